@@ -86,15 +86,17 @@ struct CheckStalls;
 struct RankObserved;
 struct ObservationTaken;
 struct RankLost;
+struct LauncherLost;
 struct StatusWritten;
 
 template <class... Messages>
 using Accepts = caf::typed_actor<caf::reacts_to<Messages>...>;
 
-using ConductorActor = Accepts<ConnectConductor, CommandFinished, StepFinished, EvaluationFinished,
-                               CheckpointWritten, CheckpointLocal, CheckpointFailed, SaveFinished,
-                               NonfiniteFound, RankStopped, RankFailed, ConcludeFailure, DrainOver,
-                               ReportFailed, StopRequested, NodesReturned, ReportDrained>;
+using ConductorActor =
+    Accepts<ConnectConductor, CommandFinished, StepFinished, EvaluationFinished, CheckpointWritten,
+            CheckpointLocal, CheckpointFailed, SaveFinished, NonfiniteFound, RankStopped,
+            RankFailed, LauncherLost, ConcludeFailure, DrainOver, ReportFailed, StopRequested,
+            NodesReturned, ReportDrained>;
 
 using RankActor =
     Accepts<ConnectRank, Command, LaneReady, LaneEnqueued, LaneFinished, GradientReady,

@@ -256,6 +256,12 @@ void check_params(const TokenLogProbsParams& params) {
   require_log_probs("token_log_probs", params);
 }
 
+void check_params(const RowDistanceParams& params) {
+  require_pointers("row_distance", params.rows * params.cols, params.x, params.reference);
+  require_pointers("row_distance", params.rows, params.targets, params.row_terms);
+  TRAIN_CHECK(params.sums != nullptr, "row_distance: nowhere to put the sums");
+}
+
 void check_params(const LogitsLogProbsParams& params) {
   TRAIN_CHECK(params.vocab >= 1, "logits_log_probs: vocab={}", params.vocab);
   require_pointers("logits_log_probs", params.rows, params.logits);

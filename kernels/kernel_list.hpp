@@ -10,6 +10,7 @@
 #include "kernels/gemm/matmul.hpp"
 #include "kernels/head/head_loss.hpp"
 #include "kernels/head/log_probs.hpp"
+#include "kernels/head/row_distance.hpp"
 #include "kernels/norm/norm.hpp"
 #include "kernels/optimizer/adamw.hpp"
 #include "kernels/optimizer/ademamix.hpp"
@@ -46,6 +47,7 @@
   KERNEL(head_loss, HeadLossParams)                        \
   KERNEL(token_log_probs, TokenLogProbsParams)             \
   KERNEL(logits_log_probs, LogitsLogProbsParams)           \
+  KERNEL(row_distance, RowDistanceParams)                  \
   KERNEL(residual_add, ResidualAddParams)                  \
   KERNEL(tree_add, TreeAddParams)                          \
   KERNEL(scale_add, ScaleAddParams)                        \

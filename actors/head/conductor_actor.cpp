@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "actors/cluster/recovery/verdict.hpp"
+#include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
@@ -33,7 +34,7 @@ struct BoardLines {
 struct ProgramEnd {
   int exit_code;
   std::string text;
-  GenerationEnd end = GenerationEnd::run_over;
+  HeadEvent event = HeadEvent::program_over;
 };
 
 struct ConductorState;
@@ -226,13 +227,7 @@ struct ConductorState {
 
   /// Unless a failure has ended the run before.
   void program_over(const ProgramEnd& end) {
-    const HeadStep step =
-        verdict_.hear(HeadEvent::program_over, {}, {.text = end.text}, end.exit_code);
-    const bool ends = step.has(HeadAction::end_ranks) && !outcome_;
-    carry_out(step);
-    if (ends) {
-      outcome_->end = end.end;
-    }
+    carry_out(verdict_.hear(end.event, {}, {.text = end.text}, end.exit_code));
   }
 
   void rank_failed(const RankFailed& event) {
@@ -313,7 +308,7 @@ struct ConductorState {
     }
     if (program_->phase_over()) {
       return {kExitStopped, fmt::format("the phase is over at step {}, saved", step),
-              GenerationEnd::phase_over};
+              HeadEvent::phase_over};
     }
     return {kExitFinished, fmt::format("finished at step {}", step)};
   }
@@ -397,6 +392,9 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
         state->finish_if_done();
       },
       [state](const RankFailed& event) { state->rank_failed(event); },
+      [state](const LauncherLost& event) {
+        state->carry_out(state->verdict_.hear(HeadEvent::launcher_lost, {}, {.node = event.node}));
+      },
       [state](const ConcludeFailure&) { state->carry_out(state->verdict_.conclude()); },
       [state](const DrainOver&) { state->drain_over(); },
       [state](const ReportFailed& event) { state->report_failure_ = event.text; },

@@ -103,35 +103,26 @@ struct GoAway {
   std::int32_t exit_code = 0;
 };
 
-/// Worker -> rendezvous: This key has this value, once and for all. Answered by RendezvousDone or
-/// RendezvousRefused. The bytes are a string because the framework checks a string's length before
-/// it makes room for it, and a vector's after.
+/// Worker -> rendezvous: This key has this value, once and for all. Answered by RendezvousAnswer.
+/// The bytes are a string because the framework checks a string's length before it makes room for
+/// it, and a vector's after.
 struct RendezvousSet {
   std::string key;
   std::string bytes;
 };
 
-/// Rendezvous -> worker: The key of RendezvousSet has its value.
-struct RendezvousDone {
-  std::string key;
-};
-
-/// Worker -> rendezvous: What is the value of this key? Answered by RendezvousValue as soon as the
-/// key is set, or by RendezvousRefused.
+/// Worker -> rendezvous: What is the value of this key? Answered by RendezvousAnswer as soon as the
+/// key is set, or will not be.
 struct RendezvousGet {
   std::string key;
 };
 
-/// Rendezvous -> worker: The value that RendezvousGet asked for.
-struct RendezvousValue {
+/// Rendezvous -> worker: The key has its value: that of RendezvousSet, or the one that
+/// RendezvousGet asked for.
+struct RendezvousAnswer {
   std::string key;
-  std::string bytes;
-};
-
-/// Rendezvous -> worker: The key cannot be set, or will not be.
-struct RendezvousRefused {
-  std::string key;
-  std::string text;
+  std::string bytes;    ///< Of a get.
+  std::string refusal;  ///< Why the key cannot be set, or will not be; empty: it is.
 };
 
 /// Cluster -> worker: The answer to JoinCluster: the run, the state it starts from, and the actors
@@ -142,7 +133,7 @@ struct Assignment {
   std::string checkpoint;         ///< Directory to restore from; empty: initial weights.
   std::int64_t memory_step = -1;  ///< Restore this snapshot in memory instead; -1: none.
   std::int64_t memory_ranks = 0;  ///< So many have written it,
-  std::string memory_holders;     ///< and here it is now: holders_text() of MemoryOrigin::holders.
+  std::vector<std::int32_t> memory_holders;  ///< and here it is now: MemoryOrigin::holders.
   std::int64_t phase_step = -1;   ///< RankOptions::phase_step.
   std::int64_t references_done = 0;  ///< As StartState has it.
   std::string run_directory;         ///< The run's.
@@ -190,8 +181,8 @@ struct ClusterReady {
   std::vector<caf::strong_actor_ptr> processes;  ///< By rank.
 };
 
-/// Main thread -> cluster: The launcher of a node has ended or cannot be reached while ranks start.
-/// Sent back if they train by then.
+/// Main thread -> cluster or conductor: The launcher of a node has ended or cannot be reached. The
+/// cluster sends it back if the ranks train by then, for the conductor.
 struct LauncherLost {
   std::int64_t node = 0;  ///< As the nodes were first numbered.
 };

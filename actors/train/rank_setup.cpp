@@ -207,7 +207,7 @@ Result<ShardWork> shard_work(const checkpoint::Locations& places, const std::str
       .tag = tag,
       .rank = rank,
       .ranks = parallel.ranks,
-      .lowest_of_node = lowest_of_node(rank, parallel.ranks, parallel.nodes),
+      .lowest_of_node = local_rank(rank, parallel.ranks, parallel.nodes) == 0,
       .rsync = rsync});
   TRAIN_RETURN_IF_ERROR(carrier->prepare());
   return ShardWork{

@@ -158,7 +158,7 @@ struct Worker {
     }
     MemoryStart start{.origin = {.step = assignment.memory_step,
                                  .ranks = assignment.memory_ranks,
-                                 .holders = parse_holders(assignment.memory_holders)},
+                                 .holders = assignment.memory_holders},
                       .here = {}};
     for (const std::int64_t descriptor : {options.memory_before, options.memory_buddy_before}) {
       const auto before = attach_memory(descriptor);

@@ -84,11 +84,12 @@ inline constexpr auto kObjectiveFields = std::to_array<Field>({
      "retain_loss",
      "",
      "Of the rows of `data.dir`; `nll`: cross-entropy; `kl`: divergence from the model before the "
-     "first step, of which a frozen copy is kept.",
+     "first step, of which a frozen copy is kept; `l2`: distances of the trained layers' outputs "
+     "from those of that copy.",
      locations::objective<&ObjectiveSection::retain_loss>,
      false,
      {},
-     "nll|kl"},
+     "nll|kl|l2"},
     {"objective",
      "forget_loss",
      "",

@@ -24,7 +24,7 @@ struct ObjectiveSection {
   std::int64_t last_layer = 0;    ///< None below it is trained.
   std::int64_t layer_stride = 4;
   std::int64_t steps_per_layer = 64;
-  std::string retain_loss = "nll";             ///< Or "kl".
+  std::string retain_loss = "nll";             ///< Or "kl", "l2".
   std::string forget_loss = "random_targets";  ///< Or "max_entropy", "top_k_entropy", "npo".
   std::int64_t top_k = 100;                    ///< Of top_k_entropy.
   double retain_coefficient = 20.0;

@@ -64,6 +64,7 @@ std::vector<std::unique_ptr<LayerUnit>> build_units(const ModelSpec& spec,
 Model::Model(const ModelSpec& spec, const kernels::KernelTable& kernels, std::int64_t sequences,
              std::int64_t seq_len, bool with_gradient, const ActivationOptions& options)
     : spec_(spec),
+      kernels_(&kernels),
       workspace_(std::make_unique<Workspace>(sequences, seq_len, with_gradient, options.dtype)),
       units_(build_units(spec, kernels, *workspace_, options)) {
   TRAIN_CHECK(options.dtype == kernels::DType::f32 || kernels.device->knows_bf16,
@@ -81,24 +82,49 @@ const LayerUnit& Model::unit(std::size_t index) const {
   return *units_[index];
 }
 
+// build_units puts the head last.
+const HeadUnit& Model::head() const { return static_cast<const HeadUnit&>(*units_.back()); }
+HeadUnit& Model::head() { return static_cast<HeadUnit&>(*units_.back()); }
+
 void Model::row_logits(kernels::Stream& stream, const UnitMemory& head, std::int64_t first_row,
                        std::int64_t rows, float* logits) const {
-  // build_units puts the head last.
-  static_cast<const HeadUnit&>(*units_.back()).row_logits(stream, head, first_row, rows, logits);
+  this->head().row_logits(stream, head, first_row, rows, logits);
 }
 
 void Model::row_log_probs(kernels::Stream& stream, const UnitMemory& head, const Lane& lane,
                           const kernels::LogProbResults& results) {
-  static_cast<HeadUnit&>(*units_.back()).row_log_probs(stream, head, lane, results);
+  this->head().row_log_probs(stream, head, lane, results);
 }
 
 void Model::log_probs_of(kernels::Stream& stream, const UnitMemory& head, const Lane& lane,
                          const void* input, const kernels::LogProbResults& results) {
-  static_cast<HeadUnit&>(*units_.back()).log_probs_of(stream, head, lane, input, results);
+  this->head().log_probs_of(stream, head, lane, input, results);
 }
 
-ConstElements Model::head_input() const {
-  return static_cast<const HeadUnit&>(*units_.back()).input();
+ConstElements Model::head_input() const { return head().input(); }
+
+void Model::output_distance(kernels::Stream& stream, const Lane& lane,
+                            const OutputDistance& distance) {
+  head().output_distance(stream, lane,
+                         {.output = output(distance.unit),
+                          .reference = distance.reference,
+                          .outputs = distance.outputs,
+                          .first = distance.first});
+}
+
+void Model::add_output_gradient(kernels::Stream& stream, const Lane& lane, ConstElements gradient,
+                                bool adds) {
+  const Elements total = head().residual_gradient();
+  const std::int64_t count = lane.rows() * spec_.embedding_dim;
+  if (adds) {
+    kernels_->residual_add(
+        stream,
+        {.x = total, .branch = gradient, .out = total, .count = count, .dtype = total.dtype});
+  } else {
+    kernels_->copy(stream, {.out = total,
+                            .in = gradient,
+                            .size_bytes = count * static_cast<std::int64_t>(size_of(total.dtype))});
+  }
 }
 
 std::size_t planned_activation_bytes(const ModelSpec& spec, std::int64_t sequences,

@@ -29,6 +29,8 @@ struct ActivationOptions {
   std::int64_t cached_texts = 0;
 };
 
+class HeadUnit;
+
 /// The units of one model and the activations they share.
 ///
 /// Ownership: owns units and activations, neither weights nor gradients. Borrows `kernels`.
@@ -59,6 +61,23 @@ class Model {
                     const void* input, const kernels::LogProbResults& results);
   [[nodiscard]] ConstElements head_input() const;
 
+  /// What the unit's forward pass has left, until that of the next unit: [rows, embedding_dim].
+  [[nodiscard]] ConstElements output(std::size_t unit) const {
+    return workspace_->at(units_[unit]->output());
+  }
+  /// HeadUnit::output_distance of output(unit), right after the unit's forward pass.
+  struct OutputDistance {
+    std::size_t unit = 0;
+    void* reference = nullptr;
+    std::size_t outputs = 1;
+    bool first = true;
+  };
+  void output_distance(kernels::Stream& stream, const Lane& lane, const OutputDistance& distance);
+  /// Right before the unit's backward pass: enqueues that `gradient` is the one of its output, or
+  /// `adds` to what the units above have left there.
+  void add_output_gradient(kernels::Stream& stream, const Lane& lane, ConstElements gradient,
+                           bool adds);
+
   /// Memory of ActivationOptions::gradients[index]; valid until the next forward pass.
   [[nodiscard]] float* gradient_memory(std::size_t index) const {
     return workspace_->gradient(index);
@@ -68,7 +87,11 @@ class Model {
   [[nodiscard]] std::size_t activation_bytes() const { return workspace_->allocated_bytes(); }
 
  private:
+  [[nodiscard]] const HeadUnit& head() const;
+  [[nodiscard]] HeadUnit& head();
+
   ModelSpec spec_;
+  const kernels::KernelTable* kernels_;
   std::unique_ptr<Workspace> workspace_;
   std::vector<std::unique_ptr<LayerUnit>> units_;
 };

@@ -45,7 +45,10 @@ class SequentialUnlearning final : public Objective, private StepProgram {
   [[nodiscard]] kernels::RowLoss row_loss(Pass pass) const override;
   [[nodiscard]] std::int64_t top_k() const override { return section_.top_k; }
   [[nodiscard]] bool reads_frozen(Pass pass) const override {
-    return pass == Pass::first ? section_.retain_loss == "kl" : npo_.has_value();
+    return pass == Pass::first ? section_.retain_loss != "nll" : npo_.has_value();
+  }
+  [[nodiscard]] bool compares_outputs(Pass pass) const override {
+    return pass == Pass::first && section_.retain_loss == "l2";
   }
   [[nodiscard]] const RowWeighting* weighting() const override { return npo_ ? &*npo_ : nullptr; }
   void set_targets(Pass pass, std::int64_t step, std::int64_t first_row, std::int64_t vocab,

@@ -97,6 +97,10 @@ class StepProgram {
   [[nodiscard]] virtual std::int64_t top_k() const { return 0; }
   /// Whether the pass compares the model with its frozen copy.
   [[nodiscard]] virtual bool reads_frozen(Pass /*pass*/) const { return false; }
+  /// Whether it compares outputs of the layers that the step trains, and not what the head makes
+  /// (reads_frozen(), then): its loss is the mean of their rows' distances, and whatever lies above
+  /// the highest of them has no part in the pass.
+  [[nodiscard]] virtual bool compares_outputs(Pass /*pass*/) const { return false; }
   /// Where row weights of the second pass follow from the rows' log-probabilities, how, as
   /// Objective::weighting(): it has no metrics, and its references are the frozen copy's. Its loss
   /// is divided by the weight of the pass's rows (RankOptions::step_weight). Null: they are the

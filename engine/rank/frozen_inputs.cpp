@@ -1,8 +1,11 @@
 #include "engine/rank/frozen_inputs.hpp"
 
+#include <algorithm>
+
 #include "base/byte_sizes.hpp"
 #include "base/check.hpp"
 #include "engine/objective/registry.hpp"
+#include "engine/rank/compared_outputs.hpp"
 
 namespace train::engine {
 namespace {
@@ -12,17 +15,23 @@ std::size_t bytes_of_lane(const RankLayout& layout, const RankOptions& options) 
                   kernels::size_of(layout.compute_dtype()));
 }
 
+std::size_t count_of_lane(const RankOptions& options) {
+  return std::max<std::size_t>(1, ComparedOutputs::most(options));
+}
+
 }  // namespace
 
 FrozenInputs::FrozenInputs(const RankPlan& rank)
     : rank_(&rank),
       lane_bytes_(bytes_of_lane(rank.layout(), rank.options())),
+      of_lane_(count_of_lane(rank.options())),
       rows_(planned_bytes(rank.layout(), rank.plan(), rank.options()), "frozen copy's head inputs",
             rank.device().memory) {}
 
-Elements FrozenInputs::of(const LaneWork& work) const {
+Elements FrozenInputs::of(const LaneWork& work, std::size_t index) const {
   TRAIN_CHECK(rows_.data() != nullptr, "nothing is compared with a frozen copy");
-  return {rows_.data() + static_cast<std::size_t>(work.round) * lane_bytes_,
+  TRAIN_CHECK(index < of_lane_, "{} of {}", index, of_lane_);
+  return {rows_.data() + (static_cast<std::size_t>(work.round) * of_lane_ + index) * lane_bytes_,
           rank_->layout().compute_dtype()};
 }
 
@@ -31,7 +40,8 @@ std::size_t FrozenInputs::planned_bytes(const RankLayout& layout, const ShardPla
   if (!reads_frozen(*make_objective(options.objective))) {
     return 0;
   }
-  return static_cast<std::size_t>(plan.train_lanes().rounds()) * bytes_of_lane(layout, options);
+  return static_cast<std::size_t>(plan.train_lanes().rounds()) * count_of_lane(options) *
+         bytes_of_lane(layout, options);
 }
 
 }  // namespace train::engine

@@ -9,8 +9,10 @@
 
 namespace train::engine {
 
-/// What the head reads in the frozen copy of the model, of all rows of this rank's lanes: kept by
-/// the copy's forward pass (CommandKind::reference) for the pass that comes next (StepProgram).
+/// What a pass compares the model with, of all rows of this rank's lanes: what the head reads in
+/// the frozen copy, or outputs of its layers (ComparedOutputs), whose place their distances'
+/// gradients take. Kept by the copy's forward pass (CommandKind::reference) for the pass that comes
+/// next (StepProgram).
 ///
 /// Threading: in the compute stream's order. Ownership: owns the memory, borrows the plan.
 class FrozenInputs {
@@ -18,8 +20,9 @@ class FrozenInputs {
   /// Without memory where no pass reads the frozen copy.
   explicit FrozenInputs(const RankPlan& rank);
 
-  /// [rows of a lane, embedding_dim], of the activations' type. REQUIRES: a pass reads it.
-  [[nodiscard]] Elements of(const LaneWork& work) const;
+  /// [rows of a lane, embedding_dim], of the activations' type; `index`: of ComparedOutputs.
+  /// REQUIRES: a pass reads it.
+  [[nodiscard]] Elements of(const LaneWork& work, std::size_t index = 0) const;
   [[nodiscard]] std::size_t lane_bytes() const { return lane_bytes_; }
 
   /// Of all that an engine of these options allocates here.
@@ -29,7 +32,7 @@ class FrozenInputs {
 
  private:
   const RankPlan* rank_;
-  std::size_t lane_bytes_;
+  std::size_t lane_bytes_, of_lane_;  // One of those that there are of a lane, and how many.
   kernels::Buffer rows_;
 };
 

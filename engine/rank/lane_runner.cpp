@@ -190,7 +190,8 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
                          UnitBuffers place) {
   stream.mark(mark_of("forward", unit, work));
   LayerUnit& layer = parts_.model.unit(unit);
-  const Lane lane = make_lane(work, layer.traits().makes_loss);
+  const ComparedOutputs compared(*rank_, work);
+  const Lane lane = make_lane(work, layer.traits().makes_loss || compared.index_of(unit));
   if (unit == 0) {
     copy_lane(stream, work.slot);
   }
@@ -206,15 +207,37 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
   if (layer.traits().makes_loss && rank_->scores_documents(work)) {
     return score(stream, memory, work, lane);
   }
-  if (layer.traits().makes_loss) {
+  const bool left_out = compared.end_below(unit);
+  if (!left_out && layer.traits().makes_loss) {
     forward_head(stream, work, memory, lane);
-  } else {
+  } else if (!left_out) {
     layer.forward(stream, memory, lane);
+  }
+  if (compared.index_of(unit)) {
+    compare_output(stream, unit, work, lane, compared);
   }
   if (finds_nonfinite(work.kind)) {
     std::int64_t* count = parts_.totals.nonfinite_count(work, unit, /*backward=*/false);
-    layer.count_nonfinite_output(stream, lane, count);
+    layer.count_nonfinite_output(stream, left_out ? Lane{} : lane, count);
     parts_.totals.nonfinite_counted(stream, count);
+  }
+}
+
+void LaneRunner::compare_output(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
+                                const Lane& lane, const ComparedOutputs& compared) {
+  const std::size_t index = *compared.index_of(unit);
+  const Elements kept = frozen_.of(work, index);
+  if (work.kind == CommandKind::reference) {
+    rank_->kernels().copy(stream, {.out = kept.data,
+                                   .in = parts_.model.output(unit).data,
+                                   .size_bytes = static_cast<std::int64_t>(frozen_.lane_bytes())});
+    return;
+  }
+  parts_.model.output_distance(
+      stream, lane,
+      {.unit = unit, .reference = kept.data, .outputs = compared.count(), .first = index == 0});
+  if (compared.highest(unit)) {
+    parts_.totals.lane_summed(stream, work);
   }
 }
 
@@ -268,9 +291,7 @@ void LaneRunner::backward(kernels::Stream& stream, std::size_t unit, const LaneW
   clear_nonfinite_counts(stream, unit, /*backward=*/true, work, place);
   const std::size_t group = rank_->plan().group_of(unit);
   if (!rank_->plan().below_trained(unit)) {
-    parts_.state.make_weights(stream, group);
-    const UnitMemory memory = memory_of(unit, work, place, true);
-    parts_.model.unit(unit).backward(stream, memory, make_lane(work, /*makes_loss=*/false));
+    find_gradient(stream, unit, work, place);
   }
   if (finds_nonfinite(work.kind)) {
     count_nonfinite_gradient(stream, unit, work, place);
@@ -278,6 +299,25 @@ void LaneRunner::backward(kernels::Stream& stream, std::size_t unit, const LaneW
     parts_.gradients.lane_complete(stream, group, work,
                                    parts_.gradients.of_lane(group, work, place.gradient_buffer));
   }
+}
+
+void LaneRunner::find_gradient(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
+                               UnitBuffers place) {
+  const ComparedOutputs compared(*rank_, work);
+  parts_.state.make_weights(stream, rank_->plan().group_of(unit));
+  const UnitMemory memory = memory_of(unit, work, place, true);
+  if (compared.end_below(unit)) {
+    rank_->kernels().fill(stream, {.out = memory.gradient,
+                                   .value = 0.0F,
+                                   .count = rank_->plan().units()[unit].gradient_count()});
+    return;
+  }
+  const Lane lane = make_lane(work, /*makes_loss=*/false);
+  if (const auto index = compared.index_of(unit)) {
+    parts_.model.add_output_gradient(stream, lane, frozen_.of(work, *index),
+                                     /*adds=*/!compared.highest(unit));
+  }
+  parts_.model.unit(unit).backward(stream, memory, lane);
 }
 
 void LaneRunner::add_allocated(MemoryPlan& memory) const {

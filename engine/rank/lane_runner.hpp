@@ -7,6 +7,7 @@
 
 #include "engine/command.hpp"
 #include "engine/model/model.hpp"
+#include "engine/rank/compared_outputs.hpp"
 #include "engine/rank/document_scores.hpp"
 #include "engine/rank/frozen_inputs.hpp"
 #include "engine/rank/lane_weighting.hpp"
@@ -78,6 +79,13 @@ class LaneRunner {
   /// copy what its head reads is kept.
   void forward_head(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
                     Lane lane);
+  /// Where the pass loses what the unit's output is off the frozen copy's: sums that up, or keeps
+  /// the latter.
+  void compare_output(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
+                      const Lane& lane, const ComparedOutputs& compared);
+  /// The unit's backward pass, or the gradient of 0 that it has without one.
+  void find_gradient(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
+                     UnitBuffers place);
   void keep_frozen_input(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
                          Lane lane);
   /// Whether the lane's row weights follow from a first pass over the head.

@@ -182,9 +182,6 @@ TEST_CASE("memory restore: what is not there is an error on the rank that has to
   CHECK(refused() == "the snapshot in memory of step 20 is on node 1, which does not exist");
   start.origin.holders = {};
   CHECK(refused() == "the snapshot in memory of step 20 is nowhere");
-  CHECK(parse_holders(holders_text({0, 12, 3})) == std::vector<std::int32_t>{0, 12, 3});
-  CHECK(parse_holders("").empty());
-  CHECK(parse_holders("a,1").empty());
 }
 
 }  // namespace train::actors

@@ -27,8 +27,7 @@ std::vector<typename Kind::Fact> facts_of(std::span<const TableRow<Kind>> rows,
   for (std::size_t i = 0; i < kCount<typename Kind::Fact>; ++i) {
     const auto fact = nth<typename Kind::Fact>(i);
     for (const TableRow<Kind>& row : rows) {
-      if (row.event == event && row.in.has(state) &&
-          (row.with.has(fact) || row.without.has(fact))) {
+      if (row.on.has(event) && row.in.has(state) && (row.with.has(fact) || row.without.has(fact))) {
         facts.push_back(fact);
         break;
       }
@@ -83,11 +82,12 @@ constexpr std::string_view kBegin = "<!-- tables: written by ./dev docs -->\n";
 constexpr std::string_view kEnd = "<!-- end of tables -->\n";
 
 template <class Enum>
-std::string names_of(SetOf<Enum> set, std::string_view mark = {}) {
+std::string names_of(SetOf<Enum> set, std::string_view mark = {}, std::string_view quote = {}) {
   std::string text;
   for (std::size_t i = 0; i < kCount<Enum>; ++i) {
     if (set.has(nth<Enum>(i))) {
-      text += fmt::format("{}{}{}", text.empty() ? "" : ", ", mark, name_of(nth<Enum>(i)));
+      text += fmt::format("{}{}{}{}{}", text.empty() ? "" : ", ", mark, quote,
+                          name_of(nth<Enum>(i)), quote);
     }
   }
   return text;
@@ -110,16 +110,17 @@ std::string markdown_of(std::span<const TableRow<Kind>> rows) {
   std::string ignored;
   for (const TableRow<Kind>& row : rows) {
     const std::string states = names_of(row.in);
+    const std::string events = names_of(row.on, {}, "`");
     const std::string with = names_of(row.with);
     const std::string without = names_of(row.without, "not ");
     const std::string facts = with + (with.empty() || without.empty() ? "" : ", ") + without;
     if (row.next == Kind::State::same && row.actions.empty() && row.exit == Exit::none) {
-      ignored += fmt::format("- `{}` in {}{}\n", name_of(row.event), states,
+      ignored += fmt::format("- {} in {}{}\n", events, states,
                              facts.empty() ? "" : fmt::format(", if {}", facts));
       continue;
     }
-    text += fmt::format("| {} | `{}` | {} | {} | {} | {} | {} |\n", states, name_of(row.event),
-                        or_none(facts), row.next == Kind::State::same ? "–" : name_of(row.next),
+    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", states, events, or_none(facts),
+                        row.next == Kind::State::same ? "–" : name_of(row.next),
                         or_none(names_of(row.actions)), exit_text(row.exit),
                         or_none(std::string(row.line)));
   }

@@ -57,8 +57,8 @@ struct LinkSite {
     REQUIRE(opened.ok());
     receiver = std::move(opened).value();
   }
-  [[nodiscard]] std::unique_ptr<SnapshotSender> sender(const LinkMemory& memory) const {
-    auto started = SnapshotSender::start(loop, *files, receiver->endpoint(), memory);
+  [[nodiscard]] std::shared_ptr<Task> sender(const LinkMemory& memory) const {
+    auto started = start_sending(loop, *files, receiver->endpoint(), memory);
     REQUIRE(started.ok());
     return std::move(started).value();
   }

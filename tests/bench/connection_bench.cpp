@@ -93,12 +93,12 @@ void measure_trips(caf::actor_system& system, const caf::actor& head, const char
   caf::scoped_actor self(system);
   const std::string key = "k";
   self->send(head, actors::RendezvousSet{key, {1, 2, 3, 4}});
-  self->receive([](const actors::RendezvousDone&) {});
+  self->receive([](const actors::RendezvousAnswer&) {});
   const auto begin = Clock::now();
   for (int trip = 0; trip < kTrips; ++trip) {
     const auto sent = Clock::now();
     self->send(head, actors::RendezvousGet{key});
-    self->receive([](const actors::RendezvousValue&) {});
+    self->receive([](const actors::RendezvousAnswer&) {});
     trips_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - sent).count());
   }
   fmt::print("round trip {}: median {:.0f} us, p99 {:.0f} us, {:.0f} a second\n", round,

@@ -39,7 +39,7 @@ class TwoNodes {
     for (const int node : {0, 1}) {
       prefixes.push_back(fmt::format(
           "ip netns exec {} env SLURM_JOB_ID={} SLURM_STEP_ID={} SLURM_STEP_NUM_TASKS=2 "
-          "'SLURM_STEP_NODELIST=n[0-1]' SLURM_NODEID={} "
+          "SLURM_STEP_NUM_NODES=2 SLURM_NODEID={} "
           "unshare --pid --fork --kill-child --mount-proc",
           name(node), ::getpid(), step_, node));
     }

@@ -20,6 +20,7 @@ struct Answer {
   std::int32_t side = 0;
   std::int64_t prompt = 0;
   std::int64_t length = 0;  ///< With the prompt.
+  float weight = 1.0F;      ///< Of its targets.
 };
 
 /// The scripts' formula.
@@ -39,22 +40,26 @@ inline void fill_answers(const LaneSlot& slot, const std::vector<Answer>& answer
   std::size_t row = 0;
   std::size_t next = 0;
   for (const Answer& answer : answers) {
-    slot.sequences[next++] = {.item = answer.item,
-                              .document = answer.document,
-                              .first = static_cast<std::int32_t>(row),
-                              .rows = static_cast<std::int32_t>(answer.length),
-                              .side = answer.side};
+    if (!slot.sequences.empty()) {
+      slot.sequences[next++] = {.item = answer.item,
+                                .document = answer.document,
+                                .first = static_cast<std::int32_t>(row),
+                                .rows = static_cast<std::int32_t>(answer.length),
+                                .side = answer.side};
+    }
     for (std::int64_t at = 0; at < answer.length; ++at, ++row) {
       slot.tokens[row] = token_of(answer, at, vocab);
       slot.positions[row] = static_cast<std::int32_t>(at);
       const bool trained = at + 1 >= answer.prompt;
       if (at + 1 < answer.length && (trained || prompts)) {
         slot.targets[row] = token_of(answer, at + 1, vocab);
-        slot.weights[row] = trained ? 1.0F : 0.0F;
+        slot.weights[row] = trained ? answer.weight : 0.0F;
       }
     }
   }
-  slot.sequences[next] = {};
+  if (!slot.sequences.empty()) {
+    slot.sequences[next] = {};
+  }
   for (std::int32_t position = 0; row < slot.positions.size(); ++row, ++position) {
     slot.positions[row] = position;
   }

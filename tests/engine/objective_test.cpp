@@ -134,7 +134,7 @@ TEST_CASE("objective: ranks, strategy and gating never show in packed rows",
   const Options options = with_weights_of(sft_options(), packed_rows(sft_options()));
   const Trace alone = run(options, packed_rows(options));
   REQUIRE(alone.digests.front() != alone.digests.back());
-  for (const std::int64_t ranks : {2, 3}) {
+  for (const std::int64_t ranks : {2, 3, 4}) {
     for (const char* strategy : {"none", "full"}) {
       for (const char* sync : {"every_lane", "last_lane"}) {
         CAPTURE(ranks, strategy, sync);

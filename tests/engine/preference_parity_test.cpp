@@ -1,5 +1,5 @@
-// Every objective of pairs against torch in float64 (tests/reference/make_preference_fixtures.py).
-// Tolerance: 1e-5 of a tensor's largest element.
+// Every objective of pairs, and fine-tuning on their answers, against torch in float64
+// (tests/reference/make_preference_fixtures.py). Tolerance: 1e-5 of a tensor's largest element.
 
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -40,7 +40,7 @@ WorldStep::Options options_of(const Json& entry) {
   if (!entry.at("loss").get<std::string>().empty()) {
     options.objective.loss = entry.at("loss");
   }
-  options.objective.beta = given.at("beta");
+  options.objective.beta = given.value("beta", 0.1);
   options.objective.label_smoothing = given.value("label_smoothing", 0.0);
   options.objective.gamma_beta_ratio = given.value("gamma_beta_ratio", 0.0);
   options.objective.discopop_tau = given.value("discopop_tau", 0.05);
@@ -49,15 +49,21 @@ WorldStep::Options options_of(const Json& entry) {
   options.batch.lanes = static_cast<std::int64_t>(fixture().at("lanes").size());
   options.batch.micro_batch = 1;
   options.reference_documents = static_cast<std::int64_t>(entry.at("reference").size());
+  const double rejected_weight = given.value("rejected_weight", 0.0);
   double pairs = 0.0;
+  double trained = 0.0;
   for (const Json& lane : fixture().at("lanes")) {
     pairs += static_cast<double>(lane.size());
+    for (const Json& lengths : lane) {
+      trained += lengths[1].get<double>() + rejected_weight * lengths[2].get<double>();
+    }
   }
-  options.step_weight = [pairs](std::int64_t) { return pairs; };
+  const double weight = options.objective.name == "sft" ? trained : pairs;
+  options.step_weight = [weight](std::int64_t) { return weight; };
   return options;
 }
 
-std::vector<Answer> answers_of(std::int64_t lane) {
+std::vector<Answer> answers_of(std::int64_t lane, float rejected_weight) {
   std::vector<Answer> answers;
   std::int64_t pair = 0;
   for (std::int64_t at = 0; at <= lane; ++at) {
@@ -67,7 +73,8 @@ std::vector<Answer> answers_of(std::int64_t lane) {
           const std::int64_t prompt = lengths[0];
           answers.push_back(
               {pair, 2 * pair + side, side, prompt,
-               prompt + lengths[static_cast<std::size_t>(1 + side)].get<std::int64_t>()});
+               prompt + lengths[static_cast<std::size_t>(1 + side)].get<std::int64_t>(),
+               side == 0 ? 1.0F : rejected_weight});
         }
       }
       ++pair;
@@ -76,9 +83,9 @@ std::vector<Answer> answers_of(std::int64_t lane) {
   return answers;
 }
 
-WorldStep::FillLane pairs_of(const WorldStep::Options& options) {
-  return [options](std::int64_t /*step*/, std::int64_t lane, const LaneSlot& slot) {
-    testing::fill_answers(slot, answers_of(lane), options.model.vocab_size,
+WorldStep::FillLane pairs_of(const WorldStep::Options& options, float rejected_weight) {
+  return [=](std::int64_t /*step*/, std::int64_t lane, const LaneSlot& slot) {
+    testing::fill_answers(slot, answers_of(lane, rejected_weight), options.model.vocab_size,
                           options.objective.name == "orpo");
   };
 }
@@ -97,7 +104,8 @@ TEST_CASE("preference parity: losses, metrics, gradients and five steps are torc
   if (needs_reference(world.rank(0).rank_plan().objective())) {
     world.rank(0).reference().restore(entry.at("reference").get<std::vector<double>>());
   }
-  testing::check_run(world, *stream, entry, pairs_of(options));
+  testing::check_run(world, *stream, entry,
+                     pairs_of(options, entry.at("options").value("rejected_weight", 1.0F)));
 }
 
 }  // namespace train::engine

@@ -232,7 +232,7 @@ TEST_CASE("sequential unlearning: ranks, strategy, gating and wrapping never sho
           "[engine][sequential_unlearning][EN-1]") {
   const Trace alone = trace_of(small_options());
   REQUIRE(alone.digests.front() != alone.digests.back());
-  for (const std::int64_t ranks : {1, 2, 3}) {
+  for (const std::int64_t ranks : {1, 2, 3, 4}) {
     for (const char* strategy : {"none", "optimizer", "gradient", "full", "hybrid"}) {
       for (const char* sync : {"every_lane", "last_lane"}) {
         CAPTURE(ranks, strategy, sync);
@@ -249,12 +249,13 @@ TEST_CASE("sequential unlearning: ranks, strategy, gating and wrapping never sho
 
 TEST_CASE("sequential unlearning: nor do they where a frozen copy is compared with",
           "[engine][sequential_unlearning][EN-1]") {
-  const std::string name = GENERATE("kl npo", "kl top_k_entropy", "l2sp");
+  const std::string name =
+      GENERATE("kl npo", "kl top_k_entropy", "l2sp", "l2", "l2 npo maintained");
   CAPTURE(name);
   const WorldStep::Options options = small_options(name);
   const Trace alone = trace_of(options);
   REQUIRE(alone.digests.front() != alone.digests.back());
-  for (const std::int64_t ranks : {2, 3}) {
+  for (const std::int64_t ranks : {2, 3, 4}) {
     for (const char* strategy : {"none", "optimizer", "full"}) {
       CAPTURE(ranks, strategy);
       CHECK(trace_of(with(options, ranks, strategy)) == alone);
@@ -262,9 +263,10 @@ TEST_CASE("sequential unlearning: nor do they where a frozen copy is compared wi
   }
 }
 
-TEST_CASE("sequential unlearning: at the frozen copy kl is 0 and npo log 2, to the bit",
+TEST_CASE("sequential unlearning: at the frozen copy kl and l2 are 0 and npo log 2, to the bit",
           "[engine][sequential_unlearning]") {
-  const auto options = with(small_options("kl npo"), 2, "full");
+  const std::string name = GENERATE("kl npo", "l2 npo maintained");
+  const auto options = with(small_options(name), 2, "full");
   const auto stream = kernels::make_inline_stream(1);
   WorldStep world(kernels::cpu_backend(), options);
   const StepResult first = world.run(*stream, 0, rows_of(options, 0), rows_of(options, 1));
@@ -275,6 +277,30 @@ TEST_CASE("sequential unlearning: at the frozen copy kl is 0 and npo log 2, to t
   const StepResult second = world.run(*stream, 1, rows_of(options, 0), rows_of(options, 1));
   CHECK(metric(world, second, "retain_loss") > 0.0);
   CHECK(metric(world, second, "forget_loss") < std::log(2.0));
+}
+
+TEST_CASE(
+    "sequential unlearning: layers that a step leaves alone have gradients of 0, in its norm too",
+    "[engine][sequential_unlearning]") {
+  // All layers of the run hold gradients here, and those that are frozen now get an update.
+  const std::string name = GENERATE("random_targets sum", "kl top_k_entropy", "l2");
+  const std::int64_t ranks = GENERATE(1, 2);
+  const auto options = with(small_options(name), ranks, ranks == 1 ? "none" : "full");
+  const auto stream = kernels::make_inline_stream(1);
+  WorldStep world(kernels::cpu_backend(), options);
+  const StepProgram& program = *world.rank(0).rank_plan().objective().program();
+  for (std::int64_t step = 0; step < options.total_steps; ++step) {
+    CAPTURE(name, ranks, step);
+    const StepResult result = world.run(*stream, step, rows_of(options, 0), rows_of(options, 1));
+    CHECK(metric(world, result, "forget_grad_norm/layer_2") > 0.0);
+    double squares = 0.0;
+    for (std::size_t unit = 0; unit < result.unit_grad_norms.size(); ++unit) {
+      const double norm = result.unit_grad_norms[unit];
+      CHECK((norm > 0.0) == program.trains(static_cast<std::int64_t>(unit) - 1, step));
+      squares += norm * norm;
+    }
+    CHECK(result.grad_norm == Approx(std::sqrt(squares)).epsilon(1e-6));
+  }
 }
 
 TEST_CASE("sequential unlearning: npo counts documents that have a target, each by its own mean",
@@ -318,6 +344,12 @@ TEST_CASE(
     WorldStep with_copy(kernels::cpu_backend(), compared);
     CHECK(with_copy.rank(0).allocated() == plan_memory(compared));
     CHECK(plan_memory(compared).reference_bytes > 0);
+    // Outputs of one layer are compared, and of two.
+    for (const char* name : {"l2", "l2 npo maintained"}) {
+      const auto outputs = with(small_options(name), ranks, "full");
+      WorldStep compares(kernels::cpu_backend(), outputs);
+      CHECK(compares.rank(0).allocated() == plan_memory(outputs));
+    }
   }
   auto all = options;
   all.objective = {};
@@ -404,26 +436,6 @@ TEST_CASE("sequential unlearning: the search for NaN goes through both passes",
   CHECK(second.lane == 2);
   CHECK(second.backward);
   CHECK(origin(fill_broken, CommandKind::find_nonfinite_first).lane == 2);
-}
-
-TEST_CASE("sequential unlearning: targets are drawn where there are some, by step and row alone",
-          "[engine][sequential_unlearning]") {
-  configs::ObjectiveSection section;
-  section.name = "sequential_unlearning";
-  section.first_layer = 1;
-  const auto made = make_objective(section);
-  const StepProgram& program = *made->program();
-  std::vector<std::int32_t> targets(64, 5);
-  targets[7] = -1;
-  auto later = targets;
-  auto first = targets;
-  program.set_targets(StepProgram::Pass::first, 3, 0, 100, first);
-  CHECK(first == targets);
-  program.set_targets(StepProgram::Pass::second, 3, 0, 100, targets);
-  CHECK(targets[7] == -1);
-  CHECK(targets[8] == drawn_target(0, 3, 8, 100));
-  program.set_targets(StepProgram::Pass::second, 3, 64, 100, later);
-  CHECK(later[0] == drawn_target(0, 3, 64, 100));
 }
 
 }  // namespace train::engine

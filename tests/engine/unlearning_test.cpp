@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/objective/registry.hpp"
+
 namespace train::engine {
 namespace {
 
@@ -131,6 +133,26 @@ TEST_CASE("unlearning: drawn targets are uniform, and a function of seed, step a
   }
   CHECK(same_in_next_step == Approx(10000.0 / kVocab).epsilon(0.15));
   CHECK(same_of_other_seed == Approx(10000.0 / kVocab).epsilon(0.15));
+}
+
+TEST_CASE("unlearning: targets are drawn where there are some, by step and row alone",
+          "[engine][unlearning]") {
+  configs::ObjectiveSection section;
+  section.name = "sequential_unlearning";
+  section.first_layer = 1;
+  const auto made = make_objective(section);
+  const StepProgram& program = *made->program();
+  std::vector<std::int32_t> targets(64, 5);
+  targets[7] = -1;
+  auto later = targets;
+  auto first = targets;
+  program.set_targets(StepProgram::Pass::first, 3, 0, 100, first);
+  CHECK(first == targets);
+  program.set_targets(StepProgram::Pass::second, 3, 0, 100, targets);
+  CHECK(targets[7] == -1);
+  CHECK(targets[8] == drawn_target(0, 3, 8, 100));
+  program.set_targets(StepProgram::Pass::second, 3, 64, 100, later);
+  CHECK(later[0] == drawn_target(0, 3, 64, 100));
 }
 
 }  // namespace train::engine

@@ -59,7 +59,7 @@ class LinkedNodes {
         rank_keys(
             nodes_, "full",
             joined(keys, {fmt::format("parallel.nodes={}", nodes_), "parallel.interface=link0"})),
-        {fmt::format("SLURM_STEP_NODELIST=n[0-{}]", nodes_ - 1),
+        {fmt::format("SLURM_STEP_NUM_NODES={}", nodes_),
          fmt::format("SLURM_STEP_NUM_TASKS={}", nodes_), "SLURM_STEP_ID=0",
          fmt::format("SLURM_JOB_ID={}", job), fmt::format("SLURM_NODEID={}", node), "ip", "netns",
          "exec", name(node), "unshare", "--pid", "--fork", "--kill-child"});

@@ -20,12 +20,8 @@ inline std::unique_ptr<Process> start_node(const RunSite& site, int node, int jo
                                            const Words& keys,
                                            const std::string& strategy = "hybrid",
                                            NodeShape shape = {}) {
-  std::string hosts = "localhost";
-  for (int other = 1; other < shape.nodes; ++other) {
-    hosts += ",localhost";
-  }
   Words words = {"/usr/bin/env",
-                 "SLURM_STEP_NODELIST=" + hosts,
+                 fmt::format("SLURM_STEP_NUM_NODES={}", shape.nodes),
                  fmt::format("SLURM_STEP_NUM_TASKS={}", shape.nodes),
                  "SLURM_STEP_ID=0",
                  fmt::format("SLURM_JOB_ID={}", job),

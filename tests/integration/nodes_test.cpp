@@ -1,6 +1,7 @@
 // Several nodes: a launcher each, whose ranks compute as one run.
 
 #include "tests/integration/node_runs.hpp"
+#include "tests/integration/table_end.hpp"
 
 using namespace train::test;
 
@@ -57,13 +58,17 @@ TEST_CASE("nodes: a launcher that nobody joins says for whom it waits, and gives
   const auto other = start_node(site, 1, 11, joined(kShortNodes, {"recovery.start_wait_s=2"}));
   const Ended ended = head->wait();
   INFO(ended.err);
-  CHECK(ended.exit_code == 75);
+  check_ends_as(end_of({.in = HeadState::meeting,
+                        .events = {HeadEvent::met_others},
+                        .facts = {HeadFact::first, HeadFact::missing},
+                        .words = {.seconds = 15, .nodes = "node 1 has"}}),
+                ended);
   CHECK(has(ended.out + ended.err, "node 1 has not come yet; "));
-  CHECK(has(ended.err, "node 1 has not come within 15 s (recovery.start_wait_s)"));
   const Ended alone = other->wait();
   INFO(alone.err);
-  CHECK(alone.exit_code != 0);
-  CHECK(has(alone.err, "recovery.start_wait_s"));
+  check_ends_as(end_of(actors::NodeState::first_look, actors::NodeEvent::head_not_found, {},
+                       {.text = "*(recovery.start_wait_s = 2)"}),
+                alone);
 }
 
 TEST_CASE("nodes: a lost node ends a run that cannot do without it, and the next start goes on",
@@ -86,10 +91,16 @@ TEST_CASE("nodes: a lost node ends a run that cannot do without it, and the next
     const Ended ended = nodes[1 - lost]->wait();
     fmt::print("node {} killed: the other ended after {} ms\n", lost, elapsed_ms(killed));
     INFO(ended.err);
-    CHECK(ended.exit_code == 75);  // to be queued again
-    CHECK(
-        has(ended.err, lost == 0 ? "error node 1: the head is gone" : "error node 1 has not come"));
-    CHECK((lost == 0 || has(ended.err, "and the run cannot go on without: parallel.group")));
+    const TableEnd end =
+        lost == 0
+            ? end_of(actors::NodeState::looking, actors::NodeEvent::head_not_found, {},
+                     {.node = 1, .seconds = 1})
+            : end_of({.in = HeadState::meeting,
+                      .events = {HeadEvent::met_others},
+                      .facts = {HeadFact::missing},
+                      .words = {.seconds = 1, .text = "parallel.group*", .nodes = "node 1 has"}});
+    CHECK(end.exit_code == 75);  // to be queued again
+    check_ends_as(end, ended, "node 1");
     CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));
   }
   const std::int64_t done = checkpoint_steps(site.run()).back();
@@ -119,7 +130,8 @@ TEST_CASE("nodes: ranks of another node do not outlive a head that is lost while
   fmt::print("the head killed while ranks join: the other node ended after {} ms\n",
              elapsed_ms(killed));
   INFO(ended.err);
-  CHECK(ended.exit_code == 75);
-  CHECK(has(ended.err, "the head is gone"));
+  check_ends_as(end_of(actors::NodeState::looking, actors::NodeEvent::head_not_found, {},
+                       {.node = 1, .seconds = 1}),
+                ended, "node 1");
   CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));
 }

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "tests/integration/held_runs.hpp"
+#include "tests/integration/table_end.hpp"
 
 using namespace train::test;
 
@@ -13,22 +14,15 @@ const Words kEndlessRanks = {"run.steps=1000000", "batch.micro_batch=1",
                              "checkpoint.interval_steps=1", "checkpoint.keep_last=2",
                              "recovery.rank_loss=stop"};
 
-std::string first_error(const Ended& ended) {
-  for (const std::string& line : lines_of(ended.err)) {
-    if (line.starts_with("error ")) {
-      return line;
-    }
-  }
-  return "no error line";
-}
-
 // The end of a launcher whose rank `rank` has just been killed.
 void check_lost_rank(const RunSite& site, Process& launcher, int rank, const char* moment) {
   const Ended ended = launcher.wait();
   INFO(moment << ": " << ended.err);
-  CHECK(ended.exit_code == 1);
-  CHECK(has(first_error(ended), fmt::format("rank {} ", rank)));
-  CHECK(has(first_error(ended), "SIGKILL"));
+  check_ends_as(end_of({.in = HeadState::training,
+                        .events = {HeadEvent::rank_lost},
+                        .words = {.rank = rank, .text = "*"},
+                        .killed_by = SIGKILL}),
+                ended);
   CHECK(workers_of(site.path()).empty());
 }
 
@@ -142,10 +136,12 @@ TEST_CASE("ranks: what one rank finds wrong in the data is said once",
   const Ended ended = site.call(site.run_words(
       rank_keys(3, "full", {"model.vocab_size=257", "eval.interval_steps=0", "run.steps=1000"})));
   INFO(ended.err);
-  CHECK(ended.exit_code == 2);
-  CHECK(has(first_error(ended), "data/train.bin"));
+  check_ends_as(end_of({.in = HeadState::training,
+                        .events = {HeadEvent::rank_mistaken},
+                        .words = {.rank = 2, .text = "*data/train.bin*"}}),
+                ended);
   CHECK(has(first_error(ended), "token 257 at position 2500"));
-  CHECK(lines_of(ended.err).back() == first_error(ended));
+  CHECK(lines_of(ended.err).back() == "error " + first_error(ended));
   CHECK(workers_of(site.path()).empty());
 }
 
@@ -194,7 +190,10 @@ TEST_CASE("ranks: SIGTERM while workers start ends the run in good order",
   launcher->send(SIGTERM);
   const Ended ended = launcher->wait();
   INFO(ended.err);
-  CHECK(ended.exit_code == 75);
+  const TableEnd end = end_of(
+      {.in = HeadState::starting, .events = {HeadEvent::signal}, .words = {.signal = SIGTERM}});
+  CHECK(ended.exit_code == end.exit_code);
+  CHECK((has(ended.err, "run_finished " + end.line) || has(ended.out, "step 1/")));
   CHECK_FALSE(has(ended.err, "error"));
   CHECK(workers_of(site.path()).empty());
 }

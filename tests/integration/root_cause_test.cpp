@@ -2,6 +2,7 @@
 // which rank, layer and step it was, and what was thrown.
 
 #include "tests/integration/killed_runs.hpp"
+#include "tests/integration/table_end.hpp"
 
 using namespace train::test;
 
@@ -51,9 +52,12 @@ TEST_CASE("root cause: what a kernel or a handler throws is named with rank, lay
       const Ended ended =
           start_faulty(site, fmt::format("{}:20:{}", fault.what, rank), endless())->wait();
       INFO(fault.what << " in rank " << rank << ": " << ended.err);
-      CHECK(ended.exit_code == 1);
+      check_ends_as(end_of({.in = HeadState::training,
+                            .events = {HeadEvent::rank_failed},
+                            .words = {.rank = rank, .text = "*"}}),
+                    ended);
       const std::string report = first_report(ended);
-      CHECK(report.starts_with(fmt::format("error rank {} failed: ", rank)));
+      CHECK(report == "error " + first_error(ended));
       for (const std::string& part : fault.parts) {
         CHECK(has(report, part));
       }
@@ -67,7 +71,10 @@ TEST_CASE("root cause: a value that is no number is named with rank, layer and s
   const RunSite site;
   const Ended ended = start_faulty(site, "nan:19:1", endless())->wait();
   INFO(ended.err);
-  CHECK(ended.exit_code == 1);
+  check_ends_as(end_of({.in = HeadState::training,
+                        .events = {HeadEvent::program_over},
+                        .words = {.text = "not finite: *"}}),
+                ended);
   const std::string report = first_report(ended);
   for (const char* part : {"not finite", "at step 10", "block 1 (backward)", "lane 1 of rank 1"}) {
     CHECK(has(report, part));
@@ -81,9 +88,11 @@ TEST_CASE("root cause: a worker that throws while it starts is named with what i
     const RunSite site;
     const Ended ended = start_faulty(site, fmt::format("start:0:{}", rank), endless())->wait();
     INFO(ended.err);
-    CHECK(ended.exit_code == 1);
+    check_ends_as(end_of({.in = HeadState::starting,
+                          .events = {HeadEvent::rank_failed},
+                          .words = {.text = fmt::format("rank {} failed: starting: *", rank)}}),
+                  ended);
     const std::string report = first_report(ended);
-    CHECK(report.starts_with(fmt::format("error rank {} failed: starting: ", rank)));
     CHECK(has(report, "out of memory (std::bad_alloc)"));
     CHECK(workers_of(site.path()).empty());
   }
@@ -110,9 +119,11 @@ TEST_CASE("root cause: of a killed worker it is the signal, not a lost connectio
       REQUIRE(::kill(workers.at(rank), signal) == 0);
       const Ended ended = launcher->wait();
       INFO(ended.err);
-      CHECK(ended.exit_code == 1);
-      CHECK(first_report(ended).starts_with(fmt::format(
-          "error rank {} failed: its process ended: killed by SIG{}", rank, sigabbrev_np(signal))));
+      check_ends_as(end_of({.in = HeadState::training,
+                            .events = {HeadEvent::rank_lost},
+                            .words = {.rank = rank, .text = "*"},
+                            .killed_by = signal}),
+                    ended);
       CHECK(workers_of(site.path()).empty());
     }
   }

@@ -145,6 +145,31 @@ TEST_CASE(
   CHECK(results_of(broken.run()) == results);
 }
 
+TEST_CASE("unlearning: hidden states of the layer that is trained stay near the first model's",
+          "[integration][unlearning][P1][P3]") {
+  const Words compared = joined(kUnlearning, {"objective.retain_loss=l2", "eval.interval_steps=0",
+                                              "objective.gradient_join=sum"});
+  const UnlearningSite alone;
+  const Ended ended = alone.train(compared);
+  CHECK(has(ended.err, "next_phase generation=1 step=6"));
+  std::vector<double> losses;
+  for (const nlohmann::json& line : metrics_of(alone.run())) {
+    losses.push_back(line.at("retain_loss"));
+    if (losses.back() == 0.0) {
+      CHECK(line.at("retain_grad_norm") == 0.0);
+    }
+  }
+  REQUIRE(losses.size() == 12);
+  for (std::size_t step = 0; step < losses.size(); ++step) {
+    CHECK((losses[step] == 0.0) == (step % 6 == 0));  // A phase begins where the first model was.
+  }
+  const UnlearningSite broken;
+  const Words full = joined(rank_keys(3, "full"), compared);
+  CHECK(broken.call(RunSite::run_words(joined(full, {"run.steps_per_job=9"}))).exit_code == 75);
+  broken.train(compared);
+  CHECK(results_of(broken.run()) == results_of(alone.run()));
+}
+
 TEST_CASE("unlearning: a checkpoint has moments of the layer that goes on; each phase is replayed",
           "[integration][unlearning]") {
   const UnlearningSite site;
@@ -190,7 +215,9 @@ TEST_CASE("unlearning: a plan that does not fit is one line", "[integration][unl
           {"objective.label_smoothing", "sequential_unlearning"});
   refused({"objective.beta=0.3"}, {"objective.beta", "belongs to", "npo", "leave it out"});
   refused({"objective.top_k=7"}, {"objective.top_k", "belongs to", "top_k_entropy"});
-  refused({"objective.retain_loss=most"}, {"objective.retain_loss", "kl"});
+  refused({"objective.forget_loss=max_update"},
+          {"objective.forget_loss", "random_targets", "max_entropy", "top_k_entropy", "npo"});
+  refused({"objective.retain_loss=most"}, {"objective.retain_loss", "nll", "kl", "l2"});
   refused({"train.freeze=[\"block 1\"]"}, {"train.freeze", "block 1"});
   check_mistake(site, RunSite::run_words({"data.forget_dir=forget", "objective.name=sft"}),
                 {"data.forget_dir", "of no use"});

@@ -162,6 +162,41 @@ TEST_CASE("cuda twins: nothing diverges from itself; the first of equal logits a
   compare("equal logits", equal);
 }
 
+TEST_CASE("cuda twins: distances of rows, equal ones and those without a target among them",
+          "[kernels][cuda][.gpu]") {
+  for (const std::int64_t cols : {1, 15, 64, 1003}) {
+    for (const std::int64_t rows : {1, 19, 600}) {
+      const bool add = rows > 1;
+      compare_twins("row_distance", fmt::format("{} rows of {}", rows, cols), sum_of(rows),
+                    bf16_rounding, [&](Side& side) {
+                      const Values x = random_values(rows * cols, 1);
+                      Values reference = random_values(rows * cols, 2);
+                      std::copy_n(x.begin(), rows > 1 ? cols : 0, reference.begin());
+                      std::vector<std::int32_t> targets(at(rows), 3);
+                      for (std::int64_t row = 1; row < rows; row += 3) {
+                        targets[at(row)] = -1;
+                      }
+                      Exact before(sizeof(LossSums) / sizeof(double), 1.5);
+                      double* sums = side.result(before);
+                      side.kernels.row_distance(
+                          side.stream(),
+                          {.x = side.elements(x),
+                           .reference = side.element_result(reference),
+                           .targets = side.put(targets),
+                           .row_weights = add ? side.put(random_values(rows, 4)) : nullptr,
+                           .sums = reinterpret_cast<LossSums*>(sums),
+                           .row_terms = side.put(Exact(at(rows))),
+                           .rows = rows,
+                           .cols = cols,
+                           .loss_scale = 0.5F,
+                           .share = 0.5,
+                           .add = add,
+                           .dtype = side.dtype});
+                    });
+    }
+  }
+}
+
 TEST_CASE("cuda twins: head loss with weights, smoothing, scales and caps",
           "[kernels][cuda][.gpu]") {
   for (const std::int64_t vocab : vocabularies) {

@@ -83,6 +83,23 @@ TEST_CASE("instruction sets: norms", "[kernels][instruction_sets][P1]") {
   }
 }
 
+TEST_CASE("instruction sets: distances of rows", "[kernels][instruction_sets][P1]") {
+  constexpr std::int64_t rows = 5;
+  for (const std::int64_t cols : kWidths) {
+    compare_sets("row_distance", of(cols), [cols](Side& side, Source& values) {
+      side.kernels.row_distance(side.stream(),
+                                {.x = side.put(values(rows * cols)),
+                                 .reference = side.result(values(rows * cols)),
+                                 .targets = side.put(std::vector<std::int32_t>{0, -1, 2, 3, 4}),
+                                 .row_weights = side.put(values(rows)),
+                                 .sums = side.result(std::vector<LossSums>(1)),
+                                 .row_terms = side.result(Exact(rows)),
+                                 .rows = rows,
+                                 .cols = cols});
+    });
+  }
+}
+
 TEST_CASE("instruction sets: rotary positions", "[kernels][instruction_sets][P1]") {
   constexpr std::int64_t tokens = 6;
   for (const std::int64_t pairs : kWidths) {

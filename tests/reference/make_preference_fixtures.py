@@ -1,4 +1,4 @@
-"""Losses of pairs on tiny published models, computed by torch in float64: the loss and the metrics of
+"""Losses of pairs, and of their answers alone, on tiny published models, computed by torch in float64: the loss and the metrics of
 five AdamW steps, every gradient of the first one, and the weights after the last.
 
 Weights and tokens follow formulas that the engine's test repeats (make_model_fixtures.py has those
@@ -41,8 +41,10 @@ OBJECTIVES = {
     "simpo": ("simpo", "", {"beta": 2.0, "gamma_beta_ratio": 0.4}),
     "wpo": ("wpo", "", {"beta": 0.3}),
     "orpo": ("orpo", "", {"beta": 0.25}),
+    # Both answers are learnt, the rejected ones with this weight.
+    "sft": ("sft", "", {"label_smoothing": 0.1, "rejected_weight": 0.5}),
 }
-NEOX = ("sigmoid", "ipo", "simpo", "wpo", "orpo")
+NEOX = ("sigmoid", "ipo", "simpo", "wpo", "orpo", "sft")
 
 
 def ids_of(pair, side, lengths, vocab):
@@ -65,6 +67,7 @@ class Side:
         self.mean_with_prompt = of_targets.mean()
         likely = of_targets[answer] - torch.logsumexp(2 * log_p[answer], -1)
         self.weight = likely.mean().detach().exp()
+        self.smooth_sum = log_p[answer].mean(-1).sum()  # Against the uniform distribution.
 
 
 def smoothed(u, e):
@@ -109,6 +112,13 @@ def pair_loss(name, c, r, ref_c, ref_r, o):
     return -c.mean_with_prompt - beta * logsigmoid(odds)
 
 
+def sft_loss(pairs, o):
+    """transformers' mean with num_items_in_batch, by weight: over the trained tokens of the whole step."""
+    e, weights = o["label_smoothing"], (1.0, o["rejected_weight"])
+    loss = sum(w * -((1 - e) * a.sum + e * a.smooth_sum) for pair in pairs for w, a in zip(weights, pair))
+    return loss / sum(w * a.tokens for pair in pairs for w, a in zip(weights, pair))
+
+
 def metrics_of(name, c, r, ref_c, ref_r, beta):
     if name in ("simpo", "orpo"):
         logps = [c.mean.item(), r.mean.item()]
@@ -134,23 +144,25 @@ def run(name, family):
         group["lr"] = LR
     with torch.no_grad():
         first = [side.sum.item() for pair in sides_of(model, vocab) for side in pair]
-    reference = [value + offset for value, offset in zip(first, OFFSETS)]
+    sft = objective == "sft"
+    reference = [] if sft else [value + offset for value, offset in zip(first, OFFSETS)]
     out = {"model": family, "objective": objective, "loss": loss_name, "options": options,
            "reference": reference, "losses": [], "metrics": []}
     for step in range(STEPS):
         optimizer.zero_grad()
         losses, metrics = [], []
-        for number, (c, r) in enumerate(sides_of(model, vocab)):
+        pairs = sides_of(model, vocab)
+        for number, (c, r) in enumerate([] if sft else pairs):
             refs = reference[2 * number:2 * number + 2]
             losses.append(pair_loss(name, c, r, *refs, options))
             metrics.append(metrics_of(name, c, r, *refs, options["beta"]))
-        loss = torch.stack(losses).mean()
+        loss = sft_loss(pairs, options) if sft else torch.stack(losses).mean()
         loss.backward()
         if step == 0:
             out["gradients"] = {stored[n]: summary(stored[n], p.grad)
                                 for n, p in model.named_parameters()}
         out["losses"].append(loss.item())
-        out["metrics"].append(torch.tensor(metrics, dtype=torch.float64).mean(0).tolist())
+        out["metrics"].append([] if sft else torch.tensor(metrics, dtype=torch.float64).mean(0).tolist())
         torch.nn.utils.clip_grad_norm_(model.parameters(), ADAMW["grad_clip"])
         optimizer.step()
     out["weights"] = {stored[n]: summary(stored[n], p) for n, p in model.named_parameters()}

@@ -28,11 +28,14 @@ RUNS = {
     "kl npo": ("npo", "sum", "skip_update", True, False, 1.0),
     "kl top_k_entropy": ("top_k_entropy", "sum", "zero", False, False, 1.0),
     "l2sp": ("random_targets", "sum", "skip_update", True, False, 1.0),
+    "l2": ("max_entropy", "sum", "skip_update", False, False, 1.0),
+    "l2 npo maintained": ("npo", "sum", "skip_update", True, False, 1.0),
 }
 # What differs from the engine's defaults. Summed: near the copy the divergence is so small that its signs
 # are rounding.
 MORE = {"kl npo": {"retain_loss": "kl", "beta": 0.7}, "kl top_k_entropy": {"retain_loss": "kl", "top_k": 7},
-        "l2sp": {"l2sp_coefficient": 0.004}}
+        "l2sp": {"l2sp_coefficient": 0.004}, "l2": {"retain_loss": "l2"},
+        "l2 npo maintained": {"retain_loss": "l2", "beta": 0.7}}
 RETAIN, FORGET = 2.0, 0.5
 
 
@@ -48,9 +51,25 @@ def rows(stream, step, vocab):
     return ids[:, :-1], targets
 
 
-def loss_of(model, frozen, stream, step, vocab, forget_loss, more):
-    tokens, targets = rows(stream, step, vocab)
+def outputs(model, tokens, layers):
+    """Logits, and what the layers' blocks leave: transformers' hidden states have the last one's normed."""
+    kept = {}
+    hooks = [model.gpt_neox.layers[layer].register_forward_hook(
+        lambda module, given, out, layer=layer: kept.update({layer: out[0] if isinstance(out, tuple) else out}))
+        for layer in layers]
     logits = model(input_ids=tokens).logits
+    for hook in hooks:
+        hook.remove()
+    return logits, [kept[layer] for layer in layers]
+
+
+def loss_of(model, frozen, stream, step, vocab, forget_loss, more, trained):
+    tokens, targets = rows(stream, step, vocab)
+    logits, hidden = outputs(model, tokens, trained)
+    if stream == 0 and more.get("retain_loss") == "l2":
+        with torch.no_grad():
+            first = outputs(frozen, tokens, trained)[1]
+        return sum(torch.linalg.vector_norm(h - h0, dim=-1).mean() for h, h0 in zip(hidden, first)) / len(trained)
     log_p = torch.log_softmax(logits, -1)
     with torch.no_grad():
         log_p0 = torch.log_softmax(frozen(input_ids=tokens).logits, -1)
@@ -82,9 +101,9 @@ def joined(how, r, f):
 
 
 def gradients(model, loss):
-    model.zero_grad()
-    loss.backward()
-    return {n: p.grad.clone() for n, p in model.named_parameters()}
+    model.zero_grad(set_to_none=False)
+    loss.backward()  # What the loss does not read has a gradient of 0.
+    return {n: torch.zeros_like(p) if p.grad is None else p.grad.clone() for n, p in model.named_parameters()}
 
 
 def norm(values):
@@ -112,15 +131,14 @@ def run(name):
         c_r = RETAIN * (s if from_zero else 0.25 + 0.75 * s)
         c_f = FORGET * (1 - 0.25 * s)
         c_f *= 1 + (growth - 1) * (LAYERS[0] - LAYERS[phase]) / LAYERS[0]
-        retain = loss_of(model, start, 0, step, vocab, forget_loss, more)
+        layers = LAYERS[:phase + 1] if maintain else [LAYERS[phase]]
+        retain = loss_of(model, start, 0, step, vocab, forget_loss, more, layers)
         r = gradients(model, c_r * retain)
-        if step == 0 and "retain_loss" in more:  # Rounding alone: the copy is the model.
+        if step == 0 and more.get("retain_loss") == "kl":  # Rounding alone: the copy is the model.
             r = {n: torch.zeros_like(g) for n, g in r.items()}
-        forget = loss_of(model, start, 1, step, vocab, forget_loss, more)
+        forget = loss_of(model, start, 1, step, vocab, forget_loss, more, layers)
         f = gradients(model, c_f * forget)
-        trained = set(of_layer[LAYERS[phase]])
-        if maintain:
-            trained = {n for layer in LAYERS[:phase + 1] for n in of_layer[layer]}
+        trained = {n for layer in layers for n in of_layer[layer]}
         every = [n for layer in LAYERS for n in of_layer[layer]]
         for n in trained:  # Not times the coefficient, and part of r.
             r[n] = r[n] + 2 * more.get("l2sp_coefficient", 0.0) * (parameters[n] - first[n]).detach()

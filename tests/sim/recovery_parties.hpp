@@ -67,6 +67,7 @@ class RecoveryWorld {
     steps_ = 20 + upto(150);
     respawn_ = upto(10) != 0;
     in_memory_kept_ = upto(5) != 0;
+    phase_end_ = nodes_.size() == 1 ? 1 + upto(40) : -1;
     for (std::size_t count = 1; count <= nodes_.size(); ++count) {
       rooms_.push_back(count == nodes_.size() || upto(4) != 0);
     }
@@ -99,6 +100,7 @@ class RecoveryWorld {
   /// What takes time at the head.
   void head_time();
   void head_works();
+  void ranks_end();
   void head_hears();
   [[nodiscard]] bool returns_later() const;
 
@@ -132,6 +134,7 @@ class RecoveryWorld {
   std::vector<bool> rooms_;  // the run can be one of 1, 2, ... nodes
   int turn_ = 0, waited_ = 0, faults_left_ = 0, steps_ = 0, done_ = 0, generation_ = 0;
   int awaited_ = 0, found_at_ = -1, placed_at_ = -1, came_ = -1, exit_ = -1, own_killed_ = 0;
+  int phase_end_ = -1;  // a step after which the objective wants other ranks
   HeadState state_ = HeadState::meeting;
   bool first_ = true, respawn_ = true, in_memory_kept_ = true, signalled_ = false, ranks_ = false;
   bool allowed_ = true, counted_ = true, saved_ = false, from_memory_ = false, one_rank_ = true;

@@ -304,6 +304,10 @@ void RecoveryWorld::head_works() {
       if (upto(3) == 0 && !returned_.empty()) {
         return hear(HeadEvent::snapshot_sealed);
       }
+      if (done_ == phase_end_ && done_ < steps_) {
+        phase_end_ += 1 + upto(40);
+        return hear(HeadEvent::phase_over, "a phase", kExitStopped);
+      }
       if (done_ < steps_) {
         ++done_;
         saved_ = saved_ || (done_ % 7 == 0 && nodes_.size() > 1);
@@ -313,16 +317,25 @@ void RecoveryWorld::head_works() {
                   signalled_ && done_ < 20 ? kExitStopped : kExitFinished);
     case HeadState::ending_loss:
     case HeadState::ending_back:
+    case HeadState::ending_phase:
     case HeadState::ending_run:
-      if (own_killed_ != 0) {
-        const bool crashed = own_killed_ == 2;
-        own_killed_ = 0;
-        hear(crashed ? HeadEvent::worker_crashed : HeadEvent::worker_killed, "rank 0");
-      }
-      ranks_ = false;
-      return hear(HeadEvent::ranks_gone);
+      return ranks_end();
     default:
       return;
+  }
+}
+
+void RecoveryWorld::ranks_end() {
+  if (own_killed_ != 0) {
+    const bool crashed = own_killed_ == 2;
+    own_killed_ = 0;
+    hear(crashed ? HeadEvent::worker_crashed : HeadEvent::worker_killed, "rank 0");
+  }
+  ranks_ = false;
+  hear(HeadEvent::ranks_gone);
+  if (state_ == HeadState::restoring) {  // the next phase, which nobody meets for
+    begin_meeting();
+    counted_ = false;
   }
 }
 

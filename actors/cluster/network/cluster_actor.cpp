@@ -27,7 +27,7 @@ struct ClusterState {
   ClusterOptions options;
 
   [[nodiscard]] std::string refusal(const JoinCluster& worker) const {
-    if (!assignment_) {
+    if (!order_) {
       return fmt::format("rank {} comes too early: nobody has started it", worker.rank);
     }
     if (!verdict_.starts()) {
@@ -38,8 +38,9 @@ struct ClusterState {
           "rank {} on {} is actortrain {}, the head is {}: install the same version on every node",
           worker.rank, worker.host, worker.version, options.version);
     }
-    if (worker.rank < 0 || worker.rank >= ranks_) {
-      return fmt::format("rank {} does not exist: parallel.ranks is {}", worker.rank, ranks_);
+    if (worker.rank < 0 || worker.rank >= order_->ranks) {
+      return fmt::format("rank {} does not exist: parallel.ranks is {}", worker.rank,
+                         order_->ranks);
     }
     if (joined_.contains(worker.rank)) {
       return fmt::format("rank {} is there already", worker.rank);
@@ -48,17 +49,17 @@ struct ClusterState {
   }
 
   [[nodiscard]] std::string disagreement(const WorkerReady& worker) const {
-    if (worker.data_fingerprint != data_fingerprint_) {
+    if (worker.data_fingerprint != order_->data_fingerprint) {
       return fmt::format(
           "rank {} sees other data in data.dir ({}) than the head ({}): give every node the same "
           "token files",
-          worker.rank, worker.data_fingerprint, data_fingerprint_);
+          worker.rank, worker.data_fingerprint, order_->data_fingerprint);
     }
-    if (worker.plan_digest != plan_digest_) {
+    if (worker.plan_digest != order_->plan_digest) {
       return fmt::format(
           "rank {} derives another plan ({:016x}) than the head ({:016x}): it runs another build; "
           "install the same on every node",
-          worker.rank, worker.plan_digest, plan_digest_);
+          worker.rank, worker.plan_digest, order_->plan_digest);
     }
     if (worker.kernel_set != options.kernel_set) {
       return fmt::format(
@@ -70,10 +71,7 @@ struct ClusterState {
   }
 
   void open(const OpenCluster& order) {
-    assignment_ = order.assignment;
-    ranks_ = order.ranks;
-    plan_digest_ = order.plan_digest;
-    data_fingerprint_ = order.data_fingerprint;
+    order_ = order;
     ready_.ranks.resize(static_cast<std::size_t>(order.ranks));
     ready_.processes.resize(static_cast<std::size_t>(order.ranks));
   }
@@ -98,8 +96,8 @@ struct ClusterState {
     if (verdict_.starts()) {
       failed({worker.rank, fmt::format("rank {} failed: {}", worker.rank, reason), kExitFailure,
               /*consequence=*/false, worker.killed});
-    } else if (assignment_) {
-      caf::anon_send(caf::actor_cast<ConductorActor>(assignment_->conductor),
+    } else if (order_) {
+      caf::anon_send(caf::actor_cast<ConductorActor>(order_->assignment.conductor),
                      RankFailed{worker.rank, reason, kExitFailure, false, worker.killed});
     }
   }
@@ -133,7 +131,7 @@ struct ClusterState {
     }
     signal_ = stop;
     HeadFacts facts;
-    facts.set(HeadFact::in_memory, assignment_ && assignment_->memory_step >= 0);
+    facts.set(HeadFact::in_memory, order_ && order_->assignment.memory_step >= 0);
     carry_out(verdict_.hear(HeadEvent::signal, facts, {.signal = stop.signal}));
   }
 
@@ -155,10 +153,7 @@ struct ClusterState {
   ClusterSelf self;
   std::set<std::int32_t> joined_;
   std::map<caf::actor_addr, std::int32_t> processes_;
-  std::optional<Assignment> assignment_;  // the same for all ranks; none: not open yet
-  std::int64_t ranks_ = 0;
-  std::uint64_t plan_digest_ = 0;
-  std::string data_fingerprint_;
+  std::optional<OpenCluster> order_;  // none: not open yet
   ClusterReady ready_;
   std::size_t ready_count_ = 0;
   std::optional<StopRequested> signal_;   // has come
@@ -184,10 +179,10 @@ caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) 
         }
         state->joined_.insert(worker.rank);
         state->watch(worker.rank);
-        return caf::make_message(*state->assignment_);
+        return caf::make_message(state->order_->assignment);
       },
       [state](const WorkerReady& worker) {
-        if (worker.rank >= 0 && worker.rank < state->ranks_) {
+        if (state->order_ && worker.rank >= 0 && worker.rank < state->order_->ranks) {
           state->ready(worker);
         }
       },

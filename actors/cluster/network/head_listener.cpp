@@ -35,53 +35,39 @@ Result<caf::io::scribe_ptr> make_scribe(caf::actor_system& system,
   return system.middleman().backend().new_scribe(local->release());
 }
 
-/// One try to reach the head. Its errors are kept until the time is up; `refused` ends it at once.
-class Attempt {
- public:
-  Attempt(const Endpoint& endpoint, Clock::time_point deadline)
-      : endpoint_(endpoint), deadline_(deadline) {}
-
-  /// A connection whose peer has proved that it is the head.
-  Result<caf::io::scribe_ptr> connect(caf::actor_system& system, const Identity& identity) {
-    auto connected = run_on(loop_of(system), connect_securely(endpoint_, identity, deadline_));
-    refused_ = connected.refused;
-    if (!connected.stream) {
-      return error(connected.why);
-    }
-    auto scribe = make_scribe(system, std::move(connected.stream));
-    return scribe ? std::move(scribe) : error(scribe.error().message);
+/// One try to reach the head: a connection whose peer has proved that it is the head, then the
+/// published actor, by the framework's own handshake. `refused`: no try will do better.
+Result<caf::actor> try_to_join(caf::actor_system& system, const Identity& identity,
+                               const Endpoint& endpoint, Clock::time_point deadline,
+                               bool& refused) {
+  const auto error = [&endpoint](const std::string& why) -> Error {
+    return failure(fmt::format("cannot join the head at {}: {}", to_string(endpoint), why));
+  };
+  auto connected = run_on(loop_of(system), connect_securely(endpoint, identity, deadline));
+  refused = connected.refused;
+  if (!connected.stream) {
+    return error(connected.why);
   }
-
-  /// The published actor, by the framework's own handshake.
-  Result<caf::actor> resolve(caf::actor_system& system, caf::io::scribe_ptr scribe) {
-    Result<caf::actor> answer = error("it published no actor");
-    caf::scoped_actor self(system);
-    const auto broker = system.middleman().named_broker<caf::io::basp_broker>(caf::atom("BASP"));
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
-    self->request(broker, std::max(left, std::chrono::milliseconds(0)), caf::connect_atom_v,
-                  std::move(scribe), endpoint_.port)
-        .receive(
-            [&](const caf::node_id&, const caf::strong_actor_ptr& actor,
-                const std::set<std::string>&) {
-              if (actor) {
-                answer = caf::actor_cast<caf::actor>(actor);
-              }
-            },
-            [&](const caf::error& reason) { answer = error(system.render(reason)); });
-    return answer;
+  auto scribe = make_scribe(system, std::move(connected.stream));
+  if (!scribe) {
+    return error(scribe.error().message);
   }
-
-  [[nodiscard]] bool refused() const { return refused_; }
-
- private:
-  Error error(const std::string& why) const {
-    return failure(fmt::format("cannot join the head at {}: {}", to_string(endpoint_), why));
-  }
-
-  const Endpoint& endpoint_;
-  Clock::time_point deadline_;
-  bool refused_ = false;
-};
+  Result<caf::actor> answer = error("it published no actor");
+  caf::scoped_actor self(system);
+  const auto broker = system.middleman().named_broker<caf::io::basp_broker>(caf::atom("BASP"));
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  self->request(broker, std::max(left, std::chrono::milliseconds(0)), caf::connect_atom_v,
+                std::move(scribe).value(), endpoint.port)
+      .receive(
+          [&](const caf::node_id&, const caf::strong_actor_ptr& actor,
+              const std::set<std::string>&) {
+            if (actor) {
+              answer = caf::actor_cast<caf::actor>(actor);
+            }
+          },
+          [&](const caf::error& reason) { answer = error(system.render(reason)); });
+  return answer;
+}
 
 }  // namespace
 
@@ -90,7 +76,8 @@ HeadListener::HeadListener(Endpoint endpoint, std::filesystem::path file,
     : endpoint_(std::move(endpoint)), file_(std::move(file)), acceptor_(std::move(acceptor)) {}
 
 Status HeadListener::check(const Options& options) {
-  const auto listening = open_port(options.address, options.port);
+  asio::io_context context;
+  const auto listening = open_port(context, options.address, options.port);
   return listening ? Status() : Status(listening.error());
 }
 
@@ -100,9 +87,9 @@ Result<std::unique_ptr<HeadListener>> HeadListener::open(caf::actor_system& syst
                                                          const Options& options) {
   auto identity = load_identity(credentials, StreamEnd::head);
   TRAIN_RETURN_IF_ERROR(identity);
-  auto listening = open_port(options.address, options.port);
+  auto listening = open_port(loop_of(system).context(), options.address, options.port);
   TRAIN_RETURN_IF_ERROR(listening);
-  const std::uint16_t port = listening->second;
+  const std::uint16_t port = listening->local_endpoint().port();
   auto broker = system.middleman().named_broker<caf::io::basp_broker>(caf::atom("BASP"));
   // Published on every connection by itself: the framework listens nowhere.
   auto admit = [&system, broker, published, port](std::unique_ptr<SecureStream> stream) {
@@ -114,7 +101,7 @@ Result<std::unique_ptr<HeadListener>> HeadListener::open(caf::actor_system& syst
                    caf::actor_cast<caf::strong_actor_ptr>(published), std::set<std::string>());
   };
   Endpoint endpoint{.host = options.address, .port = port, .start = options.start};
-  auto acceptor = std::make_unique<PeerAcceptor>(loop_of(system), std::move(listening->first),
+  auto acceptor = std::make_unique<PeerAcceptor>(loop_of(system), std::move(listening).value(),
                                                  std::move(identity).value(), std::move(admit));
   if (!options.endpoint_file.empty()) {
     TRAIN_RETURN_IF_ERROR(storage::write_private_file(
@@ -137,11 +124,10 @@ Result<caf::actor> connect_to_head(caf::actor_system& system, const CredentialFi
   TRAIN_RETURN_IF_ERROR(identity);
   const auto deadline = Clock::now() + timeout;
   for (;;) {
-    Attempt attempt(endpoint, std::min(deadline, Clock::now() + kTryTime));
-    auto scribe = attempt.connect(system, *identity);
-    Result<caf::actor> head = scribe ? attempt.resolve(system, std::move(scribe).value())
-                                     : Result<caf::actor>(scribe.error());
-    if (head || attempt.refused() || Clock::now() + kBetweenTries >= deadline) {
+    bool refused = false;
+    auto head = try_to_join(system, *identity, endpoint,
+                            std::min(deadline, Clock::now() + kTryTime), refused);
+    if (head || refused || Clock::now() + kBetweenTries >= deadline) {
       return head;
     }
     std::this_thread::sleep_for(kBetweenTries);

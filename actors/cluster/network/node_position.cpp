@@ -36,8 +36,8 @@ Result<Endpoint> read_endpoint(const std::filesystem::path& file) {
   return endpoint;
 }
 
-constexpr std::uint64_t kMostHosts = 65536;
-constexpr std::size_t kMostDigits = 20;
+constexpr std::uint64_t kMostNodes = 65536;
+constexpr const char* kStepNodes = "SLURM_STEP_NUM_NODES";
 constexpr const char* kGeneration = ".generation-";
 
 std::optional<std::uint64_t> number_of(std::string_view text) {
@@ -56,7 +56,7 @@ Result<std::int64_t> number(const Environment& environment, const std::string& n
         name));
   }
   const auto value = number_of(entry->second);
-  if (!value || *value > kMostHosts) {
+  if (!value || *value > kMostNodes) {
     return user_error(fmt::format("{} = '{}' is no number of nodes", name, entry->second));
   }
   return static_cast<std::int64_t>(*value);
@@ -67,59 +67,19 @@ std::string text(const Environment& environment, const std::string& name) {
   return entry == environment.end() ? std::string() : entry->second;
 }
 
-/// A batch script is a task too, but one that no step started: only a step has its own node list.
-bool in_step(const Environment& environment) { return environment.contains("SLURM_STEP_NODELIST"); }
-
-/// How many hosts one range of "n[1-3,07]" names; none: it is no range.
-std::optional<std::uint64_t> hosts_in_range(std::string_view range) {
-  const std::size_t dash = range.find('-');
-  const std::string_view low = range.substr(0, dash);
-  const auto first = number_of(low);
-  const auto last = dash == std::string_view::npos ? first : number_of(range.substr(dash + 1));
-  const bool good = first && last && *last >= *first && *last - *first < kMostHosts;
-  return good && low.size() <= kMostDigits ? std::optional(*last - *first + 1) : std::nullopt;
-}
-
-/// One entry of a list: "login" or "n[1-3,07]" or "r1[1-2]-ib".
-std::optional<std::uint64_t> hosts_in_entry(std::string_view entry) {
-  constexpr auto none = std::string_view::npos;
-  const std::size_t open = entry.find('[');
-  const std::size_t close = entry.find(']');
-  if (open == none && close == none && !entry.empty()) {
-    return 1;
-  }
-  if (open == none || close == none || close < open ||
-      entry.find_first_of("[]", close + 1) != none) {
-    return std::nullopt;
-  }
-  std::string_view ranges = entry.substr(open + 1, close - open - 1);
-  std::uint64_t count = 0;
-  for (std::size_t comma = 0; comma != none;) {
-    comma = ranges.find(',');
-    const auto more = hosts_in_range(ranges.substr(0, comma));
-    if (!more) {
-      return std::nullopt;
-    }
-    count += *more;
-    ranges.remove_prefix(comma == none ? 0 : comma + 1);
-  }
-  return count;
-}
+/// A batch script is a task too, but one that no step started.
+bool in_step(const Environment& environment) { return environment.contains(kStepNodes); }
 
 Result<NodePosition> position_in_step(std::int64_t nodes, const Environment& environment) {
   const auto node = number(environment, "SLURM_NODEID");
   TRAIN_RETURN_IF_ERROR(node);
   const auto tasks = number(environment, "SLURM_STEP_NUM_TASKS");
   TRAIN_RETURN_IF_ERROR(tasks);
-  const std::string list = text(environment, "SLURM_STEP_NODELIST");
-  const auto count = count_hosts(list);
-  if (!count) {
-    return user_error(fmt::format("SLURM_STEP_NODELIST: {}", count.error().message));
-  }
+  const auto count = number(environment, kStepNodes);
+  TRAIN_RETURN_IF_ERROR(count);
   if (*count != nodes) {
-    return user_error(
-        fmt::format("parallel.nodes = {}, but SLURM_STEP_NODELIST = {} names {}; make them equal",
-                    nodes, list, *count));
+    return user_error(fmt::format("parallel.nodes = {}, but {} = {}; make them equal", nodes,
+                                  kStepNodes, *count));
   }
   if (*tasks != nodes) {
     return user_error(
@@ -128,8 +88,8 @@ Result<NodePosition> position_in_step(std::int64_t nodes, const Environment& env
                     *tasks, nodes));
   }
   if (*node >= nodes) {
-    return user_error(fmt::format("SLURM_NODEID = {}, but SLURM_STEP_NODELIST = {} names only {}",
-                                  *node, list, *count));
+    return user_error(
+        fmt::format("SLURM_NODEID = {}, but {} is only {}", *node, kStepNodes, *count));
   }
   return NodePosition{.node = *node, .nodes = nodes};
 }
@@ -223,10 +183,6 @@ std::int64_t local_rank(std::int64_t rank, std::int64_t ranks, std::int64_t node
   return rank - position.ranks(ranks).first;
 }
 
-bool lowest_of_node(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
-  return local_rank(rank, ranks, nodes) == 0;
-}
-
 Result<NodePosition> find_position(std::int64_t nodes, const Environment& environment) {
   NodePosition position;
   if (nodes > 1 || in_step(environment)) {
@@ -245,27 +201,6 @@ Result<NodePosition> find_position(std::int64_t nodes, const Environment& enviro
       fmt::format("{}.{}.{}", text(environment, "SLURM_JOB_ID"), text(environment, "SLURM_STEP_ID"),
                   text(environment, "SLURM_RESTART_COUNT"));
   return position;
-}
-
-Result<std::int64_t> count_hosts(std::string_view list) {
-  std::uint64_t count = 0;
-  std::size_t begin = 0;
-  bool good = true;
-  int depth = 0;
-  for (std::size_t i = 0; good && i <= list.size(); ++i) {
-    if (i == list.size() || (list[i] == ',' && depth == 0)) {
-      const auto more = hosts_in_entry(list.substr(begin, i - begin));
-      count += more.value_or(0);
-      good = more && count <= kMostHosts;
-      begin = i + 1;
-    } else {
-      depth += list[i] == '[' ? 1 : list[i] == ']' ? -1 : 0;
-    }
-  }
-  if (!good) {
-    return user_error(fmt::format("{} is no list of host names", storage::shown(list)));
-  }
-  return static_cast<std::int64_t>(count);
 }
 
 std::string NodePosition::start_of(std::uint32_t generation) const {

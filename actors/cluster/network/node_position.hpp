@@ -60,9 +60,6 @@ struct NodePosition {
   }
 };
 
-/// Whether `rank` is the first of its node. REQUIRES: rank < ranks.
-[[nodiscard]] bool lowest_of_node(std::int64_t rank, std::int64_t ranks, std::int64_t nodes);
-
 /// The number of `rank` among those of its node, from 0. REQUIRES: rank < ranks.
 [[nodiscard]] std::int64_t local_rank(std::int64_t rank, std::int64_t ranks, std::int64_t nodes);
 
@@ -71,10 +68,6 @@ struct NodePosition {
 /// Errors (user): name the variable, what it says and what to do.
 [[nodiscard]] Result<NodePosition> find_position(std::int64_t nodes,
                                                  const Environment& environment);
-
-/// How many hosts "n[01-03,7],login" names.
-/// Errors (user): not a list of host names; a range that is reversed; more than 65536 hosts.
-[[nodiscard]] Result<std::int64_t> count_hosts(std::string_view list);
 
 /// Where the head listens, for a node that is not the head: waits for the file that the head of
 /// the same start writes in its generation `from` or a later one: a launcher that was started anew

@@ -5,18 +5,16 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "actors/cluster/network/secure_stream.hpp"
-#include "base/descriptor.hpp"
 #include "base/result.hpp"
 
 namespace train::actors {
 
-/// A socket that listens and its port; `port` 0: any free one. Errors: port taken or not allowed,
-/// address not of this node (user; name the keys of [parallel]).
-[[nodiscard]] Result<std::pair<Descriptor, std::uint16_t>> open_port(const std::string& host,
-                                                                     std::uint16_t port);
+/// A socket that listens; `port` 0: any free one. Errors: port taken or not allowed, address not of
+/// this node (user; name the keys of [parallel]).
+[[nodiscard]] Result<tcp::acceptor> open_port(asio::io_context& context, const std::string& host,
+                                              std::uint16_t port);
 
 /// Stands before the actor system: accepts connections, shakes hands, and lets in only who holds a
 /// certificate of this run. Whoever is silent, talks nonsense or holds no certificate is closed and
@@ -29,8 +27,8 @@ class PeerAcceptor {
  public:
   using Admit = std::function<void(std::unique_ptr<SecureStream>)>;
 
-  /// REQUIRES: `listening` listens.
-  PeerAcceptor(const EventLoop& loop, Descriptor listening, Identity identity, Admit admit);
+  /// REQUIRES: `listening` listens, and is of the loop's context.
+  PeerAcceptor(const EventLoop& loop, tcp::acceptor listening, Identity identity, Admit admit);
   /// Closes the port and all who wait; `admit` is not called any more.
   ~PeerAcceptor();
   PeerAcceptor(const PeerAcceptor&) = delete;

@@ -22,7 +22,7 @@ Status RendezvousTable::set(const std::string& key, Bytes bytes) {
                                key.substr(0, limits_.key_bytes), bytes.size()));
   }
   stored_bytes_ += size;
-  const std::variant<Bytes, Error> value = values_.emplace(key, std::move(bytes)).first->second;
+  const Result<Bytes> value = values_.emplace(key, std::move(bytes)).first->second;
   const auto [first, last] = waiting_.equal_range(key);
   std::vector<Answer> answers;
   for (auto entry = first; entry != last; ++entry) {
@@ -55,26 +55,21 @@ struct RendezvousState {
 };
 
 caf::behavior rendezvous_behavior(caf::stateful_actor<RendezvousState>* self) {
-  return {
-      [self](RendezvousSet& message) -> caf::message {
-        const Status status =
-            self->state.table.set(message.key, {message.bytes.begin(), message.bytes.end()});
-        return status ? caf::make_message(RendezvousDone{message.key})
-                      : caf::make_message(RendezvousRefused{message.key, status.error().message});
-      },
-      [self](const RendezvousGet& message) {
-        auto asker = caf::actor_cast<caf::actor>(self->current_sender());
-        if (!asker) {
-          return;
-        }
-        self->state.table.get(message.key, [self, asker, key = message.key](const auto& answer) {
-          if (const auto* bytes = std::get_if<RendezvousTable::Bytes>(&answer)) {
-            self->send(asker, RendezvousValue{key, {bytes->begin(), bytes->end()}});
-          } else {
-            self->send(asker, RendezvousRefused{key, std::get<Error>(answer).message});
-          }
-        });
-      }};
+  return {[self](const RendezvousSet& message) {
+            const Status set =
+                self->state.table.set(message.key, {message.bytes.begin(), message.bytes.end()});
+            return RendezvousAnswer{message.key, {}, set ? "" : set.error().message};
+          },
+          [self](const RendezvousGet& message) {
+            auto asker = caf::actor_cast<caf::actor>(self->current_sender());
+            if (!asker) {
+              return;
+            }
+            self->state.table.get(message.key, [self, asker, key = message.key](const auto& value) {
+              self->send(asker, value ? RendezvousAnswer{key, {value->begin(), value->end()}, {}}
+                                      : RendezvousAnswer{key, {}, value.error().message});
+            });
+          }};
 }
 
 }  // namespace
@@ -93,15 +88,16 @@ Result<std::vector<char>> RemoteStore::ask(Message message, const std::string& k
   caf::scoped_actor self(*system_);
   self->monitor(store_);
   self->send(store_, std::move(message));
-  self->receive([&](const RendezvousDone&) { result = std::vector<char>(); },
-                [&](RendezvousValue& value) {
-                  result = std::vector<char>(value.bytes.begin(), value.bytes.end());
-                },
-                [&](const RendezvousRefused& refused) { result = failure(refused.text); },
-                [&](const caf::down_msg&) {
-                  result = failure(fmt::format("rendezvous: the head is gone ({})", key));
-                },
-                caf::after(timeout) >> [] {});
+  self->receive(
+      [&](const RendezvousAnswer& answer) {
+        result = answer.refusal.empty()
+                     ? Result(std::vector(answer.bytes.begin(), answer.bytes.end()))
+                     : failure(answer.refusal);
+      },
+      [&](const caf::down_msg&) {
+        result = failure(fmt::format("rendezvous: the head is gone ({})", key));
+      },
+      caf::after(timeout) >> [] {});
   return result;
 }
 

@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "base/result.hpp"
@@ -23,7 +22,7 @@ class RendezvousTable {
  public:
   using Bytes = std::vector<char>;
   /// The value, or why there will be none.
-  using Answer = std::function<void(const std::variant<Bytes, Error>&)>;
+  using Answer = std::function<void(const Result<Bytes>&)>;
 
   struct Limits {
     std::size_t key_bytes = 1024;

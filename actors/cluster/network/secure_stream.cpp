@@ -1,17 +1,13 @@
 #include "actors/cluster/network/secure_stream.hpp"
 
 #include <fmt/format.h>
-#include <sys/socket.h>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
-#include <cerrno>
 #include <filesystem>
 #include <utility>
-
-#include "base/descriptor.hpp"
 
 namespace train::actors {
 namespace {
@@ -21,17 +17,6 @@ using boost::system::error_code;
 Error unusable(const std::filesystem::path& path, const char* what, const error_code& error) {
   return user_error(fmt::format("{} is no {} of this run: {}; start the run again to renew it",
                                 path.string(), what, error.message()));
-}
-
-/// Ours, for the library's are inherited by the processes that are started meanwhile.
-error_code open_socket(tcp::socket& socket) {
-  Descriptor descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  error_code error(descriptor ? 0 : errno, boost::system::generic_category());
-  if (!error && !socket.assign(tcp::v4(), descriptor.get(), error)) {
-    (void)descriptor.release();
-    socket.set_option(tcp::no_delay(true), error);
-  }
-  return error;
 }
 
 }  // namespace
@@ -82,16 +67,13 @@ asio::awaitable<Connected> connect_securely(Endpoint endpoint, Identity identity
   auto stream =
       std::make_unique<SecureStream>(tcp::socket(co_await asio::this_coro::executor), *identity);
   tcp::socket& socket = stream->next_layer();
-  if (failed = open_socket(socket); failed) {
-    connected.why = failed.message();
-    co_return connected;
-  }
   const Deadline watch(socket, deadline);
   std::tie(failed) = co_await socket.async_connect({address, endpoint.port}, use_tuple);
   if (failed) {
     connected.why = socket.is_open() ? failed.message() : "no answer";
     co_return connected;
   }
+  socket.set_option(tcp::no_delay(true), failed);
   std::tie(failed) = co_await stream->async_handshake(SecureStream::client, use_tuple);
   if (failed) {
     const long verified = SSL_get_verify_result(stream->native_handle());

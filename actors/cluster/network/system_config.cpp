@@ -55,8 +55,7 @@ ControlConfig::ControlConfig() {
                ObservationTaken>(*this);
   add_messages<JoinCluster, Assignment, WorkerReady, WorkerFailed, Refused, WorkerExited,
                NodeJoined, TakePosition, RestoreMemory, MemoryRestored, StartRanks, GenerationOver,
-               NodeIdle, GoAway, RendezvousSet, RendezvousDone, RendezvousGet, RendezvousValue,
-               RendezvousRefused>(*this);
+               NodeIdle, GoAway, RendezvousSet, RendezvousGet, RendezvousAnswer>(*this);
   std::signal(SIGPIPE, SIG_IGN);
 }
 

@@ -118,20 +118,21 @@ class SnapshotReceiver::Inflow {
  public:
   explicit Inflow(const EventLoop& loop) : loop_(loop), arrival_(loop.context()) {}
 
-  void listen(Descriptor port, Identity identity) {
+  void listen(tcp::acceptor port, Identity identity) {
     acceptor_.emplace(loop_, std::move(port), std::move(identity),
                       [this](std::unique_ptr<SecureStream> stream) { admit(std::move(stream)); });
   }
 
   void receive_into(const Memory& memory) {
     receiving_.reset();
+    memory_ = memory;
     if (memory) {
       receiving_.emplace(loop_, receive(memory));
     }
   }
 
-  Status wait_for(const MemorySnapshots& memory, std::int64_t step,
-                  std::chrono::milliseconds patience) {
+  Status wait_for(std::int64_t step, std::chrono::milliseconds patience) {
+    const MemorySnapshots& memory = *memory_;
     std::unique_lock lock(mutex_);
     for (;;) {
       const std::uint64_t before = frames_;
@@ -188,6 +189,7 @@ class SnapshotReceiver::Inflow {
   }
 
   const EventLoop& loop_;
+  Memory memory_;
   asio::steady_timer arrival_;
   std::unique_ptr<SecureStream> arrived_, current_;
   std::mutex mutex_;
@@ -197,42 +199,31 @@ class SnapshotReceiver::Inflow {
   std::optional<PeerAcceptor> acceptor_;  // and so does this
 };
 
-SnapshotReceiver::SnapshotReceiver(Endpoint endpoint, std::unique_ptr<Inflow> inflow)
-    : endpoint_(std::move(endpoint)), inflow_(std::move(inflow)) {}
-SnapshotReceiver::~SnapshotReceiver() = default;
-
 Result<std::unique_ptr<SnapshotReceiver>> SnapshotReceiver::open(const EventLoop& loop,
                                                                  const CredentialFiles& credentials,
                                                                  const std::string& address) {
   auto identity = load_identity(credentials, StreamEnd::head);
   TRAIN_RETURN_IF_ERROR(identity);
-  auto port = open_port(address, 0);
-  TRAIN_RETURN_IF_ERROR(port);
-  auto inflow = std::make_unique<Inflow>(loop);
-  inflow->listen(std::move(port->first), std::move(identity).value());
-  return std::unique_ptr<SnapshotReceiver>(
-      new SnapshotReceiver({.host = address, .port = port->second}, std::move(inflow)));
+  auto listening = open_port(loop.context(), address, 0);
+  TRAIN_RETURN_IF_ERROR(listening);
+  const Endpoint endpoint{.host = address, .port = listening->local_endpoint().port()};
+  auto inflow = std::make_shared<Inflow>(loop);
+  inflow->listen(std::move(listening).value(), std::move(identity).value());
+  return std::unique_ptr<SnapshotReceiver>(new SnapshotReceiver(endpoint, std::move(inflow)));
 }
 
-void SnapshotReceiver::receive_into(Memory memory) {
-  memory_ = std::move(memory);
-  inflow_->receive_into(memory_);
-}
+void SnapshotReceiver::receive_into(const Memory& memory) { inflow_->receive_into(memory); }
 
 Status SnapshotReceiver::wait_for(std::int64_t step, std::chrono::milliseconds patience) {
-  return inflow_->wait_for(*memory_, step, patience);
+  return inflow_->wait_for(step, patience);
 }
 
-SnapshotSender::SnapshotSender(std::unique_ptr<Task> sending) : sending_(std::move(sending)) {}
-SnapshotSender::~SnapshotSender() = default;
-
-Result<std::unique_ptr<SnapshotSender>> SnapshotSender::start(const EventLoop& loop,
-                                                              const CredentialFiles& credentials,
-                                                              Endpoint to, Memory memory) {
-  auto identity = load_identity(credentials, StreamEnd::worker);
+Result<std::shared_ptr<Task>> start_sending(const EventLoop& loop,
+                                            const CredentialFiles& credentials, const Endpoint& to,
+                                            std::shared_ptr<const MemorySnapshots> memory) {
+  const auto identity = load_identity(credentials, StreamEnd::worker);
   TRAIN_RETURN_IF_ERROR(identity);
-  return std::unique_ptr<SnapshotSender>(new SnapshotSender(std::make_unique<Task>(
-      loop, keep_sending(std::move(identity).value(), std::move(to), std::move(memory)))));
+  return std::make_shared<Task>(loop, keep_sending(*identity, to, std::move(memory)));
 }
 
 Status send_once(const EventLoop& loop, const CredentialFiles& credentials, const Endpoint& to,
@@ -286,11 +277,11 @@ void BuddyLink::keep(const std::string& buddy, const NodeMemory& memory) {
   if (!to) {
     return;  // the next node has no room, or no port: it has said so
   }
-  auto sender = SnapshotSender::start(loop_, credentials_, *to, memory.current());
-  if (!sender) {
-    return without_buddy(sender.error());
+  auto sending = start_sending(loop_, credentials_, *to, memory.current());
+  if (!sending) {
+    return without_buddy(sending.error());
   }
-  sender_ = std::move(sender).value();
+  sending_ = std::move(sending).value();
 }
 
 }  // namespace train::actors

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "actors/cluster/network/credentials.hpp"
 #include "actors/cluster/network/event_loop.hpp"
@@ -30,15 +31,12 @@ class SnapshotReceiver {
   /// Listens on any free port of `address`. Errors: as HeadListener::open().
   [[nodiscard]] static Result<std::unique_ptr<SnapshotReceiver>> open(
       const EventLoop& loop, const CredentialFiles& credentials, const std::string& address);
-  ~SnapshotReceiver();
-  SnapshotReceiver(const SnapshotReceiver&) = delete;
-  SnapshotReceiver& operator=(const SnapshotReceiver&) = delete;
 
   [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
 
   /// What comes from here on goes into `memory`; none: it waits. Nothing is written any more to
   /// what was there before. Waits for a piece under way.
-  void receive_into(Memory memory);
+  void receive_into(const Memory& memory);
 
   /// Waits until all ranks of the memory have `step` whole, their digests compared. Errors
   /// (failure): nothing came for `patience`, or what came last is damaged.
@@ -46,35 +44,22 @@ class SnapshotReceiver {
 
  private:
   class Inflow;
-  SnapshotReceiver(Endpoint endpoint, std::unique_ptr<Inflow> inflow);
+  SnapshotReceiver(Endpoint endpoint, std::shared_ptr<Inflow> inflow)
+      : endpoint_(std::move(endpoint)), inflow_(std::move(inflow)) {}
 
   Endpoint endpoint_;
-  Memory memory_;
-  std::unique_ptr<Inflow> inflow_;
+  std::shared_ptr<Inflow> inflow_;
 };
 
-/// Sends a launcher's snapshots in memory to a SnapshotReceiver: for as long as this lives each
-/// that all its ranks have sealed, the newest first. Ranks never wait for it: what they write over
-/// meanwhile is left out, and a connection that is lost is made again.
+/// Sends a launcher's snapshots in memory to a SnapshotReceiver: for as long as the result lives
+/// each that all its ranks have sealed, the newest first. Ranks never wait for it: what they write
+/// over meanwhile is left out, and a connection that is lost is made again. Its end does not wait
+/// for what is under way. Errors (user): as load_identity().
 ///
 /// Threading: one thread; the loop's only reads the memory. Ownership: shares the memory.
-class SnapshotSender {
- public:
-  using Memory = std::shared_ptr<const checkpoint::MemorySnapshots>;
-
-  /// Errors (user): as load_identity().
-  [[nodiscard]] static Result<std::unique_ptr<SnapshotSender>> start(
-      const EventLoop& loop, const CredentialFiles& credentials, Endpoint to, Memory memory);
-  /// Does not wait for what is under way.
-  ~SnapshotSender();
-  SnapshotSender(const SnapshotSender&) = delete;
-  SnapshotSender& operator=(const SnapshotSender&) = delete;
-
- private:
-  explicit SnapshotSender(std::unique_ptr<Task> sending);
-
-  std::unique_ptr<Task> sending_;
-};
+[[nodiscard]] Result<std::shared_ptr<Task>> start_sending(
+    const EventLoop& loop, const CredentialFiles& credentials, const Endpoint& to,
+    std::shared_ptr<const checkpoint::MemorySnapshots> memory);
 
 /// Sends the snapshot of `step` alone, while no rank writes. Blocks. Errors (failure): the receiver
 /// cannot be reached, or takes nothing for `patience`; there is no such snapshot.
@@ -114,7 +99,7 @@ class BuddyLink {
   const EventLoop& loop_;
   CredentialFiles credentials_;
   std::unique_ptr<SnapshotReceiver> receiver_;
-  std::unique_ptr<SnapshotSender> sender_;
+  std::shared_ptr<Task> sending_;
 };
 
 }  // namespace train::actors

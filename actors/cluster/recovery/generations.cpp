@@ -212,7 +212,8 @@ class Generations {
     return {};
   }
 
-  /// Finds where the next generation goes on, and gives every node what its ranks need for it.
+  /// Finds where the next generation goes on, and gives every node what its ranks need for it. The
+  /// next phase of an objective may be that of an earlier step, where its state is what is left.
   Status restore() {
     const bool same = met_.same();
     std::vector<std::int64_t> left = met_.positions();
@@ -239,11 +240,12 @@ class Generations {
     }
   }
 
-  /// `counted`: of the nodes that took part, whose starts without progress are counted.
-  Status start(bool counted) {
+  /// `same`: of the nodes that took part, whose starts without progress are counted.
+  Status start(bool same) {
     std::optional<RunPlan> fewer;
     HeadFacts facts;
-    const bool allowed = !counted || respawns_.allow(run_.first_step());
+    const bool phase = outcome_.end == GenerationEnd::phase_over;
+    const bool allowed = phase || !same || respawns_.allow(run_.first_step());
     facts.set(HeadFact::allowed, allowed);
     if (!allowed) {
       fewer = plan_of_fewer(run_);
@@ -268,8 +270,9 @@ class Generations {
     const std::string text =
         fmt::format("generation={} step={} ranks={} nodes={}", run_.generation, run_.first_step(),
                     run_.config().parallel.ranks, run_.config().parallel.nodes);
-    log_info("respawned " + text);
-    log_event(run_, "respawned", text);
+    const char* const event = phase ? "next_phase" : "respawned";
+    log_info(fmt::format("{} {}", event, text));
+    log_event(run_, event, text);
     write_status(run_, std::nullopt);
     return {};
   }
@@ -279,36 +282,21 @@ class Generations {
     TRAIN_RETURN_IF_ERROR(outcome);
     outcome_ = std::move(outcome).value();
     const int signal = stop_signal();
-    if (outcome_.end == GenerationEnd::phase_over && signal == 0) {
-      return next_phase();
-    }
     course_ = Verdict(state_of(outcome_.end));
     HeadFacts facts;
     facts.set(HeadFact::signalled, signal != 0);
     facts.set(HeadFact::respawn, can_respawn(run_.plan));
     const HeadStep step = hear(HeadEvent::ranks_gone, facts,
                                {.signal = signal, .text = outcome_.text}, outcome_.exit_code);
-    if (step.next != HeadState::over) {
-      if (outcome_.end == GenerationEnd::rank_lost) {
-        log_warning(fmt::format("rank_lost {}", outcome_.text));
-        log_event(run_, "rank_lost", outcome_.text);
-      }
-      ++run_.generation;
+    if (step.next == HeadState::over) {
+      return {};
     }
-    return {};
-  }
-
-  /// Ranks for the next phase of the objective; or for that of an earlier step, where its state is
-  /// what is left.
-  Status next_phase() {
+    if (outcome_.end == GenerationEnd::rank_lost) {
+      log_warning(fmt::format("rank_lost {}", outcome_.text));
+      log_event(run_, "rank_lost", outcome_.text);
+    }
+    met_ = {};  // nobody meets for the next phase: it is one of this node
     ++run_.generation;
-    TRAIN_RETURN_IF_ERROR(find_start_again(run_, outcome_.step));
-    TRAIN_RETURN_IF_ERROR(enter_phase(run_.plan, run_.first_step()));
-    const std::string text =
-        fmt::format("generation={} step={}", run_.generation, run_.first_step());
-    log_info("next_phase " + text);
-    log_event(run_, "next_phase", text);
-    write_status(run_, std::nullopt);
     return {};
   }
 

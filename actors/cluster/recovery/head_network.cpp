@@ -50,11 +50,6 @@ HeadNetwork::~HeadNetwork() {
 
 Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(const PreparedRun& run) {
   std::unique_ptr<HeadNetwork> network(new HeadNetwork(run));
-  TRAIN_RETURN_IF_ERROR(network->open_listener(run));
-  return network;
-}
-
-Status HeadNetwork::open_listener(const PreparedRun& run) {
   const auto& root = run.directory.root;
   const auto credentials = make_credentials(control_directory(root));
   TRAIN_RETURN_IF_ERROR(credentials);
@@ -62,29 +57,21 @@ Status HeadNetwork::open_listener(const PreparedRun& run) {
   TRAIN_RETURN_IF_ERROR(options);
   options->endpoint_file = endpoint_file(root);
   options->start = run.position.start_of(run.generation);
-  auto listener = HeadListener::open(system_, cluster_, *credentials, *options);
+  auto listener = HeadListener::open(network->system_, network->cluster_, *credentials, *options);
   TRAIN_RETURN_IF_ERROR(listener);
-  listener_ = std::move(listener).value();
-  link_ = BuddyLink::open(config_.loop(), *credentials, run.plan);
-  return {};
+  network->listener_ = std::move(listener).value();
+  network->link_ = BuddyLink::open(network->config_.loop(), *credentials, run.plan);
+  return network;
 }
 
-HeadNetwork::Launcher HeadNetwork::introduced(const NodeJoined& node,
-                                              const caf::strong_actor_ptr& launcher) {
+void HeadNetwork::joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
   Launcher known = {
       .actor = caf::actor_cast<caf::actor>(launcher),
       .held = {.own = node.own_steps, .buddy = node.buddy_steps, .earlier = node.earlier_step},
       .snapshots = node.snapshots};
   self_->monitor(known.actor);
-  return known;
-}
-
-void HeadNetwork::joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
   const auto position = position_of(members_, node.node);
-  if (!launcher || !position || *position == 0) {
-    return came_late(node, launcher, true);
-  }
-  launchers_[*position] = introduced(node, launcher);
+  (position ? launchers_[*position] : returned_[node.node]) = std::move(known);
 }
 
 void HeadNetwork::came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher,
@@ -93,7 +80,7 @@ void HeadNetwork::came_late(const NodeJoined& node, const caf::strong_actor_ptr&
     return;
   }
   if (welcome) {
-    returned_[node.node] = introduced(node, launcher);
+    joined(node, launcher);
   } else {
     self_->send(caf::actor_cast<caf::actor>(launcher), GenerationOver{.without = true});
   }
@@ -140,10 +127,13 @@ Membership HeadNetwork::meet(Clock::time_point deadline) {
                            missing_have(met(), members_), left.count()));
       next_word += kBetweenWords;
     }
-    self_->receive([&](const NodeJoined& node,
-                       const caf::strong_actor_ptr& launcher) { joined(node, launcher); },
-                   [&](const caf::down_msg& down) { launcher_down(down); },
-                   caf::after(50ms) >> [] {});
+    self_->receive(
+        [&](const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
+          if (launcher && position_of(members_, node.node) != 0) {
+            joined(node, launcher);
+          }
+        },
+        [&](const caf::down_msg& down) { launcher_down(down); }, caf::after(50ms) >> [] {});
   }
   return met();
 }
@@ -275,14 +265,10 @@ void HeadNetwork::tell_all(const GenerationOver& over) {
   }
 }
 
-void HeadNetwork::forget_all() {
-  launchers_.clear();
-  returned_.clear();
-}
-
 void HeadNetwork::end_generation() {
   tell_all({.again = true});
-  forget_all();
+  launchers_.clear();
+  returned_.clear();
 }
 
 void HeadNetwork::end_nodes(std::int32_t exit_code) {
@@ -296,7 +282,8 @@ void HeadNetwork::end_nodes(std::int32_t exit_code) {
         },
         [&](const caf::down_msg& down) { launcher_down(down); }, caf::after(50ms) >> [] {});
   }
-  forget_all();
+  launchers_.clear();
+  returned_.clear();
 }
 
 Result<HeadListener::Options> listener_options(const configs::ParallelSection& parallel) {

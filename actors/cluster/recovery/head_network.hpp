@@ -81,9 +81,7 @@ class HeadNetwork {
  private:
   explicit HeadNetwork(const PreparedRun& run);
   void joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
-  Status open_listener(const PreparedRun& run);
   void tell_all(const GenerationOver& over);
-  void forget_all();
   Status await_answers(std::set<std::int64_t> positions);
   /// Who is there now.
   [[nodiscard]] Membership met() const;
@@ -102,7 +100,6 @@ class HeadNetwork {
   };
   /// Where the node at `position`, or for the last one node 0, takes them; empty: nowhere.
   [[nodiscard]] std::string snapshots_of(std::int64_t position) const;
-  [[nodiscard]] Launcher introduced(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
   std::map<std::int64_t, Launcher> launchers_;  // by position, as far as they are there
   std::map<std::int64_t, Launcher> returned_;   // by node: of those that do not take part yet
   std::unique_ptr<HeadListener> listener_;

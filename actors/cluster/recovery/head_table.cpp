@@ -1,5 +1,8 @@
 #include "actors/cluster/recovery/head_table.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include "base/exit_codes.hpp"
 
 namespace train::actors {
@@ -15,11 +18,9 @@ using States = SetOf<HeadState>;
 constexpr States kStart = {starting, start_doubt};
 constexpr States kTrain = {training, doubt};
 constexpr States kRanks = kStart | kTrain;
-constexpr States kEnding = {ending_loss, ending_back, ending_run};
+constexpr States kEnding = {ending_loss, ending_back, ending_phase, ending_run};
 constexpr States kNoRanks = {meeting, restoring};
-constexpr States kOver = {over};
-constexpr States kNotMeeting = States{restoring} | kRanks | kEnding | kOver;
-constexpr States kNotRestoring = States{meeting} | kRanks | kEnding | kOver;
+constexpr States kAll = kNoRanks | kRanks | kEnding | States{over};
 
 constexpr std::string_view kRankFailed = "rank {rank} failed: {text}";
 constexpr std::string_view kTold = "{text}";
@@ -37,106 +38,96 @@ constexpr std::string_view kNoWayOn =
     "{nodes} not come back within {seconds} s of the loss (recovery.node_wait_s), and the run "
     "cannot go on without: {text}; run it again to resume from the newest checkpoint";
 
-// Columns: in, event, with, without, next, actions, exit code, line.
+/// By GenerationEnd.
+constexpr std::array kStateOf = {ending_run, ending_loss, ending_back, ending_phase};
+
+// Columns: in, events, with, without, next, actions, exit code, line.
 // clang-format off
 constexpr auto kRows = std::to_array<HeadRow>({
-    {{meeting}, met, {first}, {}, starting, {start_ranks}},
-    {{meeting}, met, {}, {first}, restoring, {find_start}},
-    {{meeting}, met_others, {first, signalled}, {}, over, {tell_end}, Exit::stopped, kBeforeFirst},
-    {{meeting}, met_others, {first}, {signalled}, over, {tell_end}, Exit::stopped, kNeverMet},
-    {{meeting}, met_others, {missing, signalled}, {first}, over, {tell_end},
+    {{meeting}, {met}, {first}, {}, starting, {start_ranks}},
+    {{meeting}, {met}, {}, {first}, restoring, {find_start}},
+    {{meeting}, {met_others}, {first, signalled}, {}, over, {tell_end}, Exit::stopped,
+     kBeforeFirst},
+    {{meeting}, {met_others}, {first}, {signalled}, over, {tell_end}, Exit::stopped, kNeverMet},
+    {{meeting}, {met_others}, {missing, signalled}, {first}, over, {tell_end},
      Exit::stopped, kStoppedAs},
-    {{meeting}, met_others, {missing, room}, {first, signalled}, restoring, {take_nodes,
+    {{meeting}, {met_others}, {missing, room}, {first, signalled}, restoring, {take_nodes,
      find_start}},
-    {{meeting}, met_others, {missing, room_without}, {first, signalled, room}, restoring,
+    {{meeting}, {met_others}, {missing, room_without}, {first, signalled, room}, restoring,
      {refuse_launcher, take_nodes, find_start}},
-    {{meeting}, met_others, {missing}, {first, signalled, room, room_without}, over, {tell_end},
+    {{meeting}, {met_others}, {missing}, {first, signalled, room, room_without}, over, {tell_end},
      Exit::stopped, kNoWayOn},
-    {{meeting}, met_others, {room}, {first, missing}, restoring, {take_nodes, find_start}},
-    {{meeting}, met_others, {}, {first, missing, room}, restoring, {refuse_launcher, find_start}},
-    {kNotMeeting, met, {}, {}, same},
-    {kNotMeeting, met_others, {}, {}, same},
+    {{meeting}, {met_others}, {room}, {first, missing}, restoring, {take_nodes, find_start}},
+    {{meeting}, {met_others}, {}, {first, missing, room}, restoring,
+     {refuse_launcher, find_start}},
+    {kAll - States{meeting}, {met, met_others}, {}, {}, same},
     // The state to resume from is laid out; starts without progress are counted.
-    {{restoring}, placed, {allowed}, {}, starting, {start_ranks}},
-    {{restoring}, placed, {fewer}, {allowed}, starting, {take_fewer, start_ranks}},
-    {{restoring}, placed, {saved}, {allowed, fewer}, over, {tell_end}, Exit::stopped, kTold},
-    {{restoring}, placed, {}, {allowed, fewer, saved}, over, {tell_end}, Exit::failure, kTold},
-    {{restoring}, not_placed, {in_memory}, {}, same, {forget_memory, find_start}},
-    {{restoring}, not_placed, {}, {in_memory}, same, {go_without}},
-    {kNotRestoring, placed, {}, {}, same},
-    {kNotRestoring, not_placed, {}, {}, same},
+    {{restoring}, {placed}, {allowed}, {}, starting, {start_ranks}},
+    {{restoring}, {placed}, {fewer}, {allowed}, starting, {take_fewer, start_ranks}},
+    {{restoring}, {placed}, {saved}, {allowed, fewer}, over, {tell_end}, Exit::stopped, kTold},
+    {{restoring}, {placed}, {}, {allowed, fewer, saved}, over, {tell_end}, Exit::failure, kTold},
+    {{restoring}, {not_placed}, {in_memory}, {}, same, {forget_memory, find_start}},
+    {{restoring}, {not_placed}, {}, {in_memory}, same, {go_without}},
+    {kAll - States{restoring}, {placed, not_placed}, {}, {}, same},
     // Ranks start.
-    {kStart, ranks_ready, {}, {signalled}, training, {connect}},
-    {kStart, ranks_ready, {signalled}, {}, training, {connect, save}},
-    {kNoRanks | kTrain | kEnding | kOver, ranks_ready, {}, {}, same},
-    {kStart, rank_lost, {}, {}, ending_loss, {end_ranks}, Exit::failure, kTold},
-    {kStart, rank_failed, {}, {}, ending_run, {end_ranks}, Exit::as_told, kTold},
-    {kStart, rank_mistaken, {}, {}, ending_run, {end_ranks}, Exit::mistake, kTold},
-    {{starting}, rank_missed, {}, {}, start_doubt, {wait_for_cause}},
-    {{starting}, rank_stranded, {}, {}, start_doubt, {wait_for_cause}},
-    {{start_doubt}, rank_missed, {}, {}, same},
-    {{start_doubt}, rank_stranded, {}, {}, same},
-    {{start_doubt}, cause_time_over, {lost}, {}, ending_loss, {end_ranks}, Exit::failure, kTold},
-    {{start_doubt}, cause_time_over, {}, {lost}, ending_run, {end_ranks},
+    {kStart, {ranks_ready}, {}, {signalled}, training, {connect}},
+    {kStart, {ranks_ready}, {signalled}, {}, training, {connect, save}},
+    {kAll - kStart, {ranks_ready}, {}, {}, same},
+    {kStart, {rank_lost}, {}, {}, ending_loss, {end_ranks}, Exit::failure, kTold},
+    {kStart, {rank_failed}, {}, {}, ending_run, {end_ranks}, Exit::as_told, kTold},
+    {kStart, {rank_mistaken}, {}, {}, ending_run, {end_ranks}, Exit::mistake, kTold},
+    {{starting}, {rank_missed, rank_stranded}, {}, {}, start_doubt, {wait_for_cause}},
+    {{start_doubt}, {cause_time_over}, {lost}, {}, ending_loss, {end_ranks}, Exit::failure, kTold},
+    {{start_doubt}, {cause_time_over}, {}, {lost}, ending_run, {end_ranks},
      Exit::failure, kTold},
-    {kStart, launcher_lost, {}, {}, ending_loss, {end_ranks}, Exit::failure, kLauncherGone},
-    {kStart, signal, {in_memory}, {}, same},
-    {kStart, signal, {}, {in_memory}, ending_run, {end_ranks},
-     Exit::stopped, kBeforeFirst},
-    {kStart, program_over, {}, {}, same},
+    {kStart, {signal}, {in_memory}, {}, same},
+    {kStart, {signal}, {}, {in_memory}, ending_run, {end_ranks}, Exit::stopped, kBeforeFirst},
+    {kStart, {program_over, phase_over}, {}, {}, same},
     // All ranks train.
-    {kTrain, rank_lost, {}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
-    {kTrain, rank_failed, {}, {}, ending_run, {end_ranks}, Exit::as_told, kRankFailed},
-    {kTrain, rank_mistaken, {}, {}, ending_run, {end_ranks}, Exit::mistake, kRankFailed},
-    {{training}, rank_missed, {alone}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
-    {{training}, rank_missed, {}, {alone}, doubt, {wait_for_cause}},
-    {{training}, rank_stranded, {alone}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
-    {{training}, rank_stranded, {}, {alone}, doubt, {wait_for_cause}},
-    {{doubt}, rank_missed, {}, {}, same},
-    {{doubt}, rank_stranded, {}, {}, same},
-    {{doubt}, cause_time_over, {}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
-    {kTrain, launcher_lost, {}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
-    {kTrain, signal, {}, {}, same, {save}},
-    {kTrain, program_over, {}, {}, ending_run, {end_ranks}, Exit::as_told, kTold},
-    {{training}, nodes_wait, {steps_left}, {}, ending_back, {end_ranks}, Exit::failure, kBack},
-    {{training}, nodes_wait, {}, {steps_left}, same},
-    {{training}, snapshot_sealed, {waiting}, {}, same, {ask_for_place}},
-    {{training}, snapshot_sealed, {}, {waiting}, same},
-    {kNoRanks | kStart | States{doubt} | kEnding | kOver, snapshot_sealed, {}, {}, same},
-    {kNoRanks | kStart | States{doubt} | kEnding | kOver, nodes_wait, {}, {}, same},
+    {kTrain, {rank_lost}, {}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
+    {kTrain, {rank_failed}, {}, {}, ending_run, {end_ranks}, Exit::as_told, kRankFailed},
+    {kTrain, {rank_mistaken}, {}, {}, ending_run, {end_ranks}, Exit::mistake, kRankFailed},
+    {{training}, {rank_missed, rank_stranded}, {alone}, {}, ending_loss, {end_ranks},
+     Exit::failure, kRankFailed},
+    {{training}, {rank_missed, rank_stranded}, {}, {alone}, doubt, {wait_for_cause}},
+    {{start_doubt, doubt}, {rank_missed, rank_stranded}, {}, {}, same},
+    {{doubt}, {cause_time_over}, {}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
+    {kTrain, {signal}, {}, {}, same, {save}},
+    {kTrain, {program_over}, {}, {}, ending_run, {end_ranks}, Exit::as_told, kTold},
+    {kTrain, {phase_over}, {}, {}, ending_phase, {end_ranks}, Exit::stopped, kTold},
+    {{training}, {nodes_wait}, {steps_left}, {}, ending_back, {end_ranks}, Exit::failure, kBack},
+    {{training}, {nodes_wait}, {}, {steps_left}, same},
+    {{training}, {snapshot_sealed}, {waiting}, {}, same, {ask_for_place}},
+    {{training}, {snapshot_sealed}, {}, {waiting}, same},
+    {kAll - States{training}, {snapshot_sealed, nodes_wait}, {}, {}, same},
     // The ranks are ended. What the kernel says of the first worker stands before what others say.
-    {{ending_loss, ending_back}, worker_killed, {}, {}, ending_loss, {},
+    {{ending_loss, ending_back}, {worker_killed}, {}, {}, ending_loss, {},
      Exit::failure, kProcessEnded},
-    {{ending_loss, ending_back}, worker_crashed, {}, {}, ending_run, {},
+    {{ending_loss, ending_back}, {worker_crashed}, {}, {}, ending_run, {},
      Exit::failure, kProcessEnded},
-    {kRanks | kNoRanks | kOver | States{ending_run}, worker_killed, {}, {}, same},
-    {kRanks | kNoRanks | kOver | States{ending_run}, worker_crashed, {}, {}, same},
-    {{ending_loss, ending_back}, ranks_gone, {signalled}, {}, over, {tell_end},
+    {kAll - States{ending_loss, ending_back}, {worker_killed, worker_crashed}, {}, {}, same},
+    {{ending_loss, ending_back}, {ranks_gone}, {signalled}, {}, over, {tell_end},
      Exit::stopped, kStoppedAs},
-    {{ending_loss, ending_back}, ranks_gone, {respawn}, {signalled}, meeting, {tell_again}},
-    {{ending_loss, ending_back}, ranks_gone, {}, {respawn, signalled}, over, {tell_end},
+    {{ending_loss, ending_back}, {ranks_gone}, {respawn}, {signalled}, meeting, {tell_again}},
+    {{ending_loss, ending_back}, {ranks_gone}, {}, {respawn, signalled}, over, {tell_end},
      Exit::failure, kTold},
-    {{ending_run}, ranks_gone, {}, {}, over, {tell_end}, Exit::as_told, kTold},
-    {kNoRanks | kRanks | kOver, ranks_gone, {}, {}, same},
+    {{ending_phase}, {ranks_gone}, {signalled}, {}, over, {tell_end}, Exit::stopped, kTold},
+    {{ending_phase}, {ranks_gone}, {}, {signalled}, restoring, {find_start}},
+    {{ending_run}, {ranks_gone}, {}, {}, over, {tell_end}, Exit::as_told, kTold},
+    {kAll - kEnding, {ranks_gone}, {}, {}, same},
     // Launchers that come and go, at any time.
-    {kNoRanks, launcher_came, {}, {}, same, {keep_launcher}},
-    {kRanks, launcher_came, {welcome}, {}, same, {keep_launcher}},
-    {kRanks, launcher_came, {}, {welcome}, same, {refuse_launcher}},
-    {kEnding, launcher_came, {}, {}, same, {keep_launcher}},
-    {kOver, launcher_came, {}, {}, same},
-    {kNoRanks | kEnding | kOver, launcher_lost, {}, {}, same},
+    {kNoRanks | kEnding, {launcher_came}, {}, {}, same, {keep_launcher}},
+    {kRanks, {launcher_came}, {welcome}, {}, same, {keep_launcher}},
+    {kRanks, {launcher_came}, {}, {welcome}, same, {refuse_launcher}},
+    {{over}, {launcher_came}, {}, {}, same},
+    {kRanks, {launcher_lost}, {}, {}, ending_loss, {end_ranks}, Exit::failure, kLauncherGone},
     // Nobody says anything that counts before ranks start, or when it is settled how they ended.
-    {kNoRanks | kEnding | kOver, rank_lost, {}, {}, same},
-    {kNoRanks | kEnding | kOver, rank_failed, {}, {}, same},
-    {kNoRanks | kEnding | kOver, rank_mistaken, {}, {}, same},
-    {kNoRanks | kEnding | kOver, rank_missed, {}, {}, same},
-    {kNoRanks | kEnding | kOver, rank_stranded, {}, {}, same},
-    {kNoRanks | kEnding | kOver | States{starting, training}, cause_time_over, {}, {}, same},
-    {kNoRanks | kEnding | kOver, signal, {}, {}, same},
-    {kNoRanks | kEnding | kOver, program_over, {}, {}, same},
-    {kNoRanks, head_failed, {}, {}, over, {tell_end}, Exit::as_told, kTold},
-    {kRanks, head_failed, {}, {}, ending_run, {end_ranks}, Exit::as_told, kTold},
-    {kEnding | kOver, head_failed, {}, {}, same},
+    {kAll - kRanks, {launcher_lost, rank_lost, rank_failed, rank_mistaken, rank_missed,
+     rank_stranded, signal, program_over, phase_over}, {}, {}, same},
+    {kAll - States{start_doubt, doubt}, {cause_time_over}, {}, {}, same},
+    {kNoRanks, {head_failed}, {}, {}, over, {tell_end}, Exit::as_told, kTold},
+    {kRanks, {head_failed}, {}, {}, ending_run, {end_ranks}, Exit::as_told, kTold},
+    {kEnding | States{over}, {head_failed}, {}, {}, same},
 });
 // clang-format on
 
@@ -157,23 +148,12 @@ HeadEvent event_of(const RankFailed& failure) {
   return failure.exit_code == kExitUserError ? rank_mistaken : rank_failed;
 }
 
-HeadState state_of(GenerationEnd end) {
-  switch (end) {
-    case GenerationEnd::rank_lost:
-      return ending_loss;
-    case GenerationEnd::nodes_returned:
-      return ending_back;
-    case GenerationEnd::phase_over:  // run_generations() starts other ranks
-    case GenerationEnd::run_over:
-      break;
-  }
-  return ending_run;
-}
+HeadState state_of(GenerationEnd end) { return kStateOf.at(static_cast<std::size_t>(end)); }
 
 GenerationEnd end_of(HeadState state) {
-  return state == ending_loss   ? GenerationEnd::rank_lost
-         : state == ending_back ? GenerationEnd::nodes_returned
-                                : GenerationEnd::run_over;
+  const auto* const found = std::find(kStateOf.begin(), kStateOf.end(), state);
+  return found == kStateOf.end() ? GenerationEnd::run_over
+                                 : static_cast<GenerationEnd>(found - kStateOf.begin());
 }
 
 }  // namespace train::actors

@@ -10,15 +10,16 @@ namespace train::actors {
 
 struct HeadKind {
   enum class State : std::uint8_t {
-    meeting,      ///< Launchers of the other nodes come; no rank runs.
-    restoring,    ///< The state to resume from is found and laid where its ranks need it.
-    starting,     ///< Ranks start.
-    start_doubt,  ///< One that starts has lost another, whose own report may come.
-    training,     ///< All ranks train.
-    doubt,        ///< A rank has lost another, whose own report may come.
-    ending_loss,  ///< A rank is lost: the others are ended.
-    ending_back,  ///< The same, for nodes that are back.
-    ending_run,   ///< The same, for good.
+    meeting,       ///< Launchers of the other nodes come; no rank runs.
+    restoring,     ///< The state to resume from is found and laid where its ranks need it.
+    starting,      ///< Ranks start.
+    start_doubt,   ///< One that starts has lost another, whose own report may come.
+    training,      ///< All ranks train.
+    doubt,         ///< A rank has lost another, whose own report may come.
+    ending_loss,   ///< A rank is lost: the others are ended.
+    ending_back,   ///< The same, for nodes that are back.
+    ending_phase,  ///< The same, for the next phase of the objective.
+    ending_run,    ///< The same, for good.
     over,
     same  ///< In a row alone: the state stays.
   };
@@ -40,6 +41,7 @@ struct HeadKind {
     nodes_wait,       ///< Nodes that are back are to take part now.
     signal,           ///< Asks the run to stop.
     program_over,     ///< The ranks have done all that they were told, and it is saved or not.
+    phase_over,       ///< All of a phase of the objective, and it is saved.
     head_failed,      ///< The conductor, the head's network or its disk.
     worker_killed,    ///< The kernel: a worker of this node was killed from outside.
     worker_crashed,   ///< The kernel: a worker of this node ended by a signal of its own making.

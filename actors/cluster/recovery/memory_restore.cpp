@@ -8,7 +8,6 @@
 #include <future>
 #include <map>
 #include <span>
-#include <sstream>
 #include <utility>
 
 #include "actors/cluster/network/node_position.hpp"
@@ -280,19 +279,6 @@ class MemoryRestore {
 };
 
 }  // namespace
-
-std::string holders_text(const std::vector<std::int32_t>& holders) {
-  return fmt::format("{}", fmt::join(holders, ","));
-}
-
-std::vector<std::int32_t> parse_holders(const std::string& text) {
-  std::vector<std::int32_t> holders;
-  std::istringstream stream(text);
-  for (std::int32_t holder = 0; stream >> holder; stream.ignore()) {
-    holders.push_back(holder);
-  }
-  return holders;
-}
 
 Status restore_from_memory(const MemoryStart& start, engine::RankEngine& engine,
                            engine::Collectives* transport, std::uint32_t generation) {

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "base/result.hpp"
@@ -23,11 +22,6 @@ struct MemoryOrigin {
   /// By node of those ranks: which other node has them as well; -1: none. The head's alone.
   std::vector<std::int32_t> spares = {};
 };
-
-/// As a message has them: "0,0,1". parse_holders() of another text: none, or those before what is
-/// no number.
-[[nodiscard]] std::string holders_text(const std::vector<std::int32_t>& holders);
-[[nodiscard]] std::vector<std::int32_t> parse_holders(const std::string& text);
 
 /// Where a rank finds the state to resume from in memory.
 struct MemoryStart {

@@ -37,7 +37,6 @@ fs::path exit_record_file(const fs::path& root) { return control_directory(root)
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-namespace fs = std::filesystem;
 
 constexpr auto kHeadConnectTime = 30s;
 constexpr auto kFirstRetry = 3s;  // of one try at an endpoint that may be an old one
@@ -265,7 +264,7 @@ class NodeLife {
       const bool first = course_.state == NodeState::first_look;
       const auto before = status_time(root_);
       const auto seconds = first ? recovery.start_wait_s : recovery.node_wait_s;
-      const Status met = first ? meet_first() : meet_next();
+      const Status met = meet(first, std::chrono::seconds(seconds));
       if (!met) {
         // Else the status is that of a head of another start.
         const bool alive = status_time(root_) != before &&
@@ -277,40 +276,31 @@ class NodeLife {
   }
 
  private:
-  /// The first generation that this launcher takes part in: not always that of the run, for it may
-  /// have been started anew.
-  Status meet_first() {
-    const std::chrono::seconds head_time(run_.plan.config.recovery.start_wait_s);
-    const auto deadline = Clock::now() + kHeadConnectTime;
+  /// The next generation, or the first that this launcher takes part in: not always that of the
+  /// run, for it may have been started anew. What is found then may be of one at its end.
+  Status meet(bool first, std::chrono::seconds wait) {
+    const auto begun = Clock::now();
+    const auto deadline = begun + wait + (first ? 0s : kHeadNoticesLater);
     for (;;) {
-      const auto endpoint = look_for_head(run_.position, 0, root_, head_time);
+      const auto endpoint = look_for_head(run_.position, from_, root_, deadline - Clock::now());
       if (!endpoint) {
-        return failure(fmt::format("{} (recovery.start_wait_s = {})", endpoint.error().message,
-                                   head_time.count()));
+        return failure(endpoint.error().message +
+                       (first ? fmt::format(" (recovery.start_wait_s = {})", wait.count()) : ""));
       }
-      from_ = run_.position.generation_of(endpoint->start).value_or(0) + 1;
-      // What was found may be of a generation that is at its end.
-      const Status met = NodeGeneration(run_, root_, course_).run(*endpoint, kFirstRetry);
-      if (met || Clock::now() >= deadline || stop_signal() != 0 ||
+      const Status met =
+          NodeGeneration(run_, root_, course_)
+              .run(*endpoint,
+                   first ? std::chrono::milliseconds(kFirstRetry)
+                         : std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()));
+      if (met) {  // else the same generation may be in reach later
+        from_ = run_.position.generation_of(endpoint->start).value_or(from_) + 1;
+      }
+      if (met || !first || Clock::now() >= begun + kHeadConnectTime || stop_signal() != 0 ||
           exit_record(root_, run_.position.start)) {
         return met;
       }
       std::this_thread::sleep_for(kBetweenRetries);
     }
-  }
-
-  Status meet_next() {
-    const std::chrono::seconds wait(run_.plan.config.recovery.node_wait_s);
-    const auto deadline = Clock::now() + wait + kHeadNoticesLater;
-    const auto endpoint = look_for_head(run_.position, from_, root_, deadline - Clock::now());
-    TRAIN_RETURN_IF_ERROR(endpoint);
-    const Status met =
-        NodeGeneration(run_, root_, course_)
-            .run(*endpoint, std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()));
-    if (met) {  // else the same generation may be in reach later
-      from_ = run_.position.generation_of(endpoint->start).value_or(from_) + 1;
-    }
-    return met;
   }
 
   void not_found(const Error& why, std::int64_t seconds, bool alive) {

@@ -9,7 +9,6 @@
 #include <optional>
 #include <thread>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "actors/cluster/network/rendezvous.hpp"
@@ -39,10 +38,6 @@ constexpr std::chrono::milliseconds kIdle = 1h;
 constexpr auto kBetweenListens = 200ms;  // tries to open one
 constexpr auto kBetweenLooks = 50ms;     // for a snapshot that nodes that are back wait for
 
-std::string launcher_gone(std::int64_t node) {
-  return fmt::format("the launcher of node {} has ended or cannot be reached", node);
-}
-
 Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
                            const caf::actor& rendezvous) {
   const configs::RunConfig& config = run.config();
@@ -52,7 +47,7 @@ Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
           .checkpoint = run.checkpoint ? fs::absolute(run.checkpoint->path).string() : "",
           .memory_step = memory ? memory->origin.step : -1,
           .memory_ranks = memory ? memory->origin.ranks : 0,
-          .memory_holders = memory ? holders_text(memory->origin.holders) : "",
+          .memory_holders = memory ? memory->origin.holders : std::vector<std::int32_t>(),
           .phase_step = run.plan.engine.phase_step,
           .references_done = run.references_done,
           .run_directory = fs::absolute(run.directory.root).string(),
@@ -112,23 +107,15 @@ class GenerationHead {
     network_.start_ranks(memory ? std::optional(memory->origin.step) : std::nullopt, run_.memory);
     start_workers(workers, run_.position, run_.config().parallel.ranks, network_.endpoint(),
                   run_.directory.root, run_.memory);
-    const auto start = wait_for_ranks();
-    if (const auto* const never = std::get_if<RunFinished>(&start)) {
-      over = true;
-      workers.terminate_all(0ms);
-      return first_loss.cause_of(*never);
-    }
-    const auto& ready = std::get<ClusterReady>(start);
-    run_.memory.finalize();
-    std::vector<RankActor> ranks;
-    for (const caf::strong_actor_ptr& rank : ready.ranks) {
-      ranks.push_back(caf::actor_cast<RankActor>(rank));
-    }
-    connect_head(actors_, ranks, caf::actor_cast<caf::actor>(self_));
     RunFinished outcome = wait_for_end();
     over = true;
+    if (!ready_) {
+      outcome.step = run_.first_step();
+      workers.terminate_all(0ms);
+      return first_loss.cause_of(std::move(outcome));
+    }
     const bool orderly = outcome.exit_code == kExitFinished || outcome.exit_code == kExitStopped;
-    for (const caf::strong_actor_ptr& process : ready.processes) {
+    for (const caf::strong_actor_ptr& process : ready_->processes) {
       caf::anon_send(caf::actor_cast<caf::actor>(process),
                      GoAway{orderly ? kExitFinished : kExitFailure});
     }
@@ -144,72 +131,50 @@ class GenerationHead {
   }
 
  private:
-  /// All ranks; or how the generation ended before they were there: the cluster says it.
-  std::variant<ClusterReady, RunFinished> wait_for_ranks() {
-    std::optional<std::variant<ClusterReady, RunFinished>> result;
-    while (!result) {
-      self_->receive(
-          [&](const ClusterReady& message) { result = message; },
-          [&](const RunFinished& message) {
-            result = message;
-            std::get<RunFinished>(*result).step = run_.first_step();
-          },
-          [&](const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
-            came_late(node, launcher);
-          },
-          [&](const StopRequested& message) { caf::anon_send(network_.cluster(), message); },
-          [&](const caf::down_msg& down) {
-            if (const auto position = network_.launcher_down(down)) {
-              caf::anon_send(network_.cluster(), LauncherLost{node_at(*position)});
-            }
-          });
-    }
-    return *std::move(result);
-  }
-
+  /// How they end: the cluster judges it while ranks start, then the conductor.
   RunFinished wait_for_end() {
     std::optional<RunFinished> outcome;
-    self_->monitor(actors_.conductor);
+    const auto tell = [this](const auto& message) {
+      ready_ ? caf::anon_send(actors_.conductor, message)
+             : caf::anon_send(network_.cluster(), message);
+    };
     while (!outcome) {
-      const bool looks =
-          (!for_nodes_ && !network_.returned().empty()) || !run_.memory.before().empty();
-      self_->receive(
-          [&](const RunFinished& finished) { outcome = finished; },
-          [&](const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
-            came_late(node, launcher);
-          },
-          [&](const StopRequested& message) { caf::anon_send(actors_.conductor, message); },
-          [&](const LauncherLost& lost) { launcher_lost(lost.node); },
-          [&](const caf::down_msg& down) {
-            if (const auto position = network_.launcher_down(down)) {
-              launcher_lost(node_at(*position));
-            } else if (down.source == actors_.conductor.address()) {
-              outcome = head_failure(run_.first_step(), failure_text(down.reason));
-            }
-          },
-          caf::after(looks ? std::chrono::milliseconds(kBetweenLooks) : kIdle) >>
-              [&] {
-                run_.memory.finalize();
-                let_returned_in();
-              });
+      const bool looks = ready_ && ((!for_nodes_ && !network_.returned().empty()) ||
+                                    !run_.memory.before().empty());
+      self_->receive([&](const ClusterReady& message) { connect(message); },
+                     [&](const RunFinished& finished) { outcome = finished; },
+                     [&](const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
+                       came_late(node, launcher);
+                     },
+                     [&](const StopRequested& message) { tell(message); },
+                     [&](const LauncherLost& lost) { tell(lost); },
+                     [&](const caf::down_msg& down) {
+                       if (const auto position = network_.launcher_down(down)) {
+                         tell(LauncherLost{run_.members.at(static_cast<std::size_t>(*position))});
+                       } else if (down.source == actors_.conductor.address()) {
+                         outcome = head_failure(run_.first_step(), failure_text(down.reason));
+                       }
+                     },
+                     caf::after(looks ? std::chrono::milliseconds(kBetweenLooks) : kIdle) >>
+                         [&] {
+                           if (ready_) {
+                             run_.memory.finalize();
+                             let_returned_in();
+                           }
+                         });
     }
     return *outcome;
   }
 
-  [[nodiscard]] std::int64_t node_at(std::int64_t position) const {
-    return run_.members.at(static_cast<std::size_t>(position));
-  }
-
-  /// `node`: as first numbered. Its first rank is lost.
-  void launcher_lost(std::int64_t node) {
-    NodePosition position = run_.position;
-    position.node =
-        std::find(run_.members.begin(), run_.members.end(), node) - run_.members.begin();
-    caf::anon_send(actors_.conductor,
-                   RankFailed{.rank = static_cast<std::int32_t>(
-                                  position.ranks(run_.config().parallel.ranks).first),
-                              .text = launcher_gone(node),
-                              .lost = true});
+  void connect(const ClusterReady& message) {
+    ready_ = message;
+    run_.memory.finalize();
+    std::vector<RankActor> ranks;
+    for (const caf::strong_actor_ptr& rank : message.ranks) {
+      ranks.push_back(caf::actor_cast<RankActor>(rank));
+    }
+    connect_head(actors_, ranks, caf::actor_cast<caf::actor>(self_));
+    self_->monitor(actors_.conductor);
   }
 
   void came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
@@ -251,8 +216,9 @@ class GenerationHead {
   caf::scoped_actor& self_;
   HeadActors actors_;
   caf::actor rendezvous_;
-  std::optional<std::int64_t> seen_;  // newest snapshot when the first node was seen to be back
-  bool for_nodes_ = false;            // the generation is to end for them
+  std::optional<ClusterReady> ready_;  // none: ranks start
+  std::optional<std::int64_t> seen_;   // newest snapshot when the first node was seen to be back
+  bool for_nodes_ = false;             // the generation is to end for them
 };
 
 Status check_network(const configs::ParallelSection& parallel) {

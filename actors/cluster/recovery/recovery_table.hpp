@@ -78,6 +78,10 @@ class SetOf {
     a.bits_ |= b.bits_;
     return a;
   }
+  [[nodiscard]] friend constexpr SetOf operator-(SetOf a, SetOf b) {
+    a.bits_ &= ~b.bits_;
+    return a;
+  }
   friend constexpr bool operator==(SetOf, SetOf) = default;
 
  private:
@@ -100,12 +104,12 @@ enum class Exit : std::uint8_t {
 /// The code. `told`: what came with the event. REQUIRES: `exit` is not none.
 [[nodiscard]] std::int32_t exit_code_of(Exit exit, std::int32_t told);
 
-/// One entry of a table. It applies to an event in one of its states while all of `with` and none
-/// of `without` hold.
+/// One entry of a table. It applies to one of its events in one of its states while all of `with`
+/// and none of `without` hold.
 template <class Kind>
 struct TableRow {
   SetOf<typename Kind::State> in;
-  typename Kind::Event event;
+  SetOf<typename Kind::Event> on;
   SetOf<typename Kind::Fact> with = {}, without = {};
   typename Kind::State next;  ///< Or the same as before.
   SetOf<typename Kind::Action> actions = {};
@@ -115,7 +119,7 @@ struct TableRow {
 
   [[nodiscard]] constexpr bool applies(typename Kind::State state, typename Kind::Event what,
                                        SetOf<typename Kind::Fact> facts) const {
-    return event == what && in.has(state) && facts.has_all(with) && !facts.has_any(without);
+    return on.has(what) && in.has(state) && facts.has_all(with) && !facts.has_any(without);
   }
 };
 

@@ -203,6 +203,24 @@ void HeadUnit::log_probs_of(kernels::Stream& stream, const UnitMemory& memory, c
                                      .dtype = workspace_->dtype()});
 }
 
+void HeadUnit::output_distance(kernels::Stream& stream, const Lane& lane,
+                               const OutputRows& rows) const {
+  const double share = 1.0 / static_cast<double>(rows.outputs);
+  kernels_->row_distance(stream,
+                         {.x = rows.output,
+                          .reference = rows.reference,
+                          .targets = lane.targets,
+                          .row_weights = lane.row_weights,
+                          .sums = lane.sums,
+                          .row_terms = reinterpret_cast<double*>(workspace_->floats_at(row_terms_)),
+                          .rows = lane.rows(),
+                          .cols = embedding_dim_,
+                          .loss_scale = static_cast<float>(lane.loss_scale * share),
+                          .share = share,
+                          .add = !rows.first,
+                          .dtype = workspace_->dtype()});
+}
+
 void HeadUnit::row_logits(kernels::Stream& stream, const UnitMemory& memory, std::int64_t first_row,
                           std::int64_t rows, float* logits) const {
   kernels_->matmul(stream, {.a = ln_f_->output() + first_row * embedding_dim_,

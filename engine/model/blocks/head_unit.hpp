@@ -56,6 +56,19 @@ class HeadUnit final : public LayerUnit {
   /// What the matrix is multiplied by, of the last forward pass: [rows, embedding_dim].
   [[nodiscard]] ConstElements input() const { return ln_f_->output(); }
 
+  /// Without the head: enqueues the distances of the rows of `output` from `reference`, which
+  /// becomes their gradient, and writes *lane.sums (RowDistanceParams). Each of `outputs` has an
+  /// equal share of the loss; `first`: none of them has been summed yet.
+  struct OutputRows {
+    ConstElements output;
+    void* reference = nullptr;
+    std::size_t outputs = 1;
+    bool first = true;
+  };
+  void output_distance(kernels::Stream& stream, const Lane& lane, const OutputRows& rows) const;
+  /// The gradient that a backward pass hands from unit to unit, [rows, embedding_dim].
+  [[nodiscard]] Elements residual_gradient() const { return workspace_->at(residual_gradient_); }
+
   /// logits[rows, vocab_size] of rows of the last forward pass; without the model's cap.
   void row_logits(kernels::Stream& stream, const UnitMemory& memory, std::int64_t first_row,
                   std::int64_t rows, float* logits) const;

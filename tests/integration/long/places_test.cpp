@@ -282,9 +282,8 @@ namespace {
 
 std::unique_ptr<Process> start_node(const Site& site, int node, int job, const Words& disks,
                                     const Words& keys) {
-  Words variables = {"SLURM_STEP_NODELIST=localhost,localhost", "SLURM_STEP_NUM_TASKS=2",
-                     "SLURM_STEP_ID=0", fmt::format("SLURM_JOB_ID={}", job),
-                     fmt::format("SLURM_NODEID={}", node)};
+  Words variables = {"SLURM_STEP_NUM_NODES=2", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_ID=0",
+                     fmt::format("SLURM_JOB_ID={}", job), fmt::format("SLURM_NODEID={}", node)};
   const std::string& disk = disks.at(static_cast<std::size_t>(node));
   if (!disk.empty()) {
     variables.push_back(fmt::format("SLURM_TMPDIR={}", (site / disk).string()));

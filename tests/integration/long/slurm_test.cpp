@@ -81,7 +81,7 @@ pid_t launcher_of_node(const RunSite& site, int node) {
     if (fs::equivalent(proc + "cwd", site.path(), unknown) &&
         binary.filename() == "actortrain_faulty" &&
         has(variables, std::string("\0SLURM_NODEID=", 14) + fmt::format("{}", node)) &&
-        has(variables, "SLURM_STEP_NODELIST=")) {
+        has(variables, "SLURM_STEP_NUM_NODES=")) {
       return process;
     }
   }

@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <fstream>
 #include <map>
 
 #include "storage/files/atomic_file.hpp"
+#include "storage/tokens/document_reader.hpp"
 #include "tests/storage/examples/examples_fixture.hpp"
+#include "tests/support/allocated.hpp"
 
 using namespace train;
 using namespace train::storage;
@@ -227,6 +230,44 @@ TEST_CASE("prepare rows: dropped lines are counted, and too many are an error",
   REQUIRE(contains(
       stored.at("dropped_by_reason").at("not a JSON object").at("first").get<std::string>(),
       "in.jsonl:31"));
+}
+
+TEST_CASE("prepare rows: pairs that teach nothing are counted, the first of a kind with its line",
+          "[storage][examples][RW-3]") {
+  const DataPlace place;
+  const auto pair = [](const std::string& chosen, const std::string& rejected) {
+    return nlohmann::json{{"prompt", "q"}, {"chosen", chosen}, {"rejected", rejected}}.dump() +
+           "\n";
+  };
+  auto request = place.request(pair("a", "b") + pair("c", "c") + pair("b", "a") + pair("", "b") +
+                               pair("b", " ") + pair("d", "d"));
+  REQUIRE(contains(prepare_rows_error(request), "4 of 6 lines"));
+  request.most_dropped = 0.9;
+  const RowReport report = prepared(request);
+  REQUIRE((report.total.documents == 4 && report.total.dropped == 4));
+  for (const auto& [reason, line] :
+       {std::pair(DropReason::equal_pair, 2), std::pair(DropReason::empty_answer, 4)}) {
+    const auto& dropped = report.dropped.at(static_cast<std::size_t>(reason));
+    CHECK(dropped.lines == 2);
+    CHECK(contains(dropped.first, "in.jsonl:" + std::to_string(line)));
+  }
+}
+
+TEST_CASE("prepare rows: a line of 1 GB is named, and no more of it is kept than a line may have",
+          "[storage][examples][.full]") {
+  const DataPlace place;
+  auto request = place.request(many_chats(40));
+  const std::filesystem::path input = request.inputs.front();
+  std::filesystem::resize_file(input,
+                               std::filesystem::file_size(input) + (std::uintmax_t{1} << 30));
+  std::ofstream(input, std::ios::app) << "\n" << chat_line("last", "one");
+  const Allocated before = allocated();
+  const RowReport report = prepared(request);
+  const std::uint64_t bytes = allocated().bytes - before.bytes;
+  REQUIRE((report.total.lines == 42 && report.total.dropped == 1 && report.total.documents == 41));
+  const auto& first = report.dropped.at(static_cast<std::size_t>(DropReason::long_line));
+  REQUIRE(contains(first.first, "in.jsonl:41"));
+  REQUIRE(bytes < 8 * jsonl_line_limit_bytes);
 }
 
 TEST_CASE("prepare rows: data that trains on everything is refused, and what is no data",

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "actors/cluster/recovery/head_table.hpp"
+#include "actors/cluster/recovery/node_table.hpp"
+#include "base/exit_codes.hpp"
+#include "tests/integration/rank_runs.hpp"
+
+// How a run with an injected fault ends, as the tables of recovery have it: tests compare the exit
+// code and the first line of error with the tables' rows, not with words of their own.
+namespace train::test {
+
+namespace actors = train::actors;
+using actors::HeadEvent;
+using actors::HeadFact;
+using actors::HeadState;
+
+/// What the head hears of a fault. In its words `*` stands for whatever the process says there.
+struct HeadFault {
+  HeadState in;
+  std::vector<HeadEvent> events;  ///< One after the other, until the ranks are ended.
+  actors::HeadFacts facts = {};
+  actors::LineWords words = {};
+  int told = kExitFailure;
+  int killed_by = 0;  ///< The signal that the kernel says has ended the worker; 0: says nothing.
+};
+
+struct TableEnd {
+  int exit_code = 0;
+  std::string line;
+};
+
+TableEnd end_of(const HeadFault& fault);
+/// Of another node's launcher.
+TableEnd end_of(actors::NodeState state, actors::NodeEvent event, actors::NodeFacts facts,
+                const actors::LineWords& words, int told = kExitFailure);
+
+/// Whether `line` is `pattern`, in which each `*` stands for any text.
+bool is_as(const std::string& line, const std::string& pattern);
+
+/// The first line of error that begins with `start`, without its mark; empty: there is none.
+inline std::string first_error(const Ended& ended, const std::string& start = {}) {
+  const std::string mark = "error ";
+  for (const std::string& line : lines_of(ended.err)) {
+    if (line.starts_with(mark + start)) {
+      return line.substr(mark.size());
+    }
+  }
+  return {};
+}
+
+/// The process ended with the code of the table, and its first line of error is the table's.
+/// `start`: of lines of its own, where its workers have something to say, too.
+inline void check_ends_as(const TableEnd& end, const Ended& ended, const std::string& start = {}) {
+  INFO("wanted: " << end.line << "\nfound: " << first_error(ended, start));
+  CHECK(ended.exit_code == end.exit_code);
+  CHECK(is_as(first_error(ended, start), end.line));
+}
+
+}  // namespace train::test
