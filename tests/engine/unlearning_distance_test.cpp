@@ -149,17 +149,20 @@ TEST_CASE("unlearning distance: no rank, strategy or gating shows",
     std::vector<std::uint64_t> digests;
     for (std::int64_t step = 0; step < options.total_steps; ++step) {
       const StepResult result = run_step(world, options, step);
+      REQUIRE_FALSE(result.nonfinite);
       values.push_back(result.grad_norm);
       values.insert(values.end(), result.metrics.begin(), result.metrics.end());
       digests.push_back(world.digest());
     }
+    CHECK(digests.front() != digests.back());
     return std::pair(values, digests);
   };
-  const std::string join = GENERATE("sum", "same_sign");
+  const std::string join = GENERATE("sum", "same_sign", "same_sign_forget");
   const auto with = [&](std::int64_t ranks, const char* strategy, const char* sync) {
     auto options = options_of(ranks, strategy);
     options.objective.gradient_join = join;
     options.objective.maintain_unlearned = join == "sum";
+    options.objective.retain_loss = join == "sum" ? "nll" : join == "same_sign" ? "kl" : "l2";
     options.parallel.sync = sync;
     return options;
   };
