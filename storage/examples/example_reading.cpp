@@ -68,16 +68,28 @@ Status ExampleReading::read_input(std::size_t input, const Take& take) {
   });
 }
 
+Result<ExampleKind> ExampleReading::kind_of(const Waiting& first) const {
+  const auto unknown = [&](const std::string& why) {
+    return user_error(fmt::format("{}: what it is an example of is not known: it {}; say --kind",
+                                  where(first.place), why));
+  };
+  if (first.too_long) {
+    return unknown(fmt::format("is {}", drop_reason_text(DropReason::long_line)));
+  }
+  const auto line = nlohmann::ordered_json::parse(first.text, nullptr, false);
+  if (!line.is_object()) {
+    return unknown(fmt::format("is {}", drop_reason_text(DropReason::not_json)));
+  }
+  const auto kind = example_kind_of(line);
+  return kind ? Result<ExampleKind>(*kind)
+              : unknown(fmt::format("has none of {}", example_kinds_help()));
+}
+
 Status ExampleReading::begin(const Waiting& first) {
   parsing_.kind = request_.kind.value_or(ExampleKind::text);
   if (!request_.kind) {
-    const auto line = nlohmann::ordered_json::parse(first.text, nullptr, false);
-    const auto kind = example_kind_of(line);
-    if (!kind) {
-      return user_error(
-          fmt::format("{}: what it is an example of is not known: it has none of {}; say --kind",
-                      where(first.place), example_kinds_help()));
-    }
+    auto kind = kind_of(first);
+    TRAIN_RETURN_IF_ERROR(kind);
     parsing_.kind = *kind;
   }
   packing_ = request_.packing.value_or(parsing_.kind == ExampleKind::text ? Packing::bfd_split

@@ -49,6 +49,7 @@ class ExampleReading {
   };
   Status read_input(std::size_t input, const Take& take);
   Status begin(const Waiting& first);
+  [[nodiscard]] Result<ExampleKind> kind_of(const Waiting& first) const;
   Status flush(const Take& take);
   Status encode(unsigned worker, const Waiting& line, EncodedLine& to);
   [[nodiscard]] std::string where(const LinePlace& place) const;

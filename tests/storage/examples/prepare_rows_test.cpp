@@ -277,7 +277,24 @@ TEST_CASE("prepare rows: data that trains on everything is refused, and what is 
   request.chat_template = "plain";
   REQUIRE(contains(prepare_rows_error(request), "every token"));
   REQUIRE(contains(prepare_rows_error(place.request("")), "no lines"));
-  REQUIRE(contains(prepare_rows_error(place.request(R"({"body": 1})")), "in.jsonl:1"));
+}
+
+TEST_CASE("prepare rows: a first line that does not say what it is wants --kind, and why is said",
+          "[storage][examples]") {
+  for (const auto& [line, why] :
+       {std::pair(std::string(R"({"body": 1})"), "it has none of \"messages\""),
+        std::pair(std::string(R"({"messages": [{"role": "us)"), "it is not a JSON object"),
+        std::pair(std::string("[1]"), "it is not a JSON object"),
+        std::pair(std::string(jsonl_line_limit_bytes + 1, ' '), "it is a line of more than")}) {
+    const DataPlace place;
+    auto request = place.request(line + "\n" + many_chats(40));
+    const std::string error = prepare_rows_error(request);
+    CHECK(contains(error, "in.jsonl:1: what it is an example of is not known: "));
+    CHECK(contains(error, why));
+    CHECK(contains(error, "say --kind"));
+    request.kind = ExampleKind::chat;
+    CHECK(prepared(request).total.dropped == 1);
+  }
 }
 
 TEST_CASE("prepare rows: the result does not depend on threads; equal lines stay on one side",
