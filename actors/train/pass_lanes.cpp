@@ -25,11 +25,6 @@ const LaneSource& PassLanes::of(CommandKind kind) const {
   return second ? *second_ : *first_;
 }
 
-bool PassLanes::without_rows(CommandKind kind) const {
-  return !second_ && engine::has_backward(kind) &&
-         StepProgram::pass_of(kind) == StepProgram::Pass::second;
-}
-
 Status PassLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot) const {
   if (work.kind == CommandKind::reference) {
     const auto frozen = StepProgram::frozen_pass(work.step);
@@ -38,7 +33,7 @@ Status PassLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slo
     of_pass.kind = CommandKind::train_step;
     return (frozen.pass == StepProgram::Pass::first ? first_ : second_)->read(of_pass, slot);
   }
-  if (without_rows(work.kind)) {
+  if (objective_->program()->without_rows(work.kind)) {
     return {};
   }
   TRAIN_RETURN_IF_ERROR(of(work.kind).read(work, slot));
@@ -51,7 +46,7 @@ Status PassLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slo
 }
 
 std::optional<engine::RowCount> PassLanes::count_pass(CommandKind kind, std::int64_t step) const {
-  return without_rows(kind) ? engine::RowCount{} : of(kind).count(step);
+  return objective_->program()->without_rows(kind) ? engine::RowCount{} : of(kind).count(step);
 }
 
 std::optional<engine::RowCount> PassLanes::count(std::int64_t step) const {

@@ -35,7 +35,6 @@ class PassLanes final : public LaneSource {
 
  private:
   [[nodiscard]] const LaneSource& of(engine::CommandKind kind) const;
-  [[nodiscard]] bool without_rows(engine::CommandKind kind) const;
 
   std::shared_ptr<const LaneSource> first_, second_;
   std::unique_ptr<const engine::Objective> objective_;

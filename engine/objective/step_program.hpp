@@ -119,6 +119,10 @@ class StepProgram {
   /// the coefficient and the direction back to where it began, or is 0 if it is still there. The
   /// first pass measures the distances, the second one's lanes do nothing.
   [[nodiscard]] virtual bool rewards_distance() const { return false; }
+  /// Whether lanes of such a command do nothing, for that reason.
+  [[nodiscard]] bool without_rows(CommandKind kind) const {
+    return rewards_distance() && has_backward(kind) && pass_of(kind) == Pass::second;
+  }
   /// Whether a step reads the weights that began the run, of what it trains.
   [[nodiscard]] bool reads_first_weights() const { return pull() > 0.0 || rewards_distance(); }
   [[nodiscard]] virtual GradientJoin join() const = 0;

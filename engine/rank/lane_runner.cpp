@@ -272,8 +272,7 @@ void LaneRunner::forward_head(kernels::Stream& stream, const LaneWork& work,
 
 bool LaneRunner::idle(const LaneWork& work) const {
   const StepProgram* program = rank_->objective().program();
-  return program != nullptr && program->rewards_distance() && has_backward(work.kind) &&
-         StepProgram::pass_of(work.kind) == StepProgram::Pass::second;
+  return program != nullptr && program->without_rows(work.kind);
 }
 
 bool LaneRunner::weighs(const LaneWork& work) const {

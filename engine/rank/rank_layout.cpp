@@ -104,12 +104,12 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
                         : 0),
       lane_doubles_(lane_doubles_of(*make_objective(options.objective))),
       gather_buffers_(engine::gather_buffers(plan)),
-      gradient_buffer_count_(engine::gradient_buffer_count(plan)),
-      two_passes_(make_objective(options.objective)->program() != nullptr) {
-  if (two_passes_) {
-    const auto objective = make_objective(options.objective);
-    reads_first_weights_ = objective->program()->reads_first_weights();
-    rewards_distance_ = objective->program()->rewards_distance();
+      gradient_buffer_count_(engine::gradient_buffer_count(plan)) {
+  const auto objective = make_objective(options.objective);
+  if (const StepProgram* program = objective->program()) {
+    two_passes_ = true;
+    reads_first_weights_ = program->reads_first_weights();
+    rewards_distance_ = program->rewards_distance();
   }
   for (std::size_t index = 0; index < plan.groups().size(); ++index) {
     groups_.push_back(make_group(index));

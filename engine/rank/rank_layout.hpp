@@ -230,7 +230,7 @@ class RankLayout {
   std::vector<GroupLayout> groups_;
   std::int64_t gather_elements_ = 0, gather_buffers_ = 0;
   std::int64_t gradient_buffer_elements_ = 0, gradient_buffer_count_ = 0;
-  bool two_passes_, reads_first_weights_ = false, rewards_distance_ = false;
+  bool two_passes_ = false, reads_first_weights_ = false, rewards_distance_ = false;
   std::vector<std::int64_t> step_blocks_, norm_counts_, lane_blocks_, eval_blocks_;
   std::vector<std::int64_t> agreement_counts_;  // By rank; of steps of one pass 0.
 };
