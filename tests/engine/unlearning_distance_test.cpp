@@ -9,9 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/model/architectures/architectures.hpp"
 #include "engine/objective/registry.hpp"
-#include "tests/engine/small_model.hpp"
+#include "tests/engine/unlearning_world.hpp"
 
 namespace train::engine {
 namespace {
@@ -19,20 +18,11 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr double kCoefficient = 0.5;
 
-/// Layer 1 in steps 0 to 2, layer 0 in steps 3 to 5; every step but a phase's first has both
-/// gradients.
+/// Every step but a phase's first has both gradients.
 WorldStep::Options options_of(std::int64_t ranks, const std::string& strategy) {
-  auto options = testing::small_options(Architecture::enoki);
-  options.model.z_loss_coeff = 0.0F;
-  options.total_steps = 6;
-  options.objective.name = "sequential_unlearning";
-  options.objective.first_layer = 1;
-  options.objective.layer_stride = 1;
-  options.objective.steps_per_layer = 3;
+  auto options = testing::two_phases(ranks, strategy);
   options.objective.forget_loss = "max_update";
   options.objective.forget_coefficient = kCoefficient;
-  options.parallel.ranks = ranks;
-  options.parallel.strategy = strategy;
   // As lanes without rows have it.
   options.step_weight = [](std::int64_t) { return 0.0; };
   const auto rows =
@@ -41,16 +31,8 @@ WorldStep::Options options_of(std::int64_t ranks, const std::string& strategy) {
   return options;
 }
 
-/// `weight`: of all targets.
 WorldStep::FillLane rows_of(const WorldStep::Options& options, float weight) {
-  return [text = testing::repeating_text(options), length = options.seq_len, weight](
-             std::int64_t step, std::int64_t lane, const LaneSlot& slot) {
-    text(step, lane, slot.tokens.data(), slot.targets.data());
-    std::fill(slot.weights.begin(), slot.weights.end(), weight);
-    for (std::size_t row = 0; row < slot.positions.size(); ++row) {
-      slot.positions[row] = static_cast<std::int32_t>(static_cast<std::int64_t>(row) % length);
-    }
-  };
+  return testing::stream_rows(options, /*later=*/0, weight);
 }
 
 /// What the second pass's lanes hold is nothing to it.

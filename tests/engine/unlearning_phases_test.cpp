@@ -6,39 +6,22 @@
 #include <string>
 #include <vector>
 
-#include "engine/model/architectures/architectures.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/rank/state/host_state.hpp"
-#include "tests/engine/small_model.hpp"
+#include "tests/engine/unlearning_world.hpp"
 
 namespace train::engine {
 namespace {
 
-/// Layer 1 in steps 0 to 2, layer 0 in steps 3 to 5.
 WorldStep::Options options_of(std::int64_t ranks = 1, const std::string& strategy = "none") {
-  auto options = testing::small_options(Architecture::enoki);
-  options.model.z_loss_coeff = 0.0F;
-  options.total_steps = 6;
-  options.objective.name = "sequential_unlearning";
-  options.objective.first_layer = 1;
-  options.objective.layer_stride = 1;
-  options.objective.steps_per_layer = 3;
+  auto options = testing::two_phases(ranks, strategy);
   options.objective.gradient_join = "same_sign_forget";
-  options.parallel.ranks = ranks;
-  options.parallel.strategy = strategy;
   return options;
 }
 
 /// Of stream 0 or 1.
 WorldStep::FillLane rows_of(const WorldStep::Options& options, std::int64_t stream) {
-  return [text = testing::repeating_text(options), length = options.seq_len, stream](
-             std::int64_t step, std::int64_t lane, const LaneSlot& slot) {
-    text(step + 3 * stream, lane, slot.tokens.data(), slot.targets.data());
-    std::fill(slot.weights.begin(), slot.weights.end(), 1.0F);
-    for (std::size_t row = 0; row < slot.positions.size(); ++row) {
-      slot.positions[row] = static_cast<std::int32_t>(static_cast<std::int64_t>(row) % length);
-    }
-  };
+  return testing::stream_rows(options, 3 * stream, 1.0F);
 }
 
 struct Trace {
