@@ -18,6 +18,7 @@
 
 #include "base/log.hpp"
 #include "configs/fields/field_table.hpp"
+#include "configs/fields/named_options.hpp"
 #include "configs/fields/optimizer_table.hpp"
 #include "configs/nearest.hpp"
 #include "configs/scaling.hpp"
@@ -216,9 +217,8 @@ class Loader {
                                       field.sentence));
       }
     }
-    const bool answers = compares_answers(config_.objective.name);
-    const bool two_streams = config_.objective.name == "sequential_unlearning";
-    if ((published || answers || two_streams) && !places_.by_key.contains("model.z_loss_coeff")) {
+    const bool of_targets = objective_form(config_.objective.name) == ObjectiveForm::targets;
+    if ((published || !of_targets) && !places_.by_key.contains("model.z_loss_coeff")) {
       config_.model.z_loss_coeff = 0.0;  // the loss that such models were trained with
     }
     const std::string cut = cut_warmup();
