@@ -68,6 +68,20 @@ void pairs_to_halves(std::span<float> matrix, std::int64_t heads, std::size_t ro
   }
 }
 
+/// Errors (user): it is not known.
+Result<const GgufArchitecture*> architecture_named(const std::string& name,
+                                                   const std::string& path) {
+  std::string known;
+  for (const GgufArchitecture& entry : kGgufArchitectures) {
+    if (entry.name == name) {
+      return &entry;
+    }
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
+  }
+  return user_error(
+      fmt::format("{}: general.architecture is \"{}\": {} are known", path, name, known));
+}
+
 }  // namespace
 
 Result<GgufModel> GgufModel::open(const fs::path& path) {
@@ -88,16 +102,9 @@ Result<GgufModel> GgufModel::open(const fs::path& path) {
 
 Status GgufModel::read_config(const std::string& architecture) {
   const std::string path = file_.file().path().string();
-  std::string known;
-  const GgufArchitecture* found = nullptr;
-  for (const GgufArchitecture& entry : kGgufArchitectures) {
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
-    found = entry.name == architecture ? &entry : found;
-  }
-  if (found == nullptr) {
-    return user_error(
-        fmt::format("{}: general.architecture is \"{}\": {} are known", path, architecture, known));
-  }
+  const auto known = architecture_named(architecture, path);
+  TRAIN_RETURN_IF_ERROR(known);
+  const GgufArchitecture* found = *known;
   std::string missing;
   const auto count = [&](const char* key, std::optional<std::uint64_t> otherwise = {}) {
     const auto value = file_.count_of(fmt::format("{}.{}", architecture, key));

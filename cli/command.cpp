@@ -130,6 +130,16 @@ void CommandSyntax::step(std::optional<std::int64_t>& target) {
   integer("--step", target, "Checkpoint to use; the newest by default", 0);
 }
 
+void CommandSyntax::date(std::string& target) {
+  const auto take = [&target](std::string_view text) {
+    target = text;  // A day that does not exist is the template's to refuse.
+    return text.size() == 10 && text[4] == '-' && text[7] == '-' &&
+           text.find_first_not_of("0123456789-") == std::string_view::npos;
+  };
+  read("--date", take, "--date must be YYYY-MM-DD", "What templates take for today; 2024-07-26",
+       "YYYY-MM-DD");
+}
+
 CLI::Option* CommandSyntax::read(const std::string& name,
                                  std::function<bool(std::string_view)> read,
                                  const std::string& wanted, const std::string& help,
@@ -140,6 +150,20 @@ CLI::Option* CommandSyntax::read(const std::string& name,
     }
   };
   return app.add_option_function<std::string>(name, take, help)->type_name(type);
+}
+
+CLI::Option* CommandSyntax::number(const std::string& name, double& target,
+                                   const std::string& help) {
+  const auto take = [&target, name](const std::string& text) {
+    const char* end = text.data() + text.size();
+    const auto [stop, code] = std::from_chars(text.data(), end, target);
+    if (code != std::errc() || stop != end) {
+      throw CLI::ValidationError(name, fmt::format("wants a number, not \"{}\"", text));
+    }
+  };
+  return app.add_option_function<std::string>(name, take, help)
+      ->type_name("NUMBER")
+      ->default_str(fmt::format("{}", target));
 }
 
 Result<Command> CommandSyntax::finish() const {
@@ -200,6 +224,7 @@ Result<Command> parse(int argc, const char* const* argv) {
   CommandSyntaxes commands(app);
   describe_commands(commands);
   app.footer(kExitCodes);
+  app.require_subcommand(0, 1);  // A word behind a command is its own, and no other command.
   app.add_flag("--version", show_version, "Print the version");
   if (!words.empty() && words.front() == "help") {
     words.erase(words.begin());

@@ -73,6 +73,9 @@ class CommandSyntax {
   /// --step, of commands that use a checkpoint.
   void step(std::optional<std::int64_t>& target);
 
+  /// --date, of commands that render chat templates.
+  void date(std::string& target);
+
   /// An option that keeps its text.
   CLI::Option* text(const std::string& name, std::string& target, const std::string& help,
                     const std::string& type) {
@@ -102,6 +105,8 @@ class CommandSyntax {
     };
     return app.add_option_function<std::string>(name, take, help)->type_name("INT");
   }
+  /// A number, finite or not, whose value now is its default.
+  CLI::Option* number(const std::string& name, double& target, const std::string& help);
   /// What is wrong with all of them together; empty: nothing.
   void check(std::function<std::string()> mistake) { checks_.push_back(std::move(mistake)); }
 

@@ -76,22 +76,22 @@ struct WorkerOptions {
 /// actortrain generate RUN_DIRECTORY
 struct GenerateOptions {
   std::string run_directory;
-  std::string prompt;                ///< Empty: start from end-of-text; with `chat`: talk.
-  std::string prompts;               ///< A file with a prompt a line, instead of `prompt`.
-  std::int64_t batch = 8;            ///< Of its prompts, continued at a time; 1 or more.
-  std::vector<std::string> stops;    ///< Texts that end one; none of them empty.
-  bool logprobs = false;             ///< Print them.
-  bool chat = false;                 ///< Prompts are what a user says.
-  std::string system;                ///< With `chat`, as the two following: what comes first.
-  std::string chat_template;         ///< A name or a path; empty: the model's.
-  std::string date;                  ///< YYYY-MM-DD; empty: the templates' own.
-  std::int64_t tokens = 200;         ///< At most; 1 or more.
-  double temperature = 0.8;          ///< 0: always the likeliest token.
-  std::int64_t top_k = 0;            ///< 0: all.
-  double top_p = 1.0;                ///< Above 0, at most 1.
-  std::uint64_t seed = 0;            ///< The same seed gives the same text.
-  std::optional<std::int64_t> step;  ///< Of the checkpoint; none: the newest.
-  std::int64_t context = 1024;       ///< Of a published model, in tokens; 1 or more.
+  std::string prompt;                   ///< Empty: start from end-of-text; with `chat`: talk.
+  std::string prompts;                  ///< A file with a prompt a line, instead of `prompt`.
+  std::int64_t batch = 8;               ///< Of its prompts, continued at a time; 1 or more.
+  std::vector<std::string> stops;       ///< Texts that end one; none of them empty.
+  bool logprobs = false;                ///< Print them.
+  bool chat = false;                    ///< Prompts are what a user says.
+  std::string system;                   ///< With `chat`, as the two following: what comes first.
+  std::string chat_template;            ///< A name or a path; empty: the model's.
+  std::string date;                     ///< YYYY-MM-DD; empty: the templates' own.
+  std::int64_t tokens = 200;            ///< At most; 1 or more.
+  double temperature = 0.8;             ///< 0: always the likeliest token.
+  std::int64_t top_k = 0;               ///< 0: all.
+  double top_p = 1.0;                   ///< Above 0, at most 1.
+  std::uint64_t seed = 0;               ///< The same seed gives the same text.
+  std::optional<std::int64_t> step;     ///< Of the checkpoint; none: the newest.
+  std::optional<std::int64_t> context;  ///< Of a published model alone, in tokens; 1 or more.
 };
 
 /// actortrain status RUN_DIRECTORY

@@ -231,10 +231,10 @@ Result<ClusterProfile> named_profile(const fs::path& directory, const std::strin
   const std::string hint = did_you_mean(name, names);
   return user_error(fmt::format(
       "--profile {}: no {}{}", one_line(name), path.string(),
-      !hint.empty()
-          ? hint
-          : fmt::format("; there is {}",
-                        names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")))));
+      !hint.empty() ? hint
+                    : fmt::format("; there is {}",
+                                  names.empty() ? "none; the path of a profile's file will do"
+                                                : fmt::format("{}", fmt::join(names, ", ")))));
 }
 
 }  // namespace

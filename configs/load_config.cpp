@@ -6,6 +6,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
@@ -14,10 +15,12 @@
 #include <optional>
 #include <system_error>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/log.hpp"
 #include "configs/fields/field_table.hpp"
+#include "configs/fields/named_options.hpp"
 #include "configs/fields/optimizer_table.hpp"
 #include "configs/nearest.hpp"
 #include "configs/scaling.hpp"
@@ -174,6 +177,20 @@ Error unknown_key(const std::string& place, const std::string& key) {
   return user_error(fmt::format("{}: unknown key \"{}\"{}", place, one_line(key), hint));
 }
 
+/// What the mistake likely is, where the parser's own words leave it open.
+std::string_view hint_for(std::string_view description) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kHints = {
+      {{"could not determine value type", "; text is written in quotes"},
+       {"unescaped control characters", "; is a closing quote missing?"},
+       {"cannot redefine", ": it stands there before; put both together, or leave one out"}}};
+  for (const auto& [words, hint] : kHints) {
+    if (description.find(words) != std::string_view::npos) {
+      return hint;
+    }
+  }
+  return {};
+}
+
 class Loader {
  public:
   explicit Loader(const std::string& file_name) { places_.file = file_name; }
@@ -183,9 +200,9 @@ class Loader {
       const toml::table root = toml::parse(text);
       return read_root(root);
     } catch (const toml::parse_error& error) {
-      return user_error(fmt::format("{}: not valid TOML: {}",
-                                    place_of(places_.file, error.source()),
-                                    one_line(error.description())));
+      const std::string why = one_line(error.description());
+      return user_error(fmt::format("{}: not valid TOML: {}{}",
+                                    place_of(places_.file, error.source()), why, hint_for(why)));
     }
   }
 
@@ -209,16 +226,14 @@ class Loader {
     TRAIN_RETURN_IF_ERROR(apply_scaling(config_, places_));
     const bool published = !config_.model.config.empty() || !config_.model.from.empty();
     for (const Field& field : all_fields()) {
-      const bool wanted = field.required || (field.key() == "model.arch" && !published);
-      if (wanted && !places_.by_key.contains(field.key())) {
+      if (field.required && !places_.by_key.contains(field.key())) {
         return user_error(fmt::format("{}: {} is missing; add {} = ... under [{}] ({})",
                                       places_.file, field.key(), field.name, field.section,
                                       field.sentence));
       }
     }
-    const bool answers = compares_answers(config_.objective.name);
-    const bool two_streams = config_.objective.name == "sequential_unlearning";
-    if ((published || answers || two_streams) && !places_.by_key.contains("model.z_loss_coeff")) {
+    const bool of_targets = objective_form(config_.objective.name) == ObjectiveForm::targets;
+    if ((published || !of_targets) && !places_.by_key.contains("model.z_loss_coeff")) {
       config_.model.z_loss_coeff = 0.0;  // the loss that such models were trained with
     }
     const std::string cut = cut_warmup();
@@ -228,6 +243,7 @@ class Loader {
     }
     return config_;
   }
+  [[nodiscard]] const KeyPositions& places() const { return places_; }
 
  private:
   // A run file that is tried for a few steps is no mistake. Returns what to tell the user, if the
@@ -316,16 +332,21 @@ class Loader {
 }  // namespace
 
 Result<RunConfig> parse_config(std::string_view text, const std::string& file_name,
-                               std::span<const std::string> overrides) {
+                               std::span<const std::string> overrides, KeyPositions* places) {
   Loader loader(file_name);
   TRAIN_RETURN_IF_ERROR(loader.read_file(text));
   for (const std::string& override_text : overrides) {
     TRAIN_RETURN_IF_ERROR(loader.read_override(override_text));
   }
-  return loader.finish();
+  auto config = loader.finish();
+  if (places != nullptr) {
+    *places = loader.places();
+  }
+  return config;
 }
 
-Result<RunConfig> load_config(const std::string& path, std::span<const std::string> overrides) {
+Result<RunConfig> load_config(const std::string& path, std::span<const std::string> overrides,
+                              KeyPositions* places) {
   namespace fs = std::filesystem;
   std::error_code code;
   const fs::file_status status = fs::status(path, code);
@@ -353,7 +374,7 @@ Result<RunConfig> load_config(const std::string& path, std::span<const std::stri
   if (text.size() > kLargestFile) {
     return user_error(fmt::format("{}: larger than 1 MiB; this is not a run file", path));
   }
-  return parse_config(text, path, overrides);
+  return parse_config(text, path, overrides, places);
 }
 
 }  // namespace train::configs

@@ -7,6 +7,7 @@
 
 #include "base/result.hpp"
 #include "configs/run_config.hpp"
+#include "configs/validate_config.hpp"
 
 namespace train::configs {
 
@@ -23,12 +24,15 @@ inline constexpr std::size_t kLargestFile = 1 << 20;
 /// nearest), wrong type, out of range, a required key missing, keys that contradict each other.
 /// Warns (log) of the one value that it changes: a warm-up of run.steps or more is cut to a tenth
 /// of them, so that a run file can be tried for a few steps.
+/// `places`: becomes where each key was set, for with_place(); null: nobody asks.
 [[nodiscard]] Result<RunConfig> load_config(const std::string& path,
-                                            std::span<const std::string> overrides = {});
+                                            std::span<const std::string> overrides = {},
+                                            KeyPositions* places = nullptr);
 
 /// The same from text; `file_name` is only used to name places. Pure, but
 /// for that warning.
 [[nodiscard]] Result<RunConfig> parse_config(std::string_view text, const std::string& file_name,
-                                             std::span<const std::string> overrides = {});
+                                             std::span<const std::string> overrides = {},
+                                             KeyPositions* places = nullptr);
 
 }  // namespace train::configs

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string_view>
 
 #include "configs/fields/option_key.hpp"
@@ -51,27 +52,29 @@ inline constexpr auto kUnlearningKeys =
                               {"maintain_unlearned", false},
                               {"target_seed", std::uint64_t{0}}});
 
-/// Whether an objective compares answers: its loss is of pairs or examples, not of targets.
-[[nodiscard]] constexpr bool compares_answers(std::string_view name) {
-  return name != "pretrain" && name != "sft" && name != "sequential_unlearning";
-}
+/// What an objective's loss is of: what the rules between keys and the texts of a run depend on.
+enum class ObjectiveForm : std::uint8_t {
+  targets,     ///< Each target of a row: a cross-entropy, which has a perplexity and a z-loss.
+  answers,     ///< Answers that are compared: pairs or examples.
+  two_passes,  ///< Two passes a step, over data.dir and data.forget_dir (StepProgram).
+};
 
 /// Values of objective.loss, joined by '|'.
 inline constexpr std::string_view kPairLosses =
     "sigmoid|hinge|ipo|robust|exo_pair|nca_pair|bco_pair|sppo_hard|apo_zero|apo_down|discopop";
 
-/// Every objective, a line each: an identifier, its name in objective.name, its keys. From this
-/// list are made what a run file may say (named_options.hpp) and the engine's registry, where
-/// make_<identifier>() is what makes it (engine/objective/registry.hpp).
-#define TRAIN_OBJECTIVES(OBJECTIVE)              \
-  OBJECTIVE(pretrain, "pretrain", kPretrainKeys) \
-  OBJECTIVE(sft, "sft", kSftKeys)                \
-  OBJECTIVE(dpo, "dpo", kDpoKeys)                \
-  OBJECTIVE(dpo_norm, "dpo_norm", kDpoNormKeys)  \
-  OBJECTIVE(simpo, "simpo", kSimpoKeys)          \
-  OBJECTIVE(wpo, "wpo", kWpoKeys)                \
-  OBJECTIVE(orpo, "orpo", kOrpoKeys)             \
-  OBJECTIVE(kto, "kto", kKtoKeys)                \
-  OBJECTIVE(sequential_unlearning, "sequential_unlearning", kUnlearningKeys)
+/// Every objective, a line each: an identifier, its name in objective.name, its form, its keys.
+/// From this list are made what a run file may say (named_options.hpp) and the engine's registry,
+/// where make_<identifier>() is what makes it (engine/objective/registry.hpp).
+#define TRAIN_OBJECTIVES(OBJECTIVE)                       \
+  OBJECTIVE(pretrain, "pretrain", targets, kPretrainKeys) \
+  OBJECTIVE(sft, "sft", targets, kSftKeys)                \
+  OBJECTIVE(dpo, "dpo", answers, kDpoKeys)                \
+  OBJECTIVE(dpo_norm, "dpo_norm", answers, kDpoNormKeys)  \
+  OBJECTIVE(simpo, "simpo", answers, kSimpoKeys)          \
+  OBJECTIVE(wpo, "wpo", answers, kWpoKeys)                \
+  OBJECTIVE(orpo, "orpo", answers, kOrpoKeys)             \
+  OBJECTIVE(kto, "kto", answers, kKtoKeys)                \
+  OBJECTIVE(sequential_unlearning, "sequential_unlearning", two_passes, kUnlearningKeys)
 
 }  // namespace train::configs

@@ -238,7 +238,7 @@ Result<double> scaled_lr(const ScalingTable& table, const ScalingRule& rule, con
   }
   if (formula == nullptr) {
     return user_error(
-        fmt::format("{} has no learning rate for {} with the optimizer \"{}\"; it has {}",
+        fmt::format("{}: no learning rate for {} with the optimizer \"{}\"; there is one for {}",
                     table.name, rule.name, query.optimizer, pairs_of(table)));
   }
   return formula->a * std::pow(formula->b + static_cast<double>(non_embedding), formula->d);

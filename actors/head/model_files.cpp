@@ -8,6 +8,7 @@
 
 #include "base/log.hpp"
 #include "checkpoint/published_weights.hpp"
+#include "configs/nearest.hpp"
 #include "configs/shipped_models.hpp"
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/model_shape.hpp"
@@ -130,24 +131,30 @@ Result<std::string> weights_fingerprint(const configs::RunConfig& config,
 fs::path model_directory(const fs::path& run_root) { return run_root / "model"; }
 
 Result<ModelConfigText> find_model_config(const std::string& name_or_path) {
-  std::string names;
+  std::vector<std::string> names;
   for (const configs::ShippedModel& model : configs::shipped_models()) {
     if (model.name == name_or_path) {
       return ModelConfigText{.text = std::string(model.config_json),
                              .source = fmt::format("shape {}", model.name),
                              .directory = {}};
     }
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", model.name);
+    names.emplace_back(model.name);
   }
   std::error_code ignored;
   const fs::path path(name_or_path);
   if (fs::is_directory(path, ignored)) {
+    if (fs::exists(path / "config.toml", ignored) && !fs::exists(path / kModelConfig, ignored)) {
+      return user_error(
+          fmt::format("{0}: a run, not a model; `actortrain export {0} --out DIR` makes one of it",
+                      name_or_path));
+    }
     return read_model_config(path / kModelConfig);
   }
   if (!fs::exists(path, ignored)) {
-    return user_error(
-        fmt::format("{}: no such config.json or directory, and no shape of that name; there are {}",
-                    name_or_path, names));
+    return user_error(fmt::format(
+        "{}: no such config.json or directory, and no shape of that name{}; `actortrain "
+        "describe` lists them",
+        name_or_path, configs::did_you_mean(name_or_path, names)));
   }
   if (path.extension() == ".gguf") {
     return user_error(fmt::format(

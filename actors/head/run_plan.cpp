@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -190,8 +191,7 @@ Status enter_phase(RunPlan& plan, std::int64_t step) {
 namespace {
 
 std::int64_t passes_with_rows(const configs::RunConfig& config) {
-  const auto objective = engine::make_objective(config.objective);
-  const engine::StepProgram* program = objective->program();
+  const auto program = engine::program_of(config.objective);
   return program != nullptr && !program->rewards_distance() ? 2 : 1;
 }
 
@@ -209,14 +209,13 @@ std::string describe_plan(const RunPlan& plan) {
   const engine::ParameterCount parameters = engine::count_parameters(model);
   const double flops = engine::flops_per_token(model, plan.engine.seq_len);
   const engine::MemoryPlan memory = engine::plan_memory(engine::largest_phase(plan.engine));
-  const auto objective = engine::make_objective(plan.engine.objective);
-  const engine::StepProgram* program = objective->program();
+  const auto program = engine::program_of(plan.engine.objective);
   const std::int64_t step_tokens = tokens_per_step(config);
   const auto tokens = static_cast<double>(step_tokens) * static_cast<double>(config.run.steps);
   const auto epoch = static_cast<double>(plan.data->training_rows()) *
                      static_cast<double>(config.data.sequence_length);
   std::string text;
-  const auto row = [&text](const char* what, const std::string& value) {
+  const auto row = [&text](std::string_view what, const std::string& value) {
     text += fmt::format("{:<22} {}\n", what, value);
   };
   row("model", fmt::format("{}: {} layers, {} heads of {}, width {}, MLP {}, vocabulary {}",
@@ -240,16 +239,10 @@ std::string describe_plan(const RunPlan& plan) {
   }
   row("data fingerprint", plan.data_fingerprint);
   row("FLOPs of the run", format_count(tokens * flops));
-  row("memory: parameters", format_bytes(memory.parameters_bytes));
-  row("memory: gradients", format_bytes(memory.gradients_bytes));
-  row("memory: optimizer", format_bytes(memory.optimizer_bytes));
-  row("memory: lane sums", format_bytes(memory.lane_sums_bytes));
-  row("memory: gathered", format_bytes(memory.gathered_bytes));
-  row("memory: transfers", format_bytes(memory.transfer_bytes));
-  row("memory: activations", format_bytes(memory.activations_bytes));
-  row("memory: buffers", format_bytes(memory.buffers_bytes));
-  if (memory.reference_bytes > 0) {
-    row("memory: reference", format_bytes(memory.reference_bytes));
+  for (const engine::MemoryKind& kind : engine::kMemoryKinds) {
+    if (const std::size_t bytes = memory.*kind.bytes; bytes > 0) {
+      row(fmt::format("memory: {}", kind.name), format_bytes(bytes));
+    }
   }
   const std::size_t state = memory.parameters_bytes + memory.optimizer_bytes;
   row("memory: staging",

@@ -16,7 +16,7 @@ PassLanes::PassLanes(std::shared_ptr<const LaneSource> first,
                      std::int64_t vocab_size)
     : first_(std::move(first)),
       second_(std::move(second)),
-      objective_(engine::make_objective(config.objective)),
+      program_(engine::program_of(config.objective)),
       vocab_size_(vocab_size) {}
 
 const LaneSource& PassLanes::of(CommandKind kind) const {
@@ -33,20 +33,20 @@ Status PassLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slo
     of_pass.kind = CommandKind::train_step;
     return (frozen.pass == StepProgram::Pass::first ? first_ : second_)->read(of_pass, slot);
   }
-  if (objective_->program()->without_rows(work.kind)) {
+  if (program_->without_rows(work.kind)) {
     return {};
   }
   TRAIN_RETURN_IF_ERROR(of(work.kind).read(work, slot));
   if (engine::has_backward(work.kind)) {
     const auto lane_rows = static_cast<std::int64_t>(slot.targets.size());
-    objective_->program()->set_targets(StepProgram::pass_of(work.kind), work.step,
-                                       work.lane * lane_rows, vocab_size_, slot.targets);
+    program_->set_targets(StepProgram::pass_of(work.kind), work.step, work.lane * lane_rows,
+                          vocab_size_, slot.targets);
   }
   return {};
 }
 
 std::optional<engine::RowCount> PassLanes::count_pass(CommandKind kind, std::int64_t step) const {
-  return objective_->program()->without_rows(kind) ? engine::RowCount{} : of(kind).count(step);
+  return program_->without_rows(kind) ? engine::RowCount{} : of(kind).count(step);
 }
 
 std::optional<engine::RowCount> PassLanes::count(std::int64_t step) const {
@@ -59,15 +59,14 @@ std::uint64_t PassLanes::training_rows() const {
 }
 
 ReferenceRows PassLanes::reference_rows() const {
-  const StepProgram& program = *objective_->program();
   const std::int64_t sequences = first_->reference_rows().lane_sequences;
   ReferenceRows rows{
       .lane_sequences =
           second_ ? std::max(sequences, second_->reference_rows().lane_sequences) : sequences,
       .of_passes = true,
-      .frozen_first = program.reads_frozen(StepProgram::Pass::first),
-      .frozen_second = program.reads_frozen(StepProgram::Pass::second)};
-  rows.live = rows.frozen_first || rows.frozen_second || program.reads_first_weights();
+      .frozen_first = program_->reads_frozen(StepProgram::Pass::first),
+      .frozen_second = program_->reads_frozen(StepProgram::Pass::second)};
+  rows.live = rows.frozen_first || rows.frozen_second || program_->reads_first_weights();
   rows.commands = rows.live ? 1 : 0;
   return rows;
 }
@@ -87,8 +86,8 @@ Result<std::string> PassLanes::fingerprint() const {
 
 Result<std::shared_ptr<const LaneSource>> open_passes(const configs::RunConfig& config,
                                                       std::int64_t vocab_size) {
-  const auto objective = engine::make_objective(config.objective);
-  if (objective->program()->rewards_distance()) {
+  const auto program = engine::program_of(config.objective);
+  if (program->rewards_distance()) {
     auto only = open_rows(config, vocab_size);
     TRAIN_RETURN_IF_ERROR(only);
     return std::shared_ptr<const LaneSource>(
@@ -104,7 +103,7 @@ Result<std::shared_ptr<const LaneSource>> open_passes(const configs::RunConfig& 
   configs::RunConfig forgotten = config;
   forgotten.data.dir = config.data.forget_dir;
   forgotten.eval.interval_steps = 0;
-  const bool weighs = objective->program()->weighting() != nullptr;
+  const bool weighs = program->weighting() != nullptr;
   auto second = open_rows(forgotten, vocab_size, /*means_of_documents=*/weighs);
   TRAIN_RETURN_IF_ERROR(second);
   return std::shared_ptr<const LaneSource>(std::make_shared<const PassLanes>(

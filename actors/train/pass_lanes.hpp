@@ -37,7 +37,7 @@ class PassLanes final : public LaneSource {
   [[nodiscard]] const LaneSource& of(engine::CommandKind kind) const;
 
   std::shared_ptr<const LaneSource> first_, second_;
-  std::unique_ptr<const engine::Objective> objective_;
+  std::shared_ptr<const engine::StepProgram> program_;
   std::int64_t vocab_size_;
 };
 

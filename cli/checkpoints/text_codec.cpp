@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "actors/head/model_files.hpp"
 #include "cli/checkpoints/trained_model.hpp"
 #include "storage/tokenizer/formats/file_names.hpp"
+#include "storage/tokenizer/formats/tokenizer_files.hpp"
 #include "storage/tokens/dataset_facts.hpp"
 #include "storage/tokens/kept_tokenizer.hpp"
 #include "storage/tokens/prepare.hpp"
@@ -25,29 +24,6 @@ constexpr std::size_t kUnsettled = 8;
 fs::path tokenizer_of(const fs::path& run, const configs::RunConfig& config) {
   const fs::path model = actors::model_directory(run);
   return storage::holds_tokenizer(model) ? model : storage::kept_tokenizer(config.data.dir);
-}
-
-/// What a model's own files say ends its texts: a chat model's turn ends otherwise than a document.
-std::vector<std::int32_t> configured_ends(const fs::path& directory) {
-  for (const char* name : {"generation_config.json", "config.json"}) {
-    std::ifstream file(directory / name);
-    const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object() || !json.contains("eos_token_id")) {
-      continue;
-    }
-    const nlohmann::json& ids = json.at("eos_token_id");
-    if (ids.is_number_integer()) {
-      return {ids.get<std::int32_t>()};
-    }
-    std::vector<std::int32_t> ends;
-    for (const nlohmann::json& id : ids.is_array() ? ids : nlohmann::json::array()) {
-      if (id.is_number_integer()) {
-        ends.push_back(id.get<std::int32_t>());
-      }
-    }
-    return ends;
-  }
-  return {};
 }
 
 /// Bytes at the end of `text` that begin a character and break off.
@@ -95,7 +71,9 @@ Result<TextCodec> TextCodec::of_directory(const fs::path& directory, std::int64_
   TextCodec codec;
   codec.tokenizer_ = std::make_shared<const storage::Tokenizer>(std::move(tokenizer).value());
   codec.vocab_ = std::min<std::int64_t>(vocab, codec.tokenizer_->vocab_size());
-  codec.ends_ = configured_ends(directory);
+  for (const std::uint32_t id : storage::configured_ends(directory)) {
+    codec.ends_.push_back(static_cast<std::int32_t>(id));
+  }
   if (const auto id = codec.tokenizer_->end_of_text()) {
     codec.ends_.push_back(static_cast<std::int32_t>(*id));
   }

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 
 #include "actors/head/run_plan.hpp"
 #include "base/log.hpp"
@@ -59,12 +60,16 @@ Status prepare_rows(const PrepareOptions& options) {
                                       .force = options.force};
   if (!options.packing.empty()) {
     const auto packing = storage::packing_of(options.packing);
-    TRAIN_RETURN_IF_ERROR(packing);
+    if (!packing) {
+      return user_error(fmt::format("--packing: {}", packing.error().message));
+    }
     request.packing = *packing;
   }
   if (!options.kind.empty()) {
     const auto kind = storage::example_kind_named(options.kind);
-    TRAIN_RETURN_IF_ERROR(kind);
+    if (!kind) {
+      return user_error(fmt::format("--kind: {}", kind.error().message));
+    }
     request.kind = *kind;
   }
   ProgressBar bar;
@@ -85,6 +90,14 @@ Status prepare_rows(const PrepareOptions& options) {
 }
 
 Status prepare(const PrepareOptions& options) {
+  std::error_code ignored;
+  if (std::filesystem::exists(options.out, ignored) &&
+      !std::filesystem::is_directory(options.out, ignored)) {
+    return user_error(fmt::format("--out {}: is no directory; name another", options.out));
+  }
+  if (std::filesystem::exists(std::filesystem::path(options.out) / "config.toml", ignored)) {
+    return user_error(fmt::format("--out {}: is a run's directory; name another", options.out));
+  }
   allow_signals();
   if (options.row_length > 0) {
     return prepare_rows(options);
@@ -129,7 +142,7 @@ void describe_rows(CommandSyntax& command, PrepareOptions& options) {
       "Of conversations: a built-in one's name, or a file or a model's directory; else the "
       "tokenizer's",
       "NAME|PATH");
-  command.text("--date", options.date, "That templates may print; else 2024-07-26", "YYYY-MM-DD");
+  command.date(options.date);
   command
       .text("--train-on", options.train_on, "Every answer of a conversation, or its last one",
             "all|last")
@@ -141,15 +154,7 @@ void describe_rows(CommandSyntax& command, PrepareOptions& options) {
       "Expressions, one a line, in upper or lower case: of texts only the tokens that they "
       "match are trained, or forgotten; lines without any are dropped",
       "FILE");
-  command.app
-      .add_option("--max-dropped", options.max_dropped, "Share of lines that may be dropped")
-      ->capture_default_str();
-}
-
-/// Whether it has the form; a day that does not exist is the template's to refuse.
-bool is_date(std::string_view text) {
-  return text.size() == 10 && text[4] == '-' && text[7] == '-' &&
-         text.find_first_not_of("0123456789-") == std::string_view::npos;
+  command.number("--max-dropped", options.max_dropped, "Share of lines that may be dropped");
 }
 
 std::string mistake_of(const PrepareOptions& options) {
@@ -168,9 +173,6 @@ std::string mistake_of(const PrepareOptions& options) {
   }
   if (!(options.max_dropped >= 0 && options.max_dropped <= 1)) {
     return fmt::format("--max-dropped must be from 0 to 1, not {}", options.max_dropped);
-  }
-  if (!options.date.empty() && !is_date(options.date)) {
-    return fmt::format("--date must be YYYY-MM-DD, not \"{}\"", options.date);
   }
   if (rows && !options.separator.empty()) {
     return "--document-separator is for token files, not for rows";
@@ -207,8 +209,7 @@ void describe_data_prepare(CommandSyntaxes& commands) {
             "bytes: a token is a byte; or a model's directory, or a tokenizer's file",
             "bytes|DIR|FILE")
       ->capture_default_str();
-  command.app.add_option("--val-fraction", options.val_fraction, "Share of the text held out")
-      ->capture_default_str();
+  command.number("--val-fraction", options.val_fraction, "Share of the text held out");
   command.text("--document-separator", options.separator,
                "Text between two documents of a file; none: a file is one document", "TEXT");
   command.integer("--threads", options.threads, "That encode; 0: all", 0)->default_str("0");

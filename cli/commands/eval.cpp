@@ -13,7 +13,7 @@
 #include "cli/audit/replay_parts.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
-#include "configs/objective_list.hpp"
+#include "configs/fields/named_options.hpp"
 #include "engine/rank/run_device.hpp"
 #include "storage/files/atomic_file.hpp"
 
@@ -154,7 +154,7 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
   TRAIN_RETURN_IF_ERROR(result);
   const double loss = result->losses.cross_entropy.value();
   std::string line = fmt::format("eval step={} loss={:.6f}", step, loss);
-  if (!configs::compares_answers(config.objective.name)) {
+  if (configs::objective_form(config.objective.name) != configs::ObjectiveForm::answers) {
     line += fmt::format(" perplexity={:.4f}", std::exp(loss));
   }
   line += fmt::format(" accuracy={:.4f}", result->losses.accuracy.value());

@@ -21,6 +21,9 @@ namespace train::cli {
 using namespace actors;
 namespace {
 
+/// Of a published model, unless the words say another.
+constexpr std::int64_t kContext = 1024;
+
 using Json = nlohmann::ordered_json;
 using Tokens = std::vector<std::int32_t>;
 
@@ -36,11 +39,22 @@ Result<Writer> open_writer(const GenerateOptions& options) {
   std::error_code ignored;
   if (std::filesystem::exists(path / "config.json", ignored) &&
       !std::filesystem::exists(path / "config.toml", ignored)) {
-    auto model = load_model_directory(path, options.context);
+    if (options.step) {
+      return user_error(
+          fmt::format("--step {}: {} is a model, which has no checkpoints; leave it out",
+                      *options.step, options.run_directory));
+    }
+    auto model = load_model_directory(path, options.context.value_or(kContext));
     TRAIN_RETURN_IF_ERROR(model);
     auto codec = TextCodec::of_directory(path, model->options.model.vocab_size);
     TRAIN_RETURN_IF_ERROR(codec);
     return Writer{std::move(model).value(), std::move(codec).value(), path};
+  }
+  if (options.context) {
+    return user_error(fmt::format(
+        "--context {}: {} is a run, whose context is its data.sequence_length; leave it "
+        "out",
+        *options.context, options.run_directory));
   }
   auto model = load_model(path, options.step);
   TRAIN_RETURN_IF_ERROR(model);
@@ -66,9 +80,10 @@ class PromptReader {
         return user_error(fmt::format("{} has no chat template; give one with --template NAME|FILE",
                                       options.run_directory));
       }
+      const auto settings = storage::ChatSettings::of_date(options.date);
       auto found = options.chat_template.empty()
-                       ? storage::ChatTemplate::open(writer.files, settings_of(options))
-                       : storage::ChatTemplate::find(options.chat_template, settings_of(options));
+                       ? storage::ChatTemplate::open(writer.files, settings)
+                       : storage::ChatTemplate::find(options.chat_template, settings);
       TRAIN_RETURN_IF_ERROR(found);
       reader.template_ = std::make_unique<storage::ChatTemplate>(std::move(found).value());
     }
@@ -113,14 +128,6 @@ class PromptReader {
  private:
   PromptReader(const GenerateOptions& options, const Writer& writer)
       : options_(&options), writer_(&writer) {}
-
-  static storage::ChatSettings settings_of(const GenerateOptions& options) {
-    storage::ChatSettings settings;
-    if (!options.date.empty()) {
-      settings.date = options.date;
-    }
-    return settings;
-  }
 
   const GenerateOptions* options_;
   const Writer* writer_;
@@ -289,14 +296,11 @@ std::string mistake_in(const GenerateOptions& options) {
 }
 
 void describe_sampling(CommandSyntax& command, GenerateOptions& options) {
-  command.app.add_option("--temperature", options.temperature, "0: always the likeliest token")
-      ->capture_default_str();
+  command.number("--temperature", options.temperature, "0: always the likeliest token");
   command.integer("--top-k", options.top_k, "Choose among the K likeliest tokens; 0: all", 0)
       ->default_str("0");
-  command.app
-      .add_option("--top-p", options.top_p,
-                  "Choose among the likeliest tokens that together have this probability")
-      ->capture_default_str();
+  command.number("--top-p", options.top_p,
+                 "Choose among the likeliest tokens that together have this probability");
   command.integer("--seed", options.seed, "The same seed writes the same text")->default_str("0");
 }
 
@@ -308,7 +312,7 @@ void describe_chat(CommandSyntax& command, GenerateOptions& options) {
   command.text("--template", options.chat_template,
                "Instead of the model's template: a file, or a built-in one (see render)",
                "NAME|FILE");
-  command.text("--date", options.date, "The day that a template prints", "YYYY-MM-DD");
+  command.date(options.date);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "actors/head/run_plan.hpp"
 #include "cli/command.hpp"
 #include "cli/report/shard_report.hpp"
+#include "configs/error_place.hpp"
 #include "configs/load_config.hpp"
 
 namespace train::cli {
@@ -10,10 +11,13 @@ namespace {
 
 /// Who keeps what under every strategy, and what is sent.
 Status show_plan(const PlanOptions& options) {
-  const auto config = configs::load_config(options.config, options.set);
+  configs::KeyPositions places;
+  const auto config = configs::load_config(options.config, options.set, &places);
   TRAIN_RETURN_IF_ERROR(config);
   const auto plan = plan_run(*config);
-  TRAIN_RETURN_IF_ERROR(plan);
+  if (!plan) {
+    return configs::with_place(plan.error(), *config, places);
+  }
   print(describe_sharding(engine::largest_phase(plan->engine), memory_slots(*plan),
                           config->parallel.nodes));
   return {};

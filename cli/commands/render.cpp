@@ -15,10 +15,8 @@ std::string name_of_input(const RenderOptions& options) {
 }
 
 Result<ChatTemplate> open_template(const RenderOptions& options) {
-  storage::ChatSettings settings{.name = options.name};
-  if (!options.date.empty()) {
-    settings.date = options.date;
-  }
+  auto settings = storage::ChatSettings::of_date(options.date);
+  settings.name = options.name;
   return options.model.empty() ? ChatTemplate::find(options.chat_template, settings)
                                : ChatTemplate::open(options.model, settings);
 }
@@ -105,8 +103,7 @@ void describe_render(CommandSyntaxes& commands) {
                        "End with what comes before an answer");
   command.app.add_flag("--lines", options.lines,
                        "A conversation a line; a JSON object with text, or error, a line");
-  command.text("--date", options.date, "What the template takes for today; 2024-07-26",
-               "YYYY-MM-DD");
+  command.date(options.date);
   command.check([&options] {
     return options.model.empty() == options.chat_template.empty()
                ? "give either the directory of a model or --template"

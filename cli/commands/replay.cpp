@@ -149,12 +149,11 @@ class Replay {
 
   [[nodiscard]] Status replay_to(std::int64_t last, const std::vector<RankContext>& ranks,
                                  std::function<bool(const StepRecord&)> heard) const {
-    const auto objective = engine::make_objective(run_plan_.config.objective);
     return run_local_ranks(ranks,
                            {.first_step = range_.first_step(),
                             .total_steps = last,
                             .live_reference = live_reference_of(run_plan_.data->reference_rows()),
-                            .two_passes = objective->program() != nullptr,
+                            .two_passes = engine::program_of(run_plan_.config.objective) != nullptr,
                             .saves = false},
                            {.step = std::move(heard), .evaluation = {}});
   }

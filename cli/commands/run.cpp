@@ -20,6 +20,7 @@
 #include "cli/checkpoints/trained_model.hpp"
 #include "cli/command.hpp"
 #include "cli/profile/run_profile.hpp"
+#include "configs/error_place.hpp"
 #include "configs/load_config.hpp"
 #include "engine/rank/run_device.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
@@ -244,25 +245,16 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
 }
 
 /// Trains to the end, or until a signal.
-Result<int> run_training(const RunOptions& options) {
-  if (options.quiet) {
-    log_less();
-  }
-  std::vector<std::string> set = options.set;
-  if (options.nodes) {
-    set.push_back(fmt::format("parallel.nodes={}", *options.nodes));
-  }
-  const auto config = configs::load_config(options.config, set);
-  TRAIN_RETURN_IF_ERROR(config);
-  auto plan = plan_run(*config);
+Result<int> train(const configs::RunConfig& config, const RunOptions& options) {
+  auto plan = plan_run(config);
   TRAIN_RETURN_IF_ERROR(plan);
-  plan->separate_processes = config->parallel.nodes > 1;
+  plan->separate_processes = config.parallel.nodes > 1;
   if (options.dry_run) {
     print(describe_plan(*plan));
     return kExitFinished;
   }
   TRAIN_RETURN_IF_ERROR(engine::check_device(plan->config.runtime.device, plan->engine.model));
-  const auto position = find_position(config->parallel.nodes, process_environment());
+  const auto position = find_position(config.parallel.nodes, process_environment());
   TRAIN_RETURN_IF_ERROR(position);
   if (in_processes(plan->config.parallel, plan->separate_processes)) {
     const auto [first, end] = position->ranks(plan->config.parallel.ranks);
@@ -280,6 +272,21 @@ Result<int> run_training(const RunOptions& options) {
   const Result<int> code = run_head(std::move(plan).value(), *position, options);
   leave_exit_record(root, position->start, code ? *code : code.error().exit_code());
   return code;
+}
+
+Result<int> run_training(const RunOptions& options) {
+  if (options.quiet) {
+    log_less();
+  }
+  std::vector<std::string> set = options.set;
+  if (options.nodes) {
+    set.push_back(fmt::format("parallel.nodes={}", *options.nodes));
+  }
+  configs::KeyPositions places;
+  const auto config = configs::load_config(options.config, set, &places);
+  TRAIN_RETURN_IF_ERROR(config);
+  const Result<int> code = train(*config, options);
+  return code ? code : configs::with_place(code.error(), *config, places);
 }
 
 }  // namespace

@@ -78,18 +78,14 @@ void describe_scale(CommandSyntaxes& commands) {
             "A number, several (3,6,12), or a range (3..40)", "LIST")
       ->required();
   command.text("--optimizer", options.optimizer, "As in optimizer.name", "NAME")->required();
-  command.app.add_option("--kappa", options.kappa, "The rule of the nearest kappa is taken")
-      ->capture_default_str();
+  command.number("--kappa", options.kappa, "The rule of the nearest kappa is taken");
   command
       .text("--params", options.params, "Weights that tokens are counted for: total, non_embedding",
             "WHICH")
       ->capture_default_str();
-  command.app
-      .add_option("--tokens-per-parameter", options.tokens_per_parameter,
-                  "Tokens of the run for each of them")
-      ->capture_default_str();
-  command.app.add_option("--omega", options.omega, "Weight decay of the run as a whole")
-      ->capture_default_str();
+  command.number("--tokens-per-parameter", options.tokens_per_parameter,
+                 "Tokens of the run for each of them");
+  command.number("--omega", options.omega, "Weight decay of the run as a whole");
   command.integer("--batch", options.batch, "Sequences of a step")->default_str("32");
   command.integer("--sequence-length", options.sequence_length, "Tokens of a sequence")
       ->default_str("2048");

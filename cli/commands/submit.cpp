@@ -18,6 +18,7 @@
 #include "cli/command.hpp"
 #include "cli/submit/submit_script.hpp"
 #include "configs/cluster_profile.hpp"
+#include "configs/error_place.hpp"
 #include "configs/load_config.hpp"
 #include "storage/files/atomic_file.hpp"
 
@@ -97,10 +98,11 @@ Result<BatchJob> make_job(const SubmitOptions& options) {
     set.push_back(fmt::format("parallel.nodes={}", *options.nodes));
   }
   const std::vector<std::string> keys = keys_for(*asked, *cluster, set);
-  const auto config = configs::load_config(options.config, keys);
+  configs::KeyPositions places;
+  const auto config = configs::load_config(options.config, keys, &places);
   TRAIN_RETURN_IF_ERROR(config);
   if (const auto plan = plan_run(*config); !plan) {
-    return plan.error();
+    return configs::with_place(plan.error(), *config, places);
   }
   const auto directory = storage::absolute_path(run_root(*config));
   TRAIN_RETURN_IF_ERROR(directory);

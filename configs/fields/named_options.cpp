@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/check.hpp"
@@ -13,7 +14,7 @@
 namespace train::configs {
 namespace {
 
-#define TRAIN_OBJECTIVE_ENTRY(identifier, name, keys) {name, keys},
+#define TRAIN_OBJECTIVE_ENTRY(identifier, name, form, keys) {name, keys},
 constexpr auto kObjectives = std::to_array<NamedOptions>({TRAIN_OBJECTIVES(TRAIN_OBJECTIVE_ENTRY)});
 #undef TRAIN_OBJECTIVE_ENTRY
 
@@ -90,6 +91,17 @@ Status NamedSection::apply(RunConfig& config, const KeyPositions& places) const 
   }
   set_defaults(*find(chosen(config)), config, &places);
   return {};
+}
+
+ObjectiveForm objective_form(std::string_view objective) {
+#define TRAIN_OBJECTIVE_FORM(identifier, name, form, keys) {name, ObjectiveForm::form},
+  static constexpr auto kForms = std::to_array<std::pair<std::string_view, ObjectiveForm>>(
+      {TRAIN_OBJECTIVES(TRAIN_OBJECTIVE_FORM)});
+#undef TRAIN_OBJECTIVE_FORM
+  const auto* const found = std::find_if(
+      kForms.begin(), kForms.end(), [&](const auto& entry) { return entry.first == objective; });
+  TRAIN_CHECK(found != kForms.end(), "objective \"{}\"", objective);
+  return found->second;
 }
 
 const NamedSection& objective_options() {

@@ -38,13 +38,16 @@ struct NamedSection {
 };
 
 /// The names of objective_list.hpp, joined by '|'.
-#define TRAIN_OBJECTIVE_NAME(identifier, name, keys) "|" name
+#define TRAIN_OBJECTIVE_NAME(identifier, name, form, keys) "|" name
 inline constexpr std::string_view kObjectiveNames =
     std::string_view(TRAIN_OBJECTIVES(TRAIN_OBJECTIVE_NAME)).substr(1);
 #undef TRAIN_OBJECTIVE_NAME
 
 /// [objective] as objective_list.hpp has it.
 [[nodiscard]] const NamedSection& objective_options();
+
+/// REQUIRES: there is one of that name.
+[[nodiscard]] ObjectiveForm objective_form(std::string_view objective);
 
 /// False of keys that the run's optimizer or objective lacks.
 [[nodiscard]] bool applies(const Field& field, const RunConfig& config);

@@ -40,22 +40,4 @@ OptimizerSection default_optimizer(std::string_view name) {
   return config.optimizer;
 }
 
-Status check_optimizer(const RunConfig& config, const KeyPositions& places) {
-  const OptimizerSection& optimizer = config.optimizer;
-  const auto steps = static_cast<double>(config.run.steps);
-  if (has_key(optimizer.name, "beta3") && optimizer.beta3 == 0.0 && steps <= optimizer.delta) {
-    return user_error(
-        fmt::format("{}: optimizer.beta3 is 0, which stands for 1 - optimizer.delta ({}) / "
-                    "run.steps ({}) and must be above 0; set optimizer.beta3",
-                    places.of("optimizer.beta3"), optimizer.delta, config.run.steps));
-  }
-  if (optimizer.beta3_warmup > 0 && has_key(optimizer.name, "beta3_warmup") &&
-      optimizer.beta1 == 0.0) {
-    return user_error(fmt::format(
-        "{}: optimizer.beta3_warmup begins at optimizer.beta1, which must be above 0 then",
-        places.of("optimizer.beta3_warmup")));
-  }
-  return {};
-}
-
 }  // namespace train::configs

@@ -29,7 +29,4 @@ inline constexpr std::string_view kOptimizerNames =
 /// A section with the defaults of the optimizer `name`. REQUIRES: there is one.
 [[nodiscard]] OptimizerSection default_optimizer(std::string_view name);
 
-/// Rules between keys of a validated [optimizer] and run.steps.
-[[nodiscard]] Status check_optimizer(const RunConfig& config, const KeyPositions& places);
-
 }  // namespace train::configs

@@ -14,7 +14,7 @@ struct RegisteredObjective {
   std::unique_ptr<const Objective> (*make)(const configs::ObjectiveSection& section);
 };
 
-#define TRAIN_OBJECTIVE_ENTRY(identifier, name, keys) {name, make_##identifier},
+#define TRAIN_OBJECTIVE_ENTRY(identifier, name, form, keys) {name, make_##identifier},
 constexpr auto kObjectives =
     std::to_array<RegisteredObjective>({TRAIN_OBJECTIVES(TRAIN_OBJECTIVE_ENTRY)});
 #undef TRAIN_OBJECTIVE_ENTRY
@@ -27,6 +27,11 @@ std::unique_ptr<const Objective> make_objective(const configs::ObjectiveSection&
       [&](const RegisteredObjective& objective) { return objective.name == section.name; });
   TRAIN_CHECK(found != kObjectives.end(), "objective \"{}\"", section.name);
   return found->make(section);
+}
+
+std::shared_ptr<const StepProgram> program_of(const configs::ObjectiveSection& section) {
+  const std::shared_ptr<const Objective> objective = make_objective(section);
+  return {objective, objective->program()};
 }
 
 }  // namespace train::engine

@@ -12,9 +12,14 @@ namespace train::engine {
 [[nodiscard]] std::unique_ptr<const Objective> make_objective(
     const configs::ObjectiveSection& section);
 
+/// Its Objective::program(), which keeps the objective; null: its steps have one pass.
+/// REQUIRES: a validated section.
+[[nodiscard]] std::shared_ptr<const StepProgram> program_of(
+    const configs::ObjectiveSection& section);
+
 // The maker of every objective of configs/objective_list.hpp, each defined in a file of its own.
 // REQUIRES: a validated section.
-#define TRAIN_OBJECTIVE_MAKER(identifier, name, keys)               \
+#define TRAIN_OBJECTIVE_MAKER(identifier, name, form, keys)         \
   [[nodiscard]] std::unique_ptr<const Objective> make_##identifier( \
       const configs::ObjectiveSection& section);
 TRAIN_OBJECTIVES(TRAIN_OBJECTIVE_MAKER)

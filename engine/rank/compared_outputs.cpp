@@ -22,8 +22,7 @@ ComparedOutputs::ComparedOutputs(const RankPlan& rank, const LaneWork& work) {
 }
 
 std::size_t ComparedOutputs::most(const RankOptions& options) {
-  const auto objective = make_objective(options.objective);
-  const StepProgram* program = objective->program();
+  const auto program = program_of(options.objective);
   if (program == nullptr || !program->compares_outputs(StepProgram::Pass::first)) {
     return 0;
   }

@@ -141,22 +141,21 @@ void PassGradients::join(kernels::Stream& stream, const Rows& rows) const {
   const kernels::KernelTable& kernels = rank_->kernels();
   const GradientJoin how = rank_->objective().program()->join();
   auto* agreeing = agreeing_.as<float>();
-  const auto keep_agreeing = [&] {
-    copy(stream, agreeing, rows.second, rows.count);
-    kernels.mask_sign(stream, {.g = agreeing, .other = rows.first, .count = rows.count});
-  };
-  keep_agreeing();
+  copy(stream, agreeing, rows.second, rows.count);
+  kernels.mask_sign(stream, {.g = agreeing, .other = rows.first, .count = rows.count});
+  const float* second = rows.second;
+  float* counted = agreeing;
+  if (how != GradientJoin::sum) {
+    second = agreeing;
+    counted = rows.second;  // Not needed any more.
+    copy(stream, counted, agreeing, rows.count);
+  }
   // Whatever is not 0 becomes infinite, the smallest number too, and is counted as such.
   for (int i = 0; i < 3; ++i) {
-    kernels.scale_add(stream, {.y = agreeing, .alpha = 0x1p100F, .count = rows.count});
+    kernels.scale_add(stream, {.y = counted, .alpha = 0x1p100F, .count = rows.count});
   }
-  kernels.count_nonfinite(stream, {.x = agreeing, .count = rows.count, .nonfinite = rows.agreeing});
+  kernels.count_nonfinite(stream, {.x = counted, .count = rows.count, .nonfinite = rows.agreeing});
   totals_->agreement_counted(stream, rows.agreeing);
-  const float* second = rows.second;
-  if (how != GradientJoin::sum) {
-    keep_agreeing();
-    second = agreeing;
-  }
   if (how == GradientJoin::symmetric) {
     kernels.mask_sign(stream, {.g = rows.first, .other = agreeing, .count = rows.count});
   }

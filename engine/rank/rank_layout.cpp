@@ -98,14 +98,14 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
       offload_(offload_of(options.memory)),
       reduce_bf16_(plan.precision().reduce == "bf16" && plan.ranks() > 1),
       order_(plan.precision().determinism == "run" ? SumOrder::arrival : SumOrder::canonical),
-      lane_slot_bytes_(lane_bytes(options, *make_objective(options.objective))),
       scored_bytes_(options.scored_lanes > 0
                         ? bytes_of(options.batch.micro_batch * options.seq_len, sizeof(float))
                         : 0),
-      lane_doubles_(lane_doubles_of(*make_objective(options.objective))),
       gather_buffers_(engine::gather_buffers(plan)),
       gradient_buffer_count_(engine::gradient_buffer_count(plan)) {
   const auto objective = make_objective(options.objective);
+  lane_slot_bytes_ = lane_bytes(options, *objective);
+  lane_doubles_ = lane_doubles_of(*objective);
   if (const StepProgram* program = objective->program()) {
     two_passes_ = true;
     reads_first_weights_ = program->reads_first_weights();

@@ -224,9 +224,9 @@ class RankLayout {
   Offload offload_;
   bool reduce_bf16_;
   SumOrder order_;
-  std::size_t lane_slot_bytes_;
+  std::size_t lane_slot_bytes_ = 0;
   std::size_t scored_bytes_ = 0;  // Log-probabilities of a scored lane.
-  std::int64_t lane_doubles_;
+  std::int64_t lane_doubles_ = 0;
   std::vector<GroupLayout> groups_;
   std::int64_t gather_elements_ = 0, gather_buffers_ = 0;
   std::int64_t gradient_buffer_elements_ = 0, gradient_buffer_count_ = 0;

@@ -27,8 +27,7 @@ ModelSpec trained_model(const RankOptions& options) {
                 .alpha = options.lora.alpha,
                 .rslora = options.lora.rslora,
                 .targets = options.lora.targets};
-  const auto objective = make_objective(options.objective);
-  if (const StepProgram* program = objective->program(); program != nullptr) {
+  if (const auto program = program_of(options.objective); program != nullptr) {
     model.frozen.emplace_back("embedding");
     model.frozen.emplace_back("head");
     for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
@@ -44,8 +43,7 @@ ModelSpec trained_model(const RankOptions& options) {
 }
 
 bool state_ends_with_phase(const RankOptions& options) {
-  const auto objective = make_objective(options.objective);
-  const StepProgram* program = objective->program();
+  const auto program = program_of(options.objective);
   return program != nullptr && program->state_by_phase() && options.train.ema == 0.0;
 }
 
@@ -54,20 +52,17 @@ bool keeps_state_by_phase(const RankOptions& options) {
 }
 
 std::int64_t last_step_of(const RankOptions& options) {
-  return options.phase_step < 0
-             ? options.total_steps
-             : make_objective(options.objective)->program()->phase_end(options.phase_step);
+  return options.phase_step < 0 ? options.total_steps
+                                : program_of(options.objective)->phase_end(options.phase_step);
 }
 
 bool begins_phase(const RankOptions& options, std::int64_t step) {
-  return options.phase_step >= 0 &&
-         make_objective(options.objective)->program()->begins_phase(step);
+  return options.phase_step >= 0 && program_of(options.objective)->begins_phase(step);
 }
 
 bool goes_on_training(const RankOptions& options, std::int64_t layer, std::int64_t step) {
-  const auto objective = make_objective(options.objective);
-  const StepProgram& program = *objective->program();
-  return program.trains(layer, step) && !program.begins_phase(step);
+  const auto program = program_of(options.objective);
+  return program->trains(layer, step) && !program->begins_phase(step);
 }
 
 configs::ObjectiveSection with_layers(const configs::ObjectiveSection& section,
@@ -78,8 +73,7 @@ configs::ObjectiveSection with_layers(const configs::ObjectiveSection& section,
 }
 
 Status check_program(const RankOptions& options) {
-  const auto objective = make_objective(options.objective);
-  const StepProgram* program = objective->program();
+  const auto program = program_of(options.objective);
   if (program == nullptr) {
     return {};
   }

@@ -203,8 +203,9 @@ Result<ChatTemplate> ChatTemplate::built_in(std::string_view name, const ChatSet
   TRAIN_RETURN_IF_ERROR(check_settings(settings));
   const BuiltInTemplate* const found = find_built_in(name);
   if (found == nullptr) {
-    return user_error(fmt::format("there is no built-in chat template {}; there are {}",
-                                  shown(name), fmt::join(built_in_chat_templates(), ", ")));
+    return user_error(fmt::format(
+        "there is no built-in chat template {}; there are {}, and a path names a file with one",
+        shown(name), fmt::join(built_in_chat_templates(), ", ")));
   }
   auto state = std::make_unique<State>();
   state->settings = settings;

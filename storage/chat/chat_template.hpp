@@ -36,6 +36,13 @@ struct ChatSettings {
   std::size_t memory_limit_bytes = std::size_t{1} << 30U;
   /// Programs to render Jinja templates with: the first that has jinja2 3.1 or later.
   std::vector<std::string> pythons = {"python3", "/usr/bin/python3"};
+
+  /// Those of a date; empty: the default's.
+  [[nodiscard]] static ChatSettings of_date(const std::string& date) {
+    ChatSettings settings;
+    settings.date = date.empty() ? settings.date : date;
+    return settings;
+  }
 };
 
 /// A piece of a rendered text.

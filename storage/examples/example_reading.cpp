@@ -128,7 +128,7 @@ Status ExampleReading::encode(unsigned worker, const Waiting& line, EncodedLine&
   if (!encoder) {
     encoder = std::make_unique<ExampleEncoder>(
         tokenizer_, EncoderSettings{.chat_template = template_of(request_),
-                                    .chat = chat_settings_of(request_),
+                                    .chat = ChatSettings::of_date(request_.date),
                                     .row_length = static_cast<std::uint32_t>(request_.row_length),
                                     .truncates = !cuts_documents(packing_),
                                     .keywords = keywords_});

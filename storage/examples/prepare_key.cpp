@@ -41,14 +41,6 @@ std::string template_of(const PrepareRowsRequest& request) {
                                               : tokenizer.parent_path().string();
 }
 
-ChatSettings chat_settings_of(const PrepareRowsRequest& request) {
-  ChatSettings settings;
-  if (!request.date.empty()) {
-    settings.date = request.date;
-  }
-  return settings;
-}
-
 Result<std::string> prepare_key(const PrepareRowsRequest& request) {
   std::string text = fmt::format("rows {}\n", row_format_version);
   for (const fs::path& input : request.inputs) {
@@ -61,7 +53,8 @@ Result<std::string> prepare_key(const PrepareRowsRequest& request) {
     TRAIN_RETURN_IF_ERROR(digest);
     text += fmt::format("tokenizer {} {}\n", *digest, file.filename().string());
   }
-  const auto chat_template = ChatTemplate::find(template_of(request), chat_settings_of(request));
+  const auto chat_template =
+      ChatTemplate::find(template_of(request), ChatSettings::of_date(request.date));
   if (!chat_template && !request.chat_template.empty()) {
     return chat_template.error();
   }

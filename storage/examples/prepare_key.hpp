@@ -7,11 +7,10 @@
 
 namespace train::storage {
 
-/// Settings of the template, and what ChatTemplate::find() takes of a request.
+/// What ChatTemplate::find() takes of a request.
 [[nodiscard]] std::string template_of(const PrepareRowsRequest& request);
-[[nodiscard]] ChatSettings chat_settings_of(const PrepareRowsRequest& request);
 
-/// A digest of all that rows are made from (D-R9): the bytes and names of the inputs, the bytes of
+/// A digest of all that rows are made from: the bytes and names of the inputs, the bytes of
 /// the tokenizer's files, the template, the options, the version of the format. Reads the inputs
 /// once. Errors: those of reading.
 [[nodiscard]] Result<std::string> prepare_key(const PrepareRowsRequest& request);

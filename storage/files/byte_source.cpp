@@ -7,8 +7,11 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -157,24 +160,49 @@ class PackedSource : public ByteSource {
   Unpacked last_;
 };
 
+template <class Source>
+Result<std::unique_ptr<ByteSource>> open_as(const std::filesystem::path& path) {
+  auto file = InputFile::open(path);
+  TRAIN_RETURN_IF_ERROR(file);
+  return std::unique_ptr<ByteSource>(std::make_unique<Source>(std::move(*file)));
+}
+
+/// How files of one ending are read.
+struct InputFormat {
+  std::string_view ending;
+  enum class Content : std::uint8_t {
+    by_name,     ///< What the name says without this ending.
+    json_lines,  ///< Always that.
+  } content;
+  Result<std::unique_ptr<ByteSource>> (*open)(const std::filesystem::path& path);
+};
+
+/// All that are not read as they are, a line each.
+constexpr auto input_formats = std::to_array<InputFormat>(
+    {{".gz", InputFormat::Content::by_name, open_as<PackedSource<GzipUnpacker>>},
+     {".zst", InputFormat::Content::by_name, open_as<PackedSource<ZstdUnpacker>>},
+     {".parquet", InputFormat::Content::json_lines, open_parquet_source}});
+
+const InputFormat* format_of(const std::filesystem::path& path) {
+  const auto* const found =
+      std::find_if(input_formats.begin(), input_formats.end(),
+                   [&](const InputFormat& format) { return path.extension() == format.ending; });
+  return found == input_formats.end() ? nullptr : found;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ByteSource>> open_byte_source(const std::filesystem::path& path) {
-  auto file = InputFile::open(path);
-  TRAIN_RETURN_IF_ERROR(file);
-  const std::filesystem::path end = path.extension();
-  if (end == ".parquet") {
-    return open_parquet_source(path);
+  const InputFormat* format = format_of(path);
+  return format == nullptr ? open_as<PlainSource>(path) : format->open(path);
+}
+
+bool holds_json_lines(const std::filesystem::path& path) {
+  const InputFormat* format = format_of(path);
+  if (format != nullptr && format->content == InputFormat::Content::json_lines) {
+    return true;
   }
-  std::unique_ptr<ByteSource> source;
-  if (end == ".gz") {
-    source = std::make_unique<PackedSource<GzipUnpacker>>(std::move(*file));
-  } else if (end == ".zst") {
-    source = std::make_unique<PackedSource<ZstdUnpacker>>(std::move(*file));
-  } else {
-    source = std::make_unique<PlainSource>(std::move(*file));
-  }
-  return source;
+  return (format == nullptr ? path : path.stem()).extension() == ".jsonl";
 }
 
 Status read_source_lines(ByteSource& source, std::size_t limit_bytes,

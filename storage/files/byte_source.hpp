@@ -30,6 +30,9 @@ class ByteSource {
 [[nodiscard]] Result<std::unique_ptr<ByteSource>> open_byte_source(
     const std::filesystem::path& path);
 
+/// Whether a file is lines of JSON: by its name, without what says how it is compressed.
+[[nodiscard]] bool holds_json_lines(const std::filesystem::path& path);
+
 /// Lines of a source without their ends; a longer one than the limit is passed over, and reported
 /// as empty with `too_long`. The last line need not end. What `take` returns ends the reading.
 struct SourceLine {

@@ -14,6 +14,7 @@
 #include "base/descriptor.hpp"
 #include "base/process.hpp"
 #include "storage/files/atomic_file.hpp"
+#include "storage/files/input_file.hpp"
 
 namespace train::storage {
 namespace {
@@ -131,6 +132,7 @@ Result<Pipe> make_pipe() {
 }  // namespace
 
 Result<std::unique_ptr<ByteSource>> open_parquet_source(const std::filesystem::path& path) {
+  TRAIN_RETURN_IF_ERROR(InputFile::open(path));
   const auto program = find_program("python3");
   if (!program) {
     return user_error(fmt::format(

@@ -149,6 +149,13 @@ Result<bool> holds_rows(const fs::path& directory) {
 Result<RowFacts> read_row_facts(const fs::path& directory) {
   const fs::path path = directory / facts_file_name;
   const std::string place = path.string();
+  std::error_code ignored;
+  if (!fs::is_directory(directory, ignored)) {
+    return user_error(
+        fmt::format("{}: no such directory of rows; `actortrain data prepare "
+                    "--row-length T --out DIR` makes one",
+                    directory.string()));
+  }
   const auto holds = holds_rows(directory);
   TRAIN_RETURN_IF_ERROR(holds);
   if (!*holds) {

@@ -166,13 +166,6 @@ Status emit_line(std::string_view line, const std::string& place, const Document
   return sink.end();
 }
 
-/// Whether a file is lines of JSON: by its name, without what says how it is compressed.
-bool holds_lines(const std::filesystem::path& path) {
-  const std::filesystem::path end = path.extension();
-  const bool packed = end == ".gz" || end == ".zst";
-  return end == ".parquet" || (packed ? path.stem().extension() : end) == ".jsonl";
-}
-
 Status read_lines(SequentialFile& file, const std::string& name, const DocumentSink& sink) {
   std::string buffer;
   std::uint64_t line = 1;
@@ -208,7 +201,7 @@ Status read_documents(const std::filesystem::path& path, std::string_view separa
   auto source = open_byte_source(path);
   TRAIN_RETURN_IF_ERROR(source);
   SequentialFile file(std::move(*source));
-  return holds_lines(path) ? read_lines(file, path.string(), sink)
+  return holds_json_lines(path) ? read_lines(file, path.string(), sink)
                            : read_text(file, separator, sink);
 }
 

@@ -1,15 +1,15 @@
 #include "checkpoint/adapters.hpp"
 
-#include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
 
-#include "storage/safetensors.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
+#include "tests/support/whole_safetensors.hpp"
 
 using namespace train;
 using namespace train::checkpoint;
+using train::test::stored_floats;
 using train::test::TempDirectory;
 
 namespace {
@@ -63,18 +63,6 @@ ExportRequest request_to(const fs::path& directory) {
           .config_text = "{}\n"};
 }
 
-Values values_in(const fs::path& file, const std::string& name) {
-  const auto opened = storage::SafetensorsFile::open(file);
-  REQUIRE(opened);
-  const storage::TensorEntry* entry = opened->find(name);
-  REQUIRE(entry != nullptr);
-  std::vector<std::byte> bytes(entry->end - entry->begin);
-  REQUIRE(opened->read(*entry, 0, bytes).ok());
-  Values values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
-}
-
 }  // namespace
 
 TEST_CASE("adapters: a merged export has W + scale B A, also of a transposed matrix",
@@ -87,9 +75,9 @@ TEST_CASE("adapters: a merged export has W + scale B A, also of a transposed mat
   CHECK(report->tensors == 3);
   // B A = [[1, 2, 4], [-1, 3, 1]]
   const fs::path file = temp.path() / "out" / "model.safetensors";
-  CHECK(values_in(file, "map.weight") == Values{1.5F, 3, 5, 3.5F, 6.5F, 6.5F});
-  CHECK(values_in(file, "turned.weight") == Values{1.5F, 3.5F, 3, 6.5F, 5, 6.5F});
-  CHECK(values_in(file, "norm.weight") == Values{7, 8});
+  CHECK(stored_floats(file, "map.weight") == Values{1.5F, 3, 5, 3.5F, 6.5F, 6.5F});
+  CHECK(stored_floats(file, "turned.weight") == Values{1.5F, 3.5F, 3, 6.5F, 5, 6.5F});
+  CHECK(stored_floats(file, "norm.weight") == Values{7, 8});
 }
 
 TEST_CASE("adapters: a merged export that leaves a tensor of the checkpoint out is refused",
@@ -122,7 +110,7 @@ TEST_CASE("adapters: alone they have PEFT's names and files, or are their runnin
   CHECK(test::names_in(temp.path() / "out") ==
         std::vector<std::string>{"adapter_config.json", "adapter_model.safetensors"});
   const fs::path file = temp.path() / "out" / "adapter_model.safetensors";
-  CHECK(values_in(file, "base_model.model.map.lora_A.weight") == Values{1, 0, 2, 0, 1, 1});
-  CHECK(values_in(file, "base_model.model.map.lora_B.weight") == Values{5, 5, 5, 5});
-  CHECK(values_in(file, "base_model.model.turned.lora_B.weight") == Values{1, 2, -1, 3});
+  CHECK(stored_floats(file, "base_model.model.map.lora_A.weight") == Values{1, 0, 2, 0, 1, 1});
+  CHECK(stored_floats(file, "base_model.model.map.lora_B.weight") == Values{5, 5, 5, 5});
+  CHECK(stored_floats(file, "base_model.model.turned.lora_B.weight") == Values{1, 2, -1, 3});
 }

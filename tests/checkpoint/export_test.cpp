@@ -5,7 +5,6 @@
 
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -17,11 +16,15 @@
 #include "tests/checkpoint/checkpoint_fixture.hpp"
 #include "tests/support/failing_disk.hpp"
 #include "tests/support/full_disk.hpp"
+#include "tests/support/whole_safetensors.hpp"
 
 using namespace train;
 using namespace train::checkpoint;
 using train::test::names_in;
 using train::test::SmallState;
+using train::test::stored_bytes;
+using train::test::stored_floats;
+using train::test::stored_names;
 using train::test::TempDirectory;
 using train::test::write_at;
 
@@ -44,33 +47,6 @@ std::vector<float> expected(const std::string& name, float base = 1.0F) {
     values[i] = base + (name == "norm" ? 100.0F : 0.0F) + static_cast<float>(i) * 0.25F;
   }
   return values;
-}
-
-std::vector<std::byte> bytes_in(const fs::path& file, const std::string& name) {
-  const auto opened = storage::SafetensorsFile::open(file);
-  REQUIRE(opened);
-  const storage::TensorEntry* entry = opened->find(name);
-  REQUIRE(entry != nullptr);
-  std::vector<std::byte> bytes(entry->end - entry->begin);
-  REQUIRE(opened->read(*entry, 0, bytes).ok());
-  return bytes;
-}
-
-std::vector<float> floats_in(const fs::path& file, const std::string& name) {
-  const auto bytes = bytes_in(file, name);
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
-}
-
-Names tensors_in(const fs::path& file) {
-  const auto opened = storage::SafetensorsFile::open(file);
-  REQUIRE(opened);
-  Names names;
-  for (const storage::TensorEntry& entry : opened->entries()) {
-    names.push_back(entry.name);
-  }
-  return names;
 }
 
 std::map<std::string, std::string> files_of(const fs::path& directory) {
@@ -137,9 +113,9 @@ TEST_CASE("export: the weights alone, whole, whatever the shards were", "[checkp
     CHECK(report->tensor_bytes == 26 * sizeof(float));
     CHECK(report->files == Names{"model.safetensors"});
     CHECK(names_in(out) == Names{"config.json", "model.safetensors"});
-    CHECK(tensors_in(out / "model.safetensors") == Names{"norm", "embedding"});
+    CHECK(stored_names(out / "model.safetensors") == Names{"norm", "embedding"});
     for (const std::string name : {"norm", "embedding"}) {
-      CHECK(floats_in(out / "model.safetensors", name) == expected(name));
+      CHECK(stored_floats(out / "model.safetensors", name) == expected(name));
     }
     CHECK(storage::SafetensorsFile::open(out / "model.safetensors")->metadata() ==
           storage::TensorMetadata{{"format", "pt"}});
@@ -203,7 +179,7 @@ TEST_CASE("export: bf16 rounds to the nearest, halves to even", "[checkpoint][ex
     for (const float value : expected(name, 1.001F)) {
       wanted.push_back(round_to_bf16(value));
     }
-    const auto found = bytes_in(directory / "out/model.safetensors", name);
+    const auto found = stored_bytes(directory / "out/model.safetensors", name);
     const auto bytes = std::as_bytes(std::span(wanted));
     CHECK(std::equal(found.begin(), found.end(), bytes.begin(), bytes.end()));
   }
@@ -219,15 +195,15 @@ TEST_CASE("export: above the limit, several files and their index", "[checkpoint
   const Names files = {"model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors",
                        "model-00003-of-00003.safetensors"};
   CHECK(report->files == files);
-  CHECK(tensors_in(directory / "out" / files[0]) == Names{"w0", "w1"});
-  CHECK(tensors_in(directory / "out" / files[1]) == Names{"w2", "w3"});
-  CHECK(tensors_in(directory / "out" / files[2]) == Names{"w4"});
+  CHECK(stored_names(directory / "out" / files[0]) == Names{"w0", "w1"});
+  CHECK(stored_names(directory / "out" / files[1]) == Names{"w2", "w3"});
+  CHECK(stored_names(directory / "out" / files[2]) == Names{"w4"});
   const auto index =
       nlohmann::json::parse(test::read_bytes(directory / "out/model.safetensors.index.json"));
   CHECK(index.at("metadata").at("total_size") == 5 * 4096);
   CHECK(index.at("weight_map").size() == 5);
   for (const auto& [name, file] : index.at("weight_map").items()) {
-    const Names there = tensors_in(directory / "out" / file.get<std::string>());
+    const Names there = stored_names(directory / "out" / file.get<std::string>());
     CHECK(std::find(there.begin(), there.end(), name) != there.end());
   }
   // A tensor above the limit is a file of its own; the exact limit still is one file.

@@ -53,6 +53,26 @@ TEST_CASE("options: run takes a file, overrides and flags", "[actors][cli]") {
         "data.dir=x=y");
 }
 
+TEST_CASE("options: what is no number is refused with the option's name", "[actors][cli]") {
+  for (const char* text : {"hot", "", "1.5x", "0,5"}) {
+    CAPTURE(text);
+    CHECK(refused({"generate", "runs/a", "--temperature", text})
+              .starts_with("actortrain generate: --temperature: wants a number, not \"" +
+                           std::string(text)));
+  }
+  CHECK(accepted<GenerateOptions>({"generate", "runs/a", "--temperature", "1e-1"}).temperature ==
+        0.1);
+  CHECK(refused({"generate", "runs/a", "--temperature", "inf"}).find("--temperature") !=
+        std::string::npos);
+}
+
+TEST_CASE("options: a word that is also a command's is taken for what the command asks for",
+          "[actors][cli]") {
+  CHECK(accepted<DescribeOptions>({"describe", "data"}).model == "data");
+  CHECK(accepted<VerifyOptions>({"verify", "run"}).run_directory == "run");
+  CHECK(accepted<ExportOptions>({"export", "plot", "--out", "eval"}).out == "eval");
+}
+
 TEST_CASE("options: run takes nodes and a profile", "[actors][cli]") {
   const auto plain = accepted<RunOptions>({"run", "a.toml"});
   CHECK_FALSE(plain.profile);

@@ -136,13 +136,19 @@ TEST_CASE("load_config: a broken file names the line", "[configs][load_config]")
   CHECK(refusal("[run]\nname = \n").starts_with("x.toml:2: not valid TOML: "));
   CHECK(refusal("[run]\nname = \"a\"\nname = \"b\"\n").starts_with("x.toml:3: not valid TOML: "));
   CHECK(refusal("[run\n").starts_with("x.toml:1: not valid TOML: "));
+  // What the parser says of the likeliest slips does not tell what to do.
+  CHECK(refusal("[run]\nname = me\n").ends_with("; text is written in quotes"));
+  CHECK(refusal("[run]\nname = \"me\n").ends_with("; is a closing quote missing?"));
+  CHECK(refusal("[run]\nsteps = 1\n[run]\nseed = 2\n").ends_with(", or leave one out"));
+  CHECK(refusal("[run]\nsteps = 1\nsteps = 2\n").ends_with(", or leave one out"));
   CHECK(refusal(std::string("[run]\nname = \"\xff\xfe\"\n")).starts_with("x.toml:2: not valid"));
   CHECK(refusal("[batch]\nlanes = 99999999999999999999\n").starts_with("x.toml:2: not valid"));
 }
 
 TEST_CASE("load_config: a missing required key says what to add", "[configs][load_config]") {
   CHECK(refusal("").starts_with("x.toml: run.name is missing; add name = ... under [run]"));
-  CHECK(refusal("[run]\nname = \"a\"\n").starts_with("x.toml: model.arch is missing"));
+  CHECK(refusal("[run]\nname = \"a\"\n[data]\ndir = \"d\"\n")
+            .starts_with("x.toml: model.arch is missing; add arch = ..., config = ... or from = "));
   CHECK(refusal("[run]\nname = \"a\"\n[model]\narch = \"enoki\"\n")
             .starts_with("x.toml: data.dir is missing"));
   CHECK(accepted("", {"run.name=a", "model.arch=enoki", "data.dir=d"}).data.dir == "d");

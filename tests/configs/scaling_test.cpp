@@ -286,9 +286,8 @@ TEST_CASE("scaling: an optimizer without a rule gets the pairs that exist", "[co
   const ScalingTable table = built_in();
   const auto lr = scaled_lr(table, *table.find("qwen3"), {.optimizer = "muon"}, 1000);
   REQUIRE_FALSE(lr.ok());
-  CHECK(lr.error().message.find(
-            "no learning rate for qwen3 with the optimizer \"muon\"; it has enoki with adamw, ") !=
-        std::string::npos);
+  CHECK(lr.error().message.find("no learning rate for qwen3 with the optimizer \"muon\"; there is "
+                                "one for enoki with adamw, ") != std::string::npos);
   CHECK(lr.error().message.find("; qwen3 with adamw, adana, dana-mk4, dana-star-mk4") !=
         std::string::npos);
 }

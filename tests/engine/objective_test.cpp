@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "configs/fields/named_options.hpp"
+#include "engine/objective/registry.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "tests/engine/small_model.hpp"
 
@@ -128,6 +130,21 @@ FillLane plain_rows(const Options& options) {
 }
 
 }  // namespace
+
+TEST_CASE("objective: what the list says its loss is of is what it computes",
+          "[engine][objective]") {
+  for (const configs::NamedOptions& entry : configs::objective_options().entries) {
+    CAPTURE(entry.name);
+    configs::ObjectiveSection section;
+    section.name = entry.name;
+    section.first_layer = 0;
+    const configs::ObjectiveForm form = configs::objective_form(entry.name);
+    const auto objective = make_objective(section);
+    CHECK((objective->program() != nullptr) == (form == configs::ObjectiveForm::two_passes));
+    CHECK((objective->weighting() != nullptr) == (form == configs::ObjectiveForm::answers));
+    CHECK((program_of(section) == nullptr) == (objective->program() == nullptr));
+  }
+}
 
 TEST_CASE("objective: ranks, strategy and gating never show in packed rows",
           "[engine][objective][EN-1]") {

@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "tests/engine/parity_fixture.hpp"
 #include "tests/engine/small_model.hpp"
 #include "tests/support/world_step.hpp"
 
@@ -16,36 +15,11 @@ namespace train::engine {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr double kTolerance = 1e-5;
-
-Json load_fixture(const std::string& name) {
-  const std::string path =
-      std::string(ACTORTRAIN_SOURCE_DIR) + "/tests/reference/fixtures/" + name + ".json";
-  std::ifstream file(path);
-  REQUIRE(file.good());
-  return Json::parse(file);
-}
-
-ModelShape read_shape(const Json& json) {
-  ModelShape shape;
-  shape.architecture = json.at("arch").get<std::string>() == "qwen3" ? Architecture::dstar_qwen3
-                                                                     : Architecture::enoki;
-  shape.layers = json.at("layers");
-  shape.heads = json.at("heads");
-  shape.head_dim = json.at("head_dim");
-  shape.embedding_dim = json.at("embedding_dim");
-  shape.mlp_hidden = json.at("mlp_hidden");
-  shape.vocab_size = json.at("vocab_size");
-  shape.norm_eps = json.at("norm_eps");
-  shape.rope_theta = json.at("rope_theta");
-  shape.residual_scale = json.at("residual_scale");
-  shape.z_loss_coeff = json.at("z_loss_coeff");
-  shape.qk_norm = json.at("qk_norm");
-  shape.output_gate = json.at("output_gate");
-  shape.tie_embeddings = json.value("tie_embeddings", false);
-  return shape;
-}
+using testing::kTolerance;
+using testing::load_fixture;
+using testing::read_shape;
+using testing::read_weights;
+using testing::relative_error;
 
 WorldStep::Options read_options(const Json& fixture) {
   WorldStep::Options options;
@@ -78,13 +52,6 @@ WorldStep::ReadLane read_lanes(const Json& fixture) {
   };
 }
 
-void read_weights(const Json& weights, const Parameter& parameter, float* out) {
-  const auto values = weights.at(parameter.name).get<std::vector<int>>();
-  REQUIRE(static_cast<std::int64_t>(values.size()) == parameter.count());
-  std::transform(values.begin(), values.end(), out,
-                 [](int value) { return static_cast<float>(value) / 1024.0F; });
-}
-
 void set_weights(const RankEngine& rank, const Json& weights) {
   for (const UnitParameters& unit : rank.plan().units()) {
     for (const Parameter& parameter : unit.parameters) {
@@ -93,22 +60,6 @@ void set_weights(const RankEngine& rank, const Json& weights) {
       read_weights(weights, parameter, out.data());
     }
   }
-}
-
-/// Largest difference, as a share of the largest expected element.
-double relative_error(const float* actual, const Json& expected_json) {
-  const auto expected = expected_json.get<std::vector<double>>();
-  double largest = 0.0;
-  double difference = 0.0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (!std::isfinite(actual[i])) {
-      return 1e30;
-    }
-    largest = std::max(largest, std::abs(expected[i]));
-    difference = std::max(difference, std::abs(static_cast<double>(actual[i]) - expected[i]));
-  }
-  REQUIRE(largest > 0.0);
-  return difference / largest;
 }
 
 const std::vector<std::string> kCases = {"enoki",     "enoki_no_qk_norm", "enoki_residual_scale",

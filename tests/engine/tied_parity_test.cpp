@@ -2,15 +2,13 @@
 // the level of a Model: loss, every gradient, logits. Tolerance: 1e-5 of a tensor's largest
 // element.
 
-#include <algorithm>
 #include <catch2/catch.hpp>
-#include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "tests/engine/model_memory.hpp"
+#include "tests/engine/parity_fixture.hpp"
 
 namespace train::engine {
 namespace {
@@ -18,55 +16,16 @@ namespace {
 using Json = nlohmann::json;
 using testing::ModelMemory;
 
-constexpr double kTolerance = 1e-5;
-
-Json load_fixture() {
-  std::ifstream file(ACTORTRAIN_SOURCE_DIR "/tests/reference/fixtures/enoki_tied.json");
-  REQUIRE(file.good());
-  return Json::parse(file);
-}
-
-ModelShape read_shape(const Json& json) {
-  ModelShape shape;
-  shape.layers = json.at("layers");
-  shape.heads = json.at("heads");
-  shape.head_dim = json.at("head_dim");
-  shape.embedding_dim = json.at("embedding_dim");
-  shape.mlp_hidden = json.at("mlp_hidden");
-  shape.vocab_size = json.at("vocab_size");
-  shape.norm_eps = json.at("norm_eps");
-  shape.rope_theta = json.at("rope_theta");
-  shape.residual_scale = json.at("residual_scale");
-  shape.z_loss_coeff = json.at("z_loss_coeff");
-  shape.qk_norm = json.at("qk_norm");
-  shape.tie_embeddings = json.at("tie_embeddings");
-  return shape;
-}
+using testing::kTolerance;
+using testing::read_shape;
+using testing::relative_error;
 
 void set_weights(ModelMemory& memory, const Json& weights) {
   for (std::size_t u = 0; u < memory.units.size(); ++u) {
     for (const Parameter& parameter : memory.units[u].parameters) {
-      const auto values = weights.at(parameter.name).get<std::vector<int>>();
-      REQUIRE(static_cast<std::int64_t>(values.size()) == parameter.count());
-      std::transform(values.begin(), values.end(), memory.weights[u].data() + parameter.offset,
-                     [](int value) { return static_cast<float>(value) / 1024.0F; });
+      testing::read_weights(weights, parameter, memory.weights[u].data() + parameter.offset);
     }
   }
-}
-
-/// Largest difference, as a share of the largest expected element.
-template <class Value>
-double relative_error(const Value* actual, const Json& expected_json) {
-  const auto expected = expected_json.get<std::vector<double>>();
-  double largest = 0.0;
-  double difference = 0.0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    REQUIRE(std::isfinite(actual[i]));
-    largest = std::max(largest, std::abs(expected[i]));
-    difference = std::max(difference, std::abs(static_cast<double>(actual[i]) - expected[i]));
-  }
-  REQUIRE(largest > 0.0);
-  return difference / largest;
 }
 
 struct Sums {
@@ -111,7 +70,7 @@ Sums run_fixture(const Json& fixture, Model& model, ModelMemory& memory) {
 
 TEST_CASE("tied parity: the head has the norm alone, in the reference's order",
           "[engine][parity]") {
-  const Json fixture = load_fixture();
+  const Json fixture = testing::load_fixture("enoki_tied");
   std::vector<std::string> names;
   for (const UnitParameters& unit : describe_units(read_shape(fixture.at("shape")))) {
     for (const Parameter& parameter : unit.parameters) {
@@ -123,7 +82,7 @@ TEST_CASE("tied parity: the head has the norm alone, in the reference's order",
 }
 
 TEST_CASE("tied parity: loss and every gradient equal PyTorch's", "[engine][parity]") {
-  const Json fixture = load_fixture();
+  const Json fixture = testing::load_fixture("enoki_tied");
   const ModelShape shape = read_shape(fixture.at("shape"));
   Model model(shape, kernels::cpu_backend(), fixture.at("sequences"), fixture.at("seq_len"), true,
               {.checkpointing = {.every = GENERATE(0, 1)}});
@@ -146,7 +105,7 @@ TEST_CASE("tied parity: loss and every gradient equal PyTorch's", "[engine][pari
 }
 
 TEST_CASE("tied parity: the logits of the last position equal PyTorch's", "[engine][parity]") {
-  const Json fixture = load_fixture();
+  const Json fixture = testing::load_fixture("enoki_tied");
   const ModelShape shape = read_shape(fixture.at("shape"));
   const std::int64_t seq_len = fixture.at("seq_len");
   const auto tokens = fixture.at("tokens").get<std::vector<std::int32_t>>();

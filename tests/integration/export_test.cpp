@@ -4,8 +4,8 @@
 
 #include "actors/head/run_plan.hpp"
 #include "configs/load_config.hpp"
-#include "storage/safetensors.hpp"
 #include "tests/integration/rank_runs.hpp"
+#include "tests/support/whole_safetensors.hpp"
 
 using namespace train;
 using namespace train::test;
@@ -32,16 +32,6 @@ Ended exported(const std::string& run, const std::string& out, Words more = {}) 
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   return ended;
-}
-
-Words names_in_file(const fs::path& file) {
-  const auto opened = storage::SafetensorsFile::open(file);
-  REQUIRE(opened);
-  Words names;
-  for (const auto& entry : opened->entries()) {
-    names.push_back(entry.name);
-  }
-  return names;
 }
 
 /// The model's parameters, as the engine lists them.
@@ -86,11 +76,11 @@ TEST_CASE("export: names and number of tensors are the model's", "[integration][
                                    "compared={}",
                                    wanted.size(), wanted.size())));
   CHECK(names_in(site / "plain") == Words{"config.json", "model.safetensors"});
-  CHECK(names_in_file(site / "plain/model.safetensors") == wanted);
+  CHECK(stored_names(site / "plain/model.safetensors") == wanted);
   CHECK(std::find(wanted.begin(), wanted.end(), "lm_head.weight") != wanted.end());
   // One matrix, stored once.
   (void)exported("tied", "tied");
-  Words tied = names_in_file(site / "tied/model.safetensors");
+  Words tied = stored_names(site / "tied/model.safetensors");
   CHECK(std::find(tied.begin(), tied.end(), "lm_head.weight") == tied.end());
   CHECK(tied.size() == wanted.size() - 1);
 }

@@ -2,7 +2,7 @@
 // nothing is started and nothing is left behind.
 
 #include "kernels/device/cuda_device.hpp"
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/published_site.hpp"
 #include "tests/support/full_disk.hpp"
 
 using namespace train::test;
@@ -64,6 +64,58 @@ TEST_CASE("mistakes: in the run file", "[integration][mistakes]") {
   check_mistake(site, set("run.name=../elsewhere"), {"run.name"});
   check_mistake(site, set("parallel.ranks=4"), {"parallel.ranks"});
   check_mistake(site, set("model.head_dim=7"), {"model.head_dim"});
+}
+
+TEST_CASE("mistakes: what is found after the run file was read names its line, too",
+          "[integration][mistakes]") {
+  const RunSite site;
+  const std::string good = read_bytes(site / "tiny.toml");
+  const auto with = [&](const std::string& more, const Words& parts) {
+    write_bytes(site / "tiny.toml", good + more);
+    check_mistake(site, {"run", "tiny.toml"}, parts);
+    check_mistake(site, {"plan", "tiny.toml"}, parts);
+  };
+  with("[train]\nfreeze = [\"no such *\"]\n", {"error tiny.toml:34: train.freeze: \"no such *\""});
+  with("[lora]\nrank = 8\ntargets = [\"nothing\"]\n", {"error tiny.toml:35: lora.targets: "});
+  with("[objective]\nname = \"sft\"\n", {"error tiny.toml:34: ", "holds no packed rows"});
+  write_bytes(site / "tiny.toml", good);
+  const auto set = [&](const std::string& assignment, const Words& parts) {
+    check_mistake(site, {"run", "tiny.toml", "--set", assignment},
+                  joined({"error --set " + assignment + ": "}, parts));
+  };
+  set("eval.choices=none.jsonl", {"eval.choices: cannot read none.jsonl"});
+  set("data.sequence_length=1000000", {"data.sequence_length"});
+  set("run.dir=tiny.toml", {"run.dir: cannot create directory tiny.toml", "move it"});
+  write_run_file(site, "config = \"smollm2-135\"");
+  check_mistake(site, {"run", "tiny.toml"},
+                {"error tiny.toml:6: model.config: smollm2-135: no such config.json",
+                 "did you mean \"smollm2-135m\""});
+}
+
+TEST_CASE("mistakes: what is given to a command instead of what it wants",
+          "[integration][mistakes]") {
+  const RunSite site;
+  site.train({"run.steps=1", "schedule.warmup_steps=0"});
+  check_mistake(site, {"describe", "runs/tiny"}, {"runs/tiny: a run, not a model", "export"});
+  check_mistake(site, {"describe", "tiny.txt"}, {"tiny.txt: no such config.json", "describe"});
+  check_mistake(site, {"convert", "runs/tiny", "--out", "o"}, {"runs/tiny: a run, not a model"});
+  check_mistake(site, {"generate", "runs/tiny", "--context", "8"},
+                {"--context 8: runs/tiny is a run", "leave it out"});
+  check_mistake(site, {"data", "prepare", "--input", "tiny.toml", "--out", "tiny.toml"},
+                {"--out tiny.toml: is no directory"});
+  check_mistake(site, {"data", "prepare", "--input", "tiny.toml", "--out", "runs/tiny"},
+                {"--out runs/tiny: is a run's directory"});
+  check_mistake(site,
+                {"data", "prepare", "--input", "tiny.toml", "--out", "o", "--tokenizer", "none"},
+                {"none: no such tokenizer", "model's directory"});
+  check_mistake(site,
+                {"data", "prepare", "--input", "tiny.toml", "--out", "o", "--row-length", "8",
+                 "--tokenizer", "none", "--kind", "chatt"},
+                {"--kind: ", "\"chatt\"", "chat, prompt"});
+  check_mistake(site, {"data", "show", "none"},
+                {"none: no such directory of rows", "--row-length"});
+  check_mistake(site, {"render", "--template", "none", "--input", "tiny.toml"},
+                {"\"none\"", "chatml", "a path"});
 }
 
 TEST_CASE("mistakes: in the data", "[integration][mistakes]") {

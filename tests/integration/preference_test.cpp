@@ -3,32 +3,19 @@
 
 #include <cmath>
 
-#include "tests/integration/held_runs.hpp"
-#include "tests/support/packed_rows.hpp"
+#include "tests/integration/row_runs.hpp"
 
 using namespace train::test;
 
 namespace {
 
-/// A site whose run trains on pairs/.
-struct PairSite : RunSite {
-  PairSite() {
-    write_rows(path() / "pairs",
-               {.kind = "preference", .row_length = 32, .documents = 60, .weights = false});
-    write_config("pairs");
-  }
-};
+const RowSet kPairs{.kind = "preference", .row_length = 32, .documents = 60, .weights = false};
 
 const Words kPairRun = {"objective.name=dpo", "run.sample_tokens=0", "run.digest_interval_steps=1",
                         "checkpoint.interval_steps=4"};
 
-/// The unbroken run of one rank.
 const Words& pair_results() {
-  static const Words results = [] {
-    const PairSite site;
-    site.train(kPairRun);
-    return results_of(site.run());
-  }();
+  static const Words results = row_results(kPairs, kPairRun);
   return results;
 }
 
@@ -36,7 +23,7 @@ const Words& pair_results() {
 
 TEST_CASE("preference: a run starts at ln 2 without a margin, and learns to prefer",
           "[integration][preference]") {
-  const PairSite site;
+  const RowSite site(kPairs);
   const Ended ended = site.train(kPairRun);
   INFO(ended.out << ended.err);
   CHECK(fs::exists(site.run() / "reference.log_probs"));
@@ -65,37 +52,26 @@ TEST_CASE("preference: a run starts at ln 2 without a margin, and learns to pref
         static_cast<float>(std::log(2.0)));
   CHECK(evaluation.at("val_rewards/margins") == 0.0);
   CHECK_FALSE(evaluation.contains("val_perplexity"));
-  const Ended verified = site.call({"verify", "runs/tiny"});
-  INFO(verified.out << verified.err);
-  CHECK(verified.exit_code == 0);
+  check_called(site, {"verify", "runs/tiny"});
 }
 
 TEST_CASE("preference: the same bits at one, two and three ranks",
           "[integration][preference][P1]") {
-  for (const int ranks : {2, 3}) {
-    for (const char* strategy : {"none", "full"}) {
-      CAPTURE(ranks, strategy);
-      const PairSite site;
-      site.train(joined(rank_keys(ranks, strategy), kPairRun));
-      CHECK(results_of(site.run()) == pair_results());
-    }
-  }
+  check_ranks(kPairs, kPairRun, pair_results());
 }
 
 TEST_CASE("preference: a live reference gives the bits of a cached one, on ranks and after a stop",
           "[integration][preference][P1]") {
   for (const char* strategy : {"none", "full"}) {
     CAPTURE(strategy);
-    const PairSite site;
+    const RowSite site(kPairs);
     const Words live =
         joined(joined(rank_keys(2, strategy), kPairRun), {"objective.reference=live"});
     CHECK(site.call(RunSite::run_words(joined(live, {"run.steps_per_job=5"}))).exit_code == 75);
     site.train(live);
     CHECK(results_of(site.run()) == pair_results());
     // Validation pairs, too, of which nothing is kept.
-    const Ended evaluated = site.call({"eval", "runs/tiny"});
-    INFO(evaluated.out << evaluated.err);
-    CHECK(evaluated.exit_code == 0);
+    check_called(site, {"eval", "runs/tiny"});
   }
 }
 
@@ -103,7 +79,7 @@ TEST_CASE("preference: a run with other first weights than its reference's does 
           "[integration][preference][mistakes]") {
   for (const char* reference : {"cache", "live"}) {
     CAPTURE(reference);
-    const PairSite site;
+    const RowSite site(kPairs);
     const Words keys = joined(kPairRun, {fmt::format("objective.reference={}", reference)});
     CHECK(site.call(RunSite::run_words(joined(keys, {"run.steps_per_job=4"}))).exit_code == 75);
     const fs::path file = site.run() / "reference.log_probs";
@@ -121,14 +97,8 @@ TEST_CASE("preference: a run with other first weights than its reference's does 
 
 TEST_CASE("preference: after kill -9 the kept reference is read, on another number of ranks",
           "[integration][preference][P1][P3]") {
-  const PairSite site;
-  const auto run = start_held(site, "head", 63, kPairRun);
-  const bool saved = run->until(
-      [&] { return fs::exists(site.run() / "checkpoints/step-00000008/manifest.json"); });
-  REQUIRE(saved);
-  run->send(SIGKILL);
-  CHECK(run->wait().signal == SIGKILL);
-  let_go(site);
+  const RowSite site(kPairs);
+  kill_in_step_11(site, kPairRun);
   const std::string kept = read_bytes(site.run() / "reference.log_probs");
   const Ended ended = site.train(joined(rank_keys(2, "full"), kPairRun));
   CHECK(has(ended.err, "resumed step=8 "));
@@ -141,7 +111,7 @@ TEST_CASE(
     "[integration][preference][failure][P1][P3]") {
   for (const bool launcher : {false, true}) {
     CAPTURE(launcher);
-    const PairSite site;
+    const RowSite site(kPairs);
     const Words keys = joined(rank_keys(2, "full"), kPairRun);
     // In the second of its commands: of two blocks for each of two lanes.
     write_bytes(site / "wedge", "");
@@ -181,7 +151,7 @@ TEST_CASE(
 
 TEST_CASE("preference: a run does not go on without its reference, or with a damaged one",
           "[integration][preference]") {
-  const PairSite site;
+  const RowSite site(kPairs);
   CHECK(site.call(RunSite::run_words(joined(kPairRun, {"run.steps_per_job=4"}))).exit_code == 75);
   const fs::path file = site.run() / "reference.log_probs";
   const std::string kept = read_bytes(file);
@@ -203,7 +173,7 @@ TEST_CASE("preference: a run does not go on without its reference, or with a dam
 
 TEST_CASE("preference: mistakes are told in one line before anything starts",
           "[integration][preference][mistakes]") {
-  const PairSite site;
+  const RowSite site(kPairs);
   const auto check = [&](const Words& keys, const Words& parts) {
     check_mistake(site, RunSite::run_words(keys), parts);
   };
@@ -220,15 +190,10 @@ TEST_CASE("preference: mistakes are told in one line before anything starts",
   check({"objective.name=dpo", "objective.desirable_weight=2"},
         {"objective.desirable_weight", "objective.name = \"dpo\"", "kto"});
   check({"objective.name=kto"}, {"holds rows of kind \"preference\"", "\"label\""});
-  const RunSite few;
-  write_rows(few.path() / "kto",
-             {.kind = "kto", .row_length = 32, .documents = 60, .weights = false});
-  few.write_config("kto");
+  const RowSite few({.kind = "kto", .row_length = 32, .documents = 60, .weights = false});
   check_mistake(few, RunSite::run_words({"objective.name=kto"}),
                 {"batch.micro_batch", "a lane has", "of 8 or more"});
-  const RunSite other;
-  write_rows(other.path() / "rows", {.row_length = 32, .documents = 60});
-  other.write_config("rows");
+  const RowSite other({.row_length = 32, .documents = 60});
   check_mistake(other, RunSite::run_words({"objective.name=dpo"}),
                 {"objective.name = \"dpo\"", "\"chosen\" and \"rejected\""});
 }
@@ -236,17 +201,13 @@ TEST_CASE("preference: mistakes are told in one line before anything starts",
 TEST_CASE("preference: KTO starts at half the weights, learns, and has the same bits on ranks",
           "[integration][preference][P1]") {
   const auto train = [](const Words& keys, std::vector<nlohmann::json>& metrics) {
-    const RunSite site;
-    write_rows(site.path() / "kto",
-               {.kind = "kto", .row_length = 32, .documents = 160, .weights = false});
-    site.write_config("kto");
+    const RowSite site({.kind = "kto", .row_length = 32, .documents = 160, .weights = false});
     const Ended ended =
         site.train(joined(keys, {"objective.name=kto", "batch.micro_batch=8", "run.sample_tokens=0",
                                  "optimizer.lr=1e-3", "run.digest_interval_steps=1"}));
     INFO(ended.out << ended.err);
     metrics = metrics_of(site.run());
-    const Ended verified = site.call({"verify", "runs/tiny"});
-    CHECK(verified.exit_code == 0);
+    check_called(site, {"verify", "runs/tiny"});
     return results_of(site.run());
   };
   std::vector<nlohmann::json> metrics;

@@ -1,36 +1,24 @@
 // Supervised fine-tuning on packed rows, from the run file to the metrics.
 
-#include "tests/integration/held_runs.hpp"
-#include "tests/support/packed_rows.hpp"
+#include "tests/integration/row_runs.hpp"
 
 using namespace train::test;
 
 namespace {
 
-/// A site whose run trains on rows/.
-struct RowSite : RunSite {
-  RowSite() {
-    write_rows(path() / "rows", {.row_length = 32, .documents = 200});
-    write_config("rows");
-  }
-};
+const RowSet kRows{.row_length = 32, .documents = 200};
 
 const Words kRowRun = {"objective.name=sft", "run.sample_tokens=0", "run.digest_interval_steps=1"};
 
-/// The unbroken run of one rank.
-const Words& row_results() {
-  static const Words results = [] {
-    const RowSite site;
-    site.train(kRowRun);
-    return results_of(site.run());
-  }();
+const Words& sft_results() {
+  static const Words results = row_results(kRows, kRowRun);
   return results;
 }
 
 }  // namespace
 
 TEST_CASE("sft: a run on packed rows learns, and says what was trained", "[integration][sft]") {
-  const RowSite site;
+  const RowSite site(kRows);
   const Ended ended = site.train(kRowRun);
   INFO(ended.out);
   CHECK(has(ended.out, "evaluation at step 20"));
@@ -55,45 +43,27 @@ TEST_CASE("sft: a run on packed rows learns, and says what was trained", "[integ
   }
   CHECK(steps == 20);
   CHECK(last < first);
-  const Ended evaluated = site.call({"eval", "runs/tiny"});
-  INFO(evaluated.err);
-  CHECK(evaluated.exit_code == 0);
+  const Ended evaluated = check_called(site, {"eval", "runs/tiny"});
   CHECK(has(evaluated.out, fmt::format("loss={:.6f}", last)));
-  const Ended verified = site.call({"verify", "runs/tiny"});
-  INFO(verified.out << verified.err);
-  CHECK(verified.exit_code == 0);
+  check_called(site, {"verify", "runs/tiny"});
 }
 
 TEST_CASE("sft: the same bits at one, two and three ranks", "[integration][sft][P1]") {
-  for (const int ranks : {2, 3}) {
-    for (const char* strategy : {"none", "full"}) {
-      CAPTURE(ranks, strategy);
-      const RowSite site;
-      site.train(joined(rank_keys(ranks, strategy), kRowRun));
-      CHECK(results_of(site.run()) == row_results());
-    }
-  }
+  check_ranks(kRows, kRowRun, sft_results());
 }
 
 TEST_CASE("sft: after kill -9 the same bits follow", "[integration][sft][P1][P3]") {
   const Words keys = joined(kRowRun, {"checkpoint.interval_steps=4"});
-  const RowSite site;
-  // 3 lanes of 2 blocks a step: in the middle of step 11.
-  const auto run = start_held(site, "head", 63, keys);
-  const bool saved = run->until(
-      [&] { return fs::exists(site.run() / "checkpoints/step-00000008/manifest.json"); });
-  REQUIRE(saved);
-  run->send(SIGKILL);
-  CHECK(run->wait().signal == SIGKILL);
-  let_go(site);
+  const RowSite site(kRows);
+  kill_in_step_11(site, keys);
   const Ended ended = site.train(keys);
   CHECK(has(ended.err, "resumed step=8 "));
-  CHECK(results_of(site.run()) == row_results());
+  CHECK(results_of(site.run()) == sft_results());
 }
 
 TEST_CASE("sft: mistakes are told in one line before anything starts",
           "[integration][sft][mistakes]") {
-  const RowSite site;
+  const RowSite site(kRows);
   const auto check = [&](const Words& keys, const Words& parts) {
     check_mistake(site, RunSite::run_words(keys), parts);
   };

@@ -363,35 +363,37 @@ TEST_CASE("attention: every tensor has a layout of its own", "[kernels][attentio
   CHECK(dv == laid_out(t, part_of(t, expected.dqkv, 2), layout(7)));
 }
 
+/// What the forward pass makes of one head's queries, keys and values.
+Values output_of(const Case& t, const Values& qkv) {
+  Values out = zeros(t.packed_size());
+  Values lse = zeros(t.rows());
+  run([&](Stream& stream) {
+    cpu::attention_forward(stream, {.q = qkv.data(),
+                                    .k = qkv.data() + t.head_dim,
+                                    .v = qkv.data() + 2 * t.head_dim,
+                                    .out = out.data(),
+                                    .lse = lse.data(),
+                                    .sequences = t.sequences,
+                                    .seq_len = t.seq_len,
+                                    .heads = 1,
+                                    .head_dim = t.head_dim,
+                                    .q_layout = t.fused(),
+                                    .k_layout = t.fused(),
+                                    .v_layout = t.fused(),
+                                    .out_layout = t.packed(),
+                                    .scale = t.scale()});
+  });
+  return out;
+}
+
 TEST_CASE("attention: no token sees a later one", "[kernels][attention]") {
   const Case t{.sequences = 1, .seq_len = 130, .heads = 1, .head_dim = 16};
   Values qkv = t.qkv();
-  const auto out_of = [&] {
-    Values out = zeros(t.packed_size());
-    Values lse = zeros(t.rows());
-    run([&](Stream& stream) {
-      cpu::attention_forward(stream, {.q = qkv.data(),
-                                      .k = qkv.data() + 16,
-                                      .v = qkv.data() + 32,
-                                      .out = out.data(),
-                                      .lse = lse.data(),
-                                      .sequences = 1,
-                                      .seq_len = 130,
-                                      .heads = 1,
-                                      .head_dim = 16,
-                                      .q_layout = t.fused(),
-                                      .k_layout = t.fused(),
-                                      .v_layout = t.fused(),
-                                      .out_layout = t.packed(),
-                                      .scale = 0.25F});
-    });
-    return out;
-  };
-  const Values before = out_of();
+  const Values before = output_of(t, qkv);
   for (std::int64_t c = 0; c < 48; ++c) {
     qkv[at(100 * t.fused().outer_stride + c)] += 3.0F;
   }
-  const Values after = out_of();
+  const Values after = output_of(t, qkv);
   REQUIRE(std::equal(before.begin(), before.begin() + 100 * 16, after.begin()));
   REQUIRE_FALSE(
       std::equal(before.begin() + 100 * 16, before.begin() + 101 * 16, after.begin() + 100 * 16));
@@ -403,32 +405,11 @@ TEST_CASE("attention: large scores do not overflow, NaN is not lost", "[kernels]
   for (float& value : qkv) {
     value *= 100.0F;
   }
-  const auto out_of = [&] {
-    Values out = zeros(t.packed_size());
-    Values lse = zeros(t.rows());
-    run([&](Stream& stream) {
-      cpu::attention_forward(stream, {.q = qkv.data(),
-                                      .k = qkv.data() + 16,
-                                      .v = qkv.data() + 32,
-                                      .out = out.data(),
-                                      .lse = lse.data(),
-                                      .sequences = 1,
-                                      .seq_len = 20,
-                                      .heads = 1,
-                                      .head_dim = 16,
-                                      .q_layout = t.fused(),
-                                      .k_layout = t.fused(),
-                                      .v_layout = t.fused(),
-                                      .out_layout = t.packed(),
-                                      .scale = 1.0F});
-    });
-    return out;
-  };
-  for (const float value : out_of()) {
+  for (const float value : output_of(t, qkv)) {
     REQUIRE(std::isfinite(value));
   }
   qkv[at(3 * t.fused().outer_stride + 16)] = std::nanf("");  // A key of token 3.
-  const Values out = out_of();
+  const Values out = output_of(t, qkv);
   REQUIRE(std::isfinite(out[at(2 * 16)]));
   for (std::int64_t i = 3; i < 20; ++i) {
     REQUIRE(std::isnan(out[at(i * 16)]));

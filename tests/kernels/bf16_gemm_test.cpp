@@ -87,17 +87,6 @@ const auto kShapes = {std::tuple{1, 1, 1}, {1, 7, 5},       {7, 1, 64},     {8, 
                       {3, 50, 1600},       {130, 64, 7},    {64, 130, 257}, {9, 257, 769},
                       {17, 70, 1537},      {20, 300, 1153}, {601, 260, 65}};
 
-Case case_of(const std::tuple<int, int, int>& shape, int bits) {
-  const auto [m, n, k] = shape;
-  return {.m = m,
-          .n = n,
-          .k = k,
-          .transpose_a = (bits & 1) != 0,
-          .transpose_b = (bits & 2) != 0,
-          .accumulate = (bits & 4) != 0,
-          .slack = bits % 3};
-}
-
 TEST_CASE("bf16 products: each element has the bits of the order that is promised",
           "[kernels][matmul][bf16]") {
   if (bf16_kernels() == nullptr) {
@@ -105,7 +94,7 @@ TEST_CASE("bf16 products: each element has the bits of the order that is promise
   }
   for (const auto& shape : kShapes) {
     for (int bits = 0; bits < 8; ++bits) {
-      const Case t = case_of(shape, bits);
+      const Case t = oriented(shape, bits);
       // The gaps between the rows of C are compared as well: nobody may write there.
       require_bits(product(t, 2), in_order(t, t.a(), t.b()), t.name());
     }
@@ -132,7 +121,7 @@ TEST_CASE("bf16 products: tiny values, infinities and NaNs come through as promi
   for (const auto& shape : {std::tuple{6, 40, 65}, {40, 70, 64}, {40, 70, 33}}) {
     for (int bits = 0; bits < 8; ++bits) {
       for (const float scale : {1.0F, 0x1p-120F, 0x1p-126F}) {
-        Case t = case_of(shape, bits);
+        Case t = oriented(shape, bits);
         t.scale = scale;
         Values a = t.a();
         Values b = t.b();
@@ -153,7 +142,7 @@ TEST_CASE("bf16 products: agree with a double product of rounded operands",
   }
   for (const auto& shape : {std::tuple{5, 257, 33}, {200, 300, 150}, {70, 100, 2000}}) {
     for (int bits = 0; bits < 8; ++bits) {
-      const Case t = case_of(shape, bits);
+      const Case t = oriented(shape, bits);
       const Values a = rounded(t.a());
       const Values b = rounded(t.b());
       Exact expected = exact(t.c());
@@ -193,7 +182,7 @@ TEST_CASE("bf16 products: a row has the same bits in a product of any number of 
   }
   for (const auto& [n, k] : {std::tuple{1, 1}, {15, 383}, {48, 384}, {100, 770}, {53, 1153}}) {
     for (const int bits : {0, 2, 4, 6}) {
-      Case t = case_of({23, n, k}, bits);
+      Case t = oriented({23, n, k}, bits);
       const Values expected = product(t, 2);
       for (t.m = 1; t.m <= 9; ++t.m) {
         const Values found = product(t, 2);

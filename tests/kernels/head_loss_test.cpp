@@ -1,9 +1,10 @@
 #include "kernels/head/head_loss.hpp"
 
+#include <numeric>
 #include <string>
 
 #include "base/check.hpp"
-#include "tests/kernels/kernel_fixture.hpp"
+#include "tests/kernels/head_call.hpp"
 
 namespace train::kernels::testing {
 namespace {
@@ -16,14 +17,7 @@ struct Case {
 
   [[nodiscard]] Values x() const { return random_values(rows * cols, 1); }
   [[nodiscard]] Values weight() const { return random_values(vocab * cols, 2); }
-  [[nodiscard]] std::vector<std::int32_t> targets() const {
-    std::mt19937 generator(3);
-    std::vector<std::int32_t> targets(at(rows));
-    for (std::int32_t& target : targets) {  // -1 now and then.
-      target = static_cast<std::int32_t>(generator() % static_cast<unsigned>(vocab + 1)) - 1;
-    }
-    return targets;
-  }
+  [[nodiscard]] std::vector<std::int32_t> targets() const { return drawn_targets(rows, vocab); }
   /// Of either sign, and 0 every fourth; empty: none.
   [[nodiscard]] Values row_weights() const {
     Values weights = random_values(weighted ? rows : 0, 4, 2.0F);
@@ -40,60 +34,21 @@ struct Case {
   }
 };
 
-struct Results {
-  LossSums sums;
-  Values dx, dweight;
-};
-
-Results compute(const Case& t, bool gradient, int threads) {
-  Results r{.sums = {.cross_entropy = -1.0},
-            .dx = untouched_values(t.rows * t.cols),
-            .dweight = untouched_values(t.vocab * t.cols)};
-  const Values x = t.x();
-  const Values weight = t.weight();
-  const auto targets = t.targets();
-  const Values row_weights = t.row_weights();
-  float nothing = 0.0F;  // The gradients of no rows.
-  Values logits = zeros(t.chunk_rows * t.vocab);
-  Exact row_terms(at(t.rows * 4));
-  run(
-      [&](Stream& stream) {
-        cpu::head_loss(stream, {.x = x.data(),
-                                .weight = weight.data(),
-                                .targets = targets.data(),
-                                .row_weights = t.weighted ? row_weights.data() : nullptr,
-                                .sums = &r.sums,
-                                .dx = gradient ? (t.rows > 0 ? r.dx.data() : &nothing) : nullptr,
-                                .dweight = gradient ? r.dweight.data() : nullptr,
-                                .logits = logits.data(),
-                                .row_terms = row_terms.data(),
-                                .rows = t.rows,
-                                .cols = t.cols,
-                                .vocab = t.vocab,
-                                .chunk_rows = t.chunk_rows,
-                                .loss_scale = t.loss_scale,
+HeadLossCall compute(const Case& t, bool gradients, int threads) {
+  HeadLossCall call{.x = t.x(),
+                    .weight = t.weight(),
+                    .targets = t.targets(),
+                    .cols = t.cols,
+                    .chunk_rows = t.chunk_rows,
+                    .row_weights = t.row_weights(),
+                    .gradients = gradients,
+                    .options = {.loss_scale = t.loss_scale,
                                 .z_scale = t.z_scale,
                                 .label_smoothing = t.label_smoothing,
                                 .logit_scale = t.logit_scale,
-                                .softcap = t.softcap});
-      },
-      threads);
-  return r;
-}
-
-/// A logit of a product, and what it changes by with it.
-struct Shaped {
-  double z, slope;
-};
-
-Shaped shaped(const Case& t, double product) {
-  const auto scale = static_cast<double>(t.logit_scale);
-  const auto cap = static_cast<double>(t.softcap);
-  if (cap == 0.0) {
-    return {scale * product, scale};
-  }
-  const double tanh = std::tanh(scale * product / cap);
-  return {cap * tanh, scale * (1.0 - tanh * tanh)};
+                                .softcap = t.softcap}};
+  call.run(threads);
+  return call;
 }
 
 /// Sums in double; with gradients if asked for (dx and dweight not null).
@@ -108,23 +63,12 @@ LossSums reference(const Case& t, const Exact& x, const Exact& weight, Exact* dx
       continue;
     }
     const double row_weight = t.weighted ? static_cast<double>(row_weights[at(row)]) : 1.0;
-    std::vector<Shaped> logits(at(t.vocab));
-    double largest = -1e300;
-    double mean = 0.0;
-    for (std::int64_t v = 0; v < t.vocab; ++v) {
-      double product = 0.0;
-      for (std::int64_t c = 0; c < t.cols; ++c) {
-        product += x[at(row * t.cols + c)] * weight[at(v * t.cols + c)];
-      }
-      logits[at(v)] = shaped(t, product);
-      largest = std::max(largest, logits[at(v)].z);
-      mean += logits[at(v)].z / static_cast<double>(t.vocab);
-    }
-    double sum = 0.0;
-    for (const Shaped& logit : logits) {
-      sum += std::exp(logit.z - largest);
-    }
-    const double lse = largest + std::log(sum);
+    const std::vector<Shaped> logits = logits_of(t, x, weight, row);
+    const Exact values = values_of(logits);
+    const double largest = *std::max_element(values.begin(), values.end());
+    const double mean =
+        std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(t.vocab);
+    const double lse = log_sum_exp(values);
     const double chosen = logits[at(target)].z;
     sums.cross_entropy += row_weight * (lse - (1.0 - smoothing) * chosen - smoothing * mean);
     sums.z_squared += lse * lse;
@@ -182,7 +126,7 @@ TEST_CASE("head_loss: sums and gradients agree with a double reference", "[kerne
     Exact dx(at(t.rows * t.cols));
     Exact dweight(at(t.vocab * t.cols));
     const LossSums sums = reference(t, exact(t.x()), exact(t.weight()), &dx, &dweight);
-    const Results r = compute(t, true, 2);
+    const HeadLossCall r = compute(t, true, 2);
     INFO(t.name());
     // Float logits of size up to 5: an error of 1e-6 in each row's terms, which weights of either
     // sign do not make smaller.
@@ -210,7 +154,7 @@ TEST_CASE("head_loss: the gradients are those of the loss (finite differences)",
   all.logit_scale = 1.25F;
   all.softcap = 1.5F;
   for (const Case& t : {plain, weighted, smoothed, all}) {
-    const Results r = compute(t, true, 2);
+    const HeadLossCall r = compute(t, true, 2);
     const Exact dx = finite_differences(exact(t.x()), [&](const Exact& x) {
       return loss_of(t, reference(t, x, exact(t.weight()), nullptr, nullptr));
     });
@@ -225,42 +169,27 @@ TEST_CASE("head_loss: the gradients are those of the loss (finite differences)",
 TEST_CASE("head_loss: weights of 1 have the bits of none, and scale the loss of their rows alone",
           "[kernels][head_loss]") {
   const Case t{.rows = 9, .cols = 7, .vocab = 50, .chunk_rows = 4, .z_scale = 0.0F};
-  const Values x = t.x();
-  const Values weight = t.weight();
-  const auto weighted = [&](const Values* row_weights, std::vector<std::int32_t> targets) {
-    Results r{.sums = {},
-              .dx = untouched_values(t.rows * t.cols),
-              .dweight = untouched_values(t.vocab * t.cols)};
-    Values logits = zeros(t.chunk_rows * t.vocab);
-    Exact row_terms(at(t.rows * 4));
-    run([&](Stream& stream) {
-      cpu::head_loss(stream, {.x = x.data(),
-                              .weight = weight.data(),
-                              .targets = targets.data(),
-                              .row_weights = row_weights == nullptr ? nullptr : row_weights->data(),
-                              .sums = &r.sums,
-                              .dx = r.dx.data(),
-                              .dweight = r.dweight.data(),
-                              .logits = logits.data(),
-                              .row_terms = row_terms.data(),
-                              .rows = t.rows,
-                              .cols = t.cols,
-                              .vocab = t.vocab,
-                              .chunk_rows = t.chunk_rows});
-    });
-    return r;
+  const auto weighted = [&](const Values& row_weights, const std::vector<std::int32_t>& targets) {
+    HeadLossCall call{.x = t.x(),
+                      .weight = t.weight(),
+                      .targets = targets,
+                      .cols = t.cols,
+                      .chunk_rows = t.chunk_rows,
+                      .row_weights = row_weights};
+    call.run();
+    return call;
   };
   const std::vector<std::int32_t> targets = {3, 0, 49, 7, 7, 20, 31, 1, 8};
-  const Results plain = weighted(nullptr, targets);
+  const HeadLossCall plain = weighted({}, targets);
   const Values ones(at(t.rows), 1.0F);
-  const Results of_ones = weighted(&ones, targets);
+  const HeadLossCall of_ones = weighted(ones, targets);
   REQUIRE(of_ones.dx == plain.dx);
   REQUIRE(of_ones.dweight == plain.dweight);
   REQUIRE(of_ones.sums.cross_entropy == plain.sums.cross_entropy);
   REQUIRE(of_ones.sums.weights == plain.sums.weights);
   // Powers of two scale without rounding; the sign is that of the weight.
   const Values weights = {1.0F, 0.0F, -2.0F, 0.5F, 1.0F, 0.0F, 4.0F, -1.0F, 1.0F};
-  const Results scaled = weighted(&weights, targets);
+  const HeadLossCall scaled = weighted(weights, targets);
   for (std::size_t i = 0; i < plain.dx.size(); ++i) {
     INFO(i);
     REQUIRE(scaled.dx[i] == weights[i / at(t.cols)] * plain.dx[i]);
@@ -271,7 +200,7 @@ TEST_CASE("head_loss: weights of 1 have the bits of none, and scale the loss of 
   std::vector<std::int32_t> without = targets;
   without[1] = -1;
   without[5] = -1;
-  const Results left_out = weighted(&weights, without);
+  const HeadLossCall left_out = weighted(weights, without);
   REQUIRE(left_out.dx == scaled.dx);
   REQUIRE(left_out.dweight == scaled.dweight);
   REQUIRE(left_out.sums.cross_entropy == scaled.sums.cross_entropy);
@@ -280,34 +209,17 @@ TEST_CASE("head_loss: weights of 1 have the bits of none, and scale the loss of 
 
 TEST_CASE("head_loss: a row without a target counts nowhere, whatever its logits are",
           "[kernels][head_loss]") {
-  const Values weight = {1.0F, 2.0F};
-  const std::vector<std::int32_t> targets = {-1, 1};
-  Values dx = untouched_values(2);
-  Values dweight = untouched_values(2);
-  Values logits(4);
-  Exact row_terms(8);
-  LossSums sums;
-  const Values x = {1e30F, 0.5F};
-  run([&](Stream& stream) {
-    cpu::head_loss(stream, {.x = x.data(),
-                            .weight = weight.data(),
-                            .targets = targets.data(),
-                            .sums = &sums,
-                            .dx = dx.data(),
-                            .dweight = dweight.data(),
-                            .logits = logits.data(),
-                            .row_terms = row_terms.data(),
-                            .rows = 2,
-                            .cols = 1,
-                            .vocab = 2,
-                            .chunk_rows = 2,
-                            .z_scale = 0.5F});
-  });
+  HeadLossCall call{.x = {1e30F, 0.5F},
+                    .weight = {1.0F, 2.0F},
+                    .targets = {-1, 1},
+                    .chunk_rows = 2,
+                    .options = {.z_scale = 0.5F}};
+  call.run();
   const double lse = 1.0 + std::log1p(std::exp(-0.5));
-  REQUIRE(sums.z_squared == Approx(lse * lse).epsilon(1e-6));
-  REQUIRE(sums.targets == 1.0);
-  REQUIRE(dx[0] == 0.0F);
-  REQUIRE(dx[1] != 0.0F);
+  REQUIRE(call.sums.z_squared == Approx(lse * lse).epsilon(1e-6));
+  REQUIRE(call.sums.targets == 1.0);
+  REQUIRE(call.dx[0] == 0.0F);
+  REQUIRE(call.dx[1] != 0.0F);
 }
 
 TEST_CASE("head_loss: the bits depend neither on the threads nor on asking for gradients",
@@ -320,11 +232,11 @@ TEST_CASE("head_loss: the bits depend neither on the threads nor on asking for g
     };
     require_same_bits(
         [&](int threads) {
-          const Results r = compute(t, true, threads);
+          const HeadLossCall r = compute(t, true, threads);
           return joined({sums_as_values(r.sums), r.dx, r.dweight});
         },
         t.name());
-    const Results without = compute(t, false, 2);
+    const HeadLossCall without = compute(t, false, 2);
     REQUIRE(sums_as_values(without.sums) == sums_as_values(compute(t, true, 2).sums));
     REQUIRE(without.dx == untouched_values(t.rows * t.cols));
     REQUIRE(without.dweight == untouched_values(t.vocab * t.cols));
@@ -333,22 +245,9 @@ TEST_CASE("head_loss: the bits depend neither on the threads nor on asking for g
 
 /// Rows of one feature, so that the logits of row r are x[r] * weight.
 LossSums sums_of(const Values& x, const Values& weight, const std::vector<std::int32_t>& targets) {
-  LossSums sums;
-  Values logits(weight.size());
-  Exact row_terms(x.size() * 4);
-  run([&](Stream& stream) {
-    cpu::head_loss(stream, {.x = x.data(),
-                            .weight = weight.data(),
-                            .targets = targets.data(),
-                            .sums = &sums,
-                            .logits = logits.data(),
-                            .row_terms = row_terms.data(),
-                            .rows = std::ssize(x),
-                            .cols = 1,
-                            .vocab = std::ssize(weight),
-                            .chunk_rows = 1});
-  });
-  return sums;
+  HeadLossCall call{.x = x, .weight = weight, .targets = targets, .gradients = false};
+  call.run();
+  return call.sums;
 }
 
 TEST_CASE("head_loss: of equal logits the first one counts as the answer", "[kernels][head_loss]") {

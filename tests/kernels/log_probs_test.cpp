@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/check.hpp"
-#include "tests/kernels/kernel_fixture.hpp"
+#include "tests/kernels/head_call.hpp"
 
 namespace train::kernels::testing {
 namespace {
@@ -21,14 +21,7 @@ struct Case {
 
   [[nodiscard]] Values x() const { return random_values(rows * cols, 1); }
   [[nodiscard]] Values weight() const { return random_values(vocab * cols, 2, 2.0F); }
-  [[nodiscard]] std::vector<std::int32_t> targets() const {
-    std::mt19937 generator(3);
-    std::vector<std::int32_t> targets(at(rows));
-    for (std::int32_t& target : targets) {  // -1 now and then.
-      target = static_cast<std::int32_t>(generator() % static_cast<unsigned>(vocab + 1)) - 1;
-    }
-    return targets;
-  }
+  [[nodiscard]] std::vector<std::int32_t> targets() const { return drawn_targets(rows, vocab); }
   [[nodiscard]] std::string name() const {
     return "log_probs " + std::to_string(rows) + " x " + std::to_string(cols) + " -> " +
            std::to_string(vocab) + " by " + std::to_string(chunk_rows) + ", scale " +
@@ -66,8 +59,8 @@ struct Results {
   }
 };
 
-Results compute(const Case& t, int threads = 2) {
-  Results results(t.rows);
+/// `asked` of every row of the case.
+void compute_to(const LogProbResults& asked, const Case& t, int threads = 2) {
   const Values x = t.x();
   const Values weight = t.weight();
   const auto targets = t.targets();
@@ -77,7 +70,7 @@ Results compute(const Case& t, int threads = 2) {
         cpu::token_log_probs(stream, {.x = x.data(),
                                       .weight = weight.data(),
                                       .targets = targets.data(),
-                                      .results = results.asked(t.top_k),
+                                      .results = asked,
                                       .logits = logits.data(),
                                       .rows = t.rows,
                                       .cols = t.cols,
@@ -87,6 +80,11 @@ Results compute(const Case& t, int threads = 2) {
                                       .softcap = t.softcap});
       },
       threads);
+}
+
+Results compute(const Case& t, int threads = 2) {
+  Results results(t.rows);
+  compute_to(results.asked(t.top_k), t, threads);
   return results;
 }
 
@@ -96,34 +94,11 @@ struct Reference {
   std::vector<std::int32_t> argmax;
 };
 
-double lse_of(const Exact& logits) {
-  const double largest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0.0;
-  for (const double logit : logits) {
-    sum += std::exp(logit - largest);
-  }
-  return largest + std::log(sum);
-}
-
-Exact logits_of(const Case& t, std::int64_t row) {
-  const Values x = t.x();
-  const Values weight = t.weight();
-  Exact logits(at(t.vocab));
-  for (std::int64_t v = 0; v < t.vocab; ++v) {
-    for (std::int64_t c = 0; c < t.cols; ++c) {
-      logits[at(v)] += static_cast<double>(x[at(row * t.cols + c)]) *
-                       static_cast<double>(weight[at(v * t.cols + c)]);
-    }
-    logits[at(v)] *= static_cast<double>(t.logit_scale);
-    const auto cap = static_cast<double>(t.softcap);
-    logits[at(v)] = cap > 0.0 ? cap * std::tanh(logits[at(v)] / cap) : logits[at(v)];
-  }
-  return logits;
-}
-
 Reference reference(const Case& t) {
   Reference r;
   const auto targets = t.targets();
+  const Exact x = exact(t.x());
+  const Exact weight = exact(t.weight());
   for (std::int64_t row = 0; row < t.rows; ++row) {
     const std::int32_t target = targets[at(row)];
     if (target < 0) {
@@ -134,8 +109,8 @@ Reference reference(const Case& t) {
       r.argmax.push_back(-1);
       continue;
     }
-    Exact logits = logits_of(t, row);
-    const double lse = lse_of(logits);
+    Exact logits = values_of(logits_of(t, x, weight, row));
+    const double lse = log_sum_exp(logits);
     double entropy = 0.0;
     double squares = 0.0;
     for (const double logit : logits) {
@@ -151,7 +126,7 @@ Reference reference(const Case& t) {
         static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
     std::sort(logits.begin(), logits.end(), std::greater<>());
     logits.resize(at(std::min(t.top_k, t.vocab)));
-    r.top_lse.push_back(lse_of(logits));
+    r.top_lse.push_back(log_sum_exp(logits));
     r.top_mean.push_back(std::accumulate(logits.begin(), logits.end(), 0.0) /
                          static_cast<double>(logits.size()));
   }
@@ -193,33 +168,16 @@ TEST_CASE("log_probs: all that may be asked for agrees with a double reference",
 
 /// The cross-entropy of each row as head_loss has it, 0 of rows without a target.
 Exact cross_entropies(const Case& t, std::int64_t chunk_rows) {
-  const Values x = t.x();
-  const Values weight = t.weight();
-  const auto targets = t.targets();
-  LossSums sums;
-  Values logits = zeros(chunk_rows * t.vocab);
-  Values dx = zeros(t.rows * t.cols + 1);
-  Values dweight = zeros(t.vocab * t.cols);
-  Exact row_terms(at(t.rows * 4));
-  run([&](Stream& stream) {
-    cpu::head_loss(stream, {.x = x.data(),
-                            .weight = weight.data(),
-                            .targets = targets.data(),
-                            .sums = &sums,
-                            .dx = dx.data(),
-                            .dweight = dweight.data(),
-                            .logits = logits.data(),
-                            .row_terms = row_terms.data(),
-                            .rows = t.rows,
-                            .cols = t.cols,
-                            .vocab = t.vocab,
-                            .chunk_rows = chunk_rows,
-                            .logit_scale = t.logit_scale,
-                            .softcap = t.softcap});
-  });
+  HeadLossCall call{.x = t.x(),
+                    .weight = t.weight(),
+                    .targets = t.targets(),
+                    .cols = t.cols,
+                    .chunk_rows = chunk_rows,
+                    .options = {.logit_scale = t.logit_scale, .softcap = t.softcap}};
+  call.run();
   Exact result(at(t.rows));
   for (std::int64_t row = 0; row < t.rows; ++row) {
-    result[at(row)] = row_terms[at(row * 4)];
+    result[at(row)] = call.row_terms[at(row * 4)];
   }
   return result;
 }
@@ -284,23 +242,7 @@ TEST_CASE("log_probs: the bits depend neither on the threads nor on what is aske
   for (const Case& t : cases) {
     require_same_bits([&](int threads) { return compute(t, threads).all(); }, t.name());
     Values lse = untouched_values(t.rows);
-    const Values x = t.x();
-    const Values weight = t.weight();
-    const auto targets = t.targets();
-    Values logits = zeros(t.chunk_rows * t.vocab);
-    run([&](Stream& stream) {
-      cpu::token_log_probs(stream, {.x = x.data(),
-                                    .weight = weight.data(),
-                                    .targets = targets.data(),
-                                    .results = {.lse = lse.data()},
-                                    .logits = logits.data(),
-                                    .rows = t.rows,
-                                    .cols = t.cols,
-                                    .vocab = t.vocab,
-                                    .chunk_rows = t.chunk_rows,
-                                    .logit_scale = t.logit_scale,
-                                    .softcap = t.softcap});
-    });
+    compute_to({.lse = lse.data()}, t);
     INFO(t.name());
     REQUIRE(lse == compute(t).lse);
   }

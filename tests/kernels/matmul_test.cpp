@@ -30,8 +30,7 @@ Exact reference(const Case& t) {
     for (std::int64_t j = 0; j < t.n; ++j) {
       double sum = t.accumulate ? c[at(i * t.ldc() + j)] : 0.0;
       for (std::int64_t k = 0; k < t.k; ++k) {
-        sum += static_cast<double>(a[at(t.transpose_a ? k * t.lda() + i : i * t.lda() + k)]) *
-               static_cast<double>(b[at(t.transpose_b ? j * t.ldb() + k : k * t.ldb() + j)]);
+        sum += static_cast<double>(a[t.a_at(i, k)]) * static_cast<double>(b[t.b_at(k, j)]);
       }
       c[at(i * t.ldc() + j)] = sum;
     }
@@ -82,8 +81,7 @@ Values chains(const Case& t) {
       for (std::int64_t first = 0; first < t.k; first += depth) {
         float chain = 0.0F;
         for (std::int64_t k = first; k < std::min(t.k, first + depth); ++k) {
-          chain = std::fma(a[at(t.transpose_a ? k * t.lda() + i : i * t.lda() + k)],
-                           b[at(t.transpose_b ? j * t.ldb() + k : k * t.ldb() + j)], chain);
+          chain = std::fma(a[t.a_at(i, k)], b[t.b_at(k, j)], chain);
         }
         sum = t.accumulate || first > 0 ? sum + chain : chain;
       }
@@ -94,21 +92,15 @@ Values chains(const Case& t) {
 
 TEST_CASE("matmul: an element is one chain after the other, whatever the tiles that it is in",
           "[kernels][matmul]") {
-  for (const auto& [m, n, k] : {std::tuple{3, 5, 2},
-                                {9, 17, 385},
-                                {16, 48, 384},
-                                {23, 65, 770},
-                                {29, 113, 3},
-                                {101, 257, 130},
-                                {17, 600, 385}}) {
-    for (const int bits : {0, 1, 2, 3, 4, 5, 6, 7}) {
-      const Case t{.m = m,
-                   .n = n,
-                   .k = k,
-                   .transpose_a = (bits & 1) != 0,
-                   .transpose_b = (bits & 2) != 0,
-                   .accumulate = (bits & 4) != 0,
-                   .slack = bits % 3};
+  for (const auto& shape : {std::tuple{3, 5, 2},
+                            {9, 17, 385},
+                            {16, 48, 384},
+                            {23, 65, 770},
+                            {29, 113, 3},
+                            {101, 257, 130},
+                            {17, 600, 385}}) {
+    for (int variant = 0; variant < 8; ++variant) {
+      const Case t = oriented(shape, variant);
       CAPTURE(t.name());
       // The gaps between the rows of C are compared as well: nobody may write there.
       REQUIRE(product(t, 2) == chains(t));
@@ -117,21 +109,15 @@ TEST_CASE("matmul: an element is one chain after the other, whatever the tiles t
 }
 
 TEST_CASE("matmul: agrees with a double product in every orientation", "[kernels][matmul]") {
-  for (const auto& [m, n, k] : {std::tuple{1, 1, 1},
-                                {1, 7, 5},
-                                {7, 1, 64},
-                                {5, 257, 33},
-                                {130, 64, 7},
-                                {64, 130, 257},
-                                {200, 300, 150}}) {
-    for (const int bits : {0, 1, 2, 3, 4, 5, 6, 7}) {
-      const Case t{.m = m,
-                   .n = n,
-                   .k = k,
-                   .transpose_a = (bits & 1) != 0,
-                   .transpose_b = (bits & 2) != 0,
-                   .accumulate = (bits & 4) != 0,
-                   .slack = bits % 3};
+  for (const auto& shape : {std::tuple{1, 1, 1},
+                            {1, 7, 5},
+                            {7, 1, 64},
+                            {5, 257, 33},
+                            {130, 64, 7},
+                            {64, 130, 257},
+                            {200, 300, 150}}) {
+    for (int variant = 0; variant < 8; ++variant) {
+      const Case t = oriented(shape, variant);
       // The gaps between the rows of C are compared as well: nobody may write there.
       require_near(product(t, 2), reference(t), tolerance(t.k), t.name());
     }

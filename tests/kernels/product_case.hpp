@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <tuple>
 
 #include "kernels/gemm/matmul.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
@@ -50,5 +51,18 @@ struct ProductCase {
             .accumulate = accumulate};
   }
 };
+
+/// The product of these m, n and k whose orientation, sum and gaps between rows are the bits of
+/// `variant`, 0 to 7.
+inline ProductCase oriented(const std::tuple<int, int, int>& shape, int variant) {
+  const auto [m, n, k] = shape;
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .transpose_a = (variant & 1) != 0,
+          .transpose_b = (variant & 2) != 0,
+          .accumulate = (variant & 4) != 0,
+          .slack = variant % 3};
+}
 
 }  // namespace train::kernels::testing

@@ -5,8 +5,7 @@
 #include <functional>
 
 #include "base/check.hpp"
-#include "kernels/head/head_loss.hpp"
-#include "tests/kernels/kernel_fixture.hpp"
+#include "tests/kernels/head_call.hpp"
 
 namespace train::kernels::testing {
 namespace {
@@ -32,75 +31,30 @@ struct Case {
 
 constexpr float kLossScale = 0.5F;
 
-struct Results {
-  LossSums sums;
-  Values dx;
-};
-
-Results compute(const Case& t, const Values& reference, int threads = 2, bool gradient = true) {
-  Results r{.sums = {.cross_entropy = -1.0}, .dx = untouched_values(t.rows * t.cols)};
-  const Values x = t.x();
-  const Values weight = t.weight();
-  const auto targets = t.targets();
-  const Values row_weights = t.row_weights();
-  Values logits = zeros(t.chunk_rows * t.vocab);
-  Values of_reference = zeros(t.chunk_rows * t.vocab);
-  Exact row_terms(at(t.rows * 4));
-  run(
-      [&](Stream& stream) {
-        cpu::head_loss(stream, {.x = x.data(),
-                                .weight = weight.data(),
-                                .targets = targets.data(),
-                                .row_weights = t.weighted ? row_weights.data() : nullptr,
-                                .sums = &r.sums,
-                                .dx = gradient ? r.dx.data() : nullptr,
-                                .logits = logits.data(),
-                                .row_terms = row_terms.data(),
-                                .rows = t.rows,
-                                .cols = t.cols,
-                                .vocab = t.vocab,
-                                .chunk_rows = t.chunk_rows,
-                                .loss_scale = kLossScale,
+HeadLossCall compute(const Case& t, const Values& reference, int threads = 2,
+                     bool gradients = true) {
+  HeadLossCall call{.x = t.x(),
+                    .weight = t.weight(),
+                    .targets = t.targets(),
+                    .cols = t.cols,
+                    .chunk_rows = t.chunk_rows,
+                    .row_weights = t.row_weights(),
+                    .reference_x = reference,
+                    .gradients = gradients,
+                    .options = {.loss_scale = kLossScale,
                                 .logit_scale = t.logit_scale,
                                 .softcap = t.softcap,
                                 .row_loss = t.loss,
-                                .reference_x = reference.data(),
-                                .reference_logits = of_reference.data(),
-                                .top_k = t.top_k});
-      },
-      threads);
-  return r;
-}
-
-/// z of a row of x, in double.
-Exact logits_of(const Case& t, const Exact& x, std::int64_t row) {
-  const Exact weight = exact(t.weight());
-  const auto scale = static_cast<double>(t.logit_scale);
-  const auto cap = static_cast<double>(t.softcap);
-  Exact logits(at(t.vocab));
-  for (std::int64_t v = 0; v < t.vocab; ++v) {
-    double product = 0.0;
-    for (std::int64_t c = 0; c < t.cols; ++c) {
-      product += x[at(row * t.cols + c)] * weight[at(v * t.cols + c)];
-    }
-    logits[at(v)] = cap > 0.0 ? cap * std::tanh(scale * product / cap) : scale * product;
-  }
-  return logits;
-}
-
-double log_sum_exp(const Exact& logits) {
-  const double largest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0.0;
-  for (const double logit : logits) {
-    sum += std::exp(logit - largest);
-  }
-  return largest + std::log(sum);
+                                .top_k = t.top_k}};
+  call.run(threads);
+  return call;
 }
 
 double loss_of_row(const Case& t, const Exact& x, std::int64_t row) {
-  Exact logits = logits_of(t, x, row);
+  const Exact weight = exact(t.weight());
+  Exact logits = values_of(logits_of(t, x, weight, row));
   if (t.loss == RowLoss::divergence) {
-    const Exact reference = logits_of(t, exact(t.reference()), row);
+    const Exact reference = values_of(logits_of(t, exact(t.reference()), weight, row));
     double sum = 0.0;
     for (std::size_t v = 0; v < logits.size(); ++v) {
       const double log_p0 = reference[v] - log_sum_exp(reference);
@@ -156,13 +110,13 @@ TEST_CASE("row losses: sums and gradients agree with definitions in double (fini
           "[kernels][head_loss]") {
   for (const Case& t : cases) {
     INFO(t.rows << " rows of " << t.vocab << ", " << t.top_k << " of them");
-    const Results r = compute(t, t.reference());
+    const HeadLossCall r = compute(t, t.reference());
     CHECK(r.sums.cross_entropy == Approx(loss_of(t, exact(t.x()))).epsilon(2e-6).margin(1e-5));
     const Exact dx = finite_differences(exact(t.x()), [&](const Exact& x) {
       return static_cast<double>(kLossScale) * loss_of(t, x);
     });
     require_near(r.dx, dx, 5e-6, "dx");
-    const Results alone = compute(t, t.reference(), 1, /*gradient=*/false);
+    const HeadLossCall alone = compute(t, t.reference(), 1, /*gradient=*/false);
     CHECK(alone.sums.cross_entropy == r.sums.cross_entropy);
     CHECK(compute(t, t.reference(), 1).dx == r.dx);
   }
@@ -171,7 +125,7 @@ TEST_CASE("row losses: sums and gradients agree with definitions in double (fini
 TEST_CASE("row losses: nothing diverges from itself, to the bit", "[kernels][head_loss]") {
   for (const Case& t : cases) {
     if (t.loss == RowLoss::divergence) {
-      const Results r = compute(t, t.x());
+      const HeadLossCall r = compute(t, t.x());
       CHECK(r.sums.cross_entropy == 0.0);
       CHECK(r.dx == zeros(t.rows * t.cols));
     }
@@ -181,35 +135,16 @@ TEST_CASE("row losses: nothing diverges from itself, to the bit", "[kernels][hea
 TEST_CASE("row losses: of equal logits the first are among the largest; the others stay",
           "[kernels][head_loss]") {
   // One feature, and a weight for each token: the gradient of x says which tokens have one.
-  const Values weight = {1.0F, 4.0F, 2.0F, 2.0F, 2.0F};
-  const Values x = {1.0F};
-  const std::vector<std::int32_t> targets = {0};
-  LossSums sums;
-  Values dx(1);
-  Values dweight(5);
-  Values logits(5);
-  Exact row_terms(4);
-  run([&](Stream& stream) {
-    cpu::head_loss(stream, {.x = x.data(),
-                            .weight = weight.data(),
-                            .targets = targets.data(),
-                            .sums = &sums,
-                            .dx = dx.data(),
-                            .dweight = dweight.data(),
-                            .logits = logits.data(),
-                            .row_terms = row_terms.data(),
-                            .rows = 1,
-                            .cols = 1,
-                            .vocab = 5,
-                            .chunk_rows = 1,
-                            .row_loss = RowLoss::top_entropy,
-                            .top_k = 3});
-  });
-  CHECK(dweight[0] == 0.0F);
-  CHECK(dweight[1] > 0.0F);
-  CHECK(dweight[2] < 0.0F);
-  CHECK(dweight[3] == dweight[2]);
-  CHECK(dweight[4] == 0.0F);
+  HeadLossCall call{.x = {1.0F},
+                    .weight = {1.0F, 4.0F, 2.0F, 2.0F, 2.0F},
+                    .targets = {0},
+                    .options = {.row_loss = RowLoss::top_entropy, .top_k = 3}};
+  call.run();
+  CHECK(call.dweight[0] == 0.0F);
+  CHECK(call.dweight[1] > 0.0F);
+  CHECK(call.dweight[2] < 0.0F);
+  CHECK(call.dweight[3] == call.dweight[2]);
+  CHECK(call.dweight[4] == 0.0F);
 }
 
 TEST_CASE("row losses: what is not a number is not lost, and a wrong call is refused",

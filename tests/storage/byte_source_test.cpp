@@ -184,3 +184,16 @@ pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), sys.argv[1], row_gr
   }));
   REQUIRE(lines == 2500);
 }
+
+TEST_CASE("byte source: the name says whether a file is lines of JSON, compressed or not",
+          "[storage][examples]") {
+  for (const char* name : {"a.jsonl", "a.jsonl.gz", "b.c.jsonl.zst", "a.parquet"}) {
+    CAPTURE(name);
+    CHECK(holds_json_lines(name));
+  }
+  for (const char* name :
+       {"a.txt", "a.gz", "a.txt.zst", "jsonl", "a.jsonl.txt", "a.zst.jsonl.xz"}) {
+    CAPTURE(name);
+    CHECK_FALSE(holds_json_lines(name));
+  }
+}

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -44,6 +47,38 @@ inline Result<std::vector<std::byte>> read_all(const storage::SafetensorsFile& f
   std::vector<std::byte> bytes(static_cast<std::size_t>(entry.end - entry.begin));
   TRAIN_RETURN_IF_ERROR(file.read(entry, 0, bytes));
   return bytes;
+}
+
+/// Of a file that must be read without an error: the names of its tensors, in their order.
+inline std::vector<std::string> stored_names(const std::filesystem::path& path) {
+  const auto file = storage::SafetensorsFile::open(path);
+  REQUIRE(file);
+  std::vector<std::string> names;
+  for (const storage::TensorEntry& entry : file->entries()) {
+    names.push_back(entry.name);
+  }
+  return names;
+}
+
+/// The bytes of one of its tensors, which it must have.
+inline std::vector<std::byte> stored_bytes(const std::filesystem::path& path,
+                                           const std::string& name) {
+  const auto file = storage::SafetensorsFile::open(path);
+  REQUIRE(file);
+  const storage::TensorEntry* entry = file->find(name);
+  REQUIRE(entry != nullptr);
+  auto bytes = read_all(*file, *entry);
+  REQUIRE(bytes);
+  return std::move(bytes).value();
+}
+
+/// The same as fp32.
+inline std::vector<float> stored_floats(const std::filesystem::path& path,
+                                        const std::string& name) {
+  const std::vector<std::byte> bytes = stored_bytes(path, name);
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
 }
 
 }  // namespace train::test

@@ -10,19 +10,11 @@
 namespace train::engine {
 namespace {
 
-constexpr std::array kArchitectures = {
-    ModelArchitecture{"llama", "LlamaForCausalLM", llama_model},
-    ModelArchitecture{"mistral", "MistralForCausalLM", mistral_model},
-    ModelArchitecture{"qwen2", "Qwen2ForCausalLM", qwen2_model},
-    ModelArchitecture{"qwen3", "Qwen3ForCausalLM", qwen3_model},
-    ModelArchitecture{"gemma2", "Gemma2ForCausalLM", gemma2_model},
-    ModelArchitecture{"gemma3_text", "Gemma3ForCausalLM", gemma3_model},
-    ModelArchitecture{"phi3", "Phi3ForCausalLM", phi3_model},
-    ModelArchitecture{"olmo2", "Olmo2ForCausalLM", olmo2_model},
-    ModelArchitecture{"olmo3", "Olmo3ForCausalLM", olmo3_model},
-    ModelArchitecture{"gpt_neox", "GPTNeoXForCausalLM", gpt_neox_model},
-    ModelArchitecture{"gpt2", "GPT2LMHeadModel", gpt2_model},
-};
+#define TRAIN_ARCHITECTURE_ENTRY(identifier, model_type, class_name) \
+  {model_type, class_name, identifier##_model},
+constexpr auto kArchitectures =
+    std::to_array<ModelArchitecture>({TRAIN_ARCHITECTURES(TRAIN_ARCHITECTURE_ENTRY)});
+#undef TRAIN_ARCHITECTURE_ENTRY
 
 std::string known_types() {
   std::string names;
@@ -69,7 +61,8 @@ Result<ModelSpec> spec_from_config(const std::string& text, const std::string& s
                                    std::int64_t sequence_length) {
   nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
-    return user_error(fmt::format("{}: not a JSON object", source));
+    return user_error(
+        fmt::format("{}: not a JSON object; give a model's config.json, or its directory", source));
   }
   // A model that also sees has its text half's settings below.
   if (json.contains("text_config") && json["text_config"].is_object()) {

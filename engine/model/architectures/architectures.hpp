@@ -20,7 +20,22 @@ struct ModelArchitecture {
   ModelSpec (*make)(ModelConfig& config);
 };
 
-/// All that are known, by model_type. One file a family and one line here (architectures.cpp).
+/// Every architecture, a line each: an identifier, ModelArchitecture::model_type and class_name.
+/// <identifier>_model() makes it, in a file of its family.
+#define TRAIN_ARCHITECTURES(ARCHITECTURE)                  \
+  ARCHITECTURE(llama, "llama", "LlamaForCausalLM")         \
+  ARCHITECTURE(mistral, "mistral", "MistralForCausalLM")   \
+  ARCHITECTURE(qwen2, "qwen2", "Qwen2ForCausalLM")         \
+  ARCHITECTURE(qwen3, "qwen3", "Qwen3ForCausalLM")         \
+  ARCHITECTURE(gemma2, "gemma2", "Gemma2ForCausalLM")      \
+  ARCHITECTURE(gemma3, "gemma3_text", "Gemma3ForCausalLM") \
+  ARCHITECTURE(phi3, "phi3", "Phi3ForCausalLM")            \
+  ARCHITECTURE(olmo2, "olmo2", "Olmo2ForCausalLM")         \
+  ARCHITECTURE(olmo3, "olmo3", "Olmo3ForCausalLM")         \
+  ARCHITECTURE(gpt_neox, "gpt_neox", "GPTNeoXForCausalLM") \
+  ARCHITECTURE(gpt2, "gpt2", "GPT2LMHeadModel")
+
+/// All that are known, in the order of the list.
 [[nodiscard]] std::span<const ModelArchitecture> model_architectures();
 /// nullptr if there is none.
 [[nodiscard]] const ModelArchitecture* find_architecture(std::string_view model_type);
@@ -33,17 +48,10 @@ struct ModelArchitecture {
 [[nodiscard]] Result<ModelSpec> spec_from_config(const std::string& text, const std::string& source,
                                                  std::int64_t sequence_length);
 
-// The families.
-[[nodiscard]] ModelSpec llama_model(ModelConfig& config);
-[[nodiscard]] ModelSpec mistral_model(ModelConfig& config);
-[[nodiscard]] ModelSpec qwen2_model(ModelConfig& config);
-[[nodiscard]] ModelSpec qwen3_model(ModelConfig& config);
-[[nodiscard]] ModelSpec gemma2_model(ModelConfig& config);
-[[nodiscard]] ModelSpec gemma3_model(ModelConfig& config);
-[[nodiscard]] ModelSpec phi3_model(ModelConfig& config);
-[[nodiscard]] ModelSpec olmo2_model(ModelConfig& config);
-[[nodiscard]] ModelSpec olmo3_model(ModelConfig& config);
-[[nodiscard]] ModelSpec gpt_neox_model(ModelConfig& config);
-[[nodiscard]] ModelSpec gpt2_model(ModelConfig& config);
+// What makes each of them.
+#define TRAIN_ARCHITECTURE_MAKER(identifier, model_type, class_name) \
+  [[nodiscard]] ModelSpec identifier##_model(ModelConfig& config);
+TRAIN_ARCHITECTURES(TRAIN_ARCHITECTURE_MAKER)
+#undef TRAIN_ARCHITECTURE_MAKER
 
 }  // namespace train::engine

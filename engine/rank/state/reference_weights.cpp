@@ -15,8 +15,7 @@ bool has_live_reference(const RankOptions& options) {
 }
 
 bool needs_first_weights(const RankOptions& options) {
-  const auto objective = make_objective(options.objective);
-  const StepProgram* program = objective->program();
+  const auto program = program_of(options.objective);
   return has_live_reference(options) || (program != nullptr && program->reads_first_weights());
 }
 
@@ -24,11 +23,10 @@ namespace {
 
 /// What is frozen now may have been trained in an earlier phase.
 bool was_trained(const RankOptions& options, const ShardGroup& group) {
-  const auto objective = make_objective(options.objective);
-  const StepProgram* program = objective->program();
+  const auto program = program_of(options.objective);
   return group.trained() ||
          (program != nullptr &&
-          std::any_of(group.units.begin(), group.units.end(), [program](std::size_t unit) {
+          std::any_of(group.units.begin(), group.units.end(), [&](std::size_t unit) {
             constexpr std::size_t first = RankPlan::first_layer_unit();
             return unit >= first && program->ever_trains(static_cast<std::int64_t>(unit - first));
           }));

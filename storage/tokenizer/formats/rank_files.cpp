@@ -88,8 +88,8 @@ Result<Vocabulary> read_ranks(std::string_view text) {
   });
   if (!read) {
     return user_error(fmt::format(
-        "{}, not a token in base64 and its rank; a SentencePiece model has to be converted to a "
-        "tokenizer.json",
+        "{}, not a token in base64 and its rank; name a tokenizer.json, a SentencePiece model, a "
+        "tekken.json or a file of ranks",
         read.error().message));
   }
   return vocabulary;

@@ -60,23 +60,24 @@ std::optional<std::uint32_t> named_id(const TokenizerParts& parts, const json& c
   return text ? id_of_text(parts, *text) : std::nullopt;
 }
 
-/// The id, or the first of several, that a config gives.
-std::optional<std::uint32_t> numbered_id(const json& config) {
+/// The ids of a config, which gives one or a list.
+std::vector<std::uint32_t> numbered_ids(const json& config) {
   const json& member = json_member(config, "eos_token_id");
-  if (member.is_array() && !member.empty()) {
-    return json_count(json{{"eos_token_id", member.front()}}, "eos_token_id");
+  std::vector<std::uint32_t> ids;
+  for (const json& id : member.is_array() ? member : json::array({member})) {
+    if (const auto count = json_count(json{{"id", id}}, "id")) {
+      ids.push_back(*count);
+    }
   }
-  return json_count(config, "eos_token_id");
+  return ids;
 }
 
 std::optional<std::uint32_t> find_end_of_text(const TokenizerParts& parts, const fs::path& folder) {
   if (const auto id = named_id(parts, side_document(folder / "tokenizer_config.json"))) {
     return id;
   }
-  for (const char* name : {"generation_config.json", "config.json"}) {
-    if (const auto id = numbered_id(side_document(folder / name))) {
-      return id;
-    }
+  if (const auto ids = configured_ends(folder); !ids.empty()) {
+    return ids.front();
   }
   if (parts.end_of_text) {
     return parts.end_of_text;
@@ -166,8 +167,21 @@ Error about(const fs::path& path, const Error& error) {
 
 }  // namespace
 
+std::vector<std::uint32_t> configured_ends(const fs::path& folder) {
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    if (auto ids = numbered_ids(side_document(folder / name)); !ids.empty()) {
+      return ids;
+    }
+  }
+  return {};
+}
+
 Result<TokenizerParts> read_tokenizer_files(const fs::path& path) {
   std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    return user_error(fmt::format(
+        "{}: no such tokenizer; name a model's directory or a tokenizer's file", path.string()));
+  }
   const bool is_folder = fs::is_directory(path, ignored);
   fs::path file = path;
   bool two_files = false;

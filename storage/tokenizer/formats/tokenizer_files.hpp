@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 #include "storage/tokenizer/tokenizer_parts.hpp"
@@ -12,6 +14,11 @@ namespace train::storage {
 /// Reads a tokenizer in any of its forms (see Tokenizer::load), and what the files beside it say of
 /// the end of a text. Errors (user): name the file.
 [[nodiscard]] Result<TokenizerParts> read_tokenizer_files(const std::filesystem::path& path);
+
+/// The tokens that a model's own files say its texts end with: those of generation_config.json,
+/// else of config.json; none where they do not say. A chat model's turn may end otherwise than a
+/// document does.
+[[nodiscard]] std::vector<std::uint32_t> configured_ends(const std::filesystem::path& folder);
 
 /// Reads lines of a token in base64 and its rank, which is its id. How text is split such a file
 /// does not say: it is known by how many ranks there are. Errors (user): not such lines; an unknown

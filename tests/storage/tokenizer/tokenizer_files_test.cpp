@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <string>
+#include <vector>
 
 #include "tests/storage/tokenizer/tokenizer_fixture.hpp"
 #include "tests/support/temp_directory.hpp"
@@ -199,6 +200,16 @@ TEST_CASE("tokenizer files: a folder is read in each of its forms, and says what
   CHECK(Tokenizer::load(folder.path())->end_of_text() == 7);
   test::write_bytes(folder / "tokenizer_config.json", R"({"eos_token": {"content": "<s>"}})");
   CHECK(Tokenizer::load(folder.path())->end_of_text() == 0);
+  // Where texts end is said once for both: a folder's first file that names a token.
+  CHECK(configured_ends(folder.path()) == std::vector<std::uint32_t>{7, 8});
+  test::write_bytes(folder / "generation_config.json", R"({"eos_token_id": null})");
+  CHECK(configured_ends(folder.path()) == std::vector<std::uint32_t>{7, 8});
+  test::overwrite_bytes(folder / "generation_config.json", R"({"eos_token_id": 9})");
+  CHECK(configured_ends(folder.path()) == std::vector<std::uint32_t>{9});
+  test::overwrite_bytes(folder / "generation_config.json",
+                        R"({"eos_token_id": [-1, 99999999999]})");
+  CHECK(configured_ends(folder.path()) == std::vector<std::uint32_t>{7, 8});
+  CHECK(configured_ends(folder / "nowhere").empty());
 
   test::overwrite_bytes(folder / "tokenizer.json", "{\"model\": ");
   const auto broken = Tokenizer::load(folder.path());

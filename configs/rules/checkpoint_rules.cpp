@@ -1,0 +1,31 @@
+#include "configs/rules/rules.hpp"
+
+namespace train::configs {
+
+void check_evaluation(const RunConfig& config, Rules& rules) {
+  const EvalSection& eval = config.eval;
+  rules.refuse_if(!eval.choices.empty() && choices_interval(eval) == 0, "eval.choices",
+                  "is of no use while eval.interval_steps is 0, which never evaluates; set "
+                  "eval.choices_interval_steps to answer them alone");
+  rules.refuse_if(eval.choices.empty() && eval.choices_interval_steps > 0,
+                  "eval.choices_interval_steps",
+                  "is of no use without eval.choices; name files of questions");
+}
+
+void check_checkpoint(const RunConfig& config, Rules& rules) {
+  const CheckpointSection& checkpoint = config.checkpoint;
+  rules.refuse_if(checkpoint.local_dir.empty(), "checkpoint.local_dir",
+                  "is empty; \"none\" writes checkpoints straight to the run's directory");
+  const std::int64_t evaluated = config.eval.interval_steps;
+  rules.refuse_if(
+      checkpoint.keep_best > 0 && (evaluated == 0 || checkpoint.interval_steps % evaluated != 0),
+      "checkpoint.keep_best",
+      "is {}, which needs every checkpoint evaluated: eval.interval_steps ({}) must divide "
+      "checkpoint.interval_steps ({})",
+      checkpoint.keep_best, evaluated, checkpoint.interval_steps);
+  rules.refuse_if(config.recovery.snapshot_interval_steps == 1, "recovery.snapshot_interval_steps",
+                  "is 1: a snapshot would begin while other ranks still make the one before; use 2 "
+                  "or more, or 0 for none");
+}
+
+}  // namespace train::configs

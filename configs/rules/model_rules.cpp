@@ -1,0 +1,97 @@
+#include <algorithm>
+
+#include "base/one_line.hpp"
+#include "configs/rules/rules.hpp"
+
+namespace train::configs {
+namespace {
+
+// Tokens of one lane stay addressable with 32-bit counts; tokens of a step times the largest
+// number of steps stay below 2^62.
+constexpr std::int64_t kLargestLaneTokens = std::int64_t{1} << 31;
+constexpr std::int64_t kLargestStepTokens = std::int64_t{1} << 32;
+constexpr std::size_t kLongestName = 200;
+
+}  // namespace
+
+void check_names(const RunConfig& config, Rules& rules) {
+  const std::string& name = config.run.name;
+  rules.refuse_if(name.empty(), "run.name", "is empty; name the run");
+  rules.refuse_if(name == "." || name == ".." || name.find('/') != std::string::npos, "run.name",
+                  "is \"{}\"; it becomes one directory below run.dir, so no \"/\", \".\" or \"..\"",
+                  name);
+  rules.refuse_if(std::any_of(name.begin(), name.end(), is_control) || name.size() > kLongestName,
+                  "run.name", "must be at most {} bytes of printable text", kLongestName);
+  rules.refuse_if(config.run.dir.empty(), "run.dir", "is empty; \".\" is the current directory");
+  rules.refuse_if(config.data.dir.empty(), "data.dir",
+                  "is empty; name a directory that \"actortrain data prepare\" made");
+  rules.refuse_if(
+      config.data.order != "dstar" && config.data.seed != DataSection{}.seed, "data.seed",
+      "belongs to data.order \"dstar\"; in the order \"{}\" it is run.seed that decides "
+      "what is read when",
+      config.data.order);
+}
+
+/// Whose model it is: one of three keys says it, and dimensions belong to the first of them.
+void check_model(const RunConfig& config, Rules& rules) {
+  const ModelSection& model = config.model;
+  const bool published = !model.config.empty() || !model.from.empty();
+  rules.refuse_if(
+      model.arch.empty() && !published, "model.arch",
+      "is missing; add arch = ..., config = ... or from = ... under [model] (an "
+      "architecture of this program, a published one's config.json, a model's directory)");
+  rules.refuse_if(
+      !model.config.empty() && !model.from.empty(), "model.config",
+      "is of no use beside model.from, which has a config.json of its own; leave one out");
+  const char* other = model.from.empty() ? "model.config" : "model.from";
+  rules.refuse_if(published && !model.arch.empty(), "model.arch",
+                  "is of no use beside {}, whose config.json says it; leave one out", other);
+  const ModelSection none;
+  const auto belongs = [&](bool changed, std::string_view key) {
+    rules.refuse_if(published && changed, key,
+                    "belongs to model.arch; with {} the config.json says it: leave it out", other);
+  };
+  belongs(model.layers != none.layers, "model.layers");
+  belongs(model.heads != none.heads, "model.heads");
+  belongs(model.head_dim != none.head_dim, "model.head_dim");
+  belongs(model.embedding_dim != none.embedding_dim, "model.embedding_dim");
+  belongs(model.mlp_hidden != none.mlp_hidden, "model.mlp_hidden");
+  belongs(model.vocab_size != none.vocab_size, "model.vocab_size");
+  belongs(model.norm_eps != none.norm_eps, "model.norm_eps");
+  belongs(model.rope_theta != none.rope_theta, "model.rope_theta");
+  belongs(model.residual_scale != none.residual_scale, "model.residual_scale");
+  belongs(model.qk_norm != none.qk_norm, "model.qk_norm");
+  belongs(model.attention_output_gate != none.attention_output_gate, "model.attention_output_gate");
+  belongs(model.tie_embeddings != none.tie_embeddings, "model.tie_embeddings");
+}
+
+void check_sizes(const RunConfig& config, Rules& rules) {
+  rules.refuse_if(config.model.head_dim % 2 != 0, "model.head_dim",
+                  "must be even (the rotation turns pairs), found {}", config.model.head_dim);
+  const std::int64_t lane_tokens = config.batch.micro_batch * config.data.sequence_length;
+  rules.refuse_if(lane_tokens >= kLargestLaneTokens, "batch.micro_batch",
+                  "times data.sequence_length is {} tokens a lane; at most {} fit", lane_tokens,
+                  kLargestLaneTokens - 1);
+  for (const auto& [key, lanes] :
+       {std::pair<std::string_view, std::int64_t>("batch.lanes", config.batch.lanes),
+        {"eval.lanes", config.eval.lanes}}) {
+    rules.refuse_if(lane_tokens * lanes > kLargestStepTokens, key,
+                    "times batch.micro_batch times data.sequence_length is {} tokens; at most {} "
+                    "are possible",
+                    lane_tokens * lanes, kLargestStepTokens);
+  }
+}
+
+void check_lora(const RunConfig& config, Rules& rules) {
+  const LoraSection& lora = config.lora;
+  rules.refuse_if(lora.dropout != 0.0, "lora.dropout",
+                  "is {}, but adapters have no dropout here; set it to 0", lora.dropout);
+  rules.refuse_if(lora.rank > 0 && lora.targets.empty(), "lora.targets",
+                  "is empty; give \"all-linear\" or patterns of the maps that get an adapter");
+  const LoraSection none;
+  const bool asked = lora.targets != none.targets || lora.alpha != none.alpha || lora.rslora;
+  rules.refuse_if(lora.rank == 0 && asked, "lora.rank",
+                  "is 0, so that no adapter is trained; give 1 or more, or leave [lora] out");
+}
+
+}  // namespace train::configs

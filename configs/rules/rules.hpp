@@ -1,0 +1,58 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/result.hpp"
+#include "configs/run_config.hpp"
+#include "configs/validate_config.hpp"
+
+namespace train::configs {
+
+/// A mistake of the user's at `key`: where it was set, its name, and `rule`, which begins with what
+/// is wrong and ends with the fix.
+[[nodiscard]] inline Error broken(const KeyPositions& places, std::string_view key,
+                                  const std::string& rule) {
+  return user_error(fmt::format("{}: {} {}", places.of(key), key, rule));
+}
+
+/// Rules between keys. The first that is broken is kept.
+class Rules {
+ public:
+  explicit Rules(const KeyPositions& places) : places_(places) {}
+
+  template <class... Args>
+  void refuse_if(bool is_broken, std::string_view key, fmt::format_string<Args...> text,
+                 Args&&... args) {
+    if (is_broken && !error_) {
+      error_ = broken(places_, key, fmt::format(text, std::forward<Args>(args)...));
+    }
+  }
+  [[nodiscard]] Status result() const { return error_ ? Status(*error_) : Status(); }
+
+ private:
+  const KeyPositions& places_;
+  std::optional<Error> error_;
+};
+
+// The rules of a run file, a file for each kind of section. REQUIRES: every value is in its range.
+void check_names(const RunConfig& config, Rules& rules);
+void check_model(const RunConfig& config, Rules& rules);
+/// CF-3.
+void check_sizes(const RunConfig& config, Rules& rules);
+void check_optimizer(const RunConfig& config, Rules& rules);
+void check_objective(const RunConfig& config, Rules& rules);
+void check_schedule(const RunConfig& config, Rules& rules);
+void check_scaling(const RunConfig& config, Rules& rules);
+void check_evaluation(const RunConfig& config, Rules& rules);
+void check_checkpoint(const RunConfig& config, Rules& rules);
+/// Whether what [memory] asks for can be had of this device, precision and strategy.
+void check_memory(const RunConfig& config, Rules& rules);
+void check_parallel(const RunConfig& config, Rules& rules);
+void check_lora(const RunConfig& config, Rules& rules);
+
+}  // namespace train::configs
