@@ -81,7 +81,7 @@ TEST_CASE("published: converting keeps every bit of the same type, in any number
         read_bytes(site / "model/model.safetensors"));
   REQUIRE(site.call({"convert", "split", "--out", "wide", "--dtype", "fp32"}).exit_code == 0);
   CHECK(tensors_of(site / "wide") == tensors_of(site / "model"));
-  check_mistake(site, {"convert", "nowhere", "--out", "x"}, {"nowhere", "smollm2-135m"});
+  check_mistake(site, {"convert", "nowhere", "--out", "x"}, {"nowhere", "actortrain describe"});
   check_mistake(site, {"convert", "model", "--out", "split"}, {"split is there already"});
   check_mistake(site, {"convert", "model", "--out", "x", "--dtype", "int8"}, {"--dtype"});
 }
@@ -166,5 +166,5 @@ TEST_CASE("published: describe", "[integration][published]") {
   CHECK(has(gemma.out, "268098176"));
   CHECK(has(site.call({"describe", "model"}).out, "qwen3"));
   CHECK(has(site.call({"describe", "tiny.toml"}).out, "qwen3"));
-  check_mistake(site, {"describe", "no-such-model"}, {"no-such-model", "gpt2"});
+  check_mistake(site, {"describe", "no-such-model"}, {"no-such-model", "actortrain describe"});
 }
