@@ -20,6 +20,7 @@
 #include "cli/checkpoints/trained_model.hpp"
 #include "cli/command.hpp"
 #include "cli/profile/run_profile.hpp"
+#include "cli/submit/slurm_position.hpp"
 #include "configs/load_config.hpp"
 #include "engine/rank/run_device.hpp"
 #include "storage/tokenizer/tokenizer.hpp"

@@ -90,36 +90,6 @@ TEST_CASE("cluster: where a rank is crosses the wire whole", "[actors][cluster]"
   CHECK(again == wire);
 }
 
-Environment step(const std::string& node, const std::string& tasks, const std::string& nodes) {
-  return {{"SLURM_JOB_ID", "12"},
-          {"SLURM_STEP_ID", "0"},
-          {"SLURM_NODEID", node},
-          {"SLURM_STEP_NUM_TASKS", tasks},
-          {"SLURM_STEP_NUM_NODES", nodes}};
-}
-
-TEST_CASE("cluster: one node needs no environment", "[actors][cluster]") {
-  const auto position = find_position(1, {});
-  REQUIRE(position.ok());
-  CHECK(position->head());
-  CHECK(position->nodes == 1);
-  CHECK(position->ranks(3) == std::pair<std::int64_t, std::int64_t>(0, 3));
-  // A batch script on two nodes that starts the program without srun: this node alone.
-  CHECK(
-      find_position(1, {{"SLURM_NNODES", "2"}, {"SLURM_NODEID", "0"}, {"SLURM_NTASKS", "2"}}).ok());
-}
-
-TEST_CASE("cluster: a step says which node this is", "[actors][cluster]") {
-  const auto position = find_position(3, step("2", "3", "3"));
-  REQUIRE(position.ok());
-  CHECK(position->node == 2);
-  CHECK_FALSE(position->head());
-  CHECK(position->start == "12.0.");
-  auto again = step("2", "3", "3");
-  again["SLURM_RESTART_COUNT"] = "1";
-  CHECK(find_position(3, again)->start == "12.0.1");
-}
-
 TEST_CASE("cluster: the nodes' ranks are contiguous and all there", "[actors][cluster]") {
   for (std::int64_t nodes = 1; nodes <= 7; ++nodes) {
     for (std::int64_t all = nodes; all <= 23; ++all) {
@@ -136,57 +106,29 @@ TEST_CASE("cluster: the nodes' ranks are contiguous and all there", "[actors][cl
   }
 }
 
-TEST_CASE("cluster: what does not fit is an error that names the variable", "[actors][cluster]") {
-  struct Case {
-    std::int64_t nodes;
-    Environment environment;
-    std::string names;
-  };
-  auto no_number = step("0", "2", "2");
-  no_number.erase("SLURM_NODEID");
-  const std::vector<Case> cases = {{2, {}, "SLURM_STEP_NUM_TASKS"},
-                                   {2, no_number, "SLURM_NODEID"},
-                                   {2, step("x", "2", "2"), "SLURM_NODEID"},
-                                   {2, step("2", "2", "2"), "SLURM_NODEID"},
-                                   {3, step("0", "3", "2"), "parallel.nodes = 3"},
-                                   {1, step("0", "2", "2"), "parallel.nodes = 1"},
-                                   {2, step("0", "8", "2"), "SLURM_STEP_NUM_TASKS = 8"},
-                                   {1, step("0", "4", "1"), "SLURM_STEP_NUM_TASKS = 4"},
-                                   {2, step("0", "2", "x"), "SLURM_STEP_NUM_NODES"}};
-  for (const Case& wrong : cases) {
-    INFO(wrong.names);
-    const auto position = find_position(wrong.nodes, wrong.environment);
-    REQUIRE_FALSE(position.ok());
-    CHECK(position.error().kind == ErrorKind::user);
-    CHECK(position.error().message.find(wrong.names) != std::string::npos);
-    CHECK(position.error().message.find('\n') == std::string::npos);
-  }
-}
-
 TEST_CASE("cluster: a node waits for the endpoint of its own start", "[actors][cluster]") {
   const test::TempDirectory directory;
   const auto file = directory / "endpoint";
-  const auto position = find_position(2, step("1", "2", "2"));
-  REQUIRE(position.ok());
-  const auto none = find_head(*position, 0, file, 60ms);
+  const NodePosition position{.node = 1, .nodes = 2, .start = "12.0."};
+  const auto none = find_head(position, 0, file, 60ms);
   REQUIRE_FALSE(none.ok());
   CHECK(none.error().message.find("endpoint") != std::string::npos);
   REQUIRE(storage::write_private_file(file, "10.0.0.1:7000\n11.0.\n").ok());
-  const auto old = find_head(*position, 0, file, 60ms);
+  const auto old = find_head(position, 0, file, 60ms);
   REQUIRE_FALSE(old.ok());
   CHECK(old.error().message.find("another start") != std::string::npos);
   std::thread head([&] {
     std::this_thread::sleep_for(100ms);
     (void)storage::write_private_file(file, "10.0.0.2:7001\n12.0.\n").ok();
   });
-  const auto found = find_head(*position, 0, file, 120s);
+  const auto found = find_head(position, 0, file, 120s);
   head.join();
   REQUIRE(found.ok());
   CHECK(to_string(*found) == "10.0.0.2:7001");
   // What the head of one generation of ranks wrote is not the next one's.
-  CHECK_FALSE(find_head(*position, 1, file, 60ms).ok());
-  REQUIRE(storage::write_private_file(file, "10.0.0.2:7002\n" + position->start_of(1) + "\n").ok());
-  CHECK(find_head(*position, 1, file, 120s).ok());
+  CHECK_FALSE(find_head(position, 1, file, 60ms).ok());
+  REQUIRE(storage::write_private_file(file, "10.0.0.2:7002\n" + position.start_of(1) + "\n").ok());
+  CHECK(find_head(position, 1, file, 120s).ok());
 }
 
 TEST_CASE("cluster: an endpoint is a host and a port", "[actors][cluster]") {

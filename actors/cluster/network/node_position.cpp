@@ -5,7 +5,6 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <charconv>
 #include <limits>
@@ -36,8 +35,6 @@ Result<Endpoint> read_endpoint(const std::filesystem::path& file) {
   return endpoint;
 }
 
-constexpr std::uint64_t kMostNodes = 65536;
-constexpr const char* kStepNodes = "SLURM_STEP_NUM_NODES";
 constexpr const char* kGeneration = ".generation-";
 
 std::optional<std::uint64_t> number_of(std::string_view text) {
@@ -45,53 +42,6 @@ std::optional<std::uint64_t> number_of(std::string_view text) {
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   return error == std::errc() && stop == end && !text.empty() ? std::optional(value) : std::nullopt;
-}
-
-/// A variable that has to be there and be a number.
-Result<std::int64_t> number(const Environment& environment, const std::string& name) {
-  const auto entry = environment.find(name);
-  if (entry == environment.end()) {
-    return user_error(fmt::format(
-        "parallel.nodes is more than 1, but {} is not set; start with: srun --ntasks-per-node=1",
-        name));
-  }
-  const auto value = number_of(entry->second);
-  if (!value || *value > kMostNodes) {
-    return user_error(fmt::format("{} = '{}' is no number of nodes", name, entry->second));
-  }
-  return static_cast<std::int64_t>(*value);
-}
-
-std::string text(const Environment& environment, const std::string& name) {
-  const auto entry = environment.find(name);
-  return entry == environment.end() ? std::string() : entry->second;
-}
-
-/// A batch script is a task too, but one that no step started.
-bool in_step(const Environment& environment) { return environment.contains(kStepNodes); }
-
-Result<NodePosition> position_in_step(std::int64_t nodes, const Environment& environment) {
-  const auto node = number(environment, "SLURM_NODEID");
-  TRAIN_RETURN_IF_ERROR(node);
-  const auto tasks = number(environment, "SLURM_STEP_NUM_TASKS");
-  TRAIN_RETURN_IF_ERROR(tasks);
-  const auto count = number(environment, kStepNodes);
-  TRAIN_RETURN_IF_ERROR(count);
-  if (*count != nodes) {
-    return user_error(fmt::format("parallel.nodes = {}, but {} = {}; make them equal", nodes,
-                                  kStepNodes, *count));
-  }
-  if (*tasks != nodes) {
-    return user_error(
-        fmt::format("SLURM_STEP_NUM_TASKS = {} on {} nodes: the launcher runs once per node and "
-                    "starts the ranks itself; use srun --ntasks-per-node=1",
-                    *tasks, nodes));
-  }
-  if (*node >= nodes) {
-    return user_error(
-        fmt::format("SLURM_NODEID = {}, but {} is only {}", *node, kStepNodes, *count));
-  }
-  return NodePosition{.node = *node, .nodes = nodes};
 }
 
 }  // namespace
@@ -164,43 +114,12 @@ Result<std::string> interface_address(const std::string& interface) {
                   interface, fmt::join(names, ", ")));
 }
 
-Environment process_environment() {
-  Environment environment;
-  for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view line(*entry);
-    if (const std::size_t equals = line.find('='); equals != std::string_view::npos) {
-      environment.emplace(line.substr(0, equals), line.substr(equals + 1));
-    }
-  }
-  return environment;
-}
-
 std::int64_t local_rank(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
   NodePosition position{.nodes = nodes};
   while (position.ranks(ranks).second <= rank) {
     ++position.node;
   }
   return rank - position.ranks(ranks).first;
-}
-
-Result<NodePosition> find_position(std::int64_t nodes, const Environment& environment) {
-  NodePosition position;
-  if (nodes > 1 || in_step(environment)) {
-    if (!in_step(environment)) {
-      return user_error(
-          fmt::format("parallel.nodes = {}, but SLURM_STEP_NUM_TASKS is not set: no Slurm step "
-                      "started this; use srun --ntasks-per-node=1, or parallel.nodes = 1",
-                      nodes));
-    }
-    auto found = position_in_step(nodes, environment);
-    TRAIN_RETURN_IF_ERROR(found);
-    position = std::move(found).value();
-  }
-  // A requeued job keeps its number; a batch script may start several steps.
-  position.start =
-      fmt::format("{}.{}.{}", text(environment, "SLURM_JOB_ID"), text(environment, "SLURM_STEP_ID"),
-                  text(environment, "SLURM_RESTART_COUNT"));
-  return position;
 }
 
 std::string NodePosition::start_of(std::uint32_t generation) const {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,11 +36,6 @@ struct Endpoint {
 /// Errors (user): there is none of that name with an address; names those that have one.
 [[nodiscard]] Result<std::string> interface_address(const std::string& interface);
 
-using Environment = std::map<std::string, std::string>;
-
-/// Of this process.
-[[nodiscard]] Environment process_environment();
-
 /// This launcher's position among the launchers of the run: one per node, node 0 is the head.
 struct NodePosition {
   std::int64_t node = 0;
@@ -62,12 +56,6 @@ struct NodePosition {
 
 /// The number of `rank` among those of its node, from 0. REQUIRES: rank < ranks.
 [[nodiscard]] std::int64_t local_rank(std::int64_t rank, std::int64_t ranks, std::int64_t nodes);
-
-/// `nodes` is parallel.nodes. One node needs nothing of the environment; more need Slurm (a step
-/// with one task per node). Pure.
-/// Errors (user): name the variable, what it says and what to do.
-[[nodiscard]] Result<NodePosition> find_position(std::int64_t nodes,
-                                                 const Environment& environment);
 
 /// Where the head listens, for a node that is not the head: waits for the file that the head of
 /// the same start writes in its generation `from` or a later one: a launcher that was started anew

@@ -7,9 +7,9 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <condition_variable>
 #include <csignal>
-#include <fstream>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "actors/cluster/network/coroutines.hpp"
@@ -148,18 +148,6 @@ std::size_t WorkerProcesses::terminate_all(std::chrono::milliseconds grace) {
     call_on(loop_, [&] { killed = std::max(killed, children_->kill_all()); });
   } while (!children_->wait_for_all(std::chrono::milliseconds(20)));
   return killed;
-}
-
-std::optional<std::uint64_t> count_oom_kills(const std::filesystem::path& vmstat) {
-  std::ifstream file(vmstat);
-  std::string name;
-  std::uint64_t count = 0;
-  while (file >> name >> count) {
-    if (name == "oom_kill") {
-      return count;
-    }
-  }
-  return std::nullopt;
 }
 
 std::vector<std::string> worker_words(std::int32_t rank, const std::string& head,

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "actors/cluster/network/cluster_actor.hpp"
 #include "actors/cluster/network/credentials.hpp"
 #include "actors/cluster/recovery/node_run.hpp"
+#include "actors/head/cluster_actor.hpp"
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"

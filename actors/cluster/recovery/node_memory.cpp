@@ -90,20 +90,6 @@ std::optional<std::int64_t> newest_common(std::span<const NodeSteps> nodes, std:
   return std::nullopt;
 }
 
-bool keeps_in_memory(const RunPlan& plan) {
-  return plan.config.recovery.snapshot_interval_steps > 0 && can_respawn(plan);
-}
-
-bool has_buddies(const RunPlan& plan) {
-  return keeps_in_memory(plan) && plan.config.parallel.nodes > 1 &&
-         plan.config.recovery.buddy_snapshots;
-}
-
-std::int64_t memory_slots(const RunPlan& plan) {
-  const std::int64_t positions = has_buddies(plan) ? 2 : 1;
-  return keeps_in_memory(plan) ? positions * MemorySnapshots::kSlots : 0;
-}
-
 engine::RankSpan ranks_of(const MemorySnapshots::Layout& layout) {
   return {.first = layout.first_rank,
           .end = layout.first_rank + static_cast<std::int64_t>(layout.shard_bytes.size())};

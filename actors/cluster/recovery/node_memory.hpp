@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "actors/cluster/network/node_position.hpp"
-#include "actors/cluster/recovery/memory_restore.hpp"
 #include "actors/head/run_plan.hpp"
+#include "actors/train/memory_restore.hpp"
 #include "base/result.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
 #include "engine/rank/rank_options.hpp"
@@ -92,16 +92,6 @@ class NodeMemory {
   std::vector<SharedSnapshots> before_;
   std::optional<MemoryOrigin> origin_;
 };
-
-/// Whether the ranks of this run keep snapshots in memory: it may recover from them.
-[[nodiscard]] bool keeps_in_memory(const RunPlan& plan);
-
-/// Whether each node keeps the snapshots of the node before it, too.
-[[nodiscard]] bool has_buddies(const RunPlan& plan);
-
-/// How many times a node of the run keeps each shard that it has room for: its own, and as a buddy
-/// those of another node. 0: the run keeps no snapshots in memory.
-[[nodiscard]] std::int64_t memory_slots(const RunPlan& plan);
 
 /// Whose snapshots they are.
 [[nodiscard]] engine::RankSpan ranks_of(const checkpoint::MemorySnapshots::Layout& layout);

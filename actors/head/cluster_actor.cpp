@@ -1,4 +1,4 @@
-#include "actors/cluster/network/cluster_actor.hpp"
+#include "actors/head/cluster_actor.hpp"
 
 #include <fmt/format.h>
 
