@@ -21,7 +21,7 @@ class Joining {
         system_,
         {.version = "1", .kernel_set = "cpu", .waiter = caf::actor_cast<caf::actor>(self_)});
     Assignment assignment;
-    assignment.memory_step = memory_step;
+    assignment.memory.step = memory_step;
     self_->send(cluster_, OpenCluster{.assignment = assignment,
                                       .ranks = ranks,
                                       .plan_digest = 7,

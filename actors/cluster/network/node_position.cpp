@@ -7,9 +7,10 @@
 #include <sys/socket.h>
 
 #include <charconv>
-#include <limits>
 #include <memory>
+#include <sstream>
 #include <thread>
+#include <vector>
 
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/untrusted_text.hpp"
@@ -20,28 +21,15 @@ namespace {
 constexpr std::uint64_t kMostBytes = 4096;
 constexpr std::chrono::milliseconds kBetweenLooks{50};
 
-/// What an endpoint file says: `host:port`, then the start's name.
 Result<Endpoint> read_endpoint(const std::filesystem::path& file) {
-  auto text = storage::read_file(file, kMostBytes);
-  TRAIN_RETURN_IF_ERROR(text);
-  const std::size_t first = text->find('\n');
-  if (first == std::string::npos || text->back() != '\n') {
-    return failure(fmt::format("{}: not complete", file.string()));
-  }
-  auto endpoint = parse_endpoint(text->substr(0, first));
+  const auto note = read_note(file);
+  TRAIN_RETURN_IF_ERROR(note);
+  auto endpoint = parse_endpoint(note->word);
   if (endpoint) {
-    endpoint->start = text->substr(first + 1, text->size() - first - 2);
+    endpoint->start = note->start;
+    endpoint->generation = note->generation;
   }
   return endpoint;
-}
-
-constexpr const char* kGeneration = ".generation-";
-
-std::optional<std::uint64_t> number_of(std::string_view text) {
-  std::uint64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && stop == end && !text.empty() ? std::optional(value) : std::nullopt;
 }
 
 }  // namespace
@@ -64,25 +52,19 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
   return user_error(fmt::format("{} is no HOST:PORT", storage::shown(text)));
 }
 
-Result<Endpoint> wait_for_endpoint(const std::filesystem::path& file,
-                                   const std::function<bool(const std::string&)>& wanted,
-                                   std::chrono::milliseconds timeout,
-                                   const std::function<bool()>& give_up) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  for (;;) {
-    const auto endpoint = read_endpoint(file);
-    if (endpoint && wanted(endpoint->start)) {
-      return endpoint;
-    }
-    if (std::chrono::steady_clock::now() >= deadline || (give_up && give_up())) {
-      return failure(
-          fmt::format("the head wrote no endpoint to {} within {} s ({}); is node 0 up, and is the "
-                      "run directory on a file system that all nodes share?",
-                      file.string(), timeout.count() / 1000,
-                      endpoint ? "it is of another start" : endpoint.error().message));
-    }
-    std::this_thread::sleep_for(kBetweenLooks);
-  }
+Status write_note(const std::filesystem::path& file, const ControlNote& note) {
+  return storage::write_private_file(
+      file, fmt::format("{}\n{}\n{}\n", note.word, note.start, note.generation));
+}
+
+Result<ControlNote> read_note(const std::filesystem::path& file) {
+  const auto text = storage::read_file(file, kMostBytes);
+  TRAIN_RETURN_IF_ERROR(text);
+  std::istringstream lines(*text);
+  ControlNote note;
+  const bool whole = std::getline(lines, note.word) && std::getline(lines, note.start) &&
+                     lines >> note.generation && lines.get() == '\n';
+  return whole ? Result(note) : failure(fmt::format("{}: not complete", file.string()));
 }
 
 Result<std::string> interface_address(const std::string& interface) {
@@ -122,33 +104,24 @@ std::int64_t local_rank(std::int64_t rank, std::int64_t ranks, std::int64_t node
   return rank - position.ranks(ranks).first;
 }
 
-std::string NodePosition::start_of(std::uint32_t generation) const {
-  return generation == 0 ? start : fmt::format("{}{}{}", start, kGeneration, generation);
-}
-
-std::optional<std::uint32_t> NodePosition::generation_of(std::string_view name) const {
-  if (name == start) {
-    return 0;
-  }
-  const std::string before = start + kGeneration;
-  if (!name.starts_with(before)) {
-    return std::nullopt;
-  }
-  const auto value = number_of(name.substr(before.size()));
-  return value && *value <= std::numeric_limits<std::uint32_t>::max()
-             ? std::optional(static_cast<std::uint32_t>(*value))
-             : std::nullopt;
-}
-
 Result<Endpoint> find_head(const NodePosition& position, std::uint32_t from,
-                           const std::filesystem::path& endpoint_file,
-                           std::chrono::milliseconds timeout,
+                           const std::filesystem::path& file, std::chrono::milliseconds timeout,
                            const std::function<bool()>& give_up) {
-  const auto ours = [&position, from](const std::string& start) {
-    const auto generation = position.generation_of(start);
-    return generation && *generation >= from;
-  };
-  return wait_for_endpoint(endpoint_file, ours, timeout, give_up);
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (;;) {
+    const auto endpoint = read_endpoint(file);
+    if (endpoint && endpoint->start == position.start && endpoint->generation >= from) {
+      return endpoint;
+    }
+    if (std::chrono::steady_clock::now() >= deadline || (give_up && give_up())) {
+      return failure(
+          fmt::format("the head wrote no endpoint to {} within {} s ({}); is node 0 up, and is the "
+                      "run directory on a file system that all nodes share?",
+                      file.string(), timeout.count() / 1000,
+                      endpoint ? "it is of another start" : endpoint.error().message));
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
 }
 
 }  // namespace train::actors

@@ -51,7 +51,7 @@ class WorkerProcesses {
   std::size_t terminate_all(std::chrono::milliseconds grace);
 
  private:
-  class Children;
+  struct Children;
   const EventLoop& loop_;
   std::shared_ptr<Children> children_;
 };

@@ -35,11 +35,6 @@ bool give_up(const SharedSnapshots& snapshots, std::optional<std::int64_t> step 
   return found;
 }
 
-bool same_ranks(const MemorySnapshots::Layout& a, const MemorySnapshots::Layout& b) {
-  return a.plan_digest == b.plan_digest && a.first_rank == b.first_rank &&
-         a.shard_bytes == b.shard_bytes;
-}
-
 /// Of `ranks` ranks: by node which one has their snapshots of `step`, it or the next, and which one
 /// as well. REQUIRES: one has.
 MemoryOrigin origin_of(std::span<const NodeSteps> nodes, std::int64_t step, std::int64_t ranks) {
@@ -115,7 +110,7 @@ Status NodeMemory::make_room(const RunPlan& plan, const NodePosition& position, 
   const bool keeps = keeps_in_memory(plan);  // else the one rank left is in this process
   const auto layout =
       keeps ? memory_layout(plan.engine, position) : checkpoint::MemorySnapshots::Layout();
-  if (keeps && now_ && !(others && origin_) && same_ranks(now_->layout(), layout)) {
+  if (keeps && now_ && !(others && origin_) && now_->layout() == layout) {
     return {};
   }
   if (origin_ && before_.empty()) {

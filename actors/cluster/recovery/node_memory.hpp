@@ -7,6 +7,7 @@
 
 #include "actors/cluster/network/node_position.hpp"
 #include "actors/head/run_plan.hpp"
+#include "actors/messages/cluster_messages.hpp"
 #include "actors/train/memory_restore.hpp"
 #include "base/result.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
@@ -15,17 +16,8 @@
 
 namespace train::actors {
 
-/// Steps of which a node has snapshots in memory of all ranks of a node, the newest first.
+/// Steps as NodeSteps has them.
 using HeldSteps = std::vector<std::int64_t>;
-
-/// What a node has in memory.
-struct NodeSteps {
-  HeldSteps own;
-  HeldSteps buddy;  ///< Of the ranks of the node before it; the last node is before node 0.
-  /// The step that the ranks went on from when their numbers became others, if the node still has
-  /// what it then had of the ranks before; -1: it has not.
-  std::int64_t earlier = -1;
-};
 
 /// The newest step up to `reported` that the ranks of each node have, on that node or on the next
 /// one; none: there is none. `nodes`: all of them, in order. Pure.
