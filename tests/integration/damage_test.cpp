@@ -155,11 +155,11 @@ TEST_CASE("damage: a full disk costs no checkpoint, and space lets the run go on
   INFO(ended.err);
   check_ends_as(end_of({.in = HeadState::training,
                         .events = {HeadEvent::program_over},
-                        .words = {.text = "*small/tiny*"}}),
-                ended);
+                        .words = {.text = "the last checkpoint was not saved: *small/tiny*"}}),
+                ended, "the last");
   CHECK(has(ended.err, "checkpoint_failed"));
   CHECK(has(ended.err, "disk full"));
-  CHECK(lines_of(ended.err).back() == "error " + first_error(ended));
+  CHECK(lines_of(ended.err).back() == "error " + first_error(ended, "the last"));
   CHECK_FALSE(checkpoint_steps(disk.path() / "tiny").empty());  // and each is whole
   fs::remove(filler);
   Words fewer = keys;
