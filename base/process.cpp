@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -341,6 +342,18 @@ std::optional<std::string> find_program(const std::string& program) {
     if (std::filesystem::is_regular_file(candidate, code) &&
         ::access(candidate.c_str(), X_OK) == 0) {
       return candidate;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> count_oom_kills(const std::filesystem::path& vmstat) {
+  std::ifstream file(vmstat);
+  std::string name;
+  std::uint64_t count = 0;
+  while (file >> name >> count) {
+    if (name == "oom_kill") {
+      return count;
     }
   }
   return std::nullopt;

@@ -3,6 +3,8 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
@@ -87,5 +89,10 @@ Result<ChildEnd> run_child(const std::vector<std::string>& words, const ChildOpt
 /// Where the shell would find `program`: a name with a slash as it is, another in PATH. Empty:
 /// nowhere.
 std::optional<std::string> find_program(const std::string& program);
+
+/// Processes that the kernel has killed on this machine because memory ran out, as `vmstat` (a file
+/// like /proc/vmstat) counts them; none: it does not say.
+[[nodiscard]] std::optional<std::uint64_t> count_oom_kills(
+    const std::filesystem::path& vmstat = "/proc/vmstat");
 
 }  // namespace train

@@ -74,6 +74,10 @@ SignalWatcher::~SignalWatcher() {
   thread_.join();
 }
 
+/// Not asio::signal_set: a blocked signal waits in the kernel, and can be asked for, wherever
+/// nobody watches and no loop runs (in the preparation, between generations, in a run of one rank),
+/// while the set's handler would have to be there first and interrupt the system calls of every
+/// thread.
 void SignalWatcher::watch() {
   const sigset_t set = watched_signals();
   const timespec patience{.tv_sec = 0, .tv_nsec = 50'000'000};

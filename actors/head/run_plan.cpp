@@ -11,6 +11,7 @@
 #include "actors/train/choice_lanes.hpp"
 #include "base/check.hpp"
 #include "base/units.hpp"
+#include "checkpoint/memory/memory_snapshots.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/run_device.hpp"
@@ -282,6 +283,20 @@ bool in_processes(const configs::ParallelSection& parallel, bool separate_proces
 bool can_respawn(const configs::RunConfig& config, bool separate_processes) {
   return config.recovery.rank_loss == "respawn" &&
          in_processes(config.parallel, separate_processes);
+}
+
+bool keeps_in_memory(const RunPlan& plan) {
+  return plan.config.recovery.snapshot_interval_steps > 0 && can_respawn(plan);
+}
+
+bool has_buddies(const RunPlan& plan) {
+  return keeps_in_memory(plan) && plan.config.parallel.nodes > 1 &&
+         plan.config.recovery.buddy_snapshots;
+}
+
+std::int64_t memory_slots(const RunPlan& plan) {
+  const std::int64_t positions = has_buddies(plan) ? 2 : 1;
+  return keeps_in_memory(plan) ? positions * checkpoint::MemorySnapshots::kSlots : 0;
 }
 
 }  // namespace train::actors

@@ -78,4 +78,14 @@ struct RunPlan {
   return can_respawn(plan.config, plan.separate_processes);
 }
 
+/// Whether the ranks of this run keep snapshots in memory: it may recover from them.
+[[nodiscard]] bool keeps_in_memory(const RunPlan& plan);
+
+/// Whether each node keeps the snapshots of the node before it, too.
+[[nodiscard]] bool has_buddies(const RunPlan& plan);
+
+/// How many times a node of the run keeps each shard that it has room for: its own, and as a buddy
+/// those of another node. 0: the run keeps no snapshots in memory.
+[[nodiscard]] std::int64_t memory_slots(const RunPlan& plan);
+
 }  // namespace train::actors

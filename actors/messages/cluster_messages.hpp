@@ -33,15 +33,22 @@ struct WorkerExited {
   bool killed = false;  ///< From outside: not by an error of its own.
 };
 
+/// Part of NodeJoined: The steps of which a node has snapshots in memory of all ranks of a node,
+/// the newest first.
+struct NodeSteps {
+  std::vector<std::int64_t> own;
+  std::vector<std::int64_t> buddy;  ///< Of the node before it; the last node is before node 0.
+  /// The step that the ranks went on from when their numbers became others, if the node still has
+  /// what it then had of the ranks before; -1: it has not.
+  std::int64_t earlier = -1;
+};
+
 /// Launcher of another node -> cluster -> main thread: The first message of a node in a generation:
 /// none of its ranks runs. Answered by StartRanks when all nodes are there, or by GenerationOver.
 /// Nodes are called by their number in the Slurm step, whether or not all of them still take part.
 struct NodeJoined {
   std::int32_t node = 0;
-  /// Of the snapshots in memory of all the node's ranks, the newest first.
-  std::vector<std::int64_t> own_steps;
-  std::vector<std::int64_t> buddy_steps;  ///< The same of the node before, whose buddy this one is.
-  std::int64_t earlier_step = -1;         ///< NodeSteps::earlier.
+  NodeSteps held;
   std::string snapshots;  ///< Where it takes snapshots in memory, HOST:PORT; empty: nowhere.
 };
 
@@ -125,16 +132,25 @@ struct RendezvousAnswer {
   std::string refusal;  ///< Why the key cannot be set, or will not be; empty: it is.
 };
 
+/// Part of Assignment: Whose ranks wrote the snapshot in memory that a run resumes from, and where
+/// it is.
+struct MemoryOrigin {
+  std::int64_t step = -1;  ///< None: -1.
+  std::int64_t ranks = 1;
+  /// By node of those ranks: which node of those that go on has their snapshots.
+  std::vector<std::int32_t> holders = {};
+  /// By node of those ranks: which other node has them as well; -1: none. The head's alone.
+  std::vector<std::int32_t> spares = {};
+};
+
 /// Cluster -> worker: The answer to JoinCluster: the run, the state it starts from, and the actors
 /// it reports to.
 struct Assignment {
   std::uint32_t generation = 0;
-  std::string config_text;        ///< Resolved, as TOML.
-  std::string checkpoint;         ///< Directory to restore from; empty: initial weights.
-  std::int64_t memory_step = -1;  ///< Restore this snapshot in memory instead; -1: none.
-  std::int64_t memory_ranks = 0;  ///< So many have written it,
-  std::vector<std::int32_t> memory_holders;  ///< and here it is now: MemoryOrigin::holders.
-  std::int64_t phase_step = -1;   ///< RankOptions::phase_step.
+  std::string config_text;           ///< Resolved, as TOML.
+  std::string checkpoint;            ///< Directory to restore from; empty: initial weights.
+  MemoryOrigin memory;               ///< To restore instead, if there is one.
+  std::int64_t phase_step = -1;      ///< RankOptions::phase_step.
   std::int64_t references_done = 0;  ///< As StartState has it.
   std::string run_directory;         ///< The run's.
   bool two_locations = false;        ///< Nodes write checkpoints to disks of their own first.

@@ -36,6 +36,8 @@ class MemorySnapshots {
     std::uint64_t plan_digest = 0;           ///< ShardPlan::digest() of those ranks.
     std::int64_t first_rank = 0;             ///< Of this node.
     std::vector<std::uint64_t> shard_bytes;  ///< Of each rank of the node, from first_rank on.
+
+    friend bool operator==(const Layout&, const Layout&) = default;
   };
 
   /// Memory that create() takes: twice the largest shard for each rank, and some pages.

@@ -1,4 +1,3 @@
-#include "actors/cluster/recovery/node_memory.hpp"
 #include "actors/head/run_plan.hpp"
 #include "cli/command.hpp"
 #include "cli/report/shard_report.hpp"

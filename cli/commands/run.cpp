@@ -20,6 +20,7 @@
 #include "cli/checkpoints/trained_model.hpp"
 #include "cli/command.hpp"
 #include "cli/profile/run_profile.hpp"
+#include "cli/submit/slurm_position.hpp"
 #include "configs/error_place.hpp"
 #include "configs/load_config.hpp"
 #include "engine/rank/run_device.hpp"
@@ -125,7 +126,7 @@ Result<RunFinished> run_generation(PreparedRun& run, ProcessRanks& processes) {
   TRAIN_RETURN_IF_ERROR(report);
   const std::shared_ptr<RunReport> kept = std::move(report).value();
   const bool elsewhere = in_processes(run.config().parallel, run.plan.separate_processes);
-  auto outcome = elsewhere ? processes.run(run, kept) : run_here(run, kept);
+  auto outcome = elsewhere ? processes.run(kept) : run_here(run, kept);
   run.status->set_progress(kept->progress());
   return outcome;
 }
@@ -177,7 +178,7 @@ Result<int> run_to_end(PreparedRun& run) {
   if (run.profile) {
     TRAIN_RETURN_IF_ERROR(prepare_profile(profile_directory(run.directory.root)));
   }
-  ProcessRanks processes;
+  ProcessRanks processes(run);
   const Result<RunFinished> outcome = run_generations(
       run, [&processes](PreparedRun& prepared) { return run_generation(prepared, processes); },
       run.config().parallel.nodes > 1 ? &processes : nullptr);

@@ -153,13 +153,10 @@ struct Worker {
   /// None: the rank does not resume from memory. `memory`: where this generation's snapshots go.
   [[nodiscard]] Result<std::optional<MemoryStart>> memory_start(
       const Assignment& assignment, const SharedSnapshots& memory) const {
-    if (assignment.memory_step < 0) {
+    if (assignment.memory.step < 0) {
       return std::optional<MemoryStart>();
     }
-    MemoryStart start{.origin = {.step = assignment.memory_step,
-                                 .ranks = assignment.memory_ranks,
-                                 .holders = assignment.memory_holders},
-                      .here = {}};
+    MemoryStart start{.origin = assignment.memory, .here = {}};
     for (const std::int64_t descriptor : {options.memory_before, options.memory_buddy_before}) {
       const auto before = attach_memory(descriptor);
       TRAIN_RETURN_IF_ERROR(before);
@@ -278,13 +275,6 @@ struct Worker {
   }
 };
 
-/// HOST:PORT, with a port of 1 or more.
-bool is_endpoint(std::string_view text) {
-  const std::size_t colon = text.rfind(':');
-  return colon != std::string_view::npos && colon > 0 &&
-         integer_in(text.substr(colon + 1), 1, 65535).has_value();
-}
-
 Result<int> serve_rank(const WorkerOptions& options) {
   say_why_it_terminates(options.rank);
   const auto endpoint = parse_endpoint(options.head);
@@ -322,7 +312,7 @@ void describe_worker(CommandSyntaxes& commands) {
   command.app.footer(kExitCodes);
   const auto head = [&options](std::string_view text) {
     options.head = text;
-    return is_endpoint(text);
+    return parse_endpoint(options.head).ok();
   };
   command
       .read("--head", head, "--head wants HOST:PORT", "Where the run's head listens", "HOST:PORT")

@@ -1,4 +1,4 @@
-#include "actors/cluster/network/cluster_actor.hpp"
+#include "actors/head/cluster_actor.hpp"
 
 #include <caf/all.hpp>
 #include <catch2/catch.hpp>
@@ -21,7 +21,7 @@ class Joining {
         system_,
         {.version = "1", .kernel_set = "cpu", .waiter = caf::actor_cast<caf::actor>(self_)});
     Assignment assignment;
-    assignment.memory_step = memory_step;
+    assignment.memory.step = memory_step;
     self_->send(cluster_, OpenCluster{.assignment = assignment,
                                       .ranks = ranks,
                                       .plan_digest = 7,

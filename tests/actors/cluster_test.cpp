@@ -12,6 +12,7 @@
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
 #include "storage/files/atomic_file.hpp"
+#include "tests/support/hang_limit.hpp"
 #include "tests/support/temp_directory.hpp"
 
 namespace train::actors {
@@ -90,36 +91,6 @@ TEST_CASE("cluster: where a rank is crosses the wire whole", "[actors][cluster]"
   CHECK(again == wire);
 }
 
-Environment step(const std::string& node, const std::string& tasks, const std::string& nodes) {
-  return {{"SLURM_JOB_ID", "12"},
-          {"SLURM_STEP_ID", "0"},
-          {"SLURM_NODEID", node},
-          {"SLURM_STEP_NUM_TASKS", tasks},
-          {"SLURM_STEP_NUM_NODES", nodes}};
-}
-
-TEST_CASE("cluster: one node needs no environment", "[actors][cluster]") {
-  const auto position = find_position(1, {});
-  REQUIRE(position.ok());
-  CHECK(position->head());
-  CHECK(position->nodes == 1);
-  CHECK(position->ranks(3) == std::pair<std::int64_t, std::int64_t>(0, 3));
-  // A batch script on two nodes that starts the program without srun: this node alone.
-  CHECK(
-      find_position(1, {{"SLURM_NNODES", "2"}, {"SLURM_NODEID", "0"}, {"SLURM_NTASKS", "2"}}).ok());
-}
-
-TEST_CASE("cluster: a step says which node this is", "[actors][cluster]") {
-  const auto position = find_position(3, step("2", "3", "3"));
-  REQUIRE(position.ok());
-  CHECK(position->node == 2);
-  CHECK_FALSE(position->head());
-  CHECK(position->start == "12.0.");
-  auto again = step("2", "3", "3");
-  again["SLURM_RESTART_COUNT"] = "1";
-  CHECK(find_position(3, again)->start == "12.0.1");
-}
-
 TEST_CASE("cluster: the nodes' ranks are contiguous and all there", "[actors][cluster]") {
   for (std::int64_t nodes = 1; nodes <= 7; ++nodes) {
     for (std::int64_t all = nodes; all <= 23; ++all) {
@@ -136,57 +107,29 @@ TEST_CASE("cluster: the nodes' ranks are contiguous and all there", "[actors][cl
   }
 }
 
-TEST_CASE("cluster: what does not fit is an error that names the variable", "[actors][cluster]") {
-  struct Case {
-    std::int64_t nodes;
-    Environment environment;
-    std::string names;
-  };
-  auto no_number = step("0", "2", "2");
-  no_number.erase("SLURM_NODEID");
-  const std::vector<Case> cases = {{2, {}, "SLURM_STEP_NUM_TASKS"},
-                                   {2, no_number, "SLURM_NODEID"},
-                                   {2, step("x", "2", "2"), "SLURM_NODEID"},
-                                   {2, step("2", "2", "2"), "SLURM_NODEID"},
-                                   {3, step("0", "3", "2"), "parallel.nodes = 3"},
-                                   {1, step("0", "2", "2"), "parallel.nodes = 1"},
-                                   {2, step("0", "8", "2"), "SLURM_STEP_NUM_TASKS = 8"},
-                                   {1, step("0", "4", "1"), "SLURM_STEP_NUM_TASKS = 4"},
-                                   {2, step("0", "2", "x"), "SLURM_STEP_NUM_NODES"}};
-  for (const Case& wrong : cases) {
-    INFO(wrong.names);
-    const auto position = find_position(wrong.nodes, wrong.environment);
-    REQUIRE_FALSE(position.ok());
-    CHECK(position.error().kind == ErrorKind::user);
-    CHECK(position.error().message.find(wrong.names) != std::string::npos);
-    CHECK(position.error().message.find('\n') == std::string::npos);
-  }
-}
-
 TEST_CASE("cluster: a node waits for the endpoint of its own start", "[actors][cluster]") {
   const test::TempDirectory directory;
   const auto file = directory / "endpoint";
-  const auto position = find_position(2, step("1", "2", "2"));
-  REQUIRE(position.ok());
-  const auto none = find_head(*position, 0, file, 60ms);
+  const NodePosition position{.node = 1, .nodes = 2, .start = "12.0."};
+  const auto none = find_head(position, 0, file, 60ms);
   REQUIRE_FALSE(none.ok());
   CHECK(none.error().message.find("endpoint") != std::string::npos);
-  REQUIRE(storage::write_private_file(file, "10.0.0.1:7000\n11.0.\n").ok());
-  const auto old = find_head(*position, 0, file, 60ms);
+  REQUIRE(storage::write_private_file(file, "10.0.0.1:7000\n11.0.\n0\n").ok());
+  const auto old = find_head(position, 0, file, 60ms);
   REQUIRE_FALSE(old.ok());
   CHECK(old.error().message.find("another start") != std::string::npos);
   std::thread head([&] {
     std::this_thread::sleep_for(100ms);
-    (void)storage::write_private_file(file, "10.0.0.2:7001\n12.0.\n").ok();
+    (void)storage::write_private_file(file, "10.0.0.2:7001\n12.0.\n0\n").ok();
   });
-  const auto found = find_head(*position, 0, file, 120s);
+  const auto found = find_head(position, 0, file, 120s);
   head.join();
   REQUIRE(found.ok());
   CHECK(to_string(*found) == "10.0.0.2:7001");
   // What the head of one generation of ranks wrote is not the next one's.
-  CHECK_FALSE(find_head(*position, 1, file, 60ms).ok());
-  REQUIRE(storage::write_private_file(file, "10.0.0.2:7002\n" + position->start_of(1) + "\n").ok());
-  CHECK(find_head(*position, 1, file, 120s).ok());
+  CHECK_FALSE(find_head(position, 1, file, 60ms).ok());
+  REQUIRE(write_note(file, {"10.0.0.2:7002", "12.0.", 1}).ok());
+  CHECK(find_head(position, 1, file, 120s).ok());
 }
 
 TEST_CASE("cluster: an endpoint is a host and a port", "[actors][cluster]") {
@@ -205,47 +148,79 @@ TEST_CASE("cluster: an endpoint is a host and a port", "[actors][cluster]") {
   CHECK(unknown.error().message.find("lo") != std::string::npos);
 }
 
-/// What a get was answered: "=value", "!error" or "" (not yet).
+/// Asks a store, and reads what it has been answered so far.
 struct Asker {
-  std::string text;
-  RendezvousTable::Answer answer() {
-    return [this](const auto& given) {
-      CHECK(text.empty());  // once
-      text = given ? "=" + std::string(given->begin(), given->end()) : "!" + given.error().message;
-    };
+  Asker(caf::actor_system& system, caf::actor asked) : self(system), store(std::move(asked)) {}
+  void get(const std::string& key) { self->send(store, RendezvousGet{key}); }
+  void set(const std::string& key, const std::string& bytes) {
+    self->send(store, RendezvousSet{key, bytes});
   }
+  /// "key=value" or "key!refusal"; empty: nothing more. A store answers in the order in which it
+  /// is asked, so nothing has come if a later word's answer is next.
+  std::string next() {
+    std::string text;
+    self->receive(
+        [&](const RendezvousAnswer& answer) {
+          text = answer.key + (answer.refusal.empty() ? "=" + answer.bytes : "!" + answer.refusal);
+        },
+        caf::after(test::hang_limit) >> [] {});
+    return text;
+  }
+  caf::scoped_actor self;
+  caf::actor store;
 };
 
 TEST_CASE("cluster: who asks early is answered when the key is set", "[actors][cluster]") {
-  RendezvousTable table;
-  Asker early, twin, late, other;
-  table.get("g1/a", early.answer());
-  table.get("g1/a", twin.answer());
-  table.get("g1/b", other.answer());
-  CHECK(early.text.empty());
-  REQUIRE(table.set("g1/a", bytes("x")).ok());
-  CHECK(early.text == "=x");
-  CHECK(twin.text == "=x");
-  table.get("g1/a", late.answer());
-  CHECK(late.text == "=x");
-  CHECK(other.text.empty());
-  CHECK(table.waiting() == 1);
-  CHECK(table.set("g1/a", bytes("x")).ok());
-  CHECK_FALSE(table.set("g1/a", bytes("y")).ok());
+  ControlConfig config;
+  caf::actor_system system(config);
+  const caf::actor store = spawn_rendezvous(system);
+  Asker early(system, store);
+  Asker twin(system, store);
+  Asker other(system, store);
+  early.get("g1/a");
+  early.set("g1/early", "e");
+  CHECK(early.next() == "g1/early=");  // and nothing of the key that it has asked for before
+  twin.get("g1/a");
+  twin.set("g1/twin", "t");
+  CHECK(twin.next() == "g1/twin=");
+  other.get("g1/b");
+  other.set("g1/a", "x");
+  CHECK(other.next() == "g1/a=");
+  CHECK(early.next() == "g1/a=x");
+  CHECK(twin.next() == "g1/a=x");
+  other.get("g1/a");
+  CHECK(other.next() == "g1/a=x");
+  other.set("g1/a", "x");
+  CHECK(other.next() == "g1/a=");
+  other.set("g1/a", "y");
+  CHECK(other.next() == "g1/a!rendezvous: g1/a is set to something else already");
+  early.set("g1/b", "z");
+  CHECK(early.next() == "g1/b=");
+  CHECK(other.next() == "g1/b=z");
+  caf::anon_send_exit(store, caf::exit_reason::kill);
 }
 
-TEST_CASE("cluster: the table has a bound", "[actors][cluster]") {
-  RendezvousTable table({.key_bytes = 4, .value_bytes = 8, .stored_bytes = 16, .waiting = 1});
-  CHECK_FALSE(table.set("12345", {}).ok());
-  CHECK_FALSE(table.set("a", Bytes(9)).ok());
-  CHECK(table.set("a", Bytes(8)).ok());
-  CHECK_FALSE(table.set("b", Bytes(8)).ok());
-  CHECK(table.set("b", Bytes(6)).ok());
-  Asker first, second;
-  table.get("c", first.answer());
-  table.get("d", second.answer());
-  CHECK(first.text.empty());
-  CHECK(second.text.starts_with("!"));
+TEST_CASE("cluster: the rendezvous has a bound", "[actors][cluster]") {
+  ControlConfig config;
+  caf::actor_system system(config);
+  const caf::actor store = spawn_rendezvous(
+      system, {.key_bytes = 4, .value_bytes = 8, .stored_bytes = 16, .waiting = 1});
+  Asker asker(system, store);
+  const auto answer = [&](const std::string& key, std::size_t size) {
+    asker.set(key, std::string(size, 'x'));
+    return asker.next();
+  };
+  CHECK(answer("12345", 0) == "12345!rendezvous: 1234 (0 bytes) is more than it may hold");
+  CHECK(answer("a", 9).starts_with("a!"));
+  CHECK(answer("a", 8) == "a=");
+  CHECK(answer("b", 8).starts_with("b!"));
+  CHECK(answer("b", 6) == "b=");
+  asker.get("c");
+  asker.get("d");
+  CHECK(asker.next().starts_with("d!rendezvous: too many wait"));
+  asker.get("12345");
+  CHECK(asker.next().starts_with("12345!"));
+  caf::anon_send_exit(store, caf::exit_reason::kill);
 }
 
 TEST_CASE("cluster: a store's calls wait, time out and end with the head", "[actors][cluster]") {

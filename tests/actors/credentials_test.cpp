@@ -24,8 +24,7 @@ unsigned mode_of(const std::filesystem::path& path) {
   return facts.st_mode & 07777U;
 }
 
-const std::vector<std::string> kCredentialFiles = {"authority.pem", "head.key", "head.pem",
-                                                   "worker.key", "worker.pem"};
+const std::vector<std::string> kCredentialFiles = {"authority.pem", "head.pem", "worker.pem"};
 
 TEST_CASE("credentials: only the owner can read them", "[actors][credentials]") {
   const test::TempDirectory directory;
@@ -59,13 +58,13 @@ TEST_CASE("credentials: each start makes others, and keeps no key of the authori
   const auto first = make_credentials(directory / "control");
   REQUIRE(first.ok());
   const std::string authority = test::read_bytes(first->authority);
-  const std::string key = test::read_bytes(first->worker_key);
+  const std::string key = test::read_bytes(first->worker);
   CHECK(authority.find("PRIVATE") == std::string::npos);
   CHECK(key.find("PRIVATE") != std::string::npos);
   const auto second = make_credentials(directory / "control");
   REQUIRE(second.ok());
   CHECK(test::read_bytes(second->authority) != authority);
-  CHECK(test::read_bytes(second->worker_key) != key);
+  CHECK(test::read_bytes(second->worker) != key);
   CHECK(test::names_in(directory / "control") == kCredentialFiles);
 }
 
@@ -78,11 +77,11 @@ TEST_CASE("credentials: a missing or open file is named", "[actors][credentials]
 
   const auto files = make_credentials(directory / "control");
   REQUIRE(files.ok());
-  ::chmod(files->worker_key.c_str(), 0644);
+  ::chmod(files->worker.c_str(), 0644);
   const auto open = load_credentials(directory / "control");
   REQUIRE_FALSE(open.ok());
   CHECK(open.error().kind == ErrorKind::user);
-  CHECK(open.error().message.find("worker.key can be read by others") != std::string::npos);
+  CHECK(open.error().message.find("worker.pem can be read by others") != std::string::npos);
 }
 
 TEST_CASE("credentials: a damaged file is named when it is used", "[actors][credentials]") {
@@ -91,7 +90,7 @@ TEST_CASE("credentials: a damaged file is named when it is used", "[actors][cred
   REQUIRE(files.ok());
   REQUIRE(load_identity(*files, StreamEnd::head).ok());
   REQUIRE(load_identity(*files, StreamEnd::worker).ok());
-  test::write_bytes(files->head_certificate, "nothing");
+  test::write_bytes(files->head, "nothing");
   const auto damaged = load_identity(*files, StreamEnd::head);
   REQUIRE_FALSE(damaged.ok());
   CHECK(damaged.error().kind == ErrorKind::user);
@@ -146,8 +145,7 @@ TEST_CASE("credentials: a certificate that has expired lets nobody in", "[actors
     REQUIRE_FALSE(head.ok());
     CHECK(head.error().message.find("certificate has expired") != std::string::npos);
   } else {  // whose client trusts anybody
-    CHECK_FALSE(test::tls_gets_in((*listener)->endpoint(), files->worker_certificate.c_str(),
-                                  files->worker_key.c_str()));
+    CHECK_FALSE(test::tls_gets_in((*listener)->endpoint(), files->worker.c_str()));
   }
   caf::anon_send_exit(actor, caf::exit_reason::kill);
 }

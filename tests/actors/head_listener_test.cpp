@@ -31,7 +31,6 @@ using test::read_to_end;
 using test::tls_gets_in;
 
 constexpr auto kJoinTimeout = test::hang_limit;
-bool any_start(const std::string& /*start*/) { return true; }
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr double kMostGrowth_mib = 600;  // a sanitizer keeps what has been freed
 #else
@@ -110,7 +109,7 @@ void be_worker(bool stay) {
   }
   ControlConfig config;
   caf::actor_system system(config);
-  const auto endpoint = wait_for_endpoint("control/endpoint", any_start, kJoinTimeout);
+  const auto endpoint = find_head({}, 0, "control/endpoint", kJoinTimeout);
   REQUIRE(endpoint.ok());
   const auto files = load_credentials("control");
   REQUIRE(files.ok());
@@ -137,8 +136,7 @@ TEST_CASE("head_door: (a worker that stays)", "[.staying_worker_of_test]") { be_
 class Head {
  public:
   explicit Head(const char* tag = "[.head_of_test]") : process_(again_as(tag), directory_.path()) {
-    const auto endpoint =
-        wait_for_endpoint(directory_ / "control/endpoint", any_start, kJoinTimeout);
+    const auto endpoint = find_head({}, 0, directory_ / "control/endpoint", kJoinTimeout);
     REQUIRE(endpoint.ok());
     endpoint_ = *endpoint;
   }
@@ -215,7 +213,7 @@ TEST_CASE("head_door: a hundred unauthenticated peers get nothing", "[actors][he
   REQUIRE((foreign.ok() && own.ok()));
   head.let_worker_join();
   // The check itself can tell who gets in.
-  REQUIRE(tls_gets_in(head.endpoint(), own->worker_certificate.c_str(), own->worker_key.c_str()));
+  REQUIRE(tls_gets_in(head.endpoint(), own->worker.c_str()));
   const double memory = head.memory_mib();
   const std::size_t files = head.open_files();
 
@@ -230,9 +228,8 @@ TEST_CASE("head_door: a hundred unauthenticated peers get nothing", "[actors][he
     const auto answer = read_to_end(socket, test::hang_limit);
     REQUIRE(answer.has_value());
     CHECK(*answer < 64);  // at most TLS's own "no"
-    CHECK_FALSE(tls_gets_in(head.endpoint(), nullptr, nullptr));
-    CHECK_FALSE(tls_gets_in(head.endpoint(), foreign->worker_certificate.c_str(),
-                            foreign->worker_key.c_str()));
+    CHECK_FALSE(tls_gets_in(head.endpoint(), nullptr));
+    CHECK_FALSE(tls_gets_in(head.endpoint(), foreign->worker.c_str()));
   }
   {
     ControlConfig config;
@@ -312,8 +309,7 @@ TEST_CASE("head_door: a worker's certificate is not the head's", "[actors][head_
   const auto files = make_credentials(directory / "control");
   REQUIRE(files.ok());
   CredentialFiles swapped = *files;  // a worker that plays the head
-  swapped.head_certificate = files->worker_certificate;
-  swapped.head_key = files->worker_key;
+  swapped.head = files->worker;
   const caf::actor actor = spawn_rendezvous(system);
   const auto listener = HeadListener::open(system, actor, swapped, {});
   REQUIRE(listener.ok());
@@ -414,10 +410,10 @@ TEST_CASE("head_door: the endpoint file is there while the door is open", "[acto
   const caf::actor actor = spawn_rendezvous(system);
   const auto file = directory / "control/endpoint";
   {
-    const auto listener =
-        HeadListener::open(system, actor, *files, {.endpoint_file = file, .start = "12.0."});
+    const auto listener = HeadListener::open(
+        system, actor, *files, {.endpoint_file = file, .start = "12.0.", .generation = 3});
     REQUIRE(listener.ok());
-    CHECK(test::read_bytes(file) == to_string((*listener)->endpoint()) + "\n12.0.\n");
+    CHECK(test::read_bytes(file) == to_string((*listener)->endpoint()) + "\n12.0.\n3\n");
     CHECK((*listener)->endpoint().port != 0);
   }
   CHECK_FALSE(std::filesystem::exists(file));

@@ -1,5 +1,5 @@
 // Ranks that resume from the memory of all nodes, with all of them or without one.
-#include "actors/cluster/recovery/memory_restore.hpp"
+#include "actors/train/memory_restore.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstring>

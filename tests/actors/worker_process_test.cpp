@@ -93,18 +93,6 @@ TEST_CASE("worker_process: each end is reported once, and how", "[actors][worker
   CHECK(ends.wait_for(5).size() == 5);
 }
 
-TEST_CASE("worker_process: the kernel's count of kills for want of memory is read",
-          "[actors][worker_process]") {
-  const test::TempDirectory directory;
-  const auto count = [&](const std::string& text) {
-    test::write_bytes(directory / "vmstat", text);
-    return count_oom_kills(directory / "vmstat");
-  };
-  CHECK(count(std::string("nr_free_pages 5\noom_kill 3\nother 9\n")) == 3);
-  CHECK_FALSE(count(std::string("nr_free_pages 5\n")));
-  CHECK_FALSE(count_oom_kills(directory / "none"));
-}
-
 TEST_CASE("worker_process: signals for the launcher do not reach workers",
           "[actors][worker_process]") {
   const test::TempDirectory directory;

@@ -33,8 +33,6 @@ constexpr int kTrips = 20'000;
 constexpr int kPeers = 500;
 constexpr int kRounds = 5;
 
-bool any_start(const std::string& /*start*/) { return true; }
-
 int be_head(const fs::path& control) {
   const auto files = actors::make_credentials(control);
   actors::ControlConfig config;
@@ -134,7 +132,7 @@ int be_worker() {
       fs::temp_directory_path() / fmt::format("connection_bench_{}", ::getpid());
   auto head = Process::start({"/proc/self/exe", "head", control.string()}, {}).value();
   {
-    const auto endpoint = actors::wait_for_endpoint(control / "endpoint", any_start, 20s).value();
+    const auto endpoint = actors::find_head({}, 0, control / "endpoint", 20s).value();
     measure_silent_peers(endpoint, head.pid());
     actors::ControlConfig config;
     caf::actor_system system(config);

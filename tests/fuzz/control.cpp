@@ -152,8 +152,7 @@ std::vector<std::string> seeds() {
       seed(9, ShardWritten{.step = 10, .rank = 1, .record = "{}"}),
       seed(10, ShardOrder{.step = 10, .task = ShardTask::send, .manifest = "{}"}),
       seed(12,
-           NodeJoined{
-               .node = 1, .own_steps = {20}, .buddy_steps = {}, .snapshots = "10.0.0.2:4000"}),
+           NodeJoined{.node = 1, .held = {.own = {20}, .buddy = {}}, .snapshots = "10.0.0.2:4000"}),
       seed(13, GenerationOver{.again = true, .exit_code = 75}),
       seed(15, Assignment()),
       seed(16, WorkerReady()),

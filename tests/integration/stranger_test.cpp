@@ -49,9 +49,8 @@ TEST_CASE("unauthenticated peers: 100 of them at the control port change no bit 
   // Held: what it takes meanwhile is the unauthenticated peers'.
   const auto launcher = start_held(site, "0", 4 * 20 + 1, rank_keys(2, "full", kDisturbedRun));
   wait_for_metrics(site, *launcher, 20);
-  const auto endpoint = train::actors::wait_for_endpoint(
-      site.run() / "control/endpoint", [](const std::string& start) { return start == ".."; },
-      std::chrono::seconds(5));
+  const auto endpoint = train::actors::find_head(
+      {.start = ".."}, 0, site.run() / "control/endpoint", std::chrono::seconds(5));
   INFO((endpoint.ok() ? "" : endpoint.error().message));
   REQUIRE(endpoint.ok());
   const std::int64_t before_kib = resident_kib(launcher->pid());
@@ -67,7 +66,7 @@ TEST_CASE("unauthenticated peers: 100 of them at the control port change no bit 
     REQUIRE(connect_to_head_with(*endpoint, garbage(random)));
   }
   for (int i = 0; i < 20; ++i) {
-    CHECK_FALSE(tls_gets_in(*endpoint, nullptr, nullptr));
+    CHECK_FALSE(tls_gets_in(*endpoint, nullptr));
   }
   REQUIRE(launcher->running());
   const std::int64_t growth_kib = resident_kib(launcher->pid()) - before_kib;
@@ -90,7 +89,7 @@ TEST_CASE(
     "unauthenticated peers: keys are made anew at every start and readable by their owner alone",
     "[integration][ranks][unauthenticated peer]") {
   const RunSite site;
-  const auto key_of = [&] { return read_bytes(site.run() / "control/worker.key"); };
+  const auto key_of = [&] { return read_bytes(site.run() / "control/worker.pem"); };
   const Words keys = rank_keys(2, "none", {"run.steps=2", "schedule.warmup_steps=0"});
   site.train(keys);
   for (const auto& entry : fs::directory_iterator(site.run() / "control")) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,42 @@ inline void check_ends_as(const TableEnd& end, const Ended& ended, const std::st
   INFO("wanted: " << end.line << "\nfound: " << first_error(ended, start));
   CHECK(ended.exit_code == end.exit_code);
   CHECK(is_as(first_error(ended, start), end.line));
+}
+
+/// The same of a process whose end is no error: the table's line is among its news, or a warning.
+inline void check_ends_in_order_as(const TableEnd& end, const Ended& ended) {
+  INFO("wanted: " << end.line);
+  CHECK(ended.exit_code == end.exit_code);
+  CHECK(
+      (has(ended.err, "info " + end.line + "\n") || has(ended.err, "warning " + end.line + "\n")));
+}
+
+/// Every generation that was lost ended as one of `any`, by the log of a head that went on.
+inline void check_lost_as(const std::vector<TableEnd>& any, const std::string& log) {
+  const std::string mark = "warning rank_lost ";
+  std::size_t lost = 0;
+  for (const std::string& line : lines_of(log)) {
+    if (line.starts_with(mark)) {
+      ++lost;
+      INFO(line);
+      CHECK(std::any_of(any.begin(), any.end(), [&](const TableEnd& end) {
+        return is_as(line.substr(mark.size()), end.line);
+      }));
+    }
+  }
+  CHECK(lost > 0);
+}
+
+/// A node's launcher is gone: as the head misses it, or one of its ranks, whichever is first.
+inline std::vector<TableEnd> ends_of_lost_node(int node, const std::vector<int>& ranks) {
+  std::vector<TableEnd> ends = {end_of(
+      {.in = HeadState::training, .events = {HeadEvent::launcher_lost}, .words = {.node = node}})};
+  for (const int rank : ranks) {
+    ends.push_back(end_of({.in = HeadState::training,
+                           .events = {HeadEvent::rank_lost},
+                           .words = {.rank = rank, .text = "*"}}));
+  }
+  return ends;
 }
 
 }  // namespace train::test

@@ -51,18 +51,17 @@ inline std::optional<std::size_t> read_to_end(const Descriptor& socket,
   }
 }
 
-/// A TLS client with `certificate` and `key` (or none), which trusts anybody. True: the head has
-/// said something after the handshake, that is, has let it in.
-inline bool tls_gets_in(const actors::Endpoint& endpoint, const char* certificate,
-                        const char* key) {
+/// A TLS client with the certificate and key in the file `identity` (or none), which trusts
+/// anybody. True: the head has said something after the handshake, that is, has let it in.
+inline bool tls_gets_in(const actors::Endpoint& endpoint, const char* identity) {
   const Descriptor socket = connect_to(endpoint);
   const timeval patience{.tv_sec = hang_limit.count(), .tv_usec = 0};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
   const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context(SSL_CTX_new(TLS_method()),
                                                              SSL_CTX_free);
-  if (certificate != nullptr) {
-    REQUIRE(SSL_CTX_use_certificate_file(context.get(), certificate, SSL_FILETYPE_PEM) == 1);
-    REQUIRE(SSL_CTX_use_PrivateKey_file(context.get(), key, SSL_FILETYPE_PEM) == 1);
+  if (identity != nullptr) {
+    REQUIRE(SSL_CTX_use_certificate_file(context.get(), identity, SSL_FILETYPE_PEM) == 1);
+    REQUIRE(SSL_CTX_use_PrivateKey_file(context.get(), identity, SSL_FILETYPE_PEM) == 1);
   }
   const std::unique_ptr<SSL, void (*)(SSL*)> session(SSL_new(context.get()), SSL_free);
   SSL_set_fd(session.get(), socket.get());

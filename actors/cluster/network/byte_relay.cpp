@@ -1,13 +1,9 @@
 #include "actors/cluster/network/byte_relay.hpp"
 
-#include <sys/socket.h>
-
-#include <array>
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/local/connect_pair.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/write.hpp>
-#include <cerrno>
-#include <system_error>
 #include <vector>
 
 namespace train::actors {
@@ -64,17 +60,18 @@ asio::awaitable<void> receive(std::shared_ptr<Relay> relay) {
 }  // namespace
 
 Result<Descriptor> relay_bytes(const EventLoop& loop, std::unique_ptr<SecureStream> stream) {
-  std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0) {
-    return failure(std::generic_category().message(errno));
+  using Socket = asio::local::stream_protocol::socket;
+  Socket owners(loop.context());
+  auto relay =
+      std::make_shared<Relay>(Relay{.secure = std::move(stream), .local = Socket(loop.context())});
+  error_code error;
+  if (asio::local::connect_pair(owners, relay->local, error) ||
+      owners.native_non_blocking(true, error)) {
+    return failure(error.message());
   }
-  Descriptor owners(ends[0]);
-  auto relay = std::make_shared<Relay>(
-      Relay{.secure = std::move(stream),
-            .local = {loop.context(), asio::local::stream_protocol(), ends[1]}});
   asio::co_spawn(loop.context(), send(relay, loop.hold()), log_failure);
   asio::co_spawn(loop.context(), receive(relay), log_failure);
-  return owners;
+  return Descriptor(owners.release());
 }
 
 }  // namespace train::actors

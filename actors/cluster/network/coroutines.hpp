@@ -42,12 +42,7 @@ T run_on(const EventLoop& loop, asio::awaitable<T> coroutine) {
 /// Calls `function` on the loop's thread and waits for it. REQUIRES: not on that thread.
 template <class Function>
 void call_on(const EventLoop& loop, Function function) {
-  std::promise<void> called;
-  asio::post(loop.context(), [&] {
-    function();
-    called.set_value();
-  });
-  called.get_future().wait();
+  asio::post(loop.context(), asio::use_future(std::move(function))).get();
 }
 
 /// A coroutine on the loop that ends with this: what it waits for then is cancelled, and when the

@@ -95,31 +95,22 @@ Extensions use_as(const char* usage) {
           {NID_ext_key_usage, usage}};
 }
 
-template <class Write>
-Status write_text(const fs::path& file, Write write) {
+/// `key`: with the key.
+Status write_end(const fs::path& file, const Identified& end, bool key) {
   const Memory memory(BIO_new(BIO_s_mem()));
-  require(memory != nullptr && write(memory.get()) == 1, "text");
+  require(memory != nullptr && PEM_write_bio_X509(memory.get(), end.certificate.get()) == 1 &&
+              (!key || PEM_write_bio_PrivateKey(memory.get(), end.key.get(), nullptr, nullptr, 0,
+                                                nullptr, nullptr) == 1),
+          "text");
   char* bytes = nullptr;
   const long size = BIO_get_mem_data(memory.get(), &bytes);
   return storage::write_private_file(file, {bytes, static_cast<std::size_t>(size)});
 }
 
-Status write_certificate(const fs::path& file, const Identified& end) {
-  return write_text(file, [&](BIO* out) { return PEM_write_bio_X509(out, end.certificate.get()); });
-}
-
-Status write_key(const fs::path& file, const Identified& end) {
-  return write_text(file, [&](BIO* out) {
-    return PEM_write_bio_PrivateKey(out, end.key.get(), nullptr, nullptr, 0, nullptr, nullptr);
-  });
-}
-
 CredentialFiles files_in(const fs::path& directory) {
   return {.authority = directory / "authority.pem",
-          .head_certificate = directory / "head.pem",
-          .head_key = directory / "head.key",
-          .worker_certificate = directory / "worker.pem",
-          .worker_key = directory / "worker.key"};
+          .head = directory / "head.pem",
+          .worker = directory / "worker.pem"};
 }
 
 }  // namespace
@@ -133,18 +124,15 @@ Result<CredentialFiles> make_credentials(const fs::path& directory, const Creden
   const Identified head = make_end("head", life.head, use_as("serverAuth"), &authority);
   const Identified worker = make_end("worker", life.worker, use_as("clientAuth"), &authority);
   CredentialFiles files = files_in(directory);
-  TRAIN_RETURN_IF_ERROR(write_key(files.head_key, head));
-  TRAIN_RETURN_IF_ERROR(write_certificate(files.head_certificate, head));
-  TRAIN_RETURN_IF_ERROR(write_key(files.worker_key, worker));
-  TRAIN_RETURN_IF_ERROR(write_certificate(files.worker_certificate, worker));
-  TRAIN_RETURN_IF_ERROR(write_certificate(files.authority, authority));
+  TRAIN_RETURN_IF_ERROR(write_end(files.head, head, /*key=*/true));
+  TRAIN_RETURN_IF_ERROR(write_end(files.worker, worker, /*key=*/true));
+  TRAIN_RETURN_IF_ERROR(write_end(files.authority, authority, /*key=*/false));
   return files;
 }
 
 Result<CredentialFiles> load_credentials(const fs::path& directory) {
   CredentialFiles files = files_in(directory);
-  for (const fs::path* path : {&files.authority, &files.head_certificate, &files.head_key,
-                               &files.worker_certificate, &files.worker_key}) {
+  for (const fs::path* path : {&files.authority, &files.head, &files.worker}) {
     struct stat facts {};
     if (::stat(path->c_str(), &facts) != 0) {
       return storage::os_error(storage::Access::read, *path, errno);

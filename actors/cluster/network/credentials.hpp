@@ -8,14 +8,12 @@
 // Who may talk to the head: who holds a certificate that this start of the run has made.
 namespace train::actors {
 
-/// The control connection's files. The keys are readable by their owner alone, so whoever may read
-/// them may also read the run.
+/// The control connection's files, readable by their owner alone: whoever may read them may also
+/// read the run.
 struct CredentialFiles {
   std::filesystem::path authority;  ///< Certificate both sides trust; its key no longer exists.
-  std::filesystem::path head_certificate;
-  std::filesystem::path head_key;
-  std::filesystem::path worker_certificate;
-  std::filesystem::path worker_key;
+  std::filesystem::path head;       ///< Certificate and key of the head,
+  std::filesystem::path worker;     ///< and of its workers.
 };
 
 /// How long each end's certificate is good from now on; 0 or less: it is refused.
@@ -33,7 +31,7 @@ struct CredentialLife {
                                                        const CredentialLife& life = {});
 
 /// The files that make_credentials left in `directory`.
-/// Errors (user): one is missing, or its key can be read by others.
+/// Errors (user): one is missing, or can be read by others.
 [[nodiscard]] Result<CredentialFiles> load_credentials(const std::filesystem::path& directory);
 
 }  // namespace train::actors

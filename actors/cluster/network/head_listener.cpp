@@ -14,7 +14,6 @@
 #include "actors/cluster/network/peer_acceptor.hpp"
 #include "actors/cluster/network/system_config.hpp"
 #include "base/log.hpp"
-#include "storage/files/atomic_file.hpp"
 
 namespace train::actors {
 namespace {
@@ -72,8 +71,8 @@ Result<caf::actor> try_to_join(caf::actor_system& system, const Identity& identi
 }  // namespace
 
 HeadListener::HeadListener(Endpoint endpoint, std::filesystem::path file,
-                           std::unique_ptr<PeerAcceptor> acceptor)
-    : endpoint_(std::move(endpoint)), file_(std::move(file)), acceptor_(std::move(acceptor)) {}
+                           std::unique_ptr<Task> accepting)
+    : endpoint_(std::move(endpoint)), file_(std::move(file)), accepting_(std::move(accepting)) {}
 
 Status HeadListener::check(const Options& options) {
   asio::io_context context;
@@ -100,19 +99,23 @@ Result<std::unique_ptr<HeadListener>> HeadListener::open(caf::actor_system& syst
     caf::anon_send(broker, caf::publish_atom_v, std::move(scribe).value(), port,
                    caf::actor_cast<caf::strong_actor_ptr>(published), std::set<std::string>());
   };
-  Endpoint endpoint{.host = options.address, .port = port, .start = options.start};
-  auto acceptor = std::make_unique<PeerAcceptor>(loop_of(system), std::move(listening).value(),
-                                                 std::move(identity).value(), std::move(admit));
+  Endpoint endpoint{.host = options.address,
+                    .port = port,
+                    .start = options.start,
+                    .generation = options.generation};
+  auto accepting = std::make_unique<Task>(
+      loop_of(system),
+      accept_peers(std::move(listening).value(), std::move(identity).value(), std::move(admit)));
   if (!options.endpoint_file.empty()) {
-    TRAIN_RETURN_IF_ERROR(storage::write_private_file(
-        options.endpoint_file, fmt::format("{}\n{}\n", to_string(endpoint), endpoint.start)));
+    TRAIN_RETURN_IF_ERROR(write_note(options.endpoint_file,
+                                     {to_string(endpoint), endpoint.start, endpoint.generation}));
   }
   return std::unique_ptr<HeadListener>(
-      new HeadListener(std::move(endpoint), options.endpoint_file, std::move(acceptor)));
+      new HeadListener(std::move(endpoint), options.endpoint_file, std::move(accepting)));
 }
 
 HeadListener::~HeadListener() {
-  acceptor_.reset();
+  accepting_.reset();
   if (!file_.empty()) {
     ::unlink(file_.c_str());  // a courtesy: who reads it later learns at once that nobody is there
   }

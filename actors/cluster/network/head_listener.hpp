@@ -15,7 +15,7 @@
 // How workers find the head: one port, one published actor, certificates on both sides.
 namespace train::actors {
 
-class PeerAcceptor;
+class Task;
 
 /// Publishes one actor to whoever holds a worker's certificate of this run, for as long as this
 /// lives. Handles that workers have taken stay good after that.
@@ -27,7 +27,8 @@ class HeadListener {
     std::string address = "127.0.0.1";
     std::uint16_t port = 0;                    ///< 0: any free one.
     std::filesystem::path endpoint_file = {};  ///< Written when the listener is open; empty: none.
-    std::string start = {};                    ///< As in Endpoint.
+    std::string start = {};                    ///< As in Endpoint,
+    std::uint32_t generation = 0;              ///< and this, too.
   };
 
   /// Whether the address and the port of `options` are free to listen on, without doing so: to say
@@ -47,12 +48,11 @@ class HeadListener {
   [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
 
  private:
-  HeadListener(Endpoint endpoint, std::filesystem::path file,
-               std::unique_ptr<PeerAcceptor> acceptor);
+  HeadListener(Endpoint endpoint, std::filesystem::path file, std::unique_ptr<Task> accepting);
 
   Endpoint endpoint_;
   std::filesystem::path file_;
-  std::unique_ptr<PeerAcceptor> acceptor_;
+  std::unique_ptr<Task> accepting_;
 };
 
 /// The actor that the head has published. Tries again until `timeout`, for the head may be busy or

@@ -5,12 +5,12 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <charconv>
-#include <limits>
 #include <memory>
+#include <sstream>
 #include <thread>
+#include <vector>
 
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/untrusted_text.hpp"
@@ -21,77 +21,15 @@ namespace {
 constexpr std::uint64_t kMostBytes = 4096;
 constexpr std::chrono::milliseconds kBetweenLooks{50};
 
-/// What an endpoint file says: `host:port`, then the start's name.
 Result<Endpoint> read_endpoint(const std::filesystem::path& file) {
-  auto text = storage::read_file(file, kMostBytes);
-  TRAIN_RETURN_IF_ERROR(text);
-  const std::size_t first = text->find('\n');
-  if (first == std::string::npos || text->back() != '\n') {
-    return failure(fmt::format("{}: not complete", file.string()));
-  }
-  auto endpoint = parse_endpoint(text->substr(0, first));
+  const auto note = read_note(file);
+  TRAIN_RETURN_IF_ERROR(note);
+  auto endpoint = parse_endpoint(note->word);
   if (endpoint) {
-    endpoint->start = text->substr(first + 1, text->size() - first - 2);
+    endpoint->start = note->start;
+    endpoint->generation = note->generation;
   }
   return endpoint;
-}
-
-constexpr std::uint64_t kMostNodes = 65536;
-constexpr const char* kStepNodes = "SLURM_STEP_NUM_NODES";
-constexpr const char* kGeneration = ".generation-";
-
-std::optional<std::uint64_t> number_of(std::string_view text) {
-  std::uint64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && stop == end && !text.empty() ? std::optional(value) : std::nullopt;
-}
-
-/// A variable that has to be there and be a number.
-Result<std::int64_t> number(const Environment& environment, const std::string& name) {
-  const auto entry = environment.find(name);
-  if (entry == environment.end()) {
-    return user_error(fmt::format(
-        "parallel.nodes is more than 1, but {} is not set; start with: srun --ntasks-per-node=1",
-        name));
-  }
-  const auto value = number_of(entry->second);
-  if (!value || *value > kMostNodes) {
-    return user_error(fmt::format("{} = '{}' is no number of nodes", name, entry->second));
-  }
-  return static_cast<std::int64_t>(*value);
-}
-
-std::string text(const Environment& environment, const std::string& name) {
-  const auto entry = environment.find(name);
-  return entry == environment.end() ? std::string() : entry->second;
-}
-
-/// A batch script is a task too, but one that no step started.
-bool in_step(const Environment& environment) { return environment.contains(kStepNodes); }
-
-Result<NodePosition> position_in_step(std::int64_t nodes, const Environment& environment) {
-  const auto node = number(environment, "SLURM_NODEID");
-  TRAIN_RETURN_IF_ERROR(node);
-  const auto tasks = number(environment, "SLURM_STEP_NUM_TASKS");
-  TRAIN_RETURN_IF_ERROR(tasks);
-  const auto count = number(environment, kStepNodes);
-  TRAIN_RETURN_IF_ERROR(count);
-  if (*count != nodes) {
-    return user_error(fmt::format("parallel.nodes = {}, but {} = {}; make them equal", nodes,
-                                  kStepNodes, *count));
-  }
-  if (*tasks != nodes) {
-    return user_error(
-        fmt::format("SLURM_STEP_NUM_TASKS = {} on {} nodes: the launcher runs once per node and "
-                    "starts the ranks itself; use srun --ntasks-per-node=1",
-                    *tasks, nodes));
-  }
-  if (*node >= nodes) {
-    return user_error(
-        fmt::format("SLURM_NODEID = {}, but {} is only {}", *node, kStepNodes, *count));
-  }
-  return NodePosition{.node = *node, .nodes = nodes};
 }
 
 }  // namespace
@@ -114,25 +52,19 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
   return user_error(fmt::format("{} is no HOST:PORT", storage::shown(text)));
 }
 
-Result<Endpoint> wait_for_endpoint(const std::filesystem::path& file,
-                                   const std::function<bool(const std::string&)>& wanted,
-                                   std::chrono::milliseconds timeout,
-                                   const std::function<bool()>& give_up) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  for (;;) {
-    const auto endpoint = read_endpoint(file);
-    if (endpoint && wanted(endpoint->start)) {
-      return endpoint;
-    }
-    if (std::chrono::steady_clock::now() >= deadline || (give_up && give_up())) {
-      return failure(
-          fmt::format("the head wrote no endpoint to {} within {} s ({}); is node 0 up, and is the "
-                      "run directory on a file system that all nodes share?",
-                      file.string(), timeout.count() / 1000,
-                      endpoint ? "it is of another start" : endpoint.error().message));
-    }
-    std::this_thread::sleep_for(kBetweenLooks);
-  }
+Status write_note(const std::filesystem::path& file, const ControlNote& note) {
+  return storage::write_private_file(
+      file, fmt::format("{}\n{}\n{}\n", note.word, note.start, note.generation));
+}
+
+Result<ControlNote> read_note(const std::filesystem::path& file) {
+  const auto text = storage::read_file(file, kMostBytes);
+  TRAIN_RETURN_IF_ERROR(text);
+  std::istringstream lines(*text);
+  ControlNote note;
+  const bool whole = std::getline(lines, note.word) && std::getline(lines, note.start) &&
+                     lines >> note.generation && lines.get() == '\n';
+  return whole ? Result(note) : failure(fmt::format("{}: not complete", file.string()));
 }
 
 Result<std::string> interface_address(const std::string& interface) {
@@ -164,17 +96,6 @@ Result<std::string> interface_address(const std::string& interface) {
                   interface, fmt::join(names, ", ")));
 }
 
-Environment process_environment() {
-  Environment environment;
-  for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view line(*entry);
-    if (const std::size_t equals = line.find('='); equals != std::string_view::npos) {
-      environment.emplace(line.substr(0, equals), line.substr(equals + 1));
-    }
-  }
-  return environment;
-}
-
 std::int64_t local_rank(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
   NodePosition position{.nodes = nodes};
   while (position.ranks(ranks).second <= rank) {
@@ -183,53 +104,24 @@ std::int64_t local_rank(std::int64_t rank, std::int64_t ranks, std::int64_t node
   return rank - position.ranks(ranks).first;
 }
 
-Result<NodePosition> find_position(std::int64_t nodes, const Environment& environment) {
-  NodePosition position;
-  if (nodes > 1 || in_step(environment)) {
-    if (!in_step(environment)) {
-      return user_error(
-          fmt::format("parallel.nodes = {}, but SLURM_STEP_NUM_TASKS is not set: no Slurm step "
-                      "started this; use srun --ntasks-per-node=1, or parallel.nodes = 1",
-                      nodes));
-    }
-    auto found = position_in_step(nodes, environment);
-    TRAIN_RETURN_IF_ERROR(found);
-    position = std::move(found).value();
-  }
-  // A requeued job keeps its number; a batch script may start several steps.
-  position.start =
-      fmt::format("{}.{}.{}", text(environment, "SLURM_JOB_ID"), text(environment, "SLURM_STEP_ID"),
-                  text(environment, "SLURM_RESTART_COUNT"));
-  return position;
-}
-
-std::string NodePosition::start_of(std::uint32_t generation) const {
-  return generation == 0 ? start : fmt::format("{}{}{}", start, kGeneration, generation);
-}
-
-std::optional<std::uint32_t> NodePosition::generation_of(std::string_view name) const {
-  if (name == start) {
-    return 0;
-  }
-  const std::string before = start + kGeneration;
-  if (!name.starts_with(before)) {
-    return std::nullopt;
-  }
-  const auto value = number_of(name.substr(before.size()));
-  return value && *value <= std::numeric_limits<std::uint32_t>::max()
-             ? std::optional(static_cast<std::uint32_t>(*value))
-             : std::nullopt;
-}
-
 Result<Endpoint> find_head(const NodePosition& position, std::uint32_t from,
-                           const std::filesystem::path& endpoint_file,
-                           std::chrono::milliseconds timeout,
+                           const std::filesystem::path& file, std::chrono::milliseconds timeout,
                            const std::function<bool()>& give_up) {
-  const auto ours = [&position, from](const std::string& start) {
-    const auto generation = position.generation_of(start);
-    return generation && *generation >= from;
-  };
-  return wait_for_endpoint(endpoint_file, ours, timeout, give_up);
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (;;) {
+    const auto endpoint = read_endpoint(file);
+    if (endpoint && endpoint->start == position.start && endpoint->generation >= from) {
+      return endpoint;
+    }
+    if (std::chrono::steady_clock::now() >= deadline || (give_up && give_up())) {
+      return failure(
+          fmt::format("the head wrote no endpoint to {} within {} s ({}); is node 0 up, and is the "
+                      "run directory on a file system that all nodes share?",
+                      file.string(), timeout.count() / 1000,
+                      endpoint ? "it is of another start" : endpoint.error().message));
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
 }
 
 }  // namespace train::actors

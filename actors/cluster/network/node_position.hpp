@@ -4,10 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "base/result.hpp"
@@ -15,11 +12,12 @@
 // Which node this is, of how many, and what it has to do there.
 namespace train::actors {
 
-/// Where the head of this start listens.
+/// Where the head of one generation of ranks listens.
 struct Endpoint {
   std::string host;  ///< IPv4 address.
   std::uint16_t port = 0;
-  std::string start = {};  ///< Names the start of the run that wrote it; may be empty.
+  std::string start = {};        ///< NodePosition::start of the head; may be empty.
+  std::uint32_t generation = 0;  ///< Of ranks, of that start.
 };
 
 /// `host:port`, as on a command line.
@@ -27,20 +25,20 @@ struct Endpoint {
 /// Errors (user): not of the form HOST:PORT.
 [[nodiscard]] Result<Endpoint> parse_endpoint(const std::string& text);
 
-/// Waits until `file` names an endpoint of a start that is `wanted` and returns it; looks every 50
-/// ms. Blocks. Errors: none came in time, or before `give_up` (failure).
-[[nodiscard]] Result<Endpoint> wait_for_endpoint(
-    const std::filesystem::path& file, const std::function<bool(const std::string&)>& wanted,
-    std::chrono::milliseconds timeout, const std::function<bool()>& give_up = {});
+/// What the head leaves for other launchers in a file of the run's control directory.
+struct ControlNote {
+  std::string word;  ///< The matter, one line.
+  std::string start;
+  std::uint32_t generation = 0;
+};
+/// Durable on return; blocks. Errors: those of write_private_file().
+[[nodiscard]] Status write_note(const std::filesystem::path& file, const ControlNote& note);
+/// Blocks. Errors (failure): there is none, or not all of it.
+[[nodiscard]] Result<ControlNote> read_note(const std::filesystem::path& file);
 
 /// The IPv4 address of a network interface; of loopback if `interface` is empty.
 /// Errors (user): there is none of that name with an address; names those that have one.
 [[nodiscard]] Result<std::string> interface_address(const std::string& interface);
-
-using Environment = std::map<std::string, std::string>;
-
-/// Of this process.
-[[nodiscard]] Environment process_environment();
 
 /// This launcher's position among the launchers of the run: one per node, node 0 is the head.
 struct NodePosition {
@@ -49,11 +47,6 @@ struct NodePosition {
   std::string start = {};  ///< The same on all nodes of one start, another at the next.
 
   [[nodiscard]] bool head() const { return node == 0; }
-  /// `start` of the ranks' generation `generation`.
-  [[nodiscard]] std::string start_of(std::uint32_t generation) const;
-  /// The reverse; none: of another start.
-  [[nodiscard]] std::optional<std::uint32_t> generation_of(std::string_view name) const;
-
   /// First rank of this node and the one after its last: contiguous, even to within one.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> ranks(std::int64_t all) const {
     return {all * node / nodes, all * (node + 1) / nodes};
@@ -63,17 +56,12 @@ struct NodePosition {
 /// The number of `rank` among those of its node, from 0. REQUIRES: rank < ranks.
 [[nodiscard]] std::int64_t local_rank(std::int64_t rank, std::int64_t ranks, std::int64_t nodes);
 
-/// `nodes` is parallel.nodes. One node needs nothing of the environment; more need Slurm (a step
-/// with one task per node). Pure.
-/// Errors (user): name the variable, what it says and what to do.
-[[nodiscard]] Result<NodePosition> find_position(std::int64_t nodes,
-                                                 const Environment& environment);
-
-/// Where the head listens, for a node that is not the head: waits for the file that the head of
-/// the same start writes in its generation `from` or a later one: a launcher that was started anew
-/// comes when it can. Blocks. Errors (failure): none within `timeout`, or until `give_up`.
+/// Where the head listens, for a node that is not the head: waits for the note that the head of
+/// the same start writes to `file` in its generation `from` or a later one: a launcher that was
+/// started anew comes when it can. Looks every 50 ms; blocks. Errors (failure): none within
+/// `timeout`, or until `give_up`.
 [[nodiscard]] Result<Endpoint> find_head(const NodePosition& position, std::uint32_t from,
-                                         const std::filesystem::path& endpoint_file,
+                                         const std::filesystem::path& file,
                                          std::chrono::milliseconds timeout,
                                          const std::function<bool()>& give_up = {});
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <boost/system/errc.hpp>
-#include <list>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 namespace train::actors {
 namespace {
@@ -56,104 +58,77 @@ Result<tcp::acceptor> open_port(asio::io_context& context, const std::string& ho
   return listening;
 }
 
-/// All of it on the loop's thread.
-class PeerAcceptor::Port : public std::enable_shared_from_this<Port> {
- public:
-  Port(tcp::acceptor listening, Identity identity, Admit admit)
-      : listening_(std::move(listening)),
-        identity_(std::move(identity)),
-        admit_(std::move(admit)) {}
+namespace {
 
-  asio::awaitable<void> accept() {
-    for (;;) {
-      auto [error, socket] = co_await listening_.async_accept(use_tuple);
-      if (error) {  // no descriptor is left, or the peer has gone already
-        co_await pause(kPauseWithoutDescriptor);
-      } else {
-        take(std::move(socket));
-      }
-    }
-  }
-
-  void close() {
-    admit_ = {};
-    while (!unauthenticated_peers_.empty()) {
-      drop(unauthenticated_peers_.begin());
-    }
-    error_code ignored;
-    listening_.close(ignored);
-  }
-
- private:
-  struct Peer {
-    tcp::socket socket;  ///< Until it has sent something, as a worker does at once.
-    std::unique_ptr<SecureStream> stream = {};  ///< From then on.
-    bool dropped = false;                       ///< Is no longer among those that wait.
-  };
-  using Peers = std::list<std::shared_ptr<Peer>>;  // oldest first
-
-  void take(tcp::socket socket) {
-    if (unauthenticated_peers_.size() == kMostWaiting) {
-      const auto silent = std::find_if(unauthenticated_peers_.begin(), unauthenticated_peers_.end(),
-                                       [](const auto& peer) { return !peer->stream; });
-      drop(silent != unauthenticated_peers_.end() ? silent : unauthenticated_peers_.begin());
-    }
-    error_code ignored;
-    socket.set_option(tcp::no_delay(true), ignored);
-    unauthenticated_peers_.push_back(std::make_shared<Peer>(Peer{.socket = std::move(socket)}));
-    asio::co_spawn(listening_.get_executor(),
-                   authenticate(shared_from_this(), unauthenticated_peers_.back(),
-                                std::chrono::steady_clock::now() + kPatience),
-                   log_failure);
-  }
-
-  /// Its coroutine hears of it and ends.
-  void drop(Peers::iterator peer) {
-    Peer& dropped = **peer;
-    dropped.dropped = true;
-    error_code ignored;
-    (dropped.stream ? dropped.stream->next_layer() : dropped.socket).close(ignored);
-    unauthenticated_peers_.erase(peer);
-  }
-
-  static asio::awaitable<void> authenticate(std::shared_ptr<Port> port, std::shared_ptr<Peer> peer,
-                                            Deadline::Time deadline) {
-    bool good = false;
-    {
-      const Deadline watch(peer->socket, deadline);
-      const auto [silent] = co_await peer->socket.async_wait(tcp::socket::wait_read, use_tuple);
-      good = !silent && !peer->dropped;
-    }
-    if (good) {
-      peer->stream = std::make_unique<SecureStream>(std::move(peer->socket), *port->identity_);
-      const Deadline watch(peer->stream->next_layer(), deadline);
-      const auto [failed] = co_await peer->stream->async_handshake(SecureStream::server, use_tuple);
-      good = !failed;
-    }
-    if (peer->dropped) {
-      co_return;
-    }
-    port->unauthenticated_peers_.remove(peer);
-    if (good) {
-      port->admit_(std::move(peer->stream));
-    }
-  }
-
-  tcp::acceptor listening_;
-  Identity identity_;
-  Admit admit_;
-  Peers unauthenticated_peers_;
+struct Peer {
+  tcp::socket socket;                         ///< Until it has sent something, as a worker does.
+  std::unique_ptr<SecureStream> stream = {};  ///< From then on.
 };
 
-PeerAcceptor::PeerAcceptor(const EventLoop& loop, tcp::acceptor listening, Identity identity,
-                           Admit admit)
-    : port_(std::make_shared<Port>(std::move(listening), std::move(identity), std::move(admit))),
-      loop_(loop),
-      accepting_(std::in_place, loop, port_->accept()) {}
+/// Who waits to be let in, oldest first. All of it on the loop's thread.
+struct Door {
+  Identity identity;
+  AdmitPeer admit;
+  std::vector<std::shared_ptr<Peer>> peers = {};
 
-PeerAcceptor::~PeerAcceptor() {
-  accepting_.reset();
-  call_on(loop_, [this] { port_->close(); });
+  /// Its coroutine hears of it, and ends.
+  void drop(std::vector<std::shared_ptr<Peer>>::iterator peer) {
+    error_code ignored;
+    ((*peer)->stream ? (*peer)->stream->next_layer() : (*peer)->socket).close(ignored);
+    peers.erase(peer);
+  }
+
+  void make_room() {
+    if (peers.size() == kMostWaiting) {
+      const auto silent =
+          std::find_if(peers.begin(), peers.end(), [](const auto& peer) { return !peer->stream; });
+      drop(silent != peers.end() ? silent : peers.begin());
+    }
+  }
+};
+
+asio::awaitable<void> authenticate(std::shared_ptr<Door> door, std::shared_ptr<Peer> peer,
+                                   Deadline::Time deadline) {
+  error_code failed;
+  {
+    const Deadline watch(peer->socket, deadline);
+    std::tie(failed) = co_await peer->socket.async_wait(tcp::socket::wait_read, use_tuple);
+  }
+  if (!failed) {
+    peer->stream = std::make_unique<SecureStream>(std::move(peer->socket), *door->identity);
+    const Deadline watch(peer->stream->next_layer(), deadline);
+    std::tie(failed) = co_await peer->stream->async_handshake(SecureStream::server, use_tuple);
+  }
+  const bool dropped = std::erase(door->peers, peer) == 0;
+  if (!failed && !dropped) {
+    door->admit(std::move(peer->stream));
+  }
+}
+
+}  // namespace
+
+asio::awaitable<void> accept_peers(tcp::acceptor listening, Identity identity, AdmitPeer admit) {
+  const auto door =
+      std::make_shared<Door>(Door{.identity = std::move(identity), .admit = std::move(admit)});
+  const std::shared_ptr<void> closed(nullptr, [door](void*) {
+    while (!door->peers.empty()) {
+      door->drop(door->peers.begin());
+    }
+  });
+  for (;;) {
+    auto [error, socket] = co_await listening.async_accept(use_tuple);
+    if (error) {  // no descriptor is left, or the peer has gone already
+      co_await pause(kPauseWithoutDescriptor);
+      continue;
+    }
+    door->make_room();
+    socket.set_option(tcp::no_delay(true), error);
+    door->peers.push_back(std::make_shared<Peer>(Peer{.socket = std::move(socket)}));
+    asio::co_spawn(
+        listening.get_executor(),
+        authenticate(door, door->peers.back(), std::chrono::steady_clock::now() + kPatience),
+        log_failure);
+  }
 }
 
 }  // namespace train::actors

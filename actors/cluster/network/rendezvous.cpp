@@ -3,78 +3,74 @@
 #include <fmt/format.h>
 
 #include <caf/all.hpp>
+#include <map>
 #include <utility>
 
 #include "actors/messages/cluster_messages.hpp"
 
 namespace train::actors {
-
-Status RendezvousTable::set(const std::string& key, Bytes bytes) {
-  if (const auto known = values_.find(key); known != values_.end()) {
-    return known->second == bytes
-               ? Status()
-               : failure(fmt::format("rendezvous: {} is set to something else already", key));
-  }
-  const std::size_t size = key.size() + bytes.size();
-  if (key.size() > limits_.key_bytes || bytes.size() > limits_.value_bytes ||
-      stored_bytes_ + size > limits_.stored_bytes) {
-    return failure(fmt::format("rendezvous: {} ({} bytes) is more than it may hold",
-                               key.substr(0, limits_.key_bytes), bytes.size()));
-  }
-  stored_bytes_ += size;
-  const Result<Bytes> value = values_.emplace(key, std::move(bytes)).first->second;
-  const auto [first, last] = waiting_.equal_range(key);
-  std::vector<Answer> answers;
-  for (auto entry = first; entry != last; ++entry) {
-    answers.push_back(std::move(entry->second));
-  }
-  waiting_.erase(first, last);
-  for (const Answer& answer : answers) {
-    answer(value);
-  }
-  return {};
-}
-
-void RendezvousTable::get(const std::string& key, Answer answer) {
-  if (const auto known = values_.find(key); known != values_.end()) {
-    answer(known->second);
-  } else if (key.size() > limits_.key_bytes || waiting_.size() >= limits_.waiting) {
-    answer(failure("rendezvous: too many wait for keys that nobody has set"));
-  } else {
-    waiting_.emplace(key, std::move(answer));
-  }
-}
-
 namespace {
 
 constexpr std::chrono::seconds kSetTime{60};  // a loaded head is slow, a lost one is seen at once
 
 struct RendezvousState {
   static constexpr const char* name = "rendezvous";
-  RendezvousTable table;
+  RendezvousLimits limits = {};
+  std::map<std::string, std::string> values = {};
+  std::multimap<std::string, caf::typed_response_promise<RendezvousAnswer>> waiting = {};
+  std::size_t stored_bytes = 0;
+
+  /// Why it is refused; empty: it is set.
+  std::string set(const std::string& key, const std::string& bytes) {
+    if (const auto known = values.find(key); known != values.end()) {
+      return known->second == bytes
+                 ? ""
+                 : fmt::format("rendezvous: {} is set to something else already", key);
+    }
+    const std::size_t size = key.size() + bytes.size();
+    if (key.size() > limits.key_bytes || bytes.size() > limits.value_bytes ||
+        stored_bytes + size > limits.stored_bytes) {
+      return fmt::format("rendezvous: {} ({} bytes) is more than it may hold",
+                         key.substr(0, limits.key_bytes), bytes.size());
+    }
+    stored_bytes += size;
+    values.emplace(key, bytes);
+    const auto [first, last] = waiting.equal_range(key);
+    for (auto asker = first; asker != last; ++asker) {
+      asker->second.deliver(RendezvousAnswer{key, bytes, {}});
+    }
+    waiting.erase(first, last);
+    return {};
+  }
 };
 
-caf::behavior rendezvous_behavior(caf::stateful_actor<RendezvousState>* self) {
-  return {[self](const RendezvousSet& message) {
-            const Status set =
-                self->state.table.set(message.key, {message.bytes.begin(), message.bytes.end()});
-            return RendezvousAnswer{message.key, {}, set ? "" : set.error().message};
+caf::behavior rendezvous_behavior(caf::stateful_actor<RendezvousState>* self,
+                                  const RendezvousLimits& limits) {
+  RendezvousState& store = self->state;
+  store.limits = limits;
+  return {[&store](const RendezvousSet& message) {
+            return RendezvousAnswer{message.key, {}, store.set(message.key, message.bytes)};
           },
-          [self](const RendezvousGet& message) {
-            auto asker = caf::actor_cast<caf::actor>(self->current_sender());
-            if (!asker) {
-              return;
+          [&store, self](const RendezvousGet& message) -> caf::result<RendezvousAnswer> {
+            if (const auto known = store.values.find(message.key); known != store.values.end()) {
+              return RendezvousAnswer{message.key, known->second, {}};
             }
-            self->state.table.get(message.key, [self, asker, key = message.key](const auto& value) {
-              self->send(asker, value ? RendezvousAnswer{key, {value->begin(), value->end()}, {}}
-                                      : RendezvousAnswer{key, {}, value.error().message});
-            });
+            if (message.key.size() > store.limits.key_bytes ||
+                store.waiting.size() >= store.limits.waiting) {
+              return RendezvousAnswer{
+                  message.key, {}, "rendezvous: too many wait for keys that nobody has set"};
+            }
+            return store.waiting
+                .emplace(message.key, self->make_response_promise<RendezvousAnswer>())
+                ->second;
           }};
 }
 
 }  // namespace
 
-caf::actor spawn_rendezvous(caf::actor_system& system) { return system.spawn(rendezvous_behavior); }
+caf::actor spawn_rendezvous(caf::actor_system& system, const RendezvousLimits& limits) {
+  return system.spawn(rendezvous_behavior, limits);
+}
 
 RemoteStore::RemoteStore(caf::actor_system& system, caf::actor store, std::string prefix)
     : system_(&system), store_(std::move(store)), prefix_(std::move(prefix)) {}

@@ -4,8 +4,6 @@
 #include <caf/fwd.hpp>
 #include <chrono>
 #include <cstddef>
-#include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -16,43 +14,19 @@
 // with their generation, so that what an older one left behind is never read.
 namespace train::actors {
 
-/// The store itself: a key is set once; who asks before that is answered when it is.
-/// Not thread-safe. No call blocks.
-class RendezvousTable {
- public:
-  using Bytes = std::vector<char>;
-  /// The value, or why there will be none.
-  using Answer = std::function<void(const Result<Bytes>&)>;
-
-  struct Limits {
-    std::size_t key_bytes = 1024;
-    std::size_t value_bytes = std::size_t{1} << 20U;
-    std::size_t stored_bytes = std::size_t{64} << 20U;  ///< Of all keys and values.
-    std::size_t waiting = 65536;
-  };
-
-  RendezvousTable() = default;
-  explicit RendezvousTable(Limits limits) : limits_(limits) {}
-
-  /// Answers all who wait for `key`. Setting the same bytes again is fine.
-  /// Errors: other bytes than before, or a limit (failure).
-  [[nodiscard]] Status set(const std::string& key, Bytes bytes);
-
-  /// Calls `answer` now or later, exactly once (never, if this ends before).
-  void get(const std::string& key, Answer answer);
-
-  [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
-
- private:
-  Limits limits_;
-  std::map<std::string, Bytes> values_;
-  std::multimap<std::string, Answer> waiting_;
-  std::size_t stored_bytes_ = 0;
+/// What the store may hold.
+struct RendezvousLimits {
+  std::size_t key_bytes = 1024;
+  std::size_t value_bytes = std::size_t{1} << 20U;
+  std::size_t stored_bytes = std::size_t{64} << 20U;  ///< Of all keys and values.
+  std::size_t waiting = 65536;                        ///< Who ask for a key that is not set.
 };
 
-/// The table as an actor: RendezvousSet, RendezvousGet. Lives at the head; hand
-/// workers its handle.
-[[nodiscard]] caf::actor spawn_rendezvous(caf::actor_system& system);
+/// The store, an actor at the head whose handle workers get: RendezvousSet, RendezvousGet. A key is
+/// set once, and the same bytes again are fine; who asks before that is answered when it is. Other
+/// bytes, or more than the limits, are refused.
+[[nodiscard]] caf::actor spawn_rendezvous(caf::actor_system& system,
+                                          const RendezvousLimits& limits = {});
 
 /// A worker's (or the head's own) way to the store. Thread-safe; its calls block the thread, so
 /// never make one in a message handler.

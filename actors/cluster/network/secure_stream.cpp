@@ -23,16 +23,14 @@ Error unusable(const std::filesystem::path& path, const char* what, const error_
 
 Result<Identity> load_identity(const CredentialFiles& files, StreamEnd end) {
   namespace ssl = asio::ssl;
-  const bool head = end == StreamEnd::head;
-  const auto& certificate = head ? files.head_certificate : files.worker_certificate;
-  const auto& key = head ? files.head_key : files.worker_key;
+  const auto& own = end == StreamEnd::head ? files.head : files.worker;
   auto identity = std::make_shared<ssl::context>(ssl::context::tls);
   error_code error;
-  if (identity->use_certificate_file(certificate.string(), ssl::context::pem, error)) {
-    return unusable(certificate, "certificate", error);
+  if (identity->use_certificate_file(own.string(), ssl::context::pem, error)) {
+    return unusable(own, "certificate", error);
   }
-  if (identity->use_private_key_file(key.string(), ssl::context::pem, error)) {
-    return unusable(key, "key", error);
+  if (identity->use_private_key_file(own.string(), ssl::context::pem, error)) {
+    return unusable(own, "key", error);
   }
   if (identity->load_verify_file(files.authority.string(), error)) {
     return unusable(files.authority, "certificate", error);

@@ -53,9 +53,10 @@ ControlConfig::ControlConfig() {
                NonfiniteFound, RankStopped, RankFailed, ReportFailed, StopRequested, RunFinished,
                RankObserved, ObservedWait, ObservedStream, ObservedChannel, ObservedQueue,
                ObservationTaken>(*this);
-  add_messages<JoinCluster, Assignment, WorkerReady, WorkerFailed, Refused, WorkerExited,
+  add_messages<JoinCluster, Assignment, WorkerReady, WorkerFailed, Refused, WorkerExited, NodeSteps,
                NodeJoined, TakePosition, RestoreMemory, MemoryRestored, StartRanks, GenerationOver,
-               NodeIdle, GoAway, RendezvousSet, RendezvousGet, RendezvousAnswer>(*this);
+               NodeIdle, MemoryOrigin, GoAway, RendezvousSet, RendezvousGet, RendezvousAnswer>(
+      *this);
   std::signal(SIGPIPE, SIG_IGN);
 }
 

@@ -7,9 +7,9 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <condition_variable>
 #include <csignal>
-#include <fstream>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "actors/cluster/network/coroutines.hpp"
@@ -42,124 +42,90 @@ asio::awaitable<void> wait_readable(int descriptor) {
 
 }  // namespace
 
-/// Each is watched by a coroutine of its own.
-class WorkerProcesses::Children : public std::enable_shared_from_this<Children> {
- public:
-  explicit Children(OnEnd on_end) : on_end_(std::move(on_end)) {}
-
-  struct Order {
-    std::int32_t rank = 0;
-    std::vector<std::string> words;
-    std::vector<int> inherited;
-  };
-  void start(const EventLoop& loop, Order order) {
-    {
-      const std::lock_guard lock(mutex_);
-      ++running_;
-    }
-    asio::co_spawn(loop.context(), watch(shared_from_this(), std::move(order)), log_failure);
-  }
-
-  /// False: some still run after `time`.
-  bool wait_for_all(std::chrono::milliseconds time) {
-    std::unique_lock lock(mutex_);
-    return ended_.wait_for(lock, time, [this] { return running_ == 0; });
-  }
-
-  /// On the loop's thread, as all that follows.
-  std::size_t kill_all() {
-    for (Child* const child : children_) {
-      child->told_to_end = true;
-      child->process.kill();
-    }
-    return children_.size();
-  }
-
- private:
+/// Those of one node. Each is watched by a coroutine of its own.
+struct WorkerProcesses::Children {
   struct Child {
     Process process;
     bool told_to_end = false;
     std::optional<std::uint64_t> oom_kills = count_oom_kills();  // when it was started
   };
 
-  static asio::awaitable<void> watch(std::shared_ptr<Children> all, Order order) {
-    auto started =
-        Process::start(order.words, {.inherited = order.inherited, .ignored = kOnlyForTheLauncher});
-    if (!started) {
-      all->report({.rank = order.rank,
-                   .text = fmt::format("{} could not be started: {}", order.words[0],
-                                       started.error().message)});
-      co_return;
+  OnEnd on_end;
+  std::list<Child*> started = {};  // of the loop's thread
+  std::mutex mutex = {};
+  std::condition_variable ended = {};
+  std::size_t running = 0;  // guarded by the mutex: ordered, and its end not yet reported
+
+  static asio::awaitable<void> watch(std::shared_ptr<Children> all, std::int32_t rank,
+                                     std::vector<std::string> words, std::vector<int> inherited) {
+    auto process = Process::start(words, {.inherited = inherited, .ignored = kOnlyForTheLauncher});
+    if (!process) {
+      co_return all->report(
+          {.rank = rank,
+           .text = fmt::format("{} could not be started: {}", words[0], process.error().message)});
     }
-    Child child{.process = std::move(started).value()};
-    all->children_.push_back(&child);
+    Child child{.process = std::move(process).value()};
+    all->started.push_back(&child);
     std::optional<ProcessEnd> end;
     while (!end) {
       co_await wait_readable(child.process.handle());
       end = child.process.try_reap();
     }
-    all->children_.remove(&child);
-    all->report(describe(order.rank, child, *end));
-  }
-
-  static WorkerEnd describe(std::int32_t rank, const Child& child, const ProcessEnd& end) {
-    const bool unasked = end.signal != 0 && !child.told_to_end;
+    all->started.remove(&child);
+    const bool unasked = end->signal != 0 && !child.told_to_end;
     const bool short_of_memory =
-        unasked && end.signal == SIGKILL && child.oom_kills && count_oom_kills() > child.oom_kills;
-    return {.rank = rank,
-            .pid = child.process.pid(),
-            .text = end.text() + (short_of_memory ? kShortOfMemory : ""),
-            .clean = end.exit_code == 0,
-            .killed = killed_from_outside(end),
-            .unasked = unasked};
+        unasked && end->signal == SIGKILL && child.oom_kills && count_oom_kills() > child.oom_kills;
+    all->report({.rank = rank,
+                 .pid = child.process.pid(),
+                 .text = end->text() + (short_of_memory ? kShortOfMemory : ""),
+                 .clean = end->exit_code == 0,
+                 .killed = killed_from_outside(*end),
+                 .unasked = unasked});
   }
 
   void report(const WorkerEnd& end) {
-    on_end_(end);
-    const std::lock_guard lock(mutex_);
-    --running_;
-    ended_.notify_all();
+    on_end(end);
+    const std::lock_guard lock(mutex);
+    --running;
+    ended.notify_all();
   }
 
-  OnEnd on_end_;
-  std::list<Child*> children_;
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  std::size_t running_ = 0;  // guarded by mutex_: ordered, and its end not yet reported
+  /// False: some still run after `time`.
+  bool wait_for_all(std::chrono::milliseconds time) {
+    std::unique_lock lock(mutex);
+    return ended.wait_for(lock, time, [this] { return running == 0; });
+  }
 };
 
 WorkerProcesses::WorkerProcesses(const EventLoop& loop, OnEnd on_end)
-    : loop_(loop), children_(std::make_shared<Children>(std::move(on_end))) {}
+    : loop_(loop), children_(new Children{.on_end = std::move(on_end)}) {}
 
 WorkerProcesses::~WorkerProcesses() { terminate_all(std::chrono::milliseconds(0)); }
 
 void WorkerProcesses::start(std::int32_t rank, std::vector<std::string> words,
                             std::vector<int> inherited) {
-  children_->start(loop_, {rank, std::move(words), std::move(inherited)});
+  {
+    const std::lock_guard lock(children_->mutex);
+    ++children_->running;
+  }
+  asio::co_spawn(loop_.context(),
+                 Children::watch(children_, rank, std::move(words), std::move(inherited)),
+                 log_failure);
 }
 
 std::size_t WorkerProcesses::terminate_all(std::chrono::milliseconds grace) {
-  if (children_->wait_for_all(grace)) {
-    return 0;
-  }
-  // Again and again: what had only been ordered may have been started meanwhile.
   std::size_t killed = 0;
-  do {
-    call_on(loop_, [&] { killed = std::max(killed, children_->kill_all()); });
-  } while (!children_->wait_for_all(std::chrono::milliseconds(20)));
-  return killed;
-}
-
-std::optional<std::uint64_t> count_oom_kills(const std::filesystem::path& vmstat) {
-  std::ifstream file(vmstat);
-  std::string name;
-  std::uint64_t count = 0;
-  while (file >> name >> count) {
-    if (name == "oom_kill") {
-      return count;
-    }
+  // Again and again: what had only been ordered may have been started meanwhile.
+  for (auto time = grace; !children_->wait_for_all(time); time = std::chrono::milliseconds(20)) {
+    call_on(loop_, [&] {
+      killed = std::max(killed, children_->started.size());
+      for (Children::Child* const child : children_->started) {
+        child->told_to_end = true;
+        child->process.kill();
+      }
+    });
   }
-  return std::nullopt;
+  return killed;
 }
 
 std::vector<std::string> worker_words(std::int32_t rank, const std::string& head,

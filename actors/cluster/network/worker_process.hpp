@@ -2,10 +2,8 @@
 
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,15 +51,10 @@ class WorkerProcesses {
   std::size_t terminate_all(std::chrono::milliseconds grace);
 
  private:
-  class Children;
+  struct Children;
   const EventLoop& loop_;
   std::shared_ptr<Children> children_;
 };
-
-/// Processes that the kernel has killed on this machine because memory ran out, as `vmstat` (a file
-/// like /proc/vmstat) counts them; none: it does not say.
-[[nodiscard]] std::optional<std::uint64_t> count_oom_kills(
-    const std::filesystem::path& vmstat = "/proc/vmstat");
 
 /// The words that start this very program as a worker.
 [[nodiscard]] std::vector<std::string> worker_words(std::int32_t rank, const std::string& head,

@@ -15,11 +15,6 @@
 namespace train::actors {
 namespace {
 
-bool whole_step(const checkpoint::MemorySnapshots& memory, std::int64_t step) {
-  const auto steps = memory.whole_steps();
-  return std::find(steps.begin(), steps.end(), step) != steps.end();
-}
-
 using namespace std::chrono_literals;
 using checkpoint::MemorySnapshots;
 using checkpoint::SnapshotOutflow;
@@ -58,8 +53,7 @@ asio::awaitable<void> send_sealed(SecureStream& stream, const MemorySnapshots& m
                                   const Endpoint& to) {
   std::int64_t last = -1;
   int missed = 0;  // in a row
-  const auto layout = checkpoint::layout_frame(memory.layout());
-  Status good = co_await send_all(stream, layout, kPatience);
+  Status good;
   while (good) {
     const auto steps = memory.sealed_steps();
     if (steps.empty() || steps.front() == last) {
@@ -82,11 +76,24 @@ asio::awaitable<void> send_sealed(SecureStream& stream, const MemorySnapshots& m
   }
 }
 
+/// A connection on which the memory's layout has been sent. Errors: those of connect_securely() and
+/// send_all(); whose.
+asio::awaitable<Result<std::unique_ptr<SecureStream>>> begin_sending(
+    const Endpoint& to, Identity identity, const MemorySnapshots& memory,
+    std::chrono::milliseconds patience) {
+  auto connected = co_await connect_securely(to, std::move(identity), Clock::now() + patience);
+  if (!connected.stream) {
+    co_return failure(fmt::format("{}: {}", to_string(to), connected.why));
+  }
+  const auto layout = checkpoint::layout_frame(memory.layout());
+  const Status begun = co_await send_all(*connected.stream, layout, patience);
+  co_return begun ? Result(std::move(connected.stream)) : begun.error();
+}
+
 asio::awaitable<void> keep_sending(Identity identity, Endpoint to, Memory memory) {
   for (;;) {
-    const auto connected = co_await connect_securely(to, identity, Clock::now() + kConnectTime);
-    if (connected.stream) {
-      co_await send_sealed(*connected.stream, *memory, to);
+    if (const auto stream = co_await begin_sending(to, identity, *memory, kConnectTime)) {
+      co_await send_sealed(**stream, *memory, to);
     }
     co_await pause(kBetweenTries);
   }
@@ -95,16 +102,11 @@ asio::awaitable<void> keep_sending(Identity identity, Endpoint to, Memory memory
 asio::awaitable<Status> connect_and_send(const Endpoint& to, Identity identity,
                                          const MemorySnapshots& memory, std::int64_t step,
                                          std::chrono::milliseconds patience) {
-  const auto connected = co_await connect_securely(to, identity, Clock::now() + patience);
-  if (!connected.stream) {
-    co_return failure(fmt::format("{}: {}", to_string(to), connected.why));
+  const auto stream = co_await begin_sending(to, std::move(identity), memory, patience);
+  if (!stream) {
+    co_return stream.error();
   }
-  SecureStream& stream = *connected.stream;
-  const auto layout = checkpoint::layout_frame(memory.layout());
-  if (const Status begun = co_await send_all(stream, layout, patience); !begun) {
-    co_return begun.error();
-  }
-  const auto sent = co_await send_snapshot(stream, memory, step, patience);
+  const auto sent = co_await send_snapshot(**stream, memory, step, patience);
   if (!sent) {
     co_return sent.error();
   }
@@ -114,89 +116,54 @@ asio::awaitable<Status> connect_and_send(const Endpoint& to, Identity identity,
 }  // namespace
 
 /// What comes, on the loop's thread.
-class SnapshotReceiver::Inflow {
- public:
-  explicit Inflow(const EventLoop& loop) : loop_(loop), arrival_(loop.context()) {}
+struct SnapshotReceiver::Inflow {
+  explicit Inflow(const EventLoop& own) : loop(own), arrival(own.context()) {}
 
-  void listen(tcp::acceptor port, Identity identity) {
-    acceptor_.emplace(loop_, std::move(port), std::move(identity),
-                      [this](std::unique_ptr<SecureStream> stream) { admit(std::move(stream)); });
-  }
-
-  void receive_into(const Memory& memory) {
-    receiving_.reset();
-    memory_ = memory;
-    if (memory) {
-      receiving_.emplace(loop_, receive(memory));
-    }
-  }
-
-  Status wait_for(std::int64_t step, std::chrono::milliseconds patience) {
-    const MemorySnapshots& memory = *memory_;
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      const std::uint64_t before = frames_;
-      const bool sealed = memory.has_sealed(step);
-      if (sealed) {
-        lock.unlock();  // the bytes are many
-        if (whole_step(memory, step)) {
-          return {};
-        }
-        lock.lock();
-      }
-      if (!came_.wait_for(lock, patience, [&] { return frames_ != before; })) {
-        return failure(sealed ? fmt::format("what came of step {} is damaged", step)
-                              : std::string("nothing came"));
-      }
-    }
-  }
-
- private:
   void admit(std::unique_ptr<SecureStream> stream) {
-    arrived_ = std::move(stream);
-    arrival_.cancel();
-    if (current_) {
+    arrived = std::move(stream);
+    arrival.cancel();
+    if (current) {
       boost::system::error_code ignored;
-      current_->next_layer().close(ignored);
+      current->next_layer().close(ignored);
     }
   }
 
-  asio::awaitable<void> receive(Memory memory) {
+  asio::awaitable<void> receive() {
     for (;;) {
-      while (!arrived_) {
-        arrival_.expires_at(asio::steady_timer::time_point::max());
-        co_await arrival_.async_wait(use_tuple);
+      while (!arrived) {
+        arrival.expires_at(asio::steady_timer::time_point::max());
+        co_await arrival.async_wait(use_tuple);
       }
-      current_ = std::move(arrived_);
-      const std::shared_ptr<void> over(nullptr, [this](void*) { current_.reset(); });
-      co_await follow(*current_, *memory);
+      current = std::move(arrived);
+      const std::shared_ptr<void> over(nullptr, [this](void*) { current.reset(); });
+      co_await follow(*current);
     }
   }
 
   /// Until it is lost, talks nonsense, or another one comes.
-  asio::awaitable<void> follow(SecureStream& stream, const MemorySnapshots& memory) {
-    checkpoint::SnapshotInflow inflow(memory);
+  asio::awaitable<void> follow(SecureStream& stream) {
+    checkpoint::SnapshotInflow inflow(*memory);
     checkpoint::FrameBytes frame;
     while (co_await receive_all(stream, frame)) {
       const auto position = inflow.take(frame);
       if (!position || !co_await receive_all(stream, *position)) {
         co_return;
       }
-      const std::lock_guard lock(mutex_);
-      ++frames_;
-      came_.notify_all();
+      const std::lock_guard lock(mutex);
+      ++frames;
+      came.notify_all();
     }
   }
 
-  const EventLoop& loop_;
-  Memory memory_;
-  asio::steady_timer arrival_;
-  std::unique_ptr<SecureStream> arrived_, current_;
-  std::mutex mutex_;
-  std::condition_variable came_;
-  std::uint64_t frames_ = 0;              // guarded by mutex_: that have come
-  std::optional<Task> receiving_;         // uses all of the above,
-  std::optional<PeerAcceptor> acceptor_;  // and so does this
+  const EventLoop& loop;
+  Memory memory = {};  // of the receiver's thread, while nothing is received
+  asio::steady_timer arrival;
+  std::unique_ptr<SecureStream> arrived = {}, current = {};
+  std::mutex mutex = {};
+  std::condition_variable came = {};
+  std::uint64_t frames = 0;            // guarded by the mutex: that have come
+  std::optional<Task> receiving = {};  // uses all of the above,
+  std::optional<Task> accepting = {};  // and so does this
 };
 
 Result<std::unique_ptr<SnapshotReceiver>> SnapshotReceiver::open(const EventLoop& loop,
@@ -208,14 +175,38 @@ Result<std::unique_ptr<SnapshotReceiver>> SnapshotReceiver::open(const EventLoop
   TRAIN_RETURN_IF_ERROR(listening);
   const Endpoint endpoint{.host = address, .port = listening->local_endpoint().port()};
   auto inflow = std::make_shared<Inflow>(loop);
-  inflow->listen(std::move(listening).value(), std::move(identity).value());
+  inflow->accepting.emplace(
+      loop, accept_peers(std::move(listening).value(), std::move(identity).value(),
+                         [to = inflow.get()](auto stream) { to->admit(std::move(stream)); }));
   return std::unique_ptr<SnapshotReceiver>(new SnapshotReceiver(endpoint, std::move(inflow)));
 }
 
-void SnapshotReceiver::receive_into(const Memory& memory) { inflow_->receive_into(memory); }
+void SnapshotReceiver::receive_into(const Memory& memory) {
+  inflow_->receiving.reset();
+  inflow_->memory = memory;
+  if (memory) {
+    inflow_->receiving.emplace(inflow_->loop, inflow_->receive());
+  }
+}
 
 Status SnapshotReceiver::wait_for(std::int64_t step, std::chrono::milliseconds patience) {
-  return inflow_->wait_for(step, patience);
+  const MemorySnapshots& memory = *inflow_->memory;
+  std::unique_lock lock(inflow_->mutex);
+  for (;;) {
+    const std::uint64_t before = inflow_->frames;
+    const bool sealed = memory.has_sealed(step);
+    if (sealed) {
+      lock.unlock();  // the bytes are many
+      if (has_step(memory.whole_steps(), step)) {
+        return {};
+      }
+      lock.lock();
+    }
+    if (!inflow_->came.wait_for(lock, patience, [&] { return inflow_->frames != before; })) {
+      return failure(sealed ? fmt::format("what came of step {} is damaged", step)
+                            : std::string("nothing came"));
+    }
+  }
 }
 
 Result<std::shared_ptr<Task>> start_sending(const EventLoop& loop,

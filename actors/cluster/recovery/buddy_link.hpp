@@ -43,7 +43,7 @@ class SnapshotReceiver {
   [[nodiscard]] Status wait_for(std::int64_t step, std::chrono::milliseconds patience);
 
  private:
-  class Inflow;
+  struct Inflow;
   SnapshotReceiver(Endpoint endpoint, std::shared_ptr<Inflow> inflow)
       : endpoint_(std::move(endpoint)), inflow_(std::move(inflow)) {}
 

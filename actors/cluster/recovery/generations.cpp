@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "actors/cluster/recovery/process_ranks.hpp"
@@ -15,31 +14,13 @@
 namespace train::actors {
 namespace {
 
-/// Whether the run can be one of the nodes that have come. A run of those that took part needs no
-/// other plan.
-struct Room {
-  Status all, without;
-};
-
-Room room_for(const PreparedRun& run, const Membership& met) {
-  const auto fits = [&run](std::int64_t nodes) {
-    const auto plan = plan_of_nodes(run, nodes);
-    return plan ? Status() : Status(plan.error());
-  };
-  if (met.cut) {
-    return {*met.cut, *met.cut};
-  }
-  const auto returned = static_cast<std::int64_t>(met.returned.size());
-  return {fits(met.come() + returned), met.complete() ? Status() : fits(met.come())};
-}
-
 /// What the log says of other nodes than before.
 void log_nodes(const PreparedRun& run, const Membership& met) {
   if (!met.complete()) {
     log_warning(fmt::format(
         "nodes_lost {} not come back within {} s of the loss (recovery.node_wait_s); going on with "
         "the nodes that are left",
-        missing_have(met, run.members), run.config().recovery.node_wait_s));
+        met.missing_have(), run.config().recovery.node_wait_s));
   }
   if (!met.returned.empty()) {
     const std::string text = fmt::format("{} come back", nodes_have(met.returned));
@@ -48,32 +29,24 @@ void log_nodes(const PreparedRun& run, const Membership& met) {
   }
 }
 
-}  // namespace
-
-std::vector<std::int64_t> Membership::positions() const {
-  std::vector<std::int64_t> positions;
-  for (std::int64_t position = 0; position <= static_cast<std::int64_t>(held.size()); ++position) {
-    if (std::find(missing.begin(), missing.end(), position) == missing.end()) {
-      positions.push_back(position);
-    }
+/// On `nodes` nodes, `each` ranks on each of them or the most below that is allowed.
+Result<RunPlan> largest_plan(const RunPlan& now, std::int64_t nodes, std::int64_t each) {
+  Result<RunPlan> plan = failure("no node is left");
+  for (; !plan && nodes > 0 && each > 0; --each) {
+    plan = plan_with(now, nodes, each * nodes);
   }
-  return positions;
+  return plan;
 }
+
+}  // namespace
 
 std::string nodes_have(std::span<const std::int64_t> nodes) {
   return nodes.size() == 1 ? fmt::format("node {} has", nodes.front())
                            : fmt::format("nodes {} have", fmt::join(nodes, ", "));
 }
 
-std::string missing_have(const Membership& met, std::span<const std::int64_t> members) {
-  if (met.missing.empty()) {
-    return "the head's network has";
-  }
-  std::vector<std::int64_t> nodes;
-  for (const std::int64_t position : met.missing) {
-    nodes.push_back(members[static_cast<std::size_t>(position)]);
-  }
-  return nodes_have(nodes);
+std::string Membership::missing_have() const {
+  return missing.empty() ? "the head's network has" : nodes_have(missing);
 }
 
 bool Respawns::allow(std::int64_t step) {
@@ -88,37 +61,17 @@ bool Respawns::allow(std::int64_t step) {
   return false;
 }
 
-std::optional<RunPlan> plan_of_fewer(const PreparedRun& run) {
-  const std::int64_t most = run.config().parallel.nodes == 1 ? run.config().parallel.ranks - 1 : 0;
-  for (std::int64_t ranks = most; ranks > 0; --ranks) {
-    if (auto plan = plan_with(run.plan, 1, ranks)) {
-      return std::move(plan).value();
-    }
-  }
-  return std::nullopt;
-}
-
 Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes) {
   const configs::ParallelSection& parallel = run.config().parallel;
   const bool more = nodes > parallel.nodes;
   const std::int64_t all = more ? run.ranks_at_start : parallel.ranks;
   const std::int64_t all_nodes = more ? run.nodes_at_start : parallel.nodes;
-  Result<RunPlan> plan = failure("no node is left");
   if (nodes == all_nodes) {  // whose ranks need not be the same number on each
-    plan = plan_with(run.plan, nodes, all);
+    if (auto plan = plan_with(run.plan, nodes, all)) {
+      return plan;
+    }
   }
-  for (std::int64_t each = all / all_nodes; !plan && nodes > 0 && each > 0; --each) {
-    plan = plan_with(run.plan, nodes, each * nodes);
-  }
-  return plan;
-}
-
-Status take_nodes(PreparedRun& run, std::int64_t nodes) {
-  auto plan = plan_of_nodes(run, nodes);
-  TRAIN_RETURN_IF_ERROR(plan);
-  run.plan = std::move(plan).value();
-  run.position.nodes = nodes;
-  return {};
+  return largest_plan(run.plan, nodes, all / all_nodes);
 }
 
 bool worth_another_job(std::int64_t nodes, std::optional<std::int64_t> checkpoint,
@@ -160,7 +113,7 @@ class Generations {
                 std::int32_t told = kExitFailure) {
     const HeadStep step = course_.hear(event, facts, std::move(words), told);
     if (others_ != nullptr && step.has(HeadAction::tell_again)) {
-      others_->tell_again(run_);
+      others_->tell_again();
     }
     if (others_ != nullptr && step.has(HeadAction::tell_end)) {
       others_->tell_end(course_.outcome(outcome_.step).exit_code);
@@ -176,38 +129,43 @@ class Generations {
   }
 
   Status meet() {
-    auto met = others_ != nullptr ? others_->meet(run_) : Result<Membership>(Membership());
+    auto met = others_ != nullptr ? others_->meet() : Result<Membership>(Membership());
     TRAIN_RETURN_IF_ERROR(met);
     met_ = std::move(met).value();
     const bool first = run_.generation == 0;
     const configs::RecoverySection& recovery = run_.config().recovery;
     const int signal = stop_signal();
-    const Room room = met_.same() || first ? Room() : room_for(run_, met_);
+    const std::int64_t all = met_.come() + static_cast<std::int64_t>(met_.returned.size());
+    const auto plan_of = [&](std::int64_t nodes, bool now) -> Result<RunPlan> {
+      return first || now ? run_.plan : met_.cut ? *met_.cut : plan_of_nodes(run_, nodes);
+    };
+    auto plan = plan_of(all, met_.same());
+    const auto without = plan_of(met_.come(), met_.complete());
     HeadFacts facts;
     facts.set(HeadFact::first, first);
-    facts.set(HeadFact::missing, !met_.complete() || met_.cut);
+    facts.set(HeadFact::missing, !met_.complete());
     facts.set(HeadFact::signalled, signal != 0);
-    facts.set(HeadFact::room, room.all.ok());
-    facts.set(HeadFact::room_without, room.without.ok());
-    const bool no_room = !room.without.ok() && signal == 0;
+    facts.set(HeadFact::room, plan.ok());
+    facts.set(HeadFact::room_without, without.ok());
     const HeadStep step =
         hear(met_.same() ? HeadEvent::met : HeadEvent::met_others, facts,
              {.seconds = first ? recovery.start_wait_s : recovery.node_wait_s,
               .signal = signal,
-              .text = no_room ? room.without.error().message : outcome_.text,
-              .nodes = met_.complete() && !met_.cut ? "" : missing_have(met_, run_.members)});
+              .text = !without.ok() && signal == 0 ? without.error().message : outcome_.text,
+              .nodes = met_.complete() ? "" : met_.missing_have()});
     if (step.next == HeadState::over && signal == 0) {
       log_error(course_.outcome(outcome_.step).text);
     }
     if (step.has(HeadAction::refuse_launcher)) {
       log_warning(fmt::format("nodes_not_taken {} come back, and the run has no place for more: {}",
-                              nodes_have(met_.returned), room.all.error().message));
+                              nodes_have(met_.returned), plan.error().message));
       met_.returned.clear();
+      plan = without;
     }
     if (step.has(HeadAction::take_nodes)) {
       log_nodes(run_, met_);
-      TRAIN_RETURN_IF_ERROR(
-          take_nodes(run_, met_.come() + static_cast<std::int64_t>(met_.returned.size())));
+      run_.plan = std::move(plan).value();
+      run_.position.nodes = run_.config().parallel.nodes;
     }
     return {};
   }
@@ -216,12 +174,17 @@ class Generations {
   /// next phase of an objective may be that of an earlier step, where its state is what is left.
   Status restore() {
     const bool same = met_.same();
-    std::vector<std::int64_t> left = met_.positions();
+    std::vector<std::int64_t> members = run_.members;
+    std::erase_if(members, [this](std::int64_t node) {
+      return std::binary_search(met_.missing.begin(), met_.missing.end(), node);
+    });
+    members.insert(members.end(), met_.returned.begin(), met_.returned.end());
+    std::sort(members.begin(), members.end());
     while (true) {
       TRAIN_RETURN_IF_ERROR(find_start_again(run_, outcome_.step, met_.held));
       const Status placed = others_ == nullptr ? Status()
-                            : same             ? others_->restore(run_)
-                                               : others_->change_members(run_, left, met_.returned);
+                            : same             ? others_->restore()
+                                               : others_->change_members(members);
       if (placed) {
         return start(same);
       }
@@ -234,25 +197,22 @@ class Generations {
       log_warning(fmt::format("memory_not_restored {}", placed.error().message));
       run_.memory.forget();
       met_.held.clear();
-      met_.returned.clear();  // they have their positions
-      left.resize(run_.members.size());
-      std::iota(left.begin(), left.end(), 0);
     }
   }
 
   /// `same`: of the nodes that took part, whose starts without progress are counted.
   Status start(bool same) {
-    std::optional<RunPlan> fewer;
+    const configs::ParallelSection& parallel = run_.config().parallel;
+    Result<RunPlan> fewer = failure("not needed");
     HeadFacts facts;
     const bool phase = outcome_.end == GenerationEnd::phase_over;
     const bool allowed = phase || !same || respawns_.allow(run_.first_step());
     facts.set(HeadFact::allowed, allowed);
     if (!allowed) {
-      fewer = plan_of_fewer(run_);
+      fewer = largest_plan(run_.plan, 1, parallel.nodes == 1 ? parallel.ranks - 1 : 0);
       const auto saved = run_.checkpoint ? std::optional(run_.checkpoint->step) : std::nullopt;
-      facts.set(HeadFact::fewer, fewer.has_value());
-      facts.set(HeadFact::saved,
-                worth_another_job(run_.config().parallel.nodes, saved, run_.job_first_step));
+      facts.set(HeadFact::fewer, fewer.ok());
+      facts.set(HeadFact::saved, worth_another_job(parallel.nodes, saved, run_.job_first_step));
     }
     const HeadStep step = hear(HeadEvent::placed, facts, {.text = outcome_.text});
     if (step.exit == Exit::stopped) {
@@ -262,14 +222,13 @@ class Generations {
       return {};
     }
     if (step.has(HeadAction::take_fewer)) {
-      run_.plan = *std::move(fewer);
+      run_.plan = std::move(fewer).value();
     }
     if (run_.plan.engine.phase_step >= 0) {
       TRAIN_RETURN_IF_ERROR(enter_phase(run_.plan, run_.first_step()));
     }
-    const std::string text =
-        fmt::format("generation={} step={} ranks={} nodes={}", run_.generation, run_.first_step(),
-                    run_.config().parallel.ranks, run_.config().parallel.nodes);
+    const std::string text = fmt::format("generation={} step={} ranks={} nodes={}", run_.generation,
+                                         run_.first_step(), parallel.ranks, parallel.nodes);
     const char* const event = phase ? "next_phase" : "respawned";
     log_info(fmt::format("{} {}", event, text));
     log_event(run_, event, text);

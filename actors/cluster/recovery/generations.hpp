@@ -17,33 +17,28 @@ namespace train::actors {
 
 class ProcessRanks;
 
-/// Which launchers of the other nodes have joined a generation. Nodes by their positions, the
-/// head's is 0.
+/// Which launchers of the other nodes have joined a generation; nodes as they were first numbered,
+/// ascending.
 struct Membership {
-  std::vector<NodeSteps> held;        ///< Of nodes 1, 2, ...; nothing of those that are missing.
-  std::vector<std::int64_t> missing;  ///< Nodes that have not come in time, ascending.
-  /// Nodes that have come and did not take part, as they were first numbered, ascending.
-  std::vector<std::int64_t> returned;
-  std::optional<Error> cut;  ///< Why nobody could come: the head's own network.
+  std::vector<NodeSteps> held;         ///< Of PreparedRun::members but the head's, in their order;
+                                       ///< nothing of those that are missing.
+  std::vector<std::int64_t> missing;   ///< Members that have not come in time.
+  std::vector<std::int64_t> returned;  ///< Nodes that have come and did not take part.
+  std::optional<Error> cut;            ///< Why nobody could come: the head's own network.
 
-  [[nodiscard]] bool complete() const { return missing.empty(); }
+  [[nodiscard]] bool complete() const { return missing.empty() && !cut; }
   /// Those that took part, and nobody else.
-  [[nodiscard]] bool same() const { return complete() && returned.empty() && !cut; }
-  /// How many there are with the head.
+  [[nodiscard]] bool same() const { return complete() && returned.empty(); }
+  /// How many there are with the head, without those that are back.
   [[nodiscard]] std::int64_t come() const {
     return static_cast<std::int64_t>(held.size() + 1 - missing.size());
   }
-  /// Their positions, ascending.
-  [[nodiscard]] std::vector<std::int64_t> positions() const;
+  /// Who is not there, for people: "node 2 has". REQUIRES: not complete().
+  [[nodiscard]] std::string missing_have() const;
 };
 
 /// For people: "node 2 has", "nodes 1, 2 have". REQUIRES: `nodes` has some.
 [[nodiscard]] std::string nodes_have(std::span<const std::int64_t> nodes);
-
-/// The same of those that are missing, or of the head's network. `members`: PreparedRun::members.
-/// REQUIRES: one of them is.
-[[nodiscard]] std::string missing_have(const Membership& met,
-                                       std::span<const std::int64_t> members);
 
 /// Counts the starts of a run's ranks that were lost one after the other without progress.
 class Respawns {
@@ -60,18 +55,10 @@ class Respawns {
   std::int64_t lost_ = 0;  ///< Starts at step_ that were lost.
 };
 
-/// The run as one of the largest smaller number of ranks that its configuration allows; none: there
-/// is none, or other nodes have ranks. Its result stays the same (P1). Blocks (reads the data's
-/// headers).
-[[nodiscard]] std::optional<RunPlan> plan_of_fewer(const PreparedRun& run);
-
 /// The run as one of `nodes` nodes with the largest number of ranks that its configuration allows,
 /// up to so many on each as now, or, of more nodes than now, as when it started. Blocks (reads the
 /// data's headers). Errors: none is allowed; why the last was not.
 [[nodiscard]] Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes);
-
-/// Makes the run that. Its result stays the same (P1).
-[[nodiscard]] Status take_nodes(PreparedRun& run, std::int64_t nodes);
 
 /// Starts all ranks of a prepared run, and returns when none of them does anything any more.
 using GenerationRunner = std::function<Result<RunFinished>(PreparedRun& run)>;

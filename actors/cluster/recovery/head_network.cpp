@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "actors/cluster/network/cluster_actor.hpp"
 #include "actors/cluster/network/credentials.hpp"
 #include "actors/cluster/recovery/node_run.hpp"
+#include "actors/head/cluster_actor.hpp"
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
@@ -23,18 +23,10 @@ constexpr auto kBetweenWords = 10s;  // for whom the start waits
 constexpr auto kReturnTime = 5s;     // of nodes that are back, to the next meeting
 constexpr auto kNodesIdle = 5s;      // of other nodes' ranks, from the word that the run is over
 
-/// Where the node is among `members`; none: it is not.
-std::optional<std::int64_t> position_of(const std::vector<std::int64_t>& members,
-                                        std::int64_t node) {
-  const auto found = std::find(members.begin(), members.end(), node);
-  return found == members.end() ? std::nullopt : std::optional(found - members.begin());
-}
-
 }  // namespace
 
-HeadNetwork::HeadNetwork(const PreparedRun& run)
-    : members_(run.members),
-      awaited_(run.nodes_awaited),
+HeadNetwork::HeadNetwork(PreparedRun& run)
+    : run_(run),
       system_(config_),
       self_(system_),
       cluster_(
@@ -48,7 +40,7 @@ HeadNetwork::~HeadNetwork() {
   caf::anon_send_exit(cluster_, caf::exit_reason::user_shutdown);
 }
 
-Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(const PreparedRun& run) {
+Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(PreparedRun& run) {
   std::unique_ptr<HeadNetwork> network(new HeadNetwork(run));
   const auto& root = run.directory.root;
   const auto credentials = make_credentials(control_directory(root));
@@ -56,7 +48,8 @@ Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(const PreparedRun& run) {
   auto options = listener_options(run.config().parallel);
   TRAIN_RETURN_IF_ERROR(options);
   options->endpoint_file = endpoint_file(root);
-  options->start = run.position.start_of(run.generation);
+  options->start = run.position.start;
+  options->generation = run.generation;
   auto listener = HeadListener::open(network->system_, network->cluster_, *credentials, *options);
   TRAIN_RETURN_IF_ERROR(listener);
   network->listener_ = std::move(listener).value();
@@ -64,19 +57,21 @@ Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(const PreparedRun& run) {
   return network;
 }
 
+bool HeadNetwork::takes_part(std::int64_t node) const {
+  return std::binary_search(run_.members.begin(), run_.members.end(), node);
+}
+
 void HeadNetwork::joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
-  Launcher known = {
-      .actor = caf::actor_cast<caf::actor>(launcher),
-      .held = {.own = node.own_steps, .buddy = node.buddy_steps, .earlier = node.earlier_step},
-      .snapshots = node.snapshots};
+  Launcher& known = launchers_[node.node];
+  known = {.actor = caf::actor_cast<caf::actor>(launcher),
+           .held = node.held,
+           .snapshots = node.snapshots};
   self_->monitor(known.actor);
-  const auto position = position_of(members_, node.node);
-  (position ? launchers_[*position] : returned_[node.node]) = std::move(known);
 }
 
 void HeadNetwork::came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher,
                             bool welcome) {
-  if (!launcher || position_of(members_, node.node)) {
+  if (!launcher || takes_part(node.node)) {
     return;
   }
   if (welcome) {
@@ -88,26 +83,32 @@ void HeadNetwork::came_late(const NodeJoined& node, const caf::strong_actor_ptr&
 
 std::vector<std::int64_t> HeadNetwork::returned() const {
   std::vector<std::int64_t> nodes;
-  for (const auto& [node, launcher] : returned_) {
-    nodes.push_back(node);
+  for (const auto& [node, launcher] : launchers_) {
+    if (!takes_part(node)) {
+      nodes.push_back(node);
+    }
   }
   return nodes;
 }
 
 void HeadNetwork::send_returned_away() {
-  for (const auto& [node, launcher] : returned_) {
-    self_->send(launcher.actor, GenerationOver{.without = true});
+  for (const std::int64_t node : returned()) {
+    self_->send(launchers_.extract(node).mapped().actor, GenerationOver{.without = true});
   }
-  returned_.clear();
+}
+
+const HeadNetwork::Launcher* HeadNetwork::launcher_at(std::size_t position) const {
+  const auto found = launchers_.find(run_.members[position % run_.members.size()]);
+  return found == launchers_.end() ? nullptr : &found->second;
 }
 
 Membership HeadNetwork::met() const {
   Membership met;
-  for (std::int64_t position = 1; position < count(); ++position) {
-    const auto launcher = launchers_.find(position);
-    met.held.push_back(launcher == launchers_.end() ? NodeSteps() : launcher->second.held);
-    if (launcher == launchers_.end()) {
-      met.missing.push_back(position);
+  for (std::size_t position = 1; position < run_.members.size(); ++position) {
+    const Launcher* const launcher = launcher_at(position);
+    met.held.push_back(launcher == nullptr ? NodeSteps() : launcher->held);
+    if (launcher == nullptr) {
+      met.missing.push_back(run_.members[position]);
     }
   }
   met.returned = returned();
@@ -117,19 +118,19 @@ Membership HeadNetwork::met() const {
 Membership HeadNetwork::meet(Clock::time_point deadline) {
   const auto back_by = Clock::now() + kReturnTime;
   const auto awaited = [&] {
-    return !met().complete() || (returned_.size() < awaited_ && Clock::now() < back_by);
+    return missing() || (returned().size() < run_.nodes_awaited && Clock::now() < back_by);
   };
   auto next_word = Clock::now() + kBetweenWords;
   while (awaited() && stop_signal() == 0 && Clock::now() < deadline) {
-    if (Clock::now() >= next_word && !met().complete()) {
+    if (Clock::now() >= next_word && missing()) {
       const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - Clock::now());
       log_info(fmt::format("nodes_awaited {} not come yet; {} s are left",
-                           missing_have(met(), members_), left.count()));
+                           nodes_have(met().missing), left.count()));
       next_word += kBetweenWords;
     }
     self_->receive(
         [&](const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
-          if (launcher && position_of(members_, node.node) != 0) {
+          if (launcher && node.node != run_.members.front()) {
             joined(node, launcher);
           }
         },
@@ -138,152 +139,136 @@ Membership HeadNetwork::meet(Clock::time_point deadline) {
   return met();
 }
 
-void HeadNetwork::change_members(const std::vector<std::int64_t>& members) {
-  std::map<std::int64_t, Launcher> launchers;
-  for (std::size_t position = 1; position < members.size(); ++position) {
-    const auto before = position_of(members_, members[position]);
-    auto known = before ? launchers_.extract(*before) : returned_.extract(members[position]);
-    if (known) {
-      launchers.emplace(static_cast<std::int64_t>(position), std::move(known.mapped()));
-    }
-  }
-  members_ = members;
-  launchers_ = std::move(launchers);
-}
-
-Status HeadNetwork::give_positions(const PreparedRun& run, std::int64_t memory_step, bool earlier) {
+Status HeadNetwork::give_positions(std::int64_t memory_step, bool earlier) {
   std::set<std::int64_t> awaited;
-  for (const auto& [position, launcher] : launchers_) {
-    self_->send(launcher.actor, TakePosition{.node = static_cast<std::int32_t>(position),
-                                             .nodes = static_cast<std::int32_t>(count()),
-                                             .ranks = run.config().parallel.ranks,
-                                             .memory_step = memory_step,
-                                             .earlier = earlier});
-    awaited.insert(position);
+  for (std::size_t position = 1; position < run_.members.size(); ++position) {
+    if (const Launcher* const launcher = launcher_at(position)) {
+      self_->send(launcher->actor,
+                  TakePosition{.node = static_cast<std::int32_t>(position),
+                               .nodes = static_cast<std::int32_t>(run_.members.size()),
+                               .ranks = run_.config().parallel.ranks,
+                               .memory_step = memory_step,
+                               .earlier = earlier});
+      awaited.insert(run_.members[position]);
+    }
   }
   return await_answers(std::move(awaited));
 }
 
-/// Of MemoryRestored from the nodes at `positions`, unless one is lost meanwhile.
-Status HeadNetwork::await_answers(std::set<std::int64_t> positions) {
+/// Of MemoryRestored from `nodes`, unless one is lost meanwhile.
+Status HeadNetwork::await_answers(std::set<std::int64_t> nodes) {
   Status result;
-  while (result && !positions.empty()) {
+  while (result && !nodes.empty()) {
     self_->receive(
         [&](const MemoryRestored& done) {
-          positions.erase(position_of(members_, done.node).value_or(-1));
+          nodes.erase(done.node);
           if (!done.failure.empty()) {
             result = failure(fmt::format("node {}: {}", done.node, done.failure));
           }
         },
         [&](const caf::down_msg& down) {
           if (launcher_down(down)) {
-            positions.clear();  // it is missing(), and all meet again
+            nodes.clear();  // it is missing(), and all meet again
           }
         });
   }
   return result;
 }
 
-std::string HeadNetwork::snapshots_of(std::int64_t position) const {
-  if (count() == 1) {
+std::string HeadNetwork::snapshots_of(std::size_t position) const {
+  if (run_.members.size() == 1) {
     return {};
   }
-  if (position % count() == 0) {
+  if (position % run_.members.size() == 0) {
     return link_ ? link_->address() : std::string();
   }
-  const auto launcher = launchers_.find(position);
-  return launcher == launchers_.end() ? std::string() : launcher->second.snapshots;
+  const Launcher* const launcher = launcher_at(position);
+  return launcher == nullptr ? std::string() : launcher->snapshots;
 }
 
 std::optional<std::int64_t> HeadNetwork::missing() const {
-  for (std::int64_t position = 1; position < count(); ++position) {
-    if (!launchers_.contains(position)) {
-      return position;
+  for (std::size_t position = 1; position < run_.members.size(); ++position) {
+    if (launcher_at(position) == nullptr) {
+      return run_.members[position];
     }
   }
   return std::nullopt;
 }
 
-Status HeadNetwork::restore_memory(std::int64_t step, NodeMemory& own) {
-  const bool head_lacks = !own.current()->has_sealed(step);
-  const auto lacks = [&](std::int64_t node) {
-    return node == 0 ? head_lacks : !has_step(launchers_.at(node).held.own, step);
+Status HeadNetwork::restore_memory(std::int64_t step) {
+  const std::size_t count = run_.members.size();
+  const auto lacks = [&, head_lacks = !run_.memory.current()->has_sealed(step)](std::size_t node) {
+    return node == 0 ? head_lacks : !has_step(launcher_at(node)->held.own, step);
   };
   RestoreMemory here;
   std::set<std::int64_t> awaited;
-  for (std::int64_t node = 0; node < count(); ++node) {
-    const std::int64_t before = (node + count() - 1) % count();
+  for (std::size_t position = 0; position < count; ++position) {
+    const std::size_t before = (position + count - 1) % count;
     const RestoreMemory order{.step = step,
                               .give_to = lacks(before) ? snapshots_of(before) : std::string(),
-                              .take = lacks(node)};
+                              .take = lacks(position)};
     if (order.give_to.empty() && !order.take) {
       continue;
     }
-    if (node == 0) {
+    if (position == 0) {
       here = order;
     } else {
-      awaited.insert(node);
-      self_->send(launchers_.at(node).actor, order);
+      awaited.insert(run_.members[position]);
+      self_->send(launcher_at(position)->actor, order);
     }
   }
   if (!here.give_to.empty() || here.take) {
-    TRAIN_RETURN_IF_ERROR(link_ ? link_->restore(here, own)
+    TRAIN_RETURN_IF_ERROR(link_ ? link_->restore(here, run_.memory)
                                 : Status(failure("node 0 takes and gives no snapshots")));
   }
   return await_answers(std::move(awaited));
 }
 
-void HeadNetwork::start_ranks(std::optional<std::int64_t> memory_step, const NodeMemory& own) {
-  for (const auto& [position, launcher] : launchers_) {
-    self_->send(launcher.actor, StartRanks{.memory_step = memory_step.value_or(-1),
-                                           .earlier = !own.before().empty(),
-                                           .buddy = snapshots_of(position + 1)});
+void HeadNetwork::start_ranks() {
+  const auto start = run_.memory.start();
+  for (std::size_t position = 1; position < run_.members.size(); ++position) {
+    self_->send(launcher_at(position)->actor,
+                StartRanks{.memory_step = start ? start->origin.step : -1,
+                           .earlier = !run_.memory.before().empty(),
+                           .buddy = snapshots_of(position + 1)});
   }
   if (link_) {
-    link_->keep(snapshots_of(1), own);
+    link_->keep(snapshots_of(1), run_.memory);
   }
 }
 
 std::optional<std::int64_t> HeadNetwork::launcher_down(const caf::down_msg& down) {
-  for (const auto& [node, launcher] : launchers_) {
-    if (launcher.actor.address() == down.source) {
-      const std::int64_t lost = node;
-      launchers_.erase(node);
-      return lost;
-    }
+  const auto lost = std::find_if(launchers_.begin(), launchers_.end(), [&down](const auto& one) {
+    return one.second.actor.address() == down.source;
+  });
+  if (lost == launchers_.end()) {
+    return std::nullopt;
   }
-  std::erase_if(returned_,
-                [&down](const auto& one) { return one.second.actor.address() == down.source; });
-  return std::nullopt;
+  const std::int64_t node = lost->first;
+  launchers_.erase(lost);
+  return takes_part(node) ? std::optional(node) : std::nullopt;
 }
 
 void HeadNetwork::tell_all(const GenerationOver& over) {
-  for (const auto* launchers : {&launchers_, &returned_}) {
-    for (const auto& [key, launcher] : *launchers) {
-      self_->send(launcher.actor, over);
-    }
+  for (const auto& [node, launcher] : launchers_) {
+    self_->send(launcher.actor, over);
   }
 }
 
 void HeadNetwork::end_generation() {
   tell_all({.again = true});
   launchers_.clear();
-  returned_.clear();
 }
 
 void HeadNetwork::end_nodes(std::int32_t exit_code) {
   tell_all({.again = false, .exit_code = exit_code});
   const auto deadline = Clock::now() + kNodesIdle;
-  while (!(launchers_.empty() && returned_.empty()) && Clock::now() < deadline) {
-    self_->receive(
-        [&](const NodeIdle& idle) {
-          launchers_.erase(position_of(members_, idle.node).value_or(-1));
-          returned_.erase(idle.node);
-        },
-        [&](const caf::down_msg& down) { launcher_down(down); }, caf::after(50ms) >> [] {});
+  while (!launchers_.empty() && Clock::now() < deadline) {
+    self_->receive([&](const NodeIdle& idle) { launchers_.erase(idle.node); },
+                   [&](const caf::down_msg& down) { launcher_down(down); },
+                   caf::after(50ms) >> [] {});
   }
   launchers_.clear();
-  returned_.clear();
 }
 
 Result<HeadListener::Options> listener_options(const configs::ParallelSection& parallel) {

@@ -20,15 +20,16 @@
 namespace train::actors {
 
 /// The head's end of one generation's control network: the actor system, the listener that workers
-/// and launchers of other nodes come through, and those launchers.
+/// and launchers of other nodes come through, and those launchers. Nodes are called as they were
+/// first numbered; those that take part are PreparedRun::members.
 ///
 /// Threading: the thread that opened it. Ownership: of the system; whatever its actors use has to
-/// outlive this.
+/// outlive this. Borrows the run.
 class HeadNetwork {
  public:
   /// Opens the listener of `run`'s generation. Errors: those of make_credentials() and
   /// HeadListener::open().
-  [[nodiscard]] static Result<std::unique_ptr<HeadNetwork>> open(const PreparedRun& run);
+  [[nodiscard]] static Result<std::unique_ptr<HeadNetwork>> open(PreparedRun& run);
   /// Launchers that nothing was said to end with the code of a stopped run.
   ~HeadNetwork();
   HeadNetwork(const HeadNetwork&) = delete;
@@ -44,30 +45,26 @@ class HeadNetwork {
   /// `deadline` and until a signal, and a little for those of nodes that are back; now and then
   /// says for whom.
   [[nodiscard]] Membership meet(std::chrono::steady_clock::time_point deadline);
-  /// After meet() of fewer or others: these are all from here on; `members`: see PreparedRun. One
-  /// that has been lost since is missing().
-  void change_members(const std::vector<std::int64_t>& members);
-  /// Every other node takes its position in `run`, with room for its snapshots; `memory_step` and
+  /// Every other node takes its position in the run, with room for its snapshots; `memory_step` and
   /// `earlier`: see TakePosition. Blocks, until a node is lost. Errors (failure): one has no room.
-  [[nodiscard]] Status give_positions(const PreparedRun& run, std::int64_t memory_step,
-                                      bool earlier);
+  [[nodiscard]] Status give_positions(std::int64_t memory_step, bool earlier);
   /// After meet() of all: every node gets what it lacks of its ranks' snapshots of `step` back from
   /// the next one, its buddy; blocks while bytes move, until a node is lost. Errors (failure): a
   /// node that could not. REQUIRES: of each node, it or its buddy has that step.
-  [[nodiscard]] Status restore_memory(std::int64_t step, NodeMemory& own);
-  /// The position of a node whose launcher is not there any more; none: all are.
+  [[nodiscard]] Status restore_memory(std::int64_t step);
+  /// A node that takes part and whose launcher is not there any more; none: all are.
   [[nodiscard]] std::optional<std::int64_t> missing() const;
-  /// Every node starts its ranks, from its snapshots in memory of `memory_step` or, if there is
-  /// none, as their assignment says. REQUIRES: the cluster is open.
-  void start_ranks(std::optional<std::int64_t> memory_step, const NodeMemory& own);
-  /// For every down_msg: a launcher that has ended or cannot be reached is known no more. The
-  /// position of its node; none: that node does not take part, or it was somebody else.
+  /// Every node starts its ranks, from the snapshots in memory that the run starts from or, if
+  /// there are none, as their assignment says. REQUIRES: the cluster is open.
+  void start_ranks();
+  /// For every down_msg: a launcher that has ended or cannot be reached is known no more. Its node;
+  /// none: that node does not take part, or it was somebody else.
   std::optional<std::int64_t> launcher_down(const caf::down_msg& down);
   /// The launcher of a node that comes while ranks run: one of a node that does not take part any
   /// more waits until it can, if it is `welcome`, and is told to end if not; another has still to
   /// be missed.
   void came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher, bool welcome);
-  /// Nodes whose launchers wait so, as they were first numbered, ascending.
+  /// Nodes whose launchers wait so, ascending.
   [[nodiscard]] std::vector<std::int64_t> returned() const;
   /// There is no position for them: they are told to end.
   void send_returned_away();
@@ -79,29 +76,30 @@ class HeadNetwork {
   void end_nodes(std::int32_t exit_code);
 
  private:
-  explicit HeadNetwork(const PreparedRun& run);
-  void joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
-  void tell_all(const GenerationOver& over);
-  Status await_answers(std::set<std::int64_t> positions);
-  /// Who is there now.
-  [[nodiscard]] Membership met() const;
-  [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(members_.size()); }
-
-  std::vector<std::int64_t> members_;  // PreparedRun::members
-  const std::size_t awaited_;          // PreparedRun::nodes_awaited
-  ControlConfig config_;
-  caf::actor_system system_;
-  caf::scoped_actor self_;
-  caf::actor cluster_;
   struct Launcher {
     caf::actor actor;
     NodeSteps held;
     std::string snapshots;  // where it takes them
   };
-  /// Where the node at `position`, or for the last one node 0, takes them; empty: nowhere.
-  [[nodiscard]] std::string snapshots_of(std::int64_t position) const;
-  std::map<std::int64_t, Launcher> launchers_;  // by position, as far as they are there
-  std::map<std::int64_t, Launcher> returned_;   // by node: of those that do not take part yet
+
+  explicit HeadNetwork(PreparedRun& run);
+  void joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
+  void tell_all(const GenerationOver& over);
+  Status await_answers(std::set<std::int64_t> nodes);
+  /// Who is there now.
+  [[nodiscard]] Membership met() const;
+  [[nodiscard]] bool takes_part(std::int64_t node) const;
+  /// Of the node at `position` (of the last one's next: node 0); none: it is not there.
+  [[nodiscard]] const Launcher* launcher_at(std::size_t position) const;
+  /// Where that node takes snapshots; empty: nowhere.
+  [[nodiscard]] std::string snapshots_of(std::size_t position) const;
+
+  PreparedRun& run_;
+  ControlConfig config_;
+  caf::actor_system system_;
+  caf::scoped_actor self_;
+  caf::actor cluster_;
+  std::map<std::int64_t, Launcher> launchers_;  // by node, as far as they are there
   std::unique_ptr<HeadListener> listener_;
   std::unique_ptr<BuddyLink> link_;
 };

@@ -35,11 +35,6 @@ bool give_up(const SharedSnapshots& snapshots, std::optional<std::int64_t> step 
   return found;
 }
 
-bool same_ranks(const MemorySnapshots::Layout& a, const MemorySnapshots::Layout& b) {
-  return a.plan_digest == b.plan_digest && a.first_rank == b.first_rank &&
-         a.shard_bytes == b.shard_bytes;
-}
-
 /// Of `ranks` ranks: by node which one has their snapshots of `step`, it or the next, and which one
 /// as well. REQUIRES: one has.
 MemoryOrigin origin_of(std::span<const NodeSteps> nodes, std::int64_t step, std::int64_t ranks) {
@@ -90,20 +85,6 @@ std::optional<std::int64_t> newest_common(std::span<const NodeSteps> nodes, std:
   return std::nullopt;
 }
 
-bool keeps_in_memory(const RunPlan& plan) {
-  return plan.config.recovery.snapshot_interval_steps > 0 && can_respawn(plan);
-}
-
-bool has_buddies(const RunPlan& plan) {
-  return keeps_in_memory(plan) && plan.config.parallel.nodes > 1 &&
-         plan.config.recovery.buddy_snapshots;
-}
-
-std::int64_t memory_slots(const RunPlan& plan) {
-  const std::int64_t positions = has_buddies(plan) ? 2 : 1;
-  return keeps_in_memory(plan) ? positions * MemorySnapshots::kSlots : 0;
-}
-
 engine::RankSpan ranks_of(const MemorySnapshots::Layout& layout) {
   return {.first = layout.first_rank,
           .end = layout.first_rank + static_cast<std::int64_t>(layout.shard_bytes.size())};
@@ -129,7 +110,7 @@ Status NodeMemory::make_room(const RunPlan& plan, const NodePosition& position, 
   const bool keeps = keeps_in_memory(plan);  // else the one rank left is in this process
   const auto layout =
       keeps ? memory_layout(plan.engine, position) : checkpoint::MemorySnapshots::Layout();
-  if (keeps && now_ && !(others && origin_) && same_ranks(now_->layout(), layout)) {
+  if (keeps && now_ && !(others && origin_) && now_->layout() == layout) {
     return {};
   }
   if (origin_ && before_.empty()) {

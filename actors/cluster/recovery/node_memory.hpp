@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "actors/cluster/network/node_position.hpp"
-#include "actors/cluster/recovery/memory_restore.hpp"
 #include "actors/head/run_plan.hpp"
+#include "actors/messages/cluster_messages.hpp"
+#include "actors/train/memory_restore.hpp"
 #include "base/result.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
 #include "engine/rank/rank_options.hpp"
@@ -15,17 +16,8 @@
 
 namespace train::actors {
 
-/// Steps of which a node has snapshots in memory of all ranks of a node, the newest first.
+/// Steps as NodeSteps has them.
 using HeldSteps = std::vector<std::int64_t>;
-
-/// What a node has in memory.
-struct NodeSteps {
-  HeldSteps own;
-  HeldSteps buddy;  ///< Of the ranks of the node before it; the last node is before node 0.
-  /// The step that the ranks went on from when their numbers became others, if the node still has
-  /// what it then had of the ranks before; -1: it has not.
-  std::int64_t earlier = -1;
-};
 
 /// The newest step up to `reported` that the ranks of each node have, on that node or on the next
 /// one; none: there is none. `nodes`: all of them, in order. Pure.
@@ -92,16 +84,6 @@ class NodeMemory {
   std::vector<SharedSnapshots> before_;
   std::optional<MemoryOrigin> origin_;
 };
-
-/// Whether the ranks of this run keep snapshots in memory: it may recover from them.
-[[nodiscard]] bool keeps_in_memory(const RunPlan& plan);
-
-/// Whether each node keeps the snapshots of the node before it, too.
-[[nodiscard]] bool has_buddies(const RunPlan& plan);
-
-/// How many times a node of the run keeps each shard that it has room for: its own, and as a buddy
-/// those of another node. 0: the run keeps no snapshots in memory.
-[[nodiscard]] std::int64_t memory_slots(const RunPlan& plan);
 
 /// Whose snapshots they are.
 [[nodiscard]] engine::RankSpan ranks_of(const checkpoint::MemorySnapshots::Layout& layout);

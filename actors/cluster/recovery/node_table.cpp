@@ -29,7 +29,7 @@ constexpr auto kRows = std::to_array<NodeRow>({
     // It looks for the head.
     {kLook, {head_found}, {}, {}, joined, {Action::introduce}},
     {kLook, {head_not_found}, {recorded}, {}, over, {}, Exit::as_told, kRecord},
-    {{first_look}, {head_not_found}, {}, {recorded}, over, {}, Exit::failure, "{text}"},
+    {{first_look}, {head_not_found}, {}, {recorded}, over, {}, Exit::as_told, "{text}"},
     {{looking}, {head_not_found}, {signalled}, {recorded}, over, {}, Exit::stopped, kSignal},
     {{looking}, {head_not_found}, {alive}, {recorded, signalled}, same, {Action::look_again}},
     {{looking}, {head_not_found}, {}, {recorded, signalled, alive}, over, {},

@@ -45,9 +45,7 @@ Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
   return {.generation = run.generation,
           .config_text = configs::to_toml(config),
           .checkpoint = run.checkpoint ? fs::absolute(run.checkpoint->path).string() : "",
-          .memory_step = memory ? memory->origin.step : -1,
-          .memory_ranks = memory ? memory->origin.ranks : 0,
-          .memory_holders = memory ? memory->origin.holders : std::vector<std::int32_t>(),
+          .memory = memory ? memory->origin : MemoryOrigin(),
           .phase_step = run.plan.engine.phase_step,
           .references_done = run.references_done,
           .run_directory = fs::absolute(run.directory.root).string(),
@@ -103,8 +101,7 @@ class GenerationHead {
     const SignalWatcher signals([me = caf::actor_cast<caf::actor>(self_)](int signal) {
       caf::anon_send(me, StopRequested{signal});
     });
-    const auto memory = run_.memory.start();
-    network_.start_ranks(memory ? std::optional(memory->origin.step) : std::nullopt, run_.memory);
+    network_.start_ranks();
     start_workers(workers, run_.position, run_.config().parallel.ranks, network_.endpoint(),
                   run_.directory.root, run_.memory);
     RunFinished outcome = wait_for_end();
@@ -149,8 +146,8 @@ class GenerationHead {
                      [&](const StopRequested& message) { tell(message); },
                      [&](const LauncherLost& lost) { tell(lost); },
                      [&](const caf::down_msg& down) {
-                       if (const auto position = network_.launcher_down(down)) {
-                         tell(LauncherLost{run_.members.at(static_cast<std::size_t>(*position))});
+                       if (const auto node = network_.launcher_down(down)) {
+                         tell(LauncherLost{*node});
                        } else if (down.source == actors_.conductor.address()) {
                          outcome = head_failure(run_.first_step(), failure_text(down.reason));
                        }
@@ -226,21 +223,21 @@ Status check_network(const configs::ParallelSection& parallel) {
   return options ? HeadListener::check(*options) : Status(options.error());
 }
 
-ProcessRanks::ProcessRanks() = default;
+ProcessRanks::ProcessRanks(PreparedRun& run) : run_(run) {}
 ProcessRanks::~ProcessRanks() = default;
 
-Result<Membership> ProcessRanks::meet(const PreparedRun& run) {
+Result<Membership> ProcessRanks::meet() {
   using Clock = std::chrono::steady_clock;
   // The first time nodes come when their batch system starts them.
-  const bool first = run.generation == 0;
-  const configs::RecoverySection& recovery = run.config().recovery;
+  const bool first = run_.generation == 0;
+  const configs::RecoverySection& recovery = run_.config().recovery;
   const auto deadline =
       Clock::now() + std::chrono::seconds(first ? recovery.start_wait_s : recovery.node_wait_s);
-  auto network = HeadNetwork::open(run);
+  auto network = HeadNetwork::open(run_);
   // Later it may be this node's own network that is cut.
   while (!network && !first && Clock::now() < deadline && stop_signal() == 0) {
     std::this_thread::sleep_for(kBetweenListens);
-    network = HeadNetwork::open(run);
+    network = HeadNetwork::open(run_);
   }
   if (network) {
     network_ = std::move(network).value();
@@ -249,56 +246,45 @@ Result<Membership> ProcessRanks::meet(const PreparedRun& run) {
   if (first) {
     return network.error();
   }
-  Membership nobody;
-  nobody.cut = network.error();
-  for (std::int64_t node = 1; node < run.position.nodes; ++node) {
-    nobody.held.emplace_back();
-    nobody.missing.push_back(node);
-  }
-  return nobody;
+  return Membership{.held = std::vector<NodeSteps>(run_.members.size() - 1),
+                    .missing = {run_.members.begin() + 1, run_.members.end()},
+                    .returned = {},
+                    .cut = network.error()};
 }
 
-Status ProcessRanks::restore(PreparedRun& run) {
+Status ProcessRanks::restore() {
   if (moved_) {  // a launcher that was started anew does not know its position
-    TRAIN_RETURN_IF_ERROR(network_->give_positions(run, /*memory_step=*/-1, /*earlier=*/false));
+    TRAIN_RETURN_IF_ERROR(network_->give_positions(/*memory_step=*/-1, /*earlier=*/false));
   }
-  const auto start = run.memory.start();
+  const auto start = run_.memory.start();
   if (!start || network_->missing() ||
-      !run.memory.before().empty()) {  // whoever has something of those keeps it
+      !run_.memory.before().empty()) {  // whoever has something of those keeps it
     return {};
   }
-  TRAIN_RETURN_IF_ERROR(network_->restore_memory(start->origin.step, run.memory));
+  TRAIN_RETURN_IF_ERROR(network_->restore_memory(start->origin.step));
   if (!network_->missing()) {
-    run.memory.returned_to_owners();
+    run_.memory.returned_to_owners();
   }
   return {};
 }
 
-Status ProcessRanks::change_members(PreparedRun& run, std::span<const std::int64_t> left,
-                                    std::span<const std::int64_t> returned) {
-  std::vector<std::int64_t> members(returned.begin(), returned.end());
-  for (const std::int64_t position : left) {
-    members.push_back(run.members[static_cast<std::size_t>(position)]);
+Status ProcessRanks::change_members(std::span<const std::int64_t> members) {
+  std::vector<std::int32_t> now;  // by position until now
+  for (const std::int64_t node : run_.members) {
+    const auto found = std::find(members.begin(), members.end(), node);
+    now.push_back(found == members.end() ? -1 : static_cast<std::int32_t>(found - members.begin()));
   }
-  std::sort(members.begin(), members.end());
-  std::vector<std::int32_t> now(run.members.size(), -1);
-  for (const std::int64_t position : left) {
-    const auto found =
-        std::find(members.begin(), members.end(), run.members[static_cast<std::size_t>(position)]);
-    now[static_cast<std::size_t>(position)] = static_cast<std::int32_t>(found - members.begin());
-  }
-  run.members = std::move(members);
-  run.memory.renumber_holders(now);
-  network_->change_members(run.members);
+  run_.members.assign(members.begin(), members.end());
+  run_.memory.renumber_holders(now);
   moved_ = true;
-  const bool earlier = !run.memory.before().empty();
-  TRAIN_RETURN_IF_ERROR(run.memory.make_room(run.plan, run.position, true));
-  const auto start = run.memory.start();
-  return network_->give_positions(run, start ? start->origin.step : -1, earlier);
+  const bool earlier = !run_.memory.before().empty();
+  TRAIN_RETURN_IF_ERROR(run_.memory.make_room(run_.plan, run_.position, true));
+  const auto start = run_.memory.start();
+  return network_->give_positions(start ? start->origin.step : -1, earlier);
 }
 
-void ProcessRanks::tell_again(PreparedRun& run) {
-  run.nodes_awaited = network_->returned().size();
+void ProcessRanks::tell_again() {
+  run_.nodes_awaited = network_->returned().size();
   network_->end_generation();
   close();
 }
@@ -315,22 +301,21 @@ void ProcessRanks::close() {
   network_.reset();
 }
 
-Result<RunFinished> ProcessRanks::run(PreparedRun& run, std::shared_ptr<RunReport> report) {
-  const bool one_node = run.nodes_at_start == 1;
+Result<RunFinished> ProcessRanks::run(std::shared_ptr<RunReport> report) {
+  const bool one_node = run_.nodes_at_start == 1;
   if (one_node) {  // nobody to meet
-    auto network = HeadNetwork::open(run);
+    auto network = HeadNetwork::open(run_);
     TRAIN_RETURN_IF_ERROR(network);
     network_ = std::move(network).value();
   }
-  run.nodes_awaited = 0;
+  run_.nodes_awaited = 0;
   network_->send_returned_away();
   if (const auto lost = network_->missing()) {  // since they met
     Verdict verdict(HeadState::starting);
-    verdict.hear(HeadEvent::launcher_lost, {},
-                 {.node = run.members.at(static_cast<std::size_t>(*lost))});
-    return verdict.outcome(run.first_step());
+    verdict.hear(HeadEvent::launcher_lost, {}, {.node = *lost});
+    return verdict.outcome(run_.first_step());
   }
-  head_ = std::make_unique<GenerationHead>(run, std::move(report), *network_);
+  head_ = std::make_unique<GenerationHead>(run_, std::move(report), *network_);
   RunFinished outcome = head_->run();
   if (one_node) {
     close();

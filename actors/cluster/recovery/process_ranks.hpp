@@ -21,10 +21,10 @@ class HeadNetwork;
 /// All ranks of a run in processes of their own, generation after generation: those of this node,
 /// which this process starts and watches, and those of the other nodes, by way of their launchers.
 ///
-/// Threading: one thread. All calls block.
+/// Threading: one thread. All calls block. Borrows the run.
 class ProcessRanks {
  public:
-  ProcessRanks();
+  explicit ProcessRanks(PreparedRun& run);
   /// Launchers that wait for a generation to begin are told to end.
   ~ProcessRanks();
 
@@ -32,32 +32,31 @@ class ProcessRanks {
   /// recovery.start_wait_s (of the first generation) or node_wait_s, and until a signal; within
   /// that time this node's own network may come back, too. Errors, of the first generation alone:
   /// those of HeadNetwork::open().
-  [[nodiscard]] Result<Membership> meet(const PreparedRun& run);
+  [[nodiscard]] Result<Membership> meet();
 
   /// After meet() of all: every node gets what it lacks of the snapshots in memory to resume from.
-  /// Errors: not all do. Nothing if `run` does not start from memory.
-  [[nodiscard]] Status restore(PreparedRun& run);
+  /// Errors: not all do. Nothing if the run does not start from memory.
+  [[nodiscard]] Status restore();
 
-  /// After meet() of fewer or others: these nodes are all from here on. `run` has been made one of
-  /// so many, and each takes its position in it. `left`: the positions until now of those that took
-  /// part; `returned`: the others, as Membership has them. Errors: not all have room for what `run`
-  /// resumes from.
-  [[nodiscard]] Status change_members(PreparedRun& run, std::span<const std::int64_t> left,
-                                      std::span<const std::int64_t> returned);
+  /// After meet() of fewer or others: `members` are PreparedRun::members from here on. The run has
+  /// been made one of so many, and each takes its position in it. Errors: not all have room for
+  /// what it resumes from.
+  [[nodiscard]] Status change_members(std::span<const std::int64_t> members);
 
   /// After run(): the launchers of the other nodes join the next generation.
-  void tell_again(PreparedRun& run);
+  void tell_again();
   /// They end, with `exit_code`, if there is a network to tell them. Blocks until they have, a few
   /// seconds at most.
   void tell_end(std::int32_t exit_code);
 
   /// Runs one generation until it is over. None of its processes on this node is left on return.
   /// Errors: of a run on one node, those of HeadNetwork::open().
-  [[nodiscard]] Result<RunFinished> run(PreparedRun& run, std::shared_ptr<RunReport> report);
+  [[nodiscard]] Result<RunFinished> run(std::shared_ptr<RunReport> report);
 
  private:
   void close();
 
+  PreparedRun& run_;
   // Of this generation. The head outlives its run() until the launchers know what follows: what its
   // disk still does takes its time.
   std::unique_ptr<HeadNetwork> network_;

@@ -1,6 +1,7 @@
 // Nodes whose network is cut. Needs root.
 
 #include "tests/integration/linked_nodes.hpp"
+#include "tests/integration/table_end.hpp"
 
 using namespace train::test;
 
@@ -39,6 +40,9 @@ TEST_CASE("cut link: when it works again the run goes on in the same job, to the
     INFO(ended.err);
     CHECK(ended.exit_code == 0);
     CHECK(has(ended.err, "respawned generation=1") == (node == 0));
+    if (node == 0) {
+      check_lost_as(ends_of_lost_node(1, {0, 1}), ended.err);
+    }
   }
   site.train(joined(kKeys, {"run.name=one"}));
   CHECK(results_of(site.run()) == results_of(site.run("one")));
@@ -62,9 +66,17 @@ TEST_CASE("cut link: a head without network ends, and the next start goes on to 
     const Ended ended = cut[node]->wait(std::chrono::seconds(120));
     fmt::print("cut link: node {} ended after {} ms\n", node, elapsed_ms(since));
     INFO(ended.err);
-    CHECK(ended.exit_code == 75);
-    CHECK(has(ended.err, node == 0 ? "error node 1 has not come back within 2 s"
-                                   : "node 1: the head has ended with exit code 75"));
+    if (node == 0) {
+      check_ends_as(end_of({.in = HeadState::meeting,
+                            .events = {HeadEvent::met_others},
+                            .facts = {HeadFact::missing},
+                            .words = {.seconds = 2, .text = "*", .nodes = "node 1 has"}}),
+                    ended, "node 1");
+    } else {
+      check_ends_in_order_as(end_of(actors::NodeState::looking, actors::NodeEvent::head_not_found,
+                                    {actors::NodeFact::recorded}, {.node = 1, .text = "75"}, 75),
+                             ended);
+    }
   }
   CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));
   REQUIRE(nodes.set_link(true));
@@ -102,8 +114,9 @@ TEST_CASE("cut link: a node that stays away is gone on without, to the same bits
       CHECK(ended.exit_code == 0);
       CHECK(has(ended.err, "nodes_lost node 1 has not come back within 2 s"));
     } else {  // the run goes on all the while, and it could have come back: it sees the run's end
-      CHECK(has(ended.err, "node 1: the head has ended with exit code 0"));
-      CHECK(ended.exit_code == 0);
+      check_ends_in_order_as(end_of(actors::NodeState::looking, actors::NodeEvent::head_not_found,
+                                    {actors::NodeFact::recorded}, {.node = 1, .text = "0"}, 0),
+                             ended);
     }
   }
   CHECK(workers_of(site.path()).empty());

@@ -7,6 +7,7 @@
 #include "tests/integration/kept_snapshots.hpp"
 #include "tests/integration/killed_runs.hpp"
 #include "tests/integration/slurm_cluster.hpp"
+#include "tests/integration/table_end.hpp"
 
 using namespace train::test;
 
@@ -271,6 +272,7 @@ TEST_CASE("slurm: a launcher that is killed is started again within its job",
   INFO(output);
   CHECK(cluster.restarts(job) == 0);
   CHECK(count(output, "node 1: the launcher was killed, and is started again") == 2);
+  check_lost_as(ends_of_lost_node(1, {0, 1}), output);
   CHECK(count(output, "info respawned generation=") >= 2);
   CHECK(count(output, "info run_started") == 1);
   site.train(joined(keys, {"run.name=whole"}));
@@ -314,6 +316,7 @@ TEST_CASE("slurm: a job that loses a node for good goes on without it",
   INFO(cluster.ask({"scontrol", "show", "job", fmt::format("{}", job)}));
   REQUIRE(completed);
   CHECK(cluster.restarts(job) == 0);
+  check_lost_as(ends_of_lost_node(1, {0, 1}), output);
   CHECK(count(output, "nodes_lost node 1 has not come back within 2 s") == 1);
   CHECK(count(output, " from memory") == 1);
   CHECK(count(output, "info run_started") == 1);

@@ -1,4 +1,4 @@
-#include "actors/cluster/recovery/memory_restore.hpp"
+#include "actors/train/memory_restore.hpp"
 
 #include <fmt/format.h>
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "actors/messages/cluster_messages.hpp"
 #include "base/result.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
 #include "engine/collective/collective.hpp"
@@ -12,16 +13,6 @@
 namespace train::actors {
 
 using SharedSnapshots = std::shared_ptr<const checkpoint::MemorySnapshots>;
-
-/// Whose ranks wrote the snapshot in memory that a run resumes from, and where it is.
-struct MemoryOrigin {
-  std::int64_t step = 0;
-  std::int64_t ranks = 1;
-  /// By node of those ranks: which node of those that go on has their snapshots.
-  std::vector<std::int32_t> holders;
-  /// By node of those ranks: which other node has them as well; -1: none. The head's alone.
-  std::vector<std::int32_t> spares = {};
-};
 
 /// Where a rank finds the state to resume from in memory.
 struct MemoryStart {

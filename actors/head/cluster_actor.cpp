@@ -1,4 +1,4 @@
-#include "actors/cluster/network/cluster_actor.hpp"
+#include "actors/head/cluster_actor.hpp"
 
 #include <fmt/format.h>
 
@@ -131,7 +131,7 @@ struct ClusterState {
     }
     signal_ = stop;
     HeadFacts facts;
-    facts.set(HeadFact::in_memory, order_ && order_->assignment.memory_step >= 0);
+    facts.set(HeadFact::in_memory, order_ && order_->assignment.memory.step >= 0);
     carry_out(verdict_.hear(HeadEvent::signal, facts, {.signal = stop.signal}));
   }
 

@@ -1,0 +1,98 @@
+#include "cli/submit/slurm_position.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <string_view>
+
+#include "cli/command.hpp"
+
+namespace train::cli {
+using actors::NodePosition;
+namespace {
+
+constexpr std::int64_t kMostNodes = 65536;
+constexpr const char* kStepNodes = "SLURM_STEP_NUM_NODES";
+
+/// A variable that has to be there and be a number.
+Result<std::int64_t> number_in(const Environment& environment, const std::string& name) {
+  const auto entry = environment.find(name);
+  if (entry == environment.end()) {
+    return user_error(fmt::format(
+        "parallel.nodes is more than 1, but {} is not set; start with: srun --ntasks-per-node=1",
+        name));
+  }
+  const auto value = integer_in(entry->second, 0, kMostNodes);
+  if (!value) {
+    return user_error(fmt::format("{} = '{}' is no number of nodes", name, entry->second));
+  }
+  return *value;
+}
+
+std::string text(const Environment& environment, const std::string& name) {
+  const auto entry = environment.find(name);
+  return entry == environment.end() ? std::string() : entry->second;
+}
+
+/// A batch script is a task too, but one that no step started.
+bool in_step(const Environment& environment) { return environment.contains(kStepNodes); }
+
+Result<NodePosition> position_in_step(std::int64_t nodes, const Environment& environment) {
+  const auto node = number_in(environment, "SLURM_NODEID");
+  TRAIN_RETURN_IF_ERROR(node);
+  const auto tasks = number_in(environment, "SLURM_STEP_NUM_TASKS");
+  TRAIN_RETURN_IF_ERROR(tasks);
+  const auto count = number_in(environment, kStepNodes);
+  TRAIN_RETURN_IF_ERROR(count);
+  if (*count != nodes) {
+    return user_error(fmt::format("parallel.nodes = {}, but {} = {}; make them equal", nodes,
+                                  kStepNodes, *count));
+  }
+  if (*tasks != nodes) {
+    return user_error(
+        fmt::format("SLURM_STEP_NUM_TASKS = {} on {} nodes: the launcher runs once per node and "
+                    "starts the ranks itself; use srun --ntasks-per-node=1",
+                    *tasks, nodes));
+  }
+  if (*node >= nodes) {
+    return user_error(
+        fmt::format("SLURM_NODEID = {}, but {} is only {}", *node, kStepNodes, *count));
+  }
+  return NodePosition{.node = *node, .nodes = nodes};
+}
+
+}  // namespace
+
+Environment process_environment() {
+  Environment environment;
+  for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view line(*entry);
+    if (const std::size_t equals = line.find('='); equals != std::string_view::npos) {
+      environment.emplace(line.substr(0, equals), line.substr(equals + 1));
+    }
+  }
+  return environment;
+}
+
+Result<NodePosition> find_position(std::int64_t nodes, const Environment& environment) {
+  NodePosition position;
+  if (nodes > 1 || in_step(environment)) {
+    if (!in_step(environment)) {
+      return user_error(
+          fmt::format("parallel.nodes = {}, but SLURM_STEP_NUM_TASKS is not set: no Slurm step "
+                      "started this; use srun --ntasks-per-node=1, or parallel.nodes = 1",
+                      nodes));
+    }
+    auto found = position_in_step(nodes, environment);
+    TRAIN_RETURN_IF_ERROR(found);
+    position = std::move(found).value();
+  }
+  // A requeued job keeps its number; a batch script may start several steps.
+  position.start =
+      fmt::format("{}.{}.{}", text(environment, "SLURM_JOB_ID"), text(environment, "SLURM_STEP_ID"),
+                  text(environment, "SLURM_RESTART_COUNT"));
+  return position;
+}
+
+}  // namespace train::cli
