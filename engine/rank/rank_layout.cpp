@@ -389,8 +389,16 @@ std::size_t RankLayout::optimizer_scratch_bytes() const {
 }
 
 std::int64_t RankLayout::optimizer_sums() const {
+  constexpr std::int64_t many = 1 << 16;
+  std::int64_t rows = 0;
+  for (const GroupLayout& group : groups_) {
+    for (const Segment& segment : group.state.segments) {
+      rows += segment.rows;
+    }
+  }
   return static_cast<std::int64_t>(optimizer_->row_sums().size()) *
-         most(groups_, [](const GroupLayout& group) { return most_rows(group.state); });
+         std::max(std::min(rows, many),
+                  most(groups_, [](const GroupLayout& group) { return most_rows(group.state); }));
 }
 
 std::int64_t RankLayout::largest_segment() const {
