@@ -72,8 +72,10 @@ class Optimizer {
   /// weights after it.
   [[nodiscard]] virtual bool rounds() const { return false; }
 
-  /// Bytes that an update of the parameter needs for itself; one buffer serves all.
-  [[nodiscard]] virtual std::size_t scratch_bytes(const Parameter& /*parameter*/) const {
+  /// Bytes that an update needs for itself, of the parameter and of those that are updated together
+  /// with it; one buffer serves all. `knows_bf16`: the device's (kernels::Device).
+  [[nodiscard]] virtual std::size_t scratch_bytes(const Parameter& /*parameter*/,
+                                                  bool /*knows_bf16*/) const {
     return 0;
   }
 

@@ -95,6 +95,7 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
                                                           : ComputeWeights::rounded),
       makes_weights_(compute_weights_ == ComputeWeights::bf16 &&
                      engine::makes_weights(options.memory)),
+      knows_bf16_(options.knows_bf16),
       offload_(offload_of(options.memory)),
       reduce_bf16_(plan.precision().reduce == "bf16" && plan.ranks() > 1),
       order_(plan.precision().determinism == "run" ? SumOrder::arrival : SumOrder::canonical),
@@ -382,7 +383,7 @@ std::size_t RankLayout::optimizer_scratch_bytes() const {
   for (std::size_t index = 0; index < groups_.size(); ++index) {
     for (const Segment& segment : groups_[index].state.segments) {
       const Parameter& parameter = plan_->groups()[index].parameters[segment.parameter];
-      most = std::max(most, optimizer_->scratch_bytes(parameter));
+      most = std::max(most, optimizer_->scratch_bytes(parameter, knows_bf16_));
     }
   }
   return most;

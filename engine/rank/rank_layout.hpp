@@ -222,6 +222,7 @@ class RankLayout {
   std::int64_t ranks_;
   ComputeWeights compute_weights_;
   bool makes_weights_;
+  bool knows_bf16_;
   Offload offload_;
   bool reduce_bf16_;
   SumOrder order_;
