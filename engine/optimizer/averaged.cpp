@@ -27,8 +27,9 @@ class Averaged final : public Optimizer {
     return inner_->whole(parameter);
   }
   [[nodiscard]] bool rounds() const override { return inner_->rounds(); }
-  [[nodiscard]] std::size_t scratch_bytes(const Parameter& parameter) const override {
-    return inner_->scratch_bytes(parameter);
+  [[nodiscard]] std::size_t scratch_bytes(const Parameter& parameter,
+                                          bool knows_bf16) const override {
+    return inner_->scratch_bytes(parameter, knows_bf16);
   }
   [[nodiscard]] std::span<const std::string_view> row_sums() const override {
     return inner_->row_sums();

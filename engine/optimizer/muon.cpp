@@ -1,9 +1,13 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/check.hpp"
+#include "engine/model/elements.hpp"
 #include "engine/optimizer/adamw_params.hpp"
 #include "engine/optimizer/registry.hpp"
 
@@ -31,35 +35,75 @@ constexpr double kA = 3.4445;
 constexpr double kB = -4.7750;
 constexpr double kC = 2.0315;
 
-/// One matrix's share of the scratch: two matrices of its shape, two squares of its smaller side,
-/// the sums of its rows and the sum of those.
+/// Matrices of one shape that are updated together, and where they lie in the scratch: each has two
+/// matrices of its shape, two squares of its smaller side, the sums of its rows and the sum of
+/// those. They follow each other, so that one call rounds what is of all of them. Where products
+/// can read bf16 there is room for what they read.
 struct Scratch {
-  Scratch(std::byte* data, const Parameter& matrix)
-      : size(padded(matrix.count())),
-        side(std::min(matrix.rows, matrix.cols)),
+  Scratch(std::byte* data, const Parameter& shape, std::int64_t matrices, bool bf16)
+      : matrix(&shape),
+        count(matrices),
+        size(padded(shape.count())),
+        side(std::min(shape.rows, shape.cols)),
         square(padded(side * side)),
         x(reinterpret_cast<float*>(data)),
-        product(x + size),
-        gram(product + size),
-        gram_product(gram + square),
-        row_sums(reinterpret_cast<double*>(gram_product + square)),
-        squared_norm(row_sums + matrix.rows) {}
-
-  static std::size_t size_bytes(const Parameter& matrix) {
-    const std::int64_t side = std::min(matrix.rows, matrix.cols);
-    return static_cast<std::size_t>(2 * (padded(matrix.count()) + padded(side * side))) *
-               sizeof(float) +
-           static_cast<std::size_t>(matrix.rows + 1) * sizeof(double);
+        product(x + count * size),
+        gram(product + count * size),
+        gram_product(gram + count * square) {
+    auto* rest = reinterpret_cast<std::byte*>(gram_product + count * square);
+    if (bf16) {
+      x_halves = reinterpret_cast<std::uint16_t*>(rest);
+      gram_halves = x_halves + count * size;
+      rest = reinterpret_cast<std::byte*>(gram_halves + count * square);
+    }
+    row_sums = reinterpret_cast<double*>(rest);
+    squared_norms = row_sums + count * shape.rows;
   }
 
-  std::int64_t size, side, square;
+  static std::size_t size_bytes(const Parameter& matrix, std::int64_t count, bool bf16) {
+    const std::int64_t side = std::min(matrix.rows, matrix.cols);
+    const std::int64_t elements = padded(matrix.count()) + padded(side * side);
+    const std::size_t element_bytes = 2 * sizeof(float) + (bf16 ? sizeof(std::uint16_t) : 0);
+    return static_cast<std::size_t>(count) *
+           (static_cast<std::size_t>(elements) * element_bytes +
+            static_cast<std::size_t>(matrix.rows + 1) * sizeof(double));
+  }
+
+  /// Elements from the first matrix, or square, to the end of the last one.
+  [[nodiscard]] std::int64_t elements() const { return (count - 1) * size + matrix->count(); }
+  [[nodiscard]] std::int64_t square_elements() const { return (count - 1) * square + side * side; }
+  /// What products read: all values are bf16.
+  [[nodiscard]] ConstElements operand_x(std::int64_t i) const {
+    return x_halves == nullptr ? ConstElements(x + i * size) : halves(x_halves + i * size);
+  }
+  [[nodiscard]] ConstElements operand_gram(std::int64_t i) const {
+    return gram_halves == nullptr ? ConstElements(gram + i * square)
+                                  : halves(gram_halves + i * square);
+  }
+  static ConstElements halves(const std::uint16_t* bits) {
+    return {reinterpret_cast<const std::byte*>(bits), kernels::DType::bf16};
+  }
+
+  const Parameter* matrix;
+  std::int64_t count, size, side, square;
   float* x;
   float* product;
   float* gram;
   float* gram_product;
+  std::uint16_t* x_halves = nullptr;
+  std::uint16_t* gram_halves = nullptr;
   double* row_sums;
-  double* squared_norm;
+  double* squared_norms;
 };
+
+/// How many matrices of a shape are updated together. A device takes as long to be told of a small
+/// one as to compute it; a processor would only find less in its caches.
+std::int64_t matrices_at_once(const Parameter& matrix, bool bf16) {
+  constexpr std::size_t most_bytes = std::size_t{256} << 20U;
+  constexpr std::size_t most = 32;
+  const std::size_t fit = most_bytes / Scratch::size_bytes(matrix, 1, bf16);
+  return bf16 ? static_cast<std::int64_t>(std::clamp(fit, std::size_t{1}, most)) : 1;
+}
 
 /// Muon for the matrices of blocks, AdamW for all else.
 class Muon final : public Optimizer {
@@ -76,109 +120,170 @@ class Muon final : public Optimizer {
     return !parameter.vector && !outside && parameter.rows < variant_.most_rows;
   }
 
-  [[nodiscard]] std::size_t scratch_bytes(const Parameter& parameter) const override {
-    return whole(parameter) ? Scratch::size_bytes(parameter) : 0;
+  [[nodiscard]] std::size_t scratch_bytes(const Parameter& parameter,
+                                          bool knows_bf16) const override {
+    return whole(parameter)
+               ? Scratch::size_bytes(parameter, matrices_at_once(parameter, knows_bf16), knows_bf16)
+               : 0;
   }
 
   void update(kernels::Stream& stream, std::span<const OptimizerSlice> slices,
               const OptimizerStep& step) const override {
     std::vector<OptimizerSlice> others;
+    std::map<std::pair<std::int64_t, std::int64_t>, std::vector<OptimizerSlice>> of_shape;
     for (const OptimizerSlice& slice : slices) {
-      if (whole(*slice.parameter)) {
-        update_matrix(stream, slice, step);
-      } else {
-        others.push_back(slice);
+      const Parameter& parameter = *slice.parameter;
+      (whole(parameter) ? of_shape[{parameter.rows, parameter.cols}] : others).push_back(slice);
+    }
+    for (const auto& [shape, matrices] : of_shape) {
+      const auto most =
+          static_cast<std::size_t>(matrices_at_once(*matrices.front().parameter, knows_bf16(step)));
+      for (std::size_t first = 0; first < matrices.size(); first += most) {
+        update_matrices(stream,
+                        std::span(matrices).subspan(first, std::min(most, matrices.size() - first)),
+                        step);
       }
     }
     update_others(stream, others, step);
   }
 
  private:
-  void update_matrix(kernels::Stream& stream, const OptimizerSlice& slice,
-                     const OptimizerStep& step) const {
-    const Parameter& matrix = *slice.parameter;
+  static bool knows_bf16(const OptimizerStep& step) { return step.kernels->device->knows_bf16; }
+
+  /// Of one shape, as many as fit.
+  void update_matrices(kernels::Stream& stream, std::span<const OptimizerSlice> slices,
+                       const OptimizerStep& step) const {
+    const Parameter& matrix = *slices.front().parameter;
     TRAIN_CHECK(step.scratch != nullptr, "no scratch for {}", matrix.name);
-    const Scratch scratch(step.scratch, matrix);
+    const Scratch scratch(step.scratch, matrix, std::ssize(slices), knows_bf16(step));
     const double mu = section_.momentum;
     const double add = variant_.average ? 1.0 - mu : 1.0;
-    step.kernels->muon_momentum(stream, {.g = slice.gradient,
-                                         .m = slice.states[0],
-                                         .x = scratch.x,
-                                         .guard = step.guard,
-                                         .count = matrix.count(),
-                                         .momentum_keep = mu,
-                                         .gradient_add = add,
-                                         .next_gradient = add,
-                                         .next_momentum = mu,
-                                         .nesterov = section_.nesterov});
-    orthogonalise(stream, *step.kernels, matrix, scratch);
     const auto longer = static_cast<double>(std::max(matrix.rows, matrix.cols));
-    step.kernels->muon_apply(stream,
-                             {.p = slice.weights,
-                              .x = scratch.x,
-                              .guard = step.guard,
-                              .count = matrix.count(),
-                              .decay = step.decayed ? step.lr * section_.weight_decay : 0.0,
-                              .step_size = step.lr * section_.matched_rms * std::sqrt(longer)});
+    for (std::int64_t i = 0; i < scratch.count; ++i) {
+      const OptimizerSlice& slice = slices[static_cast<std::size_t>(i)];
+      step.kernels->muon_momentum(stream, {.g = slice.gradient,
+                                           .m = slice.states[0],
+                                           .x = scratch.x + i * scratch.size,
+                                           .guard = step.guard,
+                                           .count = matrix.count(),
+                                           .momentum_keep = mu,
+                                           .gradient_add = add,
+                                           .next_gradient = add,
+                                           .next_momentum = mu,
+                                           .nesterov = section_.nesterov});
+    }
+    orthogonalise(stream, *step.kernels, scratch);
+    for (std::int64_t i = 0; i < scratch.count; ++i) {
+      step.kernels->muon_apply(stream,
+                               {.p = slices[static_cast<std::size_t>(i)].weights,
+                                .x = scratch.x + i * scratch.size,
+                                .guard = step.guard,
+                                .count = matrix.count(),
+                                .decay = step.decayed ? step.lr * section_.weight_decay : 0.0,
+                                .step_size = step.lr * section_.matched_rms * std::sqrt(longer)});
+    }
   }
 
-  /// scratch.x becomes about the nearest matrix with orthonormal rows or columns.
+  /// Each of scratch.x becomes about the nearest matrix with orthonormal rows or columns.
   void orthogonalise(kernels::Stream& stream, const kernels::KernelTable& kernels,
-                     const Parameter& matrix, const Scratch& scratch) const {
-    kernels.row_square_sums(stream, {.tensors = {{.x = scratch.x,
-                                                  .row_sums = scratch.row_sums,
-                                                  .rows = matrix.rows,
-                                                  .cols = matrix.cols}}});
-    kernels.tree_sum(stream, {.sums = {{.values = scratch.row_sums,
-                                        .out = scratch.squared_norm,
-                                        .count = matrix.rows}}});
-    kernels.muon_normalise(stream, {.x = scratch.x,
-                                    .squared_norm = scratch.squared_norm,
-                                    .count = matrix.count(),
-                                    .least = variant_.clamped_norm ? kLeastNorm : 0.0,
-                                    .added = variant_.clamped_norm ? 0.0 : kLeastNorm});
+                     const Scratch& s) const {
+    const Parameter& matrix = *s.matrix;
+    kernels::RowSquareSumsParams rows;
+    kernels::TreeSumParams sums;
+    for (std::int64_t i = 0; i < s.count; ++i) {
+      double* of_rows = s.row_sums + i * matrix.rows;
+      rows.tensors.push_back(
+          {.x = s.x + i * s.size, .row_sums = of_rows, .rows = matrix.rows, .cols = matrix.cols});
+      sums.sums.push_back({.values = of_rows, .out = s.squared_norms + i, .count = matrix.rows});
+    }
+    kernels.row_square_sums(stream, rows);
+    kernels.tree_sum(stream, sums);
+    for (std::int64_t i = 0; i < s.count; ++i) {
+      kernels.muon_normalise(stream, {.x = s.x + i * s.size,
+                                      .squared_norm = s.squared_norms + i,
+                                      .count = matrix.count(),
+                                      .least = variant_.clamped_norm ? kLeastNorm : 0.0,
+                                      .added = variant_.clamped_norm ? 0.0 : kLeastNorm});
+    }
     for (std::int64_t i = 0; i < section_.ns_steps; ++i) {
-      iterate(stream, kernels, matrix, scratch);
+      iterate(stream, kernels, s);
     }
   }
 
-  /// One step, on the smaller side: a tall matrix is worked on from the right.
+  /// One step, on the smaller side: a tall matrix is worked on from the right. Products of each
+  /// matrix are calls of their own: a library may compute many at once by a way that depends on
+  /// their number, and ranks have different numbers of them.
   static void iterate(kernels::Stream& stream, const kernels::KernelTable& kernels,
-                      const Parameter& matrix, const Scratch& s) {
+                      const Scratch& s) {
+    const Parameter& matrix = *s.matrix;
     const bool tall = matrix.rows > matrix.cols;
-    const std::int64_t squares = s.side * s.side;
-    kernels.matmul(stream, {.a = s.x,
-                            .b = s.x,
-                            .c = s.gram,
-                            .m = s.side,
-                            .n = s.side,
-                            .k = tall ? matrix.rows : matrix.cols,
-                            .lda = matrix.cols,
-                            .ldb = matrix.cols,
-                            .ldc = s.side,
-                            .transpose_a = tall,
-                            .transpose_b = !tall});
-    // 1 * G + 0 * G: the rounding alone.
-    kernels.blend_bf16(
-        stream, {.x = s.gram, .y = s.gram, .out = s.gram, .count = squares, .a = 1.0, .b = 0.0});
-    multiply(stream, kernels, s.gram, s.gram, s.gram_product, s.side, s.side, s.side);
-    kernels.blend_bf16(
-        stream,
-        {.x = s.gram, .y = s.gram_product, .out = s.gram, .count = squares, .a = kB, .b = kC});
-    if (tall) {
-      multiply(stream, kernels, s.x, s.gram, s.product, matrix.rows, s.side, s.side);
-    } else {
-      multiply(stream, kernels, s.gram, s.x, s.product, s.side, matrix.cols, s.side);
+    read_as_bf16(stream, kernels, s.x, s.x_halves, s.elements());
+    for (std::int64_t i = 0; i < s.count; ++i) {
+      const ConstElements x = s.operand_x(i);
+      kernels.matmul(stream, {.a = x,
+                              .b = x,
+                              .c = s.gram + i * s.square,
+                              .m = s.side,
+                              .n = s.side,
+                              .k = tall ? matrix.rows : matrix.cols,
+                              .lda = matrix.cols,
+                              .ldb = matrix.cols,
+                              .ldc = s.side,
+                              .transpose_a = tall,
+                              .transpose_b = !tall,
+                              .dtype = x.dtype});
     }
-    kernels.blend_bf16(
-        stream, {.x = s.x, .y = s.product, .out = s.x, .count = matrix.count(), .a = kA, .b = 1.0});
+    // 1 * G + 0 * G: the rounding alone.
+    blend(stream, kernels, s.gram, s.gram, s.square_elements(), 1.0, 0.0);
+    read_as_bf16(stream, kernels, s.gram, s.gram_halves, s.square_elements());
+    for (std::int64_t i = 0; i < s.count; ++i) {
+      multiply(stream, kernels, s.operand_gram(i), s.operand_gram(i), s.gram_product + i * s.square,
+               s.side, s.side, s.side);
+    }
+    blend(stream, kernels, s.gram, s.gram_product, s.square_elements(), kB, kC);
+    read_as_bf16(stream, kernels, s.gram, s.gram_halves, s.square_elements());
+    for (std::int64_t i = 0; i < s.count; ++i) {
+      float* product = s.product + i * s.size;
+      if (tall) {
+        multiply(stream, kernels, s.operand_x(i), s.operand_gram(i), product, matrix.rows, s.side,
+                 s.side);
+      } else {
+        multiply(stream, kernels, s.operand_gram(i), s.operand_x(i), product, s.side, matrix.cols,
+                 s.side);
+      }
+    }
+    blend(stream, kernels, s.x, s.product, s.elements(), kA, 1.0);
+  }
+
+  /// x = a x + b y, rounded to bf16.
+  static void blend(kernels::Stream& stream, const kernels::KernelTable& kernels, float* x,
+                    const float* y, std::int64_t count, double a, double b) {
+    kernels.blend_bf16(stream, {.x = x, .y = y, .out = x, .count = count, .a = a, .b = b});
+  }
+
+  /// The same values where products can read them as bf16: tensor cores multiply those, exactly,
+  /// and add up in fp32.
+  static void read_as_bf16(kernels::Stream& stream, const kernels::KernelTable& kernels,
+                           const float* values, std::uint16_t* halves, std::int64_t count) {
+    if (halves != nullptr) {
+      kernels.pack_bf16(stream, {.in = values, .out = halves, .count = count});
+    }
   }
 
   /// c[m, n] = a[m, k] b[k, n].
-  static void multiply(kernels::Stream& stream, const kernels::KernelTable& kernels, const float* a,
-                       const float* b, float* c, std::int64_t m, std::int64_t n, std::int64_t k) {
-    kernels.matmul(stream,
-                   {.a = a, .b = b, .c = c, .m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n});
+  static void multiply(kernels::Stream& stream, const kernels::KernelTable& kernels,
+                       ConstElements a, ConstElements b, float* c, std::int64_t m, std::int64_t n,
+                       std::int64_t k) {
+    kernels.matmul(stream, {.a = a,
+                            .b = b,
+                            .c = c,
+                            .m = m,
+                            .n = n,
+                            .k = k,
+                            .lda = k,
+                            .ldb = n,
+                            .ldc = n,
+                            .dtype = a.dtype});
   }
 
   void update_others(kernels::Stream& stream, std::span<const OptimizerSlice> slices,

@@ -72,8 +72,10 @@ class Optimizer {
   /// weights after it.
   [[nodiscard]] virtual bool rounds() const { return false; }
 
-  /// Bytes that an update of the parameter needs for itself; one buffer serves all.
-  [[nodiscard]] virtual std::size_t scratch_bytes(const Parameter& /*parameter*/) const {
+  /// Bytes that an update needs for itself, of the parameter and of those that are updated together
+  /// with it; one buffer serves all. `knows_bf16`: the device's (kernels::Device).
+  [[nodiscard]] virtual std::size_t scratch_bytes(const Parameter& /*parameter*/,
+                                                  bool /*knows_bf16*/) const {
     return 0;
   }
 
@@ -88,7 +90,7 @@ class Optimizer {
 
   /// Enqueues one update of each slice. An element's bits do not depend on which other rows are in
   /// the slice, nor on the other slices. REQUIRES: a whole() parameter comes with all its rows;
-  /// one slice where it is diagnosed and slices share row_sums.
+  /// where it is diagnosed no row sums are two slices'.
   virtual void update(kernels::Stream& stream, std::span<const OptimizerSlice> slices,
                       const OptimizerStep& step) const = 0;
 
@@ -113,9 +115,9 @@ class OptimizerGroup {
  public:
   OptimizerGroup(const kernels::KernelTable& kernels, const Optimizer& optimizer,
                  ParameterGroup group);
-  /// Slices may share the memory of their row sums: one that is diagnosed is updated alone.
-  /// `counted`: rows of the slice, from 0, that enter Update::sums. `unit`: whose they are, for
-  /// Update::number_of.
+  /// Slices may share the memory of their row sums: those that are diagnosed share it out, as many
+  /// at a time as it has room for. `counted`: rows of the slice, from 0, that enter Update::sums.
+  /// `unit`: whose they are, for Update::number_of.
   void add(const OptimizerSlice& slice, LaneRange counted = {}, std::size_t unit = 0);
 
   /// What differs from step to step.
@@ -131,7 +133,8 @@ class OptimizerGroup {
     /// When diagnosed, written on the stream: the sum of each over all counted rows. Meaningless
     /// when guard->non-finite. nullptr: nobody asks.
     std::vector<ExactSum>* sums = nullptr;
-    /// Where the slices' row sums lie; nullptr: in memory that the host reads.
+    /// Where the slices' row sums lie, all from its begin; nullptr: in memory that the host reads,
+    /// and that each has for itself.
     const HostDeviceBuffer* row_sums = nullptr;
   };
   /// Enqueues an update of all slices. Nothing changes when guard->non-finite.
@@ -147,7 +150,9 @@ class OptimizerGroup {
   /// The slices from `first` on, which goes past them, that one call updates.
   [[nodiscard]] std::vector<OptimizerSlice> next_slices(std::size_t& first, const Update& update,
                                                         std::int64_t& number) const;
-  void add_up(kernels::Stream& stream, const Entry& entry, const Update& update) const;
+  /// Of slices of the entries from `first` on.
+  void add_up(kernels::Stream& stream, std::size_t first, std::span<const OptimizerSlice> slices,
+              const Update& update) const;
 
   const kernels::KernelTable* kernels_;
   const Optimizer* optimizer_;

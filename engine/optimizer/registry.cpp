@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "base/check.hpp"
 #include "engine/optimizer/optimizer.hpp"
@@ -88,14 +91,14 @@ void OptimizerGroup::update(kernels::Stream& stream, const Update& update) const
         [sums, count = optimizer_->row_sums().size()] { sums->assign(count, ExactSum()); });
   }
   for (std::size_t next = 0; next < entries_.size();) {
-    const Entry& entry = entries_[next];
+    const std::size_t first = next;
     const std::vector<OptimizerSlice> slices = next_slices(next, update, step.step);
     if (step.step == 0) {
       continue;
     }
     optimizer_->update(stream, slices, step);
     if (sums != nullptr) {
-      add_up(stream, entry, update);
+      add_up(stream, first, slices, update);
     }
   }
 }
@@ -105,27 +108,50 @@ std::vector<OptimizerSlice> OptimizerGroup::next_slices(std::size_t& first, cons
   const auto number_of = [&update](const Entry& entry) {
     return update.number_of ? update.number_of(entry.unit) : update.step;
   };
+  // A slice's row sums lie behind those of the one before.
+  const auto sums_of_row = static_cast<std::int64_t>(optimizer_->row_sums().size());
+  const auto room = static_cast<std::int64_t>(
+      update.row_sums == nullptr ? 0 : update.row_sums->size_bytes() / sizeof(double));
   number = number_of(entries_[first]);
   std::vector<OptimizerSlice> slices;
+  std::int64_t taken = 0;
+  const auto fits = [&](const Entry& entry) {
+    return !update.diagnosed || taken + entry.slice.rows * sums_of_row <= room;
+  };
   do {
-    slices.push_back(entries_[first++].slice);
-  } while (!update.diagnosed && first < entries_.size() && number_of(entries_[first]) == number);
+    OptimizerSlice slice = entries_[first++].slice;
+    slice.row_sums += update.diagnosed ? taken : 0;
+    taken += slice.rows * sums_of_row;
+    slices.push_back(slice);
+  } while (first < entries_.size() && number_of(entries_[first]) == number &&
+           fits(entries_[first]));
   return slices;
 }
 
-void OptimizerGroup::add_up(kernels::Stream& stream, const Entry& entry,
-                            const Update& update) const {
+void OptimizerGroup::add_up(kernels::Stream& stream, std::size_t first,
+                            std::span<const OptimizerSlice> slices, const Update& update) const {
   const std::size_t count = optimizer_->row_sums().size();
-  const double* values =
-      entry.slice.row_sums + static_cast<std::size_t>(entry.counted.first) * count;
-  const std::size_t total = static_cast<std::size_t>(entry.counted.count) * count;
-  if (update.row_sums != nullptr) {
-    update.row_sums->to_host(stream, values, total);
-    values = update.row_sums->host<double>() + (values - update.row_sums->device<double>());
+  const double* begin = slices.front().row_sums;
+  std::vector<std::span<const double>> counted;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const LaneRange rows = entries_[first + i].counted;
+    counted.emplace_back(slices[i].row_sums + static_cast<std::size_t>(rows.first) * count,
+                         static_cast<std::size_t>(rows.count) * count);
   }
-  stream.enqueue([sums = update.sums, values, count, total] {
-    for (std::size_t i = 0; i < total; ++i) {
-      (*sums)[i % count].add(values[i]);
+  if (update.row_sums != nullptr) {
+    const double* end = counted.back().data() + counted.back().size();
+    update.row_sums->to_host(stream, begin, static_cast<std::size_t>(end - begin));
+    const double* device = update.row_sums->device<double>();
+    const double* host = update.row_sums->host<double>();
+    for (std::span<const double>& values : counted) {
+      values = {host + (values.data() - device), values.size()};
+    }
+  }
+  stream.enqueue([sums = update.sums, counted = std::move(counted), count] {
+    for (const std::span<const double> values : counted) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        (*sums)[i % count].add(values[i]);
+      }
     }
   });
 }

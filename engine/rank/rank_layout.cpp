@@ -95,6 +95,7 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
                                                           : ComputeWeights::rounded),
       makes_weights_(compute_weights_ == ComputeWeights::bf16 &&
                      engine::makes_weights(options.memory)),
+      knows_bf16_(options.knows_bf16),
       offload_(offload_of(options.memory)),
       reduce_bf16_(plan.precision().reduce == "bf16" && plan.ranks() > 1),
       order_(plan.precision().determinism == "run" ? SumOrder::arrival : SumOrder::canonical),
@@ -382,15 +383,23 @@ std::size_t RankLayout::optimizer_scratch_bytes() const {
   for (std::size_t index = 0; index < groups_.size(); ++index) {
     for (const Segment& segment : groups_[index].state.segments) {
       const Parameter& parameter = plan_->groups()[index].parameters[segment.parameter];
-      most = std::max(most, optimizer_->scratch_bytes(parameter));
+      most = std::max(most, optimizer_->scratch_bytes(parameter, knows_bf16_));
     }
   }
   return most;
 }
 
 std::int64_t RankLayout::optimizer_sums() const {
+  constexpr std::int64_t many = 1 << 16;
+  std::int64_t rows = 0;
+  for (const GroupLayout& group : groups_) {
+    for (const Segment& segment : group.state.segments) {
+      rows += segment.rows;
+    }
+  }
   return static_cast<std::int64_t>(optimizer_->row_sums().size()) *
-         most(groups_, [](const GroupLayout& group) { return most_rows(group.state); });
+         std::max(std::min(rows, many),
+                  most(groups_, [](const GroupLayout& group) { return most_rows(group.state); }));
 }
 
 std::int64_t RankLayout::largest_segment() const {

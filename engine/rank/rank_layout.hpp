@@ -153,7 +153,8 @@ class RankLayout {
   [[nodiscard]] std::int64_t optimizer_elements(std::size_t group) const;
   /// What the largest update here needs for itself; 0: nothing.
   [[nodiscard]] std::size_t optimizer_scratch_bytes() const;
-  /// Doubles of the row sums of any update's slice.
+  /// Doubles of the row sums of any update's slice, and of all slices where their rows are not too
+  /// many: those that fit are summed up together.
   [[nodiscard]] std::int64_t optimizer_sums() const;
   /// Most rows of a reduce part, of all its segments.
   [[nodiscard]] std::int64_t norm_rows() const;
@@ -221,6 +222,7 @@ class RankLayout {
   std::int64_t ranks_;
   ComputeWeights compute_weights_;
   bool makes_weights_;
+  bool knows_bf16_;
   Offload offload_;
   bool reduce_bf16_;
   SumOrder order_;

@@ -67,27 +67,16 @@ struct MatmulPlan {
   cublasLtMatmulAlgo_t algorithm{};
 };
 
-/// What an algorithm may depend on: the shapes, and whether all pointers and rows are whole
-/// vectors. So the same call has the same bits wherever in memory its operands lie, as long as that
-/// holds.
+/// What an algorithm may depend on: the shapes, and what all operands are aligned to. So the same
+/// call has the same bits wherever in memory its operands lie, as long as that holds.
 using Key = std::array<std::int64_t, 8>;
-
-bool is_aligned(const MatmulParams& p) {
-  constexpr std::size_t vector_bytes = 16;
-  const auto whole = [](const void* data, std::int64_t stride, DType dtype) {
-    return reinterpret_cast<std::uintptr_t>(data) % vector_bytes == 0 &&
-           static_cast<std::size_t>(stride) * size_of(dtype) % vector_bytes == 0;
-  };
-  return whole(p.a, p.lda, p.dtype) && whole(p.b, p.ldb, p.dtype) &&
-         whole(p.c, p.ldc, p.output_dtype);
-}
 
 cudaDataType_t library_type(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
 Key key_of(const MatmulParams& p) {
   const int flags = (p.transpose_a ? 1 : 0) + (p.transpose_b ? 2 : 0) + (p.accumulate ? 4 : 0) +
                     (p.dtype == DType::bf16 ? 8 : 0) + (p.output_dtype == DType::bf16 ? 16 : 0);
-  return {p.m, p.n, p.k, p.lda, p.ldb, p.ldc, flags, is_aligned(p) ? 1 : 0};
+  return {p.m, p.n, p.k, p.lda, p.ldb, p.ldc, flags, begin_aligned(p) ? 1 : 0};
 }
 
 }  // namespace
@@ -337,14 +326,12 @@ MatmulPlans::Ways MatmulPlans::ways_of(const MatmulPlan& plan, const MatmulParam
   // Sums of a split k are to be added in one order, from the workspace.
   set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  const auto element =
-      static_cast<std::uint32_t>(std::min(size_of(p.dtype), size_of(p.output_dtype)));
-  const std::uint32_t alignment = is_aligned(p) ? 16 : element;
-  for (const auto attribute :
-       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-    set(made, attribute, alignment);
-  }
+  const ProductAlignment alignment = alignment_of(p);
+  // The library's left operand is B.
+  set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment.b_bytes);
+  set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment.a_bytes);
+  set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment.c_bytes);
+  set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment.c_bytes);
   constexpr int most_ways = 8;
   Ways ways(most_ways);
   int found = 0;

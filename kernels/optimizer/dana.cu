@@ -95,15 +95,22 @@ struct DanaEach {
   }
 };
 
+/// Of one tensor.
+constexpr std::int64_t block_rows = block_threads / row_sum_lanes;
+
 /// The update, a half warp for each row, with the row's sums in the CPU's order.
 __global__ void __launch_bounds__(block_threads)
-    dana_rows_kernel(DanaEach each, DanaParams::Tensor p) {
+    dana_rows_kernel(const __grid_constant__ TensorBatch<DanaParams::Tensor> batch,
+                     const __grid_constant__ DanaEach each) {
   constexpr int at_once = 4;  // Elements on their way to a thread.
   if (each.guard->nonfinite != 0) {
     return;
   }
   const float grad_scale = each.guard->grad_scale;
-  const std::int64_t row = thread_index() / row_sum_lanes;
+  std::int64_t first = 0;
+  const DanaParams::Tensor& p = batch.of_block(first);
+  const std::int64_t row =
+      (blockIdx.x - first) * block_rows + static_cast<std::int64_t>(threadIdx.x) / row_sum_lanes;
   const int lane = static_cast<int>(threadIdx.x) % row_sum_lanes;
   const bool inside = row < p.rows;
   double alpha = 0.0;
@@ -146,15 +153,17 @@ __global__ void __launch_bounds__(block_threads)
 
 void dana_update(CudaStream& stream, const DanaParams& p) {
   const DanaEach each{p.guard, factors_of(p)};
-  std::vector<DanaParams::Tensor> without_sums;
-  for (const DanaParams::Tensor& tensor : p.tensors) {
-    if (tensor.row_sums == nullptr) {
-      without_sums.push_back(tensor);
-    } else {
-      launch(stream, dana_rows_kernel,
-             {.blocks = blocks_of(tensor.rows * row_sum_lanes, block_threads)}, each, tensor);
-    }
+  using Tensor = DanaParams::Tensor;
+  std::vector<Tensor> with_sums;
+  std::vector<Tensor> without_sums;
+  for (const Tensor& tensor : p.tensors) {
+    (tensor.row_sums == nullptr ? without_sums : with_sums).push_back(tensor);
   }
+  each_batch(
+      with_sums, [](const Tensor& tensor) { return divide_up(tensor.rows, block_rows); },
+      [&](const TensorBatch<Tensor>& batch, const dim3& blocks) {
+        launch(stream, dana_rows_kernel, {.blocks = blocks}, batch, each);
+      });
   launch_tensors(stream, without_sums, each);
 }
 

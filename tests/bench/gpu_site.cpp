@@ -56,6 +56,11 @@ double GpuSite::device_bytes_used() const {
   return static_cast<double>(kernels().device->memory_use().used_bytes);
 }
 
+double GpuSite::device_bytes_free() const {
+  const kernels::DeviceMemory memory = kernels().device->memory_use();
+  return static_cast<double>(memory.total_bytes - memory.used_bytes);
+}
+
 StepCase GpuSite::model(const std::string& name, const std::string& architecture,
                         std::int64_t vocabulary, const Words& full) const {
   const Words common = {fmt::format("model.arch=\"{}\"", architecture),

@@ -41,6 +41,8 @@ class GpuSite {
   /// By the device's name.
   [[nodiscard]] DeviceLimits limits() const;
   [[nodiscard]] double device_bytes_used() const;
+  /// What this process and all others leave of it.
+  [[nodiscard]] double device_bytes_free() const;
 
   /// A model of `full`'s keys on the device, in bf16, with a step of one lane; of hardly any rows
   /// where the site is tiny.

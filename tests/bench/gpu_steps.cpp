@@ -325,8 +325,9 @@ void gpu_qwen3_torch_row(const GpuSite& site) { compare_with_torch(site, qwen3(s
 
 // Every further sequence spares a part of the update, which is a tenth of a step of one.
 void gpu_8b_row(const GpuSite& site) {
-  constexpr double allowed = 139.0 * 1024 * 1024 * 1024;
+  constexpr double most = 139.0 * 1024 * 1024 * 1024;
   constexpr double libraries = 1.0 * 1024 * 1024 * 1024;
+  const double allowed = std::min(most, site.device_bytes_free());
   const auto of_sequences = [&](int sequences) {
     return site.model(
         "8B", "qwen3", 32768,
@@ -341,6 +342,11 @@ void gpu_8b_row(const GpuSite& site) {
     --sequences;
   }
   const StepCase one = of_sequences(sequences);
+  if (const double planned = planned_bytes(site, one); planned > allowed - libraries) {
+    print_skipped("8B", fmt::format("one sequence takes {:.1f} GB, {:.1f} of the device's are free",
+                                    planned / kGigabyte, allowed / kGigabyte));
+    return;
+  }
   print_result("8B: sequences in a step", fmt::format("{}", sequences));
   Values planned;
   planned.add(planned_bytes(site, one) / kGigabyte);

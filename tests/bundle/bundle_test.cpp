@@ -181,6 +181,7 @@ TEST_CASE("bundle: what checks a GPU needs nothing either", "[bundle][.full]") {
   CHECK(fs::exists(machine.file(machine.home() + "/share/peers/torch_step.py")));
   CHECK(fs::exists(machine.file(machine.home() + "/share/compute_sanitizer.sh")));
   CHECK(must(machine.call({"--version"})).out == "actortrain " ACTORTRAIN_VERSION "\n");
+  must(machine.call({"[fixtures]"}, "test_engine"));
   // A device may be there in spite of all: then they do what they are for, which takes its time.
   if (const Ended bench = must(machine.call({"--seconds", "0"}, "bench_gpu"));
       bench.out.starts_with("bench_gpu: skipped: ")) {

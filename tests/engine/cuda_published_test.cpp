@@ -25,6 +25,12 @@ void compare_family(const std::string& name) {
 
 }  // namespace
 
+// Also where nothing of the sources is, and no device: in a bundle.
+TEST_CASE("cuda published: the fixtures are there", "[engine][fixtures]") {
+  CHECK(testing::published_cases().size() > 5);
+  CHECK_FALSE(testing::published_in_bf16().empty());
+}
+
 TEST_CASE("cuda published: every family has the CPU's losses and gradients, in bf16 nearly",
           "[.gpu][engine]") {
   if (kernels::testing::no_device()) {

@@ -96,7 +96,7 @@ TEST_CASE("muon: the matrices of blocks are its own, all else is AdamW's", "[eng
           CHECK(optimizer->whole(parameter) == mine);
           CHECK((std::find(whole.begin(), whole.end(), parameter.name) != whole.end()) == mine);
           CHECK(optimizer->states(parameter).size() == (mine ? 1U : 2U));
-          CHECK((optimizer->scratch_bytes(parameter) > 0) == mine);
+          CHECK((optimizer->scratch_bytes(parameter, false) > 0) == mine);
         }
       }
       CHECK(whole.size() == matrices);

@@ -27,7 +27,7 @@ class OneParameter {
         weights_(std::move(weights)),
         states_(optimizer_->states(parameter_).size(), Values(weights_.size(), 0.0F)),
         sums_(static_cast<std::size_t>(parameter_.rows) * optimizer_->row_sums().size()),
-        scratch_(optimizer_->scratch_bytes(parameter_), "scratch") {}
+        scratch_(optimizer_->scratch_bytes(parameter_, /*knows_bf16=*/false), "scratch") {}
 
   struct Step {
     std::int64_t step = 1;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -15,6 +14,7 @@
 #include "engine/rank/state/host_state.hpp"
 #include "tests/engine/published_models.hpp"
 #include "tests/engine/small_model.hpp"
+#include "tests/support/fixture_file.hpp"
 
 // Losses and gradients of the tiny models of every published family, with any kernels, and how far
 // bf16 takes them: ours and those of transformers (fixtures/models_bf16.json).
@@ -25,11 +25,7 @@ using Gradients = std::map<std::string, std::vector<float>>;
 
 /// How far transformers in bf16 is from float64.
 inline const Json& published_in_bf16() {
-  static const Json fixture = [] {
-    std::ifstream file(std::string(ACTORTRAIN_SOURCE_DIR) +
-                       "/tests/reference/fixtures/models_bf16.json");
-    return Json::parse(file);
-  }();
+  static const Json fixture = test::read_fixture("models_bf16.json");
   return fixture;
 }
 

@@ -3,24 +3,20 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/model/architectures/architectures.hpp"
+#include "tests/support/fixture_file.hpp"
 #include "tests/support/world_step.hpp"
 
 namespace train::engine::testing {
 
 /// fixtures/models.json: tiny models of every published family, as transformers computes them.
 inline const nlohmann::json& published_models() {
-  static const nlohmann::json fixture = [] {
-    std::ifstream file(std::string(ACTORTRAIN_SOURCE_DIR) +
-                       "/tests/reference/fixtures/models.json");
-    return nlohmann::json::parse(file);
-  }();
+  static const nlohmann::json fixture = test::read_fixture("models.json");
   return fixture;
 }
 

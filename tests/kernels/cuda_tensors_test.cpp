@@ -1,4 +1,5 @@
 // CUDA twins of kernels that take many tensors in one launch.
+#include <algorithm>
 #include <array>
 
 #include "tests/kernels/cuda_fixture.hpp"
@@ -91,23 +92,44 @@ TEST_CASE("cuda twins: many tensors in one launch, optimizers", "[kernels][cuda]
     });
     side.kernels.average_update(side.stream(), params);
   });
+}
+
+TEST_CASE("cuda twins: many tensors in one launch, DANA", "[kernels][cuda][.gpu]") {
+  const std::vector<Shape> all = shapes();
+  const auto update = [&](Side& side, bool star, bool with_sums) {
+    const Tensors p(side, 1, 0.0F, changed), g(side, 2, 0.0F, read_only);
+    const Tensors m(side, 3, 0.0F, changed), v(side, 4, 0.02F, changed);
+    const Tensors tau(side, 5, 0.02F, changed);
+    DanaParams params{.guard = open_guard(side), .step = 9, .lr = 1e-2};
+    std::vector<std::int64_t> first_rows;
+    std::int64_t rows = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::int64_t cols = i % 2 == 0 ? 1 : std::max<std::int64_t>(1, all[i].count);
+      params.tensors.push_back({.p = p[i],
+                                .g = g[i],
+                                .m = m[i],
+                                .v = v[i],
+                                .tau = star ? tau[i] : nullptr,
+                                .rows = all[i].count / cols,
+                                .cols = cols});
+      first_rows.push_back(rows);
+      rows += all[i].count / cols;
+    }
+    if (with_sums) {
+      DanaRowSums* sums = side.result(std::vector<DanaRowSums>(at(rows)));
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        params.tensors[i].row_sums = i % 7 == 3 ? nullptr : sums + first_rows[i];
+      }
+    }
+    side.kernels.dana_update(side.stream(), params);
+  };
   for (const bool star : {false, true}) {
-    compare_twins("dana_update", star ? "150 tensors, star" : "150 tensors", transcendental,
-                  [&](Side& side) {
-                    const Tensors p(side, 1, 0.0F, changed), g(side, 2, 0.0F, read_only);
-                    const Tensors m(side, 3, 0.0F, changed), v(side, 4, 0.02F, changed);
-                    const Tensors tau(side, 5, 0.02F, changed);
-                    DanaParams params{.guard = open_guard(side), .step = 9, .lr = 1e-2};
-                    each_tensor([&](std::size_t i, std::int64_t count) {
-                      params.tensors.push_back({.p = p[i],
-                                                .g = g[i],
-                                                .m = m[i],
-                                                .v = v[i],
-                                                .tau = star ? tau[i] : nullptr,
-                                                .rows = count});
-                    });
-                    side.kernels.dana_update(side.stream(), params);
-                  });
+    for (const bool with_sums : {false, true}) {
+      const std::string what =
+          fmt::format("150 tensors{}{}", star ? ", star" : "", with_sums ? ", row sums" : "");
+      compare_twins("dana_update", what, transcendental,
+                    [&](Side& side) { update(side, star, with_sums); });
+    }
   }
 }
 

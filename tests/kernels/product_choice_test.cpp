@@ -2,6 +2,8 @@
 #include "kernels/gemm/product_choice.hpp"
 
 #include <catch2/catch.hpp>
+#include <cstddef>
+#include <cstdint>
 #include <set>
 #include <vector>
 
@@ -49,6 +51,41 @@ TEST_CASE("product choice: nothing is measured of a way with other bits, nor of 
   CHECK(measured.empty());
   CHECK(choose_product(3, trial) == 0);
   CHECK(measured == std::multiset<std::size_t>{0, 2});
+}
+
+TEST_CASE("product choice: each operand is as aligned as its own rows and elements",
+          "[kernels][matmul]") {
+  // Logits of 50257 columns: odd rows of fp32, of operands of bf16 with whole ones.
+  alignas(16) static const std::byte data[32] = {};
+  alignas(16) static std::byte result[32] = {};
+  MatmulParams logits{.a = data,
+                      .b = data,
+                      .c = result,
+                      .m = 4,
+                      .n = 50257,
+                      .k = 768,
+                      .lda = 768,
+                      .ldb = 768,
+                      .ldc = 50257,
+                      .transpose_b = true,
+                      .dtype = DType::bf16};
+  ProductAlignment alignment = alignment_of(logits);
+  CHECK(alignment.a_bytes == 16);
+  CHECK(alignment.b_bytes == 16);
+  CHECK(alignment.c_bytes == sizeof(float));
+  // Their gradients, as bf16 at the begin of rows of so many floats.
+  logits.lda = 2 * 50257;
+  logits.ldc = 768;
+  alignment = alignment_of(logits);
+  CHECK(alignment.a_bytes == sizeof(std::uint16_t));
+  CHECK(alignment.b_bytes == 16);
+  CHECK(alignment.c_bytes == 16);
+  // Where one begins elsewhere, nothing is promised of any.
+  logits.b = data + 2;
+  CHECK_FALSE(begin_aligned(logits));
+  alignment = alignment_of(logits);
+  CHECK(alignment.b_bytes == sizeof(std::uint16_t));
+  CHECK(alignment.c_bytes == sizeof(float));
 }
 
 }  // namespace

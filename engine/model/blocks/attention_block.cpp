@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/check.hpp"
@@ -48,19 +49,25 @@ void AttentionBlock::add_projections(const BlockContext& context) {
   gate_ = {dim, {width_, query_stride}, spec_.heads};
   key_ = {query_width, {width_, dim}, spec_.kv_heads};
   value_ = {query_width + kv_dim_, {width_, dim}, spec_.kv_heads};
+  const bool separate = spec_.layout == ProjectionLayout::separate;
   const auto add = [&](const std::string& name, std::int64_t outputs, std::int64_t column) {
     projections_.emplace_back(context, name,
                               LinearBlock::Options{.inputs = embedding_dim_,
                                                    .outputs = outputs,
                                                    .init = InitKind::linear,
                                                    .bias = spec_.projection_bias,
-                                                   .transposed = transposed_});
+                                                   .transposed = transposed_,
+                                                   .bias_later = separate});
     projection_columns_.push_back(column);
   };
-  if (spec_.layout == ProjectionLayout::separate) {
+  if (separate) {
     add(spec_.query, query_width, query_.column);
     add(spec_.key, kv_dim_, key_.column);
     add(spec_.value, kv_dim_, value_.column);
+    const std::array names = {spec_.query, spec_.key, spec_.value};
+    for (std::size_t i = 0; spec_.projection_bias && i < names.size(); ++i) {
+      projections_[i].add_bias(context, names[i]);
+    }
     all_projections_ = LinearBlock::side_by_side(projections_);
     return;
   }

@@ -2,16 +2,25 @@
 
 #include <algorithm>
 
+#include "base/check.hpp"
+
 namespace train::engine {
 namespace {
 
-ParameterPlace add_bias(const BlockContext& context, const std::string& name, std::int64_t count) {
+ParameterPlace place_bias(const BlockContext& context, const std::string& name,
+                          std::int64_t count) {
   return context.parameters.add({.name = context.prefix + name + ".bias",
                                  .rows = count,
                                  .cols = 1,
                                  .vector = true,
                                  .group = ParameterGroup::no_decay,
                                  .init = InitKind::zero});
+}
+
+/// Whether `next` lies `count` elements behind `first`, its gradient too, and is trained as it is.
+bool follows(const ParameterPlace& next, const ParameterPlace& first, std::int64_t count) {
+  return next.frozen == first.frozen && next.offset == first.offset + count &&
+         (first.frozen || next.gradient == first.gradient + count);
 }
 
 }  // namespace
@@ -25,12 +34,17 @@ LinearBlock::LinearBlock(const BlockContext& context, const std::string& name,
                                     .fan_in = options.inputs,
                                     .group = ParameterGroup::decay,
                                     .init = options.init});
-  if (options.bias) {
-    bias_ = add_bias(context, name, options.outputs);
+  if (options.bias && !options.bias_later) {
+    bias_ = place_bias(context, name, options.outputs);
   }
   if (context.lora.adapts(context.prefix + name)) {
     adapter_.emplace(context, name, options.inputs, options.outputs);
   }
+}
+
+void LinearBlock::add_bias(const BlockContext& context, const std::string& name) {
+  TRAIN_CHECK(options_.bias && options_.bias_later, "{} has its bias", name);
+  bias_ = place_bias(context, name, options_.outputs);
 }
 
 std::optional<LinearBlock> LinearBlock::side_by_side(std::span<const LinearBlock> layers) {
@@ -39,18 +53,17 @@ std::optional<LinearBlock> LinearBlock::side_by_side(std::span<const LinearBlock
   }
   const LinearBlock& first = layers.front();
   const bool plain = std::all_of(layers.begin(), layers.end(), [&](const LinearBlock& layer) {
-    return !layer.options_.bias && !layer.options_.transposed && !layer.adapter_ &&
-           layer.weight_.frozen == first.weight_.frozen;
+    return !layer.options_.transposed && !layer.adapter_ &&
+           layer.options_.bias == first.options_.bias;
   });
   if (!plain) {
     return std::nullopt;
   }
   LinearBlock all = first;
   for (const LinearBlock& layer : layers.subspan(1)) {
-    const std::int64_t before = all.options_.outputs * all.options_.inputs;
-    const bool trained_apart =
-        !first.weight_.frozen && layer.weight_.gradient != first.weight_.gradient + before;
-    if (layer.weight_.offset != first.weight_.offset + before || trained_apart) {
+    const std::int64_t before = all.options_.outputs;
+    if (!follows(layer.weight_, first.weight_, before * first.options_.inputs) ||
+        (first.options_.bias && !follows(layer.bias_, first.bias_, before))) {
       return std::nullopt;
     }
     all.options_.outputs += layer.options_.outputs;
@@ -181,7 +194,7 @@ HeadNormBlock::HeadNormBlock(const BlockContext& context, const std::string& nam
                                   .group = ParameterGroup::no_decay,
                                   .init = options.plus_one ? InitKind::zero : InitKind::norm})) {
   if (options.bias) {
-    bias_ = add_bias(context, name, options.head_dim);
+    bias_ = place_bias(context, name, options.head_dim);
   }
   const std::int64_t rows = workspace_->rows() * options.heads;
   mean_ = workspace_->keep(context.prefix, name + ".mean", rows, Content::floats);

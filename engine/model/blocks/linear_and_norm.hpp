@@ -21,12 +21,17 @@ class LinearBlock {
     InitKind init = InitKind::linear;
     bool bias = false;
     bool transposed = false;
+    bool bias_later = false;  ///< Its place is that of add_bias(), not behind the weight.
   };
   LinearBlock(const BlockContext& context, const std::string& name, const Options& options);
   /// Layers of one input as a single one, whose outputs lie side by side; it adds no parameters and
-  /// borrows nothing. None where their weights or gradients do not lie one after the other, or a
-  /// layer has more than its product: biases, which lie between, or an adapter.
+  /// borrows nothing. None where their weights, their biases or the gradients of those do not lie
+  /// one after the other (biases come later, then, and fill their place), or a layer has an
+  /// adapter.
   [[nodiscard]] static std::optional<LinearBlock> side_by_side(std::span<const LinearBlock> layers);
+
+  /// Adds the bias that comes later: before anything is computed. REQUIRES: Options::bias_later.
+  void add_bias(const BlockContext& context, const std::string& name);
 
   [[nodiscard]] std::int64_t outputs() const { return options_.outputs; }
 
