@@ -5,7 +5,6 @@
 // of their rounds. avx2: no library uses AVX-512. NAME: the classes whose name has it. "limit":
 // what the FMA units do in registers alone.
 #include <fmt/format.h>
-#include <hwy/targets.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include "tests/bench/fma_limit.hpp"
 #include "tests/bench/gemm_libraries.hpp"
 #include "tests/bench/step_case.hpp"
+#include "tests/support/instruction_sets.hpp"
 
 namespace {
 
@@ -197,7 +197,7 @@ void start_undisturbed(char* argv[], bool narrow) {
     ::execv("/proc/self/exe", argv);
   }
   if (narrow) {
-    hwy::DisableTargets(HWY_AVX3 | HWY_AVX3_DL);
+    train::test::do_without_instructions(train::test::kAvx512);
   }
 }
 

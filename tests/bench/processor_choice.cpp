@@ -1,9 +1,9 @@
 #include "tests/bench/processor_choice.hpp"
 
-#include <hwy/targets.h>
-
 #include <cstdlib>
 #include <string>
+
+#include "tests/support/instruction_sets.hpp"
 
 namespace train::bench {
 
@@ -13,7 +13,7 @@ BenchPaths paths_for_processor(int& argc, char** argv) {
     return paths;
   }
   --argc;
-  hwy::DisableTargets(HWY_AVX3 | HWY_AVX3_DL);
+  test::do_without_instructions(test::kAvx512);
   paths.program = ACTORTRAIN_BINARY_DIR "/actortrain_faulty";
   ::setenv("ACTORTRAIN_TEST_NO_AVX512", "head,0", 1);
   ::setenv("ATEN_CPU_CAPABILITY", "avx2", 1);

@@ -104,9 +104,11 @@ inline void compare_sets(const std::string& kernel, const std::string& what,
       return bits_of(side.results());
     };
     const auto wide = results();
+    const std::size_t of_wide = test::chosen_instructions();
     const test::WithoutAvx512 without;
     REQUIRE_FALSE(test::has_avx512());
     const auto narrow = results();
+    REQUIRE(test::chosen_instructions() != of_wide);
     REQUIRE(narrow.size() == wide.size());
     const auto differ = std::mismatch(wide.begin(), wide.end(), narrow.begin()).first;
     INFO(kernel << " " << what << ", values of kind " << static_cast<int>(kind) << ": result "
