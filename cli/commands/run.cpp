@@ -22,7 +22,7 @@
 #include "cli/profile/run_profile.hpp"
 #include "configs/error_place.hpp"
 #include "configs/load_config.hpp"
-#include "engine/rank/run_device.hpp"
+#include "engine/rank/plan/run_device.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 #include "storage/tokens/kept_tokenizer.hpp"
 

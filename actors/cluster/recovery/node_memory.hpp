@@ -10,7 +10,7 @@
 #include "actors/head/run_plan.hpp"
 #include "base/result.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
-#include "engine/rank/rank_options.hpp"
+#include "engine/rank/plan/rank_options.hpp"
 #include "engine/rank/state/state_rows.hpp"
 
 namespace train::actors {
