@@ -6,7 +6,7 @@
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
 #include "cli/options.hpp"
-#include "engine/rank/run_device.hpp"
+#include "engine/rank/plan/run_device.hpp"
 
 namespace train::cli {
 namespace {

@@ -13,13 +13,13 @@
 
 #include "actors/head/index_actor.hpp"
 #include "base/result.hpp"
+#include "checkpoint/format/layout.hpp"
+#include "checkpoint/format/manifest.hpp"
 #include "checkpoint/index/index.hpp"
-#include "checkpoint/layout.hpp"
-#include "checkpoint/locations.hpp"
-#include "checkpoint/manifest.hpp"
-#include "checkpoint/reader.hpp"
-#include "checkpoint/retention.hpp"
-#include "checkpoint/writer.hpp"
+#include "checkpoint/load/reader.hpp"
+#include "checkpoint/save/locations.hpp"
+#include "checkpoint/save/retention.hpp"
+#include "checkpoint/save/writer.hpp"
 #include "engine/rank/rank_engine.hpp"
 
 namespace train::actors {

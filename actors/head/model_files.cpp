@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "checkpoint/published_weights.hpp"
+#include "checkpoint/models/published_weights.hpp"
 #include "configs/nearest.hpp"
 #include "configs/shipped_models.hpp"
 #include "engine/model/architectures/architectures.hpp"

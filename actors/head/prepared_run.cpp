@@ -16,7 +16,7 @@
 #include "configs/fields/field_table.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/optimizer/registry.hpp"
-#include "engine/rank/run_device.hpp"
+#include "engine/rank/plan/run_device.hpp"
 
 namespace train::actors {
 namespace {

@@ -13,8 +13,8 @@
 #include "base/units.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
 #include "engine/objective/registry.hpp"
-#include "engine/rank/rank_layout.hpp"
-#include "engine/rank/run_device.hpp"
+#include "engine/rank/plan/rank_layout.hpp"
+#include "engine/rank/plan/run_device.hpp"
 #include "storage/tokens/dataset_facts.hpp"
 
 namespace train::actors {

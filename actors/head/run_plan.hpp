@@ -7,9 +7,9 @@
 
 #include "actors/train/lane_source.hpp"
 #include "base/result.hpp"
-#include "checkpoint/manifest.hpp"
+#include "checkpoint/format/manifest.hpp"
 #include "configs/run_config.hpp"
-#include "engine/rank/rank_options.hpp"
+#include "engine/rank/plan/rank_options.hpp"
 
 namespace train::actors {
 

@@ -12,7 +12,7 @@
 
 #include "actors/train/pass_lanes.hpp"
 #include "engine/objective/registry.hpp"
-#include "engine/rank/reference_log_probs.hpp"
+#include "engine/rank/log_probs/reference_log_probs.hpp"
 #include "storage/tokens/token_fingerprint.hpp"
 
 namespace train::actors {

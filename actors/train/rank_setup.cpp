@@ -11,8 +11,8 @@
 #include "actors/cluster/network/node_position.hpp"
 #include "actors/head/checkpoint_store.hpp"
 #include "actors/head/model_files.hpp"
-#include "checkpoint/reference_file.hpp"
-#include "engine/rank/run_device.hpp"
+#include "checkpoint/format/reference_file.hpp"
+#include "engine/rank/plan/run_device.hpp"
 
 namespace train::actors {
 

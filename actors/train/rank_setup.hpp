@@ -12,8 +12,8 @@
 #include "actors/train/rank_actors.hpp"
 #include "actors/train/rank_runtime.hpp"
 #include "base/result.hpp"
-#include "checkpoint/locations.hpp"
-#include "checkpoint/reference_file.hpp"
+#include "checkpoint/format/reference_file.hpp"
+#include "checkpoint/save/locations.hpp"
 #include "configs/sections/parallel_section.hpp"
 #include "storage/rsync.hpp"
 

@@ -11,7 +11,7 @@
 #include <system_error>
 #include <utility>
 
-#include "checkpoint/layout.hpp"
+#include "checkpoint/format/layout.hpp"
 
 namespace train::checkpoint {
 namespace {

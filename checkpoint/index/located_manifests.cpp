@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "checkpoint/manifest.hpp"
+#include "checkpoint/format/manifest.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/digest.hpp"
 #include "storage/files/input_file.hpp"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "checkpoint/format/layout.hpp"
 #include "checkpoint/index/index_entry.hpp"
-#include "checkpoint/layout.hpp"
 
 namespace train::checkpoint {
 

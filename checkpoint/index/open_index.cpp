@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "checkpoint/format/layout.hpp"
 #include "checkpoint/index/index.hpp"
-#include "checkpoint/layout.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/rocks_store.hpp"
 

@@ -16,7 +16,7 @@
 #include "actors/train/rank_runtime.hpp"
 #include "actors/train/rank_setup.hpp"
 #include "actors/training_system.hpp"
-#include "checkpoint/manifest.hpp"
+#include "checkpoint/format/manifest.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "configs/load_config.hpp"
 #include "engine/optimizer/lr_schedule.hpp"

@@ -11,8 +11,8 @@
 #include "actors/messages/event_messages.hpp"
 #include "actors/train/rank_runtime.hpp"
 #include "base/result.hpp"
+#include "checkpoint/format/layout.hpp"
 #include "checkpoint/index/step_journal.hpp"
-#include "checkpoint/layout.hpp"
 #include "cli/options.hpp"
 
 namespace train::cli {

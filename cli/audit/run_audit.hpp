@@ -8,7 +8,7 @@
 
 #include "base/result.hpp"
 #include "checkpoint/index/step_journal.hpp"
-#include "checkpoint/reader.hpp"
+#include "checkpoint/load/reader.hpp"
 
 namespace train::cli {
 

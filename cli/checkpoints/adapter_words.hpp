@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/adapters.hpp"
+#include "checkpoint/models/adapters.hpp"
 #include "configs/run_config.hpp"
 #include "engine/model/spec.hpp"
 

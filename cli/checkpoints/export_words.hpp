@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/export.hpp"
+#include "checkpoint/models/export.hpp"
 #include "cli/command.hpp"
 #include "engine/model/spec.hpp"
 

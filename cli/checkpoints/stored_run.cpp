@@ -10,7 +10,7 @@
 
 #include "actors/head/model_files.hpp"
 #include "base/log.hpp"
-#include "checkpoint/layout.hpp"
+#include "checkpoint/format/layout.hpp"
 #include "configs/load_config.hpp"
 
 namespace train::cli {

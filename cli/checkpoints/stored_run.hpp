@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "checkpoint/format/layout.hpp"
+#include "checkpoint/format/manifest.hpp"
 #include "checkpoint/index/index_view.hpp"
-#include "checkpoint/layout.hpp"
-#include "checkpoint/manifest.hpp"
-#include "checkpoint/reader.hpp"
+#include "checkpoint/load/reader.hpp"
 #include "configs/run_config.hpp"
 
 // What a run has left in its directory, for the commands that look at it. All that reads blocks.

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "engine/rank/run_device.hpp"
+#include "engine/rank/plan/run_device.hpp"
 
 namespace train::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include "actors/head/run_plan.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
-#include "checkpoint/published_weights.hpp"
+#include "checkpoint/models/published_weights.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/checkpoints/text_codec.hpp"
 #include "cli/checkpoints/text_writer.hpp"

@@ -10,7 +10,7 @@
 #include "actors/head/prepared_run.hpp"
 #include "base/result.hpp"
 #include "configs/run_config.hpp"
-#include "engine/rank/rank_options.hpp"
+#include "engine/rank/plan/rank_options.hpp"
 #include "kernels/device/buffer.hpp"
 
 namespace train::cli {

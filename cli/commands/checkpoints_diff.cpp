@@ -2,7 +2,7 @@
 #include <iterator>
 
 #include "base/signal_watcher.hpp"
-#include "checkpoint/compare.hpp"
+#include "checkpoint/load/compare.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
 

@@ -3,7 +3,7 @@
 #include "base/signal_watcher.hpp"
 #include "base/units.hpp"
 #include "checkpoint/index/index.hpp"
-#include "checkpoint/retention.hpp"
+#include "checkpoint/save/retention.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
 #include "storage/files/file_lock.hpp"

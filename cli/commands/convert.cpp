@@ -5,9 +5,9 @@
 
 #include "actors/head/model_files.hpp"
 #include "base/signal_watcher.hpp"
-#include "checkpoint/gguf_model.hpp"
-#include "checkpoint/gguf_tokenizer.hpp"
-#include "checkpoint/published_weights.hpp"
+#include "checkpoint/models/gguf_model.hpp"
+#include "checkpoint/models/gguf_tokenizer.hpp"
+#include "checkpoint/models/published_weights.hpp"
 #include "cli/checkpoints/export_words.hpp"
 #include "cli/checkpoints/published_config.hpp"
 #include "cli/command.hpp"

@@ -14,7 +14,7 @@
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
 #include "configs/fields/named_options.hpp"
-#include "engine/rank/run_device.hpp"
+#include "engine/rank/plan/run_device.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::cli {

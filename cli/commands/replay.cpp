@@ -8,7 +8,7 @@
 #include "cli/audit/step_difference.hpp"
 #include "cli/command.hpp"
 #include "engine/objective/registry.hpp"
-#include "engine/rank/run_device.hpp"
+#include "engine/rank/plan/run_device.hpp"
 
 namespace train::cli {
 using namespace actors;

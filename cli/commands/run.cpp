@@ -23,7 +23,7 @@
 #include "cli/submit/slurm_position.hpp"
 #include "configs/error_place.hpp"
 #include "configs/load_config.hpp"
-#include "engine/rank/run_device.hpp"
+#include "engine/rank/plan/run_device.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 #include "storage/tokens/kept_tokenizer.hpp"
 

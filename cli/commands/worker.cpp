@@ -24,7 +24,7 @@
 #include "cli/profile/run_profile.hpp"
 #include "configs/load_config.hpp"
 #include "engine/collective/gloo_transport.hpp"
-#include "engine/rank/run_device.hpp"
+#include "engine/rank/plan/run_device.hpp"
 
 namespace train::cli {
 using namespace actors;

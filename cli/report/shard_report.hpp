@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/rank/rank_layout.hpp"
-#include "engine/rank/rank_options.hpp"
+#include "engine/rank/plan/rank_layout.hpp"
+#include "engine/rank/plan/rank_options.hpp"
 
 namespace train::cli {
 

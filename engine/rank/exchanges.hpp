@@ -6,10 +6,10 @@
 
 #include "engine/collective/collective.hpp"
 #include "engine/collective/collective_schedule.hpp"
+#include "engine/rank/log_probs/reference_log_probs.hpp"
+#include "engine/rank/plan/rank_layout.hpp"
+#include "engine/rank/plan/rank_plan.hpp"
 #include "engine/rank/rank_gradients.hpp"
-#include "engine/rank/rank_layout.hpp"
-#include "engine/rank/rank_plan.hpp"
-#include "engine/rank/reference_log_probs.hpp"
 #include "engine/rank/state/gathered_weights.hpp"
 #include "engine/rank/state/host_state.hpp"
 #include "engine/rank/state/rank_state.hpp"

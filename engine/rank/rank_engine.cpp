@@ -1,6 +1,6 @@
 #include "engine/rank/rank_engine.hpp"
 
-#include "engine/rank/rank_options.hpp"
+#include "engine/rank/plan/rank_options.hpp"
 
 namespace train::engine {
 namespace {

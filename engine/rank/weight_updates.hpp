@@ -7,9 +7,9 @@
 
 #include "engine/optimizer/exact_sum.hpp"
 #include "engine/optimizer/optimizer.hpp"
+#include "engine/rank/plan/rank_layout.hpp"
+#include "engine/rank/plan/rank_plan.hpp"
 #include "engine/rank/rank_gradients.hpp"
-#include "engine/rank/rank_layout.hpp"
-#include "engine/rank/rank_plan.hpp"
 #include "engine/rank/state/host_state.hpp"
 #include "engine/rank/state/rank_state.hpp"
 #include "engine/rank/step_totals.hpp"

@@ -10,7 +10,7 @@
 #include <filesystem>
 
 #include "actors/head/report/run_events.hpp"
-#include "checkpoint/manifest.hpp"
+#include "checkpoint/format/manifest.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
 #include "tests/support/failing_disk.hpp"
 

@@ -22,7 +22,7 @@
 #include "actors/messages/event_messages.hpp"
 #include "actors/training_system.hpp"
 #include "configs/load_config.hpp"
-#include "engine/rank/run_device.hpp"
+#include "engine/rank/plan/run_device.hpp"
 #include "tests/support/world_step.hpp"
 
 namespace {

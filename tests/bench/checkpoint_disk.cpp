@@ -10,8 +10,8 @@
 #include <memory>
 #include <stdexcept>
 
-#include "checkpoint/reader.hpp"
-#include "checkpoint/writer.hpp"
+#include "checkpoint/load/reader.hpp"
+#include "checkpoint/save/writer.hpp"
 #include "storage/safetensors.hpp"
 #include "tests/bench/checkpoint_rows.hpp"
 #include "tests/support/whole_checkpoint.hpp"

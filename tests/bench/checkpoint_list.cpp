@@ -7,9 +7,9 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "checkpoint/format/layout.hpp"
+#include "checkpoint/format/manifest.hpp"
 #include "checkpoint/index/index.hpp"
-#include "checkpoint/layout.hpp"
-#include "checkpoint/manifest.hpp"
 #include "storage/files/digest.hpp"
 #include "tests/bench/checkpoint_rows.hpp"
 #include "tests/bench/timed_run.hpp"

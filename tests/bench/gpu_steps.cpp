@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "engine/rank/rank_layout.hpp"
+#include "engine/rank/plan/rank_layout.hpp"
 #include "tests/bench/gpu_site.hpp"
 #include "tests/support/world_step.hpp"
 

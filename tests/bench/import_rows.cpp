@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "base/descriptor.hpp"
-#include "checkpoint/published_weights.hpp"
+#include "checkpoint/models/published_weights.hpp"
 #include "configs/shipped_models.hpp"
 #include "engine/model/architectures/architectures.hpp"
-#include "engine/rank/rank_plan.hpp"
+#include "engine/rank/plan/rank_plan.hpp"
 #include "engine/rank/state/group_state.hpp"
 #include "kernels/backend.hpp"
 #include "storage/safetensors.hpp"

@@ -11,7 +11,7 @@
 
 #include "actors/head/run_plan.hpp"
 #include "configs/load_config.hpp"
-#include "engine/rank/run_device.hpp"
+#include "engine/rank/plan/run_device.hpp"
 #include "tests/bench/ranks_rows.hpp"
 
 namespace train::bench {

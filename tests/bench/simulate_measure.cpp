@@ -17,7 +17,7 @@
 
 #include "engine/collective/gloo_transport.hpp"
 #include "engine/parameter.hpp"
-#include "engine/rank/run_device.hpp"
+#include "engine/rank/plan/run_device.hpp"
 #include "tests/support/file_store.hpp"
 
 namespace train::bench {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/rank/run_device.hpp"
+#include "engine/rank/plan/run_device.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/head/head_loss_products.hpp"
 #include "tests/bench/step_shares.hpp"

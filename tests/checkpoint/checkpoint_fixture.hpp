@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/manifest.hpp"
-#include "checkpoint/writer.hpp"
+#include "checkpoint/format/manifest.hpp"
+#include "checkpoint/save/writer.hpp"
 #include "engine/state_view.hpp"
 #include "tests/support/temp_directory.hpp"
 #include "tests/support/whole_checkpoint.hpp"

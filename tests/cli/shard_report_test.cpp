@@ -6,7 +6,7 @@
 
 #include "base/units.hpp"
 #include "engine/optimizer/registry.hpp"
-#include "engine/rank/rank_layout.hpp"
+#include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/state/state_rows.hpp"
 #include "tests/support/reshape.hpp"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/optimizer/averaged.hpp"
-#include "engine/rank/rank_layout.hpp"
+#include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/state/state_rows.hpp"
 #include "tests/engine/small_model.hpp"
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/rank/rank_layout.hpp"
+#include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/state/host_state.hpp"
 #include "tests/engine/small_model.hpp"
 #include "tests/kernels/cuda_fixture.hpp"

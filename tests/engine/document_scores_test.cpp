@@ -1,4 +1,4 @@
-#include "engine/rank/document_scores.hpp"
+#include "engine/rank/log_probs/document_scores.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/generate/text_generator.hpp"
-#include "engine/rank/rank_layout.hpp"
+#include "engine/rank/plan/rank_layout.hpp"
 #include "tests/engine/small_model.hpp"
 
 namespace train::engine {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/rank/rank_layout.hpp"
+#include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/state/host_state.hpp"
 #include "engine/sharding/buffer_schedule.hpp"
 #include "tests/engine/small_model.hpp"

@@ -6,7 +6,7 @@
 
 #include "configs/fields/named_options.hpp"
 #include "engine/objective/registry.hpp"
-#include "engine/rank/rank_layout.hpp"
+#include "engine/rank/plan/rank_layout.hpp"
 #include "tests/engine/small_model.hpp"
 
 namespace train::engine {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/rank/rank_layout.hpp"
+#include "engine/rank/plan/rank_layout.hpp"
 #include "tests/engine/small_model.hpp"
 #include "tests/support/reshape.hpp"
 

@@ -1,5 +1,5 @@
 // Manifests whose own digest fits, as someone would make them who means harm.
-#include "checkpoint/manifest.hpp"
+#include "checkpoint/format/manifest.hpp"
 
 #include "storage/files/digest.hpp"
 #include "tests/fuzz/target.hpp"

@@ -1,5 +1,5 @@
 // What a rank tells the head that it wrote.
-#include "checkpoint/manifest.hpp"
+#include "checkpoint/format/manifest.hpp"
 #include "storage/files/digest.hpp"
 #include "tests/fuzz/target.hpp"
 

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "checkpoint/index/index_content.hpp"
-#include "checkpoint/locations.hpp"
+#include "checkpoint/save/locations.hpp"
 #include "storage/rocks_store.hpp"
 #include "tests/integration/rank_runs.hpp"
 

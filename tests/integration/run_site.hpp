@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/layout.hpp"
-#include "checkpoint/reader.hpp"
+#include "checkpoint/format/layout.hpp"
+#include "checkpoint/load/reader.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/temp_directory.hpp"
 

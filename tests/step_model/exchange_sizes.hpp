@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/rank/rank_layout.hpp"
+#include "engine/rank/plan/rank_layout.hpp"
 #include "engine/sharding/buffer_schedule.hpp"
 
 namespace train::engine {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/rank/rank_options.hpp"
+#include "engine/rank/plan/rank_options.hpp"
 
 // How long a training step of many ranks takes, worked out from the plan instead of run: every rank
 // with its one compute stream, its three ordered channels, staging slots, reservations and lanes,

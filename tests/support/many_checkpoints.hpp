@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "checkpoint/format/layout.hpp"
+#include "checkpoint/format/manifest.hpp"
 #include "checkpoint/index/index.hpp"
-#include "checkpoint/layout.hpp"
-#include "checkpoint/manifest.hpp"
 #include "storage/files/digest.hpp"
 
 namespace train::test {

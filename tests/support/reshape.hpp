@@ -1,7 +1,7 @@
 #pragma once
 
 #include "engine/model/model_shape.hpp"
-#include "engine/rank/rank_options.hpp"
+#include "engine/rank/plan/rank_options.hpp"
 
 namespace train::engine::testing {
 

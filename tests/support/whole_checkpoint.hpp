@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/result.hpp"
-#include "checkpoint/writer.hpp"
+#include "checkpoint/save/writer.hpp"
 #include "engine/state_view.hpp"
 
 // Checkpoints written in one go by one process, by the same calls as the ranks of a run make.

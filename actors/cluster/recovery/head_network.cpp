@@ -11,7 +11,7 @@
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
-#include "engine/rank/run_device.hpp"
+#include "engine/rank/plan/run_device.hpp"
 
 namespace train::actors {
 namespace {

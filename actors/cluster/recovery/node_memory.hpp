@@ -11,7 +11,7 @@
 #include "actors/train/memory_restore.hpp"
 #include "base/result.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
-#include "engine/rank/rank_options.hpp"
+#include "engine/rank/plan/rank_options.hpp"
 #include "engine/rank/state/state_rows.hpp"
 
 namespace train::actors {

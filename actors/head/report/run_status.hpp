@@ -13,7 +13,7 @@
 #include "actors/messages/watch_messages.hpp"
 #include "actors/train/rank_board.hpp"
 #include "base/result.hpp"
-#include "engine/rank/rank_layout.hpp"
+#include "engine/rank/plan/rank_layout.hpp"
 
 namespace train::actors {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "engine/model/elements.hpp"
-#include "engine/rank/rank_layout.hpp"
-#include "engine/rank/rank_plan.hpp"
+#include "engine/rank/plan/rank_layout.hpp"
+#include "engine/rank/plan/rank_plan.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/stream.hpp"

@@ -8,7 +8,7 @@
 
 #include "engine/model/initial_weights.hpp"
 #include "engine/optimizer/optimizer.hpp"
-#include "engine/rank/rank_layout.hpp"
+#include "engine/rank/plan/rank_layout.hpp"
 #include "engine/state_view.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/rank/rank_layout.hpp"
-#include "engine/rank/rank_plan.hpp"
+#include "engine/rank/plan/rank_layout.hpp"
+#include "engine/rank/plan/rank_plan.hpp"
 #include "engine/rank/state/group_state.hpp"
 #include "engine/state_view.hpp"
 #include "kernels/device/buffer.hpp"

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "engine/rank/rank_plan.hpp"
+#include "engine/rank/plan/rank_plan.hpp"
 #include "engine/rank/state/rank_state.hpp"
 #include "kernels/device/buffer.hpp"
 

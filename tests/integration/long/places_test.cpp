@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "checkpoint/locations.hpp"
+#include "checkpoint/save/locations.hpp"
 #include "tests/integration/held_runs.hpp"
 #include "tests/support/full_disk.hpp"
 

@@ -1,0 +1,312 @@
+#include "checkpoint/format/record_text.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "storage/files/untrusted_text.hpp"
+
+namespace train::checkpoint {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t rank_limit = 32;
+constexpr storage::JsonLimits text_limits = {.bytes = manifest_text_limit,
+                                             .values = tensor_record_limit * 32,
+                                             .run = std::size_t{1} << 20,
+                                             .depth = 16};
+
+/// What a member holds: text, a count, or a list of what its name says.
+enum class List : std::uint8_t { files, tensors, shape };
+using Target = std::variant<std::string*, std::int64_t*, std::uint64_t*, List>;
+
+struct Member {
+  std::string_view key;
+  Target target;
+  bool required = true;
+  bool seen = false;
+};
+
+const char* wanted_kind(const Target& target) {
+  switch (target.index()) {
+    case 0:
+      return "is no string";
+    case 3:
+      return "is no array";
+    default:
+      return "is no whole number >= 0";
+  }
+}
+
+/// Receives the events of nlohmann's SAX parser. Notes the first defect and goes on, so that a text
+/// of another version can still say which.
+class RecordsHandler : public nlohmann::json_sax<json> {
+ public:
+  explicit RecordsHandler(std::span<const WantedMember> wanted) {
+    for (const WantedMember& member : wanted) {
+      std::visit(
+          [&](auto* target) {
+            top_.push_back({member.key, target, member.required});
+          },
+          member.target);
+    }
+    top_.push_back({"files", List::files});
+    top_.push_back({"tensors", List::tensors});
+  }
+
+  bool null() override { return other(); }
+  bool boolean(bool) override { return other(); }
+  bool number_integer(number_integer_t) override { return other(); }
+  bool number_float(number_float_t, const string_t&) override { return other(); }
+  bool binary(binary_t&) override { return other(); }
+
+  bool number_unsigned(number_unsigned_t value) override {
+    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+      return other();
+    }
+    if (skipped_ == 0 && place_ == Place::shape) {
+      auto& shape = found_.tensors.back().shape;
+      shape.size() < rank_limit ? shape.push_back(static_cast<std::int64_t>(value))
+                                : note("has too many dimensions");
+      return true;
+    }
+    if (skipped_ == 0 && in_object() && member_ != nullptr) {
+      if (auto* const* count = std::get_if<std::int64_t*>(&member_->target)) {
+        **count = static_cast<std::int64_t>(value);
+        return true;
+      }
+      if (auto* const* count = std::get_if<std::uint64_t*>(&member_->target)) {
+        **count = value;
+        return true;
+      }
+    }
+    return other();
+  }
+
+  bool string(string_t& value) override {
+    if (skipped_ == 0 && in_object() && member_ != nullptr) {
+      if (auto* const* text = std::get_if<std::string*>(&member_->target)) {
+        **text = value;
+        (*text)->shrink_to_fit();
+        return true;
+      }
+    }
+    return other();
+  }
+
+  bool key(string_t& value) override {
+    if (skipped_ > 0) {
+      return true;
+    }
+    member_ = nullptr;
+    for (Member& member : place_ == Place::top ? top_ : members_) {
+      if (member.key == value) {
+        member_ = &member;
+        if (std::exchange(member.seen, true)) {
+          note("stands twice");
+        }
+      }
+    }
+    return true;
+  }
+
+  bool start_object(std::size_t) override {
+    if (skipped_ > 0 || in_object() || place_ == Place::shape) {
+      return open_other();
+    }
+    switch (place_) {
+      case Place::files:
+        return open_file();
+      case Place::tensors:
+        return open_tensor();
+      default:
+        place_ = Place::top;
+        return true;
+    }
+  }
+
+  bool end_object() override {
+    if (skipped_ > 0) {
+      --skipped_;
+      return true;
+    }
+    member_ = nullptr;
+    for (const Member& member : place_ == Place::top ? top_ : members_) {
+      if (member.required && !member.seen && found_.defect.empty()) {
+        found_.defect = fmt::format("{}{} is missing", place_text(), member.key);
+      }
+    }
+    place_ = place_ == Place::file     ? Place::files
+             : place_ == Place::tensor ? Place::tensors
+                                       : Place::outside;
+    return true;
+  }
+
+  bool start_array(std::size_t) override {
+    const List* list = skipped_ == 0 && in_object() && member_ != nullptr
+                           ? std::get_if<List>(&member_->target)
+                           : nullptr;
+    if (list == nullptr) {
+      return open_other();
+    }
+    place_ = *list == List::files     ? Place::files
+             : *list == List::tensors ? Place::tensors
+                                      : Place::shape;
+    if (place_ != Place::shape) {
+      member_ = nullptr;
+    }
+    return true;
+  }
+
+  bool end_array() override {
+    if (skipped_ > 0) {
+      --skipped_;
+      return true;
+    }
+    place_ = place_ == Place::shape ? Place::tensor : Place::top;
+    return true;
+  }
+
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
+    found_.defect = fmt::format("not JSON at byte {}", position);
+    return false;
+  }
+
+  RecordsFound& found() { return found_; }
+
+ private:
+  enum class Place : std::uint8_t { outside, top, files, tensors, file, tensor, shape };
+
+  [[nodiscard]] bool in_object() const {
+    return place_ == Place::top || place_ == Place::file || place_ == Place::tensor;
+  }
+
+  bool open_file() {
+    if (found_.files.size() == file_record_limit) {
+      return too_many("files", file_record_limit);
+    }
+    FileRecord& file = found_.files.emplace_back();
+    place_ = Place::file;
+    member_ = nullptr;
+    members_ = {{"name", &file.name}, {"size", &file.size_bytes}, {"digest", &file.digest}};
+    return true;
+  }
+
+  bool open_tensor() {
+    if (found_.tensors.size() == tensor_record_limit) {
+      return too_many("tensors", tensor_record_limit);
+    }
+    TensorRecord& tensor = found_.tensors.emplace_back();
+    place_ = Place::tensor;
+    member_ = nullptr;
+    members_ = {{"name", &tensor.name},           {"dtype", &tensor.dtype},
+                {"shape", List::shape},           {"file", &tensor.file},
+                {"first_row", &tensor.first_row}, {"rows", &tensor.rows},
+                {"digest", &tensor.digest},       {"block_bytes", &tensor.block_bytes, false},
+                {"blocks", &tensor.blocks, false}};
+    return true;
+  }
+
+  bool too_many(std::string_view list, std::size_t limit) {
+    found_.defect = fmt::format("more than {} {}", limit, list);
+    return false;
+  }
+
+  /// A value that the text should not have here, or that nobody asked for.
+  bool other() {
+    if (skipped_ > 0) {
+      return true;
+    }
+    switch (place_) {
+      case Place::files:
+      case Place::tensors:
+        note_element();
+        return true;
+      case Place::shape:
+        note("holds no whole number >= 0");
+        return true;
+      case Place::outside:
+        note("the text is not a JSON object");
+        return true;
+      default:
+        if (member_ != nullptr) {
+          note(wanted_kind(member_->target));
+        }
+        return true;
+    }
+  }
+  bool open_other() {
+    other();
+    ++skipped_;
+    return true;
+  }
+
+  [[nodiscard]] std::string place_text() const {
+    switch (place_) {
+      case Place::file:
+        return fmt::format("files[{}].", found_.files.size() - 1);
+      case Place::tensor:
+      case Place::shape:
+        return fmt::format("tensors[{}].", found_.tensors.size() - 1);
+      default:
+        return {};
+    }
+  }
+  void note(std::string_view what) {
+    if (found_.defect.empty()) {
+      found_.defect = fmt::format("{}{} {}", place_text(),
+                                  member_ != nullptr ? member_->key : std::string_view(), what);
+    }
+  }
+  void note_element() {
+    if (found_.defect.empty()) {
+      const bool files = place_ == Place::files;
+      found_.defect = fmt::format("{}[{}]. is not an object", files ? "files" : "tensors",
+                                  files ? found_.files.size() : found_.tensors.size());
+    }
+  }
+
+  RecordsFound found_;
+  Place place_ = Place::outside;
+  std::size_t skipped_ = 0;  ///< Open brackets of a value that is skipped.
+  std::vector<Member> top_;
+  std::vector<Member> members_;  ///< Of the record at hand.
+  Member* member_ = nullptr;     ///< Whose value comes next; nullptr: an unknown key.
+};
+
+}  // namespace
+
+std::string json_string(std::string_view text) { return json(text).dump(); }
+
+std::string record_text(const FileRecord& file) {
+  return nlohmann::ordered_json(
+             {{"name", file.name}, {"size", file.size_bytes}, {"digest", file.digest}})
+      .dump();
+}
+
+std::string record_text(const TensorRecord& tensor) {
+  nlohmann::ordered_json object = {{"name", tensor.name},           {"dtype", tensor.dtype},
+                                   {"shape", tensor.shape},         {"file", tensor.file},
+                                   {"first_row", tensor.first_row}, {"rows", tensor.rows},
+                                   {"digest", tensor.digest}};
+  if (tensor.block_bytes > 0) {
+    object["block_bytes"] = tensor.block_bytes;
+    object["blocks"] = tensor.blocks;
+  }
+  return object.dump();
+}
+
+RecordsFound read_records(std::string_view text, std::span<const WantedMember> wanted) {
+  if (std::string excess = storage::json_excess(text, text_limits); !excess.empty()) {
+    return {.files = {}, .tensors = {}, .defect = std::move(excess)};
+  }
+  RecordsHandler handler(wanted);
+  nlohmann::json::sax_parse(text.begin(), text.end(), &handler);
+  return std::move(handler.found());
+}
+
+}  // namespace train::checkpoint

@@ -1,0 +1,243 @@
+#include "checkpoint/load/reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "checkpoint/format/stored_file.hpp"
+#include "storage/files/digest.hpp"
+#include "storage/files/untrusted_text.hpp"
+#include "storage/safetensors.hpp"
+
+namespace train::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kCheckPieceBytes = std::size_t{1} << 20;
+
+Verification finding(Verdict verdict, std::string defect) {
+  return {.verdict = verdict, .manifest = {}, .manifest_digest = {}, .defect = std::move(defect)};
+}
+
+/// What an error of reading means: that of the user is the caller's, all else is a finding.
+Result<Verification> not_read(const Error& error) {
+  if (error.kind == ErrorKind::user) {
+    return error;
+  }
+  return finding(Verdict::unreadable, error.message);
+}
+
+using RecordByName = std::map<std::string_view, const TensorRecord*>;
+
+/// Reads one file of a checkpoint from front to back. Every method returns the damage, empty if
+/// there is none; an error is one of reading.
+class FileCheck {
+ public:
+  FileCheck(const FileRecord& record, const RecordByName& tensors, const SeeRecord& see)
+      : record_(record),
+        tensors_(tensors),
+        see_(see),
+        piece_(std::min<std::uint64_t>(kCheckPieceBytes, record.size_bytes)) {}
+
+  Result<std::string> defect(storage::InputFile input) {
+    if (input.size_bytes() != record_.size_bytes) {
+      return fmt::format("{} has {} bytes of {}", record_.name, input.size_bytes(),
+                         record_.size_bytes);
+    }
+    bool malformed = false;
+    const auto file = storage::SafetensorsFile::parse(std::move(input), &malformed);
+    if (!file) {
+      return malformed ? Result<std::string>(file.error().message) : file.error();
+    }
+    TRAIN_RETURN_IF_ERROR(read(file->file(), 0, file->data_start(), {}));
+    std::size_t found = 0;
+    for (const storage::TensorEntry& entry : file->entries()) {
+      const auto tensor = tensors_.find(entry.name);
+      if (tensor == tensors_.end()) {
+        return fmt::format("{} holds tensor {}, which the manifest does not list", record_.name,
+                           storage::shown(entry.name));
+      }
+      if (auto text = tensor_defect(*file, entry, *tensor->second); !text || !text->empty()) {
+        return text;
+      }
+      ++found;
+    }
+    if (found != tensors_.size()) {
+      return missing_tensor(*file);
+    }
+    return whole_.finish() == record_.digest
+               ? std::string()
+               : fmt::format("{} does not match its digest", record_.name);
+  }
+
+ private:
+  [[nodiscard]] std::string missing_tensor(const storage::SafetensorsFile& file) const {
+    for (const auto& [name, tensor] : tensors_) {
+      if (file.find(name) == nullptr) {
+        return fmt::format("{} lacks tensor {}", record_.name, storage::shown(name));
+      }
+    }
+    return {};
+  }
+
+  Result<std::string> tensor_defect(const storage::SafetensorsFile& file,
+                                    const storage::TensorEntry& entry, const TensorRecord& tensor) {
+    const std::uint64_t begin = file.data_start() + entry.begin;
+    const std::uint64_t bytes = entry.end - entry.begin;
+    if (const std::string text = entry_defect(entry, tensor); !text.empty()) {
+      return fmt::format("{}: {}", record_.name, text);
+    }
+    storage::StreamingDigest rows;
+    std::uint64_t block = 0;
+    bool blocks_good = true;
+    TRAIN_RETURN_IF_ERROR(read(
+        file.file(), begin, bytes,
+        [&](std::span<const std::byte> piece) {
+          rows.update(piece);
+          if (see_) {
+            see_(tensor, piece);
+          }
+          if (tensor.block_bytes > 0) {
+            blocks_good = blocks_good && blocks_match(tensor, block, piece);
+            block += piece.size() / tensor.block_bytes;
+          }
+        },
+        tensor.block_bytes));
+    return rows.finish() == tensor.digest && blocks_good
+               ? std::string()
+               : fmt::format("{}: tensor {} does not match its digest", record_.name,
+                             storage::shown(entry.name));
+  }
+
+  /// Reads in pieces of whole blocks.
+  Status read(const storage::InputFile& file, std::uint64_t begin, std::uint64_t bytes,
+              const std::function<void(std::span<const std::byte>)>& take,
+              std::uint64_t block_bytes = 1) {
+    const std::uint64_t longest =
+        block_bytes > 0 ? kCheckPieceBytes / block_bytes * block_bytes : kCheckPieceBytes;
+    while (bytes > 0) {
+      const auto piece = std::span(piece_).first(std::min(longest, bytes));
+      TRAIN_RETURN_IF_ERROR(file.read(begin, piece));
+      whole_.update(piece);
+      if (take) {
+        take(piece);
+      }
+      begin += piece.size();
+      bytes -= piece.size();
+    }
+    return {};
+  }
+
+  const FileRecord& record_;
+  const RecordByName& tensors_;
+  const SeeRecord& see_;
+  std::vector<std::byte> piece_;
+  storage::StreamingDigest whole_;
+};
+
+/// The finding about one file: empty if it is what the manifest says.
+Result<std::string> file_defect(const fs::path& directory, const FileRecord& record,
+                                const RecordByName& tensors, const SeeRecord& see) {
+  auto stored = open_stored(directory, record.name);
+  TRAIN_RETURN_IF_ERROR(stored);
+  return stored->file ? FileCheck(record, tensors, see).defect(std::move(*stored->file))
+                      : Result<std::string>(stored->damage);
+}
+
+/// How often a run that goes on may retire what is just being read.
+constexpr int kSearches = 50;
+
+Error unread(const Candidate& candidate, const std::string& defect) {
+  return failure(fmt::format(
+      "{} cannot be read: {}; it stays where it is and no older one is taken in its place: start "
+      "again when the disk can be read",
+      candidate.path.string(), defect));
+}
+
+/// `left`: searches that may follow if this one meets a checkpoint that is retired meanwhile.
+Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, int left = 0) {
+  const auto candidates = list_checkpoints(checkpoints);
+  TRAIN_RETURN_IF_ERROR(candidates);
+  SearchReport report;
+  for (const Candidate& candidate : *candidates) {
+    auto found = verify_checkpoint(candidate.path);
+    if ((!found || !found->whole()) && left > 0 && is_gone(candidate.path)) {
+      return search(checkpoints, change_disk, left - 1);  // what replaced it is there
+    }
+    TRAIN_RETURN_IF_ERROR(found);
+    if (found->whole()) {
+      report.newest = {candidate, std::move(*found->manifest), std::move(found->manifest_digest)};
+      return report;
+    }
+    if (found->verdict == Verdict::unreadable) {
+      return unread(candidate, found->defect);
+    }
+    std::string line = fmt::format("{}: {}", candidate.path.string(), found->defect);
+    if (change_disk) {
+      const auto aside = set_aside(candidate.path);
+      TRAIN_RETURN_IF_ERROR(aside);
+      line += fmt::format("; set aside as {}", aside->filename().string());
+    }
+    report.set_aside.push_back(std::move(line));
+  }
+  const auto damaged_names = list_damaged(checkpoints);
+  TRAIN_RETURN_IF_ERROR(damaged_names);
+  if (!report.set_aside.empty() || !damaged_names->empty()) {
+    return failure(fmt::format(
+        "{} holds no whole checkpoint, only damaged ones ({}); repair them, or move them away to "
+        "start afresh",
+        checkpoints.string(),
+        report.set_aside.empty() ? fmt::format("{}", fmt::join(*damaged_names, ", "))
+                                 : fmt::format("{}", fmt::join(report.set_aside, " | "))));
+  }
+  return report;
+}
+
+}  // namespace
+
+Result<Verification> verify_checkpoint(const fs::path& checkpoint, const SeeRecord& see) {
+  auto examined = examine_manifest(checkpoint);
+  if (!examined) {
+    return not_read(examined.error());
+  }
+  if (!examined->manifest) {
+    return finding(Verdict::damaged, std::move(examined->damage));
+  }
+  Manifest& manifest = *examined->manifest;
+  std::map<std::string_view, RecordByName> by_file;
+  for (const TensorRecord& tensor : manifest.tensors) {
+    if (!by_file[tensor.file].emplace(tensor.name, &tensor).second) {
+      return finding(Verdict::damaged, fmt::format("{}: tensor {} is listed twice", tensor.file,
+                                                   storage::shown(tensor.name)));
+    }
+  }
+  for (const FileRecord& record : manifest.files) {
+    const auto defect = file_defect(checkpoint, record, by_file[record.name], see);
+    if (!defect) {
+      return not_read(defect.error());
+    }
+    if (!defect->empty()) {
+      return finding(Verdict::damaged, *defect);
+    }
+  }
+  std::string digest = manifest.text_digest;
+  return Verification{.verdict = Verdict::good,
+                      .manifest = std::move(manifest),
+                      .manifest_digest = std::move(digest),
+                      .defect = {}};
+}
+
+Result<SearchReport> find_newest(const fs::path& checkpoints) {
+  TRAIN_RETURN_IF_ERROR(remove_leftovers(checkpoints));
+  return search(checkpoints, true);
+}
+
+Result<SearchReport> find_newest_read_only(const fs::path& checkpoints) {
+  return search(checkpoints, false, kSearches);
+}
+
+}  // namespace train::checkpoint

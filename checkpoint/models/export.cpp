@@ -1,0 +1,348 @@
+#include "checkpoint/models/export.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "checkpoint/load/reader.hpp"
+#include "engine/state_view.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/copy_file.hpp"
+#include "storage/safetensors.hpp"
+#include "storage/safetensors_writer.hpp"
+
+namespace train::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kExportBatchBytes = std::uint64_t{64} << 20;
+constexpr std::size_t piece_elements = std::size_t{1} << 18;
+
+std::uint64_t stored_bytes(const ExportTensor& tensor, ExportType type) {
+  return element_count(tensor) * storage::size_of(type);
+}
+
+/// One file to be written and the tensors that go into it.
+struct Part {
+  std::string name;
+  std::span<const ExportTensor> tensors;
+};
+
+std::vector<Part> parts_of(const ExportRequest& request) {
+  const std::span<const ExportTensor> all(request.tensors);
+  std::vector<Part> parts;
+  std::size_t begin = 0;
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::uint64_t more = stored_bytes(all[i], request.type);
+    if (i > begin && bytes + more > request.max_file_bytes) {
+      parts.push_back({"", all.subspan(begin, i - begin)});
+      begin = i;
+      bytes = 0;
+    }
+    bytes += more;
+  }
+  parts.push_back({request.file + ".safetensors", all.subspan(begin)});
+  for (std::size_t i = 0; parts.size() > 1 && i < parts.size(); ++i) {
+    parts[i].name = fmt::format("{}-{:05}-of-{:05}.safetensors", request.file, i + 1, parts.size());
+  }
+  return parts;
+}
+
+/// Whether `directory` can take the export: absent, or an empty directory.
+Status check_free(const fs::path& directory) {
+  std::error_code code;
+  const fs::file_status status = fs::symlink_status(directory, code);
+  if (status.type() == fs::file_type::not_found) {
+    return {};
+  }
+  if (!code && status.type() == fs::file_type::directory && fs::is_empty(directory, code) &&
+      !code) {
+    return {};
+  }
+  return user_error(
+      fmt::format("{} is there already and not an empty directory; nothing is overwritten: name "
+                  "another --out, or move it away",
+                  directory.string()));
+}
+
+/// A directory that is removed unless it is published.
+class HiddenDirectory {
+ public:
+  explicit HiddenDirectory(fs::path path) : path_(std::move(path)) {}
+  HiddenDirectory(const HiddenDirectory&) = delete;
+  HiddenDirectory& operator=(const HiddenDirectory&) = delete;
+  ~HiddenDirectory() {
+    if (!path_.empty()) {
+      (void)storage::remove_tree(path_);  // What stays has a hidden name and is nobody's export.
+    }
+  }
+  [[nodiscard]] const fs::path& path() const { return path_; }
+  Status publish(const fs::path& target) {
+    TRAIN_RETURN_IF_ERROR(storage::rename_durably(path_, target));
+    path_.clear();
+    return {};
+  }
+
+ private:
+  fs::path path_;
+};
+
+/// Gives the elements of tensors as their source has them, some tensors at a time.
+class Weights {
+ public:
+  Weights(const ExportRequest& request, const ReadTensors& read) : request_(request), read_(read) {
+    std::uint64_t largest = 0;
+    std::uint64_t all = 0;
+    for (const ExportTensor& tensor : request.tensors) {
+      largest = std::max(largest, element_count(tensor));
+      all += element_count(tensor);
+    }
+    elements_limit_ = std::max(largest, std::min(all, kExportBatchBytes / sizeof(float)));
+    elements_ = std::make_unique_for_overwrite<float[]>(elements_limit_);
+  }
+
+  /// Calls `visit` (tensor, elements) for each of `tensors`, in their order.
+  template <class Visit>
+  Status for_each(std::span<const ExportTensor> tensors, const Visit& visit) {
+    while (!tensors.empty()) {
+      if (request_.stop && request_.stop()) {
+        return failure("stopped by a signal; nothing was exported");
+      }
+      const std::size_t count = fitting(tensors);
+      TRAIN_RETURN_IF_ERROR(read(tensors.first(count)));
+      const float* at = elements_.get();
+      for (const ExportTensor& tensor : tensors.first(count)) {
+        const std::size_t elements = element_count(tensor);
+        TRAIN_RETURN_IF_ERROR(visit(tensor, std::span(at, elements)));
+        at += elements;
+      }
+      tensors = tensors.subspan(count);
+    }
+    return {};
+  }
+
+ private:
+  /// How many of the first tensors the memory holds; at least one.
+  [[nodiscard]] std::size_t fitting(std::span<const ExportTensor> tensors) const {
+    std::size_t count = 0;
+    std::uint64_t elements = 0;
+    while (count < tensors.size() &&
+           (elements += element_count(tensors[count])) <= elements_limit_) {
+      ++count;
+    }
+    return count;
+  }
+
+  Status read(std::span<const ExportTensor> tensors) {
+    std::size_t elements = 0;
+    for (const ExportTensor& tensor : tensors) {
+      elements += element_count(tensor);
+    }
+    return read_(tensors, std::span(elements_.get(), elements));
+  }
+
+  const ExportRequest& request_;
+  const ReadTensors& read_;
+  std::uint64_t elements_limit_ = 0;
+  std::unique_ptr<float[]> elements_;
+};
+
+/// Calls `take` with the bytes that a tensor's elements are exported as, in order, piece by piece.
+template <class Take>
+Status in_pieces(std::string_view tensor, std::span<const float> elements, ExportType type,
+                 const Take& take) {
+  std::vector<std::byte> bytes;
+  while (!elements.empty()) {
+    const auto piece = elements.first(std::min(elements.size(), piece_elements));
+    bytes.resize(piece.size() * storage::size_of(type));
+    if (!storage::from_floats(type, piece, bytes)) {
+      return user_error(
+          fmt::format("tensor {} has a value that is too large for {}; give --dtype "
+                      "bf16 or fp32",
+                      tensor, storage::config_name(type)));
+    }
+    TRAIN_RETURN_IF_ERROR(take(std::span<const std::byte>(bytes)));
+    elements = elements.subspan(piece.size());
+  }
+  return {};
+}
+
+Status write_part(const fs::path& path, const Part& part, ExportType type, Weights& weights) {
+  std::vector<storage::TensorHeading> headings;
+  for (const ExportTensor& tensor : part.tensors) {
+    headings.push_back({tensor.name, tensor.shape, storage::stored_name(type)});
+  }
+  auto writer = storage::SafetensorsWriter::create(path, headings, {{"format", "pt"}});
+  TRAIN_RETURN_IF_ERROR(writer);
+  TRAIN_RETURN_IF_ERROR(weights.for_each(part.tensors, [&](const ExportTensor& tensor,
+                                                           std::span<const float> elements) {
+    return in_pieces(tensor.name, elements, type, [&](auto bytes) { return writer->write(bytes); });
+  }));
+  const auto written = writer->commit();
+  return written ? Status() : written.error();
+}
+
+/// Reads a written file and compares it with the checkpoint, tensor by tensor.
+Status compare_part(const fs::path& path, const Part& part, ExportType type, Weights& weights) {
+  const auto file = storage::SafetensorsFile::open(path);
+  TRAIN_RETURN_IF_ERROR(file);
+  const auto differs = [&](std::string_view name) {
+    return failure(
+        fmt::format("{}: tensor {} read back is not what was to be written", path.string(), name));
+  };
+  if (file->entries().size() != part.tensors.size()) {
+    return failure(fmt::format("{} read back has {} tensors of {}", path.string(),
+                               file->entries().size(), part.tensors.size()));
+  }
+  std::vector<std::byte> found;
+  return weights.for_each(
+      part.tensors, [&](const ExportTensor& tensor, std::span<const float> elements) -> Status {
+        const storage::TensorEntry* entry = file->find(tensor.name);
+        if (entry == nullptr || entry->dtype != storage::stored_name(type) ||
+            entry->shape != tensor.shape) {
+          return differs(tensor.name);
+        }
+        std::uint64_t offset = 0;
+        return in_pieces(
+            tensor.name, elements, type, [&](std::span<const std::byte> wanted) -> Status {
+              found.resize(wanted.size());
+              TRAIN_RETURN_IF_ERROR(file->read(*entry, offset, found));
+              offset += wanted.size();
+              return std::equal(found.begin(), found.end(), wanted.begin()) ? Status()
+                                                                            : differs(tensor.name);
+            });
+      });
+}
+
+std::string index_text(std::span<const Part> parts, std::uint64_t tensor_bytes) {
+  nlohmann::ordered_json index;
+  index["metadata"] = {{"total_size", tensor_bytes}};
+  std::map<std::string, std::string> place;
+  for (const Part& part : parts) {
+    for (const ExportTensor& tensor : part.tensors) {
+      place[tensor.name] = part.name;
+    }
+  }
+  index["weight_map"] = place;
+  return index.dump(2) + "\n";
+}
+
+/// The directory that holds `directory`, which need not exist.
+fs::path parent_of(const fs::path& directory) {
+  const fs::path parent = directory.parent_path();
+  return parent.empty() ? fs::path(".") : parent;
+}
+
+}  // namespace
+
+Status check_same_tensors(const fs::path& checkpoint, const Manifest& manifest,
+                          std::span<const ExportTensor> tensors) {
+  std::map<std::string_view, const std::vector<std::int64_t>*> stored;
+  for (const TensorRecord& record : manifest.tensors) {
+    if (engine::is_weight(record.name)) {
+      stored.emplace(std::string_view(record.name).substr(engine::kWeights.size()), &record.shape);
+    }
+  }
+  for (const ExportTensor& tensor : tensors) {
+    const auto found = stored.find(tensor.name);
+    if (found == stored.end() || *found->second != tensor.shape) {
+      return user_error(fmt::format(
+          "{} is of another model than the run's configuration: tensor {}: wanted shape [{}], "
+          "found {}",
+          checkpoint.string(), tensor.name, fmt::join(tensor.shape, ", "),
+          found == stored.end() ? "none" : fmt::format("[{}]", fmt::join(*found->second, ", "))));
+    }
+    stored.erase(found);
+  }
+  if (!stored.empty()) {
+    return user_error(fmt::format(
+        "{} is of another model than the run's configuration: {} tensors too many, the first {}",
+        checkpoint.string(), stored.size(), stored.begin()->first));
+  }
+  return {};
+}
+
+std::string ExportTensor::name_in_checkpoint() const {
+  return stored.empty() ? engine::weight_name(name) : stored;
+}
+
+std::uint64_t element_count(const ExportTensor& tensor) {
+  std::uint64_t count = 1;
+  for (const std::int64_t dimension : tensor.shape) {
+    count *= static_cast<std::uint64_t>(dimension);
+  }
+  return count;
+}
+
+Result<ExportReport> export_weights(const fs::path& checkpoint, const Manifest& manifest,
+                                    const ExportRequest& request) {
+  TRAIN_RETURN_IF_ERROR(check_same_tensors(checkpoint, manifest, request.tensors));
+  return export_tensors(request, [&](std::span<const ExportTensor> tensors, std::span<float> out) {
+    std::vector<engine::StateView> views;
+    float* at = out.data();
+    for (const ExportTensor& tensor : tensors) {
+      const std::size_t elements = element_count(tensor);
+      views.push_back({.name = tensor.name_in_checkpoint(),
+                       .global_shape = tensor.shape,
+                       .first_row = 0,
+                       .rows = tensor.shape.empty() ? 1 : tensor.shape.front(),
+                       .data = reinterpret_cast<std::byte*>(at),
+                       .size_bytes = elements * sizeof(float)});
+      at += elements;
+    }
+    return restore(checkpoint, manifest, views, Restore::subset);
+  });
+}
+
+Result<ExportReport> export_tensors(const ExportRequest& request, const ReadTensors& read) {
+  TRAIN_CHECK(!request.tensors.empty());
+  const fs::path target =
+      request.directory.has_filename() ? request.directory : request.directory.parent_path();
+  TRAIN_RETURN_IF_ERROR(check_free(target));
+  HiddenDirectory hidden(parent_of(target) /
+                         fmt::format(".{}.tmp-{}", target.filename().string(), ::getpid()));
+  TRAIN_RETURN_IF_ERROR(storage::remove_tree(hidden.path()));
+  TRAIN_RETURN_IF_ERROR(storage::make_directory(hidden.path()));
+  const std::vector<Part> parts = parts_of(request);
+  Weights weights(request, read);
+  ExportReport report;
+  for (const Part& part : parts) {
+    const fs::path path = hidden.path() / part.name;
+    TRAIN_RETURN_IF_ERROR(write_part(path, part, request.type, weights));
+    TRAIN_RETURN_IF_ERROR(compare_part(path, part, request.type, weights));
+    report.files.push_back(part.name);
+    report.compared += part.tensors.size();
+    for (const ExportTensor& tensor : part.tensors) {
+      report.tensor_bytes += stored_bytes(tensor, request.type);
+    }
+  }
+  report.tensors = request.tensors.size();
+  TRAIN_CHECK(report.compared == report.tensors);
+  if (parts.size() > 1) {
+    TRAIN_RETURN_IF_ERROR(
+        storage::write_file_atomically(hidden.path() / (request.file + ".safetensors.index.json"),
+                                       index_text(parts, report.tensor_bytes)));
+  }
+  for (const auto& [name, text] : request.texts) {
+    TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(hidden.path() / name, text));
+  }
+  for (const fs::path& companion : request.companions) {
+    TRAIN_RETURN_IF_ERROR(storage::copy_file(companion, hidden.path() / companion.filename()));
+  }
+  if (!request.config_text.empty()) {
+    TRAIN_RETURN_IF_ERROR(
+        storage::write_file_atomically(hidden.path() / "config.json", request.config_text));
+  }
+  TRAIN_RETURN_IF_ERROR(hidden.publish(target));
+  return report;
+}
+
+}  // namespace train::checkpoint

@@ -1,0 +1,251 @@
+#include "checkpoint/models/gguf_tokenizer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "storage/tokenizer/formats/sentencepiece_writer.hpp"
+#include "storage/tokenizer/text/utf8.hpp"
+
+namespace train::checkpoint {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Texts = std::vector<std::string>;
+
+constexpr std::int64_t control_token = 3;
+constexpr std::int64_t user_defined_token = 4;
+
+Json byte_level(bool use_regex) {
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", false},
+          {"trim_offsets", true},
+          {"use_regex", use_regex}};
+}
+
+/// A pattern, each match of which is a word, and bytes.
+Json split_by(const char* pattern) {
+  return {{"type", "Sequence"},
+          {"pretokenizers",
+           {{{"type", "Split"},
+             {"pattern", {{"Regex", pattern}}},
+             {"behavior", "Isolated"},
+             {"invert", false}},
+            byte_level(false)}}};
+}
+
+/// How texts are split before pairs are merged; null where it is not known.
+Json pre_tokenizer_of(const std::string& name) {
+  if (name == "gpt-2" || name == "default" || name.empty()) {
+    return byte_level(true);
+  }
+  if (name == "smollm") {
+    return {
+        {"type", "Sequence"},
+        {"pretokenizers", {{{"type", "Digits"}, {"individual_digits", true}}, byte_level(true)}}};
+  }
+  if (name == "llama-bpe") {
+    return split_by(
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+        "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+");
+  }
+  if (name == "qwen2") {
+    return split_by(
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
+        "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+");
+  }
+  return nullptr;
+}
+
+/// Tokens that no merge makes: control tokens are special.
+Json added_tokens(const Texts& tokens, const std::vector<std::int64_t>& types) {
+  Json added = Json::array();
+  for (std::size_t id = 0; id < tokens.size(); ++id) {
+    if (types[id] == control_token || types[id] == user_defined_token) {
+      added.push_back({{"id", id},
+                       {"content", tokens[id]},
+                       {"single_word", false},
+                       {"lstrip", false},
+                       {"rstrip", false},
+                       {"normalized", false},
+                       {"special", types[id] == control_token}});
+    }
+  }
+  return added;
+}
+
+/// BOS before every text, where the file wants it.
+Json post_processor_of(const storage::GgufFile& file, const Texts& tokens) {
+  const auto* wanted = file.value_of<bool>("tokenizer.ggml.add_bos_token");
+  const auto id = file.count_of("tokenizer.ggml.bos_token_id");
+  if (wanted == nullptr || !*wanted || !id || *id >= tokens.size()) {
+    return nullptr;
+  }
+  const std::string& bos = tokens[*id];
+  return {{"type", "TemplateProcessing"},
+          {"single",
+           {{{"SpecialToken", {{"id", bos}, {"type_id", 0}}}},
+            {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+          {"pair", Json::array()},
+          {"special_tokens", {{bos, {{"id", bos}, {"ids", {*id}}, {"tokens", {bos}}}}}}};
+}
+
+Json config_of(const storage::GgufFile& file, const Texts& tokens) {
+  Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  for (const auto& [key, of] : {std::pair("bos_token", "tokenizer.ggml.bos_token_id"),
+                                std::pair("eos_token", "tokenizer.ggml.eos_token_id"),
+                                std::pair("unk_token", "tokenizer.ggml.unknown_token_id"),
+                                std::pair("pad_token", "tokenizer.ggml.padding_token_id")}) {
+    if (const auto id = file.count_of(of); id && *id < tokens.size()) {
+      config[key] = tokens[*id];
+    }
+  }
+  return config;
+}
+
+using Files = std::map<std::string, std::string>;
+using PieceType = storage::SentencePieceModel::PieceType;
+
+/// How a piece takes part, by the file's number. One that is not used stands in no text but a
+/// rendered one, as control pieces do.
+PieceType piece_type(std::int64_t number) {
+  constexpr std::int64_t unused = static_cast<std::int64_t>(PieceType::unused);
+  const bool known = number >= 1 && number <= static_cast<std::int64_t>(PieceType::byte);
+  return number == unused ? PieceType::control
+         : known          ? static_cast<PieceType>(number)
+                          : PieceType::normal;
+}
+
+/// The text of a piece as SentencePiece has it: GGUF files have spaces in the user's own pieces.
+std::string piece_text(const std::string& token, PieceType type) {
+  std::string text;
+  for (const char letter : token) {
+    const bool marks = letter == ' ' && type == PieceType::user_defined;
+    text += marks ? storage::space_marker : std::string_view(&letter, 1);
+  }
+  return text;
+}
+
+/// Pieces with scores and types: a SentencePiece model, written as one.
+Result<Files> sentencepiece_files(const storage::GgufFile& file) {
+  const auto* tokens = file.value_of<Texts>("tokenizer.ggml.tokens");
+  const auto* scores = file.value_of<std::vector<double>>("tokenizer.ggml.scores");
+  const auto* types = file.value_of<std::vector<std::int64_t>>("tokenizer.ggml.token_type");
+  if (tokens == nullptr || scores == nullptr || types == nullptr ||
+      types->size() != tokens->size() || scores->size() != tokens->size()) {
+    return user_error(fmt::format(
+        "{}: tokenizer.ggml.tokens, scores and token_type are missing or do not fit each other",
+        file.file().path().string()));
+  }
+  storage::SentencePieceModel model;
+  model.kind = storage::SentencePieceModel::Kind::bpe;
+  Texts texts;
+  for (std::size_t id = 0; id < tokens->size(); ++id) {
+    texts.push_back(piece_text((*tokens)[id], piece_type((*types)[id])));
+  }
+  for (std::size_t id = 0; id < tokens->size(); ++id) {
+    model.pieces.push_back({.text = texts[id],
+                            .score = static_cast<float>((*scores)[id]),
+                            .type = piece_type((*types)[id])});
+    model.byte_fallback = model.byte_fallback || model.pieces.back().type == PieceType::byte;
+  }
+  // Some files have the unknown piece among the control pieces.
+  const auto unknown = file.count_of("tokenizer.ggml.unknown_token_id");
+  const bool marked = std::any_of(model.pieces.begin(), model.pieces.end(), [](const auto& piece) {
+    return piece.type == PieceType::unknown;
+  });
+  if (!marked && unknown && *unknown < model.pieces.size()) {
+    model.pieces[*unknown].type = PieceType::unknown;
+  }
+  const auto flag = [&file](const char* key, bool otherwise) {
+    const auto* value = file.value_of<bool>(key);
+    return value == nullptr ? otherwise : *value;
+  };
+  model.rules.add_dummy_prefix = flag("tokenizer.ggml.add_space_prefix", true);
+  model.rules.remove_extra_whitespaces = flag("tokenizer.ggml.remove_extra_whitespaces", false);
+  const auto named = [&](const char* key, std::string_view otherwise) {
+    const auto id = file.count_of(key);
+    return id && *id < tokens->size() ? std::string_view((*tokens)[*id]) : otherwise;
+  };
+  model.begin_text = named("tokenizer.ggml.bos_token_id", model.begin_text);
+  model.end_text = named("tokenizer.ggml.eos_token_id", model.end_text);
+  Json config = config_of(file, *tokens);
+  const auto* architecture = file.value_of<std::string>("general.architecture");
+  const bool gemma = architecture != nullptr && architecture->starts_with("gemma");
+  config["tokenizer_class"] = gemma ? "GemmaTokenizer" : "LlamaTokenizer";
+  config["add_bos_token"] = flag("tokenizer.ggml.add_bos_token", true);
+  config["add_eos_token"] = flag("tokenizer.ggml.add_eos_token", false);
+  if (!gemma) {
+    config["legacy"] = false;
+  }
+  return Files{
+      {"tokenizer.model", storage::sentencepiece_file(model)},
+      {"tokenizer_config.json", config.dump(2, ' ', false, Json::error_handler_t::replace)}};
+}
+
+/// Bytes and merges, written as a tokenizer.json; nothing where the splitting is not known.
+Result<Files> byte_level_files(const storage::GgufFile& file) {
+  const auto* pre = file.value_of<std::string>("tokenizer.ggml.pre");
+  const Json splitting = pre_tokenizer_of(pre == nullptr ? "" : *pre);
+  if (splitting.is_null()) {
+    return Files();
+  }
+  const auto* tokens = file.value_of<Texts>("tokenizer.ggml.tokens");
+  const auto* merges = file.value_of<Texts>("tokenizer.ggml.merges");
+  const auto* types = file.value_of<std::vector<std::int64_t>>("tokenizer.ggml.token_type");
+  if (tokens == nullptr || merges == nullptr || types == nullptr ||
+      types->size() != tokens->size()) {
+    return user_error(fmt::format(
+        "{}: tokenizer.ggml.tokens, merges and token_type are missing or do not fit each other",
+        file.file().path().string()));
+  }
+  Json vocab = Json::object();
+  for (std::size_t id = 0; id < tokens->size(); ++id) {
+    vocab.push_back({(*tokens)[id], id});
+  }
+  const Json json = {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", added_tokens(*tokens, *types)},
+      {"normalizer", pre != nullptr && *pre == "qwen2" ? Json{{"type", "NFC"}} : Json(nullptr)},
+      {"pre_tokenizer", splitting},
+      {"post_processor", post_processor_of(file, *tokens)},
+      {"decoder", byte_level(true)},
+      {"model",
+       {{"type", "BPE"},
+        {"dropout", nullptr},
+        {"unk_token", nullptr},
+        {"continuing_subword_prefix", nullptr},
+        {"end_of_word_suffix", nullptr},
+        {"fuse_unk", false},
+        {"byte_fallback", false},
+        {"ignore_merges", pre != nullptr && *pre == "llama-bpe"},
+        {"vocab", std::move(vocab)},
+        {"merges", *merges}}}};
+  return Files{{"tokenizer.json", json.dump(-1, ' ', false, Json::error_handler_t::replace)},
+               {"tokenizer_config.json",
+                config_of(file, *tokens).dump(2, ' ', false, Json::error_handler_t::replace)}};
+}
+
+}  // namespace
+
+Result<std::map<std::string, std::string>> gguf_tokenizer_files(const storage::GgufFile& file) {
+  const auto* model = file.value_of<std::string>("tokenizer.ggml.model");
+  Result<Files> files = Files();
+  if (model != nullptr && *model == "gpt2") {
+    files = byte_level_files(file);
+  } else if (model != nullptr && *model == "llama") {
+    files = sentencepiece_files(file);
+  }
+  TRAIN_RETURN_IF_ERROR(files);
+  const auto* chat = file.value_of<std::string>("tokenizer.chat_template");
+  if (chat != nullptr && !files->empty()) {
+    files->emplace("chat_template.jinja", *chat);
+  }
+  return files;
+}
+
+}  // namespace train::checkpoint

@@ -1,0 +1,146 @@
+#include "checkpoint/save/locations.hpp"
+
+#include <fmt/format.h>
+
+#include <system_error>
+#include <utility>
+
+#include "checkpoint/format/layout.hpp"
+#include "checkpoint/save/retention.hpp"
+#include "checkpoint/save/writer.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/digest.hpp"
+#include "storage/files/direct_io.hpp"
+#include "storage/files/file_lock.hpp"
+
+namespace train::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Copies one file into `directory`, which is made if it is missing: durable and read back.
+Status carry(const fs::path& file, const std::string& digest, const fs::path& directory,
+             const storage::RsyncOptions& rsync) {
+  TRAIN_RETURN_IF_ERROR(storage::make_directory(directory));
+  TRAIN_RETURN_IF_ERROR(storage::rsync_file(file, directory, rsync));
+  const fs::path copy = directory / file.filename();
+  TRAIN_RETURN_IF_ERROR(storage::fsync_file(copy));
+  const auto found = storage::digest_on_disk(copy);
+  TRAIN_RETURN_IF_ERROR(found);
+  if (*found != digest) {
+    return failure(fmt::format("{} is not what was sent: its digest is {}, not {}", copy.string(),
+                               *found, digest));
+  }
+  return {};
+}
+
+/// Whether `directory` has exactly this manifest.
+bool has_manifest(const fs::path& directory, const std::string& manifest) {
+  const auto text = storage::read_file(directory / manifest_file_name, manifest.size() + 1);
+  return text.ok() && *text == manifest;
+}
+
+}  // namespace
+
+fs::path local_directory(const std::string& local_dir, const std::string& slurm_tmpdir) {
+  if (local_dir == "none") {
+    return {};
+  }
+  return local_dir == "auto" ? fs::path(slurm_tmpdir) : fs::path(local_dir);
+}
+
+Locations places_of(const fs::path& run, const fs::path& local_directory) {
+  Locations places{.project = run / "checkpoints"};
+  if (!local_directory.empty()) {
+    const fs::path root = fs::absolute(run).lexically_normal();
+    const std::string digest = storage::digest_text(root.string());
+    places.local = fs::absolute(local_directory).lexically_normal() /
+                   fmt::format("actortrain-{}-{}", root.filename().string(),
+                               digest.substr(digest.size() - 8)) /
+                   "checkpoints";
+  }
+  return places;
+}
+
+Status ShardCarrier::prepare() const {
+  if (!options_.places.two() || !options_.lowest_of_node) {
+    return {};
+  }
+  TRAIN_RETURN_IF_ERROR(storage::make_directory(options_.places.local));
+  return remove_leftovers(options_.places.local);
+}
+
+Result<ShardRecord> ShardCarrier::write(std::int64_t step,
+                                        std::span<const engine::StateView> state) {
+  const Locations& places = options_.places;
+  const fs::path& first = places.two() ? places.local : places.project;
+  auto record = write_shard(incoming_path(first, options_.tag, step), state,
+                            {.index = options_.rank, .count = options_.ranks});
+  if (record) {
+    written_ = record->file;
+  }
+  return record;
+}
+
+Status ShardCarrier::seal(std::int64_t step, const std::string& manifest) const {
+  if (!options_.lowest_of_node) {
+    return {};
+  }
+  const fs::path& local = options_.places.local;
+  const fs::path incoming = incoming_path(local, options_.tag, step);
+  const fs::path target = local / checkpoint_name(step);
+  // Two nodes may have one local place between them: one after the other, and only the first works.
+  const auto turn = storage::FileLock::wait_for(local);
+  TRAIN_RETURN_IF_ERROR(turn);
+  std::error_code code;
+  if (!fs::exists(incoming, code) && has_manifest(target, manifest)) {
+    return storage::fsync_directory(local);
+  }
+  TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(incoming / manifest_file_name, manifest));
+  if (fs::exists(target, code) && !has_manifest(target, manifest)) {
+    // One of an earlier start, whose steps have been done again.
+    TRAIN_RETURN_IF_ERROR(retire(local, step));
+  }
+  return storage::rename_durably(incoming, target);
+}
+
+Status ShardCarrier::send(std::int64_t step) const {
+  TRAIN_CHECK(!written_.name.empty(), "no shard has been written");
+  const Locations& places = options_.places;
+  return carry(places.local / checkpoint_name(step) / written_.name, written_.digest,
+               incoming_path(places.project, options_.tag, step), options_.rsync);
+}
+
+Status ShardCarrier::finalize(std::int64_t step) const {
+  if (!options_.lowest_of_node) {
+    return {};
+  }
+  const auto found = list_checkpoints(options_.places.local);
+  TRAIN_RETURN_IF_ERROR(found);
+  for (const Candidate& candidate : *found) {
+    if (candidate.step < step) {
+      TRAIN_RETURN_IF_ERROR(retire(options_.places.local, candidate.step));
+    }
+  }
+  return {};
+}
+
+Status ShardCarrier::discard(std::int64_t step) const {
+  return options_.places.two() && options_.lowest_of_node
+             ? storage::remove_tree(incoming_path(options_.places.local, options_.tag, step))
+             : Status();
+}
+
+Status publish_local(const Locations& places, const std::string& tag, const Candidate& local,
+                     const Manifest& manifest, const storage::RsyncOptions& rsync) {
+  IncomingCheckpoint incoming(places.project, tag, local.step);
+  for (const FileRecord& file : manifest.files) {
+    TRAIN_RETURN_IF_ERROR(carry(local.path / file.name, file.digest, incoming.path(), rsync));
+  }
+  const auto text = storage::read_file(local.path / manifest_file_name, manifest_text_limit);
+  TRAIN_RETURN_IF_ERROR(text);
+  const auto published = incoming.publish({manifest, *text});
+  return published ? Status() : Status(published.error());
+}
+
+}  // namespace train::checkpoint

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "base/result.hpp"
+#include "checkpoint/format/layout.hpp"
+#include "checkpoint/format/manifest.hpp"
+#include "engine/state_view.hpp"
+#include "storage/rsync.hpp"
+
+namespace train::checkpoint {
+
+/// Where the checkpoints of a run are.
+struct Locations {
+  std::filesystem::path project;     ///< Where they are published: seen by every node.
+  std::filesystem::path local = {};  ///< The node's own, written first; empty: one place.
+
+  [[nodiscard]] bool two() const { return !local.empty(); }
+};
+
+/// The directory that checkpoint.local_dir means: "auto" is `slurm_tmpdir` (empty: none), "none" is
+/// none, all else is a path. Empty: none. Pure.
+[[nodiscard]] std::filesystem::path local_directory(const std::string& local_dir,
+                                                    const std::string& slurm_tmpdir);
+
+/// The places of the run in directory `run`. The local one is
+/// <local_directory>/actortrain-<run's name>-<8 digits of the digest of its absolute path>/
+/// checkpoints. Touches no disk.
+[[nodiscard]] Locations places_of(const std::filesystem::path& run,
+                                  const std::filesystem::path& local_directory);
+
+/// A rank's shards on their way: one save after the other. Every call blocks on the disk; what an
+/// error leaves behind goes with discard(). Threading: one stream.
+class ShardCarrier {
+ public:
+  struct Options {
+    Locations places;
+    std::string tag;  ///< Of this start's checkpoints under construction.
+    std::int64_t rank = 0;
+    std::int64_t ranks = 1;
+    bool lowest_of_node = true;  ///< The rank that keeps the node's local place.
+    storage::RsyncOptions rsync = {};
+  };
+
+  explicit ShardCarrier(Options options) : options_(std::move(options)) {}
+
+  /// With two places the node's lowest rank makes the local one and removes what killed processes
+  /// left there. Before the first write() of this start.
+  [[nodiscard]] Status prepare() const;
+  /// Writes the rank's rows where they are written first.
+  [[nodiscard]] Result<ShardRecord> write(std::int64_t step,
+                                          std::span<const engine::StateView> state);
+  /// Given up: the local place, if there is one, keeps no part of it that has no name.
+  [[nodiscard]] Status discard(std::int64_t step) const;
+  // The rest is for two places.
+  /// All ranks have written: the node's lowest one adds the manifest and gives the local copy its
+  /// name. Another checkpoint of that step there goes.
+  [[nodiscard]] Status seal(std::int64_t step, const std::string& manifest) const;
+  /// Copies what write() wrote last to the project's place, reads it back there and syncs it.
+  /// REQUIRES: write(step) succeeded, and was the last one.
+  [[nodiscard]] Status send(std::int64_t step) const;
+  /// Published: the local place keeps this checkpoint and no older one.
+  [[nodiscard]] Status finalize(std::int64_t step) const;
+
+ private:
+  Options options_;
+  FileRecord written_;  // the shard written last
+};
+
+/// Publishes a whole checkpoint of the local place, the one of `manifest`, as it is: what was
+/// sealed and not published when a run was cut short. On an error nothing of it is left in the
+/// project's place. Blocks.
+[[nodiscard]] Status publish_local(const Locations& places, const std::string& tag,
+                                   const Candidate& local, const Manifest& manifest,
+                                   const storage::RsyncOptions& rsync);
+
+}  // namespace train::checkpoint

@@ -1,0 +1,95 @@
+#include "checkpoint/save/retention.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <set>
+#include <system_error>
+#include <vector>
+
+#include "checkpoint/format/layout.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/file_calls.hpp"
+
+namespace train::checkpoint {
+namespace {
+
+/// Steps of the `count` entries with the lowest validation loss.
+std::set<std::int64_t> best_steps(std::span<const IndexEntry> committed, std::int64_t count) {
+  std::vector<const IndexEntry*> evaluated;
+  for (const IndexEntry& entry : committed) {
+    if (entry.validation_loss && !std::isnan(*entry.validation_loss)) {
+      evaluated.push_back(&entry);
+    }
+  }
+  const auto end =
+      evaluated.begin() + std::min(static_cast<std::ptrdiff_t>(count), std::ssize(evaluated));
+  std::partial_sort(evaluated.begin(), end, evaluated.end(),
+                    [](const IndexEntry* a, const IndexEntry* b) {
+                      return *a->validation_loss != *b->validation_loss
+                                 ? *a->validation_loss < *b->validation_loss
+                                 : a->step > b->step;
+                    });
+  std::set<std::int64_t> steps;
+  std::for_each(evaluated.begin(), end, [&](const IndexEntry* best) { steps.insert(best->step); });
+  return steps;
+}
+
+/// Removes all that was hidden to be removed: also by a retirement that failed in between.
+Status remove_hidden(const std::filesystem::path& checkpoints) {
+  auto names = storage::entry_names(checkpoints);
+  TRAIN_RETURN_IF_ERROR(names);
+  std::erase_if(*names, [](const std::string& name) { return !name.starts_with(".retired-"); });
+  if (!names->empty()) {  // not before the renaming is durable: half a checkpoint would come back
+    TRAIN_RETURN_IF_ERROR(storage::fsync_directory(checkpoints));
+  }
+  for (const std::string& name : *names) {
+    TRAIN_RETURN_IF_ERROR(storage::remove_tree(checkpoints / name));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::int64_t> to_retire(std::span<const IndexEntry> committed,
+                                    const RetentionRule& rule) {
+  std::vector<std::int64_t> retired;
+  if (rule.keep_last <= 0) {
+    return retired;
+  }
+  const std::set<std::int64_t> best = best_steps(committed, rule.keep_best);
+  const std::int64_t old = std::ssize(committed) - rule.keep_last;
+  for (const IndexEntry& entry :
+       committed.first(static_cast<std::size_t>(std::max<std::int64_t>(old, 0)))) {
+    const bool landmark = rule.keep_every > 0 && entry.step % rule.keep_every == 0;
+    const bool may_be_best = rule.keep_best > 0 && entry.rebuilt && !entry.validation_loss;
+    if (!landmark && !may_be_best && !best.contains(entry.step)) {
+      retired.push_back(entry.step);
+    }
+  }
+  return retired;
+}
+
+Status retire(const std::filesystem::path& checkpoints, std::int64_t step) {
+  const std::string name = checkpoint_name(step);
+  std::error_code code;
+  if (std::filesystem::exists(std::filesystem::symlink_status(checkpoints / name, code))) {
+    // A name of its own: what an earlier crash left under the plain one would be in the way.
+    auto hidden = checkpoints / fmt::format(".retired-{}-{}", ::getpid(), name);
+    for (int serial = 1; std::filesystem::exists(std::filesystem::symlink_status(hidden, code));
+         ++serial) {
+      hidden = checkpoints / fmt::format(".retired-{}.{}-{}", ::getpid(), serial, name);
+    }
+    storage::file_point("retire", hidden);
+    // Of two nodes with one local place between them the other may have been first.
+    if (storage::disk_rename(checkpoints / name, hidden) != 0 && errno != ENOENT) {
+      return storage::os_error(storage::Access::write, checkpoints / name, errno);
+    }
+  }
+  return remove_hidden(checkpoints);
+}
+
+}  // namespace train::checkpoint

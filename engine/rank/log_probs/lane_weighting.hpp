@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/command.hpp"
+#include "engine/objective/row_weighting.hpp"
+#include "engine/rank/log_probs/reference_log_probs.hpp"
+#include "engine/rank/plan/rank_plan.hpp"
+#include "engine/rank/state/host_state.hpp"
+#include "kernels/device/stream.hpp"
+#include "kernels/head/log_probs.hpp"
+
+namespace train::engine {
+
+/// Between the two passes over the head: makes a lane's row weights of its log-probabilities, as
+/// the objective's RowWeighting does. The work is the host's, in the stream's order: nobody waits
+/// for a lane, a device's stream alone does.
+///
+/// Threading: weigh() only enqueues, always on the same stream; slots as LaneRunner's. Ownership:
+/// owns the lists of sequences and what the passes hand over; borrows the rest.
+class LaneWeighting {
+ public:
+  /// What the host has of a lane besides the log-probabilities; lives until the stream is past it.
+  struct HostRows {
+    std::span<const std::int32_t> targets;
+    std::span<const float> weights;
+  };
+
+  /// REQUIRES: any_weighting() of the objective.
+  LaneWeighting(const RankPlan& rank, ReferenceLogProbs& reference);
+
+  /// A slot's list for the host to write; behind the last sequence one of 0 rows, if there is room.
+  [[nodiscard]] std::span<LaneSequence> sequences(std::int32_t slot) const;
+  /// What the first pass writes; the device's.
+  [[nodiscard]] kernels::LogProbResults results() const;
+  /// Whether the references that the weights follow from are the frozen copy's (StepProgram), and
+  /// not kept by document; and what the first pass over its rows writes, then, before weigh().
+  [[nodiscard]] bool reads_frozen() const { return frozen_log_probs_.has_value(); }
+  [[nodiscard]] kernels::LogProbResults frozen_results() const {
+    return {.log_probs = frozen_log_probs_->device<float>()};
+  }
+  /// Enqueues the weights of a lane whose first pass is enqueued. `outcome` and `metrics`: memory
+  /// of the host that is overwritten in the stream's order.
+  void weigh(kernels::Stream& stream, std::int32_t slot, const HostRows& rows,
+             kernels::LossSums* outcome, std::span<MetricSum> metrics);
+  /// Enqueues that the log-probabilities of such a lane are those of the reference.
+  void keep_as_reference(kernels::Stream& stream, const LaneWork& work, const HostRows& rows);
+  /// The weights, for the second pass; the device's.
+  [[nodiscard]] const float* row_weights() const { return row_weights_.device<float>(); }
+
+  /// Of all that an engine of these options allocates here.
+  [[nodiscard]] static std::size_t planned_bytes(const RankOptions& options,
+                                                 const Objective& objective);
+  [[nodiscard]] std::size_t allocated_bytes() const;
+
+ private:
+  void copy_out(kernels::Stream& stream, std::size_t count) const;
+  [[nodiscard]] LaneLogProbs lane_of(std::int32_t slot, const HostRows& rows) const;
+  void find_references(const LaneLogProbs& lane);
+
+  const RowWeighting* weighting_;
+  ReferenceLogProbs* reference_;
+  std::size_t capacity_;  // Sequences of a slot.
+  mutable std::vector<LaneSequence> sequences_;
+  std::vector<double> references_;  // Of the lane that is weighed.
+  HostDeviceBuffer log_probs_, row_weights_;
+  std::optional<HostDeviceBuffer> log_square_sums_;
+  std::optional<HostDeviceBuffer> frozen_log_probs_;
+};
+
+}  // namespace train::engine

@@ -1,0 +1,182 @@
+#include "engine/rank/passes/pass_gradients.hpp"
+
+#include "base/byte_sizes.hpp"
+#include "base/check.hpp"
+
+namespace train::engine {
+
+PassGradients::PassGradients(const RankPlan& rank, const RankState& state, const StepTotals& totals)
+    : rank_(&rank),
+      state_(&state),
+      totals_(&totals),
+      agreeing_(floats(rank.layout().largest_segment()), "agreeing gradients",
+                rank.device().memory) {
+  TRAIN_CHECK(rank.objective().program() != nullptr, "steps have one pass");
+  for (std::size_t group = 0; group < rank.group_count(); ++group) {
+    kept_.emplace_back(floats(rank.layout(group).reduce.element_count),
+                       "first gradient of " + rank.group(group).name, rank.device().memory);
+  }
+  if (!rank.objective().program()->reads_first_weights()) {
+    return;
+  }
+  const kernels::Device& device = rank.device();
+  const auto stream =
+      device.is_host() ? kernels::make_inline_stream(1) : device.make_stream("first weights", 1);
+  for (std::size_t group = 0; group < rank.group_count(); ++group) {
+    start_.emplace_back(floats(rank.layout(group).reduce.element_count),
+                        "first weights of " + rank.group(group).name, device.memory);
+    for (const Segment& segment : rank.layout(group).reduce.segments) {
+      copy(*stream, start_[group].as<float>() + segment.packed_offset,
+           state.group(group).master(segment.parameter, segment.first_row), segment.count);
+    }
+  }
+  stream->synchronize();
+}
+
+void PassGradients::copy(kernels::Stream& stream, float* to, const float* from,
+                         std::int64_t count) const {
+  rank_->kernels().copy(
+      stream, {.out = to, .in = from, .size_bytes = static_cast<std::int64_t>(floats(count))});
+}
+
+void PassGradients::pull(kernels::Stream& stream, std::size_t group, std::int64_t step,
+                         float* gradient) const {
+  const kernels::KernelTable& kernels = rank_->kernels();
+  const auto twice = static_cast<float>(2.0 * rank_->objective().program()->pull());
+  auto* distance = agreeing_.as<float>();
+  for (const Segment& segment : rank_->layout(group).reduce.segments) {
+    if (!rank_->trains(rank_->unit_of(group, segment.parameter), step)) {
+      continue;
+    }
+    find_distance(stream, group, segment, distance);
+    kernels.scale_add(stream, {.y = gradient + segment.packed_offset,
+                               .x = distance,
+                               .beta = twice,
+                               .count = segment.count});
+  }
+}
+
+void PassGradients::find_distance(kernels::Stream& stream, std::size_t group,
+                                  const Segment& segment, float* out) const {
+  copy(stream, out, state_->group(group).master(segment.parameter, segment.first_row),
+       segment.count);
+  rank_->kernels().scale_add(stream, {.y = out,
+                                      .x = start_[group].as<float>() + segment.packed_offset,
+                                      .beta = -1.0F,
+                                      .count = segment.count});
+}
+
+void PassGradients::measure_distances(kernels::Stream& stream, std::size_t group) const {
+  auto* distances = kept_[group].as<float>();  // Not needed yet.
+  for (const Segment& segment : rank_->layout(group).reduce.segments) {
+    find_distance(stream, group, segment, distances + segment.packed_offset);
+  }
+  totals_->add_pass_norms(stream, group, distances);
+}
+
+void PassGradients::reward_distances(kernels::Stream& stream, std::size_t group, std::int64_t step,
+                                     float* gradient) const {
+  const kernels::KernelTable& kernels = rank_->kernels();
+  auto* distance = agreeing_.as<float>();
+  for (const Segment& segment : rank_->layout(group).reduce.segments) {
+    float* out = gradient + segment.packed_offset;
+    kernels.fill(stream, {.out = out, .value = 0.0F, .count = segment.count});
+    if (!rank_->trains(rank_->unit_of(group, segment.parameter), step)) {
+      continue;
+    }
+    find_distance(stream, group, segment, distance);
+    // m = 0 m + 1 (factor g), exactly: the factor is the device's, so that no host waits for norms.
+    kernels.muon_momentum(stream, {.g = distance,
+                                   .m = out,
+                                   .x = distance,
+                                   .guard = totals_->distance_factor(group, segment.parameter),
+                                   .count = segment.count,
+                                   .momentum_keep = 0.0,
+                                   .gradient_add = 1.0,
+                                   .nesterov = false});
+  }
+}
+
+void PassGradients::finish(kernels::Stream& stream, std::size_t group, const LaneWork& work,
+                           float* gradient) {
+  const kernels::KernelTable& kernels = rank_->kernels();
+  const StepProgram& program = *rank_->objective().program();
+  const bool first = StepProgram::pass_of(work.kind) == StepProgram::Pass::first;
+  if (first && program.pull() > 0.0) {
+    pull(stream, group, work.step, gradient);
+  }
+  if (first) {
+    totals_->add_norms(stream, group, gradient);
+  }
+  if (first && program.rewards_distance()) {
+    measure_distances(stream, group);
+  } else if (!first) {
+    if (program.rewards_distance()) {
+      reward_distances(stream, group, work.step, gradient);
+    }
+    totals_->add_pass_norms(stream, group, gradient);
+  }
+  const std::vector<Segment>& segments = rank_->layout(group).reduce.segments;
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    const Segment& segment = segments[i];
+    const Rows rows{.first = kept_[group].as<float>() + segment.packed_offset,
+                    .second = gradient + segment.packed_offset,
+                    .count = segment.count,
+                    .agreeing = totals_->agreement(group, i)};
+    const bool trained = rank_->trains(rank_->unit_of(group, segment.parameter), work.step);
+    if (trained && first) {
+      copy(stream, rows.first, rows.second, rows.count);
+    } else if (trained) {
+      join(stream, rows);
+    } else if (!first) {
+      kernels.fill(stream, {.out = rows.second, .value = 0.0F, .count = rows.count});
+    }
+  }
+  if (!first) {
+    totals_->add_norms(stream, group, gradient);
+  }
+}
+
+void PassGradients::join(kernels::Stream& stream, const Rows& rows) const {
+  const kernels::KernelTable& kernels = rank_->kernels();
+  const GradientJoin how = rank_->objective().program()->join();
+  auto* agreeing = agreeing_.as<float>();
+  copy(stream, agreeing, rows.second, rows.count);
+  kernels.mask_sign(stream, {.g = agreeing, .other = rows.first, .count = rows.count});
+  const float* second = rows.second;
+  float* counted = agreeing;
+  if (how != GradientJoin::sum) {
+    second = agreeing;
+    counted = rows.second;  // Not needed any more.
+    copy(stream, counted, agreeing, rows.count);
+  }
+  // Whatever is not 0 becomes infinite, the smallest number too, and is counted as such.
+  for (int i = 0; i < 3; ++i) {
+    kernels.scale_add(stream, {.y = counted, .alpha = 0x1p100F, .count = rows.count});
+  }
+  kernels.count_nonfinite(stream, {.x = counted, .count = rows.count, .nonfinite = rows.agreeing});
+  totals_->agreement_counted(stream, rows.agreeing);
+  if (how == GradientJoin::symmetric) {
+    kernels.mask_sign(stream, {.g = rows.first, .other = agreeing, .count = rows.count});
+  }
+  kernels.tree_add(stream,
+                   {.left = rows.first, .right = second, .out = rows.second, .count = rows.count});
+}
+
+namespace {
+
+std::size_t bytes_of_all(const std::vector<kernels::Buffer>& buffers) {
+  std::size_t bytes = 0;
+  for (const kernels::Buffer& buffer : buffers) {
+    bytes += buffer.size_bytes();
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::size_t PassGradients::kept_bytes() const { return bytes_of_all(kept_); }
+
+std::size_t PassGradients::start_bytes() const { return bytes_of_all(start_); }
+
+}  // namespace train::engine

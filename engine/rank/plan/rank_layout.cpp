@@ -1,0 +1,429 @@
+#include "engine/rank/plan/rank_layout.hpp"
+
+#include <algorithm>
+
+#include "base/byte_sizes.hpp"
+#include "base/check.hpp"
+#include "engine/objective/registry.hpp"
+#include "engine/optimizer/registry.hpp"
+#include "engine/rank/log_probs/lane_weighting.hpp"
+#include "engine/sharding/buffer_schedule.hpp"
+
+namespace train::engine {
+namespace {
+
+constexpr std::int64_t kRoundingElements = std::int64_t{1} << 18;
+constexpr std::int64_t kDoublesOfSums = sizeof(kernels::LossSums) / sizeof(double);
+
+/// Appends one range to a staged op.
+void append(StagedOp& op, std::vector<StagedOp::Range>& ranges, std::int64_t rank,
+            std::size_t size_bytes) {
+  ranges[static_cast<std::size_t>(rank)] = {op.size_bytes, size_bytes};
+  op.size_bytes += size_bytes;
+}
+
+StagedOp empty_op(std::int64_t ranks) {
+  StagedOp op;
+  op.send.resize(static_cast<std::size_t>(ranks));
+  op.receive.resize(static_cast<std::size_t>(ranks));
+  return op;
+}
+
+template <class Value>
+std::int64_t most(const std::vector<GroupLayout>& groups, const Value& value) {
+  std::int64_t most = 0;
+  for (const GroupLayout& group : groups) {
+    most = std::max<std::int64_t>(most, value(group));
+  }
+  return most;
+}
+
+/// Of one segment.
+std::int64_t most_rows(const Part& part) {
+  std::int64_t rows = 0;
+  for (const Segment& segment : part.segments) {
+    rows = std::max(rows, segment.rows);
+  }
+  return rows;
+}
+
+bool has_all_rows(const Part& part, const ShardGroup& group) {
+  std::int64_t rows = 0;
+  for (const Segment& segment : part.segments) {
+    rows += segment.rows;
+  }
+  for (const Parameter& parameter : group.parameters) {
+    rows -= parameter.rows;
+  }
+  return rows == 0;
+}
+
+std::vector<std::int64_t> blocks_of(const LaneSchedule& lanes, std::int64_t ranks) {
+  std::vector<std::int64_t> blocks = {0};
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    blocks.push_back(blocks.back() + static_cast<std::int64_t>(lanes.lanes_of(rank).size()));
+  }
+  return blocks;
+}
+
+/// Columns of 4 bytes a token, and what the objective makes of them.
+std::size_t lane_bytes(const RankOptions& options, const Objective& objective) {
+  const LaneColumns columns = objective.columns();
+  const bool positions = columns.positions || options.scored_lanes > 0;
+  const std::size_t count = 2U + (positions ? 1U : 0U) + (columns.weights ? 1U : 0U);
+  return bytes_of(options.batch.micro_batch * options.seq_len * options.lane_slots,
+                  count * sizeof(std::int32_t)) +
+         LaneWeighting::planned_bytes(options, objective) +
+         ReferenceLogProbs::planned_bytes(options, objective);
+}
+
+std::int64_t lane_doubles_of(const Objective& objective) {
+  const RowWeighting* weighting = objective.weighting();
+  const std::size_t metrics = weighting == nullptr ? 0 : weighting->metrics().size();
+  return kDoublesOfSums + static_cast<std::int64_t>(metrics * sizeof(MetricSum) / sizeof(double));
+}
+
+}  // namespace
+
+RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
+    : plan_(&plan),
+      optimizer_(optimizer_of(options)),
+      rank_(options.rank),
+      ranks_(plan.ranks()),
+      compute_weights_(plan.precision().compute != "bf16" ? ComputeWeights::masters
+                       : options.knows_bf16               ? ComputeWeights::bf16
+                                                          : ComputeWeights::rounded),
+      makes_weights_(compute_weights_ == ComputeWeights::bf16 &&
+                     engine::makes_weights(options.memory)),
+      knows_bf16_(options.knows_bf16),
+      offload_(offload_of(options.memory)),
+      reduce_bf16_(plan.precision().reduce == "bf16" && plan.ranks() > 1),
+      order_(plan.precision().determinism == "run" ? SumOrder::arrival : SumOrder::canonical),
+      scored_bytes_(options.scored_lanes > 0
+                        ? bytes_of(options.batch.micro_batch * options.seq_len, sizeof(float))
+                        : 0),
+      gather_buffers_(engine::gather_buffers(plan)),
+      gradient_buffer_count_(engine::gradient_buffer_count(plan)) {
+  const auto objective = make_objective(options.objective);
+  lane_slot_bytes_ = lane_bytes(options, *objective);
+  lane_doubles_ = lane_doubles_of(*objective);
+  if (const StepProgram* program = objective->program()) {
+    two_passes_ = true;
+    reads_first_weights_ = program->reads_first_weights();
+    rewards_distance_ = program->rewards_distance();
+  }
+  for (std::size_t index = 0; index < plan.groups().size(); ++index) {
+    groups_.push_back(make_group(index));
+    if (!groups_.back().resident) {
+      gather_elements_ = std::max(gather_elements_, groups_.back().flat);
+    }
+    if (plan.uses_shared_gradient(index)) {
+      gradient_buffer_elements_ = std::max(gradient_buffer_elements_, groups_.back().gradient_flat);
+    }
+  }
+  set_blocks();
+}
+
+GroupLayout RankLayout::make_group(std::size_t index) const {
+  const ShardGroup& group = plan_->groups()[index];
+  GroupLayout layout;
+  layout.rows = plan_->state_part(index, rank_);
+  layout.state = plan_->trained(index, layout.rows);
+  layout.reduce = plan_->trained(index, plan_->reduce_part(index, rank_));
+  layout.flat = group.element_count;
+  layout.gradient_flat = group.gradient_count;
+  layout.resident = plan_->resident(index);
+  layout.made = makes_weights_ && layout.resident && !plan_->all_gathered(index) &&
+                has_all_rows(layout.state, group);
+  for (std::int64_t rank = 0; ranks_ > 1 && rank < ranks_; ++rank) {
+    layout.owners.push_back(plan_->trained(index, plan_->reduce_part(index, rank)));
+  }
+  if (!layout.resident) {
+    layout.shards.ranks = plan_->weight_peers(index, rank_);
+    for (const std::int64_t peer : layout.shards.ranks) {
+      layout.shards.parts.push_back(plan_->weight_part(index, peer));
+    }
+  }
+  if (plan_->splits_kept_weights(index)) {
+    const std::int64_t parts = plan_->reshard_ranks();
+    layout.kept.ranks = plan_->reshard_peers(index, rank_);
+    for (const std::int64_t peer : layout.kept.ranks) {
+      layout.kept.parts.push_back(plan_->cut(index, parts, peer % parts));
+    }
+    layout.kept_here = plan_->cut(index, parts, rank_ % parts);
+  }
+  set_buffers(layout, index);
+  return layout;
+}
+
+void RankLayout::set_buffers(GroupLayout& layout, std::size_t index) const {
+  const LaneSchedule& lanes = plan_->train_lanes();
+  std::vector<LaneRange> arrivals;
+  std::int64_t own = 1;
+  for (std::int64_t sync = 0; sync < lanes.syncs(); ++sync) {
+    std::vector<LaneRange> singles;
+    const LaneRange range = lanes.lanes_of(rank_, sync);
+    for (std::int64_t lane = range.first; lane < range.end(); ++lane) {
+      singles.push_back({lane, 1});
+    }
+    own = std::max(own, lane_tree_buffers(singles, lanes.lanes(), order_));
+    for (std::int64_t rank = 0; rank < ranks_; ++rank) {
+      const std::vector<LaneRange> sent = sums(rank, sync);
+      arrivals.insert(arrivals.end(), sent.begin(), sent.end());
+    }
+  }
+  layout.own_buffers = plan_->own_gradient(index) ? own : 0;
+  // The forward pass of a second lane would write over it.
+  layout.in_activations = layout.own_buffers == 1 && lanes.lanes_of(rank_).size() <= 1;
+  if (ranks_ > 1) {
+    layout.owner_buffers =
+        layout.reduce.element_count > 0 ? lane_tree_buffers(arrivals, lanes.lanes(), order_) : 0;
+    const bool into_own = plan_->groups()[index].state_parts == 1 && layout.own_buffers > 0;
+    layout.broadcast_apart = plan_->broadcast(index) && !into_own;
+  }
+}
+
+void RankLayout::set_blocks() {
+  lane_blocks_ = blocks_of(plan_->train_lanes(), ranks_);
+  eval_blocks_ = blocks_of(plan_->eval_lanes(), ranks_);
+  step_blocks_ = {0};
+  for (std::int64_t rank = 0; rank < ranks_; ++rank) {
+    std::int64_t norms = 0;
+    std::int64_t segments = 0;
+    for (std::size_t index = 0; index < groups_.size(); ++index) {
+      for (const Segment& segment : reduce_part(index, rank).segments) {
+        const Parameter& parameter = plan_->groups()[index].parameters[segment.parameter];
+        norms += static_cast<std::int64_t>(norm_nodes(segment, parameter).size());
+        ++segments;
+      }
+    }
+    norm_counts_.push_back(norms);
+    const std::int64_t lanes = lane_block(rank + 1) - lane_block(rank);
+    agreement_counts_.push_back(two_passes_ ? segments : 0);
+    const std::int64_t passes = two_passes_ ? 2 : 1;
+    step_blocks_.push_back(step_blocks_.back() + passes * norms + lane_doubles_ * lanes +
+                           agreement_counts_.back());
+  }
+}
+
+const Part& RankLayout::reduce_part(std::size_t group, std::int64_t rank) const {
+  const GroupLayout& layout = groups_[group];
+  return ranks_ == 1 ? layout.reduce : layout.owners[static_cast<std::size_t>(rank)];
+}
+
+std::vector<LaneRange> RankLayout::sums(std::int64_t rank, std::int64_t sync) const {
+  const LaneRange range = plan_->train_lanes().lanes_of(rank, sync);
+  if (order_ == SumOrder::canonical) {
+    return subtrees(range, plan_->train_lanes().lanes());
+  }
+  return range.count > 0 ? std::vector<LaneRange>{range} : std::vector<LaneRange>{};
+}
+
+kernels::DType RankLayout::compute_dtype() const {
+  return compute_weights_ == ComputeWeights::bf16 ? kernels::DType::bf16 : kernels::DType::f32;
+}
+
+std::size_t RankLayout::compute_size() const {
+  return compute_bf16() ? sizeof(std::uint16_t) : sizeof(float);
+}
+
+std::size_t RankLayout::reduce_size() const {
+  return reduce_bf16_ ? sizeof(std::uint16_t) : sizeof(float);
+}
+
+StagedOp RankLayout::staged_gather(const GroupLayout::Sources& sources) const {
+  StagedOp op = empty_op(ranks_);
+  for (std::size_t i = 0; i < sources.ranks.size(); ++i) {
+    if (sources.ranks[i] != rank_) {
+      append(op, op.receive, sources.ranks[i],
+             bytes_of(sources.parts[i].element_count, compute_size()));
+    }
+  }
+  return op;
+}
+
+StagedOp RankLayout::staged_all_gather(const CollectiveOp& op) const {
+  const GroupLayout& layout = group(static_cast<std::size_t>(op.group));
+  StagedOp staged = empty_op(ranks_);
+  const std::size_t sent = bytes_of(layout.reduce.element_count, compute_size());
+  for (std::int64_t rank = 0; rank < ranks_; ++rank) {
+    if (rank != rank_) {
+      staged.send[static_cast<std::size_t>(rank)] = {0, sent};
+    }
+  }
+  staged.size_bytes = sent;
+  for (std::int64_t rank = 0; rank < ranks_; ++rank) {
+    if (rank != rank_) {
+      const Part& part = layout.owners[static_cast<std::size_t>(rank)];
+      append(staged, staged.receive, rank, bytes_of(part.element_count, compute_size()));
+    }
+  }
+  return staged;
+}
+
+StagedOp RankLayout::staged_reduce(const CollectiveOp& op) const {
+  const GroupLayout& layout = group(static_cast<std::size_t>(op.group));
+  StagedOp staged = empty_op(ranks_);
+  const std::size_t own_sums = sums(rank_, op.part).size();
+  for (std::int64_t rank = 0; rank < ranks_; ++rank) {
+    const Part& part = layout.owners[static_cast<std::size_t>(rank)];
+    append(staged, staged.send, rank, own_sums * bytes_of(part.element_count, reduce_size()));
+  }
+  for (std::int64_t rank = 0; rank < ranks_; ++rank) {
+    if (rank != rank_) {
+      append(staged, staged.receive, rank,
+             sums(rank, op.part).size() * bytes_of(layout.reduce.element_count, reduce_size()));
+    }
+  }
+  return staged;
+}
+
+StagedOp RankLayout::staged_broadcast(const CollectiveOp& op) const {
+  const auto index = static_cast<std::size_t>(op.group);
+  StagedOp staged = empty_op(ranks_);
+  for (const std::int64_t peer : plan_->replica_peers(index, rank_)) {
+    if (peer != rank_) {
+      append(staged, staged.receive, peer,
+             floats(group(index).owners[static_cast<std::size_t>(peer)].element_count));
+    }
+  }
+  return staged;
+}
+
+StagedOp RankLayout::staged(const CollectiveOp& op, bool smaller) const {
+  switch (op.kind) {
+    case CollectiveKind::gather: {
+      const GroupLayout& layout = group(static_cast<std::size_t>(op.group));
+      return staged_gather(smaller ? layout.kept : layout.shards);
+    }
+    case CollectiveKind::all_gather:
+      return staged_all_gather(op);
+    case CollectiveKind::reduce:
+      return staged_reduce(op);
+    case CollectiveKind::broadcast:
+      return staged_broadcast(op);
+    case CollectiveKind::loss_and_norm:
+    case CollectiveKind::eval_sums:
+    case CollectiveKind::nonfinite:
+    case CollectiveKind::reference:
+      break;
+  }
+  return empty_op(ranks_);
+}
+
+std::size_t RankLayout::staging_bytes(Channel channel) const {
+  std::size_t most = 0;
+  const auto take = [&](CollectiveKind kind, std::size_t index, std::int32_t part, bool smaller) {
+    const CollectiveOp op{
+        .channel = channel, .kind = kind, .group = static_cast<std::int32_t>(index), .part = part};
+    most = std::max(most, staged(op, smaller).size_bytes);
+  };
+  for (std::size_t index = 0; ranks_ > 1 && index < groups_.size(); ++index) {
+    if (channel == Channel::gather) {
+      take(CollectiveKind::gather, index, -1, false);
+      take(CollectiveKind::gather, index, -1, true);
+      if (plan_->all_gathered(index)) {
+        take(CollectiveKind::all_gather, index, -1, false);
+      }
+    } else if (channel == Channel::reduce) {
+      for (std::int64_t sync = 0; sync < plan_->train_lanes().syncs(); ++sync) {
+        take(CollectiveKind::reduce, index, static_cast<std::int32_t>(sync), false);
+      }
+      if (plan_->broadcast(index)) {
+        take(CollectiveKind::broadcast, index, -1, false);
+      }
+    }
+  }
+  return most;
+}
+
+std::size_t RankLayout::outgoing_bytes(Channel channel) const {
+  std::int64_t elements = 0;
+  for (std::size_t index = 0; ranks_ > 1 && index < groups_.size(); ++index) {
+    const GroupLayout& layout = groups_[index];
+    if (channel == Channel::gather && !layout.shards.ranks.empty()) {
+      elements = std::max({elements, layout.rows.element_count, layout.kept_here.element_count});
+    } else if (channel == Channel::reduce && plan_->broadcast(index)) {
+      elements = std::max(elements, layout.reduce.element_count);
+    }
+  }
+  return floats(elements);
+}
+
+std::int64_t RankLayout::sum_scratch_elements() const {
+  return !reduce_bf16_
+             ? 0
+             : most(groups_, [](const GroupLayout& group) { return group.reduce.element_count; });
+}
+
+std::int64_t RankLayout::rounding_elements() const {
+  return compute_weights_ != ComputeWeights::rounded
+             ? 0
+             : std::min(kRoundingElements, most(groups_, [](const GroupLayout& group) {
+                          return group.resident ? group.flat : 0;
+                        }));
+}
+
+std::int64_t RankLayout::made_elements() const {
+  return most(groups_, [](const GroupLayout& group) { return group.made ? group.flat : 0; });
+}
+
+std::int64_t RankLayout::optimizer_elements(std::size_t group) const {
+  std::int64_t elements = 0;
+  for (const Segment& segment : groups_[group].state.segments) {
+    const Parameter& parameter = plan_->groups()[group].parameters[segment.parameter];
+    elements +=
+        static_cast<std::int64_t>(optimizer_->states(parameter).size()) * padded(segment.count);
+  }
+  return elements;
+}
+
+std::size_t RankLayout::optimizer_scratch_bytes() const {
+  std::size_t most = 0;
+  for (std::size_t index = 0; index < groups_.size(); ++index) {
+    for (const Segment& segment : groups_[index].state.segments) {
+      const Parameter& parameter = plan_->groups()[index].parameters[segment.parameter];
+      most = std::max(most, optimizer_->scratch_bytes(parameter, knows_bf16_));
+    }
+  }
+  return most;
+}
+
+std::int64_t RankLayout::optimizer_sums() const {
+  constexpr std::int64_t many = 1 << 16;
+  std::int64_t rows = 0;
+  for (const GroupLayout& group : groups_) {
+    for (const Segment& segment : group.state.segments) {
+      rows += segment.rows;
+    }
+  }
+  return static_cast<std::int64_t>(optimizer_->row_sums().size()) *
+         std::max(std::min(rows, many),
+                  most(groups_, [](const GroupLayout& group) { return most_rows(group.state); }));
+}
+
+std::int64_t RankLayout::largest_segment() const {
+  return most(groups_, [](const GroupLayout& group) {
+    std::int64_t largest = 0;
+    for (const Segment& segment : group.reduce.segments) {
+      largest = std::max(largest, segment.count);
+    }
+    return largest;
+  });
+}
+
+std::int64_t RankLayout::norm_rows() const {
+  return most(groups_, [](const GroupLayout& group) {
+    std::int64_t rows = 0;
+    for (const Segment& segment : group.reduce.segments) {
+      rows += segment.rows;
+    }
+    return rows;
+  });
+}
+
+std::vector<LaneRange> norm_nodes(const Segment& segment, const Parameter& parameter) {
+  return subtrees({segment.first_row, segment.rows}, parameter.rows);
+}
+
+}  // namespace train::engine

@@ -1,0 +1,247 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/collective/collective_schedule.hpp"
+#include "engine/lanes/lane_tree.hpp"
+#include "engine/model/model.hpp"
+#include "engine/optimizer/optimizer.hpp"
+#include "engine/rank/plan/rank_options.hpp"
+#include "engine/sharding/shard_plan.hpp"
+
+namespace train::engine {
+
+/// Bytes that one rank's RankEngine holds, by kind. Padding is included; code, libraries, staging
+/// of snapshots and the data files' pages are not.
+struct MemoryPlan {
+  std::size_t parameters_bytes = 0;  ///< fp32 masters, and compute weights that are not gathered.
+  std::size_t gradients_bytes = 0;   ///< The gradient of a step, as the strategy keeps it.
+  std::size_t optimizer_bytes = 0;   ///< State tensors of the optimizer.
+  std::size_t lane_sums_bytes = 0;   ///< Further partial sums of lanes: the price of P1.
+  std::size_t gathered_bytes = 0;    ///< Buffers of gathered weights, and rows kept for backward.
+  std::size_t transfer_bytes =
+      0;  ///< Bytes on their way to and from other ranks; gradient buffers.
+  std::size_t activations_bytes = 0;  ///< The model's workspace: activations and scratch.
+  std::size_t buffers_bytes = 0;      ///< Lane slots, loss sums, scratch of norms and optimizer.
+  std::size_t reference_bytes = 0;    ///< Weights of a live reference (ReferenceWeights).
+
+  std::size_t offloaded_bytes = 0;  ///< Of all these, what a device leaves to the host.
+
+  [[nodiscard]] std::size_t total_bytes() const {
+    return parameters_bytes + gradients_bytes + optimizer_bytes + lane_sums_bytes + gathered_bytes +
+           transfer_bytes + activations_bytes + buffers_bytes + reference_bytes;
+  }
+  /// Of a device's own memory, where one computes.
+  [[nodiscard]] std::size_t device_bytes() const { return total_bytes() - offloaded_bytes; }
+  friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
+};
+
+/// A kind of bytes of a plan, and what people call it.
+struct MemoryKind {
+  const char* name;
+  std::size_t MemoryPlan::*bytes;
+};
+inline constexpr auto kMemoryKinds = std::to_array<MemoryKind>({
+    {"parameters", &MemoryPlan::parameters_bytes},
+    {"gradients", &MemoryPlan::gradients_bytes},
+    {"optimizer", &MemoryPlan::optimizer_bytes},
+    {"lane sums", &MemoryPlan::lane_sums_bytes},
+    {"gathered", &MemoryPlan::gathered_bytes},
+    {"transfer", &MemoryPlan::transfer_bytes},
+    {"activations", &MemoryPlan::activations_bytes},
+    {"buffers", &MemoryPlan::buffers_bytes},
+    {"reference", &MemoryPlan::reference_bytes},
+});
+
+/// What layers read as weights: the fp32 masters themselves; with bf16 compute masters rounded to
+/// bf16, held as such, or in fp32 memory where the device's kernels know no bf16.
+enum class ComputeWeights : std::uint8_t { masters, rounded, bf16 };
+
+/// One group as one rank sees it: its rows, whom it talks to, the sizes of its buffers.
+struct GroupLayout {
+  Part rows;    ///< All that the rank's state part has, trained or not: of split weights the shard.
+  Part state;   ///< Of those what is trained: masters and optimizer state.
+  Part reduce;  ///< Trained rows whose gradient is finished here.
+  std::vector<Part> owners;  ///< Of all ranks the latter; empty in a world of one.
+
+  /// Of a gather: peers, this rank included, and the rows that each of them sends.
+  struct Sources {
+    std::vector<std::int64_t> ranks;
+    std::vector<Part> parts;
+  };
+  Sources shards;  ///< Gather of shards; no ranks where weights are resident.
+  Sources kept;    ///< Gather of rows kept after the forward pass (reshard = N), else no ranks.
+  Part kept_here;  ///< This rank's rows of the latter.
+
+  std::int64_t flat = 0;           ///< Elements of the whole group,
+  std::int64_t gradient_flat = 0;  ///< and of its gradient.
+  std::int64_t own_buffers = 0;    ///< Of this rank's tree over its lanes; 0: it has none.
+  std::int64_t owner_buffers = 0;  ///< Of the tree over all lanes' `reduce` rows; 0: none.
+  bool resident = true;            ///< Whole compute weights stay here, or
+  bool made = false;               ///< are made of the masters, which are all here, when needed.
+  bool in_activations = false;     ///< `own_buffers` is one, which lies where activations did.
+  bool broadcast_apart = false;    ///< Spread gradients have a buffer of their own (`state`).
+};
+
+/// Rows that have fp32 values apart from what layers read: of split fp32 weights the whole shard.
+[[nodiscard]] inline const Part& master_part(const GroupLayout& layout, ComputeWeights compute) {
+  return compute == ComputeWeights::masters && !layout.resident ? layout.rows : layout.state;
+}
+
+/// Where the bytes of one op lie in its staging slot: send ranges first, then receive ranges.
+struct StagedOp {
+  struct Range {
+    std::size_t offset = 0;
+    std::size_t size_bytes = 0;
+  };
+  std::vector<Range> send, receive;  ///< By rank.
+  std::size_t size_bytes = 0;
+};
+
+/// Sizes and places of everything that one rank keeps: a pure function of plan and options. The
+/// engine allocates by it, plan_memory() adds it up.
+class RankLayout {
+ public:
+  /// Borrows `plan`.
+  RankLayout(const ShardPlan& plan, const RankOptions& options);
+
+  [[nodiscard]] const GroupLayout& group(std::size_t index) const { return groups_[index]; }
+  /// The trained rows of the group whose gradient `rank` finishes.
+  [[nodiscard]] const Part& reduce_part(std::size_t group, std::int64_t rank) const;
+  [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
+  [[nodiscard]] std::int64_t rank() const { return rank_; }
+  [[nodiscard]] std::int64_t ranks() const { return ranks_; }
+  [[nodiscard]] ComputeWeights compute_weights() const { return compute_weights_; }
+  [[nodiscard]] Offload offload() const { return offload_; }
+  [[nodiscard]] bool compute_bf16() const { return compute_weights_ != ComputeWeights::masters; }
+  /// Of whole weights in memory, and of activations.
+  [[nodiscard]] kernels::DType compute_dtype() const;
+  [[nodiscard]] bool reduce_bf16() const { return reduce_bf16_; }
+  [[nodiscard]] SumOrder sum_order() const { return order_; }
+  /// Bytes of an element of weights, and of gradients, on the wire.
+  [[nodiscard]] std::size_t compute_size() const;
+  [[nodiscard]] std::size_t reduce_size() const;
+
+  /// The sums over lanes that `rank` sends at the end of `sync`, left to right.
+  [[nodiscard]] std::vector<LaneRange> sums(std::int64_t rank, std::int64_t sync) const;
+  /// The op's staged bytes; of `loss_and_norm` and its like there are none. Ranges of this rank's
+  /// own are empty, but in `send` of a reduce: its own sums are packed like the others'.
+  /// `smaller`: a gather of kept rows.
+  [[nodiscard]] StagedOp staged(const CollectiveOp& op, bool smaller) const;
+  /// Bytes of one staging slot of a channel.
+  [[nodiscard]] std::size_t staging_bytes(Channel channel) const;
+  /// The most that one op of the channel sends from where it lies, without staging.
+  [[nodiscard]] std::size_t outgoing_bytes(Channel channel) const;
+
+  /// Elements of one shared buffer of gathered weights, and their number.
+  [[nodiscard]] std::int64_t gather_elements() const { return gather_elements_; }
+  [[nodiscard]] std::int64_t gather_buffers() const { return gather_buffers_; }
+  /// The same of gradient buffers.
+  [[nodiscard]] std::int64_t gradient_buffer_elements() const { return gradient_buffer_elements_; }
+  [[nodiscard]] std::int64_t gradient_buffer_count() const { return gradient_buffer_count_; }
+  /// Elements of the fp32 copy of a received bf16 sum; 0: none is needed.
+  [[nodiscard]] std::int64_t sum_scratch_elements() const;
+  /// Elements through which masters are rounded; 0: none.
+  [[nodiscard]] std::int64_t rounding_elements() const;
+  /// Elements of the largest group whose weights are made; 0: none.
+  [[nodiscard]] std::int64_t made_elements() const;
+  /// Elements of all state tensors that the optimizer keeps of a group here, padding included.
+  [[nodiscard]] std::int64_t optimizer_elements(std::size_t group) const;
+  /// What the largest update here needs for itself; 0: nothing.
+  [[nodiscard]] std::size_t optimizer_scratch_bytes() const;
+  /// Doubles of the row sums of any update's slice, and of all slices where their rows are not too
+  /// many: those that fit are summed up together.
+  [[nodiscard]] std::int64_t optimizer_sums() const;
+  /// Most rows of a reduce part, of all its segments.
+  [[nodiscard]] std::int64_t norm_rows() const;
+
+  /// Doubles of the norms that `rank` sends: one for each node in sums of rows.
+  [[nodiscard]] std::int64_t norm_count(std::int64_t rank) const {
+    return norm_counts_[static_cast<std::size_t>(rank)];
+  }
+  /// First double of the block of `rank` in the exchange of norms and loss sums.
+  [[nodiscard]] std::int64_t step_block(std::int64_t rank) const {
+    return step_blocks_[static_cast<std::size_t>(rank)];
+  }
+  /// First lane of `rank` in the exchange of evaluation sums; (rank == ranks: their number).
+  [[nodiscard]] std::int64_t eval_block(std::int64_t rank) const {
+    return eval_blocks_[static_cast<std::size_t>(rank)];
+  }
+  /// The same of training lanes.
+  [[nodiscard]] std::int64_t lane_block(std::int64_t rank) const {
+    return lane_blocks_[static_cast<std::size_t>(rank)];
+  }
+
+  /// First double of the norms that `rank` sends of the second pass of a step of two
+  /// (StepProgram), before it is joined with the first.
+  [[nodiscard]] std::int64_t pass_norm_block(std::int64_t rank) const {
+    return step_block(rank + 1) - agreement_counts_.at(static_cast<std::size_t>(rank)) -
+           norm_count(rank);
+  }
+  /// And behind them, of how many elements of each segment of its reduce parts both gradients
+  /// agree: an int64 each.
+  [[nodiscard]] std::int64_t agreement_block(std::int64_t rank) const {
+    return step_block(rank + 1) - agreement_counts_.at(static_cast<std::size_t>(rank));
+  }
+  /// Steps have two passes.
+  [[nodiscard]] bool two_passes() const { return two_passes_; }
+  /// Bytes of the factor of each tensor's distance (StepProgram::rewards_distance()); 0: none.
+  [[nodiscard]] std::size_t distance_factor_bytes() const;
+  /// Elements of the largest segment of a reduce part here.
+  [[nodiscard]] std::int64_t largest_segment() const;
+
+  /// Doubles of what is exchanged of a lane: its LossSums, then its objective's metrics.
+  [[nodiscard]] std::int64_t lane_doubles() const { return lane_doubles_; }
+
+  /// Bytes of the gradient of a group as its strategy keeps it (MemoryPlan::gradients_bytes).
+  [[nodiscard]] std::size_t gradient_bytes(std::size_t group) const;
+  /// What the model keeps of this plan's lanes; its gradients are of the groups that are
+  /// GroupLayout::in_activations, in their order.
+  [[nodiscard]] ActivationOptions activations(const Checkpointing& checkpointing) const;
+  /// All but the model's activations.
+  [[nodiscard]] MemoryPlan memory() const;
+
+ private:
+  [[nodiscard]] GroupLayout make_group(std::size_t index) const;
+  void set_buffers(GroupLayout& layout, std::size_t index) const;
+  void set_blocks();
+
+  [[nodiscard]] StagedOp staged_gather(const GroupLayout::Sources& sources) const;
+  [[nodiscard]] StagedOp staged_all_gather(const CollectiveOp& op) const;
+  [[nodiscard]] StagedOp staged_reduce(const CollectiveOp& op) const;
+  [[nodiscard]] StagedOp staged_broadcast(const CollectiveOp& op) const;
+  void add_group(MemoryPlan& memory, std::size_t index) const;
+
+  const ShardPlan* plan_;
+  std::shared_ptr<const Optimizer> optimizer_;
+  std::int64_t rank_;
+  std::int64_t ranks_;
+  ComputeWeights compute_weights_;
+  bool makes_weights_;
+  bool knows_bf16_;
+  Offload offload_;
+  bool reduce_bf16_;
+  SumOrder order_;
+  std::size_t lane_slot_bytes_ = 0;
+  std::size_t scored_bytes_ = 0;  // Log-probabilities of a scored lane.
+  std::int64_t lane_doubles_ = 0;
+  std::vector<GroupLayout> groups_;
+  std::int64_t gather_elements_ = 0, gather_buffers_ = 0;
+  std::int64_t gradient_buffer_elements_ = 0, gradient_buffer_count_ = 0;
+  bool two_passes_ = false, reads_first_weights_ = false, rewards_distance_ = false;
+  std::vector<std::int64_t> step_blocks_, norm_counts_, lane_blocks_, eval_blocks_;
+  std::vector<std::int64_t> agreement_counts_;  // By rank; of steps of one pass 0.
+};
+
+/// Nodes of the canonical tree over a parameter's rows that make up the segment.
+[[nodiscard]] std::vector<LaneRange> norm_nodes(const Segment& segment, const Parameter& parameter);
+
+/// What RankEngine::allocated() of these options would be, byte for byte, without allocating
+/// anything. REQUIRES: plan_of(options) is not an error.
+[[nodiscard]] MemoryPlan plan_memory(const RankOptions& options);
+
+}  // namespace train::engine

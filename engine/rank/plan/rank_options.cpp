@@ -1,0 +1,213 @@
+#include "engine/rank/plan/rank_options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <utility>
+
+#include "base/check.hpp"
+#include "engine/objective/registry.hpp"
+#include "engine/optimizer/averaged.hpp"
+#include "engine/optimizer/registry.hpp"
+
+// Plans from options, with the errors a user can mend.
+
+namespace train::engine {
+
+std::unique_ptr<Optimizer> optimizer_of(const RankOptions& options) {
+  return with_average(make_optimizer(options.optimizer, options.total_steps), options.train);
+}
+
+ModelSpec trained_model(const RankOptions& options) {
+  ModelSpec model = options.model;
+  model.frozen = options.train.freeze;
+  model.lora = {.rank = options.lora.rank,
+                .alpha = options.lora.alpha,
+                .rslora = options.lora.rslora,
+                .targets = options.lora.targets};
+  if (const auto program = program_of(options.objective); program != nullptr) {
+    model.frozen.emplace_back("embedding");
+    model.frozen.emplace_back("head");
+    for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
+      const auto number = static_cast<std::int64_t>(layer);
+      const bool trained = options.phase_step < 0 ? program->ever_trains(number)
+                                                  : program->trains(number, options.phase_step);
+      if (!trained) {
+        model.frozen.push_back(fmt::format("block {}", layer));
+      }
+    }
+  }
+  return model;
+}
+
+bool state_ends_with_phase(const RankOptions& options) {
+  const auto program = program_of(options.objective);
+  return program != nullptr && program->state_by_phase() && options.train.ema == 0.0;
+}
+
+bool keeps_state_by_phase(const RankOptions& options) {
+  return state_ends_with_phase(options) && options.parallel.nodes == 1;
+}
+
+std::int64_t last_step_of(const RankOptions& options) {
+  return options.phase_step < 0 ? options.total_steps
+                                : program_of(options.objective)->phase_end(options.phase_step);
+}
+
+bool begins_phase(const RankOptions& options, std::int64_t step) {
+  return options.phase_step >= 0 && program_of(options.objective)->begins_phase(step);
+}
+
+bool goes_on_training(const RankOptions& options, std::int64_t layer, std::int64_t step) {
+  const auto program = program_of(options.objective);
+  return program->trains(layer, step) && !program->begins_phase(step);
+}
+
+configs::ObjectiveSection with_layers(const configs::ObjectiveSection& section,
+                                      std::int64_t layers) {
+  configs::ObjectiveSection resolved = section;
+  resolved.first_layer = section.first_layer < 0 ? layers - 1 : section.first_layer;
+  return resolved;
+}
+
+Status check_program(const RankOptions& options) {
+  const auto program = program_of(options.objective);
+  if (program == nullptr) {
+    return {};
+  }
+  if (options.lora.rank > 0) {
+    return user_error(fmt::format(
+        "lora.rank is {}, but objective.name = \"{}\" trains whole layers; leave [lora] out",
+        options.lora.rank, options.objective.name));
+  }
+  const auto layers = static_cast<std::int64_t>(options.model.layers.size());
+  TRAIN_RETURN_IF_ERROR(program->check(layers, options.total_steps));
+  RankOptions whole = options;
+  whole.phase_step = -1;
+  const std::vector<UnitParameters> units = describe_units(trained_model(whole));
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const UnitParameters& unit = units[static_cast<std::size_t>(layer) + 1];
+    if (program->ever_trains(layer) && unit.gradient_count() == 0) {
+      return user_error(
+          fmt::format("train.freeze leaves nothing of {}, which objective.name = \"{}\" trains; "
+                      "freeze less, or choose other layers",
+                      unit.name, options.objective.name));
+    }
+  }
+  return {};
+}
+
+Result<ShardPlan> plan_of(const RankOptions& options) {
+  TRAIN_RETURN_IF_ERROR(check_program(options));
+  std::vector<UnitParameters> units = describe_units(trained_model(options));
+  std::vector<std::string> whole = whole_parameters(*optimizer_of(options), units);
+  whole.insert(whole.end(), options.whole_parameters.begin(), options.whole_parameters.end());
+  return ShardPlan::make({.parallel = options.parallel,
+                          .precision = options.precision,
+                          .units = std::move(units),
+                          .train_lanes = options.batch.lanes,
+                          .eval_lanes = options.eval_lanes,
+                          .scored_lanes = options.scored_lanes,
+                          .tied = options.model.tie_embeddings,
+                          .whole_parameters = std::move(whole)});
+}
+
+namespace {
+
+/// Error (user) naming [lora] when a target matches no linear map, or the rank is above a map's.
+Status check_lora(const RankOptions& options) {
+  const LoraSpec lora = trained_model(options).lora;
+  if (lora.rank == 0) {
+    return {};
+  }
+  ModelSpec base = options.model;
+  base.lora = {};
+  std::vector<const Parameter*> maps;
+  const std::vector<UnitParameters> units = describe_units(base);
+  for (const UnitParameters& unit : units) {
+    for (const Parameter& parameter : unit.parameters) {
+      const bool linear =
+          parameter.init == InitKind::linear || parameter.init == InitKind::residual_output;
+      if (linear && !parameter.is_head) {
+        maps.push_back(&parameter);
+      }
+    }
+  }
+  const auto module_of = [](const Parameter& map) {
+    return map.name.substr(0, map.name.rfind('.'));
+  };
+  for (const std::string& target : lora.targets) {
+    LoraSpec one = lora;
+    one.targets = {target};
+    if (std::none_of(maps.begin(), maps.end(),
+                     [&](const Parameter* map) { return one.adapts(module_of(*map)); })) {
+      return user_error(fmt::format(
+          "lora.targets: \"{}\" matches no linear map of a layer; they are called \"{}\" to \"{}\"",
+          target, module_of(*maps.front()), module_of(*maps.back())));
+    }
+  }
+  for (const Parameter* map : maps) {
+    const std::int64_t most = std::min(map->rows, map->cols);
+    if (lora.adapts(module_of(*map)) && lora.rank > most) {
+      return user_error(
+          fmt::format("lora.rank is {}, but {} is a matrix of {} x {}: give {} or less", lora.rank,
+                      module_of(*map), map->rows, map->cols, most));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_freeze(const RankOptions& options) {
+  TRAIN_RETURN_IF_ERROR(check_lora(options));
+  const std::vector<UnitParameters> units = describe_units(trained_model(options));
+  for (const std::string& pattern : options.train.freeze) {
+    const bool found = std::any_of(units.begin(), units.end(), [&](const UnitParameters& unit) {
+      return matches(pattern, unit.name) ||
+             std::any_of(
+                 unit.parameters.begin(), unit.parameters.end(),
+                 [&](const Parameter& parameter) { return matches(pattern, parameter.name); });
+    });
+    if (!found) {
+      return user_error(fmt::format(
+          "train.freeze: \"{}\" matches no parameter and no unit; units are called \"{}\" to "
+          "\"{}\", parameters \"{}\"",
+          pattern, units.front().name, units.back().name, units.front().parameters.front().name));
+    }
+  }
+  if (lowest_trained_unit(trained_model(options)) == units.size()) {
+    return user_error("train.freeze leaves nothing to train: name fewer parameters and units");
+  }
+  return {};
+}
+
+Checkpointing checkpointing_of(const configs::MemorySection& section) {
+  const std::string& text = section.activation_checkpointing;
+  Checkpointing checkpointing;
+  if (section.checkpointed_part != "block") {
+    checkpointing.part = section.checkpointed_part == "mlp" ? Recompute::mlp : Recompute::attention;
+  }
+  if (text == "none" || text == "all") {
+    checkpointing.every = text == "all" ? 1 : 0;
+    return checkpointing;
+  }
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), checkpointing.every);
+  TRAIN_CHECK(error == std::errc{} && end == text.data() + text.size() && checkpointing.every > 0,
+              "memory.activation_checkpointing is \"{}\"", text);
+  return checkpointing;
+}
+
+Offload offload_of(const configs::MemorySection& section) {
+  if (section.offload == "none") {
+    return Offload::nothing;
+  }
+  return section.offload == "optimizer" ? Offload::optimizer : Offload::parameters;
+}
+
+bool makes_weights(const configs::MemorySection& section) { return section.bf16_weights == "made"; }
+
+}  // namespace train::engine

@@ -1,0 +1,157 @@
+#include "checkpoint/models/gguf_model.hpp"
+
+#include <bit>
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/model/architectures/architectures.hpp"
+#include "engine/model/model.hpp"
+#include "tests/storage/weight_files/gguf_bytes.hpp"
+#include "tests/support/temp_directory.hpp"
+
+namespace train::checkpoint {
+namespace {
+
+using train::test::GgufBytes;
+using train::test::TempDirectory;
+
+constexpr std::uint32_t kFloat32 = 0;
+constexpr std::uint32_t kIsCount = 4;  // uint32
+constexpr std::uint32_t kIsText = 8;
+
+struct GgufTensor {
+  std::string name;
+  std::vector<std::uint64_t> dimensions;  ///< The fastest first.
+  [[nodiscard]] std::uint64_t count() const {
+    std::uint64_t all = 1;
+    for (const std::uint64_t dimension : dimensions) {
+      all *= dimension;
+    }
+    return all;
+  }
+};
+
+/// One layer, width 8, 2 heads of 4, 1 of keys, 12 tokens, MLP 6.
+std::vector<GgufTensor> tiny_tensors() {
+  return {{"token_embd.weight", {8, 12}},       {"output_norm.weight", {8}},
+          {"blk.0.attn_norm.weight", {8}},      {"blk.0.attn_q.weight", {8, 8}},
+          {"blk.0.attn_k.weight", {8, 4}},      {"blk.0.attn_v.weight", {8, 4}},
+          {"blk.0.attn_output.weight", {8, 8}}, {"blk.0.ffn_norm.weight", {8}},
+          {"blk.0.ffn_gate.weight", {8, 6}},    {"blk.0.ffn_up.weight", {8, 6}},
+          {"blk.0.ffn_down.weight", {6, 8}}};
+}
+
+/// Element `i` of a tensor is i.
+std::string gguf_of(const std::vector<GgufTensor>& tensors, const std::string& architecture) {
+  GgufBytes file;
+  const std::vector<std::pair<std::string, std::uint64_t>> counts = {
+      {"embedding_length", 8},         {"block_count", 1},
+      {"feed_forward_length", 6},      {"attention.head_count", 2},
+      {"attention.head_count_kv", 1},  {"context_length", 64},
+      {"attention.sliding_window", 16}};
+  file.start(tensors.size(), counts.size() + 1);
+  file.text("general.architecture").number(kIsText, 4).text(architecture);
+  for (const auto& [key, value] : counts) {
+    file.key(architecture + "." + key, kIsCount, value, 4);
+  }
+  std::uint64_t offset = 0;
+  for (const GgufTensor& tensor : tensors) {
+    file.tensor(tensor.name, tensor.dimensions, kFloat32, offset);
+    offset += (tensor.count() * sizeof(float) + 31) / 32 * 32;
+  }
+  file.data(0);
+  for (const GgufTensor& tensor : tensors) {
+    for (std::uint64_t i = 0; i < tensor.count(); ++i) {
+      file.number(std::bit_cast<std::uint32_t>(static_cast<float>(i)), 4);
+    }
+    file.data(0);
+  }
+  return file.bytes;
+}
+
+std::string gguf_error(const TempDirectory& directory, const std::vector<GgufTensor>& tensors,
+                       const std::string& architecture = "llama") {
+  test::write_bytes(directory / "model.gguf", gguf_of(tensors, architecture));
+  const auto opened = GgufModel::open(directory / "model.gguf");
+  if (!opened.ok()) {
+    return opened.error().message;
+  }
+  const auto spec = engine::spec_from_config(opened->config_text(), "gguf", 0);
+  REQUIRE(spec.ok());
+  const Status checked = opened->check(*spec);
+  return checked.ok() ? "whole" : checked.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("gguf model: a Llama's metadata, names and order of rows", "[checkpoint][gguf_model]") {
+  const TempDirectory directory;
+  test::write_bytes(directory / "model.gguf", gguf_of(tiny_tensors(), "llama"));
+  const auto opened = GgufModel::open(directory / "model.gguf");
+  REQUIRE(opened.ok());
+  const auto spec = engine::spec_from_config(opened->config_text(), "gguf", 0);
+  REQUIRE(spec.ok());
+  CHECK(spec->architecture == "llama");
+  CHECK(spec->tie_embeddings);
+  CHECK(spec->layers.front().attention.head_dim == 4);
+  REQUIRE(opened->check(*spec).ok());
+  std::vector<float> query(64);
+  REQUIRE(opened->read("model.layers.0.self_attn.q_proj.weight", query).ok());
+  // Rows 0, 2 and 1, 3 of a head of 4 were neighbours: pairs (0, 1), (2, 3) of the file.
+  std::vector<float> first_of_rows;
+  for (std::size_t row = 0; row < 8; ++row) {
+    first_of_rows.push_back(query[8 * row]);
+  }
+  CHECK(first_of_rows == std::vector<float>{0, 16, 8, 24, 32, 48, 40, 56});
+  std::vector<float> value(32);
+  REQUIRE(opened->read("model.layers.0.self_attn.v_proj.weight", value).ok());
+  CHECK(value[8] == 8.0F);
+}
+
+TEST_CASE("gguf model: Gemma's gains are stored with their one", "[checkpoint][gguf_model]") {
+  const TempDirectory directory;
+  auto tensors = tiny_tensors();
+  for (const char* name : {"post_attention_norm", "post_ffw_norm"}) {
+    tensors.push_back({std::string("blk.0.") + name + ".weight", {8}});
+  }
+  for (const char* name : {"attn_q_norm", "attn_k_norm"}) {
+    tensors.push_back({std::string("blk.0.") + name + ".weight", {4}});
+  }
+  CHECK(gguf_error(directory, tensors, "gemma3") == "whole");
+  const auto opened = GgufModel::open(directory / "model.gguf");
+  REQUIRE(opened.ok());
+  std::vector<float> gain(8);
+  REQUIRE(opened->read("model.layers.0.pre_feedforward_layernorm.weight", gain).ok());
+  CHECK(gain == std::vector<float>{-1, 0, 1, 2, 3, 4, 5, 6});
+  std::vector<float> query(64);
+  REQUIRE(opened->read("model.layers.0.self_attn.q_proj.weight", query).ok());
+  CHECK(query[8] == 8.0F);
+}
+
+TEST_CASE("gguf model: what does not fit is named", "[checkpoint][gguf_model]") {
+  const TempDirectory directory;
+  const auto has = [](const std::string& text, const char* part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  CHECK(gguf_error(directory, tiny_tensors()) == "whole");
+  has(gguf_error(directory, tiny_tensors(), "mamba"), "general.architecture is \"mamba\": llama");
+  auto tensors = tiny_tensors();
+  tensors.pop_back();
+  has(gguf_error(directory, tensors), "tensor blk.0.ffn_down.weight is missing");
+  tensors = tiny_tensors();
+  tensors[3].dimensions = {8, 4};
+  has(gguf_error(directory, tensors), "blk.0.attn_q.weight has shape [4, 8]");
+  tensors = tiny_tensors();
+  tensors.push_back({"blk.0.extra.weight", {8}});
+  has(gguf_error(directory, tensors), "tensor blk.0.extra.weight belongs to nothing");
+  tensors.back().name = "rope_freqs.weight";
+  has(gguf_error(directory, tensors), "rope_freqs.weight, which is not read");
+  tensors = tiny_tensors();
+  tensors.erase(tensors.begin());
+  has(gguf_error(directory, tensors), "token_embd.weight is missing");
+}
+
+}  // namespace train::checkpoint

@@ -1,0 +1,115 @@
+#include "checkpoint/models/gguf_tokenizer.hpp"
+
+#include <bit>
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "storage/tokenizer/formats/sentencepiece_model.hpp"
+#include "storage/tokenizer/tokenizer.hpp"
+#include "tests/storage/weight_files/gguf_bytes.hpp"
+#include "tests/support/sentencepiece_fixture.hpp"
+#include "tests/support/temp_directory.hpp"
+
+using namespace train;
+using namespace train::checkpoint;
+using train::test::GgufBytes;
+using train::test::TempDirectory;
+
+namespace {
+
+using Ids = std::vector<std::uint32_t>;
+using PieceType = storage::SentencePieceModel::PieceType;
+using Pieces = std::vector<storage::SentencePieceModel::Piece>;
+
+constexpr std::uint32_t kInt32 = 5;
+constexpr std::uint32_t kCount = 4;
+constexpr std::uint32_t kFloat = 6;
+constexpr std::uint32_t kBool = 7;
+constexpr std::uint32_t kText = 8;
+constexpr std::uint32_t kArray = 9;
+
+void add_text(GgufBytes& file, std::string_view key, std::string_view value) {
+  file.text(key).number(kText, 4).text(value);
+}
+
+GgufBytes& start_array(GgufBytes& file, std::string_view key, std::uint32_t kind,
+                       std::size_t count) {
+  return file.text(key).number(kArray, 4).number(kind, 4).number(count, 8);
+}
+
+/// A file without tensors that has the pieces, of which `scores_count` have scores.
+std::string gguf_of(const Pieces& pieces, std::size_t scores_count) {
+  GgufBytes file;
+  file.start(0, 9);
+  add_text(file, "general.architecture", "llama");
+  add_text(file, "tokenizer.ggml.model", "llama");
+  add_text(file, "tokenizer.chat_template", "{{ messages }}");
+  file.key("tokenizer.ggml.eos_token_id", kCount, 2, 4);
+  file.key("tokenizer.ggml.unknown_token_id", kCount, 0, 4);
+  file.key("tokenizer.ggml.add_space_prefix", kBool, 1, 1);
+  start_array(file, "tokenizer.ggml.tokens", kText, pieces.size());
+  for (const auto& piece : pieces) {
+    // The user's own have spaces in such files.
+    file.text(piece.text == "\u2581\u2581" ? "  " : piece.text);
+  }
+  start_array(file, "tokenizer.ggml.scores", kFloat, scores_count);
+  for (std::size_t id = 0; id < scores_count; ++id) {
+    file.number(std::bit_cast<std::uint32_t>(pieces[id].score), 4);
+  }
+  start_array(file, "tokenizer.ggml.token_type", kInt32, pieces.size());
+  for (const auto& piece : pieces) {
+    // As Gemma's file has it, the unknown piece is known by its id alone.
+    const bool unknown = piece.type == PieceType::unknown;
+    file.number(static_cast<std::uint64_t>(unknown ? PieceType::control : piece.type), 4);
+  }
+  file.data(0);
+  return file.bytes;
+}
+
+Result<std::map<std::string, std::string>> files_of(const std::string& bytes) {
+  const TempDirectory directory;
+  test::write_bytes(directory / "model.gguf", bytes);
+  const auto file = storage::GgufFile::open(directory / "model.gguf");
+  CAPTURE(file.ok() ? std::string() : file.error().message);
+  REQUIRE(file.ok());
+  return gguf_tokenizer_files(*file);
+}
+
+}  // namespace
+
+TEST_CASE("gguf tokenizer: pieces with scores come along as a SentencePiece model",
+          "[checkpoint][gguf_tokenizer]") {
+  const std::string model = test::sentencepiece_model("bytes");
+  const auto pieces = storage::parse_sentencepiece_model(model)->pieces;
+  const auto files = files_of(gguf_of(pieces, pieces.size()));
+  REQUIRE(files.ok());
+  REQUIRE(files->size() == 3);
+  CHECK(files->at("chat_template.jinja") == "{{ messages }}");
+  const auto config = nlohmann::json::parse(files->at("tokenizer_config.json"));
+  CHECK(config.at("eos_token") == pieces[2].text);
+  const TempDirectory directory;
+  for (const auto& [name, bytes] : *files) {
+    test::write_bytes(directory / name, bytes);
+  }
+  const auto tokenizer = storage::Tokenizer::load(directory.path());
+  REQUIRE(tokenizer.ok());
+  CHECK(tokenizer->end_of_text() == 2);
+  const auto& fixture = test::sentencepiece_fixture();
+  for (std::size_t i = 0; i < fixture.at("texts").size(); ++i) {
+    CAPTURE(i);
+    const auto ids = tokenizer->encode(fixture.at("texts")[i].get<std::string>(), false);
+    REQUIRE(ids.ok());
+    CHECK(*ids == fixture.at("models").at("bytes").at("ids")[i].get<Ids>());
+  }
+}
+
+TEST_CASE("gguf tokenizer: lists that do not fit each other are refused",
+          "[checkpoint][gguf_tokenizer]") {
+  const std::string model = test::sentencepiece_model("bytes");
+  const auto pieces = storage::parse_sentencepiece_model(model)->pieces;
+  const auto files = files_of(gguf_of(pieces, pieces.size() - 1));
+  REQUIRE_FALSE(files.ok());
+  CHECK(files.error().kind == ErrorKind::user);
+  CHECK(files.error().message.find("scores") != std::string::npos);
+}

@@ -1,0 +1,142 @@
+#include "checkpoint/models/published_weights.hpp"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/model/architectures/architectures.hpp"
+#include "engine/model/model.hpp"
+#include "storage/safetensors_writer.hpp"
+#include "storage/weight_files/element_types.hpp"
+#include "tests/support/temp_directory.hpp"
+
+namespace train::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using storage::TensorHeading;
+using train::test::TempDirectory;
+
+constexpr const char* kTinyGpt2 = R"({"model_type": "gpt2", "vocab_size": 11, "n_positions": 8,
+  "n_embd": 8, "n_layer": 1, "n_head": 2})";
+
+engine::ModelSpec tiny_gpt2() { return engine::spec_from_config(kTinyGpt2, "test", 0).value(); }
+
+/// Element `i` of the `tensor`th tensor.
+float published_value(std::size_t tensor, std::size_t i) {
+  return static_cast<float>(tensor) + static_cast<float>(i) / 1024.0F;
+}
+
+/// The model's tensors, as `change` leaves their headings.
+void write_published(const fs::path& directory, const engine::ModelSpec& spec,
+                     const std::function<void(std::vector<TensorHeading>&)>& change) {
+  std::vector<TensorHeading> headings;
+  for (const engine::UnitParameters& unit : engine::describe_units(spec)) {
+    for (const engine::Parameter& parameter : unit.parameters) {
+      headings.push_back({parameter.name, parameter.shape(), "F32"});
+    }
+  }
+  change(headings);
+  auto writer = storage::SafetensorsWriter::create(directory / "model.safetensors", headings);
+  REQUIRE(writer.ok());
+  for (std::size_t tensor = 0; tensor < headings.size(); ++tensor) {
+    std::size_t count = 1;
+    for (const std::int64_t dimension : headings[tensor].shape) {
+      count *= static_cast<std::size_t>(dimension);
+    }
+    std::vector<float> values(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      values[i] = published_value(tensor, i);
+    }
+    REQUIRE(writer->write(std::as_bytes(std::span(values))).ok());
+  }
+  REQUIRE(writer->commit().ok());
+}
+
+std::string published_error(const fs::path& directory) {
+  const auto opened = PublishedWeights::open(directory, tiny_gpt2());
+  REQUIRE_FALSE(opened.ok());
+  CHECK(opened.error().kind == ErrorKind::user);
+  CHECK(opened.error().message.find('\n') == std::string::npos);
+  return opened.error().message;
+}
+
+TensorHeading& heading_of(std::vector<TensorHeading>& headings, const std::string& name) {
+  for (TensorHeading& heading : headings) {
+    if (heading.name == name) {
+      return heading;
+    }
+  }
+  FAIL("no " << name);
+  return headings.front();
+}
+
+}  // namespace
+
+TEST_CASE("published weights: rows of every parameter, under any of the names",
+          "[checkpoint][published_weights]") {
+  const std::string dropped = GENERATE("", "transformer.");
+  const TempDirectory directory;
+  const engine::ModelSpec spec = tiny_gpt2();
+  write_published(directory.path(), spec, [&](auto& headings) {
+    for (TensorHeading& heading : headings) {
+      heading.name = heading.name.substr(dropped.size());
+    }
+    headings.push_back({"h.0.attn.bias", {1, 1, 8, 8}, "F32"});  // a mask, no weight
+  });
+  const auto opened = PublishedWeights::open(directory.path(), spec);
+  REQUIRE(opened.ok());
+  std::size_t tensor = 0;
+  for (const engine::UnitParameters& unit : engine::describe_units(spec)) {
+    for (const engine::Parameter& parameter : unit.parameters) {
+      CAPTURE(parameter.name);
+      const std::int64_t first = parameter.rows / 2;
+      std::vector<float> rows(static_cast<std::size_t>((parameter.rows - first) * parameter.cols));
+      REQUIRE((*opened)->read_rows(parameter, first, parameter.rows - first, rows).ok());
+      const auto skipped = static_cast<std::size_t>(first * parameter.cols);
+      CHECK(rows.front() == published_value(tensor, skipped));
+      CHECK(rows.back() == published_value(tensor, skipped + rows.size() - 1));
+      ++tensor;
+    }
+  }
+}
+
+TEST_CASE("published weights: missing, surplus and misshapen tensors are named",
+          "[checkpoint][published_weights]") {
+  const TempDirectory directory;
+  const engine::ModelSpec spec = tiny_gpt2();
+  const auto error_after = [&](const std::function<void(std::vector<TensorHeading>&)>& change) {
+    write_published(directory.path(), spec, change);
+    return published_error(directory.path());
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  has(error_after([](auto& all) { all.pop_back(); }), "tensor transformer.ln_f.bias is missing");
+  has(error_after([](auto& all) { all.erase(all.begin() + 3, all.begin() + 5); }),
+      "(and 1 more like it)");
+  has(error_after([](auto& all) {
+        all.push_back({"extra", {3}, "F32"});
+      }),
+      "tensor extra belongs to nothing");
+  has(error_after([](auto& all) {
+        heading_of(all, "transformer.h.0.attn.c_attn.weight").shape = {24, 8};
+      }),
+      "c_attn.weight has shape [24, 8], config.json wants [8, 24]");
+  has(error_after([](auto& all) { heading_of(all, "transformer.ln_f.bias").dtype = "I32"; }),
+      "transformer.ln_f.bias is of type I32");
+}
+
+TEST_CASE("published weights: a tied head may be in the file too",
+          "[checkpoint][published_weights]") {
+  const TempDirectory directory;
+  write_published(directory.path(), tiny_gpt2(), [](auto& all) {
+    all.push_back({"lm_head.weight", {11, 8}, "F32"});
+  });
+  CHECK(PublishedWeights::open(directory.path(), tiny_gpt2()).ok());
+}
+
+}  // namespace train::checkpoint
