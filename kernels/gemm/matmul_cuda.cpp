@@ -8,12 +8,14 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/cuda_stream.hpp"
+#include "kernels/device/device_gate.hpp"
 #include "kernels/gemm/product_choice.hpp"
 #include "kernels/gemm/product_trial.hpp"
 #include "kernels/kernel_list.hpp"
@@ -95,7 +97,25 @@ class MatmulPlans {
   /// What Hopper's kernels want at most; the same everywhere, for it decides the algorithm.
   static constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;
 
-  /// The plan of this product. The first time it tries some ways on `stream`, and waits for them.
+  /// Begins the product. The first time it tries some ways on `stream`, and waits for them.
+  void multiply(CudaStream& stream, const MatmulParams& p) {
+    // The library loads kernels as they are first launched, for which the driver may wait for all
+    // that the device does: no exchange is under way meanwhile.
+    std::optional<DeviceGate::Call> loads;
+    if (!plans_.contains(key_of(p))) {
+      loads.emplace();
+    }
+    const MatmulPlan& plan = of(stream, p);
+    launch(stream, plan, plan.algorithm, p);
+  }
+
+  /// Begins the product as `plan` says, by `algorithm`.
+  void launch(CudaStream& stream, const MatmulPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
+              const MatmulParams& p) const;
+
+ private:
+  using Ways = std::vector<cublasLtMatmulHeuristicResult_t>;
+
   const MatmulPlan& of(CudaStream& stream, const MatmulParams& p) {
     const auto [found, added] = plans_.try_emplace(key_of(p));
     if (added) {
@@ -108,13 +128,6 @@ class MatmulPlans {
     }
     return found->second;
   }
-  /// Begins the product as `plan` says, by `algorithm`.
-  void launch(CudaStream& stream, const MatmulPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
-              const MatmulParams& p) const;
-
- private:
-  using Ways = std::vector<cublasLtMatmulHeuristicResult_t>;
-
   [[nodiscard]] MatmulPlan make(CudaStream& stream, const MatmulParams& p) const;
   /// What the library's heuristic proposes, the best first. Not empty.
   [[nodiscard]] Ways ways_of(const MatmulPlan& plan, const MatmulParams& p) const;
@@ -380,8 +393,7 @@ void matmul(CudaStream& stream, const MatmulParams& p) {
   if (!stream.plans()) {
     stream.plans() = std::make_shared<MatmulPlans>();
   }
-  const MatmulPlan& plan = stream.plans()->of(stream, p);
-  stream.plans()->launch(stream, plan, plan.algorithm, p);
+  stream.plans()->multiply(stream, p);
 }
 
 }  // namespace cuda
