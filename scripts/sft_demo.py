@@ -11,6 +11,7 @@ maps instead of all weights. MODEL_DIR: what scripts/smollm2.sh makes, or anothe
 
 import argparse
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -85,11 +86,12 @@ class Program:
     def peak_of(self, *words):
         """Runs it; the bytes of memory that its largest process took at most (GNU time's figure)."""
         print("+ actortrain", *words, file=sys.stderr, flush=True)
-        asked = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL);"
-                 "print(1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
-        done = subprocess.run([sys.executable, "-c", asked, self.path, *words], cwd=self.out, check=True,
-                              stdout=subprocess.PIPE, text=True)
-        return int(done.stdout)
+        process = subprocess.Popen([self.path, *words], cwd=self.out, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            raise SystemExit(f"actortrain {words[0]} ended with {process.returncode}")
+        return 1024 * usage.ru_maxrss
 
     def exact(self, model, answers):
         lines = self("generate", str(model), "--chat", "--prompts", "questions.txt", "--temperature", "0",
