@@ -246,9 +246,9 @@ BuffersActor::behavior_type buffers_behavior(BuffersSelf self, RankContext conte
 }  // namespace
 
 BuffersActor spawn_buffers(caf::actor_system& system, const RankContext& context) {
-  return system.spawn(buffers_behavior, context, context->waits.add("buffers"),
-                      context->waits.add_credits("gather buffers",
-                                                 engine::gather_buffers(context->engine->plan())));
+  return system.spawn(
+      buffers_behavior, context, context->waits.add("buffers"),
+      context->waits.add_credits("gather buffers", context->engine->plan().gather_buffers()));
 }
 
 }  // namespace train::actors
