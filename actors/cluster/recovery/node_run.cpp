@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <caf/all.hpp>
-#include <charconv>
 #include <chrono>
 #include <memory>
 #include <system_error>
@@ -307,7 +306,8 @@ void leave_exit_record(const fs::path& root, const std::string& start, int exit_
   }
   Status left = storage::make_private_directory(control_directory(root));
   if (left) {
-    left = write_note(exit_record_file(root), {fmt::format("{}", exit_code), start});
+    left = write_note(exit_record_file(root),
+                      {"exit code", start, static_cast<std::uint32_t>(exit_code)});
   }
   if (!left) {
     log_warning(fmt::format("no_word_to_other_nodes {}", left.error().message));
@@ -316,12 +316,8 @@ void leave_exit_record(const fs::path& root, const std::string& start, int exit_
 
 std::optional<int> exit_record(const fs::path& root, const std::string& start) {
   const auto note = read_note(exit_record_file(root));
-  int code = 0;
-  const bool whole =
-      note && note->start == start &&
-      std::from_chars(note->word.data(), note->word.data() + note->word.size(), code).ec ==
-          std::errc();
-  return whole ? std::optional(code) : std::nullopt;
+  return note && note->start == start ? std::optional(static_cast<int>(note->number))
+                                      : std::nullopt;
 }
 
 fs::path control_directory(const fs::path& root) { return root / "control"; }
