@@ -93,7 +93,7 @@ Status find_start(PreparedRun& run, std::optional<std::int64_t> reported,
   }
   const std::int64_t saved = run.checkpoint ? run.checkpoint->step : 0;
   if (kept && *kept < saved) {
-    run.memory.forget();
+    run.memory.resume_from(std::nullopt);
   }
   const std::int64_t step = run.first_step();
   const auto references = step == 0 ? references_done(run.plan) : Result<std::int64_t>(0);

@@ -10,6 +10,8 @@
 namespace train::actors {
 namespace {
 
+using Members = std::vector<std::int64_t>;
+
 constexpr std::int64_t kAll = 1000;
 
 RunPlan plan_of(std::int64_t nodes, std::int64_t ranks) {
@@ -38,7 +40,7 @@ TEST_CASE("node memory: a second loss before anything is written goes on from wh
   NodeMemory memory = head_of(plan_of(2, 4), 10);
   REQUIRE(memory.look_back(kAll, std::vector{nothing}) == 10);
   CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{0, 0});
-  memory.renumber_holders(std::vector<std::int32_t>{0, -1});
+  memory.renumber_holders(Members{0, 1}, Members{0});
   const RunPlan one = plan_of(1, 2);
   REQUIRE(memory.make_room(one, {.nodes = 1}, true).ok());
   CHECK(memory.before().size() == 2);
@@ -59,7 +61,7 @@ TEST_CASE("node memory: of a node that is back its buddy has a copy before the o
           "[actors][node_memory][P4]") {
   NodeMemory memory = head_of(plan_of(1, 2), 20);
   REQUIRE(memory.look_back(kAll) == 20);
-  memory.renumber_holders(std::vector<std::int32_t>{0});
+  memory.renumber_holders(Members{0}, Members{0});
   const RunPlan two = plan_of(2, 4);
   REQUIRE(memory.make_room(two, {.nodes = 2}, true).ok());
   REQUIRE(memory.before().size() == 1);
@@ -92,7 +94,7 @@ TEST_CASE("node memory: the same numbers on another node are not the same ranks"
   const RunPlan plan = plan_of(2, 4);
   NodeMemory memory = head_of(plan, 10);
   REQUIRE(memory.look_back(kAll, std::vector{nothing}) == 10);
-  memory.renumber_holders(std::vector<std::int32_t>{0, -1});
+  memory.renumber_holders(Members{0, 1}, Members{0});
   REQUIRE(memory.make_room(plan, {.nodes = 2}, true).ok());
   CHECK(memory.before().size() == 2);  // its own and the lost one's, for whoever took that position
   CHECK(memory.current()->sealed_steps().empty());
@@ -103,7 +105,7 @@ TEST_CASE("node memory: what others had is gone on from while they still have it
   NodeMemory memory = head_of(plan_of(3, 6), 10);
   REQUIRE(memory.look_back(kAll, std::vector{nothing, at(10)}) == 10);
   CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{0, 2, 2});
-  memory.renumber_holders(std::vector<std::int32_t>{0, -1, 1});
+  memory.renumber_holders(Members{0, 1, 2}, Members{0, 2});
   REQUIRE(memory.make_room(plan_of(2, 4), {.nodes = 2}, true).ok());
   NodeSteps other;
   SECTION("it has it") {
@@ -130,7 +132,7 @@ TEST_CASE("node memory: of a second loss it goes on from the other node that has
   // Node 3 is lost; node 0 has its snapshots. Node 2 has those of node 1, too, if it was in time.
   REQUIRE(memory.look_back(kAll, std::vector{at(10), third, nothing}) == 10);
   CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{0, 1, 2, 0});
-  memory.renumber_holders(std::vector<std::int32_t>{0, 1, 2, -1});
+  memory.renumber_holders(Members{0, 1, 2, 3}, Members{0, 1, 2});
   REQUIRE(memory.make_room(plan_of(3, 3), {.nodes = 3}, true).ok());
   // Node 1 is lost while memory is laid out anew.
   const NodeSteps left{.own = {}, .buddy = {}, .earlier = 10};
@@ -138,7 +140,7 @@ TEST_CASE("node memory: of a second loss it goes on from the other node that has
   REQUIRE(step.has_value() == kept);
   if (kept) {
     CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{0, 2, 2, 0});
-    memory.renumber_holders(std::vector<std::int32_t>{0, -1, 1});
+    memory.renumber_holders(Members{0, 1, 2}, Members{0, 2});
     CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{0, 1, 1, 0});
     // And a third one: nobody else has what that node had.
     REQUIRE(memory.make_room(plan_of(2, 2), {.nodes = 2}, true).ok());
@@ -169,7 +171,7 @@ TEST_CASE("node memory: earlier snapshots that are damaged are not what the node
           "[actors][node_memory][CK-10][P4]") {
   NodeMemory memory = head_of(plan_of(2, 4), 10);
   REQUIRE(memory.look_back(kAll, std::vector{nothing}) == 10);
-  memory.renumber_holders(std::vector<std::int32_t>{0, -1});
+  memory.renumber_holders(Members{0, 1}, Members{0});
   REQUIRE(memory.make_room(plan_of(1, 2), {.nodes = 1}, true).ok());
   REQUIRE(memory.held().earlier == 10);
   memory.before().back()->bytes_of(2, 10).front() ^= std::byte{1};

@@ -49,22 +49,28 @@ bool same(const MemorySnapshots& left, const MemorySnapshots& right, std::int64_
   return equal;
 }
 
+Identity worker_of(const CredentialFiles& files) {
+  const auto identity = load_identity(files, StreamEnd::worker);
+  REQUIRE(identity.ok());
+  return *identity;
+}
+
 struct LinkSite {
   LinkSite() : files(make_credentials(directory.path() / "control")) {
     std::signal(SIGPIPE, SIG_IGN);  // as in every process with a control connection
     REQUIRE(files.ok());
-    auto opened = SnapshotReceiver::open(loop, *files, "127.0.0.1");
+    identity = worker_of(*files);
+    auto opened = SnapshotReceiver::open(loop, *files, "");
     REQUIRE(opened.ok());
     receiver = std::move(opened).value();
   }
   [[nodiscard]] std::shared_ptr<Task> sender(const LinkMemory& memory) const {
-    auto started = start_sending(loop, *files, receiver->endpoint(), memory);
-    REQUIRE(started.ok());
-    return std::move(started).value();
+    return start_sending(loop, identity, receiver->endpoint(), memory);
   }
   test::TempDirectory directory;
   EventLoop loop;
   Result<CredentialFiles> files;
+  Identity identity;
   std::unique_ptr<SnapshotReceiver> receiver;
 };
 
@@ -126,12 +132,13 @@ TEST_CASE("snapshot link: one snapshot is given back", "[actors][snapshot_link]"
   write(*from, 10);
   site.receiver->receive_into(to);
   const auto before = std::chrono::steady_clock::now();
-  REQUIRE(send_once(site.loop, *site.files, site.receiver->endpoint(), *from, 10, 120s));
+  REQUIRE(send_once(site.loop, site.identity, site.receiver->endpoint(), *from, 10, 120s));
   REQUIRE(site.receiver->wait_for(10, 120s));
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - before;
   fmt::print("snapshot link: {:.0f} MB/s\n", kRanks * kBytes / taken.count() / 1e6);
   CHECK(same(*from, *to, 10));
-  const Status none = send_once(site.loop, *site.files, site.receiver->endpoint(), *from, 20, 120s);
+  const Status none =
+      send_once(site.loop, site.identity, site.receiver->endpoint(), *from, 20, 120s);
   REQUIRE_FALSE(none);
   CHECK(none.error().message == "no snapshot of step 20");
   CHECK_FALSE(site.receiver->wait_for(20, 50ms));
@@ -150,22 +157,21 @@ TEST_CASE("snapshot link: unauthenticated peers and nonsense change nothing",
   REQUIRE(stranger);
   const std::string nonsense(100'000, 'x');
   ::send(stranger.get(), nonsense.data(), nonsense.size(), MSG_NOSIGNAL);
-  const auto identity = load_identity(*site.files, StreamEnd::worker);
-  REQUIRE(identity.ok());
-  const auto known = run_on(site.loop, connect_securely(site.receiver->endpoint(), *identity,
+  const auto known = run_on(site.loop, connect_securely(site.receiver->endpoint(), site.identity,
                                                         std::chrono::steady_clock::now() + 120s));
-  REQUIRE(known.stream);
+  REQUIRE(known.ok());
   // Whether all of it is taken depends on when the other side hangs up.
-  (void)run_on(site.loop, send_all(*known.stream, std::as_bytes(std::span(nonsense)), 1s)).ok();
+  (void)run_on(site.loop, send_all(**known, std::as_bytes(std::span(nonsense)), 1s)).ok();
   CHECK_FALSE(site.receiver->wait_for(20, 100ms));
   CHECK(to->whole_steps() == std::vector<std::int64_t>{10});
   const test::TempDirectory elsewhere;
   const auto others = make_credentials(elsewhere.path() / "control");
   REQUIRE(others.ok());
-  const Status refused = send_once(site.loop, *others, site.receiver->endpoint(), *from, 20, 5s);
+  const Status refused =
+      send_once(site.loop, worker_of(*others), site.receiver->endpoint(), *from, 20, 5s);
   CHECK_FALSE(refused);
   CHECK(to->whole_steps() == std::vector<std::int64_t>{10});
-  REQUIRE(send_once(site.loop, *site.files, site.receiver->endpoint(), *from, 20, 120s));
+  REQUIRE(send_once(site.loop, site.identity, site.receiver->endpoint(), *from, 20, 120s));
   REQUIRE(site.receiver->wait_for(20, 120s));
   CHECK(to->whole_steps() == std::vector<std::int64_t>{20, 10});
 }

@@ -21,6 +21,17 @@ void start_nodes_to_end(const RunSite& site, int job) {
   }
 }
 
+/// The launcher of node 1 that comes when the head has ended with `code` ends as it did.
+void check_comes_late(const RunSite& site, int job, int code) {
+  const Ended late = start_node(site, 1, job, kShortNodes)->wait();
+  INFO(late.err);
+  CHECK(late.exit_code == code);
+  check_ends_in_order_as(
+      end_of(actors::NodeState::first_look, actors::NodeEvent::head_not_found,
+             {actors::NodeFact::recorded}, {.node = 1, .text = fmt::format("{}", code)}, code),
+      late);
+}
+
 }  // namespace
 
 TEST_CASE("nodes: two launchers with two ranks each compute the bits of one rank",
@@ -44,11 +55,52 @@ TEST_CASE("nodes: launchers whose head has ended, or has nothing to do, end as i
           "[integration][.full][ranks][nodes]") {
   const RunSite site;
   start_nodes_to_end(site, 8);
-  const Ended late = start_node(site, 1, 8, kShortNodes)->wait();  // after the run's end
-  INFO(late.err);
-  CHECK(late.exit_code == 0);
-  CHECK(has(late.err, "node 1: the head has ended with exit code 0"));
-  start_nodes_to_end(site, 9);  // nothing is left to do
+  check_comes_late(site, 8, 0);  // after the run's end
+  start_nodes_to_end(site, 9);   // nothing is left to do
+}
+
+TEST_CASE("nodes: damage that a start meets ends the other nodes as it ends the head",
+          "[integration][.full][nodes][failure]") {
+  const RunSite site;
+  start_nodes_to_end(site, 13);
+  for (const fs::directory_entry& file : fs::recursive_directory_iterator(site.run())) {
+    if (file.path().extension() == ".safetensors") {
+      write_bytes(file.path(), "damaged");
+    }
+  }
+  const Ended unusable = start_node(site, 0, 14, kShortNodes)->wait();
+  INFO(unusable.err);
+  CHECK(unusable.exit_code == 1);
+  check_comes_late(site, 14, 1);
+  write_bytes(site.run() / "config.toml", "[run\nname");
+  const Ended mistaken = start_node(site, 0, 15, kShortNodes)->wait();
+  INFO(mistaken.err);
+  CHECK(mistaken.exit_code == 2);
+  check_comes_late(site, 15, 2);
+}
+
+TEST_CASE("nodes: a launcher that may not join a head that waits ends by its own mistake's code",
+          "[integration][.full][nodes][failure]") {
+  const RunSite site;
+  const auto head = start_node(site, 0, 16, joined(kShortNodes, {"recovery.start_wait_s=600"}));
+  REQUIRE(head->until([&] { return fs::exists(site.run() / "control/endpoint"); }));
+  const auto key = site.run() / "control/worker.pem";
+  fs::permissions(key, fs::perms(0644));
+  const Ended mistaken = start_node(site, 1, 16, kShortNodes)->wait();
+  INFO(mistaken.err);
+  CHECK(mistaken.exit_code == 2);
+  check_ends_as(end_of(actors::NodeState::first_look, actors::NodeEvent::head_not_found, {},
+                       {.text = "*/worker.pem can be read by others (mode 644); chmod 600 it"}, 2),
+                mistaken);
+  head->send(SIGTERM);
+  const Ended ended = head->wait();
+  INFO(ended.err);
+  check_ends_in_order_as(end_of({.in = HeadState::meeting,
+                                 .events = {HeadEvent::met_others},
+                                 .facts = {HeadFact::first, HeadFact::missing, HeadFact::signalled},
+                                 .words = {.signal = SIGTERM}}),
+                         ended);
+  check_comes_late(site, 16, 75);
 }
 
 TEST_CASE("nodes: a launcher that nobody joins says for whom it waits, and gives up",

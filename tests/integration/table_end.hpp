@@ -60,12 +60,40 @@ inline void check_ends_as(const TableEnd& end, const Ended& ended, const std::st
   CHECK(is_as(first_error(ended, start), end.line));
 }
 
+/// Whether the table's line is among a log's news or warnings.
+inline bool says(const std::string& log, const TableEnd& end) {
+  const Words lines = lines_of(log);
+  return std::any_of(lines.begin(), lines.end(), [&end](const std::string& line) {
+    const Words marks = {"info run_finished ", "info ", "warning "};
+    return std::any_of(marks.begin(), marks.end(), [&](const std::string& mark) {
+      return line.starts_with(mark) && is_as(line.substr(mark.size()), end.line);
+    });
+  });
+}
+
 /// The same of a process whose end is no error: the table's line is among its news, or a warning.
 inline void check_ends_in_order_as(const TableEnd& end, const Ended& ended) {
   INFO("wanted: " << end.line);
   CHECK(ended.exit_code == end.exit_code);
-  CHECK(
-      (has(ended.err, "info " + end.line + "\n") || has(ended.err, "warning " + end.line + "\n")));
+  CHECK(says(ended.err, end));
+}
+
+/// The head's end when all `steps` steps of the run are done, whatever was lost on the way.
+inline TableEnd end_of_steps(int steps) {
+  TableEnd end = end_of({.in = HeadState::training,
+                         .events = {HeadEvent::program_over},
+                         .words = {.text = fmt::format("finished at step {}", steps)},
+                         .told = kExitFinished});
+  CHECK(end.exit_code == kExitFinished);
+  return end;
+}
+
+/// Another node's launcher ends as its ranks did, in order, and has nothing to say of it.
+inline void check_ends_with_ranks(const Ended& other, int node) {
+  const TableEnd end = end_of(actors::NodeState::leaving, actors::NodeEvent::ranks_gone,
+                              {actors::NodeFact::in_order}, {});
+  CHECK(end.exit_code == kExitFinished);
+  check_ends_as(end, other, fmt::format("node {}", node));
 }
 
 /// Every generation that was lost ended as one of `any`, by the log of a head that went on.

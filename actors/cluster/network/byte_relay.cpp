@@ -10,12 +10,13 @@ namespace train::actors {
 namespace {
 
 using boost::system::error_code;
+using LocalSocket = asio::local::stream_protocol::socket;
 
 constexpr std::size_t kPiece = 16384;  // a TLS record
 
 struct Relay {
   std::unique_ptr<SecureStream> secure;
-  asio::local::stream_protocol::socket local;
+  LocalSocket local;
 
   void close() {
     error_code ignored;
@@ -60,10 +61,8 @@ asio::awaitable<void> receive(std::shared_ptr<Relay> relay) {
 }  // namespace
 
 Result<Descriptor> relay_bytes(const EventLoop& loop, std::unique_ptr<SecureStream> stream) {
-  using Socket = asio::local::stream_protocol::socket;
-  Socket owners(loop.context());
-  auto relay =
-      std::make_shared<Relay>(Relay{.secure = std::move(stream), .local = Socket(loop.context())});
+  LocalSocket owners(loop.context());
+  const auto relay = std::make_shared<Relay>(Relay{std::move(stream), LocalSocket(loop.context())});
   error_code error;
   if (asio::local::connect_pair(owners, relay->local, error) ||
       owners.native_non_blocking(true, error)) {

@@ -15,12 +15,11 @@ void log_failure(const std::exception_ptr& thrown) {
   }
   try {
     std::rethrow_exception(thrown);
-  } catch (const boost::system::system_error& ended) {
-    if (ended.code() != asio::error::operation_aborted) {
-      log_warning(fmt::format("network_failed {}", ended.what()));
-    }
   } catch (const std::exception& failure) {
-    log_warning(fmt::format("network_failed {}", failure.what()));
+    const auto* const ended = dynamic_cast<const boost::system::system_error*>(&failure);
+    if (ended == nullptr || ended->code() != asio::error::operation_aborted) {
+      log_warning(fmt::format("network_failed {}", failure.what()));
+    }
   }
 }
 

@@ -12,6 +12,7 @@
 #include <exception>
 #include <future>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "actors/cluster/network/event_loop.hpp"
@@ -36,7 +37,12 @@ void log_failure(const std::exception_ptr& thrown);
 /// Runs a coroutine on the loop and waits for its result. REQUIRES: not on the loop's thread.
 template <class T>
 T run_on(const EventLoop& loop, asio::awaitable<T> coroutine) {
-  return asio::co_spawn(loop.context(), std::move(coroutine), asio::use_future).get();
+  std::optional<T> result;  // the library's own way wants a T that can be made from nothing
+  const auto fill = [](asio::awaitable<T> own, std::optional<T>& into) -> asio::awaitable<void> {
+    into = co_await std::move(own);
+  };
+  asio::co_spawn(loop.context(), fill(std::move(coroutine), result), asio::use_future).get();
+  return std::move(*result);
 }
 
 /// Calls `function` on the loop's thread and waits for it. REQUIRES: not on that thread.

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -27,12 +28,7 @@ constexpr long kValidBefore_s = -24L * 3600;  // clocks of nodes differ a little
 constexpr mode_t kOthers = 077;
 
 template <auto Free>
-struct FreedBy {
-  template <class T>
-  void operator()(T* object) const noexcept {
-    Free(object);
-  }
-};
+using FreedBy = std::integral_constant<decltype(Free), Free>;  // called as the function it holds
 using Key = std::unique_ptr<EVP_PKEY, FreedBy<EVP_PKEY_free>>;
 using Certificate = std::unique_ptr<X509, FreedBy<X509_free>>;
 using Extension = std::unique_ptr<X509_EXTENSION, FreedBy<X509_EXTENSION_free>>;
@@ -40,16 +36,8 @@ using Memory = std::unique_ptr<BIO, FreedBy<BIO_free_all>>;
 
 /// What goes wrong here is lack of memory or of randomness: no user can cause or fix it.
 void require(bool worked, const char* what) {
-  TRAIN_CHECK(worked, "the certificates' {}: {}", what,
-              ERR_reason_error_string(ERR_peek_last_error()) == nullptr
-                  ? "unknown"
-                  : ERR_reason_error_string(ERR_peek_last_error()));
-}
-
-void set_serial(X509* certificate) {
-  std::uint64_t serial = 0;
-  require(RAND_bytes(reinterpret_cast<unsigned char*>(&serial), sizeof(serial)) == 1, "serial");
-  require(ASN1_INTEGER_set_uint64(X509_get_serialNumber(certificate), serial >> 1U) == 1, "serial");
+  const char* const why = ERR_reason_error_string(ERR_peek_last_error());
+  TRAIN_CHECK(worked, "the certificates' {}: {}", what, why == nullptr ? "unknown" : why);
 }
 
 using Extensions = std::vector<std::pair<int, const char*>>;  // by their numbers
@@ -67,7 +55,10 @@ Identified make_end(const char* name, std::chrono::seconds life, const Extension
   X509* const made = end.certificate.get();
   require(end.key != nullptr && made != nullptr, "key");
   require(X509_set_version(made, X509_VERSION_3) == 1, "version");
-  set_serial(made);
+  std::uint64_t serial = 0;
+  require(RAND_bytes(reinterpret_cast<unsigned char*>(&serial), sizeof(serial)) == 1 &&
+              ASN1_INTEGER_set_uint64(X509_get_serialNumber(made), serial >> 1U) == 1,
+          "serial");
   require(X509_gmtime_adj(X509_getm_notBefore(made), kValidBefore_s) != nullptr &&
               X509_gmtime_adj(X509_getm_notAfter(made), life.count()) != nullptr,
           "dates");

@@ -34,29 +34,17 @@ Result<caf::io::scribe_ptr> make_scribe(caf::actor_system& system,
   return system.middleman().backend().new_scribe(local->release());
 }
 
-/// One try to reach the head: a connection whose peer has proved that it is the head, then the
-/// published actor, by the framework's own handshake. `refused`: no try will do better.
-Result<caf::actor> try_to_join(caf::actor_system& system, const Identity& identity,
-                               const Endpoint& endpoint, Clock::time_point deadline,
-                               bool& refused) {
-  const auto error = [&endpoint](const std::string& why) -> Error {
-    return failure(fmt::format("cannot join the head at {}: {}", to_string(endpoint), why));
-  };
-  auto connected = run_on(loop_of(system), connect_securely(endpoint, identity, deadline));
-  refused = connected.refused;
-  if (!connected.stream) {
-    return error(connected.why);
-  }
-  auto scribe = make_scribe(system, std::move(connected.stream));
-  if (!scribe) {
-    return error(scribe.error().message);
-  }
-  Result<caf::actor> answer = error("it published no actor");
+/// The actor that is published at the other end, by the framework's own handshake.
+Result<caf::actor> take_published(caf::actor_system& system, std::unique_ptr<SecureStream> stream,
+                                  std::uint16_t port, Clock::time_point deadline) {
+  auto scribe = make_scribe(system, std::move(stream));
+  TRAIN_RETURN_IF_ERROR(scribe);
+  Result<caf::actor> answer = failure("it published no actor");
   caf::scoped_actor self(system);
   const auto broker = system.middleman().named_broker<caf::io::basp_broker>(caf::atom("BASP"));
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
   self->request(broker, std::max(left, std::chrono::milliseconds(0)), caf::connect_atom_v,
-                std::move(scribe).value(), endpoint.port)
+                std::move(scribe).value(), port)
       .receive(
           [&](const caf::node_id&, const caf::strong_actor_ptr& actor,
               const std::set<std::string>&) {
@@ -64,7 +52,7 @@ Result<caf::actor> try_to_join(caf::actor_system& system, const Identity& identi
               answer = caf::actor_cast<caf::actor>(actor);
             }
           },
-          [&](const caf::error& reason) { answer = error(system.render(reason)); });
+          [&](const caf::error& reason) { answer = failure(system.render(reason)); });
   return answer;
 }
 
@@ -88,10 +76,12 @@ Result<std::unique_ptr<HeadListener>> HeadListener::open(caf::actor_system& syst
   TRAIN_RETURN_IF_ERROR(identity);
   auto listening = open_port(loop_of(system).context(), options.address, options.port);
   TRAIN_RETURN_IF_ERROR(listening);
-  const std::uint16_t port = listening->local_endpoint().port();
+  const Endpoint endpoint{.host = options.address,
+                          .port = listening->local_endpoint().port(),
+                          .generation = options.generation};
   auto broker = system.middleman().named_broker<caf::io::basp_broker>(caf::atom("BASP"));
   // Published on every connection by itself: the framework listens nowhere.
-  auto admit = [&system, broker, published, port](std::unique_ptr<SecureStream> stream) {
+  auto admit = [=, &system, port = endpoint.port](std::unique_ptr<SecureStream> stream) {
     auto scribe = make_scribe(system, std::move(stream));
     if (!scribe) {
       return log_warning(fmt::format("peer_dropped {}", scribe.error().message));
@@ -99,19 +89,15 @@ Result<std::unique_ptr<HeadListener>> HeadListener::open(caf::actor_system& syst
     caf::anon_send(broker, caf::publish_atom_v, std::move(scribe).value(), port,
                    caf::actor_cast<caf::strong_actor_ptr>(published), std::set<std::string>());
   };
-  Endpoint endpoint{.host = options.address,
-                    .port = port,
-                    .start = options.start,
-                    .generation = options.generation};
   auto accepting = std::make_unique<Task>(
       loop_of(system),
       accept_peers(std::move(listening).value(), std::move(identity).value(), std::move(admit)));
   if (!options.endpoint_file.empty()) {
     TRAIN_RETURN_IF_ERROR(write_note(options.endpoint_file,
-                                     {to_string(endpoint), endpoint.start, endpoint.generation}));
+                                     {to_string(endpoint), options.start, options.generation}));
   }
   return std::unique_ptr<HeadListener>(
-      new HeadListener(std::move(endpoint), options.endpoint_file, std::move(accepting)));
+      new HeadListener(endpoint, options.endpoint_file, std::move(accepting)));
 }
 
 HeadListener::~HeadListener() {
@@ -127,11 +113,17 @@ Result<caf::actor> connect_to_head(caf::actor_system& system, const CredentialFi
   TRAIN_RETURN_IF_ERROR(identity);
   const auto deadline = Clock::now() + timeout;
   for (;;) {
-    bool refused = false;
-    auto head = try_to_join(system, *identity, endpoint,
-                            std::min(deadline, Clock::now() + kTryTime), refused);
-    if (head || refused || Clock::now() + kBetweenTries >= deadline) {
+    const auto try_until = std::min(deadline, Clock::now() + kTryTime);
+    auto stream = run_on(loop_of(system), connect_securely(endpoint, *identity, try_until));
+    auto head = stream ? take_published(system, std::move(*stream), endpoint.port, try_until)
+                       : Result<caf::actor>(stream.error());
+    if (head) {
       return head;
+    }
+    // With another run's certificate no try will do better.
+    if (head.error().kind == ErrorKind::user || Clock::now() + kBetweenTries >= deadline) {
+      return failure(
+          fmt::format("cannot join the head at {}: {}", to_string(endpoint), head.error().message));
     }
     std::this_thread::sleep_for(kBetweenTries);
   }

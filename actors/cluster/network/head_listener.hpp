@@ -27,8 +27,8 @@ class HeadListener {
     std::string address = "127.0.0.1";
     std::uint16_t port = 0;                    ///< 0: any free one.
     std::filesystem::path endpoint_file = {};  ///< Written when the listener is open; empty: none.
-    std::string start = {};                    ///< As in Endpoint,
-    std::uint32_t generation = 0;              ///< and this, too.
+    std::string start = {};                    ///< NodePosition::start of the head.
+    std::uint32_t generation = 0;              ///< As in Endpoint.
   };
 
   /// Whether the address and the port of `options` are free to listen on, without doing so: to say

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netdb.h>
-#include <sys/socket.h>
+#include <netinet/in.h>
 
+#include <boost/asio/ip/address_v4.hpp>
 #include <charconv>
 #include <memory>
 #include <sstream>
@@ -20,17 +20,6 @@ namespace {
 
 constexpr std::uint64_t kMostBytes = 4096;
 constexpr std::chrono::milliseconds kBetweenLooks{50};
-
-Result<Endpoint> read_endpoint(const std::filesystem::path& file) {
-  const auto note = read_note(file);
-  TRAIN_RETURN_IF_ERROR(note);
-  auto endpoint = parse_endpoint(note->word);
-  if (endpoint) {
-    endpoint->start = note->start;
-    endpoint->generation = note->generation;
-  }
-  return endpoint;
-}
 
 }  // namespace
 
@@ -54,7 +43,7 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
 
 Status write_note(const std::filesystem::path& file, const ControlNote& note) {
   return storage::write_private_file(
-      file, fmt::format("{}\n{}\n{}\n", note.word, note.start, note.generation));
+      file, fmt::format("{}\n{}\n{}\n", note.word, note.start, note.number));
 }
 
 Result<ControlNote> read_note(const std::filesystem::path& file) {
@@ -63,7 +52,7 @@ Result<ControlNote> read_note(const std::filesystem::path& file) {
   std::istringstream lines(*text);
   ControlNote note;
   const bool whole = std::getline(lines, note.word) && std::getline(lines, note.start) &&
-                     lines >> note.generation && lines.get() == '\n';
+                     lines >> note.number && lines.get() == '\n';
   return whole ? Result(note) : failure(fmt::format("{}: not complete", file.string()));
 }
 
@@ -82,11 +71,9 @@ Result<std::string> interface_address(const std::string& interface) {
         (entry->ifa_flags & IFF_UP) == 0) {
       continue;
     }
-    char host[NI_MAXHOST] = {};
-    if (::getnameinfo(entry->ifa_addr, sizeof(sockaddr_in), host, sizeof(host), nullptr, 0,
-                      NI_NUMERICHOST) == 0 &&
-        interface == entry->ifa_name) {
-      return std::string(host);
+    if (interface == entry->ifa_name) {
+      const auto* const address = reinterpret_cast<const sockaddr_in*>(entry->ifa_addr);
+      return boost::asio::ip::address_v4(ntohl(address->sin_addr.s_addr)).to_string();
     }
     names.emplace_back(entry->ifa_name);
   }
@@ -97,10 +84,8 @@ Result<std::string> interface_address(const std::string& interface) {
 }
 
 std::int64_t local_rank(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
-  NodePosition position{.nodes = nodes};
-  while (position.ranks(ranks).second <= rank) {
-    ++position.node;
-  }
+  // The last node whose first rank is not after this one.
+  const NodePosition position{.node = ((rank + 1) * nodes - 1) / ranks, .nodes = nodes};
   return rank - position.ranks(ranks).first;
 }
 
@@ -109,8 +94,10 @@ Result<Endpoint> find_head(const NodePosition& position, std::uint32_t from,
                            const std::function<bool()>& give_up) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   for (;;) {
-    const auto endpoint = read_endpoint(file);
-    if (endpoint && endpoint->start == position.start && endpoint->generation >= from) {
+    const auto note = read_note(file);
+    auto endpoint = note ? parse_endpoint(note->word) : Result<Endpoint>(note.error());
+    if (endpoint && note->start == position.start && note->number >= from) {
+      endpoint->generation = note->number;
       return endpoint;
     }
     if (std::chrono::steady_clock::now() >= deadline || (give_up && give_up())) {

@@ -16,8 +16,7 @@ namespace train::actors {
 struct Endpoint {
   std::string host;  ///< IPv4 address.
   std::uint16_t port = 0;
-  std::string start = {};        ///< NodePosition::start of the head; may be empty.
-  std::uint32_t generation = 0;  ///< Of ranks, of that start.
+  std::uint32_t generation = 0;  ///< Of ranks, of that start of the launchers.
 };
 
 /// `host:port`, as on a command line.
@@ -29,7 +28,7 @@ struct Endpoint {
 struct ControlNote {
   std::string word;  ///< The matter, one line.
   std::string start;
-  std::uint32_t generation = 0;
+  std::uint32_t number = 0;  ///< Of the generation, or what the matter says.
 };
 /// Durable on return; blocks. Errors: those of write_private_file().
 [[nodiscard]] Status write_note(const std::filesystem::path& file, const ControlNote& note);

@@ -21,15 +21,11 @@ constexpr auto kPauseWithoutDescriptor = 100ms;
 
 Error cannot_listen(const std::string& address, std::uint16_t port, const error_code& error) {
   const std::string where = fmt::format("{}:{}", address, port);
-  if (error == asio::error::address_in_use) {
-    return user_error(fmt::format(
-        "parallel.port = {}: {} is taken; choose another, or 0 for any free one", port, where));
-  }
-  if (error == asio::error::access_denied) {
-    return user_error(
-        fmt::format("parallel.port = {}: not allowed to listen there; choose one above 1023, or "
-                    "0 for any free one",
-                    port));
+  if (error == asio::error::address_in_use || error == asio::error::access_denied) {
+    return user_error(fmt::format("parallel.port = {}: {}, or 0 for any free one", port,
+                                  error == asio::error::address_in_use
+                                      ? where + " is taken; choose another"
+                                      : "not allowed to listen there; choose one above 1023"));
   }
   if (error == boost::system::errc::address_not_available) {
     return user_error(
@@ -39,26 +35,6 @@ Error cannot_listen(const std::string& address, std::uint16_t port, const error_
   }
   return failure(fmt::format("cannot listen on {}: {}", where, error.message()));
 }
-
-}  // namespace
-
-Result<tcp::acceptor> open_port(asio::io_context& context, const std::string& host,
-                                std::uint16_t port) {
-  error_code error;
-  const auto address = asio::ip::make_address_v4(host, error);
-  if (error) {
-    return user_error(fmt::format("parallel.interface: '{}' is no IPv4 address", host));
-  }
-  tcp::acceptor listening(context);
-  if (listening.open(tcp::v4(), error) ||
-      listening.set_option(tcp::acceptor::reuse_address(true), error) ||
-      listening.bind({address, port}, error) || listening.listen(kBacklog, error)) {
-    return cannot_listen(host, port, error);
-  }
-  return listening;
-}
-
-namespace {
 
 struct Peer {
   tcp::socket socket;                         ///< Until it has sent something, as a worker does.
@@ -106,6 +82,22 @@ asio::awaitable<void> authenticate(std::shared_ptr<Door> door, std::shared_ptr<P
 }
 
 }  // namespace
+
+Result<tcp::acceptor> open_port(asio::io_context& context, const std::string& host,
+                                std::uint16_t port) {
+  error_code error;
+  const auto address = asio::ip::make_address_v4(host, error);
+  if (error) {
+    return user_error(fmt::format("parallel.interface: '{}' is no IPv4 address", host));
+  }
+  tcp::acceptor listening(context);
+  if (listening.open(tcp::v4(), error) ||
+      listening.set_option(tcp::acceptor::reuse_address(true), error) ||
+      listening.bind({address, port}, error) || listening.listen(kBacklog, error)) {
+    return cannot_listen(host, port, error);
+  }
+  return listening;
+}
 
 asio::awaitable<void> accept_peers(tcp::acceptor listening, Identity identity, AdmitPeer admit) {
   const auto door =

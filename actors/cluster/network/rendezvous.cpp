@@ -76,8 +76,9 @@ RemoteStore::RemoteStore(caf::actor_system& system, caf::actor store, std::strin
     : system_(&system), store_(std::move(store)), prefix_(std::move(prefix)) {}
 
 template <class Message>
-Result<std::vector<char>> RemoteStore::ask(Message message, const std::string& key,
-                                           std::chrono::milliseconds timeout) {
+Result<std::vector<char>> RemoteStore::ask(Message message, std::chrono::milliseconds timeout) {
+  message.key.insert(0, prefix_);
+  const std::string key = message.key;
   Result<std::vector<char>> result =
       failure(fmt::format("rendezvous: no answer for {} within {} ms", key, timeout.count()));
   // A request to a head that dies would only time out; a monitor hears of it at once.
@@ -98,15 +99,13 @@ Result<std::vector<char>> RemoteStore::ask(Message message, const std::string& k
 }
 
 Status RemoteStore::set(const std::string& key, const std::vector<char>& bytes) {
-  const std::string full = prefix_ + key;
-  const auto answer = ask(RendezvousSet{full, {bytes.begin(), bytes.end()}}, full, kSetTime);
+  const auto answer = ask(RendezvousSet{key, {bytes.begin(), bytes.end()}}, kSetTime);
   return answer ? Status() : answer.error();
 }
 
 Result<std::vector<char>> RemoteStore::get(const std::string& key,
                                            std::chrono::milliseconds timeout) {
-  const std::string full = prefix_ + key;
-  return ask(RendezvousGet{full}, full, timeout);
+  return ask(RendezvousGet{key}, timeout);
 }
 
 }  // namespace train::actors

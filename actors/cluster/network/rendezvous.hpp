@@ -45,8 +45,7 @@ class RemoteStore final : public engine::RendezvousStore {
 
  private:
   template <class Message>
-  Result<std::vector<char>> ask(Message message, const std::string& key,
-                                std::chrono::milliseconds timeout);
+  Result<std::vector<char>> ask(Message message, std::chrono::milliseconds timeout);
 
   caf::actor_system* system_;
   caf::actor store_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/read.hpp>
@@ -53,14 +54,13 @@ Deadline::Deadline(tcp::socket& socket, Time time)
   });
 }
 
-asio::awaitable<Connected> connect_securely(Endpoint endpoint, Identity identity,
-                                            Deadline::Time deadline) {
-  Connected connected;
+asio::awaitable<Result<std::unique_ptr<SecureStream>>> connect_securely(Endpoint endpoint,
+                                                                        Identity identity,
+                                                                        Deadline::Time deadline) {
   error_code failed;
   const auto address = asio::ip::make_address_v4(endpoint.host, failed);
   if (failed) {
-    connected.why = "not an IPv4 address";
-    co_return connected;
+    co_return failure("not an IPv4 address");
   }
   auto stream =
       std::make_unique<SecureStream>(tcp::socket(co_await asio::this_coro::executor), *identity);
@@ -68,29 +68,29 @@ asio::awaitable<Connected> connect_securely(Endpoint endpoint, Identity identity
   const Deadline watch(socket, deadline);
   std::tie(failed) = co_await socket.async_connect({address, endpoint.port}, use_tuple);
   if (failed) {
-    connected.why = socket.is_open() ? failed.message() : "no answer";
-    co_return connected;
+    co_return failure(socket.is_open() ? failed.message() : "no answer");
   }
   socket.set_option(tcp::no_delay(true), failed);
   std::tie(failed) = co_await stream->async_handshake(SecureStream::client, use_tuple);
-  if (failed) {
-    const long verified = SSL_get_verify_result(stream->native_handle());
-    connected.refused = verified != X509_V_OK;
-    connected.why = connected.refused  ? fmt::format("its certificate is not of this run: {}",
-                                                     X509_verify_cert_error_string(verified))
-                    : socket.is_open() ? "it closed the connection while shaking hands"
-                                       : "it is silent";
-    co_return connected;
+  if (const long verified = SSL_get_verify_result(stream->native_handle());
+      failed && verified != X509_V_OK) {
+    co_return user_error(fmt::format("its certificate is not of this run: {}",
+                                     X509_verify_cert_error_string(verified)));
   }
-  connected.stream = std::move(stream);
-  co_return connected;
+  if (failed) {
+    co_return failure(socket.is_open() ? "it closed the connection while shaking hands"
+                                       : "it is silent");
+  }
+  co_return std::move(stream);
 }
 
 asio::awaitable<Status> send_all(SecureStream& stream, std::span<const std::byte> bytes,
-                                 std::chrono::milliseconds patience) {
+                                 std::chrono::milliseconds patience,
+                                 std::span<const std::byte> follows) {
   const Deadline watch(stream.next_layer(), std::chrono::steady_clock::now() + patience);
-  const auto [failed, moved] =
-      co_await asio::async_write(stream, asio::buffer(bytes.data(), bytes.size()), use_tuple);
+  const std::array buffers = {asio::buffer(bytes.data(), bytes.size()),
+                              asio::buffer(follows.data(), follows.size())};
+  const auto [failed, moved] = co_await asio::async_write(stream, buffers, use_tuple);
   if (!failed) {
     co_return Status();
   }

@@ -43,21 +43,18 @@ class Deadline {
   asio::steady_timer timer_;
 };
 
-struct Connected {
-  std::unique_ptr<SecureStream> stream;  ///< None: not connected.
-  std::string why = {};                  ///< Not; half a sentence.
-  bool refused = false;  ///< The peer's certificate is not of this run: no try will do better.
-};
-
 /// Connects to a peer that proves that it holds a head's certificate of this run, until `deadline`.
-[[nodiscard]] asio::awaitable<Connected> connect_securely(Endpoint endpoint, Identity identity,
-                                                          Deadline::Time deadline);
+/// Errors, half a sentence each: its certificate is not of this run (user: no try will do better);
+/// not connected (failure).
+[[nodiscard]] asio::awaitable<Result<std::unique_ptr<SecureStream>>> connect_securely(
+    Endpoint endpoint, Identity identity, Deadline::Time deadline);
 
-/// Until the system has taken all bytes. Errors (failure): the connection is lost, or the peer did
-/// not take them within `patience`.
+/// Until the system has taken all `bytes` and what `follows`. Errors (failure): the connection is
+/// lost, or the peer did not take them within `patience`.
 [[nodiscard]] asio::awaitable<Status> send_all(SecureStream& stream,
                                                std::span<const std::byte> bytes,
-                                               std::chrono::milliseconds patience);
+                                               std::chrono::milliseconds patience,
+                                               std::span<const std::byte> follows = {});
 /// Until all bytes are there; false: the connection is lost.
 [[nodiscard]] asio::awaitable<bool> receive_all(SecureStream& stream, std::span<std::byte> bytes);
 

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <condition_variable>
 #include <csignal>
 #include <list>
-#include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "actors/cluster/network/coroutines.hpp"
@@ -21,23 +21,13 @@ constexpr const char* kShortOfMemory =
     " (the kernel has killed a process of this machine meanwhile because memory ran out: dmesg "
     "says which)";
 constexpr std::array kOnlyForTheLauncher = {SIGINT, SIGTERM, SIGUSR1};
+constexpr std::chrono::milliseconds kBetweenLooks{2};  // whether the last has ended
 
 /// Whoever runs into an error of its own does so again; all else is the world's doing.
 bool killed_from_outside(const ProcessEnd& end) {
   static constexpr std::array<int, 8> kOwnErrors = {0,      SIGSEGV, SIGABRT, SIGILL,
                                                     SIGFPE, SIGBUS,  SIGSYS,  SIGTRAP};
   return std::find(kOwnErrors.begin(), kOwnErrors.end(), end.signal) == kOwnErrors.end();
-}
-
-/// Does not own it.
-asio::awaitable<void> wait_readable(int descriptor) {
-  struct Borrowed {
-    asio::posix::stream_descriptor handle;
-    ~Borrowed() { (void)handle.release(); }
-  };
-  const auto executor = co_await asio::this_coro::executor;
-  Borrowed borrowed{asio::posix::stream_descriptor(executor, descriptor)};
-  co_await borrowed.handle.async_wait(asio::posix::stream_descriptor::wait_read, use_tuple);
 }
 
 }  // namespace
@@ -51,10 +41,8 @@ struct WorkerProcesses::Children {
   };
 
   OnEnd on_end;
-  std::list<Child*> started = {};  // of the loop's thread
-  std::mutex mutex = {};
-  std::condition_variable ended = {};
-  std::size_t running = 0;  // guarded by the mutex: ordered, and its end not yet reported
+  std::list<Child*> started = {};        // of the loop's thread
+  std::atomic<std::size_t> running = 0;  // ordered, and its end not yet reported
 
   static asio::awaitable<void> watch(std::shared_ptr<Children> all, std::int32_t rank,
                                      std::vector<std::string> words, std::vector<int> inherited) {
@@ -66,9 +54,12 @@ struct WorkerProcesses::Children {
     }
     Child child{.process = std::move(process).value()};
     all->started.push_back(&child);
+    asio::posix::stream_descriptor handle(co_await asio::this_coro::executor,
+                                          child.process.handle());
+    const std::shared_ptr<void> lent(nullptr, [&handle](void*) { (void)handle.release(); });
     std::optional<ProcessEnd> end;
     while (!end) {
-      co_await wait_readable(child.process.handle());
+      co_await handle.async_wait(asio::posix::stream_descriptor::wait_read, use_tuple);
       end = child.process.try_reap();
     }
     all->started.remove(&child);
@@ -85,15 +76,7 @@ struct WorkerProcesses::Children {
 
   void report(const WorkerEnd& end) {
     on_end(end);
-    const std::lock_guard lock(mutex);
     --running;
-    ended.notify_all();
-  }
-
-  /// False: some still run after `time`.
-  bool wait_for_all(std::chrono::milliseconds time) {
-    std::unique_lock lock(mutex);
-    return ended.wait_for(lock, time, [this] { return running == 0; });
   }
 };
 
@@ -104,19 +87,20 @@ WorkerProcesses::~WorkerProcesses() { terminate_all(std::chrono::milliseconds(0)
 
 void WorkerProcesses::start(std::int32_t rank, std::vector<std::string> words,
                             std::vector<int> inherited) {
-  {
-    const std::lock_guard lock(children_->mutex);
-    ++children_->running;
-  }
+  ++children_->running;
   asio::co_spawn(loop_.context(),
                  Children::watch(children_, rank, std::move(words), std::move(inherited)),
                  log_failure);
 }
 
 std::size_t WorkerProcesses::terminate_all(std::chrono::milliseconds grace) {
+  const auto patient_until = std::chrono::steady_clock::now() + grace;
   std::size_t killed = 0;
-  // Again and again: what had only been ordered may have been started meanwhile.
-  for (auto time = grace; !children_->wait_for_all(time); time = std::chrono::milliseconds(20)) {
+  for (; children_->running > 0; std::this_thread::sleep_for(kBetweenLooks)) {
+    if (std::chrono::steady_clock::now() < patient_until) {
+      continue;
+    }
+    // Again and again: what had only been ordered may have been started meanwhile.
     call_on(loop_, [&] {
       killed = std::max(killed, children_->started.size());
       for (Children::Child* const child : children_->started) {

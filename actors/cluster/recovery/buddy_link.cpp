@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <condition_variable>
-#include <mutex>
+#include <atomic>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "actors/cluster/network/peer_acceptor.hpp"
@@ -23,24 +22,17 @@ using Memory = std::shared_ptr<const MemorySnapshots>;
 
 constexpr auto kConnectTime = 2s;
 constexpr auto kBetweenTries = 200ms;
-constexpr auto kBetweenLooks = 10ms;  // for the next snapshot
+constexpr auto kBetweenLooks = 10ms;  // for the next snapshot, or what has come of it
 constexpr auto kPatience = 5s;
 constexpr auto kRestorePatience = 10s;  // while nothing moves
 constexpr int kMissesToSay = 3;
-
-void without_buddy(const Error& error) {
-  log_warning(fmt::format("no_buddy {}; snapshots stay on this node alone", error.message));
-}
 
 /// False: a rank has begun to write over it. Errors: send_all()'s.
 asio::awaitable<Result<bool>> send_snapshot(SecureStream& stream, const MemorySnapshots& memory,
                                             std::int64_t step, std::chrono::milliseconds patience) {
   SnapshotOutflow outflow(memory, step);
   while (const auto part = outflow.next()) {
-    Status sent = co_await send_all(stream, part->frame, patience);
-    if (sent && !part->bytes.empty()) {
-      sent = co_await send_all(stream, part->bytes, patience);
-    }
+    const Status sent = co_await send_all(stream, part->frame, patience, part->bytes);
     if (!sent) {
       co_return sent.error();
     }
@@ -53,8 +45,7 @@ asio::awaitable<void> send_sealed(SecureStream& stream, const MemorySnapshots& m
                                   const Endpoint& to) {
   std::int64_t last = -1;
   int missed = 0;  // in a row
-  Status good;
-  while (good) {
+  for (;;) {
     const auto steps = memory.sealed_steps();
     if (steps.empty() || steps.front() == last) {
       if (!co_await rest(stream, kBetweenLooks)) {
@@ -64,8 +55,10 @@ asio::awaitable<void> send_sealed(SecureStream& stream, const MemorySnapshots& m
     }
     last = steps.front();
     const auto sent = co_await send_snapshot(stream, memory, last, kPatience);
-    good = sent ? Status() : Status(sent.error());
-    missed = sent && *sent ? 0 : missed + 1;
+    if (!sent) {
+      co_return;
+    }
+    missed = *sent ? 0 : missed + 1;
     if (missed == kMissesToSay) {
       log_warning(
           fmt::format("buddy_behind snapshots are written over before {} has them: a node that is "
@@ -81,13 +74,13 @@ asio::awaitable<void> send_sealed(SecureStream& stream, const MemorySnapshots& m
 asio::awaitable<Result<std::unique_ptr<SecureStream>>> begin_sending(
     const Endpoint& to, Identity identity, const MemorySnapshots& memory,
     std::chrono::milliseconds patience) {
-  auto connected = co_await connect_securely(to, std::move(identity), Clock::now() + patience);
-  if (!connected.stream) {
-    co_return failure(fmt::format("{}: {}", to_string(to), connected.why));
+  auto stream = co_await connect_securely(to, std::move(identity), Clock::now() + patience);
+  if (!stream) {
+    co_return failure(fmt::format("{}: {}", to_string(to), stream.error().message));
   }
   const auto layout = checkpoint::layout_frame(memory.layout());
-  const Status begun = co_await send_all(*connected.stream, layout, patience);
-  co_return begun ? Result(std::move(connected.stream)) : begun.error();
+  const Status begun = co_await send_all(**stream, layout, patience);
+  co_return begun ? std::move(stream) : begun.error();
 }
 
 asio::awaitable<void> keep_sending(Identity identity, Endpoint to, Memory memory) {
@@ -149,9 +142,7 @@ struct SnapshotReceiver::Inflow {
       if (!position || !co_await receive_all(stream, *position)) {
         co_return;
       }
-      const std::lock_guard lock(mutex);
       ++frames;
-      came.notify_all();
     }
   }
 
@@ -159,21 +150,21 @@ struct SnapshotReceiver::Inflow {
   Memory memory = {};  // of the receiver's thread, while nothing is received
   asio::steady_timer arrival;
   std::unique_ptr<SecureStream> arrived = {}, current = {};
-  std::mutex mutex = {};
-  std::condition_variable came = {};
-  std::uint64_t frames = 0;            // guarded by the mutex: that have come
-  std::optional<Task> receiving = {};  // uses all of the above,
-  std::optional<Task> accepting = {};  // and so does this
+  std::atomic<std::uint64_t> frames = 0;  // that have come
+  std::optional<Task> receiving = {};     // uses all of the above,
+  std::optional<Task> accepting = {};     // and so does this
 };
 
 Result<std::unique_ptr<SnapshotReceiver>> SnapshotReceiver::open(const EventLoop& loop,
                                                                  const CredentialFiles& credentials,
-                                                                 const std::string& address) {
+                                                                 const std::string& interface) {
+  const auto address = interface_address(interface);
+  TRAIN_RETURN_IF_ERROR(address);
   auto identity = load_identity(credentials, StreamEnd::head);
   TRAIN_RETURN_IF_ERROR(identity);
-  auto listening = open_port(loop.context(), address, 0);
+  auto listening = open_port(loop.context(), *address, 0);
   TRAIN_RETURN_IF_ERROR(listening);
-  const Endpoint endpoint{.host = address, .port = listening->local_endpoint().port()};
+  const Endpoint endpoint{.host = *address, .port = listening->local_endpoint().port()};
   auto inflow = std::make_shared<Inflow>(loop);
   inflow->accepting.emplace(
       loop, accept_peers(std::move(listening).value(), std::move(identity).value(),
@@ -191,38 +182,34 @@ void SnapshotReceiver::receive_into(const Memory& memory) {
 
 Status SnapshotReceiver::wait_for(std::int64_t step, std::chrono::milliseconds patience) {
   const MemorySnapshots& memory = *inflow_->memory;
-  std::unique_lock lock(inflow_->mutex);
-  for (;;) {
-    const std::uint64_t before = inflow_->frames;
-    const bool sealed = memory.has_sealed(step);
-    if (sealed) {
-      lock.unlock();  // the bytes are many
-      if (has_step(memory.whole_steps(), step)) {
-        return {};
-      }
-      lock.lock();
+  std::optional<std::uint64_t> seen;
+  auto deadline = Clock::now() + patience;
+  while (Clock::now() < deadline) {
+    const std::uint64_t frames = inflow_->frames;
+    if (seen == frames) {
+      std::this_thread::sleep_for(kBetweenLooks);
+      continue;
     }
-    if (!inflow_->came.wait_for(lock, patience, [&] { return inflow_->frames != before; })) {
-      return failure(sealed ? fmt::format("what came of step {} is damaged", step)
-                            : std::string("nothing came"));
+    if (memory.has_sealed(step) && has_step(memory.whole_steps(), step)) {
+      return {};
     }
+    seen = frames;
+    deadline = Clock::now() + patience;
   }
+  return failure(memory.has_sealed(step) ? fmt::format("what came of step {} is damaged", step)
+                                         : std::string("nothing came"));
 }
 
-Result<std::shared_ptr<Task>> start_sending(const EventLoop& loop,
-                                            const CredentialFiles& credentials, const Endpoint& to,
-                                            std::shared_ptr<const MemorySnapshots> memory) {
-  const auto identity = load_identity(credentials, StreamEnd::worker);
-  TRAIN_RETURN_IF_ERROR(identity);
-  return std::make_shared<Task>(loop, keep_sending(*identity, to, std::move(memory)));
+std::shared_ptr<Task> start_sending(const EventLoop& loop, const Identity& identity,
+                                    const Endpoint& to,
+                                    std::shared_ptr<const MemorySnapshots> memory) {
+  return std::make_shared<Task>(loop, keep_sending(identity, to, std::move(memory)));
 }
 
-Status send_once(const EventLoop& loop, const CredentialFiles& credentials, const Endpoint& to,
+Status send_once(const EventLoop& loop, const Identity& identity, const Endpoint& to,
                  const MemorySnapshots& memory, std::int64_t step,
                  std::chrono::milliseconds patience) {
-  const auto identity = load_identity(credentials, StreamEnd::worker);
-  TRAIN_RETURN_IF_ERROR(identity);
-  return run_on(loop, connect_and_send(to, *identity, memory, step, patience));
+  return run_on(loop, connect_and_send(to, identity, memory, step, patience));
 }
 
 std::unique_ptr<BuddyLink> BuddyLink::open(const EventLoop& loop,
@@ -231,15 +218,15 @@ std::unique_ptr<BuddyLink> BuddyLink::open(const EventLoop& loop,
   if (!has_buddies(plan)) {
     return nullptr;
   }
-  auto receiver = [&]() -> Result<std::unique_ptr<SnapshotReceiver>> {
-    const auto address = interface_address(plan.config.parallel.interface);
-    return address ? SnapshotReceiver::open(loop, credentials, *address) : address.error();
-  }();
-  if (!receiver) {
-    without_buddy(receiver.error());
+  auto identity = load_identity(credentials, StreamEnd::worker);
+  auto receiver = SnapshotReceiver::open(loop, credentials, plan.config.parallel.interface);
+  if (!identity || !receiver) {
+    log_warning(fmt::format("no_buddy {}; snapshots stay on this node alone",
+                            (identity ? receiver.error() : identity.error()).message));
     return nullptr;
   }
-  return std::unique_ptr<BuddyLink>(new BuddyLink(loop, credentials, std::move(receiver).value()));
+  return std::unique_ptr<BuddyLink>(
+      new BuddyLink(loop, std::move(identity).value(), std::move(receiver).value()));
 }
 
 Status BuddyLink::restore(const RestoreMemory& order, NodeMemory& memory) {
@@ -250,9 +237,9 @@ Status BuddyLink::restore(const RestoreMemory& order, NodeMemory& memory) {
   }
   if (!order.give_to.empty()) {
     const auto to = parse_endpoint(order.give_to);
+    TRAIN_RETURN_IF_ERROR(to);
     TRAIN_RETURN_IF_ERROR(
-        to ? send_once(loop_, credentials_, *to, *memory.buddy(), order.step, kRestorePatience)
-           : Status(to.error()));
+        send_once(loop_, identity_, *to, *memory.buddy(), order.step, kRestorePatience));
   }
   if (order.take) {
     const Status came = receiver_->wait_for(order.step, kRestorePatience);
@@ -264,15 +251,10 @@ Status BuddyLink::restore(const RestoreMemory& order, NodeMemory& memory) {
 
 void BuddyLink::keep(const std::string& buddy, const NodeMemory& memory) {
   receiver_->receive_into(memory.buddy());
-  const auto to = parse_endpoint(buddy);
-  if (!to) {
-    return;  // the next node has no room, or no port: it has said so
+  // Else the next node has no room, or no port: it has said so.
+  if (const auto to = parse_endpoint(buddy)) {
+    sending_ = start_sending(loop_, identity_, *to, memory.current());
   }
-  auto sending = start_sending(loop_, credentials_, *to, memory.current());
-  if (!sending) {
-    return without_buddy(sending.error());
-  }
-  sending_ = std::move(sending).value();
 }
 
 }  // namespace train::actors

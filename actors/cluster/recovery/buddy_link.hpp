@@ -15,9 +15,14 @@
 #include "base/result.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
 
+namespace boost::asio::ssl {
+class context;
+}
+
 namespace train::actors {
 
 class Task;
+using Identity = std::shared_ptr<boost::asio::ssl::context>;  // secure_stream.hpp
 
 /// A launcher's port for snapshots in memory of other nodes' ranks. Who holds no certificate of
 /// this run is not heard; of those who do the last to come is, and a stream that does not fit the
@@ -28,9 +33,10 @@ class SnapshotReceiver {
  public:
   using Memory = std::shared_ptr<const checkpoint::MemorySnapshots>;
 
-  /// Listens on any free port of `address`. Errors: as HeadListener::open().
+  /// Listens on any free port of `interface`; of loopback if it is empty. Errors: those of
+  /// interface_address() and HeadListener::open().
   [[nodiscard]] static Result<std::unique_ptr<SnapshotReceiver>> open(
-      const EventLoop& loop, const CredentialFiles& credentials, const std::string& address);
+      const EventLoop& loop, const CredentialFiles& credentials, const std::string& interface);
 
   [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
 
@@ -54,18 +60,18 @@ class SnapshotReceiver {
 /// Sends a launcher's snapshots in memory to a SnapshotReceiver: for as long as the result lives
 /// each that all its ranks have sealed, the newest first. Ranks never wait for it: what they write
 /// over meanwhile is left out, and a connection that is lost is made again. Its end does not wait
-/// for what is under way. Errors (user): as load_identity().
+/// for what is under way. `identity`: a worker's.
 ///
 /// Threading: one thread; the loop's only reads the memory. Ownership: shares the memory.
-[[nodiscard]] Result<std::shared_ptr<Task>> start_sending(
-    const EventLoop& loop, const CredentialFiles& credentials, const Endpoint& to,
+[[nodiscard]] std::shared_ptr<Task> start_sending(
+    const EventLoop& loop, const Identity& identity, const Endpoint& to,
     std::shared_ptr<const checkpoint::MemorySnapshots> memory);
 
 /// Sends the snapshot of `step` alone, while no rank writes. Blocks. Errors (failure): the receiver
 /// cannot be reached, or takes nothing for `patience`; there is no such snapshot.
-[[nodiscard]] Status send_once(const EventLoop& loop, const CredentialFiles& credentials,
-                               const Endpoint& to, const checkpoint::MemorySnapshots& memory,
-                               std::int64_t step, std::chrono::milliseconds patience);
+[[nodiscard]] Status send_once(const EventLoop& loop, const Identity& identity, const Endpoint& to,
+                               const checkpoint::MemorySnapshots& memory, std::int64_t step,
+                               std::chrono::milliseconds patience);
 
 /// A launcher's part in the ring of buddies, for one generation of ranks: node n keeps what node
 /// n - 1 has in memory, and gives it back when that node comes without. Beside training, never in
@@ -92,12 +98,11 @@ class BuddyLink {
   void keep(const std::string& buddy, const NodeMemory& memory);
 
  private:
-  BuddyLink(const EventLoop& loop, CredentialFiles credentials,
-            std::unique_ptr<SnapshotReceiver> receiver)
-      : loop_(loop), credentials_(std::move(credentials)), receiver_(std::move(receiver)) {}
+  BuddyLink(const EventLoop& loop, Identity identity, std::unique_ptr<SnapshotReceiver> receiver)
+      : loop_(loop), identity_(std::move(identity)), receiver_(std::move(receiver)) {}
 
   const EventLoop& loop_;
-  CredentialFiles credentials_;
+  Identity identity_;
   std::unique_ptr<SnapshotReceiver> receiver_;
   std::shared_ptr<Task> sending_;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "actors/cluster/recovery/process_ranks.hpp"
@@ -99,7 +100,9 @@ class Generations {
                           : course_.state() == HeadState::restoring ? restore()
                                                                     : train();
       if (!done) {
-        fail(done.error());
+        for (const HeadEvent event : {HeadEvent::head_failed, HeadEvent::ranks_gone}) {
+          hear(event, {}, {.text = done.error().message}, done.error().exit_code());
+        }
         return done.error();
       }
     }
@@ -111,21 +114,18 @@ class Generations {
  private:
   HeadStep hear(HeadEvent event, HeadFacts facts, LineWords words = {},
                 std::int32_t told = kExitFailure) {
+    const bool asked = words.signal != 0;
     const HeadStep step = course_.hear(event, facts, std::move(words), told);
+    if (step.next == HeadState::over && step.exit == Exit::stopped && !asked) {
+      log_error(course_.outcome(outcome_.step).text);
+    }
     if (others_ != nullptr && step.has(HeadAction::tell_again)) {
-      others_->tell_again();
+      others_->end({.again = true});
     }
     if (others_ != nullptr && step.has(HeadAction::tell_end)) {
-      others_->tell_end(course_.outcome(outcome_.step).exit_code);
+      others_->end({.exit_code = course_.outcome(outcome_.step).exit_code});
     }
     return step;
-  }
-
-  void fail(const Error& error) {
-    hear(HeadEvent::head_failed, {}, {.text = error.message}, error.exit_code());
-    if (course_.state() != HeadState::over) {
-      hear(HeadEvent::ranks_gone, {}, {.text = error.message}, error.exit_code());
-    }
   }
 
   Status meet() {
@@ -141,21 +141,18 @@ class Generations {
     };
     auto plan = plan_of(all, met_.same());
     const auto without = plan_of(met_.come(), met_.complete());
-    HeadFacts facts;
-    facts.set(HeadFact::first, first);
-    facts.set(HeadFact::missing, !met_.complete());
-    facts.set(HeadFact::signalled, signal != 0);
-    facts.set(HeadFact::room, plan.ok());
-    facts.set(HeadFact::room_without, without.ok());
+    const HeadFacts facts = HeadFacts()
+                                .set(HeadFact::first, first)
+                                .set(HeadFact::missing, !met_.complete())
+                                .set(HeadFact::signalled, signal != 0)
+                                .set(HeadFact::room, plan.ok())
+                                .set(HeadFact::room_without, without.ok());
     const HeadStep step =
         hear(met_.same() ? HeadEvent::met : HeadEvent::met_others, facts,
              {.seconds = first ? recovery.start_wait_s : recovery.node_wait_s,
               .signal = signal,
               .text = !without.ok() && signal == 0 ? without.error().message : outcome_.text,
               .nodes = met_.complete() ? "" : met_.missing_have()});
-    if (step.next == HeadState::over && signal == 0) {
-      log_error(course_.outcome(outcome_.step).text);
-    }
     if (step.has(HeadAction::refuse_launcher)) {
       log_warning(fmt::format("nodes_not_taken {} come back, and the run has no place for more: {}",
                               nodes_have(met_.returned), plan.error().message));
@@ -174,28 +171,23 @@ class Generations {
   /// next phase of an objective may be that of an earlier step, where its state is what is left.
   Status restore() {
     const bool same = met_.same();
-    std::vector<std::int64_t> members = run_.members;
-    std::erase_if(members, [this](std::int64_t node) {
-      return std::binary_search(met_.missing.begin(), met_.missing.end(), node);
-    });
-    members.insert(members.end(), met_.returned.begin(), met_.returned.end());
+    std::vector<std::int64_t> members = met_.returned;
+    std::set_difference(run_.members.begin(), run_.members.end(), met_.missing.begin(),
+                        met_.missing.end(), std::back_inserter(members));
     std::sort(members.begin(), members.end());
     while (true) {
       TRAIN_RETURN_IF_ERROR(find_start_again(run_, outcome_.step, met_.held));
-      const Status placed = others_ == nullptr ? Status()
-                            : same             ? others_->restore()
-                                               : others_->change_members(members);
+      const Status placed = others_ == nullptr ? Status() : others_->place(members);
       if (placed) {
         return start(same);
       }
-      HeadFacts facts;
-      facts.set(HeadFact::in_memory, run_.memory.start().has_value());
+      const auto facts = HeadFacts().set(HeadFact::in_memory, run_.memory.start().has_value());
       if (hear(HeadEvent::not_placed, facts).has(HeadAction::go_without)) {
         log_warning(fmt::format("no_room {}", placed.error().message));
         return start(same);
       }
       log_warning(fmt::format("memory_not_restored {}", placed.error().message));
-      run_.memory.forget();
+      run_.memory.resume_from(std::nullopt);
       met_.held.clear();
     }
   }
@@ -204,10 +196,9 @@ class Generations {
   Status start(bool same) {
     const configs::ParallelSection& parallel = run_.config().parallel;
     Result<RunPlan> fewer = failure("not needed");
-    HeadFacts facts;
     const bool phase = outcome_.end == GenerationEnd::phase_over;
     const bool allowed = phase || !same || respawns_.allow(run_.first_step());
-    facts.set(HeadFact::allowed, allowed);
+    HeadFacts facts = HeadFacts().set(HeadFact::allowed, allowed);
     if (!allowed) {
       fewer = largest_plan(run_.plan, 1, parallel.nodes == 1 ? parallel.ranks - 1 : 0);
       const auto saved = run_.checkpoint ? std::optional(run_.checkpoint->step) : std::nullopt;
@@ -215,9 +206,6 @@ class Generations {
       facts.set(HeadFact::saved, worth_another_job(parallel.nodes, saved, run_.job_first_step));
     }
     const HeadStep step = hear(HeadEvent::placed, facts, {.text = outcome_.text});
-    if (step.exit == Exit::stopped) {
-      log_error(outcome_.text);
-    }
     if (step.next == HeadState::over) {
       return {};
     }
@@ -242,9 +230,9 @@ class Generations {
     outcome_ = std::move(outcome).value();
     const int signal = stop_signal();
     course_ = Verdict(state_of(outcome_.end));
-    HeadFacts facts;
-    facts.set(HeadFact::signalled, signal != 0);
-    facts.set(HeadFact::respawn, can_respawn(run_.plan));
+    const HeadFacts facts = HeadFacts()
+                                .set(HeadFact::signalled, signal != 0)
+                                .set(HeadFact::respawn, can_respawn(run_.plan));
     const HeadStep step = hear(HeadEvent::ranks_gone, facts,
                                {.signal = signal, .text = outcome_.text}, outcome_.exit_code);
     if (step.next == HeadState::over) {

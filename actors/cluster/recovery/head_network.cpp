@@ -36,7 +36,7 @@ HeadNetwork::HeadNetwork(PreparedRun& run)
                                   .waiter = caf::actor_cast<caf::actor>(self_)})) {}
 
 HeadNetwork::~HeadNetwork() {
-  end_nodes(kExitStopped);
+  end({.again = false, .exit_code = kExitStopped});
   caf::anon_send_exit(cluster_, caf::exit_reason::user_shutdown);
 }
 
@@ -62,23 +62,8 @@ bool HeadNetwork::takes_part(std::int64_t node) const {
 }
 
 void HeadNetwork::joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
-  Launcher& known = launchers_[node.node];
-  known = {.actor = caf::actor_cast<caf::actor>(launcher),
-           .held = node.held,
-           .snapshots = node.snapshots};
-  self_->monitor(known.actor);
-}
-
-void HeadNetwork::came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher,
-                            bool welcome) {
-  if (!launcher || takes_part(node.node)) {
-    return;
-  }
-  if (welcome) {
-    joined(node, launcher);
-  } else {
-    self_->send(caf::actor_cast<caf::actor>(launcher), GenerationOver{.without = true});
-  }
+  launchers_[node.node] = {.actor = caf::actor_cast<caf::actor>(launcher), .said = node};
+  self_->monitor(launcher);
 }
 
 std::vector<std::int64_t> HeadNetwork::returned() const {
@@ -106,7 +91,7 @@ Membership HeadNetwork::met() const {
   Membership met;
   for (std::size_t position = 1; position < run_.members.size(); ++position) {
     const Launcher* const launcher = launcher_at(position);
-    met.held.push_back(launcher == nullptr ? NodeSteps() : launcher->held);
+    met.held.push_back(launcher == nullptr ? NodeSteps() : launcher->said.held);
     if (launcher == nullptr) {
       met.missing.push_back(run_.members[position]);
     }
@@ -176,33 +161,25 @@ Status HeadNetwork::await_answers(std::set<std::int64_t> nodes) {
 }
 
 std::string HeadNetwork::snapshots_of(std::size_t position) const {
-  if (run_.members.size() == 1) {
-    return {};
-  }
   if (position % run_.members.size() == 0) {
-    return link_ ? link_->address() : std::string();
+    return link_ && run_.members.size() > 1 ? link_->address() : std::string();
   }
   const Launcher* const launcher = launcher_at(position);
-  return launcher == nullptr ? std::string() : launcher->snapshots;
+  return launcher == nullptr ? std::string() : launcher->said.snapshots;
 }
 
 std::optional<std::int64_t> HeadNetwork::missing() const {
-  for (std::size_t position = 1; position < run_.members.size(); ++position) {
-    if (launcher_at(position) == nullptr) {
-      return run_.members[position];
-    }
-  }
-  return std::nullopt;
+  const std::vector<std::int64_t> missing = met().missing;
+  return missing.empty() ? std::nullopt : std::optional(missing.front());
 }
 
 Status HeadNetwork::restore_memory(std::int64_t step) {
   const std::size_t count = run_.members.size();
   const auto lacks = [&, head_lacks = !run_.memory.current()->has_sealed(step)](std::size_t node) {
-    return node == 0 ? head_lacks : !has_step(launcher_at(node)->held.own, step);
+    return node == 0 ? head_lacks : !has_step(launcher_at(node)->said.held.own, step);
   };
-  RestoreMemory here;
   std::set<std::int64_t> awaited;
-  for (std::size_t position = 0; position < count; ++position) {
+  for (std::size_t position = count; position-- > 0;) {  // this node last: its part blocks
     const std::size_t before = (position + count - 1) % count;
     const RestoreMemory order{.step = step,
                               .give_to = lacks(before) ? snapshots_of(before) : std::string(),
@@ -210,16 +187,13 @@ Status HeadNetwork::restore_memory(std::int64_t step) {
     if (order.give_to.empty() && !order.take) {
       continue;
     }
-    if (position == 0) {
-      here = order;
-    } else {
+    if (position > 0) {
       awaited.insert(run_.members[position]);
       self_->send(launcher_at(position)->actor, order);
+    } else {
+      TRAIN_RETURN_IF_ERROR(link_ ? link_->restore(order, run_.memory)
+                                  : Status(failure("node 0 takes and gives no snapshots")));
     }
-  }
-  if (!here.give_to.empty() || here.take) {
-    TRAIN_RETURN_IF_ERROR(link_ ? link_->restore(here, run_.memory)
-                                : Status(failure("node 0 takes and gives no snapshots")));
   }
   return await_answers(std::move(awaited));
 }
@@ -249,21 +223,12 @@ std::optional<std::int64_t> HeadNetwork::launcher_down(const caf::down_msg& down
   return takes_part(node) ? std::optional(node) : std::nullopt;
 }
 
-void HeadNetwork::tell_all(const GenerationOver& over) {
+void HeadNetwork::end(const GenerationOver& over) {
   for (const auto& [node, launcher] : launchers_) {
     self_->send(launcher.actor, over);
   }
-}
-
-void HeadNetwork::end_generation() {
-  tell_all({.again = true});
-  launchers_.clear();
-}
-
-void HeadNetwork::end_nodes(std::int32_t exit_code) {
-  tell_all({.again = false, .exit_code = exit_code});
   const auto deadline = Clock::now() + kNodesIdle;
-  while (!launchers_.empty() && Clock::now() < deadline) {
+  while (!over.again && !launchers_.empty() && Clock::now() < deadline) {
     self_->receive([&](const NodeIdle& idle) { launchers_.erase(idle.node); },
                    [&](const caf::down_msg& down) { launcher_down(down); },
                    caf::after(50ms) >> [] {});

@@ -60,35 +60,27 @@ class HeadNetwork {
   /// For every down_msg: a launcher that has ended or cannot be reached is known no more. Its node;
   /// none: that node does not take part, or it was somebody else.
   std::optional<std::int64_t> launcher_down(const caf::down_msg& down);
-  /// The launcher of a node that comes while ranks run: one of a node that does not take part any
-  /// more waits until it can, if it is `welcome`, and is told to end if not; another has still to
-  /// be missed.
-  void came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher, bool welcome);
-  /// Nodes whose launchers wait so, ascending.
+  /// From here on the launcher of a node is known, whether or not the node takes part.
+  void joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
+  [[nodiscard]] bool takes_part(std::int64_t node) const;
+  /// Nodes that do not take part, and whose launchers wait for it, ascending.
   [[nodiscard]] std::vector<std::int64_t> returned() const;
   /// There is no position for them: they are told to end.
   void send_returned_away();
-  /// The launchers are to join the next generation, also those of nodes that are back; does not
-  /// wait.
-  void end_generation();
-  /// They are to end, with `exit_code`; waits until none of their ranks runs, a few seconds at
-  /// most.
-  void end_nodes(std::int32_t exit_code);
+  /// Told to all launchers, also those of nodes that are back. Those that are to end are waited for
+  /// until none of their ranks runs, a few seconds at most.
+  void end(const GenerationOver& over);
 
  private:
   struct Launcher {
     caf::actor actor;
-    NodeSteps held;
-    std::string snapshots;  // where it takes them
+    NodeJoined said;
   };
 
   explicit HeadNetwork(PreparedRun& run);
-  void joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
-  void tell_all(const GenerationOver& over);
   Status await_answers(std::set<std::int64_t> nodes);
   /// Who is there now.
   [[nodiscard]] Membership met() const;
-  [[nodiscard]] bool takes_part(std::int64_t node) const;
   /// Of the node at `position` (of the last one's next: node 0); none: it is not there.
   [[nodiscard]] const Launcher* launcher_at(std::size_t position) const;
   /// Where that node takes snapshots; empty: nowhere.

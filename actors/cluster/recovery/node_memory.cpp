@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
-#include <set>
 #include <utility>
 
 #include "base/check.hpp"
@@ -22,15 +20,16 @@ HeldSteps steps_of(const SharedSnapshots& snapshots) {
 }
 
 /// Gives up what is damaged, and says so; whether `step` was among it.
-bool give_up(const SharedSnapshots& snapshots, std::optional<std::int64_t> step = {}) {
+bool give_up(const std::vector<SharedSnapshots>& rooms, std::optional<std::int64_t> step = {}) {
   bool found = false;
-  for (const MemorySnapshots::Damaged& damaged :
-       snapshots ? snapshots->give_up_damaged() : std::vector<MemorySnapshots::Damaged>()) {
-    log_warning(
-        fmt::format("memory_snapshot_damaged rank={} step={}: its bytes do not match their digest; "
-                    "another copy is taken if there is one, or else an older state",
-                    damaged.rank, damaged.step));
-    found = found || damaged.step == step;
+  for (const SharedSnapshots& snapshots : rooms) {
+    for (const MemorySnapshots::Damaged& damaged : snapshots->give_up_damaged()) {
+      log_warning(fmt::format(
+          "memory_snapshot_damaged rank={} step={}: its bytes do not match their digest; another "
+          "copy is taken if there is one, or else an older state",
+          damaged.rank, damaged.step));
+      found = found || damaged.step == step;
+    }
   }
   return found;
 }
@@ -49,16 +48,6 @@ MemoryOrigin origin_of(std::span<const NodeSteps> nodes, std::int64_t step, std:
   return origin;
 }
 
-Result<SharedSnapshots> make_snapshots(const MemorySnapshots::Layout& layout, const char* mend) {
-  auto made = MemorySnapshots::create(layout);
-  if (!made) {
-    return user_error(
-        fmt::format("no room for two snapshots of each rank's state in memory: {}; set {}",
-                    made.error().message, mend));
-  }
-  return std::make_shared<const MemorySnapshots>(std::move(made).value());
-}
-
 }  // namespace
 
 bool has_step(const HeldSteps& steps, std::int64_t step) {
@@ -66,23 +55,22 @@ bool has_step(const HeldSteps& steps, std::int64_t step) {
 }
 
 std::optional<std::int64_t> newest_common(std::span<const NodeSteps> nodes, std::int64_t reported) {
-  std::set<std::int64_t, std::greater<>> steps;  // of node 0's ranks: others are of no use
-  if (!nodes.empty()) {
-    const HeldSteps& buddy = nodes[1 % nodes.size()].buddy;
-    steps.insert(nodes.front().own.begin(), nodes.front().own.end());
-    steps.insert(buddy.begin(), buddy.end());
+  std::optional<std::int64_t> newest;
+  if (nodes.empty()) {
+    return newest;
   }
+  HeldSteps steps = nodes.front().own;  // of node 0's ranks: others are of no use
+  const HeldSteps& elsewhere = nodes[1 % nodes.size()].buddy;
+  steps.insert(steps.end(), elsewhere.begin(), elsewhere.end());
   for (const std::int64_t step : steps) {
-    bool everywhere = step <= reported;
+    bool everywhere = step <= reported && step > newest.value_or(-1);
     for (std::size_t node = 0; everywhere && node < nodes.size(); ++node) {
       everywhere =
           has_step(nodes[node].own, step) || has_step(nodes[(node + 1) % nodes.size()].buddy, step);
     }
-    if (everywhere) {
-      return step;
-    }
+    newest = everywhere ? std::optional(step) : newest;
   }
-  return std::nullopt;
+  return newest;
 }
 
 engine::RankSpan ranks_of(const MemorySnapshots::Layout& layout) {
@@ -107,53 +95,49 @@ MemorySnapshots::Layout memory_layout(const engine::RankOptions& options,
 }
 
 Status NodeMemory::make_room(const RunPlan& plan, const NodePosition& position, bool others) {
-  const bool keeps = keeps_in_memory(plan);  // else the one rank left is in this process
-  const auto layout =
-      keeps ? memory_layout(plan.engine, position) : checkpoint::MemorySnapshots::Layout();
-  if (keeps && now_ && !(others && origin_) && now_->layout() == layout) {
+  std::vector<MemorySnapshots::Layout> layouts;
+  if (keeps_in_memory(plan)) {  // else the one rank left is in this process
+    layouts.push_back(memory_layout(plan.engine, position));
+  }
+  if (has_buddies(plan)) {
+    NodePosition before = position;
+    before.node = (position.node + position.nodes - 1) % position.nodes;
+    layouts.push_back(memory_layout(plan.engine, before));
+  }
+  if (!layouts.empty() && current() && !(others && origin_) &&
+      current()->layout() == layouts.front()) {
     return {};
   }
   if (origin_ && before_.empty()) {
-    for (const SharedSnapshots& snapshots : {now_, buddy_}) {
-      if (snapshots) {
-        before_.push_back(snapshots);
-      }
+    before_ = rooms_;
+  }
+  rooms_.clear();  // gives its memory back before more is taken
+  for (const MemorySnapshots::Layout& layout : layouts) {
+    auto made = MemorySnapshots::create(layout);
+    if (!made) {
+      return user_error(fmt::format(
+          "no room for two snapshots of each rank's state in memory: {}; set {}",
+          made.error().message,
+          rooms_.empty() ? "recovery.snapshot_interval_steps = 0 to recover from checkpoints alone"
+                         : "recovery.buddy_snapshots = false to keep those of this node alone"));
     }
+    rooms_.push_back(std::make_shared<const MemorySnapshots>(std::move(made).value()));
   }
-  now_.reset();  // gives its memory back before more is taken
-  buddy_.reset();
-  if (!keeps) {
-    return {};
-  }
-  auto made = make_snapshots(
-      layout, "recovery.snapshot_interval_steps = 0 to recover from checkpoints alone");
-  TRAIN_RETURN_IF_ERROR(made);
-  now_ = std::move(made).value();
-  if (!has_buddies(plan)) {
-    return {};
-  }
-  NodePosition before = position;
-  before.node = (position.node + position.nodes - 1) % position.nodes;
-  made = make_snapshots(memory_layout(plan.engine, before),
-                        "recovery.buddy_snapshots = false to keep those of this node alone");
-  TRAIN_RETURN_IF_ERROR(made);
-  buddy_ = std::move(made).value();
   return {};
 }
 
-void NodeMemory::give_up_damaged() { give_up(now_); }
+void NodeMemory::give_up_damaged() {
+  if (current()) {
+    give_up({current()});
+  }
+}
 
 NodeSteps NodeMemory::held() {
-  give_up_damaged();
-  give_up(buddy_);
-  bool earlier_damaged = false;
-  for (const SharedSnapshots& snapshots : before_) {
-    earlier_damaged = give_up(snapshots, earlier_step()) || earlier_damaged;
-  }
-  if (earlier_damaged) {
+  give_up(rooms_);
+  if (give_up(before_, earlier_step())) {
     before_.clear();  // what the holders then had is not all here any more
   }
-  return {.own = steps_of(now_), .buddy = steps_of(buddy_), .earlier = earlier_step()};
+  return {.own = steps_of(current()), .buddy = steps_of(buddy()), .earlier = earlier_step()};
 }
 
 std::int64_t NodeMemory::earlier_step() const {
@@ -161,10 +145,8 @@ std::int64_t NodeMemory::earlier_step() const {
 }
 
 void NodeMemory::keep_only(std::optional<std::int64_t> step) {
-  for (const SharedSnapshots& snapshots : {now_, buddy_}) {
-    if (snapshots) {
-      snapshots->keep_only(step);
-    }
+  for (const SharedSnapshots& snapshots : rooms_) {
+    snapshots->keep_only(step);
   }
 }
 
@@ -175,10 +157,10 @@ void NodeMemory::resume_from(std::optional<std::int64_t> step, bool earlier) {
   }
   before_.clear();
   origin_.reset();
-  if (now_ && step && !earlier) {
-    origin_ = MemoryOrigin{.step = *step, .ranks = now_->layout().ranks, .holders = {}};
+  if (current() && step && !earlier) {
+    origin_ = MemoryOrigin{.step = *step, .ranks = current()->layout().ranks, .holders = {}};
   }
-  keep_only(now_ && !earlier ? step : std::nullopt);
+  keep_only(earlier ? std::nullopt : step);
 }
 
 std::optional<std::int64_t> NodeMemory::look_back(std::int64_t reported,
@@ -187,9 +169,9 @@ std::optional<std::int64_t> NodeMemory::look_back(std::int64_t reported,
   nodes.insert(nodes.end(), elsewhere.begin(), elsewhere.end());
   const auto step = newest_common(nodes, reported);
   keep_only(step);
-  if (step && now_) {
+  if (step && current()) {
     before_.clear();
-    origin_ = origin_of(nodes, *step, now_->layout().ranks);
+    origin_ = origin_of(nodes, *step, current()->layout().ranks);
     return step;
   }
   // The generation with other numbers ended before its ranks had written all that they resume from.
@@ -204,7 +186,7 @@ std::optional<std::int64_t> NodeMemory::look_back(std::int64_t reported,
     }
   }
   if (!whole) {
-    forget();
+    resume_from(std::nullopt);
     return std::nullopt;
   }
   return origin_->step;
@@ -220,24 +202,23 @@ void NodeMemory::returned_to_owners() {
   }
 }
 
-void NodeMemory::renumber_holders(std::span<const std::int32_t> now) {
-  if (origin_) {
-    for (auto* nodes : {&origin_->holders, &origin_->spares}) {
-      for (std::int32_t& node : *nodes) {
-        node = node < 0 ? node : now[static_cast<std::size_t>(node)];
-      }
+void NodeMemory::renumber_holders(std::span<const std::int64_t> were,
+                                  std::span<const std::int64_t> are) {
+  if (!origin_) {
+    return;
+  }
+  for (auto* nodes : {&origin_->holders, &origin_->spares}) {
+    for (std::int32_t& node : *nodes) {
+      const auto found =
+          node < 0 ? are.end()
+                   : std::find(are.begin(), are.end(), were[static_cast<std::size_t>(node)]);
+      node = found == are.end() ? -1 : static_cast<std::int32_t>(found - are.begin());
     }
   }
 }
 
-void NodeMemory::forget() {
-  origin_.reset();
-  before_.clear();
-  keep_only(std::nullopt);
-}
-
 void NodeMemory::finalize() {
-  if (before_.empty() || !now_ || !origin_) {
+  if (before_.empty() || rooms_.empty() || !origin_) {
     return;
   }
   const auto has = [this](const SharedSnapshots& snapshots) {
@@ -245,8 +226,8 @@ void NodeMemory::finalize() {
     return !steps.empty() && steps.front() >= origin_->step;
   };
   // A buddy that cannot be reached does not keep this node's memory taken for ever.
-  const bool has_gone_on = has(now_) && !now_->has_sealed(origin_->step);
-  if (has_gone_on || (has(now_) && (!buddy_ || has(buddy_)))) {
+  const bool has_gone_on = has(rooms_.front()) && !rooms_.front()->has_sealed(origin_->step);
+  if (has_gone_on || std::all_of(rooms_.begin(), rooms_.end(), has)) {
     before_.clear();
   }
 }
@@ -256,8 +237,8 @@ std::optional<MemoryStart> NodeMemory::start() const {
     return std::nullopt;
   }
   MemoryStart start{.origin = *origin_, .here = before_};
-  if (before_.empty() && now_) {
-    start.here.push_back(now_);
+  if (before_.empty() && current()) {
+    start.here.push_back(current());
   }
   return start;
 }

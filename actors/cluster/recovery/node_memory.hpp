@@ -54,14 +54,12 @@ class NodeMemory {
   void keep_only(std::optional<std::int64_t> step);
   /// On the head, after look_back(): every node has its own ranks' snapshots again.
   void returned_to_owners();
-  /// On the head, after look_back(): the nodes that hold them have other numbers now. `now`: by
-  /// their number until now. REQUIRES: it has those of all holders.
-  void renumber_holders(std::span<const std::int32_t> now);
+  /// On the head, after look_back(): the nodes that take part `were` those and `are` these now, and
+  /// have their numbers by that.
+  void renumber_holders(std::span<const std::int64_t> were, std::span<const std::int64_t> are);
   /// On another node: the ranks resume from `step`, other snapshots are given up; none: all are.
   /// `earlier`: from that of held().earlier, if this node has it. REQUIRES: no rank runs.
   void resume_from(std::optional<std::int64_t> step, bool earlier = false);
-  /// What look_back() found is of no use.
-  void forget();
   /// Once the ranks have written what they resume from to current(), as they do before they train,
   /// and this node keeps it for the node before, before() is given up. Cheap.
   void finalize();
@@ -69,9 +67,13 @@ class NodeMemory {
   /// What look_back() found, if it is not forgotten.
   [[nodiscard]] std::optional<MemoryStart> start() const;
   /// Where the ranks write; none: the run keeps no snapshots in memory.
-  [[nodiscard]] const SharedSnapshots& current() const { return now_; }
+  [[nodiscard]] SharedSnapshots current() const {
+    return rooms_.empty() ? nullptr : rooms_.front();
+  }
   /// The room for snapshots of the node before; none: this node is nobody's buddy.
-  [[nodiscard]] const SharedSnapshots& buddy() const { return buddy_; }
+  [[nodiscard]] SharedSnapshots buddy() const {
+    return rooms_.size() < 2 ? nullptr : rooms_.back();
+  }
   /// Of the ranks to resume from, if their numbers were others: of this node, and of the one
   /// before.
   [[nodiscard]] const std::vector<SharedSnapshots>& before() const { return before_; }
@@ -79,8 +81,7 @@ class NodeMemory {
  private:
   [[nodiscard]] std::int64_t earlier_step() const;
 
-  SharedSnapshots now_;
-  SharedSnapshots buddy_;
+  std::vector<SharedSnapshots> rooms_;  // current(), and then buddy()
   std::vector<SharedSnapshots> before_;
   std::optional<MemoryOrigin> origin_;
 };

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <caf/all.hpp>
-#include <charconv>
 #include <chrono>
 #include <memory>
 #include <system_error>
@@ -36,13 +35,13 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kHeadConnectTime = 30s;
-constexpr auto kFirstRetry = 3s;  // of one try at an endpoint that may be an old one
+constexpr auto kTryTime = 3s;  // at an endpoint that may be an old one
 constexpr auto kBetweenRetries = 100ms;
-constexpr auto kEndWithoutHead = 3s;      // of ranks that nobody leads any more
-constexpr auto kEndAfterFailure = 200ms;  // of ranks of a generation that is over
-constexpr auto kVerdictTime = 10s;        // from the end of all ranks here to the head's answer
-constexpr auto kBetweenLooks = 1s;        // at what the ranks have in memory
-constexpr auto kHeadNoticesLater = 10s;   // that a node is gone, than the node that the head is
+constexpr auto kEndWithoutHead = 3s;                // of ranks that nobody leads any more
+constexpr auto kEndAfterFailure = 200ms;            // of ranks of a generation that is over
+constexpr std::chrono::seconds kVerdictTime = 10s;  // from the end of all ranks to the head's word
+constexpr std::chrono::seconds kBetweenLooks = 1s;  // at what the ranks have in memory
+constexpr auto kHeadNoticesLater = 10s;  // that a node is gone, than the node that the head is
 
 /// A node's launcher from generation to generation, as the table has it.
 struct NodeLife {
@@ -103,14 +102,14 @@ class NodeGeneration {
   }
 
  private:
-  NodeStep tell(NodeEvent event) { return tell(event, life_.exit_code); }
   /// Carries out what the table says.
-  NodeStep tell(NodeEvent event, int told) {
-    NodeFacts facts;
-    facts.set(NodeFact::in_order, started_ && clean_);
-    const NodeStep step = life_.hear(event, facts, told);
+  NodeStep tell(NodeEvent event, std::optional<int> told = {}) {
+    const auto facts = NodeFacts().set(NodeFact::in_order, started_ && clean_);
+    const NodeStep step = life_.hear(event, facts, told.value_or(life_.exit_code));
     if (step.has(NodeAction::introduce)) {
-      self_->send(head_, introduction());
+      self_->send(head_, NodeJoined{.node = static_cast<std::int32_t>(life_.node),
+                                    .held = life_.memory.held(),
+                                    .snapshots = link_ ? link_->address() : ""});
     }
     if (step.has(NodeAction::start_ranks)) {
       start_ranks();
@@ -128,9 +127,7 @@ class NodeGeneration {
   }
 
   void receive() {
-    const auto patience = life_.state == NodeState::unclear
-                              ? std::chrono::milliseconds(kVerdictTime)
-                              : std::chrono::milliseconds(kBetweenLooks);
+    const auto patience = life_.state == NodeState::unclear ? kVerdictTime : kBetweenLooks;
     self_->receive(
         [&](const StartRanks& order) {
           order_ = order;
@@ -181,12 +178,6 @@ class NodeGeneration {
     const auto [first, end] = life_.position.ranks(ranks);
     left_ = end - first;
     started_ = true;
-  }
-
-  [[nodiscard]] NodeJoined introduction() {
-    return {.node = static_cast<std::int32_t>(life_.node),
-            .held = life_.memory.held(),
-            .snapshots = link_ ? link_->address() : ""};
   }
 
   Status take_position(const TakePosition& order) {
@@ -256,10 +247,10 @@ int NodeLife::live() {
     const auto before = status_time(root);
     if (const Status joined = join(first, std::chrono::seconds(seconds)); !joined) {
       const auto record = exit_record(root, position.start);
-      NodeFacts facts;
-      facts.set(NodeFact::recorded, record.has_value());
-      // Else the status is that of a head of another start.
-      facts.set(NodeFact::alive, status_time(root) != before && look(0, 0s).ok());
+      // Without an endpoint the status is that of a head of another start.
+      const bool alive = status_time(root) != before && look(0, 0s).ok();
+      const auto facts =
+          NodeFacts().set(NodeFact::recorded, record.has_value()).set(NodeFact::alive, alive);
       hear(NodeEvent::head_not_found, facts, record.value_or(joined.error().exit_code()),
            {.seconds = seconds,
             .text = record ? fmt::format("{}", *record) : joined.error().message});
@@ -277,19 +268,18 @@ Result<Endpoint> NodeLife::look(std::uint32_t first, Clock::duration time) const
 Status NodeLife::join(bool first, std::chrono::seconds wait) {
   const auto begun = Clock::now();
   const auto deadline = begun + wait + (first ? 0s : kHeadNoticesLater);
+  const auto last_try = first ? begun + kHeadConnectTime : deadline;
   for (;;) {
     const auto endpoint = look(from, deadline - Clock::now());
     if (!endpoint) {
       return failure(endpoint.error().message +
                      (first ? fmt::format(" (recovery.start_wait_s = {})", wait.count()) : ""));
     }
-    const Status joined = NodeGeneration(*this).run(
-        *endpoint, first ? std::chrono::milliseconds(kFirstRetry)
-                         : std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()));
+    const Status joined = NodeGeneration(*this).run(*endpoint, kTryTime);
     if (joined) {  // else the same generation may be in reach later, or this one is at its end
       from = endpoint->generation + 1;
     }
-    if (joined || !first || Clock::now() >= begun + kHeadConnectTime || in_vain()) {
+    if (joined || Clock::now() >= last_try || in_vain()) {
       return joined;
     }
     std::this_thread::sleep_for(kBetweenRetries);
@@ -307,7 +297,8 @@ void leave_exit_record(const fs::path& root, const std::string& start, int exit_
   }
   Status left = storage::make_private_directory(control_directory(root));
   if (left) {
-    left = write_note(exit_record_file(root), {fmt::format("{}", exit_code), start});
+    left = write_note(exit_record_file(root),
+                      {"exit code", start, static_cast<std::uint32_t>(exit_code)});
   }
   if (!left) {
     log_warning(fmt::format("no_word_to_other_nodes {}", left.error().message));
@@ -316,12 +307,8 @@ void leave_exit_record(const fs::path& root, const std::string& start, int exit_
 
 std::optional<int> exit_record(const fs::path& root, const std::string& start) {
   const auto note = read_note(exit_record_file(root));
-  int code = 0;
-  const bool whole =
-      note && note->start == start &&
-      std::from_chars(note->word.data(), note->word.data() + note->word.size(), code).ec ==
-          std::errc();
-  return whole ? std::optional(code) : std::nullopt;
+  return note && note->start == start ? std::optional(static_cast<int>(note->number))
+                                      : std::nullopt;
 }
 
 fs::path control_directory(const fs::path& root) { return root / "control"; }

@@ -31,12 +31,11 @@ namespace {
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
-constexpr auto kOrderlyEnd = 10s;  // of workers that were told to go
-constexpr auto kEndAfterFailure = 200ms;
-constexpr auto kEndAfterLoss = 600ms;  // a large process takes its time to die
-constexpr std::chrono::milliseconds kIdle = 1h;
-constexpr auto kBetweenListens = 200ms;  // tries to open one
-constexpr auto kBetweenLooks = 50ms;     // for a snapshot that nodes that are back wait for
+constexpr std::chrono::milliseconds kOrderlyEnd = 10s;  // of workers that were told to go
+constexpr std::chrono::milliseconds kEndAfterFailure = 200ms;
+constexpr std::chrono::milliseconds kEndAfterLoss = 600ms;  // a large process takes time to die
+constexpr auto kBetweenListens = 200ms;                     // tries to open one
+constexpr auto kBetweenLooks = 50ms;  // for a snapshot that nodes that are back wait for
 
 Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
                            const caf::actor& rendezvous) {
@@ -106,21 +105,20 @@ class GenerationHead {
                   run_.directory.root, run_.memory);
     RunFinished outcome = wait_for_end();
     over = true;
-    if (!ready_) {
-      outcome.step = run_.first_step();
-      workers.terminate_all(0ms);
-      return first_loss.cause_of(std::move(outcome));
-    }
-    const bool orderly = outcome.exit_code == kExitFinished || outcome.exit_code == kExitStopped;
-    for (const caf::strong_actor_ptr& process : ready_->processes) {
+    const bool orderly =
+        trains() && (outcome.exit_code == kExitFinished || outcome.exit_code == kExitStopped);
+    for (const caf::strong_actor_ptr& process : processes_) {
       caf::anon_send(caf::actor_cast<caf::actor>(process),
                      GoAway{orderly ? kExitFinished : kExitFailure});
     }
+    if (!trains()) {
+      outcome.step = run_.first_step();
+    }
     // Ranks that have a profile to write get the time for it also after a failure.
-    const auto time = orderly || run_.profile ? std::chrono::milliseconds(kOrderlyEnd)
-                      : outcome.end != GenerationEnd::run_over
-                          ? std::chrono::milliseconds(kEndAfterLoss)
-                          : std::chrono::milliseconds(kEndAfterFailure);
+    const auto time = !trains()                                ? 0ms
+                      : orderly || run_.profile                ? kOrderlyEnd
+                      : outcome.end != GenerationEnd::run_over ? kEndAfterLoss
+                                                               : kEndAfterFailure;
     if (const std::size_t killed = workers.terminate_all(time); killed > 0 && orderly) {
       log_warning(fmt::format("workers_killed {} did not end by themselves", killed));
     }
@@ -132,12 +130,10 @@ class GenerationHead {
   RunFinished wait_for_end() {
     std::optional<RunFinished> outcome;
     const auto tell = [this](const auto& message) {
-      ready_ ? caf::anon_send(actors_.conductor, message)
-             : caf::anon_send(network_.cluster(), message);
+      trains() ? caf::anon_send(actors_.conductor, message)
+               : caf::anon_send(network_.cluster(), message);
     };
     while (!outcome) {
-      const bool looks = ready_ && ((!for_nodes_ && !network_.returned().empty()) ||
-                                    !run_.memory.before().empty());
       self_->receive([&](const ClusterReady& message) { connect(message); },
                      [&](const RunFinished& finished) { outcome = finished; },
                      [&](const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
@@ -152,9 +148,9 @@ class GenerationHead {
                          outcome = head_failure(run_.first_step(), failure_text(down.reason));
                        }
                      },
-                     caf::after(looks ? std::chrono::milliseconds(kBetweenLooks) : kIdle) >>
+                     caf::after(kBetweenLooks) >>
                          [&] {
-                           if (ready_) {
+                           if (trains()) {
                              run_.memory.finalize();
                              let_returned_in();
                            }
@@ -163,8 +159,11 @@ class GenerationHead {
     return *outcome;
   }
 
+  /// All ranks; else they start.
+  [[nodiscard]] bool trains() const { return !processes_.empty(); }
+
   void connect(const ClusterReady& message) {
-    ready_ = message;
+    processes_ = message.processes;
     run_.memory.finalize();
     std::vector<RankActor> ranks;
     for (const caf::strong_actor_ptr& rank : message.ranks) {
@@ -174,18 +173,27 @@ class GenerationHead {
     self_->monitor(actors_.conductor);
   }
 
+  /// One of a node that does not take part any more waits until it can, if there would be a place;
+  /// another has still to be missed.
   void came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
+    if (!launcher || network_.takes_part(node.node)) {
+      return;
+    }
     std::vector<std::int64_t> returned = network_.returned();
     if (returned.empty()) {
       seen_.reset();
     }
     std::erase(returned, node.node);  // it may come a second time before the first is missed
     const auto nodes = static_cast<std::int64_t>(run_.members.size() + returned.size()) + 1;
-    HeadFacts facts;  // without snapshots in memory their return would cost more than they bring
-    facts.set(HeadFact::welcome, run_.memory.current() && plan_of_nodes(run_, nodes));
-    network_.came_late(node, launcher,
-                       decide(HeadState::training, HeadEvent::launcher_came, facts)
-                           .has(HeadAction::keep_launcher));
+    // Without snapshots in memory their return would cost more than they bring.
+    const bool welcome = run_.memory.current() && plan_of_nodes(run_, nodes);
+    const HeadFacts facts = HeadFacts().set(HeadFact::welcome, welcome);
+    const HeadStep step = decide(HeadState::training, HeadEvent::launcher_came, facts);
+    if (step.has(HeadAction::keep_launcher)) {
+      network_.joined(node, launcher);
+    } else if (step.has(HeadAction::refuse_launcher)) {
+      self_->send(caf::actor_cast<caf::actor>(launcher), GenerationOver{.without = true});
+    }
   }
 
   /// Nodes that are back take part from a snapshot in memory on that is as new as can be.
@@ -197,13 +205,11 @@ class GenerationHead {
     const std::int64_t newest = steps.empty() ? -1 : steps.front();
     if (!seen_) {
       seen_ = newest;
-    } else if (newest > *seen_) {
-      const HeadStep step =
-          decide(HeadState::training, HeadEvent::snapshot_sealed, {HeadFact::waiting});
-      if (step.has(HeadAction::ask_for_place)) {
-        for_nodes_ = true;
-        caf::anon_send(actors_.conductor, NodesReturned{});
-      }
+    } else if (newest > *seen_ &&
+               decide(HeadState::training, HeadEvent::snapshot_sealed, {HeadFact::waiting})
+                   .has(HeadAction::ask_for_place)) {
+      for_nodes_ = true;
+      caf::anon_send(actors_.conductor, NodesReturned{});
     }
   }
 
@@ -213,9 +219,9 @@ class GenerationHead {
   caf::scoped_actor& self_;
   HeadActors actors_;
   caf::actor rendezvous_;
-  std::optional<ClusterReady> ready_;  // none: ranks start
-  std::optional<std::int64_t> seen_;   // newest snapshot when the first node was seen to be back
-  bool for_nodes_ = false;             // the generation is to end for them
+  std::vector<caf::strong_actor_ptr> processes_;  // of the ranks that train
+  std::optional<std::int64_t> seen_;  // newest snapshot when the first node was seen to be back
+  bool for_nodes_ = false;            // the generation is to end for them
 };
 
 Status check_network(const configs::ParallelSection& parallel) {
@@ -252,51 +258,35 @@ Result<Membership> ProcessRanks::meet() {
                     .cut = network.error()};
 }
 
-Status ProcessRanks::restore() {
-  if (moved_) {  // a launcher that was started anew does not know its position
+Status ProcessRanks::place(std::span<const std::int64_t> members) {
+  const auto start = run_.memory.start();
+  const std::int64_t step = start ? start->origin.step : -1;
+  const bool earlier = !run_.memory.before().empty();
+  if (!std::equal(members.begin(), members.end(), run_.members.begin(), run_.members.end())) {
+    run_.memory.renumber_holders(run_.members, members);
+    run_.members.assign(members.begin(), members.end());
+    TRAIN_RETURN_IF_ERROR(run_.memory.make_room(run_.plan, run_.position, true));
+    return network_->give_positions(step, earlier);
+  }
+  // Where some are gone for good a launcher that was started anew does not know its position.
+  if (static_cast<std::int64_t>(members.size()) < run_.nodes_at_start) {
     TRAIN_RETURN_IF_ERROR(network_->give_positions(/*memory_step=*/-1, /*earlier=*/false));
   }
-  const auto start = run_.memory.start();
-  if (!start || network_->missing() ||
-      !run_.memory.before().empty()) {  // whoever has something of those keeps it
+  if (!start || earlier || network_->missing()) {  // whoever has something of earlier ones keeps it
     return {};
   }
-  TRAIN_RETURN_IF_ERROR(network_->restore_memory(start->origin.step));
+  TRAIN_RETURN_IF_ERROR(network_->restore_memory(step));
   if (!network_->missing()) {
     run_.memory.returned_to_owners();
   }
   return {};
 }
 
-Status ProcessRanks::change_members(std::span<const std::int64_t> members) {
-  std::vector<std::int32_t> now;  // by position until now
-  for (const std::int64_t node : run_.members) {
-    const auto found = std::find(members.begin(), members.end(), node);
-    now.push_back(found == members.end() ? -1 : static_cast<std::int32_t>(found - members.begin()));
-  }
-  run_.members.assign(members.begin(), members.end());
-  run_.memory.renumber_holders(now);
-  moved_ = true;
-  const bool earlier = !run_.memory.before().empty();
-  TRAIN_RETURN_IF_ERROR(run_.memory.make_room(run_.plan, run_.position, true));
-  const auto start = run_.memory.start();
-  return network_->give_positions(start ? start->origin.step : -1, earlier);
-}
-
-void ProcessRanks::tell_again() {
-  run_.nodes_awaited = network_->returned().size();
-  network_->end_generation();
-  close();
-}
-
-void ProcessRanks::tell_end(std::int32_t exit_code) {
+void ProcessRanks::end(const GenerationOver& over) {
   if (network_) {
-    network_->end_nodes(exit_code);
+    run_.nodes_awaited = network_->returned().size();
+    network_->end(over);
   }
-  close();
-}
-
-void ProcessRanks::close() {
   head_.reset();
   network_.reset();
 }
@@ -318,7 +308,7 @@ Result<RunFinished> ProcessRanks::run(std::shared_ptr<RunReport> report) {
   head_ = std::make_unique<GenerationHead>(run_, std::move(report), *network_);
   RunFinished outcome = head_->run();
   if (one_node) {
-    close();
+    end({.again = true});
   }
   return outcome;
 }

@@ -34,34 +34,26 @@ class ProcessRanks {
   /// those of HeadNetwork::open().
   [[nodiscard]] Result<Membership> meet();
 
-  /// After meet() of all: every node gets what it lacks of the snapshots in memory to resume from.
-  /// Errors: not all do. Nothing if the run does not start from memory.
-  [[nodiscard]] Status restore();
+  /// After meet(): `members` are PreparedRun::members from here on. If they are the same, every
+  /// node gets what it lacks of the snapshots in memory to resume from, if the run does. Else the
+  /// run has been made one of so many, and each takes its position in it. Errors: not all get it,
+  /// or have room for it.
+  [[nodiscard]] Status place(std::span<const std::int64_t> members);
 
-  /// After meet() of fewer or others: `members` are PreparedRun::members from here on. The run has
-  /// been made one of so many, and each takes its position in it. Errors: not all have room for
-  /// what it resumes from.
-  [[nodiscard]] Status change_members(std::span<const std::int64_t> members);
-
-  /// After run(): the launchers of the other nodes join the next generation.
-  void tell_again();
-  /// They end, with `exit_code`, if there is a network to tell them. Blocks until they have, a few
-  /// seconds at most.
-  void tell_end(std::int32_t exit_code);
+  /// The launchers of the other nodes join the next generation, or end, if there is a network to
+  /// tell them. Blocks until those that are to end have, a few seconds at most.
+  void end(const GenerationOver& over);
 
   /// Runs one generation until it is over. None of its processes on this node is left on return.
   /// Errors: of a run on one node, those of HeadNetwork::open().
   [[nodiscard]] Result<RunFinished> run(std::shared_ptr<RunReport> report);
 
  private:
-  void close();
-
   PreparedRun& run_;
   // Of this generation. The head outlives its run() until the launchers know what follows: what its
   // disk still does takes its time.
   std::unique_ptr<HeadNetwork> network_;
   std::unique_ptr<GenerationHead> head_;
-  bool moved_ = false;  // nodes have other positions than at the start
 };
 
 }  // namespace train::actors

@@ -2,28 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "base/check.hpp"
 #include "base/exit_codes.hpp"
 
 namespace train::actors {
 
 std::int32_t exit_code_of(Exit exit, std::int32_t told) {
-  switch (exit) {
-    case Exit::finished:
-      return kExitFinished;
-    case Exit::failure:
-      return kExitFailure;
-    case Exit::mistake:
-      return kExitUserError;
-    case Exit::stopped:
-      return kExitStopped;
-    case Exit::as_told:
-      return told;
-    case Exit::none:
-      break;
-  }
-  TRAIN_CHECK(false, "a row without an exit code ends something");
-  return kExitFailure;
+  static constexpr std::array kCodes = {kExitFinished, kExitFailure, kExitUserError, kExitStopped};
+  TRAIN_CHECK(exit != Exit::none, "a row without an exit code ends something");
+  const auto index = static_cast<std::size_t>(exit) - static_cast<std::size_t>(Exit::finished);
+  return exit == Exit::as_told ? told : kCodes.at(index);
 }
 
 std::string fill_in(std::string_view line, const LineWords& words) {

@@ -36,9 +36,7 @@ HeadStep Verdict::hear(const RankFailed& failure, HeadFacts facts) {
 }
 
 HeadStep Verdict::conclude() {
-  HeadFacts facts;
-  facts.set(HeadFact::lost, doubt_lost_);
-  return hear(HeadEvent::cause_time_over, facts);
+  return hear(HeadEvent::cause_time_over, HeadFacts().set(HeadFact::lost, doubt_lost_));
 }
 
 RunFinished Verdict::outcome(std::int64_t step) const {

@@ -97,6 +97,14 @@ bool goes_on(const SlurmCluster& cluster, const fs::path& run, int job, int time
   return again && SlurmCluster::within(kPatience, [&] { return steps_in(run) > before + 30; });
 }
 
+/// The job has the exit code of the table, and the table's line is in its output.
+void check_job_ends_as(const TableEnd& end, const SlurmCluster& cluster, int job,
+                       const std::string& output) {
+  INFO("wanted: " << end.line);
+  CHECK(cluster.field(job, "ExitCode") == fmt::format("{}:0", end.exit_code));
+  CHECK(says(output, end));
+}
+
 /// A job whose nodes are taken away again and again.
 class PreemptedJob {
  public:
@@ -214,6 +222,7 @@ TEST_CASE("slurm: a run over two nodes survives what Slurm does to its job and e
   REQUIRE(SlurmCluster::within(kPatience, [&] { return cluster.state(job) == "COMPLETED"; }));
   INFO(output());
   CHECK(cluster.restarts(job) == 2);
+  check_job_ends_as(end_of_steps(1500), cluster, job, output());
   CHECK(cluster.field(job, "TimeLimit") == limit);
   CHECK(count(output(), "info resumed step=") == 2);
   CHECK(count(output(), "all 1500 steps are done") == 1);
@@ -271,6 +280,7 @@ TEST_CASE("slurm: a launcher that is killed is started again within its job",
   const std::string output = read_bytes(run / fmt::format("slurm-{}.out", job));
   INFO(output);
   CHECK(cluster.restarts(job) == 0);
+  check_job_ends_as(end_of_steps(600), cluster, job, output);
   CHECK(count(output, "node 1: the launcher was killed, and is started again") == 2);
   check_lost_as(ends_of_lost_node(1, {0, 1}), output);
   CHECK(count(output, "info respawned generation=") >= 2);
@@ -316,6 +326,7 @@ TEST_CASE("slurm: a job that loses a node for good goes on without it",
   INFO(cluster.ask({"scontrol", "show", "job", fmt::format("{}", job)}));
   REQUIRE(completed);
   CHECK(cluster.restarts(job) == 0);
+  check_job_ends_as(end_of_steps(600), cluster, job, output);
   check_lost_as(ends_of_lost_node(1, {0, 1}), output);
   CHECK(count(output, "nodes_lost node 1 has not come back within 2 s") == 1);
   CHECK(count(output, " from memory") == 1);
@@ -362,6 +373,7 @@ TEST_CASE("slurm: a job whose nodes are taken away again and again ends with the
   job.completed();
   const std::string output = job.output();
   INFO(output);
+  CHECK(says(output, end_of_steps(5 * kMostSteps * wanted)));
   CHECK(count(output, fmt::format("all {} steps are done", 5 * kMostSteps * wanted)) == 1);
   const std::string metrics = read_bytes(site.run() / "metrics.jsonl");
 
