@@ -254,7 +254,7 @@ Status run_local_ranks(const std::vector<RankContext>& ranks, const RunProgram::
       handles.push_back(started.rank);
       actors.insert(actors.end(), started.all.begin(), started.all.end());
     }
-    caf::anon_send(conductor, ConnectConductor{handles, reporter, waiter, {}});
+    caf::anon_send(conductor, ConnectConductor{handles, {{"listener", reporter}}, waiter, {}});
     self->monitor(conductor);
     while (!over && !failed) {
       self->receive([&](const StepFinished& event) { over = !listener.step(step_record(event)); },

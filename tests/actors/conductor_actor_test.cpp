@@ -232,7 +232,7 @@ TEST_CASE("the end waits for the last checkpoint, but not for ever", "[actors][P
   f.world.advance(std::chrono::seconds(2));
   f.world.run_actors();
   REQUIRE(f.reporter.count<CloseReport>() == 1);
-  f.tell(ReportDrained{});
+  f.drain();
   REQUIRE(f.waiter.count<RunFinished>() == 1);
   const RunFinished end = f.waiter.all<RunFinished>().front();
   INFO(end.text);
@@ -262,7 +262,7 @@ TEST_CASE("a failed rank ends the run with its text and its code", "[actors]") {
   f.tell(RankFailed{0, "train.bin: token 99 at position 3", kExitUserError, false});
   f.tell(RankFailed{0, "something that followed", kExitFailure, false});
   CHECK(f.reporter.count<CloseReport>() == 1);
-  f.tell(ReportDrained{});
+  f.drain();
   REQUIRE(f.waiter.count<RunFinished>() == 1);
   const RunFinished end = f.waiter.all<RunFinished>().front();
   CHECK(end.exit_code == kExitUserError);
@@ -283,7 +283,7 @@ struct TwoRanks {
   explicit TwoRanks(const RunProgram::Options& program)
       : conductor(world.keep(spawn_conductor(world.system(), waits, program))) {
     tell(ConnectConductor{{rank[0].as<RankActor>(), rank[1].as<RankActor>()},
-                          reporter.as<ReporterActor>(),
+                          {{"reporter", reporter.as<RunListener>()}},
                           waiter.actor(),
                           {}});
   }
@@ -305,7 +305,8 @@ struct TwoRanks {
     world.run_actors();
   }
   RunFinished end() {
-    tell(ReportDrained{});
+    caf::send_as(reporter.actor(), conductor, ReportDrained{});
+    world.run_actors();
     REQUIRE(waiter.count<RunFinished>() == 1);
     return waiter.all<RunFinished>().front();
   }

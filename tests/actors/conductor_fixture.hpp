@@ -34,13 +34,17 @@ struct ConductorFixture {
   explicit ConductorFixture(const RunProgram::Options& program, const SaveDrain& drain = {})
       : conductor(world.keep(spawn_conductor(world.system(), waits, program, drain))) {
     tell(ConnectConductor{{rank.as<RankActor>()},
-                          reporter.as<ReporterActor>(),
+                          {{"reporter", reporter.as<RunListener>()}},
                           waiter.actor(),
                           index.as<IndexActor>()});
   }
   template <class Message>
   void tell(const Message& message) {
     caf::anon_send(conductor, message);
+    world.run_actors();
+  }
+  void drain() {
+    caf::send_as(reporter.actor(), conductor, ReportDrained{});
     world.run_actors();
   }
   void finish_step(std::int64_t step, double loss = 1.0) {
@@ -70,7 +74,7 @@ struct ConductorFixture {
     }
     CHECK(reporter.count<CloseReport>() == 1);
     CHECK(waiter.count<RunFinished>() == 0);  // first everything is written
-    tell(ReportDrained{});
+    drain();
     REQUIRE(waiter.count<RunFinished>() == 1);
     return waiter.all<RunFinished>().front();
   }
