@@ -186,14 +186,9 @@ Status check_rows(const configs::RunConfig& config, engine::RowKind kind,
 Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& config,
                                                     std::int64_t vocab_size,
                                                     bool means_of_documents) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(config.data.dir, ignored)) {
-    return user_error(fmt::format(
-        "{}: no such directory; check data.{}, or make it with `actortrain data prepare --input "
-        "FILE --tokenizer DIR --row-length {} --out {}`",
-        config.data.dir, config.data.dir == config.data.forget_dir ? "forget_dir" : "dir",
-        config.data.sequence_length, config.data.dir));
-  }
+  const bool forget = config.data.dir == config.data.forget_dir;
+  TRAIN_RETURN_IF_ERROR(storage::check_row_directory(
+      config.data.dir, forget ? "data.forget_dir" : "data.dir", config.data.sequence_length));
   const auto rows = storage::holds_rows(config.data.dir);
   TRAIN_RETURN_IF_ERROR(rows);
   if (!*rows) {

@@ -194,10 +194,11 @@ TEST_CASE("lane source: data that the objective cannot read is refused in one li
   config.objective.name = "pretrain";
   check_refused(config, "format is \"rows\"");
   check_refused(config_of(directory / "tokens"), "holds no packed rows");
-  check_refused(config_of(directory / "nowhere"), "no such directory; check data.dir");
+  check_refused(config_of(directory / "nowhere"),
+                "no such directory of rows; check data.dir, or make it");
   config = config_of(directory / "nowhere");
   config.data.forget_dir = config.data.dir;
-  check_refused(config, "no such directory; check data.forget_dir");
+  check_refused(config, "no such directory of rows; check data.forget_dir");
   check_refused(config_of(directory / "pairs"), "rows of kind \"preference\"");
   check_refused(config_of(directory / "untrained"), "has a trained target");
 }
