@@ -260,9 +260,8 @@ void add_buffers(RankAssembly& rank) {
   const engine::ShardPlan& plan = rank.context()->engine->plan();
   const WaitBoard::Line wait = waits.add("buffers");
   const BuffersActor actor = rank.add(
-      "buffers",
-      rank.system().spawn(buffers_behavior, rank.context(), wait,
-                          waits.add_credits("gather buffers", engine::gather_buffers(plan))));
+      "buffers", rank.system().spawn(buffers_behavior, rank.context(), wait,
+                                     waits.add_credits("gather buffers", plan.gather_buffers())));
   if (engine::uses_pool(plan)) {
     rank.follow_commands(actor);
   }

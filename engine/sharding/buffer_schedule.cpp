@@ -144,7 +144,7 @@ std::vector<std::int32_t> kept_runs(const ShardPlan& plan, const std::vector<Res
     return left.to - left.from < right.to - right.from;
   });
   std::vector<std::int32_t> kept(runs.size(), -1);
-  BuffersTaken buffers(plan, runs, gather_buffers(plan));
+  BuffersTaken buffers(plan, runs, plan.gather_buffers());
   for (const Gap& gap : gaps) {
     if (plan.reshard_ranks() == 1 || buffers.keep(gap.from, gap.to)) {
       kept[gap.to] = static_cast<std::int32_t>(gap.from);
@@ -220,14 +220,6 @@ std::vector<Reservation> gradient_reservations(const ShardPlan& plan,
   return reservations;
 }
 
-std::int64_t gathered_groups(const ShardPlan& plan) {
-  std::int64_t count = 0;
-  for (std::size_t group = 0; group < plan.groups().size(); ++group) {
-    count += plan.resident(group) ? 0 : 1;
-  }
-  return count;
-}
-
 }  // namespace
 
 BufferSchedule::BufferSchedule(const ShardPlan& plan, CommandKind kind)
@@ -244,7 +236,7 @@ BufferSchedule::BufferSchedule(const ShardPlan& plan, CommandKind kind)
     number_reservations(gradient_buffers_, visits_, plan, gradient_buffer_of_);
     assign_buffers(gradient_buffers_, gradient_buffer_count(plan));
   }
-  assign_buffers(gathers_, gather_buffers(plan));
+  assign_buffers(gathers_, plan.gather_buffers());
 }
 
 std::size_t BufferSchedule::visit(std::int64_t round, bool backward, std::size_t unit) const {
@@ -254,19 +246,6 @@ std::size_t BufferSchedule::visit(std::int64_t round, bool backward, std::size_t
   const std::size_t found = static_cast<std::size_t>(round) * passes * units_ + place;
   TRAIN_CHECK(found < visits_.size(), "round {}", round);
   return found;
-}
-
-std::int64_t gather_buffers(const ShardPlan& plan) {
-  const std::int64_t groups = gathered_groups(plan);
-  return plan.reshard_ranks() == 1
-             ? groups
-             : std::clamp<std::int64_t>(plan.parallel().gather_credits, 0, groups);
-}
-
-std::int64_t gather_buffers_needed(const ShardPlan& plan) {
-  const std::int64_t groups = gathered_groups(plan);
-  // Two reservations never cover the same visit, unless they last to the end of the command.
-  return plan.reshard_ranks() == 1 ? groups : std::min<std::int64_t>(groups, 1);
 }
 
 std::int64_t gradient_buffer_count(const ShardPlan& plan) {

@@ -64,11 +64,6 @@ class BufferSchedule {
   bool backward_ = false;
 };
 
-/// Shared buffers of gathered weights that a rank keeps (parallel.gather_credits, or one per group
-/// when it keeps them to the end of the step); 0: nothing is ever gathered.
-[[nodiscard]] std::int64_t gather_buffers(const ShardPlan& plan);
-/// Fewest gather buffers with which a step of this plan can run.
-[[nodiscard]] std::int64_t gather_buffers_needed(const ShardPlan& plan);
 /// Shared buffers of lane gradients.
 [[nodiscard]] std::int64_t gradient_buffer_count(const ShardPlan& plan);
 

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "engine/sharding/buffer_schedule.hpp"
 #include "engine/sharding/shard_options.hpp"
 
 namespace train::engine {
@@ -187,7 +186,7 @@ std::string fingerprint(const ShardPlan& plan) {
       "ranks {} lanes {} syncs {} first {} eval {} reshard {} buffers {} ahead {} {} compute {} "
       "reduce {} determinism {}",
       plan.ranks(), lanes.lanes(), lanes.syncs(), lanes.last_round_of(0, 0),
-      plan.eval_lanes().lanes(), plan.reshard_ranks(), gather_buffers(plan),
+      plan.eval_lanes().lanes(), plan.reshard_ranks(), plan.gather_buffers(),
       plan.parallel().prefetch_forward, plan.parallel().prefetch_backward, plan.precision().compute,
       plan.precision().reduce, plan.precision().determinism);
   text += fmt::format(" scored {}", plan.lanes_of(CommandKind::score).lanes());
@@ -278,13 +277,30 @@ Result<ShardPlan> ShardPlan::make(const Options& options) {
   // One rank has nobody to send to: all its lanes are one sync.
   const std::int64_t rounds_per_sync = plan.ranks() == 1 ? 0 : *rounds;
   plan.train_lanes_ = LaneSchedule(options.train_lanes, plan.ranks(), rounds_per_sync);
-  if (const std::int64_t needed = gather_buffers_needed(plan); gather_buffers(plan) < needed) {
+  if (const std::int64_t needed = plan.gather_buffers_needed(); plan.gather_buffers() < needed) {
     return user_error(fmt::format("parallel.gather_credits is {}: this plan needs at least {}",
                                   options.parallel.gather_credits, needed));
   }
   const std::string text = fingerprint(plan);
   plan.digest_ = XXH3_64bits(text.data(), text.size());
   return plan;
+}
+
+std::int64_t ShardPlan::gathered_groups() const {
+  return std::count_if(groups_.begin(), groups_.end(),
+                       [](const ShardGroup& group) { return group.weight_parts > 1; });
+}
+
+std::int64_t ShardPlan::gather_buffers() const {
+  const std::int64_t groups = gathered_groups();
+  return reshard_ranks() == 1 ? groups
+                              : std::clamp<std::int64_t>(parallel().gather_credits, 0, groups);
+}
+
+std::int64_t ShardPlan::gather_buffers_needed() const {
+  const std::int64_t groups = gathered_groups();
+  // Two reservations never cover the same visit, unless they last to the end of the command.
+  return reshard_ranks() == 1 ? groups : std::min<std::int64_t>(groups, 1);
 }
 
 std::int64_t ShardPlan::base_of(std::size_t unit) const {

@@ -139,6 +139,11 @@ class ShardPlan {
 
   /// parallel.reshard as a number of ranks: 1 never (keeps it whole), 0 after_forward, else N.
   [[nodiscard]] std::int64_t reshard_ranks() const { return reshard_ranks_; }
+  /// Shared buffers of gathered weights that a rank keeps (parallel.gather_credits, or one per
+  /// group when it keeps them to the end of the step); 0: nothing is ever gathered.
+  [[nodiscard]] std::int64_t gather_buffers() const;
+  /// Fewest gather buffers with which a step of this plan can run.
+  [[nodiscard]] std::int64_t gather_buffers_needed() const;
   [[nodiscard]] const LaneSchedule& train_lanes() const { return train_lanes_; }
   [[nodiscard]] const LaneSchedule& eval_lanes() const { return eval_lanes_; }
   /// Of a command that has lanes.
@@ -153,6 +158,7 @@ class ShardPlan {
 
  private:
   explicit ShardPlan(const Options& options);
+  [[nodiscard]] std::int64_t gathered_groups() const;
 
   Options options_;
   std::vector<ShardGroup> groups_;

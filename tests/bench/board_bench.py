@@ -1,6 +1,10 @@
 #!/usr/bin/python3
 """What a board costs the training: python3 board_bench.py PROGRAM DATA [PAIRS [LOAD]]
 
+`served` (first): one run with a board; 20 browsers and a scrape a second look at it for ten seconds of every twenty. The
+browsers are one process that throws away what it is sent, so that their own work is small. Prints each such
+window's step time against those before and after, and what the board's thread and the browsers took.
+
 Pairs of quickstart runs of some steps, without and with a board that somebody uses: `browsers`: 20
 streams of events, their numbers every second, a scrape a second; `hostile`: 2,000 connections,
 headers that never end, bad chunks, tricks with paths. Prints the ratio of the step times (the median
@@ -212,11 +216,91 @@ def one_run(program, data, loads, port=None):
     return {"time": statistics.median(times), "losses": [step["loss"] for step in steps], "peak": peak, "board": board}
 
 
+BROWSERS = """
+import http.client, re, socket, sys, time
+address = ("127.0.0.1", int(sys.argv[1]))
+streams = [socket.create_connection(address) for _ in range(20)]
+for stream in streams:
+    stream.sendall(b"GET /events?run= HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n")
+    stream.setblocking(False)
+pages = [http.client.HTTPConnection(*address) for _ in range(21)]
+since = {}
+while True:
+    began = time.monotonic()
+    for number, page in enumerate(pages):
+        page.request("GET", "/metrics" if number == 20 else "/series.json?" + since.get(number, ""))
+        answer = page.getresponse().read()
+        if number < 20:
+            news = [re.search(rb'"%s":(\\d+)' % name, answer).group(1).decode() for name in (b"last_step", b"width")]
+            since[number] = "since=%s&width=%s" % tuple(news)
+    for stream in streams:
+        try:
+            while stream.recv(65536):
+                pass
+        except BlockingIOError:
+            pass
+    time.sleep(max(0, began + 1 - time.monotonic()))
+"""
+
+
+def processor_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def served(program, data, windows, seconds=10):
+    with tempfile.TemporaryDirectory() as site:
+        run = subprocess.Popen(
+            [program, "run", str(CONFIG), "--set", f"data.dir={data}", "--set", "run.steps=1000000",
+             "--set", f"run.dir={site}", "--set", "eval.interval_steps=0", "--set", "checkpoint.interval_steps=0",
+             "--set", "status.listen=127.0.0.1:0"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        port = next(found.group(1) for found in (re.search(r"board url=http://[\d.]+:(\d+)/", line) for line in run.stderr) if found)
+        threading.Thread(target=run.stderr.read, daemon=True).start()
+        time.sleep(seconds)
+        metrics = next(pathlib.Path(site).glob("*/metrics.jsonl"))
+
+        def steps():
+            return [json.loads(line) for line in metrics.read_text().splitlines(True)
+                    if line.endswith("\n") and '"grad_norm"' in line]
+
+        def window(looked_at):
+            browsers = subprocess.Popen([sys.executable, "-c", BROWSERS, port]) if looked_at else None
+            time.sleep(1)  # they have their pages
+            first, board = len(steps()) + 1, board_seconds(run.pid)
+            own = processor_seconds(browsers.pid) if browsers else 0
+            time.sleep(seconds)
+            board, last = board_seconds(run.pid) - board, len(steps()) - 1
+            if browsers:
+                assert browsers.poll() is None
+                own = processor_seconds(browsers.pid) - own
+                browsers.kill()
+                browsers.wait()
+            return {"steps": (first, last), "board": board / seconds, "browsers": own / seconds}
+
+        noted = [window(number % 2 == 1) for number in range(2 * windows + 1)]
+        all_steps = steps()
+        run.kill()
+        run.wait()
+    times = [statistics.median(1.0 / step["tokens_per_second"] for step in all_steps[slice(*each["steps"])]) for each in noted]
+    ratios = [2 * times[i] / (times[i - 1] + times[i + 1]) for i in range(1, len(times), 2)]
+    quartiles = statistics.quantiles(ratios, n=4)
+    watched = noted[1::2]
+    print(f"served: step time {statistics.median(ratios):.4f} of that without browsers (quartiles {quartiles[0]:.4f} and "
+          f"{quartiles[2]:.4f}, {min(ratios):.4f} to {max(ratios):.4f}, {windows} windows); the board's thread took "
+          f"{100 * statistics.median(each['board'] for each in watched):.2f} % of a core "
+          f"({100 * statistics.median(each['board'] for each in noted[::2]):.2f} % unwatched), the browsers "
+          f"{100 * statistics.median(each['browsers'] for each in watched):.2f} %", flush=True)
+
+
 def main():
     program, data = (str(pathlib.Path(word).resolve()) for word in sys.argv[1:3])
     pairs = int(sys.argv[3]) if len(sys.argv) > 3 else 5
-    chosen = sys.argv[4:5] or list(LOADS)
+    chosen = sys.argv[4:5] or ["served", *LOADS]
     for name in chosen:
+        if name == "served":
+            served(program, data, windows=4 * pairs)
+            continue
         loads = LOADS[name]
         ratios, beyond, grown, taken, same = [], [], [], [], True
         for _ in range(pairs):

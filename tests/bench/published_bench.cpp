@@ -15,12 +15,20 @@ using namespace train::bench;
 
 StepCase smollm2_case() { return published_case("smollm2-135m", 49152, /*seq_len=*/1024); }
 
-void smollm2_row(const Workplace& place) {
-  const StepCase one = smollm2_case();
+void print_against_peer(const Workplace& place, const StepCase& one) {
   const Comparison result =
       compare(place, one, {.rounds = 5, .steps = 2, .dropped = 2, .thorough = false});
   print_speeds(place, one, result, 2.5);
   print_memory(one, result, std::nullopt);
+}
+
+void smollm2_row(const Workplace& place) { print_against_peer(place, smollm2_case()); }
+
+void checkpointed_row(const Workplace& place) {
+  StepCase one = smollm2_case();
+  one.keys.push_back("memory.activation_checkpointing=10");
+  one.keys.push_back("memory.checkpointed_part=\"mlp\"");
+  print_against_peer(place, one);
 }
 
 void shares_row(const Workplace& place) {
@@ -36,6 +44,8 @@ void bf16_row(const Workplace& place) {
 
 constexpr Row kRows[] = {
     {"smollm2", "SmolLM2-135M's shape, fresh weights, T = 1024, one sequence", smollm2_row},
+    {"checkpointed", "the same, every tenth block computes its MLP again: less memory",
+     checkpointed_row},
     {"bf16", "precision.compute = \"bf16\" against \"fp32\", and where its time goes", bf16_row},
     {"shares", "where the time of its step goes, kernel by kernel", shares_row},
     {"start", "a rank of four begins with a published model of 8 B weights", start_row},

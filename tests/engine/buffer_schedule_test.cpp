@@ -127,13 +127,13 @@ TEST_CASE("buffer schedule: each visit has its weights, no buffer has two users"
     for (const CommandKind kind : kCommands) {
       const BufferSchedule schedule(plan, kind);
       check_visits(plan, schedule);
-      check_buffers(schedule.gathers(), gather_buffers(plan));
+      check_buffers(schedule.gathers(), plan.gather_buffers());
       check_buffers(schedule.gradient_buffers(), gradient_buffer_count(plan));
-      CHECK(most_open(schedule.gathers(), schedule.visits().size()) <= gather_buffers(plan));
+      CHECK(most_open(schedule.gathers(), schedule.visits().size()) <= plan.gather_buffers());
     }
     const BufferSchedule step(plan, CommandKind::train_step);
-    CHECK(most_open(step.gathers(), step.visits().size()) >= gather_buffers_needed(plan));
-    CHECK(gather_buffers(plan) >= gather_buffers_needed(plan));
+    CHECK(most_open(step.gathers(), step.visits().size()) >= plan.gather_buffers_needed());
+    CHECK(plan.gather_buffers() >= plan.gather_buffers_needed());
   }
 }
 
@@ -145,10 +145,10 @@ TEST_CASE("buffer schedule: the needed gather buffers are enough, one fewer is r
       continue;  // a buffer for each group, whatever the credits
     }
     ShardPlan::Options changed = options;
-    changed.parallel.gather_credits = gather_buffers_needed(plan);
+    changed.parallel.gather_credits = plan.gather_buffers_needed();
     CHECK(ShardPlan::make(changed).ok());
     changed.parallel.gather_credits -= 1;
-    CHECK(ShardPlan::make(changed).ok() == (gather_buffers_needed(plan) == 0));
+    CHECK(ShardPlan::make(changed).ok() == (plan.gather_buffers_needed() == 0));
   }
 }
 
@@ -190,7 +190,7 @@ TEST_CASE("buffer schedule: reshard never gathers once", "[engine][sharding]") {
   const ShardPlan plan = small_plan("never");
   CHECK(text_of(plan, BufferSchedule(plan, CommandKind::train_step).gathers()) ==
         "embedding 0-11; block 0 1-10; head 2-9; ");
-  CHECK(gather_buffers(plan) == 3);
+  CHECK(plan.gather_buffers() == 3);
 }
 
 TEST_CASE("buffer schedule: a smaller group keeps what the backward pass gathers again",
@@ -242,7 +242,7 @@ TEST_CASE("buffer schedule: more buffers never gather more often, one each gathe
         CHECK(now <= before);
         before = now;
         if (credits == 5 && BufferSchedule(plan, kind).visits().size() > 0) {
-          CHECK(now == static_cast<std::size_t>(gather_buffers(plan)));
+          CHECK(now == static_cast<std::size_t>(plan.gather_buffers()));
         }
       }
     }
@@ -309,8 +309,8 @@ TEST_CASE("buffer schedule: leaves are as many as overlap, and one more where su
 
 TEST_CASE("buffer schedule: one rank gathers nothing", "[engine][sharding]") {
   const ShardPlan plan = plan_with(shard_options(1, "full"));
-  CHECK(gather_buffers(plan) == 0);
-  CHECK(gather_buffers_needed(plan) == 0);
+  CHECK(plan.gather_buffers() == 0);
+  CHECK(plan.gather_buffers_needed() == 0);
   CHECK(BufferSchedule(plan, CommandKind::train_step).gathers().empty());
   CHECK(BufferSchedule(plan, CommandKind::snapshot).visits().empty());
 }

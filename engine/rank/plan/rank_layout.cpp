@@ -102,7 +102,7 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
       scored_bytes_(options.scored_lanes > 0
                         ? bytes_of(options.batch.micro_batch * options.seq_len, sizeof(float))
                         : 0),
-      gather_buffers_(engine::gather_buffers(plan)),
+      gather_buffers_(plan.gather_buffers()),
       gradient_buffer_count_(engine::gradient_buffer_count(plan)) {
   const auto objective = make_objective(options.objective);
   lane_slot_bytes_ = lane_bytes(options, *objective);
