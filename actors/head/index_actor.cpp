@@ -12,7 +12,7 @@
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/supervision.hpp"
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 #include "base/log.hpp"
 #include "storage/files/atomic_file.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "actors/head/model_files.hpp"
 #include "actors/head/report/run_events.hpp"
-#include "actors/train/rank_setup.hpp"
+#include "actors/train/runtime/rank_setup.hpp"
 #include "base/log.hpp"
 #include "base/steady_time.hpp"
 #include "configs/fields/field_table.hpp"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/train/rank_setup.hpp"
+#include "actors/train/runtime/rank_setup.hpp"
 #include "base/log.hpp"
 #include "checkpoint/index/step_journal.hpp"
 #include "configs/fields/field_table.hpp"

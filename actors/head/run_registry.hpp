@@ -15,7 +15,7 @@
 #include "actors/head/report/run_report.hpp"
 #include "actors/head/run_program.hpp"
 #include "actors/messages/connect_messages.hpp"
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 
 // The registry of a run's actors, which live in the launcher. An actor is a file that defines
 // add_<name>() and a line in TRAIN_RUN_ACTORS; from it follow, in the order of the lines: it is

@@ -11,7 +11,7 @@
 
 #include "actors/handles.hpp"
 #include "actors/messages/watch_messages.hpp"
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 #include "base/result.hpp"
 #include "engine/parameter.hpp"
 #include "engine/state_view.hpp"

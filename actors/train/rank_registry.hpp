@@ -8,7 +8,7 @@
 #include "actors/assembly.hpp"
 #include "actors/handles.hpp"
 #include "actors/train/rank_actors.hpp"
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 
 // The registry of a rank's actors. An actor is a file that defines add_<name>() and a line in
 // TRAIN_RANK_ACTORS; from it follow, in the order of the lines: it is spawned and wired before the

@@ -13,8 +13,8 @@
 #include "actors/messages/lane_messages.hpp"
 #include "actors/messages/save_messages.hpp"
 #include "actors/supervision.hpp"
+#include "actors/train/memory/staging.hpp"
 #include "actors/train/rank_registry.hpp"
-#include "actors/train/staging.hpp"
 #include "engine/rank/state/state_rows.hpp"
 #include "storage/files/atomic_file.hpp"
 

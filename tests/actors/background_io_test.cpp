@@ -1,4 +1,4 @@
-#include "actors/train/background_io.hpp"
+#include "actors/train/runtime/background_io.hpp"
 
 #include <sched.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-#include "actors/train/lane_source.hpp"
+#include "actors/train/lanes/lane_source.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/train/choice_lanes.hpp"
+#include "actors/train/lanes/choice_lanes.hpp"
 #include "tests/support/packed_rows.hpp"
 
 namespace train::actors {

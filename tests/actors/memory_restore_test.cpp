@@ -1,5 +1,5 @@
 // Ranks that resume from the memory of all nodes, with all of them or without one.
-#include "actors/train/memory_restore.hpp"
+#include "actors/train/memory/memory_restore.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "actors/cluster/recovery/node_memory.hpp"
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 #include "tests/engine/small_model.hpp"
 
 namespace train::actors {

@@ -1,4 +1,4 @@
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 
 #include <malloc.h>
 

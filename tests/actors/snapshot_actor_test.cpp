@@ -13,7 +13,7 @@
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
-#include "actors/train/staging.hpp"
+#include "actors/train/memory/staging.hpp"
 #include "tests/support/actor_fixture.hpp"
 #include "tests/support/require_same.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "actors/train/rank_board.hpp"
+#include "actors/train/boards/rank_board.hpp"
 #include "tests/support/nanoseconds.hpp"
 
 namespace train::actors {

@@ -1,4 +1,4 @@
-#include "actors/train/staging.hpp"
+#include "actors/train/memory/staging.hpp"
 
 #include <fmt/format.h>
 #include <sys/mman.h>

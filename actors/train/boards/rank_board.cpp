@@ -1,4 +1,4 @@
-#include "actors/train/rank_board.hpp"
+#include "actors/train/boards/rank_board.hpp"
 
 #include <algorithm>
 #include <utility>

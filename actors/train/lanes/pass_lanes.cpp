@@ -1,4 +1,4 @@
-#include "actors/train/pass_lanes.hpp"
+#include "actors/train/lanes/pass_lanes.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "actors/train/lane_source.hpp"
+#include "actors/train/lanes/lane_source.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/train/pass_lanes.hpp"
+#include "actors/train/lanes/pass_lanes.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/rank/log_probs/reference_log_probs.hpp"
 #include "storage/tokens/token_fingerprint.hpp"

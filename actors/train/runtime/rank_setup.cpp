@@ -1,4 +1,4 @@
-#include "actors/train/rank_setup.hpp"
+#include "actors/train/runtime/rank_setup.hpp"
 
 #include <fmt/format.h>
 

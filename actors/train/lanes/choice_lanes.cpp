@@ -1,4 +1,4 @@
-#include "actors/train/choice_lanes.hpp"
+#include "actors/train/lanes/choice_lanes.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "actors/train/memory_restore.hpp"
+#include "actors/train/memory/memory_restore.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "actors/train/rank_profile.hpp"
+#include "actors/train/boards/rank_profile.hpp"
 
 #include <fmt/format.h>
 

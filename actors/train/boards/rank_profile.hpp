@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "actors/train/rank_board.hpp"
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/boards/rank_board.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 #include "base/result.hpp"
 
 namespace train::actors {

@@ -10,7 +10,7 @@
 #include "actors/cluster/recovery/node_memory.hpp"
 #include "actors/head/run_plan.hpp"
 #include "actors/train/rank_actors.hpp"
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 #include "base/result.hpp"
 #include "checkpoint/format/reference_file.hpp"
 #include "checkpoint/save/locations.hpp"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "actors/train/lane_source.hpp"
+#include "actors/train/lanes/lane_source.hpp"
 #include "base/result.hpp"
 #include "configs/run_config.hpp"
 #include "storage/choices/choice_set.hpp"
