@@ -11,7 +11,7 @@
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "base/exit_codes.hpp"
-#include "tests/actors/conductor_fixture.hpp"
+#include "tests/actors/head/conductor_fixture.hpp"
 
 namespace train::actors {
 namespace {
