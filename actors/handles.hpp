@@ -103,6 +103,9 @@ using RankActor =
             GradientBroadcast, GathersFinished, UpdateEnqueued, EvaluationEnqueued, CopyEnqueued,
             WriteSnapshot, ShardOrder, SnapshotsDrained, WorkFailed>;
 
+/// Hears which command its rank begins.
+using CommandFollower = Accepts<Command>;
+
 using BatchActor = Accepts<ConnectBatch, PrepareLanes, BatchSlotFree>;
 
 using LayerActor = Accepts<ConnectLayer, ForwardLane, BackwardLane, ReduceWithoutLanes>;
@@ -136,6 +139,14 @@ using BuffersActor =
 using IndexActor =
     Accepts<ConnectIndex, WriteSnapshot, ShardWritten, ShardDone, CheckpointFailed, SaveWorkDone,
             CheckpointSkipped, StepFinished, EvaluationFinished, JournalWritten>;
+
+/// Hears what happens in a run. Answers CloseReport, when it has done what is left, by
+/// ReportDrained under its own identity; the end of the run waits for that.
+using RunListener = Accepts<StepFinished, EvaluationFinished, CheckpointWritten, CheckpointFailed,
+                            CheckpointSkipped, CloseReport>;
+
+/// By what it is called in the text of a failure.
+using NamedListener = std::pair<std::string, RunListener>;
 
 using ReporterActor = Accepts<ConnectReporter, ReportFailed, StepFinished, EvaluationFinished,
                               CheckpointWritten, CheckpointFailed, CheckpointSkipped, CloseReport>;

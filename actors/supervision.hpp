@@ -9,7 +9,7 @@
 #include <map>
 #include <string>
 
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 #include "base/result.hpp"
 
 // Supervision: what a thrown exception becomes on its way to the conductor. The framework loses the

@@ -1,38 +1,11 @@
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <string>
 #include <vector>
 
-#include "actors/head/conductor_actor.hpp"
-#include "actors/head/index_actor.hpp"
-#include "actors/head/report/observer_actor.hpp"
-#include "actors/head/report/run_report.hpp"
-#include "actors/head/run_program.hpp"
-#include "actors/train/rank_actors.hpp"
-#include "actors/train/rank_runtime.hpp"
+#include "actors/head/run_registry.hpp"
+#include "actors/train/rank_registry.hpp"
 
 namespace train::actors {
-
-/// What the actors of one rank are made of.
-struct RankParts {
-  RankContext context;
-  ShardWork shards;
-  RankReporting reporting = {};
-};
-
-/// What the actors of the launcher are made of.
-struct HeadParts {
-  std::shared_ptr<RunReport> report;
-  StreamKind report_stream = StreamKind::threads;
-  std::shared_ptr<kernels::Stream> disk;  ///< Publishes and records checkpoints.
-  IndexWork index;
-  RunProgram::Options program = {};
-  SaveDrain drain = {};
-  std::shared_ptr<WaitBoard> waits;  ///< The conductor's line; outlives the actors.
-  Observing observing = {};          ///< But for what is above.
-};
 
 /// A rank and its parts, wired to each other.
 struct RankActors {
@@ -43,17 +16,11 @@ struct RankActors {
 /// The launcher's actors.
 struct HeadActors {
   ConductorActor conductor;
-  ReporterActor reporter;
   IndexActor index;
   ObserverActor observer;
-  std::vector<caf::actor> all;
-};
-
-/// Whom a rank follows, hands its shards to, and tells where it is; may be in another process.
-struct RankHead {
-  ConductorActor conductor;
-  IndexActor index;
-  ObserverActor observer = {};  ///< None: nobody asks where the rank is.
+  std::vector<caf::actor> all;  ///< The conductor first.
+  std::vector<NamedListener> listeners;
+  std::vector<WireToRanks> wiring;  ///< What connect_head() does for each but the conductor.
 };
 
 /// Spawns and wires a rank. REQUIRES: `system` runs handlers on one thread: the work that

@@ -11,13 +11,13 @@ maps instead of all weights. MODEL_DIR: what scripts/smollm2.sh makes, or anothe
 
 import argparse
 import json
-import os
 import pathlib
 import random
 import shutil
 import statistics
-import subprocess
 import sys
+
+from program import Program
 
 TAUGHT, HELD_OUT = 1200, 50
 ROW = 256
@@ -74,30 +74,11 @@ interval_steps = {steps}
 """
 
 
-class Program:
-    def __init__(self, path, out):
-        self.path, self.out = path, out
-
-    def __call__(self, *words):
-        print("+ actortrain", *words, file=sys.stderr, flush=True)
-        done = subprocess.run([self.path, *words], cwd=self.out, check=True, stdout=subprocess.PIPE, text=True)
-        return done.stdout
-
-    def peak_of(self, *words):
-        """Runs it; the bytes of memory that its largest process took at most (GNU time's figure)."""
-        print("+ actortrain", *words, file=sys.stderr, flush=True)
-        process = subprocess.Popen([self.path, *words], cwd=self.out, stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode != 0:
-            raise SystemExit(f"actortrain {words[0]} ended with {process.returncode}")
-        return 1024 * usage.ru_maxrss
-
-    def exact(self, model, answers):
-        lines = self("generate", str(model), "--chat", "--prompts", "questions.txt", "--temperature", "0",
-                     "--tokens", "48", "--batch", "8").splitlines()
-        assert len(lines) == len(answers), f"{len(lines)} texts for {len(answers)} questions"
-        return sum(json.loads(line)["text"].strip() == answer for line, answer in zip(lines, answers))
+def exact(program, model, answers):
+    lines = program("generate", str(model), "--chat", "--prompts", "questions.txt", "--temperature", "0",
+                    "--tokens", "48", "--batch", "8").splitlines()
+    assert len(lines) == len(answers), f"{len(lines)} texts for {len(answers)} questions"
+    return sum(json.loads(line)["text"].strip() == answer for line, answer in zip(lines, answers))
 
 
 def main():
@@ -118,9 +99,9 @@ def main():
             "--out", "rows", "--force")
     (out / "run.toml").write_text(run_file(model, options.steps, options.lora))
     shutil.rmtree(out / "runs", ignore_errors=True)
-    before = program.exact(model, answers)
-    peak = program.peak_of("run", "run.toml", *[word for setting in options.set for word in ("--set", setting)])
-    after = program.exact("runs/sft_demo", answers)
+    before = exact(program, model, answers)
+    peak = program.run("run.toml", options.set)
+    after = exact(program, "runs/sft_demo", answers)
     lines = [json.loads(line) for line in (out / "runs/sft_demo/metrics.jsonl").read_text().splitlines()]
     steps = [line for line in lines if "grad_norm" in line]
     print(f"exact answers to {len(answers)} held-out questions: {before} before, {after} after")

@@ -14,8 +14,9 @@ import json
 import pathlib
 import random
 import shutil
-import subprocess
 import sys
+
+from program import Program
 
 FACTS = 300  # Of each topic; each is a question, too.
 ROW = 64
@@ -112,21 +113,9 @@ def write_data(out, rng):
     return words + [w for pair in topics.values() for side in pair for w in side]
 
 
-class Program:
-    def __init__(self, path, out):
-        self.path, self.out = path, out
-
-    def __call__(self, *words):
-        print("+ actortrain", *words, flush=True)
-        subprocess.run([self.path, *words], cwd=self.out, check=True, stdout=subprocess.DEVNULL)
-
-    def prepare(self, source, directory, *more):
-        self("data", "prepare", "--input", source, "--tokenizer", "tokenizer", "--row-length",
-             str(ROW), "--packing", "bfd", "--out", directory, "--val-fraction", "0.1", *more)
-
-    def run(self, name, *settings):
-        words = [word for setting in settings for word in ("--set", setting)]
-        self("run", f"{name}.toml", *words)
+def prepare(program, source, directory, *more):
+    program("data", "prepare", "--input", source, "--tokenizer", "tokenizer", "--row-length", str(ROW),
+            "--packing", "bfd", "--out", directory, "--val-fraction", "0.1", *more)
 
 
 LEARN = f"""[run]
@@ -258,17 +247,16 @@ def main():
         vocab = write_tokenizer(out / "tokenizer", write_data(out, random.Random(7)))
         (out / "config.json").write_text(json.dumps({**NEOX, "vocab_size": vocab}))
         (out / "learn.toml").write_text(LEARN)
-        program.prepare("both.jsonl", "data/both")
-        program.prepare("retain.jsonl", "data/retain")
-        program.prepare("forget.jsonl", "data/forget", "--keywords", "keywords.txt")
-        program.run("learn")
+        prepare(program, "both.jsonl", "data/both")
+        prepare(program, "retain.jsonl", "data/retain")
+        prepare(program, "forget.jsonl", "data/forget", "--keywords", "keywords.txt")
+        program.run("learn.toml")
         program("export", "runs/learn", "--format", "hf", "--out", "learnt")
         for file in (out / "tokenizer").iterdir():
             (out / "learnt" / file.name).write_bytes(file.read_bytes())
     (out / "unlearn.toml").write_text(UNLEARN)
     shutil.rmtree(out / "runs" / "unlearn", ignore_errors=True)
-    program("run", "unlearn.toml",
-            *[word for setting in options.set for word in ("--set", setting)])
+    program.run("unlearn.toml", options.set)
     measured = evaluations(out, "unlearn")
     first, last = measured[0], measured[-1]
     for topic in TOPICS:

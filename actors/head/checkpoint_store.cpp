@@ -134,6 +134,7 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start() {
   verified_ = published != nullptr ? std::optional(published_step) : std::nullopt;
   if (published == nullptr && own == nullptr) {
     if (project && local) {
+      TRAIN_RETURN_IF_ERROR(never_published());
       finalize_local(std::nullopt);
       return Start();
     }
@@ -161,6 +162,18 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start() {
   const checkpoint::FoundCheckpoint& start = own != nullptr ? *own : *published;
   compare_kernels(start);
   return Start(start.candidate);
+}
+
+/// The newest checkpoint is never retired: where there was one, there is one.
+Status CheckpointStore::never_published() const {
+  const std::vector<checkpoint::IndexEntry>& entries = index_->index.entries();
+  if (entries.empty()) {
+    return {};
+  }
+  return user_error(
+      fmt::format("{}: has no checkpoint any more, and had one of step {}; put it back, or start "
+                  "anew with --fresh",
+                  options_.locations.project.string(), entries.back().step));
 }
 
 /// Only in the local location: an end that came before it could be published.

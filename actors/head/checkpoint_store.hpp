@@ -110,6 +110,8 @@ class CheckpointStore {
   };
   Result<Search> search_project();
   Result<Search> search_local();
+  /// Errors (user): the index knows of checkpoints. REQUIRES: none is in place.
+  [[nodiscard]] Status never_published() const;
   void publish_leftover(const checkpoint::FoundCheckpoint& found);
   void finalize_local(std::optional<std::int64_t> kept);
   void compare_kernels(const checkpoint::FoundCheckpoint& start);

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "actors/cluster/recovery/verdict.hpp"
@@ -102,7 +103,7 @@ struct ConductorState {
 
   void announce_skipped() {
     for (const std::int64_t step : saves_.skipped()) {
-      self->send(peers_.reporter, CheckpointSkipped{step});
+      tell_listeners(CheckpointSkipped{step});
       tell_index(CheckpointSkipped{step});
     }
   }
@@ -144,6 +145,13 @@ struct ConductorState {
   }
 
   template <class Message>
+  void tell_listeners(const Message& message) {
+    for (const auto& [who, listener] : peers_.listeners) {
+      self->send(listener, message);
+    }
+  }
+
+  template <class Message>
   void tell_index(const Message& message) {
     if (peers_.index) {
       self->send(peers_.index, message);
@@ -177,7 +185,7 @@ struct ConductorState {
     steps_finished_ = event.step;
     saves_.good_through(event.step);
     announce_skipped();
-    self->send(peers_.reporter, event);
+    tell_listeners(event);
     tell_index(event);
   }
 
@@ -210,16 +218,19 @@ struct ConductorState {
     if (!closing_) {
       closing_ = true;
       board_->wait.end();
-      if (reporter_gone_) {
-        tell();
-      } else {
-        self->send(peers_.reporter, CloseReport{});
-      }
+      tell_listeners(CloseReport{});
+      tell_if_drained();
     }
   }
 
-  void tell() {
-    if (!std::exchange(told_, true)) {
+  /// `address`: of a listener that is done, or gone.
+  void listener_done(const caf::actor_addr& address) {
+    undrained_.erase(address);
+    tell_if_drained();
+  }
+
+  void tell_if_drained() {
+    if (closing_ && undrained_.empty() && !std::exchange(told_, true)) {
       program_over(program_end());
       caf::anon_send(peers_.waiter, *outcome_);
     }
@@ -270,11 +281,10 @@ struct ConductorState {
         return;
       }
     }
-    if (down.source == peers_.reporter.address()) {
-      reporter_gone_ = true;
-      report_failure_ = text.empty() ? "the reporter ended unasked" : text;
-      if (closing_) {
-        tell();
+    for (const auto& [who, listener] : peers_.listeners) {
+      if (down.source == listener.address()) {
+        report_failure_ = text.empty() ? fmt::format("the {} ended unasked", who) : text;
+        listener_done(down.source);
       }
     }
   }
@@ -329,8 +339,8 @@ struct ConductorState {
   bool nonfinite_ = false;
   std::size_t ranks_stopped_ = 0;
   bool closing_ = false;
-  bool reporter_gone_ = false;
-  bool told_ = false;  // the waiter has its RunFinished
+  std::set<caf::actor_addr> undrained_;  // listeners that have more to write
+  bool told_ = false;                    // the waiter has its RunFinished
   std::optional<std::int32_t> signal_;
   std::string save_failure_;  // of the newest save; empty when it succeeded
   std::string report_failure_;
@@ -354,7 +364,10 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
         for (const RankActor& rank : peers.ranks) {
           state->self->monitor(rank);
         }
-        state->self->monitor(peers.reporter);
+        for (const auto& [who, listener] : peers.listeners) {
+          state->self->monitor(listener);
+          state->undrained_.insert(listener.address());
+        }
         state->self->set_down_handler([state](caf::down_msg& down) { state->part_down(down); });
         state->pump();
       },
@@ -365,7 +378,7 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
         if (!heard) {
           state->rank_failed({event.rank, heard.error().message, kExitFailure});
         } else if (*heard && !state->nonfinite_) {
-          state->self->send(state->peers_.reporter, **heard);
+          state->tell_listeners(**heard);
           state->tell_index(**heard);
         }
       },
@@ -373,11 +386,11 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
         state->save_failure_.clear();
         state->published_ = event.step;
         state->local_.reset();
-        state->self->send(state->peers_.reporter, event);
+        state->tell_listeners(event);
       },
       [state](const CheckpointFailed& event) {
         state->save_failure_ = event.text;
-        state->self->send(state->peers_.reporter, event);
+        state->tell_listeners(event);
       },
       [state](const CheckpointLocal& event) { state->local_ = event.step; },
       [state](const SaveFinished& event) { state->save_finished(event.step); },
@@ -400,7 +413,9 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
       [state](const ReportFailed& event) { state->report_failure_ = event.text; },
       [state](const StopRequested& event) { state->stop_requested(event.signal); },
       [state](const NodesReturned&) { state->end_for_nodes(); },
-      [state](const ReportDrained&) { state->tell(); },
+      [state](const ReportDrained&) {
+        state->listener_done(caf::actor_cast<caf::actor_addr>(state->self->current_sender()));
+      },
   };
 }
 

@@ -6,7 +6,7 @@
 
 #include "actors/handles.hpp"
 #include "actors/head/run_program.hpp"
-#include "actors/train/rank_board.hpp"
+#include "actors/train/boards/rank_board.hpp"
 
 namespace train::actors {
 

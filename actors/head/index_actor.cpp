@@ -8,10 +8,11 @@
 #include <optional>
 #include <utility>
 
+#include "actors/head/run_registry.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/supervision.hpp"
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 #include "base/log.hpp"
 #include "storage/files/atomic_file.hpp"
 
@@ -63,8 +64,7 @@ void log_refusal(const char* what, std::int64_t step, const Status& status) {
 }
 
 std::vector<ShardWritten> by_rank(std::vector<ShardWritten> shards) {
-  std::sort(shards.begin(), shards.end(),
-            [](const ShardWritten& a, const ShardWritten& b) { return a.rank < b.rank; });
+  std::ranges::sort(shards, {}, &ShardWritten::rank);
   return shards;
 }
 
@@ -72,14 +72,6 @@ void write_steps(const Steps& steps) {
   if (steps) {
     log_refusal("journal", -1, attempt(steps));
   }
-}
-
-std::int64_t slowest(const std::vector<ShardWritten>& shards) {
-  std::int64_t elapsed_ns = 0;
-  for (const ShardWritten& shard : shards) {
-    elapsed_ns = std::max(elapsed_ns, shard.elapsed_ns);
-  }
-  return elapsed_ns;
 }
 
 struct IndexState;
@@ -253,7 +245,8 @@ struct IndexState {
         return work->record(step);
       });
       if (recorded) {
-        done.written->elapsed_ns = slowest(shards) + steady_now_ns() - begin_ns;
+        const auto slowest = std::ranges::max(shards, {}, &ShardWritten::elapsed_ns);
+        done.written->elapsed_ns = slowest.elapsed_ns + steady_now_ns() - begin_ns;
       } else {
         done.failure = recorded.error().message;
       }
@@ -424,12 +417,11 @@ IndexActor::behavior_type index_behavior(IndexSelf self, std::shared_ptr<kernels
       },
       [index](const StepFinished& event) { hear_step(*index, event); },
       [index](const EvaluationFinished& event) {
-        if (event.of_choices) {
-          return;  // by losses checkpoints are kept
+        if (!event.of_choices) {  // by losses checkpoints are kept
+          index->remark([work = index->work, event] {
+            return work->evaluated(event.step, event.cross_entropy.value());
+          });
         }
-        index->remark([work = index->work, step = event.step, loss = event.cross_entropy.value()] {
-          return work->evaluated(step, loss);
-        });
       },
       [index](const JournalWritten&) {
         index->journal->writing = false;
@@ -443,6 +435,14 @@ IndexActor::behavior_type index_behavior(IndexSelf self, std::shared_ptr<kernels
 IndexActor spawn_index(caf::actor_system& system, std::shared_ptr<kernels::Stream> disk,
                        const IndexWork& work) {
   return system.spawn(index_behavior, std::move(disk), work);
+}
+
+void add_index(RunAssembly& run) {
+  const HeadParts& parts = run.made_of();
+  const auto actor = run.add("index", spawn_index(run.system(), parts.disk, parts.index));
+  run.when_connected([actor, conductor = run.conductor()](const std::vector<RankActor>& ranks) {
+    caf::anon_send(actor, ConnectIndex{ranks, conductor});
+  });
 }
 
 }  // namespace train::actors

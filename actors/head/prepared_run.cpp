@@ -10,7 +10,7 @@
 
 #include "actors/head/model_files.hpp"
 #include "actors/head/report/run_events.hpp"
-#include "actors/train/rank_setup.hpp"
+#include "actors/train/runtime/rank_setup.hpp"
 #include "base/log.hpp"
 #include "base/steady_time.hpp"
 #include "configs/fields/field_table.hpp"
@@ -104,6 +104,19 @@ Status find_start(PreparedRun& run, std::optional<std::int64_t> reported,
   return {};
 }
 
+/// A run that was killed before its first checkpoint has nothing to resume from.
+void log_lost_steps(const PreparedRun& run) {
+  const std::int64_t done = run.directory.existed && run.first_step() == 0
+                                ? newest_step_in_metrics(run.directory.root)
+                                : 0;
+  if (done > 0) {
+    log_warning(
+        fmt::format("run_begun_anew directory={}: it has no checkpoint; steps 1 to {} are "
+                    "done again",
+                    run.directory.root.string(), done));
+  }
+}
+
 void log_start(const PreparedRun& run) {
   if (run.first_step() > 0) {
     log_info(fmt::format("resumed step={} from {}", run.first_step(),
@@ -185,6 +198,7 @@ Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
   if (run.checkpoint && !run.nothing_to_do()) {
     TRAIN_RETURN_IF_ERROR(compare_data(run, choices.accept_data));
   }
+  log_lost_steps(run);
   log_start(run);
   if (run.directory.existed) {
     TRAIN_RETURN_IF_ERROR(store_config(run.directory, run.plan.config));

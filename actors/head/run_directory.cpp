@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -10,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/train/rank_setup.hpp"
+#include "actors/train/runtime/rank_setup.hpp"
 #include "base/log.hpp"
 #include "checkpoint/index/step_journal.hpp"
 #include "configs/fields/field_table.hpp"
@@ -65,17 +66,23 @@ Status same_run(const fs::path& file, const configs::RunConfig& config) {
   return {};
 }
 
-// A first evaluation, of step 0, is no step. A line that nobody can read may be one.
-bool metrics_have_steps(const fs::path& file) {
-  std::ifstream lines(file);
+/// The step of every line of metrics.jsonl, in their order; -1: of a line that nobody can read.
+std::vector<std::int64_t> steps_of_metrics(const fs::path& root) {
+  std::vector<std::int64_t> steps;
+  std::ifstream lines(root / "metrics.jsonl");
   for (std::string line; std::getline(lines, line);) {
     const auto entry = nlohmann::json::parse(line, nullptr, false);
     const auto step = entry.is_object() ? entry.find("step") : entry.end();
-    if (step == entry.end() || !step->is_number_integer() || *step > 0) {
-      return true;
-    }
+    const bool readable = step != entry.end() && step->is_number_integer();
+    steps.push_back(readable ? step->get<std::int64_t>() : -1);
   }
-  return false;
+  return steps;
+}
+
+// A first evaluation, of step 0, is no step. A line that nobody can read may be one.
+bool metrics_have_steps(const fs::path& root) {
+  const std::vector<std::int64_t> steps = steps_of_metrics(root);
+  return std::any_of(steps.begin(), steps.end(), [](std::int64_t step) { return step != 0; });
 }
 
 bool journal_may_have_steps(const fs::path& index) {
@@ -98,8 +105,8 @@ bool holds_anything(const fs::path& directory) {
 bool may_have_finished_a_step(const fs::path& root, const configs::RunConfig& config) {
   const checkpoint::Locations locations = find_places(root, config.checkpoint.local_dir);
   return holds_anything(locations.project) ||
-         (locations.two() && holds_anything(locations.local)) ||
-         metrics_have_steps(root / "metrics.jsonl") || journal_may_have_steps(root / "index");
+         (locations.two() && holds_anything(locations.local)) || metrics_have_steps(root) ||
+         journal_may_have_steps(root / "index");
 }
 
 fs::path free_name(const fs::path& wanted) {
@@ -195,6 +202,14 @@ Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool f
   }
   TRAIN_RETURN_IF_ERROR(store_config(directory, config));
   return directory;
+}
+
+std::int64_t newest_step_in_metrics(const fs::path& root) {
+  std::int64_t newest = 0;
+  for (const std::int64_t step : steps_of_metrics(root)) {
+    newest = std::max(newest, step);
+  }
+  return newest;
 }
 
 Status store_config(const RunDirectory& directory, const configs::RunConfig& config) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 
 #include "base/result.hpp"
@@ -33,6 +34,10 @@ struct RunDirectory {
 /// run whose model, data cut, batch, optimizer, schedule or seed differ (names the first key, both
 /// values and the fix).
 [[nodiscard]] Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool fresh);
+
+/// The newest step that metrics.jsonl of the run in `root` has; 0: none, or it cannot be read.
+/// Blocks.
+[[nodiscard]] std::int64_t newest_step_in_metrics(const std::filesystem::path& root);
 
 /// Writes config.toml: the configuration that resumes this very run. Errors: those of AtomicFile.
 [[nodiscard]] Status store_config(const RunDirectory& directory, const configs::RunConfig& config);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "actors/head/model_files.hpp"
-#include "actors/train/choice_lanes.hpp"
+#include "actors/train/lanes/choice_lanes.hpp"
 #include "base/check.hpp"
 #include "base/units.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "actors/train/lane_source.hpp"
+#include "actors/train/lanes/lane_source.hpp"
 #include "base/result.hpp"
 #include "checkpoint/format/manifest.hpp"
 #include "configs/run_config.hpp"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "actors/train/lane_source.hpp"
+#include "actors/train/lanes/lane_source.hpp"
 #include "base/check.hpp"
 #include "engine/objective/step_program.hpp"
 #include "engine/optimizer/exact_sum.hpp"

@@ -11,11 +11,11 @@ namespace train::actors {
 
 /// Wiring -> conductor: The ranks it commands, and who hears of the run.
 struct ConnectConductor {
-  std::vector<RankActor> ranks;  ///< By rank.
-  ReporterActor reporter;
-  caf::actor waiter;            ///< Receives RunFinished.
-  IndexActor index = {};        ///< None: nothing is ever saved.
-  ObserverActor observer = {};  ///< None: nobody asks about stalls.
+  std::vector<RankActor> ranks;          ///< By rank.
+  std::vector<NamedListener> listeners;  ///< The run ends when they are done.
+  caf::actor waiter;                     ///< Receives RunFinished.
+  IndexActor index = {};                 ///< None: nothing is ever saved.
+  ObserverActor observer = {};           ///< None: nobody asks about stalls.
 };
 
 /// Wiring -> rank: The parts it supervises, and its conductor.
@@ -23,13 +23,13 @@ struct ConnectRank {
   ConductorActor conductor;
   BatchActor batch;
   std::vector<LayerActor> layers;
-  OptimizerActor decay;
-  OptimizerActor no_decay;
+  std::vector<OptimizerActor> optimizers;  ///< One a parameter group.
   EvaluatorActor evaluator;
   SnapshotActor snapshot;
   CollectiveActor collective;
   BuffersActor buffers;
-  NamedActors parts;  ///< All of them but the conductor: the rank fails when one ends.
+  std::vector<CommandFollower> followers;  ///< Get every command when the rank begins it.
+  NamedActors parts;                       ///< All of the rank's actors: it fails when one ends.
 };
 
 /// Wiring -> collective: Who hears of a failure, and of gradients that are packed.

@@ -165,10 +165,10 @@ struct RunFinished {
   GenerationEnd end = GenerationEnd::run_over;
 };
 
-/// Conductor -> reporter: The run is over: write what is left.
+/// Conductor -> reporter and other listeners: The run is over: write what is left.
 struct CloseReport {};
 
-/// Report stream -> conductor: Everything is written.
+/// Report stream, for a listener -> conductor: Everything is written.
 struct ReportDrained {};
 
 }  // namespace train::actors

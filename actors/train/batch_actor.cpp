@@ -1,5 +1,3 @@
-#include "actors/train/rank_actors.hpp"
-
 #include <caf/all.hpp>
 #include <cstdint>
 #include <deque>
@@ -9,6 +7,7 @@
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/supervision.hpp"
+#include "actors/train/rank_registry.hpp"
 
 namespace train::actors {
 namespace {
@@ -97,10 +96,22 @@ BatchActor::behavior_type batch(BatchSelf self, RankContext context, WaitBoard::
 
 }  // namespace
 
-BatchActor spawn_batch(caf::actor_system& system, const RankContext& context) {
-  return system.spawn(
-      batch, context, context->waits.add("batch"),
-      context->waits.add_credits("lane slots", context->engine->options().lane_slots));
+/// Reads the tokens of lanes, in the order of commands and lanes, as slots become free.
+///
+///   PrepareLanes -> LaneReady for each lane, to the rank (training, search) or the evaluator.
+///   BatchSlotFree -> the slot may be filled again: the credits that bound the queue.
+/// Reading happens on the input stream. Data that cannot be used (a token outside the vocabulary)
+/// is WorkFailed to the rank, with the user's exit code.
+void add_batch(RankAssembly& rank) {
+  RankRuntime& runtime = *rank.context();
+  const WaitBoard::Line wait = runtime.waits.add("batch");
+  const BatchActor actor = rank.add(
+      "batch", rank.system().spawn(
+                   batch, rank.context(), wait,
+                   runtime.waits.add_credits("lane slots", runtime.engine->options().lane_slots)));
+  rank.when_spawned([&rank, actor] {
+    caf::anon_send(actor, ConnectBatch{rank.rank(), rank.the<EvaluatorActor>()});
+  });
 }
 
 }  // namespace train::actors

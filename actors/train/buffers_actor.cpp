@@ -1,5 +1,3 @@
-#include "actors/train/rank_actors.hpp"
-
 #include <caf/all.hpp>
 #include <deque>
 #include <optional>
@@ -9,6 +7,7 @@
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/supervision.hpp"
+#include "actors/train/rank_registry.hpp"
 #include "engine/sharding/buffer_reservations.hpp"
 
 namespace train::actors {
@@ -245,10 +244,30 @@ BuffersActor::behavior_type buffers_behavior(BuffersSelf self, RankContext conte
 
 }  // namespace
 
-BuffersActor spawn_buffers(caf::actor_system& system, const RankContext& context) {
-  return system.spawn(
-      buffers_behavior, context, context->waits.add("buffers"),
-      context->waits.add_credits("gather buffers", context->engine->plan().gather_buffers()));
+/// Lends what layers share: gathered weights, gradient buffers. Starts gathers in the order of the
+/// schedule (BufferReservations), refreshes weights after an update, answers reservations.
+///
+///   Command -> (WeightsFinalized: the stream has run what was before) gathers are requested;
+///   AcquireWeights -> answered when the weights are there, AcquireGradientBuffer -> when the
+///   gradient buffer may be written; VisitEnqueued, GradientPacked -> reservations end, further
+///   gathers start; AllGatherWeights -> one all-gather per group is requested; later reservations
+///   of it wait for that. GathersFinished goes to the rank when the last gather of a training step
+///   has ended.
+/// Commands are taken one after the other. Credits: gather_credits, prefetch, gradient buffers
+/// (EX-4).
+void add_buffers(RankAssembly& rank) {
+  WaitBoard& waits = rank.context()->waits;
+  const engine::ShardPlan& plan = rank.context()->engine->plan();
+  const WaitBoard::Line wait = waits.add("buffers");
+  const BuffersActor actor = rank.add(
+      "buffers", rank.system().spawn(buffers_behavior, rank.context(), wait,
+                                     waits.add_credits("gather buffers", plan.gather_buffers())));
+  if (engine::uses_pool(plan)) {
+    rank.follow_commands(actor);
+  }
+  rank.when_spawned([&rank, actor] {
+    caf::anon_send(actor, ConnectBuffers{rank.the<CollectiveActor>(), rank.rank()});
+  });
 }
 
 }  // namespace train::actors

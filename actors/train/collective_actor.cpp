@@ -17,6 +17,7 @@
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/supervision.hpp"
+#include "actors/train/rank_registry.hpp"
 
 namespace train::actors {
 namespace {
@@ -380,6 +381,17 @@ CollectiveActor spawn_collective(caf::actor_system& system, const RankContext& c
                        context->waits.add_credits("reduce slots", engine::kStagingSlots),
                        context->waits.add_credits("control slots", engine::kStagingSlots)};
   return system.spawn(collective_behavior, context, context->waits.add("collective"), slots);
+}
+
+void add_collective(RankAssembly& rank) {
+  const CollectiveActor actor =
+      rank.add("collective", spawn_collective(rank.system(), rank.context()));
+  if (rank.context()->engine->plan().ranks() > 1) {
+    rank.follow_commands(actor);
+  }
+  rank.when_spawned([&rank, actor] {
+    caf::anon_send(actor, ConnectCollective{rank.rank(), rank.the<BuffersActor>()});
+  });
 }
 
 }  // namespace train::actors

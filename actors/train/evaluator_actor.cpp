@@ -1,5 +1,3 @@
-#include "actors/train/rank_actors.hpp"
-
 #include <caf/all.hpp>
 #include <cstdint>
 #include <optional>
@@ -7,7 +5,8 @@
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/supervision.hpp"
-#include "actors/train/lane_driver.hpp"
+#include "actors/train/lanes/lane_driver.hpp"
+#include "actors/train/rank_registry.hpp"
 
 namespace train::actors {
 namespace {
@@ -84,9 +83,22 @@ EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, RankContext context,
 
 }  // namespace
 
-EvaluatorActor spawn_evaluator(caf::actor_system& system, const RankContext& context) {
-  return system.spawn(evaluator, context, context->waits.add("evaluator"),
-                      context->waits.add_credits("evaluation lanes", LaneDriver::kLanesInFlight));
+/// Drives the evaluation lanes down the chain of layer shards.
+///
+///   RunEvaluation -> PrepareLanes to the batch actor; LaneReady -> ForwardLane to the first layer,
+///   as credits allow; when all lanes are on the stream: EvaluationEnqueued to the rank.
+/// Dies of: a broken invariant.
+void add_evaluator(RankAssembly& rank) {
+  WaitBoard& waits = rank.context()->waits;
+  const WaitBoard::Line wait = waits.add("evaluator");
+  const EvaluatorActor actor = rank.add(
+      "evaluator",
+      rank.system().spawn(evaluator, rank.context(), wait,
+                          waits.add_credits("evaluation lanes", LaneDriver::kLanesInFlight)));
+  rank.when_spawned([&rank, actor] {
+    caf::anon_send(actor, ConnectEvaluator{rank.rank(), rank.the<BatchActor>(),
+                                           rank.all<LayerActor>().front()});
+  });
 }
 
 }  // namespace train::actors

@@ -1,13 +1,13 @@
-#include "actors/train/rank_actors.hpp"
-
 #include <caf/all.hpp>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "actors/messages/collective_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/supervision.hpp"
+#include "actors/train/rank_registry.hpp"
 #include "engine/sharding/buffer_reservations.hpp"
 
 namespace train::actors {
@@ -238,8 +238,39 @@ LayerActor::behavior_type layer_behavior(LayerSelf self, RankContext context, st
 
 }  // namespace
 
-LayerActor spawn_layer(caf::actor_system& system, const RankContext& context, std::size_t unit) {
-  return system.spawn(layer_behavior, context, unit);
+/// One sharding unit (embedding, block or head): puts its kernels on the compute stream, lane by
+/// lane, and passes the lane on; keeps the sum of its gradients over lanes.
+///
+///   ForwardLane -> kernels, ForwardLane to the next unit. At the head: a training lane turns round
+///     (BackwardLane to the unit before), an evaluation lane ends (LaneEnqueued to the evaluator).
+///   BackwardLane -> kernels, BackwardLane to the unit before; at the embedding LaneEnqueued to the
+///     rank. After the last lane of a step: the unit's reduce collective, then GradientReady.
+/// Dies of: a broken invariant or a device error while enqueuing; the rank is told which unit and
+/// step.
+void add_layers(RankAssembly& rank) {
+  const engine::RankEngine& engine = *rank.context()->engine;
+  std::vector<LayerActor> layers;
+  for (std::size_t unit = 0; unit < engine.unit_count(); ++unit) {
+    layers.push_back(rank.add(engine.unit_name(unit),
+                              rank.system().spawn(layer_behavior, rank.context(), unit)));
+  }
+  rank.when_spawned([&rank, layers] {
+    for (std::size_t unit = 0; unit < layers.size(); ++unit) {
+      ConnectLayer peers{.previous = {},
+                         .next = {},
+                         .rank = rank.rank(),
+                         .evaluator = rank.the<EvaluatorActor>(),
+                         .collective = rank.the<CollectiveActor>(),
+                         .buffers = rank.the<BuffersActor>()};
+      if (unit > 0) {
+        peers.previous = layers[unit - 1];
+      }
+      if (unit + 1 < layers.size()) {
+        peers.next = layers[unit + 1];
+      }
+      caf::anon_send(layers[unit], peers);
+    }
+  });
 }
 
 }  // namespace train::actors

@@ -1,11 +1,11 @@
-#include "actors/train/rank_actors.hpp"
-
 #include <caf/all.hpp>
 #include <cstdint>
+#include <string>
 
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/supervision.hpp"
+#include "actors/train/rank_registry.hpp"
 
 namespace train::actors {
 namespace {
@@ -18,11 +18,14 @@ struct OptimizerState {
 
 using OptimizerSelf = OptimizerActor::stateful_pointer<OptimizerState>;
 
+std::string name_of(engine::ParameterGroup group) {
+  return group == engine::ParameterGroup::decay ? "optimizer group decay"
+                                                : "optimizer group no_decay";
+}
+
 OptimizerActor::behavior_type optimizer(OptimizerSelf self, RankContext context,
                                         engine::ParameterGroup group) {
-  const bool decay = group == engine::ParameterGroup::decay;
-  report_exceptions(self, decay ? "optimizer group decay" : "optimizer group no_decay",
-                    [self] { return self->state.step; });
+  report_exceptions(self, name_of(group), [self] { return self->state.step; });
   return {
       [self](const ConnectOptimizer& peers) { self->state.rank = peers.rank; },
       [self, context, group](const UpdateParameters& message) {
@@ -35,9 +38,15 @@ OptimizerActor::behavior_type optimizer(OptimizerSelf self, RankContext context,
 
 }  // namespace
 
-OptimizerActor spawn_optimizer(caf::actor_system& system, const RankContext& context,
-                               engine::ParameterGroup group) {
-  return system.spawn(optimizer, context, group);
+/// One optimizer group (decay or no-decay): UpdateParameters puts the group's fused update on the
+/// compute stream and answers the rank with UpdateEnqueued.
+/// Dies of: a broken invariant while enqueuing.
+void add_optimizers(RankAssembly& rank) {
+  for (const auto group : {engine::ParameterGroup::decay, engine::ParameterGroup::no_decay}) {
+    const OptimizerActor actor =
+        rank.add(name_of(group), rank.system().spawn(optimizer, rank.context(), group));
+    caf::anon_send(actor, ConnectOptimizer{rank.rank()});
+  }
 }
 
 }  // namespace train::actors

@@ -15,8 +15,8 @@
 #include "actors/messages/lane_messages.hpp"
 #include "actors/messages/save_messages.hpp"
 #include "actors/supervision.hpp"
-#include "actors/train/lane_driver.hpp"
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/lanes/lane_driver.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 #include "engine/sharding/buffer_reservations.hpp"
 
 namespace train::actors {
@@ -32,7 +32,7 @@ struct RankState {
   std::size_t gradients_broadcast = 0;
   bool gathered = false;  // nobody reads this rank's weights any more
   bool combined = false;  // loss and norm are on the stream
-  int updates_enqueued = 0;
+  std::size_t updates_enqueued = 0;
   kernels::Event copied;  // the newest snapshot's copy; updates wait for it on the stream
   std::map<caf::actor_addr, std::string> parts;
   std::optional<WaitBoard::Line> wait;
@@ -109,11 +109,8 @@ void Rank::advance() const {
                                   .step = opened.step_index(),
                                   .since_ns = steady_now_ns()},
                                  static_cast<std::int64_t>(state().commands.size()));
-    if (context->engine->plan().ranks() > 1) {
-      self->send(state().peers.collective, opened);
-    }
-    if (engine::uses_pool(context->engine->plan())) {
-      self->send(state().peers.buffers, opened);
+    for (const CommandFollower& follower : state().peers.followers) {
+      self->send(follower, opened);
     }
     begin(opened);
   }
@@ -263,13 +260,14 @@ void Rank::update_if_ready() const {
       state().gradients_broadcast == context->engine->plan().groups().size()) {
     wait_for_reductions();
     const UpdateParameters update{state().current->step, state().copied};
-    self->send(state().peers.decay, update);
-    self->send(state().peers.no_decay, update);
+    for (const OptimizerActor& optimizer : state().peers.optimizers) {
+      self->send(optimizer, update);
+    }
   }
 }
 
 void Rank::update_enqueued() const {
-  if (++state().updates_enqueued == 2) {
+  if (++state().updates_enqueued == state().peers.optimizers.size()) {
     context->engine->state().finalize(*context->compute);
     if (engine::uses_pool(context->engine->plan())) {
       self->send(state().peers.buffers, AllGatherWeights{state().current->sequence});

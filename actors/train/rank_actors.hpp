@@ -11,7 +11,7 @@
 
 #include "actors/handles.hpp"
 #include "actors/messages/watch_messages.hpp"
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 #include "base/result.hpp"
 #include "engine/parameter.hpp"
 #include "engine/state_view.hpp"
@@ -39,57 +39,11 @@ struct RankReporting {
 [[nodiscard]] RankActor spawn_rank(caf::actor_system& system, const RankContext& context,
                                    const RankReporting& reporting);
 
-/// Reads the tokens of lanes, in the order of commands and lanes, as slots become free.
-///
-///   PrepareLanes -> LaneReady for each lane, to the rank (training, search) or the evaluator.
-///   BatchSlotFree -> the slot may be filled again: the credits that bound the queue.
-/// Reading happens on the input stream. Data that cannot be used (a token outside the vocabulary)
-/// is WorkFailed to the rank, with the user's exit code.
-[[nodiscard]] BatchActor spawn_batch(caf::actor_system& system, const RankContext& context);
-
-/// One sharding unit (embedding, block or head): puts its kernels on the compute stream, lane by
-/// lane, and passes the lane on; keeps the sum of its gradients over lanes.
-///
-///   ForwardLane -> kernels, ForwardLane to the next unit. At the head: a training lane turns round
-///     (BackwardLane to the unit before), an evaluation lane ends (LaneEnqueued to the evaluator).
-///   BackwardLane -> kernels, BackwardLane to the unit before; at the embedding LaneEnqueued to the
-///     rank. After the last lane of a step: the unit's reduce collective, then GradientReady.
-/// Dies of: a broken invariant or a device error while enqueuing; the rank is told which unit and
-/// step.
-[[nodiscard]] LayerActor spawn_layer(caf::actor_system& system, const RankContext& context,
-                                     std::size_t unit);
-
-/// Lends what layers share: gathered weights, gradient buffers. Starts gathers in the order of the
-/// schedule (BufferReservations), refreshes weights after an update, answers reservations.
-///
-///   Command -> (WeightsFinalized: the stream has run what was before) gathers are requested;
-///   AcquireWeights -> answered when the weights are there, AcquireGradientBuffer -> when the
-///   gradient buffer may be written; VisitEnqueued, GradientPacked -> reservations end, further
-///   gathers start; AllGatherWeights -> one all-gather per group is requested; later reservations
-///   of it wait for that. GathersFinished goes to the rank when the last gather of a training step
-///   has ended.
-/// Commands are taken one after the other. Credits: gather_credits, prefetch, gradient buffers
-/// (EX-4).
-[[nodiscard]] BuffersActor spawn_buffers(caf::actor_system& system, const RankContext& context);
-
 /// The ordered channels of a rank (EX-2): a request is answered when it was its turn and its data
 /// has moved; one that comes early is parked. A request that no command expects ends the actor with
 /// a text that names both sides.
 [[nodiscard]] CollectiveActor spawn_collective(caf::actor_system& system,
                                                const RankContext& context);
-
-/// Drives the evaluation lanes down the chain of layer shards.
-///
-///   RunEvaluation -> PrepareLanes to the batch actor; LaneReady -> ForwardLane to the first layer,
-///   as credits allow; when all lanes are on the stream: EvaluationEnqueued to the rank.
-/// Dies of: a broken invariant.
-[[nodiscard]] EvaluatorActor spawn_evaluator(caf::actor_system& system, const RankContext& context);
-
-/// One optimizer group (decay or no-decay): UpdateParameters puts the group's fused update on the
-/// compute stream and answers the rank with UpdateEnqueued.
-/// Dies of: a broken invariant while enqueuing.
-[[nodiscard]] OptimizerActor spawn_optimizer(caf::actor_system& system, const RankContext& context,
-                                             engine::ParameterGroup group);
 
 /// Copies of the rank's state that may be in memory at once: one being written, one that waits.
 inline constexpr std::size_t kStagingBuffers = 2;

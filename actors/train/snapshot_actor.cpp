@@ -13,7 +13,8 @@
 #include "actors/messages/lane_messages.hpp"
 #include "actors/messages/save_messages.hpp"
 #include "actors/supervision.hpp"
-#include "actors/train/staging.hpp"
+#include "actors/train/memory/staging.hpp"
+#include "actors/train/rank_registry.hpp"
 #include "engine/rank/state/state_rows.hpp"
 #include "storage/files/atomic_file.hpp"
 
@@ -347,6 +348,12 @@ SnapshotActor spawn_snapshot(caf::actor_system& system, const RankContext& conte
                              const ShardWork& work) {
   return system.spawn(snapshot_behavior, context, work,
                       context->waits.add_credits("staging buffers", kStagingBuffers));
+}
+
+void add_snapshot(RankAssembly& rank) {
+  const SnapshotActor actor =
+      rank.add("snapshot", spawn_snapshot(rank.system(), rank.context(), rank.shards()));
+  caf::anon_send(actor, ConnectSnapshot{rank.rank(), rank.head().conductor, rank.head().index});
 }
 
 }  // namespace train::actors

@@ -13,8 +13,8 @@
 #include "actors/head/run_plan.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/supervision.hpp"
-#include "actors/train/rank_runtime.hpp"
-#include "actors/train/rank_setup.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
+#include "actors/train/runtime/rank_setup.hpp"
 #include "actors/training_system.hpp"
 #include "checkpoint/format/manifest.hpp"
 #include "cli/checkpoints/stored_run.hpp"
@@ -254,7 +254,7 @@ Status run_local_ranks(const std::vector<RankContext>& ranks, const RunProgram::
       handles.push_back(started.rank);
       actors.insert(actors.end(), started.all.begin(), started.all.end());
     }
-    caf::anon_send(conductor, ConnectConductor{handles, reporter, waiter, {}});
+    caf::anon_send(conductor, ConnectConductor{handles, {{"listener", reporter}}, waiter, {}});
     self->monitor(conductor);
     while (!over && !failed) {
       self->receive([&](const StepFinished& event) { over = !listener.step(step_record(event)); },

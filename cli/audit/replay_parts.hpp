@@ -9,7 +9,7 @@
 #include "actors/head/run_plan.hpp"
 #include "actors/head/run_program.hpp"
 #include "actors/messages/event_messages.hpp"
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 #include "base/result.hpp"
 #include "checkpoint/format/layout.hpp"
 #include "checkpoint/index/step_journal.hpp"

@@ -4,69 +4,31 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <boost/asio/ip/address.hpp>
 #include <cctype>
-#include <charconv>
+#include <utility>
 
 #include "storage/files/atomic_file.hpp"
 
 namespace train::cli {
 namespace {
 
-namespace asio = boost::asio;
-
 constexpr std::string_view kCookie = "actortrain_token=";
 constexpr std::size_t kShortestToken = 16;
 constexpr std::uint64_t kLargestTokenFile = 4096;
-
-std::optional<asio::ip::address> numeric(std::string_view host) {
-  boost::system::error_code wrong;
-  auto address = asio::ip::make_address(host, wrong);
-  return wrong ? std::nullopt : std::optional(std::move(address));
-}
-
-struct HostAndPort {
-  std::string_view host, port;
-};
-
-/// "[::1]:80", "host:80", "host", "[::1]".
-HostAndPort split(std::string_view text) {
-  const std::size_t bracket = text.starts_with('[') ? text.find(']') : std::string_view::npos;
-  const bool bracketed = bracket != std::string_view::npos;
-  const std::size_t colon = text.find(':', bracketed ? bracket : 0);
-  const std::string_view host = text.substr(0, colon);
-  return {.host = bracketed ? host.substr(1, bracket - 1) : host,
-          .port = colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1)};
-}
 
 bool is_token_character(char each) {
   return std::isalnum(static_cast<unsigned char>(each)) != 0 || each == '-' || each == '_' ||
          each == '.' || each == '~';
 }
 
-bool ascii_equal(std::string_view left, std::string_view right) {
-  return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](char a, char b) {
-    return std::tolower(static_cast<unsigned char>(a)) ==
-           std::tolower(static_cast<unsigned char>(b));
-  });
-}
-
 }  // namespace
 
-Result<BoardAddress> parse_board_address(std::string_view text, std::string_view name) {
-  const HostAndPort parts = split(text);
-  const auto address = numeric(ascii_equal(parts.host, "localhost") ? "127.0.0.1" : parts.host);
-  std::uint16_t port = 0;
-  const auto [stop, code] =
-      std::from_chars(parts.port.data(), parts.port.data() + parts.port.size(), port);
-  if (!address || code != std::errc() || stop != parts.port.data() + parts.port.size()) {
-    return user_error(fmt::format(
-        "{} must be an address of this machine and a port, for example \"127.0.0.1:8080\" or "
-        "\"127.0.0.1:0\" (any free port), not \"{}\"",
-        name, text));
+Result<configs::BoardAddress> parse_board_address(std::string_view text, std::string_view name) {
+  auto address = configs::parse_board_address(text);
+  if (!address) {
+    return user_error(fmt::format("{} {}, not \"{}\"", name, configs::kBoardAddressRule, text));
   }
-  return BoardAddress{
-      .host = address->to_string(), .port = port, .loopback = address->is_loopback()};
+  return *std::move(address);
 }
 
 Result<std::string> read_board_token(const std::filesystem::path& file) {
@@ -105,8 +67,7 @@ bool BoardAccess::is_token(std::string_view text) const {
 
 BoardAccess::Verdict BoardAccess::judge(const BoardCaller& caller) const {
   if (!token_) {
-    const std::string_view host = split(caller.host).host;
-    return numeric(host) || ascii_equal(host, "localhost") ? Verdict::granted : Verdict::refused;
+    return configs::parse_board_host(caller.host) ? Verdict::granted : Verdict::refused;
   }
   constexpr std::string_view kBearer = "Bearer ";
   if (caller.authorization.starts_with(kBearer) &&

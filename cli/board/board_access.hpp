@@ -7,20 +7,13 @@
 #include <string_view>
 
 #include "base/result.hpp"
+#include "configs/board_address.hpp"
 
 namespace train::cli {
 
-/// Where a board listens.
-struct BoardAddress {
-  std::string host;  ///< A numeric address.
-  std::uint16_t port = 0;
-  bool loopback = false;
-};
-
-/// "127.0.0.1:8080", "[::1]:0", "localhost:0", "0.0.0.0:80". Errors (user), which begin with
-/// `name`: of another form.
-[[nodiscard]] Result<BoardAddress> parse_board_address(std::string_view text,
-                                                       std::string_view name);
+/// configs::parse_board_address(). Errors (user), which begin with `name`: of another form.
+[[nodiscard]] Result<configs::BoardAddress> parse_board_address(std::string_view text,
+                                                                std::string_view name);
 
 /// The token in a file: its first line, of 16 or more letters, digits and "-_.~". Errors (user):
 /// not readable; readable by others than its owner; too short, or of other characters. Blocks.

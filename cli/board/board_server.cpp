@@ -17,7 +17,8 @@ namespace {
 constexpr int kLowPriority = 10;
 constexpr int kBacklog = 256;  // who would wait for longer than seconds is not let in
 
-Result<asio::ip::tcp::acceptor> listen(asio::io_context& context, const BoardAddress& address,
+Result<asio::ip::tcp::acceptor> listen(asio::io_context& context,
+                                       const configs::BoardAddress& address,
                                        const BoardOptions& options) {
   const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(address.host), address.port);
   asio::ip::tcp::acceptor acceptor(context);
@@ -37,7 +38,7 @@ Result<asio::ip::tcp::acceptor> listen(asio::io_context& context, const BoardAdd
   return acceptor;
 }
 
-Result<std::optional<std::string>> token_of(const BoardAddress& address,
+Result<std::optional<std::string>> token_of(const configs::BoardAddress& address,
                                             const BoardOptions& options) {
   if (options.token_file.empty()) {
     if (address.loopback) {

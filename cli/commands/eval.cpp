@@ -7,7 +7,7 @@
 
 #include "actors/head/report/choice_report.hpp"
 #include "actors/head/run_plan.hpp"
-#include "actors/train/rank_setup.hpp"
+#include "actors/train/runtime/rank_setup.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
 #include "cli/audit/replay_parts.hpp"

@@ -1,6 +1,6 @@
 #include <map>
 
-#include "actors/train/rank_setup.hpp"
+#include "actors/train/runtime/rank_setup.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
 #include "cli/audit/replay_parts.hpp"

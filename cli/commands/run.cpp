@@ -11,7 +11,7 @@
 #include "actors/head/run_directory.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/supervision.hpp"
-#include "actors/train/rank_setup.hpp"
+#include "actors/train/runtime/rank_setup.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
 #include "base/terminal.hpp"

@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "actors/train/rank_profile.hpp"
+#include "actors/train/boards/rank_profile.hpp"
 #include "base/units.hpp"
 #include "storage/files/atomic_file.hpp"
 

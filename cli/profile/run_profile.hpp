@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "actors/train/rank_profile.hpp"
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/boards/rank_profile.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 #include "base/result.hpp"
 
 namespace train::cli {

@@ -6,6 +6,7 @@
 
 #include "configs/fields/field_locations.hpp"
 #include "configs/fields/field_table.hpp"
+#include "configs/objective_list.hpp"
 
 // The keys of [objective] but its name.
 

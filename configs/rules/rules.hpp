@@ -54,5 +54,6 @@ void check_checkpoint(const RunConfig& config, Rules& rules);
 void check_memory(const RunConfig& config, Rules& rules);
 void check_parallel(const RunConfig& config, Rules& rules);
 void check_lora(const RunConfig& config, Rules& rules);
+void check_status(const RunConfig& config, Rules& rules);
 
 }  // namespace train::configs

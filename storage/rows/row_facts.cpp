@@ -140,6 +140,19 @@ RowJson counts_json(const RowCounts& counts) {
 
 }  // namespace
 
+Status check_row_directory(const fs::path& directory, std::string_view key,
+                           std::int64_t row_length) {
+  std::error_code ignored;
+  if (fs::is_directory(directory, ignored)) {
+    return {};
+  }
+  return user_error(fmt::format(
+      "{}: no such directory of rows; {}make it with `actortrain data prepare --input FILE "
+      "--tokenizer DIR --row-length {} --out {}`",
+      directory.string(), key.empty() ? "" : fmt::format("check {}, or ", key),
+      row_length == 0 ? "T" : std::to_string(row_length), directory.string()));
+}
+
 Result<bool> holds_rows(const fs::path& directory) {
   const auto facts = read_dataset_facts(directory);
   TRAIN_RETURN_IF_ERROR(facts);
@@ -149,13 +162,7 @@ Result<bool> holds_rows(const fs::path& directory) {
 Result<RowFacts> read_row_facts(const fs::path& directory) {
   const fs::path path = directory / facts_file_name;
   const std::string place = path.string();
-  std::error_code ignored;
-  if (!fs::is_directory(directory, ignored)) {
-    return user_error(
-        fmt::format("{}: no such directory of rows; `actortrain data prepare "
-                    "--row-length T --out DIR` makes one",
-                    directory.string()));
-  }
+  TRAIN_RETURN_IF_ERROR(check_row_directory(directory));
   const auto holds = holds_rows(directory);
   TRAIN_RETURN_IF_ERROR(holds);
   if (!*holds) {

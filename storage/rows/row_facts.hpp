@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
@@ -44,10 +45,16 @@ struct RowFacts {
   }
 };
 
+/// Whether `directory` is there at all. `key`: of the configuration that names it; empty: none
+/// does. `row_length`: that is wanted; 0: any. Errors (user): it is not; says what makes it.
+[[nodiscard]] Status check_row_directory(const std::filesystem::path& directory,
+                                         std::string_view key = {}, std::int64_t row_length = 0);
+
 /// Whether meta.json of `directory` says that it holds rows. Errors (user): it is malformed.
 [[nodiscard]] Result<bool> holds_rows(const std::filesystem::path& directory);
 
-/// Errors (user): no meta.json, another format or version, malformed; names file and key.
+/// Errors (user): check_row_directory(); no meta.json, another format or version, malformed; names
+/// file and key.
 [[nodiscard]] Result<RowFacts> read_row_facts(const std::filesystem::path& directory);
 
 /// Writes meta.json atomically and durably. Errors: as AtomicFile.

@@ -17,6 +17,19 @@ void run_some_events(TrainingRun& run, Random& random, int events) {
   }
 }
 
+/// Every actor of a run but those that nobody depends on, and the conductor: its end is the main
+/// thread's to notice.
+std::vector<std::pair<std::string, std::size_t>> victims() {
+  TrainingRun run({});
+  run.start();
+  auto parts = run.parts();
+  std::erase_if(parts, [](const auto& part) {
+    return part.first == "conductor" || part.first == "observer" || part.first == "watchdog";
+  });
+  REQUIRE(parts.size() > 12);
+  return parts;
+}
+
 TEST_CASE("a layer that throws ends the run; the text names rank, unit and step", "[actors]") {
   TrainingRun run({.eval_interval = 0});
   run.start();
@@ -83,11 +96,7 @@ TEST_CASE("a stream that fails ends the run, whichever and whenever", "[actors]"
 }
 
 TEST_CASE("whoever dies, the run ends with the reason", "[actors]") {
-  const std::pair<const char*, std::size_t> part =
-      GENERATE(std::pair{"rank", 0}, std::pair{"batch", 0}, std::pair{"evaluator", 0},
-               std::pair{"collective", 0}, std::pair{"snapshot", 0}, std::pair{"optimizer", 0},
-               std::pair{"optimizer", 1}, std::pair{"layer", 0}, std::pair{"layer", 3},
-               std::pair{"buffers", 0}, std::pair{"index", 0}, std::pair{"reporter", 0});
+  const auto part = GENERATE(from_range(victims()));
   for (int after = 5; after < 400; after += 37) {
     INFO(part.first << " dies after " << after << " events");
     TrainingRun run({.manual_streams = true});

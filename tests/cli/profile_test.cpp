@@ -11,8 +11,8 @@
 
 #include "actors/head/report/run_report.hpp"
 #include "actors/head/run_directory.hpp"
-#include "actors/train/rank_board.hpp"
-#include "actors/train/rank_profile.hpp"
+#include "actors/train/boards/rank_board.hpp"
+#include "actors/train/boards/rank_profile.hpp"
 #include "cli/profile/run_profile.hpp"
 #include "configs/fields/optimizer_table.hpp"
 #include "engine/optimizer/exact_sum.hpp"

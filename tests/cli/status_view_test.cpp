@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "actors/head/report/run_status.hpp"
-#include "actors/train/rank_board.hpp"
+#include "actors/train/boards/rank_board.hpp"
 #include "base/host_name.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/temp_directory.hpp"

@@ -50,6 +50,18 @@ TEST_CASE("validate_config: values out of range are refused with the range",
   check_refused("checkpoint.keep_last=-1", "must be 0 ..");
 }
 
+TEST_CASE("validate_config: where the board listens is an address and a port",
+          "[configs][validate_config]") {
+  for (const char* text : {"8080", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1",
+                           "example.org:80", "[::1:80", "127.0.0.1:80x", "256.0.0.1:80"}) {
+    check_refused(std::string("status.listen=") + text,
+                  "status.listen must be an address of this machine and a port");
+  }
+  for (const char* text : {"", "127.0.0.1:8080", "[::1]:0", "localhost:7", "10.1.2.3:65535"}) {
+    CHECK(verdict({std::string("status.listen=") + text}).empty());
+  }
+}
+
 TEST_CASE("validate_config: which checkpoints stay", "[configs][validate_config]") {
   check_refused("checkpoint.keep_every=-1", "must be 0 ..");
   check_refused("checkpoint.drain_s=-1", "must be 0 ..");

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "actors/train/staging.hpp"
+#include "actors/train/memory/staging.hpp"
 #include "base/exit_codes.hpp"
 #include "engine/rank/state/host_state.hpp"
 #include "kernels/backend.hpp"

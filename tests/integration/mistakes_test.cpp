@@ -46,6 +46,9 @@ TEST_CASE("mistakes: in the run file", "[integration][mistakes]") {
   check_mistake(site, {"run", "tiny.toml"}, {"tiny.toml:33"});
   write_bytes(site / "tiny.toml", good + "device = 3\n");
   check_mistake(site, {"run", "tiny.toml"}, {"tiny.toml:33: ", "runtime.device"});
+  write_bytes(site / "tiny.toml", good + "[status]\nlisten = \"127.0.0.1:99999\"\n");
+  check_mistake(site, {"run", "tiny.toml"},
+                {"tiny.toml:34: ", "status.listen", "\"127.0.0.1:8080\"", "99999"});
 
   write_bytes(site / "tiny.toml", good);
   const auto set = [](const std::string& assignment) {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "actors/head/run_plan.hpp"
-#include "actors/train/rank_profile.hpp"
+#include "actors/train/boards/rank_profile.hpp"
 #include "cli/profile/run_profile.hpp"
 #include "configs/load_config.hpp"
 #include "tests/integration/run_site.hpp"

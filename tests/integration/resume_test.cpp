@@ -144,15 +144,31 @@ TEST_CASE("resume: a run killed before its first file was whole starts", "[integ
 TEST_CASE("resume: a run killed before its first checkpoint begins again",
           "[integration][resume]") {
   const RunSite site;
-  const auto process = site.start_run({"run.steps=1000000"});
+  const auto process = site.start_run({"run.steps=1000000", "checkpoint.interval_steps=1000000"});
   wait_for_metrics(site, *process, 1);
   process->send(SIGKILL);
   process->wait();
-  fs::remove_all(site.run() / "checkpoints");  // in case one was quick
   REQUIRE(metrics_of(site.run()).size() > 1);
-  site.train({"run.steps=5"});
+  const Ended ended = site.train({"run.steps=5"});
+  CHECK(has(ended.err, "run_begun_anew directory="));
+  CHECK(has(ended.err, "it has no checkpoint; steps 1 to "));
   site.train({"run.steps=5", "run.name=whole"});
   CHECK(results_of(site.run()) == results_of(site.run("whole")));
+}
+
+TEST_CASE("resume: a run whose checkpoints were all removed is not begun anew in silence",
+          "[integration][resume]") {
+  const RunSite site;
+  site.train();
+  const std::string metrics = read_bytes(site.run() / "metrics.jsonl");
+  fs::remove_all(site.run() / "checkpoints");
+  for (int start = 0; start < 2; ++start) {  // the index has noticed after the first
+    const Ended refused = site.call({"run", "tiny.toml"});
+    check_one_line(refused, 2, {"no checkpoint any more", "step 20", "--fresh"});
+    CHECK(read_bytes(site.run() / "metrics.jsonl") == metrics);
+  }
+  CHECK(site.call({"run", "tiny.toml", "--fresh"}).exit_code == 0);
+  CHECK(checkpoint_steps(site.run("tiny-2")) == std::vector<std::int64_t>{10, 20});
 }
 
 TEST_CASE("resume: torn metrics are healed", "[integration][resume]") {

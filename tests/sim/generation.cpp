@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "actors/messages/command_messages.hpp"
-#include "actors/train/rank_setup.hpp"
+#include "actors/train/runtime/rank_setup.hpp"
 #include "base/exit_codes.hpp"
 
 namespace train::sim {

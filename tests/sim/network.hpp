@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 #include "engine/collective/collective.hpp"
 
 namespace train::sim {

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "actors/train/rank_setup.hpp"
+#include "actors/train/runtime/rank_setup.hpp"
 #include "base/check.hpp"
 #include "kernels/backend.hpp"
 #include "storage/rows/row_writer.hpp"

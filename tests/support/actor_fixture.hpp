@@ -1,8 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/training_system.hpp"
@@ -88,7 +92,8 @@ class TrainingRun : public RunEvents {
     for (const actors::RankContext& context : contexts_) {
       ranks.push_back({.context = context,
                        .shards = checkpoints.shard_work(context->rank),
-                       .reporting = {.digest_interval = setup_.digest_interval}});
+                       .reporting = {.digest_interval = setup_.digest_interval},
+                       .actors = rank_actors});
     }
     actors_ =
         actors::start_training(world_.system(), ranks,
@@ -100,7 +105,8 @@ class TrainingRun : public RunEvents {
                                             .eval_interval = setup_.eval_interval,
                                             .choices_interval = setup_.choices_interval,
                                             .checkpoint_interval = setup_.checkpoint_interval},
-                                .waits = waits},
+                                .waits = waits,
+                                .actors = run_actors},
                                waiter_->actor());
     for (const caf::actor& actor : actors_.all) {
       world_.keep(actor);
@@ -146,14 +152,14 @@ class TrainingRun : public RunEvents {
     return all.front();
   }
   [[nodiscard]] bool over() const { return waiter_->count<actors::RunFinished>() > 0; }
+  /// As the end of a run does.
+  void stop() { actors::stop_training(actors_); }
   void request_stop() { caf::anon_send(actors_.conductor, actors::StopRequested{15}); }
 
   /// The `index`-th actor of that name, in the order of spawning.
   caf::actor part(std::string_view name, std::size_t index = 0) {
     for (const caf::actor& actor : actors_.all) {
-      const auto* local =
-          dynamic_cast<caf::local_actor*>(caf::actor_cast<caf::abstract_actor*>(actor));
-      if (local != nullptr && local->name() == name && index-- == 0) {
+      if (name_of(actor) == name && index-- == 0) {
         return actor;
       }
     }
@@ -162,17 +168,39 @@ class TrainingRun : public RunEvents {
   }
   /// The `index`-th actor of that name among those of `rank`.
   caf::actor part_of(std::size_t rank, std::string_view name, std::size_t index = 0) {
-    const std::size_t of_a_rank = name == "layer"       ? runtime().engine->unit_count()
-                                  : name == "optimizer" ? 2
-                                                        : 1;
-    return part(name, rank * of_a_rank + index);
+    const auto of_all = static_cast<std::size_t>(
+        std::count_if(actors_.all.begin(), actors_.all.end(),
+                      [&](const caf::actor& actor) { return name_of(actor) == name; }));
+    return part(name, rank * of_all / ranks() + index);
+  }
+  /// Every actor, by its name and its index among those of the name.
+  std::vector<std::pair<std::string, std::size_t>> parts() const {
+    std::vector<std::pair<std::string, std::size_t>> found;
+    std::map<std::string, std::size_t> of_name;
+    for (const caf::actor& actor : actors_.all) {
+      const std::string name = name_of(actor);
+      found.emplace_back(name, of_name[name]++);
+    }
+    return found;
   }
 
   MemoryCheckpoints checkpoints;
   std::shared_ptr<actors::WaitBoard> waits =
       std::make_shared<actors::WaitBoard>();  ///< The head's.
+  /// The registries' actors; what is added before start() is spawned, too.
+  std::vector<actors::AddToRank> rank_actors = all_of(actors::registered_rank_actors());
+  std::vector<actors::AddToRun> run_actors = all_of(actors::registered_run_actors());
 
  private:
+  template <class Add>
+  static std::vector<Add> all_of(std::span<const Add> registered) {
+    return {registered.begin(), registered.end()};
+  }
+  static std::string name_of(const caf::actor& actor) {
+    const auto* local =
+        dynamic_cast<caf::local_actor*>(caf::actor_cast<caf::abstract_actor*>(actor));
+    return local == nullptr ? "" : local->name();
+  }
   void use_manual_streams() {
     const auto clock = std::make_shared<std::uint64_t>(0);
     for (const actors::RankContext& context : contexts_) {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "actors/train/choice_lanes.hpp"
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/lanes/choice_lanes.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 #include "tests/support/plain_run.hpp"
 
 namespace train::test {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 #include "tests/support/manual_stream.hpp"
 
 namespace train::test {

@@ -8,7 +8,7 @@
 #include "actors/cluster/network/node_position.hpp"
 #include "actors/head/run_plan.hpp"
 #include "actors/messages/cluster_messages.hpp"
-#include "actors/train/memory_restore.hpp"
+#include "actors/train/memory/memory_restore.hpp"
 #include "base/result.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
 #include "engine/rank/plan/rank_options.hpp"

@@ -19,7 +19,7 @@
 #include "actors/head/run_directory.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/supervision.hpp"
-#include "actors/train/rank_setup.hpp"
+#include "actors/train/runtime/rank_setup.hpp"
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"

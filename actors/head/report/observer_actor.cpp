@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "actors/head/report/run_events.hpp"
+#include "actors/head/run_registry.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
 #include "actors/supervision.hpp"
@@ -243,6 +244,16 @@ ObserverActor::behavior_type observer_behavior(ObserverSelf self, const Observin
 ObserverActor spawn_observer(caf::actor_system& system, const Observing& observing,
                              StreamKind stream) {
   return system.spawn(observer_behavior, observing, stream);
+}
+
+void add_observer(RunAssembly& run) {
+  const HeadParts& parts = run.made_of();
+  Observing observing = parts.observing;
+  observing.waits = parts.waits;
+  observing.report = parts.report;
+  observing.disk = parts.disk;
+  observing.conductor = run.conductor();
+  run.add("observer", spawn_observer(run.system(), observing, parts.report_stream));
 }
 
 }  // namespace train::actors

@@ -8,8 +8,8 @@
 #include "actors/handles.hpp"
 #include "actors/head/report/run_report.hpp"
 #include "actors/head/report/run_status.hpp"
-#include "actors/train/rank_board.hpp"
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/boards/rank_board.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 
 namespace train::actors {
 

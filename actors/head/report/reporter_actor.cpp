@@ -3,6 +3,7 @@
 #include <caf/all.hpp>
 #include <utility>
 
+#include "actors/head/run_registry.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/supervision.hpp"
@@ -75,9 +76,10 @@ ReporterActor::behavior_type reporter_behavior(ReporterSelf self, std::shared_pt
         log_info(fmt::format("checkpoint_skipped step={} a newer one took its place", event.step));
       },
       [self](const CloseReport&) {
-        self->state.stream->enqueue([conductor = self->state.conductor, to = self->state.report] {
+        self->state.stream->enqueue([me = caf::actor_cast<ReporterActor>(self),
+                                     conductor = self->state.conductor, to = self->state.report] {
           to->close();
-          caf::anon_send(conductor, ReportDrained{});
+          caf::send_as(me, conductor, ReportDrained{});
         });
       },
   };
@@ -88,6 +90,14 @@ ReporterActor::behavior_type reporter_behavior(ReporterSelf self, std::shared_pt
 ReporterActor spawn_reporter(caf::actor_system& system, std::shared_ptr<RunReport> report,
                              StreamKind stream) {
   return system.spawn(reporter_behavior, std::move(report), stream);
+}
+
+void add_reporter(RunAssembly& run) {
+  const HeadParts& parts = run.made_of();
+  const ReporterActor actor =
+      run.add("reporter", spawn_reporter(run.system(), parts.report, parts.report_stream));
+  run.listen("reporter", actor);
+  caf::anon_send(actor, ConnectReporter{run.conductor()});
 }
 
 ReporterActor spawn_listener(caf::actor_system& system, const caf::actor& waiter) {
@@ -101,7 +111,7 @@ ReporterActor spawn_listener(caf::actor_system& system, const caf::actor& waiter
             [](const CheckpointSkipped&) {},
             [self](const CloseReport&) {
               const auto asker = caf::actor_cast<ConductorActor>(self->current_sender());
-              caf::anon_send(asker, ReportDrained{});
+              self->send(asker, ReportDrained{});
             }};
   });
 }

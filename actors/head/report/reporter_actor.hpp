@@ -5,7 +5,7 @@
 
 #include "actors/handles.hpp"
 #include "actors/head/report/run_report.hpp"
-#include "actors/train/rank_runtime.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
 
 namespace train::actors {
 

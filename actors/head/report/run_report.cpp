@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "actors/head/report/choice_report.hpp"
-#include "actors/train/rank_board.hpp"
+#include "actors/train/boards/rank_board.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "engine/optimizer/exact_sum.hpp"

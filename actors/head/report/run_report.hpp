@@ -14,7 +14,7 @@
 #include "actors/head/report/progress_block.hpp"
 #include "actors/head/report/run_events.hpp"
 #include "actors/messages/event_messages.hpp"
-#include "actors/train/lane_source.hpp"
+#include "actors/train/lanes/lane_source.hpp"
 #include "base/result.hpp"
 #include "base/terminal.hpp"
 #include "engine/objective/objective.hpp"

@@ -11,7 +11,7 @@
 #include "actors/head/report/stall_chain.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
-#include "actors/train/rank_board.hpp"
+#include "actors/train/boards/rank_board.hpp"
 #include "base/result.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 

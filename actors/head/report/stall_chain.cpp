@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "actors/train/rank_board.hpp"
+#include "actors/train/boards/rank_board.hpp"
 
 namespace train::actors {
 namespace {

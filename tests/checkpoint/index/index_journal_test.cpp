@@ -4,16 +4,11 @@
 
 #include <bit>
 #include <catch2/catch.hpp>
-#include <cerrno>
 #include <cmath>
 
 #include "checkpoint/format/layout.hpp"
-#include "checkpoint/save/retention.hpp"
 #include "storage/files/digest.hpp"
-#include "storage/rocks_store.hpp"
 #include "tests/checkpoint/index/index_fixture.hpp"
-#include "tests/support/crashing_disk.hpp"
-#include "tests/support/failing_disk.hpp"
 #include "tests/support/memory_store.hpp"
 
 using namespace train;
@@ -24,9 +19,6 @@ using train::test::SmallState;
 using train::test::Steps;
 using train::test::steps_of;
 using train::test::TempDirectory;
-using train::test::write_at;
-
-using Names = std::vector<std::string>;
 
 TEST_CASE("index: the journals keep the newest, to the bit", "[checkpoint][index]") {
   const TempDirectory directory;

@@ -1,15 +1,10 @@
 #include "checkpoint/index/index.hpp"
 
-#include <fmt/format.h>
-
-#include <bit>
 #include <catch2/catch.hpp>
 #include <cerrno>
-#include <cmath>
 
 #include "checkpoint/format/layout.hpp"
 #include "checkpoint/save/retention.hpp"
-#include "storage/files/digest.hpp"
 #include "storage/rocks_store.hpp"
 #include "tests/checkpoint/index/index_fixture.hpp"
 #include "tests/support/crashing_disk.hpp"

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "actors/assembly.hpp"
+#include "actors/handles.hpp"
+#include "actors/head/conductor_actor.hpp"
+#include "actors/head/index_actor.hpp"
+#include "actors/head/report/observer_actor.hpp"
+#include "actors/head/report/run_report.hpp"
+#include "actors/head/run_program.hpp"
+#include "actors/messages/connect_messages.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
+
+// The registry of a run's actors, which live in the launcher. An actor is a file that defines
+// add_<name>() and a line in TRAIN_RUN_ACTORS; from it follow, in the order of the lines: it is
+// spawned after the conductor and wired before it, hears what happens in the run if it says so
+// (listen()), is waited for at the end, and is stopped after the conductor and the ranks.
+namespace train::actors {
+
+class RunAssembly;
+
+/// Spawns an actor of a run and takes it into the assembly. Does not block.
+using AddToRun = void (*)(RunAssembly& run);
+
+#define TRAIN_RUN_ACTORS(entry) entry(reporter) entry(index) entry(observer)
+
+#define TRAIN_RUN_ACTOR(name) void add_##name(RunAssembly& run);
+TRAIN_RUN_ACTORS(TRAIN_RUN_ACTOR)
+#undef TRAIN_RUN_ACTOR
+
+/// All of them, in their order.
+[[nodiscard]] std::span<const AddToRun> registered_run_actors();
+
+/// What the actors of the launcher are made of.
+struct HeadParts {
+  std::shared_ptr<RunReport> report;
+  StreamKind report_stream = StreamKind::threads;
+  std::shared_ptr<kernels::Stream> disk;  ///< Publishes and records checkpoints.
+  IndexWork index;
+  RunProgram::Options program = {};
+  SaveDrain drain = {};
+  std::shared_ptr<WaitBoard> waits;  ///< The conductor's line; outlives the actors.
+  Observing observing = {};          ///< But for what is above.
+  std::span<const AddToRun> actors = registered_run_actors();
+};
+
+/// Sends an actor the ranks of the run.
+using WireToRanks = std::function<void(const std::vector<RankActor>& ranks)>;
+
+/// The actors of a run while they are spawned.
+class RunAssembly : public Assembly {
+ public:
+  RunAssembly(caf::actor_system& system, const HeadParts& parts, ConductorActor conductor)
+      : Assembly(system), parts_(&parts), conductor_(std::move(conductor)) {}
+
+  [[nodiscard]] const HeadParts& made_of() const { return *parts_; }
+  [[nodiscard]] const ConductorActor& conductor() const { return conductor_; }
+
+  /// The actor hears what the conductor hears of the run. If it ends, training goes on, and the run
+  /// ends with exit code 1 and its text. REQUIRES: it answers CloseReport, by ReportDrained under
+  /// its own identity.
+  void listen(std::string name, RunListener actor) {
+    listeners_.push_back({std::move(name), std::move(actor)});
+  }
+  [[nodiscard]] const std::vector<NamedListener>& listeners() const { return listeners_; }
+
+  /// Called when all ranks are there, before the conductor begins.
+  void when_connected(WireToRanks wire) { wiring_.push_back(std::move(wire)); }
+  [[nodiscard]] const std::vector<WireToRanks>& wiring() const { return wiring_; }
+
+ private:
+  const HeadParts* parts_;
+  ConductorActor conductor_;
+  std::vector<NamedListener> listeners_;
+  std::vector<WireToRanks> wiring_;
+};
+
+}  // namespace train::actors

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "actors/train/lanes/lane_source.hpp"
+#include "base/result.hpp"
+#include "configs/run_config.hpp"
+#include "storage/choices/choice_set.hpp"
+
+namespace train::actors {
+
+/// Questions as the lanes of CommandKind::score; all else is another source's.
+class ChoiceLanes final : public LaneSource {
+ public:
+  /// `rest`: null: there are no other lanes, and nothing to train on.
+  ChoiceLanes(std::shared_ptr<const LaneSource> rest,
+              std::shared_ptr<const storage::ChoiceSet> choices);
+
+  [[nodiscard]] Status read(const engine::LaneWork& work,
+                            const engine::LaneSlot& slot) const override;
+  [[nodiscard]] std::optional<engine::RowCount> count(std::int64_t step) const override;
+  [[nodiscard]] std::optional<engine::RowCount> count_pass(engine::CommandKind kind,
+                                                           std::int64_t step) const override {
+    return rest_ ? rest_->count_pass(kind, step) : std::nullopt;
+  }
+  [[nodiscard]] std::uint64_t training_rows() const override;
+  [[nodiscard]] std::optional<double> bytes_per_token() const override;
+  [[nodiscard]] const storage::ChoiceSet* choices() const override { return choices_.get(); }
+  [[nodiscard]] Result<std::string> fingerprint() const override;
+  [[nodiscard]] ReferenceRows reference_rows() const override {
+    return rest_ ? rest_->reference_rows() : ReferenceRows();
+  }
+
+ private:
+  std::shared_ptr<const LaneSource> rest_;
+  std::shared_ptr<const storage::ChoiceSet> choices_;
+};
+
+/// eval.choices in tokens of the run's tokenizer, for a model of `vocab_size`; null if there are
+/// none. The tokenizer is the model's (model.from, or the copy in `run_root`), or that which
+/// data.dir keeps; bytes where the data is of bytes or the vocabulary leaves no doubt. Blocks.
+/// Errors (user): no tokenizer; those of Tokenizer::load and ChoiceSet::open.
+[[nodiscard]] Result<std::shared_ptr<const storage::ChoiceSet>> open_choices(
+    const configs::RunConfig& config, const std::filesystem::path& run_root,
+    std::int64_t vocab_size);
+
+}  // namespace train::actors

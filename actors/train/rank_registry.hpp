@@ -1,0 +1,85 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "actors/assembly.hpp"
+#include "actors/handles.hpp"
+#include "actors/train/rank_actors.hpp"
+#include "actors/train/runtime/rank_runtime.hpp"
+
+// The registry of a rank's actors. An actor is a file that defines add_<name>() and a line in
+// TRAIN_RANK_ACTORS; from it follow, in the order of the lines: it is spawned and wired before the
+// first command, the rank fails with its name when it ends, the watchdog reports the messages that
+// wait for it, and it is stopped at the end of the run, after the rank.
+namespace train::actors {
+
+class RankAssembly;
+
+/// Spawns an actor of a rank and takes it into the assembly, or several of one kind, or none where
+/// the rank has no need of it. Does not block.
+using AddToRank = void (*)(RankAssembly& rank);
+
+#define TRAIN_RANK_ACTORS(entry)                                                                   \
+  entry(batch) entry(evaluator) entry(collective) entry(buffers) entry(snapshot) entry(optimizers) \
+      entry(layers)
+
+#define TRAIN_RANK_ACTOR(name) void add_##name(RankAssembly& rank);
+TRAIN_RANK_ACTORS(TRAIN_RANK_ACTOR)
+#undef TRAIN_RANK_ACTOR
+
+/// All of them, in their order.
+[[nodiscard]] std::span<const AddToRank> registered_rank_actors();
+
+/// What the actors of one rank are made of.
+struct RankParts {
+  RankContext context;
+  ShardWork shards;
+  RankReporting reporting = {};
+  std::span<const AddToRank> actors = registered_rank_actors();
+};
+
+/// Whom a rank follows, hands its shards to, and tells where it is; may be in another process.
+struct RankHead {
+  ConductorActor conductor;
+  IndexActor index;
+  ObserverActor observer = {};  ///< None: nobody asks where the rank is.
+};
+
+/// The actors of one rank while they are spawned. Lives until they are wired.
+class RankAssembly : public Assembly {
+ public:
+  RankAssembly(caf::actor_system& system, const RankParts& parts, const RankHead& head,
+               RankActor rank)
+      : Assembly(system), parts_(&parts), head_(&head), rank_(std::move(rank)) {}
+
+  [[nodiscard]] const RankContext& context() const { return parts_->context; }
+  [[nodiscard]] const ShardWork& shards() const { return parts_->shards; }
+  [[nodiscard]] const RankHead& head() const { return *head_; }
+  [[nodiscard]] const RankActor& rank() const { return rank_; }  ///< Its root; spawned first.
+
+  /// The actor gets every command when the rank begins it, in the order of their numbers, before
+  /// anything else of that command.
+  void follow_commands(CommandFollower actor) { followers_.push_back(std::move(actor)); }
+  [[nodiscard]] const std::vector<CommandFollower>& followers() const { return followers_; }
+
+  /// Sends an actor those that it talks to: called when all are spawned, for actors that know each
+  /// other in circles.
+  void when_spawned(std::function<void()> wire) { wiring_.push_back(std::move(wire)); }
+  void wire() const {
+    for (const auto& each : wiring_) {
+      each();
+    }
+  }
+
+ private:
+  const RankParts* parts_;
+  const RankHead* head_;
+  RankActor rank_;
+  std::vector<CommandFollower> followers_;
+  std::vector<std::function<void()>> wiring_;
+};
+
+}  // namespace train::actors

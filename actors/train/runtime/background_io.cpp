@@ -1,0 +1,50 @@
+#include "actors/train/runtime/background_io.hpp"
+
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <exception>
+#include <thread>
+
+namespace train::actors {
+namespace {
+
+constexpr std::chrono::seconds kPatience{3};
+
+/// Both are of the calling thread alone. A refusal costs speed, nothing else.
+void be_modest(int policy) noexcept {
+  constexpr int kLeastUrgent = 19;
+  (void)::setpriority(PRIO_PROCESS, 0, kLeastUrgent);
+  const sched_param none{};
+  (void)::sched_setscheduler(0, policy, &none);
+}
+
+}  // namespace
+
+void take_smallest_share() noexcept { be_modest(SCHED_BATCH); }
+
+void BackgroundIo::run(const std::function<void()>& work) {
+  if (thread_ == Thread::callers) {
+    work();
+    return;
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  std::exception_ptr error;
+  // A thread each time: without privileges none can leave SCHED_IDLE again.
+  std::thread thread([&] {
+    be_modest(starved_ ? SCHED_BATCH : SCHED_IDLE);
+    try {
+      work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  });
+  thread.join();
+  starved_ = std::chrono::steady_clock::now() - begin > kPatience;
+  if (error) {
+    std::rethrow_exception(error);
+  }
+}
+
+}  // namespace train::actors

@@ -1,0 +1,289 @@
+#include "actors/train/runtime/rank_runtime.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <new>
+#include <span>
+#include <utility>
+
+#include "actors/cluster/recovery/node_memory.hpp"
+#include "engine/optimizer/exact_sum.hpp"
+#include "engine/rank/state/host_state.hpp"
+#include "engine/rank/state/state_rows.hpp"
+
+namespace train::actors {
+
+namespace {
+
+/// A stream of the host.
+std::unique_ptr<kernels::Stream> make_stream(StreamKind kind, const char* name, int threads) {
+  return kind == StreamKind::threads ? kernels::make_thread_stream(name, threads)
+                                     : kernels::make_inline_stream(threads);
+}
+
+/// A stream for kernels: those of a device run nowhere else.
+std::unique_ptr<kernels::Stream> make_stream(const kernels::Device& device, StreamKind kind,
+                                             const char* name, int threads) {
+  return device.is_host() ? make_stream(kind, name, threads) : device.make_stream(name, threads);
+}
+
+}  // namespace
+
+CollectiveBook::CollectiveBook(const engine::ShardPlan& plan) {
+  for (int kind = 0; kind <= static_cast<int>(engine::CommandKind::stop); ++kind) {
+    by_command_.push_back(engine::expand(plan, static_cast<engine::CommandKind>(kind)));
+  }
+}
+
+const std::vector<engine::CollectiveOp>& CollectiveBook::of(engine::CommandKind kind) const {
+  return by_command_.at(static_cast<std::size_t>(kind));
+}
+
+const engine::CollectiveOp* CollectiveBook::find(engine::CommandKind command,
+                                                 engine::CollectiveKind kind, std::int32_t group,
+                                                 std::int32_t part) const {
+  const auto& ops = of(command);
+  const auto found = std::find_if(ops.begin(), ops.end(), [&](const engine::CollectiveOp& op) {
+    return op.kind == kind && op.group == group && op.part == part;
+  });
+  return found == ops.end() ? nullptr : &*found;
+}
+
+RankRuntime::RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine,
+                         std::shared_ptr<const LaneSource> lane_source, StreamKind streams,
+                         int threads)
+    : rank(static_cast<std::int32_t>(rank_engine->options().rank)),
+      engine(std::move(rank_engine)),
+      collectives(engine->plan()),
+      data(std::move(lane_source)),
+      compute(make_stream(engine->device(), streams, "compute", threads)),
+      copy(make_stream(streams, "copy", 1)),
+      input(make_stream(streams, "input", 1)),
+      disk(streams == StreamKind::threads ? make_disk_stream() : make_stream(streams, "disk", 1)),
+      background_io(streams == StreamKind::threads ? BackgroundIo::Thread::own
+                                                   : BackgroundIo::Thread::callers),
+      reduce(engine->plan().ranks() > 1 ? make_stream(engine->device(), streams, "reduce", 1)
+                                        : nullptr) {}
+
+std::unique_ptr<kernels::Stream> make_disk_stream() {
+  auto stream = kernels::make_thread_stream("disk", 1);
+  stream->enqueue(take_smallest_share);
+  return stream;
+}
+
+void RankRuntime::start_trace() {
+  trace = std::make_unique<RankTrace>(kTraceCapacity);
+  waits.record(kTraceCapacity);
+  for (kernels::Stream* stream :
+       {compute.get(), copy.get(), input.get(), disk.get(), reduce.get()}) {
+    if (stream != nullptr) {
+      stream->start_trace(kTraceCapacity);
+    }
+  }
+}
+
+void RankRuntime::trace_begin(engine::CommandKind kind, std::uint64_t sequence,
+                              std::int64_t step) const {
+  if (trace) {
+    compute->notify([to = trace.get(), kind, sequence, step] {
+      to->begin_command({.kind = kind,
+                         .command = sequence,
+                         .step = step,
+                         .begin_ns = steady_now_ns(),
+                         .end_ns = 0});
+    });
+  }
+}
+
+void RankRuntime::trace_end() const {
+  if (trace) {
+    compute->notify([to = trace.get()] { to->end_command(steady_now_ns()); });
+  }
+}
+
+Status RankRuntime::read_lane(const engine::LaneWork& work) const {
+  return data->read(work, engine->lanes().slot(work.slot));
+}
+
+std::string RankRuntime::describe(const kernels::Mark& mark) const {
+  std::string text = mark.what;
+  if (mark.unit >= 0 && static_cast<std::size_t>(mark.unit) < engine->unit_count()) {
+    text = fmt::format("{} ({})", engine->unit_name(static_cast<std::size_t>(mark.unit)), text);
+  }
+  if (mark.step >= 0) {
+    text += fmt::format(" of step {}", mark.step + 1);
+  }
+  if (mark.lane >= 0) {
+    text += fmt::format(", lane {}", mark.lane);
+  }
+  return text;
+}
+
+std::string RankRuntime::describe(const CommandProgress& command) {
+  const std::string name = engine::name_of(command.kind).report;
+  return command.step < 0 ? name : fmt::format("{} {}", name, command.step + 1);
+}
+
+std::string RankRuntime::describe(const ChannelProgress& place) const {
+  const engine::CollectiveOp& op = place.op;
+  const std::string channel = engine::channel_name(op.channel);
+  const std::string kind = engine::collective_name(op.kind);
+  std::string of = kind;
+  if (op.group >= 0) {
+    const std::string& group = engine->plan().groups()[static_cast<std::size_t>(op.group)].name;
+    of = kind == channel ? group : fmt::format("{} of {}", kind, group);
+  }
+  return fmt::format("{} #{} of {} ({})", channel, op.index, describe(place.command), of);
+}
+
+const engine::LaneSchedule& RankRuntime::lanes(engine::CommandKind kind) const {
+  return engine->plan().lanes_of(kind);
+}
+
+engine::CollectiveIdentity RankRuntime::identity(const engine::CollectiveOp& op,
+                                                 std::uint64_t sequence) const {
+  return {.generation = generation,
+          .command = static_cast<std::int64_t>(sequence),
+          .channel = op.channel,
+          .index = op.index,
+          .hash = op.hash};
+}
+
+std::string exception_text(const std::exception_ptr& error) {
+  std::string text = "unknown exception";
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::bad_alloc&) {
+    text = "out of memory (std::bad_alloc)";
+  } catch (const std::exception& caught) {
+    text = caught.what();
+  } catch (...) {
+    // Not derived from std::exception: nothing more can be said about it.
+  }
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+std::vector<std::uint64_t> bits_of(const std::vector<double>& values) {
+  std::vector<std::uint64_t> bits;
+  for (const double value : values) {
+    bits.push_back(FloatBits(value).bits);
+  }
+  return bits;
+}
+
+StepFinished step_event(RankRuntime& rank, std::int64_t step, bool with_digest) {
+  const engine::RankEngine& engine = *rank.engine;
+  const engine::StepResult result = engine.step_result(step);
+  StepFinished event{.step = step + 1,
+                     .rank = static_cast<std::int32_t>(engine.options().rank),
+                     .loss = FloatBits(result.loss),
+                     .grad_norm = FloatBits(result.grad_norm),
+                     .lr = FloatBits(result.lr),
+                     .nonfinite = result.nonfinite,
+                     .has_digest = with_digest,
+                     .unit_grad_norms = {},
+                     .optimizer_sums = engine::words_of(result.optimizer_sums),
+                     .objective_metrics = {}};
+  event.unit_grad_norms = bits_of(result.unit_grad_norms);
+  event.objective_metrics = bits_of(result.metrics);
+  if (with_digest) {
+    const auto names = engine::tensor_names(engine.state().views());
+    event.tensor_digests = engine.state().tensor_digests(names);
+    event.weights_digest = engine::weights_digest(event.tensor_digests, names);
+  }
+  event.elapsed_ns = rank.clock.lap(steady_now_ns());
+  return event;
+}
+
+EvaluationFinished evaluation_event(const RankRuntime& rank, std::int64_t step) {
+  const engine::EvaluationResult result = rank.engine->totals().evaluation_result();
+  EvaluationFinished event{.step = step,
+                           .rank = rank.rank,
+                           .cross_entropy = FloatBits(result.cross_entropy),
+                           .accuracy = FloatBits(result.accuracy),
+                           .objective_metrics = bits_of(result.metrics)};
+  return event;
+}
+
+EvaluationFinished choices_event(const RankRuntime& rank, std::int64_t step) {
+  EvaluationFinished event{
+      .step = step, .rank = rank.rank, .of_choices = true, .cross_entropy = {}, .accuracy = {}};
+  const auto lanes = rank.lanes(engine::CommandKind::score).lanes_of(rank.rank);
+  if (lanes.empty()) {
+    return event;
+  }
+  const auto documents = rank.data->choices()->documents_of(lanes.front(), lanes.back() + 1);
+  const std::vector<double>& sums = rank.engine->scores().sums();
+  TRAIN_CHECK(sums.size() == documents.count, "{} documents of {}", sums.size(), documents.count);
+  event.first_document = static_cast<std::int64_t>(documents.first);
+  event.log_likelihoods = bits_of(sums);
+  return event;
+}
+
+NonfiniteFound nonfinite_event(const RankRuntime& rank, const Command& command) {
+  const engine::NonfiniteOrigin origin = rank.engine->totals().nonfinite_origin();
+  NonfiniteFound event{.step = command.step + 1,
+                       .rank = rank.rank,
+                       .found = origin.found,
+                       .text = "in no layer's output or gradient (only in their sums)"};
+  if (origin.found) {
+    const bool two_passes = rank.engine->rank_plan().objective().program() != nullptr;
+    event.text =
+        fmt::format("in {} ({}), lane {} of rank {}{}", rank.engine->unit_name(origin.unit),
+                    origin.backward ? "backward" : "forward", origin.lane,
+                    rank.engine->plan().train_lanes().rank_of(origin.lane),
+                    !two_passes                           ? ""
+                    : engine::of_first_pass(command.kind) ? ", first pass"
+                                                          : ", second pass");
+  }
+  return event;
+}
+
+checkpoint::StepRecord step_record(const StepFinished& event) {
+  return {.step = event.step,
+          .loss = event.loss.value(),
+          .grad_norm = event.grad_norm.value(),
+          .lr = event.lr.value(),
+          .unit_grad_norms = event.unit_grad_norms,
+          .tensor_digests = event.tensor_digests};
+}
+
+std::unique_ptr<engine::HostState> memory_rows(const engine::RankEngine& engine,
+                                               const checkpoint::MemorySnapshots& snapshots) {
+  return std::make_unique<engine::HostState>(
+      engine.device(), engine::node_views(engine, ranks_of(snapshots.layout())),
+      engine.device().staging);
+}
+
+void write_to_memory(engine::HostState& rows, std::int64_t rank, std::int64_t step,
+                     const checkpoint::MemorySnapshots& snapshots) {
+  rows.load();
+  snapshots.write(rank, step, rows.views());
+}
+
+void save_memory_snapshot(const RankRuntime& rank, std::int64_t step, kernels::Event& copied) {
+  const MemoryKeeping& memory = rank.memory;
+  if (memory.snapshots == nullptr || memory.interval == 0 || step == 0 ||
+      step % memory.interval != 0) {
+    return;
+  }
+  // The poison flag belongs to the compute stream; it is read there, in order.
+  const auto nonfinite = std::make_shared<bool>(false);
+  rank.compute->enqueue(
+      [nonfinite, engine = rank.engine.get()] { *nonfinite = engine->totals().nonfinite(); });
+  kernels::Event::record(*rank.compute).wait_on(*rank.copy);
+  rank.copy->mark({.what = "copy to memory", .step = step - 1, .unit = -1, .lane = -1});
+  rank.copy->enqueue(
+      [nonfinite, step, number = rank.rank, snapshots = memory.snapshots, rows = memory.rows] {
+        if (!*nonfinite) {
+          write_to_memory(*rows, number, step, *snapshots);
+        }
+      });
+  copied = kernels::Event::record(*rank.copy);
+}
+
+}  // namespace train::actors

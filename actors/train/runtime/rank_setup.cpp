@@ -1,0 +1,275 @@
+#include "actors/train/runtime/rank_setup.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <caf/all.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+#include "actors/cluster/network/node_position.hpp"
+#include "actors/head/checkpoint_store.hpp"
+#include "actors/head/model_files.hpp"
+#include "checkpoint/format/reference_file.hpp"
+#include "engine/rank/plan/run_device.hpp"
+
+namespace train::actors {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool goes_on(const StartState& start) {
+  return start.memory ? start.memory->origin.step > 0 : start.checkpoint.has_value();
+}
+
+fs::path run_root_of(const RunPlan& plan) {
+  return fs::path(plan.config.run.dir) / plan.config.run.name;
+}
+
+/// Writes what a sweep has come to, so often that it takes a twentieth of the time, and all of it
+/// at the end. One rank's.
+class ReferenceKeeper {
+ public:
+  ReferenceKeeper(fs::path run, checkpoint::ReferenceKey key, std::int64_t commands,
+                  std::optional<std::uint64_t> digest_before)
+      : run_(std::move(run)),
+        key_(std::move(key)),
+        commands_(commands),
+        digest_before_(digest_before) {}
+
+  Status operator()(const engine::ReferenceLogProbs& reference, std::int64_t done) {
+    const auto begin = Clock::now();
+    if (done < commands_ && begin < next_) {
+      return {};
+    }
+    if (digest_before_ && *digest_before_ != reference.weights_digest()) {
+      return user_error(fmt::format(
+          "{}: is of other weights than those that the run begins with; remove it to compute the "
+          "reference anew",
+          checkpoint::partial_reference_path(run_).string()));
+    }
+    checkpoint::ReferenceFile file{
+        .key = key_,
+        .weights_digest = reference.weights_digest(),
+        .values = {reference.values().begin(), reference.values().end()}};
+    if (done == commands_) {
+      TRAIN_RETURN_IF_ERROR(checkpoint::write_reference(checkpoint::reference_path(run_), file));
+      std::error_code none;  // it may never have been written
+      fs::remove(checkpoint::partial_reference_path(run_), none);
+      return {};
+    }
+    file.commands = done;
+    TRAIN_RETURN_IF_ERROR(
+        checkpoint::write_reference(checkpoint::partial_reference_path(run_), file));
+    constexpr int kShare = 20;
+    next_ = Clock::now() + kShare * (Clock::now() - begin);
+    return {};
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  fs::path run_;
+  checkpoint::ReferenceKey key_;
+  std::int64_t commands_;
+  std::optional<std::uint64_t> digest_before_;
+  Clock::time_point next_ = {};
+};
+
+/// What the run has kept, of a run that goes on.
+Status restore_reference(const RunPlan& plan, const checkpoint::ReferenceKey& key,
+                         RankRuntime& runtime) {
+  const auto path = checkpoint::reference_path(run_root_of(plan));
+  const auto file = checkpoint::read_reference(path, key);
+  TRAIN_RETURN_IF_ERROR(file);
+  if (plan.data->reference_rows().live) {
+    return {};
+  }
+  engine::ReferenceLogProbs& reference = runtime.engine->reference();
+  if (file->values.size() != reference.values().size()) {
+    return user_error(
+        fmt::format("{}: is of {} documents, and the data has {}; start the run anew with --fresh",
+                    path.string(), file->values.size(), reference.values().size()));
+  }
+  reference.restore(file->values);
+  return {};
+}
+
+/// What a sweep that was killed has come to: `done` of its commands, at least.
+Status take_over_sweep(const RunPlan& plan, const checkpoint::ReferenceKey& key, std::int64_t done,
+                       RankRuntime& runtime, std::optional<std::uint64_t>& digest) {
+  const auto path = checkpoint::partial_reference_path(run_root_of(plan));
+  const auto file = checkpoint::read_partial_reference(path, key);
+  engine::ReferenceLogProbs& reference = runtime.engine->reference();
+  if (!file || file->commands < done || file->values.size() != reference.values().size()) {
+    return failure(
+        fmt::format("{}: has changed, or this node sees another one than the head's; "
+                    "put run.dir where every node reads it",
+                    path.string()));
+  }
+  reference.restore(file->values);
+  runtime.references_done = done;
+  digest = file->weights_digest;
+  return {};
+}
+
+/// A run that goes on reads what its beginning computed; one that begins keeps it, by one rank. Of
+/// a live reference that is what it was made of, and no values.
+Status set_up_reference(const RunPlan& plan, const StartState& start, RankRuntime& runtime) {
+  const ReferenceRows rows = plan.data->reference_rows();
+  if (rows.commands == 0) {
+    return {};
+  }
+  const bool keeps = runtime.rank == 0;  // by the others the weights are not read, nor compared
+  const auto key = reference_key(plan, keeps);
+  TRAIN_RETURN_IF_ERROR(key);
+  if (goes_on(start) || start.reads_reference) {
+    return restore_reference(plan, *key, runtime);
+  }
+  const fs::path run = run_root_of(plan);
+  if (rows.live) {
+    return keeps ? checkpoint::write_reference(checkpoint::reference_path(run),
+                                               {.key = *key, .values = {}})
+                 : Status();
+  }
+  std::optional<std::uint64_t> digest;
+  if (start.references_done > 0) {
+    TRAIN_RETURN_IF_ERROR(take_over_sweep(plan, *key, start.references_done, runtime, digest));
+  }
+  if (keeps) {
+    runtime.keep_reference = ReferenceKeeper(run, *key, rows.commands, digest);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<checkpoint::ReferenceKey> reference_key(const RunPlan& plan, bool with_model) {
+  const ReferenceRows rows = plan.data->reference_rows();
+  auto model = with_model ? weights_fingerprint(plan.config, run_root_of(plan))
+                          : Result<std::string>(std::string());
+  TRAIN_RETURN_IF_ERROR(model);
+  return checkpoint::ReferenceKey{.data = plan.data_fingerprint,
+                                  .compute = plan.config.precision.compute,
+                                  .model = std::move(model).value(),
+                                  .kernel_set = engine::kernel_set_name(
+                                      plan.config.runtime.device, plan.config.precision.compute),
+                                  .training_rows = rows.live ? 0 : rows.training_rows,
+                                  .validation_rows = rows.live ? 0 : rows.validation_rows};
+}
+
+Result<std::int64_t> references_done(const RunPlan& plan) {
+  const ReferenceRows rows = plan.data->reference_rows();
+  if (rows.commands == 0 || rows.live) {
+    return 0;
+  }
+  const auto key = reference_key(plan, /*with_model=*/true);
+  TRAIN_RETURN_IF_ERROR(key);
+  const auto file = checkpoint::read_partial_reference(
+      checkpoint::partial_reference_path(run_root_of(plan)), *key);
+  return file ? file->commands : 0;
+}
+
+Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank, const StartState& start,
+                              int threads, StreamKind streams) {
+  engine::RankOptions options = plan.engine;
+  options.rank = rank;
+  const bool begins = !start.checkpoint && !start.memory;
+  if (begins || engine::needs_first_weights(options)) {
+    auto weights = open_weights(plan.config.model, options.model);
+    TRAIN_RETURN_IF_ERROR(weights);
+    options.init.source = std::move(weights).value();
+  }
+  auto engine = engine::make_rank_engine(plan.config.runtime.device, options);
+  TRAIN_RETURN_IF_ERROR(engine);
+  if (start.checkpoint && !start.memory) {
+    TRAIN_RETURN_IF_ERROR(restore_rank(*start.checkpoint, **engine));
+  }
+  auto runtime =
+      std::make_shared<RankRuntime>(std::move(engine).value(), plan.data, streams, threads);
+  TRAIN_RETURN_IF_ERROR(set_up_reference(plan, start, *runtime));
+  return runtime;
+}
+
+checkpoint::Locations find_places(const std::filesystem::path& run, const std::string& local_dir) {
+  const char* slurm = std::getenv("SLURM_TMPDIR");
+  return checkpoint::places_of(
+      run, checkpoint::local_directory(local_dir, slurm == nullptr ? "" : slurm));
+}
+
+Result<ShardWork> shard_work(const checkpoint::Locations& places, const std::string& tag,
+                             const configs::ParallelSection& parallel, std::int64_t rank,
+                             const storage::RsyncOptions& rsync) {
+  const auto carrier = std::make_shared<checkpoint::ShardCarrier>(checkpoint::ShardCarrier::Options{
+      .places = places,
+      .tag = tag,
+      .rank = rank,
+      .ranks = parallel.ranks,
+      .lowest_of_node = local_rank(rank, parallel.ranks, parallel.nodes) == 0,
+      .rsync = rsync});
+  TRAIN_RETURN_IF_ERROR(carrier->prepare());
+  return ShardWork{
+      .write = [carrier](std::int64_t step,
+                         std::span<const engine::StateView> state) -> Result<std::string> {
+        const auto record = carrier->write(step, state);
+        TRAIN_RETURN_IF_ERROR(record);
+        return checkpoint::shard_text(*record);
+      },
+      .seal = [carrier](std::int64_t step,
+                        const std::string& manifest) { return carrier->seal(step, manifest); },
+      .send = [carrier](std::int64_t step) { return carrier->send(step); },
+      .finalize = [carrier](std::int64_t step) { return carrier->finalize(step); },
+      .discard = [carrier](std::int64_t step) { return carrier->discard(step); }};
+}
+
+Result<std::vector<RankContext>> make_local_ranks(const RunPlan& plan, const StartState& start) {
+  const std::int64_t ranks = plan.engine.parallel.ranks;
+  const int threads = threads_per_rank(plan.config.runtime.threads, ranks);
+  std::vector<RankContext> contexts;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    auto context = make_rank(plan, rank, start, threads);
+    TRAIN_RETURN_IF_ERROR(context);
+    if (start.memory) {
+      TRAIN_RETURN_IF_ERROR(restore_from_memory(*start.memory, *(*context)->engine,
+                                                /*transport=*/nullptr, /*generation=*/0));
+    }
+    contexts.push_back(std::move(context).value());
+  }
+  if (ranks > 1) {
+    for (std::size_t channel = 0; channel < engine::kChannelCount; ++channel) {
+      auto transports = engine::make_inproc(static_cast<int>(ranks));
+      for (std::size_t rank = 0; rank < contexts.size(); ++rank) {
+        contexts[rank]->transports[channel] = std::move(transports[rank]);
+      }
+    }
+  }
+  return contexts;
+}
+
+void set_up_handlers(caf::actor_system_config& config) {
+  // One worker keeps up, and the compute threads keep the cores; "sharing" sleeps where "stealing"
+  // would poll.
+  config.set("scheduler.policy", caf::atom("sharing"));
+  config.set("scheduler.max-threads", std::size_t{1});
+}
+
+void cancel_transports(const std::vector<RankContext>& ranks, const std::string& reason) {
+  for (const RankContext& rank : ranks) {
+    for (const auto& transport : rank->transports) {
+      if (transport) {
+        transport->cancel(reason);
+      }
+    }
+  }
+}
+
+int threads_per_rank(std::int64_t requested, std::int64_t neighbours) {
+  if (requested > 0) {
+    return resolve_threads(requested);
+  }
+  return std::max(1, resolve_threads(0) / static_cast<int>(neighbours));
+}
+
+}  // namespace train::actors
