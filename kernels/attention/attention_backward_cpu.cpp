@@ -33,7 +33,7 @@ HWY_INLINE void softmax_backward_row(const ScoreRow& row, float* dscores, float 
                                      float softcap) {
   const Floats d;
   float* scores = row.scores;
-  each_vector(row.begin, row.end, [&](std::int64_t i, auto part) {
+  each_seen(row, [&](std::int64_t i, auto part, auto) {
     FloatVec score = load(d, scores + i, part);
     FloatVec slope = hn::Set(d, 1.0F);
     if (softcap > 0.0F) {
@@ -47,10 +47,8 @@ HWY_INLINE void softmax_backward_row(const ScoreRow& row, float* dscores, float 
     const FloatVec ds = hn::Mul(p, hn::Sub(dp, hn::Set(d, delta)));
     store(softcap > 0.0F ? hn::Mul(ds, slope) : ds, d, dscores + i, part);
   });
-  for (float* values : {scores, dscores}) {
-    std::fill(values, values + row.begin, 0.0F);
-    std::fill(values + row.end, values + row.padded, 0.0F);
-  }
+  clear_unseen(row, scores);
+  clear_unseen(row, dscores);
 }
 
 /// A block of query rows of a head, and the keys that one of them sees, from a whole vector on.
@@ -84,7 +82,9 @@ HWY_INLINE void backward_keys(const AttentionBackwardParams& p, const AttentionS
                       .m = block.rows,
                       .n = padded,
                       .k = s.head_dim,
-                      .accumulate = false};
+                      .accumulate = false,
+                      .causal = Causal::scores,
+                      .seen = block.first - block.begin - from};
   multiply_block(scores);
   scores.a = dout;
   scores.a_row = s.padded_value;
@@ -113,7 +113,9 @@ HWY_INLINE void backward_keys(const AttentionBackwardParams& p, const AttentionS
                        .m = to - from,
                        .n = s.padded_value,
                        .k = block.rows,
-                       .accumulate = true};
+                       .accumulate = true,
+                       .causal = Causal::keys,
+                       .seen = scores.seen};
   multiply_block(to_keys);
   to_keys.a = t.dscores + from;
   to_keys.b = q;
@@ -138,7 +140,9 @@ HWY_INLINE void backward_queries(const AttentionBackwardParams& p, const Attenti
                   .m = to - from,
                   .n = s.padded_dim,
                   .k = block.keys,
-                  .accumulate = false});
+                  .accumulate = false,
+                  .causal = Causal::queries,
+                  .seen = block.first + from - block.begin});
   const Floats d;
   for (std::int64_t row = from; row < to; ++row) {
     each_vector(0, s.head_dim, [&](std::int64_t c, auto part) {
@@ -347,7 +351,7 @@ void attention_backward(const AttentionBackwardParams& p, int threads) {
   // of dk and dv are added afterwards; at last all threads one head. Each adds the heads of a group
   // in order: the same bits.
   const std::int64_t whole = heads / group / threads * threads;
-  parallel_for(threads, whole, [&](std::int64_t i, int worker) {
+  parallel_shares(threads, whole, [&](std::int64_t i, int worker) {
     for (std::int64_t j = i * group; j < (i + 1) * group; ++j) {
       compute(j, worker);
       add_to_group(p, nth(j), memory + worker * size);

@@ -19,6 +19,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
+/// What of a product of a block on the causal diagonal is known before, and left out. Query i of
+/// the block sees its keys j <= i + BlockProduct::seen.
+enum class Causal : std::uint8_t {
+  none,     ///< Nothing: all is computed.
+  scores,   ///< C has a row a query, a column a key; what no query of a tile sees is not written.
+  queries,  ///< A has a row a query, a column a key; what is not seen is zero, and not read.
+  keys,     ///< A has a row a key, a column a query; the same.
+};
+
 /// C[m,n] = A B (+ C if accumulate). A is read element by element, so any strides will do and a
 /// transposed A costs nothing; rows of B and C are contiguous, and n is a multiple of 16.
 struct BlockProduct {
@@ -30,6 +39,8 @@ struct BlockProduct {
   std::int64_t c_row;
   std::int64_t m, n, k;
   bool accumulate;
+  Causal causal = Causal::none;
+  std::int64_t seen = 0;  ///< Keys that query 0 sees, less 1.
 };
 
 /// One tile of C, `rows` x (`vectors` vectors), held in registers over the whole of k.
@@ -37,6 +48,13 @@ template <int rows, int vectors>
 HWY_INLINE void product_tile(const BlockProduct& p, std::int64_t i, std::int64_t j) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t begin = 0;
+  std::int64_t end = p.k;
+  if (p.causal == Causal::queries) {
+    end = std::min(end, i + rows + p.seen);
+  } else if (p.causal == Causal::keys) {
+    begin = std::clamp<std::int64_t>(i - p.seen, 0, end);
+  }
   const float* a = p.a + i * p.a_row;
   const float* b = p.b + j;
   float* c = p.c + i * p.c_row + j;
@@ -48,7 +66,7 @@ HWY_INLINE void product_tile(const BlockProduct& p, std::int64_t i, std::int64_t
       sum[r][v] = p.accumulate ? hn::LoadU(d, c + r * p.c_row + v * lanes) : hn::Zero(d);
     }
   }
-  for (std::int64_t k = 0; k < p.k; ++k) {
+  for (std::int64_t k = begin; k < end; ++k) {
     FloatVec right[vectors];
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; ++v) {
@@ -75,11 +93,18 @@ HWY_INLINE void product_tile(const BlockProduct& p, std::int64_t i, std::int64_t
 template <int vectors>
 HWY_INLINE void product_columns(const BlockProduct& p, std::int64_t j) {
   // As many rows as the registers hold beside a row of B: each element of B that comes from the
-  // second cache is used so often.
+  // second cache is used so often. Four keep the multipliers busy, too; two do not.
   constexpr int tile_rows = 6;
+  constexpr int few_rows = 4;
   std::int64_t i = 0;
-  for (; i + tile_rows <= p.m; i += tile_rows) {
+  if (p.causal == Causal::scores) {
+    i = std::clamp<std::int64_t>(j - p.seen, 0, p.m);
+  }
+  for (; i + tile_rows <= p.m && p.m - i != 2 * few_rows; i += tile_rows) {
     product_tile<tile_rows, vectors>(p, i, j);
+  }
+  for (; i + few_rows <= p.m; i += few_rows) {
+    product_tile<few_rows, vectors>(p, i, j);
   }
   for (; i + 2 <= p.m; i += 2) {
     product_tile<2, vectors>(p, i, j);
@@ -91,10 +116,15 @@ HWY_INLINE void product_columns(const BlockProduct& p, std::int64_t j) {
 
 static HWY_NOINLINE void multiply_block(const BlockProduct& p) {
   constexpr int wide = HWY_TARGET == HWY_AVX3 ? 4 : 2;  // What the registers hold.
+  constexpr int narrow = 2;                             // Busy enough, and nearer to the diagonal.
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
+  const std::int64_t whole = p.causal == Causal::scores ? std::min(p.n, p.seen + 1) : p.n;
   std::int64_t j = 0;
-  for (; j + wide * lanes <= p.n; j += wide * lanes) {
+  for (; j + wide * lanes <= whole; j += wide * lanes) {
     product_columns<wide>(p, j);
+  }
+  for (; j + narrow * lanes <= p.n; j += narrow * lanes) {
+    product_columns<narrow>(p, j);
   }
   for (; j < p.n; j += lanes) {
     product_columns<1>(p, j);
@@ -126,6 +156,46 @@ struct ScoreRow {
   std::int64_t begin, end, padded;
 };
 
+/// The end of a row of scores, of which `count` are seen: vectors are read and written whole, which
+/// is faster than a part of them, and zeros take the place of the others.
+struct Padded {
+  std::size_t count;
+};
+HWY_INLINE FloatVec counted_or(FloatVec v, FloatVec other, Floats d, Padded part) {
+  return hn::IfThenElse(hn::FirstN(d, part.count), v, other);
+}
+HWY_INLINE FloatVec load(Floats d, const float* p, Padded part) {
+  return counted_or(hn::LoadU(d, p), hn::Zero(d), d, part);
+}
+HWY_INLINE void store(FloatVec v, Floats d, float* p, Padded part) {
+  hn::StoreU(counted_or(v, hn::Zero(d), d, part), d, p);
+}
+
+/// each_sixteen() of the scores that are seen.
+template <class Body>
+HWY_INLINE void each_seen(const ScoreRow& row, const Body& body) {
+  constexpr std::int64_t count = Floats16::count;
+  constexpr std::int64_t lanes = Floats16::lanes;
+  const std::int64_t whole = row.begin + (row.end - row.begin) / count * count;
+  if (whole == row.end || whole + count > row.padded) {
+    each_sixteen(row.begin, row.end, body);
+    return;
+  }
+  each_sixteen(row.begin, whole, body);
+  const auto left = static_cast<std::size_t>(row.end - whole);
+  body(whole, Padded{HWY_MIN(left, std::size_t{lanes})}, std::integral_constant<int, 0>());
+  if constexpr (Floats16::vectors == 2) {
+    body(whole + lanes, Padded{left - HWY_MIN(left, std::size_t{lanes})},
+         std::integral_constant<int, 1>());
+  }
+}
+
+/// Zeros for what is not seen.
+HWY_INLINE void clear_unseen(const ScoreRow& row, float* values) {
+  std::fill(values, values + row.begin, 0.0F);
+  std::fill(values + row.end, values + row.padded, 0.0F);
+}
+
 /// Turns the seen scores into exp(capped(scale * score) - largest), the rest of the row into zeros.
 /// Returns the sum; *largest_scaled is the largest of the exponents.
 HWY_INLINE float exponentiate_scores(const ScoreRow& row, float scale, float softcap,
@@ -134,7 +204,7 @@ HWY_INLINE float exponentiate_scores(const ScoreRow& row, float scale, float sof
   const Floats d;
   constexpr float kLowest = -std::numeric_limits<float>::infinity();
   Floats16 largest(kLowest);
-  each_sixteen(row.begin, row.end, [&](std::int64_t i, auto part, auto which) {
+  each_seen(row, [&](std::int64_t i, auto part, auto which) {
     FloatVec scaled = hn::Mul(hn::Set(d, scale), load(d, scores + i, part));
     if (softcap > 0.0F) {
       scaled = capped(d, scaled, softcap);
@@ -145,13 +215,12 @@ HWY_INLINE float exponentiate_scores(const ScoreRow& row, float scale, float sof
   *largest_scaled = max_of(largest);
   const FloatVec shift = hn::Set(d, *largest_scaled);
   Floats16 sums(0.0F);
-  each_sixteen(row.begin, row.end, [&](std::int64_t i, auto part, auto which) {
+  each_seen(row, [&](std::int64_t i, auto part, auto which) {
     const FloatVec e = exp_of_negative(d, hn::Sub(load(d, scores + i, part), shift));
     sums[which] = hn::Add(sums[which], counted_or(e, hn::Zero(d), d, part));
     store(e, d, scores + i, part);
   });
-  std::fill(scores, scores + row.begin, 0.0F);
-  std::fill(scores + row.end, scores + row.padded, 0.0F);
+  clear_unseen(row, scores);
   return sum_of(sums);
 }
 

@@ -34,7 +34,9 @@ HWY_INLINE void forward_block(const AttentionForwardParams& p, const AttentionSi
                   .m = rows,
                   .n = padded_keys,
                   .k = s.head_dim,
-                  .accumulate = false});
+                  .accumulate = false,
+                  .causal = Causal::scores,
+                  .seen = first - begin});
   float inverse_sum[AttentionSizes::query_block];
   for (std::int64_t row = 0; row < rows; ++row) {
     float largest = 0.0F;
@@ -57,7 +59,9 @@ HWY_INLINE void forward_block(const AttentionForwardParams& p, const AttentionSi
                   .m = rows,
                   .n = s.padded_value,
                   .k = keys,
-                  .accumulate = false});
+                  .accumulate = false,
+                  .causal = Causal::queries,
+                  .seen = first - begin});
   const Floats d;
   for (std::int64_t row = 0; row < rows; ++row) {
     float* to = out + (first + row) * p.out_layout.outer_stride;
@@ -150,7 +154,7 @@ void attention_forward(const AttentionForwardParams& p, int threads) {
     }
     return documents[index];
   };
-  parallel_for(threads, count - shared, [&](std::int64_t i, int worker) {
+  parallel_shares(threads, count - shared, [&](std::int64_t i, int worker) {
     one_head(p, pack_once(i, worker), i % p.heads, memory + worker * size);
   });
   const auto one_block = HWY_DYNAMIC_DISPATCH(attention_forward_block);

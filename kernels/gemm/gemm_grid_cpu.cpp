@@ -16,17 +16,25 @@ Grid grid_of(const MatmulParams& p, const PieceCosts& costs, std::int64_t down,
           .across = divide_up(p.n, columns)};
 }
 
+/// How much more an element of A takes where A is larger than what a third-level cache leaves to a
+/// product: each column of pieces then reads all of it from memory again.
+double way_of_a(const MatmulParams& p) {
+  constexpr std::int64_t cached_bytes = 16'777'216;
+  return p.m * p.k * static_cast<std::int64_t>(sizeof(float)) > cached_bytes ? 2.0 : 1.0;
+}
+
 /// What a product takes with this grid, in multiply-adds of one thread. Each piece rearranges its
 /// rows of A, and its columns of B as often as A's rows pass.
 double cost(const MatmulParams& p, const PieceCosts& costs, const Grid& grid, int threads) {
-  constexpr double idle = 0.15;  // Of a piece, at the end, on average.
+  constexpr double idle = 0.12;  // Of a piece, at the end, on average.
   const auto rows = static_cast<double>(std::min(grid.rows, p.m));
   const auto columns = static_cast<double>(std::min(grid.columns, p.n));
   const double passes = grid.columns > costs.most_columns
                             ? static_cast<double>(divide_up(grid.rows, costs.most_rows))
                             : 1.0;
   const double piece =
-      static_cast<double>(p.k) * (rows * columns + costs.rearranged * (rows + passes * columns)) +
+      static_cast<double>(p.k) *
+          (rows * columns + costs.rearranged * (way_of_a(p) * rows + passes * columns)) +
       costs.started;
   const auto rounds = static_cast<double>(divide_up(grid.count(), threads));
   return piece * (rounds + (threads > 1 ? idle : 0.0));

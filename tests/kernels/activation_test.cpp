@@ -1,5 +1,6 @@
 #include "kernels/activation/activation.hpp"
 
+#include <bit>
 #include <limits>
 
 #include "tests/kernels/kernel_fixture.hpp"
@@ -56,6 +57,29 @@ Values run_gelu_backward(const Values& x, const Values& dy, int threads = 2) {
 
 // An ulp or two of float arithmetic around the exact function.
 constexpr double tolerance = 4e-7;
+
+/// x with `far` in place of every `every`th element.
+Values with_far(Values x, std::size_t every, float far) {
+  for (std::size_t i = every / 2; i < x.size(); i += every) {
+    x[i] = far;
+  }
+  return x;
+}
+
+// exp has other steps for vectors that hold a result below the normal numbers, or NaN.
+TEST_CASE("gelu: what lies beside an element does not change its bits", "[kernels][activation]") {
+  constexpr std::size_t every = 8;  // One in each vector of AVX2.
+  const Values x = random_values(4096, 3, 13.0F);
+  const Values expected = run_gelu(x);
+  for (const float far : {-13.25F, 14.0F, -20.0F, 1e30F, std::nanf("")}) {
+    const Values y = run_gelu(with_far(x, every, far));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (i % every != every / 2) {
+        REQUIRE(std::bit_cast<std::uint32_t>(y[i]) == std::bit_cast<std::uint32_t>(expected[i]));
+      }
+    }
+  }
+}
 
 TEST_CASE("gelu: forward and backward agree with erf in double", "[kernels][activation]") {
   for (const std::int64_t count : counts) {
