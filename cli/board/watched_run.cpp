@@ -1,9 +1,9 @@
 #include "cli/board/watched_run.hpp"
 
 #include <fmt/format.h>
+#include <simdjson.h>
 #include <sys/stat.h>
 
-#include <cmath>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -50,12 +50,6 @@ Json memory_of(const Json& status, const std::string& host) {
   return memory;
 }
 
-double number_or_nan(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_number() ? found->get<double>()
-                                                   : std::numeric_limits<double>::quiet_NaN();
-}
-
 }  // namespace
 
 WatchedRun::WatchedRun(fs::path run)
@@ -84,13 +78,15 @@ bool WatchedRun::status_changed() {
   return std::exchange(status_file_, now) != now;
 }
 
+// A status is large, and most looks find the one that is known: then only whether its writer lives
+// is looked at.
 void WatchedRun::look_at_status(const Surroundings& here) {
-  if (!status_changed() && looked_ && over_) {
+  if (!status_changed() && seen_ && condition_of(seen_->writer, here) == seen_->condition) {
     return;
   }
-  looked_ = true;
   auto view = read_status(directory_, here);
   if (!view) {
+    seen_.reset();
     over_ = false;
     condition_ = "unknown";
     gauges_.running = false;
@@ -101,11 +97,16 @@ void WatchedRun::look_at_status(const Surroundings& here) {
     }
     return;
   }
-  view->age_s = 0;  // else each look would be news
-  Json json = Json::parse(cli::status_json(*view));
-  condition_ = json.value("condition", std::string());
-  over_ = view->condition != RunCondition::running;
-  gauges_.running = view->condition == RunCondition::running;
+  if (seen_ && seen_->file == view->file && seen_->condition == view->condition) {
+    return;
+  }
+  seen_ = std::move(*view);
+  Json json = Json::parse(seen_->file);
+  condition_ = condition_name(seen_->condition);
+  json["condition"] = condition_;
+  json["age_s"] = 0;  // else each look would be news
+  over_ = seen_->condition != RunCondition::running;
+  gauges_.running = !over_;
   gauges_.step = json.value("step", std::int64_t{0});
   gauges_.steps = json.value("steps", std::int64_t{0});
   gauges_.generation = json.value("generation", std::int64_t{0});
@@ -113,14 +114,11 @@ void WatchedRun::look_at_status(const Surroundings& here) {
   gauges_.tokens_per_second = json.value("tokens_per_second", 0.0);
   gauges_.written_unix_s = json.value("written_unix_s", std::int64_t{0});
   gauges_.saved_step = json.value("saved", Json::object()).value("step", std::int64_t{-1});
-  if (std::string seen = dump(json); seen != seen_status_) {
-    seen_status_ = std::move(seen);
-    if (!over_) {
-      json["memory"] = memory_of(json, here.host);
-    }
-    status_ = dump(json);
-    ++status_version_;
+  if (!over_) {
+    json["memory"] = memory_of(json, here.host);
   }
+  status_ = dump(json);
+  ++status_version_;
 }
 
 void WatchedRun::look_at_events() {
@@ -169,17 +167,19 @@ void WatchedRun::look_at_newest_numbers() {
   if (inside && std::getline(file, line)) {
     newest_read_ += line.size() + 1;  // its beginning is missing
   }
+  simdjson::dom::parser parser;
   // A line that is not complete yet is read the next time.
   while (std::getline(file, line) && !file.eof()) {
     newest_read_ += line.size() + 1;
-    const Json json = Json::parse(line, nullptr, false);
-    if (!json.is_object()) {
+    simdjson::dom::object numbers;
+    if (parser.parse(line).get(numbers) != simdjson::SUCCESS) {
       continue;
     }
     for (const auto& [key, gauge] :
          {std::pair{"loss", &RunGauges::loss}, std::pair{"val_loss", &RunGauges::val_loss},
           std::pair{"grad_norm", &RunGauges::grad_norm}, std::pair{"lr", &RunGauges::lr}}) {
-      if (const double number = number_or_nan(json, key); !std::isnan(number)) {
+      double number = 0.0;
+      if (numbers[key].get(number) == simdjson::SUCCESS) {
         gauges_.*gauge = number;
       }
     }

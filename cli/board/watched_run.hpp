@@ -67,10 +67,9 @@ class WatchedRun {
   std::string name_;
   std::string status_ = "{}";
   std::uint64_t status_version_ = 0;
-  std::string seen_status_;  ///< What it was made of.
+  std::optional<StatusView> seen_;  ///< What it was made of; none: it could not be read.
   std::string condition_ = "unknown";
   bool over_ = false;
-  bool looked_ = false;
   FileState status_file_;
   RunGauges gauges_ = {};
   LineTail event_lines_;

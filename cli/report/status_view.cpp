@@ -30,16 +30,16 @@ bool is_status(const Json& json) {
          json.contains("version") && json["version"].is_number_integer();
 }
 
-RunCondition condition_of(const Json& json, const Surroundings& here, std::int64_t age_s) {
-  if (json.contains("outcome")) {
-    return RunCondition::over;
-  }
-  if (json.value("host", "") != here.host) {
-    return age_s > kLate_s ? RunCondition::lost : RunCondition::running;
-  }
-  const auto start = process_start(json.value("pid", std::int64_t{0}));
-  return start && *start == json.value("process_start", std::uint64_t{0}) ? RunCondition::running
-                                                                          : RunCondition::died;
+StatusWriter writer_of(const Json& json) {
+  return {.over = json.contains("outcome"),
+          .host = json.value("host", ""),
+          .pid = json.value("pid", std::int64_t{0}),
+          .process_start = json.value("process_start", std::uint64_t{0}),
+          .written_unix_s = json.value("written_unix_s", std::int64_t{0})};
+}
+
+std::int64_t age_of(const StatusWriter& writer, const Surroundings& here) {
+  return std::max<std::int64_t>(0, here.now_unix_s - writer.written_unix_s);
 }
 
 }  // namespace
@@ -49,6 +49,17 @@ Surroundings surroundings_now() {
           .now_unix_s = std::chrono::duration_cast<std::chrono::seconds>(
                             std::chrono::system_clock::now().time_since_epoch())
                             .count()};
+}
+
+RunCondition condition_of(const StatusWriter& writer, const Surroundings& here) {
+  if (writer.over) {
+    return RunCondition::over;
+  }
+  if (writer.host != here.host) {
+    return age_of(writer, here) > kLate_s ? RunCondition::lost : RunCondition::running;
+  }
+  const auto start = process_start(writer.pid);
+  return start && *start == writer.process_start ? RunCondition::running : RunCondition::died;
 }
 
 Result<StatusView> read_status(const fs::path& run, const Surroundings& here) {
@@ -72,11 +83,11 @@ Result<StatusView> read_status(const fs::path& run, const Surroundings& here) {
                                   json["version"].dump()));
   }
   try {
-    const std::int64_t age_s =
-        std::max<std::int64_t>(0, here.now_unix_s - json.value("written_unix_s", std::int64_t{0}));
+    const StatusWriter writer = writer_of(json);
     StatusView view{.file = std::move(text).value(),
-                    .condition = condition_of(json, here, age_s),
-                    .age_s = age_s};
+                    .writer = writer,
+                    .condition = condition_of(writer, here),
+                    .age_s = age_of(writer, here)};
     [[maybe_unused]] const std::string readable = status_text(view);
     return view;
   } catch (const Json::exception&) {
@@ -84,10 +95,14 @@ Result<StatusView> read_status(const fs::path& run, const Surroundings& here) {
   }
 }
 
-std::string status_json(const StatusView& view) {
+const char* condition_name(RunCondition condition) {
   static constexpr std::array<const char*, 4> kConditions = {"running", "over", "died", "lost"};
+  return kConditions.at(static_cast<std::size_t>(condition));
+}
+
+std::string status_json(const StatusView& view) {
   Json json = Json::parse(view.file);
-  json["condition"] = kConditions.at(static_cast<std::size_t>(view.condition));
+  json["condition"] = condition_name(view.condition);
   json["age_s"] = view.age_s;
   return json.dump(1) + "\n";
 }
