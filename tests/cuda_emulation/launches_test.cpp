@@ -5,8 +5,8 @@
 #include <string>
 
 #include "tests/cuda_emulation/block.hpp"
-#include "tests/engine/published_gradients.hpp"
-#include "tests/engine/small_model.hpp"
+#include "tests/engine/parity/published_gradients.hpp"
+#include "tests/engine/rank/small_model.hpp"
 
 namespace train::engine {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "configs/fields/optimizer_table.hpp"
-#include "tests/engine/small_model.hpp"
+#include "tests/engine/rank/small_model.hpp"
 
 namespace train::engine {
 namespace {

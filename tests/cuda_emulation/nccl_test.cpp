@@ -5,7 +5,7 @@
 #include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/nccl.hpp"
-#include "tests/engine/gloo_fixture.hpp"
+#include "tests/engine/collective/gloo_fixture.hpp"
 
 namespace train::engine {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/exit_codes.hpp"
 #include "engine/rank/state/host_state.hpp"
 #include "kernels/backend.hpp"
-#include "tests/engine/small_model.hpp"
+#include "tests/engine/rank/small_model.hpp"
 #include "tests/guarded_device/guarded_device.hpp"
 #include "tests/support/actor_fixture.hpp"
 #include "tests/support/guarded_memory.hpp"

@@ -11,7 +11,7 @@
 #include "configs/fields/optimizer_table.hpp"
 #include "engine/optimizer/optimizer.hpp"
 #include "engine/rank/state/host_state.hpp"
-#include "tests/engine/small_model.hpp"
+#include "tests/engine/rank/small_model.hpp"
 #include "tests/support/guarded_memory.hpp"
 
 namespace train::engine {

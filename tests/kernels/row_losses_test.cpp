@@ -1,5 +1,6 @@
 // Losses of head_loss that are no cross-entropy (RowLoss): against definitions in double and their
-// finite differences. tests/engine/sequential_unlearning_test.cpp compares whole steps with torch.
+// finite differences. tests/engine/objective/sequential_unlearning_test.cpp compares whole steps
+// with torch.
 
 #include <algorithm>
 #include <functional>

@@ -2,7 +2,7 @@
 
 The models, their weights by formula and their tokens are those of make_model_fixtures.py; adapters
 get weights by the same formula (a B of zeros would leave A without a gradient), in float64:
-transformers and peft of PyPI. tests/engine/lora_test.cpp compares the engine with it.
+transformers and peft of PyPI. tests/engine/rank/lora_test.cpp compares the engine with it.
 """
 
 import json

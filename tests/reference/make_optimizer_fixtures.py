@@ -3,7 +3,7 @@
 Needs torch with torch.optim.Muon. Fifty updates with known gradients by PyTorch's own AdamW and
 Muon; D-Muon, which PyTorch lacks, is written out below from its description. The gradients are not
 stored: both sides compute them (`drawn`), so the file holds the last weights and momenta alone.
-tests/engine/optimizer_reference_test.cpp agrees to 1e-5.
+tests/engine/optimizer/optimizer_reference_test.cpp agrees to 1e-5.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Writes fixtures/*.json: python3 tests/reference/make_parity_fixtures.py
 
 Needs torch. Numbers are float64 results printed with 8 digits; inputs (weights) are whole numbers
-of 1/1024. The engine agrees to 1e-5 of a tensor's largest element (tests/engine/parity_test.cpp,
+of 1/1024. The engine agrees to 1e-5 of a tensor's largest element (tests/engine/parity/parity_test.cpp,
 tied_parity_test.cpp).
 """
 

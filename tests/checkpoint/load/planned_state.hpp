@@ -14,7 +14,7 @@
 #include "engine/sharding/shard_plan.hpp"
 #include "engine/state_view.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
-#include "tests/engine/shard_options.hpp"
+#include "tests/engine/sharding/shard_options.hpp"
 
 namespace train::test {
 

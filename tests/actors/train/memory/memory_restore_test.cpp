@@ -8,7 +8,7 @@
 
 #include "actors/cluster/recovery/node_memory.hpp"
 #include "actors/train/runtime/rank_runtime.hpp"
-#include "tests/engine/small_model.hpp"
+#include "tests/engine/rank/small_model.hpp"
 
 namespace train::actors {
 namespace {

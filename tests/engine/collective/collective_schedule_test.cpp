@@ -1,0 +1,172 @@
+#include "engine/collective/collective_schedule.hpp"
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/sharding/buffer_schedule.hpp"
+#include "tests/engine/sharding/shard_options.hpp"
+
+namespace train::engine {
+namespace {
+
+using testing::all_strategies;
+using testing::name_of;
+using testing::plan_with;
+using testing::shard_options;
+
+constexpr CommandKind kCommands[] = {CommandKind::train_step, CommandKind::evaluate,
+                                     CommandKind::snapshot, CommandKind::find_nonfinite,
+                                     CommandKind::stop};
+
+std::vector<CollectiveOp> of_kind(const std::vector<CollectiveOp>& ops, CollectiveKind kind) {
+  std::vector<CollectiveOp> found;
+  for (const CollectiveOp& op : ops) {
+    if (op.kind == kind) {
+      found.push_back(op);
+    }
+  }
+  return found;
+}
+
+std::string texts(const ShardPlan& plan, CommandKind kind, Channel channel) {
+  std::string text;
+  for (const CollectiveOp& op : expand(plan, kind)) {
+    if (op.channel == channel) {
+      text += op.text(plan) + "; ";
+    }
+  }
+  return text;
+}
+
+ShardPlan::Options small_options(const char* strategy, std::int64_t group = 0) {
+  ShardPlan::Options options = shard_options(4, strategy, group, 4);
+  options.parallel.gather_credits = 1;  // no weights stay for a later visit
+  options.units = testing::odd_units(1);
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("collective schedule: indices count up in each channel, no two hashes are alike",
+          "[engine][collective][EX-2]") {
+  for (const ShardPlan::Options& options : all_strategies(9)) {
+    INFO(name_of(options));
+    const ShardPlan plan = plan_with(options);
+    std::set<std::uint64_t> hashes;
+    std::size_t count = 0;
+    for (const CommandKind kind : kCommands) {
+      std::array<std::uint32_t, kChannelCount> next{};
+      std::size_t channel = 0;
+      for (const CollectiveOp& op : expand(plan, kind)) {
+        CHECK(static_cast<std::size_t>(op.channel) >= channel);  // channel by channel
+        channel = static_cast<std::size_t>(op.channel);
+        CHECK(op.index == next.at(channel)++);
+        CHECK(op.command == kind);
+        hashes.insert(op.hash);
+        ++count;
+      }
+    }
+    CHECK(hashes.size() == count);
+    CHECK((count == 0) == (plan.ranks() == 1));
+  }
+}
+
+TEST_CASE("collective schedule: every rank derives the same list", "[engine][collective][EX-2]") {
+  for (const ShardPlan::Options& options : all_strategies(5)) {
+    for (const CommandKind kind : kCommands) {
+      const auto mine = expand(plan_with(options), kind);
+      const auto yours = expand(plan_with(options), kind);
+      REQUIRE(mine.size() == yours.size());
+      for (std::size_t i = 0; i < mine.size(); ++i) {
+        CHECK(mine[i].hash == yours[i].hash);
+      }
+    }
+  }
+}
+
+TEST_CASE("collective schedule: another plan's collectives have other hashes",
+          "[engine][collective][EX-2]") {
+  ShardPlan::Options options = shard_options(4, "none");
+  const auto one = expand(plan_with(options), CommandKind::train_step);
+  options.units[1].parameters[1].rows = 4;
+  const auto other = expand(plan_with(options), CommandKind::train_step);
+  REQUIRE(one.size() == other.size());
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    CHECK(one[i].hash != other[i].hash);
+  }
+}
+
+TEST_CASE("collective schedule: each gradient is reduced once a sync, and spread once a step",
+          "[engine][collective][EX-2]") {
+  for (const ShardPlan::Options& options : all_strategies(6)) {
+    INFO(name_of(options));
+    const ShardPlan plan = plan_with(options);
+    if (plan.ranks() == 1) {
+      continue;
+    }
+    const auto ops = expand(plan, CommandKind::train_step);
+    std::map<std::pair<std::int32_t, std::int32_t>, int> reduces;
+    for (const CollectiveOp& op : of_kind(ops, CollectiveKind::reduce)) {
+      ++reduces[{op.part, op.group}];
+    }
+    const auto groups = static_cast<std::int32_t>(plan.groups().size());
+    CHECK(reduces.size() == static_cast<std::size_t>(plan.train_lanes().syncs() * groups));
+    CHECK(of_kind(ops, CollectiveKind::reduce).size() == reduces.size());
+    std::set<std::int32_t> all_gathered, broadcast;
+    for (const CollectiveOp& op : of_kind(ops, CollectiveKind::all_gather)) {
+      CHECK(all_gathered.insert(op.group).second);
+    }
+    for (const CollectiveOp& op : of_kind(ops, CollectiveKind::broadcast)) {
+      CHECK(broadcast.insert(op.group).second);
+    }
+    for (std::int32_t group = 0; group < groups; ++group) {
+      CHECK(all_gathered.contains(group) == plan.all_gathered(static_cast<std::size_t>(group)));
+      CHECK(broadcast.contains(group) == plan.broadcast(static_cast<std::size_t>(group)));
+    }
+    CHECK(of_kind(ops, CollectiveKind::gather).size() ==
+          BufferSchedule(plan, CommandKind::train_step).gathers().size());
+    CHECK(of_kind(ops, CollectiveKind::loss_and_norm).size() == 1);
+  }
+}
+
+TEST_CASE("collective schedule: a step reads as it runs", "[engine][collective][EX-2]") {
+  const ShardPlan none = plan_with(small_options("none"));
+  CHECK(texts(none, CommandKind::train_step, Channel::gather).empty());
+  CHECK(
+      texts(none, CommandKind::train_step, Channel::reduce) ==
+      "reduce of head, sync 0; reduce of block 0, sync 0; broadcast of head; reduce of embedding, "
+      "sync 0; broadcast of block 0; broadcast of embedding; ");
+  CHECK(texts(none, CommandKind::train_step, Channel::control) == "loss and norm; ");
+
+  const ShardPlan full = plan_with(small_options("full"));
+  CHECK(texts(full, CommandKind::train_step, Channel::gather) ==
+        "gather of embedding, reservation 0; gather of block 0, reservation 1; gather of head, "
+        "reservation 2; "
+        "gather of block 0, reservation 3; gather of embedding, reservation 4; ");
+  CHECK(texts(full, CommandKind::train_step, Channel::reduce) ==
+        "reduce of head, sync 0; reduce of block 0, sync 0; reduce of embedding, sync 0; ");
+  CHECK(texts(full, CommandKind::evaluate, Channel::control) == "evaluation sums; ");
+  CHECK(texts(full, CommandKind::find_nonfinite, Channel::control) == "non-finite counts; ");
+
+  const ShardPlan gradient = plan_with(small_options("gradient"));
+  CHECK(texts(gradient, CommandKind::train_step, Channel::gather) ==
+        "all_gather of embedding; all_gather of block 0; all_gather of head; ");
+  for (const CommandKind kind : {CommandKind::snapshot, CommandKind::stop}) {
+    CHECK(expand(full, kind).empty());
+  }
+}
+
+TEST_CASE("collective schedule: a group is reduced when its lowest unit is done",
+          "[engine][collective][EX-2]") {
+  ShardPlan::Options options = small_options("full");
+  options.tied = true;
+  const ShardPlan plan = plan_with(options);
+  CHECK(texts(plan, CommandKind::train_step, Channel::reduce) ==
+        "reduce of block 0, sync 0; reduce of embedding + head, sync 0; ");
+}
+
+}  // namespace train::engine

@@ -1,0 +1,257 @@
+#include "engine/generate/text_generator.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "engine/model/architectures/architectures.hpp"
+#include "engine/model/initial_weights.hpp"
+#include "tests/engine/rank/small_model.hpp"
+
+namespace train::engine {
+namespace {
+
+using Tokens = TextGenerator::Tokens;
+using NewToken = TextGenerator::NewToken;
+
+/// What the generator wrote for each prompt.
+struct Written {
+  std::map<std::size_t, Tokens> tokens;
+  std::map<std::size_t, std::vector<float>> log_probabilities;
+};
+
+/// A model with random weights of every kind.
+class Writer {
+ public:
+  explicit Writer(ModelSpec spec) : spec_(std::move(spec)) {
+    for (const UnitParameters& unit : describe_units(spec_)) {
+      units_.emplace_back(static_cast<std::size_t>(unit.element_count));
+      for (const Parameter& parameter : unit.parameters) {
+        const auto rows = std::span(units_.back())
+                              .subspan(static_cast<std::size_t>(parameter.offset),
+                                       static_cast<std::size_t>(parameter.count()));
+        fill_initial_rows(parameter, spec_, {.seed = 3, .init_std = 0.5}, 0, parameter.rows, rows);
+        if (parameter.vector) {
+          for (std::size_t i = 0; i < rows.size(); ++i) {
+            rows[i] = 0.8F + 0.05F * static_cast<float>(i % 7);
+          }
+        }
+      }
+    }
+  }
+
+  [[nodiscard]] TextGenerator generator(std::int64_t context, std::int64_t texts) const {
+    std::vector<const float*> weights;
+    for (const auto& unit : units_) {
+      weights.push_back(unit.data());
+    }
+    return {kernels::cpu_backend(), spec_, {.context = context, .texts = texts}, weights};
+  }
+
+  [[nodiscard]] Written write(std::int64_t context, std::int64_t texts,
+                              const std::vector<Tokens>& prompts, std::int64_t tokens,
+                              int threads = 1, double temperature = 0.0) const {
+    TextGenerator writer = generator(context, texts);
+    const auto stream = kernels::make_inline_stream(threads);
+    Written written;
+    writer.generate(*stream,
+                    {.prompts = prompts,
+                     .tokens = tokens,
+                     .vocab = spec_.vocab_size,
+                     .sampling = {.temperature = temperature, .seed = 5}},
+                    [&](const NewToken& token) {
+                      written.tokens[token.text].push_back(token.token);
+                      written.log_probabilities[token.text].push_back(token.log_probability);
+                      return true;
+                    });
+    return written;
+  }
+
+  /// The likeliest tokens after `prompt`.
+  [[nodiscard]] Tokens after(const Tokens& prompt, std::int64_t tokens) const {
+    return write(8, 1, {prompt}, tokens).tokens.at(0);
+  }
+
+  /// The sum over the rows with a target, by the fused head of training.
+  [[nodiscard]] double cross_entropy(const Tokens& tokens, const Tokens& targets) const {
+    const auto stream = kernels::make_inline_stream(1);
+    const auto length = static_cast<std::int64_t>(tokens.size());
+    Model model(spec_, kernels::cpu_backend(), 1, length, false);
+    kernels::LossSums sums;
+    const Lane lane{.sequences = 1,
+                    .seq_len = length,
+                    .tokens = tokens.data(),
+                    .targets = targets.data(),
+                    .sums = &sums,
+                    .with_gradient = false};
+    for (std::size_t unit = 0; unit < model.unit_count(); ++unit) {
+      model.unit(unit).forward(
+          *stream, {.weights = units_[unit].data(), .tied_weights = units_.front().data()}, lane);
+    }
+    return sums.cross_entropy;
+  }
+
+  [[nodiscard]] const ModelSpec& spec() const { return spec_; }
+
+ private:
+  ModelSpec spec_;
+  std::vector<std::vector<float>> units_;
+};
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
+    return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
+  });
+}
+
+TEST_CASE("text generator: a text longer than the context is continued after its end",
+          "[engine][text_generator]") {
+  const Writer writer(testing::small_shape(Architecture::enoki));
+  const Tokens end = {5, 17, 2, 40, 33, 8, 1, 25};
+  Tokens longer = {9, 9, 30};
+  longer.insert(longer.end(), end.begin(), end.end());
+  const Tokens expected = writer.after(end, 6);
+  REQUIRE(std::ssize(expected) == 6);
+  CHECK(writer.after(longer, 6) == expected);
+  // One at a time, each after all that came before.
+  Tokens text = end;
+  for (const std::int32_t token : expected) {
+    CHECK(writer.after(text, 1) == Tokens{token});
+    text.push_back(token);
+  }
+}
+
+constexpr std::int64_t kContext = 40;
+
+/// Every kind of attention, norm, position and head that has to do with a row's place.
+const std::map<std::string, std::string>& published_configs() {
+  static const std::map<std::string, std::string> configs = {
+      {"llama", R"("num_key_value_heads": 2, "rms_norm_eps": 1e-5, "rope_theta": 1e4)"},
+      {"qwen3", R"("num_key_value_heads": 1, "head_dim": 12, "rms_norm_eps": 1e-6,
+                   "rope_theta": 1e6, "tie_word_embeddings": true)"},
+      {"gemma2", R"("num_key_value_heads": 2, "head_dim": 8, "rms_norm_eps": 1e-6,
+                    "rope_theta": 1e4, "sliding_window": 9, "query_pre_attn_scalar": 10,
+                    "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0,
+                    "hidden_activation": "gelu_pytorch_tanh")"},
+      {"gemma3_text", R"("num_key_value_heads": 1, "head_dim": 8, "rms_norm_eps": 1e-6,
+                         "rope_theta": 1e6, "rope_local_base_freq": 1e4, "sliding_window": 17,
+                         "sliding_window_pattern": 2, "query_pre_attn_scalar": 20,
+                         "hidden_activation": "gelu_pytorch_tanh")"},
+      {"olmo2", R"("num_key_value_heads": 4, "rms_norm_eps": 1e-6, "rope_theta": 5e5)"},
+      {"gpt_neox", R"("rotary_pct": 0.5, "layer_norm_eps": 1e-5, "hidden_act": "gelu")"},
+      {"gpt2", R"("n_embd": 32, "n_head": 4, "n_layer": 3, "n_inner": 48, "n_positions": 40,
+                  "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new",
+                  "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0)"},
+  };
+  return configs;
+}
+
+Writer published_writer(const std::string& model_type) {
+  const std::string config = R"({"model_type": ")" + model_type +
+                             R"(", "vocab_size": 61, "hidden_size": 32, "intermediate_size": 48,
+      "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 64, )" +
+                             published_configs().at(model_type) + "}";
+  auto spec = spec_from_config(config, model_type, kContext);
+  INFO((spec ? std::string() : spec.error().message));
+  REQUIRE(spec.ok());
+  return Writer(*spec);
+}
+
+/// Prompts of unlike lengths; one takes the whole context but a token.
+std::vector<Tokens> some_prompts() {
+  std::vector<Tokens> prompts;
+  for (const int length : {3, 1, 20, static_cast<int>(kContext) - 1, 7}) {
+    Tokens prompt;
+    for (int i = 0; i < length; ++i) {
+      prompt.push_back((i * i * 3 + length * 5 + i) % 41);
+    }
+    prompts.push_back(prompt);
+  }
+  return prompts;
+}
+
+void check_bits(const Writer& writer) {
+  const std::vector<Tokens> prompts = some_prompts();
+  constexpr std::int64_t kNew = 12;
+  const Written alone = writer.write(kContext, 1, prompts, kNew, 1, 0.9);
+  for (const std::int64_t texts : {2, 5, 8}) {
+    const Written together = writer.write(kContext, texts, prompts, kNew, 3, 0.9);
+    CHECK(together.tokens == alone.tokens);
+    for (const auto& [text, found] : together.log_probabilities) {
+      CHECK(same_bits(found, alone.log_probabilities.at(text)));
+    }
+  }
+  TextGenerator reader = writer.generator(kContext, 1);
+  const auto stream = kernels::make_inline_stream(2);
+  for (std::size_t text = 0; text < prompts.size(); ++text) {
+    Tokens whole = prompts[text];
+    whole.insert(whole.end(), alone.tokens.at(text).begin(), alone.tokens.at(text).end());
+    whole.resize(std::min<std::size_t>(whole.size(), kContext));
+    const std::vector<float> read = reader.log_probabilities(*stream, whole);
+    const std::vector<float> expected(read.begin() + std::ssize(prompts[text]) - 1, read.end());
+    std::vector<float> found = alone.log_probabilities.at(text);
+    found.resize(expected.size());
+    CAPTURE(text);
+    CHECK(same_bits(found, expected));
+  }
+}
+
+TEST_CASE("text generator: log-probabilities have the bits of the forward pass of training",
+          "[engine][text_generator][GEN-1]") {
+  for (const auto& [model_type, ignored] : published_configs()) {
+    CAPTURE(model_type);
+    check_bits(published_writer(model_type));
+  }
+}
+
+TEST_CASE("text generator: the same of our own models, whose norms rotate what they normalise",
+          "[engine][text_generator][GEN-1]") {
+  for (const Architecture architecture : {Architecture::enoki, Architecture::dstar_qwen3}) {
+    check_bits(Writer(testing::small_shape(architecture)));
+  }
+}
+
+TEST_CASE("text generator: what training's loss says of a text is what its tokens say",
+          "[engine][text_generator][GEN-1]") {
+  const Writer writer = published_writer("gemma2");
+  const Tokens text = some_prompts()[2];
+  const auto stream = kernels::make_inline_stream(1);
+  TextGenerator reader = writer.generator(kContext, 1);
+  const std::vector<float> read = reader.log_probabilities(*stream, text);
+  double sum = 0.0;
+  for (const float value : read) {
+    sum += static_cast<double>(value);
+  }
+  std::vector<std::int32_t> targets(text.begin() + 1, text.end());
+  targets.push_back(-1);
+  CHECK(-sum == Approx(writer.cross_entropy(text, targets)).epsilon(1e-7));
+}
+
+TEST_CASE("text generator: a text that is told to end leaves its place to the next",
+          "[engine][text_generator]") {
+  const Writer writer = published_writer("llama");
+  const std::vector<Tokens> prompts = some_prompts();
+  const Written all = writer.write(kContext, 1, prompts, 6);
+  TextGenerator generator = writer.generator(kContext, 2);
+  const auto stream = kernels::make_inline_stream(1);
+  std::map<std::size_t, Tokens> written;
+  generator.generate(*stream,
+                     {.prompts = prompts,
+                      .tokens = 6,
+                      .vocab = writer.spec().vocab_size,
+                      .sampling = {.temperature = 0.0}},
+                     [&](const NewToken& token) {
+                       Tokens& text = written[token.text];
+                       text.push_back(token.token);
+                       return token.text % 2 == 0 || text.size() < 2;
+                     });
+  for (std::size_t text = 0; text < prompts.size(); ++text) {
+    Tokens expected = all.tokens.at(text);
+    expected.resize(text % 2 == 0 ? 6 : 2);
+    CHECK(written.at(text) == expected);
+  }
+}
+
+}  // namespace
+}  // namespace train::engine
