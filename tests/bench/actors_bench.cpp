@@ -96,11 +96,11 @@ actors::TrainingActors start(caf::actor_system& system, const Workplace& place,
       .context = context,
       .shards = {.write = [](std::int64_t, std::span<const engine::StateView>)
                      -> Result<std::string> { return std::string(); }}};
-  const actors::HeadParts head{
-      .report = std::move(report),
-      .report_stream = streams,
-      .disk = std::shared_ptr<kernels::Stream>(context, context->disk.get()),
-      .index = {.set_state = [](std::int64_t, checkpoint::CheckpointState) { return Status(); },
+  actors::HeadParts head;
+  head.report = std::move(report);
+  head.report_stream = streams;
+  head.disk = std::shared_ptr<kernels::Stream>(context, context->disk.get());
+  head.index = {.set_state = [](std::int64_t, checkpoint::CheckpointState) { return Status(); },
                 .seal = {},
                 .publish = [](std::int64_t, const std::vector<actors::ShardWritten>&)
                     -> Result<actors::WrittenCheckpoint> { return actors::WrittenCheckpoint{}; },
@@ -109,9 +109,9 @@ actors::TrainingActors start(caf::actor_system& system, const Workplace& place,
                 .make_room = [](std::int64_t) { return std::int64_t{0}; },
                 .journal = [](std::span<const checkpoint::StepRecord>) { return Status(); },
                 .evaluated = [](std::int64_t, double) { return Status(); },
-                .event = [](std::string_view, std::string_view) { return Status(); }},
-      .program = {.total_steps = place.config.run.steps},
-      .waits = waits};
+                .event = [](std::string_view, std::string_view) { return Status(); }};
+  head.program = {.total_steps = place.config.run.steps};
+  head.waits = waits;
   return actors::start_training(system, {rank}, head, waiter);
 }
 
