@@ -110,7 +110,7 @@ const std::vector<Confinement>& confinements() {
       {"boost/",
        {"actors/cluster/.*\\.cpp", "actors/cluster/network/(coroutines|secure_stream)\\.hpp",
         "cli/board/board_.*", "tests/support/http_client\\.hpp"}},
-      {"simdjson.h", {"cli/board/run_metrics\\.cpp"}},
+      {"simdjson.h", {"cli/board/(run_metrics|watched_run)\\.cpp"}},
       {"catch2/", {"tests/.*"}},
       {"hwy/", {"kernels/.*", "tests/bench/.*", "tests/support/instruction_sets\\.hpp"}},
       {"dnnl", {"tests/bench/(step_gemm|gemm_libraries)\\.cpp"}},
