@@ -66,23 +66,28 @@ Status same_run(const fs::path& file, const configs::RunConfig& config) {
   return {};
 }
 
-/// The step of every line of metrics.jsonl, in their order; -1: of a line that nobody can read.
-std::vector<std::int64_t> steps_of_metrics(const fs::path& root) {
-  std::vector<std::int64_t> steps;
+/// visit(step) for every line of metrics.jsonl, in their order, until it returns false; -1: of a
+/// line that nobody can read.
+template <class Visit>
+void each_step_of_metrics(const fs::path& root, const Visit& visit) {
   std::ifstream lines(root / "metrics.jsonl");
-  for (std::string line; std::getline(lines, line);) {
+  bool more = true;
+  for (std::string line; more && std::getline(lines, line);) {
     const auto entry = nlohmann::json::parse(line, nullptr, false);
     const auto step = entry.is_object() ? entry.find("step") : entry.end();
     const bool readable = step != entry.end() && step->is_number_integer();
-    steps.push_back(readable ? step->get<std::int64_t>() : -1);
+    more = visit(readable ? step->get<std::int64_t>() : -1);
   }
-  return steps;
 }
 
 // A first evaluation, of step 0, is no step. A line that nobody can read may be one.
 bool metrics_have_steps(const fs::path& root) {
-  const std::vector<std::int64_t> steps = steps_of_metrics(root);
-  return std::any_of(steps.begin(), steps.end(), [](std::int64_t step) { return step != 0; });
+  bool found = false;
+  each_step_of_metrics(root, [&found](std::int64_t step) {
+    found = step != 0;
+    return !found;
+  });
+  return found;
 }
 
 bool journal_may_have_steps(const fs::path& index) {
@@ -206,9 +211,10 @@ Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool f
 
 std::int64_t newest_step_in_metrics(const fs::path& root) {
   std::int64_t newest = 0;
-  for (const std::int64_t step : steps_of_metrics(root)) {
+  each_step_of_metrics(root, [&newest](std::int64_t step) {
     newest = std::max(newest, step);
-  }
+    return true;
+  });
   return newest;
 }
 
