@@ -206,6 +206,19 @@ Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
   return run;
 }
 
+Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes) {
+  const configs::ParallelSection& parallel = run.config().parallel;
+  const bool more = nodes > parallel.nodes;
+  const std::int64_t all = more ? run.ranks_at_start : parallel.ranks;
+  const std::int64_t all_nodes = more ? run.nodes_at_start : parallel.nodes;
+  if (nodes == all_nodes) {  // whose ranks need not be the same number on each
+    if (auto plan = plan_with(run.plan, nodes, all)) {
+      return plan;
+    }
+  }
+  return largest_plan(run.plan, nodes, all / all_nodes);
+}
+
 double measure_peak_flops(const configs::RunConfig& config) {
   const std::string& device = config.runtime.device;
   const double peak = engine::measure_peak_flops(device, config.precision.compute,

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/cluster/network/node_position.hpp"
+#include "actors/cluster/nodes/node_position.hpp"
 #include "actors/cluster/recovery/node_memory.hpp"
 #include "actors/head/checkpoint_store.hpp"
 #include "actors/head/report/run_status.hpp"
@@ -59,6 +59,11 @@ struct StartChoices {
 [[nodiscard]] Result<PreparedRun> prepare_run(
     RunPlan plan, const StartChoices& choices,
     const CheckpointStore::Surroundings& surroundings = {});
+
+/// The run as one of `nodes` nodes with the largest number of ranks that its configuration allows,
+/// up to so many on each as now, or, of more nodes than now, as when it started. Blocks (reads the
+/// data's headers). Errors: none is allowed; why the last was not.
+[[nodiscard]] Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes);
 
 /// The GEMM peak of all ranks of this node together, for the report. Blocks while it measures.
 [[nodiscard]] double measure_peak_flops(const configs::RunConfig& config);

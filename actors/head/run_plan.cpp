@@ -177,6 +177,14 @@ Result<RunPlan> plan_with(const RunPlan& now, std::int64_t nodes, std::int64_t r
   return plan;
 }
 
+Result<RunPlan> largest_plan(const RunPlan& now, std::int64_t nodes, std::int64_t each) {
+  Result<RunPlan> plan = failure("no node is left");
+  for (; !plan && nodes > 0 && each > 0; --each) {
+    plan = plan_with(now, nodes, each * nodes);
+  }
+  return plan;
+}
+
 Status enter_phase(RunPlan& plan, std::int64_t step) {
   if (!engine::keeps_state_by_phase(plan.engine)) {
     return {};

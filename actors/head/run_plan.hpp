@@ -42,6 +42,11 @@ struct RunPlan {
 /// these ranks cannot have.
 [[nodiscard]] Result<RunPlan> plan_with(const RunPlan& now, std::int64_t nodes, std::int64_t ranks);
 
+/// The same on `nodes` nodes, with `each` ranks on each of them or the most below that is allowed.
+/// Errors: none is; why not the last.
+[[nodiscard]] Result<RunPlan> largest_plan(const RunPlan& now, std::int64_t nodes,
+                                           std::int64_t each);
+
 /// Makes the plan one of ranks for the phase of step `step` (from 0), where the run keeps state by
 /// phase; else it stays one of ranks for the whole run. Errors: ShardPlan::make.
 [[nodiscard]] Status enter_phase(RunPlan& plan, std::int64_t step);

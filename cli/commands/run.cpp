@@ -3,6 +3,7 @@
 #include <numeric>
 #include <stop_token>
 
+#include "actors/cluster/nodes/control_files.hpp"
 #include "actors/cluster/recovery/generations.hpp"
 #include "actors/cluster/recovery/node_run.hpp"
 #include "actors/cluster/recovery/process_ranks.hpp"

@@ -8,11 +8,12 @@
 #include <variant>
 
 #include "actors/cluster/network/credentials.hpp"
+#include "actors/cluster/network/endpoint.hpp"
 #include "actors/cluster/network/head_listener.hpp"
-#include "actors/cluster/network/node_position.hpp"
 #include "actors/cluster/network/rendezvous.hpp"
 #include "actors/cluster/network/system_config.hpp"
 #include "actors/cluster/network/worker_process.hpp"
+#include "actors/cluster/nodes/node_position.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/train/runtime/rank_runtime.hpp"
 #include "actors/train/runtime/rank_setup.hpp"

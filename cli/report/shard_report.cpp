@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/cluster/network/node_position.hpp"
+#include "actors/cluster/nodes/node_position.hpp"
 #include "base/check.hpp"
 #include "base/units.hpp"
 #include "engine/optimizer/registry.hpp"

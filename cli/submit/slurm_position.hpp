@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "actors/cluster/network/node_position.hpp"
+#include "actors/cluster/nodes/node_position.hpp"
 #include "base/result.hpp"
 
 // Which of a job's launchers this process is, as Slurm tells it.

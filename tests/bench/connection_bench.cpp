@@ -19,6 +19,7 @@
 #include "actors/cluster/network/head_listener.hpp"
 #include "actors/cluster/network/rendezvous.hpp"
 #include "actors/cluster/network/system_config.hpp"
+#include "actors/cluster/nodes/control_files.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "base/process.hpp"
 
@@ -38,9 +39,10 @@ int be_head(const fs::path& control) {
   actors::ControlConfig config;
   caf::actor_system system(config);
   const auto listener =
-      actors::HeadListener::open(system, actors::spawn_rendezvous(system), files.value(),
-                                 {.endpoint_file = control / "endpoint"});
+      actors::HeadListener::open(system, actors::spawn_rendezvous(system), files.value(), {});
   TRAIN_CHECK(listener.ok());
+  const auto file = actors::EndpointFile::write(control / "endpoint", (*listener)->endpoint(), "");
+  TRAIN_CHECK(file.ok());
   std::this_thread::sleep_for(10min);
   return 0;
 }

@@ -1,13 +1,14 @@
 // What processes tell each other before and while they train together: messages as the actor
 // framework reads them off the wire, addresses, and Slurm's list of hosts. Peers have proved who
-// they are before (actors/cluster/network/tls_acceptor); the first byte says which reader is meant.
+// they are before (actors/cluster/network/peer_acceptor); the first byte says which reader is
+// meant.
 #include <caf/all.hpp>
 #include <caf/binary_deserializer.hpp>
 #include <caf/binary_serializer.hpp>
 #include <caf/proxy_registry.hpp>
 #include <cstdint>
 
-#include "actors/cluster/network/node_position.hpp"
+#include "actors/cluster/network/endpoint.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/save_messages.hpp"
 #include "tests/fuzz/target.hpp"

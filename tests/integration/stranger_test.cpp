@@ -1,7 +1,7 @@
 // Whoever finds the control port of a run learns nothing, changes nothing and costs nothing.
 
 #include "tests/support/stranger.hpp"
-#include "actors/cluster/network/node_position.hpp"
+#include "actors/cluster/nodes/control_files.hpp"
 #include "tests/integration/held_runs.hpp"
 
 using namespace train::test;

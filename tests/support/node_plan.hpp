@@ -10,6 +10,7 @@
 
 #include "actors/cluster/recovery/node_memory.hpp"
 #include "actors/head/run_plan.hpp"
+#include "actors/train/memory/memory_layout.hpp"
 #include "tests/support/small_run.hpp"
 #include "tests/support/temp_directory.hpp"
 

@@ -10,7 +10,7 @@
 #include <memory>
 #include <optional>
 
-#include "actors/cluster/network/node_position.hpp"
+#include "actors/cluster/network/endpoint.hpp"
 #include "base/descriptor.hpp"
 #include "tests/support/hang_limit.hpp"
 

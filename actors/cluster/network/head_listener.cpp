@@ -58,9 +58,10 @@ Result<caf::actor> take_published(caf::actor_system& system, std::unique_ptr<Sec
 
 }  // namespace
 
-HeadListener::HeadListener(Endpoint endpoint, std::filesystem::path file,
-                           std::unique_ptr<Task> accepting)
-    : endpoint_(std::move(endpoint)), file_(std::move(file)), accepting_(std::move(accepting)) {}
+HeadListener::HeadListener(Endpoint endpoint, std::unique_ptr<Task> accepting)
+    : endpoint_(std::move(endpoint)), accepting_(std::move(accepting)) {}
+
+HeadListener::~HeadListener() = default;
 
 Status HeadListener::check(const Options& options) {
   asio::io_context context;
@@ -92,19 +93,7 @@ Result<std::unique_ptr<HeadListener>> HeadListener::open(caf::actor_system& syst
   auto accepting = std::make_unique<Task>(
       loop_of(system),
       accept_peers(std::move(listening).value(), std::move(identity).value(), std::move(admit)));
-  if (!options.endpoint_file.empty()) {
-    TRAIN_RETURN_IF_ERROR(write_note(options.endpoint_file,
-                                     {to_string(endpoint), options.start, options.generation}));
-  }
-  return std::unique_ptr<HeadListener>(
-      new HeadListener(endpoint, options.endpoint_file, std::move(accepting)));
-}
-
-HeadListener::~HeadListener() {
-  accepting_.reset();
-  if (!file_.empty()) {
-    ::unlink(file_.c_str());  // a courtesy: who reads it later learns at once that nobody is there
-  }
+  return std::unique_ptr<HeadListener>(new HeadListener(endpoint, std::move(accepting)));
 }
 
 Result<caf::actor> connect_to_head(caf::actor_system& system, const CredentialFiles& credentials,

@@ -4,12 +4,11 @@
 #include <caf/fwd.hpp>
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
 
 #include "actors/cluster/network/credentials.hpp"
-#include "actors/cluster/network/node_position.hpp"
+#include "actors/cluster/network/endpoint.hpp"
 #include "base/result.hpp"
 
 // How workers find the head: one port, one published actor, certificates on both sides.
@@ -25,17 +24,15 @@ class HeadListener {
  public:
   struct Options {
     std::string address = "127.0.0.1";
-    std::uint16_t port = 0;                    ///< 0: any free one.
-    std::filesystem::path endpoint_file = {};  ///< Written when the listener is open; empty: none.
-    std::string start = {};                    ///< NodePosition::start of the head.
-    std::uint32_t generation = 0;              ///< As in Endpoint.
+    std::uint16_t port = 0;        ///< 0: any free one.
+    std::uint32_t generation = 0;  ///< As in Endpoint.
   };
 
   /// Whether the address and the port of `options` are free to listen on, without doing so: to say
   /// so before anything is begun. Errors (user): as open().
   [[nodiscard]] static Status check(const Options& options);
 
-  /// On return the port listens and the endpoint file is durable.
+  /// On return the port listens.
   /// Errors: port taken or not allowed, address not of this node (user); files as credentials say.
   /// REQUIRES: `system` is configured by ControlConfig and outlives this.
   [[nodiscard]] static Result<std::unique_ptr<HeadListener>> open(
@@ -48,10 +45,9 @@ class HeadListener {
   [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
 
  private:
-  HeadListener(Endpoint endpoint, std::filesystem::path file, std::unique_ptr<Task> accepting);
+  HeadListener(Endpoint endpoint, std::unique_ptr<Task> accepting);
 
   Endpoint endpoint_;
-  std::filesystem::path file_;
   std::unique_ptr<Task> accepting_;
 };
 

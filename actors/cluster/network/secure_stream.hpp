@@ -12,7 +12,7 @@
 
 #include "actors/cluster/network/coroutines.hpp"
 #include "actors/cluster/network/credentials.hpp"
-#include "actors/cluster/network/node_position.hpp"
+#include "actors/cluster/network/endpoint.hpp"
 #include "base/result.hpp"
 
 // TLS 1.3 with certificates on both sides.

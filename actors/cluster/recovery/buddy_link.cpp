@@ -184,17 +184,14 @@ Status SnapshotReceiver::wait_for(std::int64_t step, std::chrono::milliseconds p
   const MemorySnapshots& memory = *inflow_->memory;
   std::optional<std::uint64_t> seen;
   auto deadline = Clock::now() + patience;
-  while (Clock::now() < deadline) {
-    const std::uint64_t frames = inflow_->frames;
-    if (seen == frames) {
-      std::this_thread::sleep_for(kBetweenLooks);
-      continue;
+  for (; Clock::now() < deadline; std::this_thread::sleep_for(kBetweenLooks)) {
+    if (const std::uint64_t frames = inflow_->frames; seen != frames) {
+      if (memory.has_sealed(step) && has_step(memory.whole_steps(), step)) {
+        return {};
+      }
+      seen = frames;
+      deadline = Clock::now() + patience;
     }
-    if (memory.has_sealed(step) && has_step(memory.whole_steps(), step)) {
-      return {};
-    }
-    seen = frames;
-    deadline = Clock::now() + patience;
   }
   return failure(memory.has_sealed(step) ? fmt::format("what came of step {} is damaged", step)
                                          : std::string("nothing came"));

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "actors/cluster/network/credentials.hpp"
+#include "actors/cluster/network/endpoint.hpp"
 #include "actors/cluster/network/event_loop.hpp"
-#include "actors/cluster/network/node_position.hpp"
 #include "actors/cluster/recovery/node_memory.hpp"
 #include "actors/head/run_plan.hpp"
 #include "actors/messages/cluster_messages.hpp"

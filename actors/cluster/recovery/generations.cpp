@@ -30,15 +30,6 @@ void log_nodes(const PreparedRun& run, const Membership& met) {
   }
 }
 
-/// On `nodes` nodes, `each` ranks on each of them or the most below that is allowed.
-Result<RunPlan> largest_plan(const RunPlan& now, std::int64_t nodes, std::int64_t each) {
-  Result<RunPlan> plan = failure("no node is left");
-  for (; !plan && nodes > 0 && each > 0; --each) {
-    plan = plan_with(now, nodes, each * nodes);
-  }
-  return plan;
-}
-
 }  // namespace
 
 std::string nodes_have(std::span<const std::int64_t> nodes) {
@@ -60,19 +51,6 @@ bool Respawns::allow(std::int64_t step) {
   }
   lost_ = 0;
   return false;
-}
-
-Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes) {
-  const configs::ParallelSection& parallel = run.config().parallel;
-  const bool more = nodes > parallel.nodes;
-  const std::int64_t all = more ? run.ranks_at_start : parallel.ranks;
-  const std::int64_t all_nodes = more ? run.nodes_at_start : parallel.nodes;
-  if (nodes == all_nodes) {  // whose ranks need not be the same number on each
-    if (auto plan = plan_with(run.plan, nodes, all)) {
-      return plan;
-    }
-  }
-  return largest_plan(run.plan, nodes, all / all_nodes);
 }
 
 bool worth_another_job(std::int64_t nodes, std::optional<std::int64_t> checkpoint,

@@ -55,11 +55,6 @@ class Respawns {
   std::int64_t lost_ = 0;  ///< Starts at step_ that were lost.
 };
 
-/// The run as one of `nodes` nodes with the largest number of ranks that its configuration allows,
-/// up to so many on each as now, or, of more nodes than now, as when it started. Blocks (reads the
-/// data's headers). Errors: none is allowed; why the last was not.
-[[nodiscard]] Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes);
-
 /// Starts all ranks of a prepared run, and returns when none of them does anything any more.
 using GenerationRunner = std::function<Result<RunFinished>(PreparedRun& run)>;
 

@@ -47,12 +47,13 @@ Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(PreparedRun& run) {
   TRAIN_RETURN_IF_ERROR(credentials);
   auto options = listener_options(run.config().parallel);
   TRAIN_RETURN_IF_ERROR(options);
-  options->endpoint_file = endpoint_file(root);
-  options->start = run.position.start;
   options->generation = run.generation;
   auto listener = HeadListener::open(network->system_, network->cluster_, *credentials, *options);
   TRAIN_RETURN_IF_ERROR(listener);
   network->listener_ = std::move(listener).value();
+  auto file = EndpointFile::write(endpoint_file(root), network->endpoint(), run.position.start);
+  TRAIN_RETURN_IF_ERROR(file);
+  network->endpoint_file_.emplace(std::move(file).value());
   network->link_ = BuddyLink::open(network->config_.loop(), *credentials, run.plan);
   return network;
 }

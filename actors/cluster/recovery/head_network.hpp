@@ -12,6 +12,7 @@
 
 #include "actors/cluster/network/head_listener.hpp"
 #include "actors/cluster/network/system_config.hpp"
+#include "actors/cluster/nodes/control_files.hpp"
 #include "actors/cluster/recovery/buddy_link.hpp"
 #include "actors/cluster/recovery/generations.hpp"
 #include "actors/head/prepared_run.hpp"
@@ -93,6 +94,7 @@ class HeadNetwork {
   caf::actor cluster_;
   std::map<std::int64_t, Launcher> launchers_;  // by node, as far as they are there
   std::unique_ptr<HeadListener> listener_;
+  std::optional<EndpointFile> endpoint_file_;  // while it listens
   std::unique_ptr<BuddyLink> link_;
 };
 

@@ -5,14 +5,12 @@
 #include <span>
 #include <vector>
 
-#include "actors/cluster/network/node_position.hpp"
+#include "actors/cluster/nodes/node_position.hpp"
 #include "actors/head/run_plan.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/train/memory/memory_restore.hpp"
 #include "base/result.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
-#include "engine/rank/plan/rank_options.hpp"
-#include "engine/rank/state/state_rows.hpp"
 
 namespace train::actors {
 
@@ -85,12 +83,5 @@ class NodeMemory {
   std::vector<SharedSnapshots> before_;
   std::optional<MemoryOrigin> origin_;
 };
-
-/// Whose snapshots they are.
-[[nodiscard]] engine::RankSpan ranks_of(const checkpoint::MemorySnapshots::Layout& layout);
-
-/// What each rank of the node has to have room for.
-[[nodiscard]] checkpoint::MemorySnapshots::Layout memory_layout(const engine::RankOptions& options,
-                                                                const NodePosition& position);
 
 }  // namespace train::actors

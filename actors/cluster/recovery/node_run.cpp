@@ -15,6 +15,7 @@
 #include "actors/cluster/network/credentials.hpp"
 #include "actors/cluster/network/head_listener.hpp"
 #include "actors/cluster/network/system_config.hpp"
+#include "actors/cluster/nodes/control_files.hpp"
 #include "actors/cluster/recovery/buddy_link.hpp"
 #include "actors/cluster/recovery/node_table.hpp"
 #include "actors/head/run_directory.hpp"
@@ -28,8 +29,6 @@ namespace train::actors {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path exit_record_file(const fs::path& root) { return control_directory(root) / "ended"; }
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
@@ -287,32 +286,6 @@ Status NodeLife::join(bool first, std::chrono::seconds wait) {
 }
 
 }  // namespace
-
-void forget_exit_record(const fs::path& root) { ::unlink(exit_record_file(root).c_str()); }
-
-void leave_exit_record(const fs::path& root, const std::string& start, int exit_code) {
-  std::error_code error;
-  if (!fs::exists(root / "config.toml", error)) {
-    return;  // it has come to no run
-  }
-  Status left = storage::make_private_directory(control_directory(root));
-  if (left) {
-    left = write_note(exit_record_file(root),
-                      {"exit code", start, static_cast<std::uint32_t>(exit_code)});
-  }
-  if (!left) {
-    log_warning(fmt::format("no_word_to_other_nodes {}", left.error().message));
-  }
-}
-
-std::optional<int> exit_record(const fs::path& root, const std::string& start) {
-  const auto note = read_note(exit_record_file(root));
-  return note && note->start == start ? std::optional(static_cast<int>(note->number))
-                                      : std::nullopt;
-}
-
-fs::path control_directory(const fs::path& root) { return root / "control"; }
-fs::path endpoint_file(const fs::path& root) { return control_directory(root) / "endpoint"; }
 
 void start_workers(WorkerProcesses& workers, const NodePosition& position, std::int64_t ranks,
                    const Endpoint& endpoint, const fs::path& root, const NodeMemory& memory) {

@@ -16,49 +16,23 @@
 #include "actors/cluster/recovery/head_network.hpp"
 #include "actors/cluster/recovery/node_run.hpp"
 #include "actors/cluster/recovery/verdict.hpp"
-#include "actors/head/run_directory.hpp"
+#include "actors/head/rank_assignment.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/supervision.hpp"
-#include "actors/train/runtime/rank_setup.hpp"
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
-#include "configs/fields/field_table.hpp"
 
 namespace train::actors {
 namespace {
 
 using namespace std::chrono_literals;
-namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kOrderlyEnd = 10s;  // of workers that were told to go
 constexpr std::chrono::milliseconds kEndAfterFailure = 200ms;
 constexpr std::chrono::milliseconds kEndAfterLoss = 600ms;  // a large process takes time to die
 constexpr auto kBetweenListens = 200ms;                     // tries to open one
 constexpr auto kBetweenLooks = 50ms;  // for a snapshot that nodes that are back wait for
-
-Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
-                           const caf::actor& rendezvous) {
-  const configs::RunConfig& config = run.config();
-  const auto memory = run.memory.start();
-  return {.generation = run.generation,
-          .config_text = configs::to_toml(config),
-          .checkpoint = run.checkpoint ? fs::absolute(run.checkpoint->path).string() : "",
-          .memory = memory ? memory->origin : MemoryOrigin(),
-          .phase_step = run.plan.engine.phase_step,
-          .references_done = run.references_done,
-          .run_directory = fs::absolute(run.directory.root).string(),
-          .two_locations = run.store->locations().two(),
-          .checkpoint_tag = run.store->tag(),
-          .trace_directory =
-              run.profile ? fs::absolute(profile_directory(run.directory.root)).string() : "",
-          .threads = threads_per_rank(config.runtime.threads,
-                                      config.parallel.ranks / config.parallel.nodes),
-          .conductor = caf::actor_cast<caf::strong_actor_ptr>(head.conductor),
-          .index = caf::actor_cast<caf::strong_actor_ptr>(head.index),
-          .rendezvous = caf::actor_cast<caf::strong_actor_ptr>(rendezvous),
-          .observer = caf::actor_cast<caf::strong_actor_ptr>(head.observer)};
-}
 
 }  // namespace
 

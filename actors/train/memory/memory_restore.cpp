@@ -10,7 +10,7 @@
 #include <span>
 #include <utility>
 
-#include "actors/cluster/network/node_position.hpp"
+#include "actors/cluster/nodes/node_position.hpp"
 #include "base/check.hpp"
 #include "checkpoint/memory/row_sources.hpp"
 #include "engine/rank/state/host_state.hpp"

@@ -1,4 +1,5 @@
 #include "actors/train/runtime/rank_runtime.hpp"
+#include "actors/train/memory/memory_layout.hpp"
 
 #include <fmt/format.h>
 
@@ -9,7 +10,6 @@
 #include <span>
 #include <utility>
 
-#include "actors/cluster/recovery/node_memory.hpp"
 #include "engine/optimizer/exact_sum.hpp"
 #include "engine/rank/state/host_state.hpp"
 #include "engine/rank/state/state_rows.hpp"

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "actors/cluster/network/node_position.hpp"
+#include "actors/cluster/nodes/node_position.hpp"
 #include "actors/head/checkpoint_store.hpp"
 #include "actors/head/model_files.hpp"
 #include "checkpoint/format/reference_file.hpp"

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "actors/cluster/recovery/node_memory.hpp"
+#include "actors/train/memory/memory_layout.hpp"
 #include "actors/train/runtime/rank_runtime.hpp"
 #include "tests/engine/rank/small_model.hpp"
 

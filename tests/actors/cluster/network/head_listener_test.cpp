@@ -16,6 +16,7 @@
 
 #include "actors/cluster/network/rendezvous.hpp"
 #include "actors/cluster/network/system_config.hpp"
+#include "actors/cluster/nodes/control_files.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "tests/support/hang_limit.hpp"
 #include "tests/support/process.hpp"
@@ -78,9 +79,10 @@ caf::behavior head_behavior(caf::event_based_actor* self) {
 void be_head(caf::actor_system& system, const caf::actor& actor) {
   const auto files = make_credentials("control");
   REQUIRE(files.ok());
-  const auto listener =
-      HeadListener::open(system, actor, *files, {.endpoint_file = "control/endpoint"});
+  const auto listener = HeadListener::open(system, actor, *files, {});
   REQUIRE(listener.ok());
+  const auto file = EndpointFile::write("control/endpoint", (*listener)->endpoint(), "");
+  REQUIRE(file.ok());
   std::this_thread::sleep_for(300s);
 }
 
@@ -401,26 +403,15 @@ TEST_CASE("head_door: what cannot listen is a user's error", "[actors][head_door
   caf::anon_send_exit(actor, caf::exit_reason::kill);
 }
 
-TEST_CASE("head_door: the endpoint file is there while the door is open", "[actors][head_door]") {
+TEST_CASE("head_door: where nobody listens nobody is joined", "[actors][head_door]") {
   ControlConfig config;
   caf::actor_system system(config);
   const test::TempDirectory directory;
   const auto files = make_credentials(directory / "control");
   REQUIRE(files.ok());
-  const caf::actor actor = spawn_rendezvous(system);
-  const auto file = directory / "control/endpoint";
-  {
-    const auto listener = HeadListener::open(
-        system, actor, *files, {.endpoint_file = file, .start = "12.0.", .generation = 3});
-    REQUIRE(listener.ok());
-    CHECK(test::read_bytes(file) == to_string((*listener)->endpoint()) + "\n12.0.\n3\n");
-    CHECK((*listener)->endpoint().port != 0);
-  }
-  CHECK_FALSE(std::filesystem::exists(file));
   const auto nobody = connect_to_head(system, *files, {.host = "127.0.0.1", .port = 1}, 300ms);
   REQUIRE_FALSE(nobody.ok());
   CHECK(nobody.error().message.find("cannot join the head at 127.0.0.1:1") != std::string::npos);
-  caf::anon_send_exit(actor, caf::exit_reason::kill);
 }
 
 }  // namespace

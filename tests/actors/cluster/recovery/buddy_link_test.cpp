@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "actors/train/memory/memory_layout.hpp"
 #include "tests/support/hang_limit.hpp"
 #include "tests/support/node_plan.hpp"
 #include "tests/support/temp_directory.hpp"
