@@ -76,3 +76,11 @@ using Status = Result<void>;
       return train_result_.error();                            \
     }                                                          \
   } while (false)
+
+/// The same of a coroutine.
+#define TRAIN_CO_RETURN_IF_ERROR(expression)                   \
+  do {                                                         \
+    if (auto&& train_result_ = (expression); !train_result_) { \
+      co_return train_result_.error();                         \
+    }                                                          \
+  } while (false)

@@ -33,9 +33,7 @@ asio::awaitable<Result<bool>> send_snapshot(SecureStream& stream, const MemorySn
   SnapshotOutflow outflow(memory, step);
   while (const auto part = outflow.next()) {
     const Status sent = co_await send_all(stream, part->frame, patience, part->bytes);
-    if (!sent) {
-      co_return sent.error();
-    }
+    TRAIN_CO_RETURN_IF_ERROR(sent);
   }
   co_return outflow.complete();
 }
@@ -90,20 +88,6 @@ asio::awaitable<void> keep_sending(Identity identity, Endpoint to, Memory memory
     }
     co_await pause(kBetweenTries);
   }
-}
-
-asio::awaitable<Status> connect_and_send(const Endpoint& to, Identity identity,
-                                         const MemorySnapshots& memory, std::int64_t step,
-                                         std::chrono::milliseconds patience) {
-  const auto stream = co_await begin_sending(to, std::move(identity), memory, patience);
-  if (!stream) {
-    co_return stream.error();
-  }
-  const auto sent = co_await send_snapshot(**stream, memory, step, patience);
-  if (!sent) {
-    co_return sent.error();
-  }
-  co_return *sent ? Status() : Status(failure(fmt::format("no snapshot of step {}", step)));
 }
 
 }  // namespace
@@ -206,7 +190,14 @@ std::shared_ptr<Task> start_sending(const EventLoop& loop, const Identity& ident
 Status send_once(const EventLoop& loop, const Identity& identity, const Endpoint& to,
                  const MemorySnapshots& memory, std::int64_t step,
                  std::chrono::milliseconds patience) {
-  return run_on(loop, connect_and_send(to, identity, memory, step, patience));
+  const auto send = [&]() -> asio::awaitable<Status> {
+    const auto stream = co_await begin_sending(to, identity, memory, patience);
+    TRAIN_CO_RETURN_IF_ERROR(stream);
+    const auto sent = co_await send_snapshot(**stream, memory, step, patience);
+    TRAIN_CO_RETURN_IF_ERROR(sent);
+    co_return *sent ? Status() : failure(fmt::format("no snapshot of step {}", step));
+  };
+  return run_on(loop, send());
 }
 
 std::unique_ptr<BuddyLink> BuddyLink::open(const EventLoop& loop,

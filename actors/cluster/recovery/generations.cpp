@@ -30,36 +30,6 @@ void log_nodes(const PreparedRun& run, const Membership& met) {
   }
 }
 
-}  // namespace
-
-std::string nodes_have(std::span<const std::int64_t> nodes) {
-  return nodes.size() == 1 ? fmt::format("node {} has", nodes.front())
-                           : fmt::format("nodes {} have", fmt::join(nodes, ", "));
-}
-
-std::string Membership::missing_have() const {
-  return missing.empty() ? "the head's network has" : nodes_have(missing);
-}
-
-bool Respawns::allow(std::int64_t step) {
-  if (step > step_) {
-    step_ = step;
-    lost_ = 0;
-  }
-  if (++lost_ <= limit_) {
-    return true;
-  }
-  lost_ = 0;
-  return false;
-}
-
-bool worth_another_job(std::int64_t nodes, std::optional<std::int64_t> checkpoint,
-                       std::int64_t job_first_step) {
-  return nodes > 1 && checkpoint && *checkpoint > job_first_step;
-}
-
-namespace {
-
 /// The head from its first meeting to the end of the run, as the table has it.
 class Generations {
  public:
@@ -235,6 +205,28 @@ class Generations {
 };
 
 }  // namespace
+
+std::string nodes_have(std::span<const std::int64_t> nodes) {
+  return nodes.size() == 1 ? fmt::format("node {} has", nodes.front())
+                           : fmt::format("nodes {} have", fmt::join(nodes, ", "));
+}
+
+std::string Membership::missing_have() const {
+  return missing.empty() ? "the head's network has" : nodes_have(missing);
+}
+
+bool Respawns::allow(std::int64_t step) {
+  lost_ = step > step_ ? 1 : lost_ + 1;
+  step_ = std::max(step_, step);
+  const bool allowed = lost_ <= limit_;
+  lost_ = allowed ? lost_ : 0;
+  return allowed;
+}
+
+bool worth_another_job(std::int64_t nodes, std::optional<std::int64_t> checkpoint,
+                       std::int64_t job_first_step) {
+  return nodes > 1 && checkpoint && *checkpoint > job_first_step;
+}
 
 Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& run_generation,
                                     ProcessRanks* others) {

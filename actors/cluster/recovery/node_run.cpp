@@ -212,11 +212,10 @@ class NodeGeneration {
   std::int64_t left_ = 0;      // ranks that have not ended
 };
 
-/// When the run's status last changed: its head writes it all the time.
+/// When the run's status last changed: its head writes it all the time. The least there is: never.
 fs::file_time_type status_time(const fs::path& root) {
   std::error_code error;
-  const auto time = fs::last_write_time(root / "status.json", error);
-  return error ? fs::file_time_type::min() : time;
+  return fs::last_write_time(root / "status.json", error);
 }
 
 NodeStep NodeLife::hear(NodeEvent event, NodeFacts facts, int told, LineWords words) {

@@ -6,12 +6,6 @@
 
 namespace train::actors {
 
-bool Verdict::starts() const {
-  return state_ == HeadState::starting || state_ == HeadState::start_doubt;
-}
-
-bool Verdict::over() const { return state_ > HeadState::doubt; }
-
 HeadStep Verdict::hear(HeadEvent event, HeadFacts facts, LineWords words, std::int32_t told) {
   const HeadStep step = decide(state_, event, facts);
   const bool doubted = state_ == HeadState::start_doubt || state_ == HeadState::doubt;

@@ -37,9 +37,11 @@ class Verdict {
 
   [[nodiscard]] HeadState state() const { return state_; }
   /// Ranks start.
-  [[nodiscard]] bool starts() const;
+  [[nodiscard]] bool starts() const {
+    return state_ == HeadState::starting || state_ == HeadState::start_doubt;
+  }
   /// The ranks are to end, or the run is over.
-  [[nodiscard]] bool over() const;
+  [[nodiscard]] bool over() const { return state_ > HeadState::doubt; }
   /// How it ended, after `step` steps. REQUIRES: over().
   [[nodiscard]] RunFinished outcome(std::int64_t step) const;
 
