@@ -1,8 +1,10 @@
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -59,9 +61,11 @@ class ThreadStream final : public Stream {
     TRAIN_CHECK(std::this_thread::get_id() != thread_.get_id(), "a stream cannot wait for itself");
     std::unique_lock lock(mutex_);
     const std::uint64_t target = enqueued_;
-    ++synchronizing_;
-    done_.wait(lock, [&] { return finished_ >= target; });
-    --synchronizing_;
+    done_.wait(lock, [&] {
+      const bool done = finished_ >= target;
+      awaited_ = done ? awaited_ : std::min(awaited_, target);
+      return done;
+    });
     if (failure_) {
       std::rethrow_exception(failure_->error);
     }
@@ -90,6 +94,7 @@ class ThreadStream final : public Stream {
 
  private:
   static constexpr std::size_t max_thread_name = 15;  // The kernel's limit, without the zero.
+  static constexpr auto nobody_waits = std::numeric_limits<std::uint64_t>::max();
 
   void push(Item item) {
     bool was_idle = false;
@@ -144,9 +149,9 @@ class ThreadStream final : public Stream {
     } else {
       run_work(lock, item);
     }
-    ++finished_;
-    if (synchronizing_ > 0) {
-      done_.notify_all();
+    if (++finished_ >= awaited_) {
+      awaited_ = nobody_waits;
+      done_.notify_all();  // Who waits for a later one says so again.
     }
   }
 
@@ -191,7 +196,9 @@ class ThreadStream final : public Stream {
   std::deque<Item> queue_;
   std::uint64_t enqueued_ = 0;
   std::uint64_t finished_ = 0;
-  int synchronizing_ = 0;  // Callers inside `synchronize`.
+  /// The first item that a caller of `synchronize` waits for. Waking it for one before would take
+  /// a core from the threads that compute the next one.
+  std::uint64_t awaited_ = nobody_waits;
   bool waiting_ = false;
   bool stopping_ = false;
   bool reported_ = false;

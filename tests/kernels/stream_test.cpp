@@ -2,12 +2,14 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <catch2/catch.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -82,6 +84,61 @@ TEST_CASE("stream: many threads may enqueue, each keeps its own order", "[kernel
         REQUIRE(i == next++);
       }
     }
+  }
+}
+
+/// How often the calling thread has given its core away to wait.
+long waits_of_this_thread() {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nvcsw;
+}
+
+// Each time it would take a core from the threads that compute.
+TEST_CASE("stream: who waits for the last of many items sleeps through those before",
+          "[kernels][stream]") {
+  constexpr int items = 200;
+  const auto stream = make_thread_stream("sleep", 1);
+  Gate gate;
+  stream->enqueue([&] { gate.pass(); });
+  for (int i = 0; i < items; ++i) {
+    stream->enqueue([] { std::this_thread::sleep_for(std::chrono::microseconds(200)); });
+  }
+  gate.open();
+  const long before = waits_of_this_thread();
+  stream->synchronize();
+  REQUIRE(waits_of_this_thread() - before < items / 10);
+}
+
+TEST_CASE("stream: several callers wait, each for what was enqueued before it",
+          "[kernels][stream]") {
+  const auto stream = make_thread_stream("callers", 1);
+  std::vector<std::unique_ptr<Gate>> gates;
+  std::vector<std::thread> callers;
+  std::atomic<int> passed = 0;
+  std::atomic<int> returned = 0;
+  for (int i = 0; i < 3; ++i) {
+    gates.push_back(std::make_unique<Gate>());
+    std::atomic<bool> waiting = false;
+    stream->enqueue([&passed, gate = gates.back().get()] {
+      gate->pass();
+      ++passed;
+    });
+    callers.emplace_back([&] {
+      waiting = true;
+      stream->synchronize();
+      ++returned;
+    });
+    wait_until([&] { return waiting.load(); });
+  }
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE(returned <= i);
+    gates[static_cast<std::size_t>(i)]->open();
+    wait_until([&] { return passed > i; });
+  }
+  wait_until([&] { return returned == 3; });
+  for (std::thread& caller : callers) {
+    caller.join();
   }
 }
 
