@@ -157,23 +157,6 @@ HWY_INLINE FloatVec sigmoid(Floats d, FloatVec x) {
   return hn::Div(numerator, hn::Add(one, e));
 }
 
-/// Phi(x), the normal distribution's cumulative, given gauss = exp(-x^2 / 2).
-/// erfc(z) = exp(-z^2) t P(t) with t = 1 / (1 + z/2), z = |x| / sqrt 2; P is a least-squares fit on
-/// Chebyshev nodes for z in [0, 10], relative error 4e-8 before rounding.
-HWY_INLINE FloatVec normal_cdf(Floats d, FloatVec x, FloatVec gauss) {
-  constexpr float half_over_sqrt2 = 0.35355339F;
-  const FloatVec one = hn::Set(d, 1.0F);
-  const FloatVec t = hn::Div(one, hn::MulAdd(hn::Abs(x), hn::Set(d, half_over_sqrt2), one));
-  FloatVec p = hn::Set(d, 1.741728252e-02F);
-  for (const float coefficient :
-       {-1.497589759e-01F, 4.877500134e-01F, -7.434302068e-01F, 4.778470409e-01F, -1.261377694e-01F,
-        2.342407959e-01F, 2.369822845e-01F, 2.830328582e-01F, 2.820566687e-01F}) {
-    p = hn::MulAdd(p, t, hn::Set(d, coefficient));
-  }
-  const FloatVec tail = hn::Mul(hn::Mul(hn::Set(d, 0.5F), gauss), hn::Mul(t, p));
-  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(one, tail));
-}
-
 HWY_INLINE FloatVec tanh_of(Floats d, FloatVec x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(d, x));
 }

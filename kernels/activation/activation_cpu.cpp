@@ -7,26 +7,22 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
 #include <hwy/highway.h>
 
+#include "kernels/activation/normal-inl.hpp"
 #include "kernels/simd-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-HWY_INLINE FloatVec gauss_of(Floats d, FloatVec x) {
-  return exp_of_negative(d, hn::Mul(hn::Mul(x, x), hn::Set(d, -0.5F)));
-}
-
 void gelu_forward_range(const float* x, float* y, std::int64_t begin, std::int64_t end) {
   const Floats d;
   each_vector(begin, end, [&](std::int64_t i, auto part) {
     const FloatVec v = load(d, x + i, part);
-    store(hn::Mul(v, normal_cdf(d, v, gauss_of(d, v))), d, y + i, part);
+    store(hn::Mul(v, normal(d, v).cdf), d, y + i, part);
   });
 }
 
 /// gelu'(x) = Phi(x) + x phi(x).
 void gelu_backward_range(const GeluBackwardParams& p, std::int64_t begin, std::int64_t end) {
-  constexpr float inverse_sqrt_2pi = 0.39894228F;
   const auto* x = static_cast<const float*>(p.x);
   const auto* dy = static_cast<const float*>(p.dy);
   auto* dx = static_cast<float*>(p.dx);
@@ -34,13 +30,11 @@ void gelu_backward_range(const GeluBackwardParams& p, std::int64_t begin, std::i
   const Floats d;
   each_vector(begin, end, [&](std::int64_t i, auto part) {
     const FloatVec v = load(d, x + i, part);
-    const FloatVec gauss = gauss_of(d, v);
-    const FloatVec cdf = normal_cdf(d, v, gauss);
-    const FloatVec density = hn::Mul(gauss, hn::Set(d, inverse_sqrt_2pi));
-    const FloatVec slope = hn::MulAdd(v, density, cdf);
+    const Normal at = normal(d, v);
+    const FloatVec slope = hn::MulAdd(v, at.density, at.cdf);
     store(hn::Mul(load(d, dy + i, part), slope), d, dx + i, part);
     if (y != nullptr) {
-      store(hn::Mul(v, cdf), d, y + i, part);
+      store(hn::Mul(v, at.cdf), d, y + i, part);
     }
   });
 }

@@ -6,6 +6,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
 #include <hwy/highway.h>
 
+#include "kernels/activation/normal-inl.hpp"
 #include "kernels/simd-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,10 +24,8 @@ HWY_INLINE Activated silu_at(Floats d, FloatVec x) {
 }
 
 HWY_INLINE Activated gelu_at(Floats d, FloatVec x) {
-  constexpr float inverse_sqrt_2pi = 0.39894228F;
-  const FloatVec gauss = exp_of_negative(d, hn::Mul(hn::Mul(x, x), hn::Set(d, -0.5F)));
-  const FloatVec cdf = normal_cdf(d, x, gauss);
-  return {hn::Mul(x, cdf), hn::MulAdd(x, hn::Mul(gauss, hn::Set(d, inverse_sqrt_2pi)), cdf)};
+  const Normal at = normal(d, x);
+  return {hn::Mul(x, at.cdf), hn::MulAdd(x, at.density, at.cdf)};
 }
 
 /// With u = sqrt(2/pi) (x + 0.044715 x^3), t = tanh(u):

@@ -66,18 +66,61 @@ Values with_far(Values x, std::size_t every, float far) {
   return x;
 }
 
-// exp has other steps for vectors that hold a result below the normal numbers, or NaN.
-TEST_CASE("gelu: what lies beside an element does not change its bits", "[kernels][activation]") {
+/// Every 4099th float below 16, with both signs.
+Values floats_of_all_sizes() {
+  constexpr std::uint32_t step = 4099;
+  Values x;
+  for (std::uint32_t bits = 0; bits < std::bit_cast<std::uint32_t>(16.0F); bits += step) {
+    x.insert(x.end(), {std::bit_cast<float>(bits), -std::bit_cast<float>(bits)});
+  }
+  return x;
+}
+
+/// From `value`'s size to the next float.
+double float_spacing(double value) {
+  constexpr int mantissa_bits = 24;
+  constexpr int least_exponent = -149;
+  int exponent = 0;
+  (void)std::frexp(value, &exponent);
+  return std::ldexp(1.0, std::max(exponent - mantissa_bits, least_exponent));
+}
+
+// On the left Phi is e^(-x^2 / 2), but for a factor: rounding x^2 makes up to x^2 / 2 errors of it.
+TEST_CASE("gelu: errors in units of the last place, down to the smallest floats",
+          "[kernels][activation]") {
+  constexpr double units = 5.0;
+  const Values x = floats_of_all_sizes();
+  const Values y = run_gelu(x);
+  const Values slope = run_gelu_backward(x, Values(x.size(), 1.0F));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double at = x[i];
+    const double allowed = at < 0.0 ? units + at * at / 2.0 : units;
+    const double cdf = gelu(at) / at;
+    const double largest_term = std::max(cdf, std::abs(gelu_slope(at) - cdf));
+    const double error = std::abs(y[i] - gelu(at)) / float_spacing(gelu(at));
+    const double slope_error = std::abs(slope[i] - gelu_slope(at)) / float_spacing(largest_term);
+    if (!(error <= allowed) || (at != 0.0 && !(slope_error <= allowed))) {
+      FAIL("at " << at << ": " << error << " and, of the slope, " << slope_error << " units");
+    }
+  }
+}
+
+/// That `activation` of x has the same bits with `far` here and there, where that is not.
+void require_same_beside(const std::function<Values(const Values&)>& activation, float far) {
   constexpr std::size_t every = 8;  // One in each vector of AVX2.
   const Values x = random_values(4096, 3, 13.0F);
-  const Values expected = run_gelu(x);
-  for (const float far : {-13.25F, 14.0F, -20.0F, 1e30F, std::nanf("")}) {
-    const Values y = run_gelu(with_far(x, every, far));
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      if (i % every != every / 2) {
-        REQUIRE(std::bit_cast<std::uint32_t>(y[i]) == std::bit_cast<std::uint32_t>(expected[i]));
-      }
+  const Values expected = activation(x);
+  const Values y = activation(with_far(x, every, far));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (i % every != every / 2) {
+      REQUIRE(std::bit_cast<std::uint32_t>(y[i]) == std::bit_cast<std::uint32_t>(expected[i]));
     }
+  }
+}
+
+TEST_CASE("gelu: what lies beside an element does not change its bits", "[kernels][activation]") {
+  for (const float far : {-13.25F, 14.0F, -14.5F, 1e30F, std::nanf("")}) {
+    require_same_beside([](const Values& x) { return run_gelu(x); }, far);
   }
 }
 
@@ -149,6 +192,13 @@ Values run_swiglu(const Values& gate, const Values& up, int threads = 2) {
       },
       threads);
   return y;
+}
+
+// exp has other steps for vectors that hold a result below the normal numbers, or NaN.
+TEST_CASE("swiglu: what lies beside an element does not change its bits", "[kernels][activation]") {
+  for (const float far : {-87.5F, 88.0F, -110.0F, 1e30F, std::nanf("")}) {
+    require_same_beside([](const Values& x) { return run_swiglu(x, Values(x.size(), 1.0F)); }, far);
+  }
 }
 
 TEST_CASE("swiglu: forward and backward agree with a double reference", "[kernels][activation]") {
