@@ -1,3 +1,4 @@
+#include "kernels/attention/bf16_blocks.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/cpu_support.hpp"
 #include "kernels/gemm/bf16_gemm.hpp"
@@ -27,12 +28,36 @@ void token_log_probs(Stream& stream, const TokenLogProbsParams& params) {
   });
 }
 
+void attention_forward(Stream& stream, const AttentionForwardParams& params) {
+  cpu::check_cpu_params(params);
+  stream.enqueue([params, threads = stream.threads()] {
+    cpu::attention_forward_with(params, threads, cpu::Operands::bf16);
+  });
+}
+
+void attention_backward(Stream& stream, const AttentionBackwardParams& params) {
+  cpu::check_cpu_params(params);
+  stream.enqueue([params, threads = stream.threads()] {
+    cpu::attention_backward_with(params, threads, cpu::Operands::bf16);
+  });
+}
+
+void attention_cached(Stream& stream, const AttentionCachedParams& params) {
+  cpu::check_cpu_params(params);
+  stream.enqueue([params, threads = stream.threads()] {
+    cpu::attention_cached_with(params, threads, cpu::Operands::bf16);
+  });
+}
+
 KernelTable table() {
   KernelTable table = cpu_backend();
   table.kernel_set = [] { return std::string("cpu-bf16"); };
   table.matmul = matmul;
   table.head_loss = head_loss;
   table.token_log_probs = token_log_probs;
+  table.attention_forward = attention_forward;
+  table.attention_backward = attention_backward;
+  table.attention_cached = attention_cached;
   return table;
 }
 

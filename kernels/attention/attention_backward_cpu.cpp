@@ -4,6 +4,7 @@
 
 #include "kernels/attention/attention_division.hpp"
 #include "kernels/attention/attention_scratch.hpp"
+#include "kernels/attention/bf16_blocks.hpp"
 #include "kernels/cpu_support.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -11,6 +12,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
 #include <hwy/highway.h>
 
+#include "kernels/attention/attention_backward-inl.hpp"
 #include "kernels/attention/attention_blocks-inl.hpp"
 #include "kernels/simd-inl.hpp"
 
@@ -27,15 +29,18 @@ HWY_INLINE float delta_row(const float* dout, const float* out, std::int64_t val
   return sum_of(sums);
 }
 
-/// scores -> probabilities exp(capped(score) - lse); dscores -> p * (dscores - delta), times the
-/// cap's slope; zeros where nothing is seen.
+/// scores -> probabilities exp(capped(scale score) - lse); dscores -> scale p (dscores - delta),
+/// times the cap's slope; zeros where nothing is seen.
 HWY_INLINE void softmax_backward_row(const ScoreRow& row, float* dscores, float lse, float delta,
-                                     float softcap) {
+                                     float softcap, float scale) {
   const Floats d;
   float* scores = row.scores;
   each_seen(row, [&](std::int64_t i, auto part, auto) {
     FloatVec score = load(d, scores + i, part);
     FloatVec slope = hn::Set(d, 1.0F);
+    if (scale != 1.0F) {
+      score = hn::Mul(hn::Set(d, scale), score);
+    }
     if (softcap > 0.0F) {
       score = capped(d, score, softcap);
       const FloatVec tanh = hn::Mul(score, hn::Set(d, 1.0F / softcap));
@@ -44,111 +49,87 @@ HWY_INLINE void softmax_backward_row(const ScoreRow& row, float* dscores, float 
     const FloatVec p = exp_of_negative(d, hn::Sub(score, hn::Set(d, lse)));
     const FloatVec dp = load(d, dscores + i, part);
     store(p, d, scores + i, part);
-    const FloatVec ds = hn::Mul(p, hn::Sub(dp, hn::Set(d, delta)));
+    FloatVec ds = hn::Mul(p, hn::Sub(dp, hn::Set(d, delta)));
+    if (scale != 1.0F) {
+      ds = hn::Mul(hn::Set(d, scale), ds);
+    }
     store(softcap > 0.0F ? hn::Mul(ds, slope) : ds, d, dscores + i, part);
   });
   clear_unseen(row, scores);
   clear_unseen(row, dscores);
 }
 
-/// A block of query rows of a head, and the keys that one of them sees, from a whole vector on.
-struct QueryBlock {
-  std::int64_t first, rows;
-  std::int64_t begin, keys;
-};
-
-HWY_INLINE QueryBlock query_block_at(const AttentionSizes& s, std::int64_t first,
-                                     std::int64_t window) {
-  const std::int64_t rows = std::min(AttentionSizes::query_block, s.length - first);
-  const std::int64_t begin = first_key_of_block(first, window);
-  return {.first = first, .rows = rows, .begin = begin, .keys = first + rows - begin};
-}
-
 /// Of the block's keys [from, to), `from` a multiple of the vector: probabilities again, gradients
 /// of scores, and what the block adds to dk and dv.
 HWY_INLINE void backward_keys(const AttentionBackwardParams& p, const AttentionSizes& s,
                               const AttentionBackwardScratch& t, const AttentionHead& head,
-                              const QueryBlock& block, std::int64_t from, std::int64_t to) {
-  const std::int64_t padded = divide_up(to - from, AttentionSizes::vector) * AttentionSizes::vector;
-  const float* q = t.q + block.first * s.padded_dim;
-  const float* dout = t.dout + block.first * s.padded_value;
-  BlockProduct scores{.a = q,
-                      .a_row = s.padded_dim,
-                      .a_column = 1,
-                      .b = t.k_transposed + block.begin + from,
-                      .b_row = s.padded_len,
-                      .c = t.scores + from,
-                      .c_row = s.padded_len,
-                      .m = block.rows,
-                      .n = padded,
-                      .k = s.head_dim,
-                      .accumulate = false,
-                      .causal = Causal::scores,
-                      .seen = block.first - block.begin - from};
-  multiply_block(scores);
-  scores.a = dout;
-  scores.a_row = s.padded_value;
-  scores.b = t.v_transposed + block.begin + from;
-  scores.c = t.dscores + from;
-  scores.k = s.value_dim;
-  multiply_block(scores);
+                              const QueryBlock& block, std::int64_t from, std::int64_t to,
+                              Operands operands) {
+  const KeyRange keys{
+      .from = from,
+      .to = to,
+      .padded = divide_up(to - from, AttentionSizes::vector) * AttentionSizes::vector,
+      .seen = block.first - block.begin - from};
+  const bool bf16 = operands == Operands::bf16;
+  bf16 ? score_pairs(s, t, block, keys) : score_products(s, t, block, keys);
   for (std::int64_t row = 0; row < block.rows; ++row) {
     const std::int64_t query = block.first + row;
     const std::int64_t seen = first_key(query, p.window) - block.begin - from;
     const std::int64_t unseen = query + 1 - block.begin - from;
     softmax_backward_row({.scores = t.scores + row * s.padded_len + from,
-                          .begin = std::clamp<std::int64_t>(seen, 0, padded),
-                          .end = std::clamp<std::int64_t>(unseen, 0, padded),
-                          .padded = padded},
+                          .begin = std::clamp<std::int64_t>(seen, 0, keys.padded),
+                          .end = std::clamp<std::int64_t>(unseen, 0, keys.padded),
+                          .padded = keys.padded},
                          t.dscores + row * s.padded_len + from, head.lse[query], head.delta[query],
-                         p.softcap);
+                         p.softcap, bf16 ? p.scale : 1.0F);
   }
-  BlockProduct to_keys{.a = t.scores + from,
-                       .a_row = 1,
-                       .a_column = s.padded_len,
-                       .b = dout,
-                       .b_row = s.padded_value,
-                       .c = t.dv + (block.begin + from) * s.padded_value,
-                       .c_row = s.padded_value,
-                       .m = to - from,
-                       .n = s.padded_value,
-                       .k = block.rows,
-                       .accumulate = true,
-                       .causal = Causal::keys,
-                       .seen = scores.seen};
-  multiply_block(to_keys);
-  to_keys.a = t.dscores + from;
-  to_keys.b = q;
-  to_keys.b_row = s.padded_dim;
-  to_keys.c = t.dk + (block.begin + from) * s.padded_dim;
-  to_keys.c_row = s.padded_dim;
-  to_keys.n = s.padded_dim;
-  multiply_block(to_keys);
+  bf16 ? key_pairs(s, t, block, keys) : key_products(s, t, block, keys);
 }
 
 /// dq of the block's rows [from, to), after backward_keys() of all its keys.
 HWY_INLINE void backward_queries(const AttentionBackwardParams& p, const AttentionSizes& s,
                                  const AttentionBackwardScratch& t, const AttentionHead& head,
-                                 const QueryBlock& block, std::int64_t from, std::int64_t to) {
-  multiply_block({.a = t.dscores + from * s.padded_len,
-                  .a_row = s.padded_len,
-                  .a_column = 1,
-                  .b = t.k + block.begin * s.padded_dim,
-                  .b_row = s.padded_dim,
-                  .c = t.dq + from * s.padded_dim,
-                  .c_row = s.padded_dim,
-                  .m = to - from,
-                  .n = s.padded_dim,
-                  .k = block.keys,
-                  .accumulate = false,
-                  .causal = Causal::queries,
-                  .seen = block.first + from - block.begin});
+                                 const QueryBlock& block, std::int64_t from, std::int64_t to,
+                                 Operands operands) {
+  float* const gradients = t.dscores + from * s.padded_len;
+  const std::int64_t seen = block.first + from - block.begin;
+  if (operands == Operands::bf16) {
+    pack_pairs_along(gradients, s.padded_len, pairs_in(gradients), s.padded_len, to - from,
+                     divide_up(block.keys, AttentionSizes::vector) * AttentionSizes::vector);
+    multiply_pairs({.a = pairs_in(gradients),
+                    .a_row = s.padded_len,
+                    .a_column = 1,
+                    .b = pairs_in(t.k) + block.begin / 2 * s.padded_dim,
+                    .b_row = s.padded_dim,
+                    .c = t.dq + from * s.padded_dim,
+                    .c_row = s.padded_dim,
+                    .m = to - from,
+                    .n = s.padded_dim,
+                    .k = block.keys,
+                    .zeros = ZeroPairs::after,
+                    .seen = seen});
+  } else {
+    multiply_block({.a = gradients,
+                    .a_row = s.padded_len,
+                    .a_column = 1,
+                    .b = t.k + block.begin * s.padded_dim,
+                    .b_row = s.padded_dim,
+                    .c = t.dq + from * s.padded_dim,
+                    .c_row = s.padded_dim,
+                    .m = to - from,
+                    .n = s.padded_dim,
+                    .k = block.keys,
+                    .accumulate = false,
+                    .causal = Causal::queries,
+                    .seen = seen});
+  }
   const Floats d;
+  const FloatVec scale = hn::Set(d, operands == Operands::bf16 ? 1.0F : p.scale);
   for (std::int64_t row = from; row < to; ++row) {
     each_vector(0, s.head_dim, [&](std::int64_t c, auto part) {
       const FloatVec v = load(d, t.dq + row * s.padded_dim + c, part);
-      store(hn::Mul(hn::Set(d, p.scale), v), d,
-            head.dq + (block.first + row) * p.dq_layout.outer_stride + c, part);
+      store(hn::Mul(scale, v), d, head.dq + (block.first + row) * p.dq_layout.outer_stride + c,
+            part);
     });
   }
 }
@@ -156,29 +137,45 @@ HWY_INLINE void backward_queries(const AttentionBackwardParams& p, const Attenti
 /// One of the tasks, in any order, that fill the scratch of a head (kBackwardPacks of them; the
 /// first kKeyPacks give the same for all heads of a group).
 void attention_backward_pack(const AttentionBackwardParams& p, const AttentionHead& head,
-                             std::int64_t length, float* memory, std::int64_t task) {
+                             std::int64_t length, float* memory, std::int64_t task,
+                             Operands operands) {
   const AttentionSizes s = attention_sizes(length, p.head_dim, p.values());
   const AttentionBackwardScratch t(memory, s);
+  const bool bf16 = operands == Operands::bf16;
+  const auto transpose = [&](const float* from, std::int64_t from_row, float* to,
+                             std::int64_t cols) {
+    bf16 ? pack_pairs_transposed(from, from_row, pairs_in(to), s.padded_len, s.length, cols)
+         : pack_transposed(from, from_row, to, s.length, cols, s.padded_len);
+  };
+  const auto rows = [&](const float* from, std::int64_t from_row, float* to, std::int64_t cols,
+                        std::int64_t padded, float scale) {
+    bf16 ? pack_pairs_across(from, from_row, pairs_in(to), padded, s.length, cols, padded)
+         : pack_rows(from, from_row, to, s.length, cols, padded, scale);
+  };
+  const auto along = [&](const float* from, std::int64_t from_row, float* to, std::int64_t cols) {
+    if (bf16) {
+      pack_pairs_along(from, from_row, pairs_in(to), row_of_pairs(cols), s.length, cols);
+    }
+  };
   switch (task) {
     case 0:
-      pack_transposed(head.k, p.k_layout.outer_stride, t.k_transposed, s.length, s.head_dim,
-                      s.padded_len);
+      transpose(head.k, p.k_layout.outer_stride, t.k_transposed, s.head_dim);
       break;
     case 1:
-      pack_transposed(head.v, p.v_layout.outer_stride, t.v_transposed, s.length, s.value_dim,
-                      s.padded_len);
+      transpose(head.v, p.v_layout.outer_stride, t.v_transposed, s.value_dim);
       break;
     case 2:
-      pack_rows(head.k, p.k_layout.outer_stride, t.k, s.length, s.head_dim, s.padded_dim, 1.0F);
+      rows(head.k, p.k_layout.outer_stride, t.k, s.head_dim, s.padded_dim, 1.0F);
       break;
     case 3:
-      pack_rows(head.q, p.q_layout.outer_stride, t.q, s.length, s.head_dim, s.padded_dim, p.scale);
+      rows(head.q, p.q_layout.outer_stride, t.q, s.head_dim, s.padded_dim, p.scale);
+      along(head.q, p.q_layout.outer_stride, t.q_pairs, s.head_dim);
       std::fill_n(t.dk, s.length * s.padded_dim, 0.0F);
       break;
     default:
       std::fill_n(t.dv, s.length * s.padded_value, 0.0F);
-      pack_rows(head.dout, p.dout_layout.outer_stride, t.dout, s.length, s.value_dim,
-                s.padded_value, 1.0F);
+      rows(head.dout, p.dout_layout.outer_stride, t.dout, s.value_dim, s.padded_value, 1.0F);
+      along(head.dout, p.dout_layout.outer_stride, t.dout_pairs, s.value_dim);
       for (std::int64_t row = 0; row < s.length; ++row) {
         head.delta[row] = delta_row(head.dout + row * p.dout_layout.outer_stride,
                                     head.out + row * p.out_layout.outer_stride, s.value_dim);
@@ -188,27 +185,29 @@ void attention_backward_pack(const AttentionBackwardParams& p, const AttentionHe
 
 /// A share of backward_keys() of the block of query rows from `first` on: `part` of `parts`.
 void attention_backward_keys(const AttentionBackwardParams& p, const AttentionHead& head,
-                             std::int64_t length, float* memory, const BlockPart& part) {
+                             std::int64_t length, float* memory, const BlockPart& part,
+                             Operands operands) {
   const AttentionSizes s = attention_sizes(length, p.head_dim, p.values());
   const QueryBlock block = query_block_at(s, part.first, p.window);
   const std::int64_t size = divide_up(block.keys, AttentionSizes::vector * part.parts);
   const std::int64_t from = part.part * size * AttentionSizes::vector;
   const std::int64_t to = std::min(block.keys, from + size * AttentionSizes::vector);
   if (from < to) {
-    backward_keys(p, s, AttentionBackwardScratch(memory, s), head, block, from, to);
+    backward_keys(p, s, AttentionBackwardScratch(memory, s), head, block, from, to, operands);
   }
 }
 
 /// The same of backward_queries().
 void attention_backward_queries(const AttentionBackwardParams& p, const AttentionHead& head,
-                                std::int64_t length, float* memory, const BlockPart& part) {
+                                std::int64_t length, float* memory, const BlockPart& part,
+                                Operands operands) {
   const AttentionSizes s = attention_sizes(length, p.head_dim, p.values());
   const QueryBlock block = query_block_at(s, part.first, p.window);
   const std::int64_t size = divide_up(block.rows, part.parts);
   const std::int64_t from = std::min(block.rows, part.part * size);
   const std::int64_t to = std::min(block.rows, from + size);
   if (from < to) {
-    backward_queries(p, s, AttentionBackwardScratch(memory, s), head, block, from, to);
+    backward_queries(p, s, AttentionBackwardScratch(memory, s), head, block, from, to, operands);
   }
 }
 
@@ -216,14 +215,15 @@ void attention_backward_queries(const AttentionBackwardParams& p, const Attentio
 /// scratch: the query blocks follow each other, so dk and dv are summed in one order whatever the
 /// number of threads. `first_pack`: of the tasks that are not done yet.
 void attention_backward_head(const AttentionBackwardParams& p, const AttentionHead& head,
-                             std::int64_t length, float* memory, std::int64_t first_pack) {
+                             std::int64_t length, float* memory, std::int64_t first_pack,
+                             Operands operands) {
   for (std::int64_t task = first_pack; task < kBackwardPacks; ++task) {
-    attention_backward_pack(p, head, length, memory, task);
+    attention_backward_pack(p, head, length, memory, task, operands);
   }
   for (std::int64_t first = 0; first < length; first += AttentionSizes::query_block) {
     const BlockPart all{.first = first, .part = 0, .parts = 1};
-    attention_backward_keys(p, head, length, memory, all);
-    attention_backward_queries(p, head, length, memory, all);
+    attention_backward_keys(p, head, length, memory, all, operands);
+    attention_backward_queries(p, head, length, memory, all, operands);
   }
 }
 
@@ -306,27 +306,28 @@ void add_to_group(const AttentionBackwardParams& p, const HeadOfDocument& of, fl
 
 /// attention_backward_head() by all threads.
 void compute_together(const AttentionBackwardParams& p, const HeadOfDocument& of, float* memory,
-                      std::int64_t first_pack, int threads) {
+                      std::int64_t first_pack, int threads, Operands operands) {
   const auto pack = HWY_DYNAMIC_DISPATCH(attention_backward_pack);
   const auto keys = HWY_DYNAMIC_DISPATCH(attention_backward_keys);
   const auto queries = HWY_DYNAMIC_DISPATCH(attention_backward_queries);
   const AttentionHead head = tensors_of(p, of);
   const std::int64_t length = of.document.length;
-  parallel_for(threads, kBackwardPacks - first_pack,
-               [&](std::int64_t task, int) { pack(p, head, length, memory, first_pack + task); });
+  parallel_for(threads, kBackwardPacks - first_pack, [&](std::int64_t task, int) {
+    pack(p, head, length, memory, first_pack + task, operands);
+  });
   for (std::int64_t first = 0; first < length; first += AttentionSizes::query_block) {
     parallel_for(threads, threads, [&](std::int64_t part, int) {
-      keys(p, head, length, memory, {.first = first, .part = part, .parts = threads});
+      keys(p, head, length, memory, {.first = first, .part = part, .parts = threads}, operands);
     });
     parallel_for(threads, threads, [&](std::int64_t part, int) {
-      queries(p, head, length, memory, {.first = first, .part = part, .parts = threads});
+      queries(p, head, length, memory, {.first = first, .part = part, .parts = threads}, operands);
     });
   }
 }
 
 }  // namespace
 
-void attention_backward(const AttentionBackwardParams& p, int threads) {
+void attention_backward_with(const AttentionBackwardParams& p, int threads, Operands operands) {
   static thread_local Scratch scratch;
   const std::vector<Document> documents = documents_of(p);
   const std::int64_t size =
@@ -345,7 +346,8 @@ void attention_backward(const AttentionBackwardParams& p, int threads) {
   };
   const auto compute = [&](std::int64_t i, std::int64_t slot) {
     const HeadOfDocument of = nth(i);
-    one_head(p, tensors_of(p, of), of.document.length, memory + slot * size, first_pack(i, slot));
+    one_head(p, tensors_of(p, of), of.document.length, memory + slot * size, first_pack(i, slot),
+             operands);
   };
   // A thread a group as long as there is one for every thread; then a thread a head, whose shares
   // of dk and dv are added afterwards; at last all threads one head. Each adds the heads of a group
@@ -366,9 +368,13 @@ void attention_backward(const AttentionBackwardParams& p, int threads) {
     }
   }
   for (std::int64_t i = heads - shared; i < heads; ++i) {
-    compute_together(p, nth(i), memory, first_pack(i, 0), threads);
+    compute_together(p, nth(i), memory, first_pack(i, 0), threads, operands);
     add_to_group(p, nth(i), memory);
   }
+}
+
+void attention_backward(const AttentionBackwardParams& p, int threads) {
+  attention_backward_with(p, threads, Operands::f32);
 }
 
 }  // namespace train::kernels::cpu

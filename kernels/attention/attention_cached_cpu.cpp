@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/attention/attention_scratch.hpp"
+#include "kernels/attention/bf16_blocks.hpp"
 #include "kernels/cpu_support.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -47,60 +48,120 @@ inline VisibleKeys visible_keys(const AttentionCachedParams& p, std::int64_t row
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
+/// What some heads of a row are computed in.
+struct CachedScratch {
+  float *scores, *out, *factors;  ///< [heads, score_row], [heads, out_row], [heads]
+  Bf16Pair* q_pairs;              ///< [heads, row_of_pairs(head_dim)]
+  std::int64_t score_row, out_row;
+};
+
+/// 1 / the sum of each head's row of exponentials, which take the place of `count` scores from
+/// `begin` on.
+HWY_INLINE void exponentiate_heads(const AttentionCachedParams& p, const CachedScratch& t,
+                                   std::int64_t heads, std::int64_t begin, std::int64_t count) {
+  for (std::int64_t head = 0; head < heads; ++head) {
+    float largest = 0.0F;
+    const float sum = exponentiate_scores({.scores = t.scores + head * t.score_row,
+                                           .begin = begin,
+                                           .end = begin + count,
+                                           .padded = t.score_row},
+                                          p.scale, p.softcap, &largest);
+    t.factors[head] = 1.0F / sum;
+  }
+}
+
+/// Queries, keys and values of some heads of a row.
+struct CachedInputs {
+  const float *q, *keys, *values;
+};
+
+HWY_INLINE void attend_floats(const AttentionCachedParams& p, const CachedInputs& in,
+                              const VisibleKeys& visible, std::int64_t heads,
+                              const CachedScratch& t) {
+  constexpr std::int64_t vector = AttentionSizes::vector;
+  for (const Segment& segment : visible.segments) {
+    multiply_block({.a = in.q,
+                    .a_row = p.q_layout.inner_stride,
+                    .a_column = 1,
+                    .b = in.keys + segment.slot,
+                    .b_row = p.cache.capacity,
+                    .c = t.scores + segment.score,
+                    .c_row = t.score_row,
+                    .m = heads,
+                    .n = divide_up(segment.keys, vector) * vector,
+                    .k = p.cache.head_dim,
+                    .accumulate = false});
+  }
+  exponentiate_heads(p, t, heads, 0, visible.count);
+  for (const Segment& segment : visible.segments) {
+    multiply_block({.a = t.scores + segment.score,
+                    .a_row = t.score_row,
+                    .a_column = 1,
+                    .b = in.values + segment.slot * p.cache.value_dim,
+                    .b_row = p.cache.value_dim,
+                    .c = t.out,
+                    .c_row = t.out_row,
+                    .m = heads,
+                    .n = t.out_row,
+                    .k = segment.keys,
+                    .accumulate = segment.score > 0});
+  }
+}
+
+/// The same of pairs of bf16. The first key that is seen may be the second one of its pair.
+HWY_INLINE void attend_pairs(const AttentionCachedParams& p, const CachedInputs& in,
+                             const VisibleKeys& visible, std::int64_t heads, bool odd,
+                             const CachedScratch& t) {
+  const KeyValueCache& cache = p.cache;
+  const RingRows ring{
+      .slot = visible.segments[0].slot, .count = visible.count, .capacity = cache.capacity};
+  const std::int64_t begin = odd ? 1 : 0;
+  const std::int64_t q_row = row_of_pairs(cache.head_dim);
+  pack_pairs_along(in.q, p.q_layout.inner_stride, t.q_pairs, q_row, heads, cache.head_dim);
+  cached_scores(t.q_pairs, q_row, in.keys, ring, cache.head_dim, t.scores + begin, t.score_row,
+                heads);
+  exponentiate_heads(p, t, heads, begin, visible.count);
+  Bf16Pair* const probabilities = pairs_in(t.scores);
+  pack_pairs_along(t.scores, t.score_row, probabilities, t.score_row, heads, t.score_row);
+  cached_outputs(probabilities, t.score_row, in.values, ring, odd, cache.value_dim, t.out,
+                 t.out_row, heads);
+}
+
 /// The sums are attention_forward's: over the elements of a head for a score, over the keys in
 /// their order for an output.
-void attend_cached(const AttentionCachedParams& p, const CachedHeads& of, float* scores,
-                   float* out) {
+void attend_cached(const AttentionCachedParams& p, const CachedHeads& of, float* memory,
+                   Operands operands) {
   constexpr std::int64_t vector = AttentionSizes::vector;
   const KeyValueCache& cache = p.cache;
   const VisibleKeys visible = visible_keys(p, of.row);
   const std::int64_t padded = cached_score_row(visible.count);
   const std::int64_t padded_value = divide_up(cache.value_dim, vector) * vector;
+  float* const out = memory + of.heads * padded;
+  float* const factors = out + of.heads * padded_value;
+  const CachedScratch t{.scores = memory,
+                        .out = out,
+                        .factors = factors,
+                        .q_pairs = pairs_in(factors + divide_up(of.heads, vector) * vector),
+                        .score_row = padded,
+                        .out_row = padded_value};
   const std::int64_t kv = p.texts[of.row] * cache.kv_heads + of.first_head / p.group();
-  const float* keys = static_cast<const float*>(cache.keys) + kv * cache.head_dim * cache.capacity;
-  const float* values =
-      static_cast<const float*>(cache.values) + kv * cache.capacity * cache.value_dim;
-  const float* q = static_cast<const float*>(p.q) + of.row * p.q_layout.outer_stride +
-                   of.first_head * p.q_layout.inner_stride;
-  for (const Segment& segment : visible.segments) {
-    multiply_block({.a = q,
-                    .a_row = p.q_layout.inner_stride,
-                    .a_column = 1,
-                    .b = keys + segment.slot,
-                    .b_row = cache.capacity,
-                    .c = scores + segment.score,
-                    .c_row = padded,
-                    .m = of.heads,
-                    .n = divide_up(segment.keys, vector) * vector,
-                    .k = cache.head_dim,
-                    .accumulate = false});
-  }
-  for (std::int64_t head = 0; head < of.heads; ++head) {
-    float largest = 0.0F;
-    const float sum = exponentiate_scores(
-        {.scores = scores + head * padded, .begin = 0, .end = visible.count, .padded = padded},
-        p.scale, p.softcap, &largest);
-    out[of.heads * padded_value + head] = 1.0F / sum;
-  }
-  for (const Segment& segment : visible.segments) {
-    multiply_block({.a = scores + segment.score,
-                    .a_row = padded,
-                    .a_column = 1,
-                    .b = values + segment.slot * cache.value_dim,
-                    .b_row = cache.value_dim,
-                    .c = out,
-                    .c_row = padded_value,
-                    .m = of.heads,
-                    .n = padded_value,
-                    .k = segment.keys,
-                    .accumulate = segment.score > 0});
+  const CachedInputs in{
+      .q = static_cast<const float*>(p.q) + of.row * p.q_layout.outer_stride +
+           of.first_head * p.q_layout.inner_stride,
+      .keys = static_cast<const float*>(cache.keys) + kv * cache.head_dim * cache.capacity,
+      .values = static_cast<const float*>(cache.values) + kv * cache.capacity * cache.value_dim};
+  if (operands == Operands::bf16) {
+    const bool odd = first_key(p.positions[of.row], p.window) % 2 != 0;
+    attend_pairs(p, in, visible, of.heads, odd, t);
+  } else {
+    attend_floats(p, in, visible, of.heads, t);
   }
   const Floats d;
   for (std::int64_t head = 0; head < of.heads; ++head) {
     float* to = static_cast<float*>(p.out) + of.row * p.out_layout.outer_stride +
                 (of.first_head + head) * p.out_layout.inner_stride;
     const float* from = out + head * padded_value;
-    const FloatVec factor = hn::Set(d, out[of.heads * padded_value + head]);
+    const FloatVec factor = hn::Set(d, factors[head]);
     each_vector(0, cache.value_dim, [&](std::int64_t c, auto part) {
       store(hn::Mul(factor, load(d, from + c, part)), d, to + c, part);
     });
@@ -115,7 +176,7 @@ namespace train::kernels::cpu {
 
 HWY_EXPORT(attend_cached);
 
-void attention_cached(const AttentionCachedParams& p, int threads) {
+void attention_cached_with(const AttentionCachedParams& p, int threads, Operands operands) {
   static thread_local Scratch scratch;
   std::int64_t most_keys = 1;
   for (std::int64_t row = 0; row < p.rows; ++row) {
@@ -131,14 +192,18 @@ void attention_cached(const AttentionCachedParams& p, int threads) {
   const std::int64_t size =
       scores +
       together * (divide_up(p.cache.value_dim, AttentionSizes::vector) * AttentionSizes::vector) +
-      divide_up(together, AttentionSizes::vector) * AttentionSizes::vector;
+      divide_up(together, AttentionSizes::vector) * AttentionSizes::vector +
+      together * row_of_pairs(p.cache.head_dim);
   const auto attend = HWY_DYNAMIC_DISPATCH(attend_cached);
   auto* memory = scratch.get<float>(size * threads);
   parallel_for(threads, p.rows * jobs_of_row, [&](std::int64_t i, int worker) {
-    float* of_worker = memory + worker * size;
     attend(p, {.row = i / jobs_of_row, .first_head = i % jobs_of_row * together, .heads = together},
-           of_worker, of_worker + scores);
+           memory + worker * size, operands);
   });
+}
+
+void attention_cached(const AttentionCachedParams& p, int threads) {
+  attention_cached_with(p, threads, Operands::f32);
 }
 
 void key_value_append(const KeyValueAppendParams& p, int threads) {

@@ -4,6 +4,7 @@
 
 #include "kernels/attention/attention_division.hpp"
 #include "kernels/attention/attention_scratch.hpp"
+#include "kernels/attention/bf16_blocks.hpp"
 #include "kernels/cpu_support.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -16,61 +17,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
-
-/// Query rows [first, first + rows) of one head: scores against every key that one of them sees.
-HWY_INLINE void forward_block(const AttentionForwardParams& p, const AttentionSizes& s,
-                              const AttentionForwardScratch& scratch, const float* q, float* out,
-                              float* lse, std::int64_t first, std::int64_t rows) {
-  const std::int64_t begin = first_key_of_block(first, p.window);
-  const std::int64_t keys = first + rows - begin;
-  const std::int64_t padded_keys = divide_up(keys, AttentionSizes::vector) * AttentionSizes::vector;
-  multiply_block({.a = q + first * p.q_layout.outer_stride,
-                  .a_row = p.q_layout.outer_stride,
-                  .a_column = 1,
-                  .b = scratch.k_transposed + begin,
-                  .b_row = s.padded_len,
-                  .c = scratch.scores,
-                  .c_row = s.padded_len,
-                  .m = rows,
-                  .n = padded_keys,
-                  .k = s.head_dim,
-                  .accumulate = false,
-                  .causal = Causal::scores,
-                  .seen = first - begin});
-  float inverse_sum[AttentionSizes::query_block];
-  for (std::int64_t row = 0; row < rows; ++row) {
-    float largest = 0.0F;
-    const float sum = exponentiate_scores({.scores = scratch.scores + row * s.padded_len,
-                                           .begin = first_key(first + row, p.window) - begin,
-                                           .end = first + row + 1 - begin,
-                                           .padded = padded_keys},
-                                          p.scale, p.softcap, &largest);
-    inverse_sum[row] = 1.0F / sum;
-    lse[first + row] =
-        static_cast<float>(static_cast<double>(largest) + std::log(static_cast<double>(sum)));
-  }
-  multiply_block({.a = scratch.scores,
-                  .a_row = s.padded_len,
-                  .a_column = 1,
-                  .b = scratch.v + begin * s.padded_value,
-                  .b_row = s.padded_value,
-                  .c = scratch.out,
-                  .c_row = s.padded_value,
-                  .m = rows,
-                  .n = s.padded_value,
-                  .k = keys,
-                  .accumulate = false,
-                  .causal = Causal::queries,
-                  .seen = first - begin});
-  const Floats d;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    float* to = out + (first + row) * p.out_layout.outer_stride;
-    const float* from = scratch.out + row * s.padded_value;
-    each_vector(0, s.value_dim, [&](std::int64_t c, auto part) {
-      store(hn::Mul(hn::Set(d, inverse_sum[row]), load(d, from + c, part)), d, to + c, part);
-    });
-  }
-}
 
 /// A head of a document, as the forward pass reads and writes it.
 struct ForwardHead {
@@ -92,12 +38,134 @@ HWY_INLINE ForwardHead forward_head(const AttentionForwardParams& p, const Docum
           .lse = p.lse + (document.sequence * p.heads + head) * p.seq_len + document.first};
 }
 
+/// Query rows [first, first + rows) of one head, and the keys that one of them sees, from a whole
+/// vector on.
+struct ForwardBlock {
+  std::int64_t first, rows;
+  std::int64_t begin, keys;
+  std::int64_t padded_keys;  ///< Whole vectors.
+};
+
+/// Scores of the block's queries against its keys.
+HWY_INLINE void block_scores(const AttentionForwardParams& p, const AttentionSizes& s,
+                             const AttentionForwardScratch& scratch, const float* q,
+                             const ForwardBlock& block, Operands operands) {
+  if (operands == Operands::bf16) {
+    pack_pairs_along(q, p.q_layout.outer_stride, pairs_in(scratch.q_pairs), s.dim_pairs, block.rows,
+                     s.head_dim);
+    multiply_pairs({.a = pairs_in(scratch.q_pairs),
+                    .a_row = s.dim_pairs,
+                    .a_column = 1,
+                    .b = pairs_in(scratch.k_transposed) + block.begin,
+                    .b_row = s.padded_len,
+                    .c = scratch.scores,
+                    .c_row = s.padded_len,
+                    .m = block.rows,
+                    .n = block.padded_keys,
+                    .k = s.head_dim,
+                    .scores = true,
+                    .seen = block.first - block.begin});
+    return;
+  }
+  multiply_block({.a = q,
+                  .a_row = p.q_layout.outer_stride,
+                  .a_column = 1,
+                  .b = scratch.k_transposed + block.begin,
+                  .b_row = s.padded_len,
+                  .c = scratch.scores,
+                  .c_row = s.padded_len,
+                  .m = block.rows,
+                  .n = block.padded_keys,
+                  .k = s.head_dim,
+                  .accumulate = false,
+                  .causal = Causal::scores,
+                  .seen = block.first - block.begin});
+}
+
+/// Sums of the block's values, by the exponentials that have taken the place of scores.
+HWY_INLINE void block_sums(const AttentionSizes& s, const AttentionForwardScratch& scratch,
+                           const ForwardBlock& block, Operands operands) {
+  if (operands == Operands::bf16) {
+    Bf16Pair* const exponentials = pairs_in(scratch.scores);
+    pack_pairs_along(scratch.scores, s.padded_len, exponentials, s.padded_len, block.rows,
+                     block.padded_keys);
+    multiply_pairs({.a = exponentials,
+                    .a_row = s.padded_len,
+                    .a_column = 1,
+                    .b = pairs_in(scratch.v) + block.begin / 2 * s.padded_value,
+                    .b_row = s.padded_value,
+                    .c = scratch.out,
+                    .c_row = s.padded_value,
+                    .m = block.rows,
+                    .n = s.padded_value,
+                    .k = block.keys,
+                    .zeros = ZeroPairs::after,
+                    .seen = block.first - block.begin});
+    return;
+  }
+  multiply_block({.a = scratch.scores,
+                  .a_row = s.padded_len,
+                  .a_column = 1,
+                  .b = scratch.v + block.begin * s.padded_value,
+                  .b_row = s.padded_value,
+                  .c = scratch.out,
+                  .c_row = s.padded_value,
+                  .m = block.rows,
+                  .n = s.padded_value,
+                  .k = block.keys,
+                  .accumulate = false,
+                  .causal = Causal::queries,
+                  .seen = block.first - block.begin});
+}
+
+HWY_INLINE void forward_block(const AttentionForwardParams& p, const AttentionSizes& s,
+                              const AttentionForwardScratch& scratch, const ForwardHead& of,
+                              std::int64_t first, std::int64_t rows, Operands operands) {
+  const std::int64_t begin = first_key_of_block(first, p.window);
+  const std::int64_t keys = first + rows - begin;
+  const ForwardBlock block{
+      .first = first,
+      .rows = rows,
+      .begin = begin,
+      .keys = keys,
+      .padded_keys = divide_up(keys, AttentionSizes::vector) * AttentionSizes::vector};
+  block_scores(p, s, scratch, of.q + first * p.q_layout.outer_stride, block, operands);
+  float inverse_sum[AttentionSizes::query_block];
+  for (std::int64_t row = 0; row < rows; ++row) {
+    float largest = 0.0F;
+    const float sum = exponentiate_scores({.scores = scratch.scores + row * s.padded_len,
+                                           .begin = first_key(first + row, p.window) - begin,
+                                           .end = first + row + 1 - begin,
+                                           .padded = block.padded_keys},
+                                          p.scale, p.softcap, &largest);
+    inverse_sum[row] = 1.0F / sum;
+    of.lse[first + row] =
+        static_cast<float>(static_cast<double>(largest) + std::log(static_cast<double>(sum)));
+  }
+  block_sums(s, scratch, block, operands);
+  const Floats d;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    float* to = of.out + (first + row) * p.out_layout.outer_stride;
+    const float* from = scratch.out + row * s.padded_value;
+    each_vector(0, s.value_dim, [&](std::int64_t c, auto part) {
+      store(hn::Mul(hn::Set(d, inverse_sum[row]), load(d, from + c, part)), d, to + c, part);
+    });
+  }
+}
+
 /// Keys and values of head `head` of one document into the scratch.
 void attention_forward_pack(const AttentionForwardParams& p, const Document& document,
-                            std::int64_t head, float* memory) {
+                            std::int64_t head, float* memory, Operands operands) {
   const AttentionSizes s = attention_sizes(document.length, p.head_dim, p.values());
   const AttentionForwardScratch scratch(memory, s);
   const ForwardHead of = forward_head(p, document, head);
+  if (operands == Operands::bf16) {
+    pack_pairs_transposed(of.k, p.k_layout.outer_stride, pairs_in(scratch.k_transposed),
+                          s.padded_len, s.length, s.head_dim);
+    pack_pairs_across(of.v, p.v_layout.outer_stride, pairs_in(scratch.v), s.padded_value, s.length,
+                      s.value_dim, s.padded_value);
+    return;
+  }
   pack_transposed(of.k, p.k_layout.outer_stride, scratch.k_transposed, s.length, s.head_dim,
                   s.padded_len);
   pack_rows(of.v, p.v_layout.outer_stride, scratch.v, s.length, s.value_dim, s.padded_value, 1.0F);
@@ -106,22 +174,22 @@ void attention_forward_pack(const AttentionForwardParams& p, const Document& doc
 /// The block of query rows from `first` on, with the keys and values that were packed into `packed`
 /// and all else in `memory`, which may be the same.
 void attention_forward_block(const AttentionForwardParams& p, const Document& document,
-                             std::int64_t head, std::int64_t first, float* packed, float* memory) {
+                             std::int64_t head, std::int64_t first, float* packed, float* memory,
+                             Operands operands) {
   const AttentionSizes s = attention_sizes(document.length, p.head_dim, p.values());
   const AttentionForwardScratch ready(packed, s);
   AttentionForwardScratch scratch(memory, s);
   scratch.k_transposed = ready.k_transposed;
   scratch.v = ready.v;
-  const ForwardHead of = forward_head(p, document, head);
   const std::int64_t rows = std::min(AttentionSizes::query_block, s.length - first);
-  forward_block(p, s, scratch, of.q, of.out, of.lse, first, rows);
+  forward_block(p, s, scratch, forward_head(p, document, head), first, rows, operands);
 }
 
 /// All query rows of head `head` of one document, whose keys and values were packed.
 void attention_forward_head(const AttentionForwardParams& p, const Document& document,
-                            std::int64_t head, float* memory) {
+                            std::int64_t head, float* memory, Operands operands) {
   for (std::int64_t first = 0; first < document.length; first += AttentionSizes::query_block) {
-    attention_forward_block(p, document, head, first, memory, memory);
+    attention_forward_block(p, document, head, first, memory, memory, operands);
   }
 }
 
@@ -135,7 +203,7 @@ HWY_EXPORT(attention_forward_pack);
 HWY_EXPORT(attention_forward_block);
 HWY_EXPORT(attention_forward_head);
 
-void attention_forward(const AttentionForwardParams& p, int threads) {
+void attention_forward_with(const AttentionForwardParams& p, int threads, Operands operands) {
   static thread_local Scratch scratch;
   const std::vector<Document> documents = documents_of(p);
   const std::int64_t size =
@@ -150,12 +218,12 @@ void attention_forward(const AttentionForwardParams& p, int threads) {
     const auto index = static_cast<std::size_t>(i / p.heads);
     const std::int64_t head = i % p.heads;
     if (!packed.has(worker, index, head / p.group())) {
-      pack(p, documents[index], head, memory + worker * size);
+      pack(p, documents[index], head, memory + worker * size, operands);
     }
     return documents[index];
   };
   parallel_shares(threads, count - shared, [&](std::int64_t i, int worker) {
-    one_head(p, pack_once(i, worker), i % p.heads, memory + worker * size);
+    one_head(p, pack_once(i, worker), i % p.heads, memory + worker * size, operands);
   });
   const auto one_block = HWY_DYNAMIC_DISPATCH(attention_forward_block);
   for (std::int64_t i = count - shared; i < count; ++i) {
@@ -163,9 +231,13 @@ void attention_forward(const AttentionForwardParams& p, int threads) {
     const std::int64_t blocks = divide_up(document.length, AttentionSizes::query_block);
     parallel_for(threads, blocks, [&](std::int64_t done, int worker) {  // the longest first
       one_block(p, document, i % p.heads, (blocks - 1 - done) * AttentionSizes::query_block, memory,
-                memory + worker * size);
+                memory + worker * size, operands);
     });
   }
+}
+
+void attention_forward(const AttentionForwardParams& p, int threads) {
+  attention_forward_with(p, threads, Operands::f32);
 }
 
 }  // namespace train::kernels::cpu

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/cpu_support.hpp"
+#include "kernels/gemm/bf16_gemm.hpp"
 
 // What one thread of attention on the CPU works on.
 namespace train::kernels::cpu {
@@ -18,7 +19,13 @@ struct AttentionSizes {
   std::int64_t length;  ///< Of a document.
   std::int64_t head_dim, value_dim;
   std::int64_t padded_len, padded_dim, padded_value;
+  std::int64_t dim_pairs, value_pairs;  ///< row_of_pairs() of those.
 };
+
+/// Pairs of bf16 in a row of `count` elements: whole vectors of them.
+[[nodiscard]] constexpr std::int64_t row_of_pairs(std::int64_t count) {
+  return divide_up(count, 2 * AttentionSizes::vector) * AttentionSizes::vector;
+}
 
 [[nodiscard]] constexpr AttentionSizes attention_sizes(std::int64_t length, std::int64_t head_dim,
                                                        std::int64_t value_dim) {
@@ -28,7 +35,9 @@ struct AttentionSizes {
           .value_dim = value_dim,
           .padded_len = divide_up(length, 2 * vector) * 2 * vector + vector,
           .padded_dim = divide_up(head_dim, vector) * vector,
-          .padded_value = divide_up(value_dim, vector) * vector};
+          .padded_value = divide_up(value_dim, vector) * vector,
+          .dim_pairs = row_of_pairs(head_dim),
+          .value_pairs = row_of_pairs(value_dim)};
 }
 
 /// Tokens that see each other: `length` from `first` on, in sequence `sequence`.
@@ -42,18 +51,28 @@ struct AttentionForwardScratch {
       : k_transposed(memory),
         v(k_transposed + s.head_dim * s.padded_len),
         scores(v + s.length * s.padded_value),
-        out(scores + AttentionSizes::query_block * s.padded_len) {}
+        out(scores + AttentionSizes::query_block * s.padded_len),
+        q_pairs(out + AttentionSizes::query_block * s.padded_value) {}
 
   static std::int64_t size(const AttentionSizes& s) {
     return (s.head_dim + AttentionSizes::query_block) * s.padded_len +
-           (s.length + AttentionSizes::query_block) * s.padded_value;
+           (s.length + AttentionSizes::query_block) * s.padded_value +
+           AttentionSizes::query_block * s.dim_pairs;
   }
 
+  // With operands of bf16 keys and values are pairs, half as many rows; so are, in half of each row
+  // of the scores, the probabilities in the end.
   float* k_transposed;  // [head_dim, padded_len]
   float* v;             // [length, padded_value]
   float* scores;        // [query_block, padded_len]
   float* out;           // [query_block, padded_value]
+  float* q_pairs;       // [query_block, dim_pairs]
 };
+
+/// Scratch of floats that holds pairs instead.
+[[nodiscard]] inline Bf16Pair* pairs_in(float* memory) {
+  return reinterpret_cast<Bf16Pair*>(memory);
+}
 
 /// The first key that query `row` sees.
 [[nodiscard]] constexpr std::int64_t first_key(std::int64_t row, std::int64_t window) {
@@ -100,12 +119,14 @@ struct AttentionBackwardScratch {
         dk(k + s.length * s.padded_dim),
         dout(dk + s.length * s.padded_dim),
         dv(dout + s.length * s.padded_value),
-        dq(dv + s.length * s.padded_value) {}
+        dq(dv + s.length * s.padded_value),
+        q_pairs(dq + AttentionSizes::query_block * s.padded_dim),
+        dout_pairs(q_pairs + s.length * s.dim_pairs) {}
 
   static std::int64_t size(const AttentionSizes& s) {
     return (s.head_dim + s.value_dim + 2 * AttentionSizes::query_block) * s.padded_len +
            (3 * s.length + AttentionSizes::query_block) * s.padded_dim +
-           2 * s.length * s.padded_value;
+           2 * s.length * s.padded_value + s.length * (s.dim_pairs + s.value_pairs);
   }
 
   float *k_transposed, *v_transposed;  // [head_dim, padded_len], [value_dim, padded_len]
@@ -113,6 +134,9 @@ struct AttentionBackwardScratch {
   float *q, *k, *dk;                   // [length, padded_dim]; q is already scaled.
   float *dout, *dv;                    // [length, padded_value]
   float* dq;                           // [query_block, padded_dim]
+  // With operands of bf16: pairs along a row. Keys, values, q and dout above are pairs across rows
+  // then, half as many of them, and q is not scaled; the gradients of scores are.
+  float *q_pairs, *dout_pairs;  // [length, dim_pairs], [length, value_pairs]
 };
 
 }  // namespace train::kernels::cpu

@@ -17,15 +17,17 @@ struct Case {
   std::int64_t capacity;
   std::int64_t window = 0;
   float softcap = 0.0F;
+  const KernelTable* kernels = &cpu_backend();
 
   [[nodiscard]] RowLayout query() const { return {heads * head_dim + 3, head_dim}; }
   [[nodiscard]] RowLayout key() const { return {kv_heads * head_dim + 1, head_dim}; }
   [[nodiscard]] RowLayout value() const { return {kv_heads * value_dim, value_dim}; }
   [[nodiscard]] RowLayout out() const { return {heads * value_dim, value_dim}; }
   [[nodiscard]] std::string name() const {
-    return std::to_string(length) + " tokens, " + std::to_string(heads) + " heads of " +
-           std::to_string(head_dim) + ", " + std::to_string(kv_heads) + " of keys, " +
-           std::to_string(capacity) + " slots, window " + std::to_string(window);
+    return kernels->kernel_set() + ", " + std::to_string(length) + " tokens, " +
+           std::to_string(heads) + " heads of " + std::to_string(head_dim) + ", " +
+           std::to_string(kv_heads) + " of keys, " + std::to_string(capacity) + " slots, window " +
+           std::to_string(window);
   }
 };
 
@@ -67,24 +69,24 @@ Text random_text(const Case& t, unsigned seed) {
 void forward(const Case& t, Text& text) {
   Values lse = zeros(t.heads * t.length);
   run([&](Stream& stream) {
-    cpu::attention_forward(stream, {.q = text.q.data(),
-                                    .k = text.k.data(),
-                                    .v = text.v.data(),
-                                    .out = text.out.data(),
-                                    .lse = lse.data(),
-                                    .sequences = 1,
-                                    .seq_len = t.length,
-                                    .heads = t.heads,
-                                    .head_dim = t.head_dim,
-                                    .value_dim = t.value_dim,
-                                    .kv_heads = t.kv_heads,
-                                    .window = t.window,
-                                    .softcap = t.softcap,
-                                    .q_layout = t.query(),
-                                    .k_layout = t.key(),
-                                    .v_layout = t.value(),
-                                    .out_layout = t.out(),
-                                    .scale = 0.4F});
+    t.kernels->attention_forward(stream, {.q = text.q.data(),
+                                          .k = text.k.data(),
+                                          .v = text.v.data(),
+                                          .out = text.out.data(),
+                                          .lse = lse.data(),
+                                          .sequences = 1,
+                                          .seq_len = t.length,
+                                          .heads = t.heads,
+                                          .head_dim = t.head_dim,
+                                          .value_dim = t.value_dim,
+                                          .kv_heads = t.kv_heads,
+                                          .window = t.window,
+                                          .softcap = t.softcap,
+                                          .q_layout = t.query(),
+                                          .k_layout = t.key(),
+                                          .v_layout = t.value(),
+                                          .out_layout = t.out(),
+                                          .scale = 0.4F});
   });
 }
 
@@ -124,18 +126,18 @@ Values step(const Case& t, const std::vector<Text>& all, std::int64_t time, Cach
                                        .k_layout = t.key(),
                                        .v_layout = t.value(),
                                        .cache = cache.view()});
-        cpu::attention_cached(stream, {.q = q.data(),
-                                       .out = out.data(),
-                                       .texts = of_text.data(),
-                                       .positions = positions.data(),
-                                       .rows = rows,
-                                       .heads = t.heads,
-                                       .window = t.window,
-                                       .softcap = t.softcap,
-                                       .q_layout = t.query(),
-                                       .out_layout = t.out(),
-                                       .cache = cache.view(),
-                                       .scale = 0.4F});
+        t.kernels->attention_cached(stream, {.q = q.data(),
+                                             .out = out.data(),
+                                             .texts = of_text.data(),
+                                             .positions = positions.data(),
+                                             .rows = rows,
+                                             .heads = t.heads,
+                                             .window = t.window,
+                                             .softcap = t.softcap,
+                                             .q_layout = t.query(),
+                                             .out_layout = t.out(),
+                                             .cache = cache.view(),
+                                             .scale = 0.4F});
       },
       threads);
   return out;
@@ -143,11 +145,13 @@ Values step(const Case& t, const std::vector<Text>& all, std::int64_t time, Cach
 
 TEST_CASE("attention_cached: row by row, in any batch, the bits of the forward pass",
           "[kernels][attention]") {
-  const Case cases[] = {{70, 2, 2, 16, 16, 80},          {130, 4, 2, 8, 8, 130},
-                        {90, 3, 1, 24, 24, 96, 0, 3.0F}, {100, 2, 1, 16, 16, 32, 32},
-                        {100, 4, 2, 12, 20, 33, 17},     {40, 2, 2, 8, 8, 40, 1},
-                        {30, 6, 3, 7, 5, 31, 1000, 2.0F}};
-  for (const Case& t : cases) {
+  Case cases[] = {{70, 2, 2, 16, 16, 80},          {130, 4, 2, 8, 8, 130},
+                  {90, 3, 1, 24, 24, 96, 0, 3.0F}, {100, 2, 1, 16, 16, 32, 32},
+                  {100, 4, 2, 12, 20, 33, 17},     {40, 2, 2, 8, 8, 40, 1},
+                  {30, 6, 3, 7, 5, 31, 1000, 2.0F}};
+  const KernelTable* const kernels = GENERATE(from_range(cpu_kernel_sets()));
+  for (Case& t : cases) {
+    t.kernels = kernels;
     for (const int threads : {1, 4}) {
       std::vector<Text> all;
       for (unsigned i = 0; i < texts; ++i) {

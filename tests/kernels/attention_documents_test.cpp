@@ -28,6 +28,7 @@ struct Shape {
 
 /// Rows of one or more sequences, and what attention gives for them.
 struct Rows {
+  const KernelTable* kernels = &cpu_backend();
   std::int64_t sequences = 1, seq_len = 0;
   Values q = {}, k = {}, v = {}, dout = {};
   std::vector<std::int32_t> positions = {};  ///< Empty: a sequence is one document.
@@ -55,53 +56,53 @@ void attend(const Shape& shape, Rows& r, int threads = 2) {
   const std::int32_t* positions = r.positions.empty() ? nullptr : r.positions.data();
   run(
       [&](Stream& stream) {
-        cpu::attention_forward(stream, {.q = r.q.data(),
-                                        .k = r.k.data(),
-                                        .v = r.v.data(),
-                                        .out = r.out.data(),
-                                        .lse = r.lse.data(),
-                                        .positions = positions,
-                                        .sequences = r.sequences,
-                                        .seq_len = r.seq_len,
-                                        .heads = shape.heads,
-                                        .head_dim = shape.head_dim,
-                                        .value_dim = shape.value_dim,
-                                        .kv_heads = shape.kv_heads,
-                                        .window = shape.window,
-                                        .softcap = shape.softcap,
-                                        .q_layout = shape.query(),
-                                        .k_layout = shape.key(),
-                                        .v_layout = shape.value(),
-                                        .out_layout = shape.out(),
-                                        .scale = 0.4F});
-        cpu::attention_backward(stream, {.q = r.q.data(),
-                                         .k = r.k.data(),
-                                         .v = r.v.data(),
-                                         .out = r.out.data(),
-                                         .dout = r.dout.data(),
-                                         .lse = r.lse.data(),
-                                         .positions = positions,
-                                         .delta = delta.data(),
-                                         .dq = r.dq.data(),
-                                         .dk = r.dk.data(),
-                                         .dv = r.dv.data(),
-                                         .sequences = r.sequences,
-                                         .seq_len = r.seq_len,
-                                         .heads = shape.heads,
-                                         .head_dim = shape.head_dim,
-                                         .value_dim = shape.value_dim,
-                                         .kv_heads = shape.kv_heads,
-                                         .window = shape.window,
-                                         .softcap = shape.softcap,
-                                         .q_layout = shape.query(),
-                                         .k_layout = shape.key(),
-                                         .v_layout = shape.value(),
-                                         .out_layout = shape.out(),
-                                         .dout_layout = shape.out(),
-                                         .dq_layout = shape.query(),
-                                         .dk_layout = shape.key(),
-                                         .dv_layout = shape.value(),
-                                         .scale = 0.4F});
+        r.kernels->attention_forward(stream, {.q = r.q.data(),
+                                              .k = r.k.data(),
+                                              .v = r.v.data(),
+                                              .out = r.out.data(),
+                                              .lse = r.lse.data(),
+                                              .positions = positions,
+                                              .sequences = r.sequences,
+                                              .seq_len = r.seq_len,
+                                              .heads = shape.heads,
+                                              .head_dim = shape.head_dim,
+                                              .value_dim = shape.value_dim,
+                                              .kv_heads = shape.kv_heads,
+                                              .window = shape.window,
+                                              .softcap = shape.softcap,
+                                              .q_layout = shape.query(),
+                                              .k_layout = shape.key(),
+                                              .v_layout = shape.value(),
+                                              .out_layout = shape.out(),
+                                              .scale = 0.4F});
+        r.kernels->attention_backward(stream, {.q = r.q.data(),
+                                               .k = r.k.data(),
+                                               .v = r.v.data(),
+                                               .out = r.out.data(),
+                                               .dout = r.dout.data(),
+                                               .lse = r.lse.data(),
+                                               .positions = positions,
+                                               .delta = delta.data(),
+                                               .dq = r.dq.data(),
+                                               .dk = r.dk.data(),
+                                               .dv = r.dv.data(),
+                                               .sequences = r.sequences,
+                                               .seq_len = r.seq_len,
+                                               .heads = shape.heads,
+                                               .head_dim = shape.head_dim,
+                                               .value_dim = shape.value_dim,
+                                               .kv_heads = shape.kv_heads,
+                                               .window = shape.window,
+                                               .softcap = shape.softcap,
+                                               .q_layout = shape.query(),
+                                               .k_layout = shape.key(),
+                                               .v_layout = shape.value(),
+                                               .out_layout = shape.out(),
+                                               .dout_layout = shape.out(),
+                                               .dq_layout = shape.query(),
+                                               .dk_layout = shape.key(),
+                                               .dv_layout = shape.value(),
+                                               .scale = 0.4F});
       },
       threads);
 }
@@ -115,7 +116,7 @@ Rows document_of(const Shape& shape, const Rows& r, std::int64_t first, std::int
   const auto cut = [&](const Values& values, const RowLayout& layout) {
     return values.empty() ? Values() : slice(values, first, length, layout.outer_stride);
   };
-  Rows part{.sequences = 1, .seq_len = length};
+  Rows part{.kernels = r.kernels, .sequences = 1, .seq_len = length};
   part.q = cut(r.q, shape.query());
   part.k = cut(r.k, shape.key());
   part.v = cut(r.v, shape.value());
@@ -145,8 +146,10 @@ constexpr std::int64_t lengths[] = {5, 1, 133, 101, 201, 39};
 
 TEST_CASE("attention: a document yields the same bits whatever it is packed with and wherever",
           "[kernels][attention]") {
+  const KernelTable* const kernels = GENERATE(from_range(cpu_kernel_sets()));
   for (const Shape& shape : shapes) {
     Rows packed = random_rows(shape, 2, seq_len);
+    packed.kernels = kernels;
     packed.positions.resize(2 * seq_len);
     for (std::size_t d = 0; d < std::size(starts); ++d) {
       for (std::int64_t t = 0; t < lengths[d]; ++t) {
@@ -159,7 +162,7 @@ TEST_CASE("attention: a document yields the same bits whatever it is packed with
       Rows alone = found;
       alone.positions.clear();
       attend(shape, alone);
-      CAPTURE(shape.name(), starts[d], lengths[d]);
+      CAPTURE(kernels->kernel_set(), shape.name(), starts[d], lengths[d]);
       REQUIRE(found.out == alone.out);
       REQUIRE(found.lse == alone.lse);
       REQUIRE(found.dq == alone.dq);
@@ -173,6 +176,7 @@ TEST_CASE("attention: with documents the bits do not depend on the threads",
           "[kernels][attention]") {
   const Shape& shape = shapes[1];
   Rows rows = random_rows(shape, 1, seq_len);
+  rows.kernels = GENERATE(from_range(cpu_kernel_sets()));
   for (std::int64_t t = 0; t < seq_len; ++t) {
     rows.positions.push_back(static_cast<std::int32_t>(t % 77));
   }
@@ -190,6 +194,7 @@ TEST_CASE("attention: values of another width are those with columns of zeros be
   const Shape wide{3, 1, 24, 24};
   Rows rows = random_rows(narrow, 2, 90);
   Rows padded = random_rows(wide, 2, 90);
+  rows.kernels = padded.kernels = GENERATE(from_range(cpu_kernel_sets()));
   const auto pad = [](const Values& from, Values& to) {
     for (std::size_t i = 0; i < to.size(); ++i) {
       to[i] = i % 24 < 16 ? from[i / 24 * 16 + i % 24] : 0.0F;

@@ -15,6 +15,11 @@ struct Case {
   std::int64_t kv_heads = 0;  ///< 0: as many.
   std::int64_t window = 0;
   float softcap = 0.0F;
+  const KernelTable* kernels = nullptr;  ///< nullptr: cpu_backend().
+
+  [[nodiscard]] const KernelTable& table() const {
+    return kernels == nullptr ? cpu_backend() : *kernels;
+  }
 
   [[nodiscard]] std::int64_t keys() const { return kv_heads == 0 ? heads : kv_heads; }
   [[nodiscard]] std::int64_t kv_width() const { return keys() * head_dim; }
@@ -37,10 +42,10 @@ struct Case {
   [[nodiscard]] Values qkv() const { return random_values(fused_size(), 1, 2.0F); }
   [[nodiscard]] Values dout() const { return random_values(packed_size(), 2); }
   [[nodiscard]] std::string name() const {
-    return "attention of " + std::to_string(sequences) + " x " + std::to_string(seq_len) + ", " +
-           std::to_string(heads) + " x " + std::to_string(head_dim) + ", " +
-           std::to_string(keys()) + " of keys, window " + std::to_string(window) + ", cap " +
-           std::to_string(softcap);
+    return table().kernel_set() + ", attention of " + std::to_string(sequences) + " x " +
+           std::to_string(seq_len) + ", " + std::to_string(heads) + " x " +
+           std::to_string(head_dim) + ", " + std::to_string(keys()) + " of keys, window " +
+           std::to_string(window) + ", cap " + std::to_string(softcap);
   }
 };
 
@@ -59,49 +64,49 @@ Results compute(const Case& t, int threads) {
   const std::int64_t v = t.column(2);
   run(
       [&](Stream& stream) {
-        cpu::attention_forward(stream, {.q = qkv.data(),
-                                        .k = qkv.data() + k,
-                                        .v = qkv.data() + v,
-                                        .out = r.out.data(),
-                                        .lse = r.lse.data(),
-                                        .sequences = t.sequences,
-                                        .seq_len = t.seq_len,
-                                        .heads = t.heads,
-                                        .head_dim = t.head_dim,
-                                        .kv_heads = t.kv_heads,
-                                        .window = t.window,
-                                        .softcap = t.softcap,
-                                        .q_layout = t.fused(),
-                                        .k_layout = t.fused(),
-                                        .v_layout = t.fused(),
-                                        .out_layout = t.packed(),
-                                        .scale = t.scale()});
-        cpu::attention_backward(stream, {.q = qkv.data(),
-                                         .k = qkv.data() + k,
-                                         .v = qkv.data() + v,
-                                         .out = r.out.data(),
-                                         .dout = dout.data(),
-                                         .lse = r.lse.data(),
-                                         .delta = delta.data(),
-                                         .dq = r.dqkv.data(),
-                                         .dk = r.dqkv.data() + k,
-                                         .dv = r.dqkv.data() + v,
-                                         .sequences = t.sequences,
-                                         .seq_len = t.seq_len,
-                                         .heads = t.heads,
-                                         .head_dim = t.head_dim,
-                                         .kv_heads = t.kv_heads,
-                                         .window = t.window,
-                                         .softcap = t.softcap,
-                                         .q_layout = t.fused(),
-                                         .k_layout = t.fused(),
-                                         .v_layout = t.fused(),
-                                         .out_layout = t.packed(),
-                                         .dout_layout = t.packed(),
-                                         .dq_layout = t.fused(),
-                                         .dk_layout = t.fused(),
-                                         .dv_layout = t.fused(),
-                                         .scale = t.scale()});
+        t.table().attention_forward(stream, {.q = qkv.data(),
+                                             .k = qkv.data() + k,
+                                             .v = qkv.data() + v,
+                                             .out = r.out.data(),
+                                             .lse = r.lse.data(),
+                                             .sequences = t.sequences,
+                                             .seq_len = t.seq_len,
+                                             .heads = t.heads,
+                                             .head_dim = t.head_dim,
+                                             .kv_heads = t.kv_heads,
+                                             .window = t.window,
+                                             .softcap = t.softcap,
+                                             .q_layout = t.fused(),
+                                             .k_layout = t.fused(),
+                                             .v_layout = t.fused(),
+                                             .out_layout = t.packed(),
+                                             .scale = t.scale()});
+        t.table().attention_backward(stream, {.q = qkv.data(),
+                                              .k = qkv.data() + k,
+                                              .v = qkv.data() + v,
+                                              .out = r.out.data(),
+                                              .dout = dout.data(),
+                                              .lse = r.lse.data(),
+                                              .delta = delta.data(),
+                                              .dq = r.dqkv.data(),
+                                              .dk = r.dqkv.data() + k,
+                                              .dv = r.dqkv.data() + v,
+                                              .sequences = t.sequences,
+                                              .seq_len = t.seq_len,
+                                              .heads = t.heads,
+                                              .head_dim = t.head_dim,
+                                              .kv_heads = t.kv_heads,
+                                              .window = t.window,
+                                              .softcap = t.softcap,
+                                              .q_layout = t.fused(),
+                                              .k_layout = t.fused(),
+                                              .v_layout = t.fused(),
+                                              .out_layout = t.packed(),
+                                              .dout_layout = t.packed(),
+                                              .dq_layout = t.fused(),
+                                              .dk_layout = t.fused(),
+                                              .dv_layout = t.fused(),
+                                              .scale = t.scale()});
       },
       threads);
   return r;
@@ -265,7 +270,9 @@ TEST_CASE("attention: the reference's gradients are finite differences", "[kerne
 }
 
 TEST_CASE("attention: the bits do not depend on the threads", "[kernels][attention]") {
-  for (const Case& t : cases) {
+  const KernelTable* const kernels = GENERATE(from_range(cpu_kernel_sets()));
+  for (Case t : cases) {
+    t.kernels = kernels;
     require_same_bits(
         [&](int threads) {
           const Results r = compute(t, threads);
@@ -368,26 +375,30 @@ Values output_of(const Case& t, const Values& qkv) {
   Values out = zeros(t.packed_size());
   Values lse = zeros(t.rows());
   run([&](Stream& stream) {
-    cpu::attention_forward(stream, {.q = qkv.data(),
-                                    .k = qkv.data() + t.head_dim,
-                                    .v = qkv.data() + 2 * t.head_dim,
-                                    .out = out.data(),
-                                    .lse = lse.data(),
-                                    .sequences = t.sequences,
-                                    .seq_len = t.seq_len,
-                                    .heads = 1,
-                                    .head_dim = t.head_dim,
-                                    .q_layout = t.fused(),
-                                    .k_layout = t.fused(),
-                                    .v_layout = t.fused(),
-                                    .out_layout = t.packed(),
-                                    .scale = t.scale()});
+    t.table().attention_forward(stream, {.q = qkv.data(),
+                                         .k = qkv.data() + t.head_dim,
+                                         .v = qkv.data() + 2 * t.head_dim,
+                                         .out = out.data(),
+                                         .lse = lse.data(),
+                                         .sequences = t.sequences,
+                                         .seq_len = t.seq_len,
+                                         .heads = 1,
+                                         .head_dim = t.head_dim,
+                                         .q_layout = t.fused(),
+                                         .k_layout = t.fused(),
+                                         .v_layout = t.fused(),
+                                         .out_layout = t.packed(),
+                                         .scale = t.scale()});
   });
   return out;
 }
 
 TEST_CASE("attention: no token sees a later one", "[kernels][attention]") {
-  const Case t{.sequences = 1, .seq_len = 130, .heads = 1, .head_dim = 16};
+  const Case t{.sequences = 1,
+               .seq_len = 130,
+               .heads = 1,
+               .head_dim = 16,
+               .kernels = GENERATE(from_range(cpu_kernel_sets()))};
   Values qkv = t.qkv();
   const Values before = output_of(t, qkv);
   for (std::int64_t c = 0; c < 48; ++c) {
@@ -400,7 +411,11 @@ TEST_CASE("attention: no token sees a later one", "[kernels][attention]") {
 }
 
 TEST_CASE("attention: large scores do not overflow, NaN is not lost", "[kernels][attention]") {
-  const Case t{.sequences = 1, .seq_len = 20, .heads = 1, .head_dim = 16};
+  const Case t{.sequences = 1,
+               .seq_len = 20,
+               .heads = 1,
+               .head_dim = 16,
+               .kernels = GENERATE(from_range(cpu_kernel_sets()))};
   Values qkv = t.qkv();
   for (float& value : qkv) {
     value *= 100.0F;

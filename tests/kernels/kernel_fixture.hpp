@@ -29,6 +29,15 @@ inline Values random_values(std::int64_t count, unsigned seed, float scale = 1.0
   return values;
 }
 
+/// The CPU's kernel sets that this processor has.
+inline std::vector<const KernelTable*> cpu_kernel_sets() {
+  std::vector<const KernelTable*> sets = {&cpu_backend()};
+  if (cpu_bf16_backend() != nullptr) {
+    sets.push_back(cpu_bf16_backend());
+  }
+  return sets;
+}
+
 inline Values zeros(std::int64_t count) { return Values(static_cast<std::size_t>(count), 0.0F); }
 
 /// A value that no kernel writes: shows what was left alone.
