@@ -30,6 +30,15 @@ std::int64_t columns_at_once(std::int64_t columns, std::int64_t depth) {
   return divide_up(divide_up(columns, divide_up(columns, most)), unit) * unit;
 }
 
+/// Rows of tiles that pass a panel of B before the next panel. Several of few rows of A that come
+/// from memory, so that fewer of them are on their way at once; otherwise one after the other.
+constexpr std::int64_t tiles_at_once(std::int64_t rows, std::int64_t k) {
+  constexpr std::int64_t few = 256;
+  constexpr std::int64_t cached_bytes = 16'777'216;
+  const bool from_memory = rows * k * static_cast<std::int64_t>(sizeof(float)) > cached_bytes;
+  return rows <= few && from_memory ? 8 : 1;
+}
+
 }  // namespace
 }  // namespace train::kernels::cpu
 #endif
@@ -133,18 +142,6 @@ Ahead columns_ahead(const Block& block, std::int64_t column, std::int64_t most) 
           .stride = block.p.ldb};
 }
 
-Ahead rows_ahead(const Block& block, std::int64_t row) {
-  const std::int64_t rows = std::min<std::int64_t>(kTileRows, block.piece.rows - row);
-  if (rows <= 0) {
-    return {};
-  }
-  const bool across = block.p.transpose_a;
-  return {.from = block.a(row),
-          .rows = across ? block.depth : rows,
-          .row_elements = across ? rows : block.depth,
-          .stride = block.p.lda};
-}
-
 /// One tile, by where its operands are.
 template <int vectors>
 HWY_INLINE void multiply_whole_tile(const Tile& tile, Left left, Right right) {
@@ -165,44 +162,42 @@ HWY_INLINE void multiply_whole_tile(const Tile& tile, Left left, Right right) {
   }
 }
 
-/// One row of tiles that are whole in height. first: the first one of the block, which makes the
-/// panels of B. a_panel: scratch, where A lies transposed.
-void multiply_row(const Block& block, std::int64_t row, std::int64_t first_column,
-                  std::int64_t columns, float* panels, float* a_panel, LinesAhead& ahead) {
+/// `tiles` rows of tiles that are whole in height, from `row` on, for one panel of B after the
+/// other. The first rows of the block make the panels. a_panels: scratch, where A lies transposed.
+void multiply_rows(const Block& block, std::int64_t row, std::int64_t tiles,
+                   std::int64_t first_column, std::int64_t columns, float* panels, float* a_panels,
+                   LinesAhead& ahead) {
   const MatmulParams& p = block.p;
-  const bool first = row == 0;
-  Tile tile{.k = block.depth,
-            .a = block.a(row),
-            .a_stride = p.lda,
-            .b = nullptr,
-            .b_stride = p.ldb,
-            .c = nullptr,
-            .ldc = p.ldc,
-            .rows = kTileRows,
-            .columns = 0,
-            .add = block.add(),
-            .a_panel = a_panel,
-            .b_panel = nullptr,
-            .ahead = &ahead};
-  const Ahead next = rows_ahead(block, row + kTileRows);
-  Left left = p.transpose_a ? Left::columns : Left::rows;
   each_panel(columns, [&](std::int64_t column, std::int64_t width, auto vectors) {
     constexpr int count = decltype(vectors)::value;
     constexpr std::int64_t whole = count * kLanes;
     float* panel = panels + panel_at(column, block.depth);
-    const bool made = first && !p.transpose_b && width == whole;
-    if (first && !made) {
+    bool made = row == 0 && !p.transpose_b && width == whole;
+    if (row == 0 && !made) {
       pack_b<count>(block, first_column + column, width, panel);
     }
-    next.prefetch(column, columns);
-    tile.b = made ? block.b(first_column + column) : panel;
-    tile.b_panel = panel;
-    tile.c = block.c(row, first_column + column);
-    tile.columns = width;
-    multiply_whole_tile<count>(tile, left, made ? Right::rows : Right::panel);
-    if (left == Left::columns) {
-      left = Left::panel;
-      tile.a = a_panel;
+    Tile tile{.k = block.depth,
+              .a = nullptr,
+              .a_stride = p.lda,
+              .b = nullptr,
+              .b_stride = p.ldb,
+              .c = nullptr,
+              .ldc = p.ldc,
+              .rows = kTileRows,
+              .columns = width,
+              .add = block.add(),
+              .a_panel = nullptr,
+              .b_panel = panel,
+              .ahead = &ahead};
+    const Left left = !p.transpose_a ? Left::rows : column == 0 ? Left::columns : Left::panel;
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const std::int64_t at = row + t * kTileRows;
+      tile.a_panel = a_panels + panel_at(t * kTileRows, block.depth);
+      tile.a = left == Left::panel ? tile.a_panel : block.a(at);
+      tile.b = made ? block.b(first_column + column) : panel;
+      tile.c = block.c(at, first_column + column);
+      multiply_whole_tile<count>(tile, left, made ? Right::rows : Right::panel);
+      made = false;
     }
   });
 }
@@ -245,9 +240,10 @@ void multiply_piece(const MatmulParams& p, const Piece& piece) {
   const std::int64_t depth = gemm_depth(p.k);
   const std::int64_t most_columns = columns_at_once(piece.columns, depth);
   const std::int64_t size_b = panel_at(divide_up(most_columns, kLanes) * kLanes, depth);
-  auto* panels = scratch.get<float>(size_b + panel_at(kTileRows, depth));
-  float* a_panel = panels + size_b;
   const std::int64_t tiles = piece.rows / kTileRows;
+  const std::int64_t most_tiles = tiles_at_once(piece.rows, p.k);
+  auto* panels = scratch.get<float>(size_b + panel_at(most_tiles * kTileRows, depth));
+  float* a_panels = panels + size_b;
   for (std::int64_t first = 0; first < p.k; first += depth) {
     const Block block{
         .p = p, .piece = piece, .first = first, .depth = std::min(depth, p.k - first)};
@@ -256,11 +252,12 @@ void multiply_piece(const MatmulParams& p, const Piece& piece) {
       const std::int64_t panels_across = divide_up(columns, kTileVectors * kLanes);
       LinesAhead ahead(columns_ahead(block, column + columns, most_columns),
                        tiles * panels_across * divide_up(block.depth, kSteps));
-      for (std::int64_t t = 0; t < tiles; ++t) {
-        multiply_row(block, t * kTileRows, column, columns, panels, a_panel, ahead);
+      for (std::int64_t t = 0; t < tiles; t += most_tiles) {
+        multiply_rows(block, t * kTileRows, std::min(most_tiles, tiles - t), column, columns,
+                      panels, a_panels, ahead);
       }
       if (tiles * kTileRows < piece.rows) {
-        multiply_left_rows(block, tiles * kTileRows, column, columns, panels, a_panel, ahead);
+        multiply_left_rows(block, tiles * kTileRows, column, columns, panels, a_panels, ahead);
       }
     }
   }

@@ -8,6 +8,7 @@
 #include "base/check.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 #include "tests/kernels/product_case.hpp"
+#include "tests/support/instruction_sets.hpp"
 
 namespace train::kernels::testing {
 namespace {
@@ -98,13 +99,26 @@ TEST_CASE("matmul: an element is one chain after the other, whatever the tiles t
                             {23, 65, 770},
                             {29, 113, 3},
                             {101, 257, 130},
-                            {17, 600, 385}}) {
+                            {17, 600, 385},
+                            {203, 113, 130}}) {
     for (int variant = 0; variant < 8; ++variant) {
       const Case t = oriented(shape, variant);
       CAPTURE(t.name());
       // The gaps between the rows of C are compared as well: nobody may write there.
       REQUIRE(product(t, 2) == chains(t));
     }
+  }
+}
+
+TEST_CASE("matmul: an element of few rows that are longer than a cache is such chains, too",
+          "[kernels][matmul]") {
+  for (const int variant : {0, 1, 4}) {
+    const Case t = oriented({157, 33, 27001}, variant);
+    CAPTURE(t.name());
+    const Values expected = chains(t);
+    REQUIRE(product(t, 1) == expected);
+    const test::WithoutAvx512 narrow;
+    REQUIRE(product(t, 1) == expected);
   }
 }
 
