@@ -11,7 +11,9 @@ using namespace train::bench;
 
 constexpr Row kRows[] = {
     {"gpt2_124m", "Enoki, 124 M weights, T = 1024, one lane of one sequence", gpt2_row},
-    {"gpt2_lanes", "the same with 4 lanes", gpt2_lanes_row},
+    {"checkpointed", "the same, every third block computes its MLP again: less memory",
+     checkpointed_row},
+    {"gpt2_lanes", "Enoki, 124 M weights, with 4 lanes", gpt2_lanes_row},
     {"short", "the same model, T = 64, one lane of 4 sequences", short_row},
     {"quickstart", "configs/quickstart.toml: 1 M weights, 4 lanes of 4 x 256", quickstart_row},
     {"qwen3_2h", "qwen3 with 2 heads, 29 M weights, 4 lanes of 2 x 512", qwen3_row},

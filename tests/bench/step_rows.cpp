@@ -59,6 +59,16 @@ void gpt2_row(const Workplace& place) {
   print_memory(one, result, 2.5);
 }
 
+void checkpointed_row(const Workplace& place) {
+  StepCase one = gpt2_case(1024, 1, 1);
+  one.keys.push_back("memory.activation_checkpointing=3");
+  one.keys.push_back("memory.checkpointed_part=\"mlp\"");
+  const Comparison result =
+      compare(place, one, {.rounds = 3, .steps = 2, .dropped = 2, .thorough = false});
+  print_speeds(place, one, result, 1.5);
+  print_memory(one, result, 2.5);
+}
+
 void gpt2_lanes_row(const Workplace& place) {
   const StepCase one = gpt2_case(1024, 1, 4);
   const Comparison result =

@@ -6,6 +6,7 @@
 namespace train::bench {
 
 void gpt2_row(const Workplace& place);
+void checkpointed_row(const Workplace& place);
 void gpt2_lanes_row(const Workplace& place);
 void short_row(const Workplace& place);
 void quickstart_row(const Workplace& place);
