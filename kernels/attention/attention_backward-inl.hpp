@@ -14,19 +14,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-/// A block of query rows of a head, and the keys that one of them sees, from a whole vector on.
-struct QueryBlock {
-  std::int64_t first, rows;
-  std::int64_t begin, keys;
-};
-
-HWY_INLINE QueryBlock query_block_at(const AttentionSizes& s, std::int64_t first,
-                                     std::int64_t window) {
-  const std::int64_t rows = std::min(AttentionSizes::query_block, s.length - first);
-  const std::int64_t begin = first_key_of_block(first, window);
-  return {.first = first, .rows = rows, .begin = begin, .keys = first + rows - begin};
-}
-
 /// Keys [from, to) of a block, `from` a multiple of the vector.
 struct KeyRange {
   std::int64_t from, to;

@@ -65,11 +65,10 @@ HWY_INLINE void backward_keys(const AttentionBackwardParams& p, const AttentionS
                               const AttentionBackwardScratch& t, const AttentionHead& head,
                               const QueryBlock& block, std::int64_t from, std::int64_t to,
                               Operands operands) {
-  const KeyRange keys{
-      .from = from,
-      .to = to,
-      .padded = divide_up(to - from, AttentionSizes::vector) * AttentionSizes::vector,
-      .seen = block.first - block.begin - from};
+  const KeyRange keys{.from = from,
+                      .to = to,
+                      .padded = padded_keys(to - from),
+                      .seen = block.first - block.begin - from};
   const bool bf16 = operands == Operands::bf16;
   bf16 ? score_pairs(s, t, block, keys) : score_products(s, t, block, keys);
   for (std::int64_t row = 0; row < block.rows; ++row) {
@@ -95,7 +94,7 @@ HWY_INLINE void backward_queries(const AttentionBackwardParams& p, const Attenti
   const std::int64_t seen = block.first + from - block.begin;
   if (operands == Operands::bf16) {
     pack_pairs_along(gradients, s.padded_len, pairs_in(gradients), s.padded_len, to - from,
-                     divide_up(block.keys, AttentionSizes::vector) * AttentionSizes::vector);
+                     padded_keys(block.keys));
     multiply_pairs({.a = pairs_in(gradients),
                     .a_row = s.padded_len,
                     .a_column = 1,

@@ -38,18 +38,10 @@ HWY_INLINE ForwardHead forward_head(const AttentionForwardParams& p, const Docum
           .lse = p.lse + (document.sequence * p.heads + head) * p.seq_len + document.first};
 }
 
-/// Query rows [first, first + rows) of one head, and the keys that one of them sees, from a whole
-/// vector on.
-struct ForwardBlock {
-  std::int64_t first, rows;
-  std::int64_t begin, keys;
-  std::int64_t padded_keys;  ///< Whole vectors.
-};
-
 /// Scores of the block's queries against its keys.
 HWY_INLINE void block_scores(const AttentionForwardParams& p, const AttentionSizes& s,
                              const AttentionForwardScratch& scratch, const float* q,
-                             const ForwardBlock& block, Operands operands) {
+                             const QueryBlock& block, Operands operands) {
   if (operands == Operands::bf16) {
     pack_pairs_along(q, p.q_layout.outer_stride, pairs_in(scratch.q_pairs), s.dim_pairs, block.rows,
                      s.head_dim);
@@ -61,7 +53,7 @@ HWY_INLINE void block_scores(const AttentionForwardParams& p, const AttentionSiz
                     .c = scratch.scores,
                     .c_row = s.padded_len,
                     .m = block.rows,
-                    .n = block.padded_keys,
+                    .n = padded_keys(block.keys),
                     .k = s.head_dim,
                     .scores = true,
                     .seen = block.first - block.begin});
@@ -75,7 +67,7 @@ HWY_INLINE void block_scores(const AttentionForwardParams& p, const AttentionSiz
                   .c = scratch.scores,
                   .c_row = s.padded_len,
                   .m = block.rows,
-                  .n = block.padded_keys,
+                  .n = padded_keys(block.keys),
                   .k = s.head_dim,
                   .accumulate = false,
                   .causal = Causal::scores,
@@ -84,11 +76,11 @@ HWY_INLINE void block_scores(const AttentionForwardParams& p, const AttentionSiz
 
 /// Sums of the block's values, by the exponentials that have taken the place of scores.
 HWY_INLINE void block_sums(const AttentionSizes& s, const AttentionForwardScratch& scratch,
-                           const ForwardBlock& block, Operands operands) {
+                           const QueryBlock& block, Operands operands) {
   if (operands == Operands::bf16) {
     Bf16Pair* const exponentials = pairs_in(scratch.scores);
     pack_pairs_along(scratch.scores, s.padded_len, exponentials, s.padded_len, block.rows,
-                     block.padded_keys);
+                     padded_keys(block.keys));
     multiply_pairs({.a = exponentials,
                     .a_row = s.padded_len,
                     .a_column = 1,
@@ -118,25 +110,19 @@ HWY_INLINE void block_sums(const AttentionSizes& s, const AttentionForwardScratc
                   .seen = block.first - block.begin});
 }
 
+/// One block of query rows of a head, all of it.
 HWY_INLINE void forward_block(const AttentionForwardParams& p, const AttentionSizes& s,
                               const AttentionForwardScratch& scratch, const ForwardHead& of,
-                              std::int64_t first, std::int64_t rows, Operands operands) {
-  const std::int64_t begin = first_key_of_block(first, p.window);
-  const std::int64_t keys = first + rows - begin;
-  const ForwardBlock block{
-      .first = first,
-      .rows = rows,
-      .begin = begin,
-      .keys = keys,
-      .padded_keys = divide_up(keys, AttentionSizes::vector) * AttentionSizes::vector};
+                              std::int64_t first, Operands operands) {
+  const QueryBlock block = query_block_at(s, first, p.window);
   block_scores(p, s, scratch, of.q + first * p.q_layout.outer_stride, block, operands);
   float inverse_sum[AttentionSizes::query_block];
-  for (std::int64_t row = 0; row < rows; ++row) {
+  for (std::int64_t row = 0; row < block.rows; ++row) {
     float largest = 0.0F;
     const float sum = exponentiate_scores({.scores = scratch.scores + row * s.padded_len,
-                                           .begin = first_key(first + row, p.window) - begin,
-                                           .end = first + row + 1 - begin,
-                                           .padded = block.padded_keys},
+                                           .begin = first_key(first + row, p.window) - block.begin,
+                                           .end = first + row + 1 - block.begin,
+                                           .padded = padded_keys(block.keys)},
                                           p.scale, p.softcap, &largest);
     inverse_sum[row] = 1.0F / sum;
     of.lse[first + row] =
@@ -144,7 +130,7 @@ HWY_INLINE void forward_block(const AttentionForwardParams& p, const AttentionSi
   }
   block_sums(s, scratch, block, operands);
   const Floats d;
-  for (std::int64_t row = 0; row < rows; ++row) {
+  for (std::int64_t row = 0; row < block.rows; ++row) {
     float* to = of.out + (first + row) * p.out_layout.outer_stride;
     const float* from = scratch.out + row * s.padded_value;
     each_vector(0, s.value_dim, [&](std::int64_t c, auto part) {
@@ -181,8 +167,7 @@ void attention_forward_block(const AttentionForwardParams& p, const Document& do
   AttentionForwardScratch scratch(memory, s);
   scratch.k_transposed = ready.k_transposed;
   scratch.v = ready.v;
-  const std::int64_t rows = std::min(AttentionSizes::query_block, s.length - first);
-  forward_block(p, s, scratch, forward_head(p, document, head), first, rows, operands);
+  forward_block(p, s, scratch, forward_head(p, document, head), first, operands);
 }
 
 /// All query rows of head `head` of one document, whose keys and values were packed.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/cpu_support.hpp"
@@ -82,6 +83,24 @@ struct AttentionForwardScratch {
 /// The first key that a block of query rows from `row` on reads: at a whole vector.
 [[nodiscard]] constexpr std::int64_t first_key_of_block(std::int64_t row, std::int64_t window) {
   return first_key(row, window) / AttentionSizes::vector * AttentionSizes::vector;
+}
+
+/// A block of query rows of a head, and the keys that one of them sees, from a whole vector on.
+struct QueryBlock {
+  std::int64_t first, rows;
+  std::int64_t begin, keys;
+};
+
+[[nodiscard]] constexpr QueryBlock query_block_at(const AttentionSizes& s, std::int64_t first,
+                                                  std::int64_t window) {
+  const std::int64_t rows = std::min(AttentionSizes::query_block, s.length - first);
+  const std::int64_t begin = first_key_of_block(first, window);
+  return {.first = first, .rows = rows, .begin = begin, .keys = first + rows - begin};
+}
+
+/// Keys up to whole vectors.
+[[nodiscard]] constexpr std::int64_t padded_keys(std::int64_t keys) {
+  return divide_up(keys, AttentionSizes::vector) * AttentionSizes::vector;
 }
 
 /// Floats of a row of scores against cached keys, of which each of two segments may write up to a

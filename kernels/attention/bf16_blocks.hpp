@@ -34,8 +34,7 @@ enum class ZeroPairs : std::uint8_t {
 };
 
 /// C[m,n] = A B (+ C if accumulate), of pairs along k; B and C have contiguous rows, and n is a
-/// multiple of 16. `columns_from`: with causal scores a tile of columns from j on begins at row
-/// j - seen, those before are not written.
+/// multiple of 16.
 struct PairProduct {
   const Bf16Pair* a;
   std::int64_t a_row, a_column;
@@ -46,7 +45,7 @@ struct PairProduct {
   std::int64_t m, n;
   std::int64_t k;  ///< Elements: twice the pairs, or one less.
   bool accumulate = false;
-  bool scores = false;  ///< Columns are keys: row i of C needs those up to i + seen alone.
+  bool scores = false;  ///< Columns are keys: of row i those after i + seen may be left.
   ZeroPairs zeros = ZeroPairs::none;
   std::int64_t seen = 0;
 };
