@@ -84,7 +84,7 @@ cp -r "$root/configs/clusters" "$tree/configs/"
 if [ -n "$gpu_check" ]; then
   mkdir -p "$tree/share/peers" "$tree/share/fixtures"
   cp "$root"/tests/reference/fixtures/models{,_bf16}.json "$tree/share/fixtures/"
-  cp "$root"/tests/bench/peers/*.py "$tree/share/peers/"
+  cp "$root"/bench/peers/*.py "$tree/share/peers/"
   cp "$root/scripts/gpu_check.sh" "$tree/gpu-check"
   cp "$root/scripts/compute_sanitizer.sh" "$tree/share/"
   if [ -f "$data/meta.json" ]; then

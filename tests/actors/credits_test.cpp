@@ -4,8 +4,8 @@
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/train/lanes/lane_driver.hpp"
-#include "tests/support/actor_fixture.hpp"
-#include "tests/support/require_same.hpp"
+#include "tests/support/runs/actor_fixture.hpp"
+#include "tests/support/runs/require_same.hpp"
 
 namespace train::test {
 namespace {

@@ -5,8 +5,8 @@
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "base/exit_codes.hpp"
-#include "tests/support/actor_fixture.hpp"
-#include "tests/support/require_same.hpp"
+#include "tests/support/runs/actor_fixture.hpp"
+#include "tests/support/runs/require_same.hpp"
 
 // What fails, who notices, and that the run ends: every case ends in exactly one RunFinished.
 namespace train::test {

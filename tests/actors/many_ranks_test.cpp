@@ -4,8 +4,8 @@
 #include <catch2/catch.hpp>
 
 #include "base/exit_codes.hpp"
-#include "tests/support/actor_fixture.hpp"
-#include "tests/support/require_same.hpp"
+#include "tests/support/runs/actor_fixture.hpp"
+#include "tests/support/runs/require_same.hpp"
 
 namespace train::test {
 namespace {

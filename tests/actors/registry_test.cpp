@@ -14,8 +14,8 @@
 #include "actors/supervision.hpp"
 #include "actors/train/rank_registry.hpp"
 #include "base/exit_codes.hpp"
-#include "tests/support/actor_fixture.hpp"
-#include "tests/support/require_same.hpp"
+#include "tests/support/runs/actor_fixture.hpp"
+#include "tests/support/runs/require_same.hpp"
 
 namespace train::actors {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "base/check.hpp"
 #include "base/exit_codes.hpp"
-#include "tests/support/actor_fixture.hpp"
-#include "tests/support/require_same.hpp"
+#include "tests/support/runs/actor_fixture.hpp"
+#include "tests/support/runs/require_same.hpp"
 
 namespace train::test {
 namespace {

@@ -8,7 +8,7 @@
 #include <csignal>
 #include <functional>
 
-#include "tests/support/hang_limit.hpp"
+#include "tests/support/harness/hang_limit.hpp"
 
 namespace train {
 namespace {

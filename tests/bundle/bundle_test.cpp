@@ -5,8 +5,8 @@
 
 #include <optional>
 
-#include "tests/support/process.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/processes/process.hpp"
 
 namespace train::test {
 namespace {

@@ -10,8 +10,8 @@
 #include "checkpoint/format/manifest.hpp"
 #include "checkpoint/save/writer.hpp"
 #include "engine/state_view.hpp"
-#include "tests/support/temp_directory.hpp"
-#include "tests/support/whole_checkpoint.hpp"
+#include "tests/support/checkpoints/whole_checkpoint.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 namespace train::test {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cli/options.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 namespace train::cli {
 namespace {

@@ -18,7 +18,7 @@
 #include "engine/optimizer/exact_sum.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "storage/files/atomic_file.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 namespace train::cli {
 using namespace actors;

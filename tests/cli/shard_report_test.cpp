@@ -8,7 +8,7 @@
 #include "engine/optimizer/registry.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/state/state_rows.hpp"
-#include "tests/support/reshape.hpp"
+#include "tests/support/inputs/reshape.hpp"
 
 namespace train::cli {
 namespace {

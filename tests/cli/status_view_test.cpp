@@ -10,8 +10,8 @@
 #include "actors/head/report/run_status.hpp"
 #include "actors/train/boards/rank_board.hpp"
 #include "base/host_name.hpp"
-#include "tests/support/process.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/processes/process.hpp"
 
 namespace train::cli {
 using namespace actors;

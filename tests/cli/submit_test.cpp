@@ -5,9 +5,9 @@
 
 #include "cli/options.hpp"
 #include "cli/submit/submit_script.hpp"
-#include "tests/support/process.hpp"
-#include "tests/support/script.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/processes/process.hpp"
+#include "tests/support/processes/script.hpp"
 
 namespace train::cli {
 namespace {

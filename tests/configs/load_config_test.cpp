@@ -10,7 +10,7 @@
 
 #include "base/log.hpp"
 #include "configs/fields/field_table.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 namespace train::configs {
 namespace {

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "tests/cuda_emulation/block.hpp"
-#include "tests/support/guarded_memory.hpp"
+#include "tests/support/devices/guarded_memory.hpp"
 
 // CUDA as far as the kernels use it, on the CPU: their sources compile as plain C++ and run thread
 // after thread. It finds wrong indices, sums, masks and barriers, not races, and says nothing of

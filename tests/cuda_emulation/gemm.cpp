@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
-#include "tests/support/guarded_memory.hpp"
+#include "tests/support/devices/guarded_memory.hpp"
 
 // Products are a library's on a device; here they are the CPU's: those of bf16 too, on the same
 // values in fp32.

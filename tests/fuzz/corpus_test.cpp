@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/fuzz/target.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 using namespace train;
 using train::fuzz::Target;

@@ -9,7 +9,7 @@
 #include "checkpoint/index/step_journal.hpp"
 #include "storage/files/digest.hpp"
 #include "tests/fuzz/target.hpp"
-#include "tests/support/memory_store.hpp"
+#include "tests/support/disks/memory_store.hpp"
 
 namespace train::fuzz {
 namespace {

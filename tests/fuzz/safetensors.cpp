@@ -9,7 +9,7 @@
 #include "storage/safetensors_header.hpp"
 #include "tests/fuzz/scratch_directory.hpp"
 #include "tests/fuzz/target.hpp"
-#include "tests/support/whole_safetensors.hpp"
+#include "tests/support/checkpoints/whole_safetensors.hpp"
 
 namespace train::fuzz {
 namespace {

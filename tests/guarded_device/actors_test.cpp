@@ -8,9 +8,9 @@
 #include "kernels/backend.hpp"
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/guarded_device/guarded_device.hpp"
-#include "tests/support/actor_fixture.hpp"
-#include "tests/support/guarded_memory.hpp"
-#include "tests/support/require_same.hpp"
+#include "tests/support/devices/guarded_memory.hpp"
+#include "tests/support/runs/actor_fixture.hpp"
+#include "tests/support/runs/require_same.hpp"
 
 namespace train::test {
 namespace {

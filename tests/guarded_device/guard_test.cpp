@@ -10,7 +10,7 @@
 
 #include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"
-#include "tests/support/guarded_memory.hpp"
+#include "tests/support/devices/guarded_memory.hpp"
 
 namespace train::test {
 namespace {

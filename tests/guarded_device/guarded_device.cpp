@@ -12,7 +12,7 @@
 #include "kernels/backend.hpp"
 #include "kernels/device/cuda_device.hpp"
 #include "tests/guarded_device/guarded_device.hpp"
-#include "tests/support/guarded_memory.hpp"
+#include "tests/support/devices/guarded_memory.hpp"
 
 namespace train::test {
 namespace {

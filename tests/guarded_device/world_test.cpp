@@ -12,7 +12,7 @@
 #include "engine/optimizer/optimizer.hpp"
 #include "engine/rank/state/host_state.hpp"
 #include "tests/engine/rank/small_model.hpp"
-#include "tests/support/guarded_memory.hpp"
+#include "tests/support/devices/guarded_memory.hpp"
 
 namespace train::engine {
 namespace {

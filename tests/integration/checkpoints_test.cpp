@@ -4,7 +4,7 @@
 #include <regex>
 
 #include "tests/integration/run_site.hpp"
-#include "tests/support/many_checkpoints.hpp"
+#include "tests/support/checkpoints/many_checkpoints.hpp"
 
 using namespace train::test;
 using nlohmann::json;

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "tests/integration/rank_runs.hpp"
-#include "tests/support/whole_safetensors.hpp"
+#include "tests/support/checkpoints/whole_safetensors.hpp"
 
 using namespace train::test;
 

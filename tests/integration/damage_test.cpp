@@ -4,7 +4,7 @@
 #include "tests/integration/rank_runs.hpp"
 #include "tests/integration/run_site.hpp"
 #include "tests/integration/table_end.hpp"
-#include "tests/support/full_disk.hpp"
+#include "tests/support/disks/full_disk.hpp"
 
 using namespace train::test;
 

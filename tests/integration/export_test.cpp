@@ -5,7 +5,7 @@
 #include "actors/head/run_plan.hpp"
 #include "configs/load_config.hpp"
 #include "tests/integration/rank_runs.hpp"
-#include "tests/support/whole_safetensors.hpp"
+#include "tests/support/checkpoints/whole_safetensors.hpp"
 
 using namespace train;
 using namespace train::test;

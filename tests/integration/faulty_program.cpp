@@ -5,9 +5,9 @@
 
 #include <cstdio>
 
-#include "tests/support/instruction_sets.hpp"
-#include "tests/support/kernel_faults.hpp"
-#include "tests/support/kill_points.hpp"
+#include "tests/support/devices/instruction_sets.hpp"
+#include "tests/support/devices/kernel_faults.hpp"
+#include "tests/support/processes/kill_points.hpp"
 
 // The linker takes the first for every call of cpu_backend(), and the second for the function
 // itself (tests/CMakeLists.txt).

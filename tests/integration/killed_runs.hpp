@@ -14,7 +14,8 @@
 // Runs that are killed again and again, and what must be true after each kill.
 namespace train::test {
 
-/// The program that kills itself where ACTORTRAIN_TEST_KILL says (tests/support/kill_points.hpp).
+/// The program that kills itself where ACTORTRAIN_TEST_KILL says
+/// (tests/support/processes/kill_points.hpp).
 inline const char* faulty_program() { return ACTORTRAIN_BINARY_DIR "/actortrain_faulty"; }
 
 /// How many times as long as by default the tests of kills go on.

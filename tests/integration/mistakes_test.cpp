@@ -3,7 +3,7 @@
 
 #include "kernels/device/cuda_device.hpp"
 #include "tests/integration/published_site.hpp"
-#include "tests/support/full_disk.hpp"
+#include "tests/support/disks/full_disk.hpp"
 
 using namespace train::test;
 

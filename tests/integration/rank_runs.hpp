@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "tests/integration/run_site.hpp"
-#include "tests/support/hang_limit.hpp"
+#include "tests/support/harness/hang_limit.hpp"
 
 // Runs whose ranks are processes: who they are, and how to wait for them.
 namespace train::test {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "tests/integration/held_runs.hpp"
-#include "tests/support/packed_rows.hpp"
+#include "tests/support/inputs/packed_rows.hpp"
 
 // Runs of one objective on packed rows, and what must hold of each.
 namespace train::test {

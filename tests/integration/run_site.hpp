@@ -14,8 +14,8 @@
 
 #include "checkpoint/format/layout.hpp"
 #include "checkpoint/load/reader.hpp"
-#include "tests/support/process.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/processes/process.hpp"
 
 namespace train::test {
 

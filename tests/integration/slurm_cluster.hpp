@@ -9,7 +9,7 @@
 #include <regex>
 
 #include "tests/integration/run_site.hpp"
-#include "tests/support/script.hpp"
+#include "tests/support/processes/script.hpp"
 
 namespace train::test {
 

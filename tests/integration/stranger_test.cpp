@@ -1,6 +1,6 @@
 // Whoever finds the control port of a run learns nothing, changes nothing and costs nothing.
 
-#include "tests/support/stranger.hpp"
+#include "tests/support/processes/stranger.hpp"
 #include "actors/cluster/nodes/control_files.hpp"
 #include "tests/integration/held_runs.hpp"
 

@@ -1,6 +1,6 @@
 // `actortrain submit` as a program: what it checks, writes and hands to sbatch.
 #include "tests/integration/run_site.hpp"
-#include "tests/support/script.hpp"
+#include "tests/support/processes/script.hpp"
 
 using namespace train::test;
 

@@ -4,8 +4,8 @@
 #include <sstream>
 
 #include "tests/integration/run_site.hpp"
-#include "tests/support/sentencepiece_fixture.hpp"
-#include "tests/support/small_tokenizer.hpp"
+#include "tests/support/inputs/sentencepiece_fixture.hpp"
+#include "tests/support/inputs/small_tokenizer.hpp"
 
 using namespace train;
 using namespace train::test;

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tests/integration/held_runs.hpp"
-#include "tests/support/packed_rows.hpp"
+#include "tests/support/inputs/packed_rows.hpp"
 
 using namespace train::test;
 

@@ -11,7 +11,7 @@
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/stream.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
-#include "tests/support/instruction_sets.hpp"
+#include "tests/support/devices/instruction_sets.hpp"
 
 namespace train::kernels::testing {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "tests/kernels/kernel_fixture.hpp"
 #include "tests/kernels/ptxas_report.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 namespace train::kernels::testing {
 namespace {

@@ -12,7 +12,7 @@
 #include "kernels/device/stream.hpp"
 #include "kernels/device/trace.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
-#include "tests/support/hang_limit.hpp"
+#include "tests/support/harness/hang_limit.hpp"
 
 namespace train::kernels::testing {
 namespace {

@@ -8,8 +8,8 @@
 #include <sstream>
 #include <string>
 
-#include "tests/support/script.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/processes/script.hpp"
 
 namespace train::kernels {
 namespace {

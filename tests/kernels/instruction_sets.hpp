@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/kernels/cuda_fixture.hpp"
-#include "tests/support/instruction_sets.hpp"
+#include "tests/support/devices/instruction_sets.hpp"
 
 // A kernel of the CPU with each instruction set that it is compiled for: one call is written once
 // and run with all of them.

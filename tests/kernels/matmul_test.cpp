@@ -8,7 +8,7 @@
 #include "base/check.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 #include "tests/kernels/product_case.hpp"
-#include "tests/support/instruction_sets.hpp"
+#include "tests/support/devices/instruction_sets.hpp"
 
 namespace train::kernels::testing {
 namespace {

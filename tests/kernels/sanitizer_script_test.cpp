@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 namespace train::kernels {
 namespace {

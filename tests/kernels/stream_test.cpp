@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "tests/support/hang_limit.hpp"
+#include "tests/support/harness/hang_limit.hpp"
 
 namespace train::kernels {
 namespace {

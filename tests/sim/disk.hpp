@@ -11,10 +11,10 @@
 #include "storage/files/file_calls.hpp"
 #include "storage/kv_store.hpp"
 #include "tests/sim/seed_plan.hpp"
-#include "tests/support/crashing_disk.hpp"
-#include "tests/support/memory_store.hpp"
-#include "tests/support/recording_disk.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/crashing_disk.hpp"
+#include "tests/support/disks/memory_store.hpp"
+#include "tests/support/disks/recording_disk.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 namespace train::sim {
 

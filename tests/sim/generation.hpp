@@ -11,8 +11,8 @@
 #include "tests/sim/control_link.hpp"
 #include "tests/sim/network.hpp"
 #include "tests/sim/scene.hpp"
-#include "tests/support/actor_world.hpp"
-#include "tests/support/rank_streams.hpp"
+#include "tests/support/devices/rank_streams.hpp"
+#include "tests/support/runs/actor_world.hpp"
 
 namespace train::sim {
 

@@ -17,7 +17,7 @@
 
 #include "base/log.hpp"
 #include "tests/sim/simulation.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 namespace train::sim {
 namespace {

@@ -12,8 +12,8 @@
 #include "kernels/backend.hpp"
 #include "storage/rows/row_writer.hpp"
 #include "tests/sim/seed_plan.hpp"
-#include "tests/support/temp_directory.hpp"
-#include "tests/support/world_step.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/runs/world_step.hpp"
 
 namespace train::sim {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tests/support/small_run.hpp"
+#include "tests/support/runs/small_run.hpp"
 
 namespace train::sim {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "tests/sim/checks.hpp"
 #include "tests/sim/simulation.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 namespace train::sim {
 namespace {

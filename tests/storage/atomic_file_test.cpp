@@ -13,9 +13,9 @@
 
 #include "storage/files/file_lock.hpp"
 #include "storage/files/input_file.hpp"
-#include "tests/support/full_disk.hpp"
-#include "tests/support/recording_disk.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/full_disk.hpp"
+#include "tests/support/disks/recording_disk.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 using namespace train;
 using namespace train::storage;

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/process.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 using namespace train;
 using namespace train::storage;

@@ -17,9 +17,9 @@
 #include "storage/files/untrusted_text.hpp"
 #include "storage/safetensors.hpp"
 #include "storage/safetensors_header.hpp"
-#include "tests/support/contained.hpp"
-#include "tests/support/long_text.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/inputs/long_text.hpp"
+#include "tests/support/processes/contained.hpp"
 
 using namespace train;
 using namespace train::storage;

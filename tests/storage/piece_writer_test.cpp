@@ -14,8 +14,8 @@
 
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/digest.hpp"
-#include "tests/support/failing_disk.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/failing_disk.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 using namespace train;
 using namespace train::storage;

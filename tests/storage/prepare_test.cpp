@@ -15,7 +15,7 @@
 #include "storage/tokens/document_reader.hpp"
 #include "storage/tokens/token_dataset.hpp"
 #include "tests/storage/tokenizer/tokenizer_fixture.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 using namespace train;
 using namespace train::storage;

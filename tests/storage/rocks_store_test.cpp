@@ -6,8 +6,8 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 
-#include "tests/support/memory_store.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/memory_store.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 using namespace train;
 using namespace train::storage;

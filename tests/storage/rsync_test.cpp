@@ -14,10 +14,10 @@
 #include <thread>
 
 #include "base/process.hpp"
-#include "tests/support/full_disk.hpp"
-#include "tests/support/hang_limit.hpp"
-#include "tests/support/script.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/full_disk.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/harness/hang_limit.hpp"
+#include "tests/support/processes/script.hpp"
 
 using namespace train;
 using namespace train::storage;

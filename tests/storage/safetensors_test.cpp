@@ -6,8 +6,8 @@
 
 #include "storage/files/digest.hpp"
 #include "storage/safetensors_header.hpp"
-#include "tests/support/temp_directory.hpp"
-#include "tests/support/whole_safetensors.hpp"
+#include "tests/support/checkpoints/whole_safetensors.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 using namespace train;
 using namespace train::storage;

@@ -4,9 +4,9 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-#include "tests/support/full_disk.hpp"
-#include "tests/support/temp_directory.hpp"
-#include "tests/support/whole_safetensors.hpp"
+#include "tests/support/checkpoints/whole_safetensors.hpp"
+#include "tests/support/disks/full_disk.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 namespace train::storage {
 namespace {

@@ -4,8 +4,8 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
-#include "tests/support/full_disk.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/full_disk.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 using namespace train;
 using namespace train::storage;

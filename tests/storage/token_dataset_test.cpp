@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/check.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 using namespace train;
 using namespace train::storage;

@@ -8,7 +8,7 @@
 
 #include "storage/files/digest.hpp"
 #include "storage/tokens/prepare.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 using namespace train;
 using namespace train::storage;

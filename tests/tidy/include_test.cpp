@@ -60,7 +60,7 @@ const std::map<std::string, std::vector<std::string>>& allowed_includes() {
 }
 
 bool may_include(const std::string& folder, const std::string& path) {
-  if (folder == "tests" || folder_of(path) == folder) {
+  if (folder == "tests" || folder == "bench" || folder_of(path) == folder) {
     return true;
   }
   const auto allowed = allowed_includes().find(folder);
@@ -102,19 +102,19 @@ struct Confinement {
 
 const std::vector<Confinement>& confinements() {
   static const std::vector<Confinement> kConfinements = {
-      {"configs/run_config.hpp", {"(actors|cli|configs|tests)/.*"}},
-      {"caf/", {"(actors|cli|tests)/.*"}},
+      {"configs/run_config.hpp", {"(actors|bench|cli|configs|tests)/.*"}},
+      {"caf/", {"(actors|bench|cli|tests)/.*"}},
       {"rocksdb/", {"storage/.*\\.cpp"}},
       {"toml++/", {"configs/.*\\.cpp"}},
       {"CLI/", {"cli/.*\\.cpp", "cli/command\\.hpp"}},
       {"boost/",
        {"actors/cluster/.*\\.cpp", "actors/cluster/network/(coroutines|secure_stream)\\.hpp",
-        "cli/board/board_.*", "tests/support/http_client\\.hpp"}},
+        "cli/board/board_.*", "tests/support/processes/http_client\\.hpp"}},
       {"simdjson.h", {"cli/board/(run_metrics|watched_run)\\.cpp"}},
       {"catch2/", {"tests/.*"}},
-      {"hwy/", {"kernels/.*", "tests/bench/.*", "tests/support/instruction_sets\\.hpp"}},
-      {"dnnl", {"tests/bench/(step_gemm|gemm_libraries)\\.cpp"}},
-      {"gloo/", {"engine/collective/gloo_.*\\.(cpp|hpp)", "tests/bench/.*\\.cpp"}},
+      {"hwy/", {"kernels/.*", "bench/.*", "tests/support/devices/instruction_sets\\.hpp"}},
+      {"dnnl", {"bench/(step_gemm|gemm_libraries)\\.cpp"}},
+      {"gloo/", {"engine/collective/gloo_.*\\.(cpp|hpp)", "bench/.*\\.cpp"}},
       {"openssl/", {"actors/cluster/network/.*\\.(cpp|hpp)", "tests/.*"}},
       {"oneapi/", {}},
       {"spdlog/", {"base/.*\\.cpp"}},

@@ -11,9 +11,9 @@
 namespace train::tidy {
 namespace {
 
-constexpr std::array<std::string_view, 11> kFolders = {"actors",  "base",    "checkpoint", "cli",
-                                                       "cmake",   "configs", "docs",       "engine",
-                                                       "kernels", "storage", "tests"};
+constexpr std::array<std::string_view, 12> kFolders = {"actors", "base",    "bench",   "checkpoint",
+                                                       "cli",    "cmake",   "configs", "docs",
+                                                       "engine", "kernels", "storage", "tests"};
 constexpr std::array<std::string_view, 9> kTextEndings = {".hpp",  ".cpp", ".cuh",   ".cu", ".md",
                                                           ".toml", ".txt", ".cmake", ".py"};
 

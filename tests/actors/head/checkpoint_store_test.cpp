@@ -12,7 +12,7 @@
 #include "actors/head/report/run_events.hpp"
 #include "checkpoint/format/manifest.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
-#include "tests/support/failing_disk.hpp"
+#include "tests/support/disks/failing_disk.hpp"
 
 namespace train::actors {
 namespace {

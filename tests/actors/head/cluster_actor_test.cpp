@@ -7,7 +7,7 @@
 #include "actors/cluster/network/system_config.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/event_messages.hpp"
-#include "tests/support/hang_limit.hpp"
+#include "tests/support/harness/hang_limit.hpp"
 
 namespace train::actors {
 namespace {

@@ -9,7 +9,7 @@
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
-#include "tests/support/actor_world.hpp"
+#include "tests/support/runs/actor_world.hpp"
 
 namespace train::actors::testing {
 

@@ -5,9 +5,9 @@
 
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
-#include "tests/support/actor_world.hpp"
-#include "tests/support/manual_stream.hpp"
-#include "tests/support/memory_checkpoints.hpp"
+#include "tests/support/checkpoints/memory_checkpoints.hpp"
+#include "tests/support/devices/manual_stream.hpp"
+#include "tests/support/runs/actor_world.hpp"
 
 namespace train::actors {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "configs/load_config.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 namespace train::actors {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/exit_codes.hpp"
-#include "tests/support/actor_fixture.hpp"
+#include "tests/support/runs/actor_fixture.hpp"
 
 namespace train::test {
 namespace {

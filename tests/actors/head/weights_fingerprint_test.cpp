@@ -7,7 +7,7 @@
 #include <string>
 
 #include "actors/head/model_files.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 namespace train::actors {
 namespace {

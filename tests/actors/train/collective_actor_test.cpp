@@ -12,7 +12,7 @@
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/supervision.hpp"
-#include "tests/support/actor_fixture.hpp"
+#include "tests/support/runs/actor_fixture.hpp"
 
 namespace train::actors {
 namespace {

@@ -14,8 +14,8 @@
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/train/memory/staging.hpp"
-#include "tests/support/actor_fixture.hpp"
-#include "tests/support/require_same.hpp"
+#include "tests/support/runs/actor_fixture.hpp"
+#include "tests/support/runs/require_same.hpp"
 
 namespace train::actors {
 namespace {

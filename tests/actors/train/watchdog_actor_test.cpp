@@ -9,8 +9,8 @@
 
 #include "actors/head/report/stall_chain.hpp"
 #include "actors/train/lanes/lane_driver.hpp"
-#include "tests/support/actor_fixture.hpp"
-#include "tests/support/nanoseconds.hpp"
+#include "tests/support/harness/nanoseconds.hpp"
+#include "tests/support/runs/actor_fixture.hpp"
 
 namespace train::actors {
 namespace {

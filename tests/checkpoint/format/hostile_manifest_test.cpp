@@ -14,9 +14,9 @@
 #include "checkpoint/format/manifest.hpp"
 #include "checkpoint/load/reader.hpp"
 #include "tests/checkpoint/load/hostile_site.hpp"
-#include "tests/support/contained.hpp"
-#include "tests/support/long_text.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/inputs/long_text.hpp"
+#include "tests/support/processes/contained.hpp"
 
 using namespace train;
 using namespace train::checkpoint;

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "storage/files/atomic_file.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 namespace train::checkpoint {
 namespace {

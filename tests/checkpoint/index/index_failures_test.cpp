@@ -6,7 +6,7 @@
 
 #include "checkpoint/format/layout.hpp"
 #include "tests/checkpoint/index/index_fixture.hpp"
-#include "tests/support/memory_store.hpp"
+#include "tests/support/disks/memory_store.hpp"
 
 using namespace train;
 using namespace train::checkpoint;

@@ -9,7 +9,7 @@
 #include "checkpoint/format/layout.hpp"
 #include "storage/files/digest.hpp"
 #include "tests/checkpoint/index/index_fixture.hpp"
-#include "tests/support/memory_store.hpp"
+#include "tests/support/disks/memory_store.hpp"
 
 using namespace train;
 using namespace train::checkpoint;

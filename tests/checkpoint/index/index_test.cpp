@@ -7,9 +7,9 @@
 #include "checkpoint/save/retention.hpp"
 #include "storage/rocks_store.hpp"
 #include "tests/checkpoint/index/index_fixture.hpp"
-#include "tests/support/crashing_disk.hpp"
-#include "tests/support/failing_disk.hpp"
-#include "tests/support/memory_store.hpp"
+#include "tests/support/disks/crashing_disk.hpp"
+#include "tests/support/disks/failing_disk.hpp"
+#include "tests/support/disks/memory_store.hpp"
 
 using namespace train;
 using namespace train::checkpoint;

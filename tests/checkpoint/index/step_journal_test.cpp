@@ -4,8 +4,8 @@
 #include <catch2/catch.hpp>
 
 #include "checkpoint/index/index.hpp"
-#include "tests/support/memory_store.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/memory_store.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 namespace train::checkpoint {
 namespace {

@@ -14,7 +14,7 @@
 #include "checkpoint/load/reader.hpp"
 #include "storage/safetensors.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 using namespace train;
 using namespace train::checkpoint;

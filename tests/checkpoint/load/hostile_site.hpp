@@ -11,8 +11,8 @@
 #include "checkpoint/load/reader.hpp"
 #include "storage/files/digest.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
-#include "tests/support/contained.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/processes/contained.hpp"
 
 namespace train::test {
 

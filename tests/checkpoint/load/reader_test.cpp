@@ -10,7 +10,7 @@
 #include "checkpoint/save/retention.hpp"
 #include "storage/files/digest.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
-#include "tests/support/failing_disk.hpp"
+#include "tests/support/disks/failing_disk.hpp"
 
 using namespace train;
 using namespace train::checkpoint;

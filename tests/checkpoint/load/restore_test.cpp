@@ -10,7 +10,7 @@
 #include "checkpoint/format/manifest.hpp"
 #include "checkpoint/load/reader.hpp"
 #include "tests/checkpoint/load/planned_state.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 using namespace train;
 using namespace train::checkpoint;

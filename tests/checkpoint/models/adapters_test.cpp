@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tests/checkpoint/checkpoint_fixture.hpp"
-#include "tests/support/whole_safetensors.hpp"
+#include "tests/support/checkpoints/whole_safetensors.hpp"
 
 using namespace train;
 using namespace train::checkpoint;

@@ -14,9 +14,9 @@
 #include "checkpoint/load/reader.hpp"
 #include "storage/safetensors.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
-#include "tests/support/failing_disk.hpp"
-#include "tests/support/full_disk.hpp"
-#include "tests/support/whole_safetensors.hpp"
+#include "tests/support/checkpoints/whole_safetensors.hpp"
+#include "tests/support/disks/failing_disk.hpp"
+#include "tests/support/disks/full_disk.hpp"
 
 using namespace train;
 using namespace train::checkpoint;

@@ -9,7 +9,7 @@
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/model.hpp"
 #include "tests/storage/weight_files/gguf_bytes.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 namespace train::checkpoint {
 namespace {

@@ -8,8 +8,8 @@
 #include "storage/tokenizer/formats/sentencepiece_model.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 #include "tests/storage/weight_files/gguf_bytes.hpp"
-#include "tests/support/sentencepiece_fixture.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/inputs/sentencepiece_fixture.hpp"
 
 using namespace train;
 using namespace train::checkpoint;

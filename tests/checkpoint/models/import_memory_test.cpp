@@ -12,9 +12,9 @@
 #include "engine/model/model.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/run_device.hpp"
-#include "tests/support/contained.hpp"
-#include "tests/support/temp_directory.hpp"
-#include "tests/support/zero_model.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/inputs/zero_model.hpp"
+#include "tests/support/processes/contained.hpp"
 
 namespace train::checkpoint {
 namespace {

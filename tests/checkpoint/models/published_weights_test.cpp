@@ -10,7 +10,7 @@
 #include "engine/model/model.hpp"
 #include "storage/safetensors_writer.hpp"
 #include "storage/weight_files/element_types.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 namespace train::checkpoint {
 namespace {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "storage/files/digest.hpp"
-#include "tests/support/crashing_disk.hpp"
-#include "tests/support/memory_store.hpp"
+#include "tests/support/disks/crashing_disk.hpp"
+#include "tests/support/disks/memory_store.hpp"
 
 // Every state in which a power cut can leave a recorded save.
 namespace train::test {

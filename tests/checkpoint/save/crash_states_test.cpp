@@ -10,7 +10,7 @@
 #include "checkpoint/load/reader.hpp"
 #include "tests/checkpoint/save/crash_states.hpp"
 #include "tests/checkpoint/save/save_fixture.hpp"
-#include "tests/support/script.hpp"
+#include "tests/support/processes/script.hpp"
 
 using namespace train;
 using namespace train::checkpoint;

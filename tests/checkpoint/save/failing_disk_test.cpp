@@ -12,10 +12,10 @@
 #include "checkpoint/load/reader.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "tests/checkpoint/save/save_fixture.hpp"
-#include "tests/support/failing_disk.hpp"
-#include "tests/support/full_disk.hpp"
-#include "tests/support/memory_store.hpp"
-#include "tests/support/script.hpp"
+#include "tests/support/disks/failing_disk.hpp"
+#include "tests/support/disks/full_disk.hpp"
+#include "tests/support/disks/memory_store.hpp"
+#include "tests/support/processes/script.hpp"
 
 using namespace train;
 using namespace train::checkpoint;

@@ -11,7 +11,7 @@
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/digest.hpp"
 #include "tests/checkpoint/save/save_fixture.hpp"
-#include "tests/support/script.hpp"
+#include "tests/support/processes/script.hpp"
 
 using namespace train;
 using namespace train::checkpoint;

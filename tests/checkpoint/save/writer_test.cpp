@@ -14,8 +14,8 @@
 #include "checkpoint/save/retention.hpp"
 #include "storage/safetensors.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
-#include "tests/support/failing_disk.hpp"
-#include "tests/support/full_disk.hpp"
+#include "tests/support/disks/failing_disk.hpp"
+#include "tests/support/disks/full_disk.hpp"
 
 using namespace train;
 using namespace train::checkpoint;

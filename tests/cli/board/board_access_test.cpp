@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "cli/board/board_request.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 namespace train::cli {
 

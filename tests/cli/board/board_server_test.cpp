@@ -8,8 +8,8 @@
 #include "actors/head/report/run_events.hpp"
 #include "actors/head/report/run_status.hpp"
 #include "cli/board/watched_run.hpp"
-#include "tests/support/http_client.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/processes/http_client.hpp"
 
 namespace train::cli {
 namespace {

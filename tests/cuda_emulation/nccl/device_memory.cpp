@@ -1,4 +1,4 @@
-#include "tests/support/guarded_memory.hpp"
+#include "tests/support/devices/guarded_memory.hpp"
 
 /// For the emulated NCCL, which is a library and sees nothing else of the program.
 extern "C" [[gnu::visibility("default")]] bool memory_of_emulated_device(const void* data) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/collective/collective.hpp"
-#include "tests/support/hang_limit.hpp"
+#include "tests/support/harness/hang_limit.hpp"
 
 namespace train::test {
 

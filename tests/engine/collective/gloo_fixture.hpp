@@ -16,9 +16,9 @@
 
 #include "engine/collective/gloo_transport.hpp"
 #include "tests/engine/collective/exchange_fixture.hpp"
-#include "tests/support/file_store.hpp"
-#include "tests/support/hang_limit.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/file_store.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/harness/hang_limit.hpp"
 
 // Ranks that are joined by Gloo: in this process, and in processes of their own.
 namespace train::engine {

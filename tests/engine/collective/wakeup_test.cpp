@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tests/support/every_order.hpp"
+#include "tests/support/harness/every_order.hpp"
 
 // P2: an owner that has been rung does not sleep on, whatever the order of the steps and wherever a
 // ringer is killed.

@@ -9,7 +9,7 @@
 
 #include "tests/engine/parity/parity_fixture.hpp"
 #include "tests/engine/rank/small_model.hpp"
-#include "tests/support/world_step.hpp"
+#include "tests/support/runs/world_step.hpp"
 
 namespace train::engine {
 namespace {

@@ -14,7 +14,7 @@
 #include "engine/rank/state/host_state.hpp"
 #include "tests/engine/parity/published_models.hpp"
 #include "tests/engine/rank/small_model.hpp"
-#include "tests/support/fixture_file.hpp"
+#include "tests/support/harness/fixture_file.hpp"
 
 // Losses and gradients of the tiny models of every published family, with any kernels, and how far
 // bf16 takes them: ours and those of transformers (fixtures/models_bf16.json).

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "engine/model/architectures/architectures.hpp"
-#include "tests/support/fixture_file.hpp"
-#include "tests/support/world_step.hpp"
+#include "tests/support/harness/fixture_file.hpp"
+#include "tests/support/runs/world_step.hpp"
 
 namespace train::engine::testing {
 

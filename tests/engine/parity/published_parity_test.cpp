@@ -11,7 +11,7 @@
 #include "tests/engine/parity/published_models.hpp"
 #include "tests/engine/parity/published_summary.hpp"
 #include "tests/engine/rank/small_model.hpp"
-#include "tests/support/world_step.hpp"
+#include "tests/support/runs/world_step.hpp"
 
 namespace train::engine {
 namespace {

@@ -7,7 +7,7 @@
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/rank_engine.hpp"
 #include "kernels/backend.hpp"
-#include "tests/support/reshape.hpp"
+#include "tests/support/inputs/reshape.hpp"
 
 namespace train::engine {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/check.hpp"
 #include "engine/model/model_shape.hpp"
 #include "kernels/backend.hpp"
-#include "tests/support/world_step.hpp"
+#include "tests/support/runs/world_step.hpp"
 
 namespace train::engine::testing {
 

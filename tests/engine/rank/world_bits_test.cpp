@@ -10,7 +10,7 @@
 
 #include "engine/rank/plan/rank_layout.hpp"
 #include "tests/engine/rank/small_model.hpp"
-#include "tests/support/reshape.hpp"
+#include "tests/support/inputs/reshape.hpp"
 
 namespace train::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/support/world_step.hpp"
+#include "tests/support/runs/world_step.hpp"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/engine/rank/small_model.hpp"
-#include "tests/support/reshape.hpp"
+#include "tests/support/inputs/reshape.hpp"
 
 namespace train::engine {
 namespace {

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "tests/integration/killed_runs.hpp"
-#include "tests/support/script.hpp"
+#include "tests/support/processes/script.hpp"
 
 using namespace train::test;
 

@@ -5,7 +5,7 @@
 
 #include "checkpoint/save/locations.hpp"
 #include "tests/integration/held_runs.hpp"
-#include "tests/support/full_disk.hpp"
+#include "tests/support/disks/full_disk.hpp"
 
 using namespace train::test;
 

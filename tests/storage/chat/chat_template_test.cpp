@@ -4,7 +4,7 @@
 
 #include "tests/storage/chat/chat_fixture.hpp"
 #include "tests/storage/weight_files/gguf_bytes.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 using namespace train;
 using namespace train::storage;

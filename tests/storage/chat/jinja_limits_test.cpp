@@ -4,8 +4,8 @@
 #include <thread>
 
 #include "tests/storage/chat/chat_fixture.hpp"
-#include "tests/support/script.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/processes/script.hpp"
 
 using namespace train;
 using namespace train::storage;

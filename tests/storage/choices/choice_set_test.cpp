@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/small_tokenizer.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/inputs/small_tokenizer.hpp"
 
 namespace train::storage {
 namespace {
@@ -166,21 +166,18 @@ TEST_CASE("choice set: mistakes name file and line", "[storage][choices]") {
 TEST_CASE("choice results: lm-eval's numbers of a few questions", "[storage][choices]") {
   // Two files; by characters another choice wins than by the sums and by bytes.
   const std::vector<std::string> sources = {"a", "b"};
-  const std::vector<ScoredQuestion> questions = {{.source = 0,
-                                                  .line = 1,
-                                                  .first_document = 0,
-                                                  .answer = 1,
-                                                  .choices = {{2, 8, 1}, {8, 8, 2}}},
-                                                 {.source = 1,
-                                                  .line = 1,
-                                                  .first_document = 2,
-                                                  .answer = 0,
-                                                  .choices = {{1, 1, 1}, {1, 1, 1}, {1, 1, 1}}},
-                                                 {.source = 1,
-                                                  .line = 2,
-                                                  .first_document = 5,
-                                                  .answer = 1,
-                                                  .choices = {{4, 4, 4}, {4, 4, 2}}}};
+  const std::vector<ScoredQuestion> questions = {
+      {.source = 0, .line = 1, .first_document = 0, .answer = 1, .choices = {{2, 8, 1}, {8, 8, 2}}},
+      {.source = 1,
+       .line = 1,
+       .first_document = 2,
+       .answer = 0,
+       .choices = {{1, 1, 1}, {1, 1, 1}, {1, 1, 1}}},
+      {.source = 1,
+       .line = 2,
+       .first_document = 5,
+       .answer = 1,
+       .choices = {{4, 4, 4}, {4, 4, 2}}}};
   const std::vector<double> values = {-3.0, -4.0, -1.0, -1.0, -2.0, -5.0, -6.0};
   const auto scores = score_choices(sources, questions, values);
   REQUIRE(scores.size() == 3);

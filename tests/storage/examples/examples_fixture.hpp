@@ -10,8 +10,8 @@
 #include "storage/rows/row_text.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 #include "storage/tokens/kept_tokenizer.hpp"
-#include "tests/support/small_tokenizer.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/inputs/small_tokenizer.hpp"
 
 namespace train::test {
 

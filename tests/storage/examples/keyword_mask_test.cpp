@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "storage/tokenizer/tokenizer.hpp"
-#include "tests/support/small_tokenizer.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/inputs/small_tokenizer.hpp"
 
 namespace train::storage {
 namespace {

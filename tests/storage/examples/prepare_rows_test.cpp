@@ -12,7 +12,7 @@
 #include "storage/files/atomic_file.hpp"
 #include "storage/tokens/document_reader.hpp"
 #include "tests/storage/examples/examples_fixture.hpp"
-#include "tests/support/allocated.hpp"
+#include "tests/support/processes/allocated.hpp"
 
 using namespace train;
 using namespace train::storage;

@@ -5,7 +5,7 @@
 
 #include "storage/tokens/token_dataset.hpp"
 #include "tests/storage/rows/rows_fixture.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 using namespace train;
 using namespace train::storage;

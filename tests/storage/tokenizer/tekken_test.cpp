@@ -4,7 +4,7 @@
 #include <string>
 
 #include "tests/storage/tokenizer/tokenizer_fixture.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 
 using namespace train;
 using namespace train::storage;

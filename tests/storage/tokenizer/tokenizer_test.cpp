@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/small_tokenizer.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/inputs/small_tokenizer.hpp"
 
 namespace train::storage {
 namespace {

@@ -56,10 +56,10 @@ TEST_CASE("element types: half precision is what its definition says", "[storage
 
 TEST_CASE("element types: rounding takes the nearest, halves to even", "[storage][weight_files]") {
   CHECK(one_of(WeightType::f16, 1.0F) == 0x3C00);
-  CHECK(one_of(WeightType::f16, 1.0F + 0x1.0p-11F) == 0x3C00);       // half, to even
-  CHECK(one_of(WeightType::f16, 1.0F + 0x1.8p-10F) == 0x3C02);       // half, to even
+  CHECK(one_of(WeightType::f16, 1.0F + 0x1.0p-11F) == 0x3C00);               // half, to even
+  CHECK(one_of(WeightType::f16, 1.0F + 0x1.8p-10F) == 0x3C02);               // half, to even
   CHECK(one_of(WeightType::f16, 1.0F + 0x1.0p-11F + 0x1.0p-23F) == 0x3C01);  // above half
-  CHECK(one_of(WeightType::f16, 0x1.0p-25F) == 0x0000);              // half of the smallest
+  CHECK(one_of(WeightType::f16, 0x1.0p-25F) == 0x0000);                      // half of the smallest
   CHECK(one_of(WeightType::f16, 0x1.000002p-25F) == 0x0001);
   CHECK(one_of(WeightType::f16, 65519.0F) == 0x7BFF);
   CHECK(one_of(WeightType::f16, 65520.0F) == 0x7C00);

@@ -8,8 +8,8 @@
 
 #include "tests/storage/number_list.hpp"
 #include "tests/storage/weight_files/gguf_bytes.hpp"
-#include "tests/support/contained.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/processes/contained.hpp"
 
 using namespace train;
 using namespace train::storage;

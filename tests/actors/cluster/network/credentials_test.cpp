@@ -10,10 +10,10 @@
 #include "actors/cluster/network/secure_stream.hpp"
 #include "actors/cluster/network/system_config.hpp"
 #include "storage/files/atomic_file.hpp"
-#include "tests/support/full_disk.hpp"
-#include "tests/support/hang_limit.hpp"
-#include "tests/support/stranger.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/full_disk.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/harness/hang_limit.hpp"
+#include "tests/support/processes/stranger.hpp"
 
 namespace train::actors {
 namespace {

@@ -18,10 +18,10 @@
 #include "actors/cluster/network/system_config.hpp"
 #include "actors/cluster/nodes/control_files.hpp"
 #include "actors/messages/cluster_messages.hpp"
-#include "tests/support/hang_limit.hpp"
-#include "tests/support/process.hpp"
-#include "tests/support/stranger.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/harness/hang_limit.hpp"
+#include "tests/support/processes/process.hpp"
+#include "tests/support/processes/stranger.hpp"
 
 namespace train::actors {
 namespace {

@@ -12,8 +12,8 @@
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
 #include "storage/files/atomic_file.hpp"
-#include "tests/support/hang_limit.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/harness/hang_limit.hpp"
 
 namespace train::actors {
 namespace {

@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "base/signal_watcher.hpp"
-#include "tests/support/hang_limit.hpp"
-#include "tests/support/process.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/harness/hang_limit.hpp"
+#include "tests/support/processes/process.hpp"
 
 namespace train::actors {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "actors/train/memory/memory_layout.hpp"
-#include "tests/support/hang_limit.hpp"
-#include "tests/support/node_plan.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/harness/hang_limit.hpp"
+#include "tests/support/runs/node_plan.hpp"
 
 namespace train::actors {
 namespace {

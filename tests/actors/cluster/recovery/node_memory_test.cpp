@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "tests/support/node_plan.hpp"
+#include "tests/support/runs/node_plan.hpp"
 
 namespace train::actors {
 namespace {

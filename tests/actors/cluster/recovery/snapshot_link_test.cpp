@@ -10,8 +10,8 @@
 
 #include "actors/cluster/network/secure_stream.hpp"
 #include "actors/cluster/recovery/buddy_link.hpp"
-#include "tests/support/stranger.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/processes/stranger.hpp"
 
 namespace train::actors {
 namespace {

@@ -8,9 +8,9 @@
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
 #include "actors/train/rank_actors.hpp"
-#include "tests/support/actor_world.hpp"
-#include "tests/support/nanoseconds.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/harness/nanoseconds.hpp"
+#include "tests/support/runs/actor_world.hpp"
 
 namespace train::actors {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
-#include "tests/support/actor_world.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/runs/actor_world.hpp"
 
 namespace train::actors {
 namespace {

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/nanoseconds.hpp"
-#include "tests/support/temp_directory.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/harness/nanoseconds.hpp"
 
 namespace train::actors {
 namespace {

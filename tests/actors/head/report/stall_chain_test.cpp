@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "actors/train/boards/rank_board.hpp"
-#include "tests/support/nanoseconds.hpp"
+#include "tests/support/harness/nanoseconds.hpp"
 
 namespace train::actors {
 namespace {

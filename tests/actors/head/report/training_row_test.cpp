@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/joined_ranks.hpp"
+#include "tests/support/runs/joined_ranks.hpp"
 
 using namespace train;
 

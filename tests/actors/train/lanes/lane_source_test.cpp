@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "actors/train/lanes/choice_lanes.hpp"
-#include "tests/support/packed_rows.hpp"
+#include "tests/support/inputs/packed_rows.hpp"
 
 namespace train::actors {
 namespace {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/joined_ranks.hpp"
-#include "tests/support/plain_run.hpp"
+#include "tests/support/runs/joined_ranks.hpp"
+#include "tests/support/runs/plain_run.hpp"
 
 namespace train::actors {
 namespace {

@@ -1,0 +1,357 @@
+// Whole training steps: ours and PyTorch's in turns, speed and memory.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include "bench/gpu_site.hpp"
+#include "engine/rank/plan/rank_layout.hpp"
+#include "tests/support/runs/world_step.hpp"
+
+namespace train::bench {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kGigabyte = 1e9;
+
+/// What a row asks for; 0: nothing.
+struct Targets {
+  double tokens_per_second = 0.0;
+  double mfu = 0.0;  ///< Of the device's stated FLOP/s.
+};
+constexpr double kRatio = 1.15;  ///< To PyTorch's speed.
+
+struct Length {
+  int rounds = 2;
+  int steps = 10;  ///< Of each side in a round.
+  int dropped = 4;
+};
+
+/// Time on a processor of the threads of a process that run actors, in ns.
+double actor_nanoseconds(pid_t process) {
+  double total = 0.0;
+  std::error_code gone;
+  const fs::path tasks = fmt::format("/proc/{}/task", process);
+  for (const auto& task : fs::directory_iterator(tasks, gone)) {
+    std::string name;
+    std::ifstream(task.path() / "comm") >> name;
+    double nanoseconds = 0.0;
+    if (name.starts_with("caf.")) {
+      std::ifstream(task.path() / "schedstat") >> nanoseconds;
+    }
+    total += nanoseconds;
+  }
+  return total;
+}
+
+/// What is seen of our process from outside while it trains.
+class Observed {
+ public:
+  explicit Observed(const GpuSite& site) : site_(site), before_(site.device_bytes_used()) {}
+
+  void look(pid_t process) {
+    if (site_.seconds_left() < 0.0) {
+      throw std::runtime_error("the time is over");
+    }
+    peak_ = std::max(peak_, site_.device_bytes_used() - before_);
+    samples_.push_back({Clock::now(), actor_nanoseconds(process)});
+  }
+  [[nodiscard]] double peak_bytes() const { return peak_; }
+  /// Share of the time of one core that actors take, in the later half: the run has begun by then.
+  [[nodiscard]] double actors_share() const {
+    if (samples_.size() < 4) {
+      return NAN;
+    }
+    const Sample& middle = samples_[samples_.size() / 2];
+    const Sample& end = samples_.back();
+    return (end.actors_ns - middle.actors_ns) * 1e-9 /
+           std::chrono::duration<double>(end.at - middle.at).count();
+  }
+
+ private:
+  struct Sample {
+    Clock::time_point at;
+    double actors_ns = 0.0;
+  };
+  const GpuSite& site_;
+  double before_;
+  double peak_ = 0.0;
+  std::vector<Sample> samples_;
+};
+
+/// Both sides' rounds.
+struct Sides {
+  Values ours_s, theirs_s, ratio;
+  Values our_bytes, their_bytes;
+  Values actors_share;
+};
+
+std::unique_ptr<TorchPeer> start_peer(const GpuSite& site, const StepCase& one) {
+  if (!torch_python("cuda")) {
+    print_skipped(one.name + ": PyTorch", "ACTORTRAIN_PYTHON or python3 has none with CUDA");
+    return nullptr;
+  }
+  try {
+    auto peer = std::make_unique<TorchPeer>(site.place(), one, "compiled", false,
+                                            std::max(1.0, site.seconds_left()));
+    print_result(fmt::format("{}: PyTorch {}, compiled", one.name, peer->version()),
+                 fmt::format("first loss {:.3f}; products at {:.0f} TFLOP/s", peer->first_loss(),
+                             peer->gemm_flops() * 1e-12));
+    return peer;
+  } catch (const std::exception& error) {  // Ours is measured all the same.
+    print_skipped(one.name + ": PyTorch", error.what());
+    return nullptr;
+  }
+}
+
+Sides measure(const GpuSite& site, const StepCase& one, const Length& length, TorchPeer* peer) {
+  Sides sides;
+  for (int round = 0; round < length.rounds; ++round) {
+    Observed observed(site);
+    const StepTimes ours = run_ours(site.place(), one, length.steps, length.dropped, {},
+                                    [&](pid_t process) { observed.look(process); });
+    sides.ours_s.add(ours.seconds);
+    sides.our_bytes.add(observed.peak_bytes());
+    if (!std::isnan(observed.actors_share())) {
+      sides.actors_share.add(observed.actors_share());
+    }
+    if (peer != nullptr) {
+      const StepTimes theirs = peer->run(length.steps, 2);
+      sides.theirs_s.add(theirs.seconds);
+      sides.their_bytes.add(theirs.peak_bytes);
+      sides.ratio.add(theirs.seconds / ours.seconds);
+    }
+  }
+  return sides;
+}
+
+Values over(const Values& values, double amount) {
+  Values result;
+  for (const double each : values.all) {
+    result.add(amount / each);
+  }
+  return result;
+}
+
+void print_measured(const std::string& what, const Values& values, double target, int digits) {
+  if (target > 0.0) {
+    print_result(what, fmt::format("{}   target >= {}: {}", values.text(digits), target,
+                                   values.median() >= target ? "met" : "MISSED"));
+  } else {
+    print_result(what, values.text(digits));
+  }
+}
+
+double tokens_of(const GpuSite& site, const StepCase& one) {
+  return static_cast<double>(actors::tokens_per_step(plan_of_case(site.place(), one).config));
+}
+
+void print_speeds(const GpuSite& site, const StepCase& one, const Sides& sides,
+                  const Targets& targets) {
+  const actors::RunPlan plan = plan_of_case(site.place(), one);
+  const double tokens = tokens_of(site, one);
+  print_measured(one.name + ": ours, tokens/s", over(sides.ours_s, tokens),
+                 targets.tokens_per_second, 0);
+  const double flops = engine::flops_per_token(plan.engine.model, plan.engine.seq_len) * tokens;
+  if (const double limit = site.limits().bf16_flops; limit > 0.0) {
+    print_measured(one.name + ": ours, share of the device's FLOP/s",
+                   over(sides.ours_s, flops / limit), targets.mfu, 3);
+  } else {
+    print_result(one.name + ": ours, TFLOP/s", over(sides.ours_s, flops * 1e-12).text(3));
+  }
+  if (!sides.actors_share.all.empty()) {
+    print_at_most(one.name + ": actors' time on the host, of a step", sides.actors_share, 0.01);
+  }
+}
+
+double planned_bytes(const GpuSite& site, const StepCase& one) {
+  return static_cast<double>(
+      engine::plan_memory(plan_of_case(site.place(), one).engine).total_bytes());
+}
+
+/// What driver and libraries take besides: of a run whose own memory is next to nothing.
+double library_bytes(const GpuSite& site) {
+  StepCase one = site.small_model();
+  one.keys = joined(one.keys,
+                    {"runtime.device=\"cuda\"", "precision.compute=\"bf16\"", "run.steps=100000"});
+  Observed observed(site);
+  (void)run_ours(site.place(), one, 2, 1, {}, [&](pid_t process) { observed.look(process); });
+  return std::max(0.0, observed.peak_bytes() - planned_bytes(site, one));
+}
+
+void print_memory(const GpuSite& site, const StepCase& one, const Sides& sides) {
+  const double planned = planned_bytes(site, one);
+  if (sides.our_bytes.most() <= 0.0) {  // An emulated device counts nobody's.
+    print_result(one.name + ": predicted memory, GB", fmt::format("{:.3f}", planned / kGigabyte));
+    print_skipped(one.name + ": measured memory", "the device does not say what is in use");
+    return;
+  }
+  const double libraries = library_bytes(site);
+  Values gigabytes;
+  Values off;
+  for (const double bytes : sides.our_bytes.all) {
+    gigabytes.add(bytes / kGigabyte);
+    off.add(std::abs(planned / (bytes - libraries) - 1.0));
+  }
+  print_result(one.name + ": peak of the device's memory, GB", gigabytes.text(2));
+  print_result(one.name + ": predicted; besides it driver and libraries, GB",
+               fmt::format("{:.2f}; {:.2f}", planned / kGigabyte, libraries / kGigabyte));
+  print_at_most(one.name + ": prediction off by", off, 0.05);
+}
+
+Length taken(const GpuSite& site, const Length& length) {
+  return site.tiny() ? Length{.rounds = 1, .steps = 2, .dropped = 1} : length;
+}
+
+void measure_ours(const GpuSite& site, const StepCase& one, const Length& length,
+                  const Targets& targets) {
+  const Sides sides = measure(site, one, taken(site, length), nullptr);
+  print_speeds(site, one, sides, targets);
+  print_memory(site, one, sides);
+}
+
+void compare_with_torch(const GpuSite& site, const StepCase& one, const Length& length) {
+  const auto peer = start_peer(site, one);
+  if (peer == nullptr) {
+    return;
+  }
+  const Sides sides = measure(site, one, taken(site, length), peer.get());
+  print_result(one.name + ": PyTorch, tokens/s",
+               over(sides.theirs_s, tokens_of(site, one)).text(0));
+  print_measured(one.name + ": ours / PyTorch's", sides.ratio, kRatio, 3);
+  // Theirs is what PyTorch has reserved: the driver comes on top of it.
+  Values ratio;
+  ratio.add((sides.our_bytes.median() - library_bytes(site)) / sides.their_bytes.median());
+  print_result(one.name + ": PyTorch's peak memory, GB",
+               fmt::format("{:.2f}", sides.their_bytes.median() / kGigabyte));
+  print_result(one.name + ": peak memory / PyTorch's", ratio.text(3));
+}
+
+/// The same steps without actors, in this process.
+double plain_loop_seconds(const GpuSite& site, const StepCase& one, int steps) {
+  const actors::RunPlan plan = plan_of_case(site.place(), one);
+  const auto stream = site.kernels().device->make_stream("compute", 1);
+  engine::WorldStep loop(site.kernels(), plan.engine);
+  const auto count = static_cast<std::size_t>(plan.engine.batch.micro_batch * plan.engine.seq_len);
+  const auto read = [count](std::int64_t step, std::int64_t /*lane*/, std::int32_t* tokens,
+                            std::int32_t* targets) {
+    for (std::size_t i = 0; i < count; ++i) {
+      tokens[i] = targets[i] =
+          static_cast<std::int32_t>((i * 7 + static_cast<std::size_t>(step)) % 256);
+    }
+  };
+  Values seconds;
+  for (int step = 0; step < steps; ++step) {
+    const auto begin = Clock::now();
+    (void)loop.run(*stream, step, read);
+    stream->synchronize();
+    seconds.add(std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return seconds.median();
+}
+
+/// A short run of its own: an event before and after each piece of work costs some time.
+void print_gaps(const GpuSite& site, const StepCase& one) {
+  const auto rank = site.profile(
+      one, "profiled", {site.tiny() ? "run.steps=4" : "run.steps=20", "schedule.warmup_steps=2"});
+  Values gaps;
+  gaps.add(rank.at("gaps").get<double>());
+  print_at_most(one.name + ": times in a step that the device had no work for 20 us", gaps, 0.0);
+  print_result(
+      one.name + ": longest of them, us; work of the device in a step, ms",
+      fmt::format("{:.0f}; {:.2f} of {:.2f}", rank.at("longest_gap_seconds").get<double>() * 1e6,
+                  rank.at("busy_seconds").get<double>() * 1e3,
+                  rank.at("step_seconds").get<double>() * 1e3));
+}
+
+constexpr Length kManySteps{.rounds = 3, .steps = 30, .dropped = 5};
+constexpr Length kSomeSteps{.rounds = 2, .steps = 10, .dropped = 3};
+
+StepCase gpt2(const GpuSite& site) {
+  return site.model(
+      "124M", "enoki", 50304,
+      {"model.layers=12", "model.heads=12", "model.head_dim=64", "model.tie_embeddings=true",
+       "data.sequence_length=1024", "batch.micro_batch=32"});
+}
+
+StepCase gpt2_xl(const GpuSite& site) {
+  return site.model(
+      "1.5B", "enoki", 50304,
+      {"model.layers=48", "model.heads=25", "model.head_dim=64", "model.tie_embeddings=true",
+       "data.sequence_length=1024", "batch.micro_batch=16"});
+}
+
+StepCase qwen3(const GpuSite& site) {
+  return site.model(
+      "0.6B", "qwen3", 151936,
+      {"model.layers=28", "model.heads=16", "model.head_dim=128", "model.embedding_dim=1024",
+       "model.mlp_hidden=3072", "model.attention_output_gate=false", "model.tie_embeddings=true",
+       "model.norm_eps=1e-6", "model.rope_theta=1e6", "data.sequence_length=2048",
+       "batch.micro_batch=8"});
+}
+
+}  // namespace
+
+void gpu_gpt2_row(const GpuSite& site) {
+  const StepCase one = gpt2(site);
+  measure_ours(site, one, kManySteps, {.tokens_per_second = 490'000});
+  const double plain_s = plain_loop_seconds(site, one, site.tiny() ? 2 : 12);
+  print_result("124M: a step of the plain loop, ms", fmt::format("{:.2f}", plain_s * 1e3));
+  print_gaps(site, one);
+}
+
+void gpu_gpt2_torch_row(const GpuSite& site) { compare_with_torch(site, gpt2(site), kManySteps); }
+
+void gpu_gpt2_xl_row(const GpuSite& site) {
+  measure_ours(site, gpt2_xl(site), kSomeSteps, {.tokens_per_second = 50'000});
+}
+
+void gpu_gpt2_xl_torch_row(const GpuSite& site) {
+  compare_with_torch(site, gpt2_xl(site), kSomeSteps);
+}
+
+void gpu_qwen3_row(const GpuSite& site) {
+  measure_ours(site, qwen3(site), kSomeSteps, {.mfu = 0.55});
+}
+
+void gpu_qwen3_torch_row(const GpuSite& site) { compare_with_torch(site, qwen3(site), kSomeSteps); }
+
+// Every further sequence spares a part of the update, which is a tenth of a step of one.
+void gpu_8b_row(const GpuSite& site) {
+  constexpr double most = 139.0 * 1024 * 1024 * 1024;
+  constexpr double libraries = 1.0 * 1024 * 1024 * 1024;
+  const double allowed = std::min(most, site.device_bytes_free());
+  const auto of_sequences = [&](int sequences) {
+    return site.model(
+        "8B", "qwen3", 32768,
+        {"model.layers=32", "model.heads=32", "model.head_dim=128", "model.embedding_dim=4096",
+         "model.mlp_hidden=14336", "model.attention_output_gate=false", "model.norm_eps=1e-6",
+         "model.rope_theta=1e6", "data.sequence_length=4096",
+         fmt::format("batch.micro_batch={}", sequences), "memory.activation_checkpointing=\"all\"",
+         "memory.bf16_weights=\"made\""});
+  };
+  int sequences = 8;
+  while (sequences > 1 && planned_bytes(site, of_sequences(sequences)) > allowed - libraries) {
+    --sequences;
+  }
+  const StepCase one = of_sequences(sequences);
+  if (const double planned = planned_bytes(site, one); planned > allowed - libraries) {
+    print_skipped("8B", fmt::format("one sequence takes {:.1f} GB, {:.1f} of the device's are free",
+                                    planned / kGigabyte, allowed / kGigabyte));
+    return;
+  }
+  print_result("8B: sequences in a step", fmt::format("{}", sequences));
+  Values planned;
+  planned.add(planned_bytes(site, one) / kGigabyte);
+  print_at_most("8B: predicted memory, GB", planned, allowed / kGigabyte);
+  measure_ours(site, one, {.rounds = 1, .steps = 5, .dropped = 2}, {.tokens_per_second = 9'600});
+}
+
+}  // namespace train::bench

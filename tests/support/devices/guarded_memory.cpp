@@ -1,0 +1,140 @@
+#include "tests/support/devices/guarded_memory.hpp"
+
+#include <execinfo.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+
+namespace train::test {
+namespace {
+
+constexpr std::size_t kReserved = std::size_t{4} << 30;
+constexpr std::size_t kPage = 4096;
+
+/// Addresses handed out one after the other, and all of them again when none is in use.
+class Arena {
+ public:
+  Arena()
+      : base_(static_cast<std::byte*>(::mmap(
+            nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {}
+
+  [[nodiscard]] bool holds(const void* data) const {
+    const auto at = reinterpret_cast<std::uintptr_t>(data);
+    const auto begin = reinterpret_cast<std::uintptr_t>(base_);
+    return at >= begin && at < begin + kReserved;
+  }
+  void* take(std::size_t size_bytes, bool open) {
+    const std::size_t size = (size_bytes + kPage - 1) / kPage * kPage;
+    if (base_ == MAP_FAILED || size > kReserved - used_) {
+      return nullptr;
+    }
+    std::byte* const data = base_ + used_;
+    used_ += size;
+    ++pieces_;
+    if (open && ::mprotect(data, size, PROT_READ | PROT_WRITE) != 0) {
+      return nullptr;
+    }
+    return data;
+  }
+  void give_back() {
+    if (--pieces_ == 0 && used_ > 0) {
+      ::madvise(base_, used_, MADV_DONTNEED);
+      ::mprotect(base_, used_, PROT_NONE);
+      used_ = 0;
+    }
+  }
+  void open(bool on) {
+    if (used_ > 0 && ::mprotect(base_, used_, on ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
+      ::abort();
+    }
+  }
+
+ private:
+  std::byte* base_;
+  std::size_t used_ = 0;
+  std::size_t pieces_ = 0;
+};
+
+struct Guard {
+  std::mutex mutex;
+  Arena device, pinned;
+  int working = 0;  // Pieces of the device's work under way.
+  struct sigaction before {};
+};
+
+Guard& guard() {
+  static Guard one;
+  return one;
+}
+
+void say(const char* text) {
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
+}
+
+// As far as a handler may do anything: what it calls is safe there once it has been called before.
+void named(int /*signal*/, siginfo_t* info, void* /*context*/) {
+  if (guard().device.holds(info->si_addr)) {
+    say("guarded device: the host has touched memory of the device outside of its work:\n");
+    std::array<void*, 24> frames{};
+    ::backtrace_symbols_fd(frames.data(), ::backtrace(frames.data(), frames.size()), STDERR_FILENO);
+  }
+  ::sigaction(SIGSEGV, &guard().before, nullptr);  // The same access again, and that one's turn.
+}
+
+}  // namespace
+
+void watch_device_memory() {
+  std::array<void*, 1> frame{};
+  ::backtrace(frame.data(), 1);  // Loads what the handler needs.
+  struct sigaction action {};
+  action.sa_sigaction = named;
+  action.sa_flags = SA_SIGINFO;
+  struct sigaction before {};
+  ::sigaction(SIGSEGV, &action, &before);
+  const bool own = (before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction == named;
+  if (!own) {
+    guard().before = before;
+  }
+}
+
+void* guarded_memory(std::size_t size_bytes, bool pinned) {
+  static const bool watched = (watch_device_memory(), true);
+  Guard& one = guard();
+  const std::lock_guard lock(one.mutex);
+  return watched && pinned ? one.pinned.take(size_bytes, true)
+                           : one.device.take(size_bytes, one.working > 0);
+}
+
+void free_guarded_memory(void* data) {
+  Guard& one = guard();
+  const std::lock_guard lock(one.mutex);
+  if (data != nullptr) {
+    (one.device.holds(data) ? one.device : one.pinned).give_back();
+  }
+}
+
+bool is_device_memory(const void* data) { return guard().device.holds(data); }
+bool is_pinned_memory(const void* data) { return guard().pinned.holds(data); }
+
+DeviceWork::DeviceWork() {
+  Guard& one = guard();
+  const std::lock_guard lock(one.mutex);
+  if (one.working++ == 0) {
+    one.device.open(true);
+  }
+}
+
+DeviceWork::~DeviceWork() {
+  Guard& one = guard();
+  const std::lock_guard lock(one.mutex);
+  if (--one.working == 0) {
+    one.device.open(false);
+  }
+}
+
+}  // namespace train::test

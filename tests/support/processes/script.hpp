@@ -1,0 +1,33 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "tests/support/disks/temp_directory.hpp"
+
+namespace train::test {
+
+/// A program of a few lines of shell, to stand in for one that the product calls.
+inline std::filesystem::path write_script(const std::filesystem::path& path,
+                                          std::string_view lines) {
+  write_bytes(path, std::string("#!/bin/sh\n").append(lines).append("\n"));
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  return path;
+}
+
+/// Sets a variable of the environment while it lives.
+class EnvironmentVariable {
+ public:
+  EnvironmentVariable(std::string name, const std::string& value) : name_(std::move(name)) {
+    ::setenv(name_.c_str(), value.c_str(), 1);
+  }
+  EnvironmentVariable(const EnvironmentVariable&) = delete;
+  EnvironmentVariable& operator=(const EnvironmentVariable&) = delete;
+  ~EnvironmentVariable() { ::unsetenv(name_.c_str()); }
+
+ private:
+  std::string name_;
+};
+
+}  // namespace train::test

@@ -1,0 +1,179 @@
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "configs/sections/parallel_section.hpp"
+#include "engine/model/model_shape.hpp"
+#include "kernels/backend.hpp"
+#include "kernels/device/stream.hpp"
+#include "storage/choices/choice_set.hpp"
+#include "storage/tokens/lane_order.hpp"
+#include "storage/tokens/token_dataset.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/runs/world_step.hpp"
+
+namespace train::test {
+
+using Random = std::mt19937_64;
+
+/// [parallel] of `ranks` ranks; "hybrid": two copies where the number allows it, else one.
+inline configs::ParallelSection split_over(std::int64_t ranks, const std::string& strategy,
+                                           const std::string& sync = "auto") {
+  configs::ParallelSection parallel;
+  parallel.ranks = ranks;
+  parallel.strategy = strategy;
+  parallel.sync = sync;
+  parallel.wrapping = {"per_block"};  // By size such a small model would be one group.
+  if (strategy == "hybrid") {
+    parallel.group = ranks % 2 == 0 && ranks > 2 ? ranks / 2 : ranks;
+  }
+  return parallel;
+}
+
+/// A run that takes milliseconds: 2 blocks, 2 heads of 8, sequences of 16 out of 64 tokens.
+struct RunSetup {
+  std::int64_t steps = 4;
+  std::int64_t eval_interval = 2;
+  std::int64_t checkpoint_interval = 2;
+  std::int64_t lanes = 4;
+  std::int64_t eval_lanes = 3;
+  std::int32_t lane_slots = 4;
+  std::uint64_t seed = 5;
+  std::int64_t bad_token_at = -1;  ///< Position in train.bin of a token outside the vocabulary.
+  bool manual_streams = false;     ///< Else work runs inside enqueue().
+  std::int64_t digest_interval = 0;
+  std::int64_t choices_interval = 0;
+  std::int64_t questions = 0;  ///< Of four choices, in two lanes each; with some tokens are bytes.
+  configs::ParallelSection parallel = split_over(1, "none");
+  const kernels::KernelTable* kernels = &kernels::cpu_backend();  ///< Not of the plain loop.
+};
+
+/// REQUIRES: the setup has questions.
+inline std::shared_ptr<const storage::ChoiceSet> questions_of(const RunSetup& setup) {
+  const TempDirectory directory;
+  std::string lines;
+  for (std::int64_t i = 0; i < setup.questions; ++i) {
+    lines += R"({"question": ")" + std::to_string(i) +
+             R"(?", "choices": ["a", "b", "c", "d"], "answer": 1})" + "\n";
+  }
+  const auto file = directory / "questions.jsonl";
+  write_bytes(file, lines);
+  auto set = storage::ChoiceSet::open({file.string()}, std::nullopt,
+                                      {.row_length = 16, .rows_per_lane = 2, .vocab_size = 320});
+  REQUIRE(set.ok());
+  return std::make_shared<const storage::ChoiceSet>(std::move(set).value());
+}
+
+inline engine::RankOptions engine_options(const RunSetup& setup, std::int64_t rank = 0) {
+  engine::RankOptions options;
+  engine::ModelShape shape;
+  shape.architecture = engine::Architecture::enoki;
+  shape.layers = 2;
+  shape.heads = 2;
+  shape.head_dim = 8;
+  shape.embedding_dim = 16;
+  shape.mlp_hidden = 40;
+  shape.vocab_size = setup.questions > 0 ? 320 : 64;
+  options.model = shape;
+  options.init.seed = setup.seed;
+  options.batch.lanes = setup.lanes;
+  options.batch.micro_batch = 2;
+  options.seq_len = 16;
+  options.total_steps = setup.steps;
+  options.eval_lanes = setup.eval_lanes;
+  options.scored_lanes = setup.questions > 0 ? questions_of(setup)->lanes() : 0;
+  options.lane_slots = setup.lane_slots;
+  options.optimizer.lr = 1e-2;
+  options.schedule.name = "constant";
+  options.parallel = setup.parallel;
+  options.rank = rank;
+  return options;
+}
+
+/// Token files of uint16 below the vocabulary, the same every time.
+inline void write_tokens(const std::filesystem::path& directory, const RunSetup& setup) {
+  Random random(setup.seed);
+  const auto text = [&](std::int64_t count, std::int64_t bad) {
+    std::string bytes;
+    for (std::int64_t i = 0; i < count; ++i) {
+      bytes.push_back(static_cast<char>(i == bad ? 64 : random() % 64));
+      bytes.push_back('\0');
+    }
+    return bytes;
+  };
+  write_bytes(directory / "train.bin", text(1601, setup.bad_token_at));
+  write_bytes(directory / "val.bin", text(161, -1));
+}
+
+inline storage::TokenDataset open_tokens(const std::filesystem::path& directory) {
+  auto dataset = storage::TokenDataset::open(directory, {.sequence_length = 16, .vocab_size = 64});
+  REQUIRE(dataset.ok());
+  return std::move(dataset).value();
+}
+
+/// The order in which a run of `setup` reads them.
+inline storage::LaneOrder order_of(const RunSetup& setup, const storage::TokenDataset& tokens) {
+  return {.seed = setup.seed,
+          .sequences = tokens.train().sequences(),
+          .lanes = static_cast<std::uint64_t>(setup.lanes),
+          .micro_batch = 2};
+}
+
+/// The same run of one rank alone, as a plain loop over engine::WorldStep: what every schedule has
+/// to reproduce at any number of ranks.
+struct PlainRun {
+  std::vector<engine::StepResult> steps;
+  std::map<std::int64_t, engine::EvaluationResult> evaluations;  ///< By finished steps.
+  std::vector<std::uint64_t> digests;                            ///< By finished steps.
+
+  explicit PlainRun(const RunSetup& setup) {
+    const TempDirectory data;
+    write_tokens(data.path(), setup);
+    const auto tokens = open_tokens(data.path());
+    RunSetup alone = setup;
+    alone.parallel = {};
+    engine::WorldStep loop(kernels::cpu_backend(), engine_options(alone));
+    const auto stream = kernels::make_inline_stream(1);
+    const storage::LaneOrder order = order_of(setup, tokens);
+    const auto read = [&](const storage::TokenSplit& split, std::uint64_t sequence,
+                          std::uint64_t row, std::int32_t* to, std::int32_t* targets) {
+      REQUIRE(split.read(sequence, {to + row * 16, 16}, {targets + row * 16, 16}).ok());
+    };
+    const auto evaluate = [&](std::int64_t step) {
+      evaluations[step] = loop.evaluate(
+          *stream, [&](std::int64_t, std::int64_t lane, std::int32_t* to, std::int32_t* targets) {
+            for (std::uint64_t row = 0; row < 2; ++row) {
+              const auto sequence = storage::validation_sequence(
+                  static_cast<std::uint64_t>(lane), row, 2, tokens.validation().sequences());
+              read(tokens.validation(), sequence, row, to, targets);
+            }
+          });
+    };
+    digests.push_back(loop.digest());
+    evaluate(0);
+    for (std::int64_t step = 0; step < setup.steps; ++step) {
+      steps.push_back(loop.run(
+          *stream, step,
+          [&](std::int64_t at, std::int64_t lane, std::int32_t* to, std::int32_t* targets) {
+            for (std::uint64_t row = 0; row < 2; ++row) {
+              const auto sequence = order.sequence(static_cast<std::uint64_t>(at),
+                                                   static_cast<std::uint64_t>(lane), row);
+              read(tokens.train(), sequence, row, to, targets);
+            }
+          }));
+      digests.push_back(loop.digest());
+      evaluate(step + 1);
+    }
+  }
+};
+
+}  // namespace train::test

@@ -1,0 +1,273 @@
+#include "tests/support/runs/world_step.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.hpp"
+
+namespace train::engine {
+namespace {
+
+/// One command of all ranks, in the order of the program.
+class Loop {
+ public:
+  Loop(std::vector<std::unique_ptr<RankEngine>>& ranks, kernels::Stream& stream, CommandKind kind)
+      : ranks_(&ranks),
+        stream_(&stream),
+        plan_(&ranks.front()->plan()),
+        kind_(kind),
+        ops_(expand(*plan_, kind)) {}
+
+  /// All lanes: forward, and in training backward and the reductions.
+  void run_lanes(std::int64_t step, CommandKind kind, const WorldStep::FillLane& fill_lane);
+  /// The collective of this kind, if the command has one: out of every rank, into every rank.
+  void exchange(CollectiveKind kind, std::int64_t group = -1, std::int64_t part = -1);
+
+ private:
+  void visit(std::size_t index, std::int64_t step, CommandKind kind);
+  void read_round(std::int64_t round, std::int64_t step, const WorldStep::FillLane& fill_lane);
+  [[nodiscard]] const LaneSchedule& lanes() const { return plan_->lanes_of(kind_); }
+  [[nodiscard]] std::int32_t slot(std::int64_t round) const {
+    return static_cast<std::int32_t>(round % ranks_->front()->options().lane_slots);
+  }
+
+  std::vector<std::unique_ptr<RankEngine>>* ranks_;
+  kernels::Stream* stream_;
+  const ShardPlan* plan_;
+  CommandKind kind_;
+  std::vector<CollectiveOp> ops_;
+};
+
+void Loop::exchange(CollectiveKind kind, std::int64_t group, std::int64_t part) {
+  const auto op = std::find_if(ops_.begin(), ops_.end(), [&](const CollectiveOp& each) {
+    return each.kind == kind && each.group == group && each.part == part;
+  });
+  if (op == ops_.end()) {
+    return;
+  }
+  std::vector<Transfer> transfers;
+  for (const auto& rank : *ranks_) {
+    rank->exchanges().pack(*stream_, *op);
+    transfers.push_back(rank->exchanges().transfer(*op));
+  }
+  stream_->synchronize();
+  for (std::size_t from = 0; from < transfers.size(); ++from) {
+    for (std::size_t to = 0; to < transfers.size(); ++to) {
+      const auto sent = transfers[from].send[to];
+      const auto received = transfers[to].receive[from];
+      TRAIN_CHECK(sent.size() == received.size(), "{}: rank {} sends {} bytes, rank {} expects {}",
+                  op->text(*plan_), from, sent.size(), to, received.size());
+      if (!sent.empty()) {
+        std::memcpy(received.data(), sent.data(), sent.size());
+      }
+    }
+  }
+  for (const auto& rank : *ranks_) {
+    rank->exchanges().unpack(*stream_, *op);
+  }
+}
+
+void Loop::read_round(std::int64_t round, std::int64_t step, const WorldStep::FillLane& fill_lane) {
+  // The slot may still be read by the lane that used it last.
+  if (round >= ranks_->front()->options().lane_slots) {
+    stream_->synchronize();
+  }
+  for (const auto& rank : *ranks_) {
+    if (const auto lane = lanes().lane(rank->options().rank, round)) {
+      fill_lane(step, *lane, rank->lanes().slot(slot(round)));
+    }
+  }
+}
+
+void Loop::visit(std::size_t index, std::int64_t step, CommandKind kind) {
+  const BufferSchedule& schedule = ranks_->front()->schedule(kind_);
+  const Visit& visit = schedule.visits()[index];
+  const UnitBuffers place{.gather = schedule.gather_of(index),
+                          .gradient_buffer = schedule.gradient_buffer_of(index)};
+  const Reservation* reservation =
+      place.gather < 0 ? nullptr : &schedule.gathers()[static_cast<std::size_t>(place.gather)];
+  if (reservation != nullptr && reservation->first == index) {
+    exchange(CollectiveKind::gather, static_cast<std::int64_t>(reservation->group), place.gather);
+  }
+  for (const auto& rank : *ranks_) {
+    if (const auto lane = lanes().lane(rank->options().rank, visit.round)) {
+      const LaneWork work{.kind = kind,
+                          .step = step,
+                          .lane = *lane,
+                          .slot = slot(visit.round),
+                          .round = visit.round};
+      if (visit.backward) {
+        rank->lanes().backward(*stream_, visit.unit, work, place);
+      } else {
+        rank->lanes().forward(*stream_, visit.unit, work, place);
+      }
+    }
+    if (reservation != nullptr && reservation->last == index) {
+      rank->gathered().keep_for_backward(*stream_, kind_, place.gather);
+    }
+  }
+  // A rank without a lane in this round still owns rows of the sums of the others.
+  const std::size_t group = plan_->group_of(visit.unit);
+  if (visit.backward && visit.unit == plan_->groups()[group].first_unit() &&
+      lanes().ends_sync(visit.round)) {
+    exchange(CollectiveKind::reduce, static_cast<std::int64_t>(group),
+             lanes().sync_of(visit.round));
+  }
+}
+
+void Loop::run_lanes(std::int64_t step, CommandKind kind, const WorldStep::FillLane& fill_lane) {
+  const std::vector<Visit>& visits = ranks_->front()->schedule(kind_).visits();
+  for (std::size_t index = 0; index < visits.size(); ++index) {
+    if (index == 0 || visits[index].round != visits[index - 1].round) {
+      read_round(visits[index].round, step, fill_lane);
+    }
+    visit(index, step, kind);
+  }
+}
+
+WorldStep::FillLane columns_of(const WorldStep::ReadLane& read_lane) {
+  return [&read_lane](std::int64_t step, std::int64_t lane, const LaneSlot& slot) {
+    read_lane(step, lane, slot.tokens.data(), slot.targets.data());
+  };
+}
+
+bool same_result(const StepResult& a, const StepResult& b) {
+  // Bits, so that a NaN equals itself.
+  const auto same = [](double x, double y) { return std::memcmp(&x, &y, sizeof(x)) == 0; };
+  return same(a.loss, b.loss) && same(a.cross_entropy, b.cross_entropy) &&
+         same(a.grad_norm, b.grad_norm) && a.nonfinite == b.nonfinite &&
+         std::equal(a.metrics.begin(), a.metrics.end(), b.metrics.begin(), b.metrics.end(), same) &&
+         std::equal(a.unit_grad_norms.begin(), a.unit_grad_norms.end(), b.unit_grad_norms.begin(),
+                    b.unit_grad_norms.end(), same);
+}
+
+}  // namespace
+
+WorldStep::WorldStep(const kernels::KernelTable& kernels, const Options& options) {
+  for (std::int64_t rank = 0; rank < options.parallel.ranks; ++rank) {
+    Options of_rank = options;
+    of_rank.rank = rank;
+    ranks_.push_back(std::make_unique<RankEngine>(kernels, of_rank));
+  }
+}
+
+StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const ReadLane& read_lane) {
+  return run(stream, step, columns_of(read_lane));
+}
+
+void WorldStep::finish_gradients(kernels::Stream& stream, const LaneWork& work) {
+  for (const auto& rank : ranks_) {
+    for (std::size_t group = rank->plan().groups().size(); group-- > 0;) {
+      rank->gradients().finish(stream, group, work);
+    }
+  }
+}
+
+StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const FillLane& first,
+                          const FillLane& second) {
+  const StepProgram& program = *ranks_.front()->rank_plan().objective().program();
+  const auto read_frozen = [&](StepProgram::Pass pass, const FillLane& fill_lane) {
+    if (program.reads_frozen(pass)) {
+      compute_reference(stream, StepProgram::number_of({step, pass}),
+                        [&](std::int64_t, std::int64_t lane, const LaneSlot& slot) {
+                          fill_lane(step, lane, slot);
+                        });
+    }
+  };
+  read_frozen(StepProgram::Pass::first, first);
+  Loop loop(ranks_, stream, CommandKind::gradient);
+  loop.run_lanes(step, CommandKind::gradient, first);
+  finish_gradients(stream, {.kind = CommandKind::gradient, .step = step});
+  loop.exchange(CollectiveKind::loss_and_norm);
+  for (const auto& rank : ranks_) {
+    rank->totals().combine_first_pass(stream, step);
+  }
+  stream.synchronize();  // The slots are read no more.
+  read_frozen(StepProgram::Pass::second, second);
+  return run(stream, step, second);
+}
+
+StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const FillLane& fill_lane) {
+  Loop loop(ranks_, stream, CommandKind::train_step);
+  loop.run_lanes(step, CommandKind::train_step, fill_lane);
+
+  finish_gradients(stream, {.kind = CommandKind::train_step, .step = step});
+  const auto groups = static_cast<std::int64_t>(ranks_.front()->plan().groups().size());
+  for (std::int64_t group = groups; group-- > 0;) {
+    loop.exchange(CollectiveKind::broadcast, group);
+  }
+  loop.exchange(CollectiveKind::loss_and_norm);
+  for (const auto& rank : ranks_) {
+    rank->totals().combine(stream, step);
+    for (const ParameterGroup group : {ParameterGroup::decay, ParameterGroup::no_decay}) {
+      rank->updates().update(stream, group, step, /*copied=*/{});
+    }
+    rank->state().finalize(stream);
+  }
+  for (std::int64_t group = 0; group < groups; ++group) {
+    loop.exchange(CollectiveKind::all_gather, group);
+  }
+  stream.synchronize();
+  StepResult result = ranks_.front()->step_result(step);
+  for (const auto& rank : ranks_) {
+    const StepResult other = rank->step_result(step);
+    TRAIN_CHECK(same_result(result, other), "rank {} has another result", rank->options().rank);
+    if (rank != ranks_.front()) {
+      add_each(result.optimizer_sums, other.optimizer_sums);
+    }
+  }
+  return result;
+}
+
+EvaluationResult WorldStep::evaluate(kernels::Stream& stream, const ReadLane& read_lane) {
+  return evaluate(stream, columns_of(read_lane));
+}
+
+EvaluationResult WorldStep::evaluate(kernels::Stream& stream, const FillLane& fill_lane) {
+  Loop loop(ranks_, stream, CommandKind::evaluate);
+  loop.run_lanes(/*step=*/0, CommandKind::evaluate, fill_lane);
+  loop.exchange(CollectiveKind::eval_sums);
+  stream.synchronize();
+  return ranks_.front()->totals().evaluation_result();
+}
+
+void WorldStep::score(kernels::Stream& stream, const FillLane& fill_lane) {
+  Loop loop(ranks_, stream, CommandKind::score);
+  loop.run_lanes(/*step=*/0, CommandKind::score, fill_lane);
+  stream.synchronize();
+}
+
+void WorldStep::compute_reference(kernels::Stream& stream, std::int64_t index,
+                                  const FillLane& fill_lane) {
+  Loop loop(ranks_, stream, CommandKind::reference);
+  loop.run_lanes(index, CommandKind::reference, fill_lane);
+  loop.exchange(CollectiveKind::reference);
+  for (const auto& rank : ranks_) {
+    rank->reference().take(stream);
+  }
+  stream.synchronize();
+}
+
+NonfiniteOrigin WorldStep::find_nonfinite(kernels::Stream& stream, std::int64_t step,
+                                          const ReadLane& read_lane) {
+  return find_nonfinite(stream, step, columns_of(read_lane), CommandKind::find_nonfinite);
+}
+
+NonfiniteOrigin WorldStep::find_nonfinite(kernels::Stream& stream, std::int64_t step,
+                                          const FillLane& fill_lane, CommandKind kind) {
+  Loop loop(ranks_, stream, kind);
+  loop.run_lanes(step, kind, fill_lane);
+  loop.exchange(CollectiveKind::nonfinite);
+  stream.synchronize();
+  return ranks_.front()->totals().nonfinite_origin();
+}
+
+std::uint64_t WorldStep::digest() const {
+  std::uint64_t sum = 0;
+  for (const auto& rank : ranks_) {
+    sum += rank->state().digest();
+  }
+  return sum;
+}
+
+}  // namespace train::engine
