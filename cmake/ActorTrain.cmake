@@ -64,7 +64,7 @@ function(actortrain_relocatable target)
 endfunction()
 
 # tests/<folder>/*_test.cpp become one program test_<folder>, which `./dev test` runs under that name, and
-# what is tagged [.full] in it `./dev test full` under <folder>_full. What lies in tests/<folder>/long is a
+# what is tagged [.full] in it `./dev test full` under <folder>_full, [.soak] `./dev test soak`. What lies in tests/<folder>/long is a
 # program of its own, test_<folder>_long, which `./dev test` does not even build. CAF: its cases see actors.
 # COMPUTES: so much that the compiler has to do its best. ONLY_FULL: all cases are tagged [.full]. UNITY: as
 # that of actortrain_library; a name then stands once in the folder.
@@ -92,10 +92,12 @@ function(actortrain_test name)
     actortrain_default_test(${name} test_${name})
   endif()
   actortrain_full_test(${name}_full test_${name} "[full]")  # the exit code of a program without such a case is 0
+  actortrain_soak_test(${name}_soak test_${name} "[soak]")
   add_dependencies(${name}_tests test_${name})
   if(long_sources)
     actortrain_test_of(${name}_long "${long_sources}" ${kind} LINK ${arg_LINK})
     actortrain_full_test(${name}_long test_${name}_long "[full]")
+    actortrain_soak_test(${name}_long_soak test_${name}_long "[soak]")
     add_dependencies(${name}_tests test_${name}_long)
   endif()
 endfunction()
@@ -150,6 +152,14 @@ function(actortrain_full_test name target)
   add_test(NAME ${name} COMMAND ${target} ${ARGN})
   set_tests_properties(${name} PROPERTIES LABELS full TIMEOUT 3600)
   add_dependencies(full_tests ${target})
+endfunction()
+
+# One that `./dev test soak` runs, by hand: what goes on for as long as one has patience. Cases that do
+# something again and again at random do it twenty times as often there.
+function(actortrain_soak_test name target)
+  add_test(NAME ${name} COMMAND ${target} ${ARGN})
+  set_tests_properties(${name} PROPERTIES LABELS soak TIMEOUT 36000 PROCESSORS 2
+    ENVIRONMENT ACTORTRAIN_SOAK=20)
 endfunction()
 
 # The product's main with something of its own linked in, beside the product itself: what integration

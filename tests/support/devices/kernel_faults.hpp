@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "kernels/backend.hpp"
+#include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/processes/kill_points.hpp"
 
 namespace train::test {
@@ -132,7 +133,7 @@ class KernelFaults {
     }
     const char* const wedge = std::getenv("ACTORTRAIN_TEST_WEDGE");
     while (what == "wedge" && wedge != nullptr && std::filesystem::exists(wedge)) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      before_the_next_look();
     }
   }
 

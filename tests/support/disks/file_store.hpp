@@ -10,15 +10,15 @@
 #include <memory>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "engine/collective/gloo_transport.hpp"
+#include "tests/support/harness/hang_limit.hpp"
 
 namespace train::test {
 
-/// A store of one file per key, for ranks that share a directory. Waits by looking every 2 ms.
+/// A store of one file per key, for ranks that share a directory. Waits by looking again and again.
 class FileStore final : public engine::RendezvousStore {
  public:
   explicit FileStore(std::filesystem::path directory) : directory_(std::move(directory)) {}
@@ -53,7 +53,7 @@ class FileStore final : public engine::RendezvousStore {
         return failure(
             fmt::format("{}: nobody wrote it within {} ms", path.string(), timeout.count()));
       }
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      before_the_next_look();
     }
   }
 

@@ -12,6 +12,10 @@ inline constexpr std::chrono::seconds hang_limit{120};
 /// Longer than a test waits for anything: the time-out of what a test shows to end without it.
 inline constexpr std::chrono::seconds beyond_hang_limit{600};
 
+/// Between two looks at what no call can wait for: a file or an output that another process writes,
+/// the state of an object that tells nobody of its changes. Long enough to leave it the processor.
+inline void before_the_next_look() { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }
+
 /// Waits until `condition` holds; false if it does not within `limit`.
 template <class Condition>
 bool comes_true(Condition condition, std::chrono::milliseconds limit = hang_limit) {
@@ -20,7 +24,7 @@ bool comes_true(Condition condition, std::chrono::milliseconds limit = hang_limi
     if (std::chrono::steady_clock::now() > deadline) {
       return condition();
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    before_the_next_look();
   }
   return true;
 }

@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -108,7 +107,7 @@ class Process {
       if (!running() || std::chrono::steady_clock::now() > deadline) {
         return condition();
       }
-      rest();
+      before_the_next_look();
     }
     return true;
   }
@@ -122,7 +121,7 @@ class Process {
                        << err() << "\n"
                        << out());
       }
-      rest();
+      before_the_next_look();
     }
     return *ended_;
   }
@@ -145,8 +144,6 @@ class Process {
       text.append(piece, static_cast<std::size_t>(got));
     }
   }
-
-  static void rest() { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }
 
   std::vector<std::string> words_;
   int out_ = -1;
