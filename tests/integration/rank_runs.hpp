@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/integration/event_log.hpp"
 #include "tests/integration/run_site.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 
@@ -96,20 +97,6 @@ inline std::size_t count_of(const std::string& text, const std::string& part) {
     ++count;
   }
   return count;
-}
-
-/// The newest step of metrics.jsonl; 0: there is none. The run may be under way: half of a last
-/// line does not count.
-inline std::int64_t last_step(const fs::path& run) {
-  const fs::path metrics = run / "metrics.jsonl";
-  const std::string text = fs::exists(metrics) ? read_bytes(metrics) : "";
-  const std::size_t end = text.rfind('\n');
-  if (end == std::string::npos) {
-    return 0;
-  }
-  const std::size_t before = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
-  const std::string line = text.substr(before + 1, end - before - 1);
-  return nlohmann::json::parse(line).at("step").get<std::int64_t>();
 }
 
 /// The table of contents of a checkpoint, which must be whole.

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/integration/run_site.hpp"
+
+// What a run says in events.jsonl and metrics.jsonl while it is under way, and how a test waits for
+// it: by kinds and steps, whatever the words of its log are.
+namespace train::test {
+
+/// The lines of a file that grows; half of a last one does not count. None: there is no file yet.
+inline std::vector<nlohmann::json> whole_lines(const fs::path& file) {
+  const std::string text = fs::exists(file) ? read_bytes(file) : "";
+  std::vector<nlohmann::json> lines;
+  for (const std::string& line : lines_of(text.substr(0, text.rfind('\n') + 1))) {
+    INFO(file.string() << ": " << line);
+    lines.push_back(nlohmann::json::parse(line, nullptr, false));
+    REQUIRE(lines.back().is_object());
+  }
+  return lines;
+}
+
+/// What has happened to a run, in all its starts (docs/watching.md).
+inline std::vector<nlohmann::json> events_of(const fs::path& run) {
+  return whole_lines(run / "events.jsonl");
+}
+
+/// The events of one kind.
+inline std::vector<nlohmann::json> events_of(const fs::path& run, std::string_view kind) {
+  std::vector<nlohmann::json> events = events_of(run);
+  std::erase_if(events, [kind](const nlohmann::json& event) { return event.at("event") != kind; });
+  return events;
+}
+
+/// How many events of a kind there are, of all starts of a run.
+inline std::size_t count_events(const fs::path& run, std::string_view kind) {
+  return events_of(run, kind).size();
+}
+
+/// Waits until a run has `count` events of a kind, those of earlier starts among them. False: its
+/// process has ended without.
+inline bool event_comes(const fs::path& run, Process& process, std::string_view kind,
+                        std::size_t count = 1) {
+  return process.until([&] { return count_events(run, kind) >= count; });
+}
+
+/// The same of a run that must come so far.
+inline void wait_for_event(const fs::path& run, Process& process, std::string_view kind,
+                           std::size_t count = 1) {
+  const bool came = event_comes(run, process, kind, count);
+  INFO("no " << kind << ": " << process.err());
+  REQUIRE(came);
+}
+inline void wait_for_event(const RunSite& site, Process& process, std::string_view kind,
+                           std::size_t count = 1) {
+  wait_for_event(site.run(), process, kind, count);
+}
+
+/// The newest step of metrics.jsonl; 0: there is none. The run may be under way: half of a last
+/// line does not count.
+inline std::int64_t last_step(const fs::path& run) {
+  const fs::path metrics = run / "metrics.jsonl";
+  const std::string text = fs::exists(metrics) ? read_bytes(metrics) : "";
+  const std::size_t end = text.rfind('\n');
+  if (end == std::string::npos) {
+    return 0;
+  }
+  const std::size_t before = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
+  const std::string line = text.substr(before + 1, end - before - 1);
+  return nlohmann::json::parse(line).at("step").get<std::int64_t>();
+}
+
+/// Waits until the metrics of a run have a step. False: its process has ended without. A start that
+/// resumes has done it itself if it is newer than the last step before: `last_step() + 1`.
+inline bool step_comes(const fs::path& run, Process& process, std::int64_t step) {
+  return process.until([&] { return last_step(run) >= step; });
+}
+
+/// The same of a run that must come so far.
+inline void wait_for_step(const fs::path& run, Process& process, std::int64_t step) {
+  const bool came = step_comes(run, process, step);
+  INFO("no step " << step << ": " << process.err());
+  REQUIRE(came);
+}
+inline void wait_for_step(const RunSite& site, Process& process, std::int64_t step) {
+  wait_for_step(site.run(), process, step);
+}
+
+}  // namespace train::test
