@@ -143,13 +143,14 @@ using IndexActor =
 /// Hears what happens in a run. Answers CloseReport, when it has done what is left, by
 /// ReportDrained under its own identity; the end of the run waits for that.
 using RunListener = Accepts<StepFinished, EvaluationFinished, CheckpointWritten, CheckpointFailed,
-                            CheckpointSkipped, CloseReport>;
+                            CheckpointSkipped, StopRequested, CloseReport>;
 
 /// By what it is called in the text of a failure.
 using NamedListener = std::pair<std::string, RunListener>;
 
-using ReporterActor = Accepts<ConnectReporter, ReportFailed, StepFinished, EvaluationFinished,
-                              CheckpointWritten, CheckpointFailed, CheckpointSkipped, CloseReport>;
+using ReporterActor =
+    Accepts<ConnectReporter, ReportFailed, StepFinished, EvaluationFinished, CheckpointWritten,
+            CheckpointFailed, CheckpointSkipped, StopRequested, CloseReport>;
 
 /// One a rank: tells the observer where the rank is.
 using WatchdogActor = Accepts<CheckStalls>;

@@ -195,6 +195,7 @@ struct ConductorState {
       program_->stop_early();
       log_info(fmt::format("stop_requested signal={} finishing the step in flight, then saving",
                            std::string("SIG") + sigabbrev_np(signal)));
+      tell_listeners(StopRequested{signal});
       pump();
     }
   }

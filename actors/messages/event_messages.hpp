@@ -140,7 +140,8 @@ struct ReportFailed {
   std::string text;
 };
 
-/// Signal watcher -> conductor or cluster: SIGINT, SIGTERM or SIGUSR1 has come.
+/// Signal watcher -> conductor or cluster, conductor -> reporter: SIGINT, SIGTERM or SIGUSR1 has
+/// come. The reporter hears of it when no further step is given out.
 struct StopRequested {
   std::int32_t signal = 0;
 };

@@ -52,6 +52,7 @@ RunListener::behavior_type listener(RunListener::stateful_pointer<ListenerState>
           [](const CheckpointWritten&) {},
           [](const CheckpointFailed&) {},
           [](const CheckpointSkipped&) {},
+          [](const StopRequested&) {},
           [self](const CloseReport&) {
             if (answers) {
               self->send(caf::actor_cast<ConductorActor>(self->current_sender()), ReportDrained{});

@@ -75,6 +75,12 @@ ReporterActor::behavior_type reporter_behavior(ReporterSelf self, std::shared_pt
       [](const CheckpointSkipped& event) {
         log_info(fmt::format("checkpoint_skipped step={} a newer one took its place", event.step));
       },
+      [self](const StopRequested& event) {
+        write(self, [event](RunReport& to) {
+          to.stop_requested(event);
+          return Status();
+        });
+      },
       [self](const CloseReport&) {
         self->state.stream->enqueue([me = caf::actor_cast<ReporterActor>(self),
                                      conductor = self->state.conductor, to = self->state.report] {
@@ -109,6 +115,7 @@ ReporterActor spawn_listener(caf::actor_system& system, const caf::actor& waiter
             [](const CheckpointWritten&) {},
             [](const CheckpointFailed&) {},
             [](const CheckpointSkipped&) {},
+            [](const StopRequested&) {},
             [self](const CloseReport&) {
               const auto asker = caf::actor_cast<ConductorActor>(self->current_sender());
               self->send(asker, ReportDrained{});

@@ -352,6 +352,10 @@ void RunReport::checkpoint_failed(const CheckpointFailed& event) {
                   event.step, event.text));
 }
 
+void RunReport::stop_requested(const StopRequested& event) {
+  note({.kind = "stop_requested", .text = std::string("SIG") + sigabbrev_np(event.signal)});
+}
+
 // Steps that compute faster than the products at the start did are the better measurement: those
 // met a bad moment. The average, as one step alone can be a stroke of luck.
 void RunReport::raise_peak() {

@@ -88,6 +88,7 @@ class RunReport {
   Status evaluation(const EvaluationFinished& event);
   void checkpoint(const CheckpointWritten& event);
   void checkpoint_failed(const CheckpointFailed& event);
+  void stop_requested(const StopRequested& event);
   /// Who waits for whom, shown until it is over (empty). Any thread.
   void stalled(const std::string& text);
   /// Ends the live block.

@@ -53,6 +53,7 @@ TEST_CASE("a signal during a step: the steps given out are finished and saved", 
   CHECK(f.rank.size() == 2);  // nothing new before the window has room
   f.finish_step(1);
   f.tell(StopRequested{SIGINT});  // a second one changes nothing
+  CHECK(f.reporter.count<StopRequested>() == 1);
   f.finish_step(2);
   CHECK(commands(f.rank, CommandKind::train_step).size() == 2);
   REQUIRE(commands(f.rank, CommandKind::snapshot).size() == 1);

@@ -1,6 +1,7 @@
 #include "actors/head/report/reporter_actor.hpp"
 
 #include <catch2/catch.hpp>
+#include <csignal>
 
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
@@ -25,6 +26,19 @@ TEST_CASE("reporter: the first failure goes to the conductor, and no other", "[a
   const auto heard = conductor.all<ReportFailed>();
   REQUIRE(heard.size() == 1);
   CHECK(heard[0].text == "the disk is full");
+}
+
+TEST_CASE("reporter: a stop is an event of the run", "[actors][reporter]") {
+  const test::TempDirectory directory;
+  test::ActorWorld world;
+  auto report = RunReport::open({.directory = directory.path(), .tensorboard = false});
+  REQUIRE(report.ok());
+  const ReporterActor reporter =
+      world.keep(spawn_reporter(world.system(), std::move(report).value(), StreamKind::inline_));
+  caf::anon_send(reporter, StopRequested{SIGTERM});
+  world.run_actors();
+  CHECK_THAT(test::read_bytes(events_path(directory.path())),
+             Catch::EndsWith("\"event\":\"stop_requested\",\"text\":\"SIGTERM\"}\n"));
 }
 
 }  // namespace
