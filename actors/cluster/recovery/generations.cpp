@@ -18,10 +18,12 @@ namespace {
 /// What the log says of other nodes than before.
 void log_nodes(const PreparedRun& run, const Membership& met) {
   if (!met.complete()) {
-    log_warning(fmt::format(
-        "nodes_lost {} not come back within {} s of the loss (recovery.node_wait_s); going on with "
-        "the nodes that are left",
-        met.missing_have(), run.config().recovery.node_wait_s));
+    const std::string text = fmt::format(
+        "{} not come back within {} s of the loss (recovery.node_wait_s); going on with the nodes "
+        "that are left",
+        met.missing_have(), run.config().recovery.node_wait_s);
+    log_warning("nodes_lost " + text);
+    log_event(run, "nodes_lost", text);
   }
   if (!met.returned.empty()) {
     const std::string text = fmt::format("{} come back", nodes_have(met.returned));

@@ -8,6 +8,7 @@
 #include "actors/cluster/network/credentials.hpp"
 #include "actors/cluster/recovery/node_run.hpp"
 #include "actors/head/cluster_actor.hpp"
+#include "actors/head/report/run_events.hpp"
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
@@ -65,6 +66,10 @@ bool HeadNetwork::takes_part(std::int64_t node) const {
 void HeadNetwork::joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
   launchers_[node.node] = {.actor = caf::actor_cast<caf::actor>(launcher), .said = node};
   self_->monitor(launcher);
+  if (run_.status != nullptr) {  // no simulation
+    note_event(run_.directory.root,
+               {.kind = "node_joined", .text = fmt::format("node {}", node.node)});
+  }
 }
 
 std::vector<std::int64_t> HeadNetwork::returned() const {

@@ -18,6 +18,7 @@
 #include "actors/cluster/nodes/control_files.hpp"
 #include "actors/cluster/recovery/buddy_link.hpp"
 #include "actors/cluster/recovery/node_table.hpp"
+#include "actors/head/report/run_events.hpp"
 #include "actors/head/run_directory.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "base/exit_codes.hpp"
@@ -249,9 +250,16 @@ int NodeLife::live() {
       const bool alive = status_time(root) != before && look(0, 0s).ok();
       const auto facts =
           NodeFacts().set(NodeFact::recorded, record.has_value()).set(NodeFact::alive, alive);
-      hear(NodeEvent::head_not_found, facts, record.value_or(joined.error().exit_code()),
-           {.seconds = seconds,
-            .text = record ? fmt::format("{}", *record) : joined.error().message});
+      const NodeStep step =
+          hear(NodeEvent::head_not_found, facts, record.value_or(joined.error().exit_code()),
+               {.seconds = seconds,
+                .text = record ? fmt::format("{}", *record) : joined.error().message});
+      if (step.has(NodeAction::look_again)) {
+        note_event(root, {.kind = "node_waiting",
+                          .text = fmt::format("node {} reaches no head, and the run goes on: "
+                                              "it looks for it again",
+                                              node)});
+      }
     }
   }
   return exit_code;
