@@ -20,7 +20,8 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kBetweenWords = 10s;  // for whom the start waits
+constexpr auto kFirstWord = 1s;      // for whom the start waits
+constexpr auto kBetweenWords = 10s;  // and then again
 constexpr auto kReturnTime = 5s;     // of nodes that are back, to the next meeting
 constexpr auto kNodesIdle = 5s;      // of other nodes' ranks, from the word that the run is over
 
@@ -111,7 +112,7 @@ Membership HeadNetwork::meet(Clock::time_point deadline) {
   const auto awaited = [&] {
     return missing() || (returned().size() < run_.nodes_awaited && Clock::now() < back_by);
   };
-  auto next_word = Clock::now() + kBetweenWords;
+  auto next_word = Clock::now() + kFirstWord;
   while (awaited() && stop_signal() == 0 && Clock::now() < deadline) {
     if (Clock::now() >= next_word && missing()) {
       const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - Clock::now());
