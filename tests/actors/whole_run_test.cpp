@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <set>
 
 #include "base/check.hpp"
 #include "base/exit_codes.hpp"
+#include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/runs/actor_fixture.hpp"
 #include "tests/support/runs/require_same.hpp"
 
@@ -121,13 +121,13 @@ actors::RunFinished run_on_threads(const RunSetup& setup,
        .waits = waits},
       caf::actor_cast<caf::actor>(self));
   self->receive([&end](const actors::RunFinished& finished) { end = finished; },
-                caf::after(std::chrono::seconds(60)) >> [&end] { end.exit_code = -1; });
+                caf::after(hang_limit) >> [&end] { end.exit_code = -1; });
   actors::stop_training(running);
   return end;
 }
 
 TEST_CASE("with threads for streams and a real scheduler it is the same run",
-          "[actors][EX-1][P1]") {
+          "[actors][EX-1][P1][world]") {
   RunSetup setup{.steps = 6, .lanes = 5};
   setup.parallel =
       GENERATE(split_over(1, "none"), split_over(2, "gradient"), split_over(3, "full"));
@@ -151,7 +151,7 @@ TEST_CASE("with threads for streams and a real scheduler it is the same run",
   }
 }
 
-TEST_CASE("the actors of a rank are not spread over threads", "[actors][P1]") {
+TEST_CASE("the actors of a rank are not spread over threads", "[actors][P1][world]") {
   caf::actor_system_config config;
   config.set("scheduler.max-threads", std::size_t{2});
   caf::actor_system system(config);

@@ -2,16 +2,15 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <deque>
-#include <future>
-#include <thread>
 #include <utility>
 
 #include "actors/messages/collective_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/supervision.hpp"
+#include "kernels/device/trace.hpp"
+#include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/runs/actor_fixture.hpp"
 
 namespace train::actors {
@@ -279,23 +278,24 @@ TEST_CASE("no exchange overtakes one that is still being packed", "[actors][EX-2
   CHECK(f.exchanged == Texts{to_string(f.all_gather(0)), to_string(f.all_gather(1))});
 }
 
-TEST_CASE("an operation is packed when what it sends is written", "[actors][EX-2]") {
+TEST_CASE("an operation is packed when what it sends is written", "[actors][EX-2][world]") {
   CollectiveFixture f(/*manual_streams=*/false);
+  static std::atomic<bool> waits = false;  // of this thread, from here on
+  kernels::show_waits_in(waits);
+  std::atomic<bool> over = false;
+  std::atomic<bool> written_first = false;
   const auto writer = kernels::make_thread_stream("writer", 1);
-  std::promise<void> written;
-  writer->enqueue([reached = written.get_future().share()] { reached.wait(); });
-  const kernels::Event event = kernels::Event::record(*writer);
-  std::atomic<bool> released = false;
-  std::thread later([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    released = true;
-    written.set_value();
+  // It writes when the stream, inline here, waits for it, or when nobody has.
+  writer->enqueue([&] {
+    test::comes_true([&] { return waits || over; });
+    written_first = !over;
   });
+  const kernels::Event event = kernels::Event::record(*writer);
   f.asked.open(0);
   f.asked.ask(f.asked.identity(0, CollectiveKind::loss_and_norm, -1), event);
-  CHECK(released);  // the stream, inline here, has waited
+  over = true;
+  CHECK(written_first);
   CHECK(f.asked.answered.size() == 1);
-  later.join();
 }
 
 TEST_CASE("a transport that fails makes the rank's end a consequence", "[actors]") {

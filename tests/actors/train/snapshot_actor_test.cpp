@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <fstream>
 #include <limits>
 #include <thread>
@@ -14,6 +13,8 @@
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/train/memory/staging.hpp"
+#include "kernels/device/trace.hpp"
+#include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/runs/actor_fixture.hpp"
 #include "tests/support/runs/require_same.hpp"
 
@@ -313,7 +314,7 @@ TEST_CASE("the snapshot actor does not outlive the index", "[actors]") {
   CHECK(obituary.died());
 }
 
-TEST_CASE("the update of the next step waits for the copy", "[actors][EX-1]") {
+TEST_CASE("the update of the next step waits for the copy", "[actors][EX-1][world]") {
   const test::RunSetup setup{.manual_streams = true};
   const test::PlainRun plain(setup);
   test::TrainingRun run(setup);
@@ -323,12 +324,14 @@ TEST_CASE("the update of the next step waits for the copy", "[actors][EX-1]") {
   // All of step 3 is on the stream, and its update is next.
   REQUIRE(run.compute().next_is("optimizer update"));
   REQUIRE(run.compute().next_mark().step == 2);
+  std::atomic<bool> waits = false;
   std::atomic<bool> passed = false;
   std::thread stream([&] {
+    kernels::show_waits_in(waits);
     run.compute().run_next();
     passed = true;
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK(test::comes_true([&] { return waits || passed; }));
   CHECK_FALSE(passed);
   CHECK(run.runtime().engine->state().digest() == plain.digests[2]);
   run.copy().held = false;

@@ -22,6 +22,7 @@
 #include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/processes/process.hpp"
 #include "tests/support/processes/stranger.hpp"
+#include "tests/support/processes/until_killed.hpp"
 
 namespace train::actors {
 namespace {
@@ -49,21 +50,21 @@ std::vector<std::string> again_as(const char* tag) {
 
 bool is_process() { return std::getenv(kIsProcess) != nullptr; }
 
+void say(const std::string& text) {
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
 /// Says on standard output what reaches its actor.
 caf::behavior head_behavior(caf::event_based_actor* self) {
-  const auto say = [](const std::string& text) {
-    std::printf("%s\n", text.c_str());
-    std::fflush(stdout);
-  };
-  self->set_default_handler([say](caf::scheduled_actor*, caf::message_view&) {
+  self->set_default_handler([](caf::scheduled_actor*, caf::message_view&) {
     say("unexpected");
     return caf::result<caf::message>(caf::sec::unexpected_message);
   });
   auto ranks = std::make_shared<std::map<caf::actor_addr, std::int32_t>>();
-  self->set_down_handler([say, ranks](const caf::down_msg& down) {
-    say("lost " + std::to_string((*ranks)[down.source]));
-  });
-  return {[self, say, ranks](const JoinCluster& join) {
+  self->set_down_handler(
+      [ranks](const caf::down_msg& down) { say("lost " + std::to_string((*ranks)[down.source])); });
+  return {[self, ranks](const JoinCluster& join) {
     const auto worker = caf::actor_cast<caf::actor>(self->current_sender());
     self->monitor(worker);
     (*ranks)[worker.address()] = join.rank;
@@ -76,6 +77,16 @@ caf::behavior head_behavior(caf::event_based_actor* self) {
   }};
 }
 
+/// Says which keys it is asked for, and hands all on to the store.
+caf::behavior store_behavior(caf::event_based_actor* self, const caf::actor& store) {
+  return {[self, store](const RendezvousGet& get) {
+            const auto answer = self->delegate(store, get);
+            say("asked for " + get.key);
+            return answer;
+          },
+          [self, store](const RendezvousSet& set) { return self->delegate(store, set); }};
+}
+
 void be_head(caf::actor_system& system, const caf::actor& actor) {
   const auto files = make_credentials("control");
   REQUIRE(files.ok());
@@ -83,7 +94,7 @@ void be_head(caf::actor_system& system, const caf::actor& actor) {
   REQUIRE(listener.ok());
   const auto file = EndpointFile::write("control/endpoint", (*listener)->endpoint(), "");
   REQUIRE(file.ok());
-  std::this_thread::sleep_for(300s);
+  test::last_until_killed();
 }
 
 TEST_CASE("head_door: (a head)", "[.head_of_test]") {
@@ -101,7 +112,7 @@ TEST_CASE("head_door: (a head with a store)", "[.store_of_test]") {
   }
   ControlConfig config;
   caf::actor_system system(config);
-  be_head(system, spawn_rendezvous(system));
+  be_head(system, system.spawn(store_behavior, spawn_rendezvous(system)));
 }
 
 /// Joins as rank 7, and stays until it is killed if told to.
@@ -128,7 +139,7 @@ void be_worker(bool stay) {
   CHECK(assignment->index == caf::actor_cast<caf::strong_actor_ptr>(*head));  // a handle travels
   CHECK(assignment->rendezvous == nullptr);
   if (stay) {
-    std::this_thread::sleep_for(300s);
+    test::last_until_killed();
   }
 }
 
@@ -206,7 +217,8 @@ class Head {
   Endpoint endpoint_;
 };
 
-TEST_CASE("head_door: a hundred unauthenticated peers get nothing", "[actors][head_door][slow]") {
+TEST_CASE("head_door: a hundred unauthenticated peers get nothing",
+          "[actors][head_door][slow][world]") {
   std::signal(SIGPIPE, SIG_IGN);
   Head head;
   const test::TempDirectory elsewhere;
@@ -257,7 +269,7 @@ TEST_CASE("head_door: a hundred unauthenticated peers get nothing", "[actors][he
 }
 
 TEST_CASE("head_door: a crowd of silent unauthenticated peers keeps no worker out",
-          "[actors][head_door][slow]") {
+          "[actors][head_door][slow][world]") {
   Head head;
   const double memory = head.memory_mib();
   const std::uint64_t sleeps = head.sleeps();
@@ -278,7 +290,7 @@ TEST_CASE("head_door: a crowd of silent unauthenticated peers keeps no worker ou
 }
 
 TEST_CASE("head_door: a worker joins while unauthenticated peers come without end",
-          "[actors][head_door][slow]") {
+          "[actors][head_door][slow][world]") {
   Head head;
   const double memory = head.memory_mib();
   std::atomic<bool> done = false;
@@ -304,7 +316,7 @@ TEST_CASE("head_door: a worker joins while unauthenticated peers come without en
   CHECK(head.memory_mib() - memory <= kMostGrowth_mib);
 }
 
-TEST_CASE("head_door: a worker's certificate is not the head's", "[actors][head_door]") {
+TEST_CASE("head_door: a worker's certificate is not the head's", "[actors][head_door][world]") {
   ControlConfig config;
   caf::actor_system system(config);
   const test::TempDirectory directory;
@@ -322,7 +334,7 @@ TEST_CASE("head_door: a worker's certificate is not the head's", "[actors][head_
 }
 
 TEST_CASE("head_door: a killed worker is lost at once, a stopped one within seconds",
-          "[actors][.full][head_door][slow]") {
+          "[actors][.full][head_door][slow][world]") {
   Head head;
   test::Process first(again_as("[.staying_worker_of_test]"), head.directory());
   REQUIRE(head.hears("joined 7"));
@@ -337,7 +349,7 @@ TEST_CASE("head_door: a killed worker is lost at once, a stopped one within seco
   second.send(SIGKILL);
 }
 
-TEST_CASE("head_door: messages of any size arrive whole, both ways", "[actors][head_door]") {
+TEST_CASE("head_door: messages of any size arrive whole, both ways", "[actors][head_door][world]") {
   Head head("[.store_of_test]");
   ControlConfig config;
   caf::actor_system system(config);
@@ -371,7 +383,7 @@ TEST_CASE("head_door: messages of any size arrive whole, both ways", "[actors][h
   CHECK(right == static_cast<int>(3 * sizes.size()));
   RemoteStore store(system, *actor, "x/");
   std::thread death([&] {
-    std::this_thread::sleep_for(100ms);
+    (void)head.hears("asked for x/never");
     ::kill(head.pid(), SIGKILL);
   });
   const auto lost = store.get("never", test::beyond_hang_limit);
@@ -380,7 +392,7 @@ TEST_CASE("head_door: messages of any size arrive whole, both ways", "[actors][h
   CHECK(lost.error().message.find("the head is gone") != std::string::npos);
 }
 
-TEST_CASE("head_door: what cannot listen is a user's error", "[actors][head_door]") {
+TEST_CASE("head_door: what cannot listen is a user's error", "[actors][head_door][world]") {
   ControlConfig config;
   caf::actor_system system(config);
   const test::TempDirectory directory;
@@ -403,7 +415,7 @@ TEST_CASE("head_door: what cannot listen is a user's error", "[actors][head_door
   caf::anon_send_exit(actor, caf::exit_reason::kill);
 }
 
-TEST_CASE("head_door: where nobody listens nobody is joined", "[actors][head_door]") {
+TEST_CASE("head_door: where nobody listens nobody is joined", "[actors][head_door][world]") {
   ControlConfig config;
   caf::actor_system system(config);
   const test::TempDirectory directory;

@@ -1,10 +1,8 @@
 // Joining: messages known by name, nodes and ranks, the rendezvous.
-#include <atomic>
 #include <caf/all.hpp>
 #include <catch2/catch.hpp>
 #include <regex>
 #include <set>
-#include <thread>
 
 #include "actors/cluster/network/rendezvous.hpp"
 #include "actors/cluster/network/system_config.hpp"
@@ -107,7 +105,7 @@ TEST_CASE("cluster: the nodes' ranks are contiguous and all there", "[actors][cl
   }
 }
 
-TEST_CASE("cluster: a node waits for the endpoint of its own start", "[actors][cluster]") {
+TEST_CASE("cluster: a node waits for the endpoint of its own start", "[actors][cluster][world]") {
   const test::TempDirectory directory;
   const auto file = directory / "endpoint";
   const NodePosition position{.node = 1, .nodes = 2, .start = "12.0."};
@@ -118,12 +116,11 @@ TEST_CASE("cluster: a node waits for the endpoint of its own start", "[actors][c
   const auto old = find_head(position, 0, file, 60ms);
   REQUIRE_FALSE(old.ok());
   CHECK(old.error().message.find("another start") != std::string::npos);
-  std::thread head([&] {
-    std::this_thread::sleep_for(100ms);
+  // The head writes after a look that has found the old one.
+  const auto found = find_head(position, 0, file, 120s, [&] {
     (void)storage::write_private_file(file, "10.0.0.2:7001\n12.0.\n0\n").ok();
+    return false;
   });
-  const auto found = find_head(position, 0, file, 120s);
-  head.join();
   REQUIRE(found.ok());
   CHECK(to_string(*found) == "10.0.0.2:7001");
   // What the head of one generation of ranks wrote is not the next one's.
@@ -176,7 +173,7 @@ struct Asker {
   caf::actor store;
 };
 
-TEST_CASE("cluster: who asks early is answered when the key is set", "[actors][cluster]") {
+TEST_CASE("cluster: who asks early is answered when the key is set", "[actors][cluster][world]") {
   ControlConfig config;
   caf::actor_system system(config);
   const caf::actor store = spawn_rendezvous(system);
@@ -206,7 +203,7 @@ TEST_CASE("cluster: who asks early is answered when the key is set", "[actors][c
   caf::anon_send_exit(store, caf::exit_reason::kill);
 }
 
-TEST_CASE("cluster: the rendezvous has a bound", "[actors][cluster]") {
+TEST_CASE("cluster: the rendezvous has a bound", "[actors][cluster][world]") {
   ControlConfig config;
   caf::actor_system system(config);
   const caf::actor store = spawn_rendezvous(
@@ -229,36 +226,43 @@ TEST_CASE("cluster: the rendezvous has a bound", "[actors][cluster]") {
   caf::anon_send_exit(store, caf::exit_reason::kill);
 }
 
-TEST_CASE("cluster: a store's calls wait, time out and end with the head", "[actors][cluster]") {
+/// Stands before a store: what is to happen while somebody waits for a key happens when his
+/// question has come. "set me" is set then, and "end" ends it.
+caf::behavior before_store(caf::event_based_actor* self, const caf::actor& store) {
+  return {[self, store](const RendezvousGet& get) {
+            const bool to_be_set = get.key.ends_with("set me");
+            const bool end = get.key.ends_with("end");
+            const auto answer = self->delegate(store, get);
+            if (to_be_set) {
+              caf::anon_send(store, RendezvousSet{get.key, "z"});
+            }
+            if (end) {
+              self->quit(caf::exit_reason::kill);
+            }
+            return answer;
+          },
+          [self, store](const RendezvousSet& set) { return self->delegate(store, set); }};
+}
+
+TEST_CASE("cluster: a store's calls wait, time out and end with the head",
+          "[actors][cluster][world]") {
   ControlConfig config;
   caf::actor_system system(config);
   const caf::actor actor = spawn_rendezvous(system);
-  RemoteStore store(system, actor, "g1/");
-  RemoteStore next(system, actor, "g2/");
+  const caf::actor head = system.spawn(before_store, actor);
+  RemoteStore store(system, head, "g1/");
+  RemoteStore next(system, head, "g2/");
   REQUIRE(store.set("a", bytes("x")).ok());
-  CHECK(*store.get("a", 1s) == bytes("x"));
+  CHECK(*store.get("a", 120s) == bytes("x"));
   CHECK_FALSE(next.get("a", 50ms).ok());
   CHECK_FALSE(store.set("a", bytes("y")).ok());
-
-  bool set = false;
-  std::thread setter([&] {
-    std::this_thread::sleep_for(50ms);
-    set = next.set("a", bytes("z")).ok();
-  });
-  const auto waited = next.get("a", 120s);
-  setter.join();
-  CHECK(set);
+  const auto waited = next.get("set me", 120s);
   REQUIRE(waited.ok());
   CHECK(*waited == bytes("z"));
-
-  std::thread death([&] {
-    std::this_thread::sleep_for(50ms);
-    caf::anon_send_exit(actor, caf::exit_reason::kill);
-  });
-  const auto gone = store.get("b", 60s);
-  death.join();
+  const auto gone = store.get("end", 120s);
   REQUIRE_FALSE(gone.ok());
   CHECK(gone.error().message.find("the head is gone") != std::string::npos);
+  caf::anon_send_exit(actor, caf::exit_reason::kill);
 }
 
 }  // namespace

@@ -1,5 +1,9 @@
 #include "actors/cluster/network/worker_process.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <filesystem>
@@ -7,10 +11,12 @@
 #include <mutex>
 #include <thread>
 
+#include "base/descriptor.hpp"
 #include "base/signal_watcher.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/processes/process.hpp"
+#include "tests/support/processes/until_killed.hpp"
 
 namespace train::actors {
 namespace {
@@ -51,22 +57,27 @@ bool wait_for_file(const std::filesystem::path& path) {
 bool alive(pid_t pid) { return ::kill(pid, 0) == 0; }
 
 /// A zombie that nobody has waited for counts as gone.
-bool gone_soon(pid_t pid) {
-  for (int i = 0; i < 5000; ++i) {
-    if (!alive(pid)) {
-      return true;
-    }
-    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-    const std::string text((std::istreambuf_iterator<char>(stat)), {});
-    if (const auto close = text.rfind(')'); close != std::string::npos && text[close + 2] == 'Z') {
-      return true;
-    }
-    std::this_thread::sleep_for(2ms);
-  }
-  return false;
+bool gone(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text((std::istreambuf_iterator<char>(stat)), {});
+  const auto close = text.rfind(')');
+  return close == std::string::npos || text[close + 2] == 'Z';
 }
 
-TEST_CASE("worker_process: each end is reported once, and how", "[actors][worker_process]") {
+/// Times that this thread has given up the processor of its own accord so far.
+long naps_of(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/status");
+  std::string word;
+  while (file >> word && word != "voluntary_ctxt_switches:") {
+  }
+  long count = -1;
+  file >> count;
+  return count;
+}
+
+constexpr const char* kLasting = "exec tail -f /dev/null";
+
+TEST_CASE("worker_process: each end is reported once, and how", "[actors][worker_process][world]") {
   Ends ends;
   const EventLoop loop;
   WorkerProcesses processes(loop, ends.collector());
@@ -94,7 +105,7 @@ TEST_CASE("worker_process: each end is reported once, and how", "[actors][worker
 }
 
 TEST_CASE("worker_process: signals for the launcher do not reach workers",
-          "[actors][worker_process]") {
+          "[actors][worker_process][world]") {
   const test::TempDirectory directory;
   Ends ends;
   const EventLoop loop;
@@ -113,7 +124,7 @@ TEST_CASE("worker_process: signals for the launcher do not reach workers",
   CHECK(test::read_bytes(directory / "blocked") == "SigBlk:\t0000000000000000\n");
 }
 
-TEST_CASE("worker_process: a worker inherits no descriptor", "[actors][worker_process]") {
+TEST_CASE("worker_process: a worker inherits no descriptor", "[actors][worker_process][world]") {
   const test::TempDirectory directory;
   const int open = ::open("/dev/null", O_RDONLY);  // without CLOEXEC, as a library may leave it
   REQUIRE(open >= 0);
@@ -127,7 +138,8 @@ TEST_CASE("worker_process: a worker inherits no descriptor", "[actors][worker_pr
   CHECK(test::read_bytes(directory / "list") == "0\n1\n2\n3\n");
 }
 
-TEST_CASE("worker_process: a worker inherits what it is handed", "[actors][worker_process]") {
+TEST_CASE("worker_process: a worker inherits what it is handed",
+          "[actors][worker_process][world]") {
   const test::TempDirectory directory;
   test::write_bytes(directory / "text", "handed over");
   const int handed = ::open((directory / "text").c_str(), O_RDONLY | O_CLOEXEC);
@@ -148,12 +160,12 @@ TEST_CASE("worker_process: a worker inherits what it is handed", "[actors][worke
   CHECK(test::read_bytes(directory / "read") == "handed over");
 }
 
-TEST_CASE("worker_process: those that hang are killed", "[actors][worker_process]") {
+TEST_CASE("worker_process: those that hang are killed", "[actors][worker_process][world]") {
   Ends ends;
   const EventLoop loop;
   WorkerProcesses processes(loop, ends.collector());
-  processes.start(0, shell("sleep 60"));
-  processes.start(1, shell("sleep 60"));
+  processes.start(0, shell(kLasting));
+  processes.start(1, shell(kLasting));
   CHECK(processes.terminate_all(20ms) >= 1);  // one may be killed before the other has started
   const auto all = ends.wait_for(2);
   REQUIRE(all.size() == 2);
@@ -164,23 +176,40 @@ TEST_CASE("worker_process: those that hang are killed", "[actors][worker_process
   }
 }
 
-TEST_CASE("worker_process: who ends in time is not killed", "[actors][worker_process]") {
+TEST_CASE("worker_process: who ends in time is not killed", "[actors][worker_process][world]") {
   Ends ends;
   const EventLoop loop;
   WorkerProcesses processes(loop, ends.collector());
-  processes.start(0, shell("sleep 0.2; exit 5"));
-  CHECK(processes.terminate_all(120s) == 0);
+  int ends_of_pipe[2];
+  REQUIRE(::pipe2(ends_of_pipe, O_CLOEXEC) == 0);
+  const Descriptor held_back(ends_of_pipe[0]);
+  Descriptor holding_back(ends_of_pipe[1]);
+  const std::string fd = std::to_string(held_back.get());
+  processes.start(0, shell("cat /proc/self/fd/" + fd + "; exit 5"), {held_back.get()});
+  // It may end when its end has been waited for: when the thread that waits has slept again and
+  // again.
+  constexpr long kLooks = 20;
+  const pid_t waiting = ::gettid();
+  const long naps = naps_of(waiting);
+  std::thread release([&] {
+    test::comes_true([&] { return naps_of(waiting) >= naps + kLooks; });
+    holding_back.reset();
+  });
+  const std::size_t killed = processes.terminate_all(test::beyond_hang_limit);
+  release.join();
+  CHECK(killed == 0);
   CHECK(ends.wait_for(1)[0].text == "exit code 5");
 }
 
-TEST_CASE("worker_process: the destructor leaves nothing running", "[actors][worker_process]") {
+TEST_CASE("worker_process: the destructor leaves nothing running",
+          "[actors][worker_process][world]") {
   const test::TempDirectory directory;
   Ends ends;
   pid_t pid = -1;
   {
     const EventLoop loop;
     WorkerProcesses processes(loop, ends.collector());
-    processes.start(0, shell("echo $$ >" + (directory / "pid").string() + "; exec sleep 60"));
+    processes.start(0, shell("echo $$ >" + (directory / "pid").string() + ";" + kLasting));
     REQUIRE(wait_for_file(directory / "pid"));
     pid = std::stoi(test::read_bytes(directory / "pid"));
     CHECK(alive(pid));
@@ -189,29 +218,39 @@ TEST_CASE("worker_process: the destructor leaves nothing running", "[actors][wor
   CHECK(ends.wait_for(1).size() == 1);
 }
 
-// Run as a process of its own by the test below: a launcher with one worker.
+// Run as a process of its own by the test below: a launcher with one worker. The thread that
+// ordered the worker has ended when the worker is told to go on.
 TEST_CASE("worker_process: (a launcher)", "[.launcher_of_test]") {
   const EventLoop loop;
   WorkerProcesses processes(loop, [](const WorkerEnd&) {});
-  std::thread([&processes] {  // one that ends before the worker does
-    processes.start(0, shell("echo $$ >worker; exec sleep 60"));
-  })
-      .join();
-  std::this_thread::sleep_for(60s);
+  pid_t orderer = -1;
+  std::thread([&] {
+    orderer = ::gettid();
+    processes.start(
+        0, shell("echo $$ >worker; read word <go; echo $word >answer; " + std::string(kLasting)));
+  }).join();
+  // The kernel tells the children of a thread that it is gone after it has told who joins it.
+  const auto task = "/proc/self/task/" + std::to_string(orderer);
+  test::comes_true([&] { return !std::filesystem::exists(task); });
+  std::ofstream("go") << "on\n";
+  test::last_until_killed();
 }
 
-TEST_CASE("worker_process: no worker outlives a killed launcher", "[actors][worker_process]") {
+TEST_CASE("worker_process: no worker outlives a killed launcher",
+          "[actors][worker_process][world]") {
   const test::TempDirectory directory;
+  REQUIRE(::mkfifo((directory / "go").c_str(), 0600) == 0);
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   pid_t pid = -1;
   {
     const test::Process launcher({self, "[.launcher_of_test]"}, directory.path());
     REQUIRE(wait_for_file(directory / "worker"));
-    std::this_thread::sleep_for(50ms);  // the thread that ordered it is gone: no reason to die
     pid = std::stoi(test::read_bytes(directory / "worker"));
-    REQUIRE(alive(pid));
+    // One that the end of that thread had killed would not answer.
+    REQUIRE(wait_for_file(directory / "answer"));
+    REQUIRE_FALSE(gone(pid));
   }  // SIGKILL
-  CHECK(gone_soon(pid));
+  CHECK(test::comes_true([&] { return gone(pid); }));
 }
 
 TEST_CASE("worker_process: the words of a worker name its rank and its head",
