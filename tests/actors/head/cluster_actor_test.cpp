@@ -75,7 +75,8 @@ class Joining {
   std::size_t ranks_ = 0;
 };
 
-TEST_CASE("cluster actor: ranks that agree with the head are taken in", "[actors][cluster][unit]") {
+TEST_CASE("cluster actor: ranks that agree with the head are taken in",
+          "[actors][cluster][unit][world]") {
   Joining joining(2);
   joining.say_ready(1, "data of the head");
   joining.say_ready(0, "data of the head");
@@ -84,7 +85,7 @@ TEST_CASE("cluster actor: ranks that agree with the head are taken in", "[actors
 }
 
 TEST_CASE("cluster actor: a rank that sees other data is refused by name, with both fingerprints",
-          "[actors][cluster][unit]") {
+          "[actors][cluster][unit][world]") {
   Joining joining(2);
   joining.say_ready(0, "data of the head");
   joining.say_ready(1, "other data");
@@ -100,7 +101,7 @@ TEST_CASE("cluster actor: a rank that sees other data is refused by name, with b
 }
 
 TEST_CASE("cluster actor: a rank of another plan or kernel set is refused by name",
-          "[actors][cluster][unit]") {
+          "[actors][cluster][unit][world]") {
   Joining joining(2);
   SECTION("plan") { joining.say_ready(1, "data of the head", 8); }
   SECTION("kernels") { joining.say_ready(1, "data of the head", 7, "gpu"); }
@@ -111,7 +112,7 @@ TEST_CASE("cluster actor: a rank of another plan or kernel set is refused by nam
 }
 
 TEST_CASE("cluster actor: a signal before the ranks are there ends the start",
-          "[actors][cluster][unit][P4]") {
+          "[actors][cluster][unit][P4][world]") {
   Joining joining(1);
   joining.tell(StopRequested{15});
   const auto ended = joining.failure();
@@ -121,7 +122,7 @@ TEST_CASE("cluster actor: a signal before the ranks are there ends the start",
 }
 
 TEST_CASE("cluster actor: what is in memory alone is saved first, a signal waits for the ranks",
-          "[actors][cluster][unit][P4]") {
+          "[actors][cluster][unit][P4][world]") {
   Joining joining(1, 40);
   joining.tell(StopRequested{15});
   joining.say_ready(0, "data of the head");
@@ -131,7 +132,7 @@ TEST_CASE("cluster actor: what is in memory alone is saved first, a signal waits
 }
 
 TEST_CASE("cluster actor: a launcher lost while ranks start ends the generation, not the run",
-          "[actors][cluster][unit][P4]") {
+          "[actors][cluster][unit][P4][world]") {
   Joining joining(2);
   joining.say_ready(0, "data of the head");
   joining.tell(LauncherLost{3});
@@ -142,7 +143,7 @@ TEST_CASE("cluster actor: a launcher lost while ranks start ends the generation,
 }
 
 TEST_CASE("cluster actor: what comes when the ranks train is handed back for the conductor",
-          "[actors][cluster][unit][P4]") {
+          "[actors][cluster][unit][P4][world]") {
   Joining joining(1);
   joining.say_ready(0, "data of the head");
   CHECK_FALSE(joining.failure());

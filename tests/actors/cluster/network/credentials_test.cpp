@@ -127,7 +127,8 @@ TEST_CASE("credentials: a private file is replaced whole", "[actors][credentials
   CHECK(test::names_in(directory.path()) == std::vector<std::string>{"endpoint"});
 }
 
-TEST_CASE("credentials: a certificate that has expired lets nobody in", "[actors][credentials]") {
+TEST_CASE("credentials: a certificate that has expired lets nobody in",
+          "[actors][credentials][world]") {
   ControlConfig config;
   caf::actor_system system(config);
   const bool heads = GENERATE(true, false);

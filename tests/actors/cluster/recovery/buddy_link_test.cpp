@@ -61,7 +61,7 @@ bool all_kept(const std::vector<Node>& nodes, std::int64_t step) {
 }  // namespace
 
 TEST_CASE("buddy link: every node's snapshots are at the next one, and come back to it",
-          "[actors][buddy_link][CK-10]") {
+          "[actors][buddy_link][CK-10][world]") {
   REQUIRE(kIgnoresPipe);
   const EventLoop loop;
   const test::TempDirectory directory;
@@ -102,7 +102,7 @@ TEST_CASE("buddy link: every node's snapshots are at the next one, and come back
 }
 
 TEST_CASE("buddy link: what is sealed and damaged is taken anew, not for what has come",
-          "[actors][buddy_link][CK-10][P4]") {
+          "[actors][buddy_link][CK-10][P4][world]") {
   REQUIRE(kIgnoresPipe);
   const EventLoop loop;
   const test::TempDirectory directory;
@@ -124,7 +124,7 @@ TEST_CASE("buddy link: what is sealed and damaged is taken anew, not for what ha
 }
 
 TEST_CASE("buddy link: a buddy that has nothing, or is gone, is an error in time",
-          "[actors][buddy_link][failure]") {
+          "[actors][buddy_link][failure][world]") {
   REQUIRE(kIgnoresPipe);
   const EventLoop loop;
   const test::TempDirectory directory;
@@ -141,7 +141,8 @@ TEST_CASE("buddy link: a buddy that has nothing, or is gone, is an error in time
                       nodes[2].memory);  // tries again and again, and ends when it is told to
 }
 
-TEST_CASE("buddy link: without the key there is no room and no link", "[actors][buddy_link]") {
+TEST_CASE("buddy link: without the key there is no room and no link",
+          "[actors][buddy_link][world]") {
   REQUIRE(kIgnoresPipe);
   const EventLoop loop;
   const test::TempDirectory directory;

@@ -121,7 +121,7 @@ MemoryStart start_of(std::int64_t ranks, std::vector<std::int32_t> holders,
 }  // namespace
 
 TEST_CASE("memory restore: every rank gets all that it keeps, wherever it is",
-          "[actors][memory_restore][CK-4][P4]") {
+          "[actors][memory_restore][CK-4][P4][world]") {
   const char* const strategy = GENERATE("none", "optimizer", "gradient", "full", "hybrid");
   const Options options = options_of(strategy, 6, 3);
   CAPTURE(strategy);
@@ -133,7 +133,7 @@ TEST_CASE("memory restore: every rank gets all that it keeps, wherever it is",
 }
 
 TEST_CASE("memory restore: without a node its rows come out of its buddy's memory",
-          "[actors][memory_restore][CK-4][P4]") {
+          "[actors][memory_restore][CK-4][P4][world]") {
   const char* const strategy = GENERATE("none", "optimizer", "gradient", "full", "hybrid");
   const auto nodes = GENERATE(std::int64_t{2}, std::int64_t{3});
   const std::int64_t each = 2;
@@ -159,7 +159,7 @@ TEST_CASE("memory restore: without a node its rows come out of its buddy's memor
 }
 
 TEST_CASE("memory restore: what is not there is an error on the rank that has to have it",
-          "[actors][memory_restore][failure]") {
+          "[actors][memory_restore][failure][world]") {
   const Options options = options_of("full", 1, 1);
   const auto memory = written(options_of("full", 2, 2));
   Engines engines = engines_of(options);

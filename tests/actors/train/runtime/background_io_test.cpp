@@ -10,7 +10,7 @@
 namespace train::actors {
 
 TEST_CASE("spare time: work runs to its end on a thread that gives way, and may throw",
-          "[actors][background_io]") {
+          "[actors][background_io][world]") {
   BackgroundIo spare;
   const auto caller = std::this_thread::get_id();
   const int own_policy = ::sched_getscheduler(0);
