@@ -40,9 +40,7 @@ TEST_CASE("nodes met: the buddy of a node that comes with nothing has its snapsh
 }
 
 TEST_CASE("nodes met: it is the newest step that everybody has", "[actors][nodes_met]") {
-  const unsigned seed = std::random_device{}();
-  std::mt19937 random(seed);
-  INFO("seed " << seed);
+  std::mt19937 random(Catch::rngSeed());
   const auto some = [&random] {
     HeldSteps steps;
     for (std::int64_t step = 5; step > 0; --step) {
