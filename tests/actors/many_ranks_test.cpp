@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "base/exit_codes.hpp"
+#include "tests/support/harness/soak.hpp"
 #include "tests/support/runs/actor_fixture.hpp"
 #include "tests/support/runs/require_same.hpp"
 
@@ -67,13 +68,14 @@ TEST_CASE("ranks, strategies and gating never show: digests of all weights at ev
 }
 
 TEST_CASE("any order of the messages and the stream work of all ranks: the same bits, and an end",
-          "[actors][.full][EX-1][EX-2][EX-3][P1][P2]") {
+          "[actors][.full][soak][EX-1][EX-2][EX-3][P1][P2]") {
   const RunSetup base{
       .steps = 2, .checkpoint_interval = 1, .manual_streams = true, .digest_interval = 1};
   const PlainRun plain(base);
   const std::vector<configs::ParallelSection> all = splits({2, 3, 4});
   const std::uint64_t first = Catch::rngSeed();
-  for (std::uint64_t seed = first; seed < first + 1500; ++seed) {
+  const std::uint64_t schedules = 8 * all.size() * soak_factor();
+  for (std::uint64_t seed = first; seed < first + schedules; ++seed) {
     RunSetup setup = base;
     setup.parallel = all[seed % all.size()];
     require_run(setup, plain, seed);
