@@ -3,18 +3,18 @@
 #include <nlohmann/json.hpp>
 
 #include "storage/safetensors.hpp"
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/held_runs.hpp"
 
 using namespace train;
 using namespace train::test;
 
 namespace {
 
-const Words kKeys = {"run.steps=40",
+const Words kKeys = {"run.steps=12",
                      "run.digest_interval_steps=1",
                      "batch.lanes=5",
                      "batch.micro_batch=1",
-                     "eval.interval_steps=20",
+                     "eval.interval_steps=6",
                      "eval.lanes=4",
                      "schedule.warmup_steps=2",
                      "checkpoint.interval_steps=2",
@@ -32,16 +32,17 @@ TEST_CASE("adapters: the same bits on any ranks, killed and resumed; exports are
   site.train(rank_keys(3, "full", joined(kKeys, {"run.name=three"})));
   CHECK(results_of(site.run("three")) == results_of(site.run("one")));
   {
-    const auto killed = site.start_run(joined(kKeys, {"run.name=killed"}));
-    CHECK(killed->until(
-        [&] { return fs::exists(site.run("killed") / "checkpoints/step-00000002"); }));
+    // In its fifth step, of five lanes of two blocks.
+    const auto killed = start_held(site, "head", 4 * 10 + 1, joined(kKeys, {"run.name=killed"}));
+    wait_for_event(site.run("killed"), *killed, "checkpoint_published");
     killed->send(SIGKILL);
     (void)killed->wait();
+    let_go(site);
   }
   const Ended resumed = site.train(rank_keys(2, "none", joined(kKeys, {"run.name=killed"})));
   CHECK(has(resumed.err, "resumed step="));
   const auto digest = [&](const std::string& run) {
-    return manifest_of(site.run(run), 40).fields.weights_digest;
+    return manifest_of(site.run(run), 12).fields.weights_digest;
   };
   CHECK(digest("killed") == digest("one"));
   CHECK(digest("three") == digest("one"));

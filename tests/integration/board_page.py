@@ -16,13 +16,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 try:
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.wait import WebDriverWait
 except ImportError:
     print("skipped: no python3-selenium here")
     sys.exit(77)
@@ -32,7 +32,7 @@ PATIENCE_S = 240  # a hang ends; nothing here measures time
 CONFIG = """
 [run]
 name = "watched"
-steps = {steps}
+steps = 1000000
 [model]
 arch = "enoki"
 layers = 3
@@ -61,16 +61,6 @@ threads = 1
 """
 
 
-def until(condition, what):
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.1)
-    raise AssertionError(f"never came: {what}")
-
-
 @contextlib.contextmanager
 def running(program):
     """A run of two ranks with a board: its launcher, its site, its directory, what it logs."""
@@ -79,7 +69,7 @@ def running(program):
         words = "the river a quiet child the old miller follows remembers waits for paints".split()
         text = "\n".join(" ".join(words[(i * j) % len(words)] for j in range(1, 7)) for i in range(2000))
         (site / "text.txt").write_text(text)
-        (site / "run.toml").write_text(CONFIG.format(steps=1000000))
+        (site / "run.toml").write_text(CONFIG)
         subprocess.run([program, "data", "prepare", "--input", "text.txt", "--out", "data"], cwd=site,
                        check=True, stdout=subprocess.DEVNULL)
         log = site / "log"
@@ -93,8 +83,15 @@ def running(program):
             launcher.wait()
 
 
-def address(log):
-    return until(lambda: re.search(r"board url=(\S+)", log.read_text()), "the address").group(1)
+def address(launcher, run, log):
+    """The board's, which stands in the log before the run's first event."""
+    follow = ["tail", "-n", "+1", "-s", "0.1", f"--pid={launcher.pid}", "-F", run / "events.jsonl"]
+    with subprocess.Popen(follow, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as events:
+        first = events.stdout.readline()  # none: the run has ended before
+        events.terminate()
+    assert first and json.loads(first)["event"] == "started", first
+    return re.search(r"board url=(\S+)", log.read_text()).group(1)
 
 
 class Page:
@@ -106,6 +103,10 @@ class Page:
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.driver = webdriver.Chrome(service=Service(driver), options=options)
+
+    def until(self, condition, what):
+        wait = WebDriverWait(self.driver, PATIENCE_S, poll_frequency=0.05)
+        return wait.until(lambda driver: condition(), f"never came: {what}")
 
     def text(self, name):
         return self.driver.find_element(By.ID, name).text
@@ -143,16 +144,16 @@ def agree(shown, said):
 
 def watch_the_run(page, run, url, pictures):
     page.driver.get(url)
-    first = until(lambda: page.number("loss-newest", "loss"), "a loss")
-    until(lambda: page.number("loss-newest", "loss") < first, "a smaller loss")
+    first = page.until(lambda: page.number("loss-newest", "loss"), "a loss")
+    page.until(lambda: page.number("loss-newest", "loss") < first, "a smaller loss")
     canvas = page.driver.find_element(By.CSS_SELECTOR, "#loss canvas")
     assert canvas.size["width"] > 300, "the chart is drawn"
-    until(lambda: page.driver.find_elements(By.CSS_SELECTOR, ".rank"), "ranks")
-    until(lambda: page.events("evaluation"), "an evaluation")
-    shown = until(lambda: page.number("loss-newest", "val_loss"), "a validation loss")
+    page.until(lambda: page.driver.find_elements(By.CSS_SELECTOR, ".rank"), "ranks")
+    page.until(lambda: page.events("evaluation"), "an evaluation")
+    shown = page.until(lambda: page.number("loss-newest", "val_loss"), "a validation loss")
     assert any(agree(shown, line["val_loss"]) for line in metrics_of(run) if "val_loss" in line)
-    until(lambda: "resident" in page.text("memory") and "planned" in page.text("memory"), "memory")
-    until(lambda: page.events("checkpoint_published"), "a checkpoint")
+    page.until(lambda: "resident" in page.text("memory") and "planned" in page.text("memory"), "memory")
+    page.until(lambda: page.events("checkpoint_published"), "a checkpoint")
     page.picture(pictures, "board.png")
     page.no_complaints()
 
@@ -161,11 +162,11 @@ def kill_a_rank(page, run, launcher, pictures):
     status = json.loads((run / "status.json").read_text())
     victim = next(rank["pid"] for rank in status["ranks"] if rank.get("pid") != launcher.pid)
     os.kill(victim, signal.SIGKILL)
-    until(lambda: page.events("rank_lost"), "the loss of a rank")
-    until(lambda: page.events("respawned"), "the recovery")
-    until(lambda: "generation 1" in page.text("summary"), "the new generation")
+    page.until(lambda: page.events("rank_lost"), "the loss of a rank")
+    page.until(lambda: page.events("respawned"), "the recovery")
+    page.until(lambda: "generation 1" in page.text("summary"), "the new generation")
     step = int(re.search(r"step (\d+)", page.text("summary")).group(1))
-    until(lambda: int(re.search(r"step (\d+)", page.text("summary")).group(1)) > step, "more steps")
+    page.until(lambda: int(re.search(r"step (\d+)", page.text("summary")).group(1)) > step, "more steps")
     page.picture(pictures, "board-recovered.png")
     page.no_complaints()
 
@@ -200,9 +201,9 @@ def watch_what_is_over(page, program, site, run):
         page.driver.get("about:blank")
         page.driver.get_log("browser")  # what the page said when the run's own board had ended
         page.driver.get(board.stdout.readline().strip())
-        until(lambda: page.text("condition") in ("over", "failed"), "the end")
+        page.until(lambda: page.text("condition") in ("over", "failed"), "the end")
         last = [line for line in metrics_of(run) if "grad_norm" in line][-1]
-        shown = until(lambda: page.number("loss-newest", "loss"), "the loss")
+        shown = page.until(lambda: page.number("loss-newest", "loss"), "the loss")
         assert agree(shown, last["loss"]), (shown, last)
         assert agree(page.number("grad_norm-newest", "grad_norm"), last["grad_norm"])
         assert agree(page.number("lr-newest", "lr"), last["lr"])
@@ -223,7 +224,7 @@ def main():
         page = None
         try:
             page = Page(chromium, driver)
-            watch_the_run(page, run, address(log), pictures)
+            watch_the_run(page, run, address(launcher, run, log), pictures)
             kill_a_rank(page, run, launcher, pictures)
             use_keyboard_and_phone(page)
             launcher.send_signal(signal.SIGTERM)

@@ -4,14 +4,17 @@
 The run is a directory as a run leaves it, shown by `actortrain board`. Ends with 77 where there is
 no Prometheus.
 """
+import http.server
 import json
 import pathlib
+import queue
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.parse
 import urllib.request
@@ -25,17 +28,47 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def until(condition, what):
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
-        try:
-            value = condition()
-        except OSError:
-            value = None  # not up yet
-        if value is not None:
-            return value
-        time.sleep(0.2)
-    raise AssertionError(f"never came: {what}")
+class Relay:
+    """Stands between Prometheus and the board, and hears of each scrape."""
+
+    def __init__(self, board):
+        self.begun = queue.Queue()
+        relay = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                relay.begun.put(self.path)
+                request = urllib.request.Request(board + self.path, headers={"Accept": self.headers["Accept"]})
+                with urllib.request.urlopen(request) as answer:
+                    body = answer.read()
+                    self.send_response(answer.status)
+                    self.send_header("Content-Type", answer.headers["Content-Type"])
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+
+            def log_message(self, *arguments):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def address(self):
+        return "%s:%d" % self.server.server_address
+
+    def until(self, condition, what):
+        """The value that there is, at the latest, when one of the next scrapes begins."""
+        while True:
+            try:
+                value = condition()
+            except OSError:
+                value = None  # what answers questions is not up yet
+            if value is not None:
+                return value
+            try:
+                self.begun.get(timeout=PATIENCE_S)
+            except queue.Empty:
+                raise AssertionError(f"no further scrape, and never came: {what}") from None
 
 
 def make_run(directory):
@@ -67,10 +100,10 @@ def main():
         site = pathlib.Path(directory)
         make_run(site / "runs" / "odd \"name\"")
         board = subprocess.Popen([program, "board", "runs"], cwd=site, stdout=subprocess.PIPE, text=True)
-        target = urllib.parse.urlparse(board.stdout.readline().strip()).netloc
+        relay = Relay("http://" + urllib.parse.urlparse(board.stdout.readline().strip()).netloc)
         (site / "prometheus.yml").write_text(
             "scrape_configs:\n- job_name: actortrain\n  scrape_interval: 1s\n"
-            f"  static_configs:\n  - targets: ['{target}']\n")
+            f"  static_configs:\n  - targets: ['{relay.address()}']\n")
         address = f"127.0.0.1:{free_port()}"
         with open(site / "log", "w") as log:
             prometheus = subprocess.Popen(
@@ -82,7 +115,7 @@ def main():
                         "ranks": 3, "checkpoint_step": 5, "running": 0, "gradient_norm": 0.5}
             for metric, wanted in expected.items():
                 selector = f'actortrain_{metric}{{run="odd \\"name\\""}}'
-                found = until(lambda: value_of(url, selector), metric)
+                found = relay.until(lambda: value_of(url, selector), metric)
                 assert found == wanted, (metric, found, wanted)
             assert value_of(url, 'up{job="actortrain"}') == 1
         except BaseException:

@@ -200,7 +200,7 @@ TEST_CASE("checkpoints: diff compares tensors to the bit", "[integration][.full]
   CHECK(std::regex_match(same.out, std::regex("same bits: \\d+ tensors\n")));
   // The same steps on two ranks: other keys, the same bits.
   const RunSite site;
-  train_in_parts(site, {"parallel.ranks=2", "parallel.strategy=full"});
+  site.train({"parallel.ranks=2", "parallel.strategy=full"});
   const Ended ranks =
       finished_site().call({"checkpoints", "diff", site.run().string() + ":20", other});
   CHECK(ranks.exit_code == 0);
@@ -247,7 +247,7 @@ TEST_CASE("checkpoints: while the run is on one may look and not touch",
     return first >= 12;
   }));
   std::int64_t newest = 0;
-  for (int i = 0; i < 25 || newest <= first; ++i) {
+  for (int i = 0; i < 8 || newest <= first; ++i) {
     REQUIRE(i < 5000);
     const Ended ended = site.call({"checkpoints", "list", "runs/tiny", "--json", "--all"});
     INFO(ended.err);

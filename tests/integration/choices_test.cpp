@@ -3,7 +3,7 @@
 #include <deque>
 #include <span>
 
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/held_runs.hpp"
 #include "tests/support/checkpoints/whole_safetensors.hpp"
 
 using namespace train::test;
@@ -204,26 +204,35 @@ TEST_CASE("choices: mistakes are one line with file and line", "[integration][ch
   CHECK(site.call({"eval", "runs/tiny", "--choices", "missing.jsonl"}).exit_code == 2);
 }
 
-TEST_CASE("choices: 10,007 questions on 4 ranks, one of which is killed: the numbers of one rank",
+TEST_CASE("choices: 1,007 questions on 4 ranks, one of which is killed: the numbers of one rank",
           "[integration][.full][choices][failure][P1]") {
   const RunSite site;
-  write_questions(site, 5004, 5003);
+  write_questions(site, 504, 503);
   const Words keys =
       joined(kChoiceKeys, {"run.steps=4", "eval.interval_steps=4", "schedule.warmup_steps=1",
                            "batch.lanes=4", "checkpoint.interval_steps=2", "model.layers=1"});
   site.train(joined(keys, {"run.name=alone"}));
-  const auto launcher = site.start_run(rank_keys(4, "full", joined(keys, {"run.name=killed"})));
-  const auto workers = started_workers(site, *launcher, 4);
-  wait_for_output(*launcher, "step 4/4");  // what follows is the evaluation
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  REQUIRE(metrics_of(site.run("killed")).back().value("step", 0) == 4);
+  const Words killed = joined(keys, {"run.name=killed"});
+  CHECK(site.call(RunSite::run_words(joined(killed, {"run.steps_per_job=2"}))).exit_code == 75);
+  // Rank 2 has one block and one lane in each of the two steps that are left, and at most two of
+  // the evaluation: what follows are the questions.
+  write_bytes(site / "wedge", "");
+  Process launcher(
+      joined({"/usr/bin/env", "ACTORTRAIN_TEST_FAULT=forward:6:2",
+              "ACTORTRAIN_TEST_WEDGE=" + (site / "wedge").string(),
+              "ACTORTRAIN_TEST_FAULT_STAMP=" + (site / "held").string(), faulty_program()},
+             RunSite::run_words(rank_keys(4, "full", killed))),
+      site.path());
+  REQUIRE(launcher.until([&] { return fs::exists(site / "held"); }));
+  wait_for_step(site.run("killed"), launcher, 4);
   REQUIRE_FALSE(metrics_of(site.run("killed")).back().contains("choices"));
-  REQUIRE(::kill(workers.at(2), SIGKILL) == 0);
-  const Ended ended = launcher->wait();
+  REQUIRE(::kill(workers_of(site.path()).at(2), SIGKILL) == 0);
+  let_go(site);
+  const Ended ended = launcher.wait();
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   CHECK(has(ended.err, "rank 2"));  // its loss was noticed
   const nlohmann::json all = choices_at(site, 4, "killed");
-  CHECK(all.at("questions") == 10007);
+  CHECK(all.at("questions") == 1007);
   CHECK(all == choices_at(site, 4, "alone"));
 }

@@ -11,11 +11,17 @@ namespace train::test {
 /// More steps than any test waits for.
 inline const std::string kEndless = "run.steps=1000000";
 
+/// The keys of a run that nothing disturbs, with the bits of one of `keys`: it has one rank, and
+/// saves what it has when it ends.
+inline Words unbroken_keys(const Words& keys) {
+  return joined(keys,
+                {"parallel.ranks=1", "parallel.strategy=none", "checkpoint.interval_steps=0"});
+}
+
 /// What a run of some keys says that nothing disturbs, as far as it is asked for.
 class UnbrokenRun {
  public:
-  /// `keys`: of a run of one rank.
-  explicit UnbrokenRun(Words keys) : keys_(std::move(keys)) {}
+  explicit UnbrokenRun(const Words& keys) : keys_(unbroken_keys(keys)) {}
 
   /// The run that wrote `run` has said the same as this one, from its first step to its last.
   /// `least`: steps that it must have done.
@@ -33,7 +39,7 @@ class UnbrokenRun {
  private:
   void train_to(std::int64_t steps) {
     if (steps > done_ && !over_) {
-      const std::int64_t more = std::max<std::int64_t>(steps - done_, 500);
+      const std::int64_t more = std::max<std::int64_t>(steps - done_, 100);
       const Ended ended =
           site_.start_run(joined(keys_, {fmt::format("run.steps_per_job={}", more)}))->wait();
       INFO(ended.err);
@@ -48,6 +54,25 @@ class UnbrokenRun {
   std::int64_t done_ = 0;
   bool over_ = false;
 };
+
+/// Waits for an event of a run that `random` picks: a step further than any before, shards that are
+/// written, a checkpoint that is published; or for none, while its ranks start. REQUIRES: it saves
+/// now and then.
+inline void wait_for_any_event(const fs::path& run, Process& process, std::mt19937& random) {
+  const auto next = [&](std::string_view kind) {
+    wait_for_event(run, process, kind, count_events(run, kind) + 1);
+  };
+  switch (random() % 4) {
+    case 0:
+      return;
+    case 1:
+      return next("checkpoint_copied");
+    case 2:
+      return next("checkpoint_published");
+    default:
+      return wait_for_step(run, process, last_step(run) + 1 + random() % 10);
+  }
+}
 
 /// Ends a run as a batch system does it.
 inline Ended stopped(Process& launcher) {

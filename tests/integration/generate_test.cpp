@@ -1,6 +1,6 @@
 // `actortrain generate` with the real program.
 
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/event_log.hpp"
 
 using namespace train::test;
 
@@ -66,7 +66,7 @@ TEST_CASE("generate: works while the run goes on", "[integration][.full][generat
   const RunSite site;
   const auto run = site.start_run(
       {"run.steps=1000000", "checkpoint.interval_steps=3", "checkpoint.keep_last=2"});
-  REQUIRE(run->until([&] { return has(run->out(), "checkpoint runs/tiny"); }));
+  wait_for_event(site, *run, "checkpoint_published");
   for (int i = 0; i < 3; ++i) {
     const Ended ended = site.call({"generate", "runs/tiny", "--tokens", "3"});
     INFO(ended.err);

@@ -31,10 +31,9 @@ inline void let_go(const RunSite& site) { fs::remove(site / "wedge"); }
 /// Sends a signal to a run that is held, and lets it go when it has heard it: no step is begun
 /// after those in flight.
 inline Ended stop_held(const RunSite& site, Process& run, int signal) {
+  const std::size_t before = count_events(site.run(), "stop_requested");
   run.send(signal);
-  const bool heard = run.until([&] { return has(run.err(), "stop_requested "); });
-  INFO(run.err());
-  REQUIRE(heard);
+  wait_for_event(site, run, "stop_requested", before + 1);
   let_go(site);
   return run.wait();
 }

@@ -46,7 +46,7 @@ class KilledRun {
 
   /// Checks what must be true after the end of a start: nothing of it runs; what has a checkpoint's
   /// name is whole, in both places; no checkpoint is lost that the run called committed, in its
-  /// output or in its index.
+  /// events or in its index.
   void check_after(const Ended& ended) {
     INFO("stdout: " << ended.out);
     INFO("stderr: " << ended.err);
@@ -54,7 +54,7 @@ class KilledRun {
     CHECK(comes_true([&] { return processes_with(site_.path().string() + "/").empty(); }));
     CHECK_FALSE(has(ended.err, "set_aside"));
     CHECK_FALSE(has(ended.err, "index_rebuilt"));
-    note_committed(ended.out);
+    note_committed();
     const auto placed = fs::exists(project()) ? steps_in(project()) : std::vector<std::int64_t>{};
     for (const std::int64_t step : index_committed()) {
       committed_ = std::max(committed_, step);
@@ -84,12 +84,9 @@ class KilledRun {
     return checkpoint_steps(place.parent_path());  // checks that each is whole
   }
 
-  void note_committed(const std::string& out) {
-    for (const std::string& line : lines_of(out)) {
-      const std::size_t name = line.find("/step-");
-      if (line.starts_with("checkpoint ") && name != std::string::npos) {
-        committed_ = std::max<std::int64_t>(committed_, std::atoll(line.c_str() + name + 6));
-      }
+  void note_committed() {
+    for (const nlohmann::json& event : events_of(site_.run(), "checkpoint_published")) {
+      committed_ = std::max<std::int64_t>(committed_, event.at("step"));
     }
   }
 

@@ -192,7 +192,7 @@ TEST_CASE("mistakes: a run directory that is something else", "[integration][mis
 TEST_CASE("mistakes: a run directory in use", "[integration][mistakes]") {
   const RunSite site;
   const auto first = site.start_run({"run.steps=1000000"});
-  REQUIRE(first->until([&] { return has(first->out(), "step 1/"); }));
+  wait_for_step(site, *first, 1);
   const Ended second = site.call({"run", "tiny.toml", "--set", "run.steps=1000000"});
   check_one_line(second, 2, {"runs/tiny", "in use", fmt::format("process {}", first->pid())});
   CHECK(second.out.empty());

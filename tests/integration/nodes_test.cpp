@@ -106,20 +106,20 @@ TEST_CASE("nodes: a launcher that may not join a head that waits ends by its own
 TEST_CASE("nodes: a launcher that nobody joins says for whom it waits, and gives up",
           "[integration][.full][ranks][nodes][failure]") {
   const RunSite site;
-  const auto head = start_node(site, 0, 10, joined(kShortNodes, {"recovery.start_wait_s=15"}));
-  const auto other = start_node(site, 1, 11, joined(kShortNodes, {"recovery.start_wait_s=2"}));
+  const auto head = start_node(site, 0, 10, joined(kShortNodes, {"recovery.start_wait_s=5"}));
+  const auto other = start_node(site, 1, 11, joined(kShortNodes, {"recovery.start_wait_s=1"}));
   const Ended ended = head->wait();
   INFO(ended.err);
   check_ends_as(end_of({.in = HeadState::meeting,
                         .events = {HeadEvent::met_others},
                         .facts = {HeadFact::first, HeadFact::missing},
-                        .words = {.seconds = 15, .nodes = "node 1 has"}}),
+                        .words = {.seconds = 5, .nodes = "node 1 has"}}),
                 ended);
   CHECK(has(ended.out + ended.err, "node 1 has not come yet; "));
   const Ended alone = other->wait();
   INFO(alone.err);
   check_ends_as(end_of(actors::NodeState::first_look, actors::NodeEvent::head_not_found, {},
-                       {.text = "*(recovery.start_wait_s = 2)"}),
+                       {.text = "*(recovery.start_wait_s = 1)"}),
                 alone);
 }
 
@@ -132,16 +132,13 @@ TEST_CASE("nodes: a lost node ends a run that cannot do without it, and the next
   int job = 20;
   for (const int lost : {1, 0}) {
     INFO("node " << lost << " is lost");
-    const std::int64_t done = job == 20 ? 0 : checkpoint_steps(site.run()).back();
+    const std::size_t published = count_events(site.run(), "checkpoint_published");
     const std::unique_ptr<Process> nodes[] = {start_node(site, 0, job, keys),
                                               start_node(site, 1, job, keys)};
     ++job;
-    wait_for_output(*nodes[0], fmt::format("step {}/", done + 1));
-    wait_for_output(*nodes[0], "checkpoint ");
-    const auto killed = std::chrono::steady_clock::now();
+    wait_for_event(site, *nodes[0], "checkpoint_published", published + 1);
     nodes[lost]->send(SIGKILL);
     const Ended ended = nodes[1 - lost]->wait();
-    fmt::print("node {} killed: the other ended after {} ms\n", lost, elapsed_ms(killed));
     INFO(ended.err);
     const TableEnd end =
         lost == 0
@@ -155,10 +152,10 @@ TEST_CASE("nodes: a lost node ends a run that cannot do without it, and the next
     check_ends_as(end, ended, "node 1");
     CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));
   }
-  const std::int64_t done = checkpoint_steps(site.run()).back();
+  const std::int64_t done = last_step(site.run());
   const auto head = start_node(site, 0, job, keys);
   const auto other = start_node(site, 1, job, keys);
-  wait_for_output(*head, fmt::format("step {}/", done + 1));
+  wait_for_step(site, *head, done + 1);
   // As a batch system does it: every task of the step is told.
   other->send(SIGTERM);
   head->send(SIGTERM);
@@ -177,10 +174,7 @@ TEST_CASE("nodes: ranks of another node do not outlive a head that is lost while
   const auto other = start_node(site, 1, 30, keys);
   started_workers(site, *other, 4);
   head->send(SIGKILL);
-  const auto killed = std::chrono::steady_clock::now();
   const Ended ended = other->wait();
-  fmt::print("the head killed while ranks join: the other node ended after {} ms\n",
-             elapsed_ms(killed));
   INFO(ended.err);
   check_ends_as(end_of(actors::NodeState::looking, actors::NodeEvent::head_not_found, {},
                        {.node = 1, .seconds = 1}),

@@ -13,7 +13,7 @@
 #include "actors/train/boards/rank_profile.hpp"
 #include "cli/profile/run_profile.hpp"
 #include "configs/load_config.hpp"
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/event_log.hpp"
 
 namespace train::test {
 namespace {
@@ -209,7 +209,7 @@ TEST_CASE("profile: a run that is stopped or fails still shows what it has",
   }
   const auto process = site.start(words);
   if (stopped) {
-    REQUIRE(process->until([&] { return has(process->out(), "step 1/"); }));
+    wait_for_step(site, *process, 1);
     process->send(SIGTERM);
   }
   const Ended ended = process->wait();

@@ -118,7 +118,7 @@ TEST_CASE("published: windows, two ropes and a tied head outlive kill -9, to the
                       "recovery.snapshot_interval_steps=4"};
   site.train(joined(keys, {"run.name=alone"}));
   const auto launcher = site.start_run(rank_keys(3, "full", joined(keys, {"run.name=killed"})));
-  REQUIRE(launcher->until([&] { return last_step(site.run("killed")) > 6; }));
+  wait_for_step(site.run("killed"), *launcher, 7);
   const auto workers = started_workers(site, *launcher, 3);
   REQUIRE(::kill(workers.at(1), SIGKILL) == 0);
   const Ended ended = launcher->wait();

@@ -39,30 +39,31 @@ TEST_CASE("root cause: what a kernel or a handler throws is named with rank, lay
           "[integration][.full][ranks][failure][P2]") {
   struct Fault {
     const char* what;
+    int rank;
     Words parts;
   };
   // The 20th call: of two blocks and one lane in each step.
   const Fault faults[] = {
-      {"throw", {"block 0 (backward) of step 10, lane ", ": the kernel has lost its way"}},
-      {"bad_alloc", {"block 0 (backward) of step 10, lane ", ": out of memory (std::bad_alloc)"}},
-      {"handler", {"block 0, step 10: out of memory (std::bad_alloc)"}}};
+      {"throw", 0, {"block 0 (backward) of step 10, lane ", ": the kernel has lost its way"}},
+      {"bad_alloc",
+       2,
+       {"block 0 (backward) of step 10, lane ", ": out of memory (std::bad_alloc)"}},
+      {"handler", 0, {"block 0, step 10: out of memory (std::bad_alloc)"}}};
   for (const Fault& fault : faults) {
-    for (const int rank : {0, 2}) {
-      const RunSite site;
-      const Ended ended =
-          start_faulty(site, fmt::format("{}:20:{}", fault.what, rank), endless())->wait();
-      INFO(fault.what << " in rank " << rank << ": " << ended.err);
-      check_ends_as(end_of({.in = HeadState::training,
-                            .events = {HeadEvent::rank_failed},
-                            .words = {.rank = rank, .text = "*"}}),
-                    ended);
-      const std::string report = first_report(ended);
-      CHECK(report == "error " + first_error(ended));
-      for (const std::string& part : fault.parts) {
-        CHECK(has(report, part));
-      }
-      CHECK(workers_of(site.path()).empty());
+    const RunSite site;
+    const Ended ended =
+        start_faulty(site, fmt::format("{}:20:{}", fault.what, fault.rank), endless())->wait();
+    INFO(fault.what << " in rank " << fault.rank << ": " << ended.err);
+    check_ends_as(end_of({.in = HeadState::training,
+                          .events = {HeadEvent::rank_failed},
+                          .words = {.rank = fault.rank, .text = "*"}}),
+                  ended);
+    const std::string report = first_report(ended);
+    CHECK(report == "error " + first_error(ended));
+    for (const std::string& part : fault.parts) {
+      CHECK(has(report, part));
     }
+    CHECK(workers_of(site.path()).empty());
   }
 }
 
@@ -114,21 +115,20 @@ TEST_CASE("root cause: an exception on a thread of nobody's is named, too",
 
 TEST_CASE("root cause: of a killed worker it is the signal, not a lost connection",
           "[integration][.full][ranks][failure][P2]") {
-  for (const int signal : {SIGKILL, SIGSEGV, SIGBUS}) {
-    for (const int rank : {0, 1, 2}) {
-      const RunSite site;
-      const auto launcher = site.start_run(endless());
-      const auto workers = started_workers(site, *launcher, 3);
-      wait_for_output(*launcher, "step 1/");
-      REQUIRE(::kill(workers.at(rank), signal) == 0);
-      const Ended ended = launcher->wait();
-      INFO(ended.err);
-      check_ends_as(end_of({.in = HeadState::training,
-                            .events = {HeadEvent::rank_lost},
-                            .words = {.rank = rank, .text = "*"},
-                            .killed_by = signal}),
-                    ended);
-      CHECK(workers_of(site.path()).empty());
-    }
+  for (const auto& [rank, signal] :
+       {std::pair(0, SIGKILL), std::pair(1, SIGBUS), std::pair(2, SIGSEGV)}) {
+    const RunSite site;
+    const auto launcher = site.start_run(endless());
+    const auto workers = started_workers(site, *launcher, 3);
+    wait_for_step(site, *launcher, 1);
+    REQUIRE(::kill(workers.at(rank), signal) == 0);
+    const Ended ended = launcher->wait();
+    INFO(ended.err);
+    check_ends_as(end_of({.in = HeadState::training,
+                          .events = {HeadEvent::rank_lost},
+                          .words = {.rank = rank, .text = "*"},
+                          .killed_by = signal}),
+                  ended);
+    CHECK(workers_of(site.path()).empty());
   }
 }

@@ -1,6 +1,7 @@
 // A run that stands still says why within seconds, and goes on when the world lets it; `actortrain
 // status` shows the same from outside. Real processes, real signals.
 
+#include "tests/integration/endless_run.hpp"
 #include "tests/integration/held_runs.hpp"
 #include "tests/integration/table_end.hpp"
 
@@ -29,29 +30,36 @@ bool status_comes(const RunSite& site, Process& launcher, Condition condition) {
       [&] { return fs::exists(site.run() / "status.json") && condition(status_of(site)); });
 }
 
+/// Waits until the run says of a stall what fulfils `condition`. Not always in the first event: a
+/// machine that stands still for a second is a stall, too.
+template <class Condition>
+void wait_for_stall(const RunSite& site, Process& launcher, Condition condition) {
+  const bool said = launcher.until([&] {
+    const auto stalls = events_of(site.run(), "stalled");
+    return std::any_of(stalls.begin(), stalls.end(),
+                       [&](const nlohmann::json& stall) { return condition(stall.at("text")); });
+  });
+  INFO(launcher.err());
+  REQUIRE(said);
+}
+
 }  // namespace
 
 TEST_CASE("stall: a wedged kernel is named with its rank, layer and step, and the run goes on",
           "[integration][.full][ranks][stall][P2]") {
   const RunSite site;
   const auto launcher = start_held(site, "1", 10, endless(3));
-  // Not always the first line: a machine that stands still for a second is a stall, too.
-  const bool named = launcher->until([&] {
-    const Words lines = lines_of(launcher->err());
-    return std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
-      return has(line, "stalled ") && has(line, " waits for ") &&
-             has(line, ", rank 1 prepares it: in block 0 (backward) of step 5, lane 1 for ");
-    });
+  wait_for_stall(site, *launcher, [](const std::string& text) {
+    return has(text, " waits for ") &&
+           has(text, ", rank 1 prepares it: in block 0 (backward) of step 5, lane 1 for ");
   });
-  INFO(launcher->err());
-  REQUIRE(named);
   REQUIRE(status_comes(site, *launcher, [](const nlohmann::json& status) {
     return status.contains("stall") && status.at("condition") == "running" &&
            status.at("step") == 4 &&
            has(status.at("stall").at("text"), ", rank 1 prepares it: in block 0 (backward)");
   }));
   let_go(site);
-  REQUIRE(launcher->until([&] { return has(launcher->err(), "stall_over went on after "); }));
+  wait_for_event(site, *launcher, "stall_over");
   REQUIRE(status_comes(site, *launcher, [](const nlohmann::json& later) {
     return !later.contains("stall") && later.at("step") > 10;
   }));
@@ -64,34 +72,39 @@ TEST_CASE("stall: a wedged kernel is named with its rank, layer and step, and th
 TEST_CASE("stall: one rank alone is watched as well", "[integration][.full][stall]") {
   const RunSite site;
   const auto launcher = start_held(site, "head", 9, {"run.steps=1000000", "watchdog.stall_s=1"});
-  REQUIRE(launcher->until([&] {
-    return has(launcher->err(),
-               "stalled the conductor waits for rank 0: in block 1 (backward) of ");
-  }));
+  wait_for_stall(site, *launcher, [](const std::string& text) {
+    return has(text, "the conductor waits for rank 0: in block 1 (backward) of ");
+  });
   let_go(site);
-  REQUIRE(launcher->until([&] { return has(launcher->err(), "stall_over "); }));
+  wait_for_event(site, *launcher, "stall_over");
 }
 
-TEST_CASE("stall: a stopped rank is named as silent, before its loss or with it",
-          "[integration][.full][ranks][stall][P2]") {
+TEST_CASE("stall: a stopped rank is named as silent and lost, and the run goes on to the same bits",
+          "[integration][.full][ranks][stall][recovery][P1][P2][P4]") {
   const RunSite site;
-  const auto launcher = site.start_run(endless(3, {"watchdog.stall_s=5"}));
+  const Words keys = endless(
+      3, {"watchdog.stall_s=5", "recovery.rank_loss=respawn", "run.digest_interval_steps=1"});
+  const auto launcher = site.start_run(keys);
   const auto workers = started_workers(site, *launcher, 3);
-  wait_for_output(*launcher, "step 1/");
+  wait_for_step(site, *launcher, 1);
   REQUIRE(status_comes(site, *launcher, [](const nlohmann::json& status) {
     return status.at("ranks").size() == 3 && status.at("ranks").at(1).at("heard") == true;
   }));
   REQUIRE(::kill(workers.at(1), SIGSTOP) == 0);
-  const auto stopped = std::chrono::steady_clock::now();
-  REQUIRE(launcher->until([&] { return has(launcher->err(), "stalled "); }));
-  fmt::print("stall: a stopped rank was named after {} ms\n", elapsed_ms(stopped));
-  const Ended ended = launcher->wait();
-  INFO(ended.err);
-  CHECK(has(ended.err, "rank 1 has not been heard of for "));
-  check_ends_as(end_of({.in = HeadState::training,
-                        .events = {HeadEvent::rank_missed, HeadEvent::cause_time_over},
-                        .words = {.rank = 1, .text = "its process is gone or cannot be reached"}}),
-                ended, "rank 1 failed");
+  wait_for_stall(site, *launcher, [](const std::string& text) {  // before its loss or with it
+    return has(text, "rank 1 has not been heard of for ");
+  });
+  wait_for_event(site, *launcher, "rank_lost");
+  const std::int64_t furthest = last_step(site.run());
+  wait_for_step(site, *launcher, furthest + 3);
+  const Ended ended = stopped(*launcher);
+  check_lost_as(
+      {end_of({.in = HeadState::training,
+               .events = {HeadEvent::rank_missed, HeadEvent::cause_time_over},
+               .words = {.rank = 1, .text = "its process is gone or cannot be reached"}})},
+      ended.err);
+  CHECK(workers_of(site.path()).empty());
+  UnbrokenRun(keys).check_same(site.run(), furthest + 3);
 }
 
 TEST_CASE("status: of a run that trains, has ended, and was killed",

@@ -8,25 +8,26 @@
 // A run of two nodes whose ranks or nodes are lost.
 namespace train::test {
 
-inline const Words kShape = {"run.steps=300",          "run.digest_interval_steps=1",
-                             "batch.micro_batch=1",    "batch.lanes=6",
-                             "eval.interval_steps=0",  "checkpoint.interval_steps=25",
-                             "checkpoint.keep_last=1", "checkpoint.local_dir=none"};
+inline const Words kShape = {kEndless,
+                             "run.digest_interval_steps=1",
+                             "batch.micro_batch=1",
+                             "batch.lanes=6",
+                             "eval.interval_steps=0",
+                             "checkpoint.interval_steps=25",
+                             "checkpoint.keep_last=1",
+                             "checkpoint.local_dir=none"};
 
-/// Of kShape; without an end in sight, or of its 300 steps.
-inline UnbrokenRun& unbroken_run(bool endless = true) {
-  static UnbrokenRun long_run(joined(kShape, {kEndless}));
-  static UnbrokenRun short_run(kShape);
-  return endless ? long_run : short_run;
+/// Of kShape.
+inline UnbrokenRun& unbroken_run() {
+  static UnbrokenRun run(kShape);
+  return run;
 }
 
-/// A run of four ranks on two nodes, and what must be true at its end. Without an end in sight if
-/// the keys say so.
+/// A run of four ranks on two nodes, without an end in sight, and what must be true at its end.
 class TwoNodes {
  public:
   explicit TwoNodes(const Words& more, const std::string& strategy = "hybrid")
       : keys_(joined(kShape, more)),
-        endless_(std::find(more.begin(), more.end(), kEndless) != more.end()),
         other_(start_node(site_, 1, 50, keys_, strategy)),
         head_(start_node(site_, 0, 50, keys_, strategy)) {}
 
@@ -45,10 +46,10 @@ class TwoNodes {
   bool makes_progress(std::int64_t steps = 2) { return comes_to(last_step(site_.run()) + steps); }
   /// Waits until the run has come so far; false: it has ended.
   bool comes_to(std::int64_t step) {
-    return head_->until([&] { return last_step(site_.run()) >= step; }) && head_->running();
+    return step_comes(site_.run(), *head_, step) && head_->running();
   }
   bool loses_rank(std::size_t times) {
-    return head_->until([&] { return count_of(head_->err(), "rank_lost ") >= times; });
+    return event_comes(site_.run(), *head_, "rank_lost", times);
   }
   /// The node is gone at once, with launcher, ranks and memory.
   void lose_other() {
@@ -66,18 +67,16 @@ class TwoNodes {
     other_lost_ = false;
   }
   void check_good_end() {
-    if (endless_) {
-      CHECK(comes_to(furthest_ + 5));  // all that was lost has been made good
-      head_->send(SIGTERM);
-    }
-    const Ended ended = head_->wait(std::chrono::seconds(120));
+    CHECK(comes_to(furthest_ + 5));  // all that was lost has been made good
+    head_->send(SIGTERM);
+    const Ended ended = head_->wait();
     const Ended other_ended = other_lost_ ? Ended{} : other_->wait();
     INFO("head: " << ended.err);
     INFO("other: " << other_ended.err);
-    CHECK(ended.exit_code == (endless_ ? 75 : 0));
+    CHECK(ended.exit_code == 75);
     CHECK((other_lost_ || other_ended.exit_code == 0));
     CHECK(comes_true([&] { return workers_of(site_.path()).empty(); }));
-    unbroken_run(endless_).check_same(site_.run(), endless_ ? furthest_ : 300);
+    unbroken_run().check_same(site_.run(), furthest_);
   }
 
  private:
@@ -85,7 +84,6 @@ class TwoNodes {
 
   RunSite site_;
   Words keys_;
-  bool endless_;
   std::unique_ptr<Process> other_, head_;
   bool other_lost_ = false;
   std::int64_t furthest_ = 0;  // step before a loss
