@@ -9,76 +9,72 @@
 #include <regex>
 
 #include "tests/integration/run_site.hpp"
+#include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/processes/script.hpp"
 
 namespace train::test {
 
-/// Numbers of ports of this machine that nobody listens on.
+/// Ports of this machine that are nobody else's while the object lives: its sockets are bound to
+/// them, and listen to nothing. A daemon that sets SO_REUSEADDR, as Slurm's do, may listen there.
 template <std::size_t N>
-std::array<int, N> free_ports() {
-  std::array<int, N> ports{};
-  std::array<int, N> sockets{};
-  for (std::size_t i = 0; i < N; ++i) {
-    sockets[i] = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    auto* any = reinterpret_cast<sockaddr*>(&address);
-    REQUIRE(::bind(sockets[i], any, size) == 0);
-    REQUIRE(::getsockname(sockets[i], any, &size) == 0);
-    ports[i] = ntohs(address.sin_port);
+class HeldPorts {
+ public:
+  HeldPorts() {
+    for (std::size_t i = 0; i < N; ++i) {
+      sockets_[i] = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      const int reuse = 1;
+      REQUIRE(::setsockopt(sockets_[i], SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse)) == 0);
+      sockaddr_in address{};
+      address.sin_family = AF_INET;
+      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      socklen_t size = sizeof(address);
+      auto* any = reinterpret_cast<sockaddr*>(&address);
+      REQUIRE(::bind(sockets_[i], any, size) == 0);
+      REQUIRE(::getsockname(sockets_[i], any, &size) == 0);
+      ports_[i] = ntohs(address.sin_port);
+    }
   }
-  for (const int socket : sockets) {
-    ::close(socket);
+  HeldPorts(const HeldPorts&) = delete;
+  HeldPorts& operator=(const HeldPorts&) = delete;
+  ~HeldPorts() {
+    for (const int socket : sockets_) {
+      ::close(socket);
+    }
   }
-  return ports;
-}
+
+  [[nodiscard]] int operator[](std::size_t i) const { return ports_[i]; }
+
+ private:
+  std::array<int, N> ports_{};
+  std::array<int, N> sockets_{};
+};
 
 /// A real Slurm on this machine with two nodes, n1 and n2: munged, slurmctld and two slurmd as
-/// children of the test, without anything of theirs outside one directory. Ends with this object,
-/// its jobs first.
+/// children of the test, without anything of theirs outside one directory. They are killed with
+/// this object, which may outlive the cases of a test: jobs are theirs to end (SlurmJobs).
 class SlurmCluster {
  public:
-  SlurmCluster() = default;
+  /// Started where it can be: why_not() says.
+  SlurmCluster() : why_not_(start()) {}
   SlurmCluster(const SlurmCluster&) = delete;
   SlurmCluster& operator=(const SlurmCluster&) = delete;
-  ~SlurmCluster() {
-    if (up_) {
-      ask({"scancel", "--full", "--signal=KILL", "--user=" + user()});
-      ask({"scancel", "--user=" + user()});
-      within(15, [&] {
-        return ask({"squeue", "-h", "-t", "all", "-O", "state"}).find("ING") == std::string::npos;
-      });
-    }
-    for (auto daemon = daemons_.rbegin(); daemon != daemons_.rend(); ++daemon) {
-      (*daemon)->send(SIGTERM);
-      (*daemon)->until([] { return false; }, std::chrono::seconds(10));
-    }
-  }
 
   /// Empty, or why there is no cluster.
-  std::string start() {
-    for (const char* name : {"munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol"}) {
-      if (found(name).empty()) {
-        return fmt::format("there is no program {}; install munge slurmctld slurmd slurm-client",
-                           name);
-      }
+  [[nodiscard]] const std::string& why_not() const { return why_not_; }
+
+  /// No job is left, and both nodes are there.
+  void end_jobs() {
+    ask({"scancel", "--full", "--signal=KILL", "--user=" + user()});
+    ask({"scancel", "--user=" + user()});
+    CHECK(comes_true([&] {
+      return !has(ask({"squeue", "-h", "-t", "all", "-O", "state"}), "ING");
+    }));
+    if (second_lost_) {
+      launch({"slurmd", "-D", "-N", "n2"});
+      ask({"scontrol", "update", "NodeName=n2", "State=RESUME"});
+      second_lost_ = false;
     }
-    fs::permissions(home_.path(), fs::perms(0755));  // munged wants its socket to be in reach
-    write_files();
-    conf_ = std::make_unique<EnvironmentVariable>("SLURM_CONF", (home_ / "slurm.conf").string());
-    launch({"munged", "-F", "--key-file=" + at("munge.key"), "--socket=" + at("munge.socket"),
-            "--pid-file=" + at("munged.pid"), "--log-file=" + at("munged.log"),
-            "--seed-file=" + at("munge.seed")});
-    if (!within(10, [&] { return fs::exists(home_ / "munge.socket"); })) {
-      return "munged did not start: " + daemons_.back()->err();
-    }
-    launch({"slurmctld", "-D"});
-    launch({"slurmd", "-D", "-N", "n1"});
-    launch({"slurmd", "-D", "-N", "n2"});
-    up_ = within(30, [&] { return ask({"sinfo", "-h", "-o", "%D %t"}) == "2 idle\n"; });
-    return up_ ? "" : "its nodes did not come up within 30 s: " + last_log();
+    CHECK(comes_true([&] { return idle(); }));
   }
 
   /// What a program of Slurm's says on its standard output.
@@ -109,24 +105,38 @@ class SlurmCluster {
 
   /// Node n2 is lost, and its daemon with it; Slurm is told so: by itself it waits long for a
   /// silent node. Its tasks are the caller's to end.
-  void lose_second_node() const {
+  void lose_second_node() {
+    second_lost_ = true;
     daemons_.back()->send(SIGKILL);
+    daemons_.back()->wait();
     ask({"scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=lost"});
   }
 
-  template <class Condition>
-  static bool within(int seconds, Condition condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > deadline) {
-        return false;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    }
-    return true;
-  }
-
  private:
+  std::string start() {
+    for (const char* name : {"munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol"}) {
+      if (found(name).empty()) {
+        return fmt::format("there is no program {}; install munge slurmctld slurmd slurm-client",
+                           name);
+      }
+    }
+    fs::permissions(home_.path(), fs::perms(0755));  // munged wants its socket to be in reach
+    write_files();
+    conf_ = std::make_unique<EnvironmentVariable>("SLURM_CONF", (home_ / "slurm.conf").string());
+    launch({"munged", "-F", "--key-file=" + at("munge.key"), "--socket=" + at("munge.socket"),
+            "--pid-file=" + at("munged.pid"), "--log-file=" + at("munged.log"),
+            "--seed-file=" + at("munge.seed")});
+    if (!daemons_.back()->until([&] { return fs::exists(home_ / "munge.socket"); })) {
+      return "munged did not start: " + daemons_.back()->err();
+    }
+    launch({"slurmctld", "-D"});
+    launch({"slurmd", "-D", "-N", "n1"});
+    launch({"slurmd", "-D", "-N", "n2"});
+    return daemons_.back()->until([&] { return idle(); })
+               ? ""
+               : "its nodes did not come up: " + last_log();
+  }
+  bool idle() const { return ask({"sinfo", "-h", "-o", "%D %t"}) == "2 idle\n"; }
   static std::string found(const std::string& name) {
     for (const char* directory :
          {"/usr/sbin/", "/usr/bin/", "/usr/local/sbin/", "/usr/local/bin/"}) {
@@ -156,7 +166,6 @@ class SlurmCluster {
     std::array<char, 256> host{};
     REQUIRE(::gethostname(host.data(), host.size() - 1) == 0);
     const std::string name(host.data());
-    const auto ports = free_ports<3>();
     fs::create_directories(home_ / "state");
     fs::create_directories(home_ / "spool");
     // A requeued job is held back for cred_expire and a second. No cgroups, no accounting. Jobs of
@@ -201,8 +210,8 @@ PreemptMode=REQUEUE
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE State=UP
 )",
-                    fmt::arg("host", name.substr(0, name.find('.'))), fmt::arg("port", ports[0]),
-                    fmt::arg("first", ports[1]), fmt::arg("second", ports[2]),
+                    fmt::arg("host", name.substr(0, name.find('.'))), fmt::arg("port", ports_[0]),
+                    fmt::arg("first", ports_[1]), fmt::arg("second", ports_[2]),
                     fmt::arg("user", user_name()), fmt::arg("home", home_.path().string())));
     write_bytes(home_ / "cgroup.conf", "CgroupPlugin=cgroup/v1\n");
   }
@@ -213,9 +222,38 @@ PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE 
   }
 
   TempDirectory home_{"/tmp"};  // short: paths of sockets have 107 bytes
+  HeldPorts<3> ports_;
   std::unique_ptr<EnvironmentVariable> conf_;
   std::vector<std::unique_ptr<Process>> daemons_;
-  bool up_ = false;
+  bool second_lost_ = false;
+  std::string why_not_;  // last: all else is there when it starts
+};
+
+/// Jobs of one case on the cluster of all cases, which starts with the first. They end with this
+/// object.
+class SlurmJobs {
+ public:
+  SlurmJobs() = default;
+  SlurmJobs(const SlurmJobs&) = delete;
+  SlurmJobs& operator=(const SlurmJobs&) = delete;
+  ~SlurmJobs() {
+    if (cluster().why_not().empty()) {
+      cluster().end_jobs();
+    }
+  }
+
+  static SlurmCluster& cluster() {
+    static SlurmCluster one;
+    return one;
+  }
+  /// True where there is no cluster; says why.
+  static bool skipped() {
+    const std::string& why = cluster().why_not();
+    if (!why.empty()) {
+      fmt::print("skipped: slurm: {}\n", why);
+    }
+    return !why.empty();
+  }
 };
 
 }  // namespace train::test

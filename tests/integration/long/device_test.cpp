@@ -45,6 +45,16 @@ Words few(const Words& keys) {
   return RunSite::run_words(all);
 }
 
+/// What the same run says on the CPU.
+const Words& cpu_results() {
+  static const Words results = [] {
+    const RunSite site;
+    site.train(keys_of("cpu", "cpu"));
+    return results_of(site.run("cpu"));
+  }();
+  return results;
+}
+
 Ended emulated(const RunSite& site, const Words& keys) {
   Words all = {"precision.compute=bf16", "runtime.device=cuda"};
   all.insert(all.end(), keys.begin(), keys.end());
@@ -93,8 +103,7 @@ TEST_CASE("device: bf16 on emulated CUDA, with one rank, with several, and resum
 TEST_CASE("device: a run is that of the CPU, bit for bit, also where it is resumed",
           "[integration][.full][device][P1]") {
   const RunSite site;
-  site.train(keys_of("cpu", "cpu"));
-  const Words expected = results_of(site.run("cpu"));
+  const Words& expected = cpu_results();
   guarded(site, RunSite::run_words(keys_of("device", "cuda")));
   CHECK(results_of(site.run("device")) == expected);
   CHECK(checkpoint_steps(site.run("device")) == std::vector<std::int64_t>{10, 20});
@@ -114,8 +123,7 @@ TEST_CASE("device: a run is that of the CPU, bit for bit, also where it is resum
 TEST_CASE("device: several ranks on it, in one process, have the bits of one on the CPU",
           "[integration][.full][device][P1]") {
   const RunSite site;
-  site.train(keys_of("cpu", "cpu"));
-  const Words expected = results_of(site.run("cpu"));
+  const Words& expected = cpu_results();
   const auto [ranks, strategy] = GENERATE(
       table<int, std::string>({{2, "none"}, {2, "full"}, {3, "optimizer"}, {3, "gradient"}}));
   INFO(ranks << " ranks, " << strategy);

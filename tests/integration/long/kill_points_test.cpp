@@ -1,9 +1,12 @@
 // SIGKILL at each kind of call that a save or a retirement makes on the disk, in each of a run's
-// processes, each kind of point in three passes; and at any time, 60 times. Real processes.
-// ACTORTRAIN_SOAK=n goes on n times as long.
+// processes; and of any of them while another is in the middle of a step. Real processes. Which
+// call of its kind, and which step, follows from --rng-seed. `./dev test soak` kills before and
+// after every kind of call of every process, again and again.
 
 #include <random>
+#include <set>
 
+#include "tests/integration/endless_run.hpp"
 #include "tests/integration/killed_runs.hpp"
 #include "tests/support/processes/script.hpp"
 
@@ -11,8 +14,7 @@ using namespace train::test;
 
 namespace {
 
-constexpr std::int64_t kSteps = 400;
-constexpr int kPasses = 3;
+constexpr std::int64_t kSteps = 200;
 
 const Words& unbroken_results() {
   static const Words results = [] {
@@ -43,134 +45,205 @@ Calls recorded_calls(const Words& places) {
   return calls;
 }
 
-// Every kind of call of every process, before and after it (a write also half-way); which one of
-// its kind depends on the pass.
-std::vector<std::string> kills_of(const Calls& calls, int pass) {
-  std::vector<std::string> kills;
+// One start that is to be killed there.
+struct Kill {
+  std::string when;  // before, after, torn
+  std::string what;
+  int number = 1;  // of its kind
+  std::string role;
+
+  [[nodiscard]] std::string text() const {
+    return fmt::format("{}:{}:{}:{}", when, what, number, role);
+  }
+};
+
+// Every kind of call of the head, and of a rank that makes such a call, before or after it; a write
+// also half-way. `complete`: of every rank, before and after it.
+std::vector<Kill> kills_of(const Calls& calls, std::mt19937& random, bool complete) {
+  std::vector<Kill> kills;
+  const auto add = [&](const std::string& role, const std::string& what) {
+    // From the first to the last but a few: the last ones may be skipped by chance.
+    const int spread = std::max(1, calls.at(role).at(what) * 3 / 4);
+    Words when = complete            ? Words{"before", "after"}
+                 : random() % 2 == 0 ? Words{"before"}
+                                     : Words{"after"};
+    if (what == "write") {
+      when.emplace_back("torn");
+    }
+    for (const std::string& each : when) {
+      kills.push_back({each, what, 1 + static_cast<int>(random() % spread), role});
+    }
+  };
+  std::map<std::string, Words> ranks;  // that make a call of a kind
   for (const auto& [role, kinds] : calls) {
     for (const auto& [what, count] : kinds) {
-      const auto add = [&](const char* when) {
-        // From the first to the last but a few: the last ones may be skipped by chance.
-        const int spread = std::max(1, count * 3 / 4);
-        const int number = 1 + static_cast<int>(kills.size() * 7 + pass * 5) % spread;
-        kills.push_back(fmt::format("{}:{}:{}:{}", when, what, number, role));
-      };
-      add("before");
-      add("after");
-      if (what == "write") {
-        add("torn");
+      if (complete || role == "head") {
+        add(role, what);
+      } else {
+        ranks[what].push_back(role);
       }
     }
+  }
+  for (const auto& [what, roles] : ranks) {
+    add(roles[random() % roles.size()], what);
   }
   return kills;
 }
 
-struct Counts {
-  int kills = 0;
-  int too_late = 0;  // the run was done before the call came
-  int runs = 0;
-};
+// Starts of runs in one place or in two that are killed, one after the other.
+class KilledStarts {
+ public:
+  explicit KilledStarts(Words places) : places_(std::move(places)) {}
 
-// One start that is to be killed at a point; true if it was.
-bool kill_at(KilledRun& run, const std::string& point) {
-  const std::string role = point.substr(point.rfind(':') + 1);
-  const Ended ended = run.start(faulty_program(), {"ACTORTRAIN_TEST_KILL=" + point})->wait();
-  INFO("kill " << point);
-  INFO("stderr: " << ended.err);
-  const bool killed = role == "head" ? ended.signal == SIGKILL
-                                     : ended.exit_code == 1 &&
-                                           has(ended.err, fmt::format("rank {} failed: ", role));
-  CHECK((killed || ended.exit_code == 0));
-  run.check_after(ended);
-  return killed;
-}
+  // What was killed, by process and kind of call: "head write".
+  [[nodiscard]] const std::set<std::string>& struck() const { return struck_; }
+  [[nodiscard]] std::string counts() const {
+    return fmt::format("{} kills in {} runs, {} too late", kills_, runs_, too_late_);
+  }
 
-Counts kill_everywhere(const Words& places, int passes) {
-  const Calls calls = recorded_calls(places);
-  REQUIRE(calls.size() == 3);  // the head and two ranks
-  Counts counts;
-  std::unique_ptr<KilledRun> run;
-  const auto finish = [&] {
-    if (run) {
-      finish_and_compare(*run, unbroken_results());
-    }
-    run.reset();
-  };
-  for (int pass = 0; pass < passes; ++pass) {
-    for (const std::string& point : kills_of(calls, pass)) {
-      if (!run) {
-        run = std::make_unique<KilledRun>(killed_run_keys(kSteps, places));
-        ++counts.runs;
-      }
-      const bool killed = kill_at(*run, point);
-      ++(killed ? counts.kills : counts.too_late);
-      if (!killed || run->committed() > kSteps - 20) {
-        finish();
-      }
+  void kill_at(Kill kill) {
+    if (!strike(kill)) {  // the run was done before the call came: a new one has its first
+      ++too_late_;
+      kill.number = 1;
+      INFO("kill " << kill.text());
+      CHECK(strike(kill));
     }
   }
-  finish();
-  return counts;
+  void finish() {
+    if (run_) {
+      finish_and_compare(*run_, unbroken_results());
+    }
+    run_.reset();
+  }
+
+ private:
+  bool strike(const Kill& kill) {
+    if (!run_) {
+      run_ = std::make_unique<KilledRun>(killed_run_keys(kSteps, places_));
+      ++runs_;
+    }
+    const Ended ended =
+        run_->start(faulty_program(), {"ACTORTRAIN_TEST_KILL=" + kill.text()})->wait();
+    INFO("kill " << kill.text());
+    INFO("stderr: " << ended.err);
+    const bool killed =
+        kill.role == "head"
+            ? ended.signal == SIGKILL
+            : ended.exit_code == 1 && has(ended.err, fmt::format("rank {} failed: ", kill.role));
+    CHECK((killed || ended.exit_code == 0));
+    run_->check_after(ended);
+    if (killed) {
+      ++kills_;
+      struck_.insert((kill.role == "head" ? "head " : "rank ") + kill.what);
+    }
+    if (!killed || run_->committed() > kSteps - 20) {
+      finish();
+    }
+    return killed;
+  }
+
+  Words places_;
+  std::unique_ptr<KilledRun> run_;
+  std::set<std::string> struck_;
+  int kills_ = 0;
+  int runs_ = 0;
+  int too_late_ = 0;
+};
+
+// Kills at all of these kinds, at least.
+void kill_everywhere(const char* name, const Words& places, const Words& kinds) {
+  std::mt19937 random(Catch::rngSeed());
+  const Calls calls = recorded_calls(places);
+  REQUIRE(calls.size() == 3);  // the head and two ranks
+  KilledStarts starts(places);
+  for (int pass = 0; pass < soak(); ++pass) {
+    for (const Kill& kill : kills_of(calls, random, soak() > 1)) {
+      starts.kill_at(kill);
+    }
+  }
+  starts.finish();
+  fmt::print("kill points, {}: {}\n", name, starts.counts());
+  for (const std::string& kind : kinds) {
+    INFO(kind);
+    CHECK(starts.struck().contains(kind));
+  }
 }
 
 }  // namespace
 
 TEST_CASE("kill points: a run in two places survives SIGKILL at each kind of call of each process",
-          "[integration][.full][kill_points][P1][P3][CK-1][CK-2][CK-6][CK-7]") {
-  const Words places = {"checkpoint.local_dir=fast"};
-  const Calls calls = recorded_calls(places);
-  for (const char* what : {"write", "sync", "rename", "sync_directory", "retire", "index-put"}) {
-    INFO("head: " << what);
-    CHECK(calls.at("head").contains(what));
-  }
-  for (const char* what :
-       {"write", "sync", "rename", "rsync-start", "rsync-running", "rsync-end"}) {
-    INFO("rank 1: " << what);
-    CHECK(calls.at("1").contains(what));
-  }
-  const Counts counts = kill_everywhere(places, kPasses * soak());
-  fmt::print("kill points, two places: {} kills in {} runs, {} too late\n", counts.kills,
-             counts.runs, counts.too_late);
-  CHECK(counts.kills > kPasses * 40);
-  CHECK(counts.too_late * 5 < counts.kills);
+          "[integration][.full][soak][kill_points][P1][P3][CK-1][CK-2][CK-6][CK-7]") {
+  kill_everywhere("two places", {"checkpoint.local_dir=fast"},
+                  {"head write", "head sync", "head rename", "head sync_directory", "head retire",
+                   "head index-put", "rank write", "rank sync", "rank rename", "rank rsync-start",
+                   "rank rsync-running", "rank rsync-end"});
 }
 
 TEST_CASE("kill points: a run in one place survives SIGKILL at each kind of call of each process",
-          "[integration][.full][kill_points][P1][P3][CK-1][CK-2][CK-6][CK-7]") {
-  const Counts counts = kill_everywhere({"checkpoint.local_dir=none"}, kPasses * soak());
-  fmt::print("kill points, one place: {} kills in {} runs, {} too late\n", counts.kills,
-             counts.runs, counts.too_late);
-  CHECK(counts.kills > kPasses * 25);
-  CHECK(counts.too_late * 5 < counts.kills);
+          "[integration][.full][soak][kill_points][P1][P3][CK-1][CK-2][CK-6][CK-7]") {
+  kill_everywhere("one place", {"checkpoint.local_dir=none"},
+                  {"head write", "head sync", "head rename", "head sync_directory", "head retire",
+                   "head index-put", "rank write", "rank sync", "rank rename"});
 }
 
-TEST_CASE("kill points: a run survives SIGKILL of any of its processes at any time",
-          "[integration][.full][kill_points][P1][P3]") {
-  const unsigned seed = std::random_device{}();
-  std::mt19937 random(seed);
-  INFO("seed " << seed);
-  const int kills = 60 * soak();
+namespace {
+
+// Which process is killed, and when: in the start, or in a step. -1: the head.
+struct StrayKill {
+  int victim = -1;
+  int held = 0;  // The rank that is in the middle of a step.
+  int call = 0;  // The backward pass of attention at which it is, of two in a step; 0: the start.
+};
+
+// Starts a run, and kills one of its processes when it has come so far. False: it was done before.
+bool kill_in(const KilledRun& run, const StrayKill& kill, Ended& ended) {
+  const fs::path wedge = run.site() / "wedge";
+  const fs::path reached = run.site() / "reached";
+  Words variables;
+  if (kill.call > 0) {
+    write_bytes(wedge, "");
+    variables = {fmt::format("ACTORTRAIN_TEST_FAULT=wedge:{}:{}", kill.call, kill.held),
+                 "ACTORTRAIN_TEST_WEDGE=" + wedge.string(),
+                 "ACTORTRAIN_TEST_FAULT_STAMP=" + reached.string()};
+  }
+  const auto launcher = run.start(faulty_program(), variables);
+  std::map<int, pid_t> workers;
+  const bool there = launcher->until([&] {
+    workers = workers_of(run.site().path());
+    return workers.size() == 2 && (kill.call == 0 || fs::exists(reached));
+  });
+  if (there) {
+    ::kill(kill.victim < 0 ? launcher->pid() : workers.at(kill.victim), SIGKILL);
+  }
+  fs::remove(wedge);
+  ended = launcher->wait();
+  fs::remove(reached);
+  return there;
+}
+
+}  // namespace
+
+TEST_CASE("kill points: a run survives SIGKILL of any of its processes while it starts and trains",
+          "[integration][.full][soak][kill_points][P1][P3]") {
+  std::mt19937 random(Catch::rngSeed());
+  const int kills = 9 * soak();
   int runs = 0;
   std::map<int, int> killed;  // by rank; -1: the head
   std::unique_ptr<KilledRun> run;
-  int done = 0;
-  for (int i = 0; done < kills && i < 6 * kills; ++i) {  // some starts end before they are killed
+  for (int done = 0; done < kills;) {
     if (!run) {
       run = std::make_unique<KilledRun>(killed_run_keys(kSteps, {"checkpoint.local_dir=fast"}));
       ++runs;
     }
-    const auto launcher = run->start(program());
-    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 1200));
-    const int rank = static_cast<int>(random() % 3) - 1;
-    const auto workers = workers_of(run->site().path());
-    const bool worker = rank >= 0 && workers.contains(rank);
-    const pid_t victim = worker ? workers.at(rank) : launcher->pid();
-    if (launcher->running()) {
-      ::kill(victim, SIGKILL);
-      ++killed[worker ? rank : -1];
-      ++done;
-    }
-    const Ended ended = launcher->wait();
+    const StrayKill kill = {.victim = done % 3 - 1,
+                            .held = static_cast<int>(random() % 2),
+                            .call = done / 3 % 3 == 0 ? 0 : 1 + static_cast<int>(random() % 60)};
+    INFO("kill of " << kill.victim << ", rank " << kill.held << " at its call " << kill.call);
+    Ended ended;
+    const bool there = kill_in(*run, kill, ended);
+    done += there ? 1 : 0;
+    killed[kill.victim] += there ? 1 : 0;
+    CHECK((there || ended.exit_code == 0));
     CHECK((ended.signal == SIGKILL || ended.exit_code == 1 || ended.exit_code == 0));
     run->check_after(ended);
     if (ended.exit_code == 0) {
@@ -181,46 +254,69 @@ TEST_CASE("kill points: a run survives SIGKILL of any of its processes at any ti
   if (run) {
     finish_and_compare(*run, unbroken_results());
   }
-  fmt::print("random kills: seed {}, head {}, rank 0 {}, rank 1 {}, {} runs\n", seed, killed[-1],
+  fmt::print("kills in starts and steps: head {}, rank 0 {}, rank 1 {}, {} runs\n", killed[-1],
              killed[0], killed[1], runs);
-  CHECK(done == kills);
 }
 
+namespace {
+
+// In the place of rsync: of three calls one is rsync, one is an rsync that is killed when it has
+// begun its file, and one dies when it has written some bytes of it, which follow from `random`.
+std::string dying_rsync(const RunSite& site, std::mt19937& random) {
+  const auto first = random() % 3;
+  const auto bytes = random() % 100000;
+  const fs::path script = write_script(
+      site / "rsync",
+      fmt::format("echo >> {0}/calls\nn=$(wc -l < {0}/calls)\n"
+                  "[ $(((n + {1}) % 3)) = 0 ] && exec rsync \"$@\"\n"
+                  "for word; do source=$directory; directory=$word; done\n"
+                  "if [ $(((n + {1}) % 3)) = 1 ]; then\n"
+                  "  rsync --bwlimit=300 \"$@\" & p=$!\n"
+                  "  while kill -0 $p && ! ls \"$directory\".*.??????; do :; done >/dev/null 2>&1\n"
+                  "  kill -9 $p\n  wait $p && exit 0\n"
+                  "else\n"
+                  "  head -c $(({2} * n % 100000)) \"$source\" > "
+                  "\"$directory.$(basename \"$source\").torn00\"\n"
+                  "fi\n"
+                  "echo >> {0}/killed\nkill -9 $$",
+                  site.path().string(), first, bytes));
+  return "ACTORTRAIN_RSYNC=" + script.string();
+}
+
+}  // namespace
+
 TEST_CASE("kill points: an rsync that is killed at any byte publishes nothing half",
-          "[integration][.full][kill_points][P3][CK-1]") {
-  // A run that computes fast copies few of its checkpoints: runs follow until enough were struck.
+          "[integration][.full][soak][kill_points][P3][CK-1]") {
+  std::mt19937 random(Catch::rngSeed());
   const std::size_t kills = 8U * static_cast<std::size_t>(soak());
   std::size_t killed = 0;
   std::size_t calls = 0;
-  std::size_t runs = 0;
-  for (; killed < kills && runs < 4 * kills; ++runs) {
-    KilledRun run(killed_run_keys(kSteps, {"checkpoint.local_dir=fast"}));
-    // Two of three are killed, a random time after their start; slow enough to be under way then.
-    const auto rsync = write_script(
-        run.site() / "rsync",
-        fmt::format(
-            "echo >> {0}/calls\nn=$(wc -l < {0}/calls)\n"
-            "[ $((n % 3)) = 0 ] && exec rsync \"$@\"\n"
-            "rsync --bwlimit=300 \"$@\" & p=$!\n"
-            "sleep 0.$(od -An -N2 -tu2 /dev/urandom | awk '{{printf \"%03d\", $1 % 250}}')\n"
-            "kill -9 $p\nwait $p\nended=$?\n"
-            "[ $ended = 137 ] && echo >> {0}/killed\nexit $ended",
-            run.site().path().string()));
-    const Ended ended = run.start(program(), {"ACTORTRAIN_RSYNC=" + rsync.string()})->wait();
+  const Words keys =
+      killed_run_keys(500 * soak(), {"checkpoint.interval_steps=6", "run.steps_per_job=12"});
+  KilledRun run(joined(keys, {"checkpoint.local_dir=fast"}));
+  for (int start = 0; killed < kills; ++start) {
+    REQUIRE(start < 20 * soak());
+    fs::remove(run.site() / "calls");
+    fs::remove(run.site() / "killed");
+    const Ended ended = run.start(program(), {dying_rsync(run.site(), random)})->wait();
     INFO(ended.err);
     const auto count = [&](const char* file) {
       return fs::exists(run.site() / file) ? lines_of(read_bytes(run.site() / file)).size() : 0;
     };
     CHECK(ended.signal == 0);
-    CHECK((ended.exit_code == 0 || ended.exit_code == 1));
+    CHECK((ended.exit_code == 75 || ended.exit_code == 1));
     CHECK(has(ended.err, "checkpoint_failed") == (count("killed") > 0));
     killed += count("killed");
     calls += count("calls");
     run.check_after(ended);
     run.check_tidy();
-    finish_and_compare(run, unbroken_results());
-    CHECK(run.committed() == kSteps);
   }
-  fmt::print("rsync killed {} times of {}, {} runs\n", killed, calls, runs);
-  CHECK(killed >= kills);
+  const Ended ended = run.start(program())->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 75);
+  run.check_after(ended);
+  run.check_tidy();
+  UnbrokenRun whole(joined(keys, {"checkpoint.interval_steps=0"}));
+  whole.check_same(run.site().run(), 12);
+  fmt::print("rsync killed {} times of {}\n", killed, calls);
 }

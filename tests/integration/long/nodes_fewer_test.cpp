@@ -1,12 +1,11 @@
 // A node that is lost and does not come back: the others go on without it, in the same job and to
-// the same bits, until it comes back. Real processes, real signals. ACTORTRAIN_SOAK=n goes on n
-// times as long.
+// the same bits, until it comes back. Real processes, real signals. Some strategies, drawn by the
+// seed: all of them in `./dev test soak`.
 
-#include <chrono>
 #include <random>
-#include <thread>
 
 #include "tests/integration/kept_snapshots.hpp"
+#include "tests/integration/long/drawn.hpp"
 #include "tests/integration/table_end.hpp"
 #include "tests/integration/two_nodes.hpp"
 
@@ -52,6 +51,13 @@ class ShrinkingRun {
     launchers_[static_cast<std::size_t>(node)] =
         start_node(site_, node, 60, keys_, strategy_, shape_);
   }
+  /// It is started once more, and the head knows of it.
+  void comes_back(int node) {
+    const std::string name = fmt::format("node {}", node);
+    const std::size_t before = heard_of("node_joined", name);
+    start(node);
+    hears("node_joined", name, before + 1);
+  }
   /// The node is gone at once, with launcher, ranks and memory.
   void lose(int node) {
     furthest_ = std::max(furthest_, last_step(site_.run()));
@@ -85,11 +91,24 @@ class ShrinkingRun {
   }
   /// Waits for more steps than the run has done.
   void makes_progress(std::int64_t steps = 2) { comes_to(last_step(site_.run()) + steps); }
-  void says(const std::string& text, std::size_t times = 1) {
-    const bool said = head().until([&] { return count_of(head().err(), text) >= times; });
+  /// Waits for so many events of a kind with `part` in their text.
+  void hears(const std::string& kind, const std::string& part, std::size_t times = 1) {
+    const bool heard = head().until([&] { return heard_of(kind, part) >= times; });
     INFO(head().err());
-    INFO("wanted: " << text);
-    REQUIRE(said);
+    INFO("wanted: " << kind << " " << part);
+    REQUIRE(heard);
+  }
+  /// Waits until the head gives these nodes up.
+  void gives_up(const std::string& nodes) { hears("nodes_lost", nodes + " not come back"); }
+  /// Waits until ranks of so many nodes are started in the place of those before.
+  void respawns(int ranks, int nodes, std::size_t times = 1) {
+    hears("respawned", fmt::format("ranks={} nodes={}", ranks, nodes), times);
+  }
+  [[nodiscard]] std::size_t heard_of(const std::string& kind, const std::string& part = "") const {
+    const auto events = events_of(site_.run(), kind);
+    return static_cast<std::size_t>(std::count_if(
+        events.begin(), events.end(),
+        [&](const nlohmann::json& event) { return train::test::has(event.at("text"), part); }));
   }
   /// Ends the run when all that was lost has been made good, and checks what it has done; every
   /// launcher ends with it.
@@ -122,17 +141,24 @@ class ShrinkingRun {
 }  // namespace
 
 TEST_CASE("fewer nodes: one of two does not come back, and the head goes on from both's memory",
-          "[integration][.full][nodes][fewer][recovery][P1][P4]") {
-  const char* const strategy = GENERATE("full", "none", "hybrid", "optimizer", "gradient");
-  const int ranks = GENERATE(2, 4);
-  if (std::string(strategy) == "hybrid" && ranks == 2) {
-    return;  // no group of two is left
-  }
+          "[integration][.full][soak][nodes][fewer][recovery][P1][P4]") {
+  // Not hybrid with two ranks: no group of two would be left.
+  const auto [strategy, ranks] =
+      GENERATE(from_range(drawn(std::vector<std::pair<std::string, int>>{{"full", 2},
+                                                                         {"full", 4},
+                                                                         {"none", 2},
+                                                                         {"none", 4},
+                                                                         {"hybrid", 4},
+                                                                         {"optimizer", 2},
+                                                                         {"optimizer", 4},
+                                                                         {"gradient", 2},
+                                                                         {"gradient", 4}},
+                                3)));
   CAPTURE(strategy, ranks);
   ShrinkingRun run({.nodes = 2, .ranks = ranks}, strategy, kFromMemory);
   run.comes_to(50);
   run.lose_kept(1);
-  run.says("nodes_lost node 1 has not come back within 1 s");
+  run.gives_up("node 1 has");
   run.check_good_end();
   const std::string log = run.head().err();
   check_lost_as(ends_of_lost_node(1, {0, 1, 2, 3}), log);
@@ -141,17 +167,19 @@ TEST_CASE("fewer nodes: one of two does not come back, and the head goes on from
 }
 
 TEST_CASE("fewer nodes: two of three go on from memory, and then one",
-          "[integration][.full][nodes][fewer][recovery][P1][P4]") {
-  const auto [strategy, first] = GENERATE(table<const char*, int>(
-      {{"full", 1}, {"full", 2}, {"none", 2}, {"optimizer", 1}, {"gradient", 2}}));
+          "[integration][.full][soak][nodes][fewer][recovery][P1][P4]") {
+  const auto [strategy, first] = GENERATE(from_range(drawn(
+      std::vector<std::pair<std::string, int>>{
+          {"full", 1}, {"full", 2}, {"none", 2}, {"optimizer", 1}, {"gradient", 2}},
+      2)));
   CAPTURE(strategy, first);
   ShrinkingRun run({.nodes = 3, .ranks = 3}, strategy, with_time(kFromMemory));
   run.comes_to(50);
   run.lose_kept(first);
-  run.says(fmt::format("nodes_lost node {} has not come back", first));
+  run.gives_up(fmt::format("node {} has", first));
   run.comes_to(120);
   run.lose_kept(3 - first);
-  run.says(fmt::format("nodes_lost node {} has not come back", 3 - first));
+  run.gives_up(fmt::format("node {} has", 3 - first));
   run.check_good_end();
   const std::string log = run.head().err();
   CHECK(count_of(log, " from memory") == 2);
@@ -164,11 +192,11 @@ TEST_CASE("fewer nodes: of those that are left one that is started anew has its 
   ShrinkingRun run({.nodes = 3, .ranks = 3}, "full", with_time(kFromMemory, 8));
   run.comes_to(50);
   run.lose_kept(1);
-  run.says("nodes_lost node 1 has not come back");
+  run.gives_up("node 1 has");
   run.comes_to(120);
   run.lose_kept(2);
   run.start(2);
-  run.says("info respawned generation=", 2);
+  run.hears("respawned", "generation=", 2);
   run.check_good_end();
   const std::string log = run.head().err();
   CHECK(count_of(log, " from memory") == 2);
@@ -180,12 +208,12 @@ TEST_CASE("fewer nodes: what no node has in memory comes from the newest checkpo
   ShrinkingRun run({.nodes = 3, .ranks = 3}, "full",
                    {"recovery.node_wait_s=1", "recovery.snapshot_interval_steps=20"});
   run.comes_to(50);
-  wait_for_output(run.head(), "checkpoint ");
+  wait_for_event(run.site(), run.head(), "checkpoint_published");
   run.head().send(SIGSTOP);  // it misses both at once
   run.lose(1);
   run.lose(2);  // and with node 1's buddy all that was kept of it
   run.head().send(SIGCONT);
-  run.says("nodes_lost nodes 1, 2 have not come back");
+  run.gives_up("nodes 1, 2 have");
   run.check_good_end();
   const std::string log = run.head().err();
   INFO(log);
@@ -194,20 +222,19 @@ TEST_CASE("fewer nodes: what no node has in memory comes from the newest checkpo
 
 TEST_CASE("fewer nodes: a node that is lost while memory is laid out anew is missed like the first",
           "[integration][.full][nodes][fewer][recovery][P1][P2][P3][P4]") {
+  // For less time than a launcher is silent before it is given up.
   ShrinkingRun run({.nodes = 3, .ranks = 3}, "full",
-                   with_time({"recovery.snapshot_interval_steps=20"}, 4));
+                   with_time({"recovery.snapshot_interval_steps=20"}, 3));
   run.comes_to(50);
-  wait_for_output(run.head(), "checkpoint ");
-  const fs::path endpoint = run.site().run() / "control" / "endpoint";
-  const std::string before = read_bytes(endpoint);
+  wait_for_event(run.site(), run.head(), "checkpoint_published");
+  const std::size_t joined_before = run.heard_of("node_joined", "node 1");
   run.lose(2);
-  REQUIRE(comes_true([&] { return fs::exists(endpoint) && read_bytes(endpoint) != before; }));
   // Node 1 comes to the meeting, which waits for node 2, and then takes no order any more.
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  run.hears("node_joined", "node 1", joined_before + 1);
   run.launcher(1).send(SIGSTOP);
-  run.says("nodes_lost node 2 has not come back");
+  run.gives_up("node 2 has");
   run.lose(1);
-  run.says("nodes_lost node 1 has not come back");
+  run.gives_up("node 1 has");
   run.check_good_end();
   const std::string log = run.head().err();
   INFO(log);
@@ -224,7 +251,7 @@ TEST_CASE("fewer nodes: where nothing is kept in memory, one that comes too late
                    {"recovery.node_wait_s=1", "recovery.snapshot_interval_steps=0"});
   run.comes_to(50);
   run.lose(1);
-  run.says("info respawned generation=1");
+  run.hears("respawned", "generation=1");
   run.start(1);
   const Ended late = run.launcher(1).wait();
   INFO(late.err);
@@ -234,22 +261,24 @@ TEST_CASE("fewer nodes: where nothing is kept in memory, one that comes too late
 }
 
 TEST_CASE("fewer nodes: one that comes back takes part again",
-          "[integration][.full][nodes][fewer][recovery][P1][P4]") {
-  const auto [strategy, ranks] = GENERATE(table<const char*, int>({{"full", 4},
-                                                                   {"none", 4},
-                                                                   {"hybrid", 4},
-                                                                   {"optimizer", 4},
-                                                                   {"gradient", 4},
-                                                                   {"full", 2},
-                                                                   {"optimizer", 2}}));
+          "[integration][.full][soak][nodes][fewer][recovery][P1][P4]") {
+  const auto [strategy, ranks] = GENERATE(
+      from_range(drawn(std::vector<std::pair<std::string, int>>{{"full", 4},
+                                                                {"none", 4},
+                                                                {"hybrid", 4},
+                                                                {"optimizer", 4},
+                                                                {"gradient", 4},
+                                                                {"full", 2},
+                                                                {"optimizer", 2}},
+                       3)));
   CAPTURE(strategy, ranks);
   ShrinkingRun run({.nodes = 2, .ranks = ranks}, strategy, kFromMemory);
   run.comes_to(50);
   run.lose_kept(1);
-  run.says(fmt::format("ranks={} nodes=1", ranks / 2));
+  run.respawns(ranks / 2, 1);
   run.start(1);
-  run.says("info nodes_returned node 1 has come back");
-  run.says(fmt::format("ranks={} nodes=2", ranks));
+  run.hears("nodes_returned", "node 1 has come back");
+  run.respawns(ranks, 2);
   run.check_good_end();
   const std::string log = run.head().err();
   CHECK(count_of(log, " from memory") == 2);
@@ -261,37 +290,37 @@ TEST_CASE("fewer nodes: a rank that is left alone is started again, and not alon
   ShrinkingRun run({.nodes = 2, .ranks = 2}, "full", kFromMemory);
   run.comes_to(50);
   run.lose_kept(1);
-  run.says("ranks=1 nodes=1");
+  run.respawns(1, 1);
   run.makes_progress();
   const auto workers = workers_of(run.site().path());
   REQUIRE(workers.size() == 1);
   REQUIRE(::kill(workers.begin()->second, SIGKILL) == 0);
-  run.says("ranks=1 nodes=1", 2);
+  run.respawns(1, 1, 2);
   run.start(1);
-  run.says("ranks=2 nodes=2");
+  run.respawns(2, 2);
   run.check_good_end();
   CHECK(count_of(run.head().err(), " from memory") == 3);
 }
 
 TEST_CASE("fewer nodes: two of three come back, one after the other, and one is lost again",
-          "[integration][.full][nodes][fewer][recovery][P1][P4]") {
-  const char* const strategy = GENERATE("full", "none");
+          "[integration][.full][soak][nodes][fewer][recovery][P1][P4]") {
+  const std::string strategy = GENERATE(from_range(drawn(Words{"full", "none"}, 1)));
   CAPTURE(strategy);
   ShrinkingRun run({.nodes = 3, .ranks = 6}, strategy, with_time(kFromMemory));
   run.comes_to(50);
   run.lose(2);
-  run.says("ranks=4 nodes=2");
+  run.respawns(4, 2);
   run.lose(1);
-  run.says("ranks=2 nodes=1");
+  run.respawns(2, 1);
   run.start(2);
-  run.says("info nodes_returned node 2 has come back");
-  run.says("ranks=4 nodes=2", 2);
+  run.hears("nodes_returned", "node 2 has come back");
+  run.respawns(4, 2, 2);
   run.start(1);
-  run.says("info nodes_returned node 1 has come back");
-  run.says("ranks=6 nodes=3");
+  run.hears("nodes_returned", "node 1 has come back");
+  run.respawns(6, 3);
   run.makes_progress();
   run.lose(2);
-  run.says("ranks=4 nodes=2", 3);
+  run.respawns(4, 2, 3);
   run.check_good_end();
   CHECK(count_of(run.head().err(), "memory_not_restored") == 0);
 }
@@ -303,24 +332,20 @@ TEST_CASE("fewer nodes: one that comes back and is lost while it waits disturbs 
                    {"recovery.node_wait_s=1", "recovery.snapshot_interval_steps=1000000"});
   run.comes_to(50);
   run.lose(1);
-  run.says("ranks=2 nodes=1");
-  const int times = GENERATE(1, 2);
-  for (int time = 0; time < times; ++time) {
-    run.start(1);
-    CHECK(run.launcher(1).until([&] { return false; }, std::chrono::seconds(1)) == false);
+  run.respawns(2, 1);
+  for (int time = 0; time < 2; ++time) {
+    run.comes_back(1);
     CHECK(run.launcher(1).running());
     run.lose(1);
   }
-  run.start(1);  // and this one hears the end of the run
+  run.comes_back(1);  // and this one hears the end of the run
   run.check_good_end();
   CHECK(count_of(run.head().err(), "nodes_returned") == 0);
 }
 
 TEST_CASE("fewer nodes: nodes that are lost and come back at random times",
-          "[integration][.full][nodes][fewer][recovery][P1][P2][P4]") {
-  const unsigned seed = std::random_device{}();
-  std::mt19937 random(seed);
-  CAPTURE(seed);
+          "[integration][.full][soak][nodes][fewer][recovery][P1][P2][P4]") {
+  std::mt19937 random(Catch::rngSeed());
   int lost = 0;
   int started = 0;
   for (int pass = 0; pass < soak(); ++pass) {
@@ -333,9 +358,8 @@ TEST_CASE("fewer nodes: nodes that are lost and come back at random times",
         joined(kFromMemory, {"recovery.max_respawns=1000", "checkpoint.interval_steps=100"}));
     run.comes_to(50);
     for (int event = 0; event < 6; ++event) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50 + random() % 3000));
-      REQUIRE(run.head().running());
       const int node = 1 + static_cast<int>(random() % 2);
+      const std::size_t respawned = run.heard_of("respawned");
       if (run.has(node)) {
         run.lose(node);
         ++lost;
@@ -343,9 +367,18 @@ TEST_CASE("fewer nodes: nodes that are lost and come back at random times",
         run.start(node);
         ++started;
       }
+      // The next one comes at once, when the ranks are started again, or some steps later.
+      const auto when = random() % 3;
+      if (when > 0) {
+        run.hears("respawned", "", respawned + 1);
+      }
+      if (when > 1) {
+        run.makes_progress(1 + static_cast<std::int64_t>(random() % 60));
+      }
+      REQUIRE(run.head().running());
     }
     run.check_good_end();
   }
-  fmt::print("nodes: seed {}, lost {} times and back {} times\n", seed, lost, started);
+  fmt::print("nodes: lost {} times and back {} times\n", lost, started);
   CHECK(lost > 0);
 }

@@ -1,6 +1,9 @@
 // Two places: checkpoints are written to the node's own disk first, then copied by the real rsync
 // and published. Real processes, kills, full disks.
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <algorithm>
 
 #include "checkpoint/save/locations.hpp"
@@ -45,6 +48,23 @@ struct Site : RunSite {
 
  private:
   mutable int scripts_ = 0;
+};
+
+/// Holds whoever wants to lock the file, too.
+class LockedFile {
+ public:
+  explicit LockedFile(const fs::path& path)
+      : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+    REQUIRE(::flock(file_, LOCK_EX) == 0);
+  }
+  LockedFile(const LockedFile&) = delete;
+  LockedFile& operator=(const LockedFile&) = delete;
+  ~LockedFile() { ::close(file_); }
+
+  void unlock() const { REQUIRE(::flock(file_, LOCK_UN) == 0); }
+
+ private:
+  int file_;
 };
 
 std::vector<std::int64_t> steps_in(const fs::path& place) {
@@ -103,9 +123,9 @@ TEST_CASE("places: killed while rsync runs, it goes on from the local copy, publ
   const Site site;
   // The first checkpoint's copy stands still half-way.
   const Words keys = site.keys(ranks);
-  const auto run = site.start_with(
-      {site.rsync("for last; do :; done\nhead -c 1000 /dev/zero > \"$last/.half\"\nsleep 1000")},
-      keys);
+  const auto run = site.start_with({site.rsync("for last; do :; done\nhead -c 1000 /dev/zero > "
+                                               "\"$last/.half\"\nexec tail -n 0 -f \"$0\"")},
+                                   keys);
   REQUIRE(run->until([&] {
     return !processes_with(site.path().string() + "/rsync-0").empty() &&
            fs::exists(site.local() / "step-00000006");
@@ -137,11 +157,12 @@ TEST_CASE("places: publishing slower than training skips those between, on all r
   const Site site;
   // No copy is made before the sixth step is done: then the first save is over, and those of the
   // steps 2 to 4 have given way to newer ones.
+  const LockedFile gate(site / "gate");
   const auto run = site.start_with(
-      {site.rsync(fmt::format("tries=0\nuntil grep -q '\"step\":6,' {} || [ $tries = 1200 ]; do "
-                              "sleep 0.05; tries=$((tries + 1)); done\nexec rsync \"$@\"",
-                              (site.run() / "metrics.jsonl").string()))},
+      {site.rsync(fmt::format("exec flock --shared {} rsync \"$@\"", (site / "gate").string()))},
       site.keys(rank_keys(2, "full", {"checkpoint.interval_steps=1", "checkpoint.keep_last=0"})));
+  wait_for_step(site, *run, 6);
+  gate.unlock();
   const Ended ended = run->wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 0);
@@ -187,8 +208,8 @@ TEST_CASE("places: the end waits for the copy so long, then says what is where",
   const bool signal = GENERATE(false, true);
   const Words ranks = signal ? rank_keys(2, "full") : Words{};
   const Site site;
-  const Words rsync = {
-      site.rsync("case \"$*\" in *step-00000012*) sleep 1000;; esac; exec rsync \"$@\"")};
+  const Words rsync = {site.rsync(
+      "case \"$*\" in *step-00000012*) exec tail -n 0 -f \"$0\";; esac; exec rsync \"$@\"")};
   // Held in the ninth step, of four lanes or two: the time to drain begins when step 6 is there.
   const auto run = start_held(site, signal ? "0" : "head", signal ? 8 * 4 + 1 : 8 * 8 + 1,
                               site.keys(joined(ranks, {"checkpoint.drain_s=5"})), rsync);

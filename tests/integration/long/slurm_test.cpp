@@ -1,7 +1,7 @@
-// `actortrain submit` and a real Slurm of two nodes, which each test starts. Skipped, with a line
-// that says why, where Slurm's programs are missing or do not start.
-// ACTORTRAIN_SOAK=n takes the nodes away n times as often.
+// `actortrain submit` and a real Slurm of two nodes, which the first test starts for all. Skipped,
+// with a line that says why, where Slurm's programs are missing or do not start.
 
+#include <algorithm>
 #include <random>
 
 #include "tests/integration/kept_snapshots.hpp"
@@ -12,11 +12,6 @@
 using namespace train::test;
 
 namespace {
-
-constexpr int kPatience = 90;  // seconds; a requeued job is held back for six
-
-const Words kKeys = {"run.steps=1500", "run.digest_interval_steps=100", "eval.interval_steps=100",
-                     "checkpoint.interval_steps=400", "checkpoint.keep_last=2"};
 
 /// Holds the steps of a site's jobs back until the test has done to them what it wants to.
 class SlowSteps {
@@ -39,7 +34,7 @@ std::int64_t steps_in(const fs::path& run) {
 }
 
 /// The number of the job.
-int submitted(const RunSite& site, const std::string& name, const Words& keys = kKeys) {
+int submitted(const RunSite& site, const std::string& name, const Words& keys) {
   Words words = {"submit", "tiny.toml", "--nodes", "2", "--time", "10", "--mem", "500M"};
   for (const std::string& key :
        rank_keys(2, "optimizer", joined({"run.name=" + name, "parallel.interface=lo"}, keys))) {
@@ -51,14 +46,6 @@ int submitted(const RunSite& site, const std::string& name, const Words& keys = 
   REQUIRE(ended.exit_code == 0);
   REQUIRE(ended.out.starts_with("job "));
   return std::stoi(ended.out.substr(4));
-}
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    ++found;
-  }
-  return found;
 }
 
 pid_t parent_of(pid_t process) {
@@ -89,14 +76,6 @@ pid_t launcher_of_node(const RunSite& site, int node) {
   return 0;
 }
 
-/// The job has been queued again for the `times`th time and has trained since.
-bool goes_on(const SlurmCluster& cluster, const fs::path& run, int job, int times) {
-  const bool again = SlurmCluster::within(
-      kPatience, [&] { return cluster.restarts(job) == times && cluster.state(job) == "RUNNING"; });
-  const std::int64_t before = steps_in(run);
-  return again && SlurmCluster::within(kPatience, [&] { return steps_in(run) > before + 30; });
-}
-
 /// The job has the exit code of the table, and the table's line is in its output.
 void check_job_ends_as(const TableEnd& end, const SlurmCluster& cluster, int job,
                        const std::string& output) {
@@ -109,7 +88,7 @@ void check_job_ends_as(const TableEnd& end, const SlurmCluster& cluster, int job
 class PreemptedJob {
  public:
   PreemptedJob(const SlurmCluster& cluster, const RunSite& site, const Words& keys)
-      : cluster_(cluster), job_(submitted(site, "tiny", keys)), run_(site.run()) {}
+      : cluster_(cluster), site_(site), job_(submitted(site, "tiny", keys)), run_(site.run()) {}
 
   /// Waits until it runs: for the first time, or again since its nodes were taken.
   void started() {
@@ -119,6 +98,15 @@ class PreemptedJob {
       }
       let_go();
       return cluster_.state(job_) == "RUNNING";
+    });
+  }
+
+  [[nodiscard]] int number() const { return job_; }
+
+  /// Waits until this start has come so far: to the program, or to its ranks.
+  void begun(bool ranks) const {
+    wait_until([&] {
+      return launcher_of_node(site_, 0) > 0 && (!ranks || workers_of(site_.path()).size() == 2);
     });
   }
 
@@ -161,7 +149,7 @@ class PreemptedJob {
  private:
   template <class Condition>
   void wait_until(Condition condition) const {
-    if (!SlurmCluster::within(kPatience, condition)) {
+    if (!comes_true(condition)) {
       FAIL(output() << said_ << cluster_.ask({"squeue", "--long"})
                     << cluster_.ask({"scontrol", "show", "job", fmt::format("{}", job_)}));
     }
@@ -182,6 +170,7 @@ class PreemptedJob {
   }
 
   const SlurmCluster& cluster_;
+  const RunSite& site_;
   int job_;
   fs::path run_;
   int losses_ = 0;    ///< So often has it been queued again, or will be.
@@ -190,123 +179,153 @@ class PreemptedJob {
   std::int64_t saved_ = 0;
 };
 
+using Loss = PreemptedJob::Loss;
+
+/// How a job loses its nodes: each way when it has trained, and one of them before.
+struct Losses {
+  struct One {
+    Loss loss = Loss::requeue;
+    bool early = false;
+  };
+  std::vector<One> all;
+
+  explicit Losses(std::mt19937& random) {
+    for (int pass = 0; pass < soak(); ++pass) {
+      // A script that is warned before it listens is ended; no warning comes that early.
+      std::vector<One> some = {{Loss::requeue},
+                               {Loss::warning},
+                               {Loss::preemption},
+                               {random() % 2 == 0 ? Loss::requeue : Loss::preemption, true}};
+      std::shuffle(some.begin(), some.end(), random);
+      all.insert(all.end(), some.begin(), some.end());
+    }
+  }
+};
+
+/// Somebody cancels a job: it saves, and nobody queues it again.
+void check_cancelled(const SlurmCluster& cluster, const RunSite& site, const Words& keys) {
+  const SlowSteps slow(site);
+  const int job = submitted(site, "cancelled", keys);
+  const fs::path run = site.run("cancelled");
+  REQUIRE(comes_true([&] { return steps_in(run) > 10; }));
+  cluster.ask({"scancel", fmt::format("{}", job)});
+  CHECK(comes_true([&] { return cluster.state(job) == "CANCELLED"; }));
+  CHECK(cluster.restarts(job) == 0);
+  CHECK_FALSE(fs::exists(run / "finished"));
+  CHECK(checkpoint_steps(run).back() == last_step(run));
+}
+
 }  // namespace
 
-TEST_CASE("slurm: a run over two nodes survives what Slurm does to its job and ends once",
-          "[integration][.full][slurm][submit][SB-1][SB-2][P3]") {
-  SlurmCluster cluster;
-  if (const std::string why = cluster.start(); !why.empty()) {
-    fmt::print("skipped: slurm: {}\n", why);
+TEST_CASE("slurm: a job whose nodes are taken away again and again ends once, with the same bits",
+          "[integration][.full][soak][slurm][submit][SB-1][SB-2][P1][P3]") {
+  if (SlurmJobs::skipped()) {
     return;
   }
+  const SlurmJobs jobs;
+  SlurmCluster& cluster = SlurmJobs::cluster();
+  std::mt19937 random(Catch::rngSeed());
+  const std::vector<Losses::One> losses = Losses(random).all;
+  const auto steps = 300 * static_cast<int>(losses.size());
+  const Words keys = {fmt::format("run.steps={}", steps), "run.digest_interval_steps=10",
+                      "eval.interval_steps=100", "checkpoint.interval_steps=40",
+                      "checkpoint.keep_last=2"};
   const RunSite site;
   const SlowSteps slow(site);
-  const int job = submitted(site, "tiny");
-  const std::string number = fmt::format("{}", job);
-  const fs::path run = site.run();
-  const auto output = [&] {
-    const fs::path file = run / fmt::format("slurm-{}.out", job);
-    return fs::exists(file) ? read_bytes(file) : std::string("no output");
-  };
-  REQUIRE(SlurmCluster::within(kPatience, [&] { return steps_in(run) > 30; }));
-  const std::string limit = cluster.field(job, "TimeLimit");
+  PreemptedJob job(cluster, site, keys);
+  const std::string limit = cluster.field(job.number(), "TimeLimit");
   CHECK(limit == "00:10:00");
-  CHECK(cluster.field(job, "NumNodes") == "2");
-
-  cluster.ask({"scontrol", "requeue", number});  // as a preemption does it
-  INFO(output());
-  REQUIRE(goes_on(cluster, run, job, 1));
-  cluster.ask({"scancel", "--batch", "--signal=USR1", number});  // as its time runs out
-  REQUIRE(goes_on(cluster, run, job, 2));
+  job.started();
+  CHECK(cluster.field(job.number(), "NumNodes") == "2");
+  for (const Losses::One& one : losses) {
+    job.started();
+    if (one.early) {
+      job.begun(random() % 2 == 0);
+    } else {
+      job.trained(1 + static_cast<std::int64_t>(random() % 60));
+    }
+    job.take_nodes(one.loss);
+  }
   slow.over();
-  REQUIRE(SlurmCluster::within(kPatience, [&] { return cluster.state(job) == "COMPLETED"; }));
-  INFO(output());
-  CHECK(cluster.restarts(job) == 2);
-  check_job_ends_as(end_of_steps(1500), cluster, job, output());
-  CHECK(cluster.field(job, "TimeLimit") == limit);
-  CHECK(count(output(), "info resumed step=") == 2);
-  CHECK(count(output(), "all 1500 steps are done") == 1);
-  CHECK(read_bytes(run / "finished") == "1500\n");
-  const std::string metrics = read_bytes(run / "metrics.jsonl");
+  job.completed();
+  const std::string output = job.output();
+  INFO(output);
+  const std::string done = fmt::format("all {} steps are done", steps);
+  CHECK(cluster.restarts(job.number()) == static_cast<int>(losses.size()));
+  check_job_ends_as(end_of_steps(steps), cluster, job.number(), output);
+  CHECK(cluster.field(job.number(), "TimeLimit") == limit);
+  CHECK(count_of(output, done) == 1);
+  CHECK(read_bytes(site.run() / "finished") == fmt::format("{}\n", steps));
+  const std::string metrics = read_bytes(site.run() / "metrics.jsonl");
 
-  cluster.ask({"scontrol", "requeue", number});  // somebody does: there is nothing left to do
-  REQUIRE(SlurmCluster::within(
-      kPatience, [&] { return cluster.restarts(job) == 3 && cluster.state(job) == "COMPLETED"; }));
-  CHECK(count(output(), "info run_started") == 3);
-  CHECK(count(output(), "all 1500 steps are done") == 2);
-  CHECK(read_bytes(run / "metrics.jsonl") == metrics);
+  job.take_nodes(Loss::requeue);  // somebody does: there is nothing left to do
+  job.completed();
+  CHECK(count_of(job.output(), "info run_started") == count_of(output, "info run_started"));
+  CHECK(count_of(job.output(), done) == 2);
+  CHECK(read_bytes(site.run() / "metrics.jsonl") == metrics);
+  const Ended verified = site.call({"verify", site.run().string()});
+  INFO(verified.out << verified.err);
+  CHECK(verified.exit_code == 0);
 
-  Words whole = kKeys;
-  whole.emplace_back("run.name=whole");
-  site.train(whole);
-  CHECK(results_of(run) == results_of(site.run("whole")));
-
-  const SlowSteps slow_again(site);
-  const int cancelled = submitted(site, "cancelled");
-  const fs::path other = site.run("cancelled");
-  REQUIRE(SlurmCluster::within(kPatience, [&] { return steps_in(other) > 30; }));
-  cluster.ask({"scancel", fmt::format("{}", cancelled)});
-  CHECK(SlurmCluster::within(kPatience, [&] { return cluster.state(cancelled) == "CANCELLED"; }));
-  CHECK(cluster.restarts(cancelled) == 0);
-  CHECK_FALSE(fs::exists(other / "finished"));
-  CHECK(checkpoint_steps(other).size() == 1);  // it saved, and nobody queued it again
+  site.train(joined(keys, {"run.name=whole"}));
+  CHECK(results_of(site.run()) == results_of(site.run("whole")));
+  check_cancelled(cluster, site, keys);
 }
+
+namespace {
+
+/// Of jobs whose state is in memory.
+const Words kFromMemory = {"run.steps=600", "run.digest_interval_steps=10",
+                           "eval.interval_steps=100", "checkpoint.interval_steps=1000",
+                           "recovery.snapshot_interval_steps=20"};
+
+}  // namespace
 
 TEST_CASE("slurm: a launcher that is killed is started again within its job",
           "[integration][.full][slurm][submit][SB-1][P1][P4]") {
-  SlurmCluster cluster;
-  if (const std::string why = cluster.start(); !why.empty()) {
-    fmt::print("skipped: slurm: {}\n", why);
+  if (SlurmJobs::skipped()) {
     return;
   }
-  const Words keys = {"run.steps=600", "run.digest_interval_steps=10", "eval.interval_steps=100",
-                      "checkpoint.interval_steps=1000", "recovery.snapshot_interval_steps=20"};
+  const SlurmJobs jobs;
+  const SlurmCluster& cluster = SlurmJobs::cluster();
   const RunSite site;
   const SlowSteps slow(site);
-  const int job = submitted(site, "tiny", keys);
+  const int job = submitted(site, "tiny", kFromMemory);
   const fs::path run = site.run();
-  for (int loss = 1; loss <= 2; ++loss) {
-    REQUIRE(SlurmCluster::within(kPatience, [&] { return steps_in(run) > 150 * loss; }));
+  for (std::size_t loss = 1; loss <= 2; ++loss) {
+    const std::int64_t before = steps_in(run);
+    REQUIRE(comes_true([&] { return steps_in(run) > before + 25; }));
     const pid_t launcher = launcher_of_node(site, 1);
     REQUIRE(launcher > 0);
     REQUIRE(::kill(launcher, SIGKILL) == 0);
+    REQUIRE(comes_true([&] { return count_events(run, "respawned") >= loss; }));
   }
-  const auto slurm_output = run / fmt::format("slurm-{}.out", job);
-  REQUIRE(SlurmCluster::within(kPatience, [&] {
-    return count(read_bytes(slurm_output), "info respawned generation=") >= 2;
-  }));
   slow.over();
-  REQUIRE(SlurmCluster::within(kPatience, [&] { return cluster.state(job) == "COMPLETED"; }));
+  REQUIRE(comes_true([&] { return cluster.state(job) == "COMPLETED"; }));
   const std::string output = read_bytes(run / fmt::format("slurm-{}.out", job));
   INFO(output);
   CHECK(cluster.restarts(job) == 0);
   check_job_ends_as(end_of_steps(600), cluster, job, output);
-  CHECK(count(output, "node 1: the launcher was killed, and is started again") == 2);
+  CHECK(count_of(output, "node 1: the launcher was killed, and is started again") == 2);
   check_lost_as(ends_of_lost_node(1, {0, 1}), output);
-  CHECK(count(output, "info respawned generation=") >= 2);
-  CHECK(count(output, "info run_started") == 1);
-  site.train(joined(keys, {"run.name=whole"}));
+  CHECK(count_of(output, "info run_started") == 1);
+  site.train(joined(kFromMemory, {"run.name=whole"}));
   CHECK(results_of(run) == results_of(site.run("whole")));
 }
 
 TEST_CASE("slurm: a job that loses a node for good goes on without it",
           "[integration][.full][slurm][submit][SB-1][P1][P4]") {
-  SlurmCluster cluster;
-  if (const std::string why = cluster.start(); !why.empty()) {
-    fmt::print("skipped: slurm: {}\n", why);
+  if (SlurmJobs::skipped()) {
     return;
   }
-  const Words keys = {"run.steps=600",
-                      "run.digest_interval_steps=10",
-                      "eval.interval_steps=100",
-                      "checkpoint.interval_steps=1000",
-                      "recovery.snapshot_interval_steps=20",
-                      "recovery.node_wait_s=2"};
+  const SlurmJobs jobs;
+  SlurmCluster& cluster = SlurmJobs::cluster();
+  const Words keys = joined(kFromMemory, {"recovery.node_wait_s=2"});
   const RunSite site;
   const SlowSteps slow(site);
   const int job = submitted(site, "tiny", keys);
   const fs::path run = site.run();
-  REQUIRE(SlurmCluster::within(kPatience, [&] { return steps_in(run) > 100; }));
+  REQUIRE(comes_true([&] { return steps_in(run) > 50; }));
   const pid_t head = launcher_of_node(site, 0);
   const pid_t launcher = launcher_of_node(site, 1);
   REQUIRE((head > 0 && launcher > 0));
@@ -319,8 +338,7 @@ TEST_CASE("slurm: a job that loses a node for good goes on without it",
   }));
   cluster.lose_second_node();
   slow.over();
-  const bool completed =
-      SlurmCluster::within(kPatience, [&] { return cluster.state(job) == "COMPLETED"; });
+  const bool completed = comes_true([&] { return cluster.state(job) == "COMPLETED"; });
   const std::string output = read_bytes(run / fmt::format("slurm-{}.out", job));
   INFO(output);
   INFO(cluster.ask({"scontrol", "show", "job", fmt::format("{}", job)}));
@@ -328,68 +346,9 @@ TEST_CASE("slurm: a job that loses a node for good goes on without it",
   CHECK(cluster.restarts(job) == 0);
   check_job_ends_as(end_of_steps(600), cluster, job, output);
   check_lost_as(ends_of_lost_node(1, {0, 1}), output);
-  CHECK(count(output, "nodes_lost node 1 has not come back within 2 s") == 1);
-  CHECK(count(output, " from memory") == 1);
-  CHECK(count(output, "info run_started") == 1);
+  CHECK(count_of(output, "nodes_lost node 1 has not come back within 2 s") == 1);
+  CHECK(count_of(output, " from memory") == 1);
+  CHECK(count_of(output, "info run_started") == 1);
   site.train(joined(keys, {"run.name=whole"}));
   CHECK(results_of(run) == results_of(site.run("whole")));
-}
-
-TEST_CASE("slurm: a job whose nodes are taken away again and again ends with the same bits",
-          "[integration][.full][slurm][submit][SB-1][P1][P3]") {
-  SlurmCluster cluster;
-  if (const std::string why = cluster.start(); !why.empty()) {
-    fmt::print("skipped: slurm: {}\n", why);
-    return;
-  }
-  const unsigned seed = std::random_device{}();
-  std::mt19937 random(seed);
-  INFO("seed " << seed);
-  const int wanted = 4 * soak();
-  constexpr int kMostSteps = 100;  // of a start before its nodes are taken
-  const Words keys = {fmt::format("run.steps={}", 5 * kMostSteps * wanted),
-                      "run.digest_interval_steps=10", "eval.interval_steps=100",
-                      "checkpoint.interval_steps=40", "checkpoint.keep_last=2"};
-  const RunSite site;
-  const SlowSteps slow(site);
-  PreemptedJob job(cluster, site, keys);
-  using Loss = PreemptedJob::Loss;
-  std::map<Loss, int> losses;
-  int starting = 0;  // how often before it trained
-  for (int i = 0; i < wanted; ++i) {
-    job.started();
-    const auto loss = static_cast<Loss>(random() % 3);
-    // A script that is warned before it listens is ended; no warning comes that early.
-    if (loss != Loss::warning && random() % 4 == 0) {
-      ++starting;
-      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 700));
-    } else {
-      job.trained(1 + static_cast<std::int64_t>(random() % kMostSteps));
-    }
-    job.take_nodes(loss);
-    ++losses[loss];
-  }
-  slow.over();
-  job.completed();
-  const std::string output = job.output();
-  INFO(output);
-  CHECK(says(output, end_of_steps(5 * kMostSteps * wanted)));
-  CHECK(count(output, fmt::format("all {} steps are done", 5 * kMostSteps * wanted)) == 1);
-  const std::string metrics = read_bytes(site.run() / "metrics.jsonl");
-
-  job.take_nodes(Loss::requeue);  // there is nothing left to do
-  job.completed();
-  CHECK(count(job.output(), "info run_started") == count(output, "info run_started"));
-  CHECK(read_bytes(site.run() / "metrics.jsonl") == metrics);
-  const Ended verified = site.call({"verify", site.run().string()});
-  INFO(verified.out << verified.err);
-  CHECK(verified.exit_code == 0);
-
-  site.train(joined(keys, {"run.name=whole"}));
-  CHECK(results_of(site.run()) == results_of(site.run("whole")));
-  fmt::print(
-      "slurm: seed {}, {} losses of the nodes: {} requeued, {} warned, {} preempted; {} of "
-      "them before the first step\n",
-      seed, wanted, losses[Loss::requeue], losses[Loss::warning], losses[Loss::preemption],
-      starting);
 }

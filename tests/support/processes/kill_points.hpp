@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -14,9 +13,9 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <thread>
 
 #include "storage/files/file_calls.hpp"
+#include "tests/support/harness/hang_limit.hpp"
 
 namespace train::test {
 
@@ -27,7 +26,8 @@ namespace train::test {
 ///   it
 ///       is done); what: a kind of call (name_of) or a point's name; n: the how many-th, from 1;
 ///       role: head (the process that was started), or a rank's number.
-///   ACTORTRAIN_TEST_SIGNAL=<number>  that signal instead, after which the process goes on.
+///   ACTORTRAIN_TEST_SIGNAL=<number>  that signal instead, to the head at a call in a run's
+///       directory, which goes on when events.jsonl there says stop_requested.
 ///   ACTORTRAIN_TEST_READ=<errno>:<part>  every read of a file in whose path the part is fails so.
 ///   ACTORTRAIN_TEST_TRACE=<directory>  the file <role> gets a line per call: what, and its path.
 ///
@@ -53,18 +53,12 @@ class KillPoints final : public storage::FileCallHook {
   }
 
   int before(storage::FileCall& call) override {
-    const std::lock_guard lock(mutex_);
     if (!counts(call)) {
       return 0;
     }
-    const std::string what = what_of(call);
-    if (trace_ >= 0) {
-      const std::string line = fmt::format("{} {}\n", what, call.path);
-      [[maybe_unused]] const ssize_t written = ::write(trace_, line.data(), line.size());
-    }
-    due() = ++seen_[what] == number_ && what == what_;
+    due() = is_the_one(call);
     if (due() && when_ == "before") {
-      die();
+      die(call.path);
     }
     if (due() && when_ == "torn") {
       call.bytes = call.bytes.first(call.bytes.size() / 2);
@@ -74,7 +68,7 @@ class KillPoints final : public storage::FileCallHook {
 
   void after(const storage::FileCall& call, int /*error_number*/) override {
     if (due() && when_ != "before" && counts(call)) {
-      die();
+      die(call.path);
     }
   }
 
@@ -98,23 +92,40 @@ class KillPoints final : public storage::FileCallHook {
     thread_local bool value = false;
     return value;
   }
-  void die() const {
-    ::kill(::getpid(), signal_);
+  /// Counts the call, and writes it down.
+  bool is_the_one(const storage::FileCall& call) {
+    const std::string what = what_of(call);
+    const std::lock_guard lock(mutex_);
+    if (trace_ >= 0) {
+      const std::string line = fmt::format("{} {}\n", what, call.path);
+      [[maybe_unused]] const ssize_t written = ::write(trace_, line.data(), line.size());
+    }
+    return ++seen_[what] == number_ && what == what_;
+  }
+  /// No lock is held: the other threads go on, with calls of their own.
+  void die(std::string_view path) const {
     if (signal_ == SIGKILL) {
+      ::kill(::getpid(), SIGKILL);
       ::pause();
       ::_exit(1);
     }
-    // The call goes on when the process has taken the signal, and had time to act on it: that comes
-    // to this call, and not to what follows.
-    sigset_t pending;
-    for (int tries = 0; tries < 1000; ++tries) {
-      ::sigpending(&pending);
-      if (sigismember(&pending, signal_) != 1) {
-        break;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    // The call goes on when the process has acted on the signal: that comes to this call, and not
+    // to what follows.
+    const std::filesystem::path run = path.substr(0, path.find("/checkpoints"));
+    const std::size_t heard = stop_requests(run);
+    ::kill(::getpid(), signal_);
+    if (!comes_true([&] { return stop_requests(run) > heard; })) {
+      std::abort();  // nobody has heard it: no end in order follows
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  }
+  /// How often the starts of a run have been asked to stop.
+  static std::size_t stop_requests(const std::filesystem::path& run) {
+    std::ifstream events(run / "events.jsonl");
+    std::size_t count = 0;
+    for (std::string line; std::getline(events, line);) {
+      count += line.find("\"event\":\"stop_requested\"") == std::string::npos ? 0 : 1;
+    }
+    return count;
   }
   static bool counts(const storage::FileCall& call) {
     return call.kind == storage::FileCallKind::point ||
