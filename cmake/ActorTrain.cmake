@@ -16,7 +16,7 @@ function(actortrain_options target)
     "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-fmad=false --expt-relaxed-constexpr -Xptxas -v>"
     "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror>")
   if(ACTORTRAIN_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=${ACTORTRAIN_SANITIZE} -fno-omit-frame-pointer -g)
+    target_compile_options(${target} PRIVATE -fsanitize=${ACTORTRAIN_SANITIZE} -fno-omit-frame-pointer -g1)
     # GCC 12 sees uninitialised values in Catch2 where the sanitizer instruments it.
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     if(ACTORTRAIN_SANITIZE MATCHES thread)
@@ -52,6 +52,14 @@ function(actortrain_library name)
     target_precompile_headers(train_${name} PRIVATE ${arg_PRECOMPILE})
   endif()
   target_link_libraries(train_${name} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE})
+endfunction()
+
+# The library of another build, ACTORTRAIN_COMPUTES_FROM, in the place of train_<name>.
+function(actortrain_library_from_there name)
+  add_library(train_${name} STATIC IMPORTED GLOBAL)
+  set_target_properties(train_${name} PROPERTIES
+    IMPORTED_LOCATION "${ACTORTRAIN_COMPUTES_FROM}/${name}/libtrain_${name}.a")
+  target_link_libraries(train_${name} INTERFACE ${ARGN})
 endfunction()
 
 # In a bundle (scripts/bundle.sh) all libraries lie beside the program. Of the two kinds of search path

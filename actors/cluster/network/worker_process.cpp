@@ -21,7 +21,7 @@ constexpr const char* kShortOfMemory =
     " (the kernel has killed a process of this machine meanwhile because memory ran out: dmesg "
     "says which)";
 constexpr std::array kOnlyForTheLauncher = {SIGINT, SIGTERM, SIGUSR1};
-constexpr std::chrono::milliseconds kBetweenLooks{2};  // whether the last has ended
+constexpr std::chrono::milliseconds kBetweenLooksAtChildren{2};  // whether the last has ended
 
 /// Whoever runs into an error of its own does so again; all else is the world's doing.
 bool killed_from_outside(const ProcessEnd& end) {
@@ -96,7 +96,7 @@ void WorkerProcesses::start(std::int32_t rank, std::vector<std::string> words,
 std::size_t WorkerProcesses::terminate_all(std::chrono::milliseconds grace) {
   const auto patient_until = std::chrono::steady_clock::now() + grace;
   std::size_t killed = 0;
-  for (; children_->running > 0; std::this_thread::sleep_for(kBetweenLooks)) {
+  for (; children_->running > 0; std::this_thread::sleep_for(kBetweenLooksAtChildren)) {
     if (std::chrono::steady_clock::now() < patient_until) {
       continue;
     }

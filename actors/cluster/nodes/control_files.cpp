@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMostBytes = 4096;
-constexpr std::chrono::milliseconds kBetweenLooks{50};
+constexpr std::chrono::milliseconds kBetweenLooksAtFiles{50};
 
 struct ControlNote {
   std::string word;  ///< The matter, one line.
@@ -77,7 +77,7 @@ Result<Endpoint> find_head(const NodePosition& position, std::uint32_t from, con
                       file.string(), timeout.count() / 1000,
                       endpoint ? "it is of another start" : endpoint.error().message));
     }
-    std::this_thread::sleep_for(kBetweenLooks);
+    std::this_thread::sleep_for(kBetweenLooksAtFiles);
   }
 }
 

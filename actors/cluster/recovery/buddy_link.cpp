@@ -22,7 +22,7 @@ using Memory = std::shared_ptr<const MemorySnapshots>;
 
 constexpr auto kConnectTime = 2s;
 constexpr auto kBetweenTries = 200ms;
-constexpr auto kBetweenLooks = 10ms;  // for the next snapshot, or what has come of it
+constexpr auto kBetweenLooksAtSnapshots = 10ms;  // for the next snapshot, or what has come of it
 constexpr auto kPatience = 5s;
 constexpr auto kRestorePatience = 10s;  // while nothing moves
 constexpr int kMissesToSay = 3;
@@ -46,7 +46,7 @@ asio::awaitable<void> send_sealed(SecureStream& stream, const MemorySnapshots& m
   for (;;) {
     const auto steps = memory.sealed_steps();
     if (steps.empty() || steps.front() == last) {
-      if (!co_await rest(stream, kBetweenLooks)) {
+      if (!co_await rest(stream, kBetweenLooksAtSnapshots)) {
         co_return;
       }
       continue;
@@ -168,7 +168,7 @@ Status SnapshotReceiver::wait_for(std::int64_t step, std::chrono::milliseconds p
   const MemorySnapshots& memory = *inflow_->memory;
   std::optional<std::uint64_t> seen;
   auto deadline = Clock::now() + patience;
-  for (; Clock::now() < deadline; std::this_thread::sleep_for(kBetweenLooks)) {
+  for (; Clock::now() < deadline; std::this_thread::sleep_for(kBetweenLooksAtSnapshots)) {
     if (const std::uint64_t frames = inflow_->frames; seen != frames) {
       if (memory.has_sealed(step) && has_step(memory.whole_steps(), step)) {
         return {};

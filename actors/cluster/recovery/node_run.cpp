@@ -38,9 +38,9 @@ constexpr auto kHeadConnectTime = 30s;
 constexpr auto kTryTime = 3s;  // at an endpoint that may be an old one
 constexpr auto kBetweenRetries = 100ms;
 constexpr auto kEndWithoutHead = 3s;                // of ranks that nobody leads any more
-constexpr auto kEndAfterFailure = 200ms;            // of ranks of a generation that is over
+constexpr auto kEndOfGeneration = 200ms;            // of ranks of a generation that is over
 constexpr std::chrono::seconds kVerdictTime = 10s;  // from the end of all ranks to the head's word
-constexpr std::chrono::seconds kBetweenLooks = 1s;  // at what the ranks have in memory
+constexpr std::chrono::seconds kBetweenLooksAtMemory = 1s;  // at what the ranks have in memory
 constexpr auto kHeadNoticesLater = 10s;  // that a node is gone, than the node that the head is
 
 /// A node's launcher from generation to generation, as the table has it.
@@ -116,7 +116,7 @@ class NodeGeneration {
     }
     if (step.has(NodeAction::end_ranks)) {
       // The head goes last when all is well; ranks that had joined it know that it is gone.
-      workers_->terminate_all(life_.state == NodeState::ending_again ? kEndAfterFailure
+      workers_->terminate_all(life_.state == NodeState::ending_again ? kEndOfGeneration
                                                                      : kEndWithoutHead);
       tell(NodeEvent::ranks_gone);
     }
@@ -127,7 +127,7 @@ class NodeGeneration {
   }
 
   void receive() {
-    const auto patience = life_.state == NodeState::unclear ? kVerdictTime : kBetweenLooks;
+    const auto patience = life_.state == NodeState::unclear ? kVerdictTime : kBetweenLooksAtMemory;
     self_->receive(
         [&](const StartRanks& order) {
           order_ = order;

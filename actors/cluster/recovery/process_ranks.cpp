@@ -32,7 +32,7 @@ constexpr std::chrono::milliseconds kOrderlyEnd = 10s;  // of workers that were 
 constexpr std::chrono::milliseconds kEndAfterFailure = 200ms;
 constexpr std::chrono::milliseconds kEndAfterLoss = 600ms;  // a large process takes time to die
 constexpr auto kBetweenListens = 200ms;                     // tries to open one
-constexpr auto kBetweenLooks = 50ms;  // for a snapshot that nodes that are back wait for
+constexpr auto kBetweenLooksForSnapshot = 50ms;  // for a snapshot that nodes that are back wait for
 
 }  // namespace
 
@@ -122,7 +122,7 @@ class GenerationHead {
                          outcome = head_failure(run_.first_step(), failure_text(down.reason));
                        }
                      },
-                     caf::after(kBetweenLooks) >>
+                     caf::after(kBetweenLooksForSnapshot) >>
                          [&] {
                            if (trains()) {
                              run_.memory.finalize();
