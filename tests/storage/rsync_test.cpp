@@ -150,9 +150,10 @@ TEST_CASE("rsync: a full disk is named, and nothing has the file's name", "[stor
 
 TEST_CASE("rsync: a stop ends it and all of its children at once", "[storage][rsync]") {
   const Site site;
-  const auto slow = write_script(
-      site.home / "slow", fmt::format("sleep 1000 & echo $! > {0}/child; echo $$ > {0}/self; wait",
-                                      site.home.path().string()));
+  const auto slow =
+      write_script(site.home / "slow",
+                   fmt::format("tail -f /dev/null & echo $! > {0}/child; echo $$ > {0}/self; wait",
+                               site.home.path().string()));
   std::stop_source stop;
   Status status;
   std::thread copy([&] {
@@ -176,7 +177,7 @@ TEST_CASE("rsync: a stop ends it and all of its children at once", "[storage][rs
 
 TEST_CASE("rsync: a copy that takes too long is ended", "[storage][rsync]") {
   const Site site;
-  const auto slow = write_script(site.home / "slow", "sleep 1000");
+  const auto slow = write_script(site.home / "slow", "exec tail -f /dev/null");
   const Status status =
       rsync_file(site.file, site.to, {.program = slow.string(), .timeout = 100ms});
   REQUIRE_THAT(status.error().message, Catch::Contains("not done after 0.1 s"));
@@ -184,9 +185,9 @@ TEST_CASE("rsync: a copy that takes too long is ended", "[storage][rsync]") {
 
 TEST_CASE("rsync: it does not outlive a parent that is killed", "[storage][rsync]") {
   const Site site;
-  const auto slow =
-      write_script(site.home / "slow",
-                   fmt::format("echo $$ > {}/self; exec sleep 1000", site.home.path().string()));
+  const auto slow = write_script(
+      site.home / "slow",
+      fmt::format("echo $$ > {}/self; exec tail -f /dev/null", site.home.path().string()));
   const pid_t parent = ::fork();
   if (parent == 0) {
     std::ignore = rsync_file(site.file, site.to, {.program = slow.string()});

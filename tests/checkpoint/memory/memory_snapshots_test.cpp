@@ -203,9 +203,7 @@ TEST_CASE("memory snapshots: a changed byte is found, and the step before is tak
 
 TEST_CASE("memory snapshots: ranks that are as far apart as they can be always have one in common",
           "[checkpoint][memory_snapshots][CK-10]") {
-  const unsigned seed = std::random_device{}();
-  std::mt19937 random(seed);
-  INFO("seed " << seed);
+  std::mt19937 random(Catch::rngSeed());
   constexpr std::int64_t kRanks = 3;
   const MemorySnapshots memory = of_ranks(kRanks, 10);
   Filled state(10);

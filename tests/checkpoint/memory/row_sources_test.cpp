@@ -64,9 +64,7 @@ TEST_CASE("row sources: a row that nobody has is named", "[checkpoint][row_sourc
 
 TEST_CASE("row sources: of any cuts, each wanted byte comes from its row, once",
           "[checkpoint][row_sources][CK-4]") {
-  const unsigned seed = std::random_device{}();
-  std::mt19937 random(seed);
-  INFO("seed " << seed);
+  std::mt19937 random(Catch::rngSeed());
   for (int round = 0; round < 300; ++round) {
     RowSources sources;
     std::vector<std::vector<std::int64_t>> shards;  // rows of each rank, in the order of its bytes

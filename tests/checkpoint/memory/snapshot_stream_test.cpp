@@ -184,9 +184,7 @@ TEST_CASE("snapshot stream: another layout is refused", "[checkpoint][snapshot_s
 
 TEST_CASE("snapshot stream: changed bytes are refused, or found by the digest",
           "[checkpoint][snapshot_stream][CK-10][failure]") {
-  const unsigned seed = std::random_device{}();
-  std::mt19937 random(seed);
-  INFO("seed " << seed);
+  std::mt19937 random(Catch::rngSeed());
   const MemorySnapshots from = memory_of({300, 40});
   write(from, 10, 1);
   const Bytes good = stream_of(from, 10);

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <stop_token>
 #include <thread>
 
@@ -11,10 +10,12 @@
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/digest.hpp"
 #include "tests/checkpoint/save/save_fixture.hpp"
+#include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/processes/script.hpp"
 
 using namespace train;
 using namespace train::checkpoint;
+using train::test::comes_true;
 using train::test::EnvironmentVariable;
 using train::test::names_in;
 using train::test::read_bytes;
@@ -151,14 +152,18 @@ TEST_CASE("places: a copy that is told to stop stops", "[checkpoint][places]") {
   REQUIRE(test::write_locally(site.request(10), carriers).ok());
   const auto found = find_newest(site.places.local);
   REQUIRE((found.ok() && found->newest));
-  const auto script = write_script(site.home / "rsync", "sleep 1000");
+  const auto script = write_script(
+      site.home / "rsync", "touch " + (site.home / "copies").string() + "; exec tail -f /dev/null");
   const EnvironmentVariable rsync("ACTORTRAIN_RSYNC", script.string());
-  const std::jthread later([&stop] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  bool copied = false;
+  std::jthread later([&] {
+    copied = comes_true([&] { return fs::exists(site.home / "copies"); });
     stop.request_stop();
   });
   const Status published = publish_local(site.places, "next", found->newest->candidate,
                                          found->newest->manifest, {.stop = stop.get_token()});
+  later.join();
+  CHECK(copied);
   CHECK_FALSE(published.ok());
   CHECK(names_in(site.places.project).empty());  // nothing of it is left
 }

@@ -7,11 +7,12 @@
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <csignal>
-#include <thread>
+#include <random>
 
 #include "checkpoint/format/layout.hpp"
 #include "checkpoint/load/reader.hpp"
 #include "checkpoint/save/retention.hpp"
+#include "storage/files/file_calls.hpp"
 #include "storage/safetensors.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
 #include "tests/support/disks/failing_disk.hpp"
@@ -23,6 +24,35 @@ using train::test::names_in;
 using train::test::SmallState;
 using train::test::TempDirectory;
 using train::test::write_at;
+
+namespace {
+
+/// Kills its own process at the how many-th call on files: before it, or, of a write, after half of
+/// its bytes.
+class KilledAtCall final : public storage::FileCallHook {
+ public:
+  explicit KilledAtCall(int number) : left_(number) {}
+
+  int before(storage::FileCall& call) override {
+    if (--left_ == 0 && call.kind != storage::FileCallKind::write) {
+      std::raise(SIGKILL);
+    }
+    if (left_ == 0) {
+      call.bytes = call.bytes.first(call.bytes.size() / 2);
+    }
+    return 0;
+  }
+  void after(const storage::FileCall& /*call*/, int /*error_number*/) override {
+    if (left_ == 0) {
+      std::raise(SIGKILL);
+    }
+  }
+
+ private:
+  int left_;
+};
+
+}  // namespace
 
 TEST_CASE("writer: a checkpoint appears whole under its name", "[checkpoint][writer][CK-1]") {
   const TempDirectory directory;
@@ -145,9 +175,14 @@ TEST_CASE("writer: a full disk fails the write and leaves what was there",
 TEST_CASE("writer: SIGKILL at any moment leaves whole checkpoints only",
           "[checkpoint][writer][CK-1][CK-2]") {
   const TempDirectory directory;
+  std::mt19937 random(Catch::rngSeed());
   for (int round = 0; round < 25; ++round) {
+    const auto number = static_cast<int>(1 + random() % 200);
+    INFO("call " << number << " of round " << round);
     const pid_t child = ::fork();
     if (child == 0) {
+      KilledAtCall killed(number);
+      storage::install_file_call_hook(&killed);
       for (std::int64_t step = 1;; ++step) {
         SmallState state(static_cast<float>(step));
         auto views = state.views();
@@ -155,8 +190,6 @@ TEST_CASE("writer: SIGKILL at any moment leaves whole checkpoints only",
         (void)retire(directory.path(), step - 3).ok();
       }
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(3000 + 1700 * round));
-    ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
     const auto candidates = list_checkpoints(directory.path());
     REQUIRE(candidates);
