@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -99,8 +100,11 @@ class CrashStates {
       entries.push_back({UnsyncedEntries::Mode::only, which});
       entries.push_back({UnsyncedEntries::Mode::all_but, which});
     }
+    static_assert(kUnsyncedBytes[0] == UnsyncedBytes::kept);
+    const auto all_bytes =
+        std::span(kUnsyncedBytes).first(disk_.has_unsynced_bytes() ? kUnsyncedBytes.size() : 1);
     for (const UnsyncedEntries& entry : entries) {
-      for (const UnsyncedBytes bytes : kUnsyncedBytes) {
+      for (const UnsyncedBytes bytes : all_bytes) {
         for (const std::size_t store : std::set<std::size_t>{now_, synced_}) {
           ++cuts_;
           CrashState state{fmt::format("{}, entries {}.{}, bytes {}, store {}", when,

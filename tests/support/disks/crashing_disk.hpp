@@ -77,6 +77,12 @@ class CrashingDisk {
     return count;
   }
 
+  /// False: whatever a power cut makes of bytes that were not synced, it leaves the same.
+  [[nodiscard]] bool has_unsynced_bytes() const {
+    return std::any_of(nodes_.begin(), nodes_.end(),
+                       [](const Node& node) { return node.now != node.synced; });
+  }
+
   /// Every file and directory that a power cut leaves, by path below the root; a directory has a
   /// path that ends with a slash.
   [[nodiscard]] std::map<std::string, std::string> after_power_cut(UnsyncedEntries entries,
