@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,11 +60,25 @@ inline void wait_for_event(const RunSite& site, Process& process, std::string_vi
   wait_for_event(site.run(), process, kind, count);
 }
 
+/// The end of a file, long enough for some lines; empty: there is none. A run that goes on writes
+/// thousands, and a test that waits looks often.
+inline std::string file_end(const fs::path& path) {
+  constexpr std::streamoff kBytes = 16384;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) {
+    return {};
+  }
+  const std::streamoff size = file.tellg();
+  std::string text(static_cast<std::size_t>(std::min(size, kBytes)), '\0');
+  file.seekg(size - static_cast<std::streamoff>(text.size()));
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  return text;
+}
+
 /// The newest step of metrics.jsonl; 0: there is none. The run may be under way: half of a last
 /// line does not count.
 inline std::int64_t last_step(const fs::path& run) {
-  const fs::path metrics = run / "metrics.jsonl";
-  const std::string text = fs::exists(metrics) ? read_bytes(metrics) : "";
+  const std::string text = file_end(run / "metrics.jsonl");
   const std::size_t end = text.rfind('\n');
   if (end == std::string::npos) {
     return 0;

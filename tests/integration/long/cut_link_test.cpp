@@ -7,9 +7,9 @@ using namespace train::test;
 
 namespace {
 
-const Words kKeys = {"run.digest_interval_steps=1", "batch.lanes=2",
-                     "eval.interval_steps=0",       "checkpoint.interval_steps=10",
-                     "checkpoint.local_dir=none",   "run.steps=1000"};
+const Words kCutKeys = {"run.digest_interval_steps=1", "batch.lanes=2",
+                        "eval.interval_steps=0",       "checkpoint.interval_steps=10",
+                        "checkpoint.local_dir=none",   "run.steps=300"};
 
 void skip(const char* test) {
   WARN("skipped: " << test << ": cannot make network name spaces (needs root and iproute2)");
@@ -24,8 +24,8 @@ TEST_CASE("cut link: when it works again the run goes on in the same job, to the
     return skip("cut link, mended");
   }
   const RunSite site;
-  const std::unique_ptr<Process> cut[] = {nodes.start(site, 0, 40, kKeys),
-                                          nodes.start(site, 1, 40, kKeys)};
+  const std::unique_ptr<Process> cut[] = {nodes.start(site, 0, 40, kCutKeys),
+                                          nodes.start(site, 1, 40, kCutKeys)};
   wait_for_event(site, *cut[0], "checkpoint_published");
   REQUIRE(nodes.set_link(false));
   let_go(site);
@@ -39,12 +39,12 @@ TEST_CASE("cut link: when it works again the run goes on in the same job, to the
     CHECK(has(ended.err, "respawned generation=1") == (node == 0));
     if (node == 0) {
       check_lost_as(ends_of_lost_node(1, {0, 1}), ended.err);
-      check_ends_in_order_as(end_of_steps(1000), ended);
+      check_ends_in_order_as(end_of_steps(300), ended);
     } else {
       check_ends_with_ranks(ended, node);
     }
   }
-  site.train(joined(kKeys, {"run.name=one"}));
+  site.train(joined(kCutKeys, {"run.name=one"}));
   CHECK(results_of(site.run()) == results_of(site.run("one")));
 }
 
@@ -55,7 +55,7 @@ TEST_CASE("cut link: a head without network ends, and the next start goes on to 
     return skip("cut link");
   }
   const RunSite site;
-  const Words keys = joined(kKeys, {"recovery.node_wait_s=2"});
+  const Words keys = joined(kCutKeys, {"recovery.node_wait_s=2"});
   const std::unique_ptr<Process> cut[] = {nodes.start(site, 0, 40, keys),
                                           nodes.start(site, 1, 40, keys)};
   wait_for_event(site, *cut[0], "checkpoint_published");
@@ -83,7 +83,7 @@ TEST_CASE("cut link: a head without network ends, and the next start goes on to 
   let_go(site);
   const Ended ended = head->wait();
   INFO(ended.err);
-  check_ends_in_order_as(end_of_steps(1000), ended);
+  check_ends_in_order_as(end_of_steps(300), ended);
   CHECK(has(ended.err, "resumed step="));
   check_ends_with_ranks(other->wait(), 1);
   site.train(joined(keys, {"run.name=one"}));
@@ -97,7 +97,7 @@ TEST_CASE("cut link: a node that stays away is gone on without, to the same bits
     return skip("cut link, a node without network");
   }
   const RunSite site;
-  const Words keys = joined(kKeys, {"recovery.node_wait_s=2"});
+  const Words keys = joined(kCutKeys, {"recovery.node_wait_s=2"});
   const std::unique_ptr<Process> cut[] = {nodes.start(site, 0, 40, keys),
                                           nodes.start(site, 1, 40, keys)};
   wait_for_event(site, *cut[0], "checkpoint_published");
@@ -107,7 +107,7 @@ TEST_CASE("cut link: a node that stays away is gone on without, to the same bits
     const Ended ended = cut[node]->wait();
     INFO(ended.err);
     if (node == 0) {
-      check_ends_in_order_as(end_of_steps(1000), ended);
+      check_ends_in_order_as(end_of_steps(300), ended);
       CHECK(has(ended.err, "nodes_lost node 1 has not come back within 2 s"));
     } else {  // the run goes on all the while, and it could have come back: it sees the run's end
       check_ends_in_order_as(end_of(actors::NodeState::looking, actors::NodeEvent::head_not_found,
@@ -127,7 +127,7 @@ TEST_CASE("cut link: a node that was given up takes part again when its link wor
     return skip("cut link, a node that was given up");
   }
   const RunSite site;
-  const Words keys = joined(kKeys, {"recovery.node_wait_s=2", "run.steps=1000000"});
+  const Words keys = joined(kCutKeys, {"recovery.node_wait_s=2", "run.steps=1000000"});
   const auto head = nodes.start(site, 0, 40, keys);
   const auto other = nodes.start(site, 1, 40, keys);
   wait_for_event(site, *head, "checkpoint_published");
@@ -151,7 +151,7 @@ TEST_CASE("cut link: ranks that reach the head but not each other are started un
     return skip("cut link, between two others");
   }
   const RunSite site;
-  const Words keys = joined(kKeys, {"batch.lanes=3", "recovery.max_respawns=1000"});
+  const Words keys = joined(kCutKeys, {"batch.lanes=3", "recovery.max_respawns=1000"});
   std::vector<std::unique_ptr<Process>> launchers;
   for (const int node : {0, 1, 2}) {
     launchers.push_back(nodes.start(site, node, 40, keys));
@@ -168,7 +168,7 @@ TEST_CASE("cut link: ranks that reach the head but not each other are started un
     const Ended ended = launchers[static_cast<std::size_t>(node)]->wait();
     INFO(ended.err);
     if (node == 0) {
-      check_ends_in_order_as(end_of_steps(1000), ended);
+      check_ends_in_order_as(end_of_steps(300), ended);
     } else {
       check_ends_with_ranks(ended, node);
     }

@@ -13,10 +13,11 @@ namespace kernels = train::kernels;
 
 namespace {
 
-const Words kKeys = {"run.digest_interval_steps=1", "optimizer.grad_clip=0.2", "runtime.threads=2"};
+const Words kDeviceKeys = {"run.digest_interval_steps=1", "optimizer.grad_clip=0.2",
+                           "runtime.threads=2"};
 
 Words keys_of(const std::string& name, const std::string& device) {
-  Words keys = kKeys;
+  Words keys = kDeviceKeys;
   keys.push_back("run.name=" + name);
   keys.push_back("runtime.device=" + device);
   return keys;
@@ -38,9 +39,13 @@ Ended guarded(const RunSite& site, Words words) {
 
 /// Few rows and steps: an emulated device takes milliseconds for each row.
 Words few(const Words& keys) {
-  Words all = {
-      "run.steps=6",           "data.sequence_length=8",      "batch.micro_batch=1",
-      "eval.interval_steps=3", "checkpoint.interval_steps=3", "run.digest_interval_steps=1"};
+  Words all = {"run.steps=4",
+               "data.sequence_length=8",
+               "batch.micro_batch=1",
+               "eval.interval_steps=2",
+               "checkpoint.interval_steps=2",
+               "run.digest_interval_steps=1",
+               "schedule.warmup_steps=2"};
   all.insert(all.end(), keys.begin(), keys.end());
   return RunSite::run_words(all);
 }
@@ -93,9 +98,9 @@ TEST_CASE("device: bf16 on emulated CUDA, with one rank, with several, and resum
                         "memory.offload=" + offload, "runtime.threads=3"};
     emulated(site, keys);
     CHECK(results_of(site.run(name)) == expected);
-    forget_after(site.run(name), 3);
+    forget_after(site.run(name), 2);
     const Ended resumed = emulated(site, keys);
-    CHECK(has(resumed.err, "resumed step=3 "));
+    CHECK(has(resumed.err, "resumed step=2 "));
     CHECK(results_of(site.run(name)) == expected);
   }
 }

@@ -67,7 +67,7 @@ class LockedFile {
   int file_;
 };
 
-std::vector<std::int64_t> steps_in(const fs::path& place) {
+std::vector<std::int64_t> steps_at(const fs::path& place) {
   return checkpoint_steps(place.parent_path());
 }
 
@@ -99,8 +99,8 @@ TEST_CASE(
   const Site site;
   site.train(site.keys(ranks));
   CHECK(results_of(site.run()) == short_results());
-  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{6, 12});
-  CHECK(steps_in(site.local()) == std::vector<std::int64_t>{12});  // the newest published one
+  CHECK(steps_at(site.run() / "checkpoints") == std::vector<std::int64_t>{6, 12});
+  CHECK(steps_at(site.local()) == std::vector<std::int64_t>{12});  // the newest published one
   check_tidy(site.run() / "checkpoints");
   check_tidy(site.local());
   const auto name = train::checkpoint::checkpoint_name(12) + "/manifest.json";
@@ -114,7 +114,7 @@ TEST_CASE("places: $SLURM_TMPDIR is the local place of its own accord",
   const Site site;
   const auto run = site.start_with({"SLURM_TMPDIR=" + (site / "fast").string()}, kShort);
   CHECK(run->wait().exit_code == 0);
-  CHECK(steps_in(site.local()) == std::vector<std::int64_t>{12});
+  CHECK(steps_at(site.local()) == std::vector<std::int64_t>{12});
 }
 
 TEST_CASE("places: killed while rsync runs, it goes on from the local copy, published first",
@@ -142,12 +142,12 @@ TEST_CASE("places: killed while rsync runs, it goes on from the local copy, publ
   run->send(SIGKILL);
   run->wait();
   CHECK(comes_true([&] { return processes_with(halves).empty(); }));
-  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{});
+  CHECK(steps_at(site.run() / "checkpoints") == std::vector<std::int64_t>{});
   const Ended ended = site.train(keys);
   CHECK(has(ended.err, "checkpoint_published step=6 "));
   CHECK(has(ended.err, fmt::format("resumed step=6 from {}", site.local().string())));
   CHECK(results_of(site.run()) == short_results());
-  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{6, 12});
+  CHECK(steps_at(site.run() / "checkpoints") == std::vector<std::int64_t>{6, 12});
   check_tidy(site.run() / "checkpoints");
   check_tidy(site.local());
 }
@@ -166,7 +166,7 @@ TEST_CASE("places: publishing slower than training skips those between, on all r
   const Ended ended = run->wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 0);
-  const auto published = steps_in(site.run() / "checkpoints");
+  const auto published = steps_at(site.run() / "checkpoints");
   REQUIRE(published.size() >= 2);
   CHECK(published.front() == 1);
   CHECK(published[1] >= 5);
@@ -192,14 +192,14 @@ TEST_CASE("places: a copy that fails is reported; the local one stands, and is p
   CHECK(ended.exit_code == 1);
   CHECK(has(ended.err, "checkpoint_failed step=12 "));
   CHECK(has(ended.err, "the cable is cut"));
-  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{6});
-  CHECK(steps_in(site.local()).back() == 12);
+  CHECK(steps_at(site.run() / "checkpoints") == std::vector<std::int64_t>{6});
+  CHECK(steps_at(site.local()).back() == 12);
   check_tidy(site.run() / "checkpoints");
   check_tidy(site.local());
   const Ended again = site.train(site.keys(ranks));
   INFO(again.err);
   CHECK(has(again.err, "checkpoint_published step=12 "));
-  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{6, 12});
+  CHECK(steps_at(site.run() / "checkpoints") == std::vector<std::int64_t>{6, 12});
   CHECK(results_of(site.run()) == short_results());
 }
 
@@ -228,7 +228,7 @@ TEST_CASE("places: the end waits for the copy so long, then says what is where",
   CHECK(has(last, "that of step 6 stands"));
   CHECK(processes_with(site.path().string() + "/rsync-0").empty());  // no child is left
   CHECK(workers_of(site.path()).empty());
-  CHECK(steps_in(site.local()).back() == 12);
+  CHECK(steps_at(site.local()).back() == 12);
   const Ended again = site.train(site.keys(ranks));
   CHECK(has(again.err, "checkpoint_published step=12 "));
   CHECK(results_of(site.run()) == short_results());
@@ -249,12 +249,12 @@ TEST_CASE("places: a full local disk costs no checkpoint", "[integration][.full]
   CHECK(has(ended.err, "checkpoint_failed step=6 "));
   CHECK(has(ended.err, "checkpoint_failed step=12 "));
   CHECK(has(ended.err, "disk full"));
-  CHECK(steps_in(site.run() / "checkpoints").empty());
+  CHECK(steps_at(site.run() / "checkpoints").empty());
   check_tidy(train::checkpoint::places_of(site.run(), disk.path()).local);
   fs::remove(filler);
   site.train(keys);
   CHECK(results_of(site.run()) == short_results());
-  CHECK(steps_in(site.run() / "checkpoints").back() == 12);
+  CHECK(steps_at(site.run() / "checkpoints").back() == 12);
 }
 
 TEST_CASE("places: what a run that was erased left locally is not taken for a new run's",
@@ -326,7 +326,7 @@ TEST_CASE("places: two nodes, each with a disk of its own or with one between th
   CHECK(ended.exit_code == 0);
   CHECK(other->wait().exit_code == 0);
   CHECK(results_of(site.run()) == short_results());
-  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{6, 12});
+  CHECK(steps_at(site.run() / "checkpoints") == std::vector<std::int64_t>{6, 12});
   for (const std::string& disk : disks) {
     const fs::path local = train::checkpoint::places_of(site.run(), site / disk).local;
     check_tidy(local);

@@ -27,7 +27,7 @@ class SlowSteps {
   EnvironmentVariable variable_;
 };
 
-std::int64_t steps_in(const fs::path& run) {
+std::int64_t steps_done(const fs::path& run) {
   return fs::exists(run / "metrics.jsonl")
              ? static_cast<std::int64_t>(lines_of(read_bytes(run / "metrics.jsonl")).size())
              : 0;
@@ -112,8 +112,8 @@ class PreemptedJob {
 
   /// Waits until this start has trained `steps` steps.
   void trained(std::int64_t steps) const {
-    const std::int64_t wanted = steps_in(run_) + steps;
-    wait_until([&] { return steps_in(run_) >= wanted; });
+    const std::int64_t wanted = steps_done(run_) + steps;
+    wait_until([&] { return steps_done(run_) >= wanted; });
   }
 
   /// What a user or the scheduler does, what its script is told before its time is over, or what
@@ -207,7 +207,7 @@ void check_cancelled(const SlurmCluster& cluster, const RunSite& site, const Wor
   const SlowSteps slow(site);
   const int job = submitted(site, "cancelled", keys);
   const fs::path run = site.run("cancelled");
-  REQUIRE(comes_true([&] { return steps_in(run) > 10; }));
+  REQUIRE(comes_true([&] { return steps_done(run) > 10; }));
   cluster.ask({"scancel", fmt::format("{}", job)});
   CHECK(comes_true([&] { return cluster.state(job) == "CANCELLED"; }));
   CHECK(cluster.restarts(job) == 0);
@@ -275,9 +275,9 @@ TEST_CASE("slurm: a job whose nodes are taken away again and again ends once, wi
 namespace {
 
 /// Of jobs whose state is in memory.
-const Words kFromMemory = {"run.steps=600", "run.digest_interval_steps=10",
-                           "eval.interval_steps=100", "checkpoint.interval_steps=1000",
-                           "recovery.snapshot_interval_steps=20"};
+const Words kSlurmFromMemory = {"run.steps=600", "run.digest_interval_steps=10",
+                                "eval.interval_steps=100", "checkpoint.interval_steps=1000",
+                                "recovery.snapshot_interval_steps=20"};
 
 }  // namespace
 
@@ -290,11 +290,11 @@ TEST_CASE("slurm: a launcher that is killed is started again within its job",
   const SlurmCluster& cluster = SlurmJobs::cluster();
   const RunSite site;
   const SlowSteps slow(site);
-  const int job = submitted(site, "tiny", kFromMemory);
+  const int job = submitted(site, "tiny", kSlurmFromMemory);
   const fs::path run = site.run();
   for (std::size_t loss = 1; loss <= 2; ++loss) {
-    const std::int64_t before = steps_in(run);
-    REQUIRE(comes_true([&] { return steps_in(run) > before + 25; }));
+    const std::int64_t before = steps_done(run);
+    REQUIRE(comes_true([&] { return steps_done(run) > before + 25; }));
     const pid_t launcher = launcher_of_node(site, 1);
     REQUIRE(launcher > 0);
     REQUIRE(::kill(launcher, SIGKILL) == 0);
@@ -309,7 +309,7 @@ TEST_CASE("slurm: a launcher that is killed is started again within its job",
   CHECK(count_of(output, "node 1: the launcher was killed, and is started again") == 2);
   check_lost_as(ends_of_lost_node(1, {0, 1}), output);
   CHECK(count_of(output, "info run_started") == 1);
-  site.train(joined(kFromMemory, {"run.name=whole"}));
+  site.train(joined(kSlurmFromMemory, {"run.name=whole"}));
   CHECK(results_of(run) == results_of(site.run("whole")));
 }
 
@@ -320,12 +320,12 @@ TEST_CASE("slurm: a job that loses a node for good goes on without it",
   }
   const SlurmJobs jobs;
   SlurmCluster& cluster = SlurmJobs::cluster();
-  const Words keys = joined(kFromMemory, {"recovery.node_wait_s=2"});
+  const Words keys = joined(kSlurmFromMemory, {"recovery.node_wait_s=2"});
   const RunSite site;
   const SlowSteps slow(site);
   const int job = submitted(site, "tiny", keys);
   const fs::path run = site.run();
-  REQUIRE(comes_true([&] { return steps_in(run) > 50; }));
+  REQUIRE(comes_true([&] { return steps_done(run) > 50; }));
   const pid_t head = launcher_of_node(site, 0);
   const pid_t launcher = launcher_of_node(site, 1);
   REQUIRE((head > 0 && launcher > 0));
