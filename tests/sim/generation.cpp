@@ -15,7 +15,7 @@
 namespace train::sim {
 namespace {
 
-constexpr std::int64_t kMostEvents = 2'000'000;
+constexpr std::int64_t kMostEvents = 400'000;
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kStuckNs = 200 * kSecond;  // longer than anybody waits in vain
 constexpr std::int64_t kLongestDrain = 100;       // events of ranks that are about to be killed
