@@ -200,7 +200,7 @@ TEST_CASE("checkpoints: diff compares tensors to the bit", "[integration][.full]
   CHECK(std::regex_match(same.out, std::regex("same bits: \\d+ tensors\n")));
   // The same steps on two ranks: other keys, the same bits.
   const RunSite site;
-  site.train({"parallel.ranks=2", "parallel.strategy=full"});
+  train_in_parts(site, {"parallel.ranks=2", "parallel.strategy=full"});
   const Ended ranks =
       finished_site().call({"checkpoints", "diff", site.run().string() + ":20", other});
   CHECK(ranks.exit_code == 0);

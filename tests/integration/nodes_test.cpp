@@ -32,6 +32,38 @@ void check_comes_late(const RunSite& site, int job, int code) {
       late);
 }
 
+/// What the launcher of node 1 says that has lost its head, and whose run cannot do without.
+TableEnd end_without_head() {
+  return end_of(actors::NodeState::looking, actors::NodeEvent::head_not_found, {},
+                {.node = 1, .seconds = 1});
+}
+
+/// Two nodes, of which the head is lost while ranks join.
+class LostWhileJoining {
+ public:
+  LostWhileJoining()
+      : head_(start_node(site_, 0, 30, keys())), other_(start_node(site_, 1, 30, keys())) {
+    started_workers(site_, *other_, 4);
+    head_->send(SIGKILL);
+  }
+
+  /// Ranks of the other node do not outlive it.
+  void check_end() {
+    const Ended ended = other_->wait();
+    INFO(ended.err);
+    check_ends_as(end_without_head(), ended, "node 1");
+    CHECK(comes_true([&] { return workers_of(site_.path()).empty(); }));
+  }
+
+ private:
+  static Words keys() {
+    return joined(kShortNodes, {"run.steps=1000000", "recovery.node_wait_s=1"});
+  }
+
+  RunSite site_;
+  std::unique_ptr<Process> head_, other_;
+};
+
 }  // namespace
 
 TEST_CASE("nodes: two launchers with two ranks each compute the bits of one rank",
@@ -86,7 +118,8 @@ TEST_CASE("nodes: a launcher that may not join a head that waits ends by its own
   REQUIRE(head->until([&] { return fs::exists(site.run() / "control/endpoint"); }));
   const auto key = site.run() / "control/worker.pem";
   fs::permissions(key, fs::perms(0644));
-  const Ended mistaken = start_node(site, 1, 16, kShortNodes)->wait();
+  const Ended mistaken =
+      start_node(site, 1, 16, joined(kShortNodes, {"recovery.start_wait_s=1"}))->wait();
   INFO(mistaken.err);
   CHECK(mistaken.exit_code == 2);
   check_ends_as(end_of(actors::NodeState::first_look, actors::NodeEvent::head_not_found, {},
@@ -125,6 +158,7 @@ TEST_CASE("nodes: a launcher that nobody joins says for whom it waits, and gives
 
 TEST_CASE("nodes: a lost node ends a run that cannot do without it, and the next start goes on",
           "[integration][.full][ranks][nodes][failure]") {
+  LostWhileJoining joining;  // beside the other: its node waits ten seconds for a head
   const RunSite site;
   const Words keys =
       joined(kShortNodes, {"run.steps=1000000", "checkpoint.interval_steps=5",
@@ -142,8 +176,7 @@ TEST_CASE("nodes: a lost node ends a run that cannot do without it, and the next
     INFO(ended.err);
     const TableEnd end =
         lost == 0
-            ? end_of(actors::NodeState::looking, actors::NodeEvent::head_not_found, {},
-                     {.node = 1, .seconds = 1})
+            ? end_without_head()
             : end_of({.in = HeadState::meeting,
                       .events = {HeadEvent::met_others},
                       .facts = {HeadFact::missing},
@@ -164,20 +197,5 @@ TEST_CASE("nodes: a lost node ends a run that cannot do without it, and the next
   CHECK(ended.exit_code == 75);
   CHECK(has(ended.err, "resumed step="));
   CHECK(other->wait().exit_code == 0);
-}
-
-TEST_CASE("nodes: ranks of another node do not outlive a head that is lost while they join",
-          "[integration][.full][ranks][nodes][failure]") {
-  const RunSite site;
-  const Words keys = joined(kShortNodes, {"run.steps=1000000", "recovery.node_wait_s=1"});
-  const auto head = start_node(site, 0, 30, keys);
-  const auto other = start_node(site, 1, 30, keys);
-  started_workers(site, *other, 4);
-  head->send(SIGKILL);
-  const Ended ended = other->wait();
-  INFO(ended.err);
-  check_ends_as(end_of(actors::NodeState::looking, actors::NodeEvent::head_not_found, {},
-                       {.node = 1, .seconds = 1}),
-                ended, "node 1");
-  CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));
+  joining.check_end();
 }

@@ -48,7 +48,7 @@ class LosingRun {
   /// Kills those of a set of workers (bit r: rank r) that run, as soon as one of them does, and
   /// waits until their loss has been noticed.
   void kill(unsigned victims) {
-    furthest_ = std::max(furthest_, last_step(directory()));
+    note_step();
     const bool killed = launcher_->until([&] {
       bool any = false;
       for (const auto& [rank, process] : workers_of(run_.site().path())) {
@@ -59,6 +59,7 @@ class LosingRun {
     INFO(launcher_->err());
     REQUIRE(killed);
     wait_for_event(run_.site(), *launcher_, "rank_lost", ++lost_);
+    note_step();  // what it had come to meanwhile
   }
 
   /// Once all that was lost has been made good, the run stops in order, with the bits of
@@ -75,6 +76,8 @@ class LosingRun {
   }
 
  private:
+  void note_step() { furthest_ = std::max(furthest_, last_step(directory())); }
+
   KilledRun run_;
   std::unique_ptr<Process> launcher_;
   std::size_t lost_ = 0;

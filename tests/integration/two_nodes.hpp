@@ -49,7 +49,9 @@ class TwoNodes {
     return step_comes(site_.run(), *head_, step) && head_->running();
   }
   bool loses_rank(std::size_t times) {
-    return event_comes(site_.run(), *head_, "rank_lost", times);
+    const bool lost = event_comes(site_.run(), *head_, "rank_lost", times);
+    note_step();  // what it had come to meanwhile
+    return lost;
   }
   /// The node is gone at once, with launcher, ranks and memory.
   void lose_other() {
