@@ -189,7 +189,7 @@ TEST_CASE("fewer nodes: two of three go on from memory, and then one",
 
 TEST_CASE("fewer nodes: of those that are left one that is started anew has its place again",
           "[integration][.full][nodes][fewer][recovery][P1][P4]") {
-  ShrinkingRun run({.nodes = 3, .ranks = 3}, "full", with_time(kFromMemory, 8));
+  ShrinkingRun run({.nodes = 3, .ranks = 3}, "full", with_time(kFromMemory, 6));
   run.comes_to(50);
   run.lose_kept(1);
   run.gives_up("node 1 has");
