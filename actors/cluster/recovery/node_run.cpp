@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <caf/all.hpp>
 #include <chrono>
@@ -274,7 +275,7 @@ Result<Endpoint> NodeLife::look(std::uint32_t first, Clock::duration time) const
 Status NodeLife::join(bool first, std::chrono::seconds wait) {
   const auto begun = Clock::now();
   const auto deadline = begun + wait + (first ? 0s : kHeadNoticesLater);
-  const auto last_try = first ? begun + kHeadConnectTime : deadline;
+  const auto last_try = first ? std::min(begun + kHeadConnectTime, deadline) : deadline;
   for (;;) {
     const auto endpoint = look(from, deadline - Clock::now());
     if (!endpoint) {
