@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <set>
@@ -10,6 +9,7 @@
 #include "checkpoint/save/locations.hpp"
 #include "storage/rocks_store.hpp"
 #include "tests/integration/rank_runs.hpp"
+#include "tests/support/harness/soak.hpp"
 
 // Runs that are killed again and again, and what must be true after each kill.
 namespace train::test {
@@ -19,10 +19,7 @@ namespace train::test {
 inline const char* faulty_program() { return ACTORTRAIN_BINARY_DIR "/actortrain_faulty"; }
 
 /// How many times as long as by default the tests of kills go on.
-inline int soak() {
-  const char* const text = std::getenv("ACTORTRAIN_SOAK");
-  return text == nullptr ? 1 : std::max(1, std::atoi(text));
-}
+inline int soak() { return static_cast<int>(soak_factor()); }
 
 /// A run whose starts are killed; it resumes from start to start.
 class KilledRun {
