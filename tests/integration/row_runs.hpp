@@ -25,13 +25,11 @@ inline Words row_results(const RowSet& rows, const Words& keys) {
 
 /// The same on 2 and 3 ranks.
 inline void check_ranks(const RowSet& rows, const Words& keys, const Words& results) {
-  for (const int ranks : {2, 3}) {
-    for (const char* strategy : {"none", "full"}) {
-      CAPTURE(ranks, strategy);
-      const RowSite site(rows);
-      site.train(joined(rank_keys(ranks, strategy), keys));
-      CHECK(results_of(site.run()) == results);
-    }
+  for (const auto& [ranks, strategy] : {std::pair(2, "full"), std::pair(3, "none")}) {
+    CAPTURE(ranks, strategy);
+    const RowSite site(rows);
+    site.train(joined(rank_keys(ranks, strategy), keys));
+    CHECK(results_of(site.run()) == results);
   }
 }
 

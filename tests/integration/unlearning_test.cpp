@@ -88,13 +88,11 @@ TEST_CASE("unlearning: steps say what both passes come to, by layer", "[integrat
 }
 
 TEST_CASE("unlearning: the same bits at two and three ranks", "[integration][unlearning][P1]") {
-  for (const int ranks : {2, 3}) {
-    for (const char* strategy : {"none", "full"}) {
-      CAPTURE(ranks, strategy);
-      const UnlearningSite site;
-      site.train(joined(rank_keys(ranks, strategy), kUnlearning));
-      CHECK(results_of(site.run()) == unlearning_results());
-    }
+  for (const auto& [ranks, strategy] : {std::pair(2, "none"), std::pair(3, "full")}) {
+    CAPTURE(ranks, strategy);
+    const UnlearningSite site;
+    site.train(joined(rank_keys(ranks, strategy), kUnlearning));
+    CHECK(results_of(site.run()) == unlearning_results());
   }
 }
 
