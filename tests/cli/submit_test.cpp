@@ -25,11 +25,11 @@ class FakeCluster {
     fs::create_directories(home_ / "bin");
     // Starts the step in a group of its own, as its processes elsewhere are; passes USR1 on.
     tool("srun", R"(echo "srun $*" >>"$HOME/calls"
+trap 'echo "srun: USR1" >>"$HOME/calls"; kill -s USR1 -- -$step' USR1
 while [ "$1" != bash ]; do shift; done
 SLURM_PROCID=$(cat "$HOME/node") setsid "$@" &
 step=$!
 echo $step >"$HOME/step"
-trap 'echo "srun: USR1" >>"$HOME/calls"; kill -s USR1 -- -$step' USR1
 while :; do
   wait $step; code=$?
   kill -s 0 $step 2>/dev/null || break
@@ -73,6 +73,23 @@ kill -s USR1 -- -$(cat "$HOME/step"))");
   }
   [[nodiscard]] test::Ended run() const { return start(job())->wait(); }
 
+  /// A job that trains: its trainer is ready, and the batch script waits for the step.
+  [[nodiscard]] std::unique_ptr<test::Process> start_and_train() const {
+    BatchJob watched = job();
+    watched.cluster.name = "watched";
+    watched.cluster.before = {R"(wait() { echo >>"$HOME/waits"; builtin wait "$@"; })"};
+    auto batch = start(watched);
+    REQUIRE(batch->until([&] {
+      return fs::exists(home_ / "ready") && waits() > 0 && fs::exists(home_ / "step") &&
+             fs::file_size(home_ / "step") > 0;
+    }));
+    return batch;
+  }
+  /// How often the batch script began to wait: once more after each signal.
+  [[nodiscard]] std::uintmax_t waits() const {
+    return fs::exists(home_ / "waits") ? fs::file_size(home_ / "waits") : 0;
+  }
+
   [[nodiscard]] std::string calls() const {
     return fs::exists(home_ / "calls") ? read_bytes(home_ / "calls") : "";
   }
@@ -93,12 +110,14 @@ kill -s USR1 -- -$(cat "$HOME/step"))");
   fs::path run_;
 };
 
+/// Trains until the signal comes that it has a trap for. `wait` ends at a signal, which a program
+/// in the foreground would hold back; what is waited for ends with who waits.
+constexpr const char* kTrains =
+    "touch \"$HOME/ready\"\nwhile :; do tail -f --pid=$$ /dev/null & wait; done";
+
 /// Trains until it is told to stop, then ends with `code`.
 std::string patient(int code) {
-  return fmt::format(
-      "trap 'echo told >>\"$HOME/told\"; exit {}' USR1\ntouch \"$HOME/ready\"\n"
-      "while :; do sleep 0.02; done",
-      code);
+  return fmt::format("trap 'echo told >>\"$HOME/told\"; exit {}' USR1\n", code) + kTrains;
 }
 
 SubmitOptions accepted(std::initializer_list<const char*> words) {
@@ -298,11 +317,11 @@ TEST_CASE("submit: a launcher of another node that is killed is started again",
   }
   SECTION("but not when the job is told to end; and what was started again is told, too") {
     cluster.note("node", "1");
-    cluster.trainer(count +
-                    "trap 'kill -KILL $$' USR1\n[ $(wc -l <\"$HOME/starts\") -gt 1 ] || kill -KILL "
-                    "$$\ntouch \"$HOME/ready\"\nwhile :; do sleep 0.02; done");
-    const auto batch = cluster.start(cluster.job());
-    REQUIRE(batch->until([&] { return fs::exists(cluster / "ready"); }));
+    cluster.trainer(
+        count +
+        "trap 'kill -KILL $$' USR1\n[ $(wc -l <\"$HOME/starts\") -gt 1 ] || kill -KILL $$\n" +
+        kTrains);
+    const auto batch = cluster.start_and_train();
     batch->send(SIGUSR1);
     CHECK(batch->wait().exit_code == 137);
     CHECK(starts() == 2);
@@ -316,8 +335,7 @@ TEST_CASE("submit: the warning reaches the step", "[actors][submit][SB-2]") {
   if (!reached) {
     cluster.note("no_scancel", "");
   }
-  const auto batch = cluster.start(cluster.job());
-  REQUIRE(batch->until([&] { return fs::exists(cluster / "ready"); }));
+  const auto batch = cluster.start_and_train();
   batch->send(SIGUSR1);
   const auto ended = batch->wait();
   INFO(ended.err << ended.out << cluster.calls());
@@ -331,11 +349,13 @@ TEST_CASE("submit: the warning reaches the step", "[actors][submit][SB-2]") {
 TEST_CASE("submit: a job that is told to end waits for its step", "[actors][submit][SB-1]") {
   const FakeCluster cluster;
   cluster.trainer(patient(75));
-  const auto batch = cluster.start(cluster.job());
-  REQUIRE(batch->until([&] { return fs::exists(cluster / "ready"); }));
+  const auto batch = cluster.start_and_train();
   cluster.note("state", "COMPLETING");
-  batch->send(SIGTERM);
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  // Once more, as the first one may come before the script waits: that would end no wait.
+  REQUIRE(batch->until([&] {
+    batch->send(SIGTERM);
+    return cluster.waits() > 1;
+  }));
   CHECK(batch->running());
   ::kill(-std::stoi(read_bytes(cluster / "step")), SIGUSR1);  // the step's own, as Slurm does it
   CHECK(batch->wait().exit_code == 75);

@@ -9,9 +9,7 @@ namespace train::cli {
 
 TEST_CASE("metric history: bins keep least, most and mean of every step, however many there are",
           "[board]") {
-  const std::uint64_t seed = std::random_device{}();
-  INFO("seed " << seed);
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(Catch::rngSeed());
   std::normal_distribution<double> normal;
   const std::int64_t steps = GENERATE(1, 2048, 2049, 100'000);
   MetricHistory history;
