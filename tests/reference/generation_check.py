@@ -6,13 +6,14 @@
 Greedy continuations of 20 prompts, 64 tokens each, in one batch here and one by one there. Where two
 texts part, the larger of both programs' candidates must be a tie for transformers: logits within
 1e-3. With --speed also the tokens per second of one text, both in turns, median of three; both
-compute in fp32.
+compute in fp32. A directory that is not there yet becomes SmolLM2-135M (scripts/smollm2.sh).
 
 Needs: pip install torch transformers
 """
 
 import argparse
 import json
+import pathlib
 import statistics
 import subprocess
 import tempfile
@@ -21,6 +22,7 @@ import time
 import torch
 import transformers
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROMPTS = [
     "The capital of France is", "Once upon a time", "Water boils at", "The three primary colours are",
     "In the beginning", "def fibonacci(n):", "The quick brown fox", "To make a cup of tea,",
@@ -106,6 +108,8 @@ def main():
     parser.add_argument("directory")
     parser.add_argument("--speed", action="store_true")
     options = parser.parse_args()
+    if not (pathlib.Path(options.directory) / "config.json").exists():
+        subprocess.run([ROOT / "scripts/smollm2.sh", options.directory], check=True)
     tokenizer = transformers.AutoTokenizer.from_pretrained(options.directory)
     model = transformers.AutoModelForCausalLM.from_pretrained(options.directory, dtype=torch.float32).eval()
     with torch.no_grad():

