@@ -38,15 +38,4 @@ inline Ended stop_held(const RunSite& site, Process& run, int signal) {
   return run.wait();
 }
 
-/// Waits until metrics.jsonl has the line of a step, and with it those before. REQUIRES: an earlier
-/// start has not left it there.
-inline void wait_for_metrics(const RunSite& site, Process& run, std::int64_t step) {
-  const fs::path file = site.run() / "metrics.jsonl";
-  const bool there = run.until([&] {
-    return fs::exists(file) && has(read_bytes(file), fmt::format("{{\"step\":{},", step));
-  });
-  INFO(run.err());
-  REQUIRE(there);
-}
-
 }  // namespace train::test

@@ -83,13 +83,6 @@ inline std::map<int, pid_t> started_workers(const RunSite& site, Process& launch
   return workers;
 }
 
-/// Waits until the launcher has printed `text`.
-inline void wait_for_output(Process& launcher, const std::string& text) {
-  const bool printed = launcher.until([&] { return has(launcher.out(), text); });
-  INFO(launcher.err());
-  REQUIRE(printed);
-}
-
 /// How often `part` stands in `text`.
 inline std::size_t count_of(const std::string& text, const std::string& part) {
   std::size_t count = 0;

@@ -33,7 +33,7 @@ std::int64_t train_until_stopped(const RunSite& site, int ranks, const std::stri
   const auto launcher =
       start_held(site, ranks == 1 ? "head" : "0", 2 * lanes * (static_cast<int>(steps) + 5) + 1,
                  rank_keys(ranks, strategy, kRun));
-  wait_for_metrics(site, *launcher, from + steps);
+  wait_for_step(site, *launcher, from + steps);
   const Ended ended = stop_held(site, *launcher, SIGTERM);
   INFO(ended.err);
   REQUIRE(ended.exit_code == 75);
