@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 
@@ -17,6 +18,7 @@
 
 #include "base/check.hpp"
 #include "tests/support/harness/hang_limit.hpp"
+#include "tests/support/harness/thread_sleep.hpp"
 
 namespace train::kernels {
 namespace {
@@ -102,7 +104,8 @@ TEST_CASE("stream: who waits for the last of many items sleeps through those bef
   Gate gate;
   stream->enqueue([&] { gate.pass(); });
   for (int i = 0; i < items; ++i) {
-    stream->enqueue([] { std::this_thread::sleep_for(std::chrono::microseconds(200)); });
+    // Who has been woken by the item before is to sleep again first: so each wake-up counts.
+    stream->enqueue([caller = ::gettid()] { (void)test::falls_asleep(caller); });
   }
   gate.open();
   const long before = waits_of_this_thread();
@@ -119,17 +122,17 @@ TEST_CASE("stream: several callers wait, each for what was enqueued before it",
   std::atomic<int> returned = 0;
   for (int i = 0; i < 3; ++i) {
     gates.push_back(std::make_unique<Gate>());
-    std::atomic<bool> waiting = false;
+    std::atomic<pid_t> thread = 0;
     stream->enqueue([&passed, gate = gates.back().get()] {
       gate->pass();
       ++passed;
     });
     callers.emplace_back([&] {
-      waiting = true;
+      thread = ::gettid();
       stream->synchronize();
       ++returned;
     });
-    wait_until([&] { return waiting.load(); });
+    wait_until([&] { return thread != 0 && (test::sleep_of(thread) || returned > 0); });
   }
   for (int i = 0; i < 3; ++i) {
     REQUIRE(returned <= i);

@@ -1,15 +1,17 @@
 #include "kernels/thread_team.hpp"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 
 #include <atomic>
-#include <chrono>
 #include <mutex>
 #include <set>
 #include <thread>
 #include <vector>
+
+#include "tests/support/harness/thread_sleep.hpp"
 
 namespace train::kernels::cpu {
 namespace {
@@ -45,12 +47,16 @@ TEST_CASE("thread_team: everybody takes part, and again after having slept",
   for (int round = 0; round < 3; ++round) {
     std::atomic<int> arrived = 0;
     std::set<int> workers;
+    std::set<pid_t> threads;
     std::mutex mutex;
     // Each of the three waits for the other two: one thread alone would never finish.
     parallel_for(3, 3, [&](std::int64_t, int worker) {
       {
         const std::lock_guard lock(mutex);
         workers.insert(worker);
+        if (worker != 0) {
+          threads.insert(::gettid());
+        }
       }
       ++arrived;
       while (arrived < 3) {
@@ -58,7 +64,9 @@ TEST_CASE("thread_team: everybody takes part, and again after having slept",
       }
     });
     REQUIRE(workers == std::set<int>{0, 1, 2});
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    for (const pid_t thread : threads) {
+      REQUIRE(test::falls_asleep(thread));
+    }
   }
 }
 
