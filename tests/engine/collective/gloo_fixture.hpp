@@ -19,6 +19,7 @@
 #include "tests/support/disks/file_store.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/hang_limit.hpp"
+#include "tests/support/harness/thread_sleep.hpp"
 
 // Ranks that are joined by Gloo: in this process, and in processes of their own.
 namespace train::engine {
@@ -47,10 +48,11 @@ inline GlooOptions options_of(int rank, int world_size, std::uint64_t generation
   return options;
 }
 
-/// All ranks of a world, in this process. `timeout`: of silence, for the ranks of `impatient`.
+/// All ranks of a world, in this process. `silence`: how long an exchange of the ranks of
+/// `impatient` waits for anything to arrive.
 inline std::vector<ChannelTransports> connect_world(
     const TempDirectory& directory, int world_size, std::uint64_t generation = 1,
-    std::chrono::milliseconds timeout = test::beyond_hang_limit,
+    std::chrono::milliseconds silence = test::beyond_hang_limit,
     const std::vector<int>& impatient = {0}) {
   std::vector<std::future<Result<ChannelTransports>>> connecting;
   for (int rank = 0; rank < world_size; ++rank) {
@@ -58,8 +60,7 @@ inline std::vector<ChannelTransports> connect_world(
       const auto store = make_file_store(directory.path());
       GlooOptions options = options_of(rank, world_size, generation);
       if (std::find(impatient.begin(), impatient.end(), rank) != impatient.end()) {
-        options.timeout = timeout;
-        options.exchange_limit = timeout;
+        options.exchange_limit = silence;
       }
       return make_gloo(*store, options);
     }));
@@ -92,6 +93,38 @@ inline std::vector<std::string> exchange_all(std::vector<ChannelTransports>& wor
     texts.push_back(end_of(end));
   }
   return texts;
+}
+
+/// The thread that runs a channel's exchanges. What it is given after this has been constructed is
+/// known to wait for others when waits() returns.
+class ExchangeThread {
+ public:
+  explicit ExchangeThread(Collectives& channel) {
+    Transfer nothing;
+    nothing.send.resize(static_cast<std::size_t>(channel.world_size()));
+    nothing.receive.resize(nothing.send.size());
+    const auto thread = std::make_shared<std::promise<pid_t>>();
+    channel.exchange(identity_of(0), nothing,
+                     [thread](const Status&) { thread->set_value(::gettid()); });
+    thread_ = thread->get_future().get();
+    std::ignore = waits();
+  }
+
+  /// Waits until the thread has gone to sleep once more. False: it does not.
+  [[nodiscard]] bool waits() {
+    const bool asleep = test::falls_asleep(thread_, last_sleep_);
+    last_sleep_ = test::sleep_of(thread_).value_or(last_sleep_);
+    return asleep;
+  }
+
+ private:
+  pid_t thread_ = 0;
+  long last_sleep_ = -1;
+};
+
+/// Whether a byte of what a parcel receives is there. Whoever brings it may be at work.
+[[gnu::no_sanitize_thread, gnu::noinline]] inline bool has_come(const std::byte& place) {
+  return *const_cast<const volatile std::byte*>(&place) != Parcel::kUntouched;
 }
 
 /// Ranks as processes; each leaves the text its body returns in a file. Killed at the end.
@@ -160,6 +193,7 @@ inline void leave_note(const TempDirectory& directory, const std::string& name) 
   }
 }
 
-inline std::size_t large(int, int) { return std::size_t{40} << 20; }
+/// Three chunks, to all others.
+inline std::size_t large(int from, int to) { return from == to ? 9 : std::size_t{34} << 20; }
 
 }  // namespace train::engine

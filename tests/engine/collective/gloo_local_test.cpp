@@ -129,8 +129,11 @@ TEST_CASE("gloo: kill -9 of a rank that has not taken fails the sender at once",
       ::pause();
     }
     Parcel parcel = held_up(rank);
+    ExchangeThread thread(*(*channels)[kReduce]);
     auto end = start(*(*channels)[kReduce], identity_of(1), parcel.transfer());
-    std::this_thread::sleep_for(50ms);
+    if (!thread.waits()) {
+      return std::string("waits for nobody");
+    }
     leave_note(directory, fmt::format("ready{}", rank));
     return end_of(end);
   });
@@ -145,24 +148,25 @@ TEST_CASE("gloo: cancel ends the wait for a header and for taken at once",
           "[engine][collective][gloo]") {
   const bool in_data = GENERATE(false, true);
   direct_reads = true;
-  for (int round = 0; round < 5; ++round) {
-    const TempDirectory directory;
-    auto world = connect_world(directory, 3);
-    Parcel first = held_up(0);
-    Parcel third = held_up(2);
-    std::future<Status> other;
-    if (in_data) {
-      other = start(*world[2][kReduce], identity_of(1), third.transfer());
-    }
-    auto end = start(*world[0][kReduce], identity_of(1), first.transfer());
-    std::this_thread::sleep_for(20ms);
-    CHECK(end.wait_for(0ms) == std::future_status::timeout);
-    world[0][kReduce]->cancel("enough");
-    CHECK_THAT(end_of(end), Catch::Contains("cancelled: enough"));
-    if (in_data) {
-      CHECK_THAT(end_of(other), Catch::Contains("lost rank 0"));
-      CHECK(third.untouched());
-    }
+  const TempDirectory directory;
+  auto world = connect_world(directory, 3);
+  Parcel first = held_up(0);
+  Parcel third = held_up(2);
+  ExchangeThread of_0(*world[0][kReduce]);
+  ExchangeThread of_2(*world[2][kReduce]);
+  std::future<Status> other;
+  if (in_data) {
+    other = start(*world[2][kReduce], identity_of(1), third.transfer());
+    REQUIRE(of_2.waits());
+  }
+  auto end = start(*world[0][kReduce], identity_of(1), first.transfer());
+  REQUIRE(of_0.waits());
+  CHECK(end.wait_for(0ms) == std::future_status::timeout);
+  world[0][kReduce]->cancel("enough");
+  CHECK_THAT(end_of(end), Catch::Contains("cancelled: enough"));
+  if (in_data) {
+    CHECK_THAT(end_of(other), Catch::Contains("lost rank 0"));
+    CHECK(third.untouched());
   }
 }
 
@@ -172,18 +176,21 @@ TEST_CASE("gloo: silence of a near rank names it, before the header and after",
   direct_reads = true;
   const TempDirectory directory;
   // Of rank 0 alone: with the same for all, whether 0 gives up 2 or 2 gives up 1 first is chance.
-  auto world = connect_world(directory, 3, 1, 2000ms, {0});
+  auto world = connect_world(directory, 3, 1, 200ms, {0});
   Parcel first = held_up(0);
   Parcel third = held_up(2);
-  auto end = start(*world[0][kReduce], identity_of(1), first.transfer());
   std::future<Status> other;
   if (in_data) {
-    std::this_thread::sleep_for(100ms);
+    ExchangeThread of_2(*world[2][kReduce]);
     other = start(*world[2][kReduce], identity_of(1), third.transfer());
-    CHECK_THAT(end_of(end), Catch::Contains("waited 2000 ms for rank 2 to take its data"));
+    REQUIRE(of_2.waits());  // Its header has gone.
+  }
+  auto end = start(*world[0][kReduce], identity_of(1), first.transfer());
+  if (in_data) {
+    CHECK_THAT(end_of(end), Catch::Contains("waited 200 ms for rank 2 to take its data"));
     CHECK_THAT(end_of(other), Catch::Contains("lost rank 0"));
   } else {
-    CHECK_THAT(end_of(end), Catch::Contains("waited 2000 ms for rank 2 to begin it"));
+    CHECK_THAT(end_of(end), Catch::Contains("waited 200 ms for rank 2 to begin it"));
   }
 }
 
@@ -199,10 +206,12 @@ TEST_CASE("gloo: a near rank that leaves disturbs no wait but one for itself",
   };
   Parcel of_0(0, 3, only(0, 1));
   Parcel of_1(1, 3, only(0, 1));
+  ExchangeThread thread(*world[0][kReduce]);
   auto waits = start(*world[0][kReduce], identity_of(1), of_0.transfer());
-  std::this_thread::sleep_for(20ms);
+  REQUIRE(thread.waits());
   world[2][kReduce].reset();
-  CHECK(waits.wait_for(50ms) == std::future_status::timeout);
+  REQUIRE(thread.waits());  // It has been woken, has looked, and sleeps again.
+  CHECK(waits.wait_for(0ms) == std::future_status::timeout);
   auto comes = start(*world[1][kReduce], identity_of(1), of_1.transfer());
   CHECK(end_of(waits).empty());
   CHECK(end_of(comes).empty());

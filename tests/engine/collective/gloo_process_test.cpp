@@ -77,9 +77,8 @@ TEST_CASE("gloo: kill -9 in the middle of a range that is read fails the readers
     if (!channels) {
       return channels.error().message;
     }
-    Parcel parcel(rank, 3, [](int from, int to) {
-      return from == 2 && to != 2 ? std::size_t{128} << 20 : std::size_t{0};
-    });
+    Parcel parcel(rank, 3,
+                  [](int from, int to) { return from == 2 ? large(from, to) : std::size_t{0}; });
     std::string text;
     for (int i = 0; text.empty() && i < 10000; ++i) {
       auto end = start(*(*channels)[kReduce], identity_of(i), parcel.transfer());

@@ -12,6 +12,32 @@ namespace train::engine {
 
 using namespace std::chrono_literals;
 
+namespace {
+
+/// Two ranks that have to find each other within `limit`, and then wait as long as it takes.
+std::vector<ChannelTransports> connect_within(const TempDirectory& directory,
+                                              std::chrono::milliseconds limit) {
+  std::vector<std::future<Result<ChannelTransports>>> connecting;
+  for (const int rank : {0, 1}) {
+    connecting.push_back(std::async(std::launch::async, [&, rank] {
+      GlooOptions options = options_of(rank, 2);
+      options.timeout = limit;
+      options.exchange_limit = {};
+      const auto store = make_file_store(directory.path());
+      return make_gloo(*store, options);
+    }));
+  }
+  std::vector<ChannelTransports> world;
+  for (auto& ended : connecting) {
+    auto channels = ended.get();
+    REQUIRE(channels.ok());
+    world.push_back(std::move(channels).value());
+  }
+  return world;
+}
+
+}  // namespace
+
 TEST_CASE("gloo: every byte finds its rank", "[engine][collective][gloo]") {
   direct_reads = GENERATE(true, false);
   const int world_size = GENERATE(2, 3, 4);
@@ -167,10 +193,13 @@ TEST_CASE("gloo: cancel ends what waits and reaches the peers", "[engine][collec
   const TempDirectory directory;
   auto world = connect_world(directory, 3);
   auto parcels = parcels_of(3, [](int, int) { return 5000; });
+  ExchangeThread of_0(*world[0][kReduce]);
+  ExchangeThread of_1(*world[1][kReduce]);
   auto first = start(*world[0][kReduce], identity_of(1), parcels[0].transfer());
   auto second = start(*world[1][kReduce], identity_of(1), parcels[1].transfer());
   auto queued = start(*world[1][kReduce], identity_of(2), parcels[1].transfer());
-  std::this_thread::sleep_for(20ms);
+  REQUIRE(of_0.waits());
+  REQUIRE(of_1.waits());
   world[0][kReduce]->cancel("a disk failed");
   CHECK_THAT(end_of(first), Catch::Contains("cancelled: a disk failed"));
   CHECK_THAT(end_of(second), Catch::Contains("lost rank 0"));
@@ -186,47 +215,42 @@ TEST_CASE("gloo: cancel ends what waits and reaches the peers", "[engine][collec
 TEST_CASE("gloo: silence longer than the timeout names the rank", "[engine][collective][gloo]") {
   direct_reads = GENERATE(true, false);
   const TempDirectory directory;
-  auto world = connect_world(directory, 3, 1, 2000ms, {0, 2});
-  auto parcels = parcels_of(3, [](int, int) { return 5000; });
+  auto world = connect_world(directory, 3, 1, 200ms, {0, 2});
+  auto parcels = parcels_of(3, [](int from, int to) { return from == 1 || to == 1 ? 5000 : 0; });
   auto first = start(*world[0][kReduce], identity_of(4), parcels[0].transfer());
   auto third = start(*world[2][kReduce], identity_of(4), parcels[2].transfer());
   const std::string text = end_of(first);
-  CHECK_THAT(text, Catch::Contains("waited 2000 ms for rank 1 ") || Catch::Contains("lost rank 2"));
-  CHECK_THAT(text + end_of(third), Catch::Contains("waited 2000 ms for rank 1 "));
+  CHECK_THAT(text, Catch::Contains("waited 200 ms for rank 1 ") || Catch::Contains("lost rank 2"));
+  CHECK_THAT(text + end_of(third), Catch::Contains("waited 200 ms for rank 1 "));
 }
 
 TEST_CASE("gloo: once connected, a rank that lives is waited for beyond the limit of connecting",
           "[engine][.full][collective][gloo]") {
-  direct_reads = GENERATE(true, false);
-  const TempDirectory directory;
   constexpr auto kConnectLimit = 5000ms;
-  std::vector<std::future<Result<ChannelTransports>>> connecting;
-  for (const int rank : {0, 1}) {
-    connecting.push_back(std::async(std::launch::async, [&, rank] {
-      GlooOptions options = options_of(rank, 2);
-      options.timeout = kConnectLimit;
-      options.exchange_limit = {};
-      const auto store = make_file_store(directory.path());
-      return make_gloo(*store, options);
-    }));
+  // On one channel of each world the second rank comes late, on another it is lost.
+  struct Waiting {
+    TempDirectory directory;
+    std::vector<ChannelTransports> world;
+    std::vector<Parcel> parcels;
+    std::future<Status> late, lost;
+  };
+  std::array<Waiting, 2> all;  // At once: they wait for long.
+  for (Waiting& one : all) {
+    direct_reads = &one == &all[0];
+    one.world = connect_within(one.directory, kConnectLimit);
+    one.parcels = parcels_of(2, [](int, int) { return 5000; });
+    one.late = start(*one.world[0][kReduce], identity_of(4), one.parcels[0].transfer());
+    one.lost = start(*one.world[0][kGather], identity_of(4), one.parcels[0].transfer());
   }
-  std::vector<ChannelTransports> world;
-  for (auto& ended : connecting) {
-    auto channels = ended.get();
-    REQUIRE(channels.ok());
-    world.push_back(std::move(channels).value());
-  }
-  auto parcels = parcels_of(2, [](int, int) { return 5000; });
-  auto first = start(*world[0][kReduce], identity_of(4), parcels[0].transfer());
-  CHECK(first.wait_for(2 * kConnectLimit) == std::future_status::timeout);
-  SECTION("it comes late") {
-    auto second = start(*world[1][kReduce], identity_of(4), parcels[1].transfer());
-    CHECK(end_of(first).empty());
-    CHECK(end_of(second).empty());
-  }
-  SECTION("it is lost") {
-    world[1][kReduce]->cancel("it is over");
-    CHECK_THAT(end_of(first), Catch::Contains("lost rank 1"));
+  const auto beyond = std::chrono::steady_clock::now() + 2 * kConnectLimit;
+  for (Waiting& one : all) {
+    CHECK(one.late.wait_until(beyond) == std::future_status::timeout);
+    CHECK(one.lost.wait_until(beyond) == std::future_status::timeout);
+    auto comes = start(*one.world[1][kReduce], identity_of(4), one.parcels[1].transfer());
+    CHECK(end_of(one.late).empty());
+    CHECK(end_of(comes).empty());
+    one.world[1][kGather]->cancel("it is over");
+    CHECK_THAT(end_of(one.lost), Catch::Contains("lost rank 1"));
   }
 }
 
@@ -269,8 +293,13 @@ TEST_CASE("gloo: destroyed with exchanges under way, it ends them",
   auto first = start(*world[0][kReduce], identity_of(1), parcels[0].transfer());
   auto queued = start(*world[0][kReduce], identity_of(2), parcels[0].transfer());
   SECTION("in the middle of the data") {
-    auto second = start(*world[1][kReduce], identity_of(1), parcels[1].transfer());
-    std::this_thread::sleep_for(std::chrono::milliseconds(GENERATE(0, 2, 5, 10)));
+    const Transfer receives = parcels[1].transfer();
+    auto second = start(*world[1][kReduce], identity_of(1), receives);
+    // Nothing has to be there, or something of this chunk.
+    if (const int chunk = GENERATE(0, 1, 3); chunk > 0) {
+      const std::byte& first_byte = receives.receive[0][(chunk - 1) * (std::size_t{16} << 20)];
+      REQUIRE(test::comes_true([&] { return has_come(first_byte); }));
+    }
     world[0][kReduce].reset();
     // It may have been quicker.
     CHECK_THAT(end_of(second), Catch::Equals("") || Catch::Contains("lost rank 0"));
@@ -317,8 +346,8 @@ TEST_CASE("gloo: a rank that has had its share may leave while others go on",
     const TempDirectory directory;
     auto world = connect_world(directory, 3);
     // Rank 0 has little to do; 1 and 2 are busy with each other long after it has left.
-    auto parcels =
-        parcels_of(3, [](int from, int to) { return from == 0 || to == 0 ? 100U : 60U << 20; });
+    auto parcels = parcels_of(
+        3, [](int from, int to) { return from == 0 || to == 0 ? 100U : large(from, to); });
     std::vector<std::future<Status>> ends;
     for (std::size_t rank = 0; rank < 3; ++rank) {
       ends.push_back(start(*world[rank][kReduce], identity_of(1), parcels[rank].transfer()));

@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/harness/thread_sleep.hpp"
+
 namespace train::engine {
 namespace {
 
@@ -44,9 +46,16 @@ struct Inboxes {
       }
       ranks.push_back(
           std::make_unique<SharedInbox>(rank, channel, own[static_cast<std::size_t>(rank)], peers));
+      words.push_back(&own.at(static_cast<std::size_t>(rank))->wakeup(channel).word);
     }
   }
+  /// Whether `owner`, the thread of that rank, sleeps until somebody rings.
+  [[nodiscard]] bool sleeps(std::size_t rank, pid_t owner) const {
+    return (*words[rank] & wakeup::kSleeps) != 0 && test::sleep_of(owner).has_value();
+  }
+
   std::vector<std::unique_ptr<SharedInbox>> ranks;
+  std::vector<const std::atomic<std::uint32_t>*> words;
 };
 
 std::span<const std::byte> bytes_of(std::string_view text) {
@@ -173,14 +182,10 @@ TEST_CASE("inbox: a sleeper is woken by its peers and by itself", "[engine][coll
   Inboxes inboxes(2);
   SharedInbox& sleeper = *inboxes.ranks[0];
   const std::uint32_t before = sleeper.rings();
-  const auto begin = Clock::now();
-  CHECK_FALSE(sleeper.sleep(before, begin + 30ms));
-  CHECK(Clock::now() - begin >= 30ms);
-  CHECK_FALSE(sleeper.sleep(before, begin));
-
   const int who = GENERATE(0, 1, 2);
-  std::thread other([&, who] {
-    std::this_thread::sleep_for(20ms);
+  bool slept = false;
+  std::thread other([&, who, owner = ::gettid()] {
+    slept = test::comes_true([&] { return inboxes.sleeps(0, owner); });
     if (who == 0) {
       inboxes.ranks[1]->send(0, 1, bytes_of("x"), {});
     } else if (who == 1) {
@@ -191,7 +196,32 @@ TEST_CASE("inbox: a sleeper is woken by its peers and by itself", "[engine][coll
   });
   CHECK(wait_for(sleeper, [&] { return sleeper.rings() != before; }));
   other.join();
+  CHECK(slept);
   CHECK(sleeper.sleep(before, Clock::now() + 1h));  // it has rung already
+}
+
+TEST_CASE("inbox: a sleep that nobody ends lasts to its end", "[engine][collective][inbox]") {
+  Inboxes inboxes(2);
+  SharedInbox& sleeper = *inboxes.ranks[0];
+  const std::uint32_t before = sleeper.rings();
+  CHECK_FALSE(sleeper.sleep(before, Clock::now()));
+  bool slept = false;
+  // Longer each time, until the other thread has come to see it asleep.
+  for (auto lasts = 10ms; !slept && lasts < kPatience; lasts *= 2) {
+    std::atomic<bool> is_over = false;
+    auto seen = std::async(std::launch::async, [&, owner = ::gettid()] {
+      while (!is_over && !inboxes.sleeps(0, owner)) {
+        test::before_the_next_look();
+      }
+      return !is_over;
+    });
+    const auto end = Clock::now() + lasts;
+    CHECK_FALSE(sleeper.sleep(before, end));
+    CHECK(Clock::now() >= end);
+    is_over = true;
+    slept = seen.get();
+  }
+  CHECK(slept);
 }
 
 TEST_CASE("inbox: what nobody rings for is not found by looking again",
@@ -209,7 +239,9 @@ TEST_CASE("inbox: what nobody rings for is not found by looking again",
       return true;
     };
   };
+  const std::uint32_t before = sleeper.rings();
   CHECK_FALSE(wait_for(sleeper, after_the_look([&] { peer.ticket().store(1); }), 20ms));
+  CHECK(sleeper.rings() == before);
   CHECK(wait_for(sleeper, after_the_look([&] { peer.send(0, 1, bytes_of("x"), {}); })));
   CHECK(wait_for(sleeper, after_the_look([&] { sleeper.ring_own(); })));
 }
