@@ -7,7 +7,7 @@
 
 #include "cli/options.hpp"
 
-namespace train::cli {
+namespace train::cli::cli_options_test {
 namespace {
 
 Result<Command> parsed(std::initializer_list<const char*> words) {
@@ -373,4 +373,4 @@ TEST_CASE("options: mistakes are one line that names the option", "[actors][cli]
 }
 
 }  // namespace
-}  // namespace train::cli
+}  // namespace train::cli::cli_options_test

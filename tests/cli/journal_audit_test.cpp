@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace train::cli {
+namespace train::cli::journal_audit_test {
 namespace {
 
 using checkpoint::StepJournal;
@@ -66,4 +66,4 @@ TEST_CASE("journal audit: a checkpoint fits the journal and itself", "[actors][a
 }
 
 }  // namespace
-}  // namespace train::cli
+}  // namespace train::cli::journal_audit_test

@@ -6,7 +6,7 @@
 
 #include "tests/support/disks/temp_directory.hpp"
 
-namespace train::cli {
+namespace train::cli::metrics_audit_test {
 namespace {
 
 using checkpoint::StepRecord;
@@ -97,4 +97,4 @@ TEST_CASE("metrics audit: what is not finite has no number in JSON", "[actors][a
 }
 
 }  // namespace
-}  // namespace train::cli
+}  // namespace train::cli::metrics_audit_test

@@ -14,7 +14,7 @@
 #include "cli/options.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 
-namespace train::cli {
+namespace train::cli::plot_command_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -289,4 +289,4 @@ TEST_CASE("plot: what gnuplot says against it is passed on", "[actors][plot]") {
 }
 
 }  // namespace
-}  // namespace train::cli
+}  // namespace train::cli::plot_command_test

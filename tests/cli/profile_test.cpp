@@ -20,7 +20,7 @@
 #include "storage/files/atomic_file.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 
-namespace train::cli {
+namespace train::cli::profile_test {
 using namespace actors;
 namespace {
 
@@ -357,4 +357,4 @@ TEST_CASE("report: a step's line has the norm of every unit's gradient", "[actor
 }
 
 }  // namespace
-}  // namespace train::cli
+}  // namespace train::cli::profile_test

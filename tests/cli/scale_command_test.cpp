@@ -13,7 +13,7 @@
 #include "cli/options.hpp"
 #include "configs/load_config.hpp"
 
-namespace train::cli {
+namespace train::cli::scale_command_test {
 namespace {
 
 Result<Command> parsed(std::vector<const char*> words) {
@@ -159,4 +159,4 @@ TEST_CASE("scale: mistakes are one line", "[actors][scale]") {
 }
 
 }  // namespace
-}  // namespace train::cli
+}  // namespace train::cli::scale_command_test

@@ -10,7 +10,7 @@
 #include "engine/rank/state/state_rows.hpp"
 #include "tests/support/inputs/reshape.hpp"
 
-namespace train::cli {
+namespace train::cli::shard_report_test {
 namespace {
 
 using engine::CollectiveKind;
@@ -174,4 +174,4 @@ TEST_CASE("shard report: settings that fit one strategy do not stop the others",
   CHECK(line_of(text, "fullest rank's memory").find("hybrid 3") != std::string::npos);
 }
 
-}  // namespace train::cli
+}  // namespace train::cli::shard_report_test

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace train::cli {
+namespace train::cli::slurm_position_test {
 namespace {
 
 Environment step(const std::string& node, const std::string& tasks, const std::string& nodes) {
@@ -68,4 +68,4 @@ TEST_CASE("slurm position: what does not fit is an error that names the variable
 }
 
 }  // namespace
-}  // namespace train::cli
+}  // namespace train::cli::slurm_position_test

@@ -13,7 +13,7 @@
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/processes/process.hpp"
 
-namespace train::cli {
+namespace train::cli::status_view_test {
 using namespace actors;
 namespace {
 
@@ -198,4 +198,4 @@ TEST_CASE("status_file: knows since when a process runs", "[actors][status]") {
 }
 
 }  // namespace
-}  // namespace train::cli
+}  // namespace train::cli::status_view_test

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-namespace train::cli {
+namespace train::cli::step_difference_test {
 namespace {
 
 using checkpoint::StepRecord;
@@ -102,4 +102,4 @@ TEST_CASE("step difference: a line names a few of many tensors", "[actors][audit
 }
 
 }  // namespace
-}  // namespace train::cli
+}  // namespace train::cli::step_difference_test

@@ -9,7 +9,7 @@
 #include "tests/support/processes/process.hpp"
 #include "tests/support/processes/script.hpp"
 
-namespace train::cli {
+namespace train::cli::submit_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -419,4 +419,4 @@ TEST_CASE("submit: modules are loaded with what the login shell knows", "[actors
 }
 
 }  // namespace
-}  // namespace train::cli
+}  // namespace train::cli::submit_test

@@ -4,7 +4,7 @@
 
 #include "storage/tokens/prepare.hpp"
 
-namespace train::cli {
+namespace train::cli::trained_model_test {
 namespace {
 
 TEST_CASE("trained_model: every byte is the token of its value", "[cli][trained_model]") {
@@ -35,4 +35,4 @@ TEST_CASE("trained_model: what would steer the terminal is shown as a question m
 }
 
 }  // namespace
-}  // namespace train::cli
+}  // namespace train::cli::trained_model_test

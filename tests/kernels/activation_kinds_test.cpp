@@ -4,7 +4,7 @@
 #include "kernels/activation/activation.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::activation_kinds_test {
 namespace {
 
 double kind_value(ActivationKind kind, double x) {
@@ -126,4 +126,4 @@ TEST_CASE("activation kinds: NaN comes through", "[kernels][activation]") {
   CHECK_FALSE(std::isnan(y[1]));
 }
 
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::activation_kinds_test

@@ -5,7 +5,7 @@
 
 #include "tests/kernels/kernel_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::activation_test {
 namespace {
 
 double gelu(double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }
@@ -321,4 +321,4 @@ TEST_CASE("activation: an element's bits do not depend on its place", "[kernels]
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::activation_test

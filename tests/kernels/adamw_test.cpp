@@ -6,7 +6,7 @@
 #include "kernels/activation/elementwise.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::adamw_test {
 namespace {
 
 struct State {
@@ -170,4 +170,4 @@ TEST_CASE("adamw: pieces of any length and alignment give the bits of the whole"
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::adamw_test

@@ -9,7 +9,7 @@
 #include "kernels/attention/attention.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::attention_cached_test {
 namespace {
 
 struct Case {
@@ -186,4 +186,4 @@ TEST_CASE("attention_cached: a cache that cannot hold what a query sees is refus
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::attention_cached_test

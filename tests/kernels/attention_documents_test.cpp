@@ -6,7 +6,7 @@
 #include "kernels/attention/attention.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::attention_documents_test {
 namespace {
 
 /// What the documents below are attended with. All tensors are packed.
@@ -228,4 +228,4 @@ TEST_CASE("attention: positions that are no documents' are refused", "[kernels][
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::attention_documents_test

@@ -5,7 +5,7 @@
 
 #include "tests/kernels/kernel_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::attention_test {
 namespace {
 
 /// q, k and v side by side in one fused row per token, as a projection leaves them; the outputs are
@@ -432,4 +432,4 @@ TEST_CASE("attention: large scores do not overflow, NaN is not lost", "[kernels]
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::attention_test

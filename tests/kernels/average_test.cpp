@@ -6,7 +6,7 @@
 #include "kernels/activation/elementwise.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::average_test {
 namespace {
 
 TEST_CASE("average_update: what is taken away and what is added are rounded one by one",
@@ -38,4 +38,4 @@ TEST_CASE("average_update: what is taken away and what is added are rounded one 
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::average_test

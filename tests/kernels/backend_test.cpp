@@ -13,7 +13,7 @@
 #include "tests/kernels/kernel_fixture.hpp"
 #include "tests/support/devices/instruction_sets.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::backend_test {
 namespace {
 
 #define TRAIN_KERNEL_NAME(name, Params) #name,
@@ -135,4 +135,4 @@ TEST_CASE("backend: kernels run on an inline stream as on a thread's", "[kernels
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::backend_test

@@ -9,7 +9,7 @@
 #include "kernels/attention/bf16_blocks.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::bf16_attention_test {
 namespace {
 
 /// Whether the processor has the products in question; a word about it where it has not.
@@ -278,4 +278,4 @@ TEST_CASE("bf16 attention: what products read is rounded, once, and nothing else
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::bf16_attention_test

@@ -11,7 +11,7 @@
 #include "tests/kernels/product_case.hpp"
 #include "tests/support/devices/instruction_sets.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::bf16_gemm_test {
 namespace {
 
 using Case = ProductCase;
@@ -266,4 +266,4 @@ TEST_CASE("bf16 products: are a kernel set of their own, which not every process
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::bf16_gemm_test

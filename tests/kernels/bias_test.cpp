@@ -6,7 +6,7 @@
 #include "base/check.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::bias_test {
 namespace {
 
 struct BiasCase {
@@ -144,4 +144,4 @@ TEST_CASE("bias: a wrong call is refused", "[kernels][bias]") {
   });
 }
 
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::bias_test

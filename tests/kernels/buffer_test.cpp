@@ -8,7 +8,7 @@
 
 #include "kernels/device/stream.hpp"
 
-namespace train::kernels {
+namespace train::kernels::buffer_test {
 namespace {
 
 TEST_CASE("buffer: memory is aligned, zero and movable", "[kernels][buffer]") {
@@ -40,4 +40,4 @@ TEST_CASE("buffer: no memory is an error that names buffer and size", "[kernels]
 }
 
 }  // namespace
-}  // namespace train::kernels
+}  // namespace train::kernels::buffer_test

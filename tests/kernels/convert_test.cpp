@@ -6,7 +6,7 @@
 
 #include "tests/kernels/kernel_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::convert_test {
 namespace {
 
 using Halves = std::vector<std::uint16_t>;
@@ -138,4 +138,4 @@ TEST_CASE("convert: pieces of any length and alignment give the bits of the whol
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::convert_test

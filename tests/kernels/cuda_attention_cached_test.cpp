@@ -1,7 +1,7 @@
 // CUDA twins of attention with kept keys and values.
 #include "tests/kernels/cuda_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::cuda_attention_cached_test {
 namespace {
 
 struct CachedCase {
@@ -140,4 +140,4 @@ TEST_CASE("cuda attention with a cache: one that cannot hold what a query sees f
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::cuda_attention_cached_test

@@ -4,7 +4,7 @@
 
 #include "tests/kernels/cuda_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::cuda_elementwise_test {
 namespace {
 
 /// Calls with every count and every first element that decide how a kernel goes through memory.
@@ -260,4 +260,4 @@ TEST_CASE("cuda learned positions: one outside the table fails the stream",
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::cuda_elementwise_test

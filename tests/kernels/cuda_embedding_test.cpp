@@ -6,7 +6,7 @@
 #include "kernels/device/stream.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::cuda_embedding_test {
 namespace {
 
 struct Tokens {
@@ -151,4 +151,4 @@ TEST_CASE("cuda twins: embedding leaves unknown tokens out, and says so", "[kern
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::cuda_embedding_test

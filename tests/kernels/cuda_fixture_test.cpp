@@ -2,7 +2,7 @@
 
 #include <limits>
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::cuda_fixture_test {
 namespace {
 
 TEST_CASE("cuda fixture: a twin that differs is found", "[kernels][cuda]") {
@@ -29,4 +29,4 @@ TEST_CASE("cuda fixture: a side gives a kernel its memory and reads it back", "[
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::cuda_fixture_test

@@ -5,7 +5,7 @@
 #include "kernels/device/stream.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::cuda_head_loss_test {
 namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
@@ -305,4 +305,4 @@ TEST_CASE("cuda twins: head loss makes the step nonfinite where a target is unkn
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::cuda_head_loss_test

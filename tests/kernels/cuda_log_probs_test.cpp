@@ -3,7 +3,7 @@
 
 #include "tests/kernels/cuda_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::cuda_log_probs_test {
 namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
@@ -187,4 +187,4 @@ TEST_CASE("cuda twins: an unknown token has no log-probability", "[kernels][cuda
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::cuda_log_probs_test

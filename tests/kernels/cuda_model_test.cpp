@@ -3,7 +3,7 @@
 
 #include "tests/kernels/cuda_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::cuda_model_test {
 namespace {
 
 std::vector<std::int32_t> random_ids(std::int64_t count, std::int32_t least, std::int32_t most,
@@ -216,4 +216,4 @@ TEST_CASE("cuda twins: head loss", "[kernels][cuda][.gpu]") {
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::cuda_model_test

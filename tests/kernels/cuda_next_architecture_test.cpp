@@ -13,7 +13,7 @@
 #include "tests/kernels/ptxas_report.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::cuda_next_architecture_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -107,4 +107,4 @@ TEST_CASE("cuda report: sums of floats by atomics are told from those of whole n
   CHECK_FALSE(adds_floats_by_atomics("\tadd.f32 %f1, %f2, %f3;"));
 }
 
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::cuda_next_architecture_test

@@ -4,7 +4,7 @@
 
 #include "tests/kernels/cuda_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::cuda_norm_test {
 namespace {
 
 /// Heads of a fused projection: rows of `cols` at a stride, `inner` of each token.
@@ -317,4 +317,4 @@ TEST_CASE("cuda rope: a position outside the tables fails the stream", "[kernels
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::cuda_norm_test

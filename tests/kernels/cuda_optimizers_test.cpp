@@ -4,7 +4,7 @@
 
 #include "tests/kernels/cuda_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::cuda_optimizers_test {
 namespace {
 
 /// An array that a kernel goes through: `count` elements from one that may not be aligned, and some
@@ -165,4 +165,4 @@ TEST_CASE("cuda twins: rows of squares of every length", "[kernels][cuda][.gpu][
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::cuda_optimizers_test

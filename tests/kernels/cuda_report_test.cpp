@@ -10,7 +10,7 @@
 #include "tests/kernels/kernel_fixture.hpp"
 #include "tests/kernels/ptxas_report.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::cuda_report_test {
 namespace {
 
 TEST_CASE("cuda report: no kernel spills registers", "[kernels][cuda][.cuda_report]") {
@@ -73,4 +73,4 @@ TEST_CASE("cuda report: a spill is found", "[kernels][cuda]") {
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::cuda_report_test

@@ -13,7 +13,7 @@
 
 #include "tests/kernels/kernel_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::cuda_sass_test {
 namespace {
 
 /// How often each instruction, with all that qualifies it, occurs in a function.
@@ -239,4 +239,4 @@ TEST_CASE("cuda sass: instructions are told apart", "[kernels][cuda]") {
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::cuda_sass_test

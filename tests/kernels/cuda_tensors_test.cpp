@@ -4,7 +4,7 @@
 
 #include "tests/kernels/cuda_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::cuda_tensors_test {
 namespace {
 
 /// More than go into one launch.
@@ -164,4 +164,4 @@ TEST_CASE("cuda twins: many tensors in one launch, norms", "[kernels][cuda][.gpu
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::cuda_tensors_test

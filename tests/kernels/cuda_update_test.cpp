@@ -5,7 +5,7 @@
 
 #include "tests/kernels/cuda_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::cuda_update_test {
 namespace {
 
 /// Not a multiple of a warp or block, and more than one block.
@@ -291,4 +291,4 @@ TEST_CASE("cuda twins: Muon", "[kernels][cuda][.gpu]") {
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::cuda_update_test

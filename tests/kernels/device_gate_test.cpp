@@ -6,7 +6,7 @@
 #include <optional>
 #include <thread>
 
-namespace train::kernels {
+namespace train::kernels::device_gate_test {
 namespace {
 
 void wait_for_waiting_call(const DeviceGate& gate) {
@@ -59,4 +59,4 @@ TEST_CASE("device gate: an exchange waits for all calls that have begun, a call 
 }
 
 }  // namespace
-}  // namespace train::kernels
+}  // namespace train::kernels::device_gate_test

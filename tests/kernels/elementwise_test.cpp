@@ -6,7 +6,7 @@
 #include "base/check.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::elementwise_test {
 namespace {
 
 constexpr std::int64_t counts[] = {0, 1, 7, 64, 257, 50'001};
@@ -211,4 +211,4 @@ TEST_CASE("count_nonfinite: counts NaN and both infinities, nothing else",
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::elementwise_test

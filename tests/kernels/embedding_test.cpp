@@ -3,7 +3,7 @@
 #include "base/check.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::embedding_test {
 namespace {
 
 std::vector<std::int32_t> random_tokens(std::int64_t rows, std::int64_t vocab) {
@@ -114,4 +114,4 @@ TEST_CASE("embedding: an id outside the vocabulary fails the stream and is named
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::embedding_test

@@ -4,7 +4,7 @@
 
 #include "tests/kernels/kernel_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::global_norm_test {
 namespace {
 
 Exact row_sums(const Values& x, std::int64_t rows, std::int64_t cols, int threads) {
@@ -101,4 +101,4 @@ TEST_CASE("clip_scale: a loss or norm that is not finite prevents the update, an
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::global_norm_test

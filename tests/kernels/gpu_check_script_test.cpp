@@ -11,7 +11,7 @@
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/processes/script.hpp"
 
-namespace train::kernels {
+namespace train::kernels::gpu_check_script_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -118,4 +118,4 @@ TEST_CASE("gpu check script: rows and families are handed on, and other words re
 }
 
 }  // namespace
-}  // namespace train::kernels
+}  // namespace train::kernels::gpu_check_script_test

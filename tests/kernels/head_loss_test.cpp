@@ -6,7 +6,7 @@
 #include "base/check.hpp"
 #include "tests/kernels/head_call.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::head_loss_test {
 namespace {
 
 struct Case {
@@ -292,4 +292,4 @@ TEST_CASE("head_loss: a target outside the vocabulary fails the stream and is na
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::head_loss_test

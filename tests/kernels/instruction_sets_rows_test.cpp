@@ -1,7 +1,7 @@
 // As instruction_sets_test.cpp: the kernels that add up rows, and those made of products.
 #include "tests/kernels/instruction_sets.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::instruction_sets_rows_test {
 namespace {
 
 std::string of(std::int64_t count) { return fmt::format("of {}", count); }
@@ -388,4 +388,4 @@ TEST_CASE("instruction sets: log-probabilities have the same bits on each",
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::instruction_sets_rows_test

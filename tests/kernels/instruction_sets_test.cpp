@@ -1,7 +1,7 @@
 // The CPU's kernels have the same bits with every instruction set they are compiled for.
 #include "tests/kernels/instruction_sets.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::instruction_sets_test {
 namespace {
 
 std::string of(std::int64_t count) { return fmt::format("of {}", count); }
@@ -268,4 +268,4 @@ TEST_CASE("instruction sets: biases and embeddings", "[kernels][instruction_sets
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::instruction_sets_test

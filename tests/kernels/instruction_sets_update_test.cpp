@@ -1,7 +1,7 @@
 // As instruction_sets_test.cpp: norms of gradients, and optimizers.
 #include "tests/kernels/instruction_sets.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::instruction_sets_update_test {
 namespace {
 
 std::string of(std::int64_t count) { return fmt::format("of {}", count); }
@@ -146,4 +146,4 @@ TEST_CASE("instruction sets: Muon", "[kernels][instruction_sets][P1]") {
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::instruction_sets_update_test

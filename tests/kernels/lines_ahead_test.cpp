@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-namespace train::kernels::cpu {
+namespace train::kernels::cpu::lines_ahead_test {
 namespace {
 
 std::uintptr_t line_of(const float* at) {
@@ -70,4 +70,4 @@ TEST_CASE("lines ahead: of nothing there are none", "[kernels][lines_ahead]") {
 }
 
 }  // namespace
-}  // namespace train::kernels::cpu
+}  // namespace train::kernels::cpu::lines_ahead_test

@@ -8,7 +8,7 @@
 #include "base/check.hpp"
 #include "tests/kernels/head_call.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::log_probs_test {
 namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
@@ -327,4 +327,4 @@ TEST_CASE("log_probs: a wrong call is refused", "[kernels][log_probs]") {
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::log_probs_test

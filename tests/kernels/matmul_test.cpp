@@ -10,7 +10,7 @@
 #include "tests/kernels/product_case.hpp"
 #include "tests/support/devices/instruction_sets.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::matmul_test {
 namespace {
 
 using Case = ProductCase;
@@ -237,4 +237,4 @@ TEST_CASE("matmul: mistakes of the caller are caught before anything runs", "[ke
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::matmul_test

@@ -5,7 +5,7 @@
 
 #include "tests/kernels/kernel_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::muon_test {
 namespace {
 
 constexpr std::int64_t kCount = 40'003;
@@ -155,4 +155,4 @@ TEST_CASE("muon: bits do not depend on the threads", "[kernels][muon]") {
       "muon");
 }
 
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::muon_test

@@ -6,7 +6,7 @@
 #include "kernels/attention/rope.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::norm_test {
 namespace {
 
 constexpr double eps = 1e-5;
@@ -415,4 +415,4 @@ TEST_CASE("norm: no rows give a gradient of zeros", "[kernels][norm]") {
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::norm_test

@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-namespace train::kernels {
+namespace train::kernels::product_choice_test {
 namespace {
 
 struct Way {
@@ -89,4 +89,4 @@ TEST_CASE("product choice: each operand is as aligned as its own rows and elemen
 }
 
 }  // namespace
-}  // namespace train::kernels
+}  // namespace train::kernels::product_choice_test

@@ -6,7 +6,7 @@
 #include "base/check.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::rope_test {
 namespace {
 
 struct Case {
@@ -184,4 +184,4 @@ TEST_CASE("rope: halves of a part of a head, by given frequencies", "[kernels][r
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::rope_test

@@ -5,7 +5,7 @@
 #include "base/check.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::row_distance_test {
 namespace {
 
 struct Case {
@@ -148,4 +148,4 @@ TEST_CASE("row_distance: NaN comes through; differences below all floats' square
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::row_distance_test

@@ -8,7 +8,7 @@
 #include "base/check.hpp"
 #include "tests/kernels/head_call.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::row_losses_test {
 namespace {
 
 struct Case {
@@ -171,4 +171,4 @@ TEST_CASE("row losses: what is not a number is not lost, and a wrong call is ref
   }
 }
 
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::row_losses_test

@@ -10,7 +10,7 @@
 
 #include "tests/support/disks/temp_directory.hpp"
 
-namespace train::kernels {
+namespace train::kernels::sanitizer_script_test {
 namespace {
 
 struct Ended {
@@ -61,4 +61,4 @@ TEST_CASE("sanitizer script: families are named, and what a tool finds is not fo
 }
 
 }  // namespace
-}  // namespace train::kernels
+}  // namespace train::kernels::sanitizer_script_test

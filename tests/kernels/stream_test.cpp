@@ -20,7 +20,7 @@
 #include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/harness/thread_sleep.hpp"
 
-namespace train::kernels {
+namespace train::kernels::stream_test {
 namespace {
 
 /// Holds a stream at one place until opened.
@@ -320,4 +320,4 @@ TEST_CASE("stream: misuse is caught", "[kernels][stream]") {
 }
 
 }  // namespace
-}  // namespace train::kernels
+}  // namespace train::kernels::stream_test

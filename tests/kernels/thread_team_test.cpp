@@ -13,7 +13,7 @@
 
 #include "tests/support/harness/thread_sleep.hpp"
 
-namespace train::kernels::cpu {
+namespace train::kernels::cpu::thread_team_test {
 namespace {
 
 TEST_CASE("thread_team: every index is visited once, by workers in range",
@@ -130,4 +130,4 @@ TEST_CASE("thread_team: its threads take no signals", "[kernels][thread_team]") 
 }
 
 }  // namespace
-}  // namespace train::kernels::cpu
+}  // namespace train::kernels::cpu::thread_team_test

@@ -10,7 +10,7 @@
 
 #include "base/steady_time.hpp"
 
-namespace train::kernels {
+namespace train::kernels::trace_test {
 namespace {
 
 /// When a piece of work ran, by its own account.
@@ -142,4 +142,4 @@ TEST_CASE("trace: blocking for another stream is not work", "[kernels][trace]") 
 }
 
 }  // namespace
-}  // namespace train::kernels
+}  // namespace train::kernels::trace_test

@@ -26,7 +26,7 @@ using train::test::TempDirectory;
 
 namespace {
 
-constexpr std::size_t piece = std::size_t{2} << 20;
+constexpr std::size_t kPiece = std::size_t{2} << 20;
 
 std::string counted_text(std::size_t size) {
   std::string text(size, '\0');
@@ -118,8 +118,8 @@ TEST_CASE("piece_writer: every byte in its place, whatever the sizes", "[storage
   std::mt19937_64 random(Catch::rngSeed());
   const TempDirectory on_disk;
   const TempDirectory in_memory(test::quick_directory());
-  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{4096}, piece - 1,
-                                 piece, piece + 1, 2 * piece + 4096 + 7, 3 * piece}) {
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{4096}, kPiece - 1,
+                                 kPiece, kPiece + 1, 2 * kPiece + 4096 + 7, 3 * kPiece}) {
     const std::string text = counted_text(size);
     for (const TempDirectory* home : {&on_disk, &in_memory}) {
       INFO(fmt::format("{} bytes, {}", size, home->path().string()));
@@ -140,7 +140,7 @@ TEST_CASE("piece_writer: every byte in its place, whatever the sizes", "[storage
 TEST_CASE("piece_writer: large files leave the page cache to others", "[storage][piece_writer]") {
   const TempDirectory home;
   const OpenFile file(home / "f");
-  const std::string text = counted_text(4 * piece + 100);
+  const std::string text = counted_text(4 * kPiece + 100);
   PieceWriter writer(file.descriptor(), file.path());
   REQUIRE(writer.write(std::as_bytes(std::span(text))) == 0);
   const bool direct = file.direct();
@@ -157,7 +157,7 @@ TEST_CASE("piece_writer: goes on through the page cache where direct writes are 
           "[storage][piece_writer]") {
   const TempDirectory home;
   const OpenFile file(home / "f");
-  const std::string text = counted_text(3 * piece + 5);
+  const std::string text = counted_text(3 * kPiece + 5);
   if (GENERATE(false, true)) {
     const Refusing hook;
     PieceWriter writer(file.descriptor(), file.path());
@@ -182,7 +182,7 @@ TEST_CASE("piece_writer: goes on through the page cache where direct writes are 
 TEST_CASE("piece_writer: an error stays, and nothing is written after it",
           "[storage][piece_writer][ST-1]") {
   const TempDirectory home;
-  const std::string text = counted_text(6 * piece + 5);
+  const std::string text = counted_text(6 * kPiece + 5);
   for (std::int64_t at = 0; at < 7; ++at) {
     INFO("write " << at);
     const OpenFile file(home / fmt::format("f{}", at));

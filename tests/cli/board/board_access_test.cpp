@@ -6,7 +6,7 @@
 #include "cli/board/board_request.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 
-namespace train::cli {
+namespace train::cli::board_access_test {
 
 TEST_CASE("board access: addresses", "[board]") {
   for (const auto& [text, host, port, loopback] :
@@ -96,4 +96,4 @@ TEST_CASE("board request: targets", "[board]") {
   CHECK_FALSE(find_board_file("/../board.js"));
 }
 
-}  // namespace train::cli
+}  // namespace train::cli::board_access_test

@@ -11,7 +11,7 @@
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/processes/http_client.hpp"
 
-namespace train::cli {
+namespace train::cli::board_server_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -235,4 +235,4 @@ TEST_CASE("watched run: the time line of a run that is dead is read from its fil
   CHECK(std::vector(seen.begin() + 1, seen.end()) == kinds);
 }
 
-}  // namespace train::cli
+}  // namespace train::cli::board_server_test

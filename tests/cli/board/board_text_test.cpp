@@ -4,7 +4,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-namespace train::cli {
+namespace train::cli::board_text_test {
 
 using Json = nlohmann::json;
 
@@ -57,4 +57,4 @@ TEST_CASE("board text: OpenMetrics has a gauge a quantity and an end", "[board]"
   CHECK(text.ends_with("# EOF\n"));
 }
 
-}  // namespace train::cli
+}  // namespace train::cli::board_text_test

@@ -5,7 +5,7 @@
 #include <limits>
 #include <random>
 
-namespace train::cli {
+namespace train::cli::metric_history_test {
 
 TEST_CASE("metric history: bins keep least, most and mean of every step, however many there are",
           "[board]") {
@@ -72,4 +72,4 @@ TEST_CASE("metric history: a range begins at its first step", "[board]") {
   CHECK(history.columns().at(0).bins.at(2).least == 2.0F);
 }
 
-}  // namespace train::cli
+}  // namespace train::cli::metric_history_test

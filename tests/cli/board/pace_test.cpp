@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace train::cli {
+namespace train::cli::pace_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -37,4 +37,4 @@ TEST_CASE("pace: a flood gets no more than its share, and who comes slowly never
 }
 
 }  // namespace
-}  // namespace train::cli
+}  // namespace train::cli::pace_test

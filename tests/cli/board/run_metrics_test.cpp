@@ -6,7 +6,7 @@
 
 #include "tests/support/disks/temp_directory.hpp"
 
-namespace train::cli {
+namespace train::cli::run_metrics_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -107,4 +107,4 @@ TEST_CASE("run metrics: a range holds its own steps alone", "[board]") {
   CHECK(bins.back().sum == 4100.0);
 }
 
-}  // namespace train::cli
+}  // namespace train::cli::run_metrics_test

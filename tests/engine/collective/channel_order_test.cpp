@@ -8,7 +8,7 @@
 #include "engine/sharding/shard_plan.hpp"
 #include "tests/engine/sharding/shard_options.hpp"
 
-namespace train::engine {
+namespace train::engine::channel_order_test {
 namespace {
 
 /// Two ranks, three units: three reduces and their spreads, then the control channel.
@@ -132,4 +132,4 @@ TEST_CASE("channel order: other generations", "[engine][collective][EX-2]") {
   CHECK_FALSE(order.request(identity).ok());
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::channel_order_test

@@ -10,7 +10,7 @@
 #include "engine/sharding/buffer_schedule.hpp"
 #include "tests/engine/sharding/shard_options.hpp"
 
-namespace train::engine {
+namespace train::engine::collective_schedule_test {
 namespace {
 
 using testing::all_strategies;
@@ -169,4 +169,4 @@ TEST_CASE("collective schedule: a group is reduced when its lowest unit is done"
         "reduce of block 0, sync 0; reduce of embedding + head, sync 0; ");
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::collective_schedule_test

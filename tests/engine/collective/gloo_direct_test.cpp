@@ -8,7 +8,7 @@
 
 #include "tests/engine/collective/gloo_fixture.hpp"
 
-namespace train::engine {
+namespace train::engine::gloo_direct_test {
 namespace {
 
 constexpr std::size_t kBytes = std::size_t{40} << 20;  // more than two chunks
@@ -168,4 +168,4 @@ TEST_CASE("gloo: a range whose sender gives up is whole or a failure, never some
   CHECK(broken_off > 0);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::gloo_direct_test

@@ -6,7 +6,7 @@
 
 // Ranks of one machine and others, in one world: a rank that takes no part in direct reads is as
 // far away as one on another machine.
-namespace train::engine {
+namespace train::engine::gloo_local_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -243,4 +243,4 @@ TEST_CASE("gloo: near or far, two that differ fail with both names", "[engine][c
   CHECK(named >= 1);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::gloo_local_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace train::engine {
+namespace train::engine::gloo_process_test {
 
 using namespace std::chrono_literals;
 
@@ -181,4 +181,4 @@ TEST_CASE("gloo: a second generation after the first died, in the same process",
   CHECK(processes.report(3) == "good;");
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::gloo_process_test

@@ -8,7 +8,7 @@
 
 #include "engine/collective/gloo_transport.hpp"
 
-namespace train::engine {
+namespace train::engine::gloo_test {
 
 using namespace std::chrono_literals;
 
@@ -412,4 +412,4 @@ TEST_CASE("gloo: an interface that is not there is the user's mistake",
   CHECK(make_gloo(*store, options).ok());
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::gloo_test

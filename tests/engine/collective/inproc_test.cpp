@@ -7,7 +7,7 @@
 #include "engine/collective/collective.hpp"
 #include "tests/engine/collective/exchange_fixture.hpp"
 
-namespace train::engine {
+namespace train::engine::inproc_test {
 namespace {
 
 using test::end_of;
@@ -247,4 +247,4 @@ TEST_CASE("inproc: after cancel every exchange fails with the reason", "[engine]
   CHECK(received == ThreeBytes{});
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::inproc_test

@@ -19,7 +19,7 @@
 
 #include "tests/support/harness/thread_sleep.hpp"
 
-namespace train::engine {
+namespace train::engine::shared_inbox_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -269,4 +269,4 @@ TEST_CASE("inbox: no ring is missed, between threads and between processes",
   }
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::shared_inbox_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace train::engine {
+namespace train::engine::transfer_test {
 namespace {
 
 TEST_CASE("transfer: two sides agree only if each sends what the other expects",
@@ -25,4 +25,4 @@ TEST_CASE("transfer: two sides agree only if each sends what the other expects",
 }
 
 }  // namespace
-}  // namespace train::engine
+}  // namespace train::engine::transfer_test

@@ -9,7 +9,7 @@
 
 // P2: an owner that has been rung does not sleep on, whatever the order of the steps and wherever a
 // ringer is killed.
-namespace train::engine {
+namespace train::engine::wakeup_test {
 namespace {
 
 using test::EveryOrder;
@@ -140,4 +140,4 @@ TEST_CASE("bell: of bells that miss a ring it is found", "[engine][collective][i
   CHECK(messages_in_turn<WakeupThatLooksFirst>().sleepers() > 0);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::wakeup_test

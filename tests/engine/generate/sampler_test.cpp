@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-namespace train::engine {
+namespace train::engine::sampler_test {
 namespace {
 
 const std::vector<float> kLogits = {0.0F, 2.0F, 1.0F, 2.0F, -1.0F};
@@ -93,4 +93,4 @@ TEST_CASE("sampler: padding of the vocabulary and NaN are never chosen", "[engin
   CHECK(sample_token(logits, 3, {.temperature = 0.0}, 0) == 2);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::sampler_test

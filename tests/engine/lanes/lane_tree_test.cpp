@@ -8,7 +8,7 @@
 
 #include "base/check.hpp"
 
-namespace train::engine {
+namespace train::engine::lane_tree_test {
 namespace {
 
 /// The definition: left is the largest power of two below the number of lanes.
@@ -188,4 +188,4 @@ TEST_CASE("lane tree: the host's sum of doubles is the same tree", "[engine][lan
   CHECK(on_device == tree_sum(values.data(), 3, 2));
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::lane_tree_test

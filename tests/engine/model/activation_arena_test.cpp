@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-namespace train::engine {
+namespace train::engine::activation_arena_test {
 namespace {
 
 struct Range {
@@ -121,4 +121,4 @@ TEST_CASE("activation arena: gradients take the place of activations that are do
   CHECK(plan_arena({}, {{1, 64}, {0, 64}}).size_bytes == 128);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::activation_arena_test

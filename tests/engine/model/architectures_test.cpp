@@ -8,7 +8,7 @@
 #include "configs/shipped_models.hpp"
 #include "engine/model/spec.hpp"
 
-namespace train::engine {
+namespace train::engine::architectures_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -167,4 +167,4 @@ TEST_CASE("architectures: FLOPs count windows", "[engine][architectures]") {
   CHECK(flops(1000) == flops(64));
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::architectures_test

@@ -13,7 +13,7 @@
 #include "engine/philox.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::initial_weights_test {
 namespace {
 
 using Words = std::array<std::uint32_t, 4>;
@@ -233,4 +233,4 @@ TEST_CASE("initial weights: stay what they are from version to version",
   CHECK(digest(Architecture::dstar_qwen3, InitScheme::standard) == 0x4fc51ccedbe91a93U);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::initial_weights_test

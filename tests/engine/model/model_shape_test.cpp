@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace train::engine {
+namespace train::engine::model_shape_test {
 namespace {
 
 configs::ModelSection section(const char* arch, std::int64_t heads) {
@@ -112,4 +112,4 @@ TEST_CASE("model shape: FLOPs of a token count matmuls and causal attention",
   CHECK(flops_per_token(shape, 1024) == 6.0 * matrices + 6.0 * 2.0 * 192.0 * 1024.0);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::model_shape_test

@@ -10,7 +10,7 @@
 #include "tests/engine/model/model_memory.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::model_test {
 namespace {
 
 using testing::ModelMemory;
@@ -286,4 +286,4 @@ TEST_CASE(
   CHECK(head_chunk_rows(5, 50304, DType::bf16) == 5);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::model_test

@@ -10,7 +10,7 @@
 
 #include "tests/engine/objective/answer_rows.hpp"
 
-namespace train::engine {
+namespace train::engine::kto_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -135,4 +135,4 @@ TEST_CASE("kto: the plan's memory is what is allocated", "[engine][kto]") {
   CHECK(world.rank(0).allocated() == plan_memory(options));
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::kto_test

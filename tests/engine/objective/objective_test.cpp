@@ -9,7 +9,7 @@
 #include "engine/rank/plan/rank_layout.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::objective_test {
 namespace {
 
 using Options = WorldStep::Options;
@@ -270,4 +270,4 @@ TEST_CASE("objective: label smoothing is of training, not of evaluation", "[engi
   CHECK(plain.run(*stream, 0, rows).loss != smoothed.run(*stream, 0, rows).loss);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::objective_test

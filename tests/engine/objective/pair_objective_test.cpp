@@ -8,7 +8,7 @@
 #include "engine/rank/plan/rank_layout.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::pair_objective_test {
 namespace {
 
 using Options = WorldStep::Options;
@@ -290,4 +290,4 @@ TEST_CASE("pair objective: the plan's memory is what is allocated", "[engine][ob
   }
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::pair_objective_test

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace train::engine {
+namespace train::engine::preference_loss_test {
 namespace {
 
 /// Pairs on both sides of every bend, of unequal lengths.
@@ -152,4 +152,4 @@ TEST_CASE("preference loss: names are found, once each", "[engine][preference_lo
   CHECK(find_preference_loss("aot") == nullptr);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::preference_loss_test

@@ -17,7 +17,7 @@
 #include "tests/engine/parity/published_summary.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::sequential_unlearning_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -444,4 +444,4 @@ TEST_CASE("sequential unlearning: the search for NaN goes through both passes",
   CHECK(origin(fill_broken, CommandKind::find_nonfinite_first).lane == 2);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::sequential_unlearning_test

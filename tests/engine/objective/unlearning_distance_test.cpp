@@ -12,7 +12,7 @@
 #include "engine/objective/registry.hpp"
 #include "tests/engine/objective/unlearning_world.hpp"
 
-namespace train::engine {
+namespace train::engine::unlearning_distance_test {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -170,4 +170,4 @@ TEST_CASE("unlearning distance: a search for NaN finds none in a pass without ro
   CHECK_FALSE(world.find_nonfinite(*stream, 0, broken, CommandKind::find_nonfinite).found);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::unlearning_distance_test

@@ -10,7 +10,7 @@
 #include "engine/rank/state/host_state.hpp"
 #include "tests/engine/objective/unlearning_world.hpp"
 
-namespace train::engine {
+namespace train::engine::unlearning_phases_test {
 namespace {
 
 WorldStep::Options options_of(std::int64_t ranks = 1, const std::string& strategy = "none") {
@@ -221,4 +221,4 @@ TEST_CASE("unlearning phases: a model of 6.9B parameters is planned at less than
   CHECK(everything > 110.0);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::unlearning_phases_test

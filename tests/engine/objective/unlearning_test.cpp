@@ -9,7 +9,7 @@
 
 #include "engine/objective/registry.hpp"
 
-namespace train::engine {
+namespace train::engine::unlearning_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -155,4 +155,4 @@ TEST_CASE("unlearning: targets are drawn where there are some, by step and row a
   CHECK(later[0] == drawn_target(0, 3, 64, 100));
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::unlearning_test

@@ -11,7 +11,7 @@
 #include "engine/rank/state/state_rows.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::averaged_test {
 namespace {
 
 using Options = WorldStep::Options;
@@ -128,4 +128,4 @@ TEST_CASE("average: its memory is planned with the optimizer's", "[engine][avera
   }
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::averaged_test

@@ -7,7 +7,7 @@
 #include <limits>
 #include <random>
 
-namespace train::engine {
+namespace train::engine::exact_sum_test {
 namespace {
 
 using Limits = std::numeric_limits<double>;
@@ -111,4 +111,4 @@ TEST_CASE("exact sum: a NaN or an infinity stays in the sum", "[engine][exact_su
   }
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::exact_sum_test

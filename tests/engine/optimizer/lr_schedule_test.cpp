@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace train::engine {
+namespace train::engine::lr_schedule_test {
 namespace {
 
 configs::ScheduleSection schedule(const char* name, std::int64_t warmup) {
@@ -99,4 +99,4 @@ TEST_CASE("lr schedule: constant warms up linearly and stays", "[engine][lr_sche
   CHECK(learning_rate(schedule("constant", 0), 1.0, 0, 10) == 1.0);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::lr_schedule_test

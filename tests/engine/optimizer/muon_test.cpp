@@ -8,7 +8,7 @@
 #include "tests/engine/optimizer/optimizer_fixture.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::muon_test {
 namespace {
 
 using kernels::testing::random_values;
@@ -163,4 +163,4 @@ TEST_CASE("muon: threads do not show, poison changes nothing", "[engine][optimiz
   }
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::muon_test

@@ -17,7 +17,7 @@
 #include "engine/optimizer/registry.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::optimizer_bits_test {
 namespace {
 
 using Options = WorldStep::Options;
@@ -320,4 +320,4 @@ TEST_CASE("optimizer diagnostics: are made every so many steps and at the last, 
   CHECK(adamw.run(*stream, 0, text).optimizer_sums.empty());
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::optimizer_bits_test

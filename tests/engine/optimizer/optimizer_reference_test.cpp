@@ -11,7 +11,7 @@
 
 #include "tests/engine/optimizer/optimizer_fixture.hpp"
 
-namespace train::engine {
+namespace train::engine::optimizer_reference_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -74,4 +74,4 @@ TEST_CASE("optimizer: fifty updates are PyTorch's", "[engine][optimizer][parity]
   }
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::optimizer_reference_test

@@ -11,7 +11,7 @@
 #include "engine/optimizer/ademamix.hpp"
 #include "tests/engine/optimizer/optimizer_fixture.hpp"
 
-namespace train::engine {
+namespace train::engine::optimizer_test {
 namespace {
 
 using kernels::testing::Exact;
@@ -302,4 +302,4 @@ TEST_CASE("optimizer: the registry has the optimizers of the run file", "[engine
   CHECK(registered == known);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::optimizer_test

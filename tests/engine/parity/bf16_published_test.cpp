@@ -3,7 +3,7 @@
 // (published_parity_test.cpp), than those of transformers in bf16.
 #include "tests/engine/parity/published_gradients.hpp"
 
-namespace train::engine {
+namespace train::engine::bf16_published_test {
 
 TEST_CASE("bf16 published: every family is as near to fp32 as transformers in bf16",
           "[engine][bf16]") {
@@ -20,4 +20,4 @@ TEST_CASE("bf16 published: every family is as near to fp32 as transformers in bf
   }
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::bf16_published_test

@@ -5,7 +5,7 @@
 #include "tests/engine/parity/published_gradients.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
-namespace train::engine {
+namespace train::engine::cuda_published_test {
 namespace {
 
 void compare_family(const std::string& name) {
@@ -41,4 +41,4 @@ TEST_CASE("cuda published: every family has the CPU's losses and gradients, in b
   }
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::cuda_published_test

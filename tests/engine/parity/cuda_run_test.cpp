@@ -12,7 +12,7 @@
 #define CUDA_RUN_STEPS 50  // Fewer where the device is emulated: one of those takes a second.
 #endif
 
-namespace train::engine {
+namespace train::engine::cuda_run_test {
 namespace {
 
 /// Trains on both devices, the same steps; prints the largest difference of a loss.
@@ -62,4 +62,4 @@ TEST_CASE("cuda run: steps have the losses of the CPU", "[.gpu][engine]") {
   compare_runs("qwen3", options_of(Architecture::dstar_qwen3), CUDA_RUN_STEPS);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::cuda_run_test

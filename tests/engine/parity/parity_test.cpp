@@ -11,7 +11,7 @@
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/support/runs/world_step.hpp"
 
-namespace train::engine {
+namespace train::engine::parity_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -154,4 +154,4 @@ TEST_CASE("parity: the logits of the last position equal PyTorch's", "[engine][p
   CHECK(relative_error(logits.data(), fixture.at("last_logits")) < kTolerance);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::parity_test

@@ -9,7 +9,7 @@
 
 #include "tests/engine/objective/answer_rows.hpp"
 
-namespace train::engine {
+namespace train::engine::preference_parity_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -108,4 +108,4 @@ TEST_CASE("preference parity: losses, metrics, gradients and five steps are torc
                      pairs_of(options, entry.at("options").value("rejected_weight", 1.0F)));
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::preference_parity_test

@@ -9,7 +9,7 @@
 #include "tests/engine/parity/published_models.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::published_bits_test {
 namespace {
 
 using Options = WorldStep::Options;
@@ -95,4 +95,4 @@ TEST_CASE("published bits: every family at every number of ranks and strategy",
   }
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::published_bits_test

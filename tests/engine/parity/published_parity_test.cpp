@@ -13,7 +13,7 @@
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/support/runs/world_step.hpp"
 
-namespace train::engine {
+namespace train::engine::published_parity_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -29,7 +29,7 @@ using testing::rows_of;
 using testing::token_by_formula;
 using testing::tokens_by_formula;
 
-using testing::kTolerance;
+using testing::kSummaryTolerance;
 
 void set_by_formula(const WorldStep& step, const Json& entry) {
   for (const UnitParameters& unit : step.rank(0).plan().units()) {
@@ -112,7 +112,7 @@ TEST_CASE("published parity: logits of every family are transformers'",
   std::transform(logits.begin(), logits.end(), logits.begin(),
                  [cap](float x) { return cap > 0.0F ? cap * std::tanh(x / cap) : x; });
   check_summary("logits", logits, entry.at("logits"),
-                kTolerance * entry.at("logits")[0].get<double>());
+                kSummaryTolerance * entry.at("logits")[0].get<double>());
 }
 
 TEST_CASE("published parity: five clipped AdamW steps of every family are transformers'",
@@ -126,13 +126,13 @@ TEST_CASE("published parity: five clipped AdamW steps of every family are transf
   for (std::int64_t s = 0; s < published_models().at("steps").get<std::int64_t>(); ++s) {
     const StepResult result = step.run(*stream, s, tokens_by_formula(entry));
     const auto at = static_cast<std::size_t>(s);
-    CHECK(result.loss == Approx(entry.at("losses")[at].get<double>()).epsilon(kTolerance));
-    CHECK(result.grad_norm == Approx(entry.at("norms")[at].get<double>()).epsilon(kTolerance));
+    CHECK(result.loss == Approx(entry.at("losses")[at].get<double>()).epsilon(kSummaryTolerance));
+    CHECK(result.grad_norm == Approx(entry.at("norms")[at].get<double>()).epsilon(kSummaryTolerance));
   }
   for (const testing::GradientShard& shard : testing::gradients_of(step.rank(0))) {
     const Json& summary = entry.at("weights").at(shard.name);
     check_summary(shard.name, testing::state_of(step.rank(0), "model." + shard.name), summary,
-                  kTolerance * summary.at(0).get<double>());
+                  kSummaryTolerance * summary.at(0).get<double>());
   }
 }
 
@@ -165,4 +165,4 @@ TEST_CASE("published parity: threads do not change a bit", "[engine][published_p
   CHECK(found[0] == found[2]);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::published_parity_test

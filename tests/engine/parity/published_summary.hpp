@@ -15,7 +15,7 @@
 namespace train::engine::testing {
 
 /// Of a tensor's largest element; the engine computes in float32.
-inline constexpr double kTolerance = 1e-5;
+inline constexpr double kSummaryTolerance = 1e-5;
 
 /// Sum of values times a wave.
 inline double along_wave(std::span<const float> values, double step) {
@@ -59,7 +59,7 @@ inline void check_gradients(const WorldStep& step, const nlohmann::json& expecte
   for (const GradientShard& shard : shards) {
     const nlohmann::json& summary = expected.at(shard.name);
     const double counts = std::max(summary.at(0).get<double>(), 0.01 * largest);
-    check_summary(shard.name, values_of(shard), summary, kTolerance * counts);
+    check_summary(shard.name, values_of(shard), summary, kSummaryTolerance * counts);
   }
 }
 

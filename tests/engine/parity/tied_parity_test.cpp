@@ -10,7 +10,7 @@
 #include "tests/engine/model/model_memory.hpp"
 #include "tests/engine/parity/parity_fixture.hpp"
 
-namespace train::engine {
+namespace train::engine::tied_parity_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -122,4 +122,4 @@ TEST_CASE("tied parity: the logits of the last position equal PyTorch's", "[engi
   CHECK(relative_error(logits.data(), fixture.at("last_logits")) < kTolerance);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::tied_parity_test

@@ -10,7 +10,7 @@
 #include "engine/rank/plan/rank_layout.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::document_scores_test {
 namespace {
 
 using Options = WorldStep::Options;
@@ -197,4 +197,4 @@ TEST_CASE("document scores: a score is the sum of the generator's log-probabilit
   }
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::document_scores_test

@@ -12,7 +12,7 @@
 #include "engine/sharding/buffer_schedule.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::frozen_test {
 namespace {
 
 using Options = WorldStep::Options;
@@ -244,4 +244,4 @@ TEST_CASE("frozen: a run that would train nothing is refused", "[engine][frozen]
   CHECK(refused.error().message.find("train.freeze leaves nothing to train") == 0);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::frozen_test

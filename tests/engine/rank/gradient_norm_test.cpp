@@ -8,7 +8,7 @@
 
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::gradient_norm_test {
 namespace {
 
 RankOptions options_of(std::int64_t ranks, const char* strategy, std::int64_t group) {
@@ -89,4 +89,4 @@ TEST_CASE("gradient norm: who holds which rows does not show", "[engine][gradien
   }
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::gradient_norm_test

@@ -12,7 +12,7 @@
 #include "engine/rank/state/state_rows.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::group_state_test {
 namespace {
 
 const std::string kMatrix = "transformer.h.0.mlp.c_proj.weight";
@@ -165,4 +165,4 @@ TEST_CASE("group state: bf16 weights are the masters rounded", "[engine][group_s
   CHECK(rounded);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::group_state_test

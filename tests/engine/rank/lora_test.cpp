@@ -13,7 +13,7 @@
 #include "tests/engine/parity/published_models.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::lora_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -209,4 +209,4 @@ TEST_CASE("lora: targets and ranks that fit nothing are refused by name", "[engi
   CHECK(refused.error().message.find("lora.rank is 17, but transformer.h.0.attn.c_attn") == 0);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::lora_test

@@ -9,7 +9,7 @@
 #include "kernels/backend.hpp"
 #include "tests/support/inputs/reshape.hpp"
 
-namespace train::engine {
+namespace train::engine::memory_plan_test {
 namespace {
 
 using Options = RankOptions;
@@ -231,4 +231,4 @@ TEST_CASE("memory plan: what one rank sends is what the other expects",
   }
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::memory_plan_test

@@ -8,7 +8,7 @@
 #include "engine/rank/state/state_rows.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::node_rows_test {
 namespace {
 
 RankOptions four_ranks(const std::string& strategy, const std::string& optimizer) {
@@ -105,4 +105,4 @@ TEST_CASE("node rows: what a rank keeps follows from the plan", "[engine][node_r
   }
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::node_rows_test

@@ -8,7 +8,7 @@
 
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::rank_gradients_test {
 namespace {
 
 using Options = WorldStep::Options;
@@ -120,4 +120,4 @@ TEST_CASE("rank gradients: a pattern that freezes nothing is an error, never a s
   CHECK(check_freeze(options).ok());
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::rank_gradients_test

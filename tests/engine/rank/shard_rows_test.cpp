@@ -5,7 +5,7 @@
 #include "engine/optimizer/registry.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::shard_rows_test {
 
 TEST_CASE("shard rows: they are what a rank's engine has, by name, row and size",
           "[engine][shard_rows]") {
@@ -41,4 +41,4 @@ TEST_CASE("shard rows: they are what a rank's engine has, by name, row and size"
   }
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::shard_rows_test

@@ -8,7 +8,7 @@
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/step_model/exchange_sizes.hpp"
 
-namespace train::engine {
+namespace train::engine::step_model_test {
 namespace {
 
 using Options = RankOptions;
@@ -188,4 +188,4 @@ TEST_CASE("step model: cores that ranks share, and bytes that take their time, a
   CHECK(model_step(options, model).step_seconds > plain);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::step_model_test

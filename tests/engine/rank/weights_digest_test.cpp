@@ -8,7 +8,7 @@
 
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::weights_digest_test {
 namespace {
 
 using Digests = std::vector<std::uint64_t>;
@@ -95,4 +95,4 @@ TEST_CASE("tensor digests: shards of all ranks add up to those of one", "[engine
 }
 
 }  // namespace
-}  // namespace train::engine
+}  // namespace train::engine::weights_digest_test

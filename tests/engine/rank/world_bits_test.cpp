@@ -12,7 +12,7 @@
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/support/inputs/reshape.hpp"
 
-namespace train::engine {
+namespace train::engine::world_bits_test {
 namespace {
 
 using Options = WorldStep::Options;
@@ -391,4 +391,4 @@ TEST_CASE("world step: each strategy splits what it says, to within a twentieth"
   }
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::world_bits_test

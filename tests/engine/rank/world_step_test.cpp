@@ -13,7 +13,7 @@
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/support/inputs/reshape.hpp"
 
-namespace train::engine {
+namespace train::engine::world_step_test {
 namespace {
 
 std::vector<std::vector<float>> copies(const std::vector<std::span<float>>& values) {
@@ -210,4 +210,4 @@ TEST_CASE("world step: the reported norm is that of all gradients", "[engine][gr
   CHECK(result.grad_norm == Approx(std::sqrt(squares)).epsilon(1e-6));
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::world_step_test

@@ -8,7 +8,7 @@
 
 #include "tests/engine/sharding/shard_options.hpp"
 
-namespace train::engine {
+namespace train::engine::buffer_reservations_test {
 namespace {
 
 using testing::all_strategies;
@@ -383,4 +383,4 @@ TEST_CASE("reservation book: nothing is lent where everything is resident",
 }
 
 }  // namespace
-}  // namespace train::engine
+}  // namespace train::engine::buffer_reservations_test

@@ -8,7 +8,7 @@
 
 #include "tests/engine/sharding/shard_options.hpp"
 
-namespace train::engine {
+namespace train::engine::buffer_schedule_test {
 namespace {
 
 using testing::all_strategies;
@@ -315,4 +315,4 @@ TEST_CASE("buffer schedule: one rank gathers nothing", "[engine][sharding]") {
   CHECK(BufferSchedule(plan, CommandKind::snapshot).visits().empty());
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::buffer_schedule_test

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-namespace train::engine {
+namespace train::engine::lane_schedule_test {
 namespace {
 
 /// All nodes of the canonical tree, written down from its definition.
@@ -179,4 +179,4 @@ TEST_CASE("lane schedule: more ranks than evaluation lanes leave ranks without o
   CHECK(schedule.last_round_of(4, 0) == -1);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::lane_schedule_test

@@ -9,7 +9,7 @@
 
 #include "tests/engine/sharding/shard_options.hpp"
 
-namespace train::engine {
+namespace train::engine::owners_test {
 namespace {
 
 using testing::all_strategies;
@@ -79,4 +79,4 @@ TEST_CASE("shard plan: the equal matrices of a block have many owners",
   }
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::owners_test

@@ -9,7 +9,7 @@
 #include "engine/sharding/buffer_reservations.hpp"
 #include "tests/engine/sharding/shard_options.hpp"
 
-namespace train::engine {
+namespace train::engine::reshard_reservations_test {
 namespace {
 
 using testing::index_of;
@@ -97,4 +97,4 @@ TEST_CASE("reservation book: what a smaller group sends is copied before anybody
 }
 
 }  // namespace
-}  // namespace train::engine
+}  // namespace train::engine::reshard_reservations_test

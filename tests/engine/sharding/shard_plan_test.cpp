@@ -9,7 +9,7 @@
 
 #include "tests/engine/sharding/shard_options.hpp"
 
-namespace train::engine {
+namespace train::engine::shard_plan_test {
 namespace {
 
 using testing::all_strategies;
@@ -403,4 +403,4 @@ TEST_CASE("shard plan: the digest changes with all that decides collectives, and
   CHECK_FALSE(changed([](Options& o) { o.parallel.port = 4000; }));
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::shard_plan_test
