@@ -54,10 +54,14 @@ struct FixedSite : RunSite {
 /// A shipped run on that text, so many steps of it, digests at each.
 Words shipped(const std::string& name, std::int64_t steps, const Words& more = {}) {
   Words words = {"run", fmt::format(ACTORTRAIN_SOURCE_DIR "/configs/{}.toml", name)};
-  const Words keys = {
-      "data.dir=data",         fmt::format("run.steps={}", steps), "run.digest_interval_steps=1",
-      "run.sample_tokens=0",   "eval.interval_steps=10",           "checkpoint.interval_steps=10",
-      "checkpoint.keep_last=0"};
+  const Words keys = {"data.dir=data",
+                      fmt::format("run.steps={}", steps),
+                      "run.digest_interval_steps=1",
+                      "run.sample_tokens=0",
+                      "eval.interval_steps=10",
+                      "checkpoint.interval_steps=10",
+                      "checkpoint.keep_last=0",
+                      "eval.lanes=2"};
   for (const std::string& key : joined(keys, more)) {
     words.insert(words.end(), {"--set", key});
   }
