@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csetjmp>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -39,19 +40,11 @@ std::int64_t grids = 0;  // Under the mutex.
 
 struct Thread {
   enum class State : std::uint8_t { ready, at_warp, at_block, done };
-  ucontext_t context{};
   std::unique_ptr<std::byte[]> stack = std::make_unique_for_overwrite<std::byte[]>(stack_bytes);
+  std::jmp_buf turn_of;    // Where it goes on.
+  bool has_begun = false;  // On its stack; turn_of is set.
   State state = State::done;
   Index index;
-  std::uint64_t bits = 0;  // What it shows to the others.
-  // What an instruction of the warp shows, in turns: who is quick shows the next before all have
-  // read this one.
-  struct Shown {
-    int instruction = 0;
-    std::array<std::uint32_t, 8> words{};
-  };
-  std::array<Shown, 2> shown;
-  unsigned turn = 0;
   struct Copy {
     std::uint32_t to = 0;
     const void* from = nullptr;
@@ -70,6 +63,18 @@ struct Thread {
   unsigned products_begun = 0;
 };
 
+/// What the threads of a warp show to each other, in turns with two places: who is quick shows the
+/// next before all have read this one.
+struct Warp {
+  struct Shown {
+    std::array<WarpWords::Words, warp> words{};
+    std::array<int, warp> instructions{};
+  };
+  std::array<Shown, 2> places;
+  std::array<unsigned, warp> turns{};  // That each of its threads has had.
+  unsigned turn_checked = 0;
+};
+
 /// The block that runs; its threads' stacks are kept for the next one.
 class Block {
  public:
@@ -80,6 +85,9 @@ class Block {
     count_ = threads.x * threads.y * threads.z;
     while (threads_.size() < count_) {
       threads_.push_back(std::make_unique<Thread>());
+    }
+    while (warps_.size() * warp < count_) {
+      warps_.push_back(std::make_unique<Warp>());
     }
     unpublished_.assign(unpublished_.size(), false);
     for (unsigned i = 0; i < count_; ++i) {
@@ -94,13 +102,14 @@ class Block {
   void wait(Thread::State state) {
     Thread& me = *threads_[current_];
     me.state = state;
-    swapcontext(&me.context, &scheduler_);
+    give_turn_back(me);
   }
 
   [[nodiscard]] const Place& place() const { return place_; }
   [[nodiscard]] unsigned current() const { return current_; }
   [[nodiscard]] unsigned count() const { return count_; }
   [[nodiscard]] Thread& thread(unsigned i) { return *threads_[i]; }
+  [[nodiscard]] Warp& warp_of_thread() { return *warps_[current_ / warp]; }
   [[nodiscard]] std::byte* shared() { return shared_.data(); }
   /// Of each 16 bytes of shared memory: a copy has brought what nobody has published.
   [[nodiscard]] std::vector<bool>& unpublished() { return unpublished_; }
@@ -118,10 +127,13 @@ class Block {
 
   void start(unsigned i) {
     Thread& thread = *threads_[i];
+    thread.has_begun =
+        thread.has_begun && thread.state == Thread::State::done;  // or its grid failed
     const Extent& size = place_.threads;
     thread.index = {.x = i % size.x, .y = i / size.x % size.y, .z = i / size.x / size.y};
     thread.state = Thread::State::ready;
-    thread.turn = 0;
+    warps_[i / warp]->turns.fill(0);
+    warps_[i / warp]->turn_checked = 0;
     thread.begun.clear();
     thread.committed.clear();
     thread.unpublished.clear();
@@ -129,11 +141,30 @@ class Block {
     thread.product_groups.clear();
     thread.products_begun = 0;
     thread.sums_before.clear();
-    getcontext(&thread.context);
-    thread.context.uc_stack.ss_sp = thread.stack.get();
-    thread.context.uc_stack.ss_size = stack_bytes;
-    thread.context.uc_link = &scheduler_;
-    makecontext(&thread.context, enter, 0);
+  }
+
+  // Jumps, because swapcontext() asks the kernel for the mask of signals each time, which took most
+  // of the emulation's time.
+  [[gnu::noinline]] void take_turn(Thread& thread) {
+    if (_setjmp(scheduler_) != 0) {
+      return;
+    }
+    if (thread.has_begun) {
+      _longjmp(thread.turn_of, 1);
+    }
+    thread.has_begun = true;
+    ucontext_t first{};
+    getcontext(&first);
+    first.uc_stack.ss_sp = thread.stack.get();
+    first.uc_stack.ss_size = stack_bytes;
+    makecontext(&first, enter, 0);
+    ucontext_t nobody_returns{};
+    swapcontext(&nobody_returns, &first);
+  }
+  [[gnu::noinline]] void give_turn_back(Thread& thread) {
+    if (_setjmp(thread.turn_of) == 0) {
+      _longjmp(scheduler_, 1);
+    }
   }
 
   void check_warpgroups() const {
@@ -156,7 +187,7 @@ class Block {
       if (threads_[i]->state == Thread::State::ready) {
         current_ = i;
         place_.thread = threads_[i]->index;
-        swapcontext(&scheduler_, &threads_[i]->context);
+        take_turn(*threads_[i]);
         moved = true;
         if (const char* failure = std::exchange(failure_, nullptr); failure != nullptr) {
           throw std::logic_error(failure);
@@ -201,8 +232,9 @@ class Block {
   Place place_;
   unsigned count_ = 0;
   unsigned current_ = 0;
-  ucontext_t scheduler_{};
+  std::jmp_buf scheduler_;
   std::vector<std::unique_ptr<Thread>> threads_;
+  std::vector<std::unique_ptr<Warp>> warps_;
   alignas(1024) std::array<std::byte, most_shared_bytes> shared_{};
   std::vector<bool> unpublished_ = std::vector<bool>(most_shared_bytes / 16);
 };
@@ -212,10 +244,14 @@ Block& block() {
   return running;
 }
 
+// The same stack for the thread of this number in every block that comes: it is left only where a
+// grid has failed.
 void Block::enter() {
   Block& me = block();
-  (*me.body_)();
-  me.threads_[me.current_]->state = Thread::State::done;
+  while (true) {
+    (*me.body_)();
+    me.wait(Thread::State::done);
+  }
 }
 
 /// What a device refuses.
@@ -285,61 +321,67 @@ void wait_for_warp() { block().wait(Thread::State::at_warp); }
 
 unsigned lane_index() { return block().current() % warp; }
 
-std::uint64_t exchange(std::uint64_t bits, unsigned lane) {
-  const unsigned me = block().current();
-  block().thread(me).bits = bits;
-  wait_for_warp();
-  const std::uint64_t result = block().thread(me / warp * warp + lane).bits;
-  wait_for_warp();
-  return result;
-}
-
 namespace {
 
-/// Bit i: thread i of this warp still runs and shows `expected`, when all have shown `bits`.
+/// Shows `words` to the other lanes, and waits until all that still run have shown theirs.
+Warp::Shown& show_to_warp(int instruction, const WarpWords::Words& words) {
+  Warp& mine = block().warp_of_thread();
+  const unsigned lane = lane_index();
+  Warp::Shown& place = mine.places[mine.turns[lane]++ % 2];
+  place.words[lane] = words;
+  place.instructions[lane] = instruction;
+  wait_for_warp();
+  return place;
+}
+
+constexpr int shuffle = 0;  // Which some of a warp may leave out: those that have ended.
+
+WarpWords::Words words_of(std::uint64_t bits) {
+  return {static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32U)};
+}
+
+/// Bit i: thread i of this warp shows `expected`, when all that still run have shown `bits`.
 std::uint32_t lanes_that_show(std::uint64_t bits, std::uint64_t expected) {
-  const unsigned me = block().current();
-  const unsigned first = me / warp * warp;
-  block().thread(me).bits = bits;
-  wait_for_warp();
+  const Warp::Shown& shown = show_to_warp(shuffle, words_of(bits));
+  const Warp& mine = block().warp_of_thread();
+  const unsigned turn = mine.turns[lane_index()];
+  const WarpWords::Words words = words_of(expected);
   std::uint32_t lanes = 0;
-  for (unsigned lane = 0; lane < warp && first + lane < block().count(); ++lane) {
-    const Thread& thread = block().thread(first + lane);
-    const bool counts = thread.state != Thread::State::done && thread.bits == expected;
-    lanes |= counts ? 1U << lane : 0U;
+  for (unsigned lane = 0; lane < warp; ++lane) {
+    // Who had ended before has not had this turn; who ends sooner than this one reads has.
+    lanes |= mine.turns[lane] >= turn && shown.words[lane] == words ? 1U << lane : 0U;
   }
-  wait_for_warp();
   return lanes;
 }
 
 }  // namespace
+
+std::uint64_t exchange(std::uint64_t bits, unsigned lane) {
+  const WarpWords::Words words = show_to_warp(shuffle, words_of(bits)).words[lane];
+  return words[0] | static_cast<std::uint64_t>(words[1]) << 32U;
+}
 
 std::uint32_t ballot(bool value) { return lanes_that_show(value ? 1 : 0, 1); }
 
 std::uint32_t lanes_with(std::uint64_t bits) { return lanes_that_show(bits, bits); }
 
 WarpWords WarpWords::show(int instruction, std::initializer_list<std::uint32_t> words) {
-  const unsigned me = block().current();
-  Thread& thread = block().thread(me);
-  WarpWords shown;
-  shown.first_thread_ = me / warp * warp;
-  shown.turn_ = thread.turn++ % 2;
-  Thread::Shown& mine = thread.shown[shown.turn_];
-  mine.instruction = instruction;
-  std::copy(words.begin(), words.end(), mine.words.begin());
-  wait_for_warp();
-  for (unsigned i = shown.first_thread_; i < shown.first_thread_ + warp; ++i) {
-    // Who is a turn ahead has shown its next in the other place; who has ended is not there.
-    if (i >= block().count() || block().thread(i).turn < thread.turn ||
-        block().thread(i).shown[shown.turn_].instruction != instruction) {
-      block().fail("an instruction of a whole warp that not all of its threads have come to");
+  Words mine{};
+  std::copy(words.begin(), words.end(), mine.begin());
+  const Warp::Shown& shown = show_to_warp(instruction, mine);
+  Warp& of = block().warp_of_thread();
+  const unsigned turn = of.turns[lane_index()];
+  if (std::exchange(of.turn_checked, turn) != turn) {  // By the first that goes on.
+    for (unsigned lane = 0; lane < warp; ++lane) {
+      // Who is a turn ahead has shown its next in the other place; who has ended is not there.
+      if (of.turns[lane] < turn || shown.instructions[lane] != instruction) {
+        block().fail("an instruction of a whole warp that not all of its threads have come to");
+      }
     }
   }
-  return shown;
-}
-
-const std::uint32_t* WarpWords::lane(unsigned i) const {
-  return block().thread(first_thread_ + i).shown[turn_].words.data();
+  WarpWords all;
+  all.lanes_ = shown.words.data();
+  return all;
 }
 
 std::byte* shared_chunk(std::uint32_t address) {

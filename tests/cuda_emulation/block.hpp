@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -55,11 +56,12 @@ void wait_for_warp();
 class WarpWords {
  public:
   static WarpWords show(int instruction, std::initializer_list<std::uint32_t> words);
-  [[nodiscard]] const std::uint32_t* lane(unsigned i) const;
+  [[nodiscard]] const std::uint32_t* lane(unsigned i) const { return lanes_[i].data(); }
+
+  using Words = std::array<std::uint32_t, 8>;
 
  private:
-  unsigned first_thread_ = 0;
-  unsigned turn_ = 0;
+  const Words* lanes_ = nullptr;
 };
 
 /// Copies to shared memory, at an address in bytes, that this thread has begun: 16 bytes each, or

@@ -1,6 +1,7 @@
 // The transport between devices of several processes (engine/collective/nccl_link.hpp) on emulated
 // devices and the library that nccl/emulated_nccl.cpp is.
 #include <cstdlib>
+#include <filesystem>
 
 #include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"
@@ -9,8 +10,6 @@
 
 namespace train::engine {
 namespace {
-
-using namespace std::chrono_literals;
 
 const kernels::Device& device() { return *kernels::cuda_backend()->device; }
 
@@ -67,6 +66,12 @@ GlooOptions nccl_options(int rank, int world_size, std::uint64_t generation = 1)
   GlooOptions options = options_of(rank, world_size, generation);
   options.nccl = true;
   return options;
+}
+
+/// Lets the emulated library of this process stop for good at "rank group"; it makes the file then.
+void stall_at(const char* where, const std::filesystem::path& file) {
+  ::setenv("PLAYED_NCCL_STALL", where, 1);
+  ::setenv("PLAYED_NCCL_STALL_ONCE", file.c_str(), 1);
 }
 
 /// Exchanges until one fails: its text. `begun` is called before each.
@@ -146,8 +151,9 @@ TEST_CASE("nccl: ranks that differ are named before a byte moves",
 TEST_CASE("nccl: kill -9 of a rank in the middle of its bytes fails the others at once",
           "[emulation][nccl][fork][P4]") {
   const TempDirectory directory;
+  const auto stalled = directory.path() / "stalled";
   Processes processes(directory, 3, [&](int rank, RendezvousStore& store) {
-    ::setenv("PLAYED_NCCL_STALL", "2 3", 1);
+    stall_at("2 3", stalled);
     auto channels = make_gloo(store, nccl_options(rank, 3));
     if (!channels) {
       return channels.error().message;
@@ -161,7 +167,8 @@ TEST_CASE("nccl: kill -9 of a rank in the middle of its bytes fails the others a
   for (int rank = 0; rank < 3; ++rank) {
     std::ignore = processes.await(fmt::format("ready{}", rank));
   }
-  std::this_thread::sleep_for(100ms);  // All are in it by then, or wait for those who are not.
+  // Then all others have told rank 2 what they send, and are in it, or about to be.
+  REQUIRE(test::comes_true([&] { return std::filesystem::exists(stalled); }));
   processes.send(2, SIGKILL);
   for (int rank = 0; rank < 2; ++rank) {
     CHECK_THAT(processes.report(rank),
@@ -172,15 +179,18 @@ TEST_CASE("nccl: kill -9 of a rank in the middle of its bytes fails the others a
 TEST_CASE("nccl: cancel while a peer is stuck, and a new generation", "[emulation][nccl][fork]") {
   const bool by_destructor = GENERATE(false, true);
   const TempDirectory directory;
+  const auto stalled = directory.path() / "stalled";
   Processes processes(directory, 2, [&](int rank, RendezvousStore& store) {
-    ::setenv("PLAYED_NCCL_STALL", "1 0", 1);
+    stall_at("1 0", stalled);
     auto channels = make_gloo(store, nccl_options(rank, 2));
     if (!channels) {
       return channels.error().message;
     }
     DeviceParcel parcel(rank, 2, large);
     auto end = start(*(*channels)[kReduce], identity_of(0), parcel.transfer());
-    std::this_thread::sleep_for(200ms);
+    if (!test::comes_true([&] { return std::filesystem::exists(stalled); })) {
+      return std::string("rank 1 is not stuck");
+    }
     if (by_destructor) {
       (*channels)[kReduce].reset();
     } else {

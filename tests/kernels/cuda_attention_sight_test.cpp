@@ -4,7 +4,7 @@
 
 #include "tests/kernels/cuda_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::cuda_attention_sight_test {
 namespace {
 
 struct SightCase {
@@ -180,11 +180,14 @@ TEST_CASE("cuda twins: attention of grouped queries", "[kernels][cuda][.gpu]") {
 TEST_CASE("cuda twins: attention with a window", "[kernels][cuda][.gpu]") {
   // Windows of one key, of less than a tile, of a tile and one more or less, of several tiles, and
   // of all.
-  for (const std::int64_t window : {1, 17, 63, 64, 65, 130, 1000}) {
+  for (const std::int64_t window : {1, 63, 64, 65, 130}) {
     compare({.seq_len = 200, .head_dim = 64, .window = window}, true, true);
   }
-  compare({.seq_len = 300, .heads = 2, .kv_heads = 1, .head_dim = 128, .window = 100}, true, true);
-  compare({.seq_len = 140, .heads = 2, .kv_heads = 1, .head_dim = 256, .window = 40}, true, true);
+  for (const std::int64_t window : {17, 1000}) {
+    compare({.seq_len = 70, .head_dim = 64, .window = window}, true, true);
+  }
+  compare({.seq_len = 200, .heads = 2, .kv_heads = 1, .head_dim = 128, .window = 70}, true, true);
+  compare({.seq_len = 135, .heads = 2, .kv_heads = 1, .head_dim = 256, .window = 40}, true, true);
 }
 
 TEST_CASE("cuda twins: attention with capped scores", "[kernels][cuda][.gpu]") {
@@ -199,18 +202,19 @@ TEST_CASE("cuda twins: attention with capped scores", "[kernels][cuda][.gpu]") {
 
 TEST_CASE("cuda twins: attention of documents", "[kernels][cuda][.gpu]") {
   const std::vector<std::vector<std::int64_t>> documents = {
-      {1}, {200}, {64, 64}, {63, 2, 128}, {5, 1, 133, 1, 1, 40}, {150, 3}};
+      {1}, {200}, {64, 64}, {63, 2, 128}, {5, 1, 133, 1, 1, 40}};
   for (const auto& lengths : documents) {
-    compare({.sequences = 2, .seq_len = 200, .head_dim = 64, .documents = lengths}, true, true);
+    compare({.seq_len = 200, .head_dim = 64, .documents = lengths}, true, true);
   }
+  compare({.sequences = 2, .seq_len = 140, .head_dim = 64, .documents = {90, 3}}, true, true);
   for (const std::int64_t head_dim : {128, 256}) {
-    compare({.seq_len = 270,
+    compare({.seq_len = 170,
              .heads = 2,
              .kv_heads = 1,
              .head_dim = head_dim,
-             .window = 70,
+             .window = 50,
              .softcap = 3.0F,
-             .documents = {33, 170, 20}},
+             .documents = {33, 80, 20}},
             true, true);
   }
 }
@@ -308,4 +312,4 @@ TEST_CASE("cuda attention: positions that are no documents' fail the stream",
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::cuda_attention_sight_test

@@ -3,7 +3,7 @@
 
 #include "tests/kernels/cuda_fixture.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::cuda_attention_test {
 namespace {
 
 struct AttentionCase {
@@ -193,17 +193,29 @@ TEST_CASE("cuda twins: attention in fp32", "[kernels][cuda][.gpu]") {
   }
 }
 
+void compare_in_bf16(std::int64_t head_dim, const std::vector<std::int64_t>& lengths) {
+  for (const std::int64_t seq_len : lengths) {
+    const std::int64_t heads = head_dim == 64 ? 2 : 1;
+    const AttentionCase c{.sequences = 1, .seq_len = seq_len, .heads = heads, .head_dim = head_dim};
+    compare_forward(c, DType::bf16, forward_bf16_error(c));
+    compare_backward(c, DType::bf16, backward_bf16_error(c));
+  }
+}
+
 TEST_CASE("cuda twins: attention in bf16", "[kernels][cuda][.gpu]") {
   // Widths that are compiled, and that are parts of one; lengths around the 16 rows of an
   // instruction, the tiles of 32, 64 and 128 rows, and of several.
+  compare_in_bf16(64, {1, 15, 16, 17, 63, 64, 65, 200});
+  compare_in_bf16(128, {1, 16, 33, 64, 130});
+  compare_in_bf16(256, {1, 17, 32, 65, 130});
+  compare_in_bf16(32, {17, 64});
+  compare_in_bf16(80, {15, 63, 129});
+}
+
+TEST_CASE("cuda twins: attention in bf16 of every width and length",
+          "[kernels][cuda][.gpu][soak]") {
   for (const std::int64_t head_dim : {32, 64, 80, 128, 256}) {
-    for (const std::int64_t seq_len : {1, 15, 16, 17, 63, 64, 65, 200, 257}) {
-      const std::int64_t heads = head_dim == 64 ? 2 : 1;
-      const AttentionCase c{
-          .sequences = 1, .seq_len = seq_len, .heads = heads, .head_dim = head_dim};
-      compare_forward(c, DType::bf16, forward_bf16_error(c));
-      compare_backward(c, DType::bf16, backward_bf16_error(c));
-    }
+    compare_in_bf16(head_dim, {1, 15, 16, 17, 63, 64, 65, 200, 257});
   }
 }
 
@@ -225,20 +237,24 @@ TEST_CASE("cuda attention: the same bits again, for any number of sequences, whe
   if (no_device()) {
     return;
   }
-  for (const std::int64_t head_dim : {64, 128, 256}) {
-    INFO("head_dim " << head_dim);
-    const AttentionCase three{.sequences = 3, .seq_len = 140, .heads = 2, .head_dim = head_dim};
-    const Exact all = device_results(three);
-    CHECK(device_results(three) == all);
-    AttentionCase one = three;
+  // Of each width the first tile of every kernel, and a part of the next.
+  const std::vector<AttentionCase> cases = {
+      {.sequences = 3, .seq_len = 70, .heads = 2, .head_dim = 64},
+      {.sequences = 2, .seq_len = 140, .heads = 1, .head_dim = 128},
+      {.sequences = 2, .seq_len = 135, .heads = 1, .head_dim = 256}};
+  for (const AttentionCase& several : cases) {
+    INFO("head_dim " << several.head_dim);
+    const Exact all = device_results(several);
+    CHECK(device_results(several) == all);
+    AttentionCase one = several;
     one.sequences = 1;
     // Values come one sequence after the other, so the first one's are the same.
-    CHECK(device_results(one) == of_sequence(three, all, 0));
-    AttentionCase unaligned = three;
+    CHECK(device_results(one) == of_sequence(several, all, 0));
+    AttentionCase unaligned = several;
     unaligned.gap = 1;
     const Exact moved = device_results(unaligned);
-    for (std::int64_t sequence = 0; sequence < three.sequences; ++sequence) {
-      CHECK(of_sequence(unaligned, moved, sequence) == of_sequence(three, all, sequence));
+    for (std::int64_t sequence = 0; sequence < several.sequences; ++sequence) {
+      CHECK(of_sequence(unaligned, moved, sequence) == of_sequence(several, all, sequence));
     }
   }
 }
@@ -273,4 +289,4 @@ TEST_CASE("cuda attention: what is not a number comes through", "[kernels][cuda]
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::cuda_attention_test

@@ -14,7 +14,7 @@
 #include "tests/kernels/cuda_fixture.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 
-namespace train::kernels::testing {
+namespace train::kernels::testing::cuda_stream_test {
 namespace {
 
 constexpr std::int64_t count = 1 << 16;
@@ -159,6 +159,9 @@ TEST_CASE("cuda stream: a trace has the device's times, and the host's work apar
     return;
   }
   constexpr std::int64_t slack_ns = 200'000;  // Between the two clocks.
+  const auto clock_moves_on = [](std::int64_t by_ns) {
+    return [end_ns = steady_now_ns() + by_ns] { return steady_now_ns() >= end_ns; };
+  };
   const auto stream = make_cuda_stream("cuda");
   const auto other = make_cuda_stream("other");
   const Buffer device(count * sizeof(float), "device", MemoryKind::device);
@@ -171,17 +174,15 @@ TEST_CASE("cuda stream: a trace has the device's times, and the host's work apar
   fill(*stream);
   stream->mark({.what = "second"});
   fill(*stream);
-  stream->enqueue([] { std::this_thread::sleep_for(std::chrono::milliseconds(3)); });
+  stream->enqueue([&] { (void)test::comes_true(clock_moves_on(3'000'000)); });
   fill(*other);
-  std::promise<void> arrived;
   std::promise<void> release;
   other->enqueue([let = release.get_future().share()] { let.wait(); });
   stream->mark({.what = "third"});
-  stream->submit([&] { arrived.set_value(); });
   Event::record(*other).wait_on(*stream);
   fill(*stream);
-  arrived.get_future().wait();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK(test::comes_true([&] { return stream->waits(); }));
+  CHECK(test::comes_true(clock_moves_on(1'000'000 + 2 * slack_ns)));
   release.set_value();
   stream->synchronize();
   const std::int64_t end_ns = steady_now_ns();
@@ -291,4 +292,4 @@ TEST_CASE("cuda stream: memory is zero-filled, and too much of it is an error",
 }
 
 }  // namespace
-}  // namespace train::kernels::testing
+}  // namespace train::kernels::testing::cuda_stream_test

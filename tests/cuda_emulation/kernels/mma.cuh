@@ -36,12 +36,14 @@ inline double half_of(std::uint32_t both, unsigned upper) {
   return static_cast<double>(std::bit_cast<float>(upper != 0 ? both & 0xffff0000U : both << 16U));
 }
 
-/// Element (row, column) of the 8 x 8 matrix whose row r begins where lane `first + r` says.
-inline std::uint32_t element(const cuda_emulation::WarpWords& rows, unsigned first, unsigned row,
-                             unsigned column) {
-  std::uint16_t bits = 0;
+/// Element (row, column) of the 8 x 8 matrix whose row r begins where lane `first + r` says, and
+/// `Bits` that follow it.
+template <class Bits>
+std::uint32_t element(const cuda_emulation::WarpWords& rows, unsigned first, unsigned row,
+                      unsigned column) {
+  Bits bits = 0;
   const std::byte* chunk = cuda_emulation::shared_chunk(rows.lane(first + row)[0]);
-  std::memcpy(&bits, chunk + column * sizeof(bits), sizeof(bits));
+  std::memcpy(&bits, chunk + column * sizeof(std::uint16_t), sizeof(bits));
   return bits;
 }
 
@@ -50,18 +52,17 @@ inline std::uint32_t element(const cuda_emulation::WarpWords& rows, unsigned fir
 inline void load_matrices(std::uint32_t (&part)[4], SharedAddress row) {
   const auto rows = cuda_emulation::WarpWords::show(emulated::ldmatrix, {row});
   for (unsigned i = 0; i < 4; ++i) {
-    part[i] =
-        emulated::joined(emulated::element(rows, 8 * i, emulated::group(), emulated::pair()),
-                         emulated::element(rows, 8 * i, emulated::group(), emulated::pair() + 1));
+    part[i] = emulated::element<std::uint32_t>(rows, 8 * i, emulated::group(), emulated::pair());
   }
 }
 
 inline void load_matrices_transposed(std::uint32_t (&part)[4], SharedAddress row) {
   const auto rows = cuda_emulation::WarpWords::show(emulated::ldmatrix_trans, {row});
   for (unsigned i = 0; i < 4; ++i) {
-    part[i] =
-        emulated::joined(emulated::element(rows, 8 * i, emulated::pair(), emulated::group()),
-                         emulated::element(rows, 8 * i, emulated::pair() + 1, emulated::group()));
+    using Bits = std::uint16_t;
+    part[i] = emulated::joined(
+        emulated::element<Bits>(rows, 8 * i, emulated::pair(), emulated::group()),
+        emulated::element<Bits>(rows, 8 * i, emulated::pair() + 1, emulated::group()));
   }
 }
 
@@ -71,15 +72,21 @@ inline void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32
   const auto words =
       cuda_emulation::WarpWords::show(emulated::mma, {a[0], a[1], a[2], a[3], b0, b1});
   // Element (row, k) of a is in lane row % 8 * 4 + k % 8 / 2; (k, column) of b in column * 4 + ...
+  double left[2][16];  // Rows group and group + 8.
+  double right[2][16];
+  for (unsigned k = 0; k < 16; ++k) {
+    const unsigned in_group = k % 8 / 2;
+    for (unsigned i = 0; i < 2; ++i) {
+      left[i][k] =
+          emulated::half_of(words.lane(emulated::group() * 4 + in_group)[k / 8 * 2 + i], k % 2);
+      right[i][k] =
+          emulated::half_of(words.lane((emulated::pair() + i) * 4 + in_group)[4 + k / 8], k % 2);
+    }
+  }
   for (unsigned i = 0; i < 4; ++i) {
-    const unsigned low_row = i / 2;  // 0: row group, 1: row group + 8.
-    const unsigned column = emulated::pair() + i % 2;
     double sum = static_cast<double>(c[i]);
     for (unsigned k = 0; k < 16; ++k) {
-      const unsigned in_group = k % 8 / 2;
-      const std::uint32_t left = words.lane(emulated::group() * 4 + in_group)[k / 8 * 2 + low_row];
-      const std::uint32_t right = words.lane(column * 4 + in_group)[4 + k / 8];
-      sum += emulated::half_of(left, k % 2) * emulated::half_of(right, k % 2);
+      sum += left[i / 2][k] * right[i % 2][k];
     }
     c[i] = static_cast<float>(sum);
   }

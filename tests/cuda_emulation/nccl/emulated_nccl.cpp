@@ -13,6 +13,7 @@
 #include <nccl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -20,20 +21,21 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "tests/support/harness/hang_limit.hpp"
+
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 16;
-constexpr auto kLook = std::chrono::milliseconds(1);
 
 /// Device memory on its way; `at` moves on.
 struct Range {
@@ -41,6 +43,7 @@ struct Range {
   bool sends = false;
   std::uintptr_t at = 0;
   std::size_t left = 0;
+  bool is_over = false;  // Its peer has died: nothing moves any more, and nobody notices.
 };
 
 int own_memory() {
@@ -66,13 +69,16 @@ struct ncclComm {
   std::vector<int> sockets;  // By rank.
   std::atomic<ncclResult_t> state{ncclInProgress};
   std::atomic<bool> aborted{false};
-  std::vector<Range> ranges;  // Of the group under way.
+  int abort_event = ::eventfd(0, EFD_CLOEXEC);  // Readable once `aborted` is set.
+  std::vector<Range> ranges;                    // Of the group under way.
   int groups = 0;
   std::thread worker;
 
   ~ncclComm() {
     aborted = true;
+    ::eventfd_write(abort_event, 1);
     finish();
+    ::close(abort_event);
     for (const int socket : sockets) {
       if (socket >= 0) {
         ::close(socket);
@@ -98,8 +104,10 @@ struct ncclComm {
       }
     });
   }
-  [[nodiscard]] bool go_on() const {
-    std::this_thread::sleep_for(kLook);
+  /// Sleeps until one of `ready` is ready for what is asked of it. False: it has been aborted.
+  [[nodiscard]] bool wait_for(std::vector<pollfd> ready) const {
+    ready.push_back({.fd = abort_event, .events = POLLIN, .revents = 0});
+    ::poll(ready.data(), ready.size(), -1);
     return !aborted;
   }
 
@@ -122,9 +130,10 @@ bool ncclComm::connect_all() {
     const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     address = address_of(id, peer, length);
     while (::connect(socket, reinterpret_cast<sockaddr*>(&address), length) != 0) {
-      if (!go_on()) {
+      if (aborted) {
         return false;
       }
+      train::test::before_the_next_look();  // The peer may not have begun to listen.
     }
     sockets[static_cast<std::size_t>(peer)] = socket;
     if (::send(socket, &rank, sizeof(rank), MSG_NOSIGNAL) != sizeof(rank)) {
@@ -137,7 +146,7 @@ bool ncclComm::connect_all() {
     if (socket >= 0 && ::recv(socket, &peer, sizeof(peer), MSG_WAITALL) == sizeof(peer)) {
       sockets.at(static_cast<std::size_t>(peer)) = socket;
       --missing;
-    } else if (!go_on()) {
+    } else if (!wait_for({{.fd = door, .events = POLLIN, .revents = 0}})) {
       return false;
     }
   }
@@ -182,6 +191,7 @@ bool move_piece(Range& range, int socket) {
     }
   }
   if (moved <= 0) {
+    range.is_over = moved == 0 || (errno != EAGAIN && errno != EINTR);
     return false;
   }
   range.at += static_cast<std::uintptr_t>(moved);
@@ -211,25 +221,29 @@ ncclResult_t add(ncclComm_t comm, Range range) {
 
 bool ncclComm::move_all() {
   if (stalls()) {
-    while (go_on()) {
+    while (wait_for({})) {
     }
     return false;
   }
   for (;;) {
     bool moved = false;
     bool left = false;
+    std::vector<pollfd> ready;
     for (Range& range : ranges) {
-      moved =
-          (range.left > 0 && move_piece(range, sockets[static_cast<std::size_t>(range.peer)])) ||
-          moved;
+      const int socket = sockets[static_cast<std::size_t>(range.peer)];
+      moved = (range.left > 0 && !range.is_over && move_piece(range, socket)) || moved;
       left = left || range.left > 0;
+      if (range.left > 0 && !range.is_over) {
+        const short awaited = range.sends ? POLLOUT : POLLIN;
+        ready.push_back({.fd = socket, .events = awaited, .revents = 0});
+      }
     }
     if (!left) {
       ranges.clear();
       ++groups;
       return true;
     }
-    if (!moved && !go_on()) {
+    if (!moved && !wait_for(std::move(ready))) {
       return false;
     }
   }
@@ -243,8 +257,9 @@ ncclResult_t ncclGetVersion(int* version) {
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   static std::atomic<int> made = 0;
-  std::snprintf(id->internal, sizeof(id->internal), "emulated-nccl-%d-%d-%08x", ::getpid(), made++,
-                std::random_device{}());
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  std::snprintf(id->internal, sizeof(id->internal), "emulated-nccl-%d-%d-%llx", ::getpid(), made++,
+                static_cast<unsigned long long>(now));
   return ncclSuccess;
 }
 

@@ -15,7 +15,11 @@
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
-namespace train::engine {
+#ifndef CUDA_RUN_STEPS
+#define CUDA_RUN_STEPS 50  // Fewer where the device is emulated.
+#endif
+
+namespace train::engine::cuda_bf16_test {
 namespace {
 
 /// Few rows: an emulated device takes milliseconds for each.
@@ -88,12 +92,12 @@ std::vector<std::uint64_t> trace_of(const WorldStep::Options& options) {
 
 }  // namespace
 
-TEST_CASE("cuda bf16: fifty steps have nearly the losses of fp32", "[.gpu][engine]") {
+TEST_CASE("cuda bf16: steps have nearly the losses of fp32", "[.gpu][engine]") {
   if (kernels::testing::no_device()) {
     return;
   }
   const auto architecture = GENERATE(Architecture::enoki, Architecture::dstar_qwen3);
-  constexpr std::int64_t steps = 50;
+  constexpr std::int64_t steps = CUDA_RUN_STEPS;
   const auto fp32 = losses_of(kernels::cpu_backend(), options_of(architecture, "fp32"), steps);
   const auto bf16 = losses_of(*kernels::cuda_backend(), options_of(architecture, "bf16"), steps);
   double worst = 0.0;
@@ -119,8 +123,7 @@ TEST_CASE("cuda bf16: any number of ranks has the same bits", "[.gpu][engine][P1
   options.seq_len = 8;
   const std::vector<std::uint64_t> alone = trace_of(options);
   const std::vector<std::pair<std::int64_t, std::string>> plans = {
-      {2, "none"}, {3, "optimizer"}, {2, "gradient"}, {2, "full"},
-      {3, "full"}, {4, "full"},      {4, "hybrid"}};
+      {2, "none"}, {3, "optimizer"}, {2, "gradient"}, {3, "full"}, {4, "hybrid"}};
   for (const auto& [ranks, strategy] : plans) {
     INFO(ranks << " ranks, " << strategy);
     options.parallel.ranks = ranks;
@@ -183,4 +186,4 @@ TEST_CASE("cuda bf16: memory is what was planned, and half of fp32's", "[.gpu][e
   CHECK(half.optimizer_bytes == whole.optimizer_bytes);
 }
 
-}  // namespace train::engine
+}  // namespace train::engine::cuda_bf16_test
