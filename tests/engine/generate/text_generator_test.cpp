@@ -9,7 +9,7 @@
 #include "engine/model/initial_weights.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
-namespace train::engine {
+namespace train::engine::text_generator_test {
 namespace {
 
 using Tokens = TextGenerator::Tokens;
@@ -176,7 +176,7 @@ void check_bits(const Writer& writer) {
   constexpr std::int64_t kNew = 12;
   const Written alone = writer.write(kContext, 1, prompts, kNew, 1, 0.9);
   for (const std::int64_t texts : {2, 5, 8}) {
-    const Written together = writer.write(kContext, texts, prompts, kNew, 3, 0.9);
+    const Written together = writer.write(kContext, texts, prompts, kNew, 2, 0.9);
     CHECK(together.tokens == alone.tokens);
     for (const auto& [text, found] : together.log_probabilities) {
       CHECK(same_bits(found, alone.log_probabilities.at(text)));
@@ -254,4 +254,4 @@ TEST_CASE("text generator: a text that is told to end leaves its place to the ne
 }
 
 }  // namespace
-}  // namespace train::engine
+}  // namespace train::engine::text_generator_test
