@@ -2,6 +2,7 @@
 reference gives to texts. Needs PyPI's tokenizers==0.23.3, sentencepiece==0.2.3 and protobuf.
 """
 
+import collections
 import io
 import json
 import pathlib
@@ -58,10 +59,21 @@ ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
-def trained(tokenizer, size, special=(), alphabet=(), limit=1000):
+def commonest(tokenizer, limit):
+    """The characters to keep; the trainer itself would draw lots among equals."""
+    counts = collections.Counter()
+    for text in CORPUS:
+        text = tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer else text
+        for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text):
+            counts.update(piece)
+    return sorted(counts, key=lambda character: (-counts[character], character))[:limit]
+
+
+def trained(tokenizer, size, special=(), alphabet=(), limit=None):
+    alphabet = list(alphabet) if limit is None else commonest(tokenizer, limit)
     tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(
-        vocab_size=size, special_tokens=list(special), initial_alphabet=list(alphabet),
-        limit_alphabet=limit, show_progress=False))
+        vocab_size=size, special_tokens=list(special), initial_alphabet=alphabet,
+        limit_alphabet=limit or 1000, show_progress=False))
     return tokenizer
 
 
