@@ -9,7 +9,7 @@
 
 #include "tests/support/disks/temp_directory.hpp"
 
-namespace train::configs {
+namespace train::configs::cluster_profile_test {
 namespace {
 
 using test::TempDirectory;
@@ -170,4 +170,4 @@ TEST_CASE("profiles: those that are shipped load", "[configs][clusters][shipped]
 }
 
 }  // namespace
-}  // namespace train::configs
+}  // namespace train::configs::cluster_profile_test

@@ -7,7 +7,7 @@
 
 #include "configs/load_config.hpp"
 
-namespace train::configs {
+namespace train::configs::error_place_test {
 namespace {
 
 /// What becomes of an error about a run whose file sets some keys and whose command another.
@@ -51,4 +51,4 @@ TEST_CASE("error_place: other errors stay as they are", "[configs]") {
   CHECK(placed("run.steps: disk full", ErrorKind::failure) == "run.steps: disk full");
 }
 
-}  // namespace train::configs
+}  // namespace train::configs::error_place_test

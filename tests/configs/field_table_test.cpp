@@ -13,7 +13,7 @@
 
 #include "configs/load_config.hpp"
 
-namespace train::configs {
+namespace train::configs::field_table_test {
 namespace {
 
 const std::string kReadme = ACTORTRAIN_SOURCE_DIR "/configs/README.md";
@@ -147,4 +147,4 @@ TEST_CASE("field_table: ranges print as a reader expects", "[configs][field_tabl
 }
 
 }  // namespace
-}  // namespace train::configs
+}  // namespace train::configs::field_table_test

@@ -12,7 +12,7 @@
 #include "configs/fields/field_table.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 
-namespace train::configs {
+namespace train::configs::load_config_test {
 namespace {
 
 const std::string kMinimal =
@@ -275,4 +275,4 @@ TEST_CASE("load_config: an unreadable file is one line about the file", "[config
 }
 
 }  // namespace
-}  // namespace train::configs
+}  // namespace train::configs::load_config_test

@@ -8,7 +8,7 @@
 
 #include "configs/load_config.hpp"
 
-namespace train::configs {
+namespace train::configs::named_options_test {
 namespace {
 
 Result<RunConfig> with(const std::string& objective) {
@@ -72,4 +72,4 @@ TEST_CASE("named_options: a stored run has the options of its objective alone", 
   CHECK(read->objective.label_smoothing == 0.1);
 }
 
-}  // namespace train::configs
+}  // namespace train::configs::named_options_test

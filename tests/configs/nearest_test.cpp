@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace train::configs {
+namespace train::configs::nearest_test {
 namespace {
 
 TEST_CASE("nearest: the distance counts single edits and swaps", "[configs][nearest]") {
@@ -29,4 +29,4 @@ TEST_CASE("nearest: names what was meant and stays silent otherwise", "[configs]
 }
 
 }  // namespace
-}  // namespace train::configs
+}  // namespace train::configs::nearest_test

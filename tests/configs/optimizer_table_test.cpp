@@ -10,7 +10,7 @@
 
 #include "configs/load_config.hpp"
 
-namespace train::configs {
+namespace train::configs::optimizer_table_test {
 namespace {
 
 Result<RunConfig> with(const std::string& section) {
@@ -171,4 +171,4 @@ TEST_CASE("optimizer_table: a scaling rule sets the decay of the optimizer at ha
         Approx(4.0 / (adamw.optimizer.lr * static_cast<double>(adamw.run.steps))).epsilon(1e-14));
 }
 
-}  // namespace train::configs
+}  // namespace train::configs::optimizer_table_test

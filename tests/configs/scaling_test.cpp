@@ -13,7 +13,7 @@
 #include "configs/fields/field_table.hpp"
 #include "configs/load_config.hpp"
 
-namespace train::configs {
+namespace train::configs::scaling_test {
 namespace {
 
 const char* const kRules = ACTORTRAIN_SOURCE_DIR "/configs/scaling_rules.toml";
@@ -341,4 +341,4 @@ TEST_CASE("scaling: a table's mistakes name file, line and key", "[configs][scal
 }
 
 }  // namespace
-}  // namespace train::configs
+}  // namespace train::configs::scaling_test

@@ -7,7 +7,7 @@
 #include "configs/fields/field_table.hpp"
 #include "configs/load_config.hpp"
 
-namespace train::configs {
+namespace train::configs::shipped_test {
 namespace {
 
 const std::set<std::string> kShipped = {
@@ -85,4 +85,4 @@ TEST_CASE("shipped: the quickstart on two ranks differs in its name and its rank
 }
 
 }  // namespace
-}  // namespace train::configs
+}  // namespace train::configs::shipped_test

@@ -8,7 +8,7 @@
 #include "configs/fields/field_table.hpp"
 #include "configs/load_config.hpp"
 
-namespace train::configs {
+namespace train::configs::validate_config_test {
 namespace {
 
 const std::vector<std::string> kBase = {"run.name=a", "model.arch=enoki", "data.dir=d"};
@@ -319,4 +319,4 @@ TEST_CASE("validate_config: a key of the file is named with its line",
 }
 
 }  // namespace
-}  // namespace train::configs
+}  // namespace train::configs::validate_config_test

@@ -37,7 +37,7 @@ Findings check_cuda(const SourceTree& tree) {
 
 TEST_CASE("cuda: sources keep the order of sums, their digits, and check launches",
           "[tidy][cuda]") {
-  const Findings findings = check_cuda(load_tree(ACTORTRAIN_SOURCE_DIR));
+  const Findings findings = check_cuda(repository());
   INFO(joined(findings));
   CHECK(findings.empty());
 }

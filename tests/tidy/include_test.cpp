@@ -185,11 +185,6 @@ Findings check_cycles(const SourceTree& tree) {
   return findings;
 }
 
-const SourceTree& repository() {
-  static const SourceTree kTree = load_tree(ACTORTRAIN_SOURCE_DIR);
-  return kTree;
-}
-
 TEST_CASE("include: the arrows between folders point one way", "[tidy][include]") {
   const Findings findings = check_arrows(repository());
   INFO(joined(findings));

@@ -47,9 +47,8 @@ Findings check_paths(const SourceTree& tree, const Exists& exists) {
 
 TEST_CASE("link: every path that a document names exists", "[tidy][link]") {
   const std::filesystem::path root = ACTORTRAIN_SOURCE_DIR;
-  const Findings findings = check_paths(load_tree(root), [&](const std::string& path) {
-    return std::filesystem::exists(root / path);
-  });
+  const Findings findings = check_paths(
+      repository(), [&](const std::string& path) { return std::filesystem::exists(root / path); });
   INFO(joined(findings));
   CHECK(findings.empty());
 }

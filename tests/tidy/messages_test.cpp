@@ -137,13 +137,13 @@ std::string committed() {
 }
 
 TEST_CASE("messages: every message says from whom it comes, to whom and when", "[tidy][messages]") {
-  const Findings findings = check_messages(load_tree(ACTORTRAIN_SOURCE_DIR));
+  const Findings findings = check_messages(repository());
   INFO(joined(findings));
   CHECK(findings.empty());
 }
 
 TEST_CASE("messages: the README's table is the code's", "[tidy][messages]") {
-  const std::string rendered = render(load_tree(ACTORTRAIN_SOURCE_DIR));
+  const std::string rendered = render(repository());
   CHECK(rendered.find("`Command`") != std::string::npos);
   const bool same = committed() == rendered;
   INFO(kReadme << " is not what the comments say; renew it with ./dev docs");
@@ -152,7 +152,7 @@ TEST_CASE("messages: the README's table is the code's", "[tidy][messages]") {
 
 TEST_CASE("messages: the README is written anew", "[.write]") {
   std::ofstream file(fmt::format("{}/{}", ACTORTRAIN_SOURCE_DIR, kReadme));
-  file << render(load_tree(ACTORTRAIN_SOURCE_DIR));
+  file << render(repository());
   REQUIRE(file.flush());
 }
 

@@ -126,11 +126,6 @@ Findings check_shipped(const SourceTree& tree) {
   return findings;
 }
 
-const SourceTree& repository() {
-  static const SourceTree kTree = load_tree(ACTORTRAIN_SOURCE_DIR);
-  return kTree;
-}
-
 TEST_CASE("promise: every key of a run is documented", "[tidy][promise][CF-1]") {
   CHECK(section_keys(repository()).size() >= 83);
   const Findings findings = check_keys(repository());

@@ -131,11 +131,6 @@ Findings check_document_words(const SourceTree& tree) {
   return findings;
 }
 
-const SourceTree& repository() {
-  static const SourceTree kTree = load_tree(ACTORTRAIN_SOURCE_DIR);
-  return kTree;
-}
-
 TEST_CASE("size: lines and files are short", "[tidy][size]") {
   const Findings findings = check_lengths(repository());
   INFO(joined(findings));

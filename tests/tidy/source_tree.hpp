@@ -26,6 +26,9 @@ using Findings = std::vector<std::string>;
 /// Every text file of the folders of the product and of the root, sorted by path.
 [[nodiscard]] SourceTree load_tree(const std::filesystem::path& root);
 
+/// This repository, read once.
+[[nodiscard]] const SourceTree& repository();
+
 /// A file from literal text, to prove that a rule can fail.
 [[nodiscard]] SourceFile make_file(std::string path, std::string_view text);
 

@@ -56,6 +56,11 @@ SourceFile make_file(std::string path, std::string_view text) {
   return file;
 }
 
+const SourceTree& repository() {
+  static const SourceTree kTree = load_tree(ACTORTRAIN_SOURCE_DIR);
+  return kTree;
+}
+
 SourceTree load_tree(const std::filesystem::path& root) {
   namespace fs = std::filesystem;
   SourceTree tree;
@@ -92,7 +97,7 @@ std::string joined(const Findings& findings) {
 namespace {
 
 TEST_CASE("source_tree: finds the files it is to judge", "[tidy][source_tree]") {
-  const SourceTree tree = load_tree(ACTORTRAIN_SOURCE_DIR);
+  const SourceTree& tree = repository();
   for (const std::string_view path :
        {"base/result.hpp", "cli/main.cpp", "configs/quickstart.toml", "configs/README.md",
         "docs/architecture.md", "CMakeLists.txt", "packages.txt", "tests/tidy/source_tree_test.cpp",

@@ -73,14 +73,14 @@ inline void check_run(WorldStep& world, kernels::Stream& stream, const nlohmann:
   for (std::size_t step = 0; step < losses.size(); ++step) {
     CAPTURE(step);
     const StepResult result = world.run(stream, static_cast<std::int64_t>(step), fill);
-    CHECK(std::abs(result.loss - losses[step]) <= kTolerance * std::abs(losses[0]));
+    CHECK(std::abs(result.loss - losses[step]) <= kSummaryTolerance * std::abs(losses[0]));
     const auto metrics = entry.at("metrics")[step].get<std::vector<double>>();
     REQUIRE(result.metrics.size() == metrics.size());
     for (std::size_t metric = 0; metric < metrics.size(); ++metric) {
       CAPTURE(metric);
       // Log-probabilities of a dozen tokens, each of them rounded to float32.
       CHECK(std::abs(result.metrics[metric] - metrics[metric]) <=
-            kTolerance * std::max(1.0, std::abs(metrics[4])));
+            kSummaryTolerance * std::max(1.0, std::abs(metrics[4])));
     }
     if (step == 0) {
       check_gradients(world, entry.at("gradients"));
@@ -89,7 +89,7 @@ inline void check_run(WorldStep& world, kernels::Stream& stream, const nlohmann:
   for (const GradientShard& shard : gradients_of(world.rank(0))) {
     const nlohmann::json& summary = entry.at("weights").at(shard.name);
     check_summary(shard.name, state_of(world.rank(0), "model." + shard.name), summary,
-                  kTolerance * summary.at(0).get<double>());
+                  kSummaryTolerance * summary.at(0).get<double>());
   }
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::json;
 using testing::check_summary;
-using testing::kTolerance;
+using testing::kSummaryTolerance;
 
 const Json& fixture() {
   static const Json json = [] {
@@ -195,7 +195,7 @@ TEST_CASE("sequential unlearning: both passes and six steps are torch's",
     const auto near = [&](double found, const char* what) {
       CAPTURE(what);
       const double wanted = entry.at(what)[static_cast<std::size_t>(step)];
-      CHECK(std::abs(found - wanted) <= kTolerance * std::max(1.0, std::abs(wanted)));
+      CHECK(std::abs(found - wanted) <= kSummaryTolerance * std::max(1.0, std::abs(wanted)));
     };
     near(result.loss, "losses");
     near(result.grad_norm, "norms");
@@ -213,8 +213,9 @@ TEST_CASE("sequential unlearning: both passes and six steps are torch's",
       for (const testing::GradientShard& shard : testing::gradients_of(world.rank(0))) {
         if (entry.at("gradients").contains(shard.name)) {
           const Json& summary = entry.at("gradients").at(shard.name);
-          check_summary(shard.name, testing::values_of(shard), summary,
-                        (moved ? 4 : 1) * kTolerance * std::max(summary.at(0).get<double>(), 0.01));
+          check_summary(
+              shard.name, testing::values_of(shard), summary,
+              (moved ? 4 : 1) * kSummaryTolerance * std::max(summary.at(0).get<double>(), 0.01));
         }
       }
     }
@@ -230,7 +231,7 @@ TEST_CASE("sequential unlearning: both passes and six steps are torch's",
     CHECK(trained(shard.name) == (shard.rows > 0));  // Nothing else has a gradient.
     const Json& summary = entry.at("weights").at(shard.name);
     check_summary(shard.name, testing::state_of(world.rank(0), "model." + shard.name), summary,
-                  kTolerance * summary.at(0).get<double>());
+                  kSummaryTolerance * summary.at(0).get<double>());
   }
 }
 
