@@ -1,7 +1,7 @@
 #!/bin/bash
 # ./dev oracle [--list] [NAME...]: tests/reference/oracle.py in a Python environment of its own, build/oracle,
 # which holds what tests/reference/requirements.txt pins. It is made where it is missing or the pins have
-# changed: 1 GB to fetch from PyPI, 3 GB on the disk. Needs python3 with venv, cc and binutils.
+# changed: 1 GB to fetch from PyPI, 2.4 GB on the disk. Needs python3 with venv, cc and binutils.
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"

@@ -46,7 +46,7 @@ def environment():
     file = next(pathlib.Path(package.origin).parent.glob("*.gguf")) if package else ""
     return {**os.environ, "ACTORTRAIN_PROGRAM": str(PROGRAM), "ACTORTRAIN_GGUF": str(file),
             "ACTORTRAIN_PYTHON": sys.executable, "HF_HUB_OFFLINE": "1",
-            "TQDM_DISABLE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+            "TQDM_DISABLE": "1", "OMP_WAIT_POLICY": "PASSIVE", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def compare(name):
