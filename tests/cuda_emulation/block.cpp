@@ -7,7 +7,6 @@
 #include <csetjmp>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <limits>
 #include <map>
 #include <memory>
@@ -17,12 +16,13 @@
 #include <utility>
 #include <vector>
 
+#include "tests/cuda_emulation/emulated_thread.hpp"
+
 namespace cuda_emulation {
 namespace {
 
 constexpr unsigned warp = 32;
 constexpr unsigned warpgroup = 128;
-constexpr std::size_t stack_bytes = 64 << 10;
 
 bool& backwards() {
   static const char* const order = std::getenv("CUDA_EMULATION_ORDER");
@@ -37,31 +37,6 @@ std::map<const void*, std::size_t>& allowed_shared() {
 
 std::mutex one_grid;
 std::int64_t grids = 0;  // Under the mutex.
-
-struct Thread {
-  enum class State : std::uint8_t { ready, at_warp, at_block, done };
-  std::unique_ptr<std::byte[]> stack = std::make_unique_for_overwrite<std::byte[]>(stack_bytes);
-  std::jmp_buf turn_of;    // Where it goes on.
-  bool has_begun = false;  // On its stack; turn_of is set.
-  State state = State::done;
-  Index index;
-  struct Copy {
-    std::uint32_t to = 0;
-    const void* from = nullptr;
-  };
-  std::vector<Copy> begun;
-  std::deque<std::vector<Copy>> committed;
-  std::vector<std::uint32_t> unpublished;  // Chunks that its copies have brought.
-  struct Product {
-    float* sums = nullptr;
-    std::function<void()> run;
-  };
-  using Products = std::vector<Product>;
-  std::map<float*, std::vector<float>> sums_before;  // Of products, the first of which has not run.
-  Products products;
-  std::deque<Products> product_groups;
-  unsigned products_begun = 0;
-};
 
 /// What the threads of a warp show to each other, in turns with two places: who is quick shows the
 /// next before all have read this one.
@@ -156,7 +131,7 @@ class Block {
     ucontext_t first{};
     getcontext(&first);
     first.uc_stack.ss_sp = thread.stack.get();
-    first.uc_stack.ss_size = stack_bytes;
+    first.uc_stack.ss_size = Thread::stack_bytes;
     makecontext(&first, enter, 0);
     ucontext_t nobody_returns{};
     swapcontext(&nobody_returns, &first);

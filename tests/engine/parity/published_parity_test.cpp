@@ -127,7 +127,8 @@ TEST_CASE("published parity: five clipped AdamW steps of every family are transf
     const StepResult result = step.run(*stream, s, tokens_by_formula(entry));
     const auto at = static_cast<std::size_t>(s);
     CHECK(result.loss == Approx(entry.at("losses")[at].get<double>()).epsilon(kSummaryTolerance));
-    CHECK(result.grad_norm == Approx(entry.at("norms")[at].get<double>()).epsilon(kSummaryTolerance));
+    CHECK(result.grad_norm ==
+          Approx(entry.at("norms")[at].get<double>()).epsilon(kSummaryTolerance));
   }
   for (const testing::GradientShard& shard : testing::gradients_of(step.rank(0))) {
     const Json& summary = entry.at("weights").at(shard.name);
