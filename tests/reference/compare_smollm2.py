@@ -14,6 +14,7 @@ import json
 import math
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -82,7 +83,8 @@ def ours(work, steps):
         name="compare", work=work, steps=steps, length=LENGTH, seed=SEED, peak=PEAK,
         beta1=BETAS[0], beta2=BETAS[1], eps=EPS, decay=DECAY, clip=CLIP, warmup=WARMUP,
         held_out=HELD_OUT))
-    run(PROGRAM, "run", file, "--fresh")
+    shutil.rmtree(work / "runs", ignore_errors=True)  # --fresh would take another name beside it
+    run(PROGRAM, "run", file)
     lines = [json.loads(line) for line in (work / "runs/compare/metrics.jsonl").open()]
     rates = [line["lr"] for line in lines if "lr" in line]
     losses = [line["loss"] for line in lines if "loss" in line]
