@@ -132,10 +132,12 @@ Findings check_confinements(const SourceTree& tree) {
     }
     for (const Include& include : includes_of(file)) {
       for (const Confinement& rule : confinements()) {
-        const bool here = std::any_of(
-            rule.allowed.begin(), rule.allowed.end(),
-            [&](const std::string& text) { return std::regex_match(file.path, std::regex(text)); });
-        if (include.path.starts_with(rule.header) && !here) {
+        const bool here =
+            !include.path.starts_with(rule.header) ||  // regular expressions are slow
+            std::any_of(rule.allowed.begin(), rule.allowed.end(), [&](const std::string& text) {
+              return std::regex_match(file.path, std::regex(text));
+            });
+        if (!here) {
           findings.push_back(finding(
               file, include.line,
               fmt::format("{} belongs to {} alone", include.path, fmt::join(rule.allowed, ", "))));

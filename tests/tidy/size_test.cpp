@@ -103,7 +103,9 @@ Findings check_words(const SourceTree& tree) {
   Findings findings;
   for (const SourceFile& file : tree) {
     for (std::size_t i = 0; i < file.lines.size(); ++i) {
-      if (std::regex_search(file.lines[i], kBanned)) {
+      // Few lines have a capital of theirs; regular expressions are slow.
+      const bool may = file.lines[i].find_first_of("XFTH") != std::string::npos;
+      if (may && std::regex_search(file.lines[i], kBanned)) {
         findings.push_back(finding(file, i, "unfinished work; finish it or leave it out"));
       }
     }
