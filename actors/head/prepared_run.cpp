@@ -25,7 +25,7 @@ namespace {
 // Of measuring the GEMM peak at the start: long enough to outlast a moment in which others compute.
 // The tests, which start runs by the hundred, say 0: then it is not measured.
 double peak_seconds() {
-  const char* const text = std::getenv("ACTORTRAIN_PEAK_SECONDS");
+  const char* const text = std::getenv("ACTORTRAIN_TEST_PEAK_SECONDS");
   return text == nullptr ? 0.5 : std::atof(text);
 }
 
