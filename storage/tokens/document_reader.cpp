@@ -202,7 +202,7 @@ Status read_documents(const std::filesystem::path& path, std::string_view separa
   TRAIN_RETURN_IF_ERROR(source);
   SequentialFile file(std::move(*source));
   return holds_json_lines(path) ? read_lines(file, path.string(), sink)
-                           : read_text(file, separator, sink);
+                                : read_text(file, separator, sink);
 }
 
 }  // namespace train::storage

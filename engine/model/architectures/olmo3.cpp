@@ -13,9 +13,9 @@ ModelSpec olmo3_model(ModelConfig& config) {
   spec.ropes = {
       rope_of(config,
               {.head_dim = sizes.head_dim, .theta = kTheta, .layer_type = "full_attention"}),
-      plain_rope_of(config, {.head_dim = sizes.head_dim,
-                             .theta = kTheta,
-                             .layer_type = "sliding_attention"})};
+      plain_rope_of(
+          config,
+          {.head_dim = sizes.head_dim, .theta = kTheta, .layer_type = "sliding_attention"})};
   const std::int64_t window = config.size_or({"sliding_window"}, 4096);
   const auto windowed =
       config.windowed_layers(sizes.layers, [](std::int64_t layer) { return (layer + 1) % 4 != 0; });
