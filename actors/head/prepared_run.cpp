@@ -306,13 +306,17 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
                     .run = run.status ? run.directory.root : std::filesystem::path()}};
 }
 
+void note_event(const PreparedRun& run, const RunEvent& event) {
+  if (run.status != nullptr) {  // no simulation
+    note_event(run.directory.root, event);
+  }
+}
+
 void log_event(const PreparedRun& run, const char* kind, const std::string& text) {
   if (const Status logged = run.store->event(kind, text); !logged) {
     log_warning(fmt::format("index_incomplete {}", logged.error().message));
   }
-  if (run.status != nullptr) {  // no simulation
-    note_event(run.directory.root, {.kind = kind, .text = text});
-  }
+  note_event(run, {.kind = kind, .text = text});
 }
 
 void write_status(const PreparedRun& run, std::optional<RunFinished> outcome) {

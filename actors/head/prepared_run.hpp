@@ -10,6 +10,7 @@
 #include "actors/cluster/nodes/node_position.hpp"
 #include "actors/cluster/recovery/node_memory.hpp"
 #include "actors/head/checkpoint_store.hpp"
+#include "actors/head/report/run_events.hpp"
 #include "actors/head/report/run_status.hpp"
 #include "actors/head/run_directory.hpp"
 #include "actors/head/run_plan.hpp"
@@ -88,7 +89,11 @@ struct StartChoices {
 [[nodiscard]] HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
                                    std::shared_ptr<kernels::Stream> disk);
 
-/// One of the events in the run's index. Blocks while it is written; a failure is logged.
+/// Appends an event to the run's events.jsonl, which a simulated run has not. Blocks while it is
+/// written; a failure is logged.
+void note_event(const PreparedRun& run, const RunEvent& event);
+
+/// Adds an event to the run's index and to its events.jsonl. The same.
 void log_event(const PreparedRun& run, const char* kind, const std::string& text);
 
 /// The run's status where no observer is there to write it; `outcome`: none, it is starting. The

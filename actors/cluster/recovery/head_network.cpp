@@ -67,10 +67,7 @@ bool HeadNetwork::takes_part(std::int64_t node) const {
 void HeadNetwork::joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
   launchers_[node.node] = {.actor = caf::actor_cast<caf::actor>(launcher), .said = node};
   self_->monitor(launcher);
-  if (run_.status != nullptr) {  // no simulation
-    note_event(run_.directory.root,
-               {.kind = "node_joined", .text = fmt::format("node {}", node.node)});
-  }
+  note_event(run_, {.kind = "node_joined", .text = fmt::format("node {}", node.node)});
 }
 
 std::vector<std::int64_t> HeadNetwork::returned() const {
