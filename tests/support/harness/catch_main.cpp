@@ -8,7 +8,7 @@
 // Prints the seed first, so that a failure can be replayed with --rng-seed. Runs that tests start
 // do not measure the machine's peak first, which would take most of their time.
 int main(int argc, char* argv[]) {
-  setenv("ACTORTRAIN_TEST_PEAK_SECONDS", "0", 0);
+  setenv("ACTORTRAIN_TEST_NO_PEAK", "1", 0);
   Catch::Session session;
   session.configData().rngSeed = static_cast<unsigned>(
       std::chrono::steady_clock::now().time_since_epoch().count() & 0x7fffffff);
