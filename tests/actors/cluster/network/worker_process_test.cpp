@@ -15,6 +15,7 @@
 #include "base/signal_watcher.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/hang_limit.hpp"
+#include "tests/support/harness/thread_sleep.hpp"
 #include "tests/support/processes/process.hpp"
 #include "tests/support/processes/until_killed.hpp"
 
@@ -62,17 +63,6 @@ bool gone(pid_t pid) {
   const std::string text((std::istreambuf_iterator<char>(stat)), {});
   const auto close = text.rfind(')');
   return close == std::string::npos || text[close + 2] == 'Z';
-}
-
-/// Times that this thread has given up the processor of its own accord so far.
-long naps_of(pid_t thread) {
-  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/status");
-  std::string word;
-  while (file >> word && word != "voluntary_ctxt_switches:") {
-  }
-  long count = -1;
-  file >> count;
-  return count;
 }
 
 constexpr const char* kLasting = "exec tail -f /dev/null";
@@ -190,9 +180,9 @@ TEST_CASE("worker_process: who ends in time is not killed", "[actors][worker_pro
   // again.
   constexpr long kLooks = 20;
   const pid_t waiting = ::gettid();
-  const long naps = naps_of(waiting);
+  const long sleeps = test::sleeps_of(waiting).count;
   std::thread release([&] {
-    test::comes_true([&] { return naps_of(waiting) >= naps + kLooks; });
+    test::comes_true([&] { return test::sleeps_of(waiting).count >= sleeps + kLooks; });
     holding_back.reset();
   });
   const std::size_t killed = processes.terminate_all(test::beyond_hang_limit);
