@@ -23,10 +23,7 @@ using SourceTree = std::vector<SourceFile>;
 /// What breaks a rule, one line each: "path:line: what".
 using Findings = std::vector<std::string>;
 
-/// Every text file of the folders of the product and of the root, sorted by path.
-[[nodiscard]] SourceTree load_tree(const std::filesystem::path& root);
-
-/// This repository, read once.
+/// Every text file of this repository's folders and of its root, sorted by path. Read once.
 [[nodiscard]] const SourceTree& repository();
 
 /// A file from literal text, to prove that a rule can fail.

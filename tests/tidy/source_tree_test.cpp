@@ -29,6 +29,26 @@ void add_file(const std::filesystem::path& root, const std::filesystem::path& pa
   tree.push_back(make_file(path.lexically_relative(root).generic_string(), text));
 }
 
+SourceTree load_tree(const std::filesystem::path& root) {
+  namespace fs = std::filesystem;
+  SourceTree tree;
+  for (const std::string_view folder : kFolders) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      if (entry.is_regular_file() && is_text(entry.path())) {
+        add_file(root, entry.path(), tree);
+      }
+    }
+  }
+  for (const auto& entry : fs::directory_iterator(root)) {
+    if (entry.is_regular_file() && is_text(entry.path())) {
+      add_file(root, entry.path(), tree);
+    }
+  }
+  std::sort(tree.begin(), tree.end(),
+            [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
+  return tree;
+}
+
 }  // namespace
 
 bool SourceFile::is_header() const { return path.ends_with(".hpp") || path.ends_with(".cuh"); }
@@ -59,26 +79,6 @@ SourceFile make_file(std::string path, std::string_view text) {
 const SourceTree& repository() {
   static const SourceTree kTree = load_tree(ACTORTRAIN_SOURCE_DIR);
   return kTree;
-}
-
-SourceTree load_tree(const std::filesystem::path& root) {
-  namespace fs = std::filesystem;
-  SourceTree tree;
-  for (const std::string_view folder : kFolders) {
-    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
-      if (entry.is_regular_file() && is_text(entry.path())) {
-        add_file(root, entry.path(), tree);
-      }
-    }
-  }
-  for (const auto& entry : fs::directory_iterator(root)) {
-    if (entry.is_regular_file() && is_text(entry.path())) {
-      add_file(root, entry.path(), tree);
-    }
-  }
-  std::sort(tree.begin(), tree.end(),
-            [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
-  return tree;
 }
 
 std::string folder_of(std::string_view path) {

@@ -88,11 +88,11 @@ Findings seeds_in(const SourceTree& tree) {
                   "draws a seed of its own; take Catch::rngSeed(), which replays");
 }
 
-/// The tree, and the scripts beside it.
+/// This repository, and the scripts beside its sources.
 SourceTree load_programs() {
   namespace fs = std::filesystem;
   const fs::path root = ACTORTRAIN_SOURCE_DIR;
-  SourceTree tree = load_tree(root);
+  SourceTree tree = repository();
   const auto add = [&](const fs::path& path) {
     std::ifstream file(path);
     const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
