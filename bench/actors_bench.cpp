@@ -12,7 +12,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -21,6 +20,7 @@
 #include "actors/head/run_plan.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/training_system.hpp"
+#include "bench/synthetic_tokens.hpp"
 #include "configs/load_config.hpp"
 #include "engine/rank/plan/run_device.hpp"
 #include "tests/support/runs/world_step.hpp"
@@ -28,6 +28,7 @@
 namespace {
 
 using namespace train;
+using bench::write_tokens;
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
@@ -41,18 +42,6 @@ double quantile(std::vector<double> values, double q) {
   std::sort(values.begin(), values.end());
   const auto last = static_cast<double>(values.size() - 1);
   return values[static_cast<std::size_t>(q * last + 0.5)];
-}
-
-/// Tokens with some structure, so that the numbers stay ordinary; content does not change the
-/// speed.
-void write_tokens(const fs::path& path, std::size_t count) {
-  std::ofstream file(path, std::ios::binary);
-  std::uint32_t state = 12345;
-  for (std::size_t i = 0; i < count; ++i) {
-    state = state * 1664525U + 1013904223U;
-    const auto token = static_cast<std::uint16_t>(97 + (state >> 24) % 26);
-    file.write(reinterpret_cast<const char*>(&token), sizeof(token));
-  }
 }
 
 struct Workplace {

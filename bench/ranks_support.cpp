@@ -12,24 +12,14 @@
 #include <future>
 #include <stdexcept>
 
+#include "bench/synthetic_tokens.hpp"
+
 namespace train::bench {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr int kStepsLeftOut = 2;  // the first steps fill caches and pages
-
-/// Tokens with some structure, so that the numbers stay ordinary; content does not change the
-/// speed.
-void write_tokens(const fs::path& path, std::size_t count) {
-  std::ofstream file(path, std::ios::binary);
-  std::uint32_t state = 12345;
-  for (std::size_t i = 0; i < count; ++i) {
-    state = state * 1664525U + 1013904223U;
-    const auto token = static_cast<std::uint16_t>(97 + (state >> 24) % 26);
-    file.write(reinterpret_cast<const char*>(&token), sizeof(token));
-  }
-}
 
 void read_metrics(const fs::path& file, RunOutcome& outcome) {
   std::ifstream lines(file);
