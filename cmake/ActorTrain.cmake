@@ -31,13 +31,21 @@ function(actortrain_options target)
   endif()
 endfunction()
 
-# actortrain_library(NAME [EXCLUDE regex...] [LINK lib...] [PRIVATE lib...] [OPTIMIZE level] [UNITY n]
+# actortrain_library(NAME [COMPUTES] [EXCLUDE regex...] [LINK lib...] [PRIVATE lib...] [OPTIMIZE level] [UNITY n]
 #                   [PRECOMPILE header...])
 # UNITY: so many sources are compiled together, which pays where headers cost more than the code.
 # OPTIMIZE: of a folder that computes nothing: what the compiler saves is most of its time.
 # PRECOMPILE: headers of others that every source of the folder parses.
+# COMPUTES: ACTORTRAIN_COMPUTES_FROM, if there is one, has the library.
 function(actortrain_library name)
-  cmake_parse_arguments(arg "" "OPTIMIZE;UNITY" "EXCLUDE;LINK;PRIVATE;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(arg "COMPUTES" "OPTIMIZE;UNITY" "EXCLUDE;LINK;PRIVATE;PRECOMPILE" ${ARGN})
+  if(arg_COMPUTES AND ACTORTRAIN_COMPUTES_FROM)
+    add_library(train_${name} STATIC IMPORTED GLOBAL)
+    set_target_properties(train_${name} PROPERTIES
+      IMPORTED_LOCATION "${ACTORTRAIN_COMPUTES_FROM}/${name}/libtrain_${name}.a")
+    target_link_libraries(train_${name} INTERFACE ${arg_LINK} ${arg_PRIVATE})
+    return()
+  endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   foreach(pattern IN LISTS arg_EXCLUDE)
     list(FILTER sources EXCLUDE REGEX "${pattern}")
@@ -57,14 +65,6 @@ function(actortrain_library name)
     target_precompile_headers(train_${name} PRIVATE ${arg_PRECOMPILE})
   endif()
   target_link_libraries(train_${name} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE})
-endfunction()
-
-# The library of another build, ACTORTRAIN_COMPUTES_FROM, in the place of train_<name>.
-function(actortrain_library_from_there name)
-  add_library(train_${name} STATIC IMPORTED GLOBAL)
-  set_target_properties(train_${name} PROPERTIES
-    IMPORTED_LOCATION "${ACTORTRAIN_COMPUTES_FROM}/${name}/libtrain_${name}.a")
-  target_link_libraries(train_${name} INTERFACE ${ARGN})
 endfunction()
 
 # In a bundle (scripts/bundle.sh) all libraries lie beside the program. Of the two kinds of search path
