@@ -38,8 +38,8 @@ std::map<const void*, std::size_t>& allowed_shared() {
 std::mutex one_grid;
 std::int64_t grids = 0;  // Under the mutex.
 
-/// What the threads of a warp show to each other, in turns with two places: who is quick shows the
-/// next before all have read this one.
+/// Words that the threads of a warp show to each other. Turns alternate between two places: a quick
+/// thread shows its next word before all others have read this one.
 struct Warp {
   struct Shown {
     std::array<WarpWords::Words, warp> words{};

@@ -8,8 +8,8 @@
 
 #include "tests/integration/run_site.hpp"
 
-// What a run says in events.jsonl and metrics.jsonl while it is under way, and how a test waits for
-// it: by kinds and steps, whatever the words of its log are.
+// Readers of events.jsonl and metrics.jsonl while a run is under way, with which a test waits for
+// kinds of events and for steps, whatever the words of the log are.
 namespace train::test {
 
 /// The lines of a file that grows; half of a last one does not count. None: there is no file yet.
@@ -24,7 +24,7 @@ inline std::vector<nlohmann::json> whole_lines(const fs::path& file) {
   return lines;
 }
 
-/// What has happened to a run, in all its starts (docs/watching.md).
+/// The events of all starts of a run, oldest first (docs/watching.md).
 inline std::vector<nlohmann::json> events_of(const fs::path& run) {
   return whole_lines(run / "events.jsonl");
 }
@@ -48,7 +48,7 @@ inline bool event_comes(const fs::path& run, Process& process, std::string_view 
   return process.until([&] { return count_events(run, kind) >= count; });
 }
 
-/// The same of a run that must come so far.
+/// Waits for the events, and fails the test if the process ends without them.
 inline void wait_for_event(const fs::path& run, Process& process, std::string_view kind,
                            std::size_t count = 1) {
   const bool came = event_comes(run, process, kind, count);
@@ -94,7 +94,7 @@ inline bool step_comes(const fs::path& run, Process& process, std::int64_t step)
   return process.until([&] { return last_step(run) >= step; });
 }
 
-/// The same of a run that must come so far.
+/// Waits for the step, and fails the test if the process ends without it.
 inline void wait_for_step(const fs::path& run, Process& process, std::int64_t step) {
   const bool came = step_comes(run, process, step);
   INFO("no step " << step << ": " << process.err());

@@ -61,7 +61,7 @@ inline double element_of(const std::byte* chunk, unsigned i) {
   return half_of(bits, 0);
 }
 
-/// What a lane multiplies of an operand: two of its lines.
+/// Two lines of an operand: the part that one lane multiplies.
 using Lines = std::array<std::array<double, 16>, 2>;
 
 /// Lines `line` and `line + 1`; `line` is even.
@@ -79,7 +79,7 @@ inline Lines pair_of(WarpgroupOperand matrix, bool by_lines, unsigned line) {
   return lines;
 }
 
-/// Of the left operand in registers: rows group and group + 8 of the warp's.
+/// Rows group and group + 8 of the left operand, which the warp has in registers.
 inline Lines rows_of(const std::uint32_t (&a)[4]) {
   const auto words = cuda_emulation::WarpWords::show(wgmma, {a[0], a[1], a[2], a[3]});
   Lines rows;

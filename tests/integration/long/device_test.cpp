@@ -50,7 +50,7 @@ Words few(const Words& keys) {
   return RunSite::run_words(all);
 }
 
-/// What the same run says on the CPU.
+/// Results of the same run on the CPU.
 const Words& cpu_results() {
   static const Words results = [] {
     const RunSite site;
