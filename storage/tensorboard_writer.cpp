@@ -1,19 +1,15 @@
 #include "storage/tensorboard_writer.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <chrono>
-#include <span>
+#include <system_error>
 #include <utility>
 
 #include "base/host_name.hpp"
-#include "storage/files/atomic_file.hpp"
-#include "storage/files/file_calls.hpp"
 
 namespace train::storage {
 namespace {
@@ -107,6 +103,19 @@ std::string scalar_event(std::string_view tag, std::int64_t step, float number) 
   return event;
 }
 
+/// Files are read in the order of their names: a second one within the second sorts behind.
+std::filesystem::path free_name(const std::filesystem::path& directory) {
+  const std::string name =
+      fmt::format("events.out.tfevents.{:010}.{}.{}", static_cast<std::int64_t>(wall_time_s()),
+                  host_name("localhost"), ::getpid());
+  std::filesystem::path path = directory / name;
+  std::error_code code;
+  for (int serial = 1; serial < 1000 && std::filesystem::exists(path, code); ++serial) {
+    path = directory / fmt::format("{}.{:03}", name, serial);
+  }
+  return path;
+}
+
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes) {
@@ -118,51 +127,29 @@ std::uint32_t crc32c(std::string_view bytes) {
   return ~crc;
 }
 
-Result<TensorboardWriter> TensorboardWriter::open(const std::filesystem::path& directory,
-                                                  std::int64_t first_step) {
-  TRAIN_RETURN_IF_ERROR(make_directory(directory));
-  const std::string name =
-      fmt::format("events.out.tfevents.{:010}.{}.{}", static_cast<std::int64_t>(wall_time_s()),
-                  host_name("localhost"), ::getpid());
-  // Files are read in the order of their names: a second one within the second sorts behind.
-  std::filesystem::path path = directory / name;
-  int descriptor = -1;
-  for (int serial = 1; serial < 1000; ++serial) {
-    descriptor = disk_open(path, O_WRONLY | O_EXCL | O_APPEND);
-    if (descriptor >= 0 || errno != EEXIST) {
-      break;
-    }
-    path = directory / fmt::format("{}.{:03}", name, serial);
+TensorboardWriter::TensorboardWriter(const std::filesystem::path& directory)
+    : file_(free_name(directory)) {}
+
+Status TensorboardWriter::begin(std::int64_t first_step) {
+  const auto failed = file_.open();
+  if (!std::exchange(begun_, true)) {
+    record(version_event());
   }
-  if (descriptor < 0) {
-    return os_error(Access::write, path, errno);
-  }
-  TensorboardWriter writer(path, descriptor);
-  TRAIN_RETURN_IF_ERROR(writer.record(version_event()));
-  TRAIN_RETURN_IF_ERROR(writer.record(start_event(first_step)));
-  return writer;
+  record(start_event(first_step));
+  return failed && failed->kind == ErrorKind::user ? Status(*failed) : Status();
 }
 
-Status TensorboardWriter::scalar(std::string_view tag, std::int64_t step, float value) {
-  return record(scalar_event(tag, step, value));
+void TensorboardWriter::scalar(std::string_view tag, std::int64_t step, float value) {
+  record(scalar_event(tag, step, value));
 }
 
-Status TensorboardWriter::record(std::string_view event) {
+void TensorboardWriter::record(std::string_view event) {
   std::string frame;
   append_little_endian(frame, static_cast<std::uint64_t>(event.size()));
   append_little_endian(frame, masked_crc(frame));
   frame += event;
   append_little_endian(frame, masked_crc(event));
-  if (disk_write_all(descriptor_.get(), path_, std::as_bytes(std::span(frame))) == 0) {
-    size_bytes_ += static_cast<off_t>(frame.size());
-    return {};
-  }
-  const int error_number = errno;
-  // A part of a record would make everything after it unreadable.
-  if (disk_truncate(descriptor_.get(), path_, static_cast<std::uint64_t>(size_bytes_)) != 0) {
-    return os_error(Access::write, path_, errno);
-  }
-  return os_error(Access::write, path_, error_number);
+  file_.append(frame);
 }
 
 }  // namespace train::storage

@@ -5,36 +5,35 @@
 #include <string>
 #include <string_view>
 
-#include "base/descriptor.hpp"
 #include "base/result.hpp"
+#include "storage/files/record_file.hpp"
 
 namespace train::storage {
 
 /// Writes scalars to an event file that TensorBoard reads. Format: storage/README.md.
 ///
 /// Threading: not thread-safe. Each record is one write(2), so a reader sees it at once and a
-/// killed process leaves whole records; none is fsynced (curves are not checkpoints).
+/// killed process leaves whole records; none is fsynced (curves are not checkpoints). What cannot
+/// be written waits (RecordFile).
 class TensorboardWriter {
  public:
-  /// Starts a new event file in `directory` (created if missing); earlier files stay. `first_step`:
-  /// TensorBoard drops what earlier files hold from that step on, so that a resumed run shows one
-  /// curve. Errors: not writable (user), disk full (failure).
-  static Result<TensorboardWriter> open(const std::filesystem::path& directory,
-                                        std::int64_t first_step = 0);
+  /// A new event file in `directory`, which begin() makes; earlier files stay.
+  explicit TensorboardWriter(const std::filesystem::path& directory);
 
-  /// Wall time is now. A record that cannot be written whole is taken back and reported.
-  Status scalar(std::string_view tag, std::int64_t step, float value);
+  /// TensorBoard drops what the files hold from `first_step` on, so that a resumed run shows one
+  /// curve. Errors: the file may not be written (user).
+  Status begin(std::int64_t first_step = 0);
 
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  /// Wall time is now.
+  void scalar(std::string_view tag, std::int64_t step, float value);
+
+  [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
 
  private:
-  TensorboardWriter(std::filesystem::path path, int descriptor)
-      : path_(std::move(path)), descriptor_(descriptor) {}
-  Status record(std::string_view event);
+  void record(std::string_view event);
 
-  std::filesystem::path path_;
-  Descriptor descriptor_;
-  std::int64_t size_bytes_ = 0;
+  RecordFile file_;
+  bool begun_ = false;
 };
 
 /// CRC-32C (Castagnoli) of `bytes`, as TFRecord frames use it before masking.

@@ -140,8 +140,7 @@ void show_sample(const PreparedRun& run) {
                return !signal_pending();
              });
   std::fputs(fmt::format("sample:\n{}\n", text).c_str(), stdout);
-  actors::note_event(run.directory.root,
-                     {.kind = "sample", .text = text, .step = run.config().run.steps});
+  actors::note_event(run, {.kind = "sample", .text = text, .step = run.config().run.steps});
 }
 
 }  // namespace train::cli

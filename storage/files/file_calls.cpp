@@ -74,6 +74,24 @@ FileCallHook* install_file_call_hook(FileCallHook* hook) {
   return installed.exchange(hook, std::memory_order_acq_rel);
 }
 
+bool hook_sees_index() {
+  const FileCallHook* const hook = installed.load(std::memory_order_acquire);
+  return hook != nullptr && hook->sees_index();
+}
+
+int hooked_call(FileCall& call, const std::function<int()>& make) {
+  FileCallHook* const hook = installed.load(std::memory_order_acquire);
+  if (hook == nullptr) {
+    return make();
+  }
+  if (const int refused = hook->before(call); refused != 0) {
+    return refused;
+  }
+  const int error_number = make();
+  hook->after(call, error_number);
+  return error_number;
+}
+
 void file_point(std::string_view name, const fs::path& path) {
   const int error_number = errno;
   pass({.kind = FileCallKind::point, .path = text(path), .to = name},

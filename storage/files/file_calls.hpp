@@ -5,15 +5,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string_view>
 
 namespace train::storage {
 
-// The calls through which storage/ and checkpoint/ change the disk (RocksDB's own files apart) and
-// read whole files or checkpoints, as thin as the system's: they return what the system returns and
-// set errno. A process-wide hook, which the product never installs, sees each of them: tests make
-// them fail, record them, or end the process there. Without a hook a call costs one load more.
+// The calls through which storage/ and checkpoint/ change the disk (RocksDB's own files where a
+// hook asks for them) and read whole files or checkpoints, as thin as the system's: they return
+// what the system returns and set errno. A process-wide hook, which the product never installs,
+// sees each of them: tests make them fail, record them, or end the process there. Without a hook a
+// call costs one load more.
 
 enum class FileCallKind : std::uint8_t {
   open,              ///< To write: the file is created if missing, emptied if opened so.
@@ -64,11 +66,19 @@ class FileCallHook {
   /// 0: the call is made, for as many bytes as `size_bytes` was lowered to (0: as at the end of the
   /// file). Otherwise an error number, with which it fails without being made.
   virtual int before_read(FileRead& /*read*/) { return 0; }
+  /// Whether a RocksDB that is opened from now on shows what it does with its files, too.
+  [[nodiscard]] virtual bool sees_index() const { return false; }
 };
 
 /// Installs `hook` (borrowed until another is installed; nullptr: none) and returns the one before.
 /// For tests. REQUIRES: no other thread changes the disk meanwhile.
 FileCallHook* install_file_call_hook(FileCallHook* hook);
+
+/// Whether a hook is installed that sees_index().
+[[nodiscard]] bool hook_sees_index();
+/// The hook's view of a call that somebody else makes: `make()`, which returns 0 or an error
+/// number, between its two halves; `call` is then what the hook made of it. 0 or the error number.
+int hooked_call(FileCall& call, const std::function<int()>& make);
 
 /// Names an instant, so that tests can stop the process there: "index-put", "rsync-start", ….
 /// REQUIRES: `name` is a literal.

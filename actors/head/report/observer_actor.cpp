@@ -151,8 +151,8 @@ struct ObserverState {
   }
 
   void note(const RunEvent& event) {
-    if (!observing.run.empty()) {
-      stream_->enqueue([run = observing.run, event] { note_event(run, event); });
+    if (observing.events != nullptr) {
+      stream_->enqueue([events = observing.events, event] { events->note(event); });
     }
   }
 

@@ -23,7 +23,7 @@ struct Observing {
   std::shared_ptr<RunReport> report = {};      ///< Knows the progress.
   std::shared_ptr<kernels::Stream> disk = {};  ///< That publishes checkpoints.
   std::shared_ptr<StatusFile> status = {};     ///< None: no status is written.
-  std::filesystem::path run = {};              ///< Whose events.jsonl has stalls; empty: none has.
+  std::shared_ptr<EventLog> events = {};       ///< Has stalls; none: nobody has.
   ConductorActor conductor = {};               ///< Ends the run; none: nobody does.
 };
 

@@ -1,16 +1,7 @@
 #include "actors/head/report/run_events.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <chrono>
 #include <nlohmann/json.hpp>
-
-#include "base/descriptor.hpp"
-#include "base/log.hpp"
-#include "storage/files/atomic_file.hpp"
 
 namespace train::actors {
 namespace {
@@ -40,24 +31,17 @@ std::string event_line(const RunEvent& event) {
 
 std::filesystem::path events_path(const std::filesystem::path& run) { return run / "events.jsonl"; }
 
-Status append_event(const std::filesystem::path& run, const RunEvent& event) {
-  const std::filesystem::path path = events_path(run);
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!file) {
-    return storage::os_error(storage::Access::write, path, errno);
-  }
+EventLog::EventLog(const std::filesystem::path& run)
+    : file_(events_path(run), storage::HalfRecord::begin_line) {}
+
+void EventLog::note(const RunEvent& event) {
   const std::string line = event_line(event);
-  const ssize_t written = ::write(file.get(), line.data(), line.size());
-  if (written != static_cast<ssize_t>(line.size())) {
-    return storage::os_error(storage::Access::write, path, written < 0 ? errno : ENOSPC);
-  }
-  return {};
+  const std::lock_guard lock(mutex_);
+  file_.append(line);
 }
 
 void note_event(const std::filesystem::path& run, const RunEvent& event) {
-  if (const Status noted = append_event(run, event); !noted) {
-    log_warning(fmt::format("event_not_written {}", noted.error().message));
-  }
+  EventLog(run).note(event);
 }
 
 }  // namespace train::actors

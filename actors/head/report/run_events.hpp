@@ -2,10 +2,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <string>
 
-#include "base/result.hpp"
+#include "storage/files/record_file.hpp"
 
 namespace train::actors {
 
@@ -23,12 +24,21 @@ struct RunEvent {
 /// Its line, of JSON, for now.
 [[nodiscard]] std::string event_line(const RunEvent& event);
 
-/// Appends a line to `<run>/events.jsonl` (docs/architecture.md): unix_ms, event, and what else the
-/// event has. Each line is one write, so that several processes may append. Not durable: the index
-/// has what must survive. Thread-safe; blocks. Errors: the file system's, as one line.
-[[nodiscard]] Status append_event(const std::filesystem::path& run, const RunEvent& event);
+/// `<run>/events.jsonl` (docs/architecture.md), a line an event: unix_ms, event, and what else it
+/// has. Each line is one write, so that several processes may append. Not durable: the index has
+/// what must survive. What cannot be written waits (storage::RecordFile).
+/// Threading: note() of any thread; it blocks on the disk.
+class EventLog {
+ public:
+  explicit EventLog(const std::filesystem::path& run);
+  void note(const RunEvent& event);
 
-/// The same; a failure is logged.
+ private:
+  std::mutex mutex_;
+  storage::RecordFile file_;
+};
+
+/// Of a process that has no log of the run's events: appends one, at once or not at all (logged).
 void note_event(const std::filesystem::path& run, const RunEvent& event);
 
 }  // namespace train::actors

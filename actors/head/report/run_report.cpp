@@ -1,15 +1,10 @@
 #include "actors/head/report/run_report.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <utility>
@@ -19,7 +14,6 @@
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "engine/optimizer/exact_sum.hpp"
-#include "storage/files/atomic_file.hpp"
 
 namespace train::actors {
 namespace {
@@ -30,24 +24,6 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kPlainLines = 100;
 // Steps whose losses a live block draws.
 constexpr std::size_t kShownLosses = 40;
-
-/// The lines to keep on a resume: whole ones, of steps up to `first_step`. None of a run that
-/// begins again, because it measures its first loss again.
-std::string kept_lines(const std::filesystem::path& path, std::int64_t first_step) {
-  if (first_step == 0) {
-    return {};
-  }
-  std::ifstream file(path);
-  std::string kept;
-  std::string line;
-  while (std::getline(file, line)) {
-    const Json entry = Json::parse(line, nullptr, false);
-    if (entry.is_object() && entry.value("step", std::int64_t{0}) <= first_step) {
-      kept += line + "\n";
-    }
-  }
-  return kept;
-}
 
 /// Norms that have a name.
 std::size_t unit_norm_count(const StepFinished& event, const ReportOptions& options) {
@@ -76,48 +52,15 @@ std::vector<RowMetric> row_metrics(const engine::RowCount& rows, double seconds)
 
 }  // namespace
 
-namespace {
-
-/// Some line of the step has the key.
-bool is_recorded(const std::filesystem::path& directory, std::int64_t step, const char* key) {
-  std::ifstream file(directory / "metrics.jsonl");
-  std::string line;
-  while (std::getline(file, line)) {
-    const Json entry = Json::parse(line, nullptr, false);
-    if (entry.is_object() && entry.contains(key) && entry.value("step", std::int64_t{-1}) == step) {
-      return true;
-    }
-  }
-  return false;
-}
-
-}  // namespace
-
-bool evaluation_recorded(const std::filesystem::path& directory, std::int64_t step) {
-  return is_recorded(directory, step, "val_loss");
-}
-
-bool choices_recorded(const std::filesystem::path& directory, std::int64_t step) {
-  return is_recorded(directory, step, "choices");
-}
-
 Result<std::unique_ptr<RunReport>> RunReport::open(const ReportOptions& options) {
-  const auto path = options.directory / "metrics.jsonl";
-  if (std::filesystem::exists(path)) {
-    TRAIN_RETURN_IF_ERROR(
-        storage::write_file_atomically(path, kept_lines(path, options.first_step)));
-  }
   auto report = std::unique_ptr<RunReport>(new RunReport(options));
-  report->metrics_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (report->metrics_ < 0) {
-    return user_error(fmt::format("{}: cannot be written: {}; check the permissions of run.dir",
-                                  path.string(), std::strerror(errno)));
-  }
+  RunFiles& files = *report->options_.files;
+  TRAIN_RETURN_IF_ERROR(files.metrics.resume_from(options.first_step));
   if (options.tensorboard) {
-    auto writer =
-        storage::TensorboardWriter::open(options.directory / "tensorboard", options.first_step + 1);
-    TRAIN_RETURN_IF_ERROR(writer);
-    report->tensorboard_.emplace(std::move(writer).value());
+    if (!files.tensorboard) {
+      files.tensorboard.emplace(options.directory / "tensorboard");
+    }
+    TRAIN_RETURN_IF_ERROR(files.tensorboard->begin(options.first_step + 1));
   }
   report->progress_.step = options.first_step;
   return report;
@@ -125,6 +68,9 @@ Result<std::unique_ptr<RunReport>> RunReport::open(const ReportOptions& options)
 
 RunReport::RunReport(const ReportOptions& options)
     : options_(options), peak_flops_(options.peak_flops) {
+  if (options_.files == nullptr) {
+    options_.files = std::make_shared<RunFiles>(options.directory);
+  }
   view_.step = options.first_step;
   view_.steps = options.total_steps;
   view_.ranks = options.ranks;
@@ -133,46 +79,31 @@ RunReport::RunReport(const ReportOptions& options)
   }
 }
 
-RunReport::~RunReport() {
-  if (metrics_ >= 0) {
-    ::close(metrics_);
-  }
-}
-
 Status RunReport::append(const std::string& line) {
-  if (failure_) {
-    return *failure_;
-  }
-  const std::string text = line + "\n";
   if (options_.output == Output::json && options_.out != nullptr) {
-    std::fputs(text.c_str(), options_.out);
+    std::fputs((line + "\n").c_str(), options_.out);
     std::fflush(options_.out);
   }
-  const ssize_t written = ::write(metrics_, text.data(), text.size());
-  if (written != static_cast<ssize_t>(text.size())) {
-    failure_ = failure(fmt::format("{}: not written: {}; metrics are incomplete from here on",
-                                   (options_.directory / "metrics.jsonl").string(),
-                                   written < 0 ? std::strerror(errno) : "disk full"));
-    return *failure_;
-  }
+  options_.files->metrics.append(line);
   return {};
 }
 
 Status RunReport::scalars(std::int64_t step,
                           std::initializer_list<std::pair<const char*, double>> values) {
-  if (tensorboard_) {
+  if (options_.tensorboard) {
     for (const auto& [tag, value] : values) {
-      TRAIN_RETURN_IF_ERROR(tensorboard_->scalar(tag, step, static_cast<float>(value)));
+      options_.files->tensorboard->scalar(tag, step, static_cast<float>(value));
     }
   }
   return {};
 }
 
 Status RunReport::unit_norms(const StepFinished& event) {
-  for (std::size_t unit = 0; tensorboard_ && unit < unit_norm_count(event, options_); ++unit) {
+  const std::size_t units = options_.tensorboard ? unit_norm_count(event, options_) : 0;
+  for (std::size_t unit = 0; unit < units; ++unit) {
     const double norm = std::bit_cast<double>(event.unit_grad_norms[unit]);
-    TRAIN_RETURN_IF_ERROR(tensorboard_->scalar("grad_norm/" + options_.units[unit], event.step,
-                                               static_cast<float>(norm)));
+    options_.files->tensorboard->scalar("grad_norm/" + options_.units[unit], event.step,
+                                        static_cast<float>(norm));
   }
   return {};
 }
@@ -264,6 +195,25 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
                               {"train/grad_norm", event.grad_norm.value()},
                               {"train/lr", event.lr.value()},
                               {"train/tokens_per_second", tokens_per_second_}});
+}
+
+bool RunReport::restore(const checkpoint::StepRecord& record) {
+  if (record.step % options_.log_interval != 0 && record.step != options_.total_steps) {
+    return false;
+  }
+  Json line;
+  line["step"] = record.step;
+  line["loss"] = record.loss;
+  line["grad_norm"] = record.grad_norm;
+  const std::size_t units = std::min(record.unit_grad_norms.size(), options_.units.size());
+  for (std::size_t unit = 0; unit < units; ++unit) {
+    line["unit_grad_norm"][options_.units[unit]] =
+        std::bit_cast<double>(record.unit_grad_norms[unit]);
+  }
+  line["lr"] = record.lr;
+  line["tokens"] = record.tokens;
+  options_.files->metrics.append(line.dump());
+  return true;
 }
 
 Status RunReport::evaluation(const EvaluationFinished& event) {
@@ -418,7 +368,7 @@ void RunReport::print_line(const std::string& text) {
 }
 
 void RunReport::note(const RunEvent& event) {
-  note_event(options_.directory, event);
+  options_.files->events.note(event);
   if (options_.output == Output::json && options_.out != nullptr) {
     std::fputs(event_line(event).c_str(), options_.out);
     std::fflush(options_.out);

@@ -12,14 +12,14 @@
 #include <vector>
 
 #include "actors/head/report/progress_block.hpp"
-#include "actors/head/report/run_events.hpp"
+#include "actors/head/report/run_files.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/train/lanes/lane_source.hpp"
 #include "base/result.hpp"
 #include "base/terminal.hpp"
+#include "checkpoint/index/step_journal.hpp"
 #include "engine/objective/objective.hpp"
 #include "engine/optimizer/optimizer.hpp"
-#include "storage/tensorboard_writer.hpp"
 
 namespace train::actors {
 
@@ -51,12 +51,9 @@ struct ReportOptions {
   std::int64_t ranks = 1;
   Output output = Output::lines;
   std::FILE* out = nullptr;  ///< None: as Output::nothing.
+  /// Of the run, through all of its generations; none: of this report alone.
+  std::shared_ptr<RunFiles> files = {};
 };
-
-/// Whether the metrics of the run in `directory` hold the evaluation after `step`. Blocks.
-[[nodiscard]] bool evaluation_recorded(const std::filesystem::path& directory, std::int64_t step);
-/// The same of the answers to eval.choices.
-[[nodiscard]] bool choices_recorded(const std::filesystem::path& directory, std::int64_t step);
 
 /// How far a run has come, for those who ask while it is on.
 struct RunProgress {
@@ -73,18 +70,19 @@ struct RunProgress {
 ///
 /// Threading: one owner at a time (the report stream); progress() from any thread. Every other call
 /// blocks on the disk.
-/// Errors: the first one is kept and returned by every later call; the run goes on.
 class RunReport {
  public:
-  /// Opens metrics.jsonl for appending. On a resume lines of steps after `first_step` are dropped
-  /// (they will be computed again), and a torn last line.
+  /// On a resume what the files hold of steps after `first_step` is dropped: they will be computed
+  /// again. Errors: a file may not be written (user).
   static Result<std::unique_ptr<RunReport>> open(const ReportOptions& options);
-  ~RunReport();
   RunReport(const RunReport&) = delete;
   RunReport& operator=(const RunReport&) = delete;
 
   /// `now_ns`: when the head heard of it, steady clock.
   Status step(const StepFinished& event, std::int64_t now_ns);
+  /// Writes a step of an earlier start from the journal, without its times, if its line is due.
+  /// Whether it was. REQUIRES: no later step has a line.
+  bool restore(const checkpoint::StepRecord& record);
   Status evaluation(const EvaluationFinished& event);
   void checkpoint(const CheckpointWritten& event);
   void checkpoint_failed(const CheckpointFailed& event);
@@ -121,15 +119,12 @@ class RunReport {
   void note(const RunEvent& event);
 
   ReportOptions options_;
-  int metrics_ = -1;
-  std::optional<storage::TensorboardWriter> tensorboard_;
   double tokens_per_second_ = 0.0;    ///< Of the newest step.
   double usual_seconds_ = 0.0;        ///< Of a step, moving average; 0: there was none.
   double peak_flops_ = 0.0;           ///< The highest FLOP/s known of this machine; 0: unknown.
   std::unique_ptr<LiveBlock> block_;  ///< None: Output is another.
   std::mutex view_mutex_;
   ProgressView view_;
-  std::optional<Error> failure_ = {};
   mutable std::mutex progress_mutex_;
   RunProgress progress_;
 };

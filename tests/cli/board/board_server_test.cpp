@@ -30,7 +30,7 @@ struct Site {
         run / "metrics.jsonl",
         "{\"step\":1,\"loss\":5.5,\"lr\":0.1}\n{\"step\":2,\"loss\":4.5,\"lr\":0.2}\n");
     say(2);
-    REQUIRE(actors::append_event(run, {.kind = "started", .text = "step=0"}));
+    actors::note_event(run, {.kind = "started", .text = "step=0"});
   }
   void say(std::int64_t step) const {
     actors::RunStatus status;
@@ -94,7 +94,7 @@ TEST_CASE("board server: events come while they happen", "[board]") {
   HttpClient client(server->url());
   client.send("GET /events?run=a%20run HTTP/1.1\r\nHost: localhost\r\n\r\n");
   CHECK(client.receive("\"event\":\"started\"").find("text/event-stream") != std::string::npos);
-  REQUIRE(actors::append_event(site.run, {.kind = "rank_lost", .text = "rank 1 was killed"}));
+  actors::note_event(site.run, {.kind = "rank_lost", .text = "rank 1 was killed"});
   CHECK(client.receive("rank 1 was killed").find("event: log\ndata: {") != std::string::npos);
   site.say(3);
   CHECK(client.receive("\"step\":3").find("event: status\ndata: {") != std::string::npos);
@@ -222,7 +222,7 @@ TEST_CASE("watched run: the time line of a run that is dead is read from its fil
       "checkpoint_copied",  "checkpoint_local", "checkpoint_verified", "checkpoint_published",
       "checkpoint_retired", "stalled",          "stall_over",          "sample"};
   for (const std::string& kind : kinds) {
-    REQUIRE(actors::append_event(site.run, {.kind = kind, .text = "x", .step = 4}));
+    actors::note_event(site.run, {.kind = kind, .text = "x", .step = 4});
   }
   WatchedRun run(site.run);
   run.look(surroundings_now());

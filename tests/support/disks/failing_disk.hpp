@@ -18,7 +18,9 @@ struct DiskFault {
   int error_number = ENOSPC;
   std::int64_t at = -1;     ///< Number of the call among those that can fail so, from 0. -1: none.
   bool persistent = false;  ///< All later ones fail, too.
+  std::int64_t calls = 1;   ///< Else so many fail one after the other, and then it heals.
   std::optional<storage::FileCallKind> only = {};  ///< Counts and fails no other kind.
+  std::string part = {};  ///< In the paths of those that count; with one, RocksDB's files do, too.
 };
 
 /// A disk that fails while this object lives. A full one (ENOSPC) fails what takes space and still
@@ -31,20 +33,20 @@ class FailingDisk final : public storage::FileCallHook {
 
   int before(storage::FileCall& call) override {
     const std::lock_guard lock(mutex_);
-    if (!can_fail(call.kind)) {
+    if (!can_fail(call.kind) || call.path.find(fault_.part) == std::string_view::npos) {
       return 0;
     }
     const std::int64_t number = seen_++;
     ++by_kind_[call.kind];
     if (torn_) {
-      torn_ = fault_.persistent;
+      torn_ = fails_on();
       return fail(call.kind);
     }
     const bool due = fault_.at >= 0 && (number == fault_.at);
     if (!due) {
       return 0;
     }
-    torn_ = fault_.persistent;
+    torn_ = fails_on();
     if (call.kind == storage::FileCallKind::write && call.bytes.size() > 1 &&
         fault_.error_number != EINTR) {
       call.bytes = call.bytes.first(call.bytes.size() / 2);
@@ -54,6 +56,8 @@ class FailingDisk final : public storage::FileCallHook {
     return fail(call.kind);
   }
   void after(const storage::FileCall& /*call*/, int /*error_number*/) override {}
+
+  [[nodiscard]] bool sees_index() const override { return !fault_.part.empty(); }
 
   /// Calls so far that could have failed so.
   [[nodiscard]] std::int64_t seen() const { return seen_; }
@@ -74,6 +78,7 @@ class FailingDisk final : public storage::FileCallHook {
     failed_to_remove_ = failed_to_remove_ || removes(kind);
     return fault_.error_number;
   }
+  [[nodiscard]] bool fails_on() { return fault_.persistent || --fault_.calls > 0; }
   [[nodiscard]] bool can_fail(storage::FileCallKind kind) const {
     using storage::FileCallKind;
     if (kind == FileCallKind::point || (fault_.only && kind != *fault_.only)) {

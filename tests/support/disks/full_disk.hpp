@@ -26,6 +26,11 @@ class SmallDisk {
     }
   }
 
+  /// Gives it another size.
+  bool grow(const std::string& size) {
+    return ::mount("tmpfs", path_.c_str(), "tmpfs", MS_REMOUNT, ("size=" + size).c_str()) == 0;
+  }
+
   [[nodiscard]] bool mounted() const { return mounted_; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 

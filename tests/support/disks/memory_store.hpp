@@ -1,6 +1,8 @@
 #pragma once
 
+#include <iterator>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -30,13 +32,22 @@ class MemoryStore final : public storage::KvStore {
     return {};
   }
 
-  Status scan(std::string_view prefix, const Visitor& visitor) override {
-    for (auto at = content.lower_bound(prefix); at != content.end(); ++at) {
+  Status scan_from(std::string_view first, std::string_view prefix,
+                   const Visitor& visitor) override {
+    for (auto at = content.lower_bound(first); at != content.end(); ++at) {
       if (!at->first.starts_with(prefix) || !visitor(at->first, at->second)) {
         break;
       }
     }
     return {};
+  }
+
+  Result<std::optional<std::string>> last_key(std::string_view prefix) override {
+    std::string behind(prefix);
+    behind.push_back('\xff');
+    const auto after = content.lower_bound(behind);
+    const bool found = after != content.begin() && std::prev(after)->first.starts_with(prefix);
+    return found ? std::optional(std::prev(after)->first) : std::nullopt;
   }
 };
 

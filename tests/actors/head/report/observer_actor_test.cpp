@@ -35,7 +35,7 @@ struct ObserverFixture {
          .abort_after_ns = abort_after_ns,
          .waits = waits,
          .status = status,
-         .run = directory.path(),
+         .events = std::make_shared<EventLog>(directory.path()),
          .conductor = caf::actor_cast<ConductorActor>(caf::actor_cast<caf::actor>(conductor))},
         StreamKind::inline_));
     world.run_actors();
