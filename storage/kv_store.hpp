@@ -45,8 +45,16 @@ class KvStore {
 
   /// All of `batch`, in order, atomically.
   virtual Status write(const WriteBatch& batch, Durability durability) = 0;
-  /// Visits the keys that start with `prefix` in ascending byte order.
-  virtual Status scan(std::string_view prefix, const Visitor& visitor) = 0;
+  /// Visits the keys that start with `prefix` in ascending byte order, from `first` on.
+  virtual Status scan_from(std::string_view first, std::string_view prefix,
+                           const Visitor& visitor) = 0;
+  /// The last key that starts with `prefix`; empty: there is none. Reads no other.
+  virtual Result<std::optional<std::string>> last_key(std::string_view prefix) = 0;
+
+  /// Visits all keys that start with `prefix`.
+  Status scan(std::string_view prefix, const Visitor& visitor) {
+    return scan_from(prefix, prefix, visitor);
+  }
 
   Status put(std::string key, std::string value, Durability durability) {
     WriteBatch batch;

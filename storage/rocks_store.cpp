@@ -15,6 +15,7 @@
 
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/file_calls.hpp"
+#include "storage/rocks_env.hpp"
 
 namespace train::storage {
 
@@ -22,6 +23,7 @@ struct RocksStore::Database {
   Database(std::filesystem::path path, std::unique_ptr<rocksdb::DB> opened)
       : directory(std::move(path)), handle(std::move(opened)) {}
   std::filesystem::path directory;
+  std::shared_ptr<rocksdb::Env> env;  ///< Of tests; outlives `handle`.
   std::unique_ptr<rocksdb::DB> handle;
 };
 
@@ -36,7 +38,8 @@ Error to_error(const rocksdb::Status& status, const std::filesystem::path& direc
     return user_error(fmt::format(
         "index {} is already in use by another process; wait for it or stop it ({})", place, text));
   }
-  if (status.IsNoSpace() || text.find("No space left") != std::string::npos) {
+  if (status.IsNoSpace() || text.find("No space left") != std::string::npos ||
+      text.find("quota exceeded") != std::string::npos) {  // EDQUOT: RocksDB has no word for it
     return failure(fmt::format("cannot write index {}: {}: free space there ({})", place,
                                disk_full_words, text));
   }
@@ -70,10 +73,10 @@ rocksdb::Options options_with_checks() {
 
 rocksdb::Slice slice(std::string_view text) { return {text.data(), text.size()}; }
 
-rocksdb::Status visit(rocksdb::DB& database, std::string_view prefix,
+rocksdb::Status visit(rocksdb::DB& database, std::string_view first, std::string_view prefix,
                       const KvStore::Visitor& visitor) {
   const std::unique_ptr<rocksdb::Iterator> position(database.NewIterator(rocksdb::ReadOptions()));
-  for (position->Seek(slice(prefix)); position->Valid(); position->Next()) {
+  for (position->Seek(slice(first)); position->Valid(); position->Next()) {
     const std::string_view key(position->key().data(), position->key().size());
     if (!key.starts_with(prefix) ||
         !visitor(key, {position->value().data(), position->value().size()})) {
@@ -112,9 +115,14 @@ Result<std::unique_ptr<RocksStore>> RocksStore::open(const std::filesystem::path
   options.max_background_jobs = 1;
   // The index is small: so is its memory, and the log that every open replays.
   options.write_buffer_size = std::size_t{1} << 20U;
+  std::shared_ptr<rocksdb::Env> env = hooked_rocks_env();
+  if (env != nullptr) {
+    options.env = env.get();
+  }
   rocksdb::DB* raw = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(options, directory.string(), &raw);
   auto database = std::make_unique<Database>(directory, std::unique_ptr<rocksdb::DB>(raw));
+  database->env = std::move(env);
   if (damaged != nullptr) {
     *damaged = means_damage(status.ToString());
   }
@@ -168,14 +176,29 @@ Status RocksStore::write(const WriteBatch& batch, Durability durability) {
 
 Status RocksStore::read_all(bool* damaged) {
   const auto take_all = [](std::string_view, std::string_view) { return true; };
-  const rocksdb::Status status = visit(*database_->handle, "", take_all);
+  const rocksdb::Status status = visit(*database_->handle, "", "", take_all);
   *damaged = means_damage(status.ToString());
   return status.ok() ? Status{} : Status(to_error(status, database_->directory));
 }
 
-Status RocksStore::scan(std::string_view prefix, const Visitor& visitor) {
-  const rocksdb::Status status = visit(*database_->handle, prefix, visitor);
+Status RocksStore::scan_from(std::string_view first, std::string_view prefix,
+                             const Visitor& visitor) {
+  const rocksdb::Status status = visit(*database_->handle, first, prefix, visitor);
   return status.ok() ? Status{} : Status(to_error(status, database_->directory));
+}
+
+Result<std::optional<std::string>> RocksStore::last_key(std::string_view prefix) {
+  using Key = std::optional<std::string>;
+  const std::unique_ptr<rocksdb::Iterator> position(
+      database_->handle->NewIterator(rocksdb::ReadOptions()));
+  std::string behind(prefix);
+  behind.push_back('\xff');  // keys are text
+  position->SeekForPrev(behind);
+  if (!position->status().ok()) {
+    return to_error(position->status(), database_->directory);
+  }
+  const bool found = position->Valid() && position->key().starts_with(slice(prefix));
+  return found ? Key(position->key().ToString()) : Key();
 }
 
 }  // namespace train::storage

@@ -36,7 +36,9 @@ class RocksStore final : public KvStore {
   [[nodiscard]] Status read_all(bool* damaged);
 
   Status write(const WriteBatch& batch, Durability durability) override;
-  Status scan(std::string_view prefix, const Visitor& visitor) override;
+  Status scan_from(std::string_view first, std::string_view prefix,
+                   const Visitor& visitor) override;
+  Result<std::optional<std::string>> last_key(std::string_view prefix) override;
 
  private:
   struct Database;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "actors/head/index_actor.hpp"
+#include "actors/head/report/run_events.hpp"
 #include "base/result.hpp"
 #include "checkpoint/format/layout.hpp"
 #include "checkpoint/format/manifest.hpp"
@@ -26,6 +28,11 @@ namespace train::actors {
 
 /// The checkpoints of a run on disk, with their index: the head's view of both locations.
 ///
+/// An index whose store has refused a write is closed, and opened anew before it is used again:
+/// RocksDB takes no more writes, and ends the process at one when there is room again. Steps,
+/// losses and events wait here until then, through generations (CK-7), and a checkpoint is
+/// published only behind them. Old checkpoints are retired without it, as it knew them.
+///
 /// Threading: open(), find_start() and, when the actors have ended, event() from the main thread;
 /// the rest on the disk stream. All calls block. REQUIRES: the run's lock is held.
 class CheckpointStore {
@@ -36,7 +43,8 @@ class CheckpointStore {
   /// What a simulation puts instead of RocksDB, the clock and rsync.
   struct Surroundings {
     std::function<Result<checkpoint::OpenedIndex>(const std::filesystem::path& index,
-                                                  const std::filesystem::path& checkpoints)>
+                                                  const std::filesystem::path& checkpoints,
+                                                  checkpoint::IndexReading reading)>
         open_index = checkpoint::open_index;
     std::function<std::string()> make_tag = unique_tag;
     storage::RsyncOptions rsync = {};  ///< `stop` apart.
@@ -47,7 +55,7 @@ class CheckpointStore {
     std::filesystem::path index;
     checkpoint::RetentionRule keep;
     std::int64_t tokens_per_step = 0;
-    std::filesystem::path run = {};     ///< Whose events.jsonl tells of saves; empty: none does.
+    std::shared_ptr<EventLog> events = {};  ///< Is told of saves; none: none is.
     checkpoint::ManifestFields fields;  ///< Step, tokens and digests are filled in per checkpoint.
     /// The local location holds complete checkpoints: all ranks are on this node.
     bool one_node = true;
@@ -67,12 +75,23 @@ class CheckpointStore {
   /// on would lose its steps in silence.
   Result<std::optional<checkpoint::Candidate>> find_start();
 
-  /// As a new start would: drops what is known of saves under way, and compares the index with what
-  /// is there. REQUIRES: the ranks that made them have ended. Errors: those of open().
-  Status reopen();
+  /// The newest checkpoint in place, by its name: for a run that goes on from a newer state in
+  /// memory, which reads none. Leftovers of saves that were cut short are removed. The local
+  /// location is left as it is, the next save tidies it up. Errors: the directory's.
+  Result<std::optional<checkpoint::Candidate>> find_placed();
+
+  /// Drops what is known of saves under way, and compares the index with what is there. REQUIRES:
+  /// the ranks that made them have ended. That the index cannot be written now is logged.
+  void forget_saves();
 
   /// All of it for the index actor; borrows this.
   [[nodiscard]] IndexWork index_work();
+
+  /// The journal's records of these steps; none where the index cannot be read. Blocks.
+  [[nodiscard]] std::vector<checkpoint::StepRecord> steps(std::int64_t first,
+                                                          std::int64_t last) const;
+  /// Of all checkpoints but the newest: what make_room() may free.
+  [[nodiscard]] std::uint64_t retirable_bytes() const;
 
   // What index_work() is made of.
   Status set_state(std::int64_t step, checkpoint::CheckpointState state);
@@ -88,11 +107,14 @@ class CheckpointStore {
   /// succeeded, but for the newest checkpoint that is known to be complete, and all if none is.
   /// Returns how many went; what could not be retired is logged.
   std::int64_t make_room(std::int64_t step);
+  /// Adds steps to those that wait, and writes them all. An error: some wait.
   Status journal(std::span<const checkpoint::StepRecord> steps);
-  /// A line of events.jsonl. Errors: the file system's.
+  /// Of the weights after `step`. An error: it waits.
+  Status evaluated(std::int64_t step, double validation_loss);
+  /// A line of events.jsonl.
   Status note(std::int64_t step, const char* kind);
 
-  /// Adds to the events of the run.
+  /// Adds to the events of the run. An error: it waits.
   Status event(std::string_view kind, std::string_view text);
   /// Tells this start's unpublished checkpoints from leftovers of others.
   [[nodiscard]] const std::string& tag() const { return tag_; }
@@ -101,6 +123,15 @@ class CheckpointStore {
  private:
   explicit CheckpointStore(const Options& options) : options_(options) {}
   Status open_index();
+  /// `work` on the index, which is opened before if it is not, and closed after an error.
+  Status change(const std::function<Status(checkpoint::CheckpointIndex&)>& work);
+  void close_index(const Error& why);
+  void log_adopted() const;
+  Status note_down(std::function<Status(checkpoint::CheckpointIndex&)> remark);
+  Status catch_up();
+  Status write_waiting();
+  /// As the index has them, or had them when it was closed.
+  [[nodiscard]] std::vector<checkpoint::IndexEntry> committed() const;
   Result<checkpoint::ManifestDraft> draft(std::int64_t step,
                                           const std::vector<ShardWritten>& shards);
   /// What the search of a location came to, and the newest step that it left there.
@@ -120,7 +151,12 @@ class CheckpointStore {
   void log_unless(const Status& status, std::string_view what);
 
   Options options_;
-  std::optional<checkpoint::OpenedIndex> index_;
+  std::optional<checkpoint::OpenedIndex> index_;   ///< None: a write to it has failed.
+  std::vector<checkpoint::IndexEntry> committed_;  ///< When it was closed.
+  checkpoint::IndexReading reading_ = checkpoint::IndexReading::needed;      ///< When it is opened.
+  bool behind_ = false;                                                      ///< That was logged.
+  std::deque<checkpoint::StepRecord> steps_;                                 ///< That wait,
+  std::deque<std::function<Status(checkpoint::CheckpointIndex&)>> remarks_;  ///< and these.
   std::map<std::int64_t, checkpoint::ManifestDraft> drafts_;  ///< Sealed, not published yet.
   std::map<std::int64_t, checkpoint::IndexEntry> published_;  ///< Not recorded yet.
   std::optional<std::int64_t>

@@ -302,9 +302,6 @@ struct ConductorState {
     if (!save_failure_.empty()) {
       return {kExitFailure, fmt::format("the last checkpoint was not saved: {}", save_failure_)};
     }
-    if (!report_failure_.empty()) {
-      return {kExitFailure, report_failure_};
-    }
     if (signal_ && !program_->complete()) {
       return {kExitStopped,
               fmt::format(
@@ -320,6 +317,9 @@ struct ConductorState {
     if (program_->phase_over()) {
       return {kExitStopped, fmt::format("the phase is over at step {}, saved", step),
               HeadEvent::phase_over};
+    }
+    if (!report_failure_.empty()) {  // of a part that goes on in another start it is no end
+      return {kExitFailure, report_failure_};
     }
     return {kExitFinished, fmt::format("finished at step {}", step)};
   }

@@ -52,7 +52,8 @@ struct Journal {
   [[nodiscard]] std::function<Status()> batch(const std::shared_ptr<const IndexWork>& work);
 };
 
-/// Steps for the journal, written in front of what needs them there; may be empty.
+/// Steps for the journal, written in front of what needs them there: without them it fails, too.
+/// May be empty.
 using Steps = std::function<Status()>;
 
 /// Nothing that is only noted may end a save.
@@ -68,11 +69,29 @@ std::vector<ShardWritten> by_rank(std::vector<ShardWritten> shards) {
   return shards;
 }
 
-void write_steps(const Steps& steps) {
-  if (steps) {
-    log_refusal("journal", -1, attempt(steps));
+/// On a full disk the save of `step` makes room for them as it does for itself.
+Status write_steps(const IndexWork& work, std::int64_t step, const Steps& steps) {
+  Status written = steps ? attempt(steps) : Status();
+  if (!written && storage::says_disk_full(written.error().message) && work.make_room(step) > 0) {
+    written = work.journal({});
   }
+  return written;
 }
+
+/// Says of work that is tried again and again what has refused it once.
+class Refusal {
+ public:
+  void hear(const Status& status) {
+    const std::string text = status ? std::string() : status.error().message;
+    if (text != last_) {
+      log_refusal("journal", -1, status);
+      last_ = text;
+    }
+  }
+
+ private:
+  std::string last_;
+};
 
 struct IndexState;
 using IndexSelf = IndexActor::stateful_pointer<IndexState>;
@@ -164,7 +183,7 @@ struct IndexState {
     if (save.awaits_step) {
       return;
     }
-    Steps steps = journal->steps.empty() ? Steps() : journal->batch(work);
+    Steps steps = journal->batch(work);  // with those that wait since an earlier batch
     two_locations() ? seal(save, std::move(steps)) : publish(save, std::move(steps));
   }
 
@@ -218,8 +237,10 @@ struct IndexState {
     save.phase = Phase::sealing;
     disk->enqueue([me = me(), work = work, step = save.step, steps = std::move(steps),
                    shards = by_rank(save.shards)] {
-      write_steps(steps);
-      const auto manifest = attempt([&] { return work->seal(step, shards); });
+      const auto manifest = attempt([&]() -> Result<std::string> {
+        TRAIN_RETURN_IF_ERROR(write_steps(*work, step, steps));
+        return work->seal(step, shards);
+      });
       SaveWorkDone done{.step = step, .failure = {}, .manifest = {}, .written = {}};
       (manifest ? done.manifest : done.failure) = manifest ? *manifest : manifest.error().message;
       caf::anon_send(me, done);
@@ -232,10 +253,10 @@ struct IndexState {
     const bool note = !two_locations();  // else it says so since the shards are sent
     disk->enqueue([me = me(), work = work, step = save.step, note, steps = std::move(steps),
                    shards = by_rank(save.shards)] {
-      write_steps(steps);
       const std::int64_t begin_ns = steady_now_ns();
       SaveWorkDone done{.step = step, .failure = {}, .manifest = {}, .written = {}};
       const Status recorded = attempt([&]() -> Status {
+        TRAIN_RETURN_IF_ERROR(write_steps(*work, step, steps));
         if (note) {
           log_refusal("note checkpoint", step, work->set_state(step, CheckpointState::publishing));
         }
@@ -325,9 +346,10 @@ struct IndexState {
       return;
     }
     journal->writing = true;
-    on_disk("journal", -1, [me = me(), todo = journal->batch(work)] {
+    disk->mark({.what = "journal", .step = -2, .unit = -1, .lane = -1});
+    disk->enqueue([me = me(), refusal = refusal_, todo = journal->batch(work)] {
+      refusal->hear(attempt(todo));
       caf::anon_send(me, JournalWritten{});
-      return todo();
     });
   }
 
@@ -336,6 +358,7 @@ struct IndexState {
   std::shared_ptr<const IndexWork> work;
   std::shared_ptr<Journal> journal = std::make_shared<Journal>();
   ConnectIndex peers_;
+  std::shared_ptr<Refusal> refusal_ = std::make_shared<Refusal>();  // of the disk stream
   std::optional<Save> save_;
   std::int64_t newest_step_ = 0;  // heard of
 };
@@ -344,13 +367,12 @@ std::function<Status()> Journal::batch(const std::shared_ptr<const IndexWork>& w
   std::vector<checkpoint::StepRecord> new_steps(steps.begin(), steps.end());
   steps.clear();
   return [work, new_steps = std::move(new_steps), todo = std::exchange(remarks, {})]() -> Status {
-    if (!new_steps.empty()) {
-      TRAIN_RETURN_IF_ERROR(work->journal(new_steps));
+    Status done = work->journal(new_steps);
+    for (const auto& one : todo) {  // what is refused waits behind `work`
+      const Status noted = one();
+      done = done ? noted : done;
     }
-    for (const auto& one : todo) {
-      TRAIN_RETURN_IF_ERROR(one());
-    }
-    return {};
+    return done;
   };
 }
 

@@ -47,7 +47,9 @@ struct IndexWork {
   /// A rank's disk was full in the save of `step`: retires what the rule would let go of after it;
   /// returns how many went.
   std::function<std::int64_t(std::int64_t step)> make_room;
+  /// Adds steps to those that wait, if any do, and writes them. An error: some wait.
   std::function<Status(std::span<const checkpoint::StepRecord>)> journal;
+  // Of these what cannot be noted now waits, too: an error says so.
   std::function<Status(std::int64_t step, double validation_loss)> evaluated;
   std::function<Status(std::string_view kind, std::string_view text)> event;
   /// The save of a step has got so far, for those who watch; none: nobody does.
@@ -79,7 +81,7 @@ struct IndexWork {
 ///
 /// Steps, evaluations, skips and failures of the run go into the index, too: steps kJournalBatch at
 /// a time and when a save begins or this actor ends. That a note could not be taken is logged, and
-/// no failure of the save.
+/// no failure of the save; but one whose steps are not in the journal is not published (CK-7).
 [[nodiscard]] IndexActor spawn_index(caf::actor_system& system,
                                      std::shared_ptr<kernels::Stream> disk, const IndexWork& work);
 

@@ -14,6 +14,7 @@
 #include "actors/train/runtime/rank_setup.hpp"
 #include "base/log.hpp"
 #include "base/steady_time.hpp"
+#include "base/units.hpp"
 #include "configs/fields/field_table.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/optimizer/registry.hpp"
@@ -25,7 +26,13 @@ namespace {
 // Of measuring the GEMM peak at the start: long enough to outlast a moment in which others compute.
 constexpr double kPeakSeconds = 0.5;
 
+/// The events of the run, to be kept by others.
+std::shared_ptr<EventLog> events_of(const std::shared_ptr<RunFiles>& files) {
+  return {files, &files->events};
+}
+
 CheckpointStore::Options store_options(const RunPlan& plan, const RunDirectory& directory,
+                                       const std::shared_ptr<RunFiles>& files,
                                        const CheckpointStore::Surroundings& surroundings) {
   const configs::RunConfig& config = plan.config;
   checkpoint::ManifestFields fields;
@@ -41,7 +48,7 @@ CheckpointStore::Options store_options(const RunPlan& plan, const RunDirectory& 
                    .keep_every = section.keep_every,
                    .keep_best = section.keep_best},
           .tokens_per_step = tokens_per_step(config),
-          .run = directory.root,
+          .events = events_of(files),
           .fields = std::move(fields),
           .one_node = config.parallel.nodes == 1,
           .new_run = !directory.existed,
@@ -78,12 +85,20 @@ std::vector<std::string> metric_names(const configs::ObjectiveSection& section) 
   return {names.begin(), names.end()};
 }
 
+/// The newest checkpoint of a run whose memory has step `kept`: it is read only if it is newer.
+Result<std::optional<checkpoint::Candidate>> find_behind(CheckpointStore& store,
+                                                         std::int64_t kept) {
+  auto placed = store.find_placed();
+  return placed && *placed && (*placed)->step > kept ? store.find_start() : placed;
+}
+
 /// Where to go on, and whether that step's evaluation is still to be made. `reported`: steps of
 /// earlier generations of ranks that are in the report; none: this is the first.
 Status find_start(PreparedRun& run, std::optional<std::int64_t> reported,
                   std::span<const NodeSteps> elsewhere = {}) {
   const auto kept = reported ? run.memory.look_back(*reported, elsewhere) : std::nullopt;
-  const auto checkpoint = run.store->find_start();
+  const auto checkpoint =
+      kept ? find_behind(*run.store, kept.value_or(0)) : run.store->find_start();
   if (checkpoint) {
     run.checkpoint = *checkpoint;
   } else if (kept) {
@@ -93,15 +108,16 @@ Status find_start(PreparedRun& run, std::optional<std::int64_t> reported,
     return checkpoint.error();
   }
   const std::int64_t saved = run.checkpoint ? run.checkpoint->step : 0;
-  if (kept && *kept < saved) {
+  if (kept.value_or(saved) < saved) {
     run.memory.resume_from(std::nullopt);
   }
   const std::int64_t step = run.first_step();
   const auto references = step == 0 ? references_done(run.plan) : Result<std::int64_t>(0);
   TRAIN_RETURN_IF_ERROR(references);
   run.references_done = *references;
-  run.evaluation_missed = step > 0 && !evaluation_recorded(run.directory.root, step);
-  run.choices_missed = step > 0 && !choices_recorded(run.directory.root, step);
+  const MetricsEnd metrics = step > 0 ? run.files->metrics.end_at(step) : MetricsEnd();
+  run.evaluation_missed = step > 0 && !metrics.evaluated;
+  run.choices_missed = step > 0 && !metrics.answered;
   return {};
 }
 
@@ -184,7 +200,8 @@ Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
                                 const CheckpointStore::Surroundings& surroundings) {
   auto directory = open_run_directory(plan.config, choices.fresh);
   TRAIN_RETURN_IF_ERROR(directory);
-  auto store = CheckpointStore::open(store_options(plan, *directory, surroundings));
+  const auto files = std::make_shared<RunFiles>(directory->root);
+  auto store = CheckpointStore::open(store_options(plan, *directory, files, surroundings));
   TRAIN_RETURN_IF_ERROR(store);
   PreparedRun run{.plan = std::move(plan),
                   .directory = std::move(directory).value(),
@@ -192,6 +209,7 @@ Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
                   .checkpoint = {},
                   .memory = {},
                   .position = {}};
+  run.files = files;
   TRAIN_RETURN_IF_ERROR(find_start(run, std::nullopt));
   TRAIN_RETURN_IF_ERROR(keep_model_files(run.plan.config.model, run.directory.root,
                                          /*begins=*/run.first_step() == 0));
@@ -220,6 +238,25 @@ Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes) {
   return largest_plan(run.plan, nodes, all / all_nodes);
 }
 
+void warn_of_small_disk(const PreparedRun& run) {
+  const checkpoint::Locations& places = run.store->locations();
+  const std::uint64_t size = checkpoint_bytes(run.plan);
+  std::vector<std::filesystem::path> disks = {places.project};
+  if (places.two()) {
+    disks.push_back(places.local);
+  }
+  for (const std::filesystem::path& place : disks) {
+    std::error_code code;
+    const std::filesystem::space_info space = std::filesystem::space(place, code);
+    const std::uint64_t old = place == places.project ? run.store->retirable_bytes() : 0;
+    if (!code && space.available < size && space.available + old < size) {
+      log_warning(fmt::format(
+          "disk_small {} has {} free, and a checkpoint takes {}: make room before the first save",
+          place.string(), format_bytes(space.available), format_bytes(size)));
+    }
+  }
+}
+
 double measure_peak_flops(const configs::RunConfig& config) {
   if (std::getenv("ACTORTRAIN_TEST_NO_PEAK") != nullptr) {
     return 0.0;  // tests start runs by the hundred
@@ -236,13 +273,31 @@ double measure_peak_flops(const configs::RunConfig& config) {
 
 Status find_start_again(PreparedRun& run, std::int64_t reported,
                         std::span<const NodeSteps> elsewhere) {
-  TRAIN_RETURN_IF_ERROR(run.store->reopen());
+  run.store->forget_saves();
   TRAIN_RETURN_IF_ERROR(find_start(run, reported, elsewhere));
   log_start(run);
   return {};
 }
 
-Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
+namespace {
+
+/// Steps that an earlier start has done and could not write to its metrics: its disk was full.
+void restore_metrics(const PreparedRun& run, RunReport& report) {
+  const std::int64_t newest = run.files->metrics.end_at(run.first_step()).newest_step;
+  if (newest >= run.first_step()) {
+    return;
+  }
+  std::int64_t restored = 0;
+  for (const checkpoint::StepRecord& step : run.store->steps(newest + 1, run.first_step())) {
+    restored += report.restore(step) ? 1 : 0;
+  }
+  if (restored > 0) {
+    log_info(fmt::format("metrics_restored {} lines of steps {} to {} from the journal", restored,
+                         newest + 1, run.first_step()));
+  }
+}
+
+Result<std::unique_ptr<RunReport>> open_empty_report(const PreparedRun& run) {
   const engine::RankOptions& options = run.plan.engine;
   return RunReport::open(
       {.directory = run.directory.root,
@@ -262,7 +317,18 @@ Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
        .ranks = run.config().parallel.ranks,
        .output =
            run.output == Output::lines && isatty(STDOUT_FILENO) != 0 ? Output::live : run.output,
-       .out = stdout});
+       .out = stdout,
+       .files = run.files});
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
+  auto report = open_empty_report(run);
+  if (report && run.generation == 0 && run.first_step() > 0) {
+    restore_metrics(run, **report);
+  }
+  return report;
 }
 
 HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
@@ -298,12 +364,12 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
                     .stall_ns = run.config().watchdog.stall_s * 1'000'000'000,
                     .abort_after_ns = run.config().watchdog.abort_after_s * 1'000'000'000,
                     .status = run.status,
-                    .run = run.status ? run.directory.root : std::filesystem::path()}};
+                    .events = run.status ? events_of(run.files) : nullptr}};
 }
 
 void note_event(const PreparedRun& run, const RunEvent& event) {
   if (run.status != nullptr) {  // no simulation
-    note_event(run.directory.root, event);
+    run.files->events.note(event);
   }
 }
 

@@ -41,6 +41,7 @@ struct PreparedRun {
   Output output = Output::lines;            ///< Output::live where that is possible.
   std::string data_accepted = {};  ///< Other data than the checkpoint's, on purpose; empty: not so.
   std::uint32_t generation = 0;    ///< Starts of all ranks before this one, in this process.
+  std::shared_ptr<RunFiles> files = {};     ///< What it writes for those who watch it.
   std::shared_ptr<StatusFile> status = {};  ///< Where the run says how it is; none: nowhere.
 
   [[nodiscard]] const configs::RunConfig& config() const { return plan.config; }
@@ -75,6 +76,10 @@ struct StartChoices {
 /// CheckpointStore.
 [[nodiscard]] Status find_start_again(PreparedRun& run, std::int64_t reported,
                                       std::span<const NodeSteps> elsewhere = {});
+
+/// Says before the first step if a disk that checkpoints go to has no room for one, even without
+/// the old ones that a save lets go of. Blocks.
+void warn_of_small_disk(const PreparedRun& run);
 
 /// How many steps a start that resumes from `first_step` may still do when the job began at
 /// `job_first_step`: ranks that were lost as its part ended leave none (0). Nothing: all of the

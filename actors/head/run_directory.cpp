@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <limits>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "actors/head/report/metrics_file.hpp"
 #include "actors/train/runtime/rank_setup.hpp"
 #include "base/log.hpp"
 #include "checkpoint/index/step_journal.hpp"
@@ -66,28 +66,10 @@ Status same_run(const fs::path& file, const configs::RunConfig& config) {
   return {};
 }
 
-/// visit(step) for every line of metrics.jsonl, in their order, until it returns false; -1: of a
-/// line that nobody can read.
-template <class Visit>
-void each_step_of_metrics(const fs::path& root, const Visit& visit) {
-  std::ifstream lines(root / "metrics.jsonl");
-  bool more = true;
-  for (std::string line; more && std::getline(lines, line);) {
-    const auto entry = nlohmann::json::parse(line, nullptr, false);
-    const auto step = entry.is_object() ? entry.find("step") : entry.end();
-    const bool readable = step != entry.end() && step->is_number_integer();
-    more = visit(readable ? step->get<std::int64_t>() : -1);
-  }
-}
-
-// A first evaluation, of step 0, is no step. A line that nobody can read may be one.
+// A first evaluation, of step 0, is no step. What nobody can read may be one.
 bool metrics_have_steps(const fs::path& root) {
-  bool found = false;
-  each_step_of_metrics(root, [&found](std::int64_t step) {
-    found = step != 0;
-    return !found;
-  });
-  return found;
+  const auto end = find_metrics_end(root, std::numeric_limits<std::int64_t>::max());
+  return !end || end->unreadable || end->newest_step != 0;
 }
 
 bool journal_may_have_steps(const fs::path& index) {
@@ -210,12 +192,8 @@ Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool f
 }
 
 std::int64_t newest_step_in_metrics(const fs::path& root) {
-  std::int64_t newest = 0;
-  each_step_of_metrics(root, [&newest](std::int64_t step) {
-    newest = std::max(newest, step);
-    return true;
-  });
-  return newest;
+  const auto end = find_metrics_end(root, std::numeric_limits<std::int64_t>::max());
+  return end ? end->newest_step : 0;
 }
 
 Status store_config(const RunDirectory& directory, const configs::RunConfig& config) {

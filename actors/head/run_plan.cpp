@@ -211,6 +211,14 @@ std::int64_t tokens_per_step(const configs::RunConfig& config) {
          config.data.sequence_length;
 }
 
+std::uint64_t checkpoint_bytes(const RunPlan& plan) {
+  engine::RankOptions alone = engine::largest_phase(plan.engine);
+  alone.parallel = {};
+  alone.rank = 0;
+  const engine::MemoryPlan memory = engine::plan_memory(alone);
+  return memory.parameters_bytes + memory.optimizer_bytes;
+}
+
 std::string describe_plan(const RunPlan& plan) {
   const configs::RunConfig& config = plan.config;
   const engine::ModelSpec& model = plan.engine.model;
@@ -261,7 +269,7 @@ std::string describe_plan(const RunPlan& plan) {
     row("memory: of the device", format_bytes(memory.device_bytes()));
     row("memory: of the host", format_bytes(memory.offloaded_bytes + 2 * state));
   }
-  row("checkpoint", fmt::format("{} each", format_bytes(state)));
+  row("checkpoint", fmt::format("{} each", format_bytes(checkpoint_bytes(plan))));
   row("ranks", fmt::format("{}, strategy {} (memory is that of one rank)", config.parallel.ranks,
                            config.parallel.strategy));
   row("threads", fmt::format("{}", resolve_threads(config.runtime.threads)));

@@ -29,6 +29,9 @@ struct RunPlan {
 /// Of all lanes together.
 [[nodiscard]] std::int64_t tokens_per_step(const configs::RunConfig& config);
 
+/// Of one checkpoint, all ranks together.
+[[nodiscard]] std::uint64_t checkpoint_bytes(const RunPlan& plan);
+
 /// Opens the data and applies every rule. Blocks on the disk (of the data, as much is read as
 /// its fingerprint takes).
 /// Errors: user_error naming file or key.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "checkpoint/index/text_fields.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::checkpoint {
@@ -19,8 +20,6 @@ using storage::Durability;
 constexpr std::int64_t steps_kept = 100'000;
 constexpr std::int64_t digests_kept = 10'000;
 constexpr std::int64_t events_kept = 10'000;
-/// Journals are cut this many records at a time: each cut reads where the last one ended.
-constexpr std::int64_t trim_at_once = 500;
 
 /// What earlier versions kept besides the journal.
 constexpr std::string_view legacy_entry_prefix = "checkpoint/";
@@ -71,7 +70,8 @@ Result<CheckpointIndex> CheckpointIndex::open(storage::KvStore& store, fs::path 
                            checkpoint_name((*newest)->step));
     }
   }
-  TRAIN_RETURN_IF_ERROR(damage.empty() ? index.reconcile(*placed)
+  TRAIN_RETURN_IF_ERROR(index.drop_legacy());
+  TRAIN_RETURN_IF_ERROR(damage.empty() ? index.reconcile(*placed, /*seen=*/false)
                                        : index.rebuild_from(*placed, damage));
   return index;
 }
@@ -89,24 +89,61 @@ Result<CheckpointIndex> CheckpointIndex::make_anew(storage::KvStore& store, fs::
   return index;
 }
 
-/// Where the journals of steps and events begin and end.
-Status CheckpointIndex::load_journals() {
-  bool first = true;
-  TRAIN_RETURN_IF_ERROR(store_->scan(index_keys::step, [&](std::string_view key, auto) {
-    oldest_step_ = index_keys::number_of(index_keys::step, key).value_or(0);
+namespace {
+
+/// The numbers of the first and the last key with a prefix; nothing: there is none.
+struct KeyRange {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+};
+
+Result<std::optional<KeyRange>> range_of(storage::KvStore& store, std::string_view prefix) {
+  const auto last = store.last_key(prefix);
+  TRAIN_RETURN_IF_ERROR(last);
+  std::optional<KeyRange> range;
+  TRAIN_RETURN_IF_ERROR(store.scan(prefix, [&](std::string_view key, std::string_view) {
+    const std::int64_t first = index_keys::number_of(prefix, key).value_or(0);
+    range = {first, index_keys::number_of(prefix, last->value_or("")).value_or(first)};
     return false;
   }));
+  return range;
+}
+
+}  // namespace
+
+/// Where the journals of steps and events begin and end.
+Status CheckpointIndex::load_journals() {
+  const auto steps = range_of(*store_, index_keys::step);
+  TRAIN_RETURN_IF_ERROR(steps);
+  if (*steps) {
+    oldest_step_ = (*steps)->first;
+    newest_step_ = (*steps)->last;
+  }
+  const auto events = range_of(*store_, index_keys::event);
+  TRAIN_RETURN_IF_ERROR(events);
+  if (*events) {
+    oldest_event_ = (*events)->first;
+    next_event_ = (*events)->last + 1;
+  }
+  const auto digests = range_of(*store_, index_keys::digested);
+  TRAIN_RETURN_IF_ERROR(digests);
+  if (!*digests) {
+    return number_digests();
+  }
+  oldest_digest_ = (*digests)->first;
+  next_digest_ = (*digests)->last + 1;
+  return {};
+}
+
+/// Of earlier versions, and of an index that was made anew: once.
+Status CheckpointIndex::number_digests() {
+  storage::WriteBatch batch;
   TRAIN_RETURN_IF_ERROR(store_->scan(index_keys::digest, [&](std::string_view key, auto) {
-    digested_.insert(index_keys::number_of(index_keys::digest, key).value_or(0));
+    batch.put(index_keys::of(index_keys::digested, next_digest_++),
+              fmt::format("{}", index_keys::number_of(index_keys::digest, key).value_or(0)));
     return true;
   }));
-  oldest_digest_ = digested_.empty() ? 0 : *digested_.begin();
-  return store_->scan(index_keys::event, [&](std::string_view key, std::string_view) {
-    const std::int64_t number = index_keys::number_of(index_keys::event, key).value_or(0);
-    oldest_event_ = std::exchange(first, false) ? number : oldest_event_;
-    next_event_ = number + 1;
-    return true;
-  });
+  return batch.operations().empty() ? Status() : store_->write(batch, Durability::buffered);
 }
 
 /// No save outlives the process that made it: what it wrote half is nothing, what was on its way is
@@ -130,14 +167,26 @@ Status CheckpointIndex::finalize_notes() {
   return {};
 }
 
-/// Makes the entries those of the checkpoints in place.
-Status CheckpointIndex::reconcile(const LocatedManifests& placed) {
+Status CheckpointIndex::look_again() {
+  const auto placed = LocatedManifests::list(checkpoints_);
+  TRAIN_RETURN_IF_ERROR(placed);
+  report_ = {};
+  TRAIN_RETURN_IF_ERROR(finalize_notes());
+  return reconcile(*placed, /*seen=*/true);
+}
+
+Status CheckpointIndex::drop_legacy() {
   storage::WriteBatch legacy;
   TRAIN_RETURN_IF_ERROR(remove_all(*store_, legacy_entry_prefix, legacy));
   if (!legacy.operations().empty()) {
     legacy.remove(std::string(legacy_rebuilt_key));
     TRAIN_RETURN_IF_ERROR(store_->write(legacy, Durability::buffered));
   }
+  return {};
+}
+
+/// Makes the entries those of the checkpoints in place.
+Status CheckpointIndex::reconcile(const LocatedManifests& placed, bool seen) {
   std::vector<IndexChange> changes;
   for (const IndexEntry& entry : known_.entries.all()) {
     if (entry.state == CheckpointState::committed && !placed.has(entry.step)) {
@@ -149,17 +198,20 @@ Status CheckpointIndex::reconcile(const LocatedManifests& placed) {
   if (!changes.empty()) {
     TRAIN_RETURN_IF_ERROR(write(changes, {}));
   }
-  return adopt(placed);
+  return adopt(placed, seen);
 }
 
 /// Records what is in place and not recorded; forgets what is in place and no longer the same.
-Status CheckpointIndex::adopt(const LocatedManifests& placed) {
+Status CheckpointIndex::adopt(const LocatedManifests& placed, bool seen) {
   std::vector<IndexChange> changes;
   for (const Candidate& candidate : placed.all()) {
-    const auto digest = LocatedManifests::digest_of(candidate);
-    TRAIN_RETURN_IF_ERROR(digest);
     const IndexEntry* known = known_.entries.find(candidate.step);
     const bool recorded = known != nullptr && known->state == CheckpointState::committed;
+    if (recorded && seen) {
+      continue;
+    }
+    const auto digest = LocatedManifests::digest_of(candidate);
+    TRAIN_RETURN_IF_ERROR(digest);
     if (recorded && *digest == known->manifest_digest) {
       continue;
     }
@@ -349,8 +401,8 @@ Status CheckpointIndex::evaluated(std::int64_t step, double validation_loss) {
 }
 
 Status CheckpointIndex::trim(std::string_view prefix, std::int64_t& oldest, std::int64_t first_kept,
-                             storage::WriteBatch& batch) {
-  if (first_kept - oldest < trim_at_once) {
+                             storage::WriteBatch& batch, std::int64_t at_once) {
+  if (first_kept - oldest < at_once) {
     return {};
   }
   const std::string end = index_keys::of(prefix, first_kept);
@@ -369,24 +421,46 @@ Status CheckpointIndex::log_steps(std::span<const StepRecord> records) {
     return {};
   }
   storage::WriteBatch batch;
-  std::int64_t newest = 0;
+  std::int64_t newest = newest_step_;
+  std::int64_t next_digest = next_digest_;
   for (const StepRecord& record : records) {
     put_step(batch, record);
-    newest = std::max(newest, record.step);
     if (!record.tensor_digests.empty()) {
-      digested_.insert(record.step);
-    } else if (digested_.erase(record.step) > 0) {  // of a start that digested more steps
+      batch.put(index_keys::of(index_keys::digested, next_digest++),
+                fmt::format("{}", record.step));
+    } else if (record.step <= newest) {  // of a start that may have digested more steps
       batch.remove(index_keys::of(index_keys::digest, record.step));
     }
+    newest = std::max(newest, record.step);
   }
-  std::int64_t first_kept = newest - steps_kept + 1;
-  TRAIN_RETURN_IF_ERROR(trim(index_keys::step, oldest_step_, first_kept, batch));
-  if (std::ssize(digested_) > digests_kept) {
-    first_kept = std::max(first_kept, *std::prev(digested_.end(), digests_kept));
+  std::int64_t oldest_step = oldest_step_;
+  std::int64_t oldest_digest = oldest_digest_;
+  TRAIN_RETURN_IF_ERROR(trim(index_keys::step, oldest_step, newest - steps_kept + 1, batch));
+  TRAIN_RETURN_IF_ERROR(trim_digests(oldest_digest, next_digest - digests_kept, batch));
+  TRAIN_RETURN_IF_ERROR(store_->write(batch, Durability::buffered));
+  newest_step_ = newest;
+  next_digest_ = next_digest;
+  oldest_step_ = oldest_step;
+  oldest_digest_ = oldest_digest;
+  return {};
+}
+
+/// Digests whose number is below `first_kept`, and those of steps before that one's.
+Status CheckpointIndex::trim_digests(std::int64_t& oldest, std::int64_t first_kept,
+                                     storage::WriteBatch& batch) {
+  const std::int64_t oldest_before = oldest;
+  TRAIN_RETURN_IF_ERROR(trim(index_keys::digested, oldest, first_kept, batch));
+  if (oldest == oldest_before) {
+    return {};
   }
-  TRAIN_RETURN_IF_ERROR(trim(index_keys::digest, oldest_digest_, first_kept, batch));
-  digested_.erase(digested_.begin(), digested_.lower_bound(oldest_digest_));
-  return store_->write(batch, Durability::buffered);
+  std::optional<std::int64_t> step;
+  const std::string first = index_keys::of(index_keys::digested, first_kept);
+  TRAIN_RETURN_IF_ERROR(store_->scan_from(first, index_keys::digested, [&](auto, auto value) {
+    step = number_in<std::int64_t>(value);
+    return false;
+  }));
+  std::int64_t oldest_step = 0;
+  return step ? trim(index_keys::digest, oldest_step, *step, batch, /*at_once=*/1) : Status();
 }
 
 void CheckpointIndex::add_event(storage::WriteBatch& batch, std::string_view kind,

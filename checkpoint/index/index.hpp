@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,8 +39,9 @@ struct ReconcileReport {
 /// the store's; after one, the entries are as before the call.
 class CheckpointIndex {
  public:
-  /// Reads all of the store, checks the chain, and reconciles with `checkpoints`. Reads manifests,
-  /// not tensors. Errors: those of the store and of reading the directory.
+  /// Reads entries and notes, checks the chain, and reconciles with `checkpoints`. Reads manifests,
+  /// not tensors, and of steps and events only where they begin and end. Errors: those of the store
+  /// and of reading the directory.
   static Result<CheckpointIndex> open(storage::KvStore& store, std::filesystem::path checkpoints);
   /// Makes an index in an empty store, from the manifests and from `remains` of the one before.
   static Result<CheckpointIndex> make_anew(storage::KvStore& store,
@@ -69,6 +69,10 @@ class CheckpointIndex {
   /// Keeps the newest 10,000, likewise. Buffered.
   Status log_event(std::string_view kind, std::string_view text);
 
+  /// Compares the entries with what is in place by name, as open() does, but for manifests that it
+  /// has seen: what a save that was cut short has left is adopted or forgotten. report() tells.
+  Status look_again();
+
   /// Throws the entries away and makes them anew from the manifests in place. Validation losses and
   /// the history of retired checkpoints stay as far as the chain before proves them. Synced.
   Status rebuild(const std::string& reason);
@@ -90,22 +94,29 @@ class CheckpointIndex {
 
   Status load_journals();
   Status finalize_notes();
-  Status reconcile(const LocatedManifests& placed);
-  Status adopt(const LocatedManifests& placed);
+  Status reconcile(const LocatedManifests& placed, bool seen);
+  Status drop_legacy();
+  /// `seen`: manifests of recorded checkpoints need not be read.
+  Status adopt(const LocatedManifests& placed, bool seen);
+  Status number_digests();
   Status rebuild_from(const LocatedManifests& placed, const std::string& reason);
   Status write(const std::vector<IndexChange>& changes, storage::WriteBatch batch);
   void add_event(storage::WriteBatch& batch, std::string_view kind, std::string_view text);
+  /// Journals are cut this many records at a time: each cut reads where the last one ended.
+  static constexpr std::int64_t trim_at_once = 500;
   /// Removes keys below `first_kept` from a journal that `oldest` is the first number of.
   Status trim(std::string_view prefix, std::int64_t& oldest, std::int64_t first_kept,
-              storage::WriteBatch& batch);
+              storage::WriteBatch& batch, std::int64_t at_once = trim_at_once);
+  Status trim_digests(std::int64_t& oldest, std::int64_t first_kept, storage::WriteBatch& batch);
 
   storage::KvStore* store_;
   std::filesystem::path checkpoints_;
   IndexContent known_;
   ReconcileReport report_;
   std::int64_t oldest_step_ = 0;
-  std::int64_t oldest_digest_ = 0;
-  std::set<std::int64_t> digested_;  ///< Steps with digests.
+  std::int64_t newest_step_ = 0;
+  std::int64_t oldest_digest_ = 1;  ///< By sequence, as next_digest_.
+  std::int64_t next_digest_ = 1;
   std::int64_t oldest_event_ = 1;
   std::int64_t next_event_ = 1;
 };
@@ -116,12 +127,21 @@ struct OpenedIndex {
   CheckpointIndex index;
 };
 
+/// How much of an index is read when it is opened.
+enum class IndexReading : std::uint8_t {
+  /// What a start needs: entries, notes, and where the journals of steps and events end. Damage of
+  /// old steps shows when they are read, or rewritten by the store.
+  needed,
+  all,  ///< Every record: after a write that the store has refused.
+};
+
 /// Opens the RocksDB index in `directory`, creates it if missing. One that is damaged, or of a
 /// format this program does not know, is made anew from the manifests and from what of it can still
 /// be read, and is itself kept as <directory>.aside-<n>; report() tells. Blocks.
 /// REQUIRES: the run's lock is held. Errors: open in another process, not writable (user); disk
 /// full, disk broken or out of reach (failure): the index stays as it is.
 Result<OpenedIndex> open_index(const std::filesystem::path& directory,
-                               const std::filesystem::path& checkpoints);
+                               const std::filesystem::path& checkpoints,
+                               IndexReading reading = IndexReading::needed);
 
 }  // namespace train::checkpoint

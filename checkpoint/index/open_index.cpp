@@ -15,13 +15,13 @@ namespace fs = std::filesystem;
 /// What can still be read of a store that cannot be read to its end.
 struct Remains {
   IndexContent content;
-  storage::WriteBatch journals;  ///< Steps and events, as they were.
+  storage::WriteBatch journals;  ///< Steps, digests and events, as they were.
 };
 
 Remains save_what_reads(storage::KvStore& store) {
   Remains remains;
   remains.content = read_index_content(store, "");
-  for (const std::string_view prefix : {index_keys::step, index_keys::event}) {
+  for (const std::string_view prefix : {index_keys::step, index_keys::event, index_keys::digest}) {
     // That the store is damaged is known; what comes before the damage is what we are after.
     (void)store.scan(prefix, [&remains](std::string_view key, std::string_view value) {
       remains.journals.put(std::string(key), std::string(value));
@@ -58,22 +58,26 @@ Result<OpenedIndex> make_anew(const fs::path& directory, const fs::path& checkpo
 
 }  // namespace
 
-Result<OpenedIndex> open_index(const fs::path& directory, const fs::path& checkpoints) {
+Result<OpenedIndex> open_index(const fs::path& directory, const fs::path& checkpoints,
+                               IndexReading reading) {
   bool damaged = false;
   auto store = storage::RocksStore::open(directory, &damaged);
   if (!store) {
     return damaged ? make_anew(directory, checkpoints, {}, store.error().message) : store.error();
   }
-  // A block that is damaged shows when it is read, which may be in the middle of the run.
-  const Status whole = (*store)->read_all(&damaged);
-  if (!whole && !damaged) {
-    return whole.error();
+  if (reading == IndexReading::needed) {
+    auto index = CheckpointIndex::open(**store, checkpoints);
+    if (index) {
+      return OpenedIndex{std::move(store).value(), std::move(index).value()};
+    }
   }
-  if (!whole) {
+  const Status whole = (*store)->read_all(&damaged);
+  if (!whole && damaged) {
     const Remains remains = save_what_reads(**store);
     store->reset();
     return make_anew(directory, checkpoints, remains, whole.error().message);
   }
+  TRAIN_RETURN_IF_ERROR(whole);
   auto index = CheckpointIndex::open(**store, checkpoints);
   TRAIN_RETURN_IF_ERROR(index);
   return OpenedIndex{std::move(store).value(), std::move(index).value()};

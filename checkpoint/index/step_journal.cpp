@@ -91,6 +91,24 @@ Result<StepJournal> read_step_journal(storage::KvStore& store) {
   return journal;
 }
 
+Result<std::vector<StepRecord>> read_steps(storage::KvStore& store, std::int64_t first,
+                                           std::int64_t last) {
+  std::vector<StepRecord> records;
+  const auto visit = [&](std::string_view key, std::string_view value) {
+    const auto step = index_keys::number_of(index_keys::step, key);
+    if (!step || *step > last) {
+      return false;
+    }
+    if (auto record = parse_step(*step, value)) {
+      records.push_back(*std::move(record));
+    }
+    return true;
+  };
+  TRAIN_RETURN_IF_ERROR(
+      store.scan_from(index_keys::of(index_keys::step, first), index_keys::step, visit));
+  return records;
+}
+
 Result<bool> has_steps(storage::KvStore& store) {
   bool found = false;
   TRAIN_RETURN_IF_ERROR(store.scan(index_keys::step, [&found](std::string_view, std::string_view) {

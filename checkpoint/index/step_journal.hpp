@@ -44,6 +44,10 @@ struct StepJournal {
 
 /// Reads it all. Errors: the store's. Blocks.
 Result<StepJournal> read_step_journal(storage::KvStore& store);
+/// Those of steps `first` to `last` that can be read, without digests; reads no others. Errors: the
+/// store's. Blocks.
+Result<std::vector<StepRecord>> read_steps(storage::KvStore& store, std::int64_t first,
+                                           std::int64_t last);
 /// Whether it has a record of any step, readable or not. Errors: the store's. Blocks.
 Result<bool> has_steps(storage::KvStore& store);
 

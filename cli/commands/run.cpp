@@ -242,6 +242,7 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
   }
   TRAIN_RETURN_IF_ERROR(enter_phase(run->plan, run->first_step()));
   warn_of_tokenizer(run->config().data.dir);
+  warn_of_small_disk(*run);
   run->peak_flops = measure_peak_flops(run->config());
   return run_to_end(*run);
 }

@@ -220,14 +220,20 @@ while :; do
   ((caught)) || break             # a trap ends one wait, not the step
 done
 if [[ -f $verdict ]]; then
-  read -r code <"$verdict"
-  rm -f -- "$verdict"
+  told=
+  read -r told <"$verdict" || true # a full disk may have left it empty
+  rm -f -- "$verdict" || true
+  if [[ $told =~ ^[0-9]{{1,3}}$ ]]; then
+    code=$told
+  else
+    echo "job $SLURM_JOB_ID: the head's exit code could not be kept; srun's is $code" >&2
+  fi
 fi
 
 case $code in
   0)
-    echo "$last_step" >"$marker.$SLURM_JOB_ID"
-    mv -f -- "$marker.$SLURM_JOB_ID" "$marker"
+    {{ echo "$last_step" >"$marker.$SLURM_JOB_ID" && mv -f -- "$marker.$SLURM_JOB_ID" "$marker"; }} ||
+      echo "job $SLURM_JOB_ID: that it is done could not be noted in $marker" >&2
     echo "job $SLURM_JOB_ID: all $last_step steps are done"
     ;;
   75) queue_again ;;

@@ -189,8 +189,12 @@ class LoggedStore final : public storage::KvStore {
     log_.append(batch, durability);
     return content_.write(batch, durability);
   }
-  Status scan(std::string_view prefix, const Visitor& visitor) override {
-    return content_.scan(prefix, visitor);
+  Status scan_from(std::string_view first, std::string_view prefix,
+                   const Visitor& visitor) override {
+    return content_.scan_from(first, prefix, visitor);
+  }
+  Result<std::optional<std::string>> last_key(std::string_view prefix) override {
+    return content_.last_key(prefix);
   }
 
  private:

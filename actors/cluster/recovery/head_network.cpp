@@ -45,7 +45,12 @@ HeadNetwork::~HeadNetwork() {
 Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(PreparedRun& run) {
   std::unique_ptr<HeadNetwork> network(new HeadNetwork(run));
   const auto& root = run.directory.root;
-  const auto credentials = make_credentials(control_directory(root));
+  // Those of the first generation are good for all: a disk that is full meanwhile is no matter.
+  auto credentials = run.generation > 0 ? load_credentials(control_directory(root))
+                                        : make_credentials(control_directory(root));
+  if (!credentials && run.generation > 0) {
+    credentials = make_credentials(control_directory(root));
+  }
   TRAIN_RETURN_IF_ERROR(credentials);
   auto options = listener_options(run.config().parallel);
   TRAIN_RETURN_IF_ERROR(options);
@@ -53,11 +58,23 @@ Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(PreparedRun& run) {
   auto listener = HeadListener::open(network->system_, network->cluster_, *credentials, *options);
   TRAIN_RETURN_IF_ERROR(listener);
   network->listener_ = std::move(listener).value();
-  auto file = EndpointFile::write(endpoint_file(root), network->endpoint(), run.position.start);
-  TRAIN_RETURN_IF_ERROR(file);
-  network->endpoint_file_.emplace(std::move(file).value());
+  if (const Status told = network->tell_endpoint(); !told) {
+    if (run.generation == 0) {
+      return told.error();
+    }
+    log_warning(fmt::format("endpoint_not_written {}; other nodes do not find the head until it is",
+                            told.error().message));
+  }
   network->link_ = BuddyLink::open(network->config_.loop(), *credentials, run.plan);
   return network;
+}
+
+Status HeadNetwork::tell_endpoint() {
+  auto file =
+      EndpointFile::write(endpoint_file(run_.directory.root), endpoint(), run_.position.start);
+  TRAIN_RETURN_IF_ERROR(file);
+  endpoint_file_.emplace(std::move(file).value());
+  return {};
 }
 
 bool HeadNetwork::takes_part(std::int64_t node) const {
@@ -111,6 +128,9 @@ Membership HeadNetwork::meet(Clock::time_point deadline) {
   };
   auto next_word = Clock::now() + kFirstWord;
   while (awaited() && stop_signal() == 0 && Clock::now() < deadline) {
+    if (Clock::now() >= next_word && !endpoint_file_) {
+      (void)tell_endpoint();  // that it is missing has been said
+    }
     if (Clock::now() >= next_word && missing()) {
       const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - Clock::now());
       log_info(fmt::format("nodes_awaited {} not come yet; {} s are left",

@@ -79,6 +79,8 @@ class HeadNetwork {
   };
 
   explicit HeadNetwork(PreparedRun& run);
+  /// Writes where this head listens, for the launchers of other nodes.
+  Status tell_endpoint();
   Status await_answers(std::set<std::int64_t> nodes);
   /// Who is there now.
   [[nodiscard]] Membership met() const;

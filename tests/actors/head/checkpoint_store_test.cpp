@@ -38,7 +38,7 @@ struct StoreSite {
                                      .index = directory / "index",
                                      .keep = keep,
                                      .tokens_per_step = 1024,
-                                     .run = directory.path(),
+                                     .events = std::make_shared<EventLog>(directory.path()),
                                      .fields = test::fields_at(0)};
     if (two_locations) {
       options.locations.local = local();

@@ -258,6 +258,17 @@ TEST_CASE("a report that could not be written ends in exit code 1", "[actors]") 
   CHECK_THAT(end.text, Catch::Contains("metrics.jsonl"));
 }
 
+TEST_CASE("a report that could not be written does not end the chain of a run that is saved",
+          "[actors]") {
+  ConductorFixture f({.total_steps = 100, .checkpoint_interval = 50});
+  f.tell(ReportFailed{"metrics.jsonl: disk full"});
+  f.tell(StopRequested{SIGUSR1});
+  f.finish_step(1);
+  f.finish_step(2);
+  f.finish_command();
+  CHECK(f.end().exit_code == kExitStopped);
+}
+
 TEST_CASE("a failed rank ends the run with its text and its code", "[actors]") {
   ConductorFixture f({.total_steps = 5});
   f.tell(RankFailed{0, "train.bin: token 99 at position 3", kExitUserError, false});

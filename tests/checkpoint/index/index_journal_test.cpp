@@ -106,14 +106,22 @@ class CountingStore final : public storage::KvStore {
   MemoryStore inner;
   std::size_t scans = 0;
   std::size_t operations = 0;
+  std::size_t bytes_read = 0;
 
   Status write(const storage::WriteBatch& batch, storage::Durability durability) override {
     operations += batch.operations().size();
     return inner.write(batch, durability);
   }
-  Status scan(std::string_view prefix, const Visitor& visitor) override {
+  Status scan_from(std::string_view first, std::string_view prefix,
+                   const Visitor& visitor) override {
     ++scans;
-    return inner.scan(prefix, visitor);
+    return inner.scan_from(first, prefix, [&](std::string_view key, std::string_view value) {
+      bytes_read += key.size() + value.size();
+      return visitor(key, value);
+    });
+  }
+  Result<std::optional<std::string>> last_key(std::string_view prefix) override {
+    return inner.last_key(prefix);
   }
 };
 

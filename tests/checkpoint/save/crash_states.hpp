@@ -39,8 +39,12 @@ class RememberingStore final : public storage::KvStore {
     storage::file_point(fmt::format("store {} {}", contents.size() - 1, synced), mark);
     return {};
   }
-  Status scan(std::string_view prefix, const Visitor& visitor) override {
-    return store.scan(prefix, visitor);
+  Status scan_from(std::string_view first, std::string_view prefix,
+                   const Visitor& visitor) override {
+    return store.scan_from(first, prefix, visitor);
+  }
+  Result<std::optional<std::string>> last_key(std::string_view prefix) override {
+    return store.last_key(prefix);
   }
 
   MemoryStore store;

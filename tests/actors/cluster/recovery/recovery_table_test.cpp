@@ -9,6 +9,7 @@
 
 #include "actors/cluster/recovery/head_table.hpp"
 #include "actors/cluster/recovery/node_table.hpp"
+#include "actors/head/run_file_table.hpp"
 #include "base/exit_codes.hpp"
 
 namespace train::actors {
@@ -133,18 +134,41 @@ std::string rendered() {
                      markdown_of<NodeKind>(rows_of<NodeKind>()));
 }
 
+std::string rendered_files() {
+  std::string text =
+      "| file | content | its write fails | a kill or a power cut during a write | the write is "
+      "slow |\n"
+      "|---|---|---|---|---|\n";
+  for (const RunFileRow& row : kRunFiles) {
+    text += fmt::format("| `{}` | {} | {} | {} | {} |\n", row.pattern, row.content, row.on_refusal,
+                        row.on_tear, row.on_delay);
+  }
+  return text;
+}
+
 std::string committed() {
   std::ifstream file(kDocs);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// Where the tables lie in the text of docs/recovery.md: the first byte and the one after the last.
-std::pair<std::size_t, std::size_t> tables_in(const std::string& docs) {
-  const std::size_t begin = docs.find(kBegin);
-  const std::size_t end = docs.find(kEnd);
+/// A part of docs/recovery.md that the code writes.
+struct Generated {
+  std::string_view begin;  ///< The lines around it.
+  std::string_view end;
+  std::string (*render)();
+};
+constexpr std::array<Generated, 2> kGenerated = {{
+    {kBegin, kEnd, rendered},
+    {"<!-- files: written by ./dev docs -->\n", "<!-- end of files -->\n", rendered_files},
+}};
+
+/// Where it lies in the text: the first byte and the one after the last.
+std::pair<std::size_t, std::size_t> place_in(const std::string& docs, const Generated& part) {
+  const std::size_t begin = docs.find(part.begin);
+  const std::size_t end = docs.find(part.end);
   REQUIRE(begin != std::string::npos);
   REQUIRE(end != std::string::npos);
-  return {begin + kBegin.size(), end};
+  return {begin + part.begin.size(), end};
 }
 
 TEST_CASE("recovery table: every event in every state has one entry, whatever the facts",
@@ -234,15 +258,19 @@ TEST_CASE("recovery table: every cause ends with its code and its line",
 TEST_CASE("recovery table: docs/recovery.md shows the rows as the code has them",
           "[actors][recovery_table]") {
   const std::string docs = committed();
-  const auto [begin, end] = tables_in(docs);
   INFO("docs/recovery.md is not what the tables say; renew it with ./dev docs");
-  CHECK((docs.substr(begin, end - begin) == rendered()));
+  for (const Generated& part : kGenerated) {
+    const auto [begin, end] = place_in(docs, part);
+    CHECK((docs.substr(begin, end - begin) == part.render()));
+  }
 }
 
 TEST_CASE("recovery table: writes docs/recovery.md", "[.write]") {
   std::string docs = committed();
-  const auto [begin, end] = tables_in(docs);
-  docs.replace(begin, end - begin, rendered());
+  for (const Generated& part : kGenerated) {
+    const auto [begin, end] = place_in(docs, part);
+    docs.replace(begin, end - begin, part.render());
+  }
   std::ofstream(kDocs) << docs;
 }
 
