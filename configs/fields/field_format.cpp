@@ -11,9 +11,45 @@
 #include "base/check.hpp"
 #include "configs/fields/field_table.hpp"
 #include "configs/fields/named_options.hpp"
+#include "configs/fields/toml_text.hpp"
 
 namespace train::configs {
 namespace {
+
+std::string_view between_starts_text(BetweenStarts rule) {
+  switch (rule) {
+    case BetweenStarts::stays:
+      return "stays";
+    case BetweenStarts::may_change:
+      return "may change";
+    case BetweenStarts::may_move:
+      return "may move";
+    case BetweenStarts::warns:
+      return "may change, with a warning";
+    case BetweenStarts::unsaid:
+      break;
+  }
+  TRAIN_CHECK(false, "a key that does not say what another value means for a run that goes on");
+}
+
+bool is_whole(const Field& field) {
+  RunConfig config;
+  const FieldPointer pointer = field.locate(config);
+  return std::holds_alternative<std::int64_t*>(pointer) ||
+         std::holds_alternative<std::uint64_t*>(pointer) || field.or_integer;
+}
+
+std::string list_text(const std::vector<std::string>& values) {
+  std::vector<std::string> parts;
+  std::transform(values.begin(), values.end(), std::back_inserter(parts), toml_quoted);
+  return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
+std::string limit_text(const Field& field, double limit) {
+  return is_whole(field) ? fmt::format("{:.0f}", limit) : fmt::format("{}", limit);
+}
+
+}  // namespace
 
 std::string toml_quoted(std::string_view text) {
   std::string out = "\"";
@@ -35,7 +71,6 @@ std::string toml_quoted(std::string_view text) {
   return out + '"';
 }
 
-// The shortest decimal that reads back as the same double, always recognisable as a float.
 std::string float_text(double value) {
   TRAIN_CHECK(std::isfinite(value));
   std::string text = fmt::format("{}", value);
@@ -44,25 +79,6 @@ std::string float_text(double value) {
   }
   return text;
 }
-
-bool is_whole(const Field& field) {
-  RunConfig config;
-  const FieldPointer pointer = field.locate(config);
-  return std::holds_alternative<std::int64_t*>(pointer) ||
-         std::holds_alternative<std::uint64_t*>(pointer) || field.or_integer;
-}
-
-std::string list_text(const std::vector<std::string>& values) {
-  std::vector<std::string> parts;
-  std::transform(values.begin(), values.end(), std::back_inserter(parts), toml_quoted);
-  return fmt::format("[{}]", fmt::join(parts, ", "));
-}
-
-std::string limit_text(const Field& field, double limit) {
-  return is_whole(field) ? fmt::format("{:.0f}", limit) : fmt::format("{}", limit);
-}
-
-}  // namespace
 
 std::string Field::key() const { return fmt::format("{}.{}", section, name); }
 
@@ -177,14 +193,14 @@ std::string to_toml(const RunConfig& config, Origins origins) {
 std::string describe_keys_markdown() {
   const RunConfig defaults;
   std::string out =
-      "| key | type | unit | default | allowed | what it does |\n"
-      "|---|---|---|---|---|---|\n";
+      "| key | type | unit | default | allowed | between starts | what it does |\n"
+      "|---|---|---|---|---|---|---|\n";
   for (const Field& field : all_fields()) {
     const std::string value =
         field.required ? "required" : fmt::format("`{}`", toml_value(field, defaults));
-    out += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", field.key(), type_name(field),
+    out += fmt::format("| `{}` | {} | {} | {} | {} | {} | {} |\n", field.key(), type_name(field),
                        field.unit.empty() ? "–" : field.unit, value, allowed_values(field),
-                       field.sentence);
+                       between_starts_text(field.between_starts), field.sentence);
   }
   return out;
 }

@@ -24,6 +24,15 @@ struct Limits {
   bool high_excluded = false;
 };
 
+/// What may become of a key's value from one start of a run to the next. Keys of no table stay.
+enum class BetweenStarts : std::uint8_t {
+  unsaid,      ///< Of no key: each says what follows from another value.
+  stays,       ///< It decides the result: another value is refused.
+  may_change,  ///< No weight depends on it, or what follows from it is compared.
+  may_move,    ///< A path: not it, but what lies there is compared.
+  warns,       ///< It may change what follows, on purpose: a warning says how.
+};
+
 /// One key of a run file. The loader, the writer, the ranges and the printed table all read this.
 struct Field {
   std::string_view section;   ///< "run"
@@ -31,6 +40,7 @@ struct Field {
   std::string_view unit;      ///< "steps"; empty: a plain number or text.
   std::string_view sentence;  ///< What it does, and what a special value means.
   FieldPointer (*locate)(RunConfig&);
+  BetweenStarts between_starts;   ///< Has no default: a new key is thought about.
   bool required = false;          ///< Has no default: a file must set it.
   Limits limits = {};             ///< Of a number; ignored for text, lists and booleans.
   std::string_view choices = {};  ///< Allowed texts, joined by '|'; empty: any text.
@@ -68,7 +78,8 @@ enum class Origins : std::uint8_t { hidden, shown };
 /// CF-2 (round trip): parse_config(to_toml(c)) is c, bit for bit, for every valid c.
 [[nodiscard]] std::string to_toml(const RunConfig& config, Origins origins = Origins::hidden);
 
-/// A Markdown table of every key: type, unit, default, allowed values and its sentence.
+/// A Markdown table of every key: type, unit, default, allowed values, what it may do between
+/// starts, and its sentence.
 [[nodiscard]] std::string describe_keys_markdown();
 
 }  // namespace train::configs

@@ -110,6 +110,83 @@ TEST_CASE("field_table: numbers and words of one key are written as TOML has the
   CHECK(whole_number("9223372036854775807") == std::numeric_limits<std::int64_t>::max());
 }
 
+TEST_CASE("field_table: every key says what it may do between starts of a run",
+          "[configs][field_table]") {
+  for (const Field& field : all_fields()) {
+    INFO(field.key() << " says nothing: does another value change what the run computes?");
+    CHECK(field.between_starts != BetweenStarts::unsaid);
+  }
+}
+
+TEST_CASE("field_table: of these keys alone a run that goes on may have another value",
+          "[configs][field_table]") {
+  // All that decides no bit of the weights. Whoever adds one has looked where its value goes.
+  const std::set<std::string> may_change = {"run.name",
+                                            "run.dir",
+                                            "run.steps_per_job",
+                                            "run.log_interval_steps",
+                                            "run.digest_interval_steps",
+                                            "run.sample_prompt",
+                                            "run.sample_tokens",
+                                            "run.tensorboard",
+                                            "data.dir",
+                                            "data.forget_dir",
+                                            "scaling.rule",
+                                            "scaling.heads",
+                                            "scaling.params",
+                                            "scaling.tokens_per_parameter",
+                                            "scaling.omega",
+                                            "scaling.table",
+                                            "eval.interval_steps",
+                                            "eval.lanes",
+                                            "eval.choices",
+                                            "eval.choices_interval_steps",
+                                            "checkpoint.interval_steps",
+                                            "checkpoint.keep_last",
+                                            "checkpoint.keep_every",
+                                            "checkpoint.keep_best",
+                                            "checkpoint.local_dir",
+                                            "checkpoint.drain_s",
+                                            "recovery.rank_loss",
+                                            "recovery.max_respawns",
+                                            "recovery.start_wait_s",
+                                            "recovery.node_wait_s",
+                                            "recovery.snapshot_interval_steps",
+                                            "recovery.buddy_snapshots",
+                                            "watchdog.stall_s",
+                                            "watchdog.abort_after_s",
+                                            "status.listen",
+                                            "status.token_file",
+                                            "parallel.ranks",
+                                            "parallel.strategy",
+                                            "parallel.group",
+                                            "parallel.reshard",
+                                            "parallel.wrapping",
+                                            "parallel.wrap_min_parameters",
+                                            "parallel.strategy_by_unit",
+                                            "parallel.gather_credits",
+                                            "parallel.prefetch_forward",
+                                            "parallel.prefetch_backward",
+                                            "parallel.sync",
+                                            "parallel.transport",
+                                            "parallel.nodes",
+                                            "parallel.interface",
+                                            "parallel.port",
+                                            "memory.activation_checkpointing",
+                                            "memory.checkpointed_part",
+                                            "memory.offload",
+                                            "memory.bf16_weights",
+                                            "runtime.threads",
+                                            "runtime.device"};
+  for (const Field& field : all_fields()) {
+    INFO(field.key());
+    const bool allowed = field.between_starts != BetweenStarts::stays;
+    CHECK(allowed == (field.key() == "run.steps" || may_change.contains(field.key())));
+  }
+  CHECK(find_field("run.steps")->between_starts == BetweenStarts::warns);
+  CHECK(find_field("data.dir")->between_starts == BetweenStarts::may_move);
+}
+
 TEST_CASE("field_table: the README's table is the code's", "[configs][field_table][CF-1]") {
   const std::string table = describe_keys_markdown();
   INFO("`./dev docs` renews the table");

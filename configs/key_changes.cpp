@@ -1,0 +1,163 @@
+#include "configs/key_changes.hpp"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <set>
+#include <span>
+#include <sstream>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/one_line.hpp"
+#include "configs/fields/toml_text.hpp"
+
+namespace train::configs {
+namespace {
+
+std::string value_text(const toml::node& node);
+
+std::string array_text(const toml::array& array) {
+  std::vector<std::string> parts;
+  for (const toml::node& element : array) {
+    parts.push_back(value_text(element));
+  }
+  return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
+std::string table_text(const toml::table& table) {
+  std::vector<std::string> parts;
+  for (const auto& [key, node] : table) {
+    parts.push_back(fmt::format("{} = {}", key.str(), value_text(node)));
+  }
+  return fmt::format("{{{}}}", fmt::join(parts, ", "));
+}
+
+// Two values are the same exactly if their texts are.
+std::string value_text(const toml::node& node) {
+  if (const auto* text = node.as_string()) {
+    return toml_quoted(text->get());
+  }
+  if (const auto* real = node.as_floating_point(); real != nullptr && std::isfinite(real->get())) {
+    return float_text(real->get());
+  }
+  if (const auto* array = node.as_array()) {
+    return array_text(*array);
+  }
+  if (const auto* table = node.as_table()) {
+    return table_text(*table);
+  }
+  std::ostringstream out;  // integers, booleans, dates, times
+  node.visit([&out](const auto& value) { out << value; });
+  return out.str();
+}
+
+bool holds_tables(const toml::array& array) {
+  return !array.empty() && std::all_of(array.begin(), array.end(),
+                                       [](const toml::node& each) { return each.is_table(); });
+}
+
+/// Goes through two files side by side; either side may lack what the other one has.
+class Walk {
+ public:
+  void tables(const std::string& path, const toml::table* before, const toml::table* now) {
+    std::set<std::string> names;
+    for (const toml::table* side : {before, now}) {
+      if (side != nullptr) {
+        for (const auto& [name, node] : *side) {
+          names.emplace(name.str());
+        }
+      }
+    }
+    for (const std::string& name : names) {
+      nodes(path.empty() ? name : fmt::format("{}.{}", path, name),
+            before == nullptr ? nullptr : before->get(name),
+            now == nullptr ? nullptr : now->get(name));
+    }
+  }
+
+  std::vector<KeyChange> take() {
+    const auto place = [](const KeyChange& change) {
+      const Field* const first = all_fields().data();
+      return change.field == nullptr ? std::ssize(all_fields()) : change.field - first;
+    };
+    std::stable_sort(changes_.begin(), changes_.end(),
+                     [&](const auto& a, const auto& b) { return place(a) < place(b); });
+    return std::move(changes_);
+  }
+
+ private:
+  void nodes(const std::string& path, const toml::node* before, const toml::node* now) {
+    const toml::table* const table_before = before == nullptr ? nullptr : before->as_table();
+    const toml::table* const table_now = now == nullptr ? nullptr : now->as_table();
+    // A section that one side lacks is gone through, too: its keys have rules of their own.
+    const bool section = path.find('.') == std::string::npos;
+    if ((table_before != nullptr && table_now != nullptr) ||
+        (section && (before == nullptr || table_before != nullptr) &&
+         (now == nullptr || table_now != nullptr))) {
+      tables(path, table_before, table_now);
+      return;
+    }
+    const toml::array* const array_before = before == nullptr ? nullptr : before->as_array();
+    const toml::array* const array_now = now == nullptr ? nullptr : now->as_array();
+    if (array_before != nullptr && array_now != nullptr &&
+        array_before->size() == array_now->size() && holds_tables(*array_before) &&
+        holds_tables(*array_now)) {
+      for (std::size_t i = 0; i < array_now->size(); ++i) {
+        tables(fmt::format("{}[{}]", path, i), array_before->get(i)->as_table(),
+               array_now->get(i)->as_table());
+      }
+      return;
+    }
+    values(path, before == nullptr ? std::string() : value_text(*before),
+           now == nullptr ? std::string() : value_text(*now));
+  }
+
+  void values(const std::string& path, std::string before, std::string now) {
+    if (before == now) {
+      return;
+    }
+    // "section.name" of "section.name[2].part"
+    const std::size_t name = path.find('.');
+    const std::size_t end = name == std::string::npos ? name : path.find_first_of(".[", name + 1);
+    changes_.push_back({.path = path,
+                        .before = std::move(before),
+                        .now = std::move(now),
+                        .field = find_field(path.substr(0, end))});
+  }
+
+  std::vector<KeyChange> changes_;
+};
+
+}  // namespace
+
+std::string_view KeyChange::before_text() const {
+  return before.empty() ? "not set" : std::string_view(before);
+}
+
+std::string_view KeyChange::now_text() const {
+  return now.empty() ? "not set" : std::string_view(now);
+}
+
+Result<std::vector<KeyChange>> key_changes(std::string_view before, std::string_view now) {
+  try {
+    const toml::table table_before = toml::parse(before);
+    const toml::table table_now = toml::parse(now);
+    Walk walk;
+    walk.tables("", &table_before, &table_now);
+    return walk.take();
+  } catch (const toml::parse_error& error) {
+    return user_error(fmt::format("not valid TOML: {}", one_line(error.description())));
+  }
+}
+
+std::vector<KeyChange> key_changes(const RunConfig& before, const RunConfig& now) {
+  auto changes = key_changes(to_toml(before), to_toml(now));
+  TRAIN_CHECK(changes.ok(), "{}", changes.error().message);
+  return std::move(changes).value();
+}
+
+}  // namespace train::configs
