@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "actors/head/config_changes.hpp"
 #include "actors/head/model_files.hpp"
 #include "actors/head/report/run_events.hpp"
 #include "actors/train/runtime/rank_setup.hpp"
@@ -165,6 +166,22 @@ Status compare_data(PreparedRun& run, bool accept) {
   return {};
 }
 
+/// In the index before the file is replaced that has the old values: a start that is killed between
+/// the two finds them changed once more.
+void record_changes(const PreparedRun& run) {
+  for (const configs::KeyChange& change : run.directory.changes) {
+    const std::string text = change_text(change, run.first_step());
+    log_info(fmt::format("{} {}", kConfigChanged, text));
+    if (const Status logged = run.store->event(kConfigChanged, text); !logged) {
+      log_warning(fmt::format("index_incomplete {}", logged.error().message));
+    }
+    const std::string warning = change_warning(change, run.config(), run.first_step());
+    if (!warning.empty()) {
+      log_warning(warning);
+    }
+  }
+}
+
 /// Whether a checkpoint that was due before the run's first step is not there.
 bool save_missed(const PreparedRun& run) {
   const std::int64_t interval = run.config().checkpoint.interval_steps;
@@ -219,6 +236,7 @@ Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
   }
   log_lost_steps(run);
   log_start(run);
+  record_changes(run);
   if (run.directory.existed) {
     TRAIN_RETURN_IF_ERROR(store_config(run.directory, run.plan.config));
   }

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
-#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -15,6 +13,7 @@
 #include "base/log.hpp"
 #include "checkpoint/index/step_journal.hpp"
 #include "configs/fields/field_table.hpp"
+#include "configs/key_changes.hpp"
 #include "configs/load_config.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/rocks_store.hpp"
@@ -24,22 +23,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Keys that decide the result: a resumed run must agree on them. run.steps may grow (with a
-// warning); data.dir may move, its tokens are what counts.
-bool decides_result(const configs::Field& field) {
-  static constexpr std::array<std::string_view, 6> kSections = {
-      "model", "batch", "optimizer", "schedule", "precision", "train"};
-  for (const std::string_view section : kSections) {
-    if (field.section == section) {
-      return true;
-    }
-  }
-  const std::string key = field.key();
-  return key == "run.seed" || key == "data.sequence_length" || key == "data.order" ||
-         key == "data.seed";
-}
-
-Status same_run(const fs::path& file, const configs::RunConfig& config) {
+/// What of the configuration that `file` has is another one in `config`. Errors (user): the file
+/// cannot be read; a key that decides the result is among them.
+Result<std::vector<configs::KeyChange>> allowed_changes(const fs::path& file,
+                                                        const configs::RunConfig& config) {
   const auto before = configs::load_config(file.string());
   if (!before) {
     return user_error(
@@ -47,23 +34,16 @@ Status same_run(const fs::path& file, const configs::RunConfig& config) {
                     "another run.name or start anew with --fresh",
                     before.error().message, file.parent_path().string()));
   }
-  for (const configs::Field& field : configs::all_fields()) {
-    const std::string old_value = configs::toml_value(field, *before);
-    const std::string new_value = configs::toml_value(field, config);
-    if (old_value != new_value && decides_result(field)) {
+  auto changes = configs::key_changes(*before, config);
+  for (const configs::KeyChange& change : changes) {
+    if (change.rule() == configs::BetweenStarts::stays) {
       return user_error(fmt::format(
           "{}: {} was {} when this run began and is {} now; set it back, choose another run.name, "
           "or start anew with --fresh",
-          file.string(), field.key(), old_value, new_value));
+          file.string(), change.path, change.before_text(), change.now_text()));
     }
   }
-  if (before->run.steps != config.run.steps) {
-    log_warning(
-        fmt::format("run.steps was {} and is {} now; the learning-rate schedule follows "
-                    "the new length from here on",
-                    before->run.steps, config.run.steps));
-  }
-  return {};
+  return changes;
 }
 
 // A first evaluation, of step 0, is no step. What nobody can read may be one.
@@ -177,11 +157,12 @@ Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool f
   RunDirectory directory{.root = root, .lock = std::move(lock).value()};
   directory.existed = fs::exists(directory.config_file(), error);
   if (directory.existed) {
-    const Status same = same_run(directory.config_file(), config);
-    if (!same && may_have_finished_a_step(root, config)) {
-      return same.error();
-    }
-    if (!same) {
+    auto changes = allowed_changes(directory.config_file(), config);
+    if (changes) {
+      directory.changes = std::move(changes).value();
+    } else if (may_have_finished_a_step(root, config)) {
+      return changes.error();
+    } else {
       log_info(
           fmt::format("run_begun_anew directory={}: no step of it was finished", root.string()));
     }

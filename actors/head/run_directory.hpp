@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <vector>
 
 #include "base/result.hpp"
+#include "configs/key_changes.hpp"
 #include "configs/run_config.hpp"
 #include "storage/files/file_lock.hpp"
 
@@ -14,6 +16,8 @@ struct RunDirectory {
   std::filesystem::path root;
   storage::FileLock lock;
   bool existed = false;  ///< A run of this name had begun before.
+  /// What the configuration says otherwise than at the start before, all of it allowed.
+  std::vector<configs::KeyChange> changes = {};
 
   [[nodiscard]] std::filesystem::path checkpoints() const { return root / "checkpoints"; }
   [[nodiscard]] std::filesystem::path index() const { return root / "index"; }
@@ -31,7 +35,7 @@ struct RunDirectory {
 /// configuration; one that existed keeps what it has until store_config(). Another configuration
 /// than that is no error where no step was ever finished: no checkpoint, no step in metrics.jsonl
 /// or the journal. Errors (user): not writable; in use; the directory holds something else, or a
-/// run whose model, data cut, batch, optimizer, schedule or seed differ (names the first key, both
+/// run of another configuration in a key that stays (BetweenStarts; names the first one, both
 /// values and the fix).
 [[nodiscard]] Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool fresh);
 

@@ -8,6 +8,7 @@
 #include "actors/cluster/recovery/node_run.hpp"
 #include "actors/cluster/recovery/process_ranks.hpp"
 #include "actors/cluster/recovery/verdict.hpp"
+#include "actors/head/config_changes.hpp"
 #include "actors/head/prepared_run.hpp"
 #include "actors/head/run_directory.hpp"
 #include "actors/messages/event_messages.hpp"
@@ -219,6 +220,10 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
   auto run =
       prepare_run(std::move(plan), {.fresh = options.fresh, .accept_data = options.accept_data});
   TRAIN_RETURN_IF_ERROR(run);
+  for (const configs::KeyChange& change : run->directory.changes) {  // the index has them
+    note_event(run->directory.root,
+               {.kind = kConfigChanged, .text = change_text(change, run->first_step())});
+  }
   run->memory = std::move(memory);
   run->position = position;
   run->members.resize(static_cast<std::size_t>(position.nodes));
