@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "actors/head/conductor_actor.hpp"
+#include "actors/head/config_changes.hpp"
 #include "actors/head/report/reporter_actor.hpp"
 #include "actors/head/run_plan.hpp"
 #include "actors/messages/connect_messages.hpp"
@@ -17,6 +18,7 @@
 #include "actors/train/runtime/rank_setup.hpp"
 #include "actors/training_system.hpp"
 #include "checkpoint/format/manifest.hpp"
+#include "cli/audit/changed_keys.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "configs/load_config.hpp"
 #include "engine/optimizer/lr_schedule.hpp"
@@ -29,6 +31,12 @@ namespace {
 
 namespace fs = std::filesystem;
 using Candidates = std::vector<checkpoint::Candidate>;
+
+Result<std::vector<std::string>> read_changes(const fs::path& index, const ReplayRange& range) {
+  const auto store = storage::RocksStore::open_read_only(index);
+  TRAIN_RETURN_IF_ERROR(store);
+  return changed_keys(**store, {.first = range.first_step(), .end = range.to});
+}
 
 Result<checkpoint::StepJournal> read_journal(const fs::path& index) {
   auto store = storage::RocksStore::open_read_only(index);
@@ -77,16 +85,21 @@ Status choose_steps(const ReplayOptions& options, const Candidates& placed, Repl
   return {};
 }
 
+/// The step has the learning rate of this configuration.
+bool has_rate(const configs::RunConfig& config,
+              const std::pair<const std::int64_t, checkpoint::StepRecord>& step) {
+  const double rate =
+      engine::learning_rate(config.schedule, config.optimizer.lr, step.first - 1, config.run.steps);
+  return std::bit_cast<std::uint64_t>(rate) == std::bit_cast<std::uint64_t>(step.second.lr);
+}
+
 /// How many steps in a row the configuration has the journal's learning rates of.
 std::int64_t rates_alike(const configs::RunConfig& config, const ReplayRange& range) {
   std::int64_t alike = 0;
-  for (std::int64_t step = range.from; step <= range.to; ++step, ++alike) {
-    const double rate =
-        engine::learning_rate(config.schedule, config.optimizer.lr, step - 1, config.run.steps);
-    if (std::bit_cast<std::uint64_t>(rate) !=
-        std::bit_cast<std::uint64_t>(range.journal.steps.at(step).lr)) {
-      break;
-    }
+  for (auto step = range.journal.steps.find(range.from);
+       step != range.journal.steps.end() && step->first <= range.to && has_rate(config, *step);
+       ++step) {
+    ++alike;
   }
   return alike;
 }
@@ -114,6 +127,37 @@ Result<configs::RunConfig> config_of_steps(const configs::RunConfig& stored,
     }
   }
   return best;
+}
+
+/// Steps on both sides of another run.steps have schedules of their own, and a replay has one:
+/// `config`'s, which has the rates of the first steps that were asked for.
+Status check_one_length(const configs::RunConfig& config, const ReplayRange& range) {
+  const auto change =
+      std::find_if(range.changes.begin(), range.changes.end(), [&](const std::string& text) {
+        return text.find(" key=run.steps ") != std::string::npos &&
+               change_step(text) > range.first_step();
+      });
+  const std::int64_t alike = rates_alike(config, range);
+  if (change == range.changes.end() || alike == 0) {
+    return {};
+  }
+  const std::int64_t last = range.from + alike - 1;
+  if (last < range.to) {
+    return user_error(
+        fmt::format("steps {} to {} have more than one learning-rate schedule ({}), which are "
+                    "replayed one at a time: give --to {}, then --from {}",
+                    range.from, range.to, *change, last, last + 1));
+  }
+  for (auto step = range.journal.steps.upper_bound(range.first_step());
+       step != range.journal.steps.end() && step->first < range.from; ++step) {
+    if (!has_rate(config, *step)) {
+      return user_error(fmt::format(
+          "steps {} to {} cannot be computed again: a replay would begin from {}, on another "
+          "learning-rate schedule ({}), and no checkpoint of the steps between is left",
+          range.from, range.to, range.start_text(), *change));
+    }
+  }
+  return {};
 }
 
 /// `ranks` ranks in this process, or as many as the bits of the run want.
@@ -191,8 +235,12 @@ Result<ReplayPlan> plan_replay(const ReplayOptions& options) {
   const auto placed = checkpoint::list_checkpoints(run / "checkpoints");
   TRAIN_RETURN_IF_ERROR(placed);
   TRAIN_RETURN_IF_ERROR(choose_steps(options, *placed, range));
+  auto changes = read_changes(run / "index", range);
+  TRAIN_RETURN_IF_ERROR(changes);
+  range.changes = std::move(changes).value();
   const auto original = config_of_steps(*stored, *placed, range);
   TRAIN_RETURN_IF_ERROR(original);
+  TRAIN_RETURN_IF_ERROR(check_one_length(*original, range));
   const auto config = on_ranks(*original, options.ranks);
   TRAIN_RETURN_IF_ERROR(config);
   auto replayed = *config;

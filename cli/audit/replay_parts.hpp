@@ -23,6 +23,7 @@ struct ReplayRange {
   std::optional<checkpoint::Candidate> start;  ///< None: initial weights.
   std::int64_t from = 0;                       ///< First step that was asked for.
   std::int64_t to = 0;                         ///< Last one.
+  std::vector<std::string> changes;            ///< Of the configuration, between these steps.
 
   [[nodiscard]] std::int64_t first_step() const { return start ? start->step : 0; }
   /// Where it begins, for people.
@@ -36,9 +37,9 @@ struct ReplayPlan {
 
 /// The run file in place, or the one that a checkpoint carries: that whose learning rates the
 /// journal has. Reads the journal and manifests; changes nothing. Blocks.
-/// Errors (user): no run there; other data than that of the steps; more ranks than lanes, or other
-/// ranks than its bits allow; no steps in the journal, or not those; (failure) steps missing in
-/// between, an unreadable journal.
+/// Errors (user): no run there; other data than that of the steps; steps of more than one length of
+/// the run; more ranks than lanes, or other ranks than its bits allow; no steps in the journal, or
+/// not those; (failure) steps missing in between, an unreadable journal.
 [[nodiscard]] Result<ReplayPlan> plan_replay(const ReplayOptions& options);
 
 /// Names of all tensors of these ranks' run, sorted.

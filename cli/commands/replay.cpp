@@ -3,6 +3,7 @@
 #include "actors/train/runtime/rank_setup.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
+#include "cli/audit/changed_keys.hpp"
 #include "cli/audit/replay_parts.hpp"
 #include "cli/audit/run_audit.hpp"
 #include "cli/audit/step_difference.hpp"
@@ -42,10 +43,10 @@ class Replay {
       say_same();
       return kExitFinished;
     }
-    found(describe(*difference_, names_, agreed_));
+    const int exit_code = found(describe(*difference_, names_, agreed_));
     ranks->clear();  // their memory is needed again
     TRAIN_RETURN_IF_ERROR(compute_again());
-    return kExitFailure;
+    return exit_code;
   }
 
  private:
@@ -55,13 +56,17 @@ class Replay {
     const std::int64_t ranks = run_plan_.engine.parallel.ranks;
     say(
         fmt::format("same bits: {} steps and {} tensor digests; replayed steps {} to {} from {} on "
-                    "{} {}",
+                    "{} {}{}",
                     replayed_.size(), digests_, range_.first_step() + 1, range_.to,
-                    range_.start_text(), ranks, ranks == 1 ? "rank" : "ranks"));
+                    range_.start_text(), ranks, ranks == 1 ? "rank" : "ranks",
+                    range_.changes.empty() ? "" : "; " + changed_keys_text(range_.changes)));
   }
 
-  static int found(const std::string& what) {
+  [[nodiscard]] int found(const std::string& what) const {
     say("different: " + what);
+    if (!range_.changes.empty()) {
+      say(changed_keys_text(range_.changes));
+    }
     return kExitFailure;
   }
 

@@ -6,6 +6,7 @@
 #include "base/signal_watcher.hpp"
 #include "checkpoint/index/index_content.hpp"
 #include "checkpoint/index/index_view.hpp"
+#include "cli/audit/changed_keys.hpp"
 #include "cli/audit/run_audit.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
@@ -46,16 +47,18 @@ class RunAudit {
   }
 
   [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
+  [[nodiscard]] std::string changes() const { return changed_keys_text(changes_); }
   [[nodiscard]] std::string summary() const {
     const auto digested =
         std::count_if(journal_.steps.begin(), journal_.steps.end(),
                       [](const auto& step) { return !step.second.tensor_digests.empty(); });
     return fmt::format(
         "consistent: {} checkpoints, {} of them with digests in the journal; {} steps, {} with "
-        "digests; {} lines of metrics{}",
+        "digests; {} lines of metrics{}{}",
         checkpoints_, digested_checkpoints_, journal_.steps.size(), digested, metric_steps_,
         newer_metrics_ > 0 ? fmt::format(", {} newer ones than the journal", newer_metrics_)
-                           : std::string());
+                           : std::string(),
+        changes_.empty() ? std::string() : "; " + changes());
   }
 
  private:
@@ -78,6 +81,12 @@ class RunAudit {
       return {};
     }
     index_ = checkpoint::read_index_content(**store, {});
+    auto changes = changed_keys(**store);
+    if (!changes) {
+      problem(changes.error().message);
+      return {};
+    }
+    changes_ = std::move(changes).value();
     auto journal = checkpoint::read_step_journal(**store);
     if (!journal) {
       problem(journal.error().message);
@@ -190,6 +199,7 @@ class RunAudit {
   checkpoint::IndexContent index_;
   checkpoint::StepJournal journal_;
   std::vector<std::string> problems_;
+  std::vector<std::string> changes_;  ///< Of the configuration, between starts.
   std::int64_t checkpoints_ = 0;
   std::int64_t digested_checkpoints_ = 0;
   std::int64_t metric_steps_ = 0;
@@ -208,6 +218,9 @@ Result<int> verify_run(const VerifyOptions& options) {
     print(fmt::format("problem: {}\n", problem));
   }
   if (!audit.problems().empty()) {
+    if (const std::string changes = audit.changes(); !changes.empty()) {
+      print(changes + "\n");
+    }
     return kExitFailure;
   }
   print(audit.summary() + "\n");

@@ -1,0 +1,43 @@
+#include "cli/audit/changed_keys.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+
+#include "actors/head/config_changes.hpp"
+#include "checkpoint/index/index_content.hpp"
+
+namespace train::cli {
+namespace {
+
+constexpr std::ptrdiff_t kShown = 12;
+
+}  // namespace
+
+Result<std::vector<std::string>> changed_keys(storage::KvStore& store, StepRange range) {
+  const auto events = checkpoint::read_events(store);
+  TRAIN_RETURN_IF_ERROR(events);
+  std::vector<std::string> changes;
+  for (const checkpoint::EventRecord& event : *events) {
+    const auto step =
+        event.kind == actors::kConfigChanged ? actors::change_step(event.text) : std::nullopt;
+    if (step && *step >= range.first && *step < range.end) {
+      changes.push_back(event.text);
+    }
+  }
+  return changes;
+}
+
+std::string changed_keys_text(const std::vector<std::string>& changes) {
+  if (changes.empty()) {
+    return {};
+  }
+  const std::ptrdiff_t older = std::max<std::ptrdiff_t>(0, std::ssize(changes) - kShown);
+  return fmt::format("changed between starts: {}{}",
+                     older > 0 ? fmt::format("{} older ones (events.jsonl); ", older) : "",
+                     fmt::join(changes.begin() + older, changes.end(), "; "));
+}
+
+}  // namespace train::cli

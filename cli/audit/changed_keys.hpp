@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "storage/kv_store.hpp"
+
+namespace train::cli {
+
+/// Steps, the first and the one after the last.
+struct StepRange {
+  std::int64_t first = 0;
+  std::int64_t end = std::numeric_limits<std::int64_t>::max();
+};
+
+/// What changed of a run's configuration between two of its starts, after the steps of `range`:
+/// texts of change_text(), oldest first, as far as the index in `store` remembers. Blocks. Errors:
+/// the store's.
+[[nodiscard]] Result<std::vector<std::string>> changed_keys(storage::KvStore& store,
+                                                            StepRange range = {});
+
+/// "changed between starts: step=20 key=run.steps old=20 new=40", the newest few; empty: nothing.
+[[nodiscard]] std::string changed_keys_text(const std::vector<std::string>& changes);
+
+}  // namespace train::cli
