@@ -323,6 +323,8 @@ Result<std::unique_ptr<RunReport>> open_empty_report(const PreparedRun& run) {
        .total_steps = options.total_steps,
        .log_interval = run.config().run.log_interval_steps,
        .tokens_per_step = tokens_per_step(run.config()),
+       .eval_interval = run.config().eval.interval_steps,
+       .choices_interval = configs::choices_interval(run.config().eval),
        .rows = LaneSource::row_count(run.plan.data),
        .flops_per_token = engine::flops_per_token(options.model, options.seq_len),
        .peak_flops = run.peak_flops * static_cast<double>(run.config().parallel.nodes),

@@ -266,7 +266,7 @@ Result<std::optional<StepFinished>> RankAgreement::hear(const StepFinished& even
       heard.first.tensor_digests[i] += event.tensor_digests[i];
     }
     heard.first.optimizer_sums = added(first.optimizer_sums, event.optimizer_sums);
-    heard.first.elapsed_ns = std::max(first.elapsed_ns, event.elapsed_ns);
+    heard.first.trained_ns = std::max(first.trained_ns, event.trained_ns);
   }
   if (++heard.count < ranks) {
     return std::optional<StepFinished>();
@@ -288,6 +288,7 @@ Result<std::optional<EvaluationFinished>> RankAgreement::hear(const EvaluationFi
     return disagreement("the evaluation", event.step, heard.first.rank, heard.first.cross_entropy,
                         event.rank, event.cross_entropy);
   }
+  heard.first.elapsed_ns = std::max(heard.first.elapsed_ns, event.elapsed_ns);
   place(heard.first.log_likelihoods, event);
   if (++heard.count < ranks) {
     return std::optional<EvaluationFinished>();

@@ -35,8 +35,10 @@ struct StepFinished {
   FloatBits loss;
   FloatBits grad_norm;
   FloatBits lr;
-  /// Steady time since the rank had done the step or the evaluation before it: of all, the longest.
-  std::int64_t elapsed_ns = 0;
+  /// Steady time that the rank had trained for when its stream came to the step's end, since it was
+  /// connected and without evaluations; of all, the longest. It never decreases, so that what it
+  /// grew by from one step to another is the time between their ends.
+  std::int64_t trained_ns = 0;
   bool nonfinite = false;  ///< Loss or norm not finite: no weight was changed.
   bool has_digest = false;
   std::uint64_t weights_digest = 0;  ///< Of the rank's rows; of all once the conductor has summed.
@@ -59,6 +61,7 @@ struct EvaluationFinished {
   bool of_choices = false;  ///< It has documents, and no losses.
   FloatBits cross_entropy;  ///< Nats per token; of pairs or examples their mean loss.
   FloatBits accuracy;
+  std::int64_t elapsed_ns = 0;  ///< Since the rank had done what came before; of all, the longest.
   /// Of the documents of the choices (storage/choices) that the rank has scored.
   std::int64_t first_document = 0;
   /// Bit patterns of doubles, of those documents.

@@ -69,11 +69,8 @@ struct Rank {
   template <class EventOf>
   void report(const EventOf& event_of) const {
     mark("report");
-    context->compute->enqueue(
-        [runtime = context.get(), conductor = state().peers.conductor, event_of] {
-          caf::anon_send(conductor, event_of(*runtime));
-          runtime->clock.lap(steady_now_ns());  // an evaluation's time is not the next step's
-        });
+    context->compute->enqueue([runtime = context.get(), conductor = state().peers.conductor,
+                               event_of] { caf::anon_send(conductor, event_of(*runtime)); });
     finish_on_stream(state().current->sequence);
     leave();
   }
@@ -86,7 +83,7 @@ struct Rank {
 
 void Rank::connect(const ConnectRank& peers) const {
   state().peers = peers;
-  context->clock.start(steady_now_ns());
+  context->clock.start();
   for (const auto& [name, part] : peers.parts) {
     self->monitor(part);
     state().parts.emplace(part.address(), name);
@@ -217,11 +214,10 @@ void Rank::control_collective(engine::CollectiveKind kind) const {
 void Rank::control_finished() const {
   const Command& command = *state().current;
   if (command.kind == CommandKind::evaluate) {
-    return report(
-        [command](const RankRuntime& rank) { return evaluation_event(rank, command.step); });
+    return report([command](RankRuntime& rank) { return evaluation_event(rank, command.step); });
   }
   if (command.kind == CommandKind::score) {
-    return report([command](const RankRuntime& rank) { return choices_event(rank, command.step); });
+    return report([command](RankRuntime& rank) { return choices_event(rank, command.step); });
   }
   if (engine::finds_nonfinite(command.kind)) {
     return report([command](const RankRuntime& rank) { return nonfinite_event(rank, command); });
@@ -303,6 +299,9 @@ void Rank::report_step(const Command& command) const {
 void Rank::take_reference(const Command& command) const {
   mark("reference");
   context->engine->reference().take(*context->compute);
+  if (!context->data->reference_rows().live) {  // else the step that asks for it takes so long
+    context->compute->notify([runtime = context.get()] { runtime->clock.set_apart(); });
+  }
   if (context->keep_reference) {
     context->compute->enqueue([me = caf::actor_cast<RankActor>(self), runtime = context.get(),
                                done = command.step + 1] {

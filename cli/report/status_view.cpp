@@ -149,8 +149,12 @@ void add_head(fmt::memory_buffer& text, const StatusView& view, const Json& json
   add(text, "run {}: {}\n", json.value("run", std::string()), condition_words(view, json));
   add(text, "  step {} of {}", number(json, "step"), number(json, "steps"));
   if (json.contains("step_unix_s")) {
-    add(text, ", {} tokens/s, {}", format_count(json.value("tokens_per_second", 0.0)),
-        ago(json, json, "step_unix_s"));
+    add(text, ", {} tokens/s", format_count(json.value("tokens_per_second", 0.0)));
+    if (json.contains("rate_window_s")) {
+      add(text, " over {} of training, {} left", format_duration(json.value("rate_window_s", 0.0)),
+          format_duration(json.value("remaining_s", 0.0)));
+    }
+    add(text, ", {}", ago(json, json, "step_unix_s"));
   }
   add(text, "; started {}, generation {}, {} ranks\n", time_text(number(json, "started_unix_s")),
       number(json, "generation"), number(json, "ranks_count"));

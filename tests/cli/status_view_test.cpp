@@ -33,6 +33,8 @@ RunStatus some_status() {
   status.now_ns = steady_now_ns();
   status.progress = {.step = 40,
                      .tokens_per_second = 1234.56,
+                     .window_s = 29.5,
+                     .remaining_s = 75.0,
                      .step_ns = status.now_ns - kSecond,
                      .saved_step = 30,
                      .saved_ns = status.now_ns - 9 * kSecond,
@@ -66,8 +68,9 @@ TEST_CASE("status_view: what is written is shown", "[actors][status]") {
   const std::string text = status_text(*view);
   INFO(text);
   for (const char* part :
-       {"run a: running", "step 40 of 100", "1.23 k tokens/s", "generation 2, 2 ranks",
-        "saved step 30", "step-00000030", "stalled: rank 1 has not been heard of for 6.0 s",
+       {"run a: running", "step 40 of 100", "1.23 k tokens/s over 29.5s of training, 1m15s left",
+        "generation 2, 2 ranks", "saved step 30", "step-00000030",
+        "stalled: rank 1 has not been heard of for 6.0 s",
         "conductor  waits for the ranks to finish a command", "held: commands 2/2", "node7",
         "TrainStep 41", "block 2 (backward) of step 41, lane 1 for 1.0 s",
         "gather #3 of TrainStep 41 (block 1): under way for 1.5 s",

@@ -67,7 +67,12 @@ Result<std::unique_ptr<RunReport>> RunReport::open(const ReportOptions& options)
 }
 
 RunReport::RunReport(const ReportOptions& options)
-    : options_(options), peak_flops_(options.peak_flops) {
+    : options_(options),
+      rate_({.tokens_per_step = options.tokens_per_step,
+             .total_steps = options.total_steps,
+             .eval_interval = options.eval_interval,
+             .choices_interval = options.choices_interval}),
+      peak_flops_(options.peak_flops) {
   if (options_.files == nullptr) {
     options_.files = std::make_shared<RunFiles>(options.directory);
   }
@@ -137,15 +142,14 @@ Status RunReport::diagnostics(std::int64_t step,
 }
 
 Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
-  const double seconds =
-      static_cast<double>(std::max<std::int64_t>(1, event.elapsed_ns)) * 1e-9;  // a coarse clock
-  tokens_per_second_ = static_cast<double>(options_.tokens_per_step) / seconds;
-  usual_seconds_ = usual_seconds_ == 0.0 ? seconds : 0.9 * usual_seconds_ + 0.1 * seconds;
+  rate_.end_step(event.step, event.trained_ns);
   raise_peak();
   {
     const std::lock_guard lock(progress_mutex_);
     progress_.step = event.step;
-    progress_.tokens_per_second = usual_speed();
+    progress_.tokens_per_second = rate_.tokens_per_second();
+    progress_.window_s = rate_.window_seconds();
+    progress_.remaining_s = rate_.remaining_seconds();
     progress_.step_ns = now_ns;
   }
   show(event);
@@ -153,6 +157,9 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   if (!due && !event.has_digest) {
     return {};
   }
+  // A line speaks for all steps since the one before it.
+  const double seconds = rate_.take_step_seconds();
+  const double tokens_per_second = static_cast<double>(options_.tokens_per_step) / seconds;
   Json line;
   line["step"] = event.step;
   line["loss"] = event.loss.value();
@@ -171,7 +178,7 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   }
   line["lr"] = event.lr.value();
   line["tokens"] = event.step * options_.tokens_per_step;
-  line["tokens_per_second"] = std::round(tokens_per_second_ * 10.0) / 10.0;
+  line["tokens_per_second"] = std::round(tokens_per_second * 10.0) / 10.0;
   if (peak_flops_ > 0.0) {
     line["mfu"] = std::round(1e4 * reached_flops() / peak_flops_) * 1e-4;
   }
@@ -194,7 +201,7 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   return scalars(event.step, {{"train/loss", event.loss.value()},
                               {"train/grad_norm", event.grad_norm.value()},
                               {"train/lr", event.lr.value()},
-                              {"train/tokens_per_second", tokens_per_second_}});
+                              {"train/tokens_per_second", tokens_per_second}});
 }
 
 bool RunReport::restore(const checkpoint::StepRecord& record) {
@@ -217,6 +224,7 @@ bool RunReport::restore(const checkpoint::StepRecord& record) {
 }
 
 Status RunReport::evaluation(const EvaluationFinished& event) {
+  rate_.end_evaluation(event.of_choices, event.elapsed_ns);
   if (event.of_choices) {
     return choices(event);
   }
@@ -247,7 +255,10 @@ Status RunReport::evaluation(const EvaluationFinished& event) {
   print_line(
       fmt::format("evaluation at step {}: loss {:.4f}, {}{}", event.step, nats, quality, bits));
   TRAIN_RETURN_IF_ERROR(append(line.dump()));
-  note({.kind = "evaluation", .text = fmt::format("loss {:.4f}", nats), .step = event.step});
+  note({.kind = "evaluation",
+        .text = fmt::format("loss {:.4f}", nats),
+        .step = event.step,
+        .seconds = static_cast<double>(event.elapsed_ns) * 1e-9});
   TRAIN_RETURN_IF_ERROR(scalars(event.step, {{"val/loss", nats}}));
   return of_tokens ? scalars(event.step, {{"val/perplexity", std::exp(nats)}}) : Status();
 }
@@ -315,7 +326,7 @@ void RunReport::raise_peak() {
 }
 
 void RunReport::show(const StepFinished& event) {
-  const double remaining = static_cast<double>(options_.total_steps - event.step) * usual_seconds_;
+  const double remaining = rate_.remaining_seconds();
   const double mfu = peak_flops_ > 0.0 ? reached_flops() / peak_flops_ : 0.0;
   if (block_) {
     const std::lock_guard lock(view_mutex_);
@@ -327,7 +338,7 @@ void RunReport::show(const StepFinished& event) {
     }
     view_.grad_norm = event.grad_norm.value();
     view_.lr = event.lr.value();
-    view_.tokens_per_second = usual_speed();
+    view_.tokens_per_second = rate_.tokens_per_second();
     view_.mfu = mfu;
     show_block();
     return;
@@ -338,8 +349,8 @@ void RunReport::show(const StepFinished& event) {
     print_line(fmt::format(
         "step {}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {} tokens/s{}  ETA {}", event.step,
         options_.total_steps, event.loss.value(), event.grad_norm.value(), event.lr.value(),
-        format_count(usual_speed()), mfu > 0.0 ? fmt::format("  MFU {:.0f} %", 100.0 * mfu) : "",
-        format_duration(remaining)));
+        format_count(rate_.tokens_per_second()),
+        mfu > 0.0 ? fmt::format("  MFU {:.0f} %", 100.0 * mfu) : "", format_duration(remaining)));
   }
 }
 

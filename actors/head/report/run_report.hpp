@@ -13,6 +13,7 @@
 
 #include "actors/head/report/progress_block.hpp"
 #include "actors/head/report/run_files.hpp"
+#include "actors/head/report/step_rate.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/train/lanes/lane_source.hpp"
 #include "base/result.hpp"
@@ -37,6 +38,8 @@ struct ReportOptions {
   std::int64_t total_steps = 0;
   std::int64_t log_interval = 1;     ///< A metrics line every this many steps.
   std::int64_t tokens_per_step = 0;  ///< Padding of packed rows included.
+  /// Steps between evaluations, and between answers to eval.choices; 0: there are none.
+  std::int64_t eval_interval = 0, choices_interval = 0;
   /// What the rows of a step (from 0) hold; none: every token has a target.
   std::function<engine::RowCount(std::int64_t step)> rows = {};
   double flops_per_token = 0.0;
@@ -58,7 +61,9 @@ struct ReportOptions {
 /// How far a run has come, for those who ask while it is on.
 struct RunProgress {
   std::int64_t step = 0;
-  double tokens_per_second = 0.0;  ///< Moving average; 0: no step of this start is done.
+  double tokens_per_second = 0.0;  ///< Over StepRate's window; 0: no step of this start is done.
+  double window_s = 0.0;           ///< What the steps of that window took.
+  double remaining_s = 0.0;        ///< For what is left of the run; as long as a step is done.
   std::int64_t step_ns = 0;        ///< Steady clock: when the newest step was done.
   std::int64_t saved_step = -1;    ///< Newest checkpoint of this start; -1: none.
   std::int64_t saved_ns = 0;       ///< Steady clock.
@@ -66,7 +71,7 @@ struct RunProgress {
   std::string save_failure = {};  ///< Of the newest save; empty: it succeeded.
 };
 
-/// Writes metrics.jsonl, TensorBoard events and the progress line of one run.
+/// Writes metrics.jsonl, TensorBoard events and the progress line of one start of a run's ranks.
 ///
 /// Threading: one owner at a time (the report stream); progress() from any thread. Every other call
 /// blocks on the disk.
@@ -106,12 +111,10 @@ class RunReport {
   Status objective_scalars(std::int64_t step, const std::string& prefix,
                            const std::vector<std::pair<std::string, double>>& metrics);
   Status diagnostics(std::int64_t step, const std::vector<engine::OptimizerDiagnostic>& values);
-  /// Tokens per second at the moving average of the steps' times.
-  [[nodiscard]] double usual_speed() const {
-    return static_cast<double>(options_.tokens_per_step) / usual_seconds_;
+  /// FLOP/s of the model, over StepRate's window.
+  [[nodiscard]] double reached_flops() const {
+    return options_.flops_per_token * rate_.tokens_per_second();
   }
-  /// FLOP/s of the model, as a moving average over the steps.
-  [[nodiscard]] double reached_flops() const { return options_.flops_per_token * usual_speed(); }
   void raise_peak();
   void show(const StepFinished& event);
   void show_block();
@@ -119,8 +122,7 @@ class RunReport {
   void note(const RunEvent& event);
 
   ReportOptions options_;
-  double tokens_per_second_ = 0.0;    ///< Of the newest step.
-  double usual_seconds_ = 0.0;        ///< Of a step, moving average; 0: there was none.
+  StepRate rate_;
   double peak_flops_ = 0.0;           ///< The highest FLOP/s known of this machine; 0: unknown.
   std::unique_ptr<LiveBlock> block_;  ///< None: Output is another.
   std::mutex view_mutex_;

@@ -25,9 +25,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// In seconds, to the millisecond.
+/// To the millisecond.
+double rounded(double seconds) { return std::round(seconds * 1e3) / 1e3; }
+
 double seconds(std::int64_t nanoseconds) {
-  return std::round(static_cast<double>(nanoseconds) * 1e-6) * 1e-3;
+  return rounded(static_cast<double>(nanoseconds) * 1e-9);
 }
 
 template <class Value, class ToJson>
@@ -161,6 +163,8 @@ std::string to_json(const RunStatus& status) {
                {"steps", base.steps},
                {"tokens_per_second", std::round(progress.tokens_per_second * 10.0) / 10.0}};
   if (progress.step_ns > 0) {
+    json["rate_window_s"] = rounded(progress.window_s);
+    json["remaining_s"] = rounded(progress.remaining_s);
     json["step_unix_s"] = unix_s(status, progress.step_ns);
   }
   json["saved"] = saves_of(status);

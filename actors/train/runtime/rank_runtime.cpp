@@ -195,23 +195,28 @@ StepFinished step_event(RankRuntime& rank, std::int64_t step, bool with_digest) 
     event.tensor_digests = engine.state().tensor_digests(names);
     event.weights_digest = engine::weights_digest(event.tensor_digests, names);
   }
-  event.elapsed_ns = rank.clock.lap(steady_now_ns());
+  event.trained_ns = rank.clock.end_step();
   return event;
 }
 
-EvaluationFinished evaluation_event(const RankRuntime& rank, std::int64_t step) {
+EvaluationFinished evaluation_event(RankRuntime& rank, std::int64_t step) {
   const engine::EvaluationResult result = rank.engine->totals().evaluation_result();
   EvaluationFinished event{.step = step,
                            .rank = rank.rank,
                            .cross_entropy = FloatBits(result.cross_entropy),
                            .accuracy = FloatBits(result.accuracy),
+                           .elapsed_ns = rank.clock.set_apart(),
                            .objective_metrics = bits_of(result.metrics)};
   return event;
 }
 
-EvaluationFinished choices_event(const RankRuntime& rank, std::int64_t step) {
-  EvaluationFinished event{
-      .step = step, .rank = rank.rank, .of_choices = true, .cross_entropy = {}, .accuracy = {}};
+EvaluationFinished choices_event(RankRuntime& rank, std::int64_t step) {
+  EvaluationFinished event{.step = step,
+                           .rank = rank.rank,
+                           .of_choices = true,
+                           .cross_entropy = {},
+                           .accuracy = {},
+                           .elapsed_ns = rank.clock.set_apart()};
   const auto lanes = rank.lanes(engine::CommandKind::score).lanes_of(rank.rank);
   if (lanes.empty()) {
     return event;

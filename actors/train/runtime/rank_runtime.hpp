@@ -131,10 +131,10 @@ using RankContext = std::shared_ptr<RankRuntime>;
 [[nodiscard]] StepFinished step_event(RankRuntime& rank, std::int64_t step, bool with_digest);
 
 /// What a rank reports of the evaluation after `step` steps, in stream order.
-[[nodiscard]] EvaluationFinished evaluation_event(const RankRuntime& rank, std::int64_t step);
+[[nodiscard]] EvaluationFinished evaluation_event(RankRuntime& rank, std::int64_t step);
 
 /// The same of the answers to eval.choices: of the documents that the rank has scored.
-[[nodiscard]] EvaluationFinished choices_event(const RankRuntime& rank, std::int64_t step);
+[[nodiscard]] EvaluationFinished choices_event(RankRuntime& rank, std::int64_t step);
 
 /// What a rank reports of such a search, in stream order.
 [[nodiscard]] NonfiniteFound nonfinite_event(const RankRuntime& rank, const Command& command);

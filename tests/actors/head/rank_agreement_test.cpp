@@ -104,12 +104,31 @@ TEST_CASE("rank agreement: the optimizer's sums add up, in any order to the same
   CHECK_THAT(heard.error().message, Catch::Contains("ranks 0 and 1"));
 }
 
-TEST_CASE("rank agreement: a step took as long as its slowest rank says", "[actors]") {
+TEST_CASE("rank agreement: what steps took adds up, whoever is the slowest of each", "[actors]") {
+  // Two ranks, which wait for each other: each second step ends later on the other one.
+  RankAgreement agreement;
+  std::vector<std::int64_t> trained_ns;
+  for (std::int64_t step = 1; step <= 10; ++step) {
+    std::optional<StepFinished> all;
+    for (const std::int32_t rank : {0, 1}) {
+      StepFinished event = step_of(rank, step, 0.5);
+      event.trained_ns = 100 * step - (step % 2 == rank ? 30 : 0);
+      all = *agreement.hear(event, 2);
+    }
+    REQUIRE(all);
+    trained_ns.push_back(all->trained_ns);
+  }
+  for (std::size_t at = 1; at < trained_ns.size(); ++at) {
+    CHECK(trained_ns[at] - trained_ns[at - 1] == 100);
+  }
+}
+
+TEST_CASE("rank agreement: an evaluation took as long as its slowest rank says", "[actors]") {
   const std::int32_t slowest = GENERATE(0, 1, 2);
   RankAgreement agreement;
-  std::optional<StepFinished> all;
+  std::optional<EvaluationFinished> all;
   for (const std::int32_t rank : {0, 1, 2}) {
-    StepFinished event = step_of(rank, 1, 0.5);
+    EvaluationFinished event{.step = 1, .rank = rank, .cross_entropy = {}, .accuracy = {}};
     event.elapsed_ns = rank == slowest ? 70 : 50 + rank;
     all = *agreement.hear(event, 3);
   }
