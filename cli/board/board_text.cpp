@@ -21,13 +21,11 @@ void add_list(fmt::memory_buffer& text, const char* name, const Bins& bins, std:
     if (bins[bin].count == 0) {
       fmt::format_to(std::back_inserter(text), "{}null", comma);
     } else {
-      fmt::format_to(std::back_inserter(text), "{}{:.6g}", comma, number_of(bins[bin]));
+      fmt::format_to(std::back_inserter(text), "{}{:.9g}", comma, number_of(bins[bin]));
     }
   }
   text.push_back(']');
 }
-
-double mean(const MetricBin& bin) { return bin.sum / static_cast<double>(bin.count); }
 
 void add_column(fmt::memory_buffer& text, const MetricHistory::Column& column, std::size_t from) {
   const std::size_t begin = std::min(from, column.bins.size());
@@ -41,7 +39,8 @@ void add_column(fmt::memory_buffer& text, const MetricHistory::Column& column, s
     add_list(text, "max", column.bins, begin, [](const MetricBin& bin) { return bin.most; });
     text.push_back(',');
   }
-  add_list(text, "mean", column.bins, begin, mean);
+  add_list(text, "mean", column.bins, begin,
+           [&column](const MetricBin& bin) { return column.mean(bin); });
   text.push_back('}');
 }
 
@@ -119,7 +118,7 @@ std::string open_metrics_text(const std::vector<RunGauges>& runs) {
   gauge("gradient_norm", "Norm of the newest gradient before clipping.",
         [](const RunGauges& run) { return run.grad_norm; });
   gauge("learning_rate", "Of the newest step.", [](const RunGauges& run) { return run.lr; });
-  gauge("tokens_per_second", "Moving average over the steps.",
+  gauge("tokens_per_second", "Over the last 30 s of training, evaluations left out.",
         [](const RunGauges& run) { return run.tokens_per_second; });
   gauge("generation", "How many times ranks were started again.",
         [](const RunGauges& run) { return run.generation; });

@@ -5,11 +5,11 @@
 
 namespace train::cli {
 
-void MetricBin::add(double value) {
+void MetricBin::add(double value, double summand) {
   const auto single = static_cast<float>(value);
   least = count == 0 ? single : std::min(least, single);
   most = count == 0 ? single : std::max(most, single);
-  sum += value;
+  sum += summand;
   ++count;
 }
 
@@ -32,7 +32,7 @@ std::optional<std::size_t> MetricHistory::column(std::string_view name) {
     return std::nullopt;
   }
   by_name_.emplace(name, columns_.size());
-  columns_.push_back({.name = std::string(name)});
+  columns_.push_back({.name = std::string(name), .rate = name.ends_with("tokens_per_second")});
   return columns_.size() - 1;
 }
 
@@ -58,7 +58,7 @@ void MetricHistory::add(std::size_t column, std::int64_t step, double value) {
   if (into.bins.size() <= bin) {
     into.bins.resize(bin + 1);
   }
-  into.bins[bin].add(value);
+  into.bins[bin].add(value, into.summand(value));
   if (step >= into.newest_step) {
     into.newest = value;
     into.newest_step = step;

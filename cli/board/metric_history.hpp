@@ -16,10 +16,10 @@ namespace train::cli {
 struct MetricBin {
   float least = 0.0F;
   float most = 0.0F;
-  double sum = 0.0;
+  double sum = 0.0;         ///< Of what the quantity's mean is taken of (MetricHistory::Column).
   std::uint32_t count = 0;  ///< Values; 0: none, and the rest says nothing.
 
-  void add(double value);
+  void add(double value, double summand);
   void add(const MetricBin& later);
 };
 
@@ -40,6 +40,15 @@ class MetricHistory {
     std::vector<MetricBin> bins = {};
     double newest = std::numeric_limits<double>::quiet_NaN();
     std::int64_t newest_step = -1;
+    /// Tokens over time, equally many in each value: the mean is all tokens over all the time.
+    bool rate = false;
+
+    [[nodiscard]] double summand(double value) const { return rate ? 1.0 / value : value; }
+    /// REQUIRES: the bin has values.
+    [[nodiscard]] double mean(const MetricBin& bin) const {
+      const auto count = static_cast<double>(bin.count);
+      return rate ? count / bin.sum : bin.sum / count;
+    }
   };
 
   /// Of steps from `first_step` on; those before are ignored.

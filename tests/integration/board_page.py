@@ -154,8 +154,45 @@ def watch_the_run(page, run, url, pictures):
     assert any(agree(shown, line["val_loss"]) for line in metrics_of(run) if "val_loss" in line)
     page.until(lambda: "resident" in page.text("memory") and "planned" in page.text("memory"), "memory")
     page.until(lambda: page.events("checkpoint_published"), "a checkpoint")
+    look_at_the_rate(page, run)
     page.picture(pictures, "board.png")
     page.no_complaints()
+
+
+def count(text):
+    """Of "1.23 k": 1230."""
+    number, prefix = re.fullmatch(r"([-+.e0-9]+)(?: ([kMGT]))?", text).groups()
+    return float(number) * {None: 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}[prefix]
+
+
+def rate_of_lines(lines, step, window_s):
+    """Tokens over time up to the step, of so many seconds."""
+    lines = [line for line in lines if "grad_norm" in line and 1 < line["step"] <= step]
+    tokens_of_step = lines[0]["tokens"] / lines[0]["step"]
+    tokens = seconds = 0
+    for line in reversed(lines):
+        took = tokens_of_step / line["tokens_per_second"]
+        if seconds + took / 2 > window_s:
+            break
+        tokens += tokens_of_step
+        seconds += took
+    return tokens / seconds
+
+
+def look_at_the_rate(page, run):
+    """What the head of the page says is tokens over the time that it says, of its step."""
+    head = re.compile(r"step (\d+) of \d+ · (\S+(?: [kMGT])?) tokens/s over the last ([.0-9]+) s of training · "
+                      r"about .* left")
+
+    def seen():
+        found = head.search(page.text("summary"))
+        return found if found and float(found.group(3)) >= 2 else None
+
+    step, rate, window_s = page.until(seen, "a rate over two seconds").groups()
+    of_lines = rate_of_lines(metrics_of(run), int(step), float(window_s))
+    half_of_last_digit = 0.5 if float(window_s) >= 10 else 0.05
+    error = 0.01 + half_of_last_digit / float(window_s) + 0.02
+    assert abs(count(rate) - of_lines) <= error * of_lines, (rate, window_s, of_lines)
 
 
 def kill_a_rank(page, run, launcher, pictures):

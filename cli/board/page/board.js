@@ -83,12 +83,11 @@ function drawStatus(status) {
   setText(condition, failed ? "failed" : status.condition || "unknown");
   document.title = `${status.run} · step ${status.step ?? "–"}`;
   byId("bar").value = status.steps ? status.step / status.steps : 0;
-  const remaining = (status.steps - status.step) * secondsPerStep(status);
   setText("summary", [
     `step ${status.step ?? "–"} of ${status.steps ?? "–"}`,
-    status.tokens_per_second ? `${formatCount(status.tokens_per_second)} tokens/s` : "",
-    status.condition === "running" && remaining > 0 ? `about ${formatSeconds(remaining)} left` : "",
-    `${status.ranks_count ?? "–"} ranks`, `generation ${status.generation ?? "–"}`,
+    rateText(status),
+    status.condition === "running" && status.remaining_s > 0 ? `about ${formatSeconds(status.remaining_s)} left` : "",
+    `${status.ranks_count ?? "–"} ${status.ranks_count === 1 ? "rank" : "ranks"}`, `generation ${status.generation ?? "–"}`,
     status.saved && status.saved.step !== undefined ? `saved at step ${status.saved.step}` : "",
   ].filter(Boolean).join(" · "));
   setShown("outcome", status.outcome ? `${status.outcome.text} (exit code ${status.outcome.exit_code})` : "");
@@ -97,19 +96,16 @@ function drawStatus(status) {
   drawMemory(status);
 }
 
-/// From the newest two statuses: what a step takes, evaluations and saves included.
-function secondsPerStep(status) {
-  const passed = status.written_unix_s - status.started_unix_s;
-  state.firstStep ??= status.step;
-  const done = status.step - Math.min(state.firstStep, status.step);
-  return done > 0 && state.firstAt ? (Date.now() / 1000 - state.firstAt) / done
-    : (state.firstAt ??= Date.now() / 1000, passed > 0 && status.step > 0 ? passed / status.step : NaN);
+/// With the time that it is over: evaluations are not in it.
+function rateText(status) {
+  if (!status.tokens_per_second) return "";
+  const over = status.rate_window_s ? ` over the last ${formatSeconds(status.rate_window_s)} of training` : "";
+  return `${formatCount(status.tokens_per_second)} tokens/s${over}`;
 }
 
 function listen() {
   if (state.stream) state.stream.close();
   state.events = [];
-  state.firstStep = state.firstAt = undefined;
   const stream = new EventSource(`/events?run=${encodeURIComponent(state.run)}`);
   state.stream = stream;
   const current = (handler) => (message) => { if (stream === state.stream) handler(JSON.parse(message.data)); };

@@ -20,7 +20,7 @@ TEST_CASE("board text: a series is JSON with a list a quantity", "[board]") {
   CHECK(json.at("width") == 1);
   CHECK(json.at("last_step") == 2);
   CHECK(json.at("damaged_lines") == 3);
-  CHECK(json.at("columns").at("loss") == Json::parse(R"({"mean":[2,null,1.23457]})"));
+  CHECK(json.at("columns").at("loss") == Json::parse(R"({"mean":[2,null,1.23456789]})"));
   CHECK(json.at("columns").size() == 2);
 }
 

@@ -42,6 +42,21 @@ TEST_CASE("metric history: bins keep least, most and mean of every step, however
   REQUIRE(count == steps);
 }
 
+TEST_CASE("metric history: a bin's rate is its tokens over its time", "[board]") {
+  MetricHistory history;
+  const auto rate = history.column("tokens_per_second");
+  const auto loss = history.column("loss");
+  for (std::int64_t step = 0; step < 4096; ++step) {
+    const double value = step % 2 == 0 ? 100.0 : 300.0;  // 1 s and a third of one for 100 tokens
+    history.add(*rate, step, value);
+    history.add(*loss, step, value);
+  }
+  REQUIRE(history.width() == 2);
+  const auto& columns = history.columns();
+  CHECK(columns[*rate].mean(columns[*rate].bins[7]) == Approx(150.0));
+  CHECK(columns[*loss].mean(columns[*loss].bins[7]) == Approx(200.0));
+}
+
 TEST_CASE("metric history: what is not finite is counted and not drawn", "[board]") {
   MetricHistory history;
   const auto loss = history.column("loss");
