@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -18,6 +19,7 @@
 
 #include "base/log.hpp"
 #include "base/process.hpp"
+#include "cli/plot/axis_ticks.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::cli {
@@ -151,6 +153,32 @@ std::string quoted_for_gnuplot(const std::string& text) {
   return quoted + "'";
 }
 
+/// The least and the most of what `number_of` takes of the points. REQUIRES: there is one.
+template <class NumberOf>
+std::pair<double, double> range_of(const std::vector<Curve>& curves, const NumberOf& number_of) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  std::pair<double, double> range(kInfinity, -kInfinity);
+  for (const Curve& curve : curves) {
+    for (const auto& point : curve.points) {
+      range.first = std::min(range.first, number_of(point));
+      range.second = std::max(range.second, number_of(point));
+    }
+  }
+  return range;
+}
+
+/// gnuplot's own marks have six digits, which may be too few to tell them apart.
+std::string marks_of(const char* axis, const AxisTicks& ticks) {
+  std::string script =
+      fmt::format("set {0}range [{1}:{2}]\nset {0}tics (", axis, ticks.low, ticks.high);
+  const std::vector<std::string> labels = axis_labels(ticks.values);
+  for (std::size_t at = 0; at < labels.size(); ++at) {
+    fmt::format_to(std::back_inserter(script), "{}'{}' {}", at == 0 ? "" : ", ", labels[at],
+                   ticks.values[at]);
+  }
+  return script + ")\n";
+}
+
 fs::path without_slash(const fs::path& run) {
   const fs::path path = run.lexically_normal();
   return path.has_filename() ? path : path.parent_path();
@@ -252,9 +280,16 @@ std::string script_of(const std::vector<Curve>& curves, const PlotOptions& optio
   script += fmt::format("set xlabel '{}'\nset ylabel '{}'\n", title_of_x(options.x),
                         quantity_of(options.what).title);
   script += "set grid lt 1 lw 0.5 lc rgb '#dddddd'\nset border 3\nset tics nomirror\n";
-  script += "set autoscale xfix\n";  // no empty decade behind the last step
   script += "set key outside right Left reverse\n";
   script += options.log_x ? "set logscale x\n" : "";
+  const auto [first_x, last_x] = range_of(curves, [](const auto& point) { return point.first; });
+  AxisTicks x_ticks = options.log_x ? log_axis_ticks(first_x, last_x) : axis_ticks(first_x, last_x);
+  if (first_x < last_x) {  // nothing empty before the first step and behind the last one
+    x_ticks.low = first_x;
+    x_ticks.high = last_x;
+  }
+  const auto [least, most] = range_of(curves, [](const auto& point) { return point.second; });
+  script += marks_of("x", x_ticks) + marks_of("y", axis_ticks(least, most));
   for (std::size_t i = 0; i < curves.size(); ++i) {
     script += fmt::format(
         "{}$curve{} using 1:2 with {} lw 1.5 dt {} lc rgb '{}' title {}",

@@ -235,6 +235,19 @@ TEST_CASE("plot: the script holds the points; names are no commands in it", "[ac
   CHECK(has(script, "set logscale x\n"));
 }
 
+TEST_CASE("plot: marks of an axis say different things, however little values differ",
+          "[actors][plot]") {
+  auto options = options_of("lr");
+  options.out = "a.png";
+  std::string script =
+      script_of({{.name = "a", .points = {{1, 0.0029999}, {4, 0.003}}}}, options, "p");
+  CHECK(has(script, "'0.0029999' 0.0029999, "));
+  CHECK(has(script, "'0.003' 0.003)\n"));
+  CHECK(has(script, "set xrange [1:4]\nset xtics ('1' 1, "));
+  script = script_of({{.name = "a", .points = {{1, 0.003}, {2, 0.003}}}}, options, "p");
+  CHECK(has(script, "set ytics ('0.003' 0.003)\n"));
+}
+
 TEST_CASE("plot: mistakes name the run and leave nothing", "[actors][plot]") {
   const TempDirectory home;
   const auto mistake = [&](PlotOptions options) {

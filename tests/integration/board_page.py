@@ -155,6 +155,7 @@ def watch_the_run(page, run, url, pictures):
     page.until(lambda: "resident" in page.text("memory") and "planned" in page.text("memory"), "memory")
     page.until(lambda: page.events("checkpoint_published"), "a checkpoint")
     look_at_the_rate(page, run)
+    look_at_the_axes(page)
     page.picture(pictures, "board.png")
     page.no_complaints()
 
@@ -193,6 +194,40 @@ def look_at_the_rate(page, run):
     half_of_last_digit = 0.5 if float(window_s) >= 10 else 0.05
     error = 0.01 + half_of_last_digit / float(window_s) + 0.02
     assert abs(count(rate) - of_lines) <= error * of_lines, (rate, window_s, of_lines)
+
+
+# Marks as dygraphs sets them, of ranges of every size and as narrow as one likes.
+MARKS = """
+let seed = arguments[0];
+const random = () => (seed = (1103515245 * seed + 12345) % 2147483648) / 2147483648;
+const units = { k: 1e3, M: 1e6, G: 1e9, T: 1e12 };
+const read = (label) => { const [number, unit] = label.split(" "); return Number(number) * (unit ? units[unit] : 1); };
+const bad = [];
+for (let round = 0; round < 5000; ++round) {
+  const low = (random() < 0.5 ? -1 : 1) * 10 ** (24 * random() - 12);
+  const high = low + Math.abs(low) * 10 ** (-9 * random());
+  const option = (name) => ({ pixelsPerLabel: 30, axisLabelFormatter: String })[name];
+  const marks = axisTicks(low, high, 200, option, null, null);
+  const labels = marks.map((mark) => mark.label);
+  const gap = marks[1].v - marks[0].v;
+  const near = marks.every((mark) => Math.abs(read(mark.label) - mark.v) <= 0.1 * gap);
+  if (!near || new Set(labels).size !== labels.length) bad.push([low, high, labels]);
+}
+return bad;
+"""
+
+
+def look_at_the_axes(page):
+    """No two marks of an axis say the same."""
+    seed = int.from_bytes(os.urandom(4), "little") % 2**31
+    bad = page.driver.execute_script(MARKS, seed)
+    assert not bad, (seed, bad[:3])
+    for chart in ("loss", "grad_norm", "lr", "tokens_per_second"):
+        for axis in "xy":
+            marks = page.driver.execute_script(
+                "return [...document.querySelectorAll(arguments[0])].map((mark) => mark.textContent);",
+                f"#{chart} .dygraph-axis-label-{axis}")
+            assert marks and len(set(marks)) == len(marks), (chart, axis, marks)
 
 
 def kill_a_rank(page, run, launcher, pictures):

@@ -87,6 +87,17 @@ function smoothed(points, share) {
 
 const kColors = ["#3d6fdb", "#e07b00", "#1f9d55", "#c2410c", "#8b5cf6", "#0e9aa7", "#d6336c", "#6b7280"];
 
+const kLabelLetter = 8;  // pixels of a digit, at most
+
+/// Where dygraphs marks an axis, with labels that can be told apart.
+function axisTicks(from, to, pixels, options, chart, values) {
+  const ticks = Dygraph.numericTicks(from, to, pixels, options, chart, values);
+  const shown = ticks.filter((tick) => tick.label !== "" && tick.label !== undefined);
+  const labels = axisLabels(shown.map((tick) => tick.v));
+  shown.forEach((tick, at) => { tick.label = labels[at]; });
+  return ticks;
+}
+
 /// One chart of some quantities of some runs.
 class Chart {
   constructor(id, quantities, onZoom) {
@@ -95,6 +106,7 @@ class Chart {
     this.onZoom = onZoom;
     this.graph = null;
     this.labels = "";
+    this.labelWidth = 8 * kLabelLetter;
   }
 
   draw(allSeries, options) {
@@ -125,8 +137,7 @@ class Chart {
     const settings = {
       file: data, labels: ["step", ...labels], customBars: true, connectSeparatedPoints: true,
       logscale: options.logY, axes: {
-        x: { logscale: options.logX },
-        y: { axisLabelFormatter: formatAxis, axisLabelWidth: 62 },
+        x: { logscale: options.logX, ticker: axisTicks }, y: { ticker: axisTicks, axisLabelWidth: this.labelWidth },
       }, strokeWidth: 1.6,
       drawPoints: data.length < 40, legend: "always",
       colors: kColors, valueFormatter: formatNumber,
@@ -135,6 +146,7 @@ class Chart {
     const key = JSON.stringify([labels, options.logX, options.logY, options.gridColor]);
     if (this.graph && key === this.labels) {
       this.graph.updateOptions({ file: data });
+      this.fitLabels();
       return;
     }
     if (this.graph) this.graph.destroy();
@@ -143,6 +155,16 @@ class Chart {
     this.graph = new Dygraph(byId(this.id), file, {
       ...rest, zoomCallback: (from, to) => this.onZoom && this.onZoom(from, to),
     });
+    this.fitLabels();
+  }
+
+  /// The vertical axis has room for its longest label, and does not get narrower again.
+  fitLabels() {
+    const labels = [...byId(this.id).querySelectorAll(".dygraph-axis-label-y")];
+    const longest = Math.max(0, ...labels.map((label) => label.textContent.length));
+    if (longest * kLabelLetter <= this.labelWidth) return;
+    this.labelWidth = longest * kLabelLetter;
+    this.graph.updateOptions({ axes: { y: { axisLabelWidth: this.labelWidth } } });
   }
 }
 
@@ -173,6 +195,7 @@ function drawHeat(series, canvas, legend) {
     });
   }
   const layers = names.map((name) => name.slice(prefix.length));
-  setText(legend, `from ${formatNumber(least)} (dark) to ${formatNumber(most)} (light); rows, from above: ` +
+  const [dark, light] = least < most ? axisLabels([least, most]) : [formatNumber(least), formatNumber(most)];
+  setText(legend, `from ${dark} (dark) to ${light} (light); rows, from above: ` +
     (layers.length > 12 ? `${layers[0]} … ${layers[layers.length - 1]}` : layers.join(", ")));
 }

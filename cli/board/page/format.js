@@ -27,18 +27,42 @@ function formatNumber(value) {
   return String(Number(value.toPrecision(size >= 1000 ? 7 : 5)));
 }
 
-/// Of the vertical axis of a chart: as many digits as tell its marks apart, as there is little room.
-function formatAxis(value, _granularity, _options, chart) {
-  const size = Math.abs(value);
-  const [low, high] = chart.yAxisRange() || [0, size];
-  const apart = high > low && size > 0 ? Math.ceil(Math.log10(size / (high - low))) + 2 : 0;
-  const digits = Math.min(9, Math.max(4, apart));
-  if (size !== 0 && size < 1e-3) return value.toExponential(Math.max(1, apart - 1));
-  return size >= 1e4 && digits === 4 ? formatCount(value) : String(Number(value.toPrecision(digits)));
+/// What an axis says at its marks, which increase: as many digits as tell each from its neighbours and
+/// no more, so that no two are alike, however little they differ. As axis_labels() of `actortrain plot`.
+function axisLabels(values) {
+  const largest = Math.max(...values.map(Math.abs));
+  const gaps = values.map((value, at) => values.length === 1 ? Math.abs(value) * 1e-3
+    : Math.min(at > 0 ? value - values[at - 1] : Infinity,
+      at + 1 < values.length ? values[at + 1] - value : Infinity));
+  // What is left of a subtraction is no number to show.
+  const rounded = values.map((value, at) => Math.abs(value) < 1e-6 * gaps[at] ? 0 : value);
+  for (let digits = 1; digits <= 17; ++digits) {
+    const [prefix, unit] = axisUnit(largest, digits <= 4);
+    const said = rounded.map((value) => Number((value / unit).toPrecision(digits)));
+    const near = said.every((value, at) => Math.abs(value * unit - rounded[at]) <= 0.05 * gaps[at]);
+    if (near && new Set(said).size === said.length) return said.map((value) => axisLabel(value, largest, prefix));
+  }
+  return rounded.map(String);  // all that a double holds
 }
 
+/// More than four digits are easier to read without a prefix.
+function axisUnit(largest, withPrefix) {
+  if (withPrefix && largest >= 1e4 && largest < 1e15) {
+    return kPrefixes.find(([, size]) => largest >= size);
+  }
+  return ["", 1];
+}
+
+function axisLabel(value, largest, prefix) {
+  if (value === 0) return "0";
+  if (largest < 1e-3 || largest >= 1e15) return value.toExponential();
+  return String(value) + (prefix && ` ${prefix}`);
+}
+
+const kPrefixes = [["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]];
+
 function formatCount(value) {
-  for (const [unit, size] of [["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]]) {
+  for (const [unit, size] of kPrefixes) {
     if (Math.abs(value) >= size) return (value / size).toPrecision(3) + " " + unit;
   }
   return value.toPrecision(3);
