@@ -224,10 +224,40 @@ def look_at_the_axes(page):
     assert not bad, (seed, bad[:3])
     for chart in ("loss", "grad_norm", "lr", "tokens_per_second"):
         for axis in "xy":
-            marks = page.driver.execute_script(
-                "return [...document.querySelectorAll(arguments[0])].map((mark) => mark.textContent);",
-                f"#{chart} .dygraph-axis-label-{axis}")
+            marks = marks_of(page, chart, axis)
             assert marks and len(set(marks)) == len(marks), (chart, axis, marks)
+
+
+def marks_of(page, chart, axis):
+    return page.driver.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map((mark) => mark.textContent);",
+        f"#{chart} .dygraph-axis-label-{axis}")
+
+
+def make_narrow_run(run):
+    """A run whose numbers hardly differ, or not at all."""
+    run.mkdir()
+    (run / "config.toml").write_text("")
+    with open(run / "metrics.jsonl", "w") as metrics:
+        for step in range(1, 101):
+            metrics.write(json.dumps({"step": step, "loss": 1.0001 + 1e-4 * (step % 2), "grad_norm": 0.25,
+                                      "lr": 0.003 - 1e-11 * step ** 2, "tokens": 256 * step,
+                                      "tokens_per_second": 56500 + step % 7}) + "\n")
+
+
+def look_at_narrow_numbers(page, url):
+    page.driver.get(url + "?run=narrow")
+    page.until(lambda: marks_of(page, "lr", "y"), "the chart of the learning rate")
+    look_at_the_axes(page)
+    assert {"1.0001", "1.0002"} <= set(marks_of(page, "loss", "y")), marks_of(page, "loss", "y")
+    assert "0.25" in marks_of(page, "grad_norm", "y"), marks_of(page, "grad_norm", "y")
+    # Labels end where the curves begin.
+    over = page.driver.execute_script("""
+        const chart = charts.find((each) => each.id === "lr").graph;
+        const begin = chart.canvas_.getBoundingClientRect().left + chart.getArea().x;
+        return [...document.querySelectorAll("#lr .dygraph-axis-label-y")].map((mark) => mark.parentElement)
+          .map((mark) => mark.getBoundingClientRect().right - begin).filter((pixels) => pixels > 0);""")
+    assert not over, over
 
 
 def kill_a_rank(page, run, launcher, pictures):
@@ -267,18 +297,22 @@ def use_keyboard_and_phone(page):
 
 
 def watch_what_is_over(page, program, site, run):
+    make_narrow_run(run.parent / "narrow")
     board = subprocess.Popen([program, "board", "runs"], cwd=site, stdout=subprocess.PIPE, text=True)
     try:
         page.driver.set_window_size(1300, 1500)
         page.driver.get("about:blank")
         page.driver.get_log("browser")  # what the page said when the run's own board had ended
-        page.driver.get(board.stdout.readline().strip())
+        url = board.stdout.readline().strip()
+        page.driver.get(url)
         page.until(lambda: page.text("condition") in ("over", "failed"), "the end")
         last = [line for line in metrics_of(run) if "grad_norm" in line][-1]
         shown = page.until(lambda: page.number("loss-newest", "loss"), "the loss")
         assert agree(shown, last["loss"]), (shown, last)
         assert agree(page.number("grad_norm-newest", "grad_norm"), last["grad_norm"])
         assert agree(page.number("lr-newest", "lr"), last["lr"])
+        page.no_complaints()
+        look_at_narrow_numbers(page, url)
         page.no_complaints()
     finally:
         board.send_signal(signal.SIGINT)

@@ -146,7 +146,7 @@ class Chart {
     const key = JSON.stringify([labels, options.logX, options.logY, options.gridColor]);
     if (this.graph && key === this.labels) {
       this.graph.updateOptions({ file: data });
-      this.fitLabels();
+      this.fitLabels(data);
       return;
     }
     if (this.graph) this.graph.destroy();
@@ -155,16 +155,17 @@ class Chart {
     this.graph = new Dygraph(byId(this.id), file, {
       ...rest, zoomCallback: (from, to) => this.onZoom && this.onZoom(from, to),
     });
-    this.fitLabels();
+    this.fitLabels(data);
   }
 
   /// The vertical axis has room for its longest label, and does not get narrower again.
-  fitLabels() {
+  fitLabels(data) {
     const labels = [...byId(this.id).querySelectorAll(".dygraph-axis-label-y")];
     const longest = Math.max(0, ...labels.map((label) => label.textContent.length));
     if (longest * kLabelLetter <= this.labelWidth) return;
     this.labelWidth = longest * kLabelLetter;
-    this.graph.updateOptions({ axes: { y: { axisLabelWidth: this.labelWidth } } });
+    // Without the data dygraphs would leave the place of the axis as it was.
+    this.graph.updateOptions({ file: data, axes: { y: { axisLabelWidth: this.labelWidth } } });
   }
 }
 
