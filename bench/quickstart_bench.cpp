@@ -18,24 +18,24 @@ namespace fs = std::filesystem;
 
 struct Outcome {
   double bits_per_byte = 0.0;
-  double tokens_per_second = 0.0;  ///< Mean over the steps.
+  double tokens_per_second = 0.0;  ///< Of all steps, over the time that they took.
 };
 
 Outcome read_metrics(const fs::path& file) {
   Outcome outcome;
   std::ifstream lines(file);
   std::string line;
-  double sum = 0.0;
+  double seconds_per_token = 0.0;
   int steps = 0;
   while (std::getline(lines, line)) {
     const auto entry = nlohmann::json::parse(line);
     outcome.bits_per_byte = entry.value("val_bits_per_byte", outcome.bits_per_byte);
     if (const double speed = entry.value("tokens_per_second", 0.0); speed > 0.0) {
-      sum += speed;
+      seconds_per_token += 1.0 / speed;
       ++steps;
     }
   }
-  outcome.tokens_per_second = steps > 0 ? sum / steps : 0.0;
+  outcome.tokens_per_second = steps > 0 ? steps / seconds_per_token : 0.0;
   return outcome;
 }
 
