@@ -16,7 +16,7 @@ constexpr std::ptrdiff_t kShown = 12;
 
 }  // namespace
 
-Result<std::vector<std::string>> changed_keys(storage::KvStore& store, StepRange range) {
+Result<std::vector<std::string>> changed_keys(storage::KvStore& store, StepSpan range) {
   const auto events = checkpoint::read_events(store);
   TRAIN_RETURN_IF_ERROR(events);
   std::vector<std::string> changes;

@@ -11,7 +11,7 @@
 namespace train::cli {
 
 /// Steps, the first and the one after the last.
-struct StepRange {
+struct StepSpan {
   std::int64_t first = 0;
   std::int64_t end = std::numeric_limits<std::int64_t>::max();
 };
@@ -20,7 +20,7 @@ struct StepRange {
 /// texts of change_text(), oldest first, as far as the index in `store` remembers. Blocks. Errors:
 /// the store's.
 [[nodiscard]] Result<std::vector<std::string>> changed_keys(storage::KvStore& store,
-                                                            StepRange range = {});
+                                                            StepSpan range = {});
 
 /// "changed between starts: step=20 key=run.steps old=20 new=40", the newest few; empty: nothing.
 [[nodiscard]] std::string changed_keys_text(const std::vector<std::string>& changes);

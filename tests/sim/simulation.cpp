@@ -65,8 +65,8 @@ Result<actors::PreparedRun> Simulation::prepare() {
   }
   return actors::prepare_run(
       std::move(plan).value(), {},
-      {.open_index = [this](const auto&,
-                            const auto& checkpoints) -> Result<checkpoint::OpenedIndex> {
+      {.open_index = [this](const auto&, const auto& checkpoints,
+                            auto) -> Result<checkpoint::OpenedIndex> {
          auto store = scene_.index.open(scene_.disk);
          auto index = checkpoint::CheckpointIndex::open(*store, checkpoints);
          if (!index) {
