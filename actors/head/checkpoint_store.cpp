@@ -27,6 +27,12 @@ std::string CheckpointStore::unique_tag() {
                      now / std::chrono::milliseconds(1));
 }
 
+CheckpointStore::CheckpointStore(const Options& options)
+    : options_(options), index_([this](checkpoint::IndexReading reading) {
+        return options_.surroundings.open_index(options_.index, options_.locations.project,
+                                                reading);
+      }) {}
+
 Result<std::unique_ptr<CheckpointStore>> CheckpointStore::open(const Options& options) {
   TRAIN_RETURN_IF_ERROR(storage::make_directory(options.locations.project));
   if (options.locations.two()) {
@@ -37,99 +43,14 @@ Result<std::unique_ptr<CheckpointStore>> CheckpointStore::open(const Options& op
   }
   auto store = std::unique_ptr<CheckpointStore>(new CheckpointStore(options));
   store->tag_ = options.surroundings.make_tag();
-  Status opened = store->open_index();
+  Status opened = store->index_.open();
   if (!opened && storage::says_disk_full(opened.error().message)) {
     // A save that was killed as the disk filled up may be what fills it.
     TRAIN_RETURN_IF_ERROR(checkpoint::remove_leftovers(options.locations.project));
-    opened = store->open_index();
+    opened = store->index_.open();
   }
   TRAIN_RETURN_IF_ERROR(opened);
   return store;
-}
-
-Status CheckpointStore::change(const std::function<Status(checkpoint::CheckpointIndex&)>& work) {
-  Status done = index_ ? Status() : open_index();
-  if (done) {
-    done = work(index_->index);
-  }
-  if (!done) {
-    close_index(done.error());
-  }
-  return done;
-}
-
-void CheckpointStore::close_index(const Error& why) {
-  if (!std::exchange(behind_, true)) {
-    log_warning(fmt::format("index_behind {}; the run goes on, what is to be noted waits in memory",
-                            why.message));
-  }
-  if (index_) {
-    committed_ = index_->index.committed();
-    index_.reset();
-    // It may be damage that the write has met; old steps are not read otherwise.
-    reading_ = checkpoint::IndexReading::all;
-  }
-}
-
-std::vector<checkpoint::IndexEntry> CheckpointStore::committed() const {
-  return index_ ? index_->index.committed() : committed_;
-}
-
-Status CheckpointStore::write_waiting() {
-  constexpr std::size_t kAtOnce = 1000;
-  while (!steps_.empty()) {
-    const auto last =
-        steps_.begin() + static_cast<std::ptrdiff_t>(std::min(kAtOnce, steps_.size()));
-    const std::vector<checkpoint::StepRecord> records(steps_.begin(), last);
-    TRAIN_RETURN_IF_ERROR(change([&](auto& index) { return index.log_steps(records); }));
-    steps_.erase(steps_.begin(), last);
-  }
-  while (!remarks_.empty()) {
-    TRAIN_RETURN_IF_ERROR(change(remarks_.front()));
-    remarks_.pop_front();
-  }
-  return {};
-}
-
-Status CheckpointStore::catch_up() {
-  Status written = write_waiting();
-  if (written && std::exchange(behind_, false)) {
-    log_info("index_caught_up all that waited is noted");
-  }
-  return written;
-}
-
-Status CheckpointStore::note_down(std::function<Status(checkpoint::CheckpointIndex&)> remark) {
-  constexpr std::size_t kMostRemarks = 10'000;
-  remarks_.push_back(std::move(remark));
-  if (remarks_.size() > kMostRemarks) {
-    remarks_.pop_front();
-  }
-  return catch_up();
-}
-
-Status CheckpointStore::open_index() {
-  auto index =
-      options_.surroundings.open_index(options_.index, options_.locations.project, reading_);
-  TRAIN_RETURN_IF_ERROR(index);
-  index_.emplace(std::move(index).value());
-  reading_ = checkpoint::IndexReading::needed;
-  log_adopted();
-  return {};
-}
-
-/// What opening the index, or looking again, has found.
-void CheckpointStore::log_adopted() const {
-  if (!index_) {
-    return;
-  }
-  const checkpoint::ReconcileReport& report = index_->index.report();
-  if (report.rebuilt && !index_->index.entries().empty()) {
-    log_warning(fmt::format("index_rebuilt {}", report.reason));
-  }
-  for (const std::string& name : report.adopted) {
-    log_info(fmt::format("checkpoint_adopted {}", name));
-  }
 }
 
 void CheckpointStore::log_unless(const Status& status, std::string_view what) {
@@ -143,11 +64,11 @@ Result<CheckpointStore::Search> CheckpointStore::search_project() {
   const auto placed = checkpoint::list_checkpoints(options_.locations.project);
   TRAIN_RETURN_IF_ERROR(placed);
   // What was set aside is no longer in place, whatever the search came to.
-  for (const checkpoint::IndexEntry& entry : committed()) {
+  for (const checkpoint::IndexEntry& entry : index_.committed()) {
     const auto there = std::find_if(placed->begin(), placed->end(),
                                     [&](const auto& one) { return one.step == entry.step; });
     if (there == placed->end()) {
-      log_unless(change([&](auto& index) { return index.set_aside(entry.step, "damaged"); }),
+      log_unless(index_.change([&](auto& index) { return index.set_aside(entry.step, "damaged"); }),
                  "index_incomplete");
     }
   }
@@ -174,10 +95,7 @@ void CheckpointStore::forget_saves() {
   drafts_.clear();
   published_.clear();
   tag_ = options_.surroundings.make_tag();
-  const bool was_open = index_.has_value();
-  log_unless(change([was_open](auto& index) { return was_open ? index.look_again() : Status(); }),
-             "index_incomplete");
-  log_adopted();
+  log_unless(index_.look_again(), "index_incomplete");
 }
 
 Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_placed() {
@@ -248,13 +166,14 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start() {
 
 /// The newest checkpoint is never retired: where there was one, there is one.
 Status CheckpointStore::never_published() const {
-  if (!index_ || index_->index.entries().empty()) {
+  const auto newest = index_.newest_known();
+  if (!newest) {
     return {};
   }
   return user_error(
       fmt::format("{}: has no checkpoint any more, and had one of step {}; put it back, or start "
                   "anew with --fresh",
-                  options_.locations.project.string(), index_->index.entries().back().step));
+                  options_.locations.project.string(), *newest));
 }
 
 /// Only in the local location: an end that came before it could be published.
@@ -266,7 +185,7 @@ void CheckpointStore::publish_leftover(const checkpoint::FoundCheckpoint& found)
   const auto publish = [&]() -> Status {
     TRAIN_RETURN_IF_ERROR(checkpoint::publish_local(options_.locations, tag_, found.candidate,
                                                     found.manifest, rsync));
-    TRAIN_RETURN_IF_ERROR(change([&](auto& index) {
+    TRAIN_RETURN_IF_ERROR(index_.change([&](auto& index) {
       return index.commit(checkpoint::entry_of(found.manifest, found.manifest_digest));
     }));
     verified_ = step;
@@ -300,16 +219,16 @@ void CheckpointStore::finalize_local(std::optional<std::int64_t> kept) {
                  "local_checkpoint_left");
     }
   }
-  log_unless(change([kept](checkpoint::CheckpointIndex& index) -> Status {
-               std::vector<std::int64_t> noted;
-               for (const auto& [step, note] : index.notes()) {
-                 noted.push_back(step);
-               }
-               for (const std::int64_t step : noted) {
-                 TRAIN_RETURN_IF_ERROR(step == kept ? Status() : index.abandon(step));
-               }
-               return {};
-             }),
+  log_unless(index_.change([kept](checkpoint::CheckpointIndex& index) -> Status {
+    std::vector<std::int64_t> noted;
+    for (const auto& [step, note] : index.notes()) {
+      noted.push_back(step);
+    }
+    for (const std::int64_t step : noted) {
+      TRAIN_RETURN_IF_ERROR(step == kept ? Status() : index.abandon(step));
+    }
+    return {};
+  }),
              "index_incomplete");
 }
 
@@ -371,7 +290,7 @@ Status restore_rank(const fs::path& directory, engine::RankEngine& engine) {
 }
 
 Status CheckpointStore::set_state(std::int64_t step, checkpoint::CheckpointState state) {
-  return change([=](auto& index) { return index.note(step, state); });
+  return index_.change([=](auto& index) { return index.note(step, state); });
 }
 
 Result<checkpoint::ManifestDraft> CheckpointStore::draft(std::int64_t step,
@@ -379,10 +298,9 @@ Result<checkpoint::ManifestDraft> CheckpointStore::draft(std::int64_t step,
   checkpoint::ManifestFields fields = options_.fields;
   fields.step = step;
   fields.tokens = step * options_.tokens_per_step;
-  if (!index_) {
-    TRAIN_RETURN_IF_ERROR(open_index());
-  }
-  fields.index_head = index_->index.head();
+  const auto head = index_.head();
+  TRAIN_RETURN_IF_ERROR(head);
+  fields.index_head = *head;
   std::uint64_t digest = 0;
   std::vector<checkpoint::ShardRecord> records;
   for (const ShardWritten& shard : shards) {
@@ -423,7 +341,7 @@ Result<WrittenCheckpoint> CheckpointStore::publish(std::int64_t step,
 Status CheckpointStore::record(std::int64_t step) {
   const auto entry = published_.extract(step);
   TRAIN_CHECK(!entry.empty(), "step {} was not published here", step);
-  TRAIN_RETURN_IF_ERROR(change([&](auto& index) { return index.commit(entry.mapped()); }));
+  TRAIN_RETURN_IF_ERROR(index_.change([&](auto& index) { return index.commit(entry.mapped()); }));
   verified_ = step;
   log_unless(event("saved", fmt::format("step={}", step)), "index_incomplete");
   retire_old();
@@ -438,19 +356,22 @@ std::int64_t CheckpointStore::retire(std::span<const std::int64_t> steps) {
       ++gone;
       log_unless(note(step, "checkpoint_retired"), "event_not_written");
     }
-    log_unless(removed.ok() ? change([step](auto& index) { return index.retire(step); }) : removed,
-               fmt::format("checkpoint_not_retired step={}", step));
+    log_unless(
+        removed.ok() ? index_.change([step](auto& index) { return index.retire(step); }) : removed,
+        fmt::format("checkpoint_not_retired step={}", step));
   }
   return gone;
 }
 
-void CheckpointStore::retire_old() { retire(checkpoint::to_retire(committed(), options_.keep)); }
+void CheckpointStore::retire_old() {
+  retire(checkpoint::to_retire(index_.committed(), options_.keep));
+}
 
 std::int64_t CheckpointStore::make_room(std::int64_t step) {
   if (!verified_) {
     return 0;
   }
-  std::vector<checkpoint::IndexEntry> entries = committed();
+  std::vector<checkpoint::IndexEntry> entries = index_.committed();
   std::erase_if(entries,
                 [step](const checkpoint::IndexEntry& entry) { return entry.step >= step; });
   checkpoint::IndexEntry saved;  // as if it had been
@@ -470,14 +391,12 @@ std::int64_t CheckpointStore::make_room(std::int64_t step) {
 
 std::vector<checkpoint::StepRecord> CheckpointStore::steps(std::int64_t first,
                                                            std::int64_t last) const {
-  auto found = index_ ? checkpoint::read_steps(*index_->store, first, last)
-                      : Result(std::vector<checkpoint::StepRecord>());
-  return found ? std::move(found).value() : std::vector<checkpoint::StepRecord>();
+  return index_.steps(first, last);
 }
 
 std::uint64_t CheckpointStore::retirable_bytes() const {
   std::uint64_t bytes = 0;
-  const std::vector<checkpoint::IndexEntry> entries = committed();
+  const std::vector<checkpoint::IndexEntry> entries = index_.committed();
   for (std::size_t i = 0; i + 1 < entries.size(); ++i) {
     bytes += entries[i].size_bytes;
   }
@@ -489,24 +408,20 @@ Status CheckpointStore::discard(std::int64_t step, bool local) {
   const Status removed =
       storage::remove_tree(checkpoint::incoming_path(options_.locations.project, tag_, step));
   const Status noted = local ? set_state(step, checkpoint::CheckpointState::local)
-                             : change([step](auto& index) { return index.abandon(step); });
+                             : index_.change([step](auto& index) { return index.abandon(step); });
   return removed ? noted : removed;
 }
 
 Status CheckpointStore::journal(std::span<const checkpoint::StepRecord> steps) {
-  constexpr std::size_t kMostSteps = 100'000;
-  for (checkpoint::StepRecord record : steps) {
+  std::vector<checkpoint::StepRecord> records(steps.begin(), steps.end());
+  for (checkpoint::StepRecord& record : records) {
     record.tokens = record.step * options_.tokens_per_step;
-    steps_.push_back(std::move(record));
   }
-  if (steps_.size() > kMostSteps) {
-    steps_.erase(steps_.begin(), steps_.end() - static_cast<std::ptrdiff_t>(kMostSteps));
-  }
-  return catch_up();
+  return index_.journal(records);
 }
 
 Status CheckpointStore::evaluated(std::int64_t step, double validation_loss) {
-  return note_down([=](auto& index) { return index.evaluated(step, validation_loss); });
+  return index_.note([=](auto& index) { return index.evaluated(step, validation_loss); });
 }
 
 Status CheckpointStore::note(std::int64_t step, const char* kind) {
@@ -517,7 +432,7 @@ Status CheckpointStore::note(std::int64_t step, const char* kind) {
 }
 
 Status CheckpointStore::event(std::string_view kind, std::string_view text) {
-  return note_down([kind = std::string(kind), text = std::string(text)](auto& index) {
+  return index_.note([kind = std::string(kind), text = std::string(text)](auto& index) {
     return index.log_event(kind, text);
   });
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -14,6 +13,7 @@
 
 #include "actors/head/index_actor.hpp"
 #include "actors/head/report/run_events.hpp"
+#include "actors/head/run_index.hpp"
 #include "base/result.hpp"
 #include "checkpoint/format/layout.hpp"
 #include "checkpoint/format/manifest.hpp"
@@ -28,10 +28,8 @@ namespace train::actors {
 
 /// The checkpoints of a run on disk, with their index: the head's view of both locations.
 ///
-/// An index whose store has refused a write is closed, and opened anew before it is used again:
-/// RocksDB takes no more writes, and ends the process at one when there is room again. Steps,
-/// losses and events wait here until then, through generations (CK-7), and a checkpoint is
-/// published only behind them. Old checkpoints are retired without it, as it knew them.
+/// A checkpoint is published only behind the journal of its steps (CK-7); old ones are retired also
+/// while the index cannot be written.
 ///
 /// Threading: open(), find_start() and, when the actors have ended, event() from the main thread;
 /// the rest on the disk stream. All calls block. REQUIRES: the run's lock is held.
@@ -121,17 +119,7 @@ class CheckpointStore {
   [[nodiscard]] const checkpoint::Locations& locations() const { return options_.locations; }
 
  private:
-  explicit CheckpointStore(const Options& options) : options_(options) {}
-  Status open_index();
-  /// `work` on the index, which is opened before if it is not, and closed after an error.
-  Status change(const std::function<Status(checkpoint::CheckpointIndex&)>& work);
-  void close_index(const Error& why);
-  void log_adopted() const;
-  Status note_down(std::function<Status(checkpoint::CheckpointIndex&)> remark);
-  Status catch_up();
-  Status write_waiting();
-  /// As the index has them, or had them when it was closed.
-  [[nodiscard]] std::vector<checkpoint::IndexEntry> committed() const;
+  explicit CheckpointStore(const Options& options);
   Result<checkpoint::ManifestDraft> draft(std::int64_t step,
                                           const std::vector<ShardWritten>& shards);
   /// What the search of a location came to, and the newest step that it left there.
@@ -151,12 +139,7 @@ class CheckpointStore {
   void log_unless(const Status& status, std::string_view what);
 
   Options options_;
-  std::optional<checkpoint::OpenedIndex> index_;   ///< None: a write to it has failed.
-  std::vector<checkpoint::IndexEntry> committed_;  ///< When it was closed.
-  checkpoint::IndexReading reading_ = checkpoint::IndexReading::needed;      ///< When it is opened.
-  bool behind_ = false;                                                      ///< That was logged.
-  std::deque<checkpoint::StepRecord> steps_;                                 ///< That wait,
-  std::deque<std::function<Status(checkpoint::CheckpointIndex&)>> remarks_;  ///< and these.
+  RunIndex index_;
   std::map<std::int64_t, checkpoint::ManifestDraft> drafts_;  ///< Sealed, not published yet.
   std::map<std::int64_t, checkpoint::IndexEntry> published_;  ///< Not recorded yet.
   std::optional<std::int64_t>

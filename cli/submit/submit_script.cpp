@@ -232,7 +232,8 @@ fi
 
 case $code in
   0)
-    {{ echo "$last_step" >"$marker.$SLURM_JOB_ID" && mv -f -- "$marker.$SLURM_JOB_ID" "$marker"; }} ||
+    {{ echo "$last_step" >"$marker.$SLURM_JOB_ID" &&
+      mv -f -- "$marker.$SLURM_JOB_ID" "$marker"; }} ||
       echo "job $SLURM_JOB_ID: that it is done could not be noted in $marker" >&2
     echo "job $SLURM_JOB_ID: all $last_step steps are done"
     ;;

@@ -12,8 +12,6 @@ namespace train::tidy {
 namespace {
 
 constexpr std::size_t kLongestLine = 100;  // columns
-constexpr std::size_t kLongestHeader = 250;
-constexpr std::size_t kLongestSource = 450;
 constexpr std::size_t kLongestFunction = 70;
 
 // Columns of UTF-8 text: every byte but the continuations.
@@ -33,11 +31,6 @@ Findings check_lengths(const SourceTree& tree) {
       if (columns(file.lines[i]) > kLongestLine) {
         findings.push_back(finding(file, i, fmt::format("longer than {} columns", kLongestLine)));
       }
-    }
-    const std::size_t limit = file.is_header() ? kLongestHeader : kLongestSource;
-    if (file.lines.size() > limit) {
-      findings.push_back(finding(
-          file, limit, fmt::format("{} lines; at most {} are readable", file.lines.size(), limit)));
     }
   }
   return findings;
@@ -133,7 +126,7 @@ Findings check_document_words(const SourceTree& tree) {
   return findings;
 }
 
-TEST_CASE("size: lines and files are short", "[tidy][size]") {
+TEST_CASE("size: lines are short", "[tidy][size]") {
   const Findings findings = check_lengths(repository());
   INFO(joined(findings));
   CHECK(findings.empty());
@@ -175,10 +168,6 @@ TEST_CASE("size: long lines and files are found", "[tidy][size]") {
   CHECK(check_lengths({make_file("a.cpp", repeated("x", 101))}) ==
         Findings{"a.cpp:1: longer than 100 columns"});
   CHECK(check_lengths({make_file("a.cpp", repeated("é", 100))}).empty());
-  CHECK(check_lengths({make_file("a.hpp", repeated("\n", 251))}).size() == 1);
-  CHECK(check_lengths({make_file("a.hpp", repeated("\n", 250))}).empty());
-  CHECK(check_lengths({make_file("a.cpp", repeated("\n", 451))}).size() == 1);
-  CHECK(check_lengths({make_file("a.cpp", repeated("\n", 450))}).empty());
   CHECK(check_lengths({make_file("a.md", repeated("x", 101))}).empty());
 }
 
