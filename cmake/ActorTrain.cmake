@@ -31,6 +31,14 @@ function(actortrain_options target)
   endif()
 endfunction()
 
+# UNITY of a target, times this: of a build that happens once, where large pieces are faster and nothing is
+# compiled a second time.
+set(ACTORTRAIN_PIECES 1 CACHE STRING "How many times larger the pieces are that sources are compiled in")
+function(actortrain_unity target sources)
+  math(EXPR batch "${sources} * ${ACTORTRAIN_PIECES}")
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${batch})
+endfunction()
+
 # actortrain_library(NAME [COMPUTES] [EXCLUDE regex...] [LINK lib...] [PRIVATE lib...] [OPTIMIZE level] [UNITY n]
 #                   [PRECOMPILE header...])
 # UNITY: so many sources are compiled together, which pays where headers cost more than the code.
@@ -57,7 +65,7 @@ function(actortrain_library name)
     target_compile_options(train_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${arg_OPTIMIZE}>)
   endif()
   if(arg_UNITY)
-    set_target_properties(train_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${arg_UNITY})
+    actortrain_unity(train_${name} ${arg_UNITY})
     # It takes what is private to a source for a part of a header, because that source is included.
     target_compile_options(train_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
@@ -99,7 +107,7 @@ function(actortrain_test name)
   add_custom_target(${name}_tests)  # for `./dev test ${name}`
   actortrain_test_of(${name} "${sources}" ${kind} LINK ${arg_LINK})
   if(arg_UNITY)
-    set_target_properties(test_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${arg_UNITY})
+    actortrain_unity(test_${name} ${arg_UNITY})
   endif()
   if(NOT arg_ONLY_FULL)
     actortrain_default_test(${name} test_${name})
@@ -110,7 +118,7 @@ function(actortrain_test name)
   if(long_sources)
     actortrain_test_of(${name}_long "${long_sources}" ${kind} LINK ${arg_LINK})
     if(arg_UNITY)
-      set_target_properties(test_${name}_long PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${arg_UNITY})
+      actortrain_unity(test_${name}_long ${arg_UNITY})
     endif()
     actortrain_full_test(${name}_long test_${name}_long "[full]")
     actortrain_soak_test(${name}_long_soak test_${name}_long "[soak]")

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/result.hpp"
-#include "storage/files/record_file.hpp"
+#include "storage/files/append_file.hpp"
 
 namespace train::storage {
 
@@ -14,7 +14,7 @@ namespace train::storage {
 ///
 /// Threading: not thread-safe. Each record is one write(2), so a reader sees it at once and a
 /// killed process leaves whole records; none is fsynced (curves are not checkpoints). What cannot
-/// be written waits (RecordFile).
+/// be written waits (AppendFile).
 class TensorboardWriter {
  public:
   /// A new event file in `directory`, which begin() makes; earlier files stay.
@@ -32,7 +32,7 @@ class TensorboardWriter {
  private:
   void record(std::string_view event);
 
-  RecordFile file_;
+  AppendFile file_;
   bool begun_ = false;
 };
 

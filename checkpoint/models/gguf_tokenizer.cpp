@@ -205,7 +205,7 @@ Result<Files> byte_level_files(const storage::GgufFile& file) {
   for (std::size_t id = 0; id < tokens->size(); ++id) {
     vocab.push_back({(*tokens)[id], id});
   }
-  const Json json = {
+  const Json tokenizer = {
       {"version", "1.0"},
       {"truncation", nullptr},
       {"padding", nullptr},
@@ -225,7 +225,7 @@ Result<Files> byte_level_files(const storage::GgufFile& file) {
         {"ignore_merges", pre != nullptr && *pre == "llama-bpe"},
         {"vocab", std::move(vocab)},
         {"merges", *merges}}}};
-  return Files{{"tokenizer.json", json.dump(-1, ' ', false, Json::error_handler_t::replace)},
+  return Files{{"tokenizer.json", tokenizer.dump(-1, ' ', false, Json::error_handler_t::replace)},
                {"tokenizer_config.json",
                 config_of(file, *tokens).dump(2, ' ', false, Json::error_handler_t::replace)}};
 }

@@ -35,12 +35,12 @@ Error no_index(const fs::path& index, std::string_view why) {
 /// Which file each tensor is in.
 Result<std::map<std::string, std::string>> parse_weight_map(const fs::path& index,
                                                             const std::string& text) {
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
+  const auto parsed = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object() || !parsed.contains("weight_map") || !parsed["weight_map"].is_object()) {
     return no_index(index, "no index of weights");
   }
   std::map<std::string, std::string> map;
-  for (const auto& [tensor, file] : json["weight_map"].items()) {
+  for (const auto& [tensor, file] : parsed["weight_map"].items()) {
     if (!file.is_string() || !is_plain_name(file.get<std::string>())) {
       return no_index(index, fmt::format("tensor {} is in {}, which is no file beside it", tensor,
                                          file.dump()));

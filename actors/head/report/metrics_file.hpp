@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/result.hpp"
-#include "storage/files/record_file.hpp"
+#include "storage/files/append_file.hpp"
 
 namespace train::actors {
 
@@ -28,7 +28,7 @@ struct MetricsEnd {
 
 /// metrics.jsonl of a run, through all of its generations in this process: lines of JSON, in the
 /// order of their steps.
-/// Threading: one owner at a time. Blocks on the disk. What cannot be written waits (RecordFile).
+/// Threading: one owner at a time. Blocks on the disk. What cannot be written waits (AppendFile).
 class MetricsFile {
  public:
   explicit MetricsFile(const std::filesystem::path& directory);
@@ -44,7 +44,7 @@ class MetricsFile {
 
  private:
   std::filesystem::path directory_;
-  storage::RecordFile file_;
+  storage::AppendFile file_;
 };
 
 }  // namespace train::actors

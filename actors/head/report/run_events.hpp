@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "storage/files/record_file.hpp"
+#include "storage/files/append_file.hpp"
 
 namespace train::actors {
 
@@ -26,7 +26,7 @@ struct RunEvent {
 
 /// `<run>/events.jsonl` (docs/architecture.md), a line an event: unix_ms, event, and what else it
 /// has. Each line is one write, so that several processes may append. Not durable: the index has
-/// what must survive. What cannot be written waits (storage::RecordFile).
+/// what must survive. What cannot be written waits (storage::AppendFile).
 /// Threading: note() of any thread; it blocks on the disk.
 class EventLog {
  public:
@@ -35,7 +35,7 @@ class EventLog {
 
  private:
   std::mutex mutex_;
-  storage::RecordFile file_;
+  storage::AppendFile file_;
 };
 
 /// Of a process that has no log of the run's events: appends one, at once or not at all (logged).

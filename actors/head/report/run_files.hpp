@@ -12,7 +12,7 @@ namespace train::actors {
 
 /// What a run writes beside its checkpoints for those who watch it, through all of its generations
 /// in this process. No failure of it ends a run or a generation: what cannot be written now is
-/// written when it can be (storage::RecordFile).
+/// written when it can be (storage::AppendFile).
 /// Threading: `events` of any thread; the rest of one at a time.
 struct RunFiles {
   explicit RunFiles(const std::filesystem::path& directory)

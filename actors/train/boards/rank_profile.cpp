@@ -14,7 +14,7 @@
 namespace train::actors {
 namespace {
 
-using Json = nlohmann::json;
+using ProfileJson = nlohmann::json;
 using Numbers = std::vector<std::int64_t>;
 
 /// Texts by number; a literal is looked up by its address once.
@@ -97,7 +97,7 @@ Numbers numbers_of(const std::vector<Record>& records) {
 }
 
 template <class Record>
-std::vector<Record> records_of(const Json& entry) {
+std::vector<Record> records_of(const ProfileJson& entry) {
   const auto numbers = entry.at("records").get<Numbers>();
   std::vector<Record> records(numbers.size() / field_count<Record>());
   auto next = numbers.begin();
@@ -109,8 +109,8 @@ std::vector<Record> records_of(const Json& entry) {
   return records;
 }
 
-Json to_json(const std::vector<Track>& tracks) {
-  Json array = Json::array();
+ProfileJson to_json(const std::vector<Track>& tracks) {
+  ProfileJson array = ProfileJson::array();
   for (const Track& track : tracks) {
     array.push_back({{"name", track.name},
                      {"dropped", track.dropped},
@@ -119,9 +119,9 @@ Json to_json(const std::vector<Track>& tracks) {
   return array;
 }
 
-std::vector<Track> tracks_of(const Json& array) {
+std::vector<Track> tracks_of(const ProfileJson& array) {
   std::vector<Track> tracks;
-  for (const Json& entry : array) {
+  for (const ProfileJson& entry : array) {
     tracks.push_back({.name = entry.at("name").get<std::string>(),
                       .stretches = records_of<Stretch>(entry),
                       .dropped = entry.at("dropped").get<std::uint64_t>()});
@@ -130,12 +130,12 @@ std::vector<Track> tracks_of(const Json& array) {
 }
 
 template <class Record>
-Json to_json(const RankTrace::Kept<Record>& kept) {
+ProfileJson to_json(const RankTrace::Kept<Record>& kept) {
   return {{"dropped", kept.dropped}, {"records", numbers_of(kept.records)}};
 }
 
 template <class Record>
-RankTrace::Kept<Record> kept_of(const Json& entry) {
+RankTrace::Kept<Record> kept_of(const ProfileJson& entry) {
   return {.records = records_of<Record>(entry),
           .dropped = entry.at("dropped").get<std::uint64_t>()};
 }
@@ -176,23 +176,23 @@ RankProfile collect_profile(const RankRuntime& runtime) {
 }
 
 std::string to_json(const RankProfile& profile) {
-  return Json{{"rank", profile.rank},
-              {"host", profile.host},
-              {"machine", profile.machine},
-              {"wall_offset_ns", profile.wall_offset_ns},
-              {"names", profile.names},
-              {"units", profile.units},
-              {"groups", profile.groups},
-              {"streams", to_json(profile.streams)},
-              {"waits", to_json(profile.waits)},
-              {"commands", to_json(profile.commands)},
-              {"collectives", to_json(profile.collectives)}}
+  return ProfileJson{{"rank", profile.rank},
+                     {"host", profile.host},
+                     {"machine", profile.machine},
+                     {"wall_offset_ns", profile.wall_offset_ns},
+                     {"names", profile.names},
+                     {"units", profile.units},
+                     {"groups", profile.groups},
+                     {"streams", to_json(profile.streams)},
+                     {"waits", to_json(profile.waits)},
+                     {"commands", to_json(profile.commands)},
+                     {"collectives", to_json(profile.collectives)}}
       .dump();
 }
 
 Result<RankProfile> parse_profile(std::string_view text, const std::string& file) {
   try {
-    const Json json = Json::parse(text);
+    const ProfileJson json = ProfileJson::parse(text);
     return RankProfile{.rank = json.at("rank").get<std::int64_t>(),
                        .host = json.at("host").get<std::string>(),
                        .machine = json.at("machine").get<std::string>(),
@@ -204,7 +204,7 @@ Result<RankProfile> parse_profile(std::string_view text, const std::string& file
                        .waits = tracks_of(json.at("waits")),
                        .commands = kept_of<CommandRecord>(json.at("commands")),
                        .collectives = kept_of<CollectiveRecord>(json.at("collectives"))};
-  } catch (const Json::exception& error) {
+  } catch (const ProfileJson::exception& error) {
     return failure(fmt::format("{}: is not a rank's profile: {}", file, error.what()));
   }
 }

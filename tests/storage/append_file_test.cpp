@@ -1,4 +1,4 @@
-#include "storage/files/record_file.hpp"
+#include "storage/files/append_file.hpp"
 
 #include <catch2/catch.hpp>
 #include <cerrno>
@@ -13,7 +13,7 @@
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/log_lines.hpp"
 
-namespace train::storage::record_file_test {
+namespace train::storage::append_file_test {
 
 using test::DiskFault;
 using test::FailingDisk;
@@ -35,15 +35,15 @@ std::string lines(int first, int end) {
 
 }  // namespace
 
-TEST_CASE("record_file: whichever calls fail, every record comes whole and in order (ST-7)",
-          "[storage][record_file][ST-7]") {
+TEST_CASE("append_file: whichever calls fail, every record comes whole and in order (ST-7)",
+          "[storage][append_file][ST-7]") {
   const auto half = GENERATE(HalfRecord::cut_off, HalfRecord::begin_line);
   const int error_number = GENERATE(ENOSPC, EDQUOT, EIO, ESTALE);
   const std::int64_t failing = GENERATE(1, 2, 3, 7);
   for (std::int64_t at = 0; at < kRecords + 6; ++at) {
     INFO("from call " << at << " on " << failing << " calls fail with error " << error_number);
     const TempDirectory directory;
-    RecordFile file(directory / "new" / "records", half);
+    AppendFile file(directory / "new" / "records", half);
     const FailingDisk disk({.error_number = error_number, .at = at, .calls = failing});
     for (int number = 0; number < kRecords; ++number) {
       file.append(line(number));
@@ -65,15 +65,15 @@ TEST_CASE("record_file: whichever calls fail, every record comes whole and in or
   }
 }
 
-TEST_CASE("record_file: a disk that stays full is one warning, and room is one line",
-          "[storage][record_file][ST-7]") {
+TEST_CASE("append_file: a disk that stays full is one warning, and room is one line",
+          "[storage][append_file][ST-7]") {
   const TempDirectory directory;
   test::SmallDisk disk(directory / "disk", "16k");
   if (!disk.mounted()) {
     return;
   }
   const test::LogLines log;
-  RecordFile file(disk.path() / "records");
+  AppendFile file(disk.path() / "records");
   int number = 0;
   while (file.append(line(number))) {
     ++number;
@@ -88,11 +88,11 @@ TEST_CASE("record_file: a disk that stays full is one warning, and room is one l
   CHECK(test::read_bytes(file.path()) == lines(0, number + 1));
 }
 
-TEST_CASE("record_file: what no longer fits in memory is counted, not torn",
-          "[storage][record_file][ST-7]") {
+TEST_CASE("append_file: what no longer fits in memory is counted, not torn",
+          "[storage][append_file][ST-7]") {
   const TempDirectory directory;
   const test::LogLines log;
-  RecordFile file(directory / "records", HalfRecord::cut_off, /*limit_bytes=*/100);
+  AppendFile file(directory / "records", HalfRecord::cut_off, /*limit_bytes=*/100);
   {
     const FailingDisk disk({.error_number = ENOSPC, .at = 0, .persistent = true});
     for (int number = 0; number < kRecords; ++number) {
@@ -107,25 +107,25 @@ TEST_CASE("record_file: what no longer fits in memory is counted, not torn",
   CHECK(log.count("dropped=" + std::to_string(kRecords - kept)) == 1);
 }
 
-TEST_CASE("record_file: half a record of a process that was killed is cut off, or ends its line",
-          "[storage][record_file][ST-7]") {
+TEST_CASE("append_file: half a record of a process that was killed is cut off, or ends its line",
+          "[storage][append_file][ST-7]") {
   const TempDirectory directory;
   const std::string torn = line(0) + "{\"num";
   test::write_bytes(directory / "cut", torn);
   test::write_bytes(directory / "kept", torn);
-  RecordFile cut(directory / "cut");
+  AppendFile cut(directory / "cut");
   cut.cut(line(0).size());
-  RecordFile kept(directory / "kept", HalfRecord::begin_line);
+  AppendFile kept(directory / "kept", HalfRecord::begin_line);
   CHECK(cut.append(line(1)));
   CHECK(kept.append(line(1)));
   CHECK(test::read_bytes(cut.path()) == lines(0, 2));
   CHECK(test::read_bytes(kept.path()) == torn + "\n" + line(1));
 }
 
-TEST_CASE("record_file: another file that somebody puts in its place is not filled with zeros",
-          "[storage][record_file]") {
+TEST_CASE("append_file: another file that somebody puts in its place is not filled with zeros",
+          "[storage][append_file]") {
   const TempDirectory directory;
-  RecordFile file(directory / "records");
+  AppendFile file(directory / "records");
   CHECK(file.append(line(0)));
   {
     const FailingDisk disk({.error_number = EIO, .at = 0});
@@ -136,4 +136,4 @@ TEST_CASE("record_file: another file that somebody puts in its place is not fill
   CHECK(test::read_bytes(file.path()) == lines(1, 3));
 }
 
-}  // namespace train::storage::record_file_test
+}  // namespace train::storage::append_file_test

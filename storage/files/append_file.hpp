@@ -27,16 +27,16 @@ enum class HalfRecord : std::uint8_t {
 ///
 /// Threading: one owner. append() and flush() block on the disk. Nothing is durable: a power cut
 /// may take the newest records.
-class RecordFile {
+class AppendFile {
  public:
   /// Opens nothing yet. `limit_bytes`: of what waits; what comes when it is reached is dropped, and
   /// its number logged.
-  explicit RecordFile(std::filesystem::path path, HalfRecord half = HalfRecord::cut_off,
+  explicit AppendFile(std::filesystem::path path, HalfRecord half = HalfRecord::cut_off,
                       std::size_t limit_bytes = std::size_t{64} << 20U);
-  RecordFile(RecordFile&&) noexcept = default;
-  RecordFile& operator=(RecordFile&&) noexcept = default;
+  AppendFile(AppendFile&&) noexcept = default;
+  AppendFile& operator=(AppendFile&&) noexcept = default;
   /// Tries once more to write what waits; what cannot be written then is logged.
-  ~RecordFile();
+  ~AppendFile();
 
   /// Creates the file if it is missing, and its directory. Empty: that is done; else why not, which
   /// does not keep append() from trying again.

@@ -1,4 +1,4 @@
-#include "storage/files/record_file.hpp"
+#include "storage/files/append_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -19,17 +19,17 @@
 
 namespace train::storage {
 
-RecordFile::RecordFile(std::filesystem::path path, HalfRecord half, std::size_t limit_bytes)
+AppendFile::AppendFile(std::filesystem::path path, HalfRecord half, std::size_t limit_bytes)
     : path_(std::move(path)), half_(half), limit_bytes_(limit_bytes) {}
 
-RecordFile::~RecordFile() {
+AppendFile::~AppendFile() {
   if (!flush()) {
     log_warning(fmt::format("file_incomplete {}: {} records were not written to the end",
                             path_.string(), waiting_.size() + dropped_));
   }
 }
 
-std::optional<Error> RecordFile::open() {
+std::optional<Error> AppendFile::open() {
   if (file_) {
     return std::nullopt;
   }
@@ -55,7 +55,7 @@ std::optional<Error> RecordFile::open() {
 }
 
 /// What an earlier write, or a process that was killed in one, left of a record.
-std::optional<Error> RecordFile::mend_end() {
+std::optional<Error> AppendFile::mend_end() {
   if (mended_) {
     return std::nullopt;
   }
@@ -80,7 +80,7 @@ std::optional<Error> RecordFile::mend_end() {
   return std::nullopt;
 }
 
-std::optional<Error> RecordFile::write(std::string_view record) {
+std::optional<Error> AppendFile::write(std::string_view record) {
   if (auto failed = open()) {
     return failed;
   }
@@ -99,7 +99,7 @@ std::optional<Error> RecordFile::write(std::string_view record) {
   return error;
 }
 
-bool RecordFile::append(std::string_view record) {
+bool AppendFile::append(std::string_view record) {
   if (!flush()) {
     keep(record);
     return false;
@@ -112,7 +112,7 @@ bool RecordFile::append(std::string_view record) {
   return true;
 }
 
-bool RecordFile::flush() {
+bool AppendFile::flush() {
   while (!waiting_.empty()) {
     if (write(waiting_.front())) {
       return false;
@@ -126,7 +126,7 @@ bool RecordFile::flush() {
   return true;
 }
 
-void RecordFile::cut(std::uint64_t size_bytes) {
+void AppendFile::cut(std::uint64_t size_bytes) {
   size_bytes_ = size_bytes;
   mended_ = false;
   if (!open()) {
@@ -134,7 +134,7 @@ void RecordFile::cut(std::uint64_t size_bytes) {
   }
 }
 
-void RecordFile::drop_waiting(const std::function<bool(std::string_view)>& unwanted) {
+void AppendFile::drop_waiting(const std::function<bool(std::string_view)>& unwanted) {
   std::erase_if(waiting_, [&](const std::string& record) {
     const bool gone = unwanted(record);
     waiting_bytes_ -= gone ? record.size() : 0;
@@ -142,7 +142,7 @@ void RecordFile::drop_waiting(const std::function<bool(std::string_view)>& unwan
   });
 }
 
-void RecordFile::keep(std::string_view record) {
+void AppendFile::keep(std::string_view record) {
   if (waiting_bytes_ + record.size() > limit_bytes_) {
     ++dropped_;
     return;
@@ -152,14 +152,14 @@ void RecordFile::keep(std::string_view record) {
   ++waited_;
 }
 
-void RecordFile::refused(const Error& why) {
+void AppendFile::refused(const Error& why) {
   behind_ = true;
   log_warning(fmt::format(
       "file_behind {}; the run goes on, what is to be written waits in memory, up to {}",
       why.message, format_bytes(limit_bytes_)));
 }
 
-void RecordFile::caught_up() {
+void AppendFile::caught_up() {
   behind_ = false;
   log_info(fmt::format("file_caught_up {} records={}{}", path_.string(), std::exchange(waited_, 0),
                        dropped_ > 0 ? fmt::format(" dropped={}", dropped_) : ""));
