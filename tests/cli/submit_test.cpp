@@ -34,6 +34,7 @@ while :; do
   wait $step; code=$?
   kill -s 0 $step 2>/dev/null || break
 done
+[ ! -f "$HOME/full" ] || : >"$HOME/runs/tiny/slurm-7.exit" # opened, and no room for its bytes
 [ ! -f "$HOME/srun_code" ] || code=$(cat "$HOME/srun_code")
 exit $code)");
     tool("scancel", R"(echo "scancel $*" >>"$HOME/calls"
@@ -249,6 +250,15 @@ TEST_CASE("submit: a run that stopped after saving is queued again", "[actors][s
     CHECK(cluster.run().exit_code == 75);
     CHECK(cluster.called("scontrol requeue 7"));
   }
+  SECTION("also if a full disk kept the head's exit code from being noted") {
+    cluster.note("calls", "");
+    cluster.note("full", "");
+    const auto full = cluster.run();
+    CHECK(full.exit_code == 75);
+    CHECK(full.err.find("the head's exit code could not be kept; srun's is 75") !=
+          std::string::npos);
+    CHECK(cluster.called("scontrol requeue 7"));
+  }
   SECTION("but not if Slurm is ending the job") {
     const char* state = GENERATE("COMPLETING", "CANCELLED", "PENDING");
     cluster.note("calls", "");
@@ -256,6 +266,15 @@ TEST_CASE("submit: a run that stopped after saving is queued again", "[actors][s
     CHECK(cluster.run().exit_code == 75);
     CHECK_FALSE(cluster.called("scontrol requeue"));
   }
+}
+
+TEST_CASE("submit: a run that is done is done where that cannot be noted",
+          "[actors][submit][SB-1]") {
+  const FakeCluster cluster;
+  fs::create_directories(cluster / "runs/tiny/finished.7");
+  const auto done = cluster.run();
+  CHECK(done.exit_code == 0);
+  CHECK(done.err.find("could not be noted") != std::string::npos);
 }
 
 TEST_CASE("submit: a failure or a mistake ends the chain", "[actors][submit][SB-1]") {

@@ -18,12 +18,12 @@ using namespace std::chrono_literals;
 using checkpoint::MemorySnapshots;
 using checkpoint::SnapshotOutflow;
 using Clock = std::chrono::steady_clock;
-using Memory = std::shared_ptr<const MemorySnapshots>;
+using SharedSnapshots = std::shared_ptr<const MemorySnapshots>;
 
 constexpr auto kConnectTime = 2s;
-constexpr auto kBetweenTries = 200ms;
+constexpr auto kBetweenLinkTries = 200ms;
 constexpr auto kBetweenLooksAtSnapshots = 10ms;  // for the next snapshot, or what has come of it
-constexpr auto kPatience = 5s;
+constexpr auto kLinkPatience = 5s;
 constexpr auto kRestorePatience = 10s;  // while nothing moves
 constexpr int kMissesToSay = 3;
 
@@ -52,7 +52,7 @@ asio::awaitable<void> send_sealed(SecureStream& stream, const MemorySnapshots& m
       continue;
     }
     last = steps.front();
-    const auto sent = co_await send_snapshot(stream, memory, last, kPatience);
+    const auto sent = co_await send_snapshot(stream, memory, last, kLinkPatience);
     if (!sent) {
       co_return;
     }
@@ -81,12 +81,12 @@ asio::awaitable<Result<std::unique_ptr<SecureStream>>> begin_sending(
   co_return begun ? std::move(stream) : begun.error();
 }
 
-asio::awaitable<void> keep_sending(Identity identity, Endpoint to, Memory memory) {
+asio::awaitable<void> keep_sending(Identity identity, Endpoint to, SharedSnapshots memory) {
   for (;;) {
     if (const auto stream = co_await begin_sending(to, identity, *memory, kConnectTime)) {
       co_await send_sealed(**stream, *memory, to);
     }
-    co_await pause(kBetweenTries);
+    co_await pause(kBetweenLinkTries);
   }
 }
 
@@ -131,7 +131,7 @@ struct SnapshotReceiver::Inflow {
   }
 
   const EventLoop& loop;
-  Memory memory = {};  // of the receiver's thread, while nothing is received
+  SharedSnapshots memory = {};  // of the receiver's thread, while nothing is received
   asio::steady_timer arrival;
   std::unique_ptr<SecureStream> arrived = {}, current = {};
   std::atomic<std::uint64_t> frames = 0;  // that have come
@@ -156,7 +156,7 @@ Result<std::unique_ptr<SnapshotReceiver>> SnapshotReceiver::open(const EventLoop
   return std::unique_ptr<SnapshotReceiver>(new SnapshotReceiver(endpoint, std::move(inflow)));
 }
 
-void SnapshotReceiver::receive_into(const Memory& memory) {
+void SnapshotReceiver::receive_into(const SharedSnapshots& memory) {
   inflow_->receiving.reset();
   inflow_->memory = memory;
   if (memory) {

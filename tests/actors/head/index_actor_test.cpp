@@ -406,6 +406,33 @@ TEST_CASE("index: steps are journalled in batches, at a save, and at the end", "
   CHECK(std::is_sorted(f.disk.journal.begin(), f.disk.journal.end()));
 }
 
+TEST_CASE("index: steps that the journal refuses keep their checkpoint from being published",
+          "[actors][P3][CK-7]") {
+  const bool two_locations = GENERATE(false, true);
+  IndexFixture f(two_locations);
+  f.disk.journal_failure = "no such device";
+  f.save(3);
+  CHECK(f.disk.recorded.empty());
+  CHECK(f.disk.written.empty());
+  REQUIRE(f.conductor.count<CheckpointFailed>() == 1);
+  CHECK(f.conductor.all<CheckpointFailed>().front().text.find("no such device") !=
+        std::string::npos);
+  CHECK(f.finished() == Steps{3});
+  f.disk.journal_failure.clear();
+  f.save(4);
+  CHECK(f.disk.recorded == Steps{4});
+  CHECK(f.disk.journal == Steps{3, 4});
+}
+
+TEST_CASE("index: old checkpoints make room for steps, too", "[actors][P3][CK-7]") {
+  IndexFixture f;
+  f.disk.journal_failure = "disk full";
+  f.disk.old_checkpoints = 1;
+  f.save(3);
+  CHECK(f.disk.recorded == Steps{3});
+  CHECK(f.disk.journal == Steps{3});
+}
+
 TEST_CASE("index: a checkpoint appears only after its steps are in the journal", "[actors][P3]") {
   const bool two_locations = GENERATE(false, true);
   IndexFixture f(two_locations);

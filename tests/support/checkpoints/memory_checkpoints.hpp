@@ -31,6 +31,8 @@ struct MemoryCheckpoints {
   std::set<std::int64_t> local;  ///< Of two places: sealed, with all shards.
   Steps finalized;               ///< Of rank 0.
   Steps journal;                 ///< Steps of the step journal.
+  Steps unwritten;               ///< That it has refused so far.
+  std::string journal_failure;   ///< Why it refuses them; empty: it does not.
   std::map<std::int64_t, double> losses;
   std::vector<std::pair<std::string, std::string>> events;
   std::vector<std::pair<std::int64_t, checkpoint::CheckpointState>> notes;
@@ -101,16 +103,21 @@ struct MemoryCheckpoints {
               const bool helps = room_helps && old_checkpoints > 0;
               fail_write.erase(helps ? step : -1);
               fail_send.erase(helps ? step : -1);
+              journal_failure = helps ? std::string() : journal_failure;
               rooms.push_back(step);
               return std::int64_t{old_checkpoints > 0 ? old_checkpoints-- : 0};
             },
-        .journal =
-            [this](std::span<const checkpoint::StepRecord> steps) {
-              for (const checkpoint::StepRecord& one : steps) {
-                journal.push_back(one.step);
-              }
-              return Status();
-            },
+        .journal = [this](std::span<const checkpoint::StepRecord> steps) -> Status {
+          for (const checkpoint::StepRecord& one : steps) {
+            unwritten.push_back(one.step);
+          }
+          if (!journal_failure.empty()) {
+            return failure(journal_failure);
+          }
+          journal.insert(journal.end(), unwritten.begin(), unwritten.end());
+          unwritten.clear();
+          return {};
+        },
         .evaluated =
             [this](std::int64_t step, double loss) {
               losses[step] = loss;
