@@ -283,7 +283,7 @@ Status restore_rank(const fs::path& directory, engine::RankEngine& engine) {
     which = checkpoint::Restore::subset;
   }
   engine::HostState state(engine.device(), std::move(views));
-  TRAIN_RETURN_IF_ERROR(checkpoint::restore(directory, *manifest, state.views(), which));
+  TRAIN_RETURN_IF_ERROR(checkpoint::restore(directory, *manifest, state.views(), {.which = which}));
   state.store();
   engine.state().finalize_restored();
   return {};

@@ -79,7 +79,7 @@ Result<Manifest> read_manifest(const fs::path& checkpoint) {
   auto finding = examine_manifest(checkpoint);
   TRAIN_RETURN_IF_ERROR(finding);
   if (!finding->manifest) {
-    return failure(fmt::format("{} is damaged: {}", checkpoint.string(), finding->damage));
+    return damage(fmt::format("{} is damaged: {}", checkpoint.string(), finding->damage));
   }
   return std::move(*finding->manifest);
 }

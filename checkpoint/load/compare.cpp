@@ -129,7 +129,7 @@ class Comparison {
                        .size_bytes = static_cast<std::size_t>(piece.elements) * sizeof(float)});
       next += piece.elements;
     }
-    return restore(directory, manifest, views, Restore::subset);
+    return restore(directory, manifest, views, {.which = Restore::subset});
   }
 
   const std::filesystem::path& directory_a_;

@@ -33,6 +33,12 @@ Result<Verification> not_read(const Error& error) {
 
 using RecordByName = std::map<std::string_view, const TensorRecord*>;
 
+std::string size_defect(const storage::InputFile& file, const FileRecord& record) {
+  return file.size_bytes() == record.size_bytes ? std::string()
+                                                : fmt::format("{} has {} bytes of {}", record.name,
+                                                              file.size_bytes(), record.size_bytes);
+}
+
 /// Reads one file of a checkpoint from front to back. Every method returns the damage, empty if
 /// there is none; an error is one of reading.
 class FileCheck {
@@ -44,9 +50,8 @@ class FileCheck {
         piece_(std::min<std::uint64_t>(kCheckPieceBytes, record.size_bytes)) {}
 
   Result<std::string> defect(storage::InputFile input) {
-    if (input.size_bytes() != record_.size_bytes) {
-      return fmt::format("{} has {} bytes of {}", record_.name, input.size_bytes(),
-                         record_.size_bytes);
+    if (std::string text = size_defect(input, record_); !text.empty()) {
+      return text;
     }
     bool malformed = false;
     const auto file = storage::SafetensorsFile::parse(std::move(input), &malformed);
@@ -151,22 +156,69 @@ Result<std::string> file_defect(const fs::path& directory, const FileRecord& rec
 /// How often a run that goes on may retire what is just being read.
 constexpr int kSearches = 50;
 
-Error unread(const Candidate& candidate, const std::string& defect) {
-  return failure(fmt::format(
-      "{} cannot be read: {}; it stays where it is and no older one is taken in its place: start "
-      "again when the disk can be read",
-      candidate.path.string(), defect));
+using RecordsByFile = std::map<std::string_view, RecordByName>;
+/// What is wrong with one of its files; empty: nothing.
+using LookAtFile =
+    std::function<Result<std::string>(const FileRecord& record, const RecordByName& tensors)>;
+
+/// The manifest, then each file by `look`.
+Result<Verification> examine(const fs::path& checkpoint, const LookAtFile& look) {
+  auto examined = examine_manifest(checkpoint);
+  if (!examined) {
+    return not_read(examined.error());
+  }
+  if (!examined->manifest) {
+    return finding(Verdict::damaged, std::move(examined->damage));
+  }
+  Manifest& manifest = *examined->manifest;
+  RecordsByFile by_file;
+  for (const TensorRecord& tensor : manifest.tensors) {
+    if (!by_file[tensor.file].emplace(tensor.name, &tensor).second) {
+      return finding(Verdict::damaged, fmt::format("{}: tensor {} is listed twice", tensor.file,
+                                                   storage::shown(tensor.name)));
+    }
+  }
+  for (const FileRecord& record : manifest.files) {
+    const auto defect = look(record, by_file[record.name]);
+    if (!defect) {
+      return not_read(defect.error());
+    }
+    if (!defect->empty()) {
+      return finding(Verdict::damaged, *defect);
+    }
+  }
+  std::string digest = manifest.text_digest;
+  return Verification{.verdict = Verdict::good,
+                      .manifest = std::move(manifest),
+                      .manifest_digest = std::move(digest),
+                      .defect = {}};
+}
+
+/// Good is one whose manifest and files are there, whatever the bytes of its tensors are.
+Result<Verification> look_at_files(const fs::path& checkpoint) {
+  return examine(checkpoint, [&](const FileRecord& record, const RecordByName& /*tensors*/) {
+    const auto stored = open_stored(checkpoint, record.name);
+    return !stored        ? Result<std::string>(stored.error())
+           : stored->file ? size_defect(*stored->file, record)
+                          : stored->damage;
+  });
+}
+
+std::string damage_line(const fs::path& checkpoint, std::string_view defect) {
+  return fmt::format("{}: {}", checkpoint.string(), defect);
 }
 
 /// `left`: searches that may follow if this one meets a checkpoint that is retired meanwhile.
-Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, int left = 0) {
+Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, Depth depth,
+                            int left = 0) {
   const auto candidates = list_checkpoints(checkpoints);
   TRAIN_RETURN_IF_ERROR(candidates);
   SearchReport report;
   for (const Candidate& candidate : *candidates) {
-    auto found = verify_checkpoint(candidate.path);
+    auto found =
+        depth == Depth::bytes ? verify_checkpoint(candidate.path) : look_at_files(candidate.path);
     if ((!found || !found->whole()) && left > 0 && is_gone(candidate.path)) {
-      return search(checkpoints, change_disk, left - 1);  // what replaced it is there
+      return search(checkpoints, change_disk, depth, left - 1);  // what replaced it is there
     }
     TRAIN_RETURN_IF_ERROR(found);
     if (found->whole()) {
@@ -174,15 +226,12 @@ Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, int l
       return report;
     }
     if (found->verdict == Verdict::unreadable) {
-      return unread(candidate, found->defect);
+      return unreadable(candidate.path, found->defect);
     }
-    std::string line = fmt::format("{}: {}", candidate.path.string(), found->defect);
-    if (change_disk) {
-      const auto aside = set_aside(candidate.path);
-      TRAIN_RETURN_IF_ERROR(aside);
-      line += fmt::format("; set aside as {}", aside->filename().string());
-    }
-    report.set_aside.push_back(std::move(line));
+    auto line = change_disk ? set_damaged_aside(candidate.path, found->defect)
+                            : damage_line(candidate.path, found->defect);
+    TRAIN_RETURN_IF_ERROR(line);
+    report.set_aside.push_back(std::move(line).value());
   }
   const auto damaged_names = list_damaged(checkpoints);
   TRAIN_RETURN_IF_ERROR(damaged_names);
@@ -200,44 +249,32 @@ Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, int l
 }  // namespace
 
 Result<Verification> verify_checkpoint(const fs::path& checkpoint, const SeeRecord& see) {
-  auto examined = examine_manifest(checkpoint);
-  if (!examined) {
-    return not_read(examined.error());
-  }
-  if (!examined->manifest) {
-    return finding(Verdict::damaged, std::move(examined->damage));
-  }
-  Manifest& manifest = *examined->manifest;
-  std::map<std::string_view, RecordByName> by_file;
-  for (const TensorRecord& tensor : manifest.tensors) {
-    if (!by_file[tensor.file].emplace(tensor.name, &tensor).second) {
-      return finding(Verdict::damaged, fmt::format("{}: tensor {} is listed twice", tensor.file,
-                                                   storage::shown(tensor.name)));
-    }
-  }
-  for (const FileRecord& record : manifest.files) {
-    const auto defect = file_defect(checkpoint, record, by_file[record.name], see);
-    if (!defect) {
-      return not_read(defect.error());
-    }
-    if (!defect->empty()) {
-      return finding(Verdict::damaged, *defect);
-    }
-  }
-  std::string digest = manifest.text_digest;
-  return Verification{.verdict = Verdict::good,
-                      .manifest = std::move(manifest),
-                      .manifest_digest = std::move(digest),
-                      .defect = {}};
+  return examine(checkpoint, [&](const FileRecord& record, const RecordByName& tensors) {
+    return file_defect(checkpoint, record, tensors, see);
+  });
 }
 
-Result<SearchReport> find_newest(const fs::path& checkpoints) {
+Result<SearchReport> find_newest(const fs::path& checkpoints, Depth depth) {
   TRAIN_RETURN_IF_ERROR(remove_leftovers(checkpoints));
-  return search(checkpoints, true);
+  return search(checkpoints, true, depth);
 }
 
 Result<SearchReport> find_newest_read_only(const fs::path& checkpoints) {
-  return search(checkpoints, false, kSearches);
+  return search(checkpoints, false, Depth::bytes, kSearches);
+}
+
+Error unreadable(const fs::path& checkpoint, std::string_view cause) {
+  return failure(fmt::format(
+      "{} cannot be read: {}; it stays where it is and no older one is taken in its place: start "
+      "again when the disk can be read",
+      checkpoint.string(), cause));
+}
+
+Result<std::string> set_damaged_aside(const fs::path& checkpoint, std::string_view defect) {
+  const auto aside = set_aside(checkpoint);
+  TRAIN_RETURN_IF_ERROR(aside);
+  return fmt::format("{}; set aside as {}", damage_line(checkpoint, defect),
+                     aside->filename().string());
 }
 
 }  // namespace train::checkpoint

@@ -6,7 +6,9 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
@@ -56,16 +58,22 @@ struct RestoreStatistics {
   std::int64_t files = 0;          ///< Opened, each once.
 };
 
+struct RestoreOptions {
+  Restore which = Restore::every_tensor;
+  RestoreStatistics* statistics = nullptr;  ///< Filled in, if given and all went well.
+  std::stop_token stop = {};                ///< Ends the reading between two pieces (failure).
+};
+
 /// Copies the rows that each view asks for into its bytes, however the checkpoint is sharded
 /// (CK-4). Opens only the files, and reads only the blocks, that hold them; of a checkpoint of
 /// version 1 the whole record. Names and shapes are checked before anything is copied, the digest
 /// of all that was read before the caller sees success: no verify_checkpoint() is needed before.
 /// Memory: the largest header and 1 MiB. Errors: (user) a tensor missing, left over, or of another
-/// shape: names the first in the order of `state`, wanted and found; (failure) damage: `state` is
-/// then undefined. Blocks.
+/// shape: names the first in the order of `state`, wanted and found; (damage) bytes that were read
+/// differ, a file is missing or of another size; (failure) it cannot be read. `state` is then
+/// undefined. Blocks.
 Status restore(const std::filesystem::path& checkpoint, const Manifest& manifest,
-               std::span<engine::StateView> state, Restore which = Restore::every_tensor,
-               RestoreStatistics* statistics = nullptr);
+               std::span<engine::StateView> state, const RestoreOptions& options = {});
 
 struct FoundCheckpoint {
   Candidate candidate;
@@ -78,14 +86,29 @@ struct SearchReport {
   std::vector<std::string> set_aside;     ///< A line for the log per damaged checkpoint.
 };
 
-/// The newest whole checkpoint. Damaged ones in front of it are set aside (damaged-*); leftovers of
-/// killed writers are removed. REQUIRES: the run's lock is held. Blocks.
+/// How far a search looks into a checkpoint.
+enum class Depth : std::uint8_t {
+  files,  ///< Its manifest is valid, and every file is there with its size. No tensor is read: for
+          ///< those who restore it, and so verify what they read.
+  bytes,  ///< verify_checkpoint().
+};
+
+/// The newest whole checkpoint, as far as `depth` looks. Damaged ones in front of it are set aside
+/// (damaged-*); leftovers of killed writers are removed. REQUIRES: the run's lock is held. Blocks.
 /// Errors (failure): checkpoints were there and none is whole (lists them): never a silent restart;
 /// one in front of it cannot be read (names file and cause): it stays, and none before it is taken.
-Result<SearchReport> find_newest(const std::filesystem::path& checkpoints);
+Result<SearchReport> find_newest(const std::filesystem::path& checkpoints,
+                                 Depth depth = Depth::bytes);
 
-/// The same without changing anything on disk and without the lock: for programs that only read,
-/// also while the run goes on and replaces its checkpoints.
+/// The same by all bytes, without changing anything on disk and without the lock: for programs that
+/// only read, also while the run goes on and replaces its checkpoints.
 Result<SearchReport> find_newest_read_only(const std::filesystem::path& checkpoints);
+
+/// Of a checkpoint that cannot be read, by `cause`: a start ends with it (failure).
+[[nodiscard]] Error unreadable(const std::filesystem::path& checkpoint, std::string_view cause);
+
+/// Sets one that is damaged by `defect` aside. Returns the line for the log.
+Result<std::string> set_damaged_aside(const std::filesystem::path& checkpoint,
+                                      std::string_view defect);
 
 }  // namespace train::checkpoint

@@ -109,8 +109,9 @@ std::vector<Wanted> wanted_of(const RecordsByName& records, std::span<engine::St
 /// Copies wanted bytes out of one file, checking all that it reads.
 class FileReader {
  public:
-  FileReader(const storage::SafetensorsFile& file, RestoreStatistics& statistics)
-      : file_(file), statistics_(statistics) {}
+  FileReader(const storage::SafetensorsFile& file, RestoreStatistics& statistics,
+             const std::stop_token& stop)
+      : file_(file), statistics_(statistics), stop_(stop) {}
 
   Status copy(const Wanted& wanted) {
     const storage::TensorEntry* entry = file_.find(wanted.record->name);
@@ -118,7 +119,7 @@ class FileReader {
       return damage(wanted, "is not in it");
     }
     if (const std::string defect = entry_defect(*entry, *wanted.record); !defect.empty()) {
-      return failure(fmt::format("{}: {}", file_.file().path().string(), defect));
+      return train::damage(fmt::format("{}: {}", file_.file().path().string(), defect));
     }
     statistics_.kept_bytes += wanted.end - wanted.begin;
     return wanted.record->block_bytes > 0 ? copy_blocks(*entry, wanted)
@@ -127,11 +128,14 @@ class FileReader {
 
  private:
   [[nodiscard]] Status damage(const Wanted& wanted, std::string_view what) const {
-    return failure(fmt::format("{}: tensor {} {}", file_.file().path().string(),
-                               storage::shown(wanted.record->name), what));
+    return train::damage(fmt::format("{}: tensor {} {}", file_.file().path().string(),
+                                     storage::shown(wanted.record->name), what));
   }
 
   Status read(const storage::TensorEntry& entry, std::uint64_t offset, std::span<std::byte> out) {
+    if (stop_.stop_requested()) {
+      return failure("it is not to be read any more");
+    }
     statistics_.tensor_bytes += out.size();
     return file_.read(entry, offset, out);
   }
@@ -191,25 +195,30 @@ class FileReader {
 
   const storage::SafetensorsFile& file_;
   RestoreStatistics& statistics_;
+  const std::stop_token& stop_;
   std::vector<std::byte> piece_;
 };
 
 Status restore_from(const fs::path& checkpoint, const FileRecord& record,
-                    std::span<const Wanted> wanted, RestoreStatistics& statistics) {
+                    std::span<const Wanted> wanted, RestoreStatistics& statistics,
+                    const std::stop_token& stop) {
   auto stored = open_stored(checkpoint, record.name);
   TRAIN_RETURN_IF_ERROR(stored);
   if (!stored->file) {
-    return failure(fmt::format("{}: {}", checkpoint.string(), stored->damage));
+    return damage(fmt::format("{}: {}", checkpoint.string(), stored->damage));
   }
   if (stored->file->size_bytes() != record.size_bytes) {
-    return failure(fmt::format("{}: {} has {} bytes of {}", checkpoint.string(), record.name,
-                               stored->file->size_bytes(), record.size_bytes));
+    return damage(fmt::format("{}: {} has {} bytes of {}", checkpoint.string(), record.name,
+                              stored->file->size_bytes(), record.size_bytes));
   }
-  const auto file = storage::SafetensorsFile::parse(std::move(*stored->file));
-  TRAIN_RETURN_IF_ERROR(file);
+  bool malformed = false;
+  const auto file = storage::SafetensorsFile::parse(std::move(*stored->file), &malformed);
+  if (!file) {
+    return malformed ? damage(file.error().message) : file.error();
+  }
   ++statistics.files;
   statistics.header_bytes += file->data_start();
-  FileReader reader(*file, statistics);
+  FileReader reader(*file, statistics, stop);
   for (const Wanted& part : wanted) {
     TRAIN_RETURN_IF_ERROR(reader.copy(part));
   }
@@ -219,12 +228,12 @@ Status restore_from(const fs::path& checkpoint, const FileRecord& record,
 }  // namespace
 
 Status restore(const fs::path& checkpoint, const Manifest& manifest,
-               std::span<engine::StateView> state, Restore which, RestoreStatistics* statistics) {
+               std::span<engine::StateView> state, const RestoreOptions& options) {
   RecordsByName records;
   for (const TensorRecord& record : manifest.tensors) {
     records[record.name].push_back(&record);
   }
-  TRAIN_RETURN_IF_ERROR(check_fit(checkpoint.string(), records, state, which));
+  TRAIN_RETURN_IF_ERROR(check_fit(checkpoint.string(), records, state, options.which));
   std::map<std::string_view, std::vector<Wanted>> wanted;  // by the file's name
   for (const Wanted& part : wanted_of(records, state)) {
     wanted[part.record->file].push_back(part);
@@ -232,11 +241,11 @@ Status restore(const fs::path& checkpoint, const Manifest& manifest,
   RestoreStatistics counted;
   for (const FileRecord& record : manifest.files) {
     if (const auto found = wanted.find(record.name); found != wanted.end()) {
-      TRAIN_RETURN_IF_ERROR(restore_from(checkpoint, record, found->second, counted));
+      TRAIN_RETURN_IF_ERROR(restore_from(checkpoint, record, found->second, counted, options.stop));
     }
   }
-  if (statistics != nullptr) {
-    *statistics = counted;
+  if (options.statistics != nullptr) {
+    *options.statistics = counted;
   }
   return {};
 }

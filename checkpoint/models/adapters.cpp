@@ -71,7 +71,7 @@ class MergedWeights {
       views.push_back(view_of(tensor, at));
       at += element_count(tensor);
     }
-    TRAIN_RETURN_IF_ERROR(restore(checkpoint_, manifest_, views, Restore::subset));
+    TRAIN_RETURN_IF_ERROR(restore(checkpoint_, manifest_, views, {.which = Restore::subset}));
     for (std::size_t i = 0; i < adapters.size(); ++i) {
       merge(*adapters[i], matrices[2 * i], matrices[2 * i + 1],
             part_of(tensors, adapters[i]->weight, out));

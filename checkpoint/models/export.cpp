@@ -298,7 +298,7 @@ Result<ExportReport> export_weights(const fs::path& checkpoint, const Manifest& 
                        .size_bytes = elements * sizeof(float)});
       at += elements;
     }
-    return restore(checkpoint, manifest, views, Restore::subset);
+    return restore(checkpoint, manifest, views, {.which = Restore::subset});
   });
 }
 

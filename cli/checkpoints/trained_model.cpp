@@ -98,7 +98,7 @@ Result<TrainedModel> load_model(const fs::path& run, std::optional<std::int64_t>
     const auto found = find_checkpoint(run / "checkpoints", step);
     TRAIN_RETURN_IF_ERROR(found);
     const Status restored = checkpoint::restore(found->candidate.path, found->manifest, views,
-                                                checkpoint::Restore::subset);
+                                                {.which = checkpoint::Restore::subset});
     if (restored.ok()) {
       return model;
     }

@@ -52,7 +52,7 @@ TEST_CASE("reader: a subset may be asked for by name", "[checkpoint][reader][CK-
   SmallState read(0);
   auto views = read.views();
   views.resize(1);
-  REQUIRE(restore(outcome.path, outcome.manifest, views, Restore::subset));
+  REQUIRE(restore(outcome.path, outcome.manifest, views, {.which = Restore::subset}));
   REQUIRE(read.all_values()[20] == SmallState(5).all_values()[20]);
   REQUIRE(read.all_values()[21] == SmallState(0).all_values()[21]);
   const Status status = restore(outcome.path, outcome.manifest, views);
@@ -151,8 +151,56 @@ TEST_CASE("reader: damage after the check is found while copying", "[checkpoint]
   auto views = read.views();
   const Status status = restore(outcome.path, outcome.manifest, views);
   REQUIRE_FALSE(status);
+  REQUIRE(status.error().kind == ErrorKind::damage);
   REQUIRE(status.error().exit_code() == 1);
   REQUIRE_THAT(status.error().message, Catch::Contains("does not match its digest"));
+}
+
+TEST_CASE("reader: damage is told from what cannot be read and from another model",
+          "[checkpoint][reader][CK-3]") {
+  const TempDirectory directory;
+  const auto outcome = write_at(directory.path(), 1, SmallState(5));
+  const auto path = outcome.path / "shard-00000-of-00001.safetensors";
+  SmallState read(0);
+  auto views = read.views();
+  const auto kind = [&](const RestoreOptions& options = {}) {
+    const Status status = restore(outcome.path, outcome.manifest, views, options);
+    REQUIRE_FALSE(status);
+    return status.error().kind;
+  };
+  SECTION("missing") {
+    std::filesystem::remove(path);
+    CHECK(kind() == ErrorKind::damage);
+  }
+  SECTION("cut") {
+    std::filesystem::resize_file(path, 100);
+    CHECK(kind() == ErrorKind::damage);
+  }
+  SECTION("a header that is none") {
+    test::flip_byte(path, 7);
+    CHECK(kind() == ErrorKind::damage);
+  }
+  SECTION("unreadable, at every read") {
+    for (std::int64_t at = 0; at < 4; ++at) {
+      const test::FailingReads reads("shard-", EIO, at);
+      CHECK(kind() == ErrorKind::failure);
+    }
+  }
+  SECTION("not asked for any more") {
+    std::stop_source stop;
+    stop.request_stop();
+    CHECK(kind({.stop = stop.get_token()}) == ErrorKind::failure);
+  }
+  SECTION("another model") {
+    views[1].global_shape = {6};
+    CHECK(kind() == ErrorKind::user);
+  }
+  SECTION("the manifest") {
+    test::flip_byte(outcome.path / manifest_file_name, 100);
+    const auto manifest = read_manifest(outcome.path);
+    REQUIRE_FALSE(manifest);
+    CHECK(manifest.error().kind == ErrorKind::damage);
+  }
 }
 
 TEST_CASE("reader: the newest whole one wins, damaged ones step aside",
@@ -185,6 +233,50 @@ TEST_CASE("reader: the newest whole one wins, damaged ones step aside",
   REQUIRE(names_in(directory.path()) ==
           std::vector<std::string>{"damaged-step-00000030", "damaged-step-00000040",
                                    "step-00000010", "step-00000020", "unrelated"});
+}
+
+TEST_CASE("reader: a search by files finds all damage but that of bytes, and reads none of them",
+          "[checkpoint][reader][CK-3]") {
+  const TempDirectory directory;
+  for (const std::int64_t step : {10, 20, 30, 40, 50}) {
+    write_at(directory.path(), step, SmallState(static_cast<float>(step)), 2);
+  }
+  const auto shard = [&](std::int64_t step) {
+    return directory / checkpoint_name(step) / "shard-00001-of-00002.safetensors";
+  };
+  std::filesystem::remove(shard(50));
+  test::write_bytes(shard(40), test::read_bytes(shard(40)) + "x");
+  test::flip_byte(directory / "step-00000030/manifest.json", 100);
+  test::flip_byte(shard(20), std::filesystem::file_size(shard(20)) - 1);
+  const test::CountedReads reads("/shard-");
+  const auto report = find_newest(directory.path(), Depth::files);
+  REQUIRE(report);
+  CHECK(report->newest->candidate.step == 20);
+  CHECK(report->newest->manifest.fields.step == 20);
+  CHECK(reads.bytes() == 0);
+  REQUIRE(report->set_aside.size() == 3);
+  CHECK_THAT(report->set_aside[0], Catch::Contains("shard-00001-of-00002.safetensors is missing") &&
+                                       Catch::Contains("set aside as damaged-step-00000050"));
+  CHECK_THAT(report->set_aside[1], Catch::Contains("step-00000040: shard-00001"));
+  CHECK_THAT(report->set_aside[2], Catch::Contains("step-00000030: "));
+  CHECK(names_in(directory.path()) ==
+        std::vector<std::string>{"damaged-step-00000030", "damaged-step-00000040",
+                                 "damaged-step-00000050", "step-00000010", "step-00000020"});
+}
+
+TEST_CASE("reader: of a file that cannot be opened a search by files says so, and leaves it",
+          "[checkpoint][reader][CK-3]") {
+  const TempDirectory directory;
+  write_at(directory.path(), 10, SmallState());
+  write_at(directory.path(), 20, SmallState());
+  const auto names = names_in(directory.path());
+  const std::string part = GENERATE("step-00000020/manifest", "step-00000020/shard");
+  const test::FailingReads reads(part, EIO, 0);
+  const auto report = find_newest(directory.path(), Depth::files);
+  REQUIRE(reads.failed());
+  REQUIRE_FALSE(report);
+  CHECK_THAT(report.error().message, Catch::Contains("step-00000020 cannot be read"));
+  CHECK(names_in(directory.path()) == names);
 }
 
 TEST_CASE("reader: what a run retires meanwhile is neither damage nor the end of the search",

@@ -53,7 +53,8 @@ Traffic restore_all(const WriteOutcome& written, const PlannedState& original,
     REQUIRE(manifest);
     RestoreStatistics statistics;
     const std::uint64_t before = bytes_read();
-    const Status status = restore(written.path, *manifest, views, Restore::subset, &statistics);
+    const Status status = restore(written.path, *manifest, views,
+                                  {.which = Restore::subset, .statistics = &statistics});
     const std::uint64_t counted = bytes_read() - before;
     INFO((status ? std::string() : status.error().message));
     REQUIRE(status);

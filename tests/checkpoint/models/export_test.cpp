@@ -355,7 +355,7 @@ TEST_CASE("export: damage of the checkpoint is found, a stop is obeyed", "[check
   const auto damaged =
       export_weights(written.path, written.manifest, small_request(directory / "out"));
   REQUIRE_FALSE(damaged);
-  CHECK(damaged.error().kind == ErrorKind::failure);
+  CHECK(damaged.error().kind == ErrorKind::damage);
   CHECK_THAT(damaged.error().message, Catch::Contains("digest"));
   CHECK(names_in(directory.path()) == Names{"checkpoints"});
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <map>
@@ -132,6 +133,28 @@ class FailingReads final : public storage::FileCallHook {
   std::mutex mutex_;
   std::int64_t seen_ = 0;
   bool failed_ = false;
+};
+
+/// Counts while this object lives what is read of files in whose path `part` is.
+class CountedReads final : public storage::FileCallHook {
+ public:
+  explicit CountedReads(std::string part)
+      : part_(std::move(part)), outer_(storage::install_file_call_hook(this)) {}
+  ~CountedReads() override { storage::install_file_call_hook(outer_); }
+
+  int before(storage::FileCall& /*call*/) override { return 0; }
+  void after(const storage::FileCall& /*call*/, int /*error_number*/) override {}
+  int before_read(storage::FileRead& read) override {
+    bytes_ += read.path.find(part_) == std::string_view::npos ? 0 : read.size_bytes;
+    return 0;
+  }
+
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::string part_;
+  storage::FileCallHook* outer_;
+  std::atomic<std::uint64_t> bytes_{0};
 };
 
 }  // namespace train::test
