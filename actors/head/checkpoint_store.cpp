@@ -59,24 +59,29 @@ void CheckpointStore::log_unless(const Status& status, std::string_view what) {
   }
 }
 
-Result<CheckpointStore::Search> CheckpointStore::search_project() {
-  Search search{.report = checkpoint::find_newest(options_.locations.project)};
+Result<CheckpointStore::Search> CheckpointStore::search_project(checkpoint::Depth depth) {
+  Search search{.report = checkpoint::find_newest(options_.locations.project, depth)};
   const auto placed = checkpoint::list_checkpoints(options_.locations.project);
   TRAIN_RETURN_IF_ERROR(placed);
+  const auto in_place = [&placed](std::int64_t step) {
+    return std::any_of(placed->begin(), placed->end(),
+                       [step](const auto& one) { return one.step == step; });
+  };
   // What was set aside is no longer in place, whatever the search came to.
   for (const checkpoint::IndexEntry& entry : index_.committed()) {
-    const auto there = std::find_if(placed->begin(), placed->end(),
-                                    [&](const auto& one) { return one.step == entry.step; });
-    if (there == placed->end()) {
+    if (!in_place(entry.step)) {
       log_unless(index_.change([&](auto& index) { return index.set_aside(entry.step, "damaged"); }),
                  "index_incomplete");
     }
+  }
+  if (verified_ && !in_place(*verified_)) {
+    verified_.reset();
   }
   search.newest_left = placed->empty() ? -1 : placed->front().step;
   return search;
 }
 
-Result<CheckpointStore::Search> CheckpointStore::search_local() {
+Result<CheckpointStore::Search> CheckpointStore::search_local(checkpoint::Depth depth) {
   if (!options_.locations.two()) {
     return Search{.report = checkpoint::SearchReport{}};
   }
@@ -84,7 +89,7 @@ Result<CheckpointStore::Search> CheckpointStore::search_local() {
     TRAIN_RETURN_IF_ERROR(checkpoint::remove_leftovers(options_.locations.local));
     return Search{.report = checkpoint::SearchReport{}};
   }
-  Search search{.report = checkpoint::find_newest(options_.locations.local)};
+  Search search{.report = checkpoint::find_newest(options_.locations.local, depth)};
   const auto left = checkpoint::list_checkpoints(options_.locations.local);
   TRAIN_RETURN_IF_ERROR(left);
   search.newest_left = left->empty() ? -1 : left->front().step;
@@ -100,15 +105,17 @@ void CheckpointStore::forget_saves() {
 
 Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_placed() {
   using Placed = std::optional<checkpoint::Candidate>;
+  start_.reset();
   TRAIN_RETURN_IF_ERROR(checkpoint::remove_leftovers(options_.locations.project));
   const auto placed = checkpoint::list_checkpoints(options_.locations.project);
   TRAIN_RETURN_IF_ERROR(placed);
   return placed->empty() ? Placed() : Placed(placed->front());
 }
 
-Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start() {
+Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start(checkpoint::Depth depth) {
   using Start = std::optional<checkpoint::Candidate>;
-  const std::array<Result<Search>, 2> locations = {search_project(), search_local()};
+  start_.reset();
+  const std::array<Result<Search>, 2> locations = {search_project(depth), search_local(depth)};
   for (const auto& location : locations) {
     TRAIN_RETURN_IF_ERROR(location);
     if (!location->report && location->report.error().kind == ErrorKind::user) {
@@ -131,7 +138,6 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start() {
       return location->report.error();
     }
   }
-  verified_ = published != nullptr ? std::optional(published_step) : std::nullopt;
   if (published == nullptr && own == nullptr) {
     if (project && local) {
       TRAIN_RETURN_IF_ERROR(never_published());
@@ -149,19 +155,47 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start() {
           location->report.error().message));
     }
   }
-  if (published != nullptr) {
-    retire_old();  // first, so that there is room for what follows
-  }
   if (own_step > published_step) {
     publish_leftover(*own);
   } else if (own != nullptr &&
              (own_step < published_step || own->manifest_digest != published->manifest_digest)) {
     own = nullptr;
   }
-  finalize_local(own != nullptr ? std::optional(own->candidate.step) : std::nullopt);
   const checkpoint::FoundCheckpoint& start = own != nullptr ? *own : *published;
   compare_kernels(start);
-  return Start(start.candidate);
+  start_ = start.candidate;
+  return start_;
+}
+
+void CheckpointStore::restored() {
+  if (!start_) {
+    return;
+  }
+  const bool local = start_->path.parent_path() != options_.locations.project;
+  if (!local) {
+    verified_ = start_->step;
+  }
+  unread_copy_ = local && verified_.value_or(-1) < start_->step;
+  if (!unread_copy_) {
+    retire_old();
+  }
+  finalize_local(local ? std::optional(start_->step) : std::nullopt);
+  start_.reset();
+}
+
+Result<bool> CheckpointStore::set_aside_if_damaged(const checkpoint::Candidate& doubted) {
+  const auto found = checkpoint::verify_checkpoint(doubted.path);
+  TRAIN_RETURN_IF_ERROR(found);
+  if (found->verdict == checkpoint::Verdict::unreadable) {
+    return checkpoint::unreadable(doubted.path, found->defect);
+  }
+  if (found->whole()) {
+    return false;
+  }
+  const auto line = checkpoint::set_damaged_aside(doubted.path, found->defect);
+  TRAIN_RETURN_IF_ERROR(line);
+  log_warning(fmt::format("checkpoint_set_aside {}", *line));
+  return true;
 }
 
 /// The newest checkpoint is never retired: where there was one, there is one.
@@ -198,7 +232,6 @@ void CheckpointStore::publish_leftover(const checkpoint::FoundCheckpoint& found)
   if (published) {
     log_info(
         fmt::format("checkpoint_published step={} from {}", step, found.candidate.path.string()));
-    retire_old();
   } else {
     log_warning(fmt::format("checkpoint_not_published step={} {}; going on from the local one",
                             step, published.error().message));
@@ -273,7 +306,8 @@ void drop_other_phases(const engine::RankEngine& engine, const checkpoint::Manif
 
 }  // namespace
 
-Status restore_rank(const fs::path& directory, engine::RankEngine& engine) {
+Status restore_rank(const fs::path& directory, engine::RankEngine& engine,
+                    const std::stop_token& stop) {
   const auto manifest = checkpoint::read_manifest(directory);
   TRAIN_RETURN_IF_ERROR(manifest);
   std::vector<engine::StateView> views = engine.state().views();
@@ -283,7 +317,13 @@ Status restore_rank(const fs::path& directory, engine::RankEngine& engine) {
     which = checkpoint::Restore::subset;
   }
   engine::HostState state(engine.device(), std::move(views));
-  TRAIN_RETURN_IF_ERROR(checkpoint::restore(directory, *manifest, state.views(), {.which = which}));
+  const Status read =
+      checkpoint::restore(directory, *manifest, state.views(), {.which = which, .stop = stop});
+  if (!read) {
+    return read.error().kind == ErrorKind::failure
+               ? checkpoint::unreadable(directory, read.error().message)
+               : read.error();
+  }
   state.store();
   engine.state().finalize_restored();
   return {};
@@ -342,7 +382,9 @@ Status CheckpointStore::record(std::int64_t step) {
   const auto entry = published_.extract(step);
   TRAIN_CHECK(!entry.empty(), "step {} was not published here", step);
   TRAIN_RETURN_IF_ERROR(index_.change([&](auto& index) { return index.commit(entry.mapped()); }));
+  start_.reset();
   verified_ = step;
+  unread_copy_ = false;
   log_unless(event("saved", fmt::format("step={}", step)), "index_incomplete");
   retire_old();
   return {};
@@ -367,8 +409,28 @@ void CheckpointStore::retire_old() {
   retire(checkpoint::to_retire(index_.committed(), options_.keep));
 }
 
+/// From the newest on, until one is complete.
+void CheckpointStore::verify_project() {
+  unread_copy_ = false;
+  const auto placed = checkpoint::list_checkpoints(options_.locations.project);
+  log_unless(placed ? Status() : Status(placed.error()), "checkpoints_not_read");
+  for (const checkpoint::Candidate& candidate :
+       placed ? *placed : std::vector<checkpoint::Candidate>()) {
+    const auto found = checkpoint::verify_checkpoint(candidate.path);
+    if (found && found->whole()) {
+      verified_ = candidate.step;
+      return;
+    }
+    log_warning(fmt::format("checkpoint_not_complete {}: {}", candidate.path.string(),
+                            found ? found->defect : found.error().message));
+  }
+}
+
 std::int64_t CheckpointStore::make_room(std::int64_t step) {
-  if (!verified_) {
+  if (unread_copy_) {
+    verify_project();
+  }
+  if (start_ || !verified_) {
     return 0;
   }
   std::vector<checkpoint::IndexEntry> entries = index_.committed();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,7 +33,8 @@ namespace train::actors {
 /// while the index cannot be written.
 ///
 /// Threading: open(), find_start() and, when the actors have ended, event() from the main thread;
-/// the rest on the disk stream. All calls block. REQUIRES: the run's lock is held.
+/// restored() there or on the disk stream before the first save; the rest on the disk stream. All
+/// calls block. REQUIRES: the run's lock is held.
 class CheckpointStore {
  public:
   /// Unique among all starts that may ever share a directory.
@@ -65,13 +67,23 @@ class CheckpointStore {
   /// Opens the index; a damaged one is made anew from the manifests (logged).
   static Result<std::unique_ptr<CheckpointStore>> open(const Options& options);
 
-  /// Where to go on: the newest complete checkpoint, if there is one; its directory is in the local
-  /// location if that has it, too. A newer one that is only there is published first. Damaged ones
-  /// are set aside and logged, leftovers of killed runs removed, in both locations. What the rule
-  /// lets go of is retired. Errors (failure): there were checkpoints and none is complete (says
-  /// what each location has); one that is newer than the newest complete one cannot be read: going
-  /// on would lose its steps in silence.
-  Result<std::optional<checkpoint::Candidate>> find_start();
+  /// Where to go on: the newest checkpoint that is complete as far as `depth` looks, if there is
+  /// one; its directory is in the local location if that has it, too. A newer one that is only
+  /// there is published first. Damaged ones are set aside and logged, leftovers of killed runs
+  /// removed, in both locations. No other checkpoint goes before restored(). Errors (failure):
+  /// there were checkpoints and none is complete (says what each location has); one that is newer
+  /// than the newest complete one cannot be read: going on would lose its steps in silence.
+  Result<std::optional<checkpoint::Candidate>> find_start(
+      checkpoint::Depth depth = checkpoint::Depth::files);
+
+  /// Every rank has restored what find_start() has found, so it is complete. What the rule lets go
+  /// of is retired, unless the project's location has no checkpoint that is known to be complete;
+  /// the local location keeps what was restored, if it has it. Failures are logged.
+  void restored();
+
+  /// Reads every byte of a checkpoint that a rank says is damaged. If it is, it is set aside and
+  /// logged, and true is returned. Errors: it cannot be read or renamed; it stays.
+  Result<bool> set_aside_if_damaged(const checkpoint::Candidate& doubted);
 
   /// The newest checkpoint in place, by its name: for a run that goes on from a newer state in
   /// memory, which reads none. Leftovers of saves that were cut short are removed. The local
@@ -127,8 +139,8 @@ class CheckpointStore {
     Result<checkpoint::SearchReport> report;
     std::int64_t newest_left = -1;
   };
-  Result<Search> search_project();
-  Result<Search> search_local();
+  Result<Search> search_project(checkpoint::Depth depth);
+  Result<Search> search_local(checkpoint::Depth depth);
   /// Errors (user): the index knows of checkpoints. REQUIRES: none is in place.
   [[nodiscard]] Status never_published() const;
   void publish_leftover(const checkpoint::FoundCheckpoint& found);
@@ -136,19 +148,24 @@ class CheckpointStore {
   void compare_kernels(const checkpoint::FoundCheckpoint& start);
   std::int64_t retire(std::span<const std::int64_t> steps);
   void retire_old();
+  void verify_project();
   void log_unless(const Status& status, std::string_view what);
 
   Options options_;
   RunIndex index_;
   std::map<std::int64_t, checkpoint::ManifestDraft> drafts_;  ///< Sealed, not published yet.
   std::map<std::int64_t, checkpoint::IndexEntry> published_;  ///< Not recorded yet.
-  std::optional<std::int64_t>
-      verified_;  ///< In the project's location: newest known to be complete.
+  std::optional<checkpoint::Candidate> start_;  ///< What find_start() found, until restored().
+  /// In the project's location: the newest known to be complete. Ranks of this process have
+  /// restored or saved it, or it was copied there and read back.
+  std::optional<std::int64_t> verified_;
+  bool unread_copy_ = false;  ///< Ranks have restored the local copy of what is there.
   std::string tag_;
 };
 
-/// Fills what the engine's rank keeps from the checkpoint in `directory`. Blocks. Errors: those of
-/// checkpoint::restore().
-Status restore_rank(const std::filesystem::path& directory, engine::RankEngine& engine);
+/// Fills what the engine's rank keeps from the checkpoint in `directory`. Blocks; `stop` ends it
+/// early. Errors: those of checkpoint::restore(), (damage) the manifest is damaged.
+Status restore_rank(const std::filesystem::path& directory, engine::RankEngine& engine,
+                    const std::stop_token& stop = {});
 
 }  // namespace train::actors

@@ -188,8 +188,8 @@ caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) 
       },
       [state](const WorkerFailed& worker) {
         const bool consequence = worker.exit_code == kExitFailure && !worker.cause;
-        state->failed(
-            {worker.rank, worker.text, worker.exit_code, consequence, consequence && worker.lost});
+        state->failed({worker.rank, worker.text, worker.exit_code, consequence,
+                       consequence && worker.lost, worker.damaged});
       },
       [state](const LauncherLost& lost) { state->launcher_lost(lost); },
       [state](const StopRequested& stop) { state->signalled(stop); },

@@ -93,11 +93,38 @@ Result<std::optional<checkpoint::Candidate>> find_behind(CheckpointStore& store,
   return placed && *placed && (*placed)->step > kept ? store.find_start() : placed;
 }
 
-/// Where to go on, and whether that step's evaluation is still to be made. `reported`: steps of
-/// earlier generations of ranks that are in the report; none: this is the first.
-Status find_start(PreparedRun& run, std::optional<std::int64_t> reported,
-                  std::span<const NodeSteps> elsewhere = {}) {
-  const auto kept = reported ? run.memory.look_back(*reported, elsewhere) : std::nullopt;
+/// What the run's files say of where it goes on, and whether that step's evaluation is still to be
+/// made. REQUIRES: where that is is known.
+Status look_at_start(PreparedRun& run) {
+  const std::int64_t step = run.first_step();
+  const auto references = step == 0 ? references_done(run.plan) : Result<std::int64_t>(0);
+  TRAIN_RETURN_IF_ERROR(references);
+  run.references_done = *references;
+  const MetricsEnd metrics = step > 0 ? run.files->metrics.end_at(step) : MetricsEnd();
+  run.evaluation_missed = step > 0 && !metrics.evaluated;
+  run.choices_missed = step > 0 && !metrics.answered;
+  return {};
+}
+
+/// Where a start of the run goes on.
+Status find_first_start(PreparedRun& run) {
+  for (const auto depth : {checkpoint::Depth::files, checkpoint::Depth::bytes}) {
+    auto found = run.store->find_start(depth);
+    TRAIN_RETURN_IF_ERROR(found);
+    run.checkpoint = std::move(found).value();
+    TRAIN_RETURN_IF_ERROR(look_at_start(run));
+    if (!run.checkpoint || !run.nothing_to_do()) {
+      return {};  // the ranks verify what they restore
+    }
+  }
+  run.store->restored();  // nobody restores it, but every byte has been read
+  return {};
+}
+
+/// Where the next ranks go on. `reported`: steps of earlier ones that are in the report.
+Status find_next_start(PreparedRun& run, std::int64_t reported,
+                       std::span<const NodeSteps> elsewhere) {
+  const auto kept = run.memory.look_back(reported, elsewhere);
   const auto checkpoint =
       kept ? find_behind(*run.store, kept.value_or(0)) : run.store->find_start();
   if (checkpoint) {
@@ -112,14 +139,7 @@ Status find_start(PreparedRun& run, std::optional<std::int64_t> reported,
   if (kept.value_or(saved) < saved) {
     run.memory.resume_from(std::nullopt);
   }
-  const std::int64_t step = run.first_step();
-  const auto references = step == 0 ? references_done(run.plan) : Result<std::int64_t>(0);
-  TRAIN_RETURN_IF_ERROR(references);
-  run.references_done = *references;
-  const MetricsEnd metrics = step > 0 ? run.files->metrics.end_at(step) : MetricsEnd();
-  run.evaluation_missed = step > 0 && !metrics.evaluated;
-  run.choices_missed = step > 0 && !metrics.answered;
-  return {};
+  return look_at_start(run);
 }
 
 /// A run that was killed before its first checkpoint has nothing to resume from.
@@ -146,9 +166,9 @@ void log_start(const PreparedRun& run) {
   }
 }
 
-/// Once a start: its later generations of ranks resume from what it has accepted or written itself.
-/// REQUIRES: there is a checkpoint.
-Status compare_data(PreparedRun& run, bool accept) {
+/// Once a start, and for what it falls back to: its later generations of ranks resume from what it
+/// has accepted or written itself. REQUIRES: there is a checkpoint.
+Status compare_data(PreparedRun& run) {
   const auto manifest = checkpoint::read_manifest(run.checkpoint->path);
   TRAIN_RETURN_IF_ERROR(manifest);
   if (manifest->fields.data_fingerprint.empty()) {
@@ -156,7 +176,7 @@ Status compare_data(PreparedRun& run, bool accept) {
                          run.checkpoint->path.string()));
   }
   const std::string difference = data_difference(manifest->fields, run.checkpoint->path, run.plan);
-  if (!difference.empty() && !accept) {
+  if (!difference.empty() && !run.accept_data) {
     return user_error(
         fmt::format("{}; put the old data back, start anew with --fresh, or train on with this "
                     "data by --accept-data",
@@ -227,12 +247,13 @@ Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
                   .memory = {},
                   .position = {}};
   run.files = files;
-  TRAIN_RETURN_IF_ERROR(find_start(run, std::nullopt));
+  run.accept_data = choices.accept_data;
+  TRAIN_RETURN_IF_ERROR(find_first_start(run));
   TRAIN_RETURN_IF_ERROR(keep_model_files(run.plan.config.model, run.directory.root,
                                          /*begins=*/run.first_step() == 0));
   run.job_first_step = run.first_step();
   if (run.checkpoint && !run.nothing_to_do()) {
-    TRAIN_RETURN_IF_ERROR(compare_data(run, choices.accept_data));
+    TRAIN_RETURN_IF_ERROR(compare_data(run));
   }
   log_lost_steps(run);
   log_start(run);
@@ -292,7 +313,14 @@ double measure_peak_flops(const configs::RunConfig& config) {
 Status find_start_again(PreparedRun& run, std::int64_t reported,
                         std::span<const NodeSteps> elsewhere) {
   run.store->forget_saves();
-  TRAIN_RETURN_IF_ERROR(find_start(run, reported, elsewhere));
+  TRAIN_RETURN_IF_ERROR(find_next_start(run, reported, elsewhere));
+  if (run.first_step() < run.job_first_step) {  // what this start began with was damaged
+    TRAIN_RETURN_IF_ERROR(run.checkpoint ? compare_data(run) : Status());
+    if (!run.data_accepted.empty()) {
+      log_warning(fmt::format("data_accepted {}", run.data_accepted));
+    }
+    run.job_first_step = run.first_step();
+  }
   log_start(run);
   return {};
 }

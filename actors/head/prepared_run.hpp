@@ -39,6 +39,7 @@ struct PreparedRun {
   std::size_t nodes_awaited = 0;            ///< That do not take part yet and are to come.
   bool profile = false;                     ///< Record what ran when.
   Output output = Output::lines;            ///< Output::live where that is possible.
+  bool accept_data = false;                 ///< StartChoices::accept_data
   std::string data_accepted = {};  ///< Other data than the checkpoint's, on purpose; empty: not so.
   std::uint32_t generation = 0;    ///< Starts of all ranks before this one, in this process.
   std::shared_ptr<RunFiles> files = {};     ///< What it writes for those who watch it.
@@ -55,9 +56,11 @@ struct StartChoices {
   bool accept_data = false;  ///< Go on although data.dir holds other tokens than before.
 };
 
-/// Opens the run's directory, checkpoints and index, and finds where to go on. Blocking.
-/// Errors: those of the parts, each one line; (user) the checkpoint to resume from was trained on
-/// other data, and that was not accepted: the run's configuration then stays what it was.
+/// Opens the run's directory, checkpoints and index, and finds where to go on. Blocking. The
+/// checkpoint to resume from is verified by the ranks that restore it; one of a run that has
+/// nothing to do any more, which nobody restores, is verified here. Errors: those of the parts,
+/// each one line; (user) the checkpoint to resume from was trained on other data, and that was not
+/// accepted: the run's configuration then stays what it was.
 [[nodiscard]] Result<PreparedRun> prepare_run(
     RunPlan plan, const StartChoices& choices,
     const CheckpointStore::Surroundings& surroundings = {});
@@ -73,7 +76,8 @@ struct StartChoices {
 /// Finds again where to go on, after ranks have ended in disorder: from the newest snapshot in
 /// memory, local or published checkpoint; `reported`: steps that the run's report has; `elsewhere`:
 /// what other nodes have in memory. REQUIRES: no rank runs any more. Blocking. Errors: those of
-/// CheckpointStore.
+/// CheckpointStore; (user) it is an older checkpoint than the start began with, of other data, and
+/// that was not accepted.
 [[nodiscard]] Status find_start_again(PreparedRun& run, std::int64_t reported,
                                       std::span<const NodeSteps> elsewhere = {});
 

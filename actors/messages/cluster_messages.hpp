@@ -187,8 +187,9 @@ struct WorkerFailed {
   std::int32_t rank = 0;
   std::string text;
   std::int32_t exit_code = 1;
-  bool cause = false;  ///< It did not fail for want of another rank.
-  bool lost = false;   ///< It lost another rank that it was or has been connected with.
+  bool cause = false;    ///< It did not fail for want of another rank.
+  bool lost = false;     ///< It lost another rank that it was or has been connected with.
+  bool damaged = false;  ///< What it read of its checkpoint is not what was saved.
 };
 
 /// Cluster -> main thread: All workers are ready.

@@ -127,6 +127,8 @@ struct RankFailed {
   bool consequence = false;
   /// Its process was killed or cannot be reached: what it did can be done again.
   bool lost = false;
+  /// It cannot start: what it read of its checkpoint is not what was saved.
+  bool damaged = false;
 };
 
 /// Conductor or cluster -> itself: Sent 0.3 s after a failure that is only the consequence of
@@ -159,6 +161,7 @@ enum class GenerationEnd : std::uint8_t {
   rank_lost,       ///< A rank (RankFailed::lost) or its connections are lost.
   nodes_returned,  ///< Nodes that are back are to take part (NodesReturned).
   phase_over,      ///< It goes on with ranks for the next phase of its objective.
+  damage_found,    ///< A rank says that its checkpoint is damaged (RankFailed::damaged).
 };
 
 /// Conductor or cluster -> main thread: The run, or this generation, is over, its report closed.

@@ -33,14 +33,47 @@ namespace train::cli {
 using namespace actors;
 namespace {
 
-/// Runs the actors of all ranks in this process until the conductor says that the run is over.
-Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> report) {
-  StartState start{.memory = run.memory.start(), .references_done = run.references_done};
+/// All ranks, in this process. A signal ends the reading of a checkpoint: there is nothing to save.
+Result<std::vector<RankContext>> make_ranks(const PreparedRun& run) {
+  const StopOnSignal signal;
+  StartState start{
+      .memory = run.memory.start(), .references_done = run.references_done, .stop = signal.token()};
   if (run.checkpoint) {
     start.checkpoint = run.checkpoint->path;
   }
-  const auto contexts = make_local_ranks(run.plan, start);
-  TRAIN_RETURN_IF_ERROR(contexts);
+  return make_local_ranks(run.plan, start);
+}
+
+/// What the table says of ranks that start in this process: how they end before the first step;
+/// none: they train. Errors: that of `made`, of which no row is.
+Result<std::optional<RunFinished>> end_of_start(const PreparedRun& run, const Status& made) {
+  Verdict verdict(HeadState::starting);
+  if (const int signal = stop_signal(); signal != 0) {
+    const bool in_memory = run.memory.start().has_value();
+    verdict.hear(HeadEvent::signal, HeadFacts().set(HeadFact::in_memory, in_memory),
+                 {.signal = signal});
+  }
+  if (!made && made.error().kind == ErrorKind::damage) {
+    verdict.hear(RankFailed{.text = made.error().message, .damaged = true});
+  }
+  if (verdict.over()) {
+    return std::optional(verdict.outcome(run.first_step()));
+  }
+  TRAIN_RETURN_IF_ERROR(made);
+  return std::optional<RunFinished>();
+}
+
+/// Runs the actors of all ranks in this process until the conductor says that the run is over.
+Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> report) {
+  const auto contexts = make_ranks(run);
+  const auto ended = end_of_start(run, contexts ? Status() : Status(contexts.error()));
+  TRAIN_RETURN_IF_ERROR(ended);
+  if (*ended) {
+    return **ended;
+  }
+  if (!run.memory.start()) {
+    run.store->restored();
+  }
   std::vector<RankParts> ranks;
   std::stop_source copies;
   for (const RankContext& context : *contexts) {

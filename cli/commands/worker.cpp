@@ -222,10 +222,15 @@ struct Worker {
       return wait_for_end();
     }
     if (!shards) {
-      self->send(head, WorkerFailed{.rank = rank,
-                                    .text = shards.error().message,
-                                    .exit_code = shards.error().exit_code(),
-                                    .lost = !context && peer_lost});
+      const Error& error = shards.error();
+      const bool damaged = error.kind == ErrorKind::damage;
+      self->send(head,
+                 WorkerFailed{.rank = rank,
+                              .text = damaged ? fmt::format("rank {}: {}", rank, error.message)
+                                              : error.message,
+                              .exit_code = error.exit_code(),
+                              .lost = !context && peer_lost,
+                              .damaged = damaged});
       return wait_for_end();
     }
     if (!assignment.trace_directory.empty()) {

@@ -1,6 +1,7 @@
 // What the world does to a run: damaged files, a full disk, numbers that blow up. P3: a checkpoint
 // is whole or absent.
 
+#include "tests/integration/node_runs.hpp"
 #include "tests/integration/rank_runs.hpp"
 #include "tests/integration/run_site.hpp"
 #include "tests/integration/table_end.hpp"
@@ -42,6 +43,160 @@ TEST_CASE("damage: a flipped bit sets the newest checkpoint aside, the one befor
   CHECK(results_of(site.run()) == whole);
   CHECK(checkpoint_steps(site.run()) == std::vector<std::int64_t>{10, 20});
   CHECK(any_starts_with(names_in(site.run() / "checkpoints"), "damaged-step-00000020"));
+}
+
+TEST_CASE("damage: a rank that finds a flipped byte ends no run, which resumes from the one before",
+          "[integration][damage][P1][P3]") {
+  const auto [ranks, strategy] = GENERATE(std::pair(1, "none"), std::pair(2, "full"));
+  INFO(ranks << " ranks, " << strategy);
+  const Words keys = rank_keys(ranks, strategy);
+  const Words longer = joined(keys, {"run.steps=30"});
+  const RunSite site;
+  site.train(keys);
+  damage(site.run() / "checkpoints/step-00000020" /
+         fmt::format("shard-00000-of-{:05}.safetensors", ranks));
+  const Ended ended = site.train(longer);
+  INFO(ended.err);
+  CHECK(count_of(ended.err, "warning damage_found ") == 1);
+  CHECK(count_of(ended.err, "warning checkpoint_set_aside ") == 1);
+  CHECK(has(ended.err, "set aside as damaged-step-00000020"));
+  CHECK(has(ended.err, "resumed step=10 "));
+  CHECK(checkpoint_steps(site.run()) == std::vector<std::int64_t>{10, 20, 30});
+  CHECK(any_starts_with(names_in(site.run() / "checkpoints"), "damaged-step-00000020"));
+  const RunSite other;  // that has resumed from the older one because it was the newest
+  other.train(keys);
+  forget_after(other.run(), 10);
+  other.train(longer);
+  CHECK(results_of(site.run()) == results_of(other.run()));
+}
+
+TEST_CASE("damage: of two locations the good copy is taken, then the older checkpoint",
+          "[integration][.full][damage][P1][P3][CK-9]") {
+  const RunSite site;
+  const Words keys = {"checkpoint.local_dir=fast"};
+  const Words longer = joined(keys, {"run.steps=30"});
+  const fs::path local =
+      train::checkpoint::places_of(site.run(), site / "fast").local / "step-00000020";
+  site.train(keys);
+  damage(local / "shard-00000-of-00001.safetensors");
+  const bool both = GENERATE(false, true);
+  if (both) {
+    damage(shard_of(site.run(), 20));
+  }
+  const Ended ended = site.train(longer);
+  INFO(ended.err);
+  CHECK(count_of(ended.err, "warning checkpoint_set_aside ") == (both ? 2 : 1));
+  CHECK(has(ended.err, both ? "resumed step=10 " : "resumed step=20 from runs/tiny/checkpoints"));
+  CHECK(fs::exists(local.parent_path() / "damaged-step-00000020"));
+  const RunSite other;
+  other.train(keys);
+  fs::remove_all(other / "fast");
+  forget_after(other.run(), both ? 10 : 20);
+  other.train(longer);
+  CHECK(results_of(site.run()) == results_of(other.run()));
+}
+
+TEST_CASE("damage: ranks of two nodes resume from the checkpoint before, whether any may respawn",
+          "[integration][.full][damage][nodes][P3][P4]") {
+  const std::string rank_loss = GENERATE("respawn", "stop");
+  INFO(rank_loss);
+  const RunSite site;
+  site.train();
+  damage(shard_of(site.run(), 20));
+  const Words keys = {"run.steps=30", "checkpoint.local_dir=none",
+                      "recovery.rank_loss=" + rank_loss};
+  const auto other = start_node(site, 1, 50, keys, "full", {.nodes = 2, .ranks = 2});
+  const auto head = start_node(site, 0, 50, keys, "full", {.nodes = 2, .ranks = 2});
+  const Ended ended = head->wait();
+  const Ended other_ended = other->wait();
+  INFO("head: " << ended.err);
+  INFO("other: " << other_ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(other_ended.exit_code == 0);
+  CHECK(count_of(ended.err, "warning checkpoint_set_aside ") == 1);
+  CHECK(has(ended.err, "respawned generation=1 step=10 ranks=2 nodes=2"));
+  CHECK(checkpoint_steps(site.run()) == std::vector<std::int64_t>{10, 20, 30});
+}
+
+TEST_CASE("damage: where ranks find every checkpoint damaged the run ends, and names them",
+          "[integration][damage][P3]") {
+  const RunSite site;
+  const Words keys = rank_keys(2, "none");
+  site.train(keys);
+  for (const char* const step : {"step-00000010", "step-00000020"}) {
+    damage(site.run() / "checkpoints" / step / "shard-00001-of-00002.safetensors");
+  }
+  for (int attempt = 0; attempt < 2; ++attempt) {  // the second time all are set aside already
+    const Ended ended = site.start_run(joined(keys, {"run.steps=30"}))->wait();
+    INFO(ended.err);
+    CHECK(ended.exit_code == 1);
+    CHECK(count_of(ended.err, "checkpoint_set_aside") == (attempt == 0 ? 2 : 0));
+    const std::string last = lines_of(ended.err).back();
+    CHECK(last.starts_with("error "));
+    CHECK(has(last, "damaged-step-00000010"));
+    CHECK(has(last, "damaged-step-00000020"));
+    CHECK(has(last, "start afresh"));
+  }
+}
+
+TEST_CASE("damage: a start reads a checkpoint once in each rank, and not in the launcher",
+          "[integration][damage][P3][P4]") {
+  const auto [ranks, strategy] =
+      GENERATE(std::pair(1, "none"), std::pair(2, "none"), std::pair(2, "full"));
+  INFO(ranks << " ranks, " << strategy);
+  const RunSite site;
+  const Words keys = rank_keys(ranks, strategy);
+  site.train(keys);
+  std::uint64_t size = 0;
+  for (const auto& file : manifest_of(site.run(), 20).files) {
+    size += file.size_bytes;
+  }
+  fs::create_directory(site / "reads");
+  Process process(joined({"/usr/bin/env", "ACTORTRAIN_TEST_READS=" + (site / "reads").string(),
+                          ACTORTRAIN_BINARY_DIR "/actortrain_faulty"},
+                         RunSite::run_words(joined(keys, {"run.steps=21", "run.sample_tokens=0",
+                                                          "checkpoint.interval_steps=0"}))),
+                  site.path());
+  const Ended ended = process.wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(has(ended.err, "resumed step=20 "));
+  const auto read_by = [&](const std::string& role) {
+    std::uint64_t bytes = 0;
+    for (const std::string& line : lines_of(read_bytes(site / "reads" / role))) {
+      bytes += has(line, "/step-00000020/") ? std::stoull(line) : 0;
+    }
+    return bytes;
+  };
+  CHECK(read_by("head") == (ranks == 1 ? size : 0));
+  for (int rank = 0; ranks > 1 && rank < ranks; ++rank) {
+    const std::uint64_t bytes = read_by(fmt::format("{}", rank));
+    CHECK(bytes > size / 3);
+    CHECK((strategy == std::string("none") ? bytes == size : bytes < size));
+  }
+}
+
+TEST_CASE(
+    "damage: a signal while ranks read a checkpoint ends the start at once, as the table says",
+    "[integration][damage][P3][P4]") {
+  const int ranks = GENERATE(1, 2);
+  const RunSite site;
+  const Words keys = rank_keys(ranks, "none");
+  const Words longer = joined(keys, {"run.steps=30"});
+  site.train(keys);
+  const auto before = tree_of(site.run() / "checkpoints");
+  Process process(joined({"/usr/bin/env", "ACTORTRAIN_TEST_READ=0:step-00000020/shard",
+                          ACTORTRAIN_BINARY_DIR "/actortrain_faulty"},
+                         RunSite::run_words(longer)),
+                  site.path());
+  const Ended ended = process.wait();
+  INFO(ended.err);
+  check_ends_in_order_as(
+      end_of(
+          {.in = HeadState::starting, .events = {HeadEvent::signal}, .words = {.signal = SIGTERM}}),
+      ended);
+  CHECK(tree_of(site.run() / "checkpoints") == before);
+  CHECK(has(site.train(longer).err, "resumed step=20 "));
 }
 
 TEST_CASE("damage: a missing or cut file of a checkpoint is noticed",

@@ -166,6 +166,7 @@ ControlLink::Swallow Generation::bug_from(std::size_t rank) const {
 
 Result<actors::RunFinished> Generation::run() {
   TRAIN_RETURN_IF_ERROR(make_ranks());
+  run_.store->restored();
   TRAIN_RETURN_IF_ERROR(start_actors());
   const auto over = [this] { return waiter_->count<actors::RunFinished>() > 0; };
   while (!over()) {

@@ -156,6 +156,9 @@ void RecoveryWorld::fault() {
   if (kind >= 4 && node > 0) {
     return kind == 4 ? kill_launcher(node) : cut(node);
   }
+  if (kind == 3 && !from_memory_) {
+    return damage_found(node);
+  }
   worker_fails(node, kind);
 }
 
@@ -195,6 +198,18 @@ void RecoveryWorld::worker_fails(int number, int kind) {
       node_hear(number, NodeEvent::ranks_ended);
     }
   }
+}
+
+void RecoveryWorld::damage_found(int number) {
+  const Node& node = nodes_[static_cast<std::size_t>(number)];
+  const bool starts = state_ == HeadState::starting || state_ == HeadState::start_doubt;
+  const bool heard = number == 0 || (node.linked && node.connected == generation_ && node.ranks);
+  if (!starts || !heard || killed_.contains(number)) {
+    return;
+  }
+  killed_.insert(number);  // it is never ready
+  count_fault("damage_found");
+  words_.push_back({Word::Kind::rank, number, generation_, HeadEvent::damage_found});
 }
 
 void RecoveryWorld::kill_head() {

@@ -114,6 +114,8 @@ class RecoveryWorld {
   void fault();
   void count_fault(const std::string& what);
   void worker_fails(int number, int kind);
+  /// One that starts says that its checkpoint is damaged; half of them are right.
+  void damage_found(int number);
   /// Nobody is told anything; its ranks end with it.
   void kill_head();
   void kill_launcher(int number);
@@ -139,6 +141,7 @@ class RecoveryWorld {
   bool first_ = true, respawn_ = true, in_memory_kept_ = true, signalled_ = false, ranks_ = false;
   bool allowed_ = true, counted_ = true, saved_ = false, from_memory_ = false, one_rank_ = true;
   bool first_lost_ = false, asked_ = false, head_killed_ = false;
+  bool doubted_ = false, older_ = false;  // a checkpoint; it was damaged
   bool no_way_ = false, refused_ = false;
   std::set<int> members_, launchers_, returned_, ready_, killed_, ever_members_, restarted_;
   std::vector<Word> words_;

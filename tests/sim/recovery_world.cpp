@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "tests/sim/checks.hpp"
 
@@ -143,6 +144,9 @@ void RecoveryWorld::carry_out(const HeadStep& step) {
     members_.insert(0);
     counted_ = false;
   }
+  if (step.has(HeadAction::verify)) {
+    doubted_ = true;
+  }
   if (step.has(HeadAction::forget_memory)) {
     from_memory_ = false;
   }
@@ -280,7 +284,8 @@ void RecoveryWorld::head_works() {
       }
       if (placed_at_ != generation_) {
         placed_at_ = generation_;
-        allowed_ = !counted_ || respawns_.allow(done_);
+        older_ = std::exchange(doubted_, false) && upto(2) == 0;
+        allowed_ = !counted_ || older_ || (respawn_ && respawns_.allow(done_));
       }
       return hear(HeadEvent::placed, cause_);
     case HeadState::starting:
@@ -318,6 +323,7 @@ void RecoveryWorld::head_works() {
     case HeadState::ending_loss:
     case HeadState::ending_back:
     case HeadState::ending_phase:
+    case HeadState::ending_damage:
     case HeadState::ending_run:
       return ranks_end();
     default:

@@ -121,6 +121,7 @@ class Generations {
   /// next phase of an objective may be that of an earlier step, where its state is what is left.
   Status restore() {
     const bool same = met_.same();
+    TRAIN_RETURN_IF_ERROR(verify_doubted());
     std::vector<std::int64_t> members = met_.returned;
     std::set_difference(run_.members.begin(), run_.members.end(), met_.missing.begin(),
                         met_.missing.end(), std::back_inserter(members));
@@ -142,17 +143,42 @@ class Generations {
     }
   }
 
+  /// What a rank said is damaged is set aside if it is, and the run goes on from an older one, of
+  /// which there is an end. Else the fault is the rank's, or of its way to the disk: a lost start.
+  Status verify_doubted() {
+    older_ = false;
+    if (!doubted_) {
+      return {};
+    }
+    const checkpoint::Candidate doubted = *std::exchange(doubted_, std::nullopt);
+    const auto damaged = run_.store->set_aside_if_damaged(doubted);
+    TRAIN_RETURN_IF_ERROR(damaged);
+    older_ = *damaged;
+    if (!older_) {
+      outcome_.text += fmt::format(
+          "; the head has verified {} and finds no damage: memory, disk or network of that rank's "
+          "node is at fault",
+          doubted.path.string());
+      log_warning(fmt::format("checkpoint_verified {}", outcome_.text));
+    }
+    return {};
+  }
+
   /// `same`: of the nodes that took part, whose starts without progress are counted.
   Status start(bool same) {
     const configs::ParallelSection& parallel = run_.config().parallel;
     Result<RunPlan> fewer = failure("not needed");
     const bool phase = outcome_.end == GenerationEnd::phase_over;
-    const bool allowed = phase || !same || respawns_.allow(run_.first_step());
+    const bool again = can_respawn(run_.plan);
+    if (older_) {
+      respawns_ = Respawns(run_.config().recovery, run_.first_step());
+    }
+    const bool allowed = phase || older_ || !same || (again && respawns_.allow(run_.first_step()));
     HeadFacts facts = HeadFacts().set(HeadFact::allowed, allowed);
     if (!allowed) {
       fewer = largest_plan(run_.plan, 1, parallel.nodes == 1 ? parallel.ranks - 1 : 0);
       const auto saved = run_.checkpoint ? std::optional(run_.checkpoint->step) : std::nullopt;
-      facts.set(HeadFact::fewer, fewer.ok());
+      facts.set(HeadFact::fewer, again && fewer.ok());
       facts.set(HeadFact::saved, worth_another_job(parallel.nodes, saved, run_.job_first_step));
     }
     const HeadStep step = hear(HeadEvent::placed, facts, {.text = outcome_.text});
@@ -188,6 +214,11 @@ class Generations {
     if (step.next == HeadState::over) {
       return {};
     }
+    if (step.has(HeadAction::verify)) {
+      log_warning(fmt::format("damage_found {}", outcome_.text));
+      log_event(run_, "damage_found", outcome_.text);
+      doubted_ = run_.checkpoint;
+    }
     if (outcome_.end == GenerationEnd::rank_lost) {
       log_warning(fmt::format("rank_lost {}", outcome_.text));
       log_event(run_, "rank_lost", outcome_.text);
@@ -201,9 +232,11 @@ class Generations {
   const GenerationRunner& run_generation_;
   ProcessRanks* others_;  // none: there are no other nodes
   Respawns respawns_;
-  Verdict course_{HeadState::meeting};  // while no rank runs
-  Membership met_;                      // of this generation
-  RunFinished outcome_;                 // of the last ranks
+  Verdict course_{HeadState::meeting};            // while no rank runs
+  Membership met_;                                // of this generation
+  std::optional<checkpoint::Candidate> doubted_;  // its last ranks say that it is damaged
+  bool older_ = false;                            // it was, and an older one follows
+  RunFinished outcome_;                           // of the last ranks
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ using States = SetOf<HeadState>;
 constexpr States kStart = {starting, start_doubt};
 constexpr States kTrain = {training, doubt};
 constexpr States kRanks = kStart | kTrain;
-constexpr States kEnding = {ending_loss, ending_back, ending_phase, ending_run};
+constexpr States kEnding = {ending_loss, ending_back, ending_phase, ending_damage, ending_run};
 constexpr States kNoRanks = {meeting, restoring};
 constexpr States kAll = kNoRanks | kRanks | kEnding | States{over};
 
@@ -39,7 +39,7 @@ constexpr std::string_view kNoWayOn =
     "cannot go on without: {text}; run it again to resume from the newest checkpoint";
 
 /// By GenerationEnd.
-constexpr std::array kStateOf = {ending_run, ending_loss, ending_back, ending_phase};
+constexpr std::array kStateOf = {ending_run, ending_loss, ending_back, ending_phase, ending_damage};
 
 // Columns: in, events, with, without, next, actions, exit code, line.
 // clang-format off
@@ -76,6 +76,8 @@ constexpr auto kRows = std::to_array<HeadRow>({
     {kStart, {rank_lost}, {}, {}, ending_loss, {end_ranks}, Exit::failure, kTold},
     {kStart, {rank_failed}, {}, {}, ending_run, {end_ranks}, Exit::as_told, kTold},
     {kStart, {rank_mistaken}, {}, {}, ending_run, {end_ranks}, Exit::mistake, kTold},
+    {kStart, {damage_found}, {}, {}, ending_damage, {end_ranks}, Exit::failure, kTold},
+    {kAll - kStart, {damage_found}, {}, {}, same},
     {{starting}, {rank_missed, rank_stranded}, {}, {}, start_doubt, {wait_for_cause}},
     {{start_doubt}, {cause_time_over}, {lost}, {}, ending_loss, {end_ranks}, Exit::failure, kTold},
     {{start_doubt}, {cause_time_over}, {}, {lost}, ending_run, {end_ranks},
@@ -113,6 +115,8 @@ constexpr auto kRows = std::to_array<HeadRow>({
      Exit::failure, kTold},
     {{ending_phase}, {ranks_gone}, {signalled}, {}, over, {tell_end}, Exit::stopped, kTold},
     {{ending_phase}, {ranks_gone}, {}, {signalled}, restoring, {find_start}},
+    {{ending_damage}, {ranks_gone}, {signalled}, {}, over, {tell_end}, Exit::stopped, kStoppedAs},
+    {{ending_damage}, {ranks_gone}, {}, {signalled}, meeting, {tell_again, verify}},
     {{ending_run}, {ranks_gone}, {}, {}, over, {tell_end}, Exit::as_told, kTold},
     {kAll - kEnding, {ranks_gone}, {}, {}, same},
     // Launchers that come and go, at any time.
@@ -139,6 +143,9 @@ std::span<const HeadRow> rows_of<HeadKind>() {
 }
 
 HeadEvent event_of(const RankFailed& failure) {
+  if (failure.damaged) {
+    return damage_found;
+  }
   if (failure.consequence) {
     return failure.lost ? rank_missed : rank_stranded;
   }

@@ -10,16 +10,17 @@ namespace train::actors {
 
 struct HeadKind {
   enum class State : std::uint8_t {
-    meeting,       ///< Launchers of the other nodes come; no rank runs.
-    restoring,     ///< The state to resume from is found and laid where its ranks need it.
-    starting,      ///< Ranks start.
-    start_doubt,   ///< One that starts has lost another, whose own report may come.
-    training,      ///< All ranks train.
-    doubt,         ///< A rank has lost another, whose own report may come.
-    ending_loss,   ///< A rank is lost: the others are ended.
-    ending_back,   ///< The same, for nodes that are back.
-    ending_phase,  ///< The same, for the next phase of the objective.
-    ending_run,    ///< The same, for good.
+    meeting,        ///< Launchers of the other nodes come; no rank runs.
+    restoring,      ///< The state to resume from is found and laid where its ranks need it.
+    starting,       ///< Ranks start.
+    start_doubt,    ///< One that starts has lost another, whose own report may come.
+    training,       ///< All ranks train.
+    doubt,          ///< A rank has lost another, whose own report may come.
+    ending_loss,    ///< A rank is lost: the others are ended.
+    ending_back,    ///< The same, for nodes that are back.
+    ending_phase,   ///< The same, for the next phase of the objective.
+    ending_damage,  ///< The same, for a checkpoint that one of them says is damaged.
+    ending_run,     ///< The same, for good.
     over,
     same  ///< In a row alone: the state stays.
   };
@@ -32,6 +33,7 @@ struct HeadKind {
     rank_lost,        ///< A rank's process was killed from outside.
     rank_failed,      ///< A rank failed by an error of its own.
     rank_mistaken,    ///< The same, by a mistake of the user.
+    damage_found,     ///< A rank that starts says that its checkpoint is damaged.
     rank_missed,      ///< A rank cannot reach another one, or cannot be reached.
     rank_stranded,    ///< A rank that starts failed as one does that misses another.
     cause_time_over,  ///< Nobody has told a cause for so long.
@@ -54,7 +56,7 @@ struct HeadKind {
     room_without,  ///< It can be one of those without the ones that are back.
     signalled,     ///< A signal has asked the run to stop.
     respawn,       ///< can_respawn(): lost ranks may be started again.
-    allowed,       ///< Respawns: once more, without progress.
+    allowed,       ///< Respawns: once more, without progress; or from an older checkpoint.
     fewer,         ///< There is a smaller number of ranks for the run on this node.
     saved,         ///< worth_another_job(): the job has got a checkpoint further.
     in_memory,     ///< The ranks resume from memory: no checkpoint has that.
@@ -66,6 +68,7 @@ struct HeadKind {
   };
   enum class Action : std::uint8_t {
     find_start,       ///< Choose between memory and the newest checkpoint.
+    verify,           ///< Before that: the checkpoint in question, all of it; a damaged one goes.
     take_nodes,       ///< The run becomes one of the nodes that have come.
     forget_memory,    ///< No snapshot in memory counts any more, the newest checkpoint does.
     go_without,       ///< Nodes without room keep no snapshots in memory; `placed` follows.

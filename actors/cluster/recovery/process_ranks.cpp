@@ -138,6 +138,9 @@ class GenerationHead {
 
   void connect(const ClusterReady& message) {
     processes_ = message.processes;
+    if (!run_.memory.start()) {
+      parts_.disk->enqueue([store = run_.store.get()] { store->restored(); });
+    }
     run_.memory.finalize();
     std::vector<RankActor> ranks;
     for (const caf::strong_actor_ptr& rank : message.ranks) {

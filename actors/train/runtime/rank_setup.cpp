@@ -185,7 +185,7 @@ Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank, const Star
   auto engine = engine::make_rank_engine(plan.config.runtime.device, options);
   TRAIN_RETURN_IF_ERROR(engine);
   if (start.checkpoint && !start.memory) {
-    TRAIN_RETURN_IF_ERROR(restore_rank(*start.checkpoint, **engine));
+    TRAIN_RETURN_IF_ERROR(restore_rank(*start.checkpoint, **engine, start.stop));
   }
   auto runtime =
       std::make_shared<RankRuntime>(std::move(engine).value(), plan.data, streams, threads);

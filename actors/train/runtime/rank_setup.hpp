@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct StartState {
   bool reads_reference = false;
   /// Commands of its sweep that are not given out: an earlier start has done them.
   std::int64_t references_done = 0;
+  std::stop_token stop = {};  ///< Ends the reading of the checkpoint.
 };
 
 /// What the log-probabilities of the run's reference depend on. Blocks; see weights_fingerprint().

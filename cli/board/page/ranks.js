@@ -84,7 +84,8 @@ function drawMemory(status) {
   if (box.childElementCount === 0) box.append(element("p", "Not known.", "muted"));
 }
 
-const kBadEvents = new Set(["rank_lost", "checkpoint_failed", "nodes_lost", "stalled", "failed"]);
+const kBadEvents = new Set(
+  ["rank_lost", "damage_found", "checkpoint_failed", "nodes_lost", "stalled", "failed"]);
 
 function drawEvents(events) {
   const items = events.slice(-500).reverse().map((event) => {

@@ -51,11 +51,21 @@ struct StoreSite {
     REQUIRE(opened);
     home = std::move(opened).value();
   }
-  [[nodiscard]] std::int64_t start() const {
+  /// The step that a start resumes from, which its ranks have not restored yet.
+  [[nodiscard]] std::int64_t find() const {
     const auto found = home->find_start();
     INFO((found ? std::string() : found.error().message));
     REQUIRE(found);
     return *found ? (*found)->step : -1;
+  }
+  /// The same, and they restore it.
+  [[nodiscard]] std::int64_t start() const {
+    const std::int64_t step = find();
+    home->restored();
+    return step;
+  }
+  [[nodiscard]] fs::path shard(std::int64_t step) const {
+    return project() / checkpoint_name(step) / "shard-00000-of-00001.safetensors";
   }
   /// Writes the shard of `step`, as the rank does.
   [[nodiscard]] std::vector<ShardWritten> write(std::int64_t step) const {
@@ -96,7 +106,7 @@ TEST_CASE("checkpoint_store: no run goes on from before what it cannot read",
   site.open({}, two_locations);
   const Names names = test::names_in(site.project());
   {
-    const test::FailingReads reads("checkpoints/step-00000020/shard", error_number, 1);
+    const test::FailingReads reads("checkpoints/step-00000020/manifest", error_number, 0);
     const auto found = site.home->find_start();
     REQUIRE(reads.failed());
     REQUIRE_FALSE(found);
@@ -119,16 +129,108 @@ TEST_CASE("checkpoint_store: what cannot be read in one place does not matter if
   site.open({.keep_last = 1}, true);
   const bool in_project = GENERATE(false, true);
   const test::FailingReads reads(in_project ? "checkpoints/step-00000020/shard" : "local/step-",
-                                 EIO, 1);
+                                 EIO, 0);
   const auto found = site.home->find_start();
   REQUIRE(reads.failed());
   REQUIRE(found);
   CHECK((*found)->path == (in_project ? site.local() : site.project()) / checkpoint_name(20));
   CHECK(site.placed() == Steps{20});
-  if (in_project) {  // nothing there is known to be whole, so nothing may go
-    CHECK(site.home->make_room(30) == 0);
-    CHECK(site.placed() == Steps{20});
+}
+
+TEST_CASE("checkpoint_store: a start reads no byte of a tensor",
+          "[actors][checkpoint_store][CK-3][P4]") {
+  StoreSite site;
+  site.open({});
+  site.save(10);
+  site.save(20);
+  const bool two_locations = GENERATE(false, true);
+  if (two_locations) {
+    fs::create_directories(site.local());
+    fs::copy(site.project() / checkpoint_name(20), site.local() / checkpoint_name(20));
   }
+  site.open({}, two_locations);
+  const test::CountedReads reads("/shard-");
+  CHECK(site.start() == 20);
+  CHECK(reads.bytes() == 0);
+  REQUIRE(site.home->find_start(checkpoint::Depth::bytes));
+  CHECK(reads.bytes() >= (two_locations ? 2 : 1) * fs::file_size(site.shard(20)));
+}
+
+TEST_CASE("checkpoint_store: what a rank says is damaged is set aside only if it is",
+          "[actors][checkpoint_store][CK-3][P3]") {
+  StoreSite site;
+  site.open({});
+  for (const std::int64_t step : {10, 20}) {
+    site.save(step);
+  }
+  const auto doubted = site.home->find_start();
+  REQUIRE(doubted);
+  REQUIRE((*doubted)->step == 20);
+  SECTION("it is not") {
+    const auto damaged = site.home->set_aside_if_damaged(**doubted);
+    REQUIRE(damaged);
+    CHECK_FALSE(*damaged);
+    CHECK(site.find() == 20);
+  }
+  SECTION("it is") {
+    test::flip_byte(site.shard(20), fs::file_size(site.shard(20)) - 1);
+    const auto damaged = site.home->set_aside_if_damaged(**doubted);
+    REQUIRE(damaged);
+    CHECK(*damaged);
+    CHECK(site.find() == 10);
+    CHECK(test::names_in(site.project()) == Names{"damaged-step-00000020", "step-00000010"});
+  }
+  SECTION("it cannot be read") {
+    const test::FailingReads reads("checkpoints/step-00000020/shard", EIO, 1);
+    const auto damaged = site.home->set_aside_if_damaged(**doubted);
+    REQUIRE_FALSE(damaged);
+    CHECK_THAT(damaged.error().message, Catch::Contains("step-00000020 cannot be read"));
+    CHECK(site.placed() == Steps{10, 20});
+  }
+}
+
+TEST_CASE("checkpoint_store: nothing goes before the ranks have restored what the run resumes from",
+          "[actors][checkpoint_store][CK-6][P3]") {
+  StoreSite site;
+  site.open({});
+  for (const std::int64_t step : {10, 20, 30}) {
+    site.save(step);
+  }
+  site.open({.keep_last = 1}, true);
+  test::write_at(site.local(), 20, SmallState(20));
+  const bool only_local = GENERATE(false, true);
+  if (only_local) {  // a newer one, which is published first
+    test::write_at(site.local(), 40, SmallState(40));
+  }
+  CHECK(site.find() == (only_local ? 40 : 30));
+  CHECK(site.home->make_room(50) == 0);
+  CHECK(site.placed() == (only_local ? Steps{10, 20, 30, 40} : Steps{10, 20, 30}));
+  CHECK(site.placed(site.local()) == (only_local ? Steps{20, 40} : Steps{20}));
+  site.home->restored();
+  CHECK(site.placed() == (only_local ? Steps{40} : Steps{30}));
+  CHECK(site.placed(site.local()) == (only_local ? Steps{40} : Steps{}));
+}
+
+TEST_CASE(
+    "checkpoint_store: where ranks have restored the local copy, the other is read before "
+    "anything goes for room",
+    "[actors][checkpoint_store][CK-6][CK-9][P3]") {
+  StoreSite site;
+  site.open({});
+  for (const std::int64_t step : {10, 20, 30}) {
+    site.save(step);
+  }
+  fs::create_directories(site.local());
+  fs::copy(site.project() / checkpoint_name(30), site.local() / checkpoint_name(30));
+  const bool damaged = GENERATE(false, true);
+  if (damaged) {
+    test::flip_byte(site.shard(30), fs::file_size(site.shard(30)) - 1);
+  }
+  site.open({.keep_last = 2}, true);
+  CHECK(site.start() == 30);
+  CHECK(site.placed() == Steps{10, 20, 30});
+  CHECK(site.home->make_room(40) == (damaged ? 1 : 2));
+  CHECK(site.placed() == (damaged ? Steps{20, 30} : Steps{30}));
 }
 
 TEST_CASE("checkpoint_store: what the rule lets go of goes at the start",

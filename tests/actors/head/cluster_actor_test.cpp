@@ -142,6 +142,21 @@ TEST_CASE("cluster actor: a launcher lost while ranks start ends the generation,
   CHECK(ended->text == "the launcher of node 3 has ended or cannot be reached");
 }
 
+TEST_CASE("cluster actor: a rank whose checkpoint is damaged ends the generation, not the run",
+          "[actors][cluster][unit][P3][world]") {
+  Joining joining(2);
+  joining.say_ready(0, "data of the head");
+  if (GENERATE(false, true)) {  // who misses it may say so sooner
+    joining.tell(WorkerFailed{.rank = 0, .text = "rank 1 is not there"});
+  }
+  joining.tell(WorkerFailed{.rank = 1, .text = "rank 1: tensor x", .damaged = true});
+  const auto ended = joining.failure();
+  REQUIRE(ended);
+  CHECK(ended->end == GenerationEnd::damage_found);
+  CHECK(ended->exit_code == 1);
+  CHECK(ended->text == "rank 1: tensor x");
+}
+
 TEST_CASE("cluster actor: what comes when the ranks train is handed back for the conductor",
           "[actors][cluster][unit][P4][world]") {
   Joining joining(1);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -28,17 +29,19 @@ namespace train::test {
 ///       role: head (the process that was started), or a rank's number.
 ///   ACTORTRAIN_TEST_SIGNAL=<number>  that signal instead, to the head at a call in a run's
 ///       directory, which goes on when events.jsonl there says stop_requested.
-///   ACTORTRAIN_TEST_READ=<errno>:<part>  every read of a file in whose path the part is fails so.
+///   ACTORTRAIN_TEST_READ=<errno>:<part>  every read of a file in whose path the part is fails so;
+///   0:
+///       the first one of some bytes sends SIGTERM to the head, and a worker reads no further.
+///   ACTORTRAIN_TEST_READS=<directory>  the file <role> gets a line per read of a checkpoint's
+///       shard: bytes, and its path.
 ///   ACTORTRAIN_TEST_TRACE=<directory>  the file <role> gets a line per call: what, and its path.
 ///
 /// Only calls on checkpoints count, in either place, and points.
 class KillPoints final : public storage::FileCallHook {
  public:
   KillPoints() : role_(own_role()) {
-    const char* const trace = std::getenv("ACTORTRAIN_TEST_TRACE");
-    trace_ = trace == nullptr ? -1
-                              : ::open(fmt::format("{}/{}", trace, role_).c_str(),
-                                       O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    trace_ = open_log("ACTORTRAIN_TEST_TRACE");
+    reads_ = open_log("ACTORTRAIN_TEST_READS");
     const char* const kill = std::getenv("ACTORTRAIN_TEST_KILL");
     if (kill != nullptr) {
       parse(kill);
@@ -73,8 +76,19 @@ class KillPoints final : public storage::FileCallHook {
   }
 
   int before_read(storage::FileRead& read) override {
-    const bool fails = read_error_ != 0 && read.path.find(unread_) != std::string_view::npos;
-    return fails ? read_error_ : 0;
+    if (reads_ >= 0 && read.path.find("/shard-") != std::string_view::npos) {
+      const std::string line = fmt::format("{} {}\n", read.size_bytes, read.path);
+      const std::lock_guard lock(mutex_);
+      [[maybe_unused]] const ssize_t written = ::write(reads_, line.data(), line.size());
+    }
+    const bool meant = !unread_.empty() && read.path.find(unread_) != std::string_view::npos;
+    if (meant && read_error_ == 0 && read.size_bytes > 0 && !asked_to_stop_.exchange(true)) {
+      ::kill(role_ == "head" ? ::getpid() : ::getppid(), SIGTERM);
+      if (role_ != "head" && !comes_true([] { return false; })) {  // it is ended here
+        std::abort();
+      }
+    }
+    return meant ? read_error_ : 0;
   }
 
   /// "head", or the number of the rank whose process this is.
@@ -87,6 +101,13 @@ class KillPoints final : public storage::FileCallHook {
   }
 
  private:
+  /// This process's file in the directory that the variable names; -1: it names none.
+  [[nodiscard]] int open_log(const char* variable) const {
+    const char* const directory = std::getenv(variable);
+    return directory == nullptr ? -1
+                                : ::open(fmt::format("{}/{}", directory, role_).c_str(),
+                                         O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  }
   /// The call that this thread is about to make is the one.
   static bool& due() {
     thread_local bool value = false;
@@ -149,12 +170,14 @@ class KillPoints final : public storage::FileCallHook {
 
   std::string role_;
   int trace_ = -1;
+  int reads_ = -1;
   std::string when_;
   std::string what_;
   int number_ = -1;
   int signal_ = SIGKILL;
   int read_error_ = 0;
   std::string unread_;
+  std::atomic<bool> asked_to_stop_{false};
   std::mutex mutex_;
   std::map<std::string, int> seen_;
 };

@@ -74,6 +74,25 @@ TEST_CASE("verdict: of ranks that start one that is lost is started again, one t
   CHECK(stopped.outcome(0).exit_code == kExitStopped);
 }
 
+TEST_CASE("verdict: a checkpoint that a rank calls damaged is verified, whether ranks may respawn",
+          "[actors][verdict][P3][P4]") {
+  Verdict found(HeadState::starting);
+  found.hear({.rank = 1, .text = "x", .consequence = true, .damaged = true});
+  const RunFinished end = found.outcome(0);
+  CHECK(end.end == GenerationEnd::damage_found);
+  for (const HeadFacts facts : {HeadFacts(), HeadFacts{HeadFact::respawn}}) {
+    const HeadStep step = Verdict(state_of(end.end)).hear(HeadEvent::ranks_gone, facts);
+    CHECK(step.next == HeadState::meeting);
+    CHECK(step.has(HeadAction::verify));
+    CHECK(step.has(HeadAction::tell_again));
+  }
+  Verdict stopped(state_of(end.end));
+  stopped.hear(HeadEvent::ranks_gone, {HeadFact::signalled}, {.signal = 15, .text = "x"});
+  CHECK(stopped.outcome(0).exit_code == kExitStopped);
+  Verdict trains(HeadState::training);  // nobody restores any more
+  CHECK(trains.hear(HeadEvent::damage_found).next == HeadState::training);
+}
+
 TEST_CASE("verdict: what the kernel says of a worker's end stands before what others say",
           "[actors][verdict][P4]") {
   FirstLoss loss;
