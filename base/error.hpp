@@ -12,7 +12,7 @@ namespace train {
 enum class ErrorKind : std::uint8_t {
   user,     ///< The user's mistake: bad key, missing file, data that does not fit. Exit code 2.
   failure,  ///< A failure of the world: disk full, corrupt file, dead peer. Exit code 1.
-  damage,   ///< A failure, too: bytes that were read are not those that were saved, for certain.
+  damage,   ///< A failure, too: stored bytes are not, or may not be, those that were saved.
 };
 
 /// An expected error as a value. `message` is one line: what (file, key, line), why, and the fix.

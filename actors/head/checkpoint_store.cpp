@@ -82,7 +82,7 @@ Result<CheckpointStore::Search> CheckpointStore::search_project(checkpoint::Dept
 }
 
 Result<CheckpointStore::Search> CheckpointStore::search_local(checkpoint::Depth depth) {
-  if (!options_.locations.two()) {
+  if (!options_.locations.two() || local_unreadable_) {
     return Search{.report = checkpoint::SearchReport{}};
   }
   if (!options_.one_node) {
@@ -187,7 +187,16 @@ Result<bool> CheckpointStore::set_aside_if_damaged(const checkpoint::Candidate& 
   const auto found = checkpoint::verify_checkpoint(doubted.path);
   TRAIN_RETURN_IF_ERROR(found);
   if (found->verdict == checkpoint::Verdict::unreadable) {
-    return checkpoint::unreadable(doubted.path, found->defect);
+    const Error error = checkpoint::unreadable(doubted.path, found->defect);
+    const auto placed = checkpoint::list_checkpoints(options_.locations.project);
+    const bool copy = doubted.path.parent_path() != options_.locations.project && placed &&
+                      !placed->empty() && placed->front().step >= doubted.step;
+    if (!copy) {
+      return error;
+    }
+    log_warning(fmt::format("checkpoint_not_read {}", error.message));
+    local_unreadable_ = true;
+    return true;
   }
   if (found->whole()) {
     return false;
@@ -319,11 +328,11 @@ Status restore_rank(const fs::path& directory, engine::RankEngine& engine,
   engine::HostState state(engine.device(), std::move(views));
   const Status read =
       checkpoint::restore(directory, *manifest, state.views(), {.which = which, .stop = stop});
-  if (!read) {
-    return read.error().kind == ErrorKind::failure
-               ? checkpoint::unreadable(directory, read.error().message)
-               : read.error();
+  if (!read && read.error().kind == ErrorKind::failure && !stop.stop_requested()) {
+    // The head looks at it, too: another location may have a copy that can be read.
+    return damage(checkpoint::unreadable(directory, read.error().message).message);
   }
+  TRAIN_RETURN_IF_ERROR(read);
   state.store();
   engine.state().finalize_restored();
   return {};

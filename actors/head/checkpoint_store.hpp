@@ -81,8 +81,10 @@ class CheckpointStore {
   /// the local location keeps what was restored, if it has it. Failures are logged.
   void restored();
 
-  /// Reads every byte of a checkpoint that a rank says is damaged. If it is, it is set aside and
-  /// logged, and true is returned. Errors: it cannot be read or renamed; it stays.
+  /// Reads every byte of a checkpoint that a rank says is damaged, or cannot be read. If it is
+  /// damaged, it is set aside and logged, and true is returned; so it is where a copy in the local
+  /// location cannot be read and the project's location has one: the local one is then left alone.
+  /// Errors: it cannot be read or renamed; it stays.
   Result<bool> set_aside_if_damaged(const checkpoint::Candidate& doubted);
 
   /// The newest checkpoint in place, by its name: for a run that goes on from a newer state in
@@ -159,7 +161,8 @@ class CheckpointStore {
   /// In the project's location: the newest known to be complete. Ranks of this process have
   /// restored or saved it, or it was copied there and read back.
   std::optional<std::int64_t> verified_;
-  bool unread_copy_ = false;  ///< Ranks have restored the local copy of what is there.
+  bool unread_copy_ = false;       ///< Ranks have restored the local copy of what is there.
+  bool local_unreadable_ = false;  ///< What a start would read of the local location.
   std::string tag_;
 };
 

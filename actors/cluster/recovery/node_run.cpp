@@ -36,7 +36,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kHeadConnectTime = 30s;
-constexpr auto kTryTime = 3s;  // at an endpoint that may be an old one
+constexpr auto kHeadTryTime = 3s;  // at an endpoint that may be an old one
 constexpr auto kBetweenRetries = 100ms;
 constexpr auto kEndWithoutHead = 3s;                // of ranks that nobody leads any more
 constexpr auto kEndOfGeneration = 200ms;            // of ranks of a generation that is over
@@ -282,7 +282,7 @@ Status NodeLife::join(bool first, std::chrono::seconds wait) {
       return failure(endpoint.error().message +
                      (first ? fmt::format(" (recovery.start_wait_s = {})", wait.count()) : ""));
     }
-    const Status joined = NodeGeneration(*this).run(*endpoint, kTryTime);
+    const Status joined = NodeGeneration(*this).run(*endpoint, kHeadTryTime);
     if (joined) {  // else the same generation may be in reach later, or this one is at its end
       from = endpoint->generation + 1;
     }

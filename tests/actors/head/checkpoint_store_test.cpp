@@ -189,6 +189,29 @@ TEST_CASE("checkpoint_store: what a rank says is damaged is set aside only if it
   }
 }
 
+TEST_CASE("checkpoint_store: a local copy whose bytes cannot be read gives way to the project's",
+          "[actors][checkpoint_store][CK-9][P3]") {
+  StoreSite site;
+  site.open({});
+  site.save(20);
+  fs::create_directories(site.local());
+  fs::copy(site.project() / checkpoint_name(20), site.local() / checkpoint_name(20));
+  site.open({}, true);
+  const auto doubted = site.home->find_start();
+  REQUIRE(doubted);
+  REQUIRE((*doubted)->path == site.local() / checkpoint_name(20));
+  {
+    const test::FailingReads reads("local/step-00000020/shard", EIO, 1);
+    const auto gone = site.home->set_aside_if_damaged(**doubted);
+    REQUIRE(gone);
+    CHECK(*gone);
+  }
+  CHECK(fs::exists(site.local() / checkpoint_name(20)));
+  const auto again = site.home->find_start();
+  REQUIRE(again);
+  CHECK((*again)->path == site.project() / checkpoint_name(20));
+}
+
 TEST_CASE("checkpoint_store: nothing goes before the ranks have restored what the run resumes from",
           "[actors][checkpoint_store][CK-6][P3]") {
   StoreSite site;
