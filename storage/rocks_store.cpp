@@ -73,9 +73,18 @@ rocksdb::Options options_with_checks() {
 
 rocksdb::Slice slice(std::string_view text) { return {text.data(), text.size()}; }
 
+/// Behind all keys with a prefix: keys are text.
+std::string behind(std::string_view prefix) { return std::string(prefix) + '\xff'; }
+
 rocksdb::Status visit(rocksdb::DB& database, std::string_view first, std::string_view prefix,
                       const KvStore::Visitor& visitor) {
-  const std::unique_ptr<rocksdb::Iterator> position(database.NewIterator(rocksdb::ReadOptions()));
+  // Without a bound, one that finds no key reads on to the next there is, past all that was removed
+  // in front of that.
+  const std::string end = behind(prefix);
+  const rocksdb::Slice bound(end);
+  rocksdb::ReadOptions options;
+  options.iterate_upper_bound = &bound;
+  const std::unique_ptr<rocksdb::Iterator> position(database.NewIterator(options));
   for (position->Seek(slice(first)); position->Valid(); position->Next()) {
     const std::string_view key(position->key().data(), position->key().size());
     if (!key.starts_with(prefix) ||
@@ -114,7 +123,12 @@ Result<std::unique_ptr<RocksStore>> RocksStore::open(const std::filesystem::path
   options.create_if_missing = true;
   options.max_background_jobs = 1;
   // The index is small: so is its memory, and the log that every open replays.
-  options.write_buffer_size = std::size_t{1} << 20U;
+  options.write_buffer_size = std::size_t{512} << 10U;
+  // An open makes a small table of that log, and some opens rewrite those tables with the first
+  // level. Small levels keep this from being a rewrite of all that the index has.
+  options.max_bytes_for_level_base = std::uint64_t{512} << 10U;
+  options.target_file_size_base = std::uint64_t{512} << 10U;
+  options.target_file_size_multiplier = 4;
   std::shared_ptr<rocksdb::Env> env = hooked_rocks_env();
   if (env != nullptr) {
     options.env = env.get();
@@ -189,11 +203,11 @@ Status RocksStore::scan_from(std::string_view first, std::string_view prefix,
 
 Result<std::optional<std::string>> RocksStore::last_key(std::string_view prefix) {
   using Key = std::optional<std::string>;
-  const std::unique_ptr<rocksdb::Iterator> position(
-      database_->handle->NewIterator(rocksdb::ReadOptions()));
-  std::string behind(prefix);
-  behind.push_back('\xff');  // keys are text
-  position->SeekForPrev(behind);
+  const rocksdb::Slice bound = slice(prefix);
+  rocksdb::ReadOptions options;
+  options.iterate_lower_bound = &bound;
+  const std::unique_ptr<rocksdb::Iterator> position(database_->handle->NewIterator(options));
+  position->SeekForPrev(behind(prefix));
   if (!position->status().ok()) {
     return to_error(position->status(), database_->directory);
   }

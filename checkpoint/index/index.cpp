@@ -91,47 +91,37 @@ Result<CheckpointIndex> CheckpointIndex::make_anew(storage::KvStore& store, fs::
 
 namespace {
 
-/// The numbers of the first and the last key with a prefix; nothing: there is none.
-struct KeyRange {
-  std::int64_t first = 0;
-  std::int64_t last = 0;
-};
-
-Result<std::optional<KeyRange>> range_of(storage::KvStore& store, std::string_view prefix) {
+/// The number of the last key with a prefix; nothing: there is none.
+Result<std::optional<std::int64_t>> last_number(storage::KvStore& store, std::string_view prefix) {
   const auto last = store.last_key(prefix);
   TRAIN_RETURN_IF_ERROR(last);
-  std::optional<KeyRange> range;
-  TRAIN_RETURN_IF_ERROR(store.scan(prefix, [&](std::string_view key, std::string_view) {
-    const std::int64_t first = index_keys::number_of(prefix, key).value_or(0);
-    range = {first, index_keys::number_of(prefix, last->value_or("")).value_or(first)};
-    return false;
-  }));
-  return range;
+  return *last ? index_keys::number_of(prefix, **last) : std::nullopt;
 }
 
 }  // namespace
 
-/// Where the journals of steps and events begin and end.
+/// Where the journals of steps and events end. Where they begin follows from it: to look for that
+/// is to read past the keys that were dropped, and those are as many as the store has not
+/// compacted.
 Status CheckpointIndex::load_journals() {
-  const auto steps = range_of(*store_, index_keys::step);
-  TRAIN_RETURN_IF_ERROR(steps);
-  if (*steps) {
-    oldest_step_ = (*steps)->first;
-    newest_step_ = (*steps)->last;
-  }
-  const auto events = range_of(*store_, index_keys::event);
-  TRAIN_RETURN_IF_ERROR(events);
-  if (*events) {
-    oldest_event_ = (*events)->first;
-    next_event_ = (*events)->last + 1;
-  }
-  const auto digests = range_of(*store_, index_keys::digested);
-  TRAIN_RETURN_IF_ERROR(digests);
-  if (!*digests) {
+  const auto begin = [](std::int64_t next, std::int64_t kept) {
+    return std::max<std::int64_t>(1, next - kept - trim_at_once);
+  };
+  const auto step = last_number(*store_, index_keys::step);
+  TRAIN_RETURN_IF_ERROR(step);
+  newest_step_ = step->value_or(0);
+  oldest_step_ = begin(newest_step_ + 1, steps_kept);
+  const auto event = last_number(*store_, index_keys::event);
+  TRAIN_RETURN_IF_ERROR(event);
+  next_event_ = event->value_or(0) + 1;
+  oldest_event_ = begin(next_event_, events_kept);
+  const auto digested = last_number(*store_, index_keys::digested);
+  TRAIN_RETURN_IF_ERROR(digested);
+  if (!*digested) {
     return number_digests();
   }
-  oldest_digest_ = (*digests)->first;
-  next_digest_ = (*digests)->last + 1;
+  next_digest_ = **digested + 1;
+  oldest_digest_ = begin(next_digest_, digests_kept);
   return {};
 }
 
@@ -405,8 +395,9 @@ Status CheckpointIndex::trim(std::string_view prefix, std::int64_t& oldest, std:
   if (first_kept - oldest < at_once) {
     return {};
   }
+  const std::string begin = index_keys::of(prefix, oldest);
   const std::string end = index_keys::of(prefix, first_kept);
-  TRAIN_RETURN_IF_ERROR(store_->scan(prefix, [&](std::string_view key, std::string_view) {
+  TRAIN_RETURN_IF_ERROR(store_->scan_from(begin, prefix, [&](std::string_view key, auto) {
     if (key < end) {
       batch.remove(std::string(key));
     }
@@ -448,19 +439,27 @@ Status CheckpointIndex::log_steps(std::span<const StepRecord> records) {
 /// Digests whose number is below `first_kept`, and those of steps before that one's.
 Status CheckpointIndex::trim_digests(std::int64_t& oldest, std::int64_t first_kept,
                                      storage::WriteBatch& batch) {
-  const std::int64_t oldest_before = oldest;
-  TRAIN_RETURN_IF_ERROR(trim(index_keys::digested, oldest, first_kept, batch));
-  if (oldest == oldest_before) {
+  if (first_kept - oldest < trim_at_once) {
     return {};
   }
-  std::optional<std::int64_t> step;
-  const std::string first = index_keys::of(index_keys::digested, first_kept);
-  TRAIN_RETURN_IF_ERROR(store_->scan_from(first, index_keys::digested, [&](auto, auto value) {
-    step = number_in<std::int64_t>(value);
-    return false;
-  }));
-  std::int64_t oldest_step = 0;
-  return step ? trim(index_keys::digest, oldest_step, *step, batch, /*at_once=*/1) : Status();
+  const std::string begin = index_keys::of(index_keys::digested, oldest);
+  const std::string end = index_keys::of(index_keys::digested, first_kept);
+  std::optional<std::int64_t> kept;
+  std::optional<std::int64_t> least;  // a start that resumes does steps again
+  TRAIN_RETURN_IF_ERROR(
+      store_->scan_from(begin, index_keys::digested, [&](std::string_view key, auto value) {
+        const auto step = number_in<std::int64_t>(value);
+        if (key >= end) {
+          kept = step;
+          return false;
+        }
+        if (step) {
+          least = std::min(least.value_or(*step), *step);
+        }
+        return true;
+      }));
+  TRAIN_RETURN_IF_ERROR(trim(index_keys::digested, oldest, first_kept, batch));
+  return kept && least ? trim(index_keys::digest, *least, *kept, batch, /*at_once=*/1) : Status();
 }
 
 void CheckpointIndex::add_event(storage::WriteBatch& batch, std::string_view kind,

@@ -40,8 +40,8 @@ struct ReconcileReport {
 class CheckpointIndex {
  public:
   /// Reads entries and notes, checks the chain, and reconciles with `checkpoints`. Reads manifests,
-  /// not tensors, and of steps and events only where they begin and end. Errors: those of the store
-  /// and of reading the directory.
+  /// not tensors, and of steps and events only where they end. Errors: those of the store and of
+  /// reading the directory.
   static Result<CheckpointIndex> open(storage::KvStore& store, std::filesystem::path checkpoints);
   /// Makes an index in an empty store, from the manifests and from `remains` of the one before.
   static Result<CheckpointIndex> make_anew(storage::KvStore& store,
