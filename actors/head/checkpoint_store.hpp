@@ -119,14 +119,15 @@ class CheckpointStore {
   /// succeeded, but for the newest checkpoint that is known to be complete, and all if none is.
   /// Returns how many went; what could not be retired is logged.
   std::int64_t make_room(std::int64_t step);
-  /// Adds steps to those that wait, and writes them all. An error: some wait.
+  /// Adds steps to those that wait, and writes all that waits, remarks too. An error: some wait.
   Status journal(std::span<const checkpoint::StepRecord> steps);
-  /// Of the weights after `step`. An error: it waits.
+  /// Of the weights after `step`. An error: it waits. So it does, without one, where the index is
+  /// closed: each try to open it takes as long on a full disk as at a start, and is journal()'s.
   Status evaluated(std::int64_t step, double validation_loss);
   /// A line of events.jsonl.
   Status note(std::int64_t step, const char* kind);
 
-  /// Adds to the events of the run. An error: it waits.
+  /// Adds to the events of the run. Waits as evaluated() does.
   Status event(std::string_view kind, std::string_view text);
   /// Tells this start's unpublished checkpoints from leftovers of others.
   [[nodiscard]] const std::string& tag() const { return tag_; }

@@ -422,7 +422,11 @@ void note_event(const PreparedRun& run, const RunEvent& event) {
 }
 
 void log_event(const PreparedRun& run, const char* kind, const std::string& text) {
-  if (const Status logged = run.store->event(kind, text); !logged) {
+  Status logged = run.store->event(kind, text);
+  if (logged) {
+    logged = run.store->journal({});  // what waits is tried once more
+  }
+  if (!logged) {
     log_warning(fmt::format("index_incomplete {}", logged.error().message));
   }
   note_event(run, {.kind = kind, .text = text});

@@ -81,7 +81,7 @@ Status RunIndex::note(Change remark) {
   if (remarks_.size() > kMostRemarks) {
     remarks_.pop_front();
   }
-  return catch_up();
+  return index_ ? catch_up() : Status();
 }
 
 Status RunIndex::catch_up() {

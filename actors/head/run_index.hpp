@@ -35,11 +35,12 @@ class RunIndex {
   Status change(const Change& work);
   /// CheckpointIndex::look_again(), or open() of one that is closed.
   Status look_again();
-  /// Adds steps to those that wait, the oldest of more than 100,000 go, and writes them all. An
-  /// error: some wait.
+  /// Adds steps to those that wait, the oldest of more than 100,000 go, and writes all that waits,
+  /// remarks too. An error: some wait.
   Status journal(std::span<const checkpoint::StepRecord> steps);
   /// Does `remark` behind those that wait, of which the oldest of more than 10,000 go. An error: it
-  /// waits.
+  /// waits. So it does, without one, where the store is closed: to open it takes as long on a full
+  /// disk as at a start, and is journal()'s to try.
   Status note(Change remark);
 
   /// For a manifest; opens the store if it is closed.

@@ -70,6 +70,12 @@ class Site {
     return store_->record(step_).ok() && begun && evaluated && noted;
   }
 
+  /// As an evaluation is noted, which is no reason to wait for a disk.
+  void remark() {
+    (void)store_->event("tested", "");
+    (void)store_->evaluated(step_, 1.5);
+  }
+
   /// CK-7: whoever sees the checkpoint sees the steps that lead to it.
   void check_journal(std::int64_t newest) const {
     const auto index = storage::RocksStore::open_read_only(directory_ / "index");
@@ -152,6 +158,27 @@ TEST_CASE("checkpoint_store: whichever call of RocksDB fails, no step and no che
                 .part = "/index/"});
     }
   }
+}
+
+TEST_CASE("checkpoint_store: remarks to an index that was refused wait for the next steps",
+          "[actors][checkpoint_store]") {
+  std::optional<FailingDisk> disk;
+  const DiskFault full = {.error_number = ENOSPC, .at = 0, .persistent = true, .part = "/index/"};
+  disk.emplace(DiskFault{.at = -1, .part = "/index/"});
+  Site site;
+  REQUIRE(site.ten_steps());
+  disk.emplace(full);
+  site.remark();
+  const std::int64_t refused = disk->seen();
+  CHECK(refused > 0);
+  for (int i = 0; i < 100; ++i) {
+    site.remark();
+  }
+  CHECK(disk->seen() == refused);
+  disk.reset();
+  CHECK(site.ten_steps());
+  CHECK(site.ten_steps());
+  site.check_settled();
 }
 
 TEST_CASE("checkpoint_store: an index that cannot be written is one warning, and room is one line",
