@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <filesystem>
 #include <string_view>
 
 namespace train::actors {
@@ -66,5 +67,10 @@ inline constexpr std::array<RunFileRow, 17> kRunFiles = {{
     {"finished", "last step of a chain of jobs", "a message; the next job finds nothing to do",
      "old or new content, never half", "the job waits"},
 }};
+
+/// The row of a file below a run's directory, by its path from there; nullptr: none. What is below
+/// a directory that matches belongs to its row, and a file's temporary name (storage::AtomicFile,
+/// .NAME.tmp...) to that of NAME.
+[[nodiscard]] const RunFileRow* row_of(const std::filesystem::path& path);
 
 }  // namespace train::actors

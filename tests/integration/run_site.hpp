@@ -14,6 +14,7 @@
 
 #include "checkpoint/format/layout.hpp"
 #include "checkpoint/load/reader.hpp"
+#include "tests/integration/run_files.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/processes/process.hpp"
 
@@ -69,6 +70,9 @@ inline const fs::path& prepared_data() {
 class RunSite {
  public:
   RunSite() { write_config(prepared_data().string()); }
+  RunSite(const RunSite&) = delete;
+  RunSite& operator=(const RunSite&) = delete;
+  ~RunSite() { check_files_of_runs(home_ / "runs"); }
 
   /// It is patient with a machine that stands still for a while: most tests want no warning of it.
   void write_config(const std::string& data, const std::string& more_of_model = "") const {

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <system_error>
+
+#include "actors/head/run_file_table.hpp"
+
+namespace train::test {
+
+/// Every file of the runs in a directory is in the table of docs/recovery.md, which says what its
+/// failures mean.
+inline void check_files_of_runs(const std::filesystem::path& runs) {
+  std::error_code none;
+  for (const auto& run : std::filesystem::directory_iterator(runs, none)) {
+    if (!std::filesystem::exists(run.path() / "config.toml")) {
+      continue;  // no run: of a user's mistake
+    }
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(run.path())) {
+      const auto path = entry.path().lexically_relative(run.path());
+      INFO(path.string() << " is in no row of kRunFiles");
+      CHECK((entry.is_directory() || actors::row_of(path) != nullptr));
+    }
+  }
+}
+
+}  // namespace train::test
