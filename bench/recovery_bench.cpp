@@ -15,6 +15,7 @@ constexpr Row kRows[] = {
     {"throws", "an error in one rank until all have ended, quickstart, 2 ranks", throws_row},
     {"throws_4", "an error in one rank until all have ended, quickstart, 4 ranks",
      throws_of_four_row},
+    {"long", "a start and a lost rank with 1,000,000 steps behind, quickstart, 2 ranks", long_row},
     {"goodput", "a run with a kill every 60 s, quickstart, 2 ranks", goodput_row},
 };
 

@@ -1,7 +1,6 @@
 // Rows that kill workers of the real program while it trains.
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
@@ -52,9 +51,12 @@ class KilledTraining {
   KilledTraining(const Workplace& place, const std::string& name, const Words& keys)
       : root_(place.directory() / "runs" / name), errors_(place.directory() / (name + ".err")) {
     child_ = std::make_unique<BenchChild>(
-        joined({ACTORTRAIN_BINARY_DIR "/actortrain"}, run_words(place, name, keys)), errors_);
+        joined(joined({ACTORTRAIN_BINARY_DIR "/actortrain"}, run_words(place, name, keys)),
+               {"--json"}),
+        errors_);
     output_ = std::thread([this] {
-      while (child_->read_line()) {
+      while (const auto line = child_->read_line()) {
+        steps_said_ += line->starts_with("{\"step\":") ? 1 : 0;
       }
       ended_ = true;
     });
@@ -97,7 +99,6 @@ class KilledTraining {
   Kill kill_one(int rank) {
     const std::string errors = text_of(errors_);
     const std::int64_t before = reported();
-    const auto file = file_number();
     const auto begin = Clock::now();
     if (::kill(worker_of(child_->id(), rank), SIGKILL) != 0) {
       throw std::runtime_error("no worker to kill");
@@ -110,22 +111,18 @@ class KilledTraining {
     kill.noticed_s = said("rank_lost ");
     kill.started_again_s = said("respawned generation=");
     const std::int64_t step = last_number_after(text_of(errors_), " step=");
-    until([&] { return file_number() != file && reported() > step; });
+    const std::int64_t old_ones = steps_said_;  // none of the new ranks yet
+    until([&] { return steps_said_ > old_ones; });
     kill.seconds = seconds_since(begin);
     kill.again = std::max<std::int64_t>(0, before - step);
     return kill;
   }
 
  private:
-  /// Changes when the report is cut back to where a generation of ranks begins.
-  [[nodiscard]] ino_t file_number() const {
-    struct stat found {};
-    return ::stat((root_ / "metrics.jsonl").c_str(), &found) == 0 ? found.st_ino : 0;
-  }
-
   fs::path root_, errors_;
   std::unique_ptr<BenchChild> child_;
   std::thread output_;
+  std::atomic<std::int64_t> steps_said_{0};  // in all generations
   std::atomic<bool> ended_{false};
 };
 

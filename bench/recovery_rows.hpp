@@ -15,5 +15,7 @@ void throws_row(const Workplace& place);
 void throws_of_four_row(const Workplace& place);
 /// A run of some minutes with a kill each minute: how much of its time made steps that stayed.
 void goodput_row(const Workplace& place);
+/// A start and a lost rank of a run with a million steps behind it, beside one with none.
+void long_row(const Workplace& place);
 
 }  // namespace train::bench
