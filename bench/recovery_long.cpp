@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using test::ProcessCost;
 
-constexpr int kStarts = 5;
+constexpr int kStarts = 15;  // ticks of 10 ms, a busy machine
 // As the metrics of the quickstart's model are, and all that a journal keeps.
 constexpr test::LongPast kPast = {.lines = 1'000'000, .line_bytes = 320, .steps = 95'000};
 

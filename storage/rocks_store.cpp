@@ -67,6 +67,7 @@ class SilentLogger final : public rocksdb::Logger {
 rocksdb::Options options_with_checks() {
   rocksdb::Options options;
   options.paranoid_checks = true;
+  options.allow_fallocate = false;  // megabytes beside a few kilobytes; a disk may be nearly full
   options.info_log = std::make_shared<SilentLogger>();
   return options;
 }
@@ -123,7 +124,7 @@ Result<std::unique_ptr<RocksStore>> RocksStore::open(const std::filesystem::path
   options.create_if_missing = true;
   options.max_background_jobs = 1;
   // The index is small: so is its memory, and the log that every open replays.
-  options.write_buffer_size = std::size_t{512} << 10U;
+  options.write_buffer_size = std::size_t{1} << 20U;
   // An open makes a small table of that log, and some opens rewrite those tables with the first
   // level. Small levels keep this from being a rewrite of all that the index has.
   options.max_bytes_for_level_base = std::uint64_t{512} << 10U;

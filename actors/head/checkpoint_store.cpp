@@ -115,7 +115,11 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_placed() {
 Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start(checkpoint::Depth depth) {
   using Start = std::optional<checkpoint::Candidate>;
   start_.reset();
-  const std::array<Result<Search>, 2> locations = {search_project(depth), search_local(depth)};
+  auto local_search = search_local(depth);
+  // Ranks will read the local copy: nobody would know whether the project's is complete.
+  const bool copy = local_search && local_search->report && local_search->report->newest;
+  const std::array<Result<Search>, 2> locations = {
+      search_project(copy ? checkpoint::Depth::bytes : depth), std::move(local_search)};
   for (const auto& location : locations) {
     TRAIN_RETURN_IF_ERROR(location);
     if (!location->report && location->report.error().kind == ErrorKind::user) {
@@ -155,6 +159,9 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start(checkpo
           location->report.error().message));
     }
   }
+  if (copy && published != nullptr) {
+    verified_ = published_step;
+  }
   if (own_step > published_step) {
     publish_leftover(*own);
   } else if (own != nullptr &&
@@ -175,10 +182,7 @@ void CheckpointStore::restored() {
   if (!local) {
     verified_ = start_->step;
   }
-  unread_copy_ = local && verified_.value_or(-1) < start_->step;
-  if (!unread_copy_) {
-    retire_old();
-  }
+  retire_old();
   finalize_local(local ? std::optional(start_->step) : std::nullopt);
   start_.reset();
 }
@@ -393,7 +397,6 @@ Status CheckpointStore::record(std::int64_t step) {
   TRAIN_RETURN_IF_ERROR(index_.change([&](auto& index) { return index.commit(entry.mapped()); }));
   start_.reset();
   verified_ = step;
-  unread_copy_ = false;
   log_unless(event("saved", fmt::format("step={}", step)), "index_incomplete");
   retire_old();
   return {};
@@ -418,27 +421,7 @@ void CheckpointStore::retire_old() {
   retire(checkpoint::to_retire(index_.committed(), options_.keep));
 }
 
-/// From the newest on, until one is complete.
-void CheckpointStore::verify_project() {
-  unread_copy_ = false;
-  const auto placed = checkpoint::list_checkpoints(options_.locations.project);
-  log_unless(placed ? Status() : Status(placed.error()), "checkpoints_not_read");
-  for (const checkpoint::Candidate& candidate :
-       placed ? *placed : std::vector<checkpoint::Candidate>()) {
-    const auto found = checkpoint::verify_checkpoint(candidate.path);
-    if (found && found->whole()) {
-      verified_ = candidate.step;
-      return;
-    }
-    log_warning(fmt::format("checkpoint_not_complete {}: {}", candidate.path.string(),
-                            found ? found->defect : found.error().message));
-  }
-}
-
 std::int64_t CheckpointStore::make_room(std::int64_t step) {
-  if (unread_copy_) {
-    verify_project();
-  }
   if (start_ || !verified_) {
     return 0;
   }

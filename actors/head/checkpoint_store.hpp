@@ -68,7 +68,8 @@ class CheckpointStore {
   static Result<std::unique_ptr<CheckpointStore>> open(const Options& options);
 
   /// Where to go on: the newest checkpoint that is complete as far as `depth` looks, if there is
-  /// one; its directory is in the local location if that has it, too. A newer one that is only
+  /// one; its directory is in the local location if that has it, too, and every byte of the
+  /// project's is then read here. A newer one that is only
   /// there is published first. Damaged ones are set aside and logged, leftovers of killed runs
   /// removed, in both locations. No other checkpoint goes before restored(). Errors (failure):
   /// there were checkpoints and none is complete (says what each location has); one that is newer
@@ -77,8 +78,7 @@ class CheckpointStore {
       checkpoint::Depth depth = checkpoint::Depth::files);
 
   /// Every rank has restored what find_start() has found, so it is complete. What the rule lets go
-  /// of is retired, unless the project's location has no checkpoint that is known to be complete;
-  /// the local location keeps what was restored, if it has it. Failures are logged.
+  /// of is retired; the local location keeps what was restored, if it has it. Failures are logged.
   void restored();
 
   /// Reads every byte of a checkpoint that a rank says is damaged, or cannot be read. If it is
@@ -151,7 +151,6 @@ class CheckpointStore {
   void compare_kernels(const checkpoint::FoundCheckpoint& start);
   std::int64_t retire(std::span<const std::int64_t> steps);
   void retire_old();
-  void verify_project();
   void log_unless(const Status& status, std::string_view what);
 
   Options options_;
@@ -162,7 +161,6 @@ class CheckpointStore {
   /// In the project's location: the newest known to be complete. Ranks of this process have
   /// restored or saved it, or it was copied there and read back.
   std::optional<std::int64_t> verified_;
-  bool unread_copy_ = false;       ///< Ranks have restored the local copy of what is there.
   bool local_unreadable_ = false;  ///< What a start would read of the local location.
   std::string tag_;
 };

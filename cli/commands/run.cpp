@@ -1,5 +1,6 @@
 #include <caf/all.hpp>
 #include <chrono>
+#include <cstring>
 #include <numeric>
 #include <stop_token>
 
@@ -50,6 +51,7 @@ Result<std::optional<RunFinished>> end_of_start(const PreparedRun& run, const St
   Verdict verdict(HeadState::starting);
   if (const int signal = stop_signal(); signal != 0) {
     const bool in_memory = run.memory.start().has_value();
+    note_event(run, {.kind = "stop_requested", .text = std::string("SIG") + sigabbrev_np(signal)});
     verdict.hear(HeadEvent::signal, HeadFacts().set(HeadFact::in_memory, in_memory),
                  {.signal = signal});
   }

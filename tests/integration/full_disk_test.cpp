@@ -22,7 +22,7 @@ namespace {
 /// are those of standard output (--json), the rest is in the log.
 class SmallDiskRun {
  public:
-  /// RocksDB reserves some 600 KB for its log where there is that much: on less the index is
+  /// RocksDB reserves 1.1 MiB for its log where there is that much: on less the index is
   /// refused as soon as the disk is full.
   SmallDiskRun(const std::string& size, Words keys)
       : disk_(site_ / "small", size), keys_(std::move(keys)) {}

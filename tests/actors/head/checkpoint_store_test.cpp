@@ -137,8 +137,9 @@ TEST_CASE("checkpoint_store: what cannot be read in one place does not matter if
   CHECK(site.placed() == Steps{20});
 }
 
-TEST_CASE("checkpoint_store: a start reads no byte of a tensor",
-          "[actors][checkpoint_store][CK-3][P4]") {
+TEST_CASE(
+    "checkpoint_store: a start reads no byte of a tensor, but of what a local copy stands for",
+    "[actors][checkpoint_store][CK-3][P4]") {
   StoreSite site;
   site.open({});
   site.save(10);
@@ -151,7 +152,9 @@ TEST_CASE("checkpoint_store: a start reads no byte of a tensor",
   site.open({}, two_locations);
   const test::CountedReads reads("/shard-");
   CHECK(site.start() == 20);
-  CHECK(reads.bytes() == 0);
+  const auto size = fs::file_size(site.shard(20));
+  CHECK((two_locations ? reads.bytes() >= size : reads.bytes() == 0));
+  CHECK(reads.bytes() < 2 * size);
   REQUIRE(site.home->find_start(checkpoint::Depth::bytes));
   CHECK(reads.bytes() >= (two_locations ? 2 : 1) * fs::file_size(site.shard(20)));
 }
@@ -234,10 +237,8 @@ TEST_CASE("checkpoint_store: nothing goes before the ranks have restored what th
   CHECK(site.placed(site.local()) == (only_local ? Steps{40} : Steps{}));
 }
 
-TEST_CASE(
-    "checkpoint_store: where ranks have restored the local copy, the other is read before "
-    "anything goes for room",
-    "[actors][checkpoint_store][CK-6][CK-9][P3]") {
+TEST_CASE("checkpoint_store: where ranks restore the local copy, the project's is made whole again",
+          "[actors][checkpoint_store][CK-6][CK-9][P3]") {
   StoreSite site;
   site.open({});
   for (const std::int64_t step : {10, 20, 30}) {
@@ -251,9 +252,10 @@ TEST_CASE(
   }
   site.open({.keep_last = 2}, true);
   CHECK(site.start() == 30);
-  CHECK(site.placed() == Steps{10, 20, 30});
-  CHECK(site.home->make_room(40) == (damaged ? 1 : 2));
-  CHECK(site.placed() == (damaged ? Steps{20, 30} : Steps{30}));
+  CHECK(site.placed() == Steps{20, 30});
+  CHECK(fs::exists(site.project() / "damaged-step-00000030") == damaged);
+  CHECK(site.home->make_room(40) == 1);
+  CHECK(site.placed() == Steps{30});
 }
 
 TEST_CASE("checkpoint_store: what the rule lets go of goes at the start",
