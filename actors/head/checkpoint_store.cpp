@@ -118,8 +118,12 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start(checkpo
   auto local_search = search_local(depth);
   // Ranks will read the local copy: nobody would know whether the project's is complete.
   const bool copy = local_search && local_search->report && local_search->report->newest;
-  const std::array<Result<Search>, 2> locations = {
-      search_project(copy ? checkpoint::Depth::bytes : depth), std::move(local_search)};
+  auto project_search = search_project(copy ? checkpoint::Depth::bytes : depth);
+  if (copy && !(project_search && project_search->report && project_search->report->newest)) {
+    local_search = search_local(checkpoint::Depth::bytes);  // all that there is
+  }
+  const std::array<Result<Search>, 2> locations = {std::move(project_search),
+                                                   std::move(local_search)};
   for (const auto& location : locations) {
     TRAIN_RETURN_IF_ERROR(location);
     if (!location->report && location->report.error().kind == ErrorKind::user) {
