@@ -67,7 +67,6 @@ class SilentLogger final : public rocksdb::Logger {
 rocksdb::Options options_with_checks() {
   rocksdb::Options options;
   options.paranoid_checks = true;
-  options.allow_fallocate = false;  // megabytes beside a few kilobytes; a disk may be nearly full
   options.info_log = std::make_shared<SilentLogger>();
   return options;
 }

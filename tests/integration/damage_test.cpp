@@ -298,14 +298,14 @@ TEST_CASE("damage: a full disk costs no checkpoint, and space lets the run go on
           "[integration][.full][damage][P1][P3]") {
   const RunSite site;
   site.train({"run.name=whole"});
-  const SmallDisk disk(site / "small", "1m");
+  const SmallDisk disk(site / "small", "3m");  // of which the index reserves 2 where it can
   if (!disk.mounted()) {
     return;
   }
   // The first checkpoint and that of the end are saved on any disk; there is room for one.
   const Words keys = {"run.dir=small", "checkpoint.interval_steps=10", "run.tensorboard=false"};
   const auto filler = disk.path() / "filler";
-  write_bytes(filler, std::string(660 * 1024, 'x'));
+  write_bytes(filler, std::string((660 + 2048) * 1024, 'x'));
   const Ended ended = site.start_run(keys)->wait();
   INFO(ended.err);
   check_ends_as(end_of({.in = HeadState::training,
