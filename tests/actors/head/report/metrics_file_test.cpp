@@ -29,24 +29,6 @@ std::string choices_of(std::int64_t step) {
   return fmt::format(R"({{"event":"choices","step":{},"choices":{{}}}})", step);
 }
 
-/// Bytes that are read of the metrics while the object lives.
-class CountedReads final : public storage::FileCallHook {
- public:
-  CountedReads() : outer_(storage::install_file_call_hook(this)) {}
-  ~CountedReads() override { storage::install_file_call_hook(outer_); }
-  int before(storage::FileCall& /*call*/) override { return 0; }
-  void after(const storage::FileCall& /*call*/, int /*error_number*/) override {}
-  int before_read(storage::FileRead& read) override {
-    bytes_ += read.size_bytes;
-    return 0;
-  }
-  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
-
- private:
-  storage::FileCallHook* outer_;
-  std::uint64_t bytes_ = 0;
-};
-
 }  // namespace
 
 TEST_CASE("metrics_file: the end is that of the last line of a step that counts",
@@ -124,7 +106,7 @@ TEST_CASE("metrics_file: a long past is not read", "[actors][metrics_file]") {
     text += line_of(step, 800) + "\n";
   }
   test::write_bytes(file, text);
-  const CountedReads reads;
+  const test::CountedReads reads("metrics.jsonl");
   MetricsFile metrics(directory.path());
   CHECK(metrics.end_at(kSteps - 10).newest_step == kSteps - 10);
   REQUIRE(metrics.resume_from(kSteps - 10));
