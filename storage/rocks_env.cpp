@@ -22,7 +22,7 @@ rocksdb::Status refused(const std::string& path, int error_number) {
 template <class Make>
 rocksdb::Status pass(FileCall call, const Make& make) {
   const std::string path(call.path);
-  const int error_number = hooked_call(call, [] { return 0; });
+  const int error_number = ask_hook(call);
   return error_number == 0 ? make() : refused(path, error_number);
 }
 
@@ -34,7 +34,7 @@ class HookedFile final : public rocksdb::WritableFileWrapper {
   rocksdb::Status Append(const rocksdb::Slice& data) override {
     const auto bytes = std::as_bytes(std::span(data.data(), data.size()));
     FileCall call{.kind = FileCallKind::write, .path = path_, .bytes = bytes};
-    const int error_number = hooked_call(call, [] { return 0; });
+    const int error_number = ask_hook(call);
     if (error_number != 0) {
       return refused(path_, error_number);
     }

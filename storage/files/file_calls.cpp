@@ -79,17 +79,16 @@ bool hook_sees_index() {
   return hook != nullptr && hook->sees_index();
 }
 
-int hooked_call(FileCall& call, const std::function<int()>& make) {
+int ask_hook(FileCall& call) {
   FileCallHook* const hook = installed.load(std::memory_order_acquire);
   if (hook == nullptr) {
-    return make();
+    return 0;
   }
-  if (const int refused = hook->before(call); refused != 0) {
-    return refused;
+  const int refused = hook->before(call);
+  if (refused == 0) {
+    hook->after(call, 0);
   }
-  const int error_number = make();
-  hook->after(call, error_number);
-  return error_number;
+  return refused;
 }
 
 void file_point(std::string_view name, const fs::path& path) {

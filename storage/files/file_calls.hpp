@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <span>
 #include <string_view>
 
@@ -76,9 +75,9 @@ FileCallHook* install_file_call_hook(FileCallHook* hook);
 
 /// Whether a hook is installed that sees_index().
 [[nodiscard]] bool hook_sees_index();
-/// The hook's view of a call that somebody else makes: `make()`, which returns 0 or an error
-/// number, between its two halves; `call` is then what the hook made of it. 0 or the error number.
-int hooked_call(FileCall& call, const std::function<int()>& make);
+/// Asks the hook about a call that somebody else makes. Returns 0, with `call` as the hook left it,
+/// or the error number to fail with.
+int ask_hook(FileCall& call);
 
 /// Names an instant, so that tests can stop the process there: "index-put", "rsync-start", ….
 /// REQUIRES: `name` is a literal.
