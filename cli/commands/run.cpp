@@ -1,6 +1,5 @@
 #include <caf/all.hpp>
 #include <chrono>
-#include <cstring>
 #include <numeric>
 #include <stop_token>
 
@@ -51,7 +50,7 @@ Result<std::optional<RunFinished>> end_of_start(const PreparedRun& run, const St
   Verdict verdict(HeadState::starting);
   if (const int signal = stop_signal(); signal != 0) {
     const bool in_memory = run.memory.start().has_value();
-    note_event(run, {.kind = "stop_requested", .text = std::string("SIG") + sigabbrev_np(signal)});
+    note_event(run, stop_requested_event(signal));
     verdict.hear(HeadEvent::signal, HeadFacts().set(HeadFact::in_memory, in_memory),
                  {.signal = signal});
   }
@@ -256,8 +255,8 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
       prepare_run(std::move(plan), {.fresh = options.fresh, .accept_data = options.accept_data});
   TRAIN_RETURN_IF_ERROR(run);
   for (const configs::KeyChange& change : run->directory.changes) {  // the index has them
-    note_event(run->directory.root,
-               {.kind = kConfigChanged, .text = change_text(change, run->first_step())});
+    run->files->events.note(
+        {.kind = kConfigChanged, .text = change_text(change, run->first_step())});
   }
   run->memory = std::move(memory);
   run->position = position;

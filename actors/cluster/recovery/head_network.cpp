@@ -25,6 +25,16 @@ constexpr auto kBetweenWords = 10s;  // and then again
 constexpr auto kReturnTime = 5s;     // of nodes that are back, to the next meeting
 constexpr auto kNodesIdle = 5s;      // of other nodes' ranks, from the word that the run is over
 
+/// Those of the first generation are good for all: a disk that is full meanwhile is no matter.
+Result<CredentialFiles> credentials_of(const std::filesystem::path& directory, bool first) {
+  if (!first) {
+    if (auto kept = load_credentials(directory)) {
+      return kept;
+    }
+  }
+  return make_credentials(directory);
+}
+
 }  // namespace
 
 HeadNetwork::HeadNetwork(PreparedRun& run)
@@ -45,12 +55,7 @@ HeadNetwork::~HeadNetwork() {
 Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(PreparedRun& run) {
   std::unique_ptr<HeadNetwork> network(new HeadNetwork(run));
   const auto& root = run.directory.root;
-  // Those of the first generation are good for all: a disk that is full meanwhile is no matter.
-  auto credentials = run.generation > 0 ? load_credentials(control_directory(root))
-                                        : make_credentials(control_directory(root));
-  if (!credentials && run.generation > 0) {
-    credentials = make_credentials(control_directory(root));
-  }
+  const auto credentials = credentials_of(control_directory(root), run.generation == 0);
   TRAIN_RETURN_IF_ERROR(credentials);
   auto options = listener_options(run.config().parallel);
   TRAIN_RETURN_IF_ERROR(options);

@@ -9,7 +9,7 @@
 
 namespace train::actors {
 
-/// What metrics.jsonl says of a step and of those after it.
+/// End of metrics.jsonl, seen from one step.
 struct MetricsEnd {
   /// The file up to the last whole line of a step that is not after the one asked for.
   std::uint64_t kept_bytes = 0;

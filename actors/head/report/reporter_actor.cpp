@@ -30,9 +30,7 @@ void write(ReporterSelf self, Write work) {
                                report = self->state.report, work = std::move(work)] {
     // Nothing may escape: the stream would drop what follows, the end of the report included.
     try {
-      if (const Status status = work(*report); !status.ok()) {
-        caf::anon_send(me, ReportFailed{status.error().message});
-      }
+      work(*report);
     } catch (...) {
       caf::anon_send(me, ReportFailed{exception_text(std::current_exception())});
     }
@@ -54,32 +52,22 @@ ReporterActor::behavior_type reporter_behavior(ReporterSelf self, std::shared_pt
         }
       },
       [self](const StepFinished& event) {
-        write(self,
-              [event, now_ns = steady_now_ns()](RunReport& to) { return to.step(event, now_ns); });
+        write(self, [event, now_ns = steady_now_ns()](RunReport& to) { to.step(event, now_ns); });
       },
       [self](const EvaluationFinished& event) {
-        write(self, [event](RunReport& to) { return to.evaluation(event); });
+        write(self, [event](RunReport& to) { to.evaluation(event); });
       },
       [self](const CheckpointWritten& event) {
-        write(self, [event](RunReport& to) {
-          to.checkpoint(event);
-          return Status();
-        });
+        write(self, [event](RunReport& to) { to.checkpoint(event); });
       },
       [self](const CheckpointFailed& event) {
-        write(self, [event](RunReport& to) {
-          to.checkpoint_failed(event);
-          return Status();
-        });
+        write(self, [event](RunReport& to) { to.checkpoint_failed(event); });
       },
       [](const CheckpointSkipped& event) {
         log_info(fmt::format("checkpoint_skipped step={} a newer one took its place", event.step));
       },
       [self](const StopRequested& event) {
-        write(self, [event](RunReport& to) {
-          to.stop_requested(event);
-          return Status();
-        });
+        write(self, [event](RunReport& to) { to.stop_requested(event); });
       },
       [self](const CloseReport&) {
         self->state.stream->enqueue([me = caf::actor_cast<ReporterActor>(self),

@@ -1,6 +1,7 @@
 #include "actors/head/report/run_events.hpp"
 
 #include <chrono>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 namespace train::actors {
@@ -27,6 +28,10 @@ std::string event_line(const RunEvent& event) {
   }
   // Texts of the world may be anything; what is no UTF-8 is replaced.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+RunEvent stop_requested_event(int signal) {
+  return {.kind = "stop_requested", .text = std::string("SIG") + sigabbrev_np(signal)};
 }
 
 std::filesystem::path events_path(const std::filesystem::path& run) { return run / "events.jsonl"; }

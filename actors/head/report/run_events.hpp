@@ -19,6 +19,9 @@ struct RunEvent {
   std::optional<std::uint64_t> size_bytes = {};
 };
 
+/// A signal asks the run to stop.
+[[nodiscard]] RunEvent stop_requested_event(int signal);
+
 [[nodiscard]] std::filesystem::path events_path(const std::filesystem::path& run);
 
 /// Its line, of JSON, for now.

@@ -26,8 +26,8 @@ constexpr std::int64_t kPlainLines = 100;
 constexpr std::size_t kShownLosses = 40;
 
 /// Norms that have a name.
-std::size_t unit_norm_count(const StepFinished& event, const ReportOptions& options) {
-  return std::min(event.unit_grad_norms.size(), options.units.size());
+std::size_t unit_norm_count(const std::vector<std::uint64_t>& norms, const ReportOptions& options) {
+  return std::min(norms.size(), options.units.size());
 }
 
 std::vector<engine::OptimizerDiagnostic> diagnostics_of(const StepFinished& event,
@@ -84,33 +84,31 @@ RunReport::RunReport(const ReportOptions& options)
   }
 }
 
-Status RunReport::append(const std::string& line) {
+void RunReport::append(const std::string& line) {
   if (options_.output == Output::json && options_.out != nullptr) {
     std::fputs((line + "\n").c_str(), options_.out);
     std::fflush(options_.out);
   }
   options_.files->metrics.append(line);
-  return {};
 }
 
-Status RunReport::scalars(std::int64_t step,
-                          std::initializer_list<std::pair<const char*, double>> values) {
+void RunReport::scalars(std::int64_t step,
+                        std::initializer_list<std::pair<const char*, double>> values) {
   if (options_.tensorboard) {
     for (const auto& [tag, value] : values) {
       options_.files->tensorboard->scalar(tag, step, static_cast<float>(value));
     }
   }
-  return {};
 }
 
-Status RunReport::unit_norms(const StepFinished& event) {
-  const std::size_t units = options_.tensorboard ? unit_norm_count(event, options_) : 0;
+void RunReport::unit_norms(const StepFinished& event) {
+  const std::size_t units =
+      options_.tensorboard ? unit_norm_count(event.unit_grad_norms, options_) : 0;
   for (std::size_t unit = 0; unit < units; ++unit) {
     const double norm = std::bit_cast<double>(event.unit_grad_norms[unit]);
     options_.files->tensorboard->scalar("grad_norm/" + options_.units[unit], event.step,
                                         static_cast<float>(norm));
   }
-  return {};
 }
 
 std::vector<std::pair<std::string, double>> RunReport::objective_metrics(
@@ -124,24 +122,38 @@ std::vector<std::pair<std::string, double>> RunReport::objective_metrics(
   return metrics;
 }
 
-Status RunReport::objective_scalars(std::int64_t step, const std::string& prefix,
-                                    const std::vector<std::pair<std::string, double>>& metrics) {
+void RunReport::objective_scalars(std::int64_t step, const std::string& prefix,
+                                  const std::vector<std::pair<std::string, double>>& metrics) {
   for (const auto& [name, value] : metrics) {
-    TRAIN_RETURN_IF_ERROR(scalars(step, {{(prefix + name).c_str(), value}}));
+    scalars(step, {{(prefix + name).c_str(), value}});
   }
-  return {};
 }
 
-Status RunReport::diagnostics(std::int64_t step,
-                              const std::vector<engine::OptimizerDiagnostic>& values) {
+void RunReport::diagnostics(std::int64_t step,
+                            const std::vector<engine::OptimizerDiagnostic>& values) {
   for (const engine::OptimizerDiagnostic& each : values) {
     const std::string tag = fmt::format("optimizer/{}", each.name);
-    TRAIN_RETURN_IF_ERROR(scalars(step, {{tag.c_str(), each.value}}));
+    scalars(step, {{tag.c_str(), each.value}});
   }
-  return {};
 }
 
-Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
+bool RunReport::line_due(std::int64_t step) const {
+  return step % options_.log_interval == 0 || step == options_.total_steps;
+}
+
+Json RunReport::begin_line(std::int64_t step, double loss, double grad_norm,
+                           const std::vector<std::uint64_t>& unit_norms) const {
+  Json line;
+  line["step"] = step;
+  line["loss"] = loss;
+  line["grad_norm"] = grad_norm;
+  for (std::size_t unit = 0; unit < unit_norm_count(unit_norms, options_); ++unit) {
+    line["unit_grad_norm"][options_.units[unit]] = std::bit_cast<double>(unit_norms[unit]);
+  }
+  return line;
+}
+
+void RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   rate_.end_step(event.step, event.trained_ns);
   raise_peak();
   {
@@ -153,21 +165,14 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
     progress_.step_ns = now_ns;
   }
   show(event);
-  const bool due = event.step % options_.log_interval == 0 || event.step == options_.total_steps;
-  if (!due && !event.has_digest) {
-    return {};
+  if (!line_due(event.step) && !event.has_digest) {
+    return;
   }
   // A line speaks for all steps since the one before it.
   const double seconds = rate_.take_step_seconds();
   const double tokens_per_second = static_cast<double>(options_.tokens_per_step) / seconds;
-  Json line;
-  line["step"] = event.step;
-  line["loss"] = event.loss.value();
-  line["grad_norm"] = event.grad_norm.value();
-  for (std::size_t unit = 0; unit < unit_norm_count(event, options_); ++unit) {
-    line["unit_grad_norm"][options_.units[unit]] =
-        std::bit_cast<double>(event.unit_grad_norms[unit]);
-  }
+  Json line =
+      begin_line(event.step, event.loss.value(), event.grad_norm.value(), event.unit_grad_norms);
   const auto diagnosed = diagnostics_of(event, options_);
   for (const engine::OptimizerDiagnostic& each : diagnosed) {
     line[fmt::format("optimizer/{}", each.name)] = each.value;
@@ -187,43 +192,35 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
     line["trained_tokens"] = rows.trained;
     for (const RowMetric& each : row_metrics(rows, seconds)) {
       line[each.name] = each.value;
-      TRAIN_RETURN_IF_ERROR(
-          scalars(event.step, {{fmt::format("train/{}", each.name).c_str(), each.value}}));
+
+      scalars(event.step, {{fmt::format("train/{}", each.name).c_str(), each.value}});
     }
   }
   if (event.has_digest) {
     line["weights_digest"] = fmt::format("{:016x}", event.weights_digest);
   }
-  TRAIN_RETURN_IF_ERROR(append(line.dump()));
-  TRAIN_RETURN_IF_ERROR(unit_norms(event));
-  TRAIN_RETURN_IF_ERROR(diagnostics(event.step, diagnosed));
-  TRAIN_RETURN_IF_ERROR(objective_scalars(event.step, "train/", metrics));
-  return scalars(event.step, {{"train/loss", event.loss.value()},
-                              {"train/grad_norm", event.grad_norm.value()},
-                              {"train/lr", event.lr.value()},
-                              {"train/tokens_per_second", tokens_per_second}});
+  append(line.dump());
+  unit_norms(event);
+  diagnostics(event.step, diagnosed);
+  objective_scalars(event.step, "train/", metrics);
+  scalars(event.step, {{"train/loss", event.loss.value()},
+                       {"train/grad_norm", event.grad_norm.value()},
+                       {"train/lr", event.lr.value()},
+                       {"train/tokens_per_second", tokens_per_second}});
 }
 
 bool RunReport::restore(const checkpoint::StepRecord& record) {
-  if (record.step % options_.log_interval != 0 && record.step != options_.total_steps) {
+  if (!line_due(record.step)) {
     return false;
   }
-  Json line;
-  line["step"] = record.step;
-  line["loss"] = record.loss;
-  line["grad_norm"] = record.grad_norm;
-  const std::size_t units = std::min(record.unit_grad_norms.size(), options_.units.size());
-  for (std::size_t unit = 0; unit < units; ++unit) {
-    line["unit_grad_norm"][options_.units[unit]] =
-        std::bit_cast<double>(record.unit_grad_norms[unit]);
-  }
+  Json line = begin_line(record.step, record.loss, record.grad_norm, record.unit_grad_norms);
   line["lr"] = record.lr;
   line["tokens"] = record.tokens;
   options_.files->metrics.append(line.dump());
   return true;
 }
 
-Status RunReport::evaluation(const EvaluationFinished& event) {
+void RunReport::evaluation(const EvaluationFinished& event) {
   rate_.end_evaluation(event.of_choices, event.elapsed_ns);
   if (event.of_choices) {
     return choices(event);
@@ -242,42 +239,44 @@ Status RunReport::evaluation(const EvaluationFinished& event) {
   for (const auto& [name, value] : metrics) {
     line["val_" + name] = value;
   }
-  TRAIN_RETURN_IF_ERROR(objective_scalars(event.step, "val/", metrics));
+  objective_scalars(event.step, "val/", metrics);
   std::string bits;
   if (options_.bytes_per_token) {
     const double bits_per_byte = nats / std::numbers::ln2 / *options_.bytes_per_token;
     line["val_bits_per_byte"] = bits_per_byte;
     bits = fmt::format(", {:.3f} bits per byte", bits_per_byte);
-    TRAIN_RETURN_IF_ERROR(scalars(event.step, {{"val/bits_per_byte", bits_per_byte}}));
+    scalars(event.step, {{"val/bits_per_byte", bits_per_byte}});
   }
   const std::string quality = of_tokens ? fmt::format("perplexity {:.2f}", std::exp(nats))
                                         : fmt::format("accuracy {:.3f}", event.accuracy.value());
   print_line(
       fmt::format("evaluation at step {}: loss {:.4f}, {}{}", event.step, nats, quality, bits));
-  TRAIN_RETURN_IF_ERROR(append(line.dump()));
+  append(line.dump());
   note({.kind = "evaluation",
         .text = fmt::format("loss {:.4f}", nats),
         .step = event.step,
         .seconds = static_cast<double>(event.elapsed_ns) * 1e-9});
-  TRAIN_RETURN_IF_ERROR(scalars(event.step, {{"val/loss", nats}}));
-  return of_tokens ? scalars(event.step, {{"val/perplexity", std::exp(nats)}}) : Status();
+  scalars(event.step, {{"val/loss", nats}});
+  if (of_tokens) {
+    scalars(event.step, {{"val/perplexity", std::exp(nats)}});
+  }
 }
 
-Status RunReport::choices(const EvaluationFinished& event) {
+void RunReport::choices(const EvaluationFinished& event) {
   const ChoiceReport report = report_choices(*options_.data->choices(), event);
   Json line;
   line["event"] = "choices";
   line["step"] = event.step;
   line["choices"] = choices_json(report);
-  TRAIN_RETURN_IF_ERROR(append(line.dump()));
+  append(line.dump());
   std::string text = choices_text(report);
   text.pop_back();  // print_line() ends it
   print_line(text);
   const storage::ChoiceScore& all = report.scores.back();
-  return scalars(event.step, {{"choices/acc", all.acc},
-                              {"choices/acc_norm", all.acc_norm},
-                              {"choices/correct_prob", all.correct_prob},
-                              {"choices/margin", all.margin}});
+  scalars(event.step, {{"choices/acc", all.acc},
+                       {"choices/acc_norm", all.acc_norm},
+                       {"choices/correct_prob", all.correct_prob},
+                       {"choices/margin", all.margin}});
 }
 
 void RunReport::checkpoint(const CheckpointWritten& event) {
@@ -314,7 +313,7 @@ void RunReport::checkpoint_failed(const CheckpointFailed& event) {
 }
 
 void RunReport::stop_requested(const StopRequested& event) {
-  note({.kind = "stop_requested", .text = std::string("SIG") + sigabbrev_np(event.signal)});
+  note(stop_requested_event(event.signal));
 }
 
 // Steps that compute faster than the products at the start did are the better measurement: those

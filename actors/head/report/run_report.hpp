@@ -84,11 +84,11 @@ class RunReport {
   RunReport& operator=(const RunReport&) = delete;
 
   /// `now_ns`: when the head heard of it, steady clock.
-  Status step(const StepFinished& event, std::int64_t now_ns);
+  void step(const StepFinished& event, std::int64_t now_ns);
   /// Writes a step of an earlier start from the journal, without its times, if its line is due.
   /// Whether it was. REQUIRES: no later step has a line.
   bool restore(const checkpoint::StepRecord& record);
-  Status evaluation(const EvaluationFinished& event);
+  void evaluation(const EvaluationFinished& event);
   void checkpoint(const CheckpointWritten& event);
   void checkpoint_failed(const CheckpointFailed& event);
   void stop_requested(const StopRequested& event);
@@ -100,17 +100,23 @@ class RunReport {
 
  private:
   explicit RunReport(const ReportOptions& options);
-  Status append(const std::string& line);
-  Status scalars(std::int64_t step, std::initializer_list<std::pair<const char*, double>> values);
-  Status choices(const EvaluationFinished& event);
-  Status unit_norms(const StepFinished& event);
+  /// Whether the step has a line whatever it holds.
+  [[nodiscard]] bool line_due(std::int64_t step) const;
+  /// The line of a step, as far as the journal knows it, too.
+  [[nodiscard]] nlohmann::ordered_json begin_line(
+      std::int64_t step, double loss, double grad_norm,
+      const std::vector<std::uint64_t>& unit_norms) const;
+  void append(const std::string& line);
+  void scalars(std::int64_t step, std::initializer_list<std::pair<const char*, double>> values);
+  void choices(const EvaluationFinished& event);
+  void unit_norms(const StepFinished& event);
   /// The objective's metrics of an event, without those that nothing is known of.
   [[nodiscard]] std::vector<std::pair<std::string, double>> objective_metrics(
       const std::vector<std::uint64_t>& bits) const;
   /// To TensorBoard, under `prefix`.
-  Status objective_scalars(std::int64_t step, const std::string& prefix,
-                           const std::vector<std::pair<std::string, double>>& metrics);
-  Status diagnostics(std::int64_t step, const std::vector<engine::OptimizerDiagnostic>& values);
+  void objective_scalars(std::int64_t step, const std::string& prefix,
+                         const std::vector<std::pair<std::string, double>>& metrics);
+  void diagnostics(std::int64_t step, const std::vector<engine::OptimizerDiagnostic>& values);
   /// FLOP/s of the model, over StepRate's window.
   [[nodiscard]] double reached_flops() const {
     return options_.flops_per_token * rate_.tokens_per_second();
