@@ -59,12 +59,24 @@ void CheckpointStore::log_unless(const Status& status, std::string_view what) {
   }
 }
 
-Result<CheckpointStore::Search> CheckpointStore::search_project(checkpoint::Depth depth) {
-  Search search{.report = checkpoint::find_newest(options_.locations.project, depth)};
-  const auto placed = checkpoint::list_checkpoints(options_.locations.project);
+Result<CheckpointStore::Search> CheckpointStore::search(const fs::path& location,
+                                                        checkpoint::Depth depth) {
+  Search search{.report = checkpoint::find_newest(location, depth)};
+  auto placed = checkpoint::list_checkpoints(location);
   TRAIN_RETURN_IF_ERROR(placed);
-  const auto in_place = [&placed](std::int64_t step) {
-    return std::any_of(placed->begin(), placed->end(),
+  search.placed = std::move(placed).value();
+  for (const std::string& line :
+       search.report ? search.report->set_aside : std::vector<std::string>()) {
+    log_warning(fmt::format("checkpoint_set_aside {}", line));
+  }
+  return search;
+}
+
+Result<CheckpointStore::Search> CheckpointStore::search_project(checkpoint::Depth depth) {
+  auto found = search(options_.locations.project, depth);
+  TRAIN_RETURN_IF_ERROR(found);
+  const auto in_place = [&placed = found->placed](std::int64_t step) {
+    return std::any_of(placed.begin(), placed.end(),
                        [step](const auto& one) { return one.step == step; });
   };
   // What was set aside is no longer in place, whatever the search came to.
@@ -77,8 +89,7 @@ Result<CheckpointStore::Search> CheckpointStore::search_project(checkpoint::Dept
   if (verified_ && !in_place(*verified_)) {
     verified_.reset();
   }
-  search.newest_left = placed->empty() ? -1 : placed->front().step;
-  return search;
+  return found;
 }
 
 Result<CheckpointStore::Search> CheckpointStore::search_local(checkpoint::Depth depth) {
@@ -89,11 +100,7 @@ Result<CheckpointStore::Search> CheckpointStore::search_local(checkpoint::Depth 
     TRAIN_RETURN_IF_ERROR(checkpoint::remove_leftovers(options_.locations.local));
     return Search{.report = checkpoint::SearchReport{}};
   }
-  Search search{.report = checkpoint::find_newest(options_.locations.local, depth)};
-  const auto left = checkpoint::list_checkpoints(options_.locations.local);
-  TRAIN_RETURN_IF_ERROR(left);
-  search.newest_left = left->empty() ? -1 : left->front().step;
-  return search;
+  return search(options_.locations.local, depth);
 }
 
 void CheckpointStore::forget_saves() {
@@ -129,10 +136,6 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start(checkpo
     if (!location->report && location->report.error().kind == ErrorKind::user) {
       return location->report.error();
     }
-    for (const std::string& line :
-         location->report ? location->report->set_aside : std::vector<std::string>()) {
-      log_warning(fmt::format("checkpoint_set_aside {}", line));
-    }
   }
   const Result<checkpoint::SearchReport>& project = locations[0]->report;
   const Result<checkpoint::SearchReport>& local = locations[1]->report;
@@ -142,7 +145,7 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start(checkpo
   const std::int64_t published_step = published != nullptr ? published->candidate.step : -1;
   const std::int64_t own_step = own != nullptr ? own->candidate.step : -1;
   for (const auto& location : locations) {
-    if (!location->report && location->newest_left > std::max(published_step, own_step)) {
+    if (!location->report && location->newest_left() > std::max(published_step, own_step)) {
       return location->report.error();
     }
   }
@@ -159,7 +162,7 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start(checkpo
   for (const auto& location : locations) {
     if (!location->report) {
       log_warning(fmt::format(
-          "{} {}", location->newest_left >= 0 ? "checkpoint_not_read" : "checkpoints_damaged",
+          "{} {}", location->newest_left() >= 0 ? "checkpoint_not_read" : "checkpoints_damaged",
           location->report.error().message));
     }
   }
@@ -272,10 +275,12 @@ void CheckpointStore::finalize_local(std::optional<std::int64_t> kept) {
   log_unless(index_.change([kept](checkpoint::CheckpointIndex& index) -> Status {
     std::vector<std::int64_t> noted;
     for (const auto& [step, note] : index.notes()) {
-      noted.push_back(step);
+      if (step != kept) {
+        noted.push_back(step);
+      }
     }
     for (const std::int64_t step : noted) {
-      TRAIN_RETURN_IF_ERROR(step == kept ? Status() : index.abandon(step));
+      TRAIN_RETURN_IF_ERROR(index.abandon(step));
     }
     return {};
   }),
@@ -412,7 +417,7 @@ std::int64_t CheckpointStore::retire(std::span<const std::int64_t> steps) {
     const Status removed = checkpoint::retire(options_.locations.project, step);
     if (removed) {
       ++gone;
-      log_unless(note(step, "checkpoint_retired"), "event_not_written");
+      note(step, "checkpoint_retired");
     }
     log_unless(
         removed.ok() ? index_.change([step](auto& index) { return index.retire(step); }) : removed,
@@ -482,11 +487,10 @@ Status CheckpointStore::evaluated(std::int64_t step, double validation_loss) {
   return index_.note([=](auto& index) { return index.evaluated(step, validation_loss); });
 }
 
-Status CheckpointStore::note(std::int64_t step, const char* kind) {
+void CheckpointStore::note(std::int64_t step, const char* kind) {
   if (options_.events != nullptr) {
     options_.events->note({.kind = kind, .step = step});
   }
-  return {};
 }
 
 Status CheckpointStore::event(std::string_view kind, std::string_view text) {

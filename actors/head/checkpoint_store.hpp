@@ -69,11 +69,11 @@ class CheckpointStore {
 
   /// Where to go on: the newest checkpoint that is complete as far as `depth` looks, if there is
   /// one; its directory is in the local location if that has it, too, and every byte of the
-  /// project's is then read here. A newer one that is only
-  /// there is published first. Damaged ones are set aside and logged, leftovers of killed runs
-  /// removed, in both locations. No other checkpoint goes before restored(). Errors (failure):
-  /// there were checkpoints and none is complete (says what each location has); one that is newer
-  /// than the newest complete one cannot be read: going on would lose its steps in silence.
+  /// project's is then read here. A newer one that is only there is published first. Damaged ones
+  /// are set aside and logged, leftovers of killed runs removed, in both locations. No other
+  /// checkpoint goes before restored(). Errors (failure): there were checkpoints and none is
+  /// complete (says what each location has); one that is newer than the newest complete one cannot
+  /// be read: going on would lose its steps in silence.
   Result<std::optional<checkpoint::Candidate>> find_start(
       checkpoint::Depth depth = checkpoint::Depth::files);
 
@@ -102,7 +102,7 @@ class CheckpointStore {
   /// The journal's records of these steps; none where the index cannot be read. Blocks.
   [[nodiscard]] std::vector<checkpoint::StepRecord> steps(std::int64_t first,
                                                           std::int64_t last) const;
-  /// Of all checkpoints but the newest: what make_room() may free.
+  /// Bytes of all checkpoints but the newest: what make_room() may free.
   [[nodiscard]] std::uint64_t retirable_bytes() const;
 
   // What index_work() is made of.
@@ -121,11 +121,12 @@ class CheckpointStore {
   std::int64_t make_room(std::int64_t step);
   /// Adds steps to those that wait, and writes all that waits, remarks too. An error: some wait.
   Status journal(std::span<const checkpoint::StepRecord> steps);
-  /// Of the weights after `step`. An error: it waits. So it does, without one, where the index is
-  /// closed: each try to open it takes as long on a full disk as at a start, and is journal()'s.
+  /// Notes the validation loss of the weights after `step`. An error: the loss waits. Where the
+  /// index is closed it waits without an error: opening takes as long on a full disk as at a start,
+  /// and only journal() tries it.
   Status evaluated(std::int64_t step, double validation_loss);
   /// A line of events.jsonl.
-  Status note(std::int64_t step, const char* kind);
+  void note(std::int64_t step, const char* kind);
 
   /// Adds to the events of the run. Waits as evaluated() does.
   Status event(std::string_view kind, std::string_view text);
@@ -137,11 +138,17 @@ class CheckpointStore {
   explicit CheckpointStore(const Options& options);
   Result<checkpoint::ManifestDraft> draft(std::int64_t step,
                                           const std::vector<ShardWritten>& shards);
-  /// What the search of a location came to, and the newest step that it left there.
+  /// Result of searching a location, and the checkpoints that it left there, the newest first.
   struct Search {
     Result<checkpoint::SearchReport> report;
-    std::int64_t newest_left = -1;
+    std::vector<checkpoint::Candidate> placed = {};
+
+    [[nodiscard]] std::int64_t newest_left() const {
+      return placed.empty() ? -1 : placed.front().step;
+    }
   };
+  /// Logs what it sets aside.
+  Result<Search> search(const std::filesystem::path& location, checkpoint::Depth depth);
   Result<Search> search_project(checkpoint::Depth depth);
   Result<Search> search_local(checkpoint::Depth depth);
   /// Errors (user): the index knows of checkpoints. REQUIRES: none is in place.

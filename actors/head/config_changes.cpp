@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-#include <system_error>
-
+#include "checkpoint/index/text_fields.hpp"
 #include "configs/fields/optimizer_table.hpp"
 #include "engine/optimizer/lr_schedule.hpp"
 
@@ -33,7 +31,7 @@ std::string rates_text(const configs::RunConfig& config, std::int64_t before, st
       rate(before - 1, before), before, now, step + 1);
 }
 
-/// Of ademamix*, whose defaults are made of the length.
+/// Text for ademamix*, whose default averages follow the length of the run.
 std::string_view slow_average_text(const configs::OptimizerSection& section) {
   const bool follows =
       configs::has_key(section.name, "beta3") && (section.beta3 == 0.0 || section.alpha == 0.0);
@@ -52,11 +50,9 @@ std::optional<std::int64_t> change_step(std::string_view text) {
   if (!text.starts_with(kStep)) {
     return std::nullopt;
   }
-  std::int64_t step = 0;
-  const auto [end, error] =
-      std::from_chars(text.data() + kStep.size(), text.data() + text.size(), step);
-  const bool whole = error == std::errc() && end != text.data() + text.size() && *end == ' ';
-  return whole ? std::optional(step) : std::nullopt;
+  text.remove_prefix(kStep.size());
+  const std::string_view number = checkpoint::next_field(text);
+  return text.empty() ? std::nullopt : checkpoint::number_in<std::int64_t>(number);
 }
 
 std::string change_warning(const configs::KeyChange& change, const configs::RunConfig& config,

@@ -21,9 +21,9 @@ inline constexpr const char* kConfigChanged = "config_changed";
 /// The step of such a text; none: it is another text.
 [[nodiscard]] std::optional<std::int64_t> change_step(std::string_view text);
 
-/// What an allowed change does to the steps that follow the first `step`; empty: nothing. `config`
-/// is the new one. Of run.steps: the learning rate of the next step by the old length and by the
-/// new one.
+/// Warning about an allowed change that matters to the steps after the first `step`; empty: it does
+/// not. `config` is the new one. Of run.steps: the learning rate of the next step by the old length
+/// and by the new one.
 [[nodiscard]] std::string change_warning(const configs::KeyChange& change,
                                          const configs::RunConfig& config, std::int64_t step);
 

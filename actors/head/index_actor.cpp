@@ -324,7 +324,10 @@ struct IndexState {
 
   void note(std::int64_t step, const char* kind) {
     if (work->note) {
-      on_disk("note event", step, [work = work, step, kind] { return work->note(step, kind); });
+      on_disk("note event", step, [work = work, step, kind] {
+        work->note(step, kind);
+        return Status();
+      });
     }
   }
 

@@ -49,11 +49,11 @@ struct IndexWork {
   std::function<std::int64_t(std::int64_t step)> make_room;
   /// Adds steps to those that wait, if any do, and writes them. An error: some wait.
   std::function<Status(std::span<const checkpoint::StepRecord>)> journal;
-  // Of these what cannot be noted now waits, too: an error says so.
+  // Losses and events that cannot be noted now wait, too: an error says so.
   std::function<Status(std::int64_t step, double validation_loss)> evaluated;
   std::function<Status(std::string_view kind, std::string_view text)> event;
   /// The save of a step has got so far, for those who watch; none: nobody does.
-  std::function<Status(std::int64_t step, const char* kind)> note = {};
+  std::function<void(std::int64_t step, const char* kind)> note = {};
 };
 
 /// Sees one save after the other through to its end; sole owner of the RocksDB index of the run

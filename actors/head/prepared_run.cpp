@@ -93,8 +93,8 @@ Result<std::optional<checkpoint::Candidate>> find_behind(CheckpointStore& store,
   return placed && *placed && (*placed)->step > kept ? store.find_start() : placed;
 }
 
-/// What the run's files say of where it goes on, and whether that step's evaluation is still to be
-/// made. REQUIRES: where that is is known.
+/// Finds out what is still to be made of the step that the run goes on from: references,
+/// evaluation, answers. REQUIRES: that step is known.
 Status look_at_start(PreparedRun& run) {
   const std::int64_t step = run.first_step();
   const auto references = step == 0 ? references_done(run.plan) : Result<std::int64_t>(0);

@@ -143,8 +143,9 @@ class Generations {
     }
   }
 
-  /// What a rank said is damaged is set aside if it is, and the run goes on from an older one, of
-  /// which there is an end. Else the fault is the rank's, or of its way to the disk: a lost start.
+  /// Verifies the checkpoint that a rank called damaged. A damaged one is set aside, and the run
+  /// goes on from an older one; there are only so many. A good one means that the rank, or its way
+  /// to the disk, is at fault: that start is lost.
   Status verify_doubted() {
     older_ = false;
     if (!doubted_) {
