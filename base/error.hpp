@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/exit_codes.hpp"
+#include "base/one_line.hpp"
 
 namespace train {
 
@@ -16,6 +17,7 @@ enum class ErrorKind : std::uint8_t {
 };
 
 /// An expected error as a value. `message` is one line: what (file, key, line), why, and the fix.
+/// It may quote what users and files say, so the functions below put spaces for control characters.
 struct Error {
   ErrorKind kind = ErrorKind::failure;
   std::string message;
@@ -26,15 +28,15 @@ struct Error {
 };
 
 [[nodiscard]] inline Error user_error(std::string message) {
-  return {ErrorKind::user, std::move(message)};
+  return {ErrorKind::user, without_controls(std::move(message))};
 }
 
 [[nodiscard]] inline Error failure(std::string message) {
-  return {ErrorKind::failure, std::move(message)};
+  return {ErrorKind::failure, without_controls(std::move(message))};
 }
 
 [[nodiscard]] inline Error damage(std::string message) {
-  return {ErrorKind::damage, std::move(message)};
+  return {ErrorKind::damage, without_controls(std::move(message))};
 }
 
 }  // namespace train

@@ -10,14 +10,18 @@ namespace train {
   return static_cast<unsigned char>(letter) < 32 || letter == 127;
 }
 
+/// The text with spaces for control characters.
+[[nodiscard]] inline std::string without_controls(std::string text) {
+  for (char& letter : text) {
+    letter = is_control(letter) ? ' ' : letter;
+  }
+  return text;
+}
+
 /// The first 200 bytes of a user's text with spaces for control characters: for messages, which
 /// are one line each.
 [[nodiscard]] inline std::string one_line(std::string_view text) {
-  std::string line(text.substr(0, 200));
-  for (char& letter : line) {
-    letter = is_control(letter) ? ' ' : letter;
-  }
-  return line;
+  return without_controls(std::string(text.substr(0, 200)));
 }
 
 }  // namespace train
