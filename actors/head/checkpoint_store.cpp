@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 #include "engine/rank/state/host_state.hpp"
 #include "storage/files/atomic_file.hpp"
 
@@ -150,8 +150,14 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start(checkpo
     }
   }
   if (published == nullptr && own == nullptr) {
-    if (project && local) {
+    // What ranks of other nodes wrote is not here: before the first is published none is whole.
+    const bool local_begun = local || local.error().kind == ErrorKind::damage;
+    if (project && local_begun) {
       TRAIN_RETURN_IF_ERROR(never_published());
+      if (!local) {
+        log_warning(
+            fmt::format("run_begun_anew {}, and none was published", local.error().message));
+      }
       finalize_local(std::nullopt);
       return Start();
     }
@@ -237,6 +243,7 @@ void CheckpointStore::publish_leftover(const checkpoint::FoundCheckpoint& found)
   storage::RsyncOptions rsync = options_.surroundings.rsync;
   rsync.stop = signals.token();
   const auto publish = [&]() -> Status {
+    TRAIN_RETURN_IF_ERROR(options_.still_ours());
     TRAIN_RETURN_IF_ERROR(checkpoint::publish_local(options_.locations, tag_, found.candidate,
                                                     found.manifest, rsync));
     TRAIN_RETURN_IF_ERROR(index_.change([&](auto& index) {
@@ -388,6 +395,7 @@ Result<WrittenCheckpoint> CheckpointStore::publish(std::int64_t step,
     TRAIN_RETURN_IF_ERROR(seal(step, shards));
   }
   checkpoint::ManifestDraft made = std::move(drafts_.extract(step).mapped());
+  TRAIN_RETURN_IF_ERROR(options_.still_ours());
   checkpoint::IncomingCheckpoint incoming(options_.locations.project, tag_, step);
   auto outcome = incoming.publish(made);
   if (!outcome && storage::says_disk_full(outcome.error().message) && make_room(step) > 0) {
@@ -414,7 +422,8 @@ Status CheckpointStore::record(std::int64_t step) {
 std::int64_t CheckpointStore::retire(std::span<const std::int64_t> steps) {
   std::int64_t gone = 0;
   for (const std::int64_t step : steps) {
-    const Status removed = checkpoint::retire(options_.locations.project, step);
+    const Status ours = options_.still_ours();
+    const Status removed = ours ? checkpoint::retire(options_.locations.project, step) : ours;
     if (removed) {
       ++gone;
       note(step, "checkpoint_retired");

@@ -61,6 +61,8 @@ class CheckpointStore {
     bool one_node = true;
     /// The run begins: what its local location holds is of one that was erased.
     bool new_run = false;
+    /// Nobody has taken the run over: asked before each publication and each removal.
+    std::function<Status()> still_ours = [] { return Status(); };
     Surroundings surroundings = {};
   };
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "actors/train/runtime/rank_setup.hpp"
 #include "base/log.hpp"
 #include "base/steady_time.hpp"
+#include "base/text_output.hpp"
 #include "base/units.hpp"
 #include "configs/fields/field_table.hpp"
 #include "engine/objective/registry.hpp"
@@ -53,6 +53,7 @@ CheckpointStore::Options store_options(const RunPlan& plan, const RunDirectory& 
           .fields = std::move(fields),
           .one_node = config.parallel.nodes == 1,
           .new_run = !directory.existed,
+          .still_ours = directory.lock.checks(),
           .surroundings = surroundings};
 }
 
@@ -365,7 +366,7 @@ Result<std::unique_ptr<RunReport>> open_empty_report(const PreparedRun& run) {
        .ranks = run.config().parallel.ranks,
        .output =
            run.output == Output::lines && isatty(STDOUT_FILENO) != 0 ? Output::live : run.output,
-       .out = stdout,
+       .out = &standard_output(),
        .files = run.files});
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <system_error>
 #include <utility>
@@ -10,7 +11,9 @@
 
 #include "actors/head/report/metrics_file.hpp"
 #include "actors/train/runtime/rank_setup.hpp"
+#include "base/exit_codes.hpp"
 #include "base/log.hpp"
+#include "base/text_output.hpp"
 #include "checkpoint/index/step_journal.hpp"
 #include "configs/fields/field_table.hpp"
 #include "configs/key_changes.hpp"
@@ -89,7 +92,8 @@ fs::path free_name(const fs::path& wanted) {
 // The hidden name of a file that a killed process was writing.
 bool is_leftover(const fs::path& path) {
   const std::string name = path.filename().string();
-  return name.starts_with(".config.toml.tmp-") || name.starts_with(".metrics.jsonl.tmp-");
+  return name.starts_with(".config.toml.tmp-") || name.starts_with(".metrics.jsonl.tmp-") ||
+         name.starts_with(".run.lock.");
 }
 
 // What the job that `actortrain submit` made has written before the run began.
@@ -128,6 +132,14 @@ Status remove_leftovers(const fs::path& root) {
 
 fs::path profile_directory(const fs::path& root) { return root / "profile"; }
 
+Result<storage::RunLock> lock_run(const fs::path& root) {
+  return storage::RunLock::acquire(root, [](const std::string& text) {
+    log_error(text);
+    finish_output();
+    std::_Exit(kExitFailure);  // nothing of what it still does may reach the disk
+  });
+}
+
 fs::path run_root(const configs::RunConfig& config) {
   return fs::path(config.run.dir) / config.run.name;
 }
@@ -148,7 +160,7 @@ Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool f
     return foreign;
   }
   TRAIN_RETURN_IF_ERROR(storage::make_directory(root));
-  auto lock = storage::FileLock::acquire(root);
+  auto lock = lock_run(root);
   TRAIN_RETURN_IF_ERROR(lock);
   if (is_foreign(root)) {
     return foreign;

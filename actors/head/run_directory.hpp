@@ -7,14 +7,14 @@
 #include "base/result.hpp"
 #include "configs/key_changes.hpp"
 #include "configs/run_config.hpp"
-#include "storage/files/file_lock.hpp"
+#include "storage/files/run_lock.hpp"
 
 namespace train::actors {
 
 /// The directory of one run, locked against a second process for as long as this lives.
 struct RunDirectory {
   std::filesystem::path root;
-  storage::FileLock lock;
+  storage::RunLock lock;
   bool existed = false;  ///< A run of this name had begun before.
   /// What the configuration says otherwise than at the start before, all of it allowed.
   std::vector<configs::KeyChange> changes = {};
@@ -29,6 +29,11 @@ struct RunDirectory {
 
 /// <run.dir>/<run.name>.
 [[nodiscard]] std::filesystem::path run_root(const configs::RunConfig& config);
+
+/// The lock of the run in `root`, for whoever changes what is there. The process ends at once, as
+/// if it had been killed, when another one has taken the run over. Errors: those of
+/// RunLock::acquire().
+[[nodiscard]] Result<storage::RunLock> lock_run(const std::filesystem::path& root);
 
 /// Creates or re-opens <run.dir>/<run.name>. With `fresh` the first free name of <run.name>,
 /// <run.name>-2, -3 ... is created, and nothing that exists is touched. A new one gets its

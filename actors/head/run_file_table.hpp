@@ -20,8 +20,10 @@ inline constexpr std::array<RunFileRow, 17> kRunFiles = {{
     {"config.toml", "resolved configuration",
      "the start ends with 1 (2: no permission); a resume that changes nothing writes nothing",
      "old or new content, never half", "the start waits"},
-    {"run.lock", "lock of the directory; empty", "the start ends with 2",
-     "released by the kernel when the process ends", "the start waits"},
+    {"run.lock", "lock of the directory; says who has it, and that this one lives",
+     "the start ends with 2; later beats are missing, and after a minute another machine may take "
+     "the run over",
+     "released by the kernel when the process ends; another machine waits 10 s", "the start waits"},
     {"checkpoints/step-*", "published checkpoint",
      "the save fails and is reported; old checkpoints are retired first if the disk is full; "
      "training goes on",

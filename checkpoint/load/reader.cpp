@@ -236,7 +236,7 @@ Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, Depth
   const auto damaged_names = list_damaged(checkpoints);
   TRAIN_RETURN_IF_ERROR(damaged_names);
   if (!report.set_aside.empty() || !damaged_names->empty()) {
-    return failure(fmt::format(
+    return damage(fmt::format(
         "{} holds no whole checkpoint, only damaged ones ({}); repair them, or move them away to "
         "start afresh",
         checkpoints.string(),

@@ -1,12 +1,11 @@
 #include <algorithm>
 
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 #include "base/units.hpp"
 #include "checkpoint/index/index.hpp"
 #include "checkpoint/save/retention.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
-#include "storage/files/file_lock.hpp"
 
 namespace train::cli {
 namespace {
@@ -89,7 +88,7 @@ Status prune(const PruneOptions& options) {
   if (options.dry_run) {
     return rehearse(*run, *rule);
   }
-  const auto lock = storage::FileLock::acquire(run->root);
+  const auto lock = actors::lock_run(run->root);
   TRAIN_RETURN_IF_ERROR(lock);
   auto opened = checkpoint::open_index(run->index(), run->placed());
   TRAIN_RETURN_IF_ERROR(opened);

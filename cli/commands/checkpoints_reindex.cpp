@@ -1,8 +1,8 @@
-#include "base/signal_watcher.hpp"
+#include "actors/head/run_directory.hpp"
+#include "base/stop_signals.hpp"
 #include "checkpoint/index/index.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
-#include "storage/files/file_lock.hpp"
 
 namespace train::cli {
 namespace {
@@ -11,7 +11,7 @@ Status reindex(const ReindexOptions& options) {
   allow_signals();
   const auto run = open_run(options.run_directory);
   TRAIN_RETURN_IF_ERROR(run);
-  const auto lock = storage::FileLock::acquire(run->root);
+  const auto lock = actors::lock_run(run->root);
   TRAIN_RETURN_IF_ERROR(lock);
   auto opened = checkpoint::open_index(run->index(), run->placed());
   TRAIN_RETURN_IF_ERROR(opened);

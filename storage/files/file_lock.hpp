@@ -8,7 +8,8 @@
 
 namespace train::storage {
 
-/// Keeps a second process out of a directory for as long as it lives (ST-2).
+/// Keeps a second process out of a directory for as long as it lives (ST-2); that of a run has a
+/// RunLock.
 ///
 /// An exclusive flock: the kernel drops it when the process ends, however it ends, so a stale lock
 /// cannot exist.
@@ -17,7 +18,7 @@ class FileLock {
   /// On `<directory>/<name>`, which holds the owner's process id and stays. Does not wait. Errors:
   /// held elsewhere (user; names the process), not writable (user).
   static Result<FileLock> acquire(const std::filesystem::path& directory,
-                                  std::string_view name = "run.lock");
+                                  std::string_view name);
   /// On the directory itself: no file is made, and acquire() knows nothing of it. Blocks until
   /// nobody else has it so. Errors: no directory that can be opened; no locks there.
   static Result<FileLock> wait_for(const std::filesystem::path& directory);

@@ -137,6 +137,36 @@ TEST_CASE("checkpoint_store: what cannot be read in one place does not matter if
   CHECK(site.placed() == Steps{20});
 }
 
+TEST_CASE("checkpoint_store: what is whole nowhere before the first publication is begun anew",
+          "[actors][checkpoint_store][CK-9][P4]") {
+  StoreSite site;
+  const bool published = GENERATE(false, true);
+  site.open({}, true);
+  if (published) {
+    site.save(10);
+    fs::remove_all(site.project() / checkpoint_name(10));
+  }
+  // Killed before it was published: what ranks of another node wrote is not here.
+  test::write_at(site.local(), 20, SmallState(20));
+  for (const auto& file : fs::directory_iterator(site.local() / checkpoint_name(20))) {
+    if (file.path().filename().string().starts_with("shard-")) {
+      fs::remove(file.path());
+    }
+  }
+  site.open({}, true);
+  for (int start = 0; start < 2; ++start) {  // and it stays so
+    const auto found = site.home->find_start();
+    if (published) {
+      REQUIRE_FALSE(found);
+      CHECK_THAT(found.error().message, Catch::Contains("has no checkpoint any more"));
+    } else {
+      INFO((found ? std::string() : found.error().message));
+      REQUIRE(found);
+      CHECK_FALSE(*found);
+    }
+  }
+}
+
 TEST_CASE(
     "checkpoint_store: a start reads no byte of a tensor, but of what a local copy stands for",
     "[actors][checkpoint_store][CK-3][P4]") {
