@@ -22,7 +22,7 @@ Terminal& terminal() {
 
 }  // namespace
 
-LiveBlock::LiveBlock(std::FILE* out) : out_(out) {
+LiveBlock::LiveBlock(TextOutput& out) : out_(out) {
   const std::lock_guard lock(terminal().mutex);
   terminal().block = this;
 }
@@ -34,19 +34,19 @@ LiveBlock::~LiveBlock() {
   }
 }
 
+// Each in one text, which comes whole or is dropped whole.
 void LiveBlock::show(std::vector<std::string> lines) {
   const std::lock_guard lock(terminal().mutex);
-  erase();
+  std::string text = erased();
   lines_ = std::move(lines);
-  draw();
+  out_.write(text + drawn());
 }
 
 void LiveBlock::print(std::string_view line) {
   const std::lock_guard lock(terminal().mutex);
-  erase();
-  std::fwrite(line.data(), 1, line.size(), out_);
-  std::fputc('\n', out_);
-  draw();
+  std::string text = erased();
+  text.append(line).push_back('\n');
+  out_.write(text + drawn());
 }
 
 void LiveBlock::leave() {
@@ -55,37 +55,34 @@ void LiveBlock::leave() {
   drawn_ = false;
 }
 
-std::size_t LiveBlock::columns(std::FILE* out) {
+std::size_t LiveBlock::columns(const TextOutput& out) {
   winsize size = {};
-  return ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  return ::ioctl(out.descriptor(), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 // Up to the block's first line and all from there on.
-void LiveBlock::erase() {
-  if (drawn_) {
-    std::fputs(("\x1b[" + std::to_string(lines_.size()) + "A\x1b[J").c_str(), out_);
-    std::fflush(out_);
-  }
-  drawn_ = false;
+std::string LiveBlock::erased() {
+  return std::exchange(drawn_, false) ? "\x1b[" + std::to_string(lines_.size()) + "A\x1b[J" : "";
 }
 
-void LiveBlock::draw() {
+std::string LiveBlock::drawn() {
+  std::string text;
   for (const std::string& line : lines_) {
-    std::fputs((line + "\n").c_str(), out_);
+    text.append(line).push_back('\n');
   }
-  std::fflush(out_);
   drawn_ = !lines_.empty();
+  return text;
 }
 
 void above_live_block(const std::function<void()>& print) {
   const std::lock_guard lock(terminal().mutex);
   LiveBlock* block = terminal().block;
   if (block != nullptr) {
-    block->erase();
+    block->out_.write(block->erased());
   }
   print();
   if (block != nullptr) {
-    block->draw();
+    block->out_.write(block->drawn());
   }
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 
-#include <cstdio>
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/text_output.hpp"
 
 namespace train {
 
@@ -14,8 +16,8 @@ namespace train {
 /// Threading: safe from any thread. One at a time in a process. A closed pipe is no error.
 class LiveBlock {
  public:
-  /// `out` is a terminal.
-  explicit LiveBlock(std::FILE* out);
+  /// `out` is a terminal, and outlives this.
+  explicit LiveBlock(TextOutput& out);
   ~LiveBlock();  ///< What was shown last stays.
   LiveBlock(const LiveBlock&) = delete;
   LiveBlock& operator=(const LiveBlock&) = delete;
@@ -27,14 +29,14 @@ class LiveBlock {
   void leave();
 
   /// Letters that fit into a line of the terminal behind `out`; 80 where it does not say.
-  [[nodiscard]] static std::size_t columns(std::FILE* out);
+  [[nodiscard]] static std::size_t columns(const TextOutput& out);
 
  private:
   friend void above_live_block(const std::function<void()>& print);
-  void draw();
-  void erase();
+  [[nodiscard]] std::string drawn();
+  [[nodiscard]] std::string erased();
 
-  std::FILE* out_;
+  TextOutput& out_;
   std::vector<std::string> lines_;
   bool drawn_ = false;
 };

@@ -1,11 +1,11 @@
 #include "cli/command.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <iostream>
 #include <iterator>
 #include <map>
 
+#include "base/text_output.hpp"
 #include "configs/nearest.hpp"
 #include "storage/files/input_file.hpp"
 
@@ -212,8 +212,7 @@ Result<std::string> whole_input(const std::string& file) {
 }
 
 void print(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  standard_output().write(text);
 }
 
 Result<Command> parse(int argc, const char* const* argv) {

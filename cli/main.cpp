@@ -2,9 +2,10 @@
 
 #include <exception>
 
+#include "base/descriptor_limit.hpp"
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 #include "cli/options.hpp"
 #include "engine/rank/plan/run_device.hpp"
 
@@ -32,6 +33,7 @@ int run_program(int argc, const char* const* argv) {
 
 int main(int argc, char* argv[]) {
   train::block_signals();
+  train::raise_descriptor_limit();
   try {
     return train::cli::run_program(argc, argv);
   } catch (const std::exception& error) {

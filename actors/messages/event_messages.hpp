@@ -145,7 +145,7 @@ struct ReportFailed {
   std::string text;
 };
 
-/// Signal watcher -> conductor or cluster, conductor -> reporter: SIGINT, SIGTERM or SIGUSR1 has
+/// Signal watcher -> conductor or cluster, conductor -> reporter: one of stop_signals has
 /// come. The reporter hears of it when no further step is given out.
 struct StopRequested {
   std::int32_t signal = 0;

@@ -2,14 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <utility>
 
 #include "actors/head/model_files.hpp"
 #include "actors/head/report/run_events.hpp"
 #include "actors/head/run_plan.hpp"
 #include "base/log.hpp"
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
+#include "base/text_output.hpp"
 #include "checkpoint/models/published_weights.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/checkpoints/text_codec.hpp"
@@ -137,9 +137,9 @@ void show_sample(const PreparedRun& run) {
               .sampling = {.seed = section.seed}},
              [&text](const WrittenToken& written) {
                text += written.shown;
-               return !signal_pending();
+               return stop_signal() == 0;
              });
-  std::fputs(fmt::format("sample:\n{}\n", text).c_str(), stdout);
+  standard_output().write(fmt::format("sample:\n{}\n", text));
   actors::note_event(run, {.kind = "sample", .text = text, .step = run.config().run.steps});
 }
 

@@ -1,7 +1,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 #include "cli/board/board_server.hpp"
 #include "cli/command.hpp"
 
@@ -16,7 +16,7 @@ Status show_board(const BoardCommandOptions& options) {
   std::mutex mutex;
   std::condition_variable stopped;
   bool stop = false;
-  const SignalWatcher signals([&](int /*signal*/) {
+  const SignalListener signals([&](int /*signal*/) {
     const std::lock_guard lock(mutex);
     stop = true;
     stopped.notify_one();

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 #include "checkpoint/load/compare.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"

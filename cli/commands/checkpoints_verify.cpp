@@ -1,4 +1,4 @@
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 #include "base/units.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"

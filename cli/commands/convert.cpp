@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "actors/head/model_files.hpp"
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 #include "checkpoint/models/gguf_model.hpp"
 #include "checkpoint/models/gguf_tokenizer.hpp"
 #include "checkpoint/models/published_weights.hpp"
@@ -90,6 +90,7 @@ Status convert_model(const ConvertOptions& options) {
   const bool gguf = std::filesystem::path(options.in).extension() == ".gguf";
   const auto from = gguf ? open_gguf(options.in) : open_directory(options.in);
   TRAIN_RETURN_IF_ERROR(from);
+  watch_signals();
   checkpoint::ExportRequest request{.directory = options.out,
                                     .tensors = tensors_of(from->model),
                                     .type = weight_type_of(options.dtype).value_or(from->type),
@@ -97,7 +98,7 @@ Status convert_model(const ConvertOptions& options) {
                                     .config_text = {},
                                     .texts = from->texts,
                                     .companions = from->companions,
-                                    .stop = signal_pending};
+                                    .stop = [] { return stop_signal() != 0; }};
   auto text = published_config(from->config_text, from->source, from->model, request.type);
   TRAIN_RETURN_IF_ERROR(text);
   request.config_text = std::move(text).value();

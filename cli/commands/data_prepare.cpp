@@ -5,7 +5,7 @@
 
 #include "actors/head/run_plan.hpp"
 #include "base/log.hpp"
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 #include "base/units.hpp"
 #include "cli/command.hpp"
 #include "storage/examples/prepare_rows.hpp"

@@ -9,7 +9,7 @@
 #include "actors/head/run_plan.hpp"
 #include "actors/train/runtime/rank_setup.hpp"
 #include "base/log.hpp"
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 #include "cli/audit/replay_parts.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
@@ -172,14 +172,15 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
 /// Evaluates what is committed, oldest first, until the run's last step or a signal.
 Status follow(const configs::RunConfig& config, const fs::path& checkpoints,
               const EvalOptions& options) {
+  watch_signals();
   std::set<std::int64_t> done;
-  while (!signal_pending()) {
+  while (stop_signal() == 0) {
     auto candidates = checkpoint::list_checkpoints(checkpoints);
     TRAIN_RETURN_IF_ERROR(candidates);
     std::sort(candidates->begin(), candidates->end(),
               [](const auto& a, const auto& b) { return a.step < b.step; });
     for (const checkpoint::Candidate& candidate : *candidates) {
-      if (signal_pending() || !done.insert(candidate.step).second) {
+      if (stop_signal() != 0 || !done.insert(candidate.step).second) {
         continue;
       }
       const Status status = evaluate_checkpoint(config, candidate.path, candidate.step, options);

@@ -5,7 +5,7 @@
 #include "actors/head/model_files.hpp"
 #include "actors/head/run_plan.hpp"
 #include "base/log.hpp"
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 #include "checkpoint/models/adapters.hpp"
 #include "checkpoint/models/export.hpp"
 #include "cli/checkpoints/adapter_words.hpp"
@@ -138,13 +138,14 @@ Status export_run(const ExportOptions& options) {
   allow_signals();  // there is nothing yet that would have to be removed
   const auto found = find_checkpoint(run / "checkpoints", options.step);
   block_signals();
+  watch_signals();
   TRAIN_RETURN_IF_ERROR(found);
   checkpoint::ExportRequest request{.directory = options.out,
                                     .tensors = {},
                                     .type = weight_type_of(options.dtype).value(),
                                     .max_file_bytes = options.max_file_bytes,
                                     .config_text = {},
-                                    .stop = signal_pending};
+                                    .stop = [] { return stop_signal() != 0; }};
   const auto begin = std::chrono::steady_clock::now();
   const auto report = options.format == "peft"
                           ? write_adapters(request, *config, engine->model, *found, options)

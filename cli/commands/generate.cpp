@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -9,7 +8,8 @@
 
 #include "actors/head/model_files.hpp"
 #include "actors/head/run_plan.hpp"
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
+#include "base/text_output.hpp"
 #include "cli/checkpoints/text_codec.hpp"
 #include "cli/checkpoints/text_writer.hpp"
 #include "cli/checkpoints/trained_model.hpp"
@@ -152,7 +152,7 @@ std::string quoted(const std::string& text) {
 /// A number that reads back as the same float.
 std::string exact(float value) { return fmt::format("{:.9g}", static_cast<double>(value)); }
 
-bool go_on() { return std::ferror(stdout) == 0 && !signal_pending(); }
+bool go_on() { return !standard_output().closed() && stop_signal() == 0; }
 
 /// One text, as it is written; with --logprobs a line for each token.
 std::string write_one(const GenerateOptions& options, TextWriter& writer, Tokens prompt) {

@@ -2,7 +2,7 @@
 
 #include "actors/train/runtime/rank_setup.hpp"
 #include "base/log.hpp"
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 #include "cli/audit/changed_keys.hpp"
 #include "cli/audit/replay_parts.hpp"
 #include "cli/audit/run_audit.hpp"

@@ -15,8 +15,9 @@
 #include "actors/supervision.hpp"
 #include "actors/train/runtime/rank_setup.hpp"
 #include "base/log.hpp"
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 #include "base/terminal.hpp"
+#include "base/text_output.hpp"
 #include "base/units.hpp"
 #include "cli/board/board_server.hpp"
 #include "cli/checkpoints/trained_model.hpp"
@@ -97,7 +98,7 @@ Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> 
   {
     caf::scoped_actor self(system);
     TrainingActors actors = start_training(system, ranks, head, caf::actor_cast<caf::actor>(self));
-    const SignalWatcher signals([conductor = actors.conductor](int signal) {
+    const SignalListener signals([conductor = actors.conductor](int signal) {
       caf::anon_send(conductor, StopRequested{signal});
     });
     self->monitor(actors.conductor);  // nobody else would hear of its end
@@ -299,6 +300,7 @@ Result<int> train(const configs::RunConfig& config, const RunOptions& options) {
   const auto position = find_position(config.parallel.nodes, process_environment());
   TRAIN_RETURN_IF_ERROR(position);
   if (in_processes(plan->config.parallel, plan->separate_processes)) {
+    TRAIN_RETURN_IF_ERROR(check_descriptors(plan->config.parallel));
     const auto [first, end] = position->ranks(plan->config.parallel.ranks);
     TRAIN_RETURN_IF_ERROR(engine::check_device_ranks(plan->config.runtime.device,
                                                      plan->config.parallel.transport, end - first));
@@ -317,6 +319,8 @@ Result<int> train(const configs::RunConfig& config, const RunOptions& options) {
 }
 
 Result<int> run_training(const RunOptions& options) {
+  watch_signals();
+  const QueuedOutput output(options.json);
   if (options.quiet) {
     log_less();
   }
@@ -333,7 +337,7 @@ Result<int> run_training(const RunOptions& options) {
 
 }  // namespace
 
-/// REQUIRES: SIGINT, SIGTERM and SIGUSR1 are blocked in every thread.
+/// REQUIRES: block_signals().
 void describe_run(CommandSyntaxes& commands) {
   CommandSyntax& command =
       commands.add("run", "Train what a run file describes, or resume it where it stopped.");

@@ -1,4 +1,4 @@
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 #include "cli/command.hpp"
 #include "cli/report/status_view.hpp"
 

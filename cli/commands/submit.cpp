@@ -6,15 +6,17 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <fstream>
+#include <sstream>
 
 #include "actors/head/run_directory.hpp"
 #include "actors/head/run_plan.hpp"
 #include "base/host_name.hpp"
 #include "base/log.hpp"
 #include "base/process.hpp"
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 #include "cli/command.hpp"
 #include "cli/submit/submit_script.hpp"
 #include "configs/cluster_profile.hpp"
@@ -76,60 +78,6 @@ std::vector<std::string> keys_for(const configs::RunConfig& config,
   return keys;
 }
 
-std::int64_t cpus_for(const configs::RunConfig& config, const configs::ClusterProfile& cluster) {
-  if (cluster.cpus > 0) {
-    return cluster.cpus;
-  }
-  const std::int64_t nodes = config.parallel.nodes;
-  const std::int64_t ranks = (config.parallel.ranks + nodes - 1) / nodes;
-  return ranks * std::max<std::int64_t>(config.runtime.threads, 1);
-}
-
-/// The run as its jobs will see it. Errors: those of `run`.
-Result<BatchJob> make_job(const SubmitOptions& options) {
-  const auto cluster = cluster_for(options);
-  TRAIN_RETURN_IF_ERROR(cluster);
-  std::vector<std::string> set = options.set;
-  set.emplace_back("parallel.nodes=1");  // several need a network, which the profile may name
-  const auto asked = configs::load_config(options.config, set);
-  TRAIN_RETURN_IF_ERROR(asked);
-  set.pop_back();
-  if (options.nodes) {
-    set.push_back(fmt::format("parallel.nodes={}", *options.nodes));
-  }
-  const std::vector<std::string> keys = keys_for(*asked, *cluster, set);
-  configs::KeyPositions places;
-  const auto config = configs::load_config(options.config, keys, &places);
-  TRAIN_RETURN_IF_ERROR(config);
-  if (const auto plan = plan_run(*config); !plan) {
-    return configs::with_place(plan.error(), *config, places);
-  }
-  const auto directory = storage::absolute_path(run_root(*config));
-  TRAIN_RETURN_IF_ERROR(directory);
-
-  BatchJob job{.name = config->run.name,
-               .nodes = config->parallel.nodes,
-               .cpus = cpus_for(*config, *cluster),
-               .steps = config->run.steps,
-               .restarts = can_respawn(*config, false) ? config->recovery.max_respawns : 0,
-               .run_directory = directory->lexically_normal(),
-               .work_directory = fs::current_path(),
-               .words = {fs::read_symlink("/proc/self/exe").string(), "run"},
-               .cluster = *cluster};
-  for (const std::string& key : keys) {
-    job.words.insert(job.words.end(), {"--set", key});
-  }
-  job.words.insert(job.words.end(), {"--", options.config});
-  return job;
-}
-
-/// Steps that a finished run's jobs have left in the marker; 0 if there is none.
-std::int64_t steps_reached(const fs::path& run_directory) {
-  std::ifstream file(finished_marker(run_directory));
-  std::int64_t steps = 0;
-  return file >> steps ? steps : 0;
-}
-
 struct Answer {
   int exit_code = -1;  ///< -1: a signal ended it.
   std::string out;
@@ -183,6 +131,99 @@ Result<Answer> ask(const std::vector<std::string>& words) {
 std::string lines_joined(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ';');
   return text.empty() ? "it said nothing" : text;
+}
+
+/// The cores of a node of the partition (empty: of any), the fewest where they differ. Slurm says
+/// "64" or "64+". Blocks until it has answered.
+Result<std::int64_t> node_cores(const std::string& partition) {
+  constexpr const char* kOtherwise =
+      "give --cpus N, or cpus in the cluster's profile, or set runtime.threads";
+  constexpr const char* kWhy = "runtime.threads: 0 means all cores of a node";
+  const auto sinfo = find_program("sinfo");
+  if (!sinfo) {
+    return user_error(
+        fmt::format("{}, and there is no program \"sinfo\" in PATH to ask: {}", kWhy, kOtherwise));
+  }
+  std::vector<std::string> words = {*sinfo, "--noheader", "--format=%c"};
+  if (!partition.empty()) {
+    words.push_back("--partition=" + partition);
+  }
+  const auto answer = ask(words);
+  TRAIN_RETURN_IF_ERROR(answer);
+  std::int64_t fewest = 0;
+  std::istringstream lines(answer->exit_code == 0 ? answer->out : std::string());
+  for (std::string line; std::getline(lines, line);) {
+    std::int64_t cores = 0;
+    const char* const begin = line.data() + std::min(line.find_first_not_of(' '), line.size());
+    if (std::from_chars(begin, line.data() + line.size(), cores).ec == std::errc() && cores > 0) {
+      fewest = fewest == 0 ? cores : std::min(fewest, cores);
+    }
+  }
+  if (fewest == 0) {
+    return user_error(fmt::format("{}, and sinfo did not say how many{}: {}; {}", kWhy,
+                                  partition.empty() ? "" : " partition " + partition + " has",
+                                  lines_joined(answer->errors), kOtherwise));
+  }
+  return fewest;
+}
+
+Result<std::int64_t> cpus_for(const configs::RunConfig& config,
+                              const configs::ClusterProfile& cluster) {
+  if (cluster.cpus > 0) {
+    return cluster.cpus;
+  }
+  if (config.runtime.threads == 0) {
+    return node_cores(cluster.partition);
+  }
+  const std::int64_t nodes = config.parallel.nodes;
+  return (config.parallel.ranks + nodes - 1) / nodes * config.runtime.threads;
+}
+
+/// The run as its jobs will see it. Errors: those of `run`.
+Result<BatchJob> make_job(const SubmitOptions& options) {
+  const auto cluster = cluster_for(options);
+  TRAIN_RETURN_IF_ERROR(cluster);
+  std::vector<std::string> set = options.set;
+  set.emplace_back("parallel.nodes=1");  // several need a network, which the profile may name
+  const auto asked = configs::load_config(options.config, set);
+  TRAIN_RETURN_IF_ERROR(asked);
+  set.pop_back();
+  if (options.nodes) {
+    set.push_back(fmt::format("parallel.nodes={}", *options.nodes));
+  }
+  const std::vector<std::string> keys = keys_for(*asked, *cluster, set);
+  configs::KeyPositions places;
+  const auto config = configs::load_config(options.config, keys, &places);
+  TRAIN_RETURN_IF_ERROR(config);
+  if (const auto plan = plan_run(*config); !plan) {
+    return configs::with_place(plan.error(), *config, places);
+  }
+  const auto directory = storage::absolute_path(run_root(*config));
+  TRAIN_RETURN_IF_ERROR(directory);
+  const auto cpus = cpus_for(*config, *cluster);
+  TRAIN_RETURN_IF_ERROR(cpus);
+
+  BatchJob job{.name = config->run.name,
+               .nodes = config->parallel.nodes,
+               .cpus = *cpus,
+               .steps = config->run.steps,
+               .restarts = can_respawn(*config, false) ? config->recovery.max_respawns : 0,
+               .run_directory = directory->lexically_normal(),
+               .work_directory = fs::current_path(),
+               .words = {fs::read_symlink("/proc/self/exe").string(), "run"},
+               .cluster = *cluster};
+  for (const std::string& key : keys) {
+    job.words.insert(job.words.end(), {"--set", key});
+  }
+  job.words.insert(job.words.end(), {"--", options.config});
+  return job;
+}
+
+/// Steps that a finished run's jobs have left in the marker; 0 if there is none.
+std::int64_t steps_reached(const fs::path& run_directory) {
+  std::ifstream file(finished_marker(run_directory));
+  std::int64_t steps = 0;
+  return file >> steps ? steps : 0;
 }
 
 Status submit(const BatchJob& job, const std::string& script) {
@@ -266,7 +307,8 @@ void describe_submit(CommandSyntaxes& commands) {
   command.run_file(options.config, options.set);
   command.integer("--nodes", options.nodes,
                   "Machines to spread the ranks over, instead of parallel.nodes", 1);
-  command.integer("--cpus", options.cpus, "Cores per node; by default the threads of its ranks", 1);
+  command.integer("--cpus", options.cpus,
+                  "Cores per node; by default the threads of its ranks, or all", 1);
   for (const BatchWord& word : kWords) {
     const auto take = [&word, &options](std::string_view text) {
       options.*word.target = text;

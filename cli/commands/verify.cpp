@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "actors/head/run_plan.hpp"
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 #include "checkpoint/index/index_content.hpp"
 #include "checkpoint/index/index_view.hpp"
 #include "cli/audit/changed_keys.hpp"

@@ -20,7 +20,8 @@
 #include "actors/training_system.hpp"
 #include "base/host_name.hpp"
 #include "base/log.hpp"
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
+#include "base/text_output.hpp"
 #include "cli/command.hpp"
 #include "cli/profile/run_profile.hpp"
 #include "configs/load_config.hpp"
@@ -47,8 +48,14 @@ void say_why_it_terminates(std::int64_t rank) {
     const std::exception_ptr error = std::current_exception();
     log_error(fmt::format("rank {} failed: {}", own_rank,
                           error ? exception_text(error) : "terminated without an exception"));
+    finish_output();
     std::abort();
   });
+}
+
+[[noreturn]] void leave(int exit_code) {
+  finish_output();
+  std::_Exit(exit_code);
 }
 
 /// What the rank and the head must agree on.
@@ -263,7 +270,7 @@ struct Worker {
     if (exit_code != kExitFinished && exit_code != kExitStopped) {
       // Streams may be in the middle of long work that nobody needs any more; nothing of this
       // process is left on the disk but shards that are never published.
-      std::_Exit(exit_code);
+      leave(exit_code);
     }
     stop_actors(actors.all);
     return exit_code;
@@ -283,6 +290,7 @@ struct Worker {
 
 Result<int> serve_rank(const WorkerOptions& options) {
   say_why_it_terminates(options.rank);
+  const QueuedOutput output(/*json=*/false);
   const auto endpoint = parse_endpoint(options.head);
   const auto credentials = load_credentials(options.credentials);
   if (!endpoint || !credentials) {
@@ -301,11 +309,11 @@ Result<int> serve_rank(const WorkerOptions& options) {
     if (!refused->over) {
       log_error(fmt::format("rank {} was not taken in: {}", options.rank, refused->text));
     }
-    std::_Exit(kExitUserError);
+    leave(kExitUserError);
   }
   const int exit_code = worker.follow(std::get<Assignment>(answer));
   // Actors that know each other across processes would wait for one another at the end.
-  std::_Exit(exit_code);
+  leave(exit_code);
 }
 
 }  // namespace

@@ -190,8 +190,12 @@ fi
 verdict=$run_directory/slurm-$SLURM_JOB_ID.exit
 rm -f -- "$verdict"
 newest() {{
-  local found=("$run_directory"/checkpoints/step-*)
-  echo "${{found[-1]}}"
+  local name step found=-1
+  for name in "$run_directory"/checkpoints/step-*; do
+    step=${{name##*/step-}}
+    if [[ $step =~ ^[0-9]+$ ]] && ((10#$step > found)); then found=$((10#$step)); fi
+  done
+  echo "$found"
 }}
 before=$(newest)
 # One of another node that is killed is started again, and the head waits for it; but not when all

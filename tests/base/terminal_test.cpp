@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <memory>
 #include <string>
 
 #include "base/descriptor.hpp"
@@ -14,18 +15,17 @@ namespace {
 /// A terminal, and what came out of it, as far as it is asked for.
 struct Pty {
   int ours = -1, theirs = -1;
-  std::FILE* out = nullptr;
+  std::unique_ptr<TextOutput> out;
 
   Pty() {
     winsize size = {};
     size.ws_row = 24;
     size.ws_col = 60;
     REQUIRE(openpty(&ours, &theirs, nullptr, nullptr, &size) == 0);
-    out = fdopen(theirs, "w");
-    REQUIRE(out != nullptr);
+    out = std::make_unique<TextOutput>(theirs);
   }
   ~Pty() {
-    std::fclose(out);
+    ::close(theirs);
     ::close(ours);
   }
   Pty(const Pty&) = delete;
@@ -48,8 +48,8 @@ struct Pty {
 
 TEST_CASE("terminal: a block is replaced as a whole", "[terminal]") {
   const Pty pty;
-  CHECK(LiveBlock::columns(pty.out) == 60);
-  LiveBlock block(pty.out);
+  CHECK(LiveBlock::columns(*pty.out) == 60);
+  LiveBlock block(*pty.out);
   block.show({"one", "two"});
   CHECK(pty.read("two\r\n") == "one\r\ntwo\r\n");
   block.show({"three"});
@@ -60,14 +60,14 @@ TEST_CASE("terminal: a block is replaced as a whole", "[terminal]") {
 
 TEST_CASE("terminal: lines go above the block", "[terminal]") {
   const Pty pty;
-  LiveBlock block(pty.out);
+  LiveBlock block(*pty.out);
   block.print("before");
   CHECK(pty.read("before\r\n") == "before\r\n");
   block.show({"live"});
   CHECK(pty.read("live\r\n") == "live\r\n");
   block.print("an event");
   CHECK(pty.read("live\r\n") == "\x1b[1A\x1b[Jan event\r\nlive\r\n");
-  above_live_block([&pty] { std::fputs("a log line\n", pty.out); });
+  above_live_block([&pty] { pty.out->write("a log line\n"); });
   CHECK(pty.read("live\r\n") == "\x1b[1A\x1b[Ja log line\r\nlive\r\n");
   block.leave();
   block.print("after");

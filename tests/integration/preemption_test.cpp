@@ -1,7 +1,9 @@
-// SIGTERM and SIGUSR1, to the launcher or to all processes of the job, in every phase of a run in
-// processes and at random events: the run says 75, what it has done is saved, and the same command
-// goes on to the bits of the run that nothing disturbed. ACTORTRAIN_SOAK=n goes on n times as long.
+// Signals that ask to stop, to the launcher or to all processes of the job, in every phase of a run
+// in processes and at random events: the run says 75, what it has done is saved, and the same
+// command goes on to the bits of the run that nothing disturbed. ACTORTRAIN_SOAK=n goes on n times
+// as long.
 
+#include <array>
 #include <fstream>
 #include <functional>
 #include <random>
@@ -26,6 +28,8 @@ UnbrokenRun& unbroken_run() {
   static UnbrokenRun run(preempted_keys());
   return run;
 }
+
+constexpr std::array kSignals = {SIGTERM, SIGUSR1, SIGHUP, SIGUSR2};
 
 /// main() has begun: before it blocks them, signals end the process, which has done nothing yet.
 bool blocks_signals(pid_t process) {
@@ -125,7 +129,9 @@ void preempt(const PreemptedRun& run, const Phase& phase, std::int64_t steps, in
   if (steps > 0) {
     wait_for_step(run.site(), *process, last_step(run.site().run()) + steps);
   }
-  REQUIRE(::kill(signal == SIGTERM ? -process->pid() : process->pid(), signal) == 0);
+  // A terminal that goes tells all of its processes, as a batch system does.
+  const bool to_all = signal == SIGTERM || signal == SIGHUP;
+  REQUIRE(::kill(to_all ? -process->pid() : process->pid(), signal) == 0);
   run.check_stopped(*process,
                     fmt::format("signal {} {} steps after {}", signal, steps, phase.name));
 }
@@ -135,10 +141,9 @@ void preempt(const PreemptedRun& run, const Phase& phase, std::int64_t steps, in
 TEST_CASE("preemption: a signal in every phase saves, and the run goes on to the same bits",
           "[integration][.full][preemption][P1][P3]") {
   const PreemptedRun run;
-  bool to_all = false;
+  std::size_t next = 0;
   for (const Phase& phase : phases()) {
-    to_all = !to_all;
-    preempt(run, phase, 0, to_all ? SIGTERM : SIGUSR1);
+    preempt(run, phase, 0, kSignals[next++ % kSignals.size()]);
   }
   run.go_on_and_compare();
 }
@@ -203,7 +208,7 @@ TEST_CASE("preemption: signals at random events",
   const PreemptedRun run;
   for (int stop = 0; stop < 3 * soak(); ++stop) {
     const Phase& phase = phases()[random() % phases().size()];
-    preempt(run, phase, random() % 12, random() % 2 == 0 ? SIGTERM : SIGUSR1);
+    preempt(run, phase, random() % 12, kSignals[random() % kSignals.size()]);
   }
   run.go_on_and_compare();
 }

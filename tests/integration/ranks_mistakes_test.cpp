@@ -63,6 +63,21 @@ TEST_CASE("ranks: mistakes about the network", "[integration][ranks][mistakes]")
              {"parallel.interface", "none0", "there are: lo"});
 }
 
+TEST_CASE("ranks: more files than a process may open", "[integration][ranks][mistakes]") {
+  const RunSite site;
+  const auto with_limit = [&site](const char* limit, const Words& keys) {
+    Words words = {"/bin/sh", "-c", fmt::format("ulimit {}; exec \"$@\"", limit), "sh", program()};
+    const Words run = RunSite::run_words(joined(rank_keys(2, "full"), keys));
+    words.insert(words.end(), run.begin(), run.end());
+    return Process(std::move(words), site.path()).wait();
+  };
+  check_one_line(with_limit("-n 100", {}), 2,
+                 {"parallel.ranks: 2 ranks need", "this machine allows 100", "ulimit -Hn"});
+  const Ended raised = with_limit("-S -n 60", {"run.steps=2"});  // the hard limit is enough
+  INFO(raised.err);
+  CHECK(raised.exit_code == 0);
+}
+
 TEST_CASE("ranks: nodes without Slurm", "[integration][ranks][mistakes]") {
   const RunSite site;
   check_keys(site, {"parallel.ranks=2", "parallel.nodes=2", "parallel.interface=lo"},

@@ -9,10 +9,12 @@ namespace {
 /// A site with an `sbatch` that notes what it is given and answers as it is told.
 class SubmitSite : public RunSite {
  public:
-  void sbatch(const std::string& lines) const {
+  SubmitSite() { script("sinfo", "echo '64+'; echo 48"); }
+  void script(const std::string& name, const std::string& lines) const {
     fs::create_directories(*this / "bin");
-    write_script(*this / "bin/sbatch", lines);
+    write_script(*this / "bin" / name, lines);
   }
+  void sbatch(const std::string& lines) const { script("sbatch", lines); }
   [[nodiscard]] Ended submit(Words words, const std::string& path = "/usr/bin:/bin") const {
     words.insert(words.begin(),
                  {"/usr/bin/env", fmt::format("PATH={}:{}", (*this / "bin").string(), path),
@@ -38,7 +40,7 @@ TEST_CASE("submit: the script is written and handed to sbatch", "[integration][s
                                  (site / "runs/a b/slurm-41.out").string()));
   const std::string text = read_bytes(script);
   for (const char* part :
-       {"#SBATCH --time=1:00:00\n", "#SBATCH --mem=1G\n", "#SBATCH --cpus-per-task=1\n",
+       {"#SBATCH --time=1:00:00\n", "#SBATCH --mem=1G\n", "#SBATCH --cpus-per-task=48\n",
         "'run' '--set' 'run.name=a b' '--set' 'parallel.nodes=1' '--' 'tiny.toml'"}) {
     INFO(text);
     CHECK(has(text, part));
@@ -96,6 +98,27 @@ TEST_CASE("submit: a profile fills in what run and command line leave open",
   CHECK_FALSE(has(kept.out, "elsewhere"));
 }
 
+TEST_CASE("submit: all cores of a node are those that Slurm says it has", "[integration][submit]") {
+  const SubmitSite site;
+  const auto asks_for = [&site](Words words, int cores) {
+    words.emplace_back("--dry-run");
+    const Ended shown = site.submit(words);
+    INFO(shown.err << shown.out);
+    CHECK(shown.exit_code == 0);
+    CHECK(has(shown.out, fmt::format("#SBATCH --cpus-per-task={}\n", cores)));
+  };
+  asks_for({}, 48);
+  asks_for({"--cpus", "5"}, 5);
+  asks_for({"--set", "runtime.threads=3", "--set", "parallel.ranks=2"}, 6);
+  site.script("sinfo", "[ \"$3\" = --partition=long ] && echo 96");
+  asks_for({"--partition", "long"}, 96);
+  check_one_line(site.submit({"--dry-run", "--partition", "short"}), 2,
+                 {"runtime.threads: 0 means all cores of a node", "partition short", "--cpus N"});
+  fs::remove(site / "bin/sinfo");
+  check_one_line(site.submit({"--dry-run"}, "/nowhere"), 2,
+                 {"no program \"sinfo\" in PATH", "--cpus N", "runtime.threads"});
+}
+
 TEST_CASE("submit: a mistake is one line, and nothing is submitted",
           "[integration][submit][mistakes]") {
   const SubmitSite site;
@@ -118,7 +141,7 @@ TEST_CASE("submit: a mistake is one line, and nothing is submitted",
   refused({}, {"clusters/a.toml:2: unknown key \"partion\"", "\"partition\""});
   fs::remove_all(site / "clusters");
 
-  fs::remove_all(site / "bin");
+  fs::remove(site / "bin/sbatch");
   check_one_line(site.submit({}, "/nowhere"), 2, {"no program \"sbatch\" in PATH", "--dry-run"});
   CHECK_FALSE(fs::exists(site / "runs"));
   site.sbatch("echo 'sbatch: error: invalid partition: x' >&2; exit 1");

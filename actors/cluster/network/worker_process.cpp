@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "actors/cluster/network/coroutines.hpp"
+#include "base/stop_signals.hpp"
 
 namespace train::actors {
 namespace {
@@ -20,7 +21,6 @@ namespace {
 constexpr const char* kShortOfMemory =
     " (the kernel has killed a process of this machine meanwhile because memory ran out: dmesg "
     "says which)";
-constexpr std::array kOnlyForTheLauncher = {SIGINT, SIGTERM, SIGUSR1};
 constexpr std::chrono::milliseconds kBetweenLooksAtChildren{2};  // whether the last has ended
 
 /// Whoever runs into an error of its own does so again; all else is the world's doing.
@@ -46,7 +46,7 @@ struct WorkerProcesses::Children {
 
   static asio::awaitable<void> watch(std::shared_ptr<Children> all, std::int32_t rank,
                                      std::vector<std::string> words, std::vector<int> inherited) {
-    auto process = Process::start(words, {.inherited = inherited, .ignored = kOnlyForTheLauncher});
+    auto process = Process::start(words, {.inherited = inherited, .ignored = stop_signals});
     if (!process) {
       co_return all->report(
           {.rank = rank,

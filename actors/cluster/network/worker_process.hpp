@@ -25,7 +25,7 @@ struct WorkerEnd {
 
 /// The worker processes of one node. Each is killed by the kernel when this process ends, however
 /// it ends, so none is ever orphaned. They read /dev/null, share standard output and error, inherit
-/// no other descriptor but those of start(), and ignore SIGINT, SIGTERM and SIGUSR1: a terminal or
+/// no other descriptor but those of start(), and ignore stop_signals: a terminal or
 /// a batch system sends those to every process, but only commands of the head stop a worker.
 ///
 /// Threading: thread-safe, but not on the loop's thread, except start(), which only enqueues. The

@@ -47,16 +47,8 @@ fs::path exit_record_file(const fs::path& root) { return control_directory(root)
 fs::path control_directory(const fs::path& root) { return root / "control"; }
 fs::path endpoint_file(const fs::path& root) { return control_directory(root) / "endpoint"; }
 
-Result<EndpointFile> EndpointFile::write(const fs::path& file, const Endpoint& endpoint,
-                                         const std::string& start) {
-  TRAIN_RETURN_IF_ERROR(write_note(file, {to_string(endpoint), start, endpoint.generation}));
-  return EndpointFile(file);
-}
-
-EndpointFile::~EndpointFile() {
-  if (!file_.empty()) {
-    ::unlink(file_.c_str());
-  }
+Status write_endpoint(const fs::path& file, const Endpoint& endpoint, const std::string& start) {
+  return write_note(file, {to_string(endpoint), start, endpoint.generation});
 }
 
 Result<Endpoint> find_head(const NodePosition& position, std::uint32_t from, const fs::path& file,
@@ -96,6 +88,7 @@ void leave_exit_record(const fs::path& root, const std::string& start, int exit_
   if (!left) {
     log_warning(fmt::format("no_word_to_other_nodes {}", left.error().message));
   }
+  ::unlink(endpoint_file(root).c_str());
 }
 
 std::optional<int> exit_record(const fs::path& root, const std::string& start) {

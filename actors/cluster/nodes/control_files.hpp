@@ -6,7 +6,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "actors/cluster/network/endpoint.hpp"
 #include "actors/cluster/nodes/node_position.hpp"
@@ -21,23 +20,12 @@ namespace train::actors {
 [[nodiscard]] std::filesystem::path control_directory(const std::filesystem::path& root);
 [[nodiscard]] std::filesystem::path endpoint_file(const std::filesystem::path& root);
 
-/// The file in which the head says where it listens, for as long as this lives.
-class EndpointFile {
- public:
-  /// Durable on return; blocks. `start`: NodePosition::start of the head. Errors: those of
-  /// storage::write_private_file().
-  [[nodiscard]] static Result<EndpointFile> write(const std::filesystem::path& file,
-                                                  const Endpoint& endpoint,
-                                                  const std::string& start);
-  EndpointFile(EndpointFile&& other) noexcept : file_(std::exchange(other.file_, {})) {}
-  EndpointFile& operator=(EndpointFile&& other) = delete;
-  /// Removes it, a courtesy: who reads it later learns at once that nobody is there.
-  ~EndpointFile();
-
- private:
-  explicit EndpointFile(std::filesystem::path file) : file_(std::move(file)) {}
-  std::filesystem::path file_;  // empty: moved from
-};
+/// Says in `file` where the head listens. Durable on return; blocks. `start`: NodePosition::start
+/// of the head. It replaces what the head of an earlier generation wrote, and stays until the end
+/// of the run (leave_exit_record()): a client of NFS that has seen no file believes that for 30 s.
+/// Errors: those of storage::write_private_file().
+[[nodiscard]] Status write_endpoint(const std::filesystem::path& file, const Endpoint& endpoint,
+                                    const std::string& start);
 
 /// Where the head listens, for a node that is not the head: waits for the note that the head of
 /// the same start writes to `file` in its generation `from` or a later one: a launcher that was
@@ -51,7 +39,8 @@ class EndpointFile {
 /// At the head's start, before any other launcher can take an older word for its own. Blocks.
 void forget_exit_record(const std::filesystem::path& root);
 
-/// At the head's end, which is that of the run in `root`. Blocks. What cannot be written is a
+/// At the head's end, which is that of the run in `root`: there is no endpoint any more, and the
+/// others find out why. Blocks. What cannot be written is a
 /// warning: the others then wait for as long as they do for a head that is lost.
 void leave_exit_record(const std::filesystem::path& root, const std::string& start, int exit_code);
 

@@ -10,7 +10,7 @@
 #include "actors/cluster/recovery/verdict.hpp"
 #include "actors/head/run_plan.hpp"
 #include "base/log.hpp"
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 
 namespace train::actors {
 namespace {

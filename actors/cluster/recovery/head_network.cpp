@@ -11,7 +11,7 @@
 #include "actors/head/report/run_events.hpp"
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 #include "engine/rank/plan/run_device.hpp"
 
 namespace train::actors {
@@ -20,10 +20,12 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kFirstWord = 1s;      // for whom the start waits
-constexpr auto kBetweenWords = 10s;  // and then again
-constexpr auto kReturnTime = 5s;     // of nodes that are back, to the next meeting
-constexpr auto kNodesIdle = 5s;      // of other nodes' ranks, from the word that the run is over
+constexpr auto kFirstWord = 1s;          // for whom the start waits
+constexpr auto kBetweenWords = 10s;      // and then again
+constexpr auto kReturnTime = 5s;         // of nodes that are back, to the next meeting
+constexpr auto kAnswerAfterSignal = 5s;  // of nodes that restore what is in memory
+constexpr std::uint64_t kSlowestLink_bytes_s = 100'000'000;  // between two nodes
+constexpr auto kNodesIdle = 5s;  // of other nodes' ranks, from the word that the run is over
 
 /// Those of the first generation are good for all: a disk that is full meanwhile is no matter.
 Result<CredentialFiles> credentials_of(const std::filesystem::path& directory, bool first) {
@@ -75,11 +77,9 @@ Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(PreparedRun& run) {
 }
 
 Status HeadNetwork::tell_endpoint() {
-  auto file =
-      EndpointFile::write(endpoint_file(run_.directory.root), endpoint(), run_.position.start);
-  TRAIN_RETURN_IF_ERROR(file);
-  endpoint_file_.emplace(std::move(file).value());
-  return {};
+  Status told = write_endpoint(endpoint_file(run_.directory.root), endpoint(), run_.position.start);
+  endpoint_told_ = told.ok();
+  return told;
 }
 
 bool HeadNetwork::takes_part(std::int64_t node) const {
@@ -133,7 +133,7 @@ Membership HeadNetwork::meet(Clock::time_point deadline) {
   };
   auto next_word = Clock::now() + kFirstWord;
   while (awaited() && stop_signal() == 0 && Clock::now() < deadline) {
-    if (Clock::now() >= next_word && !endpoint_file_) {
+    if (Clock::now() >= next_word && !endpoint_told_) {
       (void)tell_endpoint();  // that it is missing has been said
     }
     if (Clock::now() >= next_word && missing()) {
@@ -169,10 +169,27 @@ Status HeadNetwork::give_positions(std::int64_t memory_step, bool earlier) {
   return await_answers(std::move(awaited));
 }
 
-/// Of MemoryRestored from `nodes`, unless one is lost meanwhile.
 Status HeadNetwork::await_answers(std::set<std::int64_t> nodes) {
+  // A node that lives moves all that it and its neighbour have through one link, and verifies it.
+  const SharedSnapshots own = run_.memory.current();
+  const auto bytes = own ? checkpoint::MemorySnapshots::size_bytes(own->layout()) : 0;
+  auto deadline = Clock::now() + std::chrono::seconds(run_.config().recovery.node_wait_s) +
+                  std::chrono::seconds(bytes / kSlowestLink_bytes_s);
+  bool hurried = false;
   Status result;
   while (result && !nodes.empty()) {
+    if (!hurried && stop_signal() != 0) {
+      hurried = true;
+      deadline = std::min(deadline, Clock::now() + kAnswerAfterSignal);
+    }
+    if (Clock::now() >= deadline) {
+      for (const std::int64_t node : nodes) {
+        log_warning(
+            fmt::format("node_silent node {} has not restored its snapshots in time", node));
+        launchers_.erase(node);
+      }
+      return result;
+    }
     self_->receive(
         [&](const MemoryRestored& done) {
           nodes.erase(done.node);
@@ -184,7 +201,8 @@ Status HeadNetwork::await_answers(std::set<std::int64_t> nodes) {
           if (launcher_down(down)) {
             nodes.clear();  // it is missing(), and all meet again
           }
-        });
+        },
+        caf::after(50ms) >> [] {});
   }
   return result;
 }

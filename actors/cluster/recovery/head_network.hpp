@@ -81,6 +81,8 @@ class HeadNetwork {
   explicit HeadNetwork(PreparedRun& run);
   /// Writes where this head listens, for the launchers of other nodes.
   Status tell_endpoint();
+  /// Of MemoryRestored from `nodes`; one that is lost meanwhile, or says nothing for too long, is
+  /// missing() then.
   Status await_answers(std::set<std::int64_t> nodes);
   /// Who is there now.
   [[nodiscard]] Membership met() const;
@@ -96,7 +98,7 @@ class HeadNetwork {
   caf::actor cluster_;
   std::map<std::int64_t, Launcher> launchers_;  // by node, as far as they are there
   std::unique_ptr<HeadListener> listener_;
-  std::optional<EndpointFile> endpoint_file_;  // while it listens
+  bool endpoint_told_ = false;
   std::unique_ptr<BuddyLink> link_;
 };
 

@@ -24,7 +24,7 @@
 #include "actors/messages/cluster_messages.hpp"
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::actors {
@@ -35,8 +35,8 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kHeadConnectTime = 30s;
-constexpr auto kHeadTryTime = 3s;  // at an endpoint that may be an old one
+constexpr auto kHeadConnectTime = 30s;  // from its first word of where it is
+constexpr auto kHeadTryTime = 3s;       // at an endpoint that may be an old one
 constexpr auto kBetweenRetries = 100ms;
 constexpr auto kEndWithoutHead = 3s;                // of ranks that nobody leads any more
 constexpr auto kEndOfGeneration = 200ms;            // of ranks of a generation that is over
@@ -275,12 +275,15 @@ Result<Endpoint> NodeLife::look(std::uint32_t first, Clock::duration time) const
 Status NodeLife::join(bool first, std::chrono::seconds wait) {
   const auto begun = Clock::now();
   const auto deadline = begun + wait + (first ? 0s : kHeadNoticesLater);
-  const auto last_try = first ? std::min(begun + kHeadConnectTime, deadline) : deadline;
+  auto last_try = deadline;
   for (;;) {
     const auto endpoint = look(from, deadline - Clock::now());
     if (!endpoint) {
       return failure(endpoint.error().message +
                      (first ? fmt::format(" (recovery.start_wait_s = {})", wait.count()) : ""));
+    }
+    if (std::exchange(first, false)) {  // it may be slow, or this was a head that is gone
+      last_try = Clock::now() + kHeadConnectTime;
     }
     const Status joined = NodeGeneration(*this).run(*endpoint, kHeadTryTime);
     if (joined) {  // else the same generation may be in reach later, or this one is at its end
@@ -318,7 +321,7 @@ void start_workers(WorkerProcesses& workers, const NodePosition& position, std::
 }
 
 int run_node(RunPlan plan, const NodePosition& position) {
-  const SignalWatcher signals([](int) {});  // the head hears it too, and decides for all
+  const SignalListener signals([](int) {});  // the head hears it too, and decides for all
   NodeLife life{.plan = std::move(plan), .position = position, .node = position.node};
   if (const Status room = life.memory.make_room(life.plan, position); !room) {
     log_error(fmt::format("node {}: {}", life.node, room.error().message));

@@ -21,7 +21,7 @@
 #include "actors/supervision.hpp"
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 
 namespace train::actors {
 namespace {
@@ -71,7 +71,7 @@ class GenerationHead {
             caf::anon_send(network_.cluster(), WorkerExited{end.rank, end.text, end.killed});
           }
         });
-    const SignalWatcher signals([me = caf::actor_cast<caf::actor>(self_)](int signal) {
+    const SignalListener signals([me = caf::actor_cast<caf::actor>(self_)](int signal) {
       caf::anon_send(me, StopRequested{signal});
     });
     network_.start_ranks();

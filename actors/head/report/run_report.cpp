@@ -80,14 +80,13 @@ RunReport::RunReport(const ReportOptions& options)
   view_.steps = options.total_steps;
   view_.ranks = options.ranks;
   if (options.output == Output::live && options.out != nullptr) {
-    block_ = std::make_unique<LiveBlock>(options.out);
+    block_ = std::make_unique<LiveBlock>(*options.out);
   }
 }
 
 void RunReport::append(const std::string& line) {
   if (options_.output == Output::json && options_.out != nullptr) {
-    std::fputs((line + "\n").c_str(), options_.out);
-    std::fflush(options_.out);
+    options_.out->write(line + "\n");
   }
   options_.files->metrics.append(line);
 }
@@ -355,7 +354,7 @@ void RunReport::show(const StepFinished& event) {
 
 // REQUIRES: a block; view_mutex_ is held.
 void RunReport::show_block() {
-  block_->show(progress_block(view_, LiveBlock::columns(options_.out)));
+  block_->show(progress_block(view_, LiveBlock::columns(*options_.out)));
 }
 
 void RunReport::stalled(const std::string& text) {
@@ -371,17 +370,14 @@ void RunReport::print_line(const std::string& text) {
   if (block_) {
     block_->print(text);
   } else if (options_.out != nullptr && options_.output == Output::lines) {
-    // A closed pipe is no reason to stop training: what fputs says is ignored on purpose.
-    std::fputs((text + "\n").c_str(), options_.out);
-    std::fflush(options_.out);
+    options_.out->write(text + "\n");
   }
 }
 
 void RunReport::note(const RunEvent& event) {
   options_.files->events.note(event);
   if (options_.output == Output::json && options_.out != nullptr) {
-    std::fputs(event_line(event).c_str(), options_.out);
-    std::fflush(options_.out);
+    options_.out->write(event_line(event));
   }
 }
 

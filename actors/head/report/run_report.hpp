@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -18,6 +17,7 @@
 #include "actors/train/lanes/lane_source.hpp"
 #include "base/result.hpp"
 #include "base/terminal.hpp"
+#include "base/text_output.hpp"
 #include "checkpoint/index/step_journal.hpp"
 #include "engine/objective/objective.hpp"
 #include "engine/optimizer/optimizer.hpp"
@@ -53,7 +53,7 @@ struct ReportOptions {
   bool tensorboard = true;
   std::int64_t ranks = 1;
   Output output = Output::lines;
-  std::FILE* out = nullptr;  ///< None: as Output::nothing.
+  TextOutput* out = nullptr;  ///< None: as Output::nothing. Outlives the report.
   /// Of the run, through all of its generations; none: of this report alone.
   std::shared_ptr<RunFiles> files = {};
 };

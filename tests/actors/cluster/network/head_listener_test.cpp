@@ -92,8 +92,7 @@ void be_head(caf::actor_system& system, const caf::actor& actor) {
   REQUIRE(files.ok());
   const auto listener = HeadListener::open(system, actor, *files, {});
   REQUIRE(listener.ok());
-  const auto file = EndpointFile::write("control/endpoint", (*listener)->endpoint(), "");
-  REQUIRE(file.ok());
+  REQUIRE(write_endpoint("control/endpoint", (*listener)->endpoint(), "").ok());
   test::last_until_killed();
 }
 

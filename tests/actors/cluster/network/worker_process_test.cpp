@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/descriptor.hpp"
-#include "base/signal_watcher.hpp"
+#include "base/stop_signals.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/harness/thread_sleep.hpp"

@@ -1,9 +1,10 @@
 #include "actors/head/report/run_report.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -21,25 +22,18 @@ namespace {
 /// test says.
 class ReportedRun {
  public:
-  explicit ReportedRun(double peak_flops) : file_(::open_memstream(&text_, &size_)) {
+  explicit ReportedRun(double peak_flops) {
+    REQUIRE(file_);
     auto report = RunReport::open({.directory = directory_.path(),
                                    .total_steps = 100,
                                    .tokens_per_step = 1000,
                                    .flops_per_token = 1e6,
                                    .peak_flops = peak_flops,
                                    .tensorboard = false,
-                                   .out = file_});
+                                   .out = &output_});
     REQUIRE(report.ok());
     report_ = std::move(report).value();
   }
-  ~ReportedRun() {
-    report_.reset();
-    std::fclose(file_);
-    std::free(text_);
-  }
-  ReportedRun(const ReportedRun&) = delete;
-  ReportedRun& operator=(const ReportedRun&) = delete;
-
   /// Its line says so much of the peak, in percent; -1: nothing.
   int mfu_of_step(double seconds) {
     StepFinished event;
@@ -47,8 +41,7 @@ class ReportedRun {
     event.trained_ns = trained_ns_ +=
         static_cast<std::int64_t>(seconds * static_cast<double>(kSecond));
     REQUIRE_NOTHROW(report_->step(event, late_ns_));
-    std::fflush(file_);
-    const std::string all(text_, size_);
+    const std::string all = test::read_bytes(directory_ / "out");
     const std::string line = all.substr(all.rfind("step "));
     const std::size_t mfu = line.find("MFU ");
     return mfu == std::string::npos ? -1 : std::atoi(line.c_str() + mfu + 4);
@@ -56,9 +49,8 @@ class ReportedRun {
 
  private:
   test::TempDirectory directory_;
-  char* text_ = nullptr;
-  std::size_t size_ = 0;
-  std::FILE* file_;
+  Descriptor file_{::open((directory_ / "out").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600)};
+  TextOutput output_{file_.get()};
   std::unique_ptr<RunReport> report_;
   // All reports come at once, as from a head that was kept from its core meanwhile.
   std::int64_t late_ns_ = 1000 * kSecond;

@@ -1,0 +1,27 @@
+#include "base/descriptor_limit.hpp"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+
+namespace train {
+namespace {
+
+/// Programs that we start may look at each one that they could have: a container without a limit
+/// would keep them busy for minutes.
+constexpr rlim_t kMost = rlim_t{1} << 20;
+
+}  // namespace
+
+std::int64_t raise_descriptor_limit() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    return 0;
+  }
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = std::max(before, std::min(limit.rlim_max, kMost));
+  const bool raised = ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
+  return static_cast<std::int64_t>(std::min(raised ? limit.rlim_cur : before, kMost));
+}
+
+}  // namespace train
