@@ -41,8 +41,7 @@ int be_head(const fs::path& control) {
   const auto listener =
       actors::HeadListener::open(system, actors::spawn_rendezvous(system), files.value(), {});
   TRAIN_CHECK(listener.ok());
-  const auto file = actors::EndpointFile::write(control / "endpoint", (*listener)->endpoint(), "");
-  TRAIN_CHECK(file.ok());
+  TRAIN_CHECK(actors::write_endpoint(control / "endpoint", (*listener)->endpoint(), "").ok());
   std::this_thread::sleep_for(10min);
   return 0;
 }

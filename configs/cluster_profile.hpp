@@ -23,7 +23,7 @@ struct ClusterProfile {
   std::string time;                  ///< As Slurm writes it: minutes, H:M:S, D-H, ...
   std::string mem;                   ///< Per node, as "320G"; "0": all of it.
   std::string gpus;                  ///< Per node, as "4" or "h100:4".
-  std::int64_t cpus = 0;             ///< Per node; 0: the threads of its ranks.
+  std::int64_t cpus = 0;             ///< Per node; 0: the threads of its ranks, or all.
   std::int64_t grace_s = 180;        ///< From the warning to the end of a job's time.
   std::string interface;             ///< parallel.interface, where the run leaves it open.
   std::string run_dir;               ///< run.dir, where the run leaves it open.

@@ -10,8 +10,10 @@
 #include "actors/head/model_files.hpp"
 #include "actors/train/lanes/choice_lanes.hpp"
 #include "base/check.hpp"
+#include "base/descriptor_limit.hpp"
 #include "base/units.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
+#include "engine/collective/collective_schedule.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/run_device.hpp"
@@ -219,6 +221,20 @@ std::uint64_t checkpoint_bytes(const RunPlan& plan) {
   return memory.parameters_bytes + memory.optimizer_bytes;
 }
 
+Status check_descriptors(const configs::ParallelSection& parallel) {
+  constexpr std::int64_t kOthers = 128;  // files, libraries, the index, copies
+  // A rank is connected to each other one on every channel; the head has three for each of its own.
+  const auto channels = static_cast<std::int64_t>(engine::kChannelCount);
+  const std::int64_t wanted = channels * parallel.ranks + kOthers;
+  const std::int64_t allowed = raise_descriptor_limit();
+  return wanted <= allowed
+             ? Status()
+             : user_error(fmt::format(
+                   "parallel.ranks: {} ranks need {} open files in each process, and this machine "
+                   "allows {} (ulimit -Hn): raise that limit or use fewer ranks",
+                   parallel.ranks, wanted, allowed));
+}
+
 std::string describe_plan(const RunPlan& plan) {
   const configs::RunConfig& config = plan.config;
   const engine::ModelSpec& model = plan.engine.model;
@@ -265,6 +281,11 @@ std::string describe_plan(const RunPlan& plan) {
   row("memory: staging",
       fmt::format("{} (up to 2 snapshots, while saving)", format_bytes(2 * state)));
   row("memory: total", format_bytes(memory.total_bytes() + 2 * state));
+  if (in_processes(config.parallel, plan.separate_processes)) {
+    if (const Status enough = check_descriptors(config.parallel); !enough) {
+      row("open files", enough.error().message);
+    }
+  }
   if (config.runtime.device != "cpu") {
     row("memory: of the device", format_bytes(memory.device_bytes()));
     row("memory: of the host", format_bytes(memory.offloaded_bytes + 2 * state));

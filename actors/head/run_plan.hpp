@@ -61,6 +61,10 @@ struct RunPlan {
 /// Compute threads: `requested`, or all cores this process may use.
 [[nodiscard]] int resolve_threads(std::int64_t requested);
 
+/// Ranks in processes may open as many files as they need on this machine, whose soft limit it
+/// raises. Errors (user): the hard limit is too low.
+[[nodiscard]] Status check_descriptors(const configs::ParallelSection& parallel);
+
 /// What `--dry-run` prints: parameters, FLOPs per token, memory by kind, steps and tokens.
 [[nodiscard]] std::string describe_plan(const RunPlan& plan);
 

@@ -295,7 +295,7 @@ TEST_CASE("submit: a head that was killed is started again if it had saved somet
   CHECK(nothing.exit_code == 137);
   CHECK_FALSE(cluster.called("scontrol"));
   CHECK(nothing.err.find("before it saved anything") != std::string::npos);
-  for (const char* step : {"step-00000010", "step-00000020"}) {
+  for (const char* step : {"step-00000010", "step-20000000", "step-100000000"}) {
     cluster.note("calls", "");
     cluster.trainer(fmt::format("mkdir -p '{}/{}'; kill -KILL $$", checkpoints, step));
     CHECK(cluster.run().exit_code == 137);
