@@ -15,7 +15,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "engine/collective/gloo_transport.hpp"
+#include "engine/collective/tcp_transport.hpp"
 #include "engine/parameter.hpp"
 #include "engine/rank/plan/run_device.hpp"
 #include "tests/support/disks/file_store.hpp"
@@ -318,10 +318,10 @@ LinkModel measure_loopback() {
   fs::create_directory(directory);
   const std::vector<double> found = in_processes(2, 3, [&](int rank) {
     const auto store = test::make_file_store(directory);
-    GlooOptions options;
+    TcpOptions options;
     options.rank = rank;
     options.world_size = 2;
-    auto channels = make_gloo(*store, options);
+    auto channels = make_tcp(*store, options);
     if (!channels) {
       throw std::runtime_error(channels.error().message);
     }

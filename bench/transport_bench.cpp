@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/collective/gloo_transport.hpp"
+#include "engine/collective/tcp_transport.hpp"
 #include "tests/support/disks/file_store.hpp"
 
 namespace {
@@ -168,12 +168,12 @@ std::vector<double> measure_processor(Rank& self, const std::vector<Way>& ways, 
 }
 
 ChannelTransports connect(RendezvousStore& store, int rank, bool direct) {
-  GlooOptions options;
+  TcpOptions options;
   options.rank = rank;
   options.world_size = kRanks;
   options.generation = direct ? 1 : 2;
   options.direct = direct;
-  Result<ChannelTransports> channels = make_gloo(store, options);
+  Result<ChannelTransports> channels = make_tcp(store, options);
   if (!channels) {
     throw std::runtime_error(channels.error().message);
   }

@@ -25,7 +25,7 @@
 #include "cli/command.hpp"
 #include "cli/profile/run_profile.hpp"
 #include "configs/load_config.hpp"
-#include "engine/collective/gloo_transport.hpp"
+#include "engine/collective/tcp_transport.hpp"
 #include "engine/rank/plan/run_device.hpp"
 
 namespace train::cli {
@@ -141,12 +141,12 @@ struct Worker {
     (*context)->generation = assignment.generation;
     RemoteStore store(system, caf::actor_cast<caf::actor>(assignment.rendezvous), "data/");
     auto transports =
-        engine::make_gloo(store, {.rank = static_cast<int>(options.rank),
-                                  .world_size = static_cast<int>(config->parallel.ranks),
-                                  .interface = config->parallel.interface,
-                                  .generation = assignment.generation,
-                                  .timeout = kConnectTime,
-                                  .nccl = plan->config.parallel.transport == "nccl"});
+        engine::make_tcp(store, {.rank = static_cast<int>(options.rank),
+                                 .world_size = static_cast<int>(config->parallel.ranks),
+                                 .interface = config->parallel.interface,
+                                 .generation = assignment.generation,
+                                 .timeout = kConnectTime,
+                                 .nccl = plan->config.parallel.transport == "nccl"});
     // At a first start the network is not as it should be; later it was, and may be so again.
     peer_lost = assignment.generation > 0;
     TRAIN_RETURN_IF_ERROR(transports);

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "engine/collective/collective.hpp"
-#include "engine/collective/gloo_header.hpp"
+#include "engine/collective/exchange_header.hpp"
 #include "kernels/device/stream.hpp"
 
 namespace train::engine {
@@ -23,7 +23,7 @@ std::vector<int> all_ranks(int world_size) {
 
 }  // namespace
 
-NcclLink::NcclLink(std::unique_ptr<GlooLink> host, const kernels::NcclId& id, Milliseconds timeout)
+NcclLink::NcclLink(std::unique_ptr<TcpLink> host, const kernels::NcclId& id, Milliseconds timeout)
     : host_(std::move(host)),
       limit_(timeout),
       comm_(std::make_unique<kernels::NcclComm>(id, rank(), world_size(),

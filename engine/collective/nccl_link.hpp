@@ -5,19 +5,19 @@
 #include <optional>
 #include <vector>
 
-#include "engine/collective/gloo_channel.hpp"
-#include "engine/collective/gloo_link.hpp"
+#include "engine/collective/link_channel.hpp"
+#include "engine/collective/tcp_link.hpp"
 #include "kernels/device/nccl.hpp"
 
 namespace train::engine {
 
 /// The connections of one rank on one channel whose bytes are memory of CUDA devices.
 ///
-/// An exchange with a peer is: a GlooLink compares identity and sizes, as it does for bytes of the
-/// host; then NCCL moves the bytes, straight between the devices; then the GlooLink meets the peer
+/// An exchange with a peer is: a TcpLink compares identity and sizes, as it does for bytes of the
+/// host; then NCCL moves the bytes, straight between the devices; then the TcpLink meets the peer
 /// once more, so that neither goes on, or leaves, while the other still needs it. So a mismatch is
 /// named before a byte moves, nobody launches what its peer has not come to, and a rank that dies
-/// or is cancelled ends every wait: the GlooLink notices, and the communicator is aborted. One
+/// or is cancelled ends every wait: the TcpLink notices, and the communicator is aborted. One
 /// communicator per channel: two channels have no order between them, so that a device may have an
 /// exchange of each under way. One after the other would need an order that all ranks share, and a
 /// gather that the next layer waits for would wait for a reduction. What could let the two wait for
@@ -29,10 +29,10 @@ class NcclLink final : public ChannelLink {
 
   /// `host`: open, to the same ranks. Blocks until all have come, at most `timeout`. Throws
   /// kernels::DeviceError.
-  NcclLink(std::unique_ptr<GlooLink> host, const kernels::NcclId& id, Milliseconds timeout);
+  NcclLink(std::unique_ptr<TcpLink> host, const kernels::NcclId& id, Milliseconds timeout);
   ~NcclLink() override;
 
-  /// See GlooLink::set_limit().
+  /// See TcpLink::set_limit().
   void set_limit(std::optional<Milliseconds> limit);
 
   [[nodiscard]] Status run(const CollectiveIdentity& identity, const Transfer& transfer) override;
@@ -57,7 +57,7 @@ class NcclLink final : public ChannelLink {
   /// What ends a wait for NCCL: trouble of `peers`, or silence.
   [[nodiscard]] kernels::NcclInterrupt interrupt(const std::vector<int>& peers);
 
-  std::unique_ptr<GlooLink> host_;
+  std::unique_ptr<TcpLink> host_;
   std::optional<Milliseconds> limit_;        ///< Of one exchange; none: as long as it takes.
   std::unique_ptr<kernels::NcclComm> comm_;  ///< None once disconnected.
 };

@@ -76,7 +76,7 @@ struct InboxDrawer {
 /// Where the owner of an inbox sleeps, and what it shows its peers.
 struct InboxWakeup {
   alignas(64) std::atomic<std::uint32_t> word{0};    ///< A futex: see wakeup.hpp.
-  alignas(64) std::atomic<std::uint64_t> ticket{0};  ///< Written by the owner: see GlooDirect.
+  alignas(64) std::atomic<std::uint64_t> ticket{0};  ///< Written by the owner: see DirectMemory.
 };
 
 /// Memory of one rank that the ranks of its machine map: an inbox for each channel. Comes from the

@@ -1,5 +1,5 @@
 // What a rank hands to an exchange is borrowed until its `done`: the others may read it where it
-// lies until then (gloo_direct.hpp). So nothing may write it, however late the exchange ends.
+// lies until then (direct_memory.hpp). So nothing may write it, however late the exchange ends.
 
 #include <algorithm>
 #include <catch2/catch.hpp>

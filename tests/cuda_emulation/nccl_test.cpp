@@ -6,7 +6,7 @@
 #include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/nccl.hpp"
-#include "tests/engine/collective/gloo_fixture.hpp"
+#include "tests/engine/collective/tcp_fixture.hpp"
 
 namespace train::engine {
 namespace {
@@ -62,8 +62,8 @@ class DeviceParcel {
   std::vector<kernels::Buffer> buffers_;
 };
 
-GlooOptions nccl_options(int rank, int world_size, std::uint64_t generation = 1) {
-  GlooOptions options = options_of(rank, world_size, generation);
+TcpOptions nccl_options(int rank, int world_size, std::uint64_t generation = 1) {
+  TcpOptions options = options_of(rank, world_size, generation);
   options.nccl = true;
   return options;
 }
@@ -95,7 +95,7 @@ TEST_CASE("nccl: processes exchange the memory of their devices", "[emulation][n
   const int world_size = GENERATE(2, 3, 4);
   const TempDirectory directory;
   Processes processes(directory, world_size, [&](int rank, RendezvousStore& store) {
-    auto channels = make_gloo(store, nccl_options(rank, world_size));
+    auto channels = make_tcp(store, nccl_options(rank, world_size));
     if (!channels) {
       return channels.error().message;
     }
@@ -129,7 +129,7 @@ TEST_CASE("nccl: ranks that differ are named before a byte moves",
   const bool by_size = GENERATE(true, false);
   const TempDirectory directory;
   Processes processes(directory, 2, [&](int rank, RendezvousStore& store) {
-    auto channels = make_gloo(store, nccl_options(rank, 2));
+    auto channels = make_tcp(store, nccl_options(rank, 2));
     if (!channels) {
       return channels.error().message;
     }
@@ -154,7 +154,7 @@ TEST_CASE("nccl: kill -9 of a rank in the middle of its bytes fails the others a
   const auto stalled = directory.path() / "stalled";
   Processes processes(directory, 3, [&](int rank, RendezvousStore& store) {
     stall_at("2 3", stalled);
-    auto channels = make_gloo(store, nccl_options(rank, 3));
+    auto channels = make_tcp(store, nccl_options(rank, 3));
     if (!channels) {
       return channels.error().message;
     }
@@ -186,7 +186,7 @@ TEST_CASE("nccl: cancel while a peer is stuck, and a new generation", "[emulatio
   const auto stalled = directory.path() / "stalled";
   Processes processes(directory, 2, [&](int rank, RendezvousStore& store) {
     stall_at("1 0", stalled);
-    auto channels = make_gloo(store, nccl_options(rank, 2));
+    auto channels = make_tcp(store, nccl_options(rank, 2));
     if (!channels) {
       return channels.error().message;
     }
@@ -205,7 +205,7 @@ TEST_CASE("nccl: cancel while a peer is stuck, and a new generation", "[emulatio
       return fmt::format("the exchange: \"{}\"", text);
     }
     ::unsetenv("PLAYED_NCCL_STALL");
-    auto next = make_gloo(store, nccl_options(rank, 2, 2));
+    auto next = make_tcp(store, nccl_options(rank, 2, 2));
     if (!next) {
       return next.error().message;
     }

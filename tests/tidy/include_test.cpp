@@ -114,7 +114,7 @@ const std::vector<Confinement>& confinements() {
       {"catch2/", {"tests/.*"}},
       {"hwy/", {"kernels/.*", "bench/.*", "tests/support/devices/instruction_sets\\.hpp"}},
       {"dnnl", {"bench/(step_gemm|gemm_libraries)\\.cpp"}},
-      {"gloo/", {"engine/collective/gloo_.*\\.(cpp|hpp)", "bench/.*\\.cpp"}},
+      {"gloo/", {"engine/collective/tcp_.*\\.(cpp|hpp)", "bench/.*\\.cpp"}},
       {"openssl/", {"actors/cluster/network/.*\\.(cpp|hpp)", "tests/.*"}},
       {"oneapi/", {}},
       {"spdlog/", {"base/.*\\.cpp"}},

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "engine/collective/gloo_transport.hpp"
+#include "engine/collective/tcp_transport.hpp"
 
 // Where ranks tell each other how to connect: a small store of named bytes at the head. Keys begin
 // with their generation, so that what an older one left behind is never read.

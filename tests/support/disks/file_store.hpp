@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/collective/gloo_transport.hpp"
+#include "engine/collective/tcp_transport.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 
 namespace train::test {

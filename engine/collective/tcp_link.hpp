@@ -15,8 +15,8 @@
 
 #include "base/result.hpp"
 #include "engine/collective/collective.hpp"
-#include "engine/collective/gloo_channel.hpp"
-#include "engine/collective/gloo_direct.hpp"
+#include "engine/collective/direct_memory.hpp"
+#include "engine/collective/link_channel.hpp"
 #include "engine/collective/shared_inbox.hpp"
 
 namespace gloo {
@@ -101,15 +101,15 @@ class GlooWatch {
 /// on the buffer.
 ///
 /// Threading: one owner; abort() is safe from any thread.
-class GlooLink final : public ChannelLink {
+class TcpLink final : public ChannelLink {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
   /// `context` is connected to all ranks, through `device`, which lives as long as any of its
   /// links. `timeout`: longest time in which nothing arrives, until set_limit().
-  GlooLink(std::shared_ptr<gloo::transport::Device> device, std::shared_ptr<gloo::Context> context,
-           Milliseconds timeout);
-  ~GlooLink() override;
+  TcpLink(std::shared_ptr<gloo::transport::Device> device, std::shared_ptr<gloo::Context> context,
+          Milliseconds timeout);
+  ~TcpLink() override;
 
   /// Starts to watch the connections. Errors: failure (one is broken).
   [[nodiscard]] Status open();
@@ -217,7 +217,7 @@ class GlooLink final : public ChannelLink {
   Milliseconds timeout_;
   std::vector<std::uint64_t> exchanges_;  ///< By rank: exchanges had with it.
   std::vector<std::byte> headers_;        ///< For each rank one to send and one to receive.
-  GlooDirect direct_;
+  DirectMemory direct_;
   std::atomic<bool> is_aborted_{false};
 
   mutable std::mutex mutex_;          ///< Guards what follows against abort() and the watch.

@@ -18,7 +18,7 @@
 
 namespace train::engine {
 
-class GlooLink;
+class TcpLink;
 
 /// What a rank tells the others so that they can try to reach its memory.
 struct DirectNote {
@@ -54,7 +54,7 @@ struct DirectOffer {
 /// same user, with the same privileges at most. Where Yama restricts that to ancestors this process
 /// gives the other processes of its user leave, for as long as it lives.
 /// Errors: those of an exchange.
-[[nodiscard]] Result<LocalRanks> agree_on_local(GlooLink& link, std::uint64_t generation,
+[[nodiscard]] Result<LocalRanks> agree_on_local(TcpLink& link, std::uint64_t generation,
                                                 bool wanted);
 
 /// Reading of ranges out of the memory of ranks on the same machine: for one link.
@@ -74,9 +74,9 @@ struct DirectOffer {
 /// A dead process has no memory: reading it is an error.
 ///
 /// Threading: one owner.
-class GlooDirect {
+class DirectMemory {
  public:
-  GlooDirect();
+  DirectMemory();
 
   /// The ticket of this rank, and where this process sees that of each peer: borrowed. Null for
   /// those that are not read.

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/collective/collective.hpp"
-#include "engine/collective/gloo_direct.hpp"
+#include "engine/collective/direct_memory.hpp"
 
 namespace train::engine {
 
@@ -32,7 +32,7 @@ inline constexpr std::size_t kSmallBytes = 4096;
 inline constexpr std::uint64_t kHeaderArrived = 0x6163746f72747261ULL;
 
 /// What one side says first. Only between processes of one program: native layout.
-struct GlooHeader {
+struct ExchangeHeader {
   std::uint64_t generation = 0;
   std::int64_t command = 0;
   std::uint64_t hash = 0;
@@ -44,7 +44,7 @@ struct GlooHeader {
   std::uint64_t arrived = kHeaderArrived;  ///< Last, so that it tells a whole header from none.
 };
 
-[[nodiscard]] inline GlooHeader gloo_header_of(const PairClaim& claim, const DirectOffer& offer) {
+[[nodiscard]] inline ExchangeHeader header_of(const PairClaim& claim, const DirectOffer& offer) {
   const CollectiveIdentity& identity = claim.identity;
   return {.generation = identity.generation,
           .command = identity.command,
@@ -56,13 +56,13 @@ struct GlooHeader {
           .offer = offer};
 }
 
-[[nodiscard]] inline GlooHeader read_gloo_header(const std::byte* bytes) {
-  GlooHeader header;
+[[nodiscard]] inline ExchangeHeader read_header(const std::byte* bytes) {
+  ExchangeHeader header;
   std::memcpy(&header, bytes, sizeof(header));
   return header;
 }
 
-[[nodiscard]] inline PairClaim claim_of(const GlooHeader& header, int rank) {
+[[nodiscard]] inline PairClaim claim_of(const ExchangeHeader& header, int rank) {
   return {.rank = rank,
           .identity = {.generation = header.generation,
                        .command = header.command,
@@ -73,6 +73,6 @@ struct GlooHeader {
           .received_bytes = header.received_bytes};
 }
 
-static_assert(sizeof(GlooHeader) + kSmallBytes <= kInboxMessageBytes);
+static_assert(sizeof(ExchangeHeader) + kSmallBytes <= kInboxMessageBytes);
 
 }  // namespace train::engine

@@ -1,4 +1,4 @@
-#include "engine/collective/gloo_direct.hpp"
+#include "engine/collective/direct_memory.hpp"
 
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "tests/engine/collective/gloo_fixture.hpp"
+#include "tests/engine/collective/tcp_fixture.hpp"
 
-namespace train::engine::gloo_direct_test {
+namespace train::engine::direct_memory_test {
 namespace {
 
 constexpr std::size_t kBytes = std::size_t{40} << 20;  // more than two chunks
@@ -28,15 +28,15 @@ bool kernel_reads() {
 
 }  // namespace
 
-TEST_CASE("gloo: a range is read while its offer holds, and not after",
-          "[engine][collective][gloo]") {
+TEST_CASE("tcp: a range is read while its offer holds, and not after",
+          "[engine][collective][tcp]") {
   if (!kernel_reads()) {
     return;
   }
   const std::vector<std::byte> sent(kBytes, std::byte{5});
   std::vector<std::byte> received(kBytes);
   std::atomic<std::uint64_t> ticket{0};
-  GlooDirect direct;
+  DirectMemory direct;
   direct.set(ticket, {nullptr, &ticket}, {0, ::getpid()});
   const auto go_on = [] { return false; };
   direct.begin();
@@ -50,7 +50,7 @@ TEST_CASE("gloo: a range is read while its offer holds, and not after",
   CHECK(direct.read(1, offer, received, go_on) == "lost rank 1 (it has given up)");
 }
 
-TEST_CASE("gloo: memory of a process that is gone is a lost rank", "[engine][collective][gloo]") {
+TEST_CASE("tcp: memory of a process that is gone is a lost rank", "[engine][collective][tcp]") {
   if (!kernel_reads()) {
     return;
   }
@@ -62,7 +62,7 @@ TEST_CASE("gloo: memory of a process that is gone is a lost rank", "[engine][col
   const std::vector<std::byte> sent(5000);
   std::vector<std::byte> received(5000);
   std::atomic<std::uint64_t> ticket{0};
-  GlooDirect direct;
+  DirectMemory direct;
   direct.set(ticket, {nullptr, &ticket}, {0, child});
   direct.begin();
   const auto why = direct.read(1, direct.offer(sent), received, [] { return false; });
@@ -71,8 +71,8 @@ TEST_CASE("gloo: memory of a process that is gone is a lost rank", "[engine][col
 }
 
 // Also the proof that ranges do go this way: nothing else looks at the memory of the sender so.
-TEST_CASE("gloo: a range that cannot be read fails both, and does not go another way",
-          "[engine][collective][gloo]") {
+TEST_CASE("tcp: a range that cannot be read fails both, and does not go another way",
+          "[engine][collective][tcp]") {
   if (!kernel_reads()) {
     return;
   }
@@ -95,17 +95,17 @@ TEST_CASE("gloo: a range that cannot be read fails both, and does not go another
   ::munmap(pages, kBytes);
 }
 
-TEST_CASE("gloo: one that takes no part in direct reads gets and gives the same bytes",
-          "[engine][collective][gloo]") {
+TEST_CASE("tcp: one that takes no part in direct reads gets and gives the same bytes",
+          "[engine][collective][tcp]") {
   const int without = GENERATE(0, 1, 2);
   const TempDirectory directory;
   std::vector<std::future<Result<ChannelTransports>>> connecting;
   for (int rank = 0; rank < 3; ++rank) {
     connecting.push_back(std::async(std::launch::async, [&, rank] {
       const auto store = make_file_store(directory.path());
-      GlooOptions options = options_of(rank, 3);
+      TcpOptions options = options_of(rank, 3);
       options.direct = rank != without;
-      return make_gloo(*store, options);
+      return make_tcp(*store, options);
     }));
   }
   std::vector<ChannelTransports> world;
@@ -126,8 +126,8 @@ TEST_CASE("gloo: one that takes no part in direct reads gets and gives the same 
   }
 }
 
-TEST_CASE("gloo: a range whose sender gives up is whole or a failure, never something else",
-          "[engine][.full][collective][gloo]") {
+TEST_CASE("tcp: a range whose sender gives up is whole or a failure, never something else",
+          "[engine][.full][collective][tcp]") {
   direct_reads = GENERATE(true, false);
   // It gives up when the first bytes are there, or so many, which the reader may outrun: until some
   // have come when it fails, and others have not.
@@ -168,4 +168,4 @@ TEST_CASE("gloo: a range whose sender gives up is whole or a failure, never some
   CHECK(broken_off > 0);
 }
 
-}  // namespace train::engine::gloo_direct_test
+}  // namespace train::engine::direct_memory_test

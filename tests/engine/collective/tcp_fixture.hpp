@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/collective/gloo_transport.hpp"
+#include "engine/collective/tcp_transport.hpp"
 #include "tests/engine/collective/exchange_fixture.hpp"
 #include "tests/support/disks/file_store.hpp"
 #include "tests/support/disks/temp_directory.hpp"
@@ -37,8 +37,8 @@ inline constexpr auto kGather = static_cast<std::size_t>(Channel::gather);
 /// Whether the worlds of this test read each other's memory.
 inline bool direct_reads = true;
 
-inline GlooOptions options_of(int rank, int world_size, std::uint64_t generation = 1) {
-  GlooOptions options;
+inline TcpOptions options_of(int rank, int world_size, std::uint64_t generation = 1) {
+  TcpOptions options;
   options.rank = rank;
   options.world_size = world_size;
   options.generation = generation;
@@ -58,11 +58,11 @@ inline std::vector<ChannelTransports> connect_world(
   for (int rank = 0; rank < world_size; ++rank) {
     connecting.push_back(std::async(std::launch::async, [&, rank] {
       const auto store = make_file_store(directory.path());
-      GlooOptions options = options_of(rank, world_size, generation);
+      TcpOptions options = options_of(rank, world_size, generation);
       if (std::find(impatient.begin(), impatient.end(), rank) != impatient.end()) {
         options.exchange_limit = silence;
       }
-      return make_gloo(*store, options);
+      return make_tcp(*store, options);
     }));
   }
   std::vector<ChannelTransports> world;

@@ -12,7 +12,7 @@
 
 namespace train::engine {
 
-/// The way of one rank to all others on one channel, on which a GlooChannel runs its exchanges.
+/// The way of one rank to all others on one channel, on which a LinkChannel runs its exchanges.
 ///
 /// Threading: one owner; abort() is safe from any thread.
 class ChannelLink {
@@ -41,11 +41,11 @@ class ChannelLink {
 
 /// A channel of a world of processes: a thread that runs one exchange after the other on a link.
 /// See Collectives for the contract.
-class GlooChannel final : public Collectives {
+class LinkChannel final : public Collectives {
  public:
   /// Takes over an open link and starts the thread.
-  explicit GlooChannel(std::unique_ptr<ChannelLink> link);
-  ~GlooChannel() override;
+  explicit LinkChannel(std::unique_ptr<ChannelLink> link);
+  ~LinkChannel() override;
 
   [[nodiscard]] int rank() const override { return link_->rank(); }
   [[nodiscard]] int world_size() const override { return link_->world_size(); }

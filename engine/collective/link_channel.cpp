@@ -1,4 +1,4 @@
-#include "engine/collective/gloo_channel.hpp"
+#include "engine/collective/link_channel.hpp"
 
 #include <fmt/format.h>
 
@@ -9,15 +9,15 @@
 
 namespace train::engine {
 
-GlooChannel::GlooChannel(std::unique_ptr<ChannelLink> link)
+LinkChannel::LinkChannel(std::unique_ptr<ChannelLink> link)
     : link_(std::move(link)), thread_([this] { loop(); }) {}
 
-GlooChannel::~GlooChannel() {
+LinkChannel::~LinkChannel() {
   end("the transport was closed", true);
   thread_.join();
 }
 
-void GlooChannel::exchange(const CollectiveIdentity& identity, Transfer transfer, Done done) {
+void LinkChannel::exchange(const CollectiveIdentity& identity, Transfer transfer, Done done) {
   check_transfer(transfer, rank(), world_size());
   {
     const std::lock_guard lock(mutex_);
@@ -26,9 +26,9 @@ void GlooChannel::exchange(const CollectiveIdentity& identity, Transfer transfer
   changed_.notify_one();  // without the lock: the thread it wakes wants it
 }
 
-void GlooChannel::cancel(const std::string& reason) { end(reason, false); }
+void LinkChannel::cancel(const std::string& reason) { end(reason, false); }
 
-void GlooChannel::end(const std::string& reason, bool closing) {
+void LinkChannel::end(const std::string& reason, bool closing) {
   const std::lock_guard lock(mutex_);
   closing_ = closing_ || closing;
   if (!cancelled_) {
@@ -39,7 +39,7 @@ void GlooChannel::end(const std::string& reason, bool closing) {
   changed_.notify_one();
 }
 
-bool GlooChannel::next(std::optional<Request>& request) {
+bool LinkChannel::next(std::optional<Request>& request) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !queue_.empty() || closing_ || (cancelled_ && !failed_); });
   request.reset();
@@ -57,7 +57,7 @@ bool GlooChannel::next(std::optional<Request>& request) {
   return !closing_;
 }
 
-Status GlooChannel::serve(const Request& request) {
+Status LinkChannel::serve(const Request& request) {
   if (failed_) {
     return failure(
         fmt::format("{}: the transport has failed: {}", to_string(request.identity), *failed_));
@@ -65,7 +65,7 @@ Status GlooChannel::serve(const Request& request) {
   return link_->run(request.identity, request.transfer);
 }
 
-void GlooChannel::loop() {
+void LinkChannel::loop() {
   std::optional<Request> request;
   while (next(request)) {
     if (!request) {

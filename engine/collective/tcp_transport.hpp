@@ -30,7 +30,7 @@ class RendezvousStore {
   RendezvousStore() = default;
 };
 
-struct GlooOptions {
+struct TcpOptions {
   int rank = 0;
   int world_size = 1;
   std::string interface;         ///< Name of a network interface; empty: loopback, 127.0.0.1.
@@ -43,7 +43,7 @@ struct GlooOptions {
   /// A connection that carries nothing for so long, not even the kernel's answers of a machine
   /// whose process is busy, is cut, and its rank lost. Whole seconds.
   std::chrono::seconds cut_after{120};
-  /// Let ranks on this machine read each other's memory where the kernel permits it (GlooDirect).
+  /// Let ranks on this machine read each other's memory where the kernel permits it (DirectMemory).
   bool direct = true;
   /// What the channels `gather` and `reduce` move is memory of CUDA devices, one of each rank, and
   /// goes from device to device by NCCL (NcclLink); `control` moves memory of the host.
@@ -65,8 +65,7 @@ struct GlooOptions {
 /// The transports: sizes up to 4 KiB per pair travel with the identity, larger ones after it: over
 /// the connection, or copied out of the memory of a rank on the same machine. The death of any rank
 /// fails exchanges under way on every rank connected to it.
-[[nodiscard]] Result<ChannelTransports> make_gloo(RendezvousStore& store,
-                                                  const GlooOptions& options);
+[[nodiscard]] Result<ChannelTransports> make_tcp(RendezvousStore& store, const TcpOptions& options);
 
 // What tells a peer that is slow from a link that was cut: the kernel of a machine answers for its
 // processes, however busy they are, and over a cut link nobody answers.

@@ -1,4 +1,4 @@
-#include "engine/collective/gloo_link.hpp"
+#include "engine/collective/tcp_link.hpp"
 
 #include <fmt/format.h>
 #include <gloo/context.h>
@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "engine/collective/gloo_header.hpp"
+#include "engine/collective/exchange_header.hpp"
 
 namespace train::engine {
 
@@ -26,7 +26,7 @@ constexpr int kChunkBits = 24;
 /// A wait without a limit; Gloo and the inbox want one.
 constexpr auto kForever = std::chrono::hours(24 * 365 * 10);
 
-constexpr std::size_t kAreaBytes = sizeof(GlooHeader) + kSmallBytes;
+constexpr std::size_t kAreaBytes = sizeof(ExchangeHeader) + kSmallBytes;
 
 std::size_t chunks_of(std::size_t bytes) {
   return bytes <= kSmallBytes ? 0 : (bytes + kChunkBytes - 1) / kChunkBytes;
@@ -34,8 +34,8 @@ std::size_t chunks_of(std::size_t bytes) {
 
 }  // namespace
 
-GlooLink::GlooLink(std::shared_ptr<gloo::transport::Device> device,
-                   std::shared_ptr<gloo::Context> context, Milliseconds timeout)
+TcpLink::TcpLink(std::shared_ptr<gloo::transport::Device> device,
+                 std::shared_ptr<gloo::Context> context, Milliseconds timeout)
     : device_(std::move(device)),
       context_(std::move(context)),
       rank_(context_->rank),
@@ -46,11 +46,11 @@ GlooLink::GlooLink(std::shared_ptr<gloo::transport::Device> device,
       everything_(context_->createUnboundBuffer(nullptr, std::numeric_limits<std::size_t>::max())) {
 }
 
-GlooLink::~GlooLink() { disconnect(true); }
+TcpLink::~TcpLink() { disconnect(true); }
 
-void GlooLink::set_limit(std::optional<Milliseconds> limit) { timeout_ = limit.value_or(kForever); }
+void TcpLink::set_limit(std::optional<Milliseconds> limit) { timeout_ = limit.value_or(kForever); }
 
-Status GlooLink::open() {
+Status TcpLink::open() {
   try {
     watch_ = std::make_unique<GlooWatch>(*context_, [this](bool lost) {
       const std::lock_guard lock(mutex_);
@@ -62,11 +62,11 @@ Status GlooLink::open() {
   return {};
 }
 
-Status GlooLink::run(const CollectiveIdentity& identity, const Transfer& transfer) {
+Status TcpLink::run(const CollectiveIdentity& identity, const Transfer& transfer) {
   return run_with(identity, transfer, peers_of(transfer, rank_));
 }
 
-Status GlooLink::barrier(const CollectiveIdentity& identity) {
+Status TcpLink::barrier(const CollectiveIdentity& identity) {
   std::vector<int> peers;
   for (int peer = 0; peer < world_size_; ++peer) {
     if (peer != rank_) {
@@ -79,8 +79,8 @@ Status GlooLink::barrier(const CollectiveIdentity& identity) {
   return run_with(identity, nothing, std::move(peers));
 }
 
-Status GlooLink::run_with(const CollectiveIdentity& identity, const Transfer& transfer,
-                          std::vector<int> peers) {
+Status TcpLink::run_with(const CollectiveIdentity& identity, const Transfer& transfer,
+                         std::vector<int> peers) {
   Exchange exchange(identity, transfer, std::move(peers), world_size_);
   for (const int peer : exchange.peers) {
     (is_local(peer) ? exchange.local : exchange.remote).push_back(peer);
@@ -100,9 +100,9 @@ Status GlooLink::run_with(const CollectiveIdentity& identity, const Transfer& tr
   return {};
 }
 
-Status GlooLink::exchange_headers(Exchange& exchange) {
+Status TcpLink::exchange_headers(Exchange& exchange) {
   for (const int peer : exchange.peers) {  // all, before any of the calls below can fail
-    std::memset(received_header(peer), 0, sizeof(GlooHeader));
+    std::memset(received_header(peer), 0, sizeof(ExchangeHeader));
   }
   direct_.begin();
   for (const int peer : exchange.remote) {
@@ -128,7 +128,7 @@ Status GlooLink::exchange_headers(Exchange& exchange) {
   return {};
 }
 
-Status GlooLink::exchange_data(Exchange& exchange) {
+Status TcpLink::exchange_data(Exchange& exchange) {
   std::size_t messages = 0;
   for (const int peer : exchange.remote) {
     exchange.to_receive[as_index(peer)] =
@@ -148,9 +148,9 @@ Status GlooLink::exchange_data(Exchange& exchange) {
   return wait_sends(exchange);
 }
 
-void GlooLink::post_header(Exchange& exchange, int peer) {
+void TcpLink::post_header(Exchange& exchange, int peer) {
   const std::span<const std::byte> bytes = exchange.transfer.send[as_index(peer)];
-  const GlooHeader header = gloo_header_of(own_claim(exchange, peer), DirectOffer());
+  const ExchangeHeader header = header_of(own_claim(exchange, peer), DirectOffer());
   std::byte* area = sent_header(peer);
   std::memcpy(area, &header, sizeof(header));
   std::size_t small = 0;
@@ -162,7 +162,7 @@ void GlooLink::post_header(Exchange& exchange, int peer) {
   ++exchange.to_send[as_index(peer)];
 }
 
-void GlooLink::post_chunks(Exchange& exchange, int peer, bool receive) {
+void TcpLink::post_chunks(Exchange& exchange, int peer, bool receive) {
   const std::span<const std::byte> range =
       receive ? exchange.transfer.receive[as_index(peer)] : exchange.transfer.send[as_index(peer)];
   for (std::size_t chunk = 0; chunk < chunks_of(range.size()); ++chunk) {
@@ -177,32 +177,32 @@ void GlooLink::post_chunks(Exchange& exchange, int peer, bool receive) {
   }
 }
 
-PairClaim GlooLink::own_claim(const Exchange& exchange, int peer) const {
+PairClaim TcpLink::own_claim(const Exchange& exchange, int peer) const {
   return {rank_, exchange.identity, exchange.transfer.send[as_index(peer)].size(),
           exchange.transfer.receive[as_index(peer)].size()};
 }
 
-Status GlooLink::compare(const Exchange& exchange, int peer) const {
+Status TcpLink::compare(const Exchange& exchange, int peer) const {
   const PairClaim own = own_claim(exchange, peer);
-  const PairClaim theirs = claim_of(read_gloo_header(received_header(peer)), peer);
+  const PairClaim theirs = claim_of(read_header(received_header(peer)), peer);
   return agree(own, theirs) ? Status() : Status(disagreement(own, theirs));
 }
 
-Status GlooLink::compare_if_arrived(const Exchange& exchange, int peer) const {
-  const bool arrived = read_gloo_header(received_header(peer)).arrived == kHeaderArrived;
+Status TcpLink::compare_if_arrived(const Exchange& exchange, int peer) const {
+  const bool arrived = read_header(received_header(peer)).arrived == kHeaderArrived;
   return arrived ? compare(exchange, peer) : Status();
 }
 
-void GlooLink::take_small(const Exchange& exchange, int peer) const {
+void TcpLink::take_small(const Exchange& exchange, int peer) const {
   const std::span<std::byte> place = exchange.transfer.receive[as_index(peer)];
   if (!place.empty() && place.size() <= kSmallBytes) {
     const std::byte* message =
         is_local(peer) ? inbox_->message(peer, number(peer)) : received_header(peer);
-    std::memcpy(place.data(), message + sizeof(GlooHeader), place.size());
+    std::memcpy(place.data(), message + sizeof(ExchangeHeader), place.size());
   }
 }
 
-bool GlooLink::next_message(Exchange& exchange, bool receive, int& peer) {
+bool TcpLink::next_message(Exchange& exchange, bool receive, int& peer) {
   const auto wait = [&](Milliseconds limit) {
     return receive ? everything_->waitRecv(&peer, limit) : everything_->waitSend(&peer, limit);
   };
@@ -222,7 +222,7 @@ bool GlooLink::next_message(Exchange& exchange, bool receive, int& peer) {
   return wait(Milliseconds(0)) || wait(Milliseconds(0));
 }
 
-Status GlooLink::wait_message(Exchange& exchange, bool receive, int& peer) {
+Status TcpLink::wait_message(Exchange& exchange, bool receive, int& peer) {
   const auto begin = std::chrono::steady_clock::now();
   try {
     if (next_message(exchange, receive, peer)) {
@@ -234,7 +234,7 @@ Status GlooLink::wait_message(Exchange& exchange, bool receive, int& peer) {
   }
 }
 
-Status GlooLink::wait_receives(Exchange& exchange, std::size_t count) {
+Status TcpLink::wait_receives(Exchange& exchange, std::size_t count) {
   for (; count > 0; --count) {
     int peer = -1;
     TRAIN_RETURN_IF_ERROR(wait_message(exchange, true, peer));
@@ -252,7 +252,7 @@ Status GlooLink::wait_receives(Exchange& exchange, std::size_t count) {
   return {};
 }
 
-Status GlooLink::wait_sends(Exchange& exchange) {
+Status TcpLink::wait_sends(Exchange& exchange) {
   std::size_t count = 0;
   for (const std::size_t messages : exchange.to_send) {
     count += messages;
@@ -267,12 +267,12 @@ Status GlooLink::wait_sends(Exchange& exchange) {
   return {};
 }
 
-std::optional<std::string> GlooLink::aborted() const {
+std::optional<std::string> TcpLink::aborted() const {
   const std::lock_guard lock(mutex_);
   return aborted_;
 }
 
-void GlooLink::abort(const std::string& reason) {
+void TcpLink::abort(const std::string& reason) {
   const std::lock_guard lock(mutex_);
   if (!aborted_) {
     aborted_ = reason;
@@ -281,7 +281,7 @@ void GlooLink::abort(const std::string& reason) {
   end_waits(true);
 }
 
-void GlooLink::end_waits(bool remote) {
+void TcpLink::end_waits(bool remote) {
   if (remote && everything_) {
     everything_->abortWaitRecv();
     everything_->abortWaitSend();
@@ -291,7 +291,7 @@ void GlooLink::end_waits(bool remote) {
   }
 }
 
-void GlooLink::release_memory() {
+void TcpLink::release_memory() {
   direct_.revoke();
   std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
   {
@@ -304,7 +304,7 @@ void GlooLink::release_memory() {
   }
 }
 
-void GlooLink::disconnect(bool farewell) {
+void TcpLink::disconnect(bool farewell) {
   if (farewell && everything_ && watch_) {
     watch_->say_farewell();
   }
@@ -320,25 +320,25 @@ void GlooLink::disconnect(bool farewell) {
   device_.reset();
 }
 
-void GlooLink::post_receive(int peer, std::uint64_t slot, const std::byte* place,
-                            std::size_t bytes) {
+void TcpLink::post_receive(int peer, std::uint64_t slot, const std::byte* place,
+                           std::size_t bytes) {
   everything_->recv(peer, slot, reinterpret_cast<std::uintptr_t>(place), bytes);
 }
 
-void GlooLink::post_send(int peer, std::uint64_t slot, const std::byte* from, std::size_t bytes) {
+void TcpLink::post_send(int peer, std::uint64_t slot, const std::byte* from, std::size_t bytes) {
   everything_->send(peer, slot, reinterpret_cast<std::uintptr_t>(from), bytes);
 }
 
-std::uint64_t GlooLink::slot(int peer, std::uint64_t chunk) const {
+std::uint64_t TcpLink::slot(int peer, std::uint64_t chunk) const {
   TRAIN_CHECK(chunk >> kChunkBits == 0, "chunk {}", chunk);
   return exchanges_[as_index(peer)] << kChunkBits | chunk;
 }
 
-std::byte* GlooLink::sent_header(int peer) { return &headers_[2 * kAreaBytes * as_index(peer)]; }
+std::byte* TcpLink::sent_header(int peer) { return &headers_[2 * kAreaBytes * as_index(peer)]; }
 
-std::byte* GlooLink::received_header(int peer) { return sent_header(peer) + kAreaBytes; }
+std::byte* TcpLink::received_header(int peer) { return sent_header(peer) + kAreaBytes; }
 
-const std::byte* GlooLink::received_header(int peer) const {
+const std::byte* TcpLink::received_header(int peer) const {
   return &headers_[2 * kAreaBytes * as_index(peer) + kAreaBytes];
 }
 
@@ -350,7 +350,7 @@ constexpr std::uint64_t kNonfiniteSlot = std::numeric_limits<std::uint64_t>::max
 
 }  // namespace
 
-Error GlooLink::blame(const Exchange& exchange, const std::string& what, bool timed_out) {
+Error TcpLink::blame(const Exchange& exchange, const std::string& what, bool timed_out) {
   const std::string broken = timed_out       ? std::string()
                              : exchange.lost ? *exchange.lost
                                              : broken_ranks(exchange.peers);
@@ -372,11 +372,10 @@ Error GlooLink::blame(const Exchange& exchange, const std::string& what, bool ti
                              broken.empty() ? without_place(what) : broken));
 }
 
-std::string GlooLink::silent_ranks(const Exchange& exchange) const {
+std::string TcpLink::silent_ranks(const Exchange& exchange) const {
   std::vector<int> silent;
   for (const int peer : exchange.peers) {
-    if (!exchange.headers_done &&
-        read_gloo_header(received_header(peer)).arrived != kHeaderArrived) {
+    if (!exchange.headers_done && read_header(received_header(peer)).arrived != kHeaderArrived) {
       silent.push_back(peer);
     }
   }
@@ -399,7 +398,7 @@ std::string GlooLink::silent_ranks(const Exchange& exchange) const {
   return name_ranks(silent) + " to take its data";
 }
 
-std::optional<std::string> GlooLink::trouble(const std::vector<int>& peers) {
+std::optional<std::string> TcpLink::trouble(const std::vector<int>& peers) {
   if (const std::optional<std::string> reason = aborted()) {
     return "cancelled: " + *reason;
   }
@@ -415,7 +414,7 @@ std::optional<std::string> GlooLink::trouble(const std::vector<int>& peers) {
   return std::nullopt;
 }
 
-std::string GlooLink::broken_ranks(const std::vector<int>& peers) {
+std::string TcpLink::broken_ranks(const std::vector<int>& peers) {
   std::vector<int> broken;
   std::string why;
   for (int peer = 0; peer < world_size_; ++peer) {

@@ -1,4 +1,4 @@
-#include "engine/collective/gloo_direct.hpp"
+#include "engine/collective/direct_memory.hpp"
 
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -13,8 +13,8 @@
 #include <random>
 #include <utility>
 
-#include "engine/collective/gloo_header.hpp"
-#include "engine/collective/gloo_link.hpp"
+#include "engine/collective/exchange_header.hpp"
+#include "engine/collective/tcp_link.hpp"
 
 namespace train::engine {
 namespace {
@@ -81,7 +81,7 @@ bool can_read(const DirectNote& own, const DirectNote& theirs) {
 
 /// Everybody's `Word`, by rank.
 template <class Word>
-Status tell_all(GlooLink& link, const CollectiveIdentity& identity, const std::vector<Word>& told,
+Status tell_all(TcpLink& link, const CollectiveIdentity& identity, const std::vector<Word>& told,
                 std::vector<Word>& heard) {
   Transfer transfer;
   for (std::size_t peer = 0; peer < told.size(); ++peer) {
@@ -93,7 +93,7 @@ Status tell_all(GlooLink& link, const CollectiveIdentity& identity, const std::v
 
 }  // namespace
 
-Result<LocalRanks> agree_on_local(GlooLink& link, std::uint64_t generation, bool wanted) {
+Result<LocalRanks> agree_on_local(TcpLink& link, std::uint64_t generation, bool wanted) {
   const std::size_t ranks = as_index(link.world_size());
   CollectiveIdentity identity = {.generation = generation, .command = -1, .index = 1};
   const std::uint64_t probe = random_word();
@@ -128,39 +128,39 @@ Result<LocalRanks> agree_on_local(GlooLink& link, std::uint64_t generation, bool
   return local;
 }
 
-GlooDirect::GlooDirect() : next_ticket_(random_word()) {}
+DirectMemory::DirectMemory() : next_ticket_(random_word()) {}
 
-void GlooDirect::set(std::atomic<std::uint64_t>& own,
-                     std::vector<const std::atomic<std::uint64_t>*> peers,
-                     std::vector<pid_t> processes) {
+void DirectMemory::set(std::atomic<std::uint64_t>& own,
+                       std::vector<const std::atomic<std::uint64_t>*> peers,
+                       std::vector<pid_t> processes) {
   ticket_ = &own;
   tickets_ = std::move(peers);
   processes_ = std::move(processes);
 }
 
-void GlooDirect::begin() {
+void DirectMemory::begin() {
   next_ticket_ += next_ticket_ + 1 == 0 ? 2 : 1;  // never 0, which means that there is none
   if (ticket_ != nullptr) {
     ticket_->store(next_ticket_);
   }
 }
 
-DirectOffer GlooDirect::offer(std::span<const std::byte> bytes) const {
+DirectOffer DirectMemory::offer(std::span<const std::byte> bytes) const {
   return {.address = reinterpret_cast<std::uintptr_t>(bytes.data()),
           .ticket_address = reinterpret_cast<std::uintptr_t>(ticket_),
           .ticket = next_ticket_};
 }
 
-void GlooDirect::revoke() {
+void DirectMemory::revoke() {
   if (ticket_ != nullptr) {
     ticket_->store(0);
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-std::optional<std::string> GlooDirect::read(int peer, const DirectOffer& offer,
-                                            std::span<std::byte> place,
-                                            const std::function<bool()>& stop) const {
+std::optional<std::string> DirectMemory::read(int peer, const DirectOffer& offer,
+                                              std::span<std::byte> place,
+                                              const std::function<bool()>& stop) const {
   const auto lost = [&](const char* why) { return fmt::format("lost rank {} ({})", peer, why); };
   for (std::size_t begin = 0; begin < place.size(); begin += kDirectChunkBytes) {
     const std::size_t bytes = std::min(kDirectChunkBytes, place.size() - begin);

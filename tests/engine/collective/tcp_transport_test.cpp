@@ -1,4 +1,4 @@
-#include "tests/engine/collective/gloo_fixture.hpp"
+#include "tests/engine/collective/tcp_fixture.hpp"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -6,9 +6,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "engine/collective/gloo_transport.hpp"
+#include "engine/collective/tcp_transport.hpp"
 
-namespace train::engine::gloo_test {
+namespace train::engine::tcp_transport_test {
 
 using namespace std::chrono_literals;
 
@@ -20,11 +20,11 @@ std::vector<ChannelTransports> connect_within(const TempDirectory& directory,
   std::vector<std::future<Result<ChannelTransports>>> connecting;
   for (const int rank : {0, 1}) {
     connecting.push_back(std::async(std::launch::async, [&, rank] {
-      GlooOptions options = options_of(rank, 2);
+      TcpOptions options = options_of(rank, 2);
       options.timeout = limit;
       options.exchange_limit = {};
       const auto store = make_file_store(directory.path());
-      return make_gloo(*store, options);
+      return make_tcp(*store, options);
     }));
   }
   std::vector<ChannelTransports> world;
@@ -38,7 +38,7 @@ std::vector<ChannelTransports> connect_within(const TempDirectory& directory,
 
 }  // namespace
 
-TEST_CASE("gloo: every byte finds its rank", "[engine][collective][gloo]") {
+TEST_CASE("tcp: every byte finds its rank", "[engine][collective][tcp]") {
   direct_reads = GENERATE(true, false);
   const int world_size = GENERATE(2, 3, 4);
   const TempDirectory directory;
@@ -65,8 +65,8 @@ TEST_CASE("gloo: every byte finds its rank", "[engine][collective][gloo]") {
   }
 }
 
-TEST_CASE("gloo: more than one chunk, and one range for everybody",
-          "[engine][.full][collective][gloo]") {
+TEST_CASE("tcp: more than one chunk, and one range for everybody",
+          "[engine][.full][collective][tcp]") {
   direct_reads = GENERATE(true, false);
   constexpr int kRanks = 3;
   const TempDirectory directory;
@@ -101,8 +101,8 @@ TEST_CASE("gloo: more than one chunk, and one range for everybody",
   CHECK(gathered[0][299999] == std::byte{3});
 }
 
-TEST_CASE("gloo: a thousand exchanges keep their order, on two channels at once",
-          "[engine][collective][gloo]") {
+TEST_CASE("tcp: a thousand exchanges keep their order, on two channels at once",
+          "[engine][collective][tcp]") {
   direct_reads = GENERATE(true, false);
   constexpr int kRanks = 3;
   constexpr std::size_t kExchanges = 1000;
@@ -137,8 +137,8 @@ TEST_CASE("gloo: a thousand exchanges keep their order, on two channels at once"
   }
 }
 
-TEST_CASE("gloo: two that differ fail both, with both names, and move nothing",
-          "[engine][collective][gloo][EX-2]") {
+TEST_CASE("tcp: two that differ fail both, with both names, and move nothing",
+          "[engine][collective][tcp][EX-2]") {
   direct_reads = GENERATE(true, false);
   const TempDirectory directory;
   auto world = connect_world(directory, 3);
@@ -174,7 +174,7 @@ TEST_CASE("gloo: two that differ fail both, with both names, and move nothing",
   }
 }
 
-TEST_CASE("gloo: ranges of different length are a difference", "[engine][collective][gloo]") {
+TEST_CASE("tcp: ranges of different length are a difference", "[engine][collective][tcp]") {
   direct_reads = GENERATE(true, false);
   const TempDirectory directory;
   auto world = connect_world(directory, 2);
@@ -188,7 +188,7 @@ TEST_CASE("gloo: ranges of different length are a difference", "[engine][collect
   CHECK(longer.untouched());
 }
 
-TEST_CASE("gloo: cancel ends what waits and reaches the peers", "[engine][collective][gloo]") {
+TEST_CASE("tcp: cancel ends what waits and reaches the peers", "[engine][collective][tcp]") {
   direct_reads = GENERATE(true, false);
   const TempDirectory directory;
   auto world = connect_world(directory, 3);
@@ -212,7 +212,7 @@ TEST_CASE("gloo: cancel ends what waits and reaches the peers", "[engine][collec
   CHECK_THAT(end_of(waiting), Catch::Contains("lost rank 2"));
 }
 
-TEST_CASE("gloo: silence longer than the timeout names the rank", "[engine][collective][gloo]") {
+TEST_CASE("tcp: silence longer than the timeout names the rank", "[engine][collective][tcp]") {
   direct_reads = GENERATE(true, false);
   const TempDirectory directory;
   auto world = connect_world(directory, 3, 1, 200ms, {0, 2});
@@ -224,8 +224,8 @@ TEST_CASE("gloo: silence longer than the timeout names the rank", "[engine][coll
   CHECK_THAT(text + end_of(third), Catch::Contains("waited 200 ms for rank 1 "));
 }
 
-TEST_CASE("gloo: once connected, a rank that lives is waited for beyond the limit of connecting",
-          "[engine][.full][collective][gloo]") {
+TEST_CASE("tcp: once connected, a rank that lives is waited for beyond the limit of connecting",
+          "[engine][.full][collective][tcp]") {
   constexpr auto kConnectLimit = 5000ms;
   // On one channel of each world the second rank comes late, on another it is lost.
   struct Waiting {
@@ -254,8 +254,8 @@ TEST_CASE("gloo: once connected, a rank that lives is waited for beyond the limi
   }
 }
 
-TEST_CASE("gloo: the kernel finds links that are cut, of every connection",
-          "[engine][collective][gloo]") {
+TEST_CASE("tcp: the kernel finds links that are cut, of every connection",
+          "[engine][collective][tcp]") {
   const TempDirectory directory;
   const auto before = tcp_sockets();
   const auto world = connect_world(directory, 2);
@@ -284,8 +284,8 @@ TEST_CASE("gloo: the kernel finds links that are cut, of every connection",
   CHECK(connections == 2 * static_cast<int>(kChannelCount));  // both ends are in this process
 }
 
-TEST_CASE("gloo: destroyed with exchanges under way, it ends them",
-          "[engine][.full][collective][gloo]") {
+TEST_CASE("tcp: destroyed with exchanges under way, it ends them",
+          "[engine][.full][collective][tcp]") {
   direct_reads = GENERATE(true, false);
   const TempDirectory directory;
   auto world = connect_world(directory, 2);
@@ -314,8 +314,8 @@ TEST_CASE("gloo: destroyed with exchanges under way, it ends them",
   CHECK_THAT(end_of(queued, 0ms), Catch::Contains("closed"));
 }
 
-TEST_CASE("gloo: the last exchange is whole, or a failure, when one side leaves at once",
-          "[engine][collective][gloo]") {
+TEST_CASE("tcp: the last exchange is whole, or a failure, when one side leaves at once",
+          "[engine][collective][tcp]") {
   // Whoever closes a socket before it has read all of it resets the connection, and what the other
   // side has not read is lost. The ranks of a run leave when all have finished (EX-1).
   direct_reads = GENERATE(true, false);
@@ -338,8 +338,8 @@ TEST_CASE("gloo: the last exchange is whole, or a failure, when one side leaves 
   CHECK(whole > 0);
 }
 
-TEST_CASE("gloo: a rank that has had its share may leave while others go on",
-          "[engine][.full][collective][gloo]") {
+TEST_CASE("tcp: a rank that has had its share may leave while others go on",
+          "[engine][.full][collective][tcp]") {
   direct_reads = GENERATE(true, false);
   bool others_busy = false;
   for (int round = 0; !others_busy && round < 100; ++round) {
@@ -373,8 +373,8 @@ TEST_CASE("gloo: a rank that has had its share may leave while others go on",
   CHECK(others_busy);
 }
 
-TEST_CASE("gloo: an end that throws fails the channel, not the process",
-          "[engine][collective][gloo]") {
+TEST_CASE("tcp: an end that throws fails the channel, not the process",
+          "[engine][collective][tcp]") {
   direct_reads = GENERATE(true, false);
   const TempDirectory directory;
   auto world = connect_world(directory, 2);
@@ -385,31 +385,31 @@ TEST_CASE("gloo: an end that throws fails the channel, not the process",
   CHECK_THAT(end_of(later), Catch::Contains("out of luck"));
 }
 
-TEST_CASE("gloo: a rank that does not appear is named", "[engine][collective][gloo]") {
+TEST_CASE("tcp: a rank that does not appear is named", "[engine][collective][tcp]") {
   const TempDirectory directory;
   const auto store = make_file_store(directory.path());
-  GlooOptions options = options_of(0, 2);
+  TcpOptions options = options_of(0, 2);
   options.timeout = 100ms;
-  const auto channels = make_gloo(*store, options);
+  const auto channels = make_tcp(*store, options);
   REQUIRE_FALSE(channels.ok());
   CHECK(channels.error().kind == ErrorKind::failure);
   CHECK_THAT(channels.error().message, Catch::Contains("rank 1 has not appeared"));
 }
 
-TEST_CASE("gloo: an interface that is not there is the user's mistake",
-          "[engine][collective][gloo]") {
+TEST_CASE("tcp: an interface that is not there is the user's mistake",
+          "[engine][collective][tcp]") {
   const TempDirectory directory;
   const auto store = make_file_store(directory.path());
-  GlooOptions options = options_of(0, 2);
+  TcpOptions options = options_of(0, 2);
   options.interface = "nowhere7";
-  const auto channels = make_gloo(*store, options);
+  const auto channels = make_tcp(*store, options);
   REQUIRE_FALSE(channels.ok());
   CHECK(channels.error().kind == ErrorKind::user);
   CHECK_THAT(channels.error().message,
              Catch::Contains("parallel.interface") && Catch::Contains("nowhere7"));
   options.interface = "";
   options.world_size = 1;
-  CHECK(make_gloo(*store, options).ok());
+  CHECK(make_tcp(*store, options).ok());
 }
 
-}  // namespace train::engine::gloo_test
+}  // namespace train::engine::tcp_transport_test

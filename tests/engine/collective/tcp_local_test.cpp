@@ -2,11 +2,11 @@
 #include <random>
 #include <tuple>
 
-#include "tests/engine/collective/gloo_fixture.hpp"
+#include "tests/engine/collective/tcp_fixture.hpp"
 
 // Ranks of one machine and others, in one world: a rank that takes no part in direct reads is as
 // far away as one on another machine.
-namespace train::engine::gloo_local_test {
+namespace train::engine::tcp_local_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -54,9 +54,9 @@ std::vector<ChannelTransports> connect_mixed(const TempDirectory& directory, int
   for (int rank = 0; rank < world_size; ++rank) {
     connecting.push_back(std::async(std::launch::async, [&, rank] {
       const auto store = make_file_store(directory.path());
-      GlooOptions options = options_of(rank, world_size);
+      TcpOptions options = options_of(rank, world_size);
       options.direct = std::find(far.begin(), far.end(), rank) == far.end();
-      return make_gloo(*store, options);
+      return make_tcp(*store, options);
     }));
   }
   std::vector<ChannelTransports> world;
@@ -77,8 +77,8 @@ Parcel held_up(int rank) {
 
 }  // namespace
 
-TEST_CASE("gloo: random exchanges, some ranks near and some far",
-          "[engine][.full][collective][gloo]") {
+TEST_CASE("tcp: random exchanges, some ranks near and some far",
+          "[engine][.full][collective][tcp]") {
   using Case = std::tuple<int, std::vector<int>>;
   const auto [world_size, far] =
       GENERATE(table<int, std::vector<int>>({Case{2, {}}, Case{2, {1}}, Case{3, {}}, Case{3, {0}},
@@ -99,12 +99,12 @@ TEST_CASE("gloo: random exchanges, some ranks near and some far",
   }
 }
 
-TEST_CASE("gloo: random exchanges of processes", "[engine][.full][collective][gloo][fork]") {
+TEST_CASE("tcp: random exchanges of processes", "[engine][.full][collective][tcp][fork]") {
   direct_reads = true;
   const int world_size = GENERATE(2, 4);
   const TempDirectory directory;
   Processes processes(directory, world_size, [&](int rank, RendezvousStore& store) {
-    auto channels = make_gloo(store, options_of(rank, world_size));
+    auto channels = make_tcp(store, options_of(rank, world_size));
     if (!channels) {
       return channels.error().message;
     }
@@ -115,12 +115,12 @@ TEST_CASE("gloo: random exchanges of processes", "[engine][.full][collective][gl
   }
 }
 
-TEST_CASE("gloo: kill -9 of a rank that has not taken fails the sender at once",
-          "[engine][collective][gloo][fork]") {
+TEST_CASE("tcp: kill -9 of a rank that has not taken fails the sender at once",
+          "[engine][collective][tcp][fork]") {
   direct_reads = true;
   const TempDirectory directory;
   Processes processes(directory, 3, [&](int rank, RendezvousStore& store) {
-    auto channels = make_gloo(store, options_of(rank, 3));
+    auto channels = make_tcp(store, options_of(rank, 3));
     if (!channels) {
       return channels.error().message;
     }
@@ -144,8 +144,8 @@ TEST_CASE("gloo: kill -9 of a rank that has not taken fails the sender at once",
   CHECK_THAT(processes.report(0), Catch::Contains("lost rank 2"));
 }
 
-TEST_CASE("gloo: cancel ends the wait for a header and for taken at once",
-          "[engine][collective][gloo]") {
+TEST_CASE("tcp: cancel ends the wait for a header and for taken at once",
+          "[engine][collective][tcp]") {
   const bool in_data = GENERATE(false, true);
   direct_reads = true;
   const TempDirectory directory;
@@ -170,8 +170,8 @@ TEST_CASE("gloo: cancel ends the wait for a header and for taken at once",
   }
 }
 
-TEST_CASE("gloo: silence of a near rank names it, before the header and after",
-          "[engine][.full][collective][gloo]") {
+TEST_CASE("tcp: silence of a near rank names it, before the header and after",
+          "[engine][.full][collective][tcp]") {
   const bool in_data = GENERATE(false, true);
   direct_reads = true;
   const TempDirectory directory;
@@ -194,8 +194,8 @@ TEST_CASE("gloo: silence of a near rank names it, before the header and after",
   }
 }
 
-TEST_CASE("gloo: a near rank that leaves disturbs no wait but one for itself",
-          "[engine][collective][gloo]") {
+TEST_CASE("tcp: a near rank that leaves disturbs no wait but one for itself",
+          "[engine][collective][tcp]") {
   direct_reads = true;
   const TempDirectory directory;
   auto world = connect_world(directory, 3);
@@ -222,7 +222,7 @@ TEST_CASE("gloo: a near rank that leaves disturbs no wait but one for itself",
   CHECK_THAT(end_of(fails), Catch::Contains("lost rank 2"));
 }
 
-TEST_CASE("gloo: near or far, two that differ fail with both names", "[engine][collective][gloo]") {
+TEST_CASE("tcp: near or far, two that differ fail with both names", "[engine][collective][tcp]") {
   const int far = GENERATE(0, 1, 2);
   const TempDirectory directory;
   auto world = connect_mixed(directory, 3, {far});
@@ -243,4 +243,4 @@ TEST_CASE("gloo: near or far, two that differ fail with both names", "[engine][c
   CHECK(named >= 1);
 }
 
-}  // namespace train::engine::gloo_local_test
+}  // namespace train::engine::tcp_local_test

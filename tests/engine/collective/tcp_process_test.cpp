@@ -1,20 +1,19 @@
-#include "tests/engine/collective/gloo_fixture.hpp"
+#include "tests/engine/collective/tcp_fixture.hpp"
 
 #include <catch2/catch.hpp>
 
-namespace train::engine::gloo_process_test {
+namespace train::engine::tcp_process_test {
 
 using namespace std::chrono_literals;
 
-TEST_CASE("gloo: processes exchange, with the interface named",
-          "[engine][collective][gloo][fork]") {
+TEST_CASE("tcp: processes exchange, with the interface named", "[engine][collective][tcp][fork]") {
   direct_reads = GENERATE(true, false);
   const int world_size = GENERATE(2, 3, 4);
   const TempDirectory directory;
   Processes processes(directory, world_size, [&](int rank, RendezvousStore& store) {
-    GlooOptions options = options_of(rank, world_size);
+    TcpOptions options = options_of(rank, world_size);
     options.interface = "lo";
-    auto channels = make_gloo(store, options);
+    auto channels = make_tcp(store, options);
     if (!channels) {
       return channels.error().message;
     }
@@ -33,13 +32,13 @@ TEST_CASE("gloo: processes exchange, with the interface named",
   }
 }
 
-TEST_CASE("gloo: kill -9 of one of three fails both others at once",
-          "[engine][collective][gloo][fork]") {
+TEST_CASE("tcp: kill -9 of one of three fails both others at once",
+          "[engine][collective][tcp][fork]") {
   direct_reads = GENERATE(true, false);
   const bool in_data = GENERATE(false, true);
   const TempDirectory directory;
   Processes processes(directory, 3, [&](int rank, RendezvousStore& store) {
-    auto channels = make_gloo(store, options_of(rank, 3));
+    auto channels = make_tcp(store, options_of(rank, 3));
     if (!channels) {
       return channels.error().message;
     }
@@ -68,12 +67,12 @@ TEST_CASE("gloo: kill -9 of one of three fails both others at once",
   }
 }
 
-TEST_CASE("gloo: kill -9 in the middle of a range that is read fails the readers at once",
-          "[engine][.full][collective][gloo][fork]") {
+TEST_CASE("tcp: kill -9 in the middle of a range that is read fails the readers at once",
+          "[engine][.full][collective][tcp][fork]") {
   direct_reads = GENERATE(true, false);
   const TempDirectory directory;
   Processes processes(directory, 3, [&](int rank, RendezvousStore& store) {
-    auto channels = make_gloo(store, options_of(rank, 3));
+    auto channels = make_tcp(store, options_of(rank, 3));
     if (!channels) {
       return channels.error().message;
     }
@@ -98,13 +97,13 @@ TEST_CASE("gloo: kill -9 in the middle of a range that is read fails the readers
   }
 }
 
-TEST_CASE("gloo: a stopped peer does not hold up cancel nor the destructor",
-          "[engine][.full][collective][gloo][fork]") {
+TEST_CASE("tcp: a stopped peer does not hold up cancel nor the destructor",
+          "[engine][.full][collective][tcp][fork]") {
   direct_reads = GENERATE(true, false);
   const bool in_data = GENERATE(false, true);
   const TempDirectory directory;
   Processes processes(directory, 2, [&](int rank, RendezvousStore& store) {
-    auto channels = make_gloo(store, options_of(rank, 2));
+    auto channels = make_tcp(store, options_of(rank, 2));
     if (!channels) {
       return channels.error().message;
     }
@@ -150,8 +149,8 @@ TEST_CASE("gloo: a stopped peer does not hold up cancel nor the destructor",
              Catch::Contains("cancelled: enough") && Catch::EndsWith(" and closed"));
 }
 
-TEST_CASE("gloo: a second generation after the first died, in the same process",
-          "[engine][collective][gloo][fork]") {
+TEST_CASE("tcp: a second generation after the first died, in the same process",
+          "[engine][collective][tcp][fork]") {
   direct_reads = GENERATE(true, false);
   const TempDirectory directory;
   // Rank 2 of generation 1 dies; the others go on with process 3 in its place.
@@ -159,7 +158,7 @@ TEST_CASE("gloo: a second generation after the first died, in the same process",
     const int rank = process == 3 ? 2 : process;
     std::string text;
     for (std::uint64_t generation = process == 3 ? 2 : 1; generation <= 2; ++generation) {
-      auto channels = make_gloo(store, options_of(rank, 3, generation));
+      auto channels = make_tcp(store, options_of(rank, 3, generation));
       if (!channels) {
         text += "failed;";  // the death may have come before it was through
         continue;
@@ -181,4 +180,4 @@ TEST_CASE("gloo: a second generation after the first died, in the same process",
   CHECK(processes.report(3) == "good;");
 }
 
-}  // namespace train::engine::gloo_process_test
+}  // namespace train::engine::tcp_process_test

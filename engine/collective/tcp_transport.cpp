@@ -1,4 +1,4 @@
-#include "engine/collective/gloo_transport.hpp"
+#include "engine/collective/tcp_transport.hpp"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -27,9 +27,9 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "engine/collective/gloo_channel.hpp"
-#include "engine/collective/gloo_link.hpp"
+#include "engine/collective/link_channel.hpp"
 #include "engine/collective/nccl_link.hpp"
+#include "engine/collective/tcp_link.hpp"
 
 namespace train::engine {
 
@@ -195,8 +195,8 @@ Device make_device(const std::string& address) {
   return gloo::transport::tcp::CreateDevice(where);
 }
 
-Result<std::unique_ptr<GlooLink>> connect(RendezvousStore& store, Device& device, Channel channel,
-                                          const GlooOptions& options) {
+Result<std::unique_ptr<TcpLink>> connect(RendezvousStore& store, Device& device, Channel channel,
+                                         const TcpOptions& options) {
   StoreOfChannel keys(store, fmt::format("g{}.{}.", options.generation, channel_name(channel)),
                       options.timeout);
   const auto context =
@@ -210,7 +210,7 @@ Result<std::unique_ptr<GlooLink>> connect(RendezvousStore& store, Device& device
       TRAIN_RETURN_IF_ERROR(find_cut(socket, options.cut_after));
     }
   }
-  auto link = std::make_unique<GlooLink>(device, context, options.timeout);
+  auto link = std::make_unique<TcpLink>(device, context, options.timeout);
   TRAIN_RETURN_IF_ERROR(link->open());
   // Connecting is no barrier: a rank that went on and closed would fail a slower one.
   TRAIN_RETURN_IF_ERROR(link->barrier({.generation = options.generation,
@@ -223,8 +223,8 @@ Result<std::unique_ptr<GlooLink>> connect(RendezvousStore& store, Device& device
 
 /// Takes a channel over for memory of devices: one id for all, from rank 0.
 Result<std::unique_ptr<ChannelLink>> join_devices(RendezvousStore& store, Channel channel,
-                                                  std::unique_ptr<GlooLink> link,
-                                                  const GlooOptions& options) {
+                                                  std::unique_ptr<TcpLink> link,
+                                                  const TcpOptions& options) {
   const std::string key = fmt::format("g{}.{}.nccl", options.generation, channel_name(channel));
   kernels::NcclId id{};
   if (options.rank == 0) {
@@ -242,10 +242,10 @@ Result<std::unique_ptr<ChannelLink>> join_devices(RendezvousStore& store, Channe
 }
 
 Result<ChannelTransports> connect_all(RendezvousStore& store, Device& device,
-                                      const GlooOptions& options) {
-  std::array<std::unique_ptr<GlooLink>, kChannelCount> links;
+                                      const TcpOptions& options) {
+  std::array<std::unique_ptr<TcpLink>, kChannelCount> links;
   for (std::size_t i = 0; i < kChannelCount; ++i) {
-    Result<std::unique_ptr<GlooLink>> link =
+    Result<std::unique_ptr<TcpLink>> link =
         connect(store, device, static_cast<Channel>(i), options);
     TRAIN_RETURN_IF_ERROR(link);
     links[i] = std::move(link).value();
@@ -260,19 +260,19 @@ Result<ChannelTransports> connect_all(RendezvousStore& store, Device& device,
   for (std::size_t i = 0; i < kChannelCount; ++i) {
     const auto channel = static_cast<Channel>(i);
     if (!options.nccl || channel == Channel::control) {
-      channels[i] = std::make_unique<GlooChannel>(std::move(links[i]));
+      channels[i] = std::make_unique<LinkChannel>(std::move(links[i]));
       continue;
     }
     auto joined = join_devices(store, channel, std::move(links[i]), options);
     TRAIN_RETURN_IF_ERROR(joined);
-    channels[i] = std::make_unique<GlooChannel>(std::move(joined).value());
+    channels[i] = std::make_unique<LinkChannel>(std::move(joined).value());
   }
   return channels;
 }
 
 }  // namespace
 
-Result<ChannelTransports> make_gloo(RendezvousStore& store, const GlooOptions& options) {
+Result<ChannelTransports> make_tcp(RendezvousStore& store, const TcpOptions& options) {
   TRAIN_CHECK(options.rank >= 0 && options.rank < options.world_size, "rank {} of {}", options.rank,
               options.world_size);
   if (options.world_size == 1) {

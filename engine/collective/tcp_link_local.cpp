@@ -9,14 +9,14 @@
 #include <limits>
 #include <utility>
 
-#include "engine/collective/gloo_header.hpp"
-#include "engine/collective/gloo_link.hpp"
+#include "engine/collective/exchange_header.hpp"
+#include "engine/collective/tcp_link.hpp"
 
 // An exchange with ranks on the same machine.
 
 namespace train::engine {
 
-void GlooLink::set_local(std::size_t channel, const LocalRanks& local) {
+void TcpLink::set_local(std::size_t channel, const LocalRanks& local) {
   const auto is_there = [](const std::shared_ptr<InboxMemory>& inbox) { return inbox != nullptr; };
   if (!local.own || std::none_of(local.inboxes.begin(), local.inboxes.end(), is_there)) {
     return;
@@ -32,27 +32,27 @@ void GlooLink::set_local(std::size_t channel, const LocalRanks& local) {
   direct_.set(inbox_->ticket(), std::move(tickets), local.processes);
 }
 
-std::uint64_t GlooLink::number(int peer) const { return exchanges_[as_index(peer)] + 1; }
+std::uint64_t TcpLink::number(int peer) const { return exchanges_[as_index(peer)] + 1; }
 
-void GlooLink::send_local_header(const Exchange& exchange, int peer) {
+void TcpLink::send_local_header(const Exchange& exchange, int peer) {
   const std::span<const std::byte> bytes = exchange.transfer.send[as_index(peer)];
   const bool small = bytes.size() <= kSmallBytes;
-  const GlooHeader header =
-      gloo_header_of(own_claim(exchange, peer), small ? DirectOffer() : direct_.offer(bytes));
+  const ExchangeHeader header =
+      header_of(own_claim(exchange, peer), small ? DirectOffer() : direct_.offer(bytes));
   inbox_->send(peer, number(peer), std::as_bytes(std::span(&header, 1)),
                small ? bytes : std::span<const std::byte>());
 }
 
-bool GlooLink::take_local_header(int peer) {
+bool TcpLink::take_local_header(int peer) {
   const std::byte* message = inbox_->message(peer, number(peer));
   if (message == nullptr) {
     return false;
   }
-  std::memcpy(received_header(peer), message, sizeof(GlooHeader));
+  std::memcpy(received_header(peer), message, sizeof(ExchangeHeader));
   return true;
 }
 
-Status GlooLink::wait_local_headers(Exchange& exchange) {
+Status TcpLink::wait_local_headers(Exchange& exchange) {
   return wait_local(exchange, exchange.local, [&](int peer) -> Result<bool> {
     if (!take_local_header(peer)) {
       return false;
@@ -62,7 +62,7 @@ Status GlooLink::wait_local_headers(Exchange& exchange) {
   });
 }
 
-Status GlooLink::read_local(const Exchange& exchange) {
+Status TcpLink::read_local(const Exchange& exchange) {
   // Each rank begins with the one after it, so that they do not all read the first one's memory.
   std::vector<int> peers = exchange.local;
   std::rotate(peers.begin(), std::upper_bound(peers.begin(), peers.end(), rank_), peers.end());
@@ -71,7 +71,7 @@ Status GlooLink::read_local(const Exchange& exchange) {
     if (place.size() <= kSmallBytes) {
       continue;
     }
-    const DirectOffer offer = read_gloo_header(received_header(peer)).offer;
+    const DirectOffer offer = read_header(received_header(peer)).offer;
     if (const std::optional<std::string> why =
             direct_.read(peer, offer, place, [&] { return is_aborted_.load(); })) {
       return blame(exchange, *why, false);
@@ -81,18 +81,18 @@ Status GlooLink::read_local(const Exchange& exchange) {
   return {};
 }
 
-bool GlooLink::untaken(const Exchange& exchange, int peer) const {
+bool TcpLink::untaken(const Exchange& exchange, int peer) const {
   return is_local(peer) && exchange.transfer.send[as_index(peer)].size() > kSmallBytes &&
          !inbox_->taken(peer, number(peer));
 }
 
-Status GlooLink::wait_taken(const Exchange& exchange) {
+Status TcpLink::wait_taken(const Exchange& exchange) {
   return wait_local(exchange, exchange.local,
                     [&](int peer) -> Result<bool> { return !untaken(exchange, peer); });
 }
 
-Status GlooLink::wait_local(const Exchange& exchange, std::vector<int> awaited,
-                            const Arrived& arrived) {
+Status TcpLink::wait_local(const Exchange& exchange, std::vector<int> awaited,
+                           const Arrived& arrived) {
   const auto has_left = [&](int peer) { return watch_->has_left(peer); };
   auto deadline = SharedInbox::Clock::now() + timeout_;
   bool late = false;
