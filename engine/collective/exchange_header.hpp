@@ -14,12 +14,6 @@
 
 namespace train::engine {
 
-/// Gloo's texts begin with "[file:line] ", of its own source: without that.
-[[nodiscard]] inline std::string without_place(const std::string& text) {
-  const std::size_t end = text.find("] ");
-  return text.starts_with("[") && end != std::string::npos ? text.substr(end + 2) : text;
-}
-
 /// "rank 3", "ranks 1, 2".
 [[nodiscard]] inline std::string name_ranks(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
@@ -29,7 +23,6 @@ namespace train::engine {
 
 /// Small messages travel with the header: one hop less.
 inline constexpr std::size_t kSmallBytes = 4096;
-inline constexpr std::uint64_t kHeaderArrived = 0x6163746f72747261ULL;
 
 /// What one side says first. Only between processes of one program: native layout.
 struct ExchangeHeader {
@@ -38,10 +31,9 @@ struct ExchangeHeader {
   std::uint64_t hash = 0;
   std::uint32_t channel = 0;
   std::uint32_t index = 0;
-  std::uint64_t sent_bytes = 0;            ///< By the side that says it.
-  std::uint64_t received_bytes = 0;        ///< By the side that says it.
-  DirectOffer offer;                       ///< Of what it sends, if that is read directly.
-  std::uint64_t arrived = kHeaderArrived;  ///< Last, so that it tells a whole header from none.
+  std::uint64_t sent_bytes = 0;      ///< By the side that says it.
+  std::uint64_t received_bytes = 0;  ///< By the side that says it.
+  DirectOffer offer;                 ///< Of what it sends, if that is read directly.
 };
 
 [[nodiscard]] inline ExchangeHeader header_of(const PairClaim& claim, const DirectOffer& offer) {

@@ -1,49 +1,44 @@
 #include "engine/collective/tcp_link.hpp"
 
 #include <fmt/format.h>
-#include <gloo/context.h>
-#include <gloo/transport/unbound_buffer.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <exception>
-#include <limits>
+#include <span>
+#include <tuple>
 #include <utility>
 
 #include "base/check.hpp"
-#include "engine/collective/exchange_header.hpp"
 
 namespace train::engine {
 
 namespace {
 
-/// A large message is cut so that its progress shows, and the timeout is one of silence. Gloo
-/// itself has no limit.
-constexpr std::size_t kChunkBytes = std::size_t{16} << 20;
-constexpr int kChunkBits = 24;
-
-/// A wait without a limit; Gloo and the inbox want one.
+/// A wait without a limit; the inbox wants one.
 constexpr auto kForever = std::chrono::hours(24 * 365 * 10);
-
-constexpr std::size_t kAreaBytes = sizeof(ExchangeHeader) + kSmallBytes;
-
-std::size_t chunks_of(std::size_t bytes) {
-  return bytes <= kSmallBytes ? 0 : (bytes + kChunkBytes - 1) / kChunkBytes;
-}
+constexpr auto kFarewellLimit = std::chrono::milliseconds(50);
 
 }  // namespace
 
-TcpLink::TcpLink(std::shared_ptr<gloo::transport::Device> device,
-                 std::shared_ptr<gloo::Context> context, Milliseconds timeout)
-    : device_(std::move(device)),
-      context_(std::move(context)),
-      rank_(context_->rank),
-      world_size_(context_->size),
+TcpLink::TcpLink(const Place& place, std::vector<Descriptor> sockets,
+                 std::shared_ptr<ConnectionWatch> watch, Milliseconds timeout)
+    : rank_(place.rank),
+      world_size_(place.world_size),
       timeout_(timeout),
-      exchanges_(as_index(world_size_), 0),
-      headers_(2 * kAreaBytes * as_index(world_size_)),
-      everything_(context_->createUnboundBuffer(nullptr, std::numeric_limits<std::size_t>::max())) {
+      watch_(std::move(watch)),
+      connections_(sockets.size()),
+      ended_(sockets.size()),
+      exchanges_(sockets.size(), 0) {
+  TRAIN_CHECK(sockets.size() == as_index(world_size_), "{} sockets", sockets.size());
+  for (std::size_t peer = 0; peer < sockets.size(); ++peer) {
+    if (peer != as_index(rank_)) {
+      connections_[peer] = std::make_unique<TcpConnection>(std::move(sockets[peer]));
+    }
+  }
 }
 
 TcpLink::~TcpLink() { disconnect(true); }
@@ -51,15 +46,39 @@ TcpLink::~TcpLink() { disconnect(true); }
 void TcpLink::set_limit(std::optional<Milliseconds> limit) { timeout_ = limit.value_or(kForever); }
 
 Status TcpLink::open() {
-  try {
-    watch_ = std::make_unique<GlooWatch>(*context_, [this](bool lost) {
+  wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_) {
+    return failure(fmt::format("a channel cannot be opened: {}", std::strerror(errno)));
+  }
+  for (int peer = 0; peer < world_size_; ++peer) {
+    if (peer == rank_) {
+      continue;
+    }
+    TRAIN_RETURN_IF_ERROR(watch_->add(connection(peer).socket(), [this, peer](bool over) {
+      if (over) {
+        ended_[as_index(peer)].store(true);
+      }
       const std::lock_guard lock(mutex_);
-      end_waits(lost);
-    });
-  } catch (const std::exception& error) {
-    return failure(without_place(error.what()));
+      end_waits();
+    }));
   }
   return {};
+}
+
+void TcpLink::set_local(std::size_t channel, const LocalRanks& local) {
+  const auto is_there = [](const std::shared_ptr<InboxMemory>& inbox) { return inbox != nullptr; };
+  if (!local.own || std::none_of(local.inboxes.begin(), local.inboxes.end(), is_there)) {
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    inbox_.emplace(rank_, channel, local.own, local.inboxes);
+  }
+  std::vector<const std::atomic<std::uint64_t>*> tickets;
+  for (int peer = 0; peer < world_size_; ++peer) {
+    tickets.push_back(inbox_->reaches(peer) ? &inbox_->ticket_of(peer) : nullptr);
+  }
+  direct_.set(inbox_->ticket(), std::move(tickets), local.processes);
 }
 
 Status TcpLink::run(const CollectiveIdentity& identity, const Transfer& transfer) {
@@ -88,11 +107,13 @@ Status TcpLink::run_with(const CollectiveIdentity& identity, const Transfer& tra
   if (const std::optional<std::string> reason = aborted()) {
     return failure(fmt::format("{}: cancelled: {}", to_string(exchange.identity), *reason));
   }
-  try {
-    TRAIN_RETURN_IF_ERROR(exchange_headers(exchange));
-    TRAIN_RETURN_IF_ERROR(exchange_data(exchange));
-  } catch (const std::exception& error) {
-    return blame(exchange, error.what(), false);
+  Status status = exchange_headers(exchange);
+  if (status.ok()) {
+    status = exchange_data(exchange);
+  }
+  if (!status.ok()) {
+    release_memory();
+    return status;
   }
   for (const int peer : exchange.peers) {
     ++exchanges_[as_index(peer)];
@@ -101,80 +122,36 @@ Status TcpLink::run_with(const CollectiveIdentity& identity, const Transfer& tra
 }
 
 Status TcpLink::exchange_headers(Exchange& exchange) {
-  for (const int peer : exchange.peers) {  // all, before any of the calls below can fail
-    std::memset(received_header(peer), 0, sizeof(ExchangeHeader));
-  }
   direct_.begin();
   for (const int peer : exchange.remote) {
-    post_receive(peer, slot(peer, 0), received_header(peer), kAreaBytes);
-    exchange.to_receive[as_index(peer)] = 1;
+    send_header(exchange, peer);
   }
-  for (const int peer : exchange.remote) {
-    post_header(exchange, peer);
-  }
+  move_bytes(exchange);
   for (const int peer : exchange.local) {
-    send_local_header(exchange, peer);
+    send_header(exchange, peer);
   }
   copy_own(exchange.transfer, rank_);
-  TRAIN_RETURN_IF_ERROR(wait_local_headers(exchange));
-  TRAIN_RETURN_IF_ERROR(wait_receives(exchange, exchange.remote.size()));
-  for (const int peer : exchange.peers) {
-    if (Status same = compare(exchange, peer); !same) {
-      release_memory();
-      return same;
-    }
-  }
-  exchange.headers_done = true;
-  return {};
+  return await(exchange, exchange.peers,
+               [&](int peer) -> Result<bool> { return take_header(exchange, peer); });
 }
 
 Status TcpLink::exchange_data(Exchange& exchange) {
-  std::size_t messages = 0;
-  for (const int peer : exchange.remote) {
-    exchange.to_receive[as_index(peer)] =
-        chunks_of(exchange.transfer.receive[as_index(peer)].size());
-    messages += exchange.to_receive[as_index(peer)];
-    post_chunks(exchange, peer, true);
-  }
-  for (const int peer : exchange.remote) {
-    post_chunks(exchange, peer, false);
-  }
+  exchange.in_data = true;
+  const auto many = [](auto bytes) {
+    return bytes.size() > kSmallBytes ? bytes : decltype(bytes)();
+  };
   for (const int peer : exchange.peers) {
     take_small(exchange, peer);
   }
+  for (const int peer : exchange.remote) {
+    const std::size_t at = as_index(peer);
+    connection(peer).exchange_data(many(exchange.transfer.send[at]),
+                                   many(exchange.transfer.receive[at]));
+  }
+  move_bytes(exchange);
   TRAIN_RETURN_IF_ERROR(read_local(exchange));
-  TRAIN_RETURN_IF_ERROR(wait_taken(exchange));
-  TRAIN_RETURN_IF_ERROR(wait_receives(exchange, messages));
-  return wait_sends(exchange);
-}
-
-void TcpLink::post_header(Exchange& exchange, int peer) {
-  const std::span<const std::byte> bytes = exchange.transfer.send[as_index(peer)];
-  const ExchangeHeader header = header_of(own_claim(exchange, peer), DirectOffer());
-  std::byte* area = sent_header(peer);
-  std::memcpy(area, &header, sizeof(header));
-  std::size_t small = 0;
-  if (!bytes.empty() && bytes.size() <= kSmallBytes) {
-    small = bytes.size();
-    std::memcpy(area + sizeof(header), bytes.data(), small);
-  }
-  post_send(peer, slot(peer, 0), area, sizeof(header) + small);
-  ++exchange.to_send[as_index(peer)];
-}
-
-void TcpLink::post_chunks(Exchange& exchange, int peer, bool receive) {
-  const std::span<const std::byte> range =
-      receive ? exchange.transfer.receive[as_index(peer)] : exchange.transfer.send[as_index(peer)];
-  for (std::size_t chunk = 0; chunk < chunks_of(range.size()); ++chunk) {
-    const std::size_t begin = chunk * kChunkBytes;
-    const std::size_t bytes = std::min(kChunkBytes, range.size() - begin);
-    if (receive) {
-      post_receive(peer, slot(peer, chunk + 1), range.data() + begin, bytes);
-    } else {
-      post_send(peer, slot(peer, chunk + 1), range.data() + begin, bytes);
-      ++exchange.to_send[as_index(peer)];
-    }
-  }
+  return await(exchange, exchange.peers,
+               [&](int peer) -> Result<bool> { return is_complete(exchange, peer); });
 }
 
 PairClaim TcpLink::own_claim(const Exchange& exchange, int peer) const {
@@ -182,89 +159,202 @@ PairClaim TcpLink::own_claim(const Exchange& exchange, int peer) const {
           exchange.transfer.receive[as_index(peer)].size()};
 }
 
-Status TcpLink::compare(const Exchange& exchange, int peer) const {
-  const PairClaim own = own_claim(exchange, peer);
-  const PairClaim theirs = claim_of(read_header(received_header(peer)), peer);
-  return agree(own, theirs) ? Status() : Status(disagreement(own, theirs));
+void TcpLink::send_header(const Exchange& exchange, int peer) {
+  const std::span<const std::byte> bytes = exchange.transfer.send[as_index(peer)];
+  const bool is_small = bytes.size() <= kSmallBytes;
+  const std::span<const std::byte> small = is_small ? bytes : std::span<const std::byte>();
+  const bool offers = is_local(peer) && !is_small;
+  const ExchangeHeader header =
+      header_of(own_claim(exchange, peer), offers ? direct_.offer(bytes) : DirectOffer());
+  if (is_local(peer)) {
+    inbox_->send(peer, number(peer), std::as_bytes(std::span(&header, 1)), small);
+  } else {
+    connection(peer).send_header(header, small);
+  }
 }
 
-Status TcpLink::compare_if_arrived(const Exchange& exchange, int peer) const {
-  const bool arrived = read_header(received_header(peer)).arrived == kHeaderArrived;
-  return arrived ? compare(exchange, peer) : Status();
+Result<bool> TcpLink::take_header(Exchange& exchange, int peer) const {
+  std::optional<ExchangeHeader>& taken = exchange.headers[as_index(peer)];
+  if (is_local(peer)) {
+    const std::byte* message = inbox_->message(peer, number(peer));
+    taken = message != nullptr ? std::optional(read_header(message)) : std::nullopt;
+  } else if (const ExchangeHeader* header = connection(peer).header()) {
+    taken = *header;
+  }
+  if (!taken) {
+    return false;
+  }
+  const PairClaim own = own_claim(exchange, peer);
+  const PairClaim theirs = claim_of(*taken, peer);
+  if (!agree(own, theirs)) {
+    return disagreement(own, theirs);
+  }
+  const std::size_t bytes = own.received_bytes <= kSmallBytes ? own.received_bytes : 0;
+  if (!is_local(peer) && connection(peer).small().size() != bytes) {
+    return failure(fmt::format("{}: rank {} sends {} bytes with its header where {} belong",
+                               to_string(exchange.identity), peer, connection(peer).small().size(),
+                               bytes));
+  }
+  return true;
 }
 
 void TcpLink::take_small(const Exchange& exchange, int peer) const {
   const std::span<std::byte> place = exchange.transfer.receive[as_index(peer)];
-  if (!place.empty() && place.size() <= kSmallBytes) {
-    const std::byte* message =
-        is_local(peer) ? inbox_->message(peer, number(peer)) : received_header(peer);
-    std::memcpy(place.data(), message + sizeof(ExchangeHeader), place.size());
+  if (place.empty() || place.size() > kSmallBytes) {
+    return;
   }
+  const std::byte* small = is_local(peer)
+                               ? inbox_->message(peer, number(peer)) + sizeof(ExchangeHeader)
+                               : connection(peer).small().data();
+  std::memcpy(place.data(), small, place.size());
 }
 
-bool TcpLink::next_message(Exchange& exchange, bool receive, int& peer) {
-  const auto wait = [&](Milliseconds limit) {
-    return receive ? everything_->waitRecv(&peer, limit) : everything_->waitSend(&peer, limit);
+Status TcpLink::read_local(Exchange& exchange) {
+  // Each rank begins with the one after it, so that they do not all read the first one's memory.
+  std::vector<int> peers = exchange.local;
+  std::rotate(peers.begin(), std::upper_bound(peers.begin(), peers.end(), rank_), peers.end());
+  const auto stop = [&] {
+    move_bytes(exchange);
+    return is_aborted_.load();
   };
-  if (aborted()) {
-    return false;
+  for (const int peer : peers) {
+    const std::span<std::byte> place = exchange.transfer.receive[as_index(peer)];
+    if (place.size() <= kSmallBytes) {
+      continue;
+    }
+    const DirectOffer offer = exchange.headers[as_index(peer)]->offer;
+    if (const std::optional<std::string> why = direct_.read(peer, offer, place, stop)) {
+      return blame(exchange, *why);
+    }
+    inbox_->say_taken(peer, number(peer));
   }
-  if (!watch_->lost() && wait(timeout_)) {
-    return true;
-  }
-  if (aborted()) {
-    return false;
-  }
-  if (!exchange.lost) {
-    exchange.lost = broken_ranks(exchange.peers);  // before the end of Gloo's patience breaks all
-  }
-  // What has come before the loss counts. The first look may only take back the call to look.
-  return wait(Milliseconds(0)) || wait(Milliseconds(0));
+  return {};
 }
 
-Status TcpLink::wait_message(Exchange& exchange, bool receive, int& peer) {
-  const auto begin = std::chrono::steady_clock::now();
-  try {
-    if (next_message(exchange, receive, peer)) {
+bool TcpLink::untaken(const Exchange& exchange, int peer) const {
+  return is_local(peer) && exchange.transfer.send[as_index(peer)].size() > kSmallBytes &&
+         !inbox_->taken(peer, number(peer));
+}
+
+bool TcpLink::is_complete(const Exchange& exchange, int peer) const {
+  return is_local(peer) ? !untaken(exchange, peer)
+                        : connection(peer).has_received() && connection(peer).is_sent();
+}
+
+Status TcpLink::strike_out(std::vector<int>& awaited, const Arrived& arrived) {
+  std::vector<int> still;
+  for (const int peer : awaited) {
+    const Result<bool> here = arrived(peer);
+    TRAIN_RETURN_IF_ERROR(here);
+    if (!*here) {
+      still.push_back(peer);
+    }
+  }
+  awaited = std::move(still);
+  return {};
+}
+
+Status TcpLink::await(Exchange& exchange, std::vector<int> awaited, const Arrived& arrived) {
+  auto deadline = Clock::now() + timeout_;
+  bool late = false;
+  while (true) {
+    // Before the look at what has arrived: whoever left or failed wrote what it had to write first,
+    // and what is written after the look ends the sleep.
+    const std::uint32_t rings = inbox_ ? inbox_->rings() : 0;
+    const bool is_aborted = is_aborted_.load();
+    const bool moved = move_bytes(exchange);
+    const std::size_t before = awaited.size();
+    TRAIN_RETURN_IF_ERROR(strike_out(awaited, arrived));
+    if (awaited.empty()) {
       return {};
     }
-    return blame(exchange, watch_->loss(), false);
-  } catch (const std::exception& error) {
-    return blame(exchange, error.what(), std::chrono::steady_clock::now() - begin >= timeout_);
-  }
-}
-
-Status TcpLink::wait_receives(Exchange& exchange, std::size_t count) {
-  for (; count > 0; --count) {
-    int peer = -1;
-    TRAIN_RETURN_IF_ERROR(wait_message(exchange, true, peer));
-    // Of several that came at once Gloo names only the last: a rank named here has sent something,
-    // one not named may have.
-    std::size_t& left = exchange.to_receive[as_index(peer)];
-    if (left > 0 && !exchange.headers_done) {
-      if (Status same = compare_if_arrived(exchange, peer); !same) {
-        release_memory();
-        return same;
-      }
+    const auto left =
+        std::find_if(awaited.begin(), awaited.end(), [this](int peer) { return has_left(peer); });
+    if (left != awaited.end()) {
+      return blame(exchange, fmt::format("lost rank {} (it has left)", *left));
     }
-    left -= left > 0 ? 1 : 0;
+    if (is_aborted || any_lost()) {
+      return blame(exchange, "");
+    }
+    if (moved || awaited.size() < before) {
+      deadline = Clock::now() + timeout_;
+      late = false;
+    } else if (late) {
+      return blame_silence(exchange);
+    }
+    late = !moved && !sleep(exchange, awaited, rings, deadline);
   }
-  return {};
 }
 
-Status TcpLink::wait_sends(Exchange& exchange) {
-  std::size_t count = 0;
-  for (const std::size_t messages : exchange.to_send) {
-    count += messages;
+bool TcpLink::move_bytes(const Exchange& exchange) {
+  look_at_ended();
+  bool moved = false;
+  for (const int peer : exchange.remote) {
+    moved = connection(peer).move_bytes() || moved;
   }
-  exchange.to_receive.assign(exchange.to_receive.size(), 0);
-  for (; count > 0; --count) {
-    int peer = -1;
-    TRAIN_RETURN_IF_ERROR(wait_message(exchange, false, peer));
-    std::size_t& left = exchange.to_send[as_index(peer)];
-    left -= left > 0 ? 1 : 0;
+  return moved;
+}
+
+void TcpLink::look_at_ended() {
+  for (int peer = 0; peer < world_size_; ++peer) {
+    if (peer != rank_ && ended_[as_index(peer)].load() &&
+        connection(peer).state() == TcpConnection::State::open) {
+      connection(peer).end();
+    }
   }
-  return {};
+}
+
+bool TcpLink::sleep(const Exchange& exchange, const std::vector<int>& awaited, std::uint32_t rings,
+                    Clock::time_point deadline) {
+  const bool on_inbox =
+      std::any_of(awaited.begin(), awaited.end(), [this](int peer) { return is_local(peer); });
+  return on_inbox ? sleep_on_inbox(exchange, rings, deadline)
+                  : sleep_on_connections(exchange, deadline);
+}
+
+bool TcpLink::sleep_on_inbox(const Exchange& exchange, std::uint32_t rings,
+                             Clock::time_point deadline) {
+  for (const int peer : exchange.remote) {
+    const TcpConnection& remote = connection(peer);
+    watch_->ask(remote.socket(),
+                {.to_read = remote.waits_to_read(), .to_write = remote.waits_to_write()});
+  }
+  const bool in_time = inbox_->sleep(rings, deadline);
+  for (const int peer : exchange.remote) {
+    watch_->ask(connection(peer).socket(), {});
+  }
+  return in_time;
+}
+
+bool TcpLink::sleep_on_connections(const Exchange& exchange, Clock::time_point deadline) {
+  std::vector<pollfd> watched = {{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
+  for (const int peer : exchange.remote) {
+    const TcpConnection& remote = connection(peer);
+    const int events =
+        (remote.waits_to_read() ? POLLIN : 0) | (remote.waits_to_write() ? POLLOUT : 0);
+    if (events != 0) {
+      watched.push_back(
+          {.fd = remote.socket(), .events = static_cast<short>(events), .revents = 0});
+    }
+  }
+  const auto left = std::chrono::ceil<Milliseconds>(deadline - Clock::now());
+  const auto most = std::clamp<std::int64_t>(left.count(), 0, 3'600'000);
+  const int ready = ::poll(watched.data(), watched.size(), static_cast<int>(most));
+  TRAIN_CHECK(ready >= 0 || errno == EINTR, "{}", std::strerror(errno));
+  if (std::uint64_t count = 0; watched.front().revents != 0) {
+    std::ignore = ::read(wake_.get(), &count, sizeof(count));  // taken back; whoever wrote is seen
+  }
+  return ready != 0 || Clock::now() < deadline;
+}
+
+bool TcpLink::has_left(int peer) const {
+  return connection(peer).state() == TcpConnection::State::left;
+}
+
+bool TcpLink::any_lost() const {
+  return std::any_of(connections_.begin(), connections_.end(), [](const auto& connection) {
+    return connection && connection->state() == TcpConnection::State::lost;
+  });
 }
 
 std::optional<std::string> TcpLink::aborted() const {
@@ -278,158 +368,149 @@ void TcpLink::abort(const std::string& reason) {
     aborted_ = reason;
   }
   is_aborted_.store(true);
-  end_waits(true);
+  end_waits();
 }
 
-void TcpLink::end_waits(bool remote) {
-  if (remote && everything_) {
-    everything_->abortWaitRecv();
-    everything_->abortWaitSend();
-  }
+void TcpLink::end_waits() {
   if (inbox_) {
     inbox_->ring_own();
   }
+  const std::uint64_t one = 1;
+  std::ignore = ::write(wake_.get(), &one, sizeof(one));  // one that is full wakes as well
 }
 
 void TcpLink::release_memory() {
   direct_.revoke();
-  std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
-  {
-    const std::lock_guard lock(mutex_);
-    buffer = std::move(everything_);
+  for (const auto& connection : connections_) {
+    if (connection) {
+      connection->release();
+    }
   }
-  if (buffer) {
-    // The destructor waits for Gloo's threads, but a sanitizer sees only its lock.
-    buffer->abortWaitRecv();
+}
+
+void TcpLink::say_farewell() {
+  const auto deadline = Clock::now() + kFarewellLimit;
+  std::vector<pollfd> unsaid;
+  for (const auto& connection : connections_) {
+    if (connection) {
+      connection->say_farewell();
+    }
+  }
+  while (true) {
+    unsaid.clear();
+    for (const auto& connection : connections_) {
+      if (connection && connection->waits_to_write()) {
+        connection->move_bytes();
+      }
+      if (connection && connection->waits_to_write()) {
+        unsaid.push_back({.fd = connection->socket(), .events = POLLOUT, .revents = 0});
+      }
+    }
+    const auto left = std::chrono::ceil<Milliseconds>(deadline - Clock::now());
+    if (unsaid.empty() || left.count() <= 0) {
+      return;  // one that has not taken 16 bytes by now is lost
+    }
+    ::poll(unsaid.data(), unsaid.size(), static_cast<int>(left.count()));
   }
 }
 
 void TcpLink::disconnect(bool farewell) {
-  if (farewell && everything_ && watch_) {
-    watch_->say_farewell();
-  }
-  if (watch_) {
-    watch_->stop();
+  if (farewell) {
+    say_farewell();
   }
   release_memory();
-  if (context_) {
-    context_->closeConnections();
-  }
-  watch_.reset();  // after the connections: nobody tells it of them any more
-  context_.reset();
-  device_.reset();
-}
-
-void TcpLink::post_receive(int peer, std::uint64_t slot, const std::byte* place,
-                           std::size_t bytes) {
-  everything_->recv(peer, slot, reinterpret_cast<std::uintptr_t>(place), bytes);
-}
-
-void TcpLink::post_send(int peer, std::uint64_t slot, const std::byte* from, std::size_t bytes) {
-  everything_->send(peer, slot, reinterpret_cast<std::uintptr_t>(from), bytes);
-}
-
-std::uint64_t TcpLink::slot(int peer, std::uint64_t chunk) const {
-  TRAIN_CHECK(chunk >> kChunkBits == 0, "chunk {}", chunk);
-  return exchanges_[as_index(peer)] << kChunkBits | chunk;
-}
-
-std::byte* TcpLink::sent_header(int peer) { return &headers_[2 * kAreaBytes * as_index(peer)]; }
-
-std::byte* TcpLink::received_header(int peer) { return sent_header(peer) + kAreaBytes; }
-
-const std::byte* TcpLink::received_header(int peer) const {
-  return &headers_[2 * kAreaBytes * as_index(peer) + kAreaBytes];
-}
-
-// The words for an exchange that failed.
-
-namespace {
-
-constexpr std::uint64_t kNonfiniteSlot = std::numeric_limits<std::uint64_t>::max() - 1;
-
-}  // namespace
-
-Error TcpLink::blame(const Exchange& exchange, const std::string& what, bool timed_out) {
-  const std::string broken = timed_out       ? std::string()
-                             : exchange.lost ? *exchange.lost
-                                             : broken_ranks(exchange.peers);
-  release_memory();
-  if (const std::optional<std::string> reason = aborted()) {
-    return failure(fmt::format("{}: cancelled: {}", to_string(exchange.identity), *reason));
-  }
-  // A peer that differs says so and closes; the news of the closing may overtake the header.
-  for (const int peer : exchange.peers) {
-    if (Status same = compare_if_arrived(exchange, peer); !same) {
-      return same.error();
+  for (const auto& connection : connections_) {
+    if (connection) {
+      watch_->remove(connection->socket());
     }
   }
-  if (timed_out) {
-    return failure(fmt::format("{}: waited {} ms for {}", to_string(exchange.identity),
-                               timeout_.count(), silent_ranks(exchange)));
-  }
-  return failure(fmt::format("{}: {}", to_string(exchange.identity),
-                             broken.empty() ? without_place(what) : broken));
-}
-
-std::string TcpLink::silent_ranks(const Exchange& exchange) const {
-  std::vector<int> silent;
-  for (const int peer : exchange.peers) {
-    if (!exchange.headers_done && read_header(received_header(peer)).arrived != kHeaderArrived) {
-      silent.push_back(peer);
-    }
-  }
-  if (!silent.empty()) {
-    return name_ranks(silent) + " to begin it";
-  }
-  for (const int peer : exchange.peers) {
-    if (exchange.to_receive[as_index(peer)] > 0) {
-      silent.push_back(peer);
-    }
-  }
-  if (!silent.empty()) {
-    return "data from " + name_ranks(silent);
-  }
-  for (const int peer : exchange.peers) {
-    if (exchange.to_send[as_index(peer)] > 0 || untaken(exchange, peer)) {
-      silent.push_back(peer);
-    }
-  }
-  return name_ranks(silent) + " to take its data";
+  connections_.clear();
+  watch_.reset();
 }
 
 std::optional<std::string> TcpLink::trouble(const std::vector<int>& peers) {
   if (const std::optional<std::string> reason = aborted()) {
     return "cancelled: " + *reason;
   }
-  if (watch_->lost()) {
-    const std::string broken = broken_ranks(peers);
-    return broken.empty() ? watch_->loss() : broken;
+  look_at_ended();
+  if (any_lost()) {
+    return lost_ranks(peers);
   }
   for (const int peer : peers) {
-    if (watch_->has_left(peer)) {
+    if (has_left(peer)) {
       return fmt::format("rank {} has left", peer);
     }
   }
   return std::nullopt;
 }
 
-std::string TcpLink::broken_ranks(const std::vector<int>& peers) {
-  std::vector<int> broken;
-  std::string why;
-  for (int peer = 0; peer < world_size_; ++peer) {
-    const bool needed = std::binary_search(peers.begin(), peers.end(), peer);
-    if (peer == rank_ || (!needed && watch_->has_left(peer))) {
-      continue;
+// The words for an exchange that failed.
+
+Error TcpLink::blame(Exchange& exchange, const std::string& what) {
+  if (const std::optional<std::string> reason = aborted()) {
+    return failure(fmt::format("{}: cancelled: {}", to_string(exchange.identity), *reason));
+  }
+  // A peer that differs says so and closes; the news of the closing may overtake the header.
+  for (const int peer : exchange.peers) {
+    if (exchange.in_data) {
+      break;
     }
-    try {
-      everything_->recv(peer, kNonfiniteSlot, 0, 0);
-    } catch (const std::exception& error) {
-      broken.push_back(peer);
-      why = without_place(error.what());
+    if (const Result<bool> same = take_header(exchange, peer); !same) {
+      return same.error();
     }
   }
-  return broken.empty() ? std::string() : fmt::format("lost {} ({})", name_ranks(broken), why);
+  std::vector<int> needed;
+  for (const int peer : exchange.peers) {
+    if (exchange.in_data ? !is_complete(exchange, peer) : !exchange.headers[as_index(peer)]) {
+      needed.push_back(peer);
+    }
+  }
+  const std::string lost = lost_ranks(needed);
+  return failure(fmt::format("{}: {}", to_string(exchange.identity), lost.empty() ? what : lost));
+}
+
+Error TcpLink::blame_silence(const Exchange& exchange) const {
+  return failure(fmt::format("{}: waited {} ms for {}", to_string(exchange.identity),
+                             timeout_.count(), silent_ranks(exchange)));
+}
+
+std::string TcpLink::silent_ranks(const Exchange& exchange) const {
+  const auto those = [&](const std::function<bool(int peer)>& silent) {
+    std::vector<int> ranks;
+    std::copy_if(exchange.peers.begin(), exchange.peers.end(), std::back_inserter(ranks), silent);
+    return ranks;
+  };
+  if (!exchange.in_data) {
+    return name_ranks(those([&](int peer) { return !exchange.headers[as_index(peer)]; })) +
+           " to begin it";
+  }
+  const std::vector<int> senders =
+      those([&](int peer) { return !is_local(peer) && !connection(peer).has_received(); });
+  if (!senders.empty()) {
+    return "data from " + name_ranks(senders);
+  }
+  return name_ranks(those([&](int peer) { return !is_complete(exchange, peer); })) +
+         " to take its data";
+}
+
+std::string TcpLink::lost_ranks(const std::vector<int>& needed) {
+  look_at_ended();
+  std::vector<int> lost;
+  std::string why;
+  for (int peer = 0; peer < world_size_; ++peer) {
+    if (peer == rank_) {
+      continue;
+    }
+    const TcpConnection& its = connection(peer);
+    if (its.state() == TcpConnection::State::lost) {
+      lost.push_back(peer);
+      why = its.why();
+    } else if (has_left(peer) && std::binary_search(needed.begin(), needed.end(), peer)) {
+      lost.push_back(peer);
+      why = why.empty() ? "it has left" : why;
+    }
+  }
+  return lost.empty() ? std::string() : fmt::format("lost {} ({})", name_ranks(lost), why);
 }
 
 }  // namespace train::engine

@@ -9,109 +9,54 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/descriptor.hpp"
 #include "base/result.hpp"
 #include "engine/collective/collective.hpp"
+#include "engine/collective/connection_watch.hpp"
 #include "engine/collective/direct_memory.hpp"
+#include "engine/collective/exchange_header.hpp"
 #include "engine/collective/link_channel.hpp"
 #include "engine/collective/shared_inbox.hpp"
-
-namespace gloo {
-class Context;
-namespace transport {
-class Device;
-class UnboundBuffer;
-}  // namespace transport
-}  // namespace gloo
-namespace gloo {
-class Context;
-namespace transport {
-class UnboundBuffer;
-}  // namespace transport
-}  // namespace gloo
+#include "engine/collective/tcp_connection.hpp"
 
 namespace train::engine {
-
-/// Notices when a rank of a link leaves, in order or not.
-///
-/// Gloo tells nobody but pending operations that a connection broke. So a receive is pending from
-/// each peer that only its farewell answers, and a thread waits for these: a death is noticed at
-/// once, whatever else the link waits for, and costs nothing until then. A rank that says farewell
-/// has done all it had to.
-///
-/// Threading: one owner; has_left() and loss() from any thread.
-class GlooWatch {
- public:
-  /// Is called on the thread of the watch for every farewell, and once for a loss, when has_left()
-  /// or lost() shows it already.
-  using Changed = std::function<void(bool lost)>;
-
-  /// Posts the receives and starts the thread. Throws what Gloo throws if a connection is broken.
-  GlooWatch(gloo::Context& context, Changed changed);
-  GlooWatch(const GlooWatch&) = delete;
-  GlooWatch& operator=(const GlooWatch&) = delete;
-  ~GlooWatch();
-
-  /// Ends the thread: `changed` is called no more.
-  void stop();
-
-  /// The peer has said farewell.
-  [[nodiscard]] bool has_left(int peer) const;
-  /// A connection broke without a farewell.
-  [[nodiscard]] bool lost() const { return lost_.load(std::memory_order_acquire); }
-  /// Gloo's words for it; "" if none did.
-  [[nodiscard]] std::string loss() const;
-
-  /// Tells all peers that this rank leaves in order. Blocks for 50 ms at most.
-  void say_farewell();
-
- private:
-  void loop();
-
-  int rank_;
-  Changed changed_;
-  std::vector<std::uint8_t> farewells_;  ///< By rank: 1 when it has left.
-  std::uint8_t farewell_ = 1;            ///< What is sent.
-  std::atomic<bool> ending_{false};
-  std::atomic<bool> lost_{false};
-  mutable std::mutex mutex_;
-  std::string loss_;
-  std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;  ///< After the memory it stands for.
-  std::thread thread_;
-};
 
 /// The connections of one rank on one channel, and the protocol of an exchange on them.
 ///
 /// An exchange with a peer is: each side sends the other its header (identity, sizes, and the bytes
 /// themselves if they are few); headers are compared; what did not fit follows. With a peer on
-/// another machine headers and data, in chunks, go over the connection. With a local one (see
+/// another machine headers and data go over the connection (TcpConnection). With a local one (see
 /// agree_on_local()) the header goes through shared memory, the receiver reads the data out of the
-/// sender's memory and says so there, and the sender waits for that. Every message has a slot of
-/// its own: the pair's number of exchanges and the chunk. So the n-th exchange of one side meets
-/// the n-th of the other whatever they are, and a message that was left over meets nobody. What is
-/// for remote peers is posted first and waited for last: it travels meanwhile.
+/// sender's memory and says so there, and the sender waits for that. Exchanges of a pair follow one
+/// another on both sides alike, so the next header of a peer is that of the pair's next exchange.
 ///
-/// One Gloo buffer stands for the whole address space: all messages are offsets in it, so one wait
-/// sees whichever comes first, one abort ends it, and when it is destroyed no thread of Gloo
-/// touches borrowed memory any more. A death or an abort wakes every wait, whoever it is for, and a
-/// rank that leaves in order disturbs none: GlooWatch, whose thread rings the inbox and ends waits
-/// on the buffer.
+/// The thread that runs an exchange moves all bytes itself: what is for remote peers is begun
+/// first, moves on between the pieces that are read from local ones, and is waited for last. So
+/// when run() returns nobody touches borrowed memory any more. While it waits for local ranks it
+/// sleeps on the inbox, else on the connections; a ConnectionWatch wakes it from either when any
+/// connection breaks, whoever it waits for. A rank that leaves in order, with a farewell, disturbs
+/// none but who needs it.
 ///
 /// Threading: one owner; abort() is safe from any thread.
 class TcpLink final : public ChannelLink {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
-  /// `context` is connected to all ranks, through `device`, which lives as long as any of its
-  /// links. `timeout`: longest time in which nothing arrives, until set_limit().
-  TcpLink(std::shared_ptr<gloo::transport::Device> device, std::shared_ptr<gloo::Context> context,
-          Milliseconds timeout);
+  struct Place {
+    int rank = 0;
+    int world_size = 1;
+  };
+
+  /// `sockets`: by rank, as connect_mesh() makes them. `timeout`: longest time in which nothing
+  /// arrives, until set_limit().
+  TcpLink(const Place& place, std::vector<Descriptor> sockets,
+          std::shared_ptr<ConnectionWatch> watch, Milliseconds timeout);
   ~TcpLink() override;
 
-  /// Starts to watch the connections. Errors: failure (one is broken).
+  /// Starts to watch the connections. Errors: failure (the system cannot).
   [[nodiscard]] Status open();
 
   [[nodiscard]] Status run(const CollectiveIdentity& identity, const Transfer& transfer) override;
@@ -141,91 +86,85 @@ class TcpLink final : public ChannelLink {
   struct Exchange {
     Exchange(const CollectiveIdentity& of, const Transfer& moved, std::vector<int> others,
              int ranks)
-        : identity(of),
-          transfer(moved),
-          peers(std::move(others)),
-          to_receive(static_cast<std::size_t>(ranks), 0),
-          to_send(to_receive) {}
+        : identity(of), transfer(moved), peers(std::move(others)), headers(as_index(ranks)) {}
 
     const CollectiveIdentity& identity;
     const Transfer& transfer;
     std::vector<int> peers;  ///< Ascending: the next two together.
     std::vector<int> local;
     std::vector<int> remote;
-    bool headers_done = false;
-    std::vector<std::size_t> to_receive;  ///< By rank: messages posted and not known to have come.
-    std::vector<std::size_t> to_send;     ///< The same of all messages sent.
-    std::optional<std::string> lost;      ///< Who was, when that was noticed.
+    std::vector<std::optional<ExchangeHeader>> headers;  ///< By rank: those that have come.
+    bool in_data = false;                                ///< All have.
   };
   /// Whether what is waited for has come from a peer. An error ends the exchange.
   using Arrived = std::function<Result<bool>(int peer)>;
+  using Clock = SharedInbox::Clock;
 
   [[nodiscard]] Status run_with(const CollectiveIdentity& identity, const Transfer& transfer,
                                 std::vector<int> peers);
   [[nodiscard]] Status exchange_headers(Exchange& exchange);
   [[nodiscard]] Status exchange_data(Exchange& exchange);
-  [[nodiscard]] Status compare(const Exchange& exchange, int peer) const;
-  [[nodiscard]] Status compare_if_arrived(const Exchange& exchange, int peer) const;
-  void take_small(const Exchange& exchange, int peer) const;
   [[nodiscard]] PairClaim own_claim(const Exchange& exchange, int peer) const;
 
-  // Over the connections.
-  void post_header(Exchange& exchange, int peer);
-  void post_chunks(Exchange& exchange, int peer, bool receive);
-  /// Waits for one that has been received, or sent. False: none comes. Throws what Gloo throws.
-  [[nodiscard]] bool next_message(Exchange& exchange, bool receive, int& peer);
-  [[nodiscard]] Status wait_message(Exchange& exchange, bool receive, int& peer);
-  [[nodiscard]] Status wait_receives(Exchange& exchange, std::size_t count);
-  [[nodiscard]] Status wait_sends(Exchange& exchange);
+  void send_header(const Exchange& exchange, int peer);
+  /// Whether a header is there, and says the same as this rank.
+  [[nodiscard]] Result<bool> take_header(Exchange& exchange, int peer) const;
+  /// The bytes that came with a header.
+  [[nodiscard]] std::span<const std::byte> small_of(const Exchange& exchange, int peer) const;
+  void take_small(const Exchange& exchange, int peer) const;
+  [[nodiscard]] Status read_local(Exchange& exchange);
+  /// Whether nothing has to move between this rank and a peer any more.
+  [[nodiscard]] bool is_complete(const Exchange& exchange, int peer) const;
+
+  /// Waits until something has arrived from all of `awaited`, and moves what can be moved.
+  [[nodiscard]] Status await(Exchange& exchange, std::vector<int> awaited, const Arrived& arrived);
+  /// Takes those out of `awaited` of whom something has arrived.
+  [[nodiscard]] static Status strike_out(std::vector<int>& awaited, const Arrived& arrived);
+  bool move_bytes(const Exchange& exchange);
+  /// Reads what has come over connections that have ended since the last look.
+  void look_at_ended();
+  /// False: at `deadline`.
+  [[nodiscard]] bool sleep(const Exchange& exchange, const std::vector<int>& awaited,
+                           std::uint32_t rings, Clock::time_point deadline);
+  [[nodiscard]] bool sleep_on_inbox(const Exchange& exchange, std::uint32_t rings,
+                                    Clock::time_point deadline);
+  [[nodiscard]] bool sleep_on_connections(const Exchange& exchange, Clock::time_point deadline);
 
   // With ranks of this machine.
   [[nodiscard]] bool is_local(int peer) const { return inbox_ && inbox_->reaches(peer); }
   /// The number of the exchange under way with that peer.
-  [[nodiscard]] std::uint64_t number(int peer) const;
-  void send_local_header(const Exchange& exchange, int peer);
-  [[nodiscard]] bool take_local_header(int peer);
-  [[nodiscard]] Status wait_local_headers(Exchange& exchange);
-  [[nodiscard]] Status read_local(const Exchange& exchange);
-  [[nodiscard]] Status wait_taken(const Exchange& exchange);
-  [[nodiscard]] Status wait_local(const Exchange& exchange, std::vector<int> awaited,
-                                  const Arrived& arrived);
+  [[nodiscard]] std::uint64_t number(int peer) const { return exchanges_[as_index(peer)] + 1; }
   /// Whether that peer reads the bytes for it here, and has not said yet that it has.
   [[nodiscard]] bool untaken(const Exchange& exchange, int peer) const;
 
+  [[nodiscard]] TcpConnection& connection(int peer) const { return *connections_[as_index(peer)]; }
+  [[nodiscard]] bool has_left(int peer) const;
+  [[nodiscard]] bool any_lost() const;
   [[nodiscard]] std::optional<std::string> aborted() const;
-  /// What went wrong: who is to blame, in words. Lets go of the memory.
-  [[nodiscard]] Error blame(const Exchange& exchange, const std::string& what, bool timed_out);
+  /// What went wrong: who is to blame, in words.
+  [[nodiscard]] Error blame(Exchange& exchange, const std::string& what);
+  [[nodiscard]] Error blame_silence(const Exchange& exchange) const;
   [[nodiscard]] std::string silent_ranks(const Exchange& exchange) const;
-  [[nodiscard]] std::string broken_ranks(const std::vector<int>& peers);
+  [[nodiscard]] std::string lost_ranks(const std::vector<int>& needed);
   void release_memory();
-  /// Of the owner, under way or to come: it looks again. `remote`: also ones of Gloo. With the
-  /// lock.
-  void end_waits(bool remote);
+  void say_farewell();
+  /// Of the owner, under way or to come: it looks again. With the lock.
+  void end_waits();
 
-  void post_receive(int peer, std::uint64_t slot, const std::byte* place, std::size_t bytes);
-  void post_send(int peer, std::uint64_t slot, const std::byte* from, std::size_t bytes);
-  [[nodiscard]] std::uint64_t slot(int peer, std::uint64_t chunk) const;
-
-  [[nodiscard]] std::byte* sent_header(int peer);
-  [[nodiscard]] std::byte* received_header(int peer);
-  [[nodiscard]] const std::byte* received_header(int peer) const;
-
-  std::shared_ptr<gloo::transport::Device> device_;  ///< Before the context, which uses it.
-  std::shared_ptr<gloo::Context> context_;
   int rank_;
   int world_size_;
   Milliseconds timeout_;
+  std::shared_ptr<ConnectionWatch> watch_;
+  std::vector<std::unique_ptr<TcpConnection>> connections_;  ///< By rank; empty: disconnected.
+  std::vector<std::atomic<bool>> ended_;  ///< By rank: the watch says so, and nobody has looked.
   std::vector<std::uint64_t> exchanges_;  ///< By rank: exchanges had with it.
-  std::vector<std::byte> headers_;        ///< For each rank one to send and one to receive.
   DirectMemory direct_;
   std::atomic<bool> is_aborted_{false};
+  Descriptor wake_;  ///< An eventfd, for sleep_on_connections().
 
   mutable std::mutex mutex_;          ///< Guards what follows against abort() and the watch.
   std::optional<SharedInbox> inbox_;  ///< None: no rank is local. Set once, by the owner.
-  std::unique_ptr<gloo::transport::UnboundBuffer> everything_;
   std::optional<std::string> aborted_;
-
-  std::unique_ptr<GlooWatch> watch_;  ///< Last: its thread ends before the rest goes.
 };
 
 }  // namespace train::engine

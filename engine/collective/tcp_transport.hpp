@@ -4,31 +4,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
 #include "engine/collective/collective.hpp"
+#include "engine/collective/rendezvous_store.hpp"
 
 namespace train::engine {
-
-/// Where the ranks of a world leave their addresses for each other. Keys are words of letters,
-/// digits, '.', '_' and '-'. Used by one thread at a time.
-class RendezvousStore {
- public:
-  virtual ~RendezvousStore() = default;
-  RendezvousStore(const RendezvousStore&) = delete;
-  RendezvousStore& operator=(const RendezvousStore&) = delete;
-
-  [[nodiscard]] virtual Status set(const std::string& key, const std::vector<char>& bytes) = 0;
-  /// Waits until somebody has set `key`. Errors: failure, after `timeout`.
-  [[nodiscard]] virtual Result<std::vector<char>> get(const std::string& key,
-                                                      std::chrono::milliseconds timeout) = 0;
-
- protected:
-  RendezvousStore() = default;
-};
 
 struct TcpOptions {
   int rank = 0;
@@ -51,32 +34,20 @@ struct TcpOptions {
 };
 
 /// Connects the ranks of one generation over TCP: one connection per channel and pair of ranks, one
-/// thread per channel and one that serves all sockets. A world of one gets loopbacks.
-/// Their TCP sockets are kept alive by the kernel, which finds a link that was cut.
+/// thread per channel and one that watches all connections. A world of one gets loopbacks.
+/// The connections are kept alive by the kernel, which finds a link that was cut.
 ///
 /// Blocks until all ranks are connected on all channels and have said so, at most a few times
 /// `timeout`. `store` is used until it returns. Any number of generations may follow one another,
 /// or live side by side, in one process.
 /// Errors: user (no such interface); failure (a rank that does not appear: named; an address that
-/// cannot be reached). There is no encryption and no authentication: whoever reaches the port can
-/// join, so `interface` has to be a private one. Memory is read by processes of the same user only;
-/// the kernel sees to that.
+/// cannot be reached). Who joins has proven that it can read the store (connect_mesh()); but bytes
+/// are neither encrypted nor signed, so `interface` has to be a private one. Memory is read by
+/// processes of the same user only; the kernel sees to that.
 ///
 /// The transports: sizes up to 4 KiB per pair travel with the identity, larger ones after it: over
 /// the connection, or copied out of the memory of a rank on the same machine. The death of any rank
 /// fails exchanges under way on every rank connected to it.
 [[nodiscard]] Result<ChannelTransports> make_tcp(RendezvousStore& store, const TcpOptions& options);
-
-// What tells a peer that is slow from a link that was cut: the kernel of a machine answers for its
-// processes, however busy they are, and over a cut link nobody answers.
-
-/// The descriptors of this process that are connected TCP sockets.
-[[nodiscard]] std::set<int> tcp_sockets();
-
-/// From here on the kernel asks the other end of an idle connection now and then whether it is
-/// there; a connection over which nothing comes back for `limit`, asked or sent, breaks with
-/// ETIMEDOUT. A descriptor that is no socket any more is left alone. REQUIRES: 4 s or more. Errors
-/// (failure): the kernel refuses.
-[[nodiscard]] Status find_cut(int socket, std::chrono::seconds limit);
 
 }  // namespace train::engine

@@ -5,6 +5,10 @@
 #include <sys/socket.h>
 
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <system_error>
 
 #include "engine/collective/tcp_transport.hpp"
 
@@ -13,6 +17,29 @@ namespace train::engine::tcp_transport_test {
 using namespace std::chrono_literals;
 
 namespace {
+
+bool is_connected_tcp(int descriptor) {
+  int protocol = 0;
+  socklen_t size = sizeof(protocol);
+  sockaddr_storage peer = {};
+  socklen_t peer_size = sizeof(peer);
+  return ::getsockopt(descriptor, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 &&
+         protocol == IPPROTO_TCP &&
+         ::getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &peer_size) == 0;
+}
+
+/// The descriptors of this process that are connected TCP sockets.
+std::set<int> tcp_sockets() {
+  std::set<int> sockets;
+  std::error_code error;  // one that was closed meanwhile is none of them
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    const int descriptor = std::stoi(entry.path().filename().string());
+    if (is_connected_tcp(descriptor)) {
+      sockets.insert(descriptor);
+    }
+  }
+  return sockets;
+}
 
 /// Two ranks that have to find each other within `limit`, and then wait as long as it takes.
 std::vector<ChannelTransports> connect_within(const TempDirectory& directory,

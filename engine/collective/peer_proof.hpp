@@ -1,0 +1,62 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+// How two ranks prove to each other, on a new connection, that they belong to one generation.
+//
+//   who accepted    -> Challenge   a nonce, at once
+//   who connected   -> Hello       which connection it is, a nonce of its own, its proof
+//   who accepted    -> Welcome     its proof
+//
+// A proof is HMAC-SHA-256, under the secret of the generation, of the side that gives it, of the
+// connection and of both nonces. So nobody proves anything without the secret, what was recorded
+// proves nothing again, and what one side said is no proof of the other. Every message has a fixed
+// size. Whoever may alter packets between two ranks is not kept away by it: the bytes that follow
+// are neither encrypted nor signed.
+namespace train::engine {
+
+/// What the ranks of one generation know and nobody else does.
+using GenerationSecret = std::array<std::byte, 32>;
+using Nonce = std::array<std::byte, 32>;
+using Proof = std::array<std::byte, 32>;
+
+/// Which connection of which generation.
+struct ConnectionName {
+  std::uint64_t generation = 0;
+  std::uint32_t channel = 0;
+  std::int32_t from = 0;  ///< The rank that connects.
+  std::int32_t to = 0;    ///< The rank that accepts.
+  std::uint32_t version = 1;
+
+  [[nodiscard]] bool operator==(const ConnectionName&) const = default;
+};
+
+struct Challenge {
+  Nonce nonce = {};
+};
+
+struct Hello {
+  ConnectionName name;
+  Nonce nonce = {};
+  Proof proof = {};
+};
+
+struct Welcome {
+  Proof proof = {};
+};
+
+enum class Side : std::uint8_t { connected, accepted };
+
+/// Bytes that nobody can guess. Throws CheckFailed where the system has none.
+[[nodiscard]] std::array<std::byte, 32> unguessable();
+
+/// The proof that `side` of the connection gives. `challenge`, `hello`: the nonces of both.
+[[nodiscard]] Proof prove(const GenerationSecret& secret, Side side, const ConnectionName& name,
+                          const Nonce& challenge, const Nonce& hello);
+
+/// In a time that does not depend on where they differ.
+[[nodiscard]] bool same_proof(const Proof& given, const Proof& expected);
+
+}  // namespace train::engine

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace train::engine {
+
+/// Where the ranks of a world leave their addresses for each other. Keys are words of letters,
+/// digits, '.', '_' and '-'. Used by one thread at a time.
+///
+/// What is left there is believed, and the secret of a generation is among it: only ranks of the
+/// run may read and write it.
+class RendezvousStore {
+ public:
+  virtual ~RendezvousStore() = default;
+  RendezvousStore(const RendezvousStore&) = delete;
+  RendezvousStore& operator=(const RendezvousStore&) = delete;
+
+  [[nodiscard]] virtual Status set(const std::string& key, const std::vector<char>& bytes) = 0;
+  /// Waits until somebody has set `key`. Errors: failure, after `timeout`.
+  [[nodiscard]] virtual Result<std::vector<char>> get(const std::string& key,
+                                                      std::chrono::milliseconds timeout) = 0;
+
+ protected:
+  RendezvousStore() = default;
+};
+
+}  // namespace train::engine
