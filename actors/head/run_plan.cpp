@@ -58,12 +58,14 @@ configs::RunConfig resolved(configs::RunConfig config, const engine::ModelSpec& 
   return config;
 }
 
-/// What parallel.transport "auto" means for this run.
+/// What parallel.transport means for this run, where it is "auto" or has its old name.
 configs::RunConfig with_transport(configs::RunConfig config) {
   configs::ParallelSection& parallel = config.parallel;
   if (parallel.transport == "auto") {
     const bool devices = config.runtime.device != "cpu" && parallel.ranks > 1;
-    parallel.transport = devices ? "nccl" : "gloo";
+    parallel.transport = devices ? "nccl" : "tcp";
+  } else if (parallel.transport == "gloo") {
+    parallel.transport = "tcp";
   }
   return config;
 }

@@ -357,12 +357,13 @@ constexpr auto kFields = std::to_array<Field>({
      parallel<&ParallelSection::sync>, kMayChange, kOptional, between(1, 65536),
      "auto|every_lane|last_lane", kOrInteger},
     {"parallel", "transport", "",
-     "How bytes travel between ranks: `gloo` between processes, one for each rank; `nccl` the "
+     "How bytes travel between ranks: `tcp` between processes, one for each rank; `nccl` the "
      "same, "
      "each rank with a CUDA device of its own, from device to device; `auto`: `nccl` on `cuda`, "
      "else "
-     "`gloo`; `inproc` with all ranks in one process.",
-     parallel<&ParallelSection::transport>, kMayChange, kOptional, kNone, "auto|gloo|nccl|inproc"},
+     "`tcp`; `inproc` with all ranks in one process. `gloo` is the old name of `tcp`.",
+     parallel<&ParallelSection::transport>, kMayChange, kOptional, kNone,
+     "auto|tcp|nccl|inproc|gloo"},
     {"parallel", "nodes", "nodes", "Machines that the ranks are divided among evenly.",
      parallel<&ParallelSection::nodes>, kMayChange, kOptional, between(1, kManyRanks)},
     {"parallel", "interface", "", "Network interface that ranks talk over; empty: the loopback.",

@@ -28,7 +28,7 @@ void check_memory(const RunConfig& config, Rules& rules) {
   rules.refuse_if(
       config.runtime.device != "cuda" && parallel.transport == "nccl", "parallel.transport",
       "is \"nccl\", which moves memory of CUDA devices, but runtime.device is \"{}\"; use "
-      "\"gloo\", or set runtime.device to \"cuda\"",
+      "\"tcp\", or set runtime.device to \"cuda\"",
       config.runtime.device);
   rules.refuse_if(
       memory.checkpointed_part != "block" && memory.activation_checkpointing == "none",
@@ -49,7 +49,7 @@ void check_memory(const RunConfig& config, Rules& rules) {
   const bool by_nccl = parallel.transport == "nccl" || parallel.transport == "auto";
   rules.refuse_if(parallel.ranks > 1 && by_nccl, "memory.offload",
                   "is \"parameters\", but NCCL takes what it sends from the device's memory alone; "
-                  "set this to \"optimizer\", or parallel.transport to \"gloo\" or \"inproc\"");
+                  "set this to \"optimizer\", or parallel.transport to \"tcp\" or \"inproc\"");
   const std::string& strategy = parallel.strategy;
   rules.refuse_if(strategy != "full" && strategy != "hybrid" && config.precision.compute == "fp32",
                   "memory.offload",

@@ -56,7 +56,7 @@ void check_parallel(const RunConfig& config, Rules& rules) {
                   parallel.nodes);
   rules.refuse_if(parallel.nodes > 1 && parallel.transport == "inproc", "parallel.nodes",
                   "is {}, but with parallel.transport \"inproc\" all ranks are in one process; use "
-                  "\"gloo\" or \"nccl\"",
+                  "\"tcp\" or \"nccl\"",
                   parallel.nodes);
   rules.refuse_if(parallel.nodes > 1 && parallel.interface.empty(), "parallel.interface",
                   "is empty, but parallel.nodes is {}: name the private network that joins the "

@@ -26,8 +26,9 @@ struct ParallelSection {
   /// When gradients are sent: "every_lane", "last_lane", or every k lanes of a rank; "auto": every
   /// lane where a strategy splits gradients, else the last.
   std::string sync = "auto";
-  /// "gloo": a process per rank, which move memory of the host; "nccl": the same, and memory of
-  /// their devices; "auto": one of these, by the device; "inproc": all in one process.
+  /// "tcp" ("gloo" is its old name): a process per rank, which move memory of the host; "nccl": the
+  /// same, and memory of their devices; "auto": one of these, by the device; "inproc": all in one
+  /// process.
   std::string transport = "auto";
   std::int64_t nodes = 1;  ///< Nodes the ranks are spread over.
   std::string interface;   ///< Network interface of data and control; empty: loopback.

@@ -91,7 +91,7 @@ TEST_CASE("validate_config: names list what is allowed and the nearest",
   check_refused("data.order=shuffle", "\"lanes\", \"dstar\"");
   check_refused("data.seed=-1", "found the integer -1");
   check_refused("parallel.strategy=ful", "did you mean \"full\"?");
-  check_refused("parallel.transport=mpi", "\"auto\", \"gloo\", \"nccl\", \"inproc\"");
+  check_refused("parallel.transport=mpi", "\"auto\", \"tcp\", \"nccl\", \"inproc\"");
   check_refused("precision.master=bf16", "supports \"fp32\"");
   check_refused("precision.compute=fp16", "\"fp32\", \"bf16\"");
   check_refused("precision.reduce=fp16", "\"fp32\", \"bf16\"");
@@ -102,7 +102,7 @@ TEST_CASE("validate_config: names list what is allowed and the nearest",
 TEST_CASE("validate_config: memory of devices travels between devices",
           "[configs][validate_config]") {
   CHECK(verdict({"runtime.device=cuda"}).empty());
-  for (const std::string transport : {"auto", "gloo", "nccl", "inproc"}) {
+  for (const std::string transport : {"auto", "tcp", "nccl", "inproc", "gloo"}) {
     CHECK(verdict({"batch.lanes=4", "runtime.device=cuda", "parallel.ranks=2",
                    "parallel.transport=" + transport})
               .empty());
@@ -183,7 +183,7 @@ TEST_CASE("validate_config: keys of text or integer", "[configs][validate_config
   CHECK(verdict(two).find("NCCL takes what it sends from the device's memory") !=
         std::string::npos);
   CHECK(verdict({device, parameters, "parallel.strategy=full", "parallel.ranks=2",
-                 "parallel.transport=gloo"})
+                 "parallel.transport=tcp"})
             .empty());
 }
 
@@ -239,7 +239,7 @@ TEST_CASE("validate_config: ranks, groups and nodes fit each other", "[configs][
   CHECK(with({"parallel.group=3", "parallel.nodes=12"}).find("must be a divisor") !=
         std::string::npos);
   CHECK(with({"parallel.group=3", "parallel.nodes=2", "parallel.transport=inproc"})
-            .find("use \"gloo\"") != std::string::npos);
+            .find("use \"tcp\"") != std::string::npos);
   CHECK(verdict({"batch.lanes=4", "parallel.ranks=4", "parallel.group=2",
                  "parallel.strategy_by_unit=[\"block * = hybrid\"]"})
             .empty());

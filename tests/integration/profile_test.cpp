@@ -174,7 +174,7 @@ void check_profile(int ranks, const std::string& strategy, const std::string& tr
 TEST_CASE("profile: every lane and every collective of every rank is recorded",
           "[integration][.full][profile]") {
   check_profile(2, "full", "inproc");
-  check_profile(2, "optimizer", "gloo");
+  check_profile(2, "optimizer", "tcp");
   check_profile(1, "none", "inproc");
 }
 
@@ -194,7 +194,7 @@ TEST_CASE("profile: it changes no bit, and without it nothing is kept",
 TEST_CASE("profile: a run that is stopped or fails still shows what it has",
           "[integration][.full][profile]") {
   const bool stopped = GENERATE(true, false);
-  const std::string transport = GENERATE("inproc", "gloo");
+  const std::string transport = GENERATE("inproc", "tcp");
   INFO((stopped ? "stopped, " : "failed, ") << transport);
   const RunSite site;
   Words words = profiled(2, "none", transport);

@@ -50,7 +50,7 @@ TEST_CASE("ranks: mistakes in the run file", "[integration][ranks][mistakes]") {
              {"train.freeze", "blok 0", "\"head\""});
   check_keys(site, {"parallel.ranks=2", "parallel.strategy=full", "parallel.reshard=3"},
              {"parallel.reshard", "2 ranks"});
-  check_keys(site, {"parallel.ranks=2", "parallel.transport=tcp"}, {"parallel.transport", "gloo"});
+  check_keys(site, {"parallel.ranks=2", "parallel.transport=udp"}, {"parallel.transport", "tcp"});
   check_keys(site, {"parallel.ranks=3", "parallel.nodes=2"}, {"parallel.nodes", "divisor"});
 }
 

@@ -68,7 +68,7 @@ Status check_device_ranks(const std::string& device, const std::string& transpor
   }
   if (transport == "nccl" && !kernels::nccl_absence().empty()) {
     return user_error(fmt::format(
-        "parallel.transport = \"nccl\": {}; or set it to \"gloo\", which goes by way of the "
+        "parallel.transport = \"nccl\": {}; or set it to \"tcp\", which goes by way of the "
         "host's memory",
         kernels::nccl_absence()));
   }

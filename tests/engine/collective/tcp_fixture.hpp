@@ -21,7 +21,7 @@
 #include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/harness/thread_sleep.hpp"
 
-// Ranks that are joined by Gloo: in this process, and in processes of their own.
+// Ranks that are joined by TCP: in this process, and in processes of their own.
 namespace train::engine {
 
 using test::end_of;

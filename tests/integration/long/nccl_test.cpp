@@ -85,7 +85,7 @@ TEST_CASE("nccl: ranks with a device each have the bits of one, also resumed and
   // By way of the host's memory, and from where NCCL left off.
   forget_after(site.run("2_full"), 2);
   const Ended resumed =
-      emulated_ranks(site, joined(ranks_of("2_full", 3, "full"), {"parallel.transport=gloo"}));
+      emulated_ranks(site, joined(ranks_of("2_full", 3, "full"), {"parallel.transport=tcp"}));
   CHECK(has(resumed.err, "resumed step=2 "));
   CHECK(results_of(site.run("2_full")) == expected);
 }
@@ -127,8 +127,8 @@ TEST_CASE("nccl: mistakes", "[integration][.full][nccl][mistakes]") {
   refused(site, two, {"CUDA_VISIBLE_DEVICES=0"},
           {"parallel.ranks", "2 ranks", "there is 1", "\"inproc\""});
   refused(site, joined(two, {"parallel.transport=nccl"}), {"PLAYED_NCCL_VERSION=21200"},
-          {"parallel.transport", "2.12 is too old", "\"gloo\""});
+          {"parallel.transport", "2.12 is too old", "\"tcp\""});
   refused(site,
           joined(two, {"runtime.device=cpu", "parallel.transport=nccl", "precision.compute=fp32"}),
-          {}, {"parallel.transport", "runtime.device is \"cpu\"", "\"gloo\""});
+          {}, {"parallel.transport", "runtime.device is \"cpu\"", "\"tcp\""});
 }
