@@ -1,8 +1,9 @@
-// Whoever finds the control port of a run learns nothing, changes nothing and costs nothing.
+// Whoever finds a port of a run learns nothing, changes nothing and costs nothing.
 
 #include "tests/support/processes/stranger.hpp"
 #include "actors/cluster/nodes/control_files.hpp"
 #include "tests/integration/held_runs.hpp"
+#include "tests/support/processes/port_scanner.hpp"
 
 using namespace train::test;
 
@@ -101,4 +102,34 @@ TEST_CASE(
   const std::string first = key_of();
   site.train(joined(keys, {"run.steps=3"}));
   CHECK(key_of() != first);
+}
+
+TEST_CASE("unauthenticated peers: one at every port that opens costs no generation and no bit",
+          "[integration][ranks][recovery][unauthenticated peer][P1][P3]") {
+  const RunSite site;
+  const Words keys = rank_keys(3, "full",
+                               {"run.steps=12", "run.digest_interval_steps=1", "batch.lanes=3",
+                                "schedule.warmup_steps=0", "recovery.rank_loss=respawn"});
+  const PortScanner scanner([&] {
+    std::vector<pid_t> ours;
+    for (const auto& [process, words] : processes_with(site.path().string() + "/")) {
+      ours.push_back(process);
+    }
+    return ours;
+  });
+  // Held in its third step: until then all is the first generation's.
+  const auto launcher = start_held(site, "0", 2 * 2 + 1, keys);
+  wait_for_step(site, *launcher, 2);
+  const std::size_t before = scanner.reached();
+  CHECK(before > 0);
+  REQUIRE(::kill(workers_of(site.path()).at(1), SIGKILL) == 0);
+  let_go(site);
+  const Ended ended = launcher->wait();
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(count_events(site.run(), "rank_lost") == 1);
+  CHECK(count_events(site.run(), "respawned") == 1);
+  CHECK(scanner.reached() > before);
+  site.train(joined(keys, {"run.name=undisturbed"}));
+  CHECK(results_of(site.run()) == results_of(site.run("undisturbed")));
 }

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <set>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "base/descriptor.hpp"
+#include "tests/support/harness/hang_limit.hpp"
+
+namespace train::test {
+
+/// Any user of the machine: connects to every port of 127.0.0.1 that begins to listen and belongs
+/// to certain processes, the moment it appears, and says nothing until it is destroyed.
+class PortScanner {
+ public:
+  using Processes = std::function<std::vector<pid_t>()>;
+
+  explicit PortScanner(Processes processes)
+      : processes_(std::move(processes)), thread_([this] { scan(); }) {}
+  ~PortScanner() {
+    ending_.store(true);
+    thread_.join();
+  }
+
+  /// To how many ports it has connected.
+  [[nodiscard]] std::size_t reached() const { return reached_.load(); }
+
+ private:
+  struct Listener {
+    std::uint16_t port = 0;
+    std::string inode;
+  };
+
+  static std::vector<Listener> listening() {
+    std::vector<Listener> found;
+    std::ifstream file("/proc/net/tcp");
+    std::string line;
+    std::getline(file, line);  // names of columns
+    while (std::getline(file, line)) {
+      std::istringstream words(line);
+      std::vector<std::string> fields;
+      for (std::string word; words >> word;) {
+        fields.push_back(word);
+      }
+      if (fields.size() > 9 && fields[3] == "0A" && fields[1].starts_with("0100007F:")) {
+        found.push_back({static_cast<std::uint16_t>(std::stoi(fields[1].substr(9), nullptr, 16)),
+                         "socket:[" + fields[9] + "]"});
+      }
+    }
+    return found;
+  }
+
+  [[nodiscard]] bool is_theirs(const Listener& listener) const {
+    for (const pid_t process : processes_()) {
+      std::error_code gone;
+      const auto files = "/proc/" + std::to_string(process) + "/fd";
+      for (std::filesystem::directory_iterator entry(files, gone), end; !gone && entry != end;
+           entry.increment(gone)) {
+        std::error_code closed;
+        if (std::filesystem::read_symlink(entry->path(), closed) == listener.inode) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  void scan() {
+    std::set<std::string> known;
+    std::vector<Descriptor> held;
+    while (!ending_.load()) {
+      for (const Listener& listener : listening()) {
+        if (known.contains(listener.inode) || !is_theirs(listener)) {
+          continue;
+        }
+        known.insert(listener.inode);
+        Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        sockaddr_in address = {};
+        address.sin_family = AF_INET;
+        address.sin_port = htons(listener.port);
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) ==
+            0) {
+          held.push_back(std::move(socket));
+          reached_.fetch_add(1);
+        }
+      }
+      before_the_next_look();
+    }
+  }
+
+  Processes processes_;
+  std::atomic<bool> ending_{false};
+  std::atomic<std::size_t> reached_{0};
+  std::thread thread_;
+};
+
+}  // namespace train::test
