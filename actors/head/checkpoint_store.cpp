@@ -36,10 +36,11 @@ CheckpointStore::CheckpointStore(const Options& options)
 Result<std::unique_ptr<CheckpointStore>> CheckpointStore::open(const Options& options) {
   TRAIN_RETURN_IF_ERROR(storage::make_directory(options.locations.project));
   if (options.locations.two()) {
+    TRAIN_RETURN_IF_ERROR(checkpoint::prove_local(options.locations));
     if (options.new_run) {
       TRAIN_RETURN_IF_ERROR(storage::remove_tree(options.locations.local));
+      TRAIN_RETURN_IF_ERROR(checkpoint::open_local(options.locations));
     }
-    TRAIN_RETURN_IF_ERROR(storage::make_directory(options.locations.local));
   }
   auto store = std::unique_ptr<CheckpointStore>(new CheckpointStore(options));
   store->tag_ = options.surroundings.make_tag();

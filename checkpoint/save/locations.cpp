@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "storage/files/digest.hpp"
 #include "storage/files/direct_io.hpp"
 #include "storage/files/file_lock.hpp"
+#include "storage/files/private_directory.hpp"
 
 namespace train::checkpoint {
 namespace {
@@ -34,6 +36,10 @@ Status carry(const fs::path& file, const std::string& digest, const fs::path& di
   return {};
 }
 
+constexpr std::string_view kWayOut =
+    "whoever can write there could give the run other checkpoints than its own: move it away, or "
+    "set checkpoint.local_dir to another directory";
+
 /// Whether `directory` has exactly this manifest.
 bool has_manifest(const fs::path& directory, const std::string& manifest) {
   const auto text = storage::read_file(directory / manifest_file_name, manifest.size() + 1);
@@ -52,7 +58,11 @@ fs::path local_directory(const std::string& local_dir, const std::string& slurm_
 Locations places_of(const fs::path& run, const fs::path& local_directory) {
   Locations places{.project = run / "checkpoints"};
   if (!local_directory.empty()) {
-    const fs::path root = fs::absolute(run).lexically_normal();
+    std::error_code code;
+    fs::path root = fs::weakly_canonical(run, code);
+    if (code || !root.is_absolute()) {  // of one that is not made yet
+      root = fs::absolute(code ? run : root).lexically_normal();
+    }
     const std::string digest = storage::digest_text(root.string());
     places.local = fs::absolute(local_directory).lexically_normal() /
                    fmt::format("actortrain-{}-{}", root.filename().string(),
@@ -62,11 +72,24 @@ Locations places_of(const fs::path& run, const fs::path& local_directory) {
   return places;
 }
 
+Result<Descriptor> open_local(const Locations& places, const fs::path& below) {
+  TRAIN_CHECK(places.two());
+  const fs::path own = places.local.parent_path();
+  return storage::open_private_directory(own.parent_path(),
+                                         own.filename() / places.local.filename() / below, kWayOut);
+}
+
+Status prove_local(const Locations& places) {
+  const auto opened = open_local(places);
+  TRAIN_RETURN_IF_ERROR(opened);
+  return storage::check_private_tree(opened->get(), places.local, kWayOut);
+}
+
 Status ShardCarrier::prepare() const {
   if (!options_.places.two() || !options_.lowest_of_node) {
     return {};
   }
-  TRAIN_RETURN_IF_ERROR(storage::make_directory(options_.places.local));
+  TRAIN_RETURN_IF_ERROR(prove_local(options_.places));
   return remove_leftovers(options_.places.local);
 }
 
@@ -74,8 +97,11 @@ Result<ShardRecord> ShardCarrier::write(std::int64_t step,
                                         std::span<const engine::StateView> state) {
   const Locations& places = options_.places;
   const fs::path& first = places.two() ? places.local : places.project;
-  auto record = write_shard(incoming_path(first, options_.tag, step), state,
-                            {.index = options_.rank, .count = options_.ranks});
+  const fs::path incoming = incoming_path(first, options_.tag, step);
+  if (places.two()) {
+    TRAIN_RETURN_IF_ERROR(open_local(places, incoming.filename()));
+  }
+  auto record = write_shard(incoming, state, {.index = options_.rank, .count = options_.ranks});
   if (record) {
     written_ = record->file;
   }
@@ -89,6 +115,7 @@ Status ShardCarrier::seal(std::int64_t step, const std::string& manifest) const 
   const fs::path& local = options_.places.local;
   const fs::path incoming = incoming_path(local, options_.tag, step);
   const fs::path target = local / checkpoint_name(step);
+  TRAIN_RETURN_IF_ERROR(open_local(options_.places));
   // Two nodes may have one local place between them: one after the other, and only the first works.
   const auto turn = storage::FileLock::wait_for(local);
   TRAIN_RETURN_IF_ERROR(turn);
@@ -107,6 +134,7 @@ Status ShardCarrier::seal(std::int64_t step, const std::string& manifest) const 
 Status ShardCarrier::send(std::int64_t step) const {
   TRAIN_CHECK(!written_.name.empty(), "no shard has been written");
   const Locations& places = options_.places;
+  TRAIN_RETURN_IF_ERROR(open_local(places, checkpoint_name(step)));
   return carry(places.local / checkpoint_name(step) / written_.name, written_.digest,
                incoming_path(places.project, options_.tag, step), options_.rsync);
 }
@@ -115,6 +143,7 @@ Status ShardCarrier::finalize(std::int64_t step) const {
   if (!options_.lowest_of_node) {
     return {};
   }
+  TRAIN_RETURN_IF_ERROR(open_local(options_.places));
   const auto found = list_checkpoints(options_.places.local);
   TRAIN_RETURN_IF_ERROR(found);
   for (const Candidate& candidate : *found) {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "base/descriptor.hpp"
 #include "base/result.hpp"
 #include "checkpoint/format/layout.hpp"
 #include "checkpoint/format/manifest.hpp"
@@ -21,14 +22,22 @@ struct Locations {
   [[nodiscard]] bool two() const { return !local.empty(); }
 };
 
+/// Opens the local place, or `below` in it: its directory in local_directory() and all below that
+/// are this user's alone (ST-11, storage::open_private_directory()). Those that are missing are
+/// made. Errors (user): somebody else's are there, or a link. REQUIRES: places.two().
+[[nodiscard]] Result<Descriptor> open_local(const Locations& places,
+                                            const std::filesystem::path& below = {});
+/// The same, once a start, of all that is in it.
+[[nodiscard]] Status prove_local(const Locations& places);
+
 /// The directory that checkpoint.local_dir means: "auto" is `slurm_tmpdir` (empty: none), "none" is
 /// none, all else is a path. Empty: none. Pure.
 [[nodiscard]] std::filesystem::path local_directory(const std::string& local_dir,
                                                     const std::string& slurm_tmpdir);
 
 /// The places of the run in directory `run`. The local one is
-/// <local_directory>/actortrain-<run's name>-<8 digits of the digest of its absolute path>/
-/// checkpoints. Touches no disk.
+/// <local_directory>/actortrain-<run's name>-<8 digits of the digest of its path>/checkpoints. That
+/// path is the one without links, however this process names it. Reads names alone.
 [[nodiscard]] Locations places_of(const std::filesystem::path& run,
                                   const std::filesystem::path& local_directory);
 
@@ -47,8 +56,8 @@ class ShardCarrier {
 
   explicit ShardCarrier(Options options) : options_(std::move(options)) {}
 
-  /// With two places the node's lowest rank makes the local one and removes what killed processes
-  /// left there. Before the first write() of this start.
+  /// With two places the node's lowest rank makes the local one, proves it and removes what killed
+  /// processes left there. Before the first write() of this start.
   [[nodiscard]] Status prepare() const;
   /// Writes the rank's rows where they are written first.
   [[nodiscard]] Result<ShardRecord> write(std::int64_t step,

@@ -236,11 +236,6 @@ Status make_directory(const fs::path& path) {
   return fsync_directory(directory_of(clean));
 }
 
-Status make_private_directory(const fs::path& path) {
-  TRAIN_RETURN_IF_ERROR(make_directory(path));
-  return ::chmod(path.c_str(), 0700) == 0 ? Status() : os_error(Access::write, path, errno);
-}
-
 Result<std::vector<std::string>> entry_names(const fs::path& directory) {
   std::vector<std::string> names;
   std::error_code code;

@@ -101,9 +101,6 @@ Result<std::filesystem::path> absolute_path(const std::filesystem::path& path);
 /// fine.
 Status make_directory(const std::filesystem::path& path);
 
-/// The same, or takes it over, with mode 0700. Errors: not the owner (user).
-[[nodiscard]] Status make_private_directory(const std::filesystem::path& path);
-
 /// Names of what is in `directory`, sorted. A missing directory holds none.
 Result<std::vector<std::string>> entry_names(const std::filesystem::path& directory);
 

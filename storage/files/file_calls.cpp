@@ -167,6 +167,11 @@ int disk_make_directory(const fs::path& path) {
               [&](const FileCall&) { return ::mkdir(path.c_str(), 0777); });
 }
 
+int disk_make_directory(int parent, const char* name, const fs::path& path, mode_t mode) {
+  return pass({.kind = FileCallKind::make_directory, .path = text(path)},
+              [&](const FileCall&) { return ::mkdirat(parent, name, mode); });
+}
+
 int disk_sync_directory(int descriptor, const fs::path& path) {
   return until_not_interrupted([&] {
     return pass({.kind = FileCallKind::sync_directory, .path = text(path)},

@@ -99,6 +99,9 @@ int disk_sync(int descriptor, const std::filesystem::path& path);
 int disk_close(int descriptor, const std::filesystem::path& path);
 int disk_rename(const std::filesystem::path& from, const std::filesystem::path& to);
 int disk_make_directory(const std::filesystem::path& path);
+/// mkdirat(2) of the last name of `path`, below the directory that `parent` is open on.
+int disk_make_directory(int parent, const char* name, const std::filesystem::path& path,
+                        mode_t mode);
 int disk_sync_directory(int descriptor, const std::filesystem::path& path);
 /// unlinkat(2) of the last name of `path`, below the directory that `parent` is open on (or
 /// AT_FDCWD and all of `path` as the name).

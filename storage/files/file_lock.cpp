@@ -28,7 +28,7 @@ std::string owner_of(int descriptor) {
 
 Result<FileLock> FileLock::acquire(const std::filesystem::path& directory, std::string_view name) {
   const std::filesystem::path path = directory / name;
-  const int descriptor = disk_open(path, O_RDWR);
+  const int descriptor = disk_open(path, O_RDWR | O_NOFOLLOW);
   if (descriptor < 0) {
     return os_error(Access::write, path, errno);
   }

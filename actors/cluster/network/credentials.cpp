@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "storage/files/atomic_file.hpp"
+#include "storage/files/private_directory.hpp"
 
 namespace train::actors {
 namespace {

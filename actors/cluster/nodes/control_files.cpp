@@ -10,6 +10,7 @@
 
 #include "base/log.hpp"
 #include "storage/files/atomic_file.hpp"
+#include "storage/files/private_directory.hpp"
 
 namespace train::actors {
 namespace {

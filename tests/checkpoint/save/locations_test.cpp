@@ -67,6 +67,91 @@ TEST_CASE("places: runs of one name do not meet in a local place", "[checkpoint]
         places_of(fs::current_path() / "runs/x", fs::current_path() / "fast").local);
 }
 
+TEST_CASE("places: a run that is reached through a link has one local place",
+          "[checkpoint][places]") {
+  const TempDirectory home;
+  fs::create_directories(home / "disk/runs/x");
+  fs::create_directory_symlink(home / "disk", home / "link");
+  const fs::path place = places_of(home / "disk/runs/x", home / "fast").local;
+  CHECK(places_of(home / "link/runs/x", home / "fast").local == place);
+  // Also before the run's directory is made.
+  CHECK(places_of(home / "link/runs/y", home / "fast").local ==
+        places_of(home / "disk/runs/y", home / "fast").local);
+  CHECK(places_of(home / "link/runs/x/", home / "fast").local == place);
+}
+
+TEST_CASE("places: the local one is this user's alone, and one that is not is refused",
+          "[checkpoint][places][ST-11]") {
+  const TempDirectory home;
+  const Locations places = places_of(home / "runs/x", home / "fast");
+  const fs::path own = places.local.parent_path();
+  const ShardCarrier carrier({.places = places, .tag = "job"});
+  std::string wanted;
+  SECTION("made anew") {
+    REQUIRE(carrier.prepare().ok());
+    for (const fs::path& part : {own, places.local}) {
+      CHECK(fs::status(part).permissions() == fs::perms::owner_all);
+    }
+    CHECK(fs::status(home / "fast").permissions() != fs::perms::owner_all);
+    return;
+  }
+  SECTION("a link to another run's") {
+    const Locations other = places_of(home / "runs/y", home / "fast");
+    REQUIRE(ShardCarrier({.places = other, .tag = "job"}).prepare().ok());
+    fs::create_directories(other.local / ".incoming-job-step-00000010");
+    fs::create_directory_symlink(other.local.parent_path(), own);
+    wanted = own.string() + ": is a symbolic link";
+    CHECK_FALSE(carrier.prepare().ok());
+    CHECK(names_in(other.local).size() == 1);
+  }
+  SECTION("others may write") {
+    fs::create_directories(places.local);
+    fs::permissions(places.local, fs::perms::all);
+    wanted = places.local.string() + ": others may write it (mode 777)";
+  }
+  SECTION("a link in it") {
+    REQUIRE(carrier.prepare().ok());
+    fs::create_directory_symlink(home.path(), places.local / "step-00000010");
+    wanted = "step-00000010: is a symbolic link";
+  }
+  const Status refused = carrier.prepare();
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().kind == ErrorKind::user);
+  CHECK_THAT(refused.error().message,
+             Catch::Contains(wanted) && Catch::Contains("checkpoint.local_dir"));
+}
+
+TEST_CASE("places: no save goes through a link that is put there during a run",
+          "[checkpoint][places][ST-11]") {
+  const LocationSite site;
+  const fs::path other = site.home / "other";
+  fs::create_directory(other);
+  auto carriers = test::carriers_of(site.request(10));
+  REQUIRE(test::write_locally(site.request(10), carriers).ok());
+  const fs::path incoming = incoming_path(site.places.local, "job", 20);
+  test::SmallState state;
+  SECTION("the step that is written") {
+    fs::create_directory_symlink(other, incoming);
+    CHECK_FALSE(carriers[0].write(20, state.views_of(0, 2)).ok());
+  }
+  SECTION("the step that is sent") {
+    fs::rename(site.places.local / "step-00000010", site.home / "moved");
+    fs::create_directory_symlink(site.home / "moved", site.places.local / "step-00000010");
+    CHECK_FALSE(carriers[0].send(10).ok());
+  }
+  SECTION("all of it") {
+    fs::rename(site.places.local, site.home / "moved");
+    fs::create_directory_symlink(site.home / "moved", site.places.local);
+    CHECK_FALSE(carriers[0].write(20, state.views_of(0, 2)).ok());
+    CHECK_FALSE(carriers[0].seal(10, "text").ok());
+    CHECK_FALSE(carriers[0].send(10).ok());
+    CHECK_FALSE(carriers[0].finalize(20).ok());
+    CHECK(site.whole(site.home / "moved", 10));
+  }
+  CHECK(names_in(other).empty());
+  CHECK_FALSE(fs::exists(site.places.project / "step-00000010"));
+}
+
 TEST_CASE("places: sealed locally, sent, published: the same bytes in both",
           "[checkpoint][places][CK-9]") {
   const LocationSite site;
