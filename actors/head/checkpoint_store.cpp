@@ -13,6 +13,7 @@
 
 #include "base/log.hpp"
 #include "base/stop_signals.hpp"
+#include "checkpoint/save/first_identity.hpp"
 #include "engine/rank/state/host_state.hpp"
 #include "storage/files/atomic_file.hpp"
 
@@ -29,18 +30,37 @@ std::string CheckpointStore::unique_tag() {
 
 CheckpointStore::CheckpointStore(const Options& options)
     : options_(options), index_([this](checkpoint::IndexReading reading) {
-        return options_.surroundings.open_index(options_.index, options_.locations.project,
-                                                reading);
+        return options_.surroundings.open_index(options_.index, options_.locations.project, reading,
+                                                options_.identity);
       }) {}
+
+Status CheckpointStore::open_local(const Options& options) {
+  const checkpoint::Locations& locations = options.locations;
+  TRAIN_RETURN_IF_ERROR(checkpoint::prove_local(locations));
+  if (!options.new_run) {
+    // Where other nodes have parts of it each node looks at its own.
+    return options.one_node ? checkpoint::check_all(locations.local, options.identity) : Status();
+  }
+  const auto names = storage::entry_names(locations.local);
+  TRAIN_RETURN_IF_ERROR(names);
+  if (names->empty()) {
+    return {};
+  }
+  const fs::path aside =
+      locations.local.parent_path() / ("before-" + options.identity.id.substr(0, 8));
+  TRAIN_RETURN_IF_ERROR(storage::rename_durably(locations.local, aside));
+  log_warning(
+      fmt::format("local_checkpoints_set_aside {}: has {} of a run that had this directory before; "
+                  "remove it when that run is not needed",
+                  aside.string(), fmt::join(*names, ", ")));
+  const auto made = checkpoint::open_local(locations);
+  return made ? Status() : Status(made.error());
+}
 
 Result<std::unique_ptr<CheckpointStore>> CheckpointStore::open(const Options& options) {
   TRAIN_RETURN_IF_ERROR(storage::make_directory(options.locations.project));
   if (options.locations.two()) {
-    TRAIN_RETURN_IF_ERROR(checkpoint::prove_local(options.locations));
-    if (options.new_run) {
-      TRAIN_RETURN_IF_ERROR(storage::remove_tree(options.locations.local));
-      TRAIN_RETURN_IF_ERROR(checkpoint::open_local(options.locations));
-    }
+    TRAIN_RETURN_IF_ERROR(open_local(options));
   }
   auto store = std::unique_ptr<CheckpointStore>(new CheckpointStore(options));
   store->tag_ = options.surroundings.make_tag();
@@ -63,6 +83,14 @@ void CheckpointStore::log_unless(const Status& status, std::string_view what) {
 Result<CheckpointStore::Search> CheckpointStore::search(const fs::path& location,
                                                         checkpoint::Depth depth) {
   Search search{.report = checkpoint::find_newest(location, depth)};
+  if (search.report && search.report->newest) {
+    const checkpoint::FoundCheckpoint& newest = *search.report->newest;
+    if (const Status own =
+            checkpoint::check_identity(newest.candidate.path, newest.manifest, options_.identity);
+        !own) {
+      search.report = own.error();
+    }
+  }
   auto placed = checkpoint::list_checkpoints(location);
   TRAIN_RETURN_IF_ERROR(placed);
   search.placed = std::move(placed).value();
@@ -276,7 +304,7 @@ void CheckpointStore::finalize_local(std::optional<std::int64_t> kept) {
   }
   for (const checkpoint::Candidate& candidate : local) {
     if (candidate.step != kept) {
-      log_unless(checkpoint::retire(options_.locations.local, candidate.step),
+      log_unless(checkpoint::retire(options_.locations.local, candidate.step, options_.identity),
                  "local_checkpoint_left");
     }
   }
@@ -337,9 +365,12 @@ void drop_other_phases(const engine::RankEngine& engine, const checkpoint::Manif
 }  // namespace
 
 Status restore_rank(const fs::path& directory, engine::RankEngine& engine,
-                    const std::stop_token& stop) {
+                    const std::stop_token& stop, const checkpoint::RunIdentity& identity) {
   const auto manifest = checkpoint::read_manifest(directory);
   TRAIN_RETURN_IF_ERROR(manifest);
+  if (!manifest->fields.run_id.empty()) {  // else the head knows
+    TRAIN_RETURN_IF_ERROR(checkpoint::check_identity(directory, *manifest, identity));
+  }
   std::vector<engine::StateView> views = engine.state().views();
   checkpoint::Restore which = checkpoint::Restore::every_tensor;
   if (engine::state_ends_with_phase(engine.options())) {
@@ -424,7 +455,8 @@ std::int64_t CheckpointStore::retire(std::span<const std::int64_t> steps) {
   std::int64_t gone = 0;
   for (const std::int64_t step : steps) {
     const Status ours = options_.still_ours();
-    const Status removed = ours ? checkpoint::retire(options_.locations.project, step) : ours;
+    const Status removed = ours ? checkpoint::retire(options_.locations.project, step, options_.identity)
+                               : ours;
     if (removed) {
       ++gone;
       note(step, "checkpoint_retired");

@@ -18,6 +18,7 @@
 #include "base/result.hpp"
 #include "checkpoint/format/layout.hpp"
 #include "checkpoint/format/manifest.hpp"
+#include "checkpoint/format/run_identity.hpp"
 #include "checkpoint/index/index.hpp"
 #include "checkpoint/load/reader.hpp"
 #include "checkpoint/save/locations.hpp"
@@ -42,11 +43,12 @@ class CheckpointStore {
 
   /// What a simulation puts instead of RocksDB, the clock and rsync.
   struct Surroundings {
-    std::function<Result<checkpoint::OpenedIndex>(const std::filesystem::path& index,
-                                                  const std::filesystem::path& checkpoints,
-                                                  checkpoint::IndexReading reading)>
+    std::function<Result<checkpoint::OpenedIndex>(
+        const std::filesystem::path& index, const std::filesystem::path& checkpoints,
+        checkpoint::IndexReading reading, const checkpoint::RunIdentity& identity)>
         open_index = checkpoint::open_index;
     std::function<std::string()> make_tag = unique_tag;
+    std::function<std::string()> make_run_id = checkpoint::new_run_id;
     storage::RsyncOptions rsync = {};  ///< `stop` apart.
   };
 
@@ -57,16 +59,18 @@ class CheckpointStore {
     std::int64_t tokens_per_step = 0;
     std::shared_ptr<EventLog> events = {};  ///< Is told of saves; none: none is.
     checkpoint::ManifestFields fields;  ///< Step, tokens and digests are filled in per checkpoint.
+    checkpoint::RunIdentity identity = {};  ///< No other run's checkpoint is used or removed.
     /// The local location holds complete checkpoints: all ranks are on this node.
     bool one_node = true;
-    /// The run begins: what its local location holds is of one that was erased.
+    /// The run begins: what its local location holds is of one that was erased, and is set aside.
     bool new_run = false;
     /// Nobody has taken the run over: asked before each publication and each removal.
     std::function<Status()> still_ours = [] { return Status(); };
     Surroundings surroundings = {};
   };
 
-  /// Opens the index; a damaged one is made anew from the manifests (logged).
+  /// Opens the index; a damaged one is made anew from the manifests (logged). Errors (user): in a
+  /// location is another run's checkpoint; the local one is not this user's alone.
   static Result<std::unique_ptr<CheckpointStore>> open(const Options& options);
 
   /// Where to go on: the newest checkpoint that is complete as far as `depth` looks, if there is
@@ -134,6 +138,7 @@ class CheckpointStore {
   Status event(std::string_view kind, std::string_view text);
   /// Tells this start's unpublished checkpoints from leftovers of others.
   [[nodiscard]] const std::string& tag() const { return tag_; }
+  [[nodiscard]] const checkpoint::RunIdentity& identity() const { return options_.identity; }
   [[nodiscard]] const checkpoint::Locations& locations() const { return options_.locations; }
 
  private:
@@ -155,6 +160,7 @@ class CheckpointStore {
   Result<Search> search_local(checkpoint::Depth depth);
   /// Errors (user): the index knows of checkpoints. REQUIRES: none is in place.
   [[nodiscard]] Status never_published() const;
+  static Status open_local(const Options& options);
   void publish_leftover(const checkpoint::FoundCheckpoint& found);
   void finalize_local(std::optional<std::int64_t> kept);
   void compare_kernels(const checkpoint::FoundCheckpoint& start);
@@ -175,8 +181,9 @@ class CheckpointStore {
 };
 
 /// Fills what the engine's rank keeps from the checkpoint in `directory`. Blocks; `stop` ends it
-/// early. Errors: those of checkpoint::restore(), (damage) the manifest is damaged.
+/// early. Errors: those of checkpoint::restore(), (damage) the manifest is damaged, (user) it is
+/// not of the run with `identity`.
 Status restore_rank(const std::filesystem::path& directory, engine::RankEngine& engine,
-                    const std::stop_token& stop = {});
+                    const std::stop_token& stop = {}, const checkpoint::RunIdentity& identity = {});
 
 }  // namespace train::actors

@@ -16,6 +16,7 @@
 #include "base/steady_time.hpp"
 #include "base/text_output.hpp"
 #include "base/units.hpp"
+#include "checkpoint/save/first_identity.hpp"
 #include "configs/fields/field_table.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/optimizer/registry.hpp"
@@ -32,8 +33,44 @@ std::shared_ptr<EventLog> events_of(const std::shared_ptr<RunFiles>& files) {
   return {files, &files->events};
 }
 
+/// What the run is, and what of earlier versions' checkpoints has become its own (logged).
+Result<checkpoint::RunIdentity> identity_of(const RunPlan& plan, const RunDirectory& directory,
+                                            const CheckpointStore::Surroundings& surroundings) {
+  const checkpoint::Locations locations =
+      find_places(directory.root, plan.config.checkpoint.local_dir);
+  std::vector<std::filesystem::path> places = {locations.project};
+  const bool here = directory.existed && locations.two() && plan.config.parallel.nodes == 1;
+  if (here && !checkpoint::is_gone(locations.local.parent_path())) {
+    TRAIN_RETURN_IF_ERROR(checkpoint::prove_local(locations));
+    places.push_back(locations.local);
+  } else if (here && !checkpoint::is_gone(locations.former) &&
+             checkpoint::prove_local({.project = locations.project, .local = locations.former})) {
+    places.push_back(locations.former);
+  }
+  const auto given = checkpoint::give_identity(directory.root, places, surroundings.make_run_id());
+  TRAIN_RETURN_IF_ERROR(given);
+  if (given->given && directory.existed) {
+    log_info(fmt::format(
+        "run_identity_given {} to {}{}", given->identity.id, directory.root.string(),
+        given->adopted.empty() ? ""
+                               : fmt::format(": taken as its own, as they name no run: {}",
+                                             fmt::join(given->adopted, ", "))));
+  }
+  if (here) {
+    const auto renamed = checkpoint::rename_former(locations, given->identity);
+    TRAIN_RETURN_IF_ERROR(renamed);
+    if (*renamed) {
+      log_info(fmt::format("local_checkpoints_renamed {} to {}",
+                           locations.former.parent_path().string(),
+                           locations.local.parent_path().string()));
+    }
+  }
+  return given->identity;
+}
+
 CheckpointStore::Options store_options(const RunPlan& plan, const RunDirectory& directory,
                                        const std::shared_ptr<RunFiles>& files,
+                                       const checkpoint::RunIdentity& identity,
                                        const CheckpointStore::Surroundings& surroundings) {
   const configs::RunConfig& config = plan.config;
   checkpoint::ManifestFields fields;
@@ -41,6 +78,7 @@ CheckpointStore::Options store_options(const RunPlan& plan, const RunDirectory& 
   fields.micro_batch = config.batch.micro_batch;
   fields.kernel_set = engine::kernel_set_name(config.runtime.device, config.precision.compute);
   fields.data_fingerprint = plan.data_fingerprint;
+  fields.run_id = identity.id;
   fields.config_text = configs::to_toml(config);
   const configs::CheckpointSection& section = config.checkpoint;
   return {.locations = find_places(directory.root, section.local_dir),
@@ -51,6 +89,7 @@ CheckpointStore::Options store_options(const RunPlan& plan, const RunDirectory& 
           .tokens_per_step = tokens_per_step(config),
           .events = events_of(files),
           .fields = std::move(fields),
+          .identity = identity,
           .one_node = config.parallel.nodes == 1,
           .new_run = !directory.existed,
           .still_ours = directory.lock.checks(),
@@ -239,7 +278,10 @@ Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
   auto directory = open_run_directory(plan.config, choices.fresh);
   TRAIN_RETURN_IF_ERROR(directory);
   const auto files = std::make_shared<RunFiles>(directory->root);
-  auto store = CheckpointStore::open(store_options(plan, *directory, files, surroundings));
+  const auto identity = identity_of(plan, *directory, surroundings);
+  TRAIN_RETURN_IF_ERROR(identity);
+  auto store =
+      CheckpointStore::open(store_options(plan, *directory, files, *identity, surroundings));
   TRAIN_RETURN_IF_ERROR(store);
   PreparedRun run{.plan = std::move(plan),
                   .directory = std::move(directory).value(),

@@ -22,6 +22,7 @@ Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
       .references_done = run.references_done,
       .run_directory = std::filesystem::absolute(run.directory.root).string(),
       .two_locations = run.store->locations().two(),
+      .run_id = run.store->identity().id,
       .checkpoint_tag = run.store->tag(),
       .trace_directory =
           run.profile ? std::filesystem::absolute(profile_directory(run.directory.root)).string()

@@ -16,10 +16,13 @@ struct RunFileRow {
   std::string_view on_delay;    ///< The write takes long.
 };
 
-inline constexpr std::array<RunFileRow, 17> kRunFiles = {{
+inline constexpr std::array<RunFileRow, 18> kRunFiles = {{
     {"config.toml", "resolved configuration",
      "the start ends with 1 (2: no permission); a resume that changes nothing writes nothing",
      "old or new content, never half", "the start waits"},
+    {"identity", "the run's own number, and which checkpoints of earlier versions are its own",
+     "the start ends with 1 (2: no permission)", "old or new content, never half",
+     "the start waits"},
     {"run.lock", "lock of the directory; says who has it, and that this one lives",
      "the start ends with 2; later beats are missing, and after a minute another machine may take "
      "the run over",

@@ -154,6 +154,7 @@ struct Assignment {
   std::int64_t references_done = 0;  ///< As StartState has it.
   std::string run_directory;         ///< The run's.
   bool two_locations = false;        ///< Nodes write checkpoints to disks of their own first.
+  std::string run_id;                ///< RunIdentity::id.
   std::string checkpoint_tag;        ///< Of those under construction.
   std::string trace_directory;       ///< Where to write what ran when; empty: nowhere.
   std::int32_t threads = 1;

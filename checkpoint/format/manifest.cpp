@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "checkpoint/format/record_text.hpp"
+#include "checkpoint/format/run_identity.hpp"
 #include "storage/files/digest.hpp"
 #include "storage/files/untrusted_text.hpp"
 #include "storage/safetensors_header.hpp"
@@ -108,6 +109,9 @@ std::string fields_defect(const Manifest& manifest) {
   if (!fields.data_fingerprint.empty() && !storage::is_digest(fields.data_fingerprint)) {
     return fmt::format("data_fingerprint {} is no digest", storage::shown(fields.data_fingerprint));
   }
+  if (!fields.run_id.empty() && !is_run_id(fields.run_id)) {
+    return fmt::format("run_id {} is no identity", storage::shown(fields.run_id));
+  }
   if (storage::digest_text(fields.config_text) != manifest.config_digest) {
     return "config_text does not match config_digest";
   }
@@ -183,6 +187,9 @@ std::string manifest_text(const Manifest& manifest) {
   if (!fields.data_fingerprint.empty()) {
     add("data_fingerprint", json_string(fields.data_fingerprint));
   }
+  if (!fields.run_id.empty()) {
+    add("run_id", json_string(fields.run_id));
+  }
   add("config_text", json_string(fields.config_text));
   add("config_digest", json_string(manifest.config_digest));
   add("weights_digest", json_string(fields.weights_digest));
@@ -213,6 +220,7 @@ Result<Manifest> parse_manifest(std::string_view text, std::string_view place) {
                                  {"micro_batch", &manifest.fields.micro_batch},
                                  {"kernel_set", &manifest.fields.kernel_set},
                                  {"data_fingerprint", &manifest.fields.data_fingerprint, false},
+                                 {"run_id", &manifest.fields.run_id, false},
                                  {"config_text", &manifest.fields.config_text},
                                  {"config_digest", &manifest.config_digest},
                                  {"weights_digest", &manifest.fields.weights_digest},

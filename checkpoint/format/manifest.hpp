@@ -57,6 +57,7 @@ struct ManifestFields {
   /// storage::token_fingerprint() of the data that the run was on when it was written; empty in
   /// checkpoints of earlier versions.
   std::string data_fingerprint = {};
+  std::string run_id = {};     ///< RunIdentity::id; empty in checkpoints of earlier versions.
   std::string config_text;     ///< The resolved configuration.
   std::string weights_digest;  ///< Of the model's weights, however they are sharded.
   std::string index_head;      ///< CheckpointIndex::head() before this checkpoint; may be empty.

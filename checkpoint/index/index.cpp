@@ -49,12 +49,13 @@ Status make_names_last(const fs::path& checkpoints) {
 
 }  // namespace
 
-Result<CheckpointIndex> CheckpointIndex::open(storage::KvStore& store, fs::path checkpoints) {
-  const auto placed = LocatedManifests::list(checkpoints);
+Result<CheckpointIndex> CheckpointIndex::open(storage::KvStore& store, fs::path checkpoints,
+                                              RunIdentity identity) {
+  const auto placed = LocatedManifests::list(checkpoints, identity);
   TRAIN_RETURN_IF_ERROR(placed);
   const auto newest = placed->newest();
   TRAIN_RETURN_IF_ERROR(newest);
-  CheckpointIndex index(store, std::move(checkpoints));
+  CheckpointIndex index(store, std::move(checkpoints), std::move(identity));
   index.known_ = read_index_content(store, *newest ? (*newest)->index_head : std::string());
   if (index.known_.unreadable) {
     return *index.known_.unreadable;
@@ -78,10 +79,11 @@ Result<CheckpointIndex> CheckpointIndex::open(storage::KvStore& store, fs::path 
 
 Result<CheckpointIndex> CheckpointIndex::make_anew(storage::KvStore& store, fs::path checkpoints,
                                                    const IndexContent& remains,
-                                                   const std::string& reason) {
-  const auto placed = LocatedManifests::list(checkpoints);
+                                                   const std::string& reason,
+                                                   RunIdentity identity) {
+  const auto placed = LocatedManifests::list(checkpoints, identity);
   TRAIN_RETURN_IF_ERROR(placed);
-  CheckpointIndex index(store, std::move(checkpoints));
+  CheckpointIndex index(store, std::move(checkpoints), std::move(identity));
   index.known_ = remains;
   TRAIN_RETURN_IF_ERROR(index.load_journals());
   TRAIN_RETURN_IF_ERROR(index.finalize_notes());
@@ -158,7 +160,7 @@ Status CheckpointIndex::finalize_notes() {
 }
 
 Status CheckpointIndex::look_again() {
-  const auto placed = LocatedManifests::list(checkpoints_);
+  const auto placed = LocatedManifests::list(checkpoints_, identity_);
   TRAIN_RETURN_IF_ERROR(placed);
   report_ = {};
   TRAIN_RETURN_IF_ERROR(finalize_notes());
@@ -205,7 +207,7 @@ Status CheckpointIndex::adopt(const LocatedManifests& placed, bool seen) {
     if (recorded && *digest == known->manifest_digest) {
       continue;
     }
-    auto entry = LocatedManifests::entry_at(candidate);
+    auto entry = placed.entry_at(candidate);
     TRAIN_RETURN_IF_ERROR(entry);
     if (recorded) {
       report_.dropped.push_back(known->directory);
@@ -229,7 +231,7 @@ Status CheckpointIndex::adopt(const LocatedManifests& placed, bool seen) {
 }
 
 Status CheckpointIndex::rebuild(const std::string& reason) {
-  const auto placed = LocatedManifests::list(checkpoints_);
+  const auto placed = LocatedManifests::list(checkpoints_, identity_);
   return placed ? rebuild_from(*placed, reason) : Status(placed.error());
 }
 
@@ -245,7 +247,7 @@ Status CheckpointIndex::rebuild_from(const LocatedManifests& placed, const std::
     }
   }
   for (const Candidate& candidate : placed.all()) {
-    auto entry = LocatedManifests::entry_at(candidate);
+    auto entry = placed.entry_at(candidate);
     TRAIN_RETURN_IF_ERROR(entry);
     if (!*entry) {
       continue;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "checkpoint/format/run_identity.hpp"
 #include "checkpoint/index/index_content.hpp"
 #include "checkpoint/index/index_entry.hpp"
 #include "checkpoint/index/located_manifests.hpp"
@@ -41,12 +42,15 @@ class CheckpointIndex {
  public:
   /// Reads entries and notes, checks the chain, and reconciles with `checkpoints`. Reads manifests,
   /// not tensors, and of steps and events only where they end. Errors: those of the store and of
-  /// reading the directory.
-  static Result<CheckpointIndex> open(storage::KvStore& store, std::filesystem::path checkpoints);
+  /// reading the directory; (user) what is not recorded there is not a checkpoint of `identity`: it
+  /// is not adopted, here or later (CK-11).
+  static Result<CheckpointIndex> open(storage::KvStore& store, std::filesystem::path checkpoints,
+                                      RunIdentity identity = {});
   /// Makes an index in an empty store, from the manifests and from `remains` of the one before.
   static Result<CheckpointIndex> make_anew(storage::KvStore& store,
                                            std::filesystem::path checkpoints,
-                                           const IndexContent& remains, const std::string& reason);
+                                           const IndexContent& remains, const std::string& reason,
+                                           RunIdentity identity = {});
 
   /// A checkpoint on its way is now writing, local or publishing. Buffered.
   Status note(std::int64_t step, CheckpointState state);
@@ -89,8 +93,8 @@ class CheckpointIndex {
   [[nodiscard]] const ReconcileReport& report() const { return report_; }
 
  private:
-  CheckpointIndex(storage::KvStore& store, std::filesystem::path checkpoints)
-      : store_(&store), checkpoints_(std::move(checkpoints)) {}
+  CheckpointIndex(storage::KvStore& store, std::filesystem::path checkpoints, RunIdentity identity)
+      : store_(&store), checkpoints_(std::move(checkpoints)), identity_(std::move(identity)) {}
 
   Status load_journals();
   Status finalize_notes();
@@ -111,6 +115,7 @@ class CheckpointIndex {
 
   storage::KvStore* store_;
   std::filesystem::path checkpoints_;
+  RunIdentity identity_;
   IndexContent known_;
   ReconcileReport report_;
   std::int64_t oldest_step_ = 0;
@@ -142,6 +147,7 @@ enum class IndexReading : std::uint8_t {
 /// full, disk broken or out of reach (failure): the index stays as it is.
 Result<OpenedIndex> open_index(const std::filesystem::path& directory,
                                const std::filesystem::path& checkpoints,
-                               IndexReading reading = IndexReading::needed);
+                               IndexReading reading = IndexReading::needed,
+                               const RunIdentity& identity = {});
 
 }  // namespace train::checkpoint

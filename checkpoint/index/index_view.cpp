@@ -59,7 +59,7 @@ Result<std::vector<IndexEntry>> merged(const IndexContent& content,
     if (known != nullptr && known->state == CheckpointState::committed) {
       continue;
     }
-    auto entry = LocatedManifests::entry_at(candidate);
+    auto entry = placed.entry_at(candidate);
     TRAIN_RETURN_IF_ERROR(entry);
     if (*entry) {
       list.put(std::move(**entry));

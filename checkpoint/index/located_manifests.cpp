@@ -48,7 +48,7 @@ struct Read {
   std::string digest;
 };
 
-Result<std::optional<Read>> read(const Candidate& candidate) {
+Result<std::optional<Read>> read(const Candidate& candidate, const RunIdentity& identity) {
   const auto text = text_of(candidate);
   TRAIN_RETURN_IF_ERROR(text);
   if (!*text) {
@@ -58,15 +58,17 @@ Result<std::optional<Read>> read(const Candidate& candidate) {
   if (!manifest || manifest->fields.step != candidate.step) {
     return std::optional<Read>();
   }
+  TRAIN_RETURN_IF_ERROR(check_identity(candidate.path, *manifest, identity));
   return std::optional(Read{std::move(manifest).value(), storage::digest_text(**text)});
 }
 
 }  // namespace
 
-Result<LocatedManifests> LocatedManifests::list(const fs::path& checkpoints) {
+Result<LocatedManifests> LocatedManifests::list(const fs::path& checkpoints, RunIdentity identity) {
   auto found = list_checkpoints(checkpoints);
   TRAIN_RETURN_IF_ERROR(found);
   LocatedManifests placed;
+  placed.identity_ = std::move(identity);
   placed.placed_.assign(found->rbegin(), found->rend());
   return placed;
 }
@@ -82,8 +84,8 @@ Result<std::optional<std::string>> LocatedManifests::digest_of(const Candidate& 
   return *text ? std::optional(storage::digest_text(**text)) : std::optional<std::string>();
 }
 
-Result<std::optional<IndexEntry>> LocatedManifests::entry_at(const Candidate& candidate) {
-  auto found = read(candidate);
+Result<std::optional<IndexEntry>> LocatedManifests::entry_at(const Candidate& candidate) const {
+  auto found = read(candidate, identity_);
   TRAIN_RETURN_IF_ERROR(found);
   if (!*found) {
     return std::optional<IndexEntry>();
@@ -98,7 +100,7 @@ Result<std::optional<IndexEntry>> LocatedManifests::entry_at(const Candidate& ca
 
 Result<std::optional<LocatedManifests::Newest>> LocatedManifests::newest() const {
   for (auto candidate = placed_.rbegin(); candidate != placed_.rend(); ++candidate) {
-    auto found = read(*candidate);
+    auto found = read(*candidate, identity_);
     TRAIN_RETURN_IF_ERROR(found);
     if (*found) {
       return std::optional(Newest{candidate->step, std::move((*found)->digest),

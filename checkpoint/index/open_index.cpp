@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "checkpoint/format/layout.hpp"
+#include "checkpoint/format/run_identity.hpp"
 #include "checkpoint/index/index.hpp"
+#include "checkpoint/index/located_manifests.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/rocks_store.hpp"
 
@@ -43,15 +45,22 @@ fs::path free_name(const fs::path& directory) {
 }
 
 Result<OpenedIndex> make_anew(const fs::path& directory, const fs::path& checkpoints,
-                              const Remains& remains, const std::string& reason) {
+                              const Remains& remains, const std::string& reason,
+                              const RunIdentity& identity) {
+  // Before the old one is moved: what is another run's is refused as it is.
+  const auto placed = LocatedManifests::list(checkpoints, identity);
+  TRAIN_RETURN_IF_ERROR(placed);
+  for (const Candidate& candidate : placed->all()) {
+    TRAIN_RETURN_IF_ERROR(placed->entry_at(candidate));
+  }
   const fs::path aside = free_name(directory);
   TRAIN_RETURN_IF_ERROR(storage::rename_durably(directory, aside));
   auto store = storage::RocksStore::open(directory);
   TRAIN_RETURN_IF_ERROR(store);
   TRAIN_RETURN_IF_ERROR((*store)->write(remains.journals, storage::Durability::buffered));
-  auto index =
-      CheckpointIndex::make_anew(**store, checkpoints, remains.content,
-                                 fmt::format("{}; it is kept as {}", reason, aside.string()));
+  auto index = CheckpointIndex::make_anew(
+      **store, checkpoints, remains.content,
+      fmt::format("{}; it is kept as {}", reason, aside.string()), identity);
   TRAIN_RETURN_IF_ERROR(index);
   return OpenedIndex{std::move(store).value(), std::move(index).value()};
 }
@@ -59,14 +68,15 @@ Result<OpenedIndex> make_anew(const fs::path& directory, const fs::path& checkpo
 }  // namespace
 
 Result<OpenedIndex> open_index(const fs::path& directory, const fs::path& checkpoints,
-                               IndexReading reading) {
+                               IndexReading reading, const RunIdentity& identity) {
   bool damaged = false;
   auto store = storage::RocksStore::open(directory, &damaged);
   if (!store) {
-    return damaged ? make_anew(directory, checkpoints, {}, store.error().message) : store.error();
+    return damaged ? make_anew(directory, checkpoints, {}, store.error().message, identity)
+                   : store.error();
   }
   if (reading == IndexReading::needed) {
-    auto index = CheckpointIndex::open(**store, checkpoints);
+    auto index = CheckpointIndex::open(**store, checkpoints, identity);
     if (index) {
       return OpenedIndex{std::move(store).value(), std::move(index).value()};
     }
@@ -75,10 +85,10 @@ Result<OpenedIndex> open_index(const fs::path& directory, const fs::path& checkp
   if (!whole && damaged) {
     const Remains remains = save_what_reads(**store);
     store->reset();
-    return make_anew(directory, checkpoints, remains, whole.error().message);
+    return make_anew(directory, checkpoints, remains, whole.error().message, identity);
   }
   TRAIN_RETURN_IF_ERROR(whole);
-  auto index = CheckpointIndex::open(**store, checkpoints);
+  auto index = CheckpointIndex::open(**store, checkpoints, identity);
   TRAIN_RETURN_IF_ERROR(index);
   return OpenedIndex{std::move(store).value(), std::move(index).value()};
 }

@@ -46,6 +46,20 @@ bool has_manifest(const fs::path& directory, const std::string& manifest) {
   return text.ok() && *text == manifest;
 }
 
+/// Errors (user): a checkpoint in `place` names another run. One that names none may be of an
+/// earlier version, as this node cannot know.
+Status check_named(const fs::path& place, const RunIdentity& identity) {
+  const auto found = list_checkpoints(place);
+  TRAIN_RETURN_IF_ERROR(found);
+  for (const Candidate& candidate : *found) {
+    const auto examined = examine_manifest(candidate.path);
+    if (examined && examined->manifest && !examined->manifest->fields.run_id.empty()) {
+      TRAIN_RETURN_IF_ERROR(check_identity(candidate.path, *examined->manifest, identity));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 fs::path local_directory(const std::string& local_dir, const std::string& slurm_tmpdir) {
@@ -57,17 +71,23 @@ fs::path local_directory(const std::string& local_dir, const std::string& slurm_
 
 Locations places_of(const fs::path& run, const fs::path& local_directory) {
   Locations places{.project = run / "checkpoints"};
-  if (!local_directory.empty()) {
-    std::error_code code;
-    fs::path root = fs::weakly_canonical(run, code);
-    if (code || !root.is_absolute()) {  // of one that is not made yet
-      root = fs::absolute(code ? run : root).lexically_normal();
-    }
+  if (local_directory.empty()) {
+    return places;
+  }
+  const auto place = [&](const fs::path& root) {
     const std::string digest = storage::digest_text(root.string());
-    places.local = fs::absolute(local_directory).lexically_normal() /
-                   fmt::format("actortrain-{}-{}", root.filename().string(),
-                               digest.substr(digest.size() - 8)) /
-                   "checkpoints";
+    return fs::absolute(local_directory).lexically_normal() /
+           fmt::format("actortrain-{}-{}", root.filename().string(),
+                       digest.substr(digest.size() - 8)) /
+           "checkpoints";
+  };
+  const fs::path as_named = fs::absolute(run).lexically_normal();
+  std::error_code code;
+  const fs::path root = fs::weakly_canonical(as_named, code);
+  places.local = place(code ? as_named : root);
+  const fs::path former = place(as_named);
+  if (former != places.local) {
+    places.former = former;
   }
   return places;
 }
@@ -90,6 +110,7 @@ Status ShardCarrier::prepare() const {
     return {};
   }
   TRAIN_RETURN_IF_ERROR(prove_local(options_.places));
+  TRAIN_RETURN_IF_ERROR(check_named(options_.places.local, options_.identity));
   return remove_leftovers(options_.places.local);
 }
 
@@ -126,7 +147,7 @@ Status ShardCarrier::seal(std::int64_t step, const std::string& manifest) const 
   TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(incoming / manifest_file_name, manifest));
   if (fs::exists(target, code) && !has_manifest(target, manifest)) {
     // One of an earlier start, whose steps have been done again.
-    TRAIN_RETURN_IF_ERROR(retire(local, step));
+    TRAIN_RETURN_IF_ERROR(retire(local, step, options_.identity));
   }
   return storage::rename_durably(incoming, target);
 }
@@ -148,7 +169,7 @@ Status ShardCarrier::finalize(std::int64_t step) const {
   TRAIN_RETURN_IF_ERROR(found);
   for (const Candidate& candidate : *found) {
     if (candidate.step < step) {
-      TRAIN_RETURN_IF_ERROR(retire(options_.places.local, candidate.step));
+      TRAIN_RETURN_IF_ERROR(retire(options_.places.local, candidate.step, options_.identity));
     }
   }
   return {};

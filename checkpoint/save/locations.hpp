@@ -9,6 +9,7 @@
 #include "base/result.hpp"
 #include "checkpoint/format/layout.hpp"
 #include "checkpoint/format/manifest.hpp"
+#include "checkpoint/format/run_identity.hpp"
 #include "engine/state_view.hpp"
 #include "storage/rsync.hpp"
 
@@ -18,6 +19,8 @@ namespace train::checkpoint {
 struct Locations {
   std::filesystem::path project;     ///< Where they are published: seen by every node.
   std::filesystem::path local = {};  ///< The node's own, written first; empty: one place.
+  /// Where earlier versions had the local one, by a name with links in it; empty: there.
+  std::filesystem::path former = {};
 
   [[nodiscard]] bool two() const { return !local.empty(); }
 };
@@ -47,7 +50,8 @@ class ShardCarrier {
  public:
   struct Options {
     Locations places;
-    std::string tag;  ///< Of this start's checkpoints under construction.
+    std::string tag;            ///< Of this start's checkpoints under construction.
+    RunIdentity identity = {};  ///< The local place keeps no other run's, and removes none.
     std::int64_t rank = 0;
     std::int64_t ranks = 1;
     bool lowest_of_node = true;  ///< The rank that keeps the node's local place.
@@ -57,7 +61,8 @@ class ShardCarrier {
   explicit ShardCarrier(Options options) : options_(std::move(options)) {}
 
   /// With two places the node's lowest rank makes the local one, proves it and removes what killed
-  /// processes left there. Before the first write() of this start.
+  /// processes left there. Before the first write() of this start. Errors (user): those of
+  /// open_local(), another run's checkpoint is there.
   [[nodiscard]] Status prepare() const;
   /// Writes the rank's rows where they are written first.
   [[nodiscard]] Result<ShardRecord> write(std::int64_t step,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "checkpoint/format/layout.hpp"
+#include "checkpoint/format/manifest.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/file_calls.hpp"
 
@@ -73,8 +74,15 @@ std::vector<std::int64_t> to_retire(std::span<const IndexEntry> committed,
   return retired;
 }
 
-Status retire(const std::filesystem::path& checkpoints, std::int64_t step) {
+Status retire(const std::filesystem::path& checkpoints, std::int64_t step,
+              const RunIdentity& identity) {
   const std::string name = checkpoint_name(step);
+  if (!identity.id.empty() && !is_gone(checkpoints / name)) {
+    const auto found = examine_manifest(checkpoints / name);
+    if (found && found->manifest && !found->manifest->fields.run_id.empty()) {
+      TRAIN_RETURN_IF_ERROR(check_identity(checkpoints / name, *found->manifest, identity));
+    }
+  }
   std::error_code code;
   if (std::filesystem::exists(std::filesystem::symlink_status(checkpoints / name, code))) {
     // A name of its own: what an earlier crash left under the plain one would be in the way.

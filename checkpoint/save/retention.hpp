@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "checkpoint/format/run_identity.hpp"
 #include "checkpoint/index/index_entry.hpp"
 
 namespace train::checkpoint {
@@ -26,7 +27,8 @@ struct RetentionRule {
 
 /// Removes the checkpoint of `step`: renamed to .retired-* first, durably, so that no half of one
 /// ever carries a checkpoint's name; what a crash leaves of it goes at the next start (CK-2).
-/// Missing: fine. Blocks.
-Status retire(const std::filesystem::path& checkpoints, std::int64_t step);
+/// Missing: fine. Blocks. Errors: (user) it names another run than `identity`: it stays.
+Status retire(const std::filesystem::path& checkpoints, std::int64_t step,
+              const RunIdentity& identity = {});
 
 }  // namespace train::checkpoint

@@ -2,6 +2,7 @@
 
 #include "base/stop_signals.hpp"
 #include "base/units.hpp"
+#include "checkpoint/format/run_identity.hpp"
 #include "checkpoint/index/index.hpp"
 #include "checkpoint/save/retention.hpp"
 #include "cli/checkpoints/stored_run.hpp"
@@ -90,7 +91,11 @@ Status prune(const PruneOptions& options) {
   }
   const auto lock = actors::lock_run(run->root);
   TRAIN_RETURN_IF_ERROR(lock);
-  auto opened = checkpoint::open_index(run->index(), run->placed());
+  const auto identity = checkpoint::read_identity(run->root);
+  TRAIN_RETURN_IF_ERROR(identity);
+  auto opened =
+      checkpoint::open_index(run->index(), run->placed(), checkpoint::IndexReading::needed,
+                             identity->value_or(checkpoint::RunIdentity()));
   TRAIN_RETURN_IF_ERROR(opened);
   const std::vector<IndexEntry> committed = opened->index.committed();
   if (committed.empty()) {
@@ -101,7 +106,8 @@ Status prune(const PruneOptions& options) {
     TRAIN_RETURN_IF_ERROR(check_newest(*run, committed.back()));
   }
   for (const std::int64_t step : old) {
-    TRAIN_RETURN_IF_ERROR(checkpoint::retire(run->placed(), step));
+    TRAIN_RETURN_IF_ERROR(
+        checkpoint::retire(run->placed(), step, identity->value_or(checkpoint::RunIdentity())));
     TRAIN_RETURN_IF_ERROR(opened->index.retire(step));
     print(fmt::format("{}  removed\n", checkpoint::checkpoint_name(step)));
   }

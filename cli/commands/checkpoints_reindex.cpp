@@ -1,5 +1,6 @@
 #include "actors/head/run_directory.hpp"
 #include "base/stop_signals.hpp"
+#include "checkpoint/format/run_identity.hpp"
 #include "checkpoint/index/index.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
@@ -13,7 +14,11 @@ Status reindex(const ReindexOptions& options) {
   TRAIN_RETURN_IF_ERROR(run);
   const auto lock = actors::lock_run(run->root);
   TRAIN_RETURN_IF_ERROR(lock);
-  auto opened = checkpoint::open_index(run->index(), run->placed());
+  const auto identity = checkpoint::read_identity(run->root);
+  TRAIN_RETURN_IF_ERROR(identity);
+  auto opened =
+      checkpoint::open_index(run->index(), run->placed(), checkpoint::IndexReading::needed,
+                             identity->value_or(checkpoint::RunIdentity()));
   TRAIN_RETURN_IF_ERROR(opened);
   checkpoint::CheckpointIndex& index = opened->index;
   const std::string found = index.report().reason;

@@ -37,8 +37,10 @@ namespace {
 /// All ranks, in this process. A signal ends the reading of a checkpoint: there is nothing to save.
 Result<std::vector<RankContext>> make_ranks(const PreparedRun& run) {
   const StopOnSignal signal;
-  StartState start{
-      .memory = run.memory.start(), .references_done = run.references_done, .stop = signal.token()};
+  StartState start{.memory = run.memory.start(),
+                   .references_done = run.references_done,
+                   .identity = run.store->identity(),
+                   .stop = signal.token()};
   if (run.checkpoint) {
     start.checkpoint = run.checkpoint->path;
   }
@@ -82,8 +84,11 @@ Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> 
     if (run.profile) {
       context->start_trace();
     }
-    auto shards = shard_work(run.store->locations(), run.store->tag(), run.config().parallel,
-                             context->rank, {.stop = copies.get_token()});
+    auto shards = shard_work({.places = run.store->locations(),
+                              .tag = run.store->tag(),
+                              .identity = run.store->identity(),
+                              .rsync = {.stop = copies.get_token()}},
+                             run.config().parallel, context->rank);
     TRAIN_RETURN_IF_ERROR(shards);
     ranks.push_back({.context = context,
                      .shards = std::move(shards).value(),

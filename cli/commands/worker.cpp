@@ -124,7 +124,9 @@ struct Worker {
     const auto start = memory ? memory_start(assignment, *memory)
                               : Result<std::optional<MemoryStart>>(memory.error());
     TRAIN_RETURN_IF_ERROR(start);
-    StartState state{.memory = *start, .references_done = assignment.references_done};
+    StartState state{.memory = *start,
+                     .references_done = assignment.references_done,
+                     .identity = {.id = assignment.run_id}};
     if (!assignment.checkpoint.empty()) {
       state.checkpoint = assignment.checkpoint;
     }
@@ -205,8 +207,11 @@ struct Worker {
                       options.rank, config->checkpoint.local_dir, places.two() ? "set" : "not set",
                       host_name(), places.two() ? "not" : "set"));
     }
-    return shard_work(places, assignment.checkpoint_tag, config->parallel, options.rank,
-                      {.stop = stop});
+    return shard_work({.places = places,
+                       .tag = assignment.checkpoint_tag,
+                       .identity = {.id = assignment.run_id},
+                       .rsync = {.stop = stop}},
+                      config->parallel, options.rank);
   }
 
   [[nodiscard]] int follow(const Assignment& assignment) const {

@@ -114,9 +114,11 @@ Status Generation::start_actors() {
 
 actors::RankActor Generation::start_rank(std::size_t number) {
   Rank& rank = ranks_[number];
-  auto shards =
-      actors::shard_work(run_.store->locations(), run_.store->tag(), run_.config().parallel,
-                         static_cast<std::int64_t>(number), {.copy = copy_on_disk});
+  auto shards = actors::shard_work({.places = run_.store->locations(),
+                                    .tag = run_.store->tag(),
+                                    .identity = run_.store->identity(),
+                                    .rsync = {.copy = copy_on_disk}},
+                                   run_.config().parallel, static_cast<std::int64_t>(number));
   TRAIN_CHECK(shards.ok(), "{}", shards.error().message);
   rank.to_conductor =
       std::make_unique<ControlLink>(world_.system(), head_.conductor, bug_from(number));

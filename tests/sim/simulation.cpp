@@ -65,16 +65,17 @@ Result<actors::PreparedRun> Simulation::prepare() {
   }
   return actors::prepare_run(
       std::move(plan).value(), {},
-      {.open_index = [this](const auto&, const auto& checkpoints,
-                            auto) -> Result<checkpoint::OpenedIndex> {
+      {.open_index = [this](const auto&, const auto& checkpoints, auto,
+                            const auto& identity) -> Result<checkpoint::OpenedIndex> {
          auto store = scene_.index.open(scene_.disk);
-         auto index = checkpoint::CheckpointIndex::open(*store, checkpoints);
+         auto index = checkpoint::CheckpointIndex::open(*store, checkpoints, identity);
          if (!index) {
            return index.error();
          }
          return checkpoint::OpenedIndex{std::move(store), std::move(index).value()};
        },
        .make_tag = [this] { return fmt::format("sim-{}", ++tags_); },
+       .make_run_id = [] { return std::string(32, '5'); },
        .rsync = {.copy = copy_on_disk}});
 }
 

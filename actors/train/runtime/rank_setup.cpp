@@ -185,7 +185,7 @@ Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank, const Star
   auto engine = engine::make_rank_engine(plan.config.runtime.device, options);
   TRAIN_RETURN_IF_ERROR(engine);
   if (start.checkpoint && !start.memory) {
-    TRAIN_RETURN_IF_ERROR(restore_rank(*start.checkpoint, **engine, start.stop));
+    TRAIN_RETURN_IF_ERROR(restore_rank(*start.checkpoint, **engine, start.stop, start.identity));
   }
   auto runtime =
       std::make_shared<RankRuntime>(std::move(engine).value(), plan.data, streams, threads);
@@ -199,16 +199,12 @@ checkpoint::Locations find_places(const std::filesystem::path& run, const std::s
       run, checkpoint::local_directory(local_dir, slurm == nullptr ? "" : slurm));
 }
 
-Result<ShardWork> shard_work(const checkpoint::Locations& places, const std::string& tag,
-                             const configs::ParallelSection& parallel, std::int64_t rank,
-                             const storage::RsyncOptions& rsync) {
-  const auto carrier = std::make_shared<checkpoint::ShardCarrier>(checkpoint::ShardCarrier::Options{
-      .places = places,
-      .tag = tag,
-      .rank = rank,
-      .ranks = parallel.ranks,
-      .lowest_of_node = local_rank(rank, parallel.ranks, parallel.nodes) == 0,
-      .rsync = rsync});
+Result<ShardWork> shard_work(checkpoint::ShardCarrier::Options options,
+                             const configs::ParallelSection& parallel, std::int64_t rank) {
+  options.rank = rank;
+  options.ranks = parallel.ranks;
+  options.lowest_of_node = local_rank(rank, parallel.ranks, parallel.nodes) == 0;
+  const auto carrier = std::make_shared<checkpoint::ShardCarrier>(std::move(options));
   TRAIN_RETURN_IF_ERROR(carrier->prepare());
   return ShardWork{
       .write = [carrier](std::int64_t step,

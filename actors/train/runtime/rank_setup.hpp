@@ -28,7 +28,8 @@ struct StartState {
   bool reads_reference = false;
   /// Commands of its sweep that are not given out: an earlier start has done them.
   std::int64_t references_done = 0;
-  std::stop_token stop = {};  ///< Ends the reading of the checkpoint.
+  checkpoint::RunIdentity identity = {};  ///< That the checkpoint is to have; empty: any.
+  std::stop_token stop = {};              ///< Ends the reading of the checkpoint.
 };
 
 /// What the log-probabilities of the run's reference depend on. Blocks; see weights_fingerprint().
@@ -53,11 +54,10 @@ struct StartState {
                                                 const std::string& local_dir);
 
 /// What a rank does to its disks for a save. Its node's lowest rank makes the local place and
-/// removes what killed runs left there. `rsync`: how it copies, and what ends a copy under way.
-[[nodiscard]] Result<ShardWork> shard_work(const checkpoint::Locations& places,
-                                           const std::string& tag,
+/// removes what killed runs left there. Of `options` what says which rank it is is filled in here.
+[[nodiscard]] Result<ShardWork> shard_work(checkpoint::ShardCarrier::Options options,
                                            const configs::ParallelSection& parallel,
-                                           std::int64_t rank, const storage::RsyncOptions& rsync);
+                                           std::int64_t rank);
 
 /// All ranks of a planned run in this process, joined by the in-process transport (one rank alone
 /// needs none). A start from memory: it is all on this node.
