@@ -104,32 +104,49 @@ TEST_CASE(
   CHECK(key_of() != first);
 }
 
+namespace {
+
+/// Waits for a new process of rank 1 and holds it back until the scanner has found a port of those
+/// who wait for it. The process; it may have been too late for that.
+pid_t come_late(const RunSite& site, Process& launcher, const PortScanner& scanner, pid_t before) {
+  constexpr std::chrono::seconds kTooLate{5};
+  const std::size_t reached = scanner.reached();
+  pid_t late = -1;
+  REQUIRE(launcher.until([&] {
+    const auto workers = workers_of(site.path());
+    late = workers.contains(1) ? workers.at(1) : -1;
+    return late > 0 && late != before;
+  }));
+  REQUIRE(::kill(late, SIGSTOP) == 0);
+  std::ignore = comes_true([&] { return scanner.reached() > reached; }, kTooLate);
+  REQUIRE(::kill(late, SIGCONT) == 0);
+  return late;
+}
+
+}  // namespace
+
 TEST_CASE("unauthenticated peers: one at every port that opens costs no generation and no bit",
           "[integration][ranks][recovery][unauthenticated peer][P1][P3]") {
-  const RunSite site;
   const Words keys = rank_keys(3, "full",
                                {"run.steps=12", "run.digest_interval_steps=1", "batch.lanes=3",
                                 "schedule.warmup_steps=0", "recovery.rank_loss=respawn"});
-  const PortScanner scanner([&] {
-    std::vector<pid_t> ours;
-    for (const auto& [process, words] : processes_with(site.path().string() + "/")) {
-      ours.push_back(process);
-    }
-    return ours;
-  });
-  // Held in its third step: until then all is the first generation's.
+  const RunSite site;
+  // Held in its third step, once in each generation: what comes before is the connecting.
   const auto launcher = start_held(site, "0", 2 * 2 + 1, keys);
+  const PortScanner scanner(launcher->pid());
+  const pid_t first = come_late(site, *launcher, scanner, -1);
   wait_for_step(site, *launcher, 2);
-  const std::size_t before = scanner.reached();
-  CHECK(before > 0);
-  REQUIRE(::kill(workers_of(site.path()).at(1), SIGKILL) == 0);
+  const std::size_t found_at_start = scanner.reached();
+  CHECK(found_at_start > 0);
+  REQUIRE(::kill(first, SIGKILL) == 0);
+  std::ignore = come_late(site, *launcher, scanner, first);
   let_go(site);
   const Ended ended = launcher->wait();
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
+  CHECK(scanner.reached() > found_at_start);
   CHECK(count_events(site.run(), "rank_lost") == 1);
   CHECK(count_events(site.run(), "respawned") == 1);
-  CHECK(scanner.reached() > before);
   site.train(joined(keys, {"run.name=undisturbed"}));
   CHECK(results_of(site.run()) == results_of(site.run("undisturbed")));
 }

@@ -3,12 +3,12 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <set>
 #include <sstream>
 #include <string>
@@ -21,14 +21,11 @@
 
 namespace train::test {
 
-/// Any user of the machine: connects to every port of 127.0.0.1 that begins to listen and belongs
-/// to certain processes, the moment it appears, and says nothing until it is destroyed.
+/// Any user of the machine: connects to every port of 127.0.0.1 at which a child of a process
+/// begins to listen, the moment it appears, and says nothing until it is destroyed.
 class PortScanner {
  public:
-  using Processes = std::function<std::vector<pid_t>()>;
-
-  explicit PortScanner(Processes processes)
-      : processes_(std::move(processes)), thread_([this] { scan(); }) {}
+  explicit PortScanner(pid_t parent) : parent_(parent), thread_([this] { scan(); }) {}
   ~PortScanner() {
     ending_.store(true);
     thread_.join();
@@ -62,12 +59,30 @@ class PortScanner {
     return found;
   }
 
+  [[nodiscard]] std::vector<std::string> children() const {
+    std::vector<std::string> children;
+    std::error_code gone;
+    for (std::filesystem::directory_iterator entry("/proc", gone), end; !gone && entry != end;
+         entry.increment(gone)) {
+      std::ifstream file(entry->path() / "stat");
+      std::string words;
+      std::getline(file, words);
+      // After the name, which may have any letters: the state, and the parent.
+      std::istringstream fields(words.substr(std::min(words.rfind(')'), words.size() - 1) + 1));
+      char state = 0;
+      pid_t parent = -1;
+      if (!words.empty() && fields >> state >> parent && parent == parent_) {
+        children.push_back(entry->path());
+      }
+    }
+    return children;
+  }
+
   [[nodiscard]] bool is_theirs(const Listener& listener) const {
-    for (const pid_t process : processes_()) {
+    for (const std::string& process : children()) {
       std::error_code gone;
-      const auto files = "/proc/" + std::to_string(process) + "/fd";
-      for (std::filesystem::directory_iterator entry(files, gone), end; !gone && entry != end;
-           entry.increment(gone)) {
+      for (std::filesystem::directory_iterator entry(process + "/fd", gone), end;
+           !gone && entry != end; entry.increment(gone)) {
         std::error_code closed;
         if (std::filesystem::read_symlink(entry->path(), closed) == listener.inode) {
           return true;
@@ -82,10 +97,9 @@ class PortScanner {
     std::vector<Descriptor> held;
     while (!ending_.load()) {
       for (const Listener& listener : listening()) {
-        if (known.contains(listener.inode) || !is_theirs(listener)) {
+        if (!known.insert(listener.inode).second || !is_theirs(listener)) {
           continue;
         }
-        known.insert(listener.inode);
         Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
         sockaddr_in address = {};
         address.sin_family = AF_INET;
@@ -101,7 +115,7 @@ class PortScanner {
     }
   }
 
-  Processes processes_;
+  pid_t parent_;
   std::atomic<bool> ending_{false};
   std::atomic<std::size_t> reached_{0};
   std::thread thread_;
