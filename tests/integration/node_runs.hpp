@@ -13,6 +13,7 @@ namespace train::test {
 struct NodeShape {
   int nodes = 2;
   int ranks = 4;
+  Words before = {};  ///< Of the launcher's command.
 };
 
 /// Starts the launcher of `node` in Slurm job `job`.
@@ -20,13 +21,11 @@ inline std::unique_ptr<Process> start_node(const RunSite& site, int node, int jo
                                            const Words& keys,
                                            const std::string& strategy = "hybrid",
                                            NodeShape shape = {}) {
-  Words words = {"/usr/bin/env",
-                 fmt::format("SLURM_STEP_NUM_NODES={}", shape.nodes),
-                 fmt::format("SLURM_STEP_NUM_TASKS={}", shape.nodes),
-                 "SLURM_STEP_ID=0",
-                 fmt::format("SLURM_JOB_ID={}", job),
-                 fmt::format("SLURM_NODEID={}", node),
-                 program()};
+  Words words =
+      joined(shape.before, {"/usr/bin/env", fmt::format("SLURM_STEP_NUM_NODES={}", shape.nodes),
+                            fmt::format("SLURM_STEP_NUM_TASKS={}", shape.nodes), "SLURM_STEP_ID=0",
+                            fmt::format("SLURM_JOB_ID={}", job),
+                            fmt::format("SLURM_NODEID={}", node), program()});
   const Words of_nodes = {fmt::format("parallel.nodes={}", shape.nodes), "parallel.interface=lo"};
   for (const std::string& word :
        RunSite::run_words(rank_keys(shape.ranks, strategy, joined(of_nodes, keys)))) {

@@ -1,0 +1,88 @@
+// Runs on file systems that tell old news, or that give a lock to everybody. Real processes, which
+// have a library preloaded that behaves so.
+
+#include "tests/integration/endless_run.hpp"
+#include "tests/integration/node_runs.hpp"
+
+using namespace train::test;
+
+namespace {
+
+Words strange(const Words& variables) {
+  return joined(
+      {"/usr/bin/env", "LD_PRELOAD=" ACTORTRAIN_BINARY_DIR "/tests/libstrange_files_preload.so"},
+      variables);
+}
+
+const Words kSaves = {kEndless, "checkpoint.interval_steps=20", "eval.interval_steps=0"};
+
+/// A run of one process, on a file system that gives locks to everybody.
+std::unique_ptr<Process> start_unlocked(const RunSite& site, const Words& variables = {}) {
+  const Words words =
+      joined(strange(joined(variables, {"ACTORTRAIN_TEST_NO_LOCKS=1"})), {program()});
+  return std::make_unique<Process>(joined(words, RunSite::run_words(kSaves)), site.path());
+}
+
+}  // namespace
+
+TEST_CASE("strange files: a client that believes a file absent loses no node to a lost rank",
+          "[integration][.full][nodes][recovery][strange][P4]") {
+  const RunSite site;
+  const Words keys = joined({kEndless}, {"recovery.node_wait_s=10", "recovery.max_respawns=100"});
+  const auto head = start_node(site, 0, 70, keys);
+  wait_for_event(site.run(), *head, "started", 1);
+  NodeShape shape;
+  shape.before = strange({"ACTORTRAIN_TEST_ABSENCE_S=30"});
+  const auto other = start_node(site, 1, 70, keys, "hybrid", shape);
+  std::int64_t furthest = 0;
+  for (std::size_t lost = 1; lost <= 10; ++lost) {
+    REQUIRE(step_comes(site.run(), *head, furthest + 2));
+    furthest = last_step(site.run());
+    const auto workers = workers_of(site.path());
+    REQUIRE(workers.contains(0));
+    ::kill(workers.at(lost % 2 == 0 && workers.contains(1) ? 1 : 0), SIGKILL);
+    REQUIRE(event_comes(site.run(), *head, "respawned", lost));
+  }
+  REQUIRE(step_comes(site.run(), *head, furthest + 2));
+  const Ended ended = stopped(*head);
+  INFO(ended.err);
+  CHECK(ended.exit_code == 75);
+  CHECK(other->wait().exit_code == 0);
+  CHECK_FALSE(has(ended.err, "nodes_lost"));
+}
+
+TEST_CASE("strange files: where everybody gets the lock a second head is refused all the same",
+          "[integration][.full][strange][ST-2][P3]") {
+  const RunSite site;
+  const auto first = start_unlocked(site);
+  wait_for_step(site, *first, 5);
+  const Ended second = start_unlocked(site)->wait();
+  check_one_line(second, 2,
+                 {"runs/tiny is already in use by process", std::to_string(first->pid())});
+  wait_for_step(site, *first, last_step(site.run()) + 5);
+  const Ended ended = stopped(*first);
+  INFO(ended.err);
+  CHECK(ended.exit_code == 75);
+}
+
+TEST_CASE("strange files: a head that was taken for dead ends before it publishes anything",
+          "[integration][.full][strange][ST-2][P3][P4]") {
+  const RunSite site;
+  const auto first = start_unlocked(site);
+  wait_for_step(site, *first, 25);
+  ::kill(first->pid(), SIGSTOP);  // its machine is cut off, as another one sees it
+  write_bytes(site / "boot", "another-machine\n");
+  const auto second = start_unlocked(site, {"ACTORTRAIN_TEST_BOOT=" + (site / "boot").string()});
+  wait_for_event(site.run(), *second, "resumed", 1);
+  CHECK(has(second->err(), "lock_awaited"));
+  ::kill(first->pid(), SIGCONT);
+  const Ended dead = first->wait();
+  INFO(dead.err);
+  CHECK(dead.exit_code == 1);
+  CHECK(has(dead.err, "has taken the run over"));
+  wait_for_step(site, *second, last_step(site.run()) + 30);
+  const Ended ended = stopped(*second);
+  INFO(ended.err);
+  CHECK(ended.exit_code == 75);
+  CHECK(checkpoint_steps(site.run()).back() == last_step(site.run()));  // each is whole
+}
