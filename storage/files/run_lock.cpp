@@ -227,9 +227,8 @@ class Taking {
 
   Result<Descriptor> write_here(Descriptor file) const {
     const std::string text = text_of(own_);
-    // Over what is there, and then no longer than it: a full disk has room for that.
-    if (disk_truncate(file.get(), path_, 0) != 0 ||
-        disk_write_all(file.get(), path_, std::as_bytes(std::span(text))) != 0) {
+    // Over what is there: nobody ever finds it empty, and a full disk has room for it.
+    if (disk_write_all(file.get(), path_, std::as_bytes(std::span(text))) != 0) {
       return os_error(Access::write, path_, errno);
     }
     return file;

@@ -40,7 +40,7 @@ TEST_CASE("submit: the script is written and handed to sbatch", "[integration][s
                                  (site / "runs/a b/slurm-41.out").string()));
   const std::string text = read_bytes(script);
   for (const char* part :
-       {"#SBATCH --time=1:00:00\n", "#SBATCH --mem=1G\n", "#SBATCH --cpus-per-task=48\n",
+       {"#SBATCH --time=1:00:00\n", "#SBATCH --mem=1G\n", "#SBATCH --cpus-per-task=1\n",
         "'run' '--set' 'run.name=a b' '--set' 'parallel.nodes=1' '--' 'tiny.toml'"}) {
     INFO(text);
     CHECK(has(text, part));
@@ -100,9 +100,13 @@ TEST_CASE("submit: a profile fills in what run and command line leave open",
 
 TEST_CASE("submit: all cores of a node are those that Slurm says it has", "[integration][submit]") {
   const SubmitSite site;
-  const auto asks_for = [&site](Words words, int cores) {
-    words.emplace_back("--dry-run");
-    const Ended shown = site.submit(words);
+  const auto shown_with = [&site](const Words& more, const std::string& path = "/usr/bin:/bin") {
+    Words words = {"--dry-run", "--set", "runtime.threads=0"};
+    words.insert(words.end(), more.begin(), more.end());
+    return site.submit(words, path);
+  };
+  const auto asks_for = [&shown_with](const Words& words, int cores) {
+    const Ended shown = shown_with(words);
     INFO(shown.err << shown.out);
     CHECK(shown.exit_code == 0);
     CHECK(has(shown.out, fmt::format("#SBATCH --cpus-per-task={}\n", cores)));
@@ -112,10 +116,10 @@ TEST_CASE("submit: all cores of a node are those that Slurm says it has", "[inte
   asks_for({"--set", "runtime.threads=3", "--set", "parallel.ranks=2"}, 6);
   site.script("sinfo", "[ \"$3\" = --partition=long ] && echo 96");
   asks_for({"--partition", "long"}, 96);
-  check_one_line(site.submit({"--dry-run", "--partition", "short"}), 2,
+  check_one_line(shown_with({"--partition", "short"}), 2,
                  {"runtime.threads: 0 means all cores of a node", "partition short", "--cpus N"});
   fs::remove(site / "bin/sinfo");
-  check_one_line(site.submit({"--dry-run"}, "/nowhere"), 2,
+  check_one_line(shown_with({}, "/nowhere"), 2,
                  {"no program \"sinfo\" in PATH", "--cpus N", "runtime.threads"});
 }
 

@@ -57,12 +57,15 @@ std::string this_boot() {
 class Beating {
  public:
   Beating(const TempDirectory& directory, std::int64_t pid, const std::string& boot)
-      : thread_([this, path = directory / "run.lock", pid, boot] {
-          for (int beat = 0; !done_; ++beat) {
-            test::write_bytes(path, record(pid, boot, beat));
-            std::this_thread::yield();
-          }
-        }) {}
+      : file_(::open((directory / "run.lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)) {
+    write(record(pid, boot, 10));
+    thread_ = std::thread([this, pid, boot] {
+      for (int beat = 11; !done_; beat = beat < 99 ? beat + 1 : 11) {  // of one length
+        write(record(pid, boot, beat));
+        std::this_thread::yield();
+      }
+    });
+  }
   ~Beating() {
     done_ = true;
     thread_.join();
@@ -71,6 +74,13 @@ class Beating {
   Beating& operator=(const Beating&) = delete;
 
  private:
+  void write(const std::string& text) const {
+    if (::pwrite(file_.get(), text.data(), text.size(), 0) < 0) {
+      std::abort();
+    }
+  }
+
+  Descriptor file_;
   std::atomic<bool> done_{false};
   std::thread thread_;
 };
