@@ -14,7 +14,7 @@ Words strange(const Words& variables) {
       variables);
 }
 
-const Words kSaves = {kEndless, "checkpoint.interval_steps=20", "eval.interval_steps=0"};
+const Words kSaves = {kEndless, "checkpoint.interval_steps=200", "eval.interval_steps=0"};
 
 /// A run of one process, on a file system that gives locks to everybody.
 std::unique_ptr<Process> start_unlocked(const RunSite& site, const Words& variables = {}) {
@@ -29,11 +29,11 @@ TEST_CASE("strange files: a client that believes a file absent loses no node to 
           "[integration][.full][nodes][recovery][strange][P4]") {
   const RunSite site;
   const Words keys = joined({kEndless}, {"recovery.node_wait_s=10", "recovery.max_respawns=100"});
-  const auto head = start_node(site, 0, 70, keys);
+  NodeShape shape{.ranks = 2};
+  const auto head = start_node(site, 0, 70, keys, "full", shape);
   wait_for_event(site.run(), *head, "started", 1);
-  NodeShape shape;
   shape.before = strange({"ACTORTRAIN_TEST_ABSENCE_S=30"});
-  const auto other = start_node(site, 1, 70, keys, "hybrid", shape);
+  const auto other = start_node(site, 1, 70, keys, "full", shape);
   std::int64_t furthest = 0;
   for (std::size_t lost = 1; lost <= 10; ++lost) {
     REQUIRE(step_comes(site.run(), *head, furthest + 2));
@@ -69,7 +69,7 @@ TEST_CASE("strange files: a head that was taken for dead ends before it publishe
           "[integration][.full][strange][ST-2][P3][P4]") {
   const RunSite site;
   const auto first = start_unlocked(site);
-  wait_for_step(site, *first, 25);
+  wait_for_event(site, *first, "checkpoint_published", 1);
   ::kill(first->pid(), SIGSTOP);  // its machine is cut off, as another one sees it
   write_bytes(site / "boot", "another-machine\n");
   const auto second = start_unlocked(site, {"ACTORTRAIN_TEST_BOOT=" + (site / "boot").string()});
