@@ -348,7 +348,7 @@ bool TcpLink::sleep_on_connections(const Exchange& exchange, Clock::time_point d
 }
 
 bool TcpLink::has_left(int peer) const {
-  return connection(peer).state() == TcpConnection::State::left;
+  return peer != rank_ && connection(peer).state() == TcpConnection::State::left;
 }
 
 bool TcpLink::any_lost() const {

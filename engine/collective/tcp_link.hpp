@@ -72,7 +72,8 @@ class TcpLink final : public ChannelLink {
   [[nodiscard]] Status barrier(const CollectiveIdentity& identity);
 
   /// Between two exchanges, for whoever moves bytes another way: why nothing will come from one of
-  /// `peers` any more ("cancelled: ..", "lost rank 2 (..)"); none while all is well.
+  /// `peers` any more ("cancelled: ..", "lost rank 2 (..)"); none while all is well. This rank may
+  /// be among them.
   [[nodiscard]] std::optional<std::string> trouble(const std::vector<int>& peers);
 
   void abort(const std::string& reason) override;
