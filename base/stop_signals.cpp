@@ -10,9 +10,10 @@
 #include <ctime>
 #include <mutex>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
+
+#include "base/joined_thread.hpp"
 
 namespace train {
 namespace {
@@ -64,7 +65,7 @@ struct SignalWatch {
   void start() {
     const std::lock_guard lock(mutex);
     if (!std::exchange(runs, true)) {
-      std::thread([this] { run(); }).detach();
+      JoinedThread([this] { run(); }).detach();
     }
   }
   void add(SignalListener& listener) {

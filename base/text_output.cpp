@@ -9,8 +9,9 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <thread>
 #include <utility>
+
+#include "base/joined_thread.hpp"
 
 namespace train {
 namespace {
@@ -175,7 +176,7 @@ void TextOutput::queue(DroppedLine dropped, std::size_t limit_bytes) {
   queue_->limit_bytes = limit_bytes;
   queue_->queues = true;
   queue_->ending = false;
-  std::thread([queue = queue_, descriptor = descriptor_] { queue->run(descriptor); }).detach();
+  JoinedThread([queue = queue_, descriptor = descriptor_] { queue->run(descriptor); }).detach();
 }
 
 void TextOutput::finish(std::chrono::milliseconds patience) {

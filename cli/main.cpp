@@ -4,6 +4,7 @@
 
 #include "base/descriptor_limit.hpp"
 #include "base/exit_codes.hpp"
+#include "base/float_mode.hpp"
 #include "base/log.hpp"
 #include "base/stop_signals.hpp"
 #include "cli/options.hpp"
@@ -32,6 +33,7 @@ int run_program(int argc, const char* const* argv) {
 }  // namespace train::cli
 
 int main(int argc, char* argv[]) {
+  train::set_float_mode();
   train::block_signals();
   train::raise_descriptor_limit();
   try {

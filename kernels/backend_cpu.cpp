@@ -4,9 +4,11 @@
 #include <array>
 #include <chrono>
 #include <future>
+#include <utility>
 #include <vector>
 
 #include "base/check.hpp"
+#include "base/joined_thread.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/cpu_support.hpp"
 #include "kernels/gemm/bf16_gemm.hpp"
@@ -107,7 +109,9 @@ double measure_gemm_flops(int threads, double seconds, DType operands) {
     product = cpu::matmul_bf16;
   }
   // On a thread of its own, whose team ends with it.
-  auto flops = std::async(std::launch::async, best_gemm_flops, product, threads, seconds);
+  std::packaged_task<double()> task([=] { return best_gemm_flops(product, threads, seconds); });
+  auto flops = task.get_future();
+  JoinedThread(std::move(task)).join();
   return flops.get();
 }
 

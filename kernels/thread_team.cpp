@@ -6,6 +6,8 @@
 #include <chrono>
 #include <memory>
 
+#include "base/joined_thread.hpp"
+
 namespace train::kernels::cpu {
 namespace {
 
@@ -42,7 +44,7 @@ ThreadTeam::~ThreadTeam() {
   stopping_ = true;
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
-  for (std::thread& worker : workers_) {
+  for (JoinedThread& worker : workers_) {
     worker.join();
   }
 }

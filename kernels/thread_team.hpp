@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <thread>
 #include <vector>
+
+#include "base/joined_thread.hpp"
 
 namespace train::kernels {
 
@@ -76,7 +77,7 @@ class ThreadTeam {
   alignas(64) std::atomic<int> generation_ = 0;  // Of the job; publishes the members above.
   alignas(64) std::atomic<int> pending_ = 0;     // Workers that have not finished it.
   std::vector<Share> shares_;
-  std::vector<std::thread> workers_;
+  std::vector<JoinedThread> workers_;
 };
 
 /// Calls body(index, worker) for every index of [0, count), each on whichever of `threads` threads

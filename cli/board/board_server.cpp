@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <exception>
-#include <thread>
 #include <utility>
 
+#include "base/joined_thread.hpp"
 #include "base/log.hpp"
 #include "cli/board/board_loop.hpp"
 
@@ -65,7 +65,7 @@ class BoardServer::Loop {
   asio::io_context& context() { return loop_.context(); }
   void run(asio::ip::tcp::acceptor acceptor) {
     loop_.begin(std::move(acceptor));
-    thread_ = std::jthread([this] {
+    thread_ = JoinedThread([this] {
       // Of this thread alone, as Linux has it: training goes first.
       ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowPriority);
       try {
@@ -78,7 +78,7 @@ class BoardServer::Loop {
 
  private:
   BoardLoop loop_;
-  std::jthread thread_;  // last: it uses the loop
+  JoinedThread thread_;  // last: it uses the loop
 };
 
 BoardServer::BoardServer(std::unique_ptr<Loop> loop, std::string url)

@@ -5,9 +5,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include "base/descriptor.hpp"
+#include "base/joined_thread.hpp"
 #include "base/result.hpp"
 
 namespace train::engine {
@@ -57,7 +57,7 @@ class ConnectionWatch {
   std::map<int, Watched> watched_;      ///< By descriptor.
   std::map<std::uint64_t, int> by_id_;  ///< What epoll knows: a descriptor may come again.
   std::uint64_t last_id_ = 0;
-  std::thread thread_;
+  JoinedThread thread_;
 };
 
 }  // namespace train::engine

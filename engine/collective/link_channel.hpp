@@ -6,8 +6,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
+#include "base/joined_thread.hpp"
 #include "engine/collective/collective.hpp"
 
 namespace train::engine {
@@ -75,7 +75,7 @@ class LinkChannel final : public Collectives {
   bool in_order_ = false;  ///< Ended by the destructor alone, not by cancel().
 
   std::optional<std::string> failed_;  ///< Of the thread alone: why the link is of no use any more.
-  std::thread thread_;                 ///< Last: starts when all else is there.
+  JoinedThread thread_;                ///< Last: starts when all else is there.
 };
 
 }  // namespace train::engine

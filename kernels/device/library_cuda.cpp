@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/float_mode.hpp"
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/stream.hpp"
 
@@ -42,17 +43,24 @@ std::vector<std::string> library_directories() {
   return directories;
 }
 
+/// What a library does to the floating-point mode where it is loaded, it shall not have done.
+void* open_library(const std::string& name) {
+  void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  set_float_mode();
+  return library;
+}
+
 }  // namespace
 
 CudaLibrary::CudaLibrary(const std::string& name, std::string what) : what_(std::move(what)) {
-  library_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  library_ = open_library(name);
   if (library_ != nullptr) {
     return;
   }
   const std::string reason = dlerror();
   const std::vector<std::string> directories = library_directories();
   for (const std::string& directory : directories) {
-    library_ = dlopen((directory + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+    library_ = open_library(directory + "/" + name);
     if (library_ != nullptr) {
       return;
     }

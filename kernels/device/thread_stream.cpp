@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/joined_thread.hpp"
 #include "base/steady_time.hpp"
 #include "kernels/device/stream.hpp"
 #include "kernels/device/trace.hpp"
@@ -29,7 +30,7 @@ class ThreadStream final : public Stream {
   ThreadStream(std::string name, int threads) : threads_(threads) {
     TRAIN_CHECK(threads >= 1, "a stream needs at least one thread, not {}", threads);
     const SignalsBlocked blocked;
-    thread_ = std::thread([this] { run(); });
+    thread_ = JoinedThread([this] { run(); });
     pthread_setname_np(thread_.native_handle(), name.substr(0, max_thread_name).c_str());
   }
 
@@ -208,7 +209,7 @@ class ThreadStream final : public Stream {
   std::unique_ptr<StreamFailure> failure_;
   FailureHandler handler_;
   std::unique_ptr<StreamTracer> tracer_;  // None: nothing is kept.
-  std::thread thread_;
+  JoinedThread thread_;
 };
 
 }  // namespace

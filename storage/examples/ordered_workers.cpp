@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/joined_thread.hpp"
+
 namespace train::storage {
 
 OrderedWorkers::OrderedWorkers(unsigned count) {
@@ -16,7 +18,7 @@ OrderedWorkers::~OrderedWorkers() {
     ended_ = true;
   }
   changed_.notify_all();
-  for (std::thread& thread : threads_) {
+  for (JoinedThread& thread : threads_) {
     thread.join();
   }
 }

@@ -7,8 +7,9 @@
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <thread>
 #include <vector>
+
+#include "base/joined_thread.hpp"
 
 namespace train::storage {
 
@@ -41,7 +42,7 @@ class OrderedWorkers {
   bool ended_ = false;
   std::exception_ptr failure_;
   std::atomic<std::size_t> next_{0};
-  std::vector<std::thread> threads_;
+  std::vector<JoinedThread> threads_;
 };
 
 }  // namespace train::storage

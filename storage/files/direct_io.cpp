@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/descriptor.hpp"
+#include "base/joined_thread.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/digest.hpp"
 #include "storage/files/file_calls.hpp"
@@ -124,7 +125,7 @@ int PieceWriter::finish() {
 void PieceWriter::start() {
   writing_.bytes = new_piece(kWritePieceBytes);
   direct_ = set_direct(descriptor_, true);
-  thread_ = std::thread([this] { serve(); });
+  thread_ = JoinedThread([this] { serve(); });
 }
 
 void PieceWriter::hand_over() {

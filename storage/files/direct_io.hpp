@@ -9,8 +9,8 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <thread>
 
+#include "base/joined_thread.hpp"
 #include "base/result.hpp"
 
 // Reading and writing past the page cache (O_DIRECT), where a file system allows it.
@@ -69,7 +69,7 @@ class PieceWriter {
   bool busy_ = false;     ///< Guarded by mutex_: the thread has a piece to write.
   bool ending_ = false;   ///< Guarded by mutex_.
   int error_number_ = 0;  ///< Guarded by mutex_.
-  std::thread thread_;
+  JoinedThread thread_;
 };
 
 /// digest_bytes() of a file's bytes as its disk has them: read past the page cache, which would

@@ -23,6 +23,7 @@
 
 #include "base/descriptor.hpp"
 #include "base/host_name.hpp"
+#include "base/joined_thread.hpp"
 #include "base/log.hpp"
 #include "base/one_line.hpp"
 #include "base/stop_signals.hpp"
@@ -334,7 +335,7 @@ class RunLock::Holder {
   Descriptor file_;
   Record own_;  // of the thread, while it runs
   OnLost on_lost_;
-  std::jthread thread_;
+  JoinedThread thread_;
 };
 
 Result<RunLock> RunLock::acquire(const fs::path& directory, OnLost on_lost, const Timing& timing) {

@@ -6,8 +6,8 @@
 #include <atomic>
 #include <limits>
 #include <optional>
-#include <thread>
 
+#include "base/joined_thread.hpp"
 #include "storage/tokenizer/text/utf8.hpp"
 #include "storage/tokenizer/tokenizer_parts.hpp"
 
@@ -239,7 +239,7 @@ Result<EncodedDocuments> DocumentEncoder::encode(std::span<const std::string_vie
     replaced += encoder.replaced_count() - replaced_before;
   };
   {
-    std::vector<std::jthread> others;
+    std::vector<JoinedThread> others;
     const std::size_t wanted = std::min(encoders_.size(), shares.size() - 1);
     for (std::size_t i = 1; i < wanted; ++i) {
       others.emplace_back([&work, &encoder = *encoders_[i]] { work(encoder); });

@@ -2,7 +2,8 @@
 
 #include <future>
 #include <memory>
-#include <thread>
+
+#include "base/joined_thread.hpp"
 
 namespace boost::asio {
 class io_context;
@@ -31,7 +32,7 @@ class EventLoop {
   std::unique_ptr<boost::asio::io_context> context_;
   std::promise<void> released_;
   std::shared_ptr<void> held_;  // released_ is kept when the last copy goes
-  std::thread thread_;          // last: it uses all of the above
+  JoinedThread thread_;         // last: it uses all of the above
 };
 
 }  // namespace train::actors

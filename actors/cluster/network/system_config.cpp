@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "actors/messages/message_types.hpp"
+#include "actors/train/runtime/float_mode_hook.hpp"
 #include "base/check.hpp"
 
 namespace train::actors {
@@ -27,6 +28,7 @@ ControlConfig::ControlConfig() {
   set("middleman.heartbeat-interval", caf::timespan(kHeartbeat));
   set("middleman.connection-timeout", caf::timespan(kLostAfter));
   register_messages(*this);
+  keep_float_mode(*this);
   std::signal(SIGPIPE, SIG_IGN);
 }
 

@@ -5,7 +5,8 @@
 
 #include <chrono>
 #include <exception>
-#include <thread>
+
+#include "base/joined_thread.hpp"
 
 namespace train::actors {
 namespace {
@@ -32,7 +33,7 @@ void BackgroundIo::run(const std::function<void()>& work) {
   const auto begin = std::chrono::steady_clock::now();
   std::exception_ptr error;
   // A thread each time: without privileges none can leave SCHED_IDLE again.
-  std::thread thread([&] {
+  JoinedThread thread([&] {
     be_modest(starved_ ? SCHED_BATCH : SCHED_IDLE);
     try {
       work();

@@ -11,6 +11,7 @@
 #include "actors/cluster/nodes/node_position.hpp"
 #include "actors/head/checkpoint_store.hpp"
 #include "actors/head/model_files.hpp"
+#include "actors/train/runtime/float_mode_hook.hpp"
 #include "checkpoint/format/reference_file.hpp"
 #include "engine/rank/plan/run_device.hpp"
 
@@ -249,6 +250,7 @@ void set_up_handlers(caf::actor_system_config& config) {
   // would poll.
   config.set("scheduler.policy", caf::atom("sharing"));
   config.set("scheduler.max-threads", std::size_t{1});
+  keep_float_mode(config);
 }
 
 void cancel_transports(const std::vector<RankContext>& ranks, const std::string& reason) {

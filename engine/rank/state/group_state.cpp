@@ -11,6 +11,7 @@
 
 #include "base/byte_sizes.hpp"
 #include "base/check.hpp"
+#include "base/joined_thread.hpp"
 #include "engine/rank/state/state_rows.hpp"
 #include "kernels/thread_team.hpp"
 
@@ -55,7 +56,7 @@ void fill_rows(const std::vector<RowFill>& fills, const ModelSpec& model,
   } else {
     // A team ends with the thread that started it; the caller shall not keep one for a single use.
     const kernels::SignalsBlocked no_signals;
-    std::thread([&] { kernels::cpu::parallel_for(threads, count, fill); }).join();
+    JoinedThread([&] { kernels::cpu::parallel_for(threads, count, fill); }).join();
   }
   for (const Status& status : done) {
     if (!status.ok()) {

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include "base/float_mode.hpp"
+
+namespace train {
+
+/// Every thread that we start: in the floating-point mode of base/float_mode.hpp from its first
+/// instruction on, and joined by its destructor, which asks it to stop first if its body takes a
+/// stop token. Nothing else starts threads (tests/tidy/host_math_test.cpp).
+class JoinedThread : public std::jthread {
+ public:
+  JoinedThread() = default;
+
+  template <class Body>
+    requires(!std::is_same_v<std::remove_cvref_t<Body>, JoinedThread>)
+  explicit JoinedThread(Body body) : std::jthread(in_mode(std::move(body))) {}
+
+ private:
+  template <class Body>
+  static auto in_mode(Body body) {
+    if constexpr (std::is_invocable_v<Body, std::stop_token>) {
+      return [body = std::move(body)](std::stop_token stop) mutable {
+        set_float_mode();
+        body(std::move(stop));
+      };
+    } else {
+      return [body = std::move(body)]() mutable {
+        set_float_mode();
+        body();
+      };
+    }
+  }
+};
+
+}  // namespace train
