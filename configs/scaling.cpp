@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/fixed_math.hpp"
 #include "configs/fields/field_table.hpp"
 #include "configs/fields/optimizer_table.hpp"
 #include "configs/nearest.hpp"
@@ -241,7 +242,7 @@ Result<double> scaled_lr(const ScalingTable& table, const ScalingRule& rule, con
         fmt::format("{}: no learning rate for {} with the optimizer \"{}\"; there is one for {}",
                     table.name, rule.name, query.optimizer, pairs_of(table)));
   }
-  return formula->a * std::pow(formula->b + static_cast<double>(non_embedding), formula->d);
+  return formula->a * fixed::pow(formula->b + static_cast<double>(non_embedding), formula->d);
 }
 
 std::int64_t scaled_steps(std::int64_t parameters, double tokens_per_parameter,

@@ -33,8 +33,10 @@ struct KernelTable {
 /// (device/cuda_device.hpp).
 [[nodiscard]] const KernelTable* cuda_backend();
 
-/// The kernel set of cpu_backend(), one for all x86-64 processors with FMA ("cpu-fma"): they have
-/// the same bits. That of cpu_bf16_backend() is "cpu-bf16".
+/// The kernel set of cpu_backend(), one for all x86-64 processors with FMA ("cpu-fma-2"): they have
+/// the same bits. That of cpu_bf16_backend() is "cpu-bf16-2". The number at the end of these and of
+/// those of CUDA is raised whenever a change of this program changes bits of the set, or those that
+/// the host computes for it: initial weights, schedules, rotations.
 [[nodiscard]] std::string kernel_set();
 /// FLOP/s of `matmul` on this machine with `threads` threads, the best of several shapes measured
 /// in turn for about `seconds` (blocking; start-up and benches only): the peak that MFU refers to.

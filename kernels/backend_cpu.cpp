@@ -101,7 +101,7 @@ const KernelTable& cpu_backend() {
   return table;
 }
 
-std::string kernel_set() { return "cpu-fma"; }
+std::string kernel_set() { return "cpu-fma-2"; }
 
 double measure_gemm_flops(int threads, double seconds, DType operands) {
   cpu::Product product = cpu::matmul;

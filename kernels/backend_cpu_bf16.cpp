@@ -51,7 +51,7 @@ void attention_cached(Stream& stream, const AttentionCachedParams& params) {
 
 KernelTable table() {
   KernelTable table = cpu_backend();
-  table.kernel_set = [] { return std::string("cpu-bf16"); };
+  table.kernel_set = [] { return std::string("cpu-bf16-2"); };
   table.matmul = matmul;
   table.head_loss = head_loss;
   table.token_log_probs = token_log_probs;

@@ -40,7 +40,7 @@ TRAIN_KERNELS(TRAIN_SUBMIT)
 namespace {
 
 std::string cuda_kernel_set() {
-  return fmt::format("cuda-{} {}", cuda_device_name(), cuda::gemm_library());
+  return fmt::format("cuda-{} {} 2", cuda_device_name(), cuda::gemm_library());
 }
 
 }  // namespace

@@ -7,19 +7,16 @@
 #define TRAIN_KERNELS_SIMD_INL
 #endif
 
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/functions-inl.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
-using Floats = hn::ScalableTag<float>;
-using FloatVec = hn::Vec<Floats>;
 
 /// How much of a vector counts: all of it, or the first `count` elements at the end of a range.
 struct Whole {};
@@ -120,45 +117,12 @@ HWY_INLINE float max_of(const Floats16& x) {
   return folded(x, [](auto upper, auto lower) { return hn::Max(upper, lower); });
 }
 
-/// The integers towards zero; what does not fit is anything.
-HWY_INLINE auto truncated(FloatVec x) {
-#if HWY_CAP_GE512
-  return hn::Vec<hn::RebindToSigned<Floats>>{_mm512_cvttps_epi32(x.raw)};
-#else
-  return hn::Vec<hn::RebindToSigned<Floats>>{_mm256_cvttps_epi32(x.raw)};
-#endif
-}
-
-/// exp(x) for x <= 0, and NaN stays NaN (the library's Exp would return 0 and hide it). Where all
-/// results of the vector are normal the library's own steps can do without what it has for others
-/// and for positive x: the same bits, a quarter less time.
-HWY_INLINE FloatVec exp_of_negative(Floats d, FloatVec x) {
-  constexpr float least = -87.0F;
-  constexpr float most =
-      0.25F;  // Rounding may leave a little more than 0; that is no power of two.
-  if (!hn::AllTrue(d, hn::And(hn::Ge(x, hn::Set(d, least)), hn::Le(x, hn::Set(d, most))))) {
-    return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
-  }
-  constexpr int mantissa_bits = 23;
-  const hn::RebindToSigned<Floats> integers;
-  hn::impl::ExpImpl<float> library;
-  const FloatVec halves = hn::MulAdd(x, hn::Set(d, 1.442695040888963407F), hn::Set(d, -0.5F));
-  const auto power = truncated(halves);
-  const FloatVec rest = library.ExpPoly(d, library.ExpReduce(d, x, power));
-  const auto bits = hn::BitCast(integers, hn::Add(rest, hn::Set(d, 1.0F)));
-  return hn::BitCast(d, hn::Add(bits, hn::ShiftLeft<mantissa_bits>(power)));
-}
-
 /// 1 / (1 + exp(-x)), without overflow on either side.
 HWY_INLINE FloatVec sigmoid(Floats d, FloatVec x) {
   const FloatVec one = hn::Set(d, 1.0F);
   const FloatVec e = exp_of_negative(d, hn::Neg(hn::Abs(x)));
   const FloatVec numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one);
   return hn::Div(numerator, hn::Add(one, e));
-}
-
-HWY_INLINE FloatVec tanh_of(Floats d, FloatVec x) {
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(d, x));
 }
 
 /// cap tanh(x / cap): Gemma 2's soft cap (Gemma Team 2024).

@@ -1,5 +1,4 @@
 #include <chrono>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
@@ -8,6 +7,7 @@
 #include "actors/head/report/choice_report.hpp"
 #include "actors/head/run_plan.hpp"
 #include "actors/train/runtime/rank_setup.hpp"
+#include "base/fixed_math.hpp"
 #include "base/log.hpp"
 #include "base/stop_signals.hpp"
 #include "cli/audit/replay_parts.hpp"
@@ -155,11 +155,11 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
   const double loss = result->losses.cross_entropy.value();
   std::string line = fmt::format("eval step={} loss={:.6f}", step, loss);
   if (configs::objective_form(config.objective.name) != configs::ObjectiveForm::answers) {
-    line += fmt::format(" perplexity={:.4f}", std::exp(loss));
+    line += fmt::format(" perplexity={:.4f}", fixed::exp(loss));
   }
   line += fmt::format(" accuracy={:.4f}", result->losses.accuracy.value());
   if (const auto bytes = plan->data->bytes_per_token()) {
-    line += fmt::format(" bits_per_byte={:.6f}", loss / std::log(2.0) / *bytes);
+    line += fmt::format(" bits_per_byte={:.6f}", loss / fixed::log(2.0) / *bytes);
   }
   line += "\n";
   if (const storage::ChoiceSet* choices = plan->data->choices()) {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/fixed_math.hpp"
 
 namespace train::cli {
 namespace {
@@ -35,14 +36,14 @@ struct Step {
   /// So many steps. A division by a power of ten that a double has is rounded once: the number that
   /// a person would write.
   [[nodiscard]] double times(double count) const {
-    const double power = std::pow(10.0, std::abs(exponent));
+    const double power = fixed::pow(10.0, std::abs(exponent));
     return exponent < 0 ? count * mantissa / power : count * mantissa * power;
   }
 };
 
 /// The smallest that is at least `least`.
 Step round_step(double least) {
-  const auto exponent = static_cast<int>(std::floor(std::log10(least)));
+  const auto exponent = static_cast<int>(std::floor(fixed::log10(least)));
   for (const double mantissa : {1.0, 2.0, 5.0}) {
     if (const Step step{mantissa, exponent}; step.times(1.0) >= least) {
       return step;
@@ -165,12 +166,12 @@ AxisTicks log_axis_ticks(double low, double high) {
     return one_tick(low);
   }
   AxisTicks ticks{.low = low, .high = high};
-  const auto first = static_cast<int>(std::floor(std::log10(low)));
-  const auto last = static_cast<int>(std::ceil(std::log10(high)));
+  const auto first = static_cast<int>(std::floor(fixed::log10(low)));
+  const auto last = static_cast<int>(std::ceil(fixed::log10(high)));
   const int stride = std::max(1, (last - first) / static_cast<int>(kIntervals));
   for (int power = first; power <= last; power += stride) {
     for (const double factor : {1.0, 2.0, 5.0}) {
-      const double value = factor * std::pow(10.0, power);
+      const double value = factor * fixed::pow(10.0, power);
       if (value >= low && value <= high && (factor == 1.0 || last - first <= 3)) {
         ticks.values.push_back(value);
       }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "base/fixed_math.hpp"
 #include "engine/philox.hpp"
 
 namespace train::engine {
@@ -70,7 +71,8 @@ class Weights {
       : logits_(logits), largest_(largest), temperature_(temperature) {}
 
   [[nodiscard]] double of(std::int32_t id) const {
-    return std::exp((comparable(logits_[static_cast<std::size_t>(id)]) - largest_) / temperature_);
+    return fixed::exp((comparable(logits_[static_cast<std::size_t>(id)]) - largest_) /
+                      temperature_);
   }
   /// Of all tokens, in the order of ids.
   [[nodiscard]] double total() const {

@@ -1,10 +1,10 @@
 #include "engine/generate/text_generator.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/fixed_math.hpp"
 
 namespace train::engine {
 namespace {
@@ -125,7 +125,7 @@ void TextGenerator::choose(kernels::Stream& stream, const Pass& pass, const Requ
     if (cap > 0.0F) {
       capped.resize(logits.size());
       std::transform(logits.begin(), logits.end(), capped.begin(),
-                     [cap](float x) { return cap * std::tanh(x / cap); });
+                     [cap](float x) { return cap * static_cast<float>(fixed::tanh(x / cap)); });
       logits = capped;
     }
     targets_.as<std::int32_t>()[i] =

@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "base/check.hpp"
+#include "base/fixed_math.hpp"
 #include "engine/philox.hpp"
 
 namespace train::engine {
@@ -19,10 +20,11 @@ std::array<double, 4> normal_block(std::uint64_t key, std::uint64_t block) {
   const auto words = philox_at(key, block, RandomDomain::initial_weights);
   std::array<double, 4> values{};
   for (std::size_t pair = 0; pair < 2; ++pair) {
-    const double radius = std::sqrt(-2.0 * std::log(open_unit(words[2 * pair])));
+    const double radius = std::sqrt(-2.0 * fixed::log(open_unit(words[2 * pair])));
     const double angle = 2.0 * std::numbers::pi * open_unit(words[2 * pair + 1]);
-    values[2 * pair] = radius * std::cos(angle);
-    values[2 * pair + 1] = radius * std::sin(angle);
+    const auto [sin, cos] = fixed::sin_cos(angle);
+    values[2 * pair] = radius * cos;
+    values[2 * pair + 1] = radius * sin;
   }
   return values;
 }

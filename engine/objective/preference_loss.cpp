@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "base/fixed_math.hpp"
+
 namespace train::engine {
 namespace {
 
@@ -12,12 +14,12 @@ using Pair = PairLogProbs;
 
 double logistic(double x) {
   // exp() of a number that is not positive: never infinite.
-  const double e = std::exp(-std::abs(x));
+  const double e = fixed::exp(-std::abs(x));
   return x >= 0.0 ? 1.0 / (1.0 + e) : e / (1.0 + e);
 }
 
 /// log s(x).
-double log_logistic(double x) { return std::min(x, 0.0) - std::log1p(std::exp(-std::abs(x))); }
+double log_logistic(double x) { return std::min(x, 0.0) - fixed::log1p(fixed::exp(-std::abs(x))); }
 
 /// The derivative of s.
 double logistic_slope(double x) { return logistic(x) * logistic(-x); }
@@ -88,19 +90,19 @@ PairLoss simpo(const Options& options, const Pair& pair) {
 }
 
 PairLoss wpo(const Options& options, const Pair& pair) {
-  const double weight = std::exp(pair.chosen.certainty + pair.rejected.certainty);
+  const double weight = fixed::exp(pair.chosen.certainty + pair.rejected.certainty);
   const Slope loss = smoothed(margin_of(options, pair), options.label_smoothing);
   return of_ratios(options, {weight * loss.value, weight * loss.by_u});
 }
 
 /// 1 - exp m of a mean log-probability; fp32's spacing below 1 at least, where a model is certain.
-double complement(double mean) { return std::max(-std::expm1(mean), 0x1p-24); }
+double complement(double mean) { return std::max(-fixed::expm1(mean), 0x1p-24); }
 
 PairLoss orpo(const Options& options, const Pair& pair) {
   const double chosen = complement(pair.chosen.mean());
   const double rejected = complement(pair.rejected.mean());
   const double odds =
-      pair.chosen.mean() - pair.rejected.mean() - std::log(chosen) + std::log(rejected);
+      pair.chosen.mean() - pair.rejected.mean() - fixed::log(chosen) + fixed::log(rejected);
   const double by_odds = -options.beta * logistic(-odds);
   return {.loss = -pair.chosen_with_prompt.mean() - options.beta * log_logistic(odds),
           .by_chosen = by_odds / chosen / pair.chosen.tokens,
@@ -112,10 +114,10 @@ PairLoss exo_pair(const Options& options, const Pair& pair) {
   const double u = margin_of(options, pair);
   const double wrong = options.label_smoothing;
   const double q = logistic(u);
-  const double right_part = q * (log_logistic(u) - std::log1p(-wrong));
-  const double wrong_part = logistic(-u) * (log_logistic(-u) - std::log(wrong));
+  const double right_part = q * (log_logistic(u) - fixed::log1p(-wrong));
+  const double wrong_part = logistic(-u) * (log_logistic(-u) - fixed::log(wrong));
   return of_ratios(options, {right_part + wrong_part,
-                             logistic_slope(u) * (u - std::log1p(-wrong) + std::log(wrong))});
+                             logistic_slope(u) * (u - fixed::log1p(-wrong) + fixed::log(wrong))});
 }
 
 PairLoss nca_pair(const Options& options, const Pair& pair) {
@@ -163,7 +165,7 @@ PairLoss apo_down(const Options& options, const Pair& pair) {
 PairLoss discopop(const Options& options, const Pair& pair) {
   const double u = margin_of(options, pair);
   const double share = logistic(u / options.discopop_tau);
-  const double exponential = std::exp(-u);
+  const double exponential = fixed::exp(-u);
   const double slope = logistic_slope(u / options.discopop_tau) / options.discopop_tau;
   return of_ratios(options, {-(1.0 - share) * log_logistic(u) + share * exponential,
                              slope * (log_logistic(u) + exponential) -

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/check.hpp"
+#include "base/fixed_math.hpp"
 #include "engine/objective/npo_weighting.hpp"
 #include "engine/objective/registry.hpp"
 
@@ -172,7 +173,7 @@ double SequentialUnlearning::loss_unit(Pass pass, std::int64_t vocab) const {
     return 1.0;
   }
   const bool top = section_.forget_loss == "top_k_entropy";
-  return 1.0 / std::log(static_cast<double>(top ? std::min(section_.top_k, vocab) : vocab));
+  return 1.0 / fixed::log(static_cast<double>(top ? std::min(section_.top_k, vocab) : vocab));
 }
 
 kernels::RowLoss SequentialUnlearning::row_loss(Pass pass) const {

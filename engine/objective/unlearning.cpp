@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.hpp"
+#include "base/fixed_math.hpp"
 #include "engine/philox.hpp"
 
 namespace train::engine {
@@ -14,16 +15,16 @@ double log_sum_exp(std::span<const double> logits) {
   const double largest = *std::max_element(logits.begin(), logits.end());
   double sum = 0.0;
   for (const double logit : logits) {
-    sum += std::exp(logit - largest);
+    sum += fixed::exp(logit - largest);
   }
-  return largest + std::log(sum);
+  return largest + fixed::log(sum);
 }
 
 std::vector<double> softmax(std::span<const double> logits) {
   const double lse = log_sum_exp(logits);
   std::vector<double> p;
   for (const double logit : logits) {
-    p.push_back(std::exp(logit - lse));
+    p.push_back(fixed::exp(logit - lse));
   }
   return p;
 }
@@ -110,7 +111,7 @@ LogitLoss kl_loss(std::span<const double> logits, std::span<const double> refere
   LogitLoss loss{.loss = 0.0, .by_logits = softmax(logits)};
   for (std::size_t v = 0; v < logits.size(); ++v) {
     const double log_p0 = reference[v] - reference_lse;
-    const double p0 = std::exp(log_p0);
+    const double p0 = fixed::exp(log_p0);
     loss.loss += p0 * (log_p0 - (logits[v] - lse));
     loss.by_logits[v] -= p0;
   }
@@ -118,11 +119,11 @@ LogitLoss kl_loss(std::span<const double> logits, std::span<const double> refere
 }
 
 LogitLoss random_target_loss(std::span<const double> logits, std::int32_t target) {
-  return divided(nll_loss(logits, target), std::log(static_cast<double>(logits.size())));
+  return divided(nll_loss(logits, target), fixed::log(static_cast<double>(logits.size())));
 }
 
 LogitLoss max_entropy_loss(std::span<const double> logits) {
-  return divided(uniform_loss(logits), std::log(static_cast<double>(logits.size())));
+  return divided(uniform_loss(logits), fixed::log(static_cast<double>(logits.size())));
 }
 
 LogitLoss top_k_entropy_loss(std::span<const double> logits, std::int64_t k) {
@@ -133,7 +134,7 @@ LogitLoss top_k_entropy_loss(std::span<const double> logits, std::int64_t k) {
   for (const std::size_t id : ids) {
     chosen.push_back(logits[id]);
   }
-  const LogitLoss among = divided(uniform_loss(chosen), std::log(static_cast<double>(k)));
+  const LogitLoss among = divided(uniform_loss(chosen), fixed::log(static_cast<double>(k)));
   LogitLoss loss{.loss = among.loss, .by_logits = std::vector<double>(logits.size(), 0.0)};
   for (std::size_t i = 0; i < ids.size(); ++i) {
     loss.by_logits[ids[i]] = among.by_logits[i];
@@ -144,8 +145,8 @@ LogitLoss top_k_entropy_loss(std::span<const double> logits, std::int64_t k) {
 ScalarLoss npo_loss(double ratio, double beta) {
   const double x = beta * ratio;
   // log(1 + e^x) without overflow.
-  const double loss = std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
-  return {.loss = loss, .by_value = beta / (1.0 + std::exp(-x))};
+  const double loss = std::max(x, 0.0) + fixed::log1p(fixed::exp(-std::abs(x)));
+  return {.loss = loss, .by_value = beta / (1.0 + fixed::exp(-x))};
 }
 
 LogitLoss hidden_distance(std::span<const double> hidden, std::span<const double> frozen) {

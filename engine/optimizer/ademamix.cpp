@@ -1,9 +1,9 @@
 #include "engine/optimizer/ademamix.hpp"
 
-#include <cmath>
 #include <utility>
 #include <vector>
 
+#include "base/fixed_math.hpp"
 #include "engine/optimizer/adamw_params.hpp"
 #include "engine/optimizer/registry.hpp"
 
@@ -11,9 +11,9 @@ namespace train::engine {
 namespace {
 
 /// Steps until an average with this decay has forgotten half, less one.
-double half_life(double beta) { return std::log(0.5) / std::log(beta + 1e-8) - 1.0; }
+double half_life(double beta) { return fixed::log(0.5) / fixed::log(beta + 1e-8) - 1.0; }
 
-double decay_of(double half_life) { return std::pow(0.5, 1.0 / (half_life + 1.0)); }
+double decay_of(double half_life) { return fixed::pow(0.5, 1.0 / (half_life + 1.0)); }
 
 enum class Decay : std::uint8_t { coupled, falling };
 
@@ -65,7 +65,7 @@ class Ademamix final : public Optimizer {
 SlowAverage slow_average(const configs::OptimizerSection& section, std::int64_t run_steps) {
   const auto steps = static_cast<double>(run_steps);
   return {.beta3 = section.beta3 > 0.0 ? section.beta3 : 1.0 - section.delta / steps,
-          .alpha = section.alpha > 0.0 ? section.alpha : std::pow(steps, 1.0 - section.kappa)};
+          .alpha = section.alpha > 0.0 ? section.alpha : fixed::pow(steps, 1.0 - section.kappa)};
 }
 
 SlowAverage warmed_up(const configs::OptimizerSection& section, const SlowAverage& last,

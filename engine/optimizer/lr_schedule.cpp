@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "base/check.hpp"
+#include "base/fixed_math.hpp"
 
 namespace train::engine {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 using Anneal = double (*)(double from, double to, double x);
 
 double cosine(double from, double to, double x) {
-  return to + (from - to) / 2.0 * (1.0 + std::cos(std::numbers::pi * x));
+  return to + (from - to) / 2.0 * (1.0 + fixed::cos(std::numbers::pi * x));
 }
 
 double line(double from, double to, double x) { return (to - from) * x + from; }
@@ -62,7 +63,7 @@ double cosine_to_constant(const configs::ScheduleSection& schedule, std::int64_t
 /// Share of the peak when `x` (0 to 1) of the decay is over.
 double decayed(const std::string& shape, double floor, double x) {
   if (shape == "exp") {
-    return std::pow(floor, x);
+    return fixed::pow(floor, x);
   }
   if (shape == "cosine") {
     return cosine(1.0, floor, x);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "base/fixed_math.hpp"
 #include "engine/model/elements.hpp"
 #include "engine/optimizer/adamw_params.hpp"
 #include "engine/optimizer/registry.hpp"
@@ -291,7 +292,7 @@ class Muon final : public Optimizer {
     auto params = adamw_params(section_, slices, step);
     if (!variant_.corrected_eps) {
       // (sqrt(v) + eps) / c is what sqrt(v) / c + eps / c is.
-      params.eps /= std::sqrt(1.0 - std::pow(section_.beta2, static_cast<double>(step.step)));
+      params.eps /= std::sqrt(1.0 - fixed::pow(section_.beta2, static_cast<double>(step.step)));
     }
     step.kernels->adamw_update(stream, params);
   }

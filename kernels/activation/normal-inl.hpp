@@ -41,7 +41,6 @@ inline constexpr float normal_scale = 0x1p-24F;
 /// relative error 2e-9, and the integer added to its exponent.
 HWY_INLINE FloatVec normal_power(Floats d, FloatVec square) {
   constexpr float c = -0.72134752F;
-  constexpr float to_integer = 0x1.8p23F;  // Added to a float, it leaves the nearest integer.
   constexpr int mantissa_bits = 23;
   const FloatVec shift = hn::Set(d, to_integer + 24.0F);
   const FloatVec exponent = hn::MulAdd(square, hn::Set(d, c), shift);

@@ -1,7 +1,6 @@
 #include "kernels/attention/attention.hpp"
 
-#include <cmath>
-
+#include "base/fixed_math.hpp"
 #include "kernels/attention/attention_division.hpp"
 #include "kernels/attention/attention_scratch.hpp"
 #include "kernels/attention/bf16_blocks.hpp"
@@ -126,7 +125,7 @@ HWY_INLINE void forward_block(const AttentionForwardParams& p, const AttentionSi
                                           p.scale, p.softcap, &largest);
     inverse_sum[row] = 1.0F / sum;
     of.lse[first + row] =
-        static_cast<float>(static_cast<double>(largest) + std::log(static_cast<double>(sum)));
+        static_cast<float>(static_cast<double>(largest) + fixed::log(static_cast<double>(sum)));
   }
   block_sums(s, scratch, block, operands);
   const Floats d;

@@ -1,7 +1,6 @@
 #include "kernels/attention/rope.hpp"
 
-#include <cmath>
-
+#include "base/fixed_math.hpp"
 #include "kernels/cpu_support.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -47,14 +46,15 @@ void rope_table(const RopeTableParams& p, int threads) {
     for (std::int64_t t = begin; t < end; ++t) {
       for (std::int64_t i = 0; i < pairs; ++i) {
         const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(p.head_dim);
-        double angle = static_cast<double>(t) * std::pow(p.theta, exponent);
+        double angle = static_cast<double>(t) * fixed::pow(p.theta, exponent);
         if (p.frequencies.given) {
           angle = static_cast<double>(static_cast<float>(t) *
                                       p.frequencies.values[static_cast<std::size_t>(i)]);
         }
         const auto factor = static_cast<double>(p.factor);
-        p.cos[t * pairs + i] = static_cast<float>(factor * std::cos(angle));
-        p.sin[t * pairs + i] = static_cast<float>(factor * std::sin(angle));
+        const auto [sin, cos] = fixed::sin_cos(angle);
+        p.cos[t * pairs + i] = static_cast<float>(factor * cos);
+        p.sin[t * pairs + i] = static_cast<float>(factor * sin);
       }
     }
   });

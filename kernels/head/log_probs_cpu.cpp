@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "base/check.hpp"
+#include "base/fixed_math.hpp"
 #include "kernels/cpu_support.hpp"
 #include "kernels/head/head_loss_products.hpp"
 #include "kernels/head/logit_row.hpp"
@@ -63,8 +64,8 @@ void put_row(const LogitsLogProbsParams& p, std::int64_t row, const float* logit
     put(results.log_probs, row, static_cast<double>(logits[p.targets[row]]) - lse);
   }
   put(results.lse, row, lse);
-  put(results.entropy, row, std::log(sum) - moments.shifted / sum);
-  put(results.log_square_sum, row, std::log(moments.squares) - 2.0 * std::log(sum));
+  put(results.entropy, row, fixed::log(sum) - moments.shifted / sum);
+  put(results.log_square_sum, row, fixed::log(moments.squares) - 2.0 * fixed::log(sum));
   if (results.argmax != nullptr) {
     results.argmax[row] = static_cast<std::int32_t>(find_in_row(logits, p.vocab, largest));
   }

@@ -1,9 +1,9 @@
 #include "kernels/head/logit_row.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
+#include "base/fixed_math.hpp"
 #include "kernels/cpu_support.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -251,7 +251,7 @@ std::int64_t find_in_row(const float* logits, std::int64_t count, float value) {
 namespace {
 
 RowExponentials with_lse(double sum, float largest) {
-  return {.sum = sum, .lse = static_cast<double>(largest) + std::log(sum)};
+  return {.sum = sum, .lse = static_cast<double>(largest) + fixed::log(sum)};
 }
 
 }  // namespace
@@ -304,11 +304,11 @@ TopLogits top_of_row(const float* logits, std::int64_t count, std::int64_t top) 
   double shifted = 0.0;
   for (std::int64_t i = 0; i < top; ++i) {
     const double below = static_cast<double>(found[i]) - largest;
-    sum += std::exp(below);
+    sum += fixed::exp(below);
     shifted += below;
   }
   const float least = found[top - 1];
-  return {.lse = largest + std::log(sum),
+  return {.lse = largest + fixed::log(sum),
           .mean = largest + shifted / static_cast<double>(top),
           .least = least,
           .equal = std::count(found, found + top, least)};

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/fixed_math.hpp"
 #include "kernels/cpu_support.hpp"
 #include "kernels/head/logit_row.hpp"
 
@@ -74,7 +75,7 @@ RowLossTerms top_entropy_of_row(const RowLossRow& row, std::int64_t top) {
       row.logits[v] = chosen ? (factor * exponentials[v] - uniform) * slope_of(row, v) : 0.0F;
     });
   }
-  return {.loss = std::log(sum) - below / static_cast<double>(top), .lse = all.lse};
+  return {.loss = fixed::log(sum) - below / static_cast<double>(top), .lse = all.lse};
 }
 
 }  // namespace train::kernels::cpu

@@ -87,7 +87,7 @@ HWY_INLINE DanaVectors dana_vector(const DanaParams::Tensor& p, const DanaFactor
     share = hn::Max(hn::Div(c, hn::Sub(one, c)), hn::Set(d, f.floor));
     scale = hn::Div(hn::Sqrt(share), s);
     const FloatVec time = hn::Max(hn::Mul(tau, hn::Set(d, f.step)), one);
-    growth = hn::Exp(d, hn::Mul(hn::Set(d, f.exponent), hn::Log(d, time)));
+    growth = exp_of(d, hn::Mul(hn::Set(d, f.exponent), log_of(d, time)));
   }
   const FloatVec scaled_m = hn::Mul(hn::Abs(m), scale);
   const FloatVec ratio = star ? hn::Div(scaled_m, share) : scaled_m;

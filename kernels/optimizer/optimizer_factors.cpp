@@ -3,12 +3,14 @@
 #include <cmath>
 #include <limits>
 
+#include "base/fixed_math.hpp"
+
 namespace train::kernels {
 
 AdamwFactors factors_of(const AdamwParams& p) {
   const auto t = static_cast<double>(p.step);
-  const double correction1 = 1.0 - std::pow(p.beta1, t);
-  const double correction2 = 1.0 - std::pow(p.beta2, t);
+  const double correction1 = 1.0 - fixed::pow(p.beta1, t);
+  const double correction2 = 1.0 - fixed::pow(p.beta2, t);
   return {.keep = static_cast<float>(1.0 - p.lr * p.weight_decay),
           .beta1 = static_cast<float>(p.beta1),
           .one_minus_beta1 = static_cast<float>(1.0 - p.beta1),
@@ -22,8 +24,8 @@ AdamwFactors factors_of(const AdamwParams& p) {
 
 AdemamixFactors factors_of(const AdemamixParams& p) {
   const auto t = static_cast<double>(p.step);
-  const double correction1 = 1.0 - std::pow(p.beta1, t);
-  const double correction2 = 1.0 - std::pow(p.beta2, t);
+  const double correction1 = 1.0 - fixed::pow(p.beta1, t);
+  const double correction2 = 1.0 - fixed::pow(p.beta2, t);
   return {.keep = static_cast<float>(1.0 - p.decay),
           .lr = static_cast<float>(p.lr),
           .eps = static_cast<float>(p.eps),
@@ -49,7 +51,7 @@ DanaFactors factors_of(const DanaParams& p) {
       .keep = static_cast<float>(1.0 - p.decay),
       .lr = static_cast<float>(p.lr),
       .lr_gamma_3 = static_cast<float>(p.lr * p.gamma_3),
-      .growth = static_cast<float>(std::pow(1.0 + t, 1.0 - p.kappa)),
+      .growth = static_cast<float>(fixed::pow(1.0 + t, 1.0 - p.kappa)),
       .exponent = static_cast<float>(1.0 - p.kappa),
       .step = static_cast<float>(t),
       .floor = static_cast<float>(1.0 / (1.0 + t))};

@@ -1,9 +1,9 @@
 #include "storage/choices/choice_results.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.hpp"
+#include "base/fixed_math.hpp"
 
 namespace train::storage {
 namespace {
@@ -30,9 +30,9 @@ double probability(std::span<const double> values, std::size_t answer) {
   const double largest = values[likeliest(values)];
   double sum = 0.0;
   for (const double value : values) {
-    sum += std::exp(value - largest);
+    sum += fixed::exp(value - largest);
   }
-  return std::exp(values[answer] - largest) / sum;
+  return fixed::exp(values[answer] - largest) / sum;
 }
 
 void Sums::add(const ScoredQuestion& question, std::span<const double> values) {
@@ -62,7 +62,7 @@ ChoiceScore Sums::means(std::string source) const {
           .acc_bytes = mean(acc_bytes),
           .margin = mean(margin),
           .correct_prob = mean(correct_prob),
-          .perplexity = std::exp(-log_likelihood / tokens)};
+          .perplexity = fixed::exp(-log_likelihood / tokens)};
 }
 
 }  // namespace

@@ -59,10 +59,11 @@ TEST_CASE("bf16: a run has the same bits with one rank and with two, and any thr
     CHECK(results_of(site.run(strategy)) == expected);
   }
   const bool products = train::kernels::cpu_bf16_backend() != nullptr;
-  CHECK(manifest_of(site.run("one"), 20).fields.kernel_set == (products ? "cpu-bf16" : "cpu-fma"));
+  CHECK(manifest_of(site.run("one"), 20).fields.kernel_set ==
+        (products ? "cpu-bf16-2" : "cpu-fma-2"));
 
   site.train({"run.name=fp32", "run.digest_interval_steps=1"});
-  CHECK(manifest_of(site.run("fp32"), 20).fields.kernel_set == "cpu-fma");
+  CHECK(manifest_of(site.run("fp32"), 20).fields.kernel_set == "cpu-fma-2");
   const double difference = largest_difference(site.run("one"), site.run("fp32"));
   CHECK(difference > 0.0);
   CHECK(difference < 0.01);
@@ -79,8 +80,8 @@ TEST_CASE("bf16: a checkpoint goes on where its products are not to be had, with
   const Ended resumed = without_avx512(site, "head", {});
   INFO(resumed.err);
   CHECK(resumed.exit_code == 0);
-  CHECK(has(resumed.err, "kernel_set_changed saved with cpu-bf16, running on cpu-fma"));
-  CHECK(manifest_of(site.run(), 20).fields.kernel_set == "cpu-fma");
+  CHECK(has(resumed.err, "kernel_set_changed saved with cpu-bf16-2, running on cpu-fma-2"));
+  CHECK(manifest_of(site.run(), 20).fields.kernel_set == "cpu-fma-2");
 }
 
 TEST_CASE("bf16: ranks of which one lacks the products are refused in a line",
@@ -96,7 +97,7 @@ TEST_CASE("bf16: ranks of which one lacks the products are refused in a line",
   const Words lines = lines_of(ended.err);
   CHECK(std::count_if(lines.begin(), lines.end(),
                       [](const std::string& line) { return line.starts_with("error "); }) == 1);
-  CHECK(has(ended.err, "rank 1 computes with cpu-fma, the head with cpu-bf16: "));
+  CHECK(has(ended.err, "rank 1 computes with cpu-fma-2, the head with cpu-bf16-2: "));
 }
 
 TEST_CASE("bf16: the quickstart's losses stay within a percent of fp32's",

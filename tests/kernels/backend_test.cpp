@@ -86,11 +86,11 @@ TEST_CASE("backend: every kernel is compared with itself on other instructions",
 }
 
 TEST_CASE("backend: the kernel set is one for all processors with FMA", "[kernels][backend]") {
-  CHECK(kernel_set() == "cpu-fma");
+  CHECK(kernel_set() == "cpu-fma-2");
   CHECK(cpu_absence().empty());
   if (test::has_avx512()) {
     const test::WithoutAvx512 narrow;
-    CHECK(kernel_set() == "cpu-fma");
+    CHECK(kernel_set() == "cpu-fma-2");
     CHECK(cpu_absence().empty());
   }
 }

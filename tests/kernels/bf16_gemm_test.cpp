@@ -257,7 +257,7 @@ TEST_CASE("bf16 products: the head has them, and else the arithmetic of fp32",
 TEST_CASE("bf16 products: are a kernel set of their own, which not every processor has",
           "[kernels][backend][bf16]") {
   if (const KernelTable* const bf16 = bf16_kernels()) {
-    CHECK(bf16->kernel_set() == "cpu-bf16");
+    CHECK(bf16->kernel_set() == "cpu-bf16-2");
     CHECK(bf16->device == cpu_backend().device);
     CHECK(measure_gemm_flops(1, 0.05, DType::bf16) > 1e8);
   }

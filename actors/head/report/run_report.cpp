@@ -11,6 +11,7 @@
 
 #include "actors/head/report/choice_report.hpp"
 #include "actors/train/boards/rank_board.hpp"
+#include "base/fixed_math.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "engine/optimizer/exact_sum.hpp"
@@ -231,7 +232,7 @@ void RunReport::evaluation(const EvaluationFinished& event) {
   line["val_loss"] = nats;
   const bool of_tokens = event.objective_metrics.empty();
   if (of_tokens) {
-    line["val_perplexity"] = std::exp(nats);
+    line["val_perplexity"] = fixed::exp(nats);
   }
   line["val_accuracy"] = event.accuracy.value();
   const auto metrics = objective_metrics(event.objective_metrics);
@@ -246,7 +247,7 @@ void RunReport::evaluation(const EvaluationFinished& event) {
     bits = fmt::format(", {:.3f} bits per byte", bits_per_byte);
     scalars(event.step, {{"val/bits_per_byte", bits_per_byte}});
   }
-  const std::string quality = of_tokens ? fmt::format("perplexity {:.2f}", std::exp(nats))
+  const std::string quality = of_tokens ? fmt::format("perplexity {:.2f}", fixed::exp(nats))
                                         : fmt::format("accuracy {:.3f}", event.accuracy.value());
   print_line(
       fmt::format("evaluation at step {}: loss {:.4f}, {}{}", event.step, nats, quality, bits));
@@ -257,7 +258,7 @@ void RunReport::evaluation(const EvaluationFinished& event) {
         .seconds = static_cast<double>(event.elapsed_ns) * 1e-9});
   scalars(event.step, {{"val/loss", nats}});
   if (of_tokens) {
-    scalars(event.step, {{"val/perplexity", std::exp(nats)}});
+    scalars(event.step, {{"val/perplexity", fixed::exp(nats)}});
   }
 }
 

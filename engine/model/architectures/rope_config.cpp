@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
+#include "base/fixed_math.hpp"
+
 namespace train::engine {
 namespace {
 
@@ -71,7 +73,7 @@ std::vector<float> plain_frequencies(double theta, std::int64_t dim) {
   for (std::int64_t i = 0; i < dim / 2; ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(dim);
     const auto power = static_cast<float>(
-        std::pow(static_cast<double>(static_cast<float>(theta)), static_cast<double>(exponent)));
+        fixed::pow(static_cast<double>(static_cast<float>(theta)), static_cast<double>(exponent)));
     values.push_back(1.0F / power);
   }
   return values;
@@ -95,7 +97,7 @@ void scale_llama3(const Scaling& scaling, std::vector<float>& frequencies) {
 }
 
 double yarn_gain(double scale, double mscale) {
-  return scale <= 1.0 ? 1.0 : 0.1 * mscale * std::log(scale) + 1.0;
+  return scale <= 1.0 ? 1.0 : 0.1 * mscale * fixed::log(scale) + 1.0;
 }
 
 /// Returns the attention factor.
@@ -105,7 +107,8 @@ double scale_yarn(const Scaling& scaling, double theta, double positions,
   const double context = scaling.real("original_max_position_embeddings", positions);
   const double factor = scaling.real("factor");
   const auto correction = [&](double rotations) {
-    return dim * std::log(context / (rotations * 2.0 * std::numbers::pi)) / (2.0 * std::log(theta));
+    return dim * fixed::log(context / (rotations * 2.0 * std::numbers::pi)) /
+           (2.0 * fixed::log(theta));
   };
   double low = correction(scaling.real("beta_fast", 32.0));
   double high = correction(scaling.real("beta_slow", 1.0));
@@ -155,14 +158,14 @@ double scale_longrope(ModelConfig& config, const Scaling& scaling, double theta,
       config.refuse(fmt::format("{} of the rope's scaling has {}", key, factor.dump()));
       return 1.0;
     }
-    const auto power = static_cast<float>(std::pow(theta, 2.0 * static_cast<double>(i) / dim));
+    const auto power = static_cast<float>(fixed::pow(theta, 2.0 * static_cast<double>(i) / dim));
     frequencies[i] = 1.0F / (static_cast<float>(divisor) * power);
   }
   if (scaling.has("attention_factor")) {
     return scaling.real("attention_factor");
   }
   const double factor = scaling.real("factor", positions / context);
-  return factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(context));
+  return factor <= 1.0 ? 1.0 : std::sqrt(1.0 + fixed::log(factor) / fixed::log(context));
 }
 
 /// Base and width, frequencies not scaled.

@@ -1,11 +1,17 @@
 #include "engine/optimizer/lr_schedule.hpp"
 
+#include <quadmath.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "configs/load_config.hpp"
 
 namespace train::engine::lr_schedule_test {
 namespace {
@@ -17,7 +23,55 @@ configs::ScheduleSection schedule(const char* name, std::int64_t warmup) {
   return section;
 }
 
+__extension__ using Quad = __float128;
+
+Quad exact_cosine(Quad from, Quad to, Quad x) {
+  return to + (from - to) / 2 * (1 + cosq(acosq(-1) * x));
+}
+
+/// The shipped schedules' formulas, with 113 bits.
+Quad exact_rate(const configs::ScheduleSection& s, double peak, std::int64_t step,
+                std::int64_t total) {
+  const Quad low = Quad{1} / s.div_factor;
+  const Quad floor = low / s.final_div_factor;
+  const Quad warmup = static_cast<Quad>(s.warmup_steps);
+  const Quad now = static_cast<Quad>(step);
+  if (s.name == "cos_inf") {
+    const Quad falling = static_cast<Quad>(total - s.constant_tail_steps) - warmup;
+    const Quad x = (now - warmup) / falling;
+    return peak * (now < warmup ? now / warmup + (1 - now / warmup) * low
+                                : (x >= 1 ? floor : exact_cosine(1, floor, x)));
+  }
+  const Quad top = warmup - 1;
+  const bool rises = now <= top;
+  const Quad x = rises ? now / top : (now - top) / (static_cast<Quad>(total) - 1 - top);
+  const Quad from = rises ? low : Quad{1};
+  const Quad to = rises ? Quad{1} : floor;
+  return peak * (s.name == "cos" ? exact_cosine(from, to, x) : from + (to - from) * x);
+}
+
 }  // namespace
+
+TEST_CASE("lr schedule: every step of every shipped run is right to four units of the peak",
+          "[engine][lr_schedule][P1]") {
+  int runs = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(ACTORTRAIN_SOURCE_DIR "/configs")) {
+    if (entry.path().extension() != ".toml" || entry.path().stem() == "scaling_rules") {
+      continue;
+    }
+    const auto config = configs::load_config(entry.path().string());
+    REQUIRE(config.ok());
+    ++runs;
+    const double peak = config->optimizer.lr;
+    for (std::int64_t step = 0; step < config->run.steps; ++step) {
+      const double rate = learning_rate(config->schedule, peak, step, config->run.steps);
+      const Quad truth = exact_rate(config->schedule, peak, step, config->run.steps);
+      CAPTURE(entry.path().string(), step, rate, static_cast<double>(truth));
+      REQUIRE(std::abs(static_cast<double>(rate - truth)) <= peak * 0x1p-51);
+    }
+  }
+  CHECK(runs >= 9);
+}
 
 TEST_CASE("lr schedule: equals torch's schedulers at every step", "[engine][lr_schedule]") {
   std::ifstream file(std::string(ACTORTRAIN_SOURCE_DIR) +

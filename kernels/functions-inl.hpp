@@ -1,0 +1,132 @@
+// Elementary functions of float vectors, compiled once per instruction set as simd-inl.hpp is,
+// which includes this. They are ours: a library's may have other bits in its next version.
+//
+// Fused operations alone, so that the bits are those of every processor that we compile for, and
+// polynomials that scalar code for the same would have as well: an element's value does not depend
+// on its place in a vector.
+#if defined(TRAIN_KERNELS_FUNCTIONS_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef TRAIN_KERNELS_FUNCTIONS_INL
+#undef TRAIN_KERNELS_FUNCTIONS_INL
+#else
+#define TRAIN_KERNELS_FUNCTIONS_INL
+#endif
+
+#include <hwy/highway.h>
+
+#include <limits>
+
+HWY_BEFORE_NAMESPACE();
+namespace train::kernels::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using Floats = hn::ScalableTag<float>;
+using FloatVec = hn::Vec<Floats>;
+using Int32s = hn::RebindToSigned<Floats>;
+
+/// ln 2 as a sum: times an integer below 2^8 the first is exact.
+inline constexpr float ln_2_upper = 0x1.62e4p-1F;
+inline constexpr float ln_2_lower = 0x1.7f7d1cp-20F;
+inline constexpr int float_mantissa_bits = 23;
+
+/// exp(x) = 2^octaves (1 + rest), -0.3 < rest < 0.42.
+struct FloatPower {
+  hn::Vec<Int32s> octaves;  ///< In the lower bits; those of `to_integer` are above them.
+  FloatVec rest;
+};
+
+/// Added to a float, it leaves the nearest integer.
+inline constexpr float to_integer = 0x1.8p23F;
+
+/// REQUIRES: |x| < 2^14, or the result is anything.
+HWY_INLINE FloatPower float_power(Floats d, FloatVec x) {
+  constexpr float log2_e = 0x1.715476p0F;
+  const FloatVec shift = hn::Set(d, to_integer);
+  const FloatVec shifted = hn::MulAdd(x, hn::Set(d, log2_e), shift);
+  const FloatVec octaves = hn::Sub(shifted, shift);
+  const FloatVec upper = hn::NegMulAdd(octaves, hn::Set(d, ln_2_upper), x);
+  const FloatVec r = hn::NegMulAdd(octaves, hn::Set(d, ln_2_lower), upper);
+  // (exp(r) - 1 - r) / r^2, a minimax fit: 4e-9 of exp(r).
+  const FloatVec square = hn::Mul(r, r);
+  const FloatVec high = hn::MulAdd(r, hn::Set(d, 0x1.6b6e22p-10F), hn::Set(d, 0x1.122fc2p-7F));
+  const FloatVec middle = hn::MulAdd(r, hn::Set(d, 0x1.555688p-5F), hn::Set(d, 0x1.5554a4p-3F));
+  const FloatVec low = hn::MulAdd(r, hn::MulAdd(square, high, middle), hn::Set(d, 0.5F));
+  return {hn::BitCast(Int32s(), shifted), hn::MulAdd(square, low, r)};
+}
+
+/// 2^k, k in the lower bits. REQUIRES: a normal float.
+HWY_INLINE FloatVec power_of_two(Floats d, hn::Vec<Int32s> k) {
+  const Int32s integers;
+  return hn::BitCast(d, hn::ShiftLeft<float_mantissa_bits>(hn::Add(k, hn::Set(integers, 127))));
+}
+
+/// exp(x), 1.1 ulp; NaN stays NaN.
+HWY_INLINE FloatVec exp_of(Floats d, FloatVec x) {
+  constexpr float least = -104.0F;  // From here on 0, and infinity from the other.
+  constexpr float most = 89.0F;
+  const FloatVec within = hn::Min(hn::Max(x, hn::Set(d, least)), hn::Set(d, most));
+  const FloatPower power = float_power(d, within);
+  const Int32s integers;
+  // In two steps, of which the last may leave the normal numbers.
+  const auto octaves = hn::Sub(power.octaves, hn::BitCast(integers, hn::Set(d, to_integer)));
+  const auto half = hn::ShiftRight<1>(octaves);
+  const FloatVec scaled = hn::Mul(hn::Add(power.rest, hn::Set(d, 1.0F)), power_of_two(d, half));
+  const FloatVec result = hn::Mul(scaled, power_of_two(d, hn::Sub(octaves, half)));
+  return hn::IfThenElse(hn::IsNaN(x), x, result);
+}
+
+/// exp(x), the same bits, in less time where all x are such that the results are normal, as they
+/// are below a maximum.
+HWY_INLINE FloatVec exp_of_negative(Floats d, FloatVec x) {
+  constexpr float least = -87.0F;
+  constexpr float most = 87.0F;
+  if (!hn::AllTrue(d, hn::And(hn::Ge(x, hn::Set(d, least)), hn::Le(x, hn::Set(d, most))))) {
+    return exp_of(d, x);
+  }
+  const FloatPower power = float_power(d, x);
+  const auto bits = hn::BitCast(Int32s(), hn::Add(power.rest, hn::Set(d, 1.0F)));
+  return hn::BitCast(d, hn::Add(bits, hn::ShiftLeft<float_mantissa_bits>(power.octaves)));
+}
+
+/// The logarithm of a positive, normal number; NaN stays NaN. 2 ulp.
+HWY_INLINE FloatVec log_of(Floats d, FloatVec x) {
+  const Int32s integers;
+  // x = 2^octaves z, z from 1 / sqrt(2) to sqrt(2).
+  const auto least = hn::BitCast(integers, hn::Set(d, 0.70710678F));
+  const auto above = hn::Sub(hn::BitCast(integers, x), least);
+  const auto exponent = hn::ShiftRight<float_mantissa_bits>(above);
+  const FloatVec z = hn::BitCast(
+      d, hn::Sub(hn::BitCast(integers, x), hn::ShiftLeft<float_mantissa_bits>(exponent)));
+  const FloatVec octaves = hn::ConvertTo(d, exponent);
+  // log z = 2 atanh(s), s = (z - 1) / (z + 1): with t = z - 1 it is t - s (t - ...), t exact.
+  const FloatVec t = hn::Sub(z, hn::Set(d, 1.0F));
+  const FloatVec s = hn::Div(t, hn::Add(t, hn::Set(d, 2.0F)));
+  const FloatVec square = hn::Mul(s, s);
+  const FloatVec high = hn::MulAdd(square, hn::Set(d, 2.0F / 9.0F), hn::Set(d, 2.0F / 7.0F));
+  const FloatVec low = hn::MulAdd(square, high, hn::Set(d, 2.0F / 5.0F));
+  const FloatVec series = hn::Mul(square, hn::MulAdd(square, low, hn::Set(d, 2.0F / 3.0F)));
+  // 2 s = t - s t.
+  const FloatVec rest =
+      hn::NegMulAdd(s, hn::Sub(t, series), hn::Mul(octaves, hn::Set(d, ln_2_lower)));
+  const FloatVec result = hn::Add(hn::Mul(octaves, hn::Set(d, ln_2_upper)), hn::Add(t, rest));
+  return hn::IfThenElse(hn::IsNaN(x), x, result);
+}
+
+/// tanh(x), 3 ulp; NaN stays NaN.
+HWY_INLINE FloatVec tanh_of(Floats d, FloatVec x) {
+  constexpr float most = 10.0F;  // The nearest float is 1 from 9.02 on.
+  const FloatVec size = hn::Min(hn::Abs(x), hn::Set(d, most));
+  const FloatPower power = float_power(d, hn::Add(size, size));
+  const FloatVec one = hn::Set(d, 1.0F);
+  const auto bits = hn::BitCast(Int32s(), one);
+  const FloatVec scale =
+      hn::BitCast(d, hn::Add(bits, hn::ShiftLeft<float_mantissa_bits>(power.octaves)));
+  // exp(2 size) - 1; without an octave it is the rest alone.
+  const FloatVec above = hn::MulAdd(scale, power.rest, hn::Sub(scale, one));
+  const FloatVec result = hn::Div(above, hn::Add(above, hn::Set(d, 2.0F)));
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(result, x));
+}
+
+}  // namespace train::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
