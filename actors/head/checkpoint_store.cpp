@@ -455,8 +455,8 @@ std::int64_t CheckpointStore::retire(std::span<const std::int64_t> steps) {
   std::int64_t gone = 0;
   for (const std::int64_t step : steps) {
     const Status ours = options_.still_ours();
-    const Status removed = ours ? checkpoint::retire(options_.locations.project, step, options_.identity)
-                               : ours;
+    const Status removed =
+        ours ? checkpoint::retire(options_.locations.project, step, options_.identity) : ours;
     if (removed) {
       ++gone;
       note(step, "checkpoint_retired");

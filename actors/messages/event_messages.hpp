@@ -145,8 +145,8 @@ struct ReportFailed {
   std::string text;
 };
 
-/// Signal watcher -> conductor or cluster, conductor -> reporter: one of stop_signals has
-/// come. The reporter hears of it when no further step is given out.
+/// Signal watcher -> conductor or cluster, conductor -> reporter: A signal that asks to stop
+/// has come. The reporter hears of it when no further step is given out.
 struct StopRequested {
   std::int32_t signal = 0;
 };

@@ -52,6 +52,8 @@ Status write_endpoint(const fs::path& file, const Endpoint& endpoint, const std:
   return write_note(file, {to_string(endpoint), start, endpoint.generation});
 }
 
+void forget_endpoint(const fs::path& file) { ::unlink(file.c_str()); }
+
 Result<Endpoint> find_head(const NodePosition& position, std::uint32_t from, const fs::path& file,
                            std::chrono::milliseconds timeout,
                            const std::function<bool()>& give_up) {
@@ -89,7 +91,6 @@ void leave_exit_record(const fs::path& root, const std::string& start, int exit_
   if (!left) {
     log_warning(fmt::format("no_word_to_other_nodes {}", left.error().message));
   }
-  ::unlink(endpoint_file(root).c_str());
 }
 
 std::optional<int> exit_record(const fs::path& root, const std::string& start) {

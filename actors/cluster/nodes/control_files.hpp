@@ -22,10 +22,13 @@ namespace train::actors {
 
 /// Says in `file` where the head listens. Durable on return; blocks. `start`: NodePosition::start
 /// of the head. It replaces what the head of an earlier generation wrote, and stays until the end
-/// of the run (leave_exit_record()): a client of NFS that has seen no file believes that for 30 s.
-/// Errors: those of storage::write_private_file().
+/// of the run: a client of NFS that has once seen no file believes that for 30 s. Errors: those of
+/// storage::write_private_file().
 [[nodiscard]] Status write_endpoint(const std::filesystem::path& file, const Endpoint& endpoint,
                                     const std::string& start);
+
+/// At the end of the run, a courtesy: who reads it later learns at once that nobody is there.
+void forget_endpoint(const std::filesystem::path& file);
 
 /// Where the head listens, for a node that is not the head: waits for the note that the head of
 /// the same start writes to `file` in its generation `from` or a later one: a launcher that was
@@ -39,8 +42,7 @@ namespace train::actors {
 /// At the head's start, before any other launcher can take an older word for its own. Blocks.
 void forget_exit_record(const std::filesystem::path& root);
 
-/// At the head's end, which is that of the run in `root`: there is no endpoint any more, and the
-/// others find out why. Blocks. What cannot be written is a
+/// At the head's end, which is that of the run in `root`. Blocks. What cannot be written is a
 /// warning: the others then wait for as long as they do for a head that is lost.
 void leave_exit_record(const std::filesystem::path& root, const std::string& start, int exit_code);
 

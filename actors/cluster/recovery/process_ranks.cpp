@@ -13,6 +13,7 @@
 
 #include "actors/cluster/network/rendezvous.hpp"
 #include "actors/cluster/network/worker_process.hpp"
+#include "actors/cluster/nodes/control_files.hpp"
 #include "actors/cluster/recovery/head_network.hpp"
 #include "actors/cluster/recovery/node_run.hpp"
 #include "actors/cluster/recovery/verdict.hpp"
@@ -207,7 +208,7 @@ Status check_network(const configs::ParallelSection& parallel) {
 }
 
 ProcessRanks::ProcessRanks(PreparedRun& run) : run_(run) {}
-ProcessRanks::~ProcessRanks() = default;
+ProcessRanks::~ProcessRanks() { forget_endpoint(endpoint_file(run_.directory.root)); }
 
 Result<Membership> ProcessRanks::meet() {
   using Clock = std::chrono::steady_clock;
