@@ -5,7 +5,7 @@ set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 build="${ACTORTRAIN_FUZZ_BUILD:-$root/build/fuzz}"
-targets=(config control dataset documents index manifest safetensors shard)
+targets=(config control dataset documents index manifest run_files safetensors shard)
 
 say() { echo "fuzz: $*" >&2; }
 

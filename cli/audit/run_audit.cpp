@@ -6,15 +6,18 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
-#include <fstream>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <span>
+#include <string_view>
 #include <utility>
 
+#include "cli/report/untrusted_json.hpp"
 #include "engine/rank/state/state_rows.hpp"
 #include "engine/state_view.hpp"
+#include "storage/files/line_tail.hpp"
 
 namespace train::cli {
 namespace {
@@ -164,9 +167,13 @@ class Audit {
  public:
   Audit(std::string file, const MetricsFacts& facts) : file_(std::move(file)), facts_(facts) {}
 
-  void line(std::int64_t number, const std::string& text) {
+  void line(std::int64_t number, std::string_view text) {
     number_ = number;
-    const Json entry = Json::parse(text, nullptr, false);
+    const auto read = parse_untrusted_json(text, kLineLimits);
+    if (!read) {
+      return problem(fmt::format("no JSON object with a step ({})", read.error().message));
+    }
+    const Json& entry = *read;
     if (!entry.is_object() || !entry.contains("step") || !entry["step"].is_number_integer()) {
       return problem("no JSON object with a step");
     }
@@ -263,21 +270,35 @@ class Audit {
 }  // namespace
 
 MetricsAudit audit_metrics(const std::filesystem::path& file, const MetricsFacts& facts) {
-  std::ifstream input(file);
-  if (!input) {
+  storage::LineTail lines({.folder = file.parent_path(), .below = file.filename()},
+                          {.newest_bytes = std::numeric_limits<std::uint64_t>::max()});
+  Audit audit(file.filename().string(), facts);
+  std::int64_t number = 0;
+  const storage::LineTail::Reader reader = {
+      .restart = [] {}, .line = [&](std::string_view line) { audit.line(++number, line); }};
+  auto more = lines.next(reader);
+  if (more == storage::LineTail::More::no_file) {
     MetricsAudit found;
-    if (!facts.steps->empty()) {
+    if (!facts.steps->empty() || !lines.problem().empty()) {
       found.problems.push_back(
-          fmt::format("{}: cannot be read, but the journal has steps", file.string()));
+          lines.problem().empty()
+              ? fmt::format("{}: cannot be read, but the journal has steps", file.string())
+              : lines.problem());
     }
     return found;
   }
-  Audit audit(file.filename().string(), facts);
-  std::string line;
-  for (std::int64_t number = 1; std::getline(input, line); ++number) {
-    audit.line(number, line);
+  while (more == storage::LineTail::More::yes) {
+    more = lines.next(reader);
   }
-  return audit.take();
+  if (!lines.unfinished().empty()) {
+    audit.line(++number, lines.unfinished());
+  }
+  MetricsAudit found = audit.take();
+  if (lines.skipped_lines() > 0) {
+    found.problems.push_back(fmt::format("{}: {} lines are longer than any that a run writes",
+                                         file.string(), lines.skipped_lines()));
+  }
+  return found;
 }
 
 }  // namespace train::cli

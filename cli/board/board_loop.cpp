@@ -277,7 +277,7 @@ asio::awaitable<BoardLoop::Response> BoardLoop::respond_series(const Request& re
                                  .since_width = target.integer("width").value_or(0)};
     const RunMetrics& metrics = *run->metrics();
     if (const std::string of = fmt::format("{} {} {} {}", metrics.version(), since.since,
-                                           since.since_width, run->directory().string());
+                                           since.since_width, run->directory().path().string());
         of != series_.of) {
       const std::string more = fmt::format(",\"damaged_lines\":{}", metrics.damaged_lines());
       series_ = {.of = of, .json = series_json(metrics.history(), since, more)};

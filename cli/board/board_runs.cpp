@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <iterator>
-#include <set>
 #include <system_error>
 #include <utility>
 
-#include "cli/checkpoints/stored_run.hpp"
+#include "base/log.hpp"
 
 namespace train::cli {
 namespace {
@@ -35,29 +34,41 @@ Result<BoardRuns> BoardRuns::open(const fs::path& root) {
   return runs;
 }
 
+void BoardRuns::take(const fs::path& below, std::string name) {
+  auto run = std::make_shared<WatchedRun>(storage::Within{.folder = root_, .below = below});
+  runs_.emplace(std::move(name), std::move(run));
+}
+
 void BoardRuns::look_at_folder() {
-  std::set<std::string> there;
   if (alone_) {
-    const std::string name = root_.filename().string();
-    there.insert(name);
-    if (!runs_.contains(name)) {
-      runs_.emplace(name, std::make_shared<WatchedRun>(root_));
+    if (runs_.empty()) {
+      take({}, root_.filename().string());
     }
     return;
   }
+  std::erase_if(runs_, [](const auto& run) { return !is_run(run.second->directory().path()); });
+  std::size_t names = 0;
+  bool left_out = false;
   std::error_code vanished;
-  for (fs::directory_iterator entry(root_, vanished), end; !vanished && entry != end;
+  for (fs::directory_iterator entry(root_, vanished), end; !vanished && entry != end && !left_out;
        entry.increment(vanished)) {
-    if (!is_run(entry->path())) {
+    std::string name = entry->path().filename().string();
+    left_out = ++names > kMostNames;
+    if (left_out || runs_.contains(name) || !is_run(entry->path())) {
       continue;
     }
-    std::string name = entry->path().filename().string();
-    if (!runs_.contains(name)) {
-      runs_.emplace(name, std::make_shared<WatchedRun>(entry->path()));
+    left_out = runs_.size() == kMostRuns;
+    if (!left_out) {
+      take(entry->path().filename(), std::move(name));
     }
-    there.insert(std::move(name));
   }
-  std::erase_if(runs_, [&there](const auto& run) { return !there.contains(run.first); });
+  if (left_out && !std::exchange(left_out_, left_out)) {
+    log_warning(fmt::format(
+        "runs_left_out {}: more than {} runs or {} names; the board shows those it found first; "
+        "give it a folder of fewer",
+        root_.string(), kMostRuns, kMostNames));
+  }
+  left_out_ = left_out;
 }
 
 void BoardRuns::look(const Surroundings& here) {
@@ -89,7 +100,7 @@ std::string BoardRuns::json() const {
     text += comma + run->summary_json();
     comma = ",";
   }
-  return text + "]}";
+  return text + (left_out_ ? "],\"left_out\":true}" : "]}");
 }
 
 std::string BoardRuns::open_metrics() const {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace train::cli {
@@ -18,10 +19,13 @@ void add_list(fmt::memory_buffer& text, const char* name, const Bins& bins, std:
   fmt::format_to(std::back_inserter(text), "\"{}\":[", name);
   for (std::size_t bin = from; bin < bins.size(); ++bin) {
     const char* comma = bin == from ? "" : ",";
-    if (bins[bin].count == 0) {
-      fmt::format_to(std::back_inserter(text), "{}null", comma);
+    // A mean of rates around 0 may be none.
+    const auto number = bins[bin].count == 0 ? std::numeric_limits<double>::quiet_NaN()
+                                             : static_cast<double>(number_of(bins[bin]));
+    if (std::isfinite(number)) {
+      fmt::format_to(std::back_inserter(text), "{}{:.9g}", comma, number);
     } else {
-      fmt::format_to(std::back_inserter(text), "{}{:.9g}", comma, number_of(bins[bin]));
+      fmt::format_to(std::back_inserter(text), "{}null", comma);
     }
   }
   text.push_back(']');
@@ -44,7 +48,7 @@ void add_column(fmt::memory_buffer& text, const MetricHistory::Column& column, s
   text.push_back('}');
 }
 
-std::string quoted(const std::string& text) {
+std::string json_text(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -63,7 +67,7 @@ std::string series_json(const MetricHistory& history, const SeriesRequest& reque
                  history.width(), history.last_step(), history.lost(), more);
   const char* comma = "";
   for (const MetricHistory::Column& column : history.columns()) {
-    fmt::format_to(std::back_inserter(text), "{}{}:", comma, quoted(column.name));
+    fmt::format_to(std::back_inserter(text), "{}{}:", comma, json_text(column.name));
     add_column(text, column, from);
     comma = ",";
   }
@@ -74,16 +78,14 @@ std::string series_json(const MetricHistory& history, const SeriesRequest& reque
 
 namespace {
 
-/// As a label's value: backslash, quote and line feed are escaped.
+/// As a label's value, in quotes: escaped as in JSON, which is what OpenMetrics asks for but in
+/// control characters; a run's name that has those, or is not UTF-8, must not cost the others.
 std::string label(const std::string& text) {
-  std::string escaped;
-  for (const char each : text) {
-    if (each == '\\' || each == '"') {
-      escaped += '\\';
-    }
-    escaped += each == '\n' ? std::string("\\n") : std::string(1, each);
-  }
-  return escaped;
+  std::string plain = text;
+  std::replace_if(
+      plain.begin(), plain.end(),
+      [](char each) { return static_cast<unsigned char>(each) < ' ' && each != '\n'; }, '?');
+  return json_text(plain);
 }
 
 template <class NumberOf>
@@ -94,8 +96,8 @@ void add_gauge(fmt::memory_buffer& text, const std::vector<RunGauges>& runs, con
   for (const RunGauges& run : runs) {
     const double number = static_cast<double>(number_of(run));
     if (!std::isnan(number)) {
-      fmt::format_to(std::back_inserter(text), "actortrain_{}{{run=\"{}\"}} {}\n", name,
-                     label(run.run), number);
+      fmt::format_to(std::back_inserter(text), "actortrain_{}{{run={}}} {}\n", name, label(run.run),
+                     number);
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace train::cli {
 
@@ -28,7 +29,7 @@ std::optional<std::size_t> MetricHistory::column(std::string_view name) {
   if (found != by_name_.end()) {
     return found->second;
   }
-  if (columns_.size() == kMostColumns) {
+  if (columns_.size() == kMostColumns || name.size() > kLongestName) {
     return std::nullopt;
   }
   by_name_.emplace(name, columns_.size());
@@ -45,7 +46,7 @@ void MetricHistory::add(std::size_t column, std::int64_t step, double value) {
   if (step < first_step_) {
     return;
   }
-  if (!std::isfinite(value)) {
+  if (!(std::abs(value) <= std::numeric_limits<float>::max())) {  // a NaN, too
     ++lost_;
     return;
   }

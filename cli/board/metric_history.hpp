@@ -25,13 +25,14 @@ struct MetricBin {
 
 /// Quantities over the steps of a run in bounded memory, however long it is: bins of equally many
 /// steps, two of which become one when they are too many. Least and most of a bin are kept, so that
-/// no peak is lost. Values that are not finite count in `lost` alone.
+/// no peak is lost. Values that a float does not hold (NaN, 1e300) count in `lost` alone.
 ///
 /// Threading: not thread-safe.
 class MetricHistory {
  public:
   static constexpr std::size_t kMostBins = 2048;
-  static constexpr std::size_t kMostColumns = 256;  ///< Further ones are not kept.
+  static constexpr std::size_t kMostColumns = 256;  ///< Further ones are not kept,
+  static constexpr std::size_t kLongestName = 256;  ///< nor those with longer names.
 
   struct Column {
     std::string name;
@@ -54,7 +55,7 @@ class MetricHistory {
   /// Of steps from `first_step` on; those before are ignored.
   explicit MetricHistory(std::int64_t first_step = 0) : first_step_(first_step) {}
 
-  /// Where the values of a quantity go; none: there are too many quantities.
+  /// Where the values of a quantity go; none: it is not kept.
   [[nodiscard]] std::optional<std::size_t> column(std::string_view name);
   /// Steps in any order.
   void add(std::size_t column, std::int64_t step, double value);

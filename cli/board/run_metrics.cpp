@@ -8,6 +8,13 @@
 #include <vector>
 
 namespace train::cli {
+namespace {
+
+constexpr std::size_t kMostNumbers = 4096;
+constexpr double kLastStep = 1e15;  // exact as a double, and far beyond every run
+
+}  // namespace
+
 /// A line to numbers. The lines of a run are alike, so it remembers which quantity came where.
 class RunMetrics::Parser {
  public:
@@ -44,25 +51,30 @@ class RunMetrics::Parser {
 
   bool read(std::string_view line, MetricHistory& history) {
     simdjson::dom::object object;
-    // Its bytes end in padding (LineTail::kPadding), so they need not be copied.
+    // Its bytes end in padding (storage::LineTail::kPadding), so they need not be copied.
     if (parser_.parse(line.data(), line.size(), false).get(object) != simdjson::SUCCESS) {
       return false;
     }
     for (const auto field : object) {
       if (field.key == "step") {
         double step = 0.0;
-        step_ = number(field.value, step) ? static_cast<std::int64_t>(step) : -1;
+        step_ = number(field.value, step) && step >= 0.0 && step <= kLastStep
+                    ? static_cast<std::int64_t>(step)
+                    : -1;
       } else {
         take({}, field.key, field.value, history);
       }
     }
-    return true;
+    return numbers_.size() <= kMostNumbers;
   }
 
   void take(std::string_view object, std::string_view key, simdjson::dom::element value,
             MetricHistory& history) {
     simdjson::dom::object inner;
     double found = 0.0;
+    if (numbers_.size() > kMostNumbers) {
+      return;
+    }
     if (number(value, found)) {
       numbers_.push_back({column_of(object, key, history), found});
     } else if (object.empty() && value.get(inner) == simdjson::SUCCESS) {
@@ -99,8 +111,8 @@ class RunMetrics::Parser {
   std::int64_t step_ = -1;
 };
 
-RunMetrics::RunMetrics(const std::filesystem::path& run, StepRange steps)
-    : tail_(run / "metrics.jsonl"),
+RunMetrics::RunMetrics(const storage::Within& run, StepRange steps)
+    : tail_(run / "metrics.jsonl", {}),
       steps_(steps),
       parser_(std::make_unique<Parser>(steps)),
       history_(steps.from) {}
@@ -117,7 +129,7 @@ bool RunMetrics::read_on() {
     damaged_ += parser_->add(line, history_) ? 0 : 1;
     ++version_;
   };
-  return tail_.next({.restart = restart, .line = take}) == LineTail::More::yes;
+  return tail_.next({.restart = restart, .line = take}) == storage::LineTail::More::yes;
 }
 
 std::uint64_t RunMetrics::damaged_lines() const { return damaged_ + tail_.skipped_lines(); }

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <limits>
 #include <memory>
+#include <string>
 
-#include "cli/board/line_tail.hpp"
 #include "cli/board/metric_history.hpp"
+#include "storage/files/line_tail.hpp"
 
 namespace train::cli {
 
@@ -19,11 +19,12 @@ struct StepRange {
 ///
 /// Quantities have the names of the file; those of an object ("unit_grad_norm") are
 /// "unit_grad_norm/<its key>"; those of an evaluation begin with "val_". Lines that are damaged are
-/// counted. Memory is bounded (MetricHistory). Threading: not thread-safe; read_on() blocks on the
-/// disk for the time of one piece.
+/// counted, those too that are longer than 1 MiB or hold more than 4,096 numbers. Memory is bounded
+/// (MetricHistory). Threading: not thread-safe; read_on() blocks on the disk for the time of one
+/// piece.
 class RunMetrics {
  public:
-  explicit RunMetrics(const std::filesystem::path& run, StepRange steps = {});
+  explicit RunMetrics(const storage::Within& run, StepRange steps = {});
   ~RunMetrics();
   RunMetrics(const RunMetrics&) = delete;
   RunMetrics& operator=(const RunMetrics&) = delete;
@@ -33,6 +34,8 @@ class RunMetrics {
 
   [[nodiscard]] const MetricHistory& history() const { return history_; }
   [[nodiscard]] std::uint64_t damaged_lines() const;
+  /// Why there are none though there is a file, as one line; empty: nothing is wrong.
+  [[nodiscard]] const std::string& problem() const { return tail_.problem(); }
   /// Grows whenever something was read or dropped.
   [[nodiscard]] std::uint64_t version() const { return version_; }
   /// Of the file, 0 to 1.
@@ -41,7 +44,7 @@ class RunMetrics {
  private:
   class Parser;
 
-  LineTail tail_;
+  storage::LineTail tail_;
   StepRange steps_;
   std::unique_ptr<Parser> parser_;
   MetricHistory history_;

@@ -4,12 +4,14 @@
 #include <simdjson.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <system_error>
 #include <utility>
+
+#include "cli/report/untrusted_json.hpp"
 
 namespace train::cli {
 namespace {
@@ -18,8 +20,17 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr auto kReplace = Json::error_handler_t::replace;
-// Of the end of a file: the newest numbers are there.
-constexpr std::uint64_t kEnd = 64U << 10U;
+// A list of thousands of runs must not read all of their files: the newest events and numbers are
+// at the end.
+constexpr storage::LineTail::Limits kEventLines = {.line_bytes = std::size_t{64} << 10U,
+                                                   .newest_bytes = std::uint64_t{1} << 20U};
+constexpr storage::LineTail::Limits kNewestLines = {.line_bytes = std::size_t{64} << 10U,
+                                                    .newest_bytes = std::uint64_t{64} << 10U};
+// Some shared file systems tell of a file that another machine replaced only when it is opened.
+constexpr auto kOpenAfter = std::chrono::seconds(5);
+// One run whose files are large and always new must not take the others' time.
+constexpr auto kLongLook = std::chrono::milliseconds(50);
+constexpr int kRestPerLook = 20;
 
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, kReplace); }
 
@@ -44,7 +55,9 @@ Json memory_of(const Json& status, const std::string& host) {
       continue;
     }
     if (const auto bytes = resident_bytes(pid)) {
-      memory.push_back({{"rank", rank.value("rank", 0)}, {"pid", pid}, {"resident_bytes", *bytes}});
+      memory.push_back({{"rank", rank.value("rank", std::int64_t{0})},
+                        {"pid", pid},
+                        {"resident_bytes", *bytes}});
     }
   }
   return memory;
@@ -52,61 +65,89 @@ Json memory_of(const Json& status, const std::string& host) {
 
 }  // namespace
 
-WatchedRun::WatchedRun(fs::path run)
+WatchedRun::WatchedRun(storage::Within run)
     : directory_(std::move(run)),
-      name_(directory_.filename().string()),
-      event_lines_(directory_ / "events.jsonl") {
+      name_(directory_.path().filename().string()),
+      event_lines_(directory_ / "events.jsonl", kEventLines),
+      newest_lines_(directory_ / "metrics.jsonl", kNewestLines) {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   gauges_ = {
       .run = name_, .loss = kUnknown, .val_loss = kUnknown, .grad_norm = kUnknown, .lr = kUnknown};
 }
 
 void WatchedRun::look(const Surroundings& here) {
-  look_at_status(here);
+  if (here.now < rest_until_) {
+    return;
+  }
+  const auto begin = std::chrono::steady_clock::now();
   look_at_events();
   look_at_newest_numbers();
-}
-
-/// Whether a file is another than when it was asked last.
-bool WatchedRun::status_changed() {
-  struct stat there = {};
-  FileState now;
-  if (::stat((directory_ / "status.json").c_str(), &there) == 0) {
-    now = {.inode = there.st_ino,
-           .changed_ns = there.st_mtim.tv_sec * 1'000'000'000 + there.st_mtim.tv_nsec};
+  look_at_status(here);
+  if (const auto spent = std::chrono::steady_clock::now() - begin; spent > kLongLook) {
+    rest_until_ = here.now + kRestPerLook * spent;
   }
-  return std::exchange(status_file_, now) != now;
 }
 
 // A status is large, and most looks find the one that is known: then only whether its writer lives
 // is looked at.
+bool WatchedRun::status_is_known(const Surroundings& here) {
+  struct stat there = {};
+  FileState now;
+  if (::stat((directory_ / "status.json").path().c_str(), &there) == 0) {
+    now = {.inode = there.st_ino,
+           .changed_ns = there.st_mtim.tv_sec * 1'000'000'000 + there.st_mtim.tv_nsec};
+  }
+  if (std::exchange(status_file_, now) != now || !seen_) {
+    return false;
+  }
+  const bool elsewhere = seen_->writer.host != here.host;
+  return (!elsewhere || seen_->condition != RunCondition::running ||
+          here.now - status_read_ < kOpenAfter) &&
+         condition_of(seen_->writer, here, watch_) == seen_->condition;
+}
+
 void WatchedRun::look_at_status(const Surroundings& here) {
-  if (!status_changed() && seen_ && condition_of(seen_->writer, here) == seen_->condition) {
+  const std::string problems = dump(Json(this->problems()));
+  const bool same_problems = std::exchange(problems_, problems) == problems;
+  if (status_is_known(here) && same_problems) {
     return;
   }
-  auto view = read_status(directory_, here);
+  status_read_ = here.now;
+  auto view = read_status(directory_, here, watch_);
   if (!view) {
-    seen_.reset();
-    over_ = false;
-    condition_ = "unknown";
-    gauges_.running = false;
-    Json json = {{"run", name_}, {"error", view.error().message}, {"condition", condition_}};
-    if (std::string text = dump(json); text != status_) {
-      status_ = std::move(text);
-      ++status_version_;
-    }
-    return;
+    return show_error(view.error().message);
   }
-  if (seen_ && seen_->file == view->file && seen_->condition == view->condition) {
+  if (seen_ && seen_->file == view->file && seen_->condition == view->condition && same_problems) {
     return;
   }
   seen_ = std::move(*view);
-  Json json = Json::parse(seen_->file);
+  show_status(here);
+}
+
+void WatchedRun::say(std::string status) {
+  if (status != status_) {
+    status_ = std::move(status);
+    ++status_version_;
+  }
+}
+
+void WatchedRun::show_error(const std::string& message) {
+  seen_.reset();
+  error_ = message;
+  condition_ = "unknown";
+  gauges_.running = false;
+  say(dump(
+      {{"run", name_}, {"error", message}, {"condition", condition_}, {"problems", problems()}}));
+}
+
+void WatchedRun::show_status(const Surroundings& here) {
+  Json json = Json::parse(seen_->file);  // checked when it was read
+  error_.clear();
   condition_ = condition_name(seen_->condition);
   json["condition"] = condition_;
   json["age_s"] = 0;  // else each look would be news
-  over_ = seen_->condition != RunCondition::running;
-  gauges_.running = !over_;
+  json["problems"] = problems();
+  gauges_.running = seen_->condition == RunCondition::running;
   gauges_.step = json.value("step", std::int64_t{0});
   gauges_.steps = json.value("steps", std::int64_t{0});
   gauges_.generation = json.value("generation", std::int64_t{0});
@@ -114,28 +155,49 @@ void WatchedRun::look_at_status(const Surroundings& here) {
   gauges_.tokens_per_second = json.value("tokens_per_second", 0.0);
   gauges_.written_unix_s = json.value("written_unix_s", std::int64_t{0});
   gauges_.saved_step = json.value("saved", Json::object()).value("step", std::int64_t{-1});
-  if (!over_) {
+  if (gauges_.running) {
     json["memory"] = memory_of(json, here.host);
   }
-  status_ = dump(json);
-  ++status_version_;
+  say(dump(json));
+}
+
+std::vector<std::string> WatchedRun::problems() const {
+  std::vector<std::string> problems;
+  for (const storage::LineTail* lines : {&event_lines_, &newest_lines_}) {
+    if (!lines->problem().empty()) {
+      problems.push_back(lines->problem());
+    }
+  }
+  if (const std::uint64_t lines = damaged_events_ + event_lines_.skipped_lines(); lines > 0) {
+    problems.push_back(fmt::format("{}: {} lines are damaged or longer than {} bytes",
+                                   (directory_ / "events.jsonl").path().string(), lines,
+                                   kEventLines.line_bytes));
+  }
+  return problems;
+}
+
+void WatchedRun::take_event(std::string_view line) {
+  const auto json = parse_untrusted_json(line, kLineLimits);
+  if (!json || !json->is_object()) {
+    ++damaged_events_;
+    return;
+  }
+  events_.push_back({next_event_++, dump(*json)});
+  event_bytes_ += events_.back().json.size();
+  while (events_.size() > kMostEvents || event_bytes_ > kMostEventBytes) {
+    event_bytes_ -= events_.front().json.size();
+    events_.pop_front();
+  }
 }
 
 void WatchedRun::look_at_events() {
-  const LineTail::Reader reader = {.restart = [this] { events_.clear(); },
-                                   .line =
-                                       [this](std::string_view line) {
-                                         const Json json = Json::parse(line, nullptr, false);
-                                         if (!json.is_object()) {
-                                           return;  // cut off; the run's own log has it
-                                         }
-                                         events_.push_back({next_event_++, dump(json)});
-                                         if (events_.size() > kMostEvents) {
-                                           events_.pop_front();
-                                         }
-                                       }};
-  while (event_lines_.next(reader) == LineTail::More::yes) {
-  }
+  event_lines_.next({.restart =
+                         [this] {
+                           events_.clear();
+                           event_bytes_ = 0;
+                           damaged_events_ = 0;
+                         },
+                     .line = [this](std::string_view line) { take_event(line); }});
 }
 
 bool WatchedRun::read_metrics() {
@@ -145,43 +207,24 @@ bool WatchedRun::read_metrics() {
   return metrics_->read_on();
 }
 
-// A list of hundreds of runs must not read all of their files.
 void WatchedRun::look_at_newest_numbers() {
-  const fs::path path = directory_ / "metrics.jsonl";
-  std::error_code missing;
-  const std::uint64_t size = fs::file_size(path, missing);
-  if (missing || size == newest_size_) {
-    return;
-  }
-  newest_size_ = size;
-  if (size < newest_read_) {
-    newest_read_ = 0;  // a resume has dropped lines
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string line;
-  const bool inside = size - newest_read_ > kEnd;
-  if (inside) {
-    newest_read_ = size - kEnd;
-  }
-  file.seekg(static_cast<std::streamoff>(newest_read_));
-  if (inside && std::getline(file, line)) {
-    newest_read_ += line.size() + 1;  // its beginning is missing
-  }
+  newest_lines_.next(
+      {.restart = [] {}, .line = [this](std::string_view line) { take_numbers(line); }});
+}
+
+void WatchedRun::take_numbers(std::string_view line) {
   simdjson::dom::parser parser;
-  // A line that is not complete yet is read the next time.
-  while (std::getline(file, line) && !file.eof()) {
-    newest_read_ += line.size() + 1;
-    simdjson::dom::object numbers;
-    if (parser.parse(line).get(numbers) != simdjson::SUCCESS) {
-      continue;
-    }
-    for (const auto& [key, gauge] :
-         {std::pair{"loss", &RunGauges::loss}, std::pair{"val_loss", &RunGauges::val_loss},
-          std::pair{"grad_norm", &RunGauges::grad_norm}, std::pair{"lr", &RunGauges::lr}}) {
-      double number = 0.0;
-      if (numbers[key].get(number) == simdjson::SUCCESS) {
-        gauges_.*gauge = number;
-      }
+  simdjson::dom::object numbers;
+  // Its bytes end in padding (storage::LineTail::kPadding), so they need not be copied.
+  if (parser.parse(line.data(), line.size(), false).get(numbers) != simdjson::SUCCESS) {
+    return;  // read_metrics() counts it
+  }
+  for (const auto& [key, gauge] :
+       {std::pair{"loss", &RunGauges::loss}, std::pair{"val_loss", &RunGauges::val_loss},
+        std::pair{"grad_norm", &RunGauges::grad_norm}, std::pair{"lr", &RunGauges::lr}}) {
+    double number = 0.0;
+    if (numbers[key].get(number) == simdjson::SUCCESS) {
+      gauges_.*gauge = number;
     }
   }
 }
@@ -199,6 +242,9 @@ std::string WatchedRun::summary_json() const {
                {"written_unix_s", gauges_.written_unix_s}};
   json["loss"] = gauges_.loss;  // a NaN becomes null
   json["val_loss"] = gauges_.val_loss;
+  if (!error_.empty()) {
+    json["error"] = error_;
+  }
   return dump(json);
 }
 

@@ -1,3 +1,4 @@
+#include "actors/train/rank_actors.hpp"
 #include "base/stop_signals.hpp"
 #include "cli/command.hpp"
 #include "cli/report/status_view.hpp"
@@ -5,9 +6,12 @@
 namespace train::cli {
 namespace {
 
+/// A run writes its status every second.
+constexpr auto kPatience = 5 * actors::kWatchPeriod;
+
 Status show_status(const StatusOptions& options) {
   allow_signals();
-  const auto view = read_status(options.run_directory, surroundings_now());
+  const auto view = watch_status({.folder = options.run_directory}, kPatience);
   TRAIN_RETURN_IF_ERROR(view);
   print(options.json ? status_json(*view) : status_text(*view));
   return {};

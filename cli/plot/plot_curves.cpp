@@ -20,6 +20,7 @@
 #include "base/log.hpp"
 #include "base/process.hpp"
 #include "cli/plot/axis_ticks.hpp"
+#include "cli/report/untrusted_json.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::cli {
@@ -53,7 +54,7 @@ Quantity quantity_of(const std::string& what) {
 
 std::string title_of_x(const std::string& x) { return x == "time" ? std::string("seconds") : x; }
 
-std::optional<double> number(const nlohmann::json& entry, const char* key) {
+std::optional<double> number(const nlohmann::ordered_json& entry, const char* key) {
   const auto found = entry.find(key);
   if (found == entry.end() || !found->is_number()) {
     return std::nullopt;
@@ -74,10 +75,11 @@ std::map<double, StepFacts> facts_of(std::string_view metrics, const char* key) 
   while (!metrics.empty()) {
     const std::string_view line = metrics.substr(0, metrics.find('\n'));
     metrics.remove_prefix(std::min(metrics.size(), line.size() + 1));
-    const auto entry = nlohmann::json::parse(line, nullptr, false);
-    if (!entry.is_object()) {
+    const auto read = parse_untrusted_json(line, kLineLimits);
+    if (!read || !read->is_object()) {
       continue;
     }
+    const auto& entry = *read;
     const auto step = number(entry, "step");
     if (!step) {
       continue;

@@ -5,15 +5,18 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <thread>
 
 #include "actors/head/report/run_status.hpp"
 #include "base/host_name.hpp"
 #include "base/units.hpp"
 #include "cli/checkpoints/stored_run.hpp"
-#include "storage/files/atomic_file.hpp"
+#include "cli/report/status_schema.hpp"
+#include "cli/report/untrusted_json.hpp"
 
 namespace train::cli {
 using namespace actors;
@@ -22,8 +25,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::uint64_t kLargestStatus = std::uint64_t{1} << 28U;
-constexpr std::int64_t kLate_s = 15;  // a busy shared file system may hold an update back
+constexpr std::int64_t kLate_s = 15;        // a busy shared file system may hold an update back
+constexpr std::int64_t kClocksApart_s = 2;  // machines that set their clocks agree better
+constexpr auto kLookAgain = std::chrono::milliseconds(200);
 
 bool is_status(const Json& json) {
   return json.is_object() && json.contains("format") && json["format"] == "actortrain status" &&
@@ -38,8 +42,32 @@ StatusWriter writer_of(const Json& json) {
           .written_unix_s = json.value("written_unix_s", std::int64_t{0})};
 }
 
-std::int64_t age_of(const StatusWriter& writer, const Surroundings& here) {
-  return std::max<std::int64_t>(0, here.now_unix_s - writer.written_unix_s);
+/// By the clocks of both machines: negative if the writer's is ahead.
+std::int64_t clock_age_of(const StatusWriter& writer, const Surroundings& here) {
+  return here.now_unix_s - writer.written_unix_s;
+}
+
+std::int64_t age_of(const StatusWriter& writer, const Surroundings& here,
+                    const StatusWatch& watch) {
+  const std::int64_t watched_s = watch.unchanged(here.now).count();
+  if (writer.host != here.host && watch.verdict(here.now) == StatusWatch::Verdict::alive) {
+    return watched_s;
+  }
+  return std::max({std::int64_t{0}, clock_age_of(writer, here), watched_s});
+}
+
+/// A number that none is (a rate of no time) is written as null: as if it were not there.
+void drop_nulls(Json& json) {
+  for (auto member = json.begin(); member != json.end();) {
+    if (json.is_object() && member->is_null()) {
+      member = json.erase(member);
+      continue;
+    }
+    if (!member->is_primitive()) {
+      drop_nulls(*member);
+    }
+    ++member;
+  }
 }
 
 }  // namespace
@@ -48,50 +76,119 @@ Surroundings surroundings_now() {
   return {.host = host_name(),
           .now_unix_s = std::chrono::duration_cast<std::chrono::seconds>(
                             std::chrono::system_clock::now().time_since_epoch())
-                            .count()};
+                            .count(),
+          .now = std::chrono::steady_clock::now()};
 }
 
-RunCondition condition_of(const StatusWriter& writer, const Surroundings& here) {
+void StatusWatch::see(std::string_view file, Time now) {
+  const std::size_t content = std::hash<std::string_view>()(file);
+  if (content_ == content) {
+    return;
+  }
+  changed_ = content_.has_value();
+  content_ = content;
+  since_ = now;
+}
+
+std::chrono::seconds StatusWatch::unchanged(Time now) const {
+  return content_ ? std::chrono::duration_cast<std::chrono::seconds>(now - since_)
+                  : std::chrono::seconds(0);
+}
+
+StatusWatch::Verdict StatusWatch::verdict(Time now) const {
+  if (unchanged(now).count() >= kLate_s) {
+    return Verdict::silent;
+  }
+  return changed_ ? Verdict::alive : Verdict::unknown;
+}
+
+RunCondition condition_of(const StatusWriter& writer, const Surroundings& here,
+                          const StatusWatch& watch) {
   if (writer.over) {
     return RunCondition::over;
   }
-  if (writer.host != here.host) {
-    return age_of(writer, here) > kLate_s ? RunCondition::lost : RunCondition::running;
+  if (writer.host == here.host) {
+    const auto start = process_start(writer.pid);
+    return start && *start == writer.process_start ? RunCondition::running : RunCondition::died;
   }
-  const auto start = process_start(writer.pid);
-  return start && *start == writer.process_start ? RunCondition::running : RunCondition::died;
+  switch (watch.verdict(here.now)) {
+    case StatusWatch::Verdict::alive:
+      return RunCondition::running;
+    case StatusWatch::Verdict::silent:
+      return RunCondition::lost;
+    case StatusWatch::Verdict::unknown:
+      break;
+  }
+  return clock_age_of(writer, here) > kLate_s ? RunCondition::lost : RunCondition::running;
 }
 
-Result<StatusView> read_status(const fs::path& run, const Surroundings& here) {
+namespace {
+
+/// Errors: as read_status().
+Result<Json> parse_status(const std::string& text, const fs::path& path) {
+  auto json = parse_untrusted_json(text, kStatusLimits);
+  if (!json || !is_status(*json)) {
+    return failure(fmt::format("{}: is no status of a run{}; remove it", path.string(),
+                               json ? "" : fmt::format(" ({})", json.error().message)));
+  }
+  if ((*json)["version"] != 1) {
+    return user_error(fmt::format("{}: is of version {}, newer than this program", path.string(),
+                                  (*json)["version"].dump()));
+  }
+  drop_nulls(*json);
+  if (const std::string fault = status_fault(*json); !fault.empty()) {
+    return failure(fmt::format("{}: is damaged ({}); remove it", path.string(), fault));
+  }
+  return json;
+}
+
+}  // namespace
+
+Result<StatusView> read_status(const storage::Within& run, const Surroundings& here,
+                               StatusWatch& watch) {
   std::error_code ignored;
-  const fs::path path = status_path(run);
-  if (!fs::exists(run / "config.toml", ignored)) {
-    return not_a_run(run);
+  const storage::Within place = run / "status.json";
+  const fs::path path = place.path();
+  if (!fs::exists(run.path() / "config.toml", ignored)) {
+    return not_a_run(run.path());
   }
   if (!fs::exists(path, ignored)) {
     return user_error(fmt::format(
         "{}: no status yet; the run has not started, or an older version ran it", path.string()));
   }
-  auto text = storage::read_file(path, kLargestStatus);
+  const auto text = storage::read_within(place, kStatusLimits.bytes);
   TRAIN_RETURN_IF_ERROR(text);
-  const Json json = Json::parse(*text, nullptr, false);
-  if (!is_status(json)) {
-    return failure(fmt::format("{}: is no status of a run; remove it", path.string()));
-  }
-  if (json["version"] != 1) {
-    return user_error(fmt::format("{}: is of version {}, newer than this program", path.string(),
-                                  json["version"].dump()));
-  }
-  try {
-    const StatusWriter writer = writer_of(json);
-    StatusView view{.file = std::move(text).value(),
-                    .writer = writer,
-                    .condition = condition_of(writer, here),
-                    .age_s = age_of(writer, here)};
-    [[maybe_unused]] const std::string readable = status_text(view);
-    return view;
-  } catch (const Json::exception&) {
-    return failure(fmt::format("{}: is damaged; remove it", path.string()));
+  watch.see(*text, here.now);
+  const auto json = parse_status(*text, path);
+  TRAIN_RETURN_IF_ERROR(json);
+  StatusView view{.file = json->dump(-1, ' ', false, Json::error_handler_t::replace),
+                  .writer = writer_of(*json)};
+  view.condition = condition_of(view.writer, here, watch);
+  view.age_s = age_of(view.writer, here, watch);
+  return view;
+}
+
+Result<StatusView> watch_status(const storage::Within& run, std::chrono::milliseconds patience) {
+  StatusWatch watch;
+  Surroundings here = surroundings_now();
+  const auto deadline = here.now + patience;
+  while (true) {
+    auto view = read_status(run, here, watch);
+    TRAIN_RETURN_IF_ERROR(view);
+    const bool silent = watch.verdict(here.now) != StatusWatch::Verdict::alive;
+    const bool doubtful =
+        view->condition == RunCondition::lost ||
+        (view->condition == RunCondition::running && view->writer.host != here.host && silent &&
+         clock_age_of(view->writer, here) < -kClocksApart_s);
+    if (!doubtful) {
+      return view;
+    }
+    if (here.now >= deadline) {
+      view->condition = RunCondition::lost;
+      return view;
+    }
+    std::this_thread::sleep_for(kLookAgain);
+    here = surroundings_now();
   }
 }
 

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/result.hpp"
+#include "storage/files/within.hpp"
 
 // A run's status, seen from outside.
 namespace train::cli {
@@ -26,7 +30,7 @@ struct StatusWriter {
 };
 
 struct StatusView {
-  std::string file;  ///< Its content: valid JSON of this format.
+  std::string file;  ///< Its content, of this format (status_schema.hpp), without its nulls.
   StatusWriter writer = {};
   RunCondition condition = RunCondition::running;
   std::int64_t age_s = 0;  ///< Of the file.
@@ -36,16 +40,53 @@ struct StatusView {
 struct Surroundings {
   std::string host;  ///< This machine's name.
   std::int64_t now_unix_s = 0;
+  std::chrono::steady_clock::time_point now = {};
 };
 [[nodiscard]] Surroundings surroundings_now();
 
-/// Of the run whose status that is, now.
-[[nodiscard]] RunCondition condition_of(const StatusWriter& writer, const Surroundings& here);
+/// What a reader has seen of a status itself, by its own clock: the clock of the machine that wrote
+/// it may be any time off. Threading: not thread-safe.
+class StatusWatch {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
 
-/// The status of the run in directory `run`. Blocks on the file system.
+  /// The file has this content at `now`.
+  void see(std::string_view file, Time now);
+
+  enum class Verdict : std::uint8_t {
+    unknown,  ///< Not looked at for long enough.
+    alive,    ///< It has changed, and not long ago.
+    silent,   ///< For longer than a writer that lives would be.
+  };
+  [[nodiscard]] Verdict verdict(Time now) const;
+  /// Since it changed, or was seen first.
+  [[nodiscard]] std::chrono::seconds unchanged(Time now) const;
+
+ private:
+  std::optional<std::size_t> content_;  ///< Its hash.
+  Time since_ = {};
+  bool changed_ = false;
+};
+
+/// Of the run whose status that is, now. Its own observation decides; only before there is one, the
+/// clocks of both machines do.
+[[nodiscard]] RunCondition condition_of(const StatusWriter& writer, const Surroundings& here,
+                                        const StatusWatch& watch = {});
+
+/// The status of the run in directory `run`, which `watch` sees, too. Blocks on the file system.
 /// Errors: not a run, or no status yet (user); damaged (failure). Each is one line.
-[[nodiscard]] Result<StatusView> read_status(const std::filesystem::path& run,
-                                             const Surroundings& here);
+[[nodiscard]] Result<StatusView> read_status(const storage::Within& run, const Surroundings& here,
+                                             StatusWatch& watch);
+[[nodiscard]] inline Result<StatusView> read_status(const storage::Within& run,
+                                                    const Surroundings& here) {
+  StatusWatch first_sight;
+  return read_status(run, here, first_sight);
+}
+
+/// The same for somebody who looks once: where the clocks would say that the run is lost, or cannot
+/// be right, it looks on for up to `patience` whether the status changes. Blocks as long.
+[[nodiscard]] Result<StatusView> watch_status(const storage::Within& run,
+                                              std::chrono::milliseconds patience);
 
 /// A table for people.
 [[nodiscard]] std::string status_text(const StatusView& view);

@@ -1,16 +1,21 @@
 #include "cli/report/status_view.hpp"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "actors/head/report/run_status.hpp"
 #include "actors/train/boards/rank_board.hpp"
 #include "base/host_name.hpp"
 #include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/processes/process.hpp"
 
 namespace train::cli::status_view_test {
@@ -24,7 +29,7 @@ struct Site {
   test::TempDirectory home;
   Site() { test::write_bytes(home / "config.toml", "x"); }
   [[nodiscard]] Result<StatusView> read(Surroundings here = surroundings_now()) const {
-    return read_status(home.path(), here);
+    return read_status({.folder = home.path()}, here);
   }
 };
 
@@ -142,6 +147,93 @@ TEST_CASE("status_view: from another machine silence tells", "[actors][status]")
   CHECK_THAT(status_text(*view), Catch::Contains("died or cut off"));
 }
 
+/// A run of a machine whose clock is `off_s` ahead of this one, from the view of this one.
+struct Elsewhere {
+  Site site;
+  std::int64_t off_s;
+  Surroundings here = surroundings_now();
+  StatusWatch watch = {};
+  int writes = 0;
+
+  explicit Elsewhere(std::int64_t off) : off_s(off) { write(); }
+  void write() {
+    RunStatus status = some_status();
+    status.base = status_base("a", 100);
+    status.base.host = "another";
+    status.progress.step = ++writes;
+    status.now_unix_s = here.now_unix_s + off_s;
+    test::write_bytes(site.home / "new", to_json(status));
+    std::filesystem::rename(site.home / "new", site.home / "status.json");
+  }
+  void pass(int seconds) {
+    here.now += std::chrono::seconds(seconds);
+    here.now_unix_s += seconds;
+  }
+  [[nodiscard]] StatusView look() {
+    auto view = read_status({.folder = site.home.path()}, here, watch);
+    REQUIRE(view.ok());
+    return *view;
+  }
+};
+
+TEST_CASE("status_view: whoever watches a run judges by his own clock", "[actors][status]") {
+  Elsewhere run(GENERATE(-3600, 0, 3600));
+  INFO(run.off_s);
+  (void)run.look();
+  for (int writes = 0; writes < 5; ++writes) {
+    run.pass(10);
+    run.write();
+    const StatusView view = run.look();
+    CHECK(view.condition == RunCondition::running);
+    CHECK(view.age_s == 0);
+    CHECK_THAT(status_text(view), Catch::Contains("0.0s ago)"));
+  }
+  run.pass(14);
+  CHECK(run.look().condition == RunCondition::running);
+  CHECK(run.look().age_s == 14);
+  run.pass(1);
+  const StatusView lost = run.look();
+  CHECK(lost.condition == RunCondition::lost);
+  CHECK(lost.age_s >= 15);
+  run.write();
+  CHECK(run.look().condition == RunCondition::running);  // it was cut off, and is back
+}
+
+TEST_CASE("status_view: at first sight the clocks of both machines decide", "[actors][status]") {
+  Elsewhere behind(-3600);
+  CHECK(behind.look().condition == RunCondition::lost);
+  Elsewhere ahead(3600);
+  CHECK(ahead.look().condition == RunCondition::running);
+  CHECK(ahead.look().age_s == 0);
+  ahead.pass(15);
+  CHECK(ahead.look().condition == RunCondition::lost);
+}
+
+TEST_CASE("status_view: who looks once looks on where the clocks say that a run is lost",
+          "[actors][status]") {
+  Elsewhere run(GENERATE(-3600, 3600));
+  INFO(run.off_s);
+  SECTION("it writes") {
+    std::atomic<bool> seen = false;
+    std::thread writer([&] {
+      while (!seen) {
+        run.write();
+        std::this_thread::yield();
+      }
+    });
+    const auto view = watch_status({.folder = run.site.home.path()}, test::hang_limit);
+    seen = true;
+    writer.join();
+    REQUIRE(view.ok());
+    CHECK(view->condition == RunCondition::running);
+  }
+  SECTION("it does not") {
+    const auto view = watch_status({.folder = run.site.home.path()}, std::chrono::milliseconds(1));
+    REQUIRE(view.ok());
+    CHECK(view->condition == RunCondition::lost);
+  }
+}
+
 TEST_CASE("status_view: mistakes and damage are one line", "[actors][status]") {
   const Site site;
   const auto check = [&](ErrorKind kind, const std::string& part) {
@@ -160,15 +252,40 @@ TEST_CASE("status_view: mistakes and damage are one line", "[actors][status]") {
   }
   test::write_bytes(path, "{\"format\":\"actortrain status\",\"version\":2}");
   check(ErrorKind::user, "version 2");
-  for (const char* field : {"\"pid\":\"x\"", "\"ranks\":[1]", "\"ranks\":5", "\"outcome\":3",
-                            "\"stall\":[]", "\"waits\":[{\"who\":1}]"}) {
+  for (const char* field :
+       {"\"step\":[1]", "\"saved\":{\"step\":\"x\"}", "\"steps\":1e300",
+        "\"written_unix_s\":-9223372036854775808", "\"pid\":\"x\"", "\"ranks\":[1]", "\"ranks\":5",
+        "\"outcome\":3", "\"stall\":[]", "\"waits\":[{\"who\":1}]"}) {
     INFO(field);
     test::write_bytes(
         path, std::string("{\"format\":\"actortrain status\",\"version\":1,") + field + "}");
     check(ErrorKind::failure, "is damaged");
   }
+  for (const std::string& hostile :
+       {std::string(300'000, '['), "{\"a\":" + std::string(100'000, '['), std::string("\xff\xfe"),
+        "{\"a\":\"" + std::string(100'000, 'x') + "\"}"}) {
+    test::write_bytes(path, hostile);
+    check(ErrorKind::failure, "is no status of a run");
+  }
+  test::write_bytes(path, "");
+  std::filesystem::resize_file(path, std::uint64_t{1} << 40U);
+  check(ErrorKind::failure, "more than the");
+  std::filesystem::remove(path);
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  check(ErrorKind::user, "not a regular file");
   std::filesystem::remove(site.home / "config.toml");
   check(ErrorKind::user, "not a run directory");
+}
+
+TEST_CASE("status_view: a number that is none is as if it were not there", "[actors][status]") {
+  const Site site;
+  test::write_bytes(site.home / "status.json",
+                    R"({"format":"actortrain status","version":1,"tokens_per_second":null,)"
+                    R"("saved":null,"ranks":[{"rank":0,"pid":null}]})");
+  const auto view = site.read();
+  REQUIRE(view.ok());
+  CHECK(nlohmann::json::parse(status_json(*view)).contains("tokens_per_second") == false);
+  CHECK_FALSE(status_text(*view).empty());
 }
 
 TEST_CASE("status_view: texts that are no UTF-8 do no harm", "[actors][status]") {

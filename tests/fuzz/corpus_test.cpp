@@ -95,9 +95,9 @@ void run(const Target& target, const std::string& input) {
 }
 
 std::vector<Target> all_targets() {
-  return {fuzz::config_target(),      fuzz::control_target(), fuzz::dataset_target(),
-          fuzz::documents_target(),   fuzz::index_target(),   fuzz::manifest_target(),
-          fuzz::safetensors_target(), fuzz::shard_target()};
+  return {fuzz::config_target(),    fuzz::control_target(),     fuzz::dataset_target(),
+          fuzz::documents_target(), fuzz::index_target(),       fuzz::manifest_target(),
+          fuzz::run_files_target(), fuzz::safetensors_target(), fuzz::shard_target()};
 }
 
 }  // namespace

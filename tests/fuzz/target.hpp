@@ -63,6 +63,7 @@ inline std::vector<std::string_view> cut(std::string_view input, char separator)
 [[nodiscard]] Target documents_target();
 [[nodiscard]] Target index_target();
 [[nodiscard]] Target manifest_target();
+[[nodiscard]] Target run_files_target();
 [[nodiscard]] Target safetensors_target();
 [[nodiscard]] Target shard_target();
 

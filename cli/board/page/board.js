@@ -91,7 +91,7 @@ function drawStatus(status) {
     status.saved && status.saved.step !== undefined ? `saved at step ${status.saved.step}` : "",
   ].filter(Boolean).join(" · "));
   setShown("outcome", status.outcome ? `${status.outcome.text} (exit code ${status.outcome.exit_code})` : "");
-  setShown("stall", status.stall ? status.stall.text : status.error || "");
+  setShown("stall", [status.stall ? status.stall.text : status.error || "", ...(status.problems || [])].filter(Boolean).join("; "));
   drawRanks(status);
   drawMemory(status);
 }

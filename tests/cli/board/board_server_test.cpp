@@ -7,9 +7,11 @@
 
 #include "actors/head/report/run_events.hpp"
 #include "actors/head/report/run_status.hpp"
+#include "cli/board/board_runs.hpp"
 #include "cli/board/watched_run.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/processes/http_client.hpp"
+#include "tests/support/runs/hostile_runs.hpp"
 
 namespace train::cli::board_server_test {
 namespace {
@@ -192,10 +194,55 @@ TEST_CASE("board server: mistakes are one line", "[board]") {
             .find("Cannot assign requested address") != std::string::npos);
 }
 
+TEST_CASE("watched run: what others wrote is said and harms nothing else", "[board]") {
+  const Site site;
+  for (const test::HostileRun& hostile :
+       test::make_hostile_runs(site.home / "runs", site.home / "private")) {
+    INFO(hostile.name);
+    WatchedRun run({.folder = site.home / "runs", .below = hostile.name});
+    run.look(surroundings_now());
+    CHECK_THAT(run.status_json(), Catch::Contains(hostile.said) && Catch::Contains(hostile.name) &&
+                                      !Catch::Contains("424242"));
+    CHECK(Json::parse(run.status_json()).is_object());
+    CHECK(Json::parse(run.summary_json()).at("name") == hostile.name);
+    CHECK(run.events().size() == (hostile.name == "hostile lines" ? 1 : 0));
+  }
+}
+
+TEST_CASE("watched run: numbers that nobody can draw are left out", "[board]") {
+  const Site site;
+  (void)test::make_hostile_runs(site.home / "runs", site.home / "private");
+  RunMetrics metrics({.folder = site.home / "runs", .below = "hostile lines"});
+  while (metrics.read_on()) {
+  }
+  CHECK(metrics.damaged_lines() == 2);
+  const Json series = Json::parse(series_json(metrics.history(), {}, ""));
+  CHECK(series.at("lost") == 1);
+  CHECK(series.at("last_step") == -1);
+}
+
+TEST_CASE("board runs: of a folder without end those that came first stay", "[board]") {
+  const Site site;
+  for (std::size_t run = 0; run < BoardRuns::kMostRuns + 50; ++run) {
+    const fs::path directory = site.home / ("run" + std::to_string(run));
+    fs::create_directory(directory);
+    test::write_bytes(directory / "config.toml", "x");
+  }
+  auto runs = BoardRuns::open(site.home.path());
+  REQUIRE(runs);
+  CHECK(runs->all().size() == BoardRuns::kMostRuns);
+  CHECK(Json::parse(runs->json()).at("left_out") == true);
+  const std::string kept = runs->all().front()->name();
+  fs::remove_all(site.home / runs->all().back()->name());
+  runs->look_at_folder();
+  CHECK(runs->all().size() == BoardRuns::kMostRuns);
+  CHECK(runs->find(kept) != nullptr);
+}
+
 TEST_CASE("watched run: the newest numbers come line by line, also of a file that was cut",
           "[board]") {
   const Site site;
-  WatchedRun run(site.run);
+  WatchedRun run({.folder = site.run});
   const auto loss_of = [&](const std::string& lines) {
     test::write_bytes(site.run / "metrics.jsonl", lines);
     run.look(surroundings_now());
@@ -224,7 +271,7 @@ TEST_CASE("watched run: the time line of a run that is dead is read from its fil
   for (const std::string& kind : kinds) {
     actors::note_event(site.run, {.kind = kind, .text = "x", .step = 4});
   }
-  WatchedRun run(site.run);
+  WatchedRun run({.folder = site.run});
   run.look(surroundings_now());
   std::vector<std::string> seen;
   for (const WatchedRun::Event& event : run.events()) {

@@ -37,7 +37,7 @@ void read_all(RunMetrics& metrics) {
 
 TEST_CASE("run metrics: lines are read as they come, a torn one when it is whole", "[board]") {
   const Site site;
-  RunMetrics metrics(site.home.path());
+  RunMetrics metrics({.folder = site.home.path()});
   read_all(metrics);
   CHECK(metrics.history().last_step() == -1);
   site.append(line(1, 5.0) + R"({"step":2,"lo)");
@@ -56,7 +56,7 @@ TEST_CASE("run metrics: lines are read as they come, a torn one when it is whole
 TEST_CASE("run metrics: a file that was replaced is read anew", "[board]") {
   const Site site;
   site.replace(line(1, 5.0) + line(2, 4.0) + line(3, 3.0));
-  RunMetrics metrics(site.home.path());
+  RunMetrics metrics({.folder = site.home.path()});
   read_all(metrics);
   const auto version = metrics.version();
   site.replace(line(1, 6.0) + line(2, 5.5));
@@ -76,7 +76,7 @@ TEST_CASE("run metrics: damaged lines are counted and the others are read", "[bo
       as<std::string>{}, "\n", "{\n", "null\n", "[1,2]\n", "{\"loss\":1}\n", "{\"step\":-3}\n",
       "{\"step\":2,\"loss\":1}{}\n", "{\"step\":\"2\"}\n", std::string("\0\xff\xfe\n", 4));
   site.append(damaged + line(3, 3.0));
-  RunMetrics metrics(site.home.path());
+  RunMetrics metrics({.folder = site.home.path()});
   read_all(metrics);
   CHECK(metrics.damaged_lines() == 1);
   CHECK(metrics.history().last_step() == 3);
@@ -84,8 +84,8 @@ TEST_CASE("run metrics: damaged lines are counted and the others are read", "[bo
 
 TEST_CASE("run metrics: a line without end takes no more memory than a piece", "[board]") {
   const Site site;
-  site.append(line(1, 5.0) + std::string(3 * LineTail::kPiece, 'x'));
-  RunMetrics metrics(site.home.path());
+  site.append(line(1, 5.0) + std::string(3 * storage::LineTail::kPiece, 'x'));
+  RunMetrics metrics({.folder = site.home.path()});
   read_all(metrics);
   site.append("\n" + line(2, 4.0));
   read_all(metrics);
@@ -98,7 +98,7 @@ TEST_CASE("run metrics: a range holds its own steps alone", "[board]") {
   for (int step = 1; step <= 5000; ++step) {
     site.append(line(step, step));
   }
-  RunMetrics metrics(site.home.path(), {.from = 4000, .to = 4100});
+  RunMetrics metrics({.folder = site.home.path()}, {.from = 4000, .to = 4100});
   read_all(metrics);
   REQUIRE(metrics.history().width() == 1);
   const auto& bins = metrics.history().find("loss")->bins;
