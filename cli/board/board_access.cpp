@@ -12,13 +12,24 @@
 namespace train::cli {
 namespace {
 
-constexpr std::string_view kCookie = "actortrain_token=";
+constexpr std::string_view kHttpPort = "80";  // which browsers leave out
 constexpr std::size_t kShortestToken = 16;
 constexpr std::uint64_t kLargestTokenFile = 4096;
 
 bool is_token_character(char each) {
   return std::isalnum(static_cast<unsigned char>(each)) != 0 || each == '-' || each == '_' ||
          each == '.' || each == '~';
+}
+
+/// "actortrain_token_8080=", with the port that the browser knows: with a port that was forwarded,
+/// it is not that which the board listens on.
+std::string cookie_name(std::string_view host) {
+  const std::size_t colon = host.rfind(':');
+  std::string_view port = colon == std::string_view::npos ? "" : host.substr(colon + 1);
+  const bool digits = !port.empty() && port.size() <= 5 &&
+                      std::all_of(port.begin(), port.end(),
+                                  [](unsigned char each) { return std::isdigit(each) != 0; });
+  return fmt::format("actortrain_token_{}=", digits ? port : kHttpPort);
 }
 
 }  // namespace
@@ -77,9 +88,10 @@ BoardAccess::Verdict BoardAccess::judge(const BoardCaller& caller) const {
   if (is_token(caller.query_token)) {
     return Verdict::granted_by_query;
   }
-  for (std::size_t at = caller.cookie.find(kCookie); at != std::string_view::npos;
-       at = caller.cookie.find(kCookie, at + 1)) {
-    const std::string_view rest = caller.cookie.substr(at + kCookie.size());
+  const std::string name = cookie_name(caller.host);
+  for (std::size_t at = caller.cookie.find(name); at != std::string_view::npos;
+       at = caller.cookie.find(name, at + 1)) {
+    const std::string_view rest = caller.cookie.substr(at + name.size());
     if (is_token(rest.substr(0, rest.find(';')))) {
       return Verdict::granted;
     }
@@ -87,8 +99,8 @@ BoardAccess::Verdict BoardAccess::judge(const BoardCaller& caller) const {
   return Verdict::refused;
 }
 
-std::string BoardAccess::cookie() const {
-  return fmt::format("{}{}; Path=/; HttpOnly; SameSite=Strict", kCookie, *token_);
+std::string BoardAccess::cookie(std::string_view host) const {
+  return fmt::format("{}{}; Path=/; HttpOnly; SameSite=Strict", cookie_name(host), *token_);
 }
 
 }  // namespace train::cli

@@ -40,8 +40,10 @@ class BoardAccess {
     refused,
   };
   [[nodiscard]] Verdict judge(const BoardCaller& caller) const;
-  /// Of the token as a cookie. REQUIRES: a token.
-  [[nodiscard]] std::string cookie() const;
+  /// Of the token as a cookie for browsers that call this board `host`. Browsers send a cookie to
+  /// all ports of a machine, so its name has the port: boards side by side have one each. REQUIRES:
+  /// a token.
+  [[nodiscard]] std::string cookie(std::string_view host) const;
 
  private:
   [[nodiscard]] bool is_token(std::string_view text) const;

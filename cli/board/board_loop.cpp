@@ -220,9 +220,12 @@ asio::awaitable<BoardLoop::Response> BoardLoop::respond(const Request& request) 
       co_return sentence(request, http::status::forbidden,
                          "open it by its address, with ?token=... once if it wants a token");
     case BoardAccess::Verdict::granted_by_query: {
+      if (!is_board_path(target->path)) {
+        break;
+      }
       Response response = sentence(request, http::status::see_other, "");
       response.set(http::field::location, target->path);
-      response.set(http::field::set_cookie, access_.cookie());
+      response.set(http::field::set_cookie, access_.cookie(view(request[http::field::host])));
       co_return response;
     }
     case BoardAccess::Verdict::granted:
@@ -245,7 +248,7 @@ asio::awaitable<BoardLoop::Response> BoardLoop::respond_of_runs(const Request& r
                      "application/openmetrics-text; version=1.0.0; charset=utf-8",
                      runs_.open_metrics());
   }
-  if (target.path != "/status.json" && target.path != "/series.json" && target.path != "/events") {
+  if (!is_board_path(target.path)) {
     co_return sentence(request, http::status::not_found, "nothing of this name is here");
   }
   const auto run = runs_.find(target.text("run"));

@@ -1,5 +1,7 @@
 #include "cli/board/board_request.hpp"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 
 namespace train::cli {
@@ -67,6 +69,13 @@ std::optional<BoardTarget> parse_board_target(std::string_view target) {
     rest = end == std::string_view::npos ? "" : rest.substr(end + 1);
   }
   return parsed;
+}
+
+bool is_board_path(std::string_view path) {
+  constexpr std::array<std::string_view, 5> kOfRuns = {"/runs.json", "/metrics", "/status.json",
+                                                       "/series.json", "/events"};
+  return find_board_file(path) != nullptr ||
+         std::find(kOfRuns.begin(), kOfRuns.end(), path) != kOfRuns.end();
 }
 
 }  // namespace train::cli

@@ -1,11 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-
-#include "cli/board/run_metrics.hpp"
 
 namespace train::cli {
 
@@ -30,5 +29,9 @@ struct BoardFile {
 };
 /// Null: there is no such file.
 [[nodiscard]] const BoardFile* find_board_file(std::string_view path);
+
+/// Whether there is something at `path`: a file of the page, or what the runs say ("/runs.json").
+/// Nothing else is a place to send a browser to: "//host/" is another site.
+[[nodiscard]] bool is_board_path(std::string_view path);
 
 }  // namespace train::cli

@@ -72,10 +72,42 @@ TEST_CASE("board access: who may look", "[board]") {
         Verdict::refused);
   CHECK(closed.judge({.host = "x", .authorization = "Bearer "}) == Verdict::refused);
   CHECK(closed.judge({.host = "x", .query_token = token}) == Verdict::granted_by_query);
-  CHECK(closed.judge({.host = "x", .cookie = "a=b; actortrain_token=0123456789abcdef; c=d"}) ==
+  CHECK(closed.judge({.host = "x", .cookie = "a=b; actortrain_token_80=0123456789abcdef; c=d"}) ==
         Verdict::granted);
-  CHECK(closed.judge({.host = "x", .cookie = "actortrain_token=0123456789abcde"}) ==
+  CHECK(closed.judge({.host = "x", .cookie = "actortrain_token_80=0123456789abcde"}) ==
         Verdict::refused);
+}
+
+TEST_CASE("board access: boards side by side have a cookie each", "[board]") {
+  using Verdict = BoardAccess::Verdict;
+  const std::string first = "0123456789abcdef";
+  const std::string second = "fedcba9876543210";
+  const BoardAccess one(first);
+  const BoardAccess other(second);
+  const std::string both = one.cookie("127.0.0.1:8080").substr(0, one.cookie("x:8080").find(';')) +
+                           "; " + other.cookie("[::1]:8081").substr(0, 38);
+  CHECK(both == "actortrain_token_8080=0123456789abcdef; actortrain_token_8081=fedcba9876543210");
+  CHECK(one.judge({.host = "127.0.0.1:8080", .cookie = both}) == Verdict::granted);
+  CHECK(other.judge({.host = "localhost:8081", .cookie = both}) == Verdict::granted);
+  CHECK(other.judge({.host = "localhost:8080", .cookie = both}) == Verdict::refused);
+  CHECK(one.cookie("node7") ==
+        "actortrain_token_80=0123456789abcdef; Path=/; HttpOnly; SameSite=Strict");
+  for (const char* host : {"", "[::1]", "x:", "x:99999999", "x:80; Domain=evil", "x:8\r\nA: b"}) {
+    INFO(host);
+    CHECK(one.cookie(host).starts_with("actortrain_token_80="));
+  }
+}
+
+TEST_CASE("board request: a browser is sent to paths of the board alone", "[board]") {
+  for (const char* path : {"/", "/board.js", "/runs.json", "/status.json", "/events", "/metrics"}) {
+    INFO(path);
+    CHECK(is_board_path(path));
+  }
+  for (const char* path :
+       {"", "//host/", "/\\host", "/%2f/host", "//", "/host", "/../", "/runs.json/"}) {
+    INFO(path);
+    CHECK_FALSE(is_board_path(path));
+  }
 }
 
 TEST_CASE("board request: targets", "[board]") {

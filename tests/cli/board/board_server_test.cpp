@@ -164,9 +164,17 @@ TEST_CASE("board server: a token is asked for where there is one", "[board]") {
         200);
   const auto moved = HttpClient::get(url, "/?token=0123456789abcdef");
   CHECK(moved.status == 303);
-  CHECK(moved.head.find("Set-Cookie: actortrain_token=0123456789abcdef; Path=/; HttpOnly") !=
-        std::string::npos);
-  CHECK(HttpClient::get(url, "/", "Cookie: actortrain_token=0123456789abcdef\r\n").status == 200);
+  CHECK(moved.head.find("Location: /\r\n") != std::string::npos);
+  for (const char* other : {"//evil.example/", "/\\evil.example", "/%2f/evil.example", "//"}) {
+    INFO(other);
+    const auto refused = HttpClient::get(url, std::string(other) + "?token=0123456789abcdef");
+    CHECK(refused.status == 404);
+    CHECK(refused.head.find("Location") == std::string::npos);
+  }
+  CHECK(moved.head.find("Set-Cookie: actortrain_token_80=0123456789abcdef; Path=/; HttpOnly; "
+                        "SameSite=Strict") != std::string::npos);
+  CHECK(HttpClient::get(url, "/", "Cookie: actortrain_token_80=0123456789abcdef\r\n").status ==
+        200);
 }
 
 TEST_CASE("board server: mistakes are one line", "[board]") {
