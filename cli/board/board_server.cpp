@@ -10,6 +10,7 @@
 #include "base/joined_thread.hpp"
 #include "base/log.hpp"
 #include "cli/board/board_loop.hpp"
+#include "cli/board/other_users.hpp"
 
 namespace train::cli {
 namespace {
@@ -92,6 +93,7 @@ Result<std::unique_ptr<BoardServer>> BoardServer::start(const BoardOptions& opti
   TRAIN_RETURN_IF_ERROR(token);
   auto runs = BoardRuns::open(options.root);
   TRAIN_RETURN_IF_ERROR(runs);
+  const bool open = !token->has_value();
   auto loop =
       std::make_unique<Loop>(std::move(runs).value(), BoardAccess(std::move(token).value()));
   auto acceptor = listen(loop->context(), *address, options);
@@ -101,6 +103,12 @@ Result<std::unique_ptr<BoardServer>> BoardServer::start(const BoardOptions& opti
                                ? fmt::format("[{}]", endpoint.address().to_string())
                                : endpoint.address().to_string();
   std::string url = fmt::format("http://{}:{}/", host, endpoint.port());
+  if (open && other_people_here()) {
+    log_warning(fmt::format(
+        "board_open every user of this machine can read {}; name a file with a token in {} to "
+        "keep it to yourself",
+        url, options.token_key));
+  }
   loop->run(std::move(acceptor).value());
   return std::unique_ptr<BoardServer>(new BoardServer(std::move(loop), std::move(url)));
 }

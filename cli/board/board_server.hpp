@@ -33,6 +33,8 @@ struct BoardOptions {
 /// the one that is silent longest makes room for a new one; 8 KiB of header; no bodies; 10 s for a
 /// request; 64 streams of events; one reading of a range at a time.
 ///
+/// Without a token, it warns at the start if other people use the machine: they can read it all.
+///
 /// Threading: one thread of its own, of low priority. Errors there are logged; it goes on.
 /// Ownership: stops when destroyed.
 class BoardServer {
