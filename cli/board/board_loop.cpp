@@ -24,10 +24,15 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostConnections = 256;
+constexpr std::size_t kMostOfOnePeer = 192;
 constexpr std::size_t kMostEventStreams = 64;
+constexpr std::size_t kSmallBody = 8192;  // of all connections 2 MiB, which are not counted
+constexpr int kPiecesPerLook = 8;
+constexpr std::string_view kTooMuchUnsent = "too much is not sent yet";
 constexpr std::size_t kLargestHeader = 8192;
 constexpr auto kRequestTime = 10s;
 constexpr auto kWriteTime = 15s;
+constexpr auto kSlow = 1s;  // who takes longer may be dropped for others
 constexpr auto kLookEvery = 500ms;
 constexpr auto kAliveEvery = 10s;
 constexpr auto kForgetAfter = 300s;
@@ -45,6 +50,12 @@ asio::awaitable<void> await_turn(Pace& pace) {
   }
 }
 
+/// Sets `what` to false, however its holder ends.
+struct Reset {
+  bool& what;
+  ~Reset() { what = false; }
+};
+
 void log_failure(const std::exception_ptr& failed) {
   if (!failed) {
     return;
@@ -56,27 +67,48 @@ void log_failure(const std::exception_ptr& failed) {
   }
 }
 
-BoardLoop::Response answer(const BoardLoop::Request& request, http::status status,
-                           std::string_view type, std::string body) {
-  BoardLoop::Response response(status, request.version());
-  response.keep_alive(request.keep_alive());
-  response.set(http::field::content_type,
-               std::string(type) + (type.starts_with("text/") ? "; charset=utf-8" : ""));
-  response.set(http::field::cache_control, "no-store");
-  response.set("X-Content-Type-Options", "nosniff");
-  response.set("X-Frame-Options", "DENY");
-  response.set("Referrer-Policy", "no-referrer");
-  response.set("Content-Security-Policy",
-               "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-               "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'");
-  response.body() = std::move(body);
-  response.prepare_payload();
+/// The message with its bytes, which live elsewhere.
+BoardLoop::Response answer_of(const BoardLoop::Request& request, http::status status,
+                              std::string_view type, std::string_view bytes) {
+  BoardLoop::Response response{.message = {status, request.version()}};
+  auto& message = response.message;
+  message.keep_alive(request.keep_alive());
+  message.set(http::field::content_type,
+              std::string(type) + (type.starts_with("text/") ? "; charset=utf-8" : ""));
+  message.set(http::field::cache_control, "no-store");
+  message.set("X-Content-Type-Options", "nosniff");
+  message.set("X-Frame-Options", "DENY");
+  message.set("Referrer-Policy", "no-referrer");
+  message.set("Content-Security-Policy",
+              "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+              "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'");
+  message.body() = {bytes.data(), bytes.size()};
+  message.prepare_payload();
   return response;
+}
+
+BoardLoop::Response answer(const BoardLoop::Request& request, http::status status,
+                           std::string_view type, std::shared_ptr<BoardLoop::Body> body) {
+  BoardLoop::Response response = answer_of(request, status, type, body->text);
+  response.body = std::move(body);
+  return response;
+}
+
+BoardLoop::Response answer(const BoardLoop::Request& request, http::status status,
+                           std::string_view type, std::string text) {
+  return answer(request, status, type,
+                std::make_shared<BoardLoop::Body>(BoardLoop::Body{.text = std::move(text)}));
 }
 
 BoardLoop::Response sentence(const BoardLoop::Request& request, http::status status,
                              std::string_view text) {
   return answer(request, status, "text/plain", std::string(text) + "\n");
+}
+
+BoardLoop::Response busy(const BoardLoop::Request& request, std::string_view text) {
+  BoardLoop::Response response = sentence(request, http::status::service_unavailable, text);
+  response.message.set(http::field::retry_after, "1");
+  return response;
 }
 
 std::string_view view(const boost::string_view& text) { return {text.data(), text.size()}; }
@@ -93,16 +125,42 @@ void BoardLoop::begin(asio::ip::tcp::acceptor acceptor) {
   asio::co_spawn(context_, look_again_and_again(), log_failure);
 }
 
-bool BoardLoop::make_room() {
-  const auto silent = std::find_if(connections_.begin(), connections_.end(),
-                                   [](const Connection& each) { return each.silent; });
-  if (silent == connections_.end()) {
+BoardLoop::Connection::Connection(asio::ip::tcp::socket socket) : stream(std::move(socket)) {
+  boost::system::error_code gone;
+  peer = stream.socket().remote_endpoint(gone).address();
+}
+
+/// Closes the connection (of `peer`, if one is given) that has been silent or slow for longest.
+/// False: there is none.
+bool BoardLoop::drop(const asio::ip::address* peer, bool slow) {
+  const auto now = Clock::now();
+  auto worst = connections_.end();
+  for (auto each = connections_.begin(); each != connections_.end(); ++each) {
+    if (each->leaving || (peer != nullptr && each->peer != *peer)) {
+      continue;
+    }
+    if (slow ? each->sends && now - *each->sends > kSlow &&
+                   (worst == connections_.end() || *each->sends < *worst->sends)
+             : each->silent && worst == connections_.end()) {
+      worst = each;
+    }
+  }
+  if (worst == connections_.end()) {
     return false;
   }
-  silent->silent = false;  // it goes as soon as its coroutine hears of this
-  silent->stream.close();
-  connections_.splice(connections_.end(), connections_, silent);
+  worst->leaving = true;
+  worst->stream.close();
   return true;
+}
+
+/// Where there are as many connections as may be, of all or of this peer.
+bool BoardLoop::make_room(const asio::ip::address* peer) {
+  const auto here =
+      std::count_if(connections_.begin(), connections_.end(), [peer](const Connection& each) {
+        return !each.leaving && (peer == nullptr || each.peer == *peer);
+      });
+  const std::size_t most = peer == nullptr ? kMostConnections : kMostOfOnePeer;
+  return static_cast<std::size_t>(here) < most || drop(peer, false) || drop(peer, true);
 }
 
 asio::awaitable<void> BoardLoop::accept(asio::ip::tcp::acceptor acceptor) {
@@ -113,7 +171,9 @@ asio::awaitable<void> BoardLoop::accept(asio::ip::tcp::acceptor acceptor) {
       continue;
     }
     co_await await_turn(connections_pace_);
-    if (connections_.size() >= kMostConnections && !make_room()) {
+    boost::system::error_code gone;
+    const asio::ip::address peer = socket.remote_endpoint(gone).address();
+    if (gone || !make_room(&peer) || !make_room(nullptr)) {
       continue;
     }
     const auto connection = connections_.emplace(connections_.end(), std::move(socket));
@@ -130,12 +190,22 @@ void BoardLoop::look() {
   runs_.look(surroundings_now());
 }
 
+/// Others have their turn between two runs.
+asio::awaitable<void> BoardLoop::look_in_turns() {
+  looked_ = Clock::now();
+  runs_.look_at_folder();
+  for (const auto& run : runs_.all()) {
+    run->look(surroundings_now());
+    co_await asio::post(asio::use_awaitable);
+  }
+}
+
 asio::awaitable<void> BoardLoop::look_again_and_again() {
   while (true) {
     co_await pause(kLookEvery);
     const auto idle = Clock::now() - asked_;
     if (event_streams_ > 0 || idle < kLookEvery * 4) {
-      look();
+      co_await look_in_turns();
     }
     for (const auto& run : runs_.all()) {
       if (run->metrics() == nullptr) {
@@ -144,8 +214,10 @@ asio::awaitable<void> BoardLoop::look_again_and_again() {
       if (event_streams_ == 0 && idle > kForgetAfter) {
         run->forget_metrics();
         series_ = {};
-      } else {
-        co_await read_metrics(run);
+        continue;
+      }
+      for (int piece = 0; piece < kPiecesPerLook && run->read_metrics(); ++piece) {
+        co_await asio::post(asio::use_awaitable);
       }
     }
     looked_again_.cancel();
@@ -183,20 +255,54 @@ asio::awaitable<bool> BoardLoop::serve_one(Connection& connection, beast::flat_b
     look();
   }
   Response response = co_await respond(request);
-  if (response.result() == http::status::ok && response.body() == kEventStream) {
+  if (response.events) {
     const auto target = parse_board_target(view(request.target()));
     co_await send_events(connection, *target);
     co_return false;
   }
-  const bool more = response.keep_alive() && !has_body(request);
-  response.keep_alive(more);
+  if (response.body && !co_await afford(*response.body)) {
+    response = busy(request, kTooMuchUnsent);
+  }
+  auto& message = response.message;
+  const bool more = message.keep_alive() && !has_body(request);
+  message.keep_alive(more);
   if (request.method() == http::verb::head) {
-    response.body().clear();
+    message.body() = {};
   }
   connection.stream.expires_after(kWriteTime);
-  const auto [unwritten, sent] = co_await http::async_write(connection.stream, response, use_tuple);
+  connection.sends = Clock::now();
+  const auto [unwritten, sent] = co_await http::async_write(connection.stream, message, use_tuple);
+  connection.sends.reset();
   connection.silent = true;
   co_return !unwritten && more;
+}
+
+/// Waits until `body` is counted among what is not sent yet. False: others hold too much of it,
+/// none of them slow.
+asio::awaitable<bool> BoardLoop::afford(Body& body) {
+  const std::size_t bytes = body.text.size();
+  if (bytes <= kSmallBody || body.claim) {
+    co_return true;
+  }
+  if (affording_) {
+    co_return false;  // what waits for room is not counted: it is one answer at most
+  }
+  affording_ = true;
+  const Reset done{affording_};
+  while (!(body.claim = unsent_.claim(bytes))) {
+    if (std::exchange(series_, {}).json) {
+      continue;
+    }
+    if (!drop(nullptr, true)) {
+      co_return false;
+    }
+    // Until its coroutine has let go of it.
+    const std::size_t before = unsent_.used_bytes();
+    for (int wait = 0; wait < 100 && unsent_.used_bytes() >= before; ++wait) {
+      co_await pause(1ms);
+    }
+  }
+  co_return true;
 }
 
 asio::awaitable<BoardLoop::Response> BoardLoop::respond(const Request& request) {
@@ -205,7 +311,7 @@ asio::awaitable<BoardLoop::Response> BoardLoop::respond(const Request& request) 
   }
   if (request.method() != http::verb::get && request.method() != http::verb::head) {
     Response response = sentence(request, http::status::method_not_allowed, "only GET and HEAD");
-    response.set(http::field::allow, "GET, HEAD");
+    response.message.set(http::field::allow, "GET, HEAD");
     co_return response;
   }
   const auto target = parse_board_target(view(request.target()));
@@ -224,15 +330,16 @@ asio::awaitable<BoardLoop::Response> BoardLoop::respond(const Request& request) 
         break;
       }
       Response response = sentence(request, http::status::see_other, "");
-      response.set(http::field::location, target->path);
-      response.set(http::field::set_cookie, access_.cookie(view(request[http::field::host])));
+      response.message.set(http::field::location, target->path);
+      response.message.set(http::field::set_cookie,
+                           access_.cookie(view(request[http::field::host])));
       co_return response;
     }
     case BoardAccess::Verdict::granted:
       break;
   }
   if (const BoardFile* file = find_board_file(target->path)) {
-    co_return answer(request, http::status::ok, file->type, std::string(file->content));
+    co_return answer_of(request, http::status::ok, file->type, file->content);
   }
   co_return co_await respond_of_runs(request, *target);
 }
@@ -265,7 +372,7 @@ asio::awaitable<BoardLoop::Response> BoardLoop::respond_of_runs(const Request& r
   if (event_streams_ == kMostEventStreams) {
     co_return sentence(request, http::status::service_unavailable, "too many streams of events");
   }
-  co_return answer(request, http::status::ok, "text/event-stream", std::string(kEventStream));
+  co_return Response{.message = {}, .events = true};
 }
 
 asio::awaitable<BoardLoop::Response> BoardLoop::respond_series(const Request& request,
@@ -282,22 +389,27 @@ asio::awaitable<BoardLoop::Response> BoardLoop::respond_series(const Request& re
     if (const std::string of = fmt::format("{} {} {} {}", metrics.version(), since.since,
                                            since.since_width, run->directory().path().string());
         of != series_.of) {
+      if (affording_) {
+        co_return busy(request, kTooMuchUnsent);
+      }
       const std::string more = fmt::format(",\"damaged_lines\":{}", metrics.damaged_lines());
-      series_ = {.of = of, .json = series_json(metrics.history(), since, more)};
+      auto body = std::make_shared<Body>(Body{.text = series_json(metrics.history(), since, more)});
+      if (!co_await afford(*body)) {
+        co_return busy(request, kTooMuchUnsent);
+      }
+      series_ = {.of = of, .json = std::move(body)};
     }
     co_return answer(request, http::status::ok, kJson, series_.json);
   }
   if (reading_range_) {
-    Response busy = sentence(request, http::status::service_unavailable, "another range is read");
-    busy.set(http::field::retry_after, "1");
-    co_return busy;
+    co_return busy(request, "another range is read");
   }
   reading_range_ = true;
+  const Reset done{reading_range_};
   RunMetrics metrics(run->directory(), {.from = *from, .to = *to});
   while (metrics.read_on()) {
     co_await asio::post(asio::use_awaitable);
   }
-  reading_range_ = false;
   co_return answer(request, http::status::ok, kJson, series_json(metrics.history(), {}, ""));
 }
 
@@ -311,24 +423,31 @@ asio::awaitable<void> BoardLoop::send_events(Connection& connection, const Board
     ~Leave() { --streams; }
   } leave{event_streams_};
   BoardNews news;
-  std::string text(kHeader);
+  bool begun = false;
+  Body body{.text = std::string(kHeader)};
   auto sent_at = Clock::now();
   while (true) {
     const auto run = runs_.find(target.text("run"));
-    text += run ? news.of(*run) : BoardNews::gone();
-    if (text.empty() && Clock::now() - sent_at > kAliveEvery) {
-      text = ": alive\n\n";
+    BoardNews told = news;
+    body.text += run ? told.of(*run) : BoardNews::gone();
+    if (body.text.empty() && Clock::now() - sent_at > kAliveEvery) {
+      body.text = ": alive\n\n";
     }
-    if (!text.empty()) {
+    // What is not affordable now is told with the next look, as it is then.
+    if (!body.text.empty() && co_await afford(body)) {
+      news = told;
       connection.stream.expires_after(kWriteTime);
+      connection.sends = Clock::now();
       const auto [unwritten, bytes] =
-          co_await asio::async_write(connection.stream, asio::buffer(text), use_tuple);
+          co_await asio::async_write(connection.stream, asio::buffer(body.text), use_tuple);
+      connection.sends.reset();
       if (unwritten || !run) {
         co_return;
       }
+      begun = true;
       sent_at = Clock::now();
-      text.clear();
     }
+    body = {.text = begun ? std::string() : std::string(kHeader)};
     co_await looked_again_.async_wait(use_tuple);
   }
 }

@@ -8,15 +8,18 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/message.hpp>
-#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/span_body.hpp>
 #include <chrono>
 #include <list>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/board/board_access.hpp"
 #include "cli/board/board_request.hpp"
 #include "cli/board/board_runs.hpp"
 #include "cli/board/pace.hpp"
+#include "cli/board/send_budget.hpp"
 
 namespace train::cli {
 
@@ -37,13 +40,26 @@ class BoardLoop {
   void begin(asio::ip::tcp::acceptor acceptor);
 
   using Request = http::request<http::empty_body>;
-  using Response = http::response<http::string_body>;
+  /// What is sent, which several connections may share.
+  struct Body {
+    std::string text;
+    std::optional<SendBudget::Claim> claim = {};  ///< None of a small one.
+  };
+  struct Response {
+    http::response<http::span_body<const char>> message;
+    std::shared_ptr<Body> body = {};  ///< Holds the message's bytes; null: they are the program's.
+    bool events = false;              ///< Instead of it, events of a run begin.
+  };
 
  private:
+  using Time = std::chrono::steady_clock::time_point;
   struct Connection {
-    explicit Connection(asio::ip::tcp::socket socket) : stream(std::move(socket)) {}
+    explicit Connection(asio::ip::tcp::socket socket);
     beast::tcp_stream stream;
-    bool silent = true;  ///< Between requests, or before the first.
+    asio::ip::address peer;
+    bool silent = true;              ///< Between requests, or before the first.
+    bool leaving = false;            ///< As soon as its coroutine hears of it.
+    std::optional<Time> sends = {};  ///< Since when it takes what it is sent.
   };
 
   asio::awaitable<void> accept(asio::ip::tcp::acceptor acceptor);
@@ -56,14 +72,18 @@ class BoardLoop {
   asio::awaitable<Response> respond_of_runs(const Request& request, const BoardTarget& target);
   asio::awaitable<Response> respond_series(const Request& request, const BoardTarget& target,
                                            std::shared_ptr<WatchedRun> run);
-  bool make_room();
+  asio::awaitable<bool> afford(Body& body);
+  bool make_room(const asio::ip::address* peer);
+  bool drop(const asio::ip::address* peer, bool slow);
   void look();
+  asio::awaitable<void> look_in_turns();
 
   /// The last answer of series.json: browsers that watch a run ask for the same, one by one.
   struct Series {
     std::string of;  ///< What was asked for, of which version of the numbers.
-    std::string json;
+    std::shared_ptr<Body> json;
   };
+  SendBudget unsent_{std::size_t{32} << 20U};  // outlives its claims
   Series series_;
   /// A flood waits in the system's queue or for its turn, not in the way of training: many more
   /// than a few dozen browsers and scrapers need.
@@ -71,7 +91,8 @@ class BoardLoop {
   Pace requests_pace_{/*per_second=*/100, /*burst=*/300};
   std::size_t event_streams_ = 0;
   bool reading_range_ = false;
-  std::chrono::steady_clock::time_point looked_ = {}, asked_ = {};
+  bool affording_ = false;  ///< An answer waits until it may be counted.
+  Time looked_ = {}, asked_ = {};
   BoardRuns runs_;
   BoardAccess access_;
   asio::io_context context_{1};        // ends coroutines, which use what is above,

@@ -2,14 +2,10 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "cli/board/watched_run.hpp"
 
 namespace train::cli {
-
-/// The body that stands for "here begin the events of the run".
-inline constexpr std::string_view kEventStream = "events";
 
 /// What one browser does not know yet of a run, as server-sent events (WHATWG HTML, 9.2).
 class BoardNews {

@@ -17,6 +17,9 @@ namespace {
 
 constexpr int kLowPriority = 10;
 constexpr int kBacklog = 256;  // who would wait for longer than seconds is not let in
+// Of a connection, in the kernel: what it makes of them by itself grows to megabytes.
+constexpr int kUnsent = 64 << 10;
+constexpr int kUnread = 16 << 10;
 
 Result<asio::ip::tcp::acceptor> listen(asio::io_context& context,
                                        const configs::BoardAddress& address,
@@ -27,6 +30,9 @@ Result<asio::ip::tcp::acceptor> listen(asio::io_context& context,
   acceptor.open(endpoint.protocol(), error);
   if (!error) {
     acceptor.set_option(asio::socket_base::reuse_address(true), error);
+    boost::system::error_code ignored;  // bounds alone; connections inherit them
+    acceptor.set_option(asio::socket_base::send_buffer_size(kUnsent), ignored);
+    acceptor.set_option(asio::socket_base::receive_buffer_size(kUnread), ignored);
     acceptor.bind(endpoint, error);
   }
   if (!error) {

@@ -29,9 +29,11 @@ struct BoardOptions {
 ///                                    numbers), `log` (a line of events.jsonl), as they come
 ///   /metrics         all runs in the OpenMetrics format
 ///
-/// Bounds, so that nobody who can connect costs training anything: so many connections, of which
-/// the one that is silent longest makes room for a new one; 8 KiB of header; no bodies; 10 s for a
-/// request; 64 streams of events; one reading of a range at a time.
+/// Bounds, so that nobody who can connect costs training anything: 256 connections, 192 of them of
+/// one address, of which the one that is silent longest, or else reads slowest, makes room for a
+/// new one; 8 KiB of header; no bodies; 10 s for a request and 15 s for its answer; 64 streams of
+/// events; one reading of a range at a time; 32 MiB of answers that are not sent yet, beyond which
+/// the slowest readers go and streams pass over to the newest state.
 ///
 /// Without a token, it warns at the start if other people use the machine: they can read it all.
 ///
