@@ -12,11 +12,15 @@
 #include "base/log.hpp"
 #include "checkpoint/format/layout.hpp"
 #include "configs/load_config.hpp"
+#include "storage/files/within.hpp"
 
 namespace train::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::uint64_t kLargestConfig = std::uint64_t{1}
+                                         << 20U;  // as configs::load_config() has it
 
 Error no_such_step(const fs::path& checkpoints, std::int64_t step) {
   const auto found = checkpoint::list_checkpoints(checkpoints);
@@ -52,7 +56,10 @@ Result<configs::RunConfig> load_run_config(const fs::path& run) {
   if (!fs::exists(run / "config.toml", ignored)) {
     return not_a_run(run);
   }
-  auto config = configs::load_config((run / "config.toml").string());
+  // Perhaps another person's run: nothing is waited for there.
+  const auto text = storage::read_within({.folder = run, .below = "config.toml"}, kLargestConfig);
+  TRAIN_RETURN_IF_ERROR(text);
+  auto config = configs::parse_config(*text, (run / "config.toml").string());
   TRAIN_RETURN_IF_ERROR(config);
   return actors::with_own_model(std::move(config).value(), run);
 }

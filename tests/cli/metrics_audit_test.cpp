@@ -1,7 +1,10 @@
 #include "cli/audit/run_audit.hpp"
 
+#include <sys/stat.h>
+
 #include <bit>
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <limits>
 
 #include "tests/support/disks/temp_directory.hpp"
@@ -87,6 +90,19 @@ TEST_CASE("metrics audit: lines that are none, or in the wrong place", "[actors]
   CHECK(missing.problems.size() == 1);
   f.steps.clear();
   CHECK(audit_metrics(f.directory / "no.jsonl", f.facts).problems.empty());
+}
+
+TEST_CASE("metrics audit: a file of another person's is not waited for, nor parsed at any depth",
+          "[actors][audit]") {
+  const Fixture f;
+  CHECK(f.problem("{\"step\":" + std::string(300'000, '[') + "\n").find("nested deeper") !=
+        std::string::npos);
+  CHECK(f.problem(std::string(3 << 20, 'x') + "\n").find("longer than any") != std::string::npos);
+  std::filesystem::remove(f.directory / "metrics.jsonl");
+  REQUIRE(::mkfifo((f.directory / "metrics.jsonl").c_str(), 0600) == 0);
+  const MetricsAudit found = audit_metrics(f.directory / "metrics.jsonl", f.facts);
+  REQUIRE(found.problems.size() == 1);
+  CHECK(found.problems.front().find("not a regular file") != std::string::npos);
 }
 
 TEST_CASE("metrics audit: what is not finite has no number in JSON", "[actors][audit]") {
