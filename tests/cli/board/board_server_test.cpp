@@ -152,6 +152,22 @@ TEST_CASE("board server: silent connections make room for others", "[board]") {
   CHECK(HttpClient::get(server->url(), "/status.json").status == 200);
 }
 
+TEST_CASE("board server: who comes with many connections takes the place of his own", "[board]") {
+  const Site site;
+  const auto server = site.serve();
+  HttpClient other(server->url(), "127.0.0.2");  // the first, so the one that is silent longest
+  std::deque<HttpClient> many;
+  for (int connection = 0; connection < 300; ++connection) {
+    many.emplace_back(server->url());
+    many.back().send("GET /");
+  }
+  for (const std::size_t gone : {0, 40, 90}) {  // the last for the 283rd, of 256 in all
+    CHECK_THAT(many.at(gone).receive(), !Catch::Contains("HTTP"));
+    REQUIRE(other.send("GET /runs.json HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    CHECK_THAT(other.receive("]}"), Catch::Contains("\"a run\""));
+  }
+}
+
 TEST_CASE("board server: a token is asked for where there is one", "[board]") {
   const Site site;
   const auto file = site.home / "token";

@@ -14,9 +14,14 @@ namespace train::test {
 /// A client that says exactly what a test wants, whether it is HTTP or not. Blocks.
 class HttpClient {
  public:
-  /// Of "http://127.0.0.1:41233/".
-  explicit HttpClient(const std::string& url) : socket_(context_) {
+  /// Of "http://127.0.0.1:41233/"; from an address of this machine, or any.
+  explicit HttpClient(const std::string& url, const std::string& from = "") : socket_(context_) {
     namespace asio = boost::asio;
+    if (!from.empty()) {
+      const asio::ip::tcp::endpoint own(asio::ip::make_address(from), 0);
+      socket_.open(own.protocol());
+      socket_.bind(own);
+    }
     const std::size_t host = url.find("//") + 2;
     const std::size_t colon = url.rfind(':');
     socket_.connect({asio::ip::make_address(url.substr(host, colon - host)),
