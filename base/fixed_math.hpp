@@ -6,10 +6,10 @@
 /// ldexp, fmod, ...
 ///
 /// Plain additions, multiplications and divisions of doubles, rounded to nearest, none of them
-/// fused. Results are within 0.6 ulp of the true value, most within 0.51; what is exact is returned
-/// exactly. Special cases are those of C's Annex F: NaN, infinities, signed zeros, all of pow()'s;
-/// errno is left alone, and the exception flags mean nothing. The thread's mode must be that of
-/// base/float_mode.hpp.
+/// fused. Results are within 0.625 ulp of the true value (expm1; others 0.55); what is exact is
+/// returned exactly. Special cases are those of C's Annex F: NaN, infinities, signed zeros, all of
+/// pow()'s; errno is left alone, and the exception flags mean nothing. The thread's mode must be
+/// that of base/float_mode.hpp.
 ///
 /// For floats: convert. A function of a float, computed here and rounded, is right in all but about
 /// one of 10^9 cases.

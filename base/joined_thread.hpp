@@ -16,8 +16,9 @@ class JoinedThread : public std::jthread {
   JoinedThread() = default;
 
   template <class Body>
-    requires(!std::is_same_v<std::remove_cvref_t<Body>, JoinedThread>)
-  explicit JoinedThread(Body body) : std::jthread(in_mode(std::move(body))) {}
+  requires(!std::is_same_v<std::remove_cvref_t<Body>, JoinedThread>) explicit JoinedThread(
+      Body body)
+      : std::jthread(in_mode(std::move(body))) {}
 
  private:
   template <class Body>

@@ -115,7 +115,7 @@ void check_accuracy(std::int64_t points) {
       }
     }
     INFO(fmt::format("{}: {} ulp at {:a}", function.name, worst, at));
-    CHECK(worst < 0.6);
+    CHECK(worst < 0.625);
   }
 }
 
@@ -137,20 +137,22 @@ void check_pow(std::int64_t points) {
     }
   }
   INFO(fmt::format("pow: {} ulp at {:a} to the {:a}", worst, base_at, exponent_at));
-  CHECK(worst < 0.6);
+  CHECK(worst < 0.625);
 }
 
-TEST_CASE("fixed math: every function is within 0.6 ulp", "[base][fixed_math][P1]") {
+TEST_CASE("fixed math: every function is within 0.625 ulp", "[base][fixed_math][P1]") {
   check_accuracy(10'000);
   check_pow(100'000);
 }
 
-TEST_CASE("fixed math: every function is within 0.6 ulp, 10^6 times", "[.full][base][fixed_math]") {
+TEST_CASE("fixed math: every function is within 0.625 ulp at 10^6 points",
+          "[.full][base][fixed_math]") {
   check_accuracy(1'000'000);
   check_pow(1'000'000);
 }
 
-TEST_CASE("fixed math: every function is within 0.6 ulp, 10^8 times", "[.soak][base][fixed_math]") {
+TEST_CASE("fixed math: every function is within 0.625 ulp at 10^8 points",
+          "[.soak][base][fixed_math]") {
   check_accuracy(100'000'000);
   check_pow(100'000'000);
 }
@@ -160,8 +162,8 @@ TEST_CASE("fixed math: doubles near multiples of pi keep all bits", "[base][fixe
   for (const double x : {0x1.6ac5b262ca1ffp+849, M_PI, M_PI_2, 2.0 * M_PI, 11.0, 22.0, 355.0,
                          0x1p18, 0x1p31, 0x1p1023, kMost}) {
     CAPTURE(x);
-    CHECK(error_of(fixed::sin(x), sinq(x)) < 0.6);
-    CHECK(error_of(fixed::cos(x), cosq(x)) < 0.6);
+    CHECK(error_of(fixed::sin(x), sinq(x)) < 0.625);
+    CHECK(error_of(fixed::cos(x), cosq(x)) < 0.625);
     CHECK(bits_of(fixed::sin(-x)) == bits_of(-fixed::sin(x)));
     CHECK(bits_of(fixed::cos(-x)) == bits_of(fixed::cos(x)));
   }
