@@ -174,6 +174,7 @@ class Mesh {
   Status begin(Attempt& attempt);
   Status go_on(Attempt& attempt);
   void begin_again(Attempt& attempt, const std::string& trouble);
+  Status could_not_connect(Attempt& attempt, int error);
   Status answer(Attempt& attempt);
 
   Status keep(std::size_t channel, int peer, Descriptor socket);
@@ -393,11 +394,7 @@ Status Mesh::begin(Attempt& attempt) {
       errno == EINPROGRESS) {
     return {};
   }
-  if (errno == ECONNREFUSED) {
-    return failure(fmt::format("lost rank {} (Connection refused)", attempt.peer));
-  }
-  begin_again(attempt, std::strerror(errno));
-  return {};
+  return could_not_connect(attempt, errno);
 }
 
 void Mesh::begin_again(Attempt& attempt, const std::string& trouble) {
@@ -409,20 +406,27 @@ void Mesh::begin_again(Attempt& attempt, const std::string& trouble) {
   attempt.trouble = trouble;
 }
 
+/// A rank listened before it told its address, and does until all have come: where the port is shut
+/// it has ended. Where no way leads to its machine, no stranger is why: the head starts all again.
+Status Mesh::could_not_connect(Attempt& attempt, int error) {
+  for (const int lost : {ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, EACCES, EPERM}) {
+    if (error == lost) {
+      return failure(fmt::format("lost rank {} ({})", attempt.peer, std::strerror(error)));
+    }
+  }
+  begin_again(attempt, std::strerror(error));
+  return {};
+}
+
 Status Mesh::go_on(Attempt& attempt) {
   if (attempt.stage == Attempt::Stage::connecting) {
     int error = 0;
     socklen_t size = sizeof(error);
     ::getsockopt(attempt.socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error == ECONNREFUSED) {
-      // It listened before it told its address, and does until all have come: it has ended.
-      return failure(fmt::format("lost rank {} (Connection refused)", attempt.peer));
-    }
     if (error != 0) {
-      begin_again(attempt, std::strerror(error));
-    } else {
-      attempt.stage = Attempt::Stage::challenge;
+      return could_not_connect(attempt, error);
     }
+    attempt.stage = Attempt::Stage::challenge;
     return {};
   }
   const bool challenged = attempt.stage == Attempt::Stage::challenge;
