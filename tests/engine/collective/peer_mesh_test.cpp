@@ -334,4 +334,20 @@ TEST_CASE("mesh: nobody in the place of a rank is its loss", "[engine][collectiv
   CHECK(rank.end() == "lost rank 1 (Connection refused)");
 }
 
+TEST_CASE("mesh: a machine to which no way leads is lost at once", "[engine][collective][tcp]") {
+  const test::TempDirectory directory;
+  const auto store = test::make_file_store(directory.path());
+  const std::string nowhere = "255.255.255.255:9";  // never the address of a machine
+  REQUIRE(store->set("g7.address.1", {nowhere.begin(), nowhere.end()}).ok());
+  MeshOptions options;
+  options.rank = 0;
+  options.world_size = 2;
+  options.generation = kGeneration;
+  options.address = "127.0.0.1";
+  options.timeout = test::beyond_hang_limit;
+  const auto connected = connect_mesh(*store, options);
+  REQUIRE_FALSE(connected);
+  CHECK_THAT(connected.error().message, Catch::Contains("lost rank 1 (Network is unreachable)"));
+}
+
 }  // namespace train::engine::peer_mesh_test
