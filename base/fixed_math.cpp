@@ -53,7 +53,7 @@ struct Power {
   std::int64_t octaves;
 };
 
-/// Of x + tail. REQUIRES: |x| < 1100, a tail of less than x's last bits.
+/// exp(x + tail). REQUIRES: |x| < 1100, a tail of less than x's last bits.
 inline Power power_at(double x, double tail) {
   const double rounded = x * kStepsOfOne + kRounder;
   const double count = rounded - kRounder;
@@ -66,7 +66,7 @@ inline Power power_at(double x, double tail) {
   return {step.value, (step.tail + r) + series, steps >> 7U};
 }
 
-/// Of a power that may not be a normal number: rounded once.
+/// The value of a power that may not be a normal number, rounded once.
 double scaled_slowly(const Power& power, double sign) {
   if (power.octaves > 1024) {
     return sign * kInfinity;
@@ -109,8 +109,8 @@ struct Reduced {
   double lower;
 };
 
-/// Of x + rest. REQUIRES: x positive, finite, with these bits where it is normal, and with
-/// `octaves` less where it is not.
+/// The reduction of x + rest. REQUIRES: x positive, finite, with these bits where it is normal, and
+/// with `octaves` less where it is not.
 inline Reduced reduced(std::uint64_t bits, double rest, std::int64_t octaves) {
   constexpr std::uint64_t first = std::bit_cast<std::uint64_t>(0.6875);
   const std::uint64_t above = bits - first;
@@ -171,7 +171,7 @@ double log_of_special(double x) {
   return x < 0.0 ? kNaN : x + x;  // Infinity and NaN.
 }
 
-/// Of any positive finite number.
+/// The reduction of any positive finite number.
 inline Reduced reduced_any(double x) {
   std::uint64_t bits = bits_of(x);
   if (bits >= kLeastNormal) {

@@ -179,7 +179,8 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start(checkpo
     }
   }
   if (published == nullptr && own == nullptr) {
-    // What ranks of other nodes wrote is not here: before the first is published none is whole.
+    // Shards of other nodes are not here: no local checkpoint is whole before the first
+    // publication.
     const bool local_begun = local || local.error().kind == ErrorKind::damage;
     if (project && local_begun) {
       TRAIN_RETURN_IF_ERROR(never_published());

@@ -33,7 +33,8 @@ std::shared_ptr<EventLog> events_of(const std::shared_ptr<RunFiles>& files) {
   return {files, &files->events};
 }
 
-/// What the run is, and what of earlier versions' checkpoints has become its own (logged).
+/// Reads or makes the identity of the run, and logs which checkpoints of earlier versions it
+/// adopts.
 Result<checkpoint::RunIdentity> identity_of(const RunPlan& plan, const RunDirectory& directory,
                                             const CheckpointStore::Surroundings& surroundings) {
   const checkpoint::Locations locations =

@@ -58,7 +58,7 @@ configs::RunConfig resolved(configs::RunConfig config, const engine::ModelSpec& 
   return config;
 }
 
-/// What parallel.transport means for this run, where it is "auto" or has its old name.
+/// Resolves parallel.transport where it is "auto" or has its old name.
 configs::RunConfig with_transport(configs::RunConfig config) {
   configs::ParallelSection& parallel = config.parallel;
   if (parallel.transport == "auto") {

@@ -9,10 +9,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <random>
 #include <utility>
 
+#include "base/host_name.hpp"
 #include "engine/collective/exchange_header.hpp"
 #include "engine/collective/tcp_link.hpp"
 
@@ -54,9 +54,8 @@ int read_memory(pid_t process, std::uint64_t address, std::span<std::byte> place
 
 DirectNote note_of(const std::uint64_t& probe, int inbox) {
   DirectNote note;
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string machine;
-  if (!(file >> machine) || machine.size() >= note.machine.size()) {
+  const std::string machine = boot_id();
+  if (machine.empty() || machine.size() >= note.machine.size()) {
     return {};  // nothing to tell machines apart by: the connection is always right
   }
 #ifdef PR_SET_PTRACER

@@ -12,7 +12,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -99,9 +98,8 @@ Record read_record(int descriptor) {
 }
 
 std::string machine() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string boot;
-  return std::getline(file, boot) ? boot : host_name();
+  const std::string boot = boot_id();
+  return boot.empty() ? host_name() : boot;
 }
 
 std::string random_word() {

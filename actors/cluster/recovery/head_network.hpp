@@ -81,8 +81,8 @@ class HeadNetwork {
   explicit HeadNetwork(PreparedRun& run);
   /// Writes where this head listens, for the launchers of other nodes.
   Status tell_endpoint();
-  /// Of MemoryRestored from `nodes`; one that is lost meanwhile, or says nothing for too long, is
-  /// missing() then.
+  /// Waits for MemoryRestored from each of `nodes`. A node that is lost meanwhile, or says nothing
+  /// for too long, is missing() then.
   Status await_answers(std::set<std::int64_t> nodes);
   /// Who is there now.
   [[nodiscard]] Membership met() const;

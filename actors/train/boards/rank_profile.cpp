@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -42,9 +41,8 @@ class Names {
 
 /// The steady clock is the kernel's, counted from its start.
 std::string machine_name() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string name;
-  return std::getline(file, name) ? name : host_name();
+  const std::string boot = boot_id();
+  return boot.empty() ? host_name() : boot;
 }
 
 std::int64_t wall_offset_ns() {
