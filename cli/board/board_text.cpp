@@ -45,6 +45,9 @@ void add_column(fmt::memory_buffer& text, const MetricHistory::Column& column, s
   }
   add_list(text, "mean", column.bins, begin,
            [&column](const MetricBin& bin) { return column.mean(bin); });
+  if (column.newest_step >= 0) {
+    fmt::format_to(std::back_inserter(text), ",\"newest\":{:.9g}", column.newest);
+  }
   text.push_back('}');
 }
 

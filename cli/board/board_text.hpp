@@ -17,8 +17,9 @@ struct SeriesRequest {
 /// A history as one JSON object, for charts:
 ///   first, width, last_step     bin i begins at step first + i * width
 ///   columns.<name>              min, max, mean: lists of numbers, null where a bin has none; mean
-///                               alone where all bins have one value at most
-/// Numbers have six digits. `more`: further members, each ", \"key\": value".
+///                               alone where all bins have one value at most; newest: the value
+///                               of the last step that has one, which no bin's mean is
+/// Numbers have nine digits. `more`: further members, each ", \"key\": value".
 [[nodiscard]] std::string series_json(const MetricHistory& history, const SeriesRequest& request,
                                       const std::string& more);
 

@@ -32,6 +32,7 @@ class Series {
 
   static joined(old, lists, from) {
     const kept = old || { min: [], max: [], mean: [] };
+    kept.newest = lists.newest ?? null;
     for (const part of ["min", "max", "mean"]) {
       const fill = (kept[part].length > from ? kept[part].slice(0, from) : kept[part].slice());
       while (fill.length < from) fill.push(null);
@@ -65,13 +66,10 @@ class Series {
     return points;
   }
 
+  /// Of one step; the last bin has the mean of several.
   newest(name) {
     const column = this.columns.get(name);
-    if (!column) return null;
-    for (let bin = column.mean.length - 1; bin >= 0; --bin) {
-      if (column.mean[bin] !== null) return column.mean[bin];
-    }
-    return null;
+    return column ? column.newest : null;
   }
 }
 

@@ -20,7 +20,8 @@ TEST_CASE("board text: a series is JSON with a list a quantity", "[board]") {
   CHECK(json.at("width") == 1);
   CHECK(json.at("last_step") == 2);
   CHECK(json.at("damaged_lines") == 3);
-  CHECK(json.at("columns").at("loss") == Json::parse(R"({"mean":[2,null,1.23456789]})"));
+  CHECK(json.at("columns").at("loss") ==
+        Json::parse(R"({"mean":[2,null,1.23456789],"newest":1.23456789})"));
   CHECK(json.at("columns").size() == 2);
 }
 
@@ -37,6 +38,9 @@ TEST_CASE("board text: only what is not known yet is sent, if the bins are as wi
   CHECK(all.at("columns").at("loss").at("max").at(1249) == 4999);
   const Json news = Json::parse(series_json(history, {.since = 4990, .since_width = 4}, ""));
   CHECK(news.at("first") == 4988);
+  // A person reads the last step's number, not the mean of its bin.
+  CHECK(all.at("columns").at("loss").at("newest") == 4999);
+  CHECK(news.at("columns").at("loss").at("newest") == 4999);
   CHECK(news.at("columns").at("loss").at("min") == Json::parse("[4988,4992,4996]"));
   CHECK(Json::parse(series_json(history, {.since = 4990, .since_width = 2}, "")) == all);
 }
