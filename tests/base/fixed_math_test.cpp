@@ -57,7 +57,8 @@ class Arguments {
   }
   /// At most two doubles from a multiple of pi / 2, below 2^50.
   double near_zero_of_angle() {
-    const double multiple = static_cast<double>(1 + bits_() % (1ULL << bits_() % 50)) * M_PI_2;
+    const std::uint64_t any = bits_();
+    const double multiple = static_cast<double>(1 + any % (1ULL << bits_() % 50)) * M_PI_2;
     return std::bit_cast<double>(bits_of(multiple) + bits_() % 5 - 2);
   }
 

@@ -217,12 +217,12 @@ TEST_CASE("watchdog: sends the next only when the one before was taken",
 
 TEST_CASE("watchdog: a stream that is busy with the same work makes no progress",
           "[actors][watchdog][EX-4]") {
+  std::vector<RankObserved> heard;  // outlives the actors of the run, whose last messages come here
   test::TrainingRun run({.eval_interval = 0, .lanes = 9, .manual_streams = true});
   run.compute().held = true;
   run.start();
   run.run();
   REQUIRE(stream_of(observe_rank(run.runtime(), steady_now_ns()), "compute") != nullptr);
-  std::vector<RankObserved> heard;
   const caf::actor observer = run.world().system().spawn([&heard]() -> caf::behavior {
     return {[&heard](const RankObserved& observed) {
       heard.push_back(observed);
