@@ -73,7 +73,7 @@ TEST_CASE("text_output: a reader that does not read blocks nobody, and what is l
 }
 
 TEST_CASE("text_output: whoever never reads costs the end a moment", "[base][text_output][P2]") {
-  const Pipe pipe;
+  static const Pipe pipe;  // never closed: the thread that was given up may write once more
   TextOutput output(pipe.writes.get());
   output.queue(lost_line, 64 * 1024);
   output.write(std::string(20'000, 'x'));

@@ -83,7 +83,7 @@ Traffic restore_all(const WriteOutcome& written, const PlannedState& original,
 }  // namespace
 
 TEST_CASE("restore: ranks of any layout read what any other wrote, uneven rows included",
-          "[checkpoint][.full][restore][CK-4]") {
+          "[checkpoint][.full][restore][CK-4][exhaustive]") {
   const auto layouts = all_strategies(5);
   PlannedState original(layouts.front().units, Content::random);
   int pairs = 0;

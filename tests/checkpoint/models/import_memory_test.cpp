@@ -84,7 +84,7 @@ TEST_CASE("import: a rank reads its own rows, and takes 64 MiB besides what it k
 }
 
 TEST_CASE("import: of a model of 8 B weights a rank of four reads its quarter in little memory",
-          "[.full][checkpoint][published_weights][fork]") {
+          "[.full][checkpoint][published_weights][fork][exhaustive]") {
   std::string config;
   for (const configs::ShippedModel& model : configs::shipped_models()) {
     config = model.name == "llama-3.1-8b" ? std::string(model.config_json) : config;

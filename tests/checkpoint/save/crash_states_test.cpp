@@ -213,7 +213,7 @@ void require_no_defect(const char* what, const Scenario& scenario) {
 }  // namespace
 
 TEST_CASE("crash states: a power cut during a save leaves the old checkpoint or the new one",
-          "[checkpoint][crash][CK-1][CK-2][CK-6][CK-7]") {
+          "[checkpoint][crash][CK-1][CK-2][CK-6][CK-7][exhaustive]") {
   require_no_defect("2 ranks, one retired", {});
   require_no_defect("the first checkpoint", {.before = {}, .step = 10, .ranks = 1});
   require_no_defect("nothing retired", {.before = {10, 20}, .rule = {}});
@@ -222,7 +222,7 @@ TEST_CASE("crash states: a power cut during a save leaves the old checkpoint or 
 }
 
 TEST_CASE("crash states: a power cut during a save in two places leaves each place whole",
-          "[checkpoint][.full][crash][CK-1][CK-2][CK-6][CK-7]") {
+          "[checkpoint][.full][crash][CK-1][CK-2][CK-6][CK-7][exhaustive]") {
   // Thousands of copies: by something quicker to start than rsync.
   const TempDirectory programs;
   const auto copy = test::write_script(

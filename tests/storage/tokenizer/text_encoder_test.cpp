@@ -117,7 +117,7 @@ TEST_CASE("text encoder: what is no UTF-8 becomes U+FFFD, once for each break, a
 }
 
 TEST_CASE("text encoder: long words take few more steps for each byte than short ones",
-          "[storage][tokenizer][TK-3]") {
+          "[storage][tokenizer][TK-3][exhaustive]") {
   const Tokenizer tokenizer = test::tokenizer_of(doubling_file());
   test::Ids ids;
   const std::size_t bytes = std::size_t{1} << 20U;
@@ -130,7 +130,7 @@ TEST_CASE("text encoder: long words take few more steps for each byte than short
 }
 
 TEST_CASE("text encoder: runs of anything cost known patterns linear time",
-          "[storage][tokenizer][TK-3]") {
+          "[storage][tokenizer][TK-3][exhaustive]") {
   for (const char* name : {"gpt2", "llama3", "o200k", "tekken", "deepseek", "llama2", "mistral"}) {
     INFO(name);
     const Tokenizer tokenizer = test::tokenizer_of(test::fixture_file(name));

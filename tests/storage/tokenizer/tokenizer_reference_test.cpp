@@ -163,7 +163,7 @@ TEST_CASE("tokenizer: spans count from the text given, whatever is read in its p
 }
 
 TEST_CASE("tokenizer: every assigned character is split and normalised as by the reference",
-          "[storage][tokenizer][TK-1]") {
+          "[storage][tokenizer][TK-1][exhaustive]") {
   const std::vector<std::string> blocks = sweep_blocks();
   for (const auto& fixture : test::tokenizer_fixtures()) {
     INFO(fixture.at("name"));

@@ -47,7 +47,7 @@ Ids ids_of(const Tokenizer& tokenizer, const std::string& text) {
 }  // namespace
 
 TEST_CASE("tokenizer: hostile text costs little more than any other",
-          "[storage][tokenizer][TK-3]") {
+          "[storage][tokenizer][TK-3][exhaustive]") {
   // What is quadratic in a word takes hours here.
   constexpr std::size_t bytes = 400'000;
   for (const Json& entry : tokenizer_fixture()) {
