@@ -13,8 +13,12 @@ namespace train {
 /// stays so.
 inline constexpr std::array<int, 5> stop_signals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
-/// Blocks them in the calling thread and all it starts later, and ignores SIGPIPE: from then on
-/// they only reach watch_signals(). Call it first in main.
+/// Blocks them in the calling thread and all it starts later: from then on they only reach
+/// watch_signals(). SIGPIPE and SIGXFSZ (a file as long as `ulimit -f` lets it be) are ignored, and
+/// are errors of the calls that raise them. Call it first in main.
+///
+/// A SIGCHLD that was ignored when the program started, as some init programs of containers have
+/// it, is not any more: the system would forget each child as it ends, and nobody could tell how.
 void block_signals();
 
 /// Gives the signals back their usual effect, to end the process: for commands that have nothing to

@@ -1,5 +1,6 @@
 #include "base/text_output.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -209,6 +210,17 @@ TextOutput& standard_error() {
                                   ? new TextOutput(STDERR_FILENO, standard_output())
                                   : new TextOutput(STDERR_FILENO);
   return *output;
+}
+
+void keep_standard_descriptors() {
+  // An open file gets the lowest number that is free.
+  int opened = 0;
+  while (opened >= 0 && opened <= STDERR_FILENO) {
+    opened = ::open("/dev/null", O_RDWR);
+  }
+  if (opened > STDERR_FILENO) {
+    ::close(opened);
+  }
 }
 
 QueuedOutput::QueuedOutput(bool json) {

@@ -54,6 +54,11 @@ class TextOutput {
 [[nodiscard]] TextOutput& standard_output();
 [[nodiscard]] TextOutput& standard_error();
 
+/// Opens /dev/null in the place of each of the three standard descriptors that was closed when the
+/// program started (`>&-`, some daemons). Else the first files that it opens would have their
+/// numbers, and what it prints would go into them. Call it before anything is opened.
+void keep_standard_descriptors();
+
 /// While it lives, what this process prints and logs is queued, and neither a handler nor a
 /// scheduler's thread waits for a reader. One at a time in a process.
 class QueuedOutput {

@@ -7,6 +7,7 @@
 #include "base/float_mode.hpp"
 #include "base/log.hpp"
 #include "base/stop_signals.hpp"
+#include "base/text_output.hpp"
 #include "cli/options.hpp"
 #include "engine/rank/plan/run_device.hpp"
 
@@ -33,6 +34,7 @@ int run_program(int argc, const char* const* argv) {
 }  // namespace train::cli
 
 int main(int argc, char* argv[]) {
+  train::keep_standard_descriptors();
   train::set_float_mode();
   train::block_signals();
   train::raise_descriptor_limit();

@@ -1,10 +1,13 @@
 #include "base/stop_signals.hpp"
 
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <csignal>
 #include <functional>
 
@@ -116,6 +119,29 @@ TEST_CASE("stop_signals: a terminal that has gone stops nobody who was started w
           const bool heard = test::comes_true([] { return stop_signal() != 0; });
           return heard ? stop_signal() : -1;
         }) == SIGUSR2);
+}
+
+TEST_CASE("stop_signals: how a child has ended is known, whoever had it forgotten",
+          "[base][stop_signals]") {
+  CHECK(in_child([] {
+          std::signal(SIGCHLD, SIG_IGN);
+          block_signals();
+          const pid_t child = ::fork();
+          if (child == 0) {
+            ::_exit(7);
+          }
+          int end = 0;
+          return ::waitpid(child, &end, 0) == child ? WEXITSTATUS(end) : -1;
+        }) == 7);
+}
+
+TEST_CASE("stop_signals: a file that may not grow is an error of the write",
+          "[base][stop_signals]") {
+  CHECK(in_child([] {
+          const rlimit nothing = {.rlim_cur = 0, .rlim_max = 0};
+          const int file = ::memfd_create("file", MFD_CLOEXEC);
+          return ::setrlimit(RLIMIT_FSIZE, &nothing) == 0 && ::write(file, "x", 1) < 0 ? errno : 0;
+        }) == EFBIG);
 }
 
 }  // namespace

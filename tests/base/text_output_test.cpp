@@ -1,6 +1,7 @@
 #include "base/text_output.hpp"
 
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -118,6 +119,28 @@ TEST_CASE("text_output: a reader that has gone is no error", "[base][text_output
   output.write("two\n");
   output.finish(test::hang_limit);
   std::signal(SIGPIPE, before);
+}
+
+TEST_CASE("text_output: no file gets the number of a standard descriptor that was closed",
+          "[base][text_output]") {
+  for (const unsigned closed : {1U, 2U, 4U, 6U, 7U}) {
+    CAPTURE(closed);
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      for (int standard = 0; standard < 3; ++standard) {
+        if ((closed >> standard & 1U) != 0) {
+          ::close(standard);
+        }
+      }
+      keep_standard_descriptors();
+      const int next = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+      ::_exit(next > STDERR_FILENO ? 0 : 1);
+    }
+    int end = -1;
+    REQUIRE(::waitpid(child, &end, 0) == child);
+    CHECK(end == 0);
+  }
 }
 
 }  // namespace train
