@@ -139,7 +139,28 @@ class HookedEnv final : public rocksdb::EnvWrapper {
   }
 };
 
+class UnlockedEnv final : public rocksdb::EnvWrapper {
+ public:
+  explicit UnlockedEnv(const std::shared_ptr<rocksdb::Env>& env) : EnvWrapper(env) {}
+  UnlockedEnv() : EnvWrapper(rocksdb::Env::Default()) {}
+
+  const char* Name() const override { return "unlocked"; }
+
+  rocksdb::Status LockFile(const std::string& /*path*/, rocksdb::FileLock** lock) override {
+    *lock = new rocksdb::FileLock;
+    return rocksdb::Status::OK();
+  }
+  rocksdb::Status UnlockFile(rocksdb::FileLock* lock) override {
+    delete lock;
+    return rocksdb::Status::OK();
+  }
+};
+
 }  // namespace
+
+std::shared_ptr<rocksdb::Env> unlocked_rocks_env(std::shared_ptr<rocksdb::Env> env) {
+  return env == nullptr ? std::make_shared<UnlockedEnv>() : std::make_shared<UnlockedEnv>(env);
+}
 
 std::shared_ptr<rocksdb::Env> hooked_rocks_env() {
   return hook_sees_index() ? std::make_shared<HookedEnv>() : nullptr;

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -95,6 +97,15 @@ rocksdb::Status visit(rocksdb::DB& database, std::string_view first, std::string
   return position->status();  // at a damaged block it just ends; only this tells
 }
 
+/// That the file system has no locks, whoever asks for one: what strerror() says of it.
+bool means_no_locks(const std::string& status) {
+  static constexpr std::array<int, 3> kNoLocks = {ENOSYS, EOPNOTSUPP, ENOLCK};
+  return status.find("lock file") != std::string::npos &&
+         std::any_of(kNoLocks.begin(), kNoLocks.end(), [&status](int error_number) {
+           return status.find(std::strerror(error_number)) != std::string::npos;
+         });
+}
+
 }  // namespace
 
 bool means_damage(std::string_view status) {
@@ -134,7 +145,12 @@ Result<std::unique_ptr<RocksStore>> RocksStore::open(const std::filesystem::path
     options.env = env.get();
   }
   rocksdb::DB* raw = nullptr;
-  const rocksdb::Status status = rocksdb::DB::Open(options, directory.string(), &raw);
+  rocksdb::Status status = rocksdb::DB::Open(options, directory.string(), &raw);
+  if (means_no_locks(status.ToString())) {
+    env = unlocked_rocks_env(std::move(env));
+    options.env = env.get();
+    status = rocksdb::DB::Open(options, directory.string(), &raw);
+  }
   auto database = std::make_unique<Database>(directory, std::unique_ptr<rocksdb::DB>(raw));
   database->env = std::move(env);
   if (damaged != nullptr) {

@@ -15,6 +15,10 @@
 namespace train::storage {
 namespace {
 
+bool means_no_locks(int error_number) {
+  return error_number == ENOSYS || error_number == EOPNOTSUPP || error_number == ENOLCK;
+}
+
 std::string owner_of(int descriptor) {
   std::string text(32, '\0');
   const ssize_t got = ::pread(descriptor, text.data(), text.size(), 0);
@@ -26,6 +30,10 @@ std::string owner_of(int descriptor) {
 
 }  // namespace
 
+bool lock_if_free(int descriptor) {
+  return ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || means_no_locks(errno);
+}
+
 Result<FileLock> FileLock::acquire(const std::filesystem::path& directory, std::string_view name) {
   const std::filesystem::path path = directory / name;
   const int descriptor = disk_open(path, O_RDWR | O_NOFOLLOW);
@@ -33,7 +41,7 @@ Result<FileLock> FileLock::acquire(const std::filesystem::path& directory, std::
     return os_error(Access::write, path, errno);
   }
   FileLock lock(descriptor);
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+  if (!lock_if_free(descriptor)) {
     if (errno == EWOULDBLOCK) {
       return user_error(fmt::format("{} is already in use by process {}; wait for it or stop it",
                                     directory.string(), owner_of(descriptor)));
@@ -54,7 +62,7 @@ Result<FileLock> FileLock::wait_for(const std::filesystem::path& directory) {
     return os_error(Access::write, directory, errno);
   }
   FileLock lock(descriptor);
-  while (::flock(descriptor, LOCK_EX) != 0) {
+  while (::flock(descriptor, LOCK_EX) != 0 && !means_no_locks(errno)) {
     if (errno != EINTR) {
       return os_error(Access::write, directory, errno);
     }

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include <random>
 #include <span>
 #include <sstream>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -28,6 +28,7 @@
 #include "base/stop_signals.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/file_calls.hpp"
+#include "storage/files/file_lock.hpp"
 
 namespace train::storage {
 namespace {
@@ -43,18 +44,21 @@ constexpr std::size_t kRecordBytes = 512;
 struct Record {
   std::int64_t pid = 0;
   std::string host = {}, boot = {}, job = {};
-  std::string word = {};  ///< Of this lock; empty: an older version's.
+  std::string processes = {};  ///< Among which the pid counts: each container has its own.
+  std::string word = {};       ///< Of this lock; empty: an older version's.
   std::uint64_t token = 0, beat = 0;
   bool given_back = false;
 
   [[nodiscard]] bool has_beat() const { return !word.empty(); }
+  [[nodiscard]] bool is_owned() const { return pid > 0 || has_beat(); }
 };
 
 std::string text_of(const Record& record) {
   std::string text =
-      fmt::format("{}\nhost {}\nboot {}\njob {}\nlock {}\ntoken {}\nbeat {}\nstate {}\n",
-                  record.pid, record.host, record.boot, record.job, record.word, record.token,
-                  record.beat, record.given_back ? "given_back" : "held");
+      fmt::format("{}\nhost {}\nboot {}\nprocesses {}\njob {}\n", record.pid, record.host,
+                  record.boot, record.processes, record.job) +
+      fmt::format("lock {}\ntoken {}\nbeat {}\nstate {}\n", record.word, record.token, record.beat,
+                  record.given_back ? "given_back" : "held");
   text.resize(std::max(text.size(), kRecordBytes - 1), ' ');
   return text + "\n";
 }
@@ -75,6 +79,8 @@ Record record_of(const std::string& text) {
       record.host = value;
     } else if (key == "boot") {
       record.boot = value;
+    } else if (key == "processes") {
+      record.processes = value;
     } else if (key == "job") {
       record.job = value;
     } else if (key == "lock") {
@@ -90,16 +96,37 @@ Record record_of(const std::string& text) {
   return record;
 }
 
-Record read_record(int descriptor) {
+Result<Record> read_record(int descriptor, const fs::path& path) {
   std::string text(2 * kRecordBytes, '\0');
-  const ssize_t got = ::pread(descriptor, text.data(), text.size(), 0);
-  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  const ssize_t got = disk_read_at(descriptor, path, std::as_writable_bytes(std::span(text)), 0);
+  if (got < 0) {
+    return os_error(Access::read, path, errno);
+  }
+  text.resize(static_cast<std::size_t>(got));
   return record_of(text);
+}
+
+/// None: there is no file.
+Result<std::optional<Record>> record_at(const fs::path& path) {
+  const Descriptor file(disk_open_to_read(path, O_RDONLY));
+  if (!file) {
+    return errno == ENOENT ? Result(std::optional<Record>())
+                           : Result<std::optional<Record>>(os_error(Access::read, path, errno));
+  }
+  auto record = read_record(file.get(), path);
+  TRAIN_RETURN_IF_ERROR(record);
+  return std::optional(std::move(record).value());
 }
 
 std::string machine() {
   const std::string boot = boot_id();
   return boot.empty() ? host_name() : boot;
+}
+
+/// The kernel's name of this process's space of process numbers; "": it says none.
+std::string process_space() {
+  std::error_code code;
+  return fs::read_symlink("/proc/self/ns/pid", code).string();
 }
 
 std::string random_word() {
@@ -113,6 +140,7 @@ Record own_record() {
           .host = one_line(host_name()),
           .boot = machine(),
           .job = one_line(job == nullptr ? "" : job).substr(0, 64),
+          .processes = process_space(),
           .word = random_word()};
 }
 
@@ -169,14 +197,16 @@ class Taking {
       if (!file) {
         return os_error(Access::write, path_, errno);
       }
-      const bool locked = ::flock(file.get(), LOCK_EX | LOCK_NB) == 0;
+      const bool locked = lock_if_free(file.get());
       if (!locked && errno != EWOULDBLOCK) {
         return os_error(Access::write, path_, errno);
       }
       if (!is_at(file.get(), path_)) {
         continue;  // it was replaced
       }
-      const Record owner = read_record(file.get());
+      const auto found = read_record(file.get(), path_);
+      TRAIN_RETURN_IF_ERROR(found);
+      const Record& owner = *found;
       const auto may = may_take(owner, locked);
       TRAIN_RETURN_IF_ERROR(may);
       if (*may) {
@@ -204,11 +234,10 @@ class Taking {
     }
     if (locked && here) {
       // Locked by us and its owner alive: the file system has no locks.
-      const bool alive = owner.pid != ::getpid() && owner.pid > 0 &&
-                         (::kill(static_cast<pid_t>(owner.pid), 0) == 0 || errno == EPERM);
-      const bool lives = alive && still_.look(owner);
+      const bool gone = has_ended(owner);
+      const bool lives = !gone && still_.look(owner);
       return lives ? Result<bool>(in_use(directory_, owner))
-                   : Result<bool>(!alive || still_.lasts(timing_.unlocked));
+                   : Result<bool>(gone || still_.lasts(timing_.unlocked));
     }
     const bool same_job = !owner.job.empty() && owner.job == own_.job;
     const bool lives = !owner.has_beat() || (here && !same_job) || still_.look(owner);
@@ -222,6 +251,14 @@ class Taking {
                       directory_.string(), name_of(owner)));
     }
     return !here && still_.lasts(locked ? timing_.unlocked : timing_.locked);
+  }
+
+  /// Whether the owner, of this machine, is known to have: of one in another container only its
+  /// beat tells.
+  [[nodiscard]] bool has_ended(const Record& owner) const {
+    return owner.processes == own_.processes &&
+           (owner.pid == ::getpid() || owner.pid <= 0 ||
+            (::kill(static_cast<pid_t>(owner.pid), 0) != 0 && errno != EPERM));
   }
 
   Result<Descriptor> write_here(Descriptor file) const {
@@ -240,12 +277,12 @@ class Taking {
     Descriptor file(::open(mine.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     const std::string text = text_of(own_);
     const bool made =
-        file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 &&
+        file && lock_if_free(file.get()) &&
         ::pwrite(file.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
         ::fdatasync(file.get()) == 0;
     const int error_number = errno;
-    const Record now = made ? record_at(path_).value_or(Record()) : Record();
-    const bool same = now.word == owner.word && now.beat == owner.beat;
+    const auto now = record_at(path_);
+    const bool same = now && *now && (*now)->word == owner.word && (*now)->beat == owner.beat;
     if (!made || !same || ::rename(mine.c_str(), path_.c_str()) != 0) {
       ::unlink(mine.c_str());
       return made ? Result<Descriptor>(Descriptor())
@@ -255,17 +292,10 @@ class Taking {
     const auto there = record_at(path_);
     log_warning(fmt::format("lock_taken_over {} from {}, which has said nothing for long",
                             directory_.string(), name_of(owner)));
-    return there && there->word == own_.word ? std::move(file) : Descriptor();
+    TRAIN_RETURN_IF_ERROR(there);
+    return *there && (*there)->word == own_.word ? std::move(file) : Descriptor();
   }
 
- public:
-  /// None: there is no file, or it cannot be read (errno).
-  static std::optional<Record> record_at(const fs::path& path) {
-    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    return file ? std::optional(read_record(file.get())) : std::nullopt;
-  }
-
- private:
   fs::path directory_, path_;
   RunLock::Timing timing_;
   Record own_;
@@ -290,20 +320,18 @@ class RunLock::Holder {
     thread_.request_stop();
     thread_.join();
     own_.given_back = true;
-    if (const auto there = Taking::record_at(path_); there && there->word == own_.word) {
+    if (const auto there = record_at(path_); there && *there && (*there)->word == own_.word) {
       write();
     }
   }
 
-  /// A file that is gone is nobody's.
+  /// A file that is gone, or says nothing, is nobody's.
   [[nodiscard]] Status check() const {
-    const auto there = Taking::record_at(path_);
-    if (!there) {
-      return errno == ENOENT ? Status() : Status(os_error(Access::read, path_, errno));
-    }
-    if (there->word != own_.word) {
+    const auto there = record_at(path_);
+    TRAIN_RETURN_IF_ERROR(there);
+    if (*there && (*there)->is_owned() && (*there)->word != own_.word) {
       on_lost_(fmt::format("{}: {} has taken the run over; this one ends", path_.string(),
-                           name_of(*there)));
+                           name_of(**there)));
       return failure("the run is another's");
     }
     return {};

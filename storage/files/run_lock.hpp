@@ -19,7 +19,8 @@ namespace train::storage {
 /// and says who has it: process, machine, batch job, a random word of this lock, a number that
 /// grows with every owner, and a beat that the owner counts up every two seconds. Whoever finds one
 /// that was not given back watches the beat, by its own clock:
-///   - owner of this machine: alive, as the lock says; or else it has ended, and there is no wait;
+///   - owner of this machine: alive, as the lock says; or else it has ended, and there is no wait,
+///     unless the file system has no locks and the owner is in another container: then as below;
 ///   - of another machine, and not locked: taken over when the beat has stood still for a while;
 ///   - of another machine, and locked: the same after a minute, with a new file in its place.
 /// One that was taken over finds out before it publishes anything, and ends: check().
@@ -50,7 +51,7 @@ class RunLock {
   ~RunLock();  ///< Gives it back, and says so in the file.
 
   /// Reads the file: nobody has taken the directory over. Calls OnLost if somebody has. Errors
-  /// (failure): the file cannot be read. Blocks.
+  /// (failure): the file cannot be read, which is no word of anybody. Blocks.
   [[nodiscard]] Status check() const;
   /// check(), for as long as this lives, wherever it is moved.
   [[nodiscard]] std::function<Status()> checks() const;

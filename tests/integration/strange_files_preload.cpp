@@ -1,5 +1,5 @@
 // A library to preload: what file systems of clusters do, as its variables say.
-//   ACTORTRAIN_TEST_NO_LOCKS      every lock is given to everybody
+//   ACTORTRAIN_TEST_NO_LOCKS      every lock is given to everybody; "refused": none to anybody
 //   ACTORTRAIN_TEST_ABSENCE_S=s   a client of NFS: that control/endpoint is not there, once seen,
 //   is
 //                                 believed for s seconds
@@ -23,7 +23,14 @@ Function* next(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
-bool gives_locks_to_all() { return std::getenv("ACTORTRAIN_TEST_NO_LOCKS") != nullptr; }
+bool has_no_locks() { return std::getenv("ACTORTRAIN_TEST_NO_LOCKS") != nullptr; }
+
+/// What a call for a lock returns where there are none.
+int answer_without_locks() {
+  const bool refused = std::string_view(std::getenv("ACTORTRAIN_TEST_NO_LOCKS")) == "refused";
+  errno = ENOSYS;
+  return refused ? -1 : 0;
+}
 
 double now_s() {
   timespec now = {};
@@ -112,7 +119,7 @@ std::FILE* fopen64(const char* path, const char* mode) {
 
 int flock(int file, int operation) {
   static auto* const real = next<int(int, int)>("flock");
-  return gives_locks_to_all() ? 0 : real(file, operation);
+  return has_no_locks() ? answer_without_locks() : real(file, operation);
 }
 
 int fcntl(int file, int command, ...) {
@@ -122,7 +129,7 @@ int fcntl(int file, int command, ...) {
   va_end(arguments);
   static auto* const real = next<int(int, int, ...)>("fcntl");
   const bool locks = command == F_SETLK || command == F_SETLKW || command == F_OFD_SETLK;
-  return locks && gives_locks_to_all() ? 0 : real(file, command, argument);
+  return locks && has_no_locks() ? answer_without_locks() : real(file, command, argument);
 }
 
 int fcntl64(int file, int command, ...) {
@@ -132,7 +139,7 @@ int fcntl64(int file, int command, ...) {
   va_end(arguments);
   static auto* const real = next<int(int, int, ...)>("fcntl64");
   const bool locks = command == F_SETLK || command == F_SETLKW || command == F_OFD_SETLK;
-  return locks && gives_locks_to_all() ? 0 : real(file, command, argument);
+  return locks && has_no_locks() ? answer_without_locks() : real(file, command, argument);
 }
 
 }  // extern "C"

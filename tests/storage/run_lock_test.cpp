@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -15,6 +16,7 @@
 #include <thread>
 
 #include "base/descriptor.hpp"
+#include "storage/files/file_calls.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 
@@ -220,6 +222,52 @@ TEST_CASE("run_lock: an earlier start of the same batch job is waited for",
     CHECK_THAT(other.error().message, Catch::Contains("(Slurm job 78)"));
   }
   ::unsetenv("SLURM_JOB_ID");
+}
+
+TEST_CASE("run_lock: whoever cannot read the file has not lost the run",
+          "[storage][run_lock][ST-2][P4]") {
+  const TempDirectory directory;
+  const auto lock = acquired(directory);  // losing it would end the test
+  REQUIRE(lock);
+  class Failing final : public FileCallHook {
+   public:
+    int before(FileCall& /*call*/) override { return 0; }
+    void after(const FileCall& /*call*/, int /*error_number*/) override {}
+    int before_read(FileRead& read) override { return read.size_bytes > 0 ? ESTALE : 0; }
+  } failing;
+  install_file_call_hook(&failing);
+  const Status unread = lock->check();
+  const auto second = acquired(directory);
+  install_file_call_hook(nullptr);
+  CHECK_FALSE(unread);
+  CHECK_THAT(unread.error().message, Catch::Contains("cannot read"));
+  CHECK_FALSE(second);  // nor is what it does not say anybody's leave
+  CHECK_THAT(second.error().message, Catch::Contains("cannot read"));
+  CHECK(lock->check());
+  test::write_bytes(directory / "run.lock", "");
+  CHECK(lock->check());
+}
+
+TEST_CASE(
+    "run_lock: where there are no locks, the number of a process says nothing of another "
+    "container's",
+    "[storage][run_lock][ST-2][P3]") {
+  const TempDirectory directory;
+  const pid_t ended = ::fork();
+  if (ended == 0) {
+    ::_exit(0);
+  }
+  ::waitpid(ended, nullptr, 0);
+  // Alive, and by its number in its container nobody that could be found here.
+  const Beating owner(directory, ended, this_boot() + "\nprocesses pid:[7]");
+  constexpr RunLock::Timing kPatient = {.beat = 1h,
+                                        .look = 1ms,
+                                        .unlocked = test::hang_limit,
+                                        .locked = test::hang_limit,
+                                        .same_job = test::hang_limit};
+  const auto second = acquired(directory, nullptr, kPatient);
+  REQUIRE_FALSE(second);
+  CHECK(second.error().exit_code() == 2);
 }
 
 }  // namespace train::storage

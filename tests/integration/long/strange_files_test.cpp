@@ -16,10 +16,11 @@ Words strange(const Words& variables) {
 
 const Words kSaves = {kEndless, "checkpoint.interval_steps=200", "eval.interval_steps=0"};
 
-/// A run of one process, on a file system that gives locks to everybody.
-std::unique_ptr<Process> start_unlocked(const RunSite& site, const Words& variables = {}) {
+/// A run of one process, on a file system that gives locks to everybody, or with `locks` refused.
+std::unique_ptr<Process> start_unlocked(const RunSite& site, const Words& variables = {},
+                                        const std::string& locks = "given") {
   const Words words =
-      joined(strange(joined(variables, {"ACTORTRAIN_TEST_NO_LOCKS=1"})), {program()});
+      joined(strange(joined(variables, {"ACTORTRAIN_TEST_NO_LOCKS=" + locks})), {program()});
   return std::make_unique<Process>(joined(words, RunSite::run_words(kSaves)), site.path());
 }
 
@@ -49,6 +50,21 @@ TEST_CASE("strange files: a client that believes a file absent loses no node to 
   CHECK(ended.exit_code == 75);
   CHECK(other->wait().exit_code == 0);
   CHECK_FALSE(has(ended.err, "nodes_lost"));
+}
+
+TEST_CASE("strange files: where nobody gets a lock a run goes on, and a second head is refused",
+          "[integration][.full][strange][ST-2][P3]") {
+  const RunSite site;
+  const auto first = start_unlocked(site, {}, "refused");
+  wait_for_event(site, *first, "checkpoint_published", 1);
+  const Ended second = start_unlocked(site, {}, "refused")->wait();
+  check_one_line(second, 2,
+                 {"runs/tiny is already in use by process", std::to_string(first->pid())});
+  const Ended ended = stopped(*first);
+  INFO(ended.err);
+  CHECK(ended.exit_code == 75);
+  CHECK_FALSE(has(ended.err, "index_incomplete"));
+  CHECK(checkpoint_steps(site.run()).back() == last_step(site.run()));
 }
 
 TEST_CASE("strange files: where everybody gets the lock a second head is refused all the same",
