@@ -84,6 +84,13 @@ class Arriving {
   std::size_t arrived_ = 0;
 };
 
+/// Whoever sent what has come has closed the connection since.
+bool is_given_up(int socket) {
+  std::byte next = {};
+  const ssize_t got = ::recv(socket, &next, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+}
+
 /// A new connection takes a short message whole or not at all.
 template <class Message>
 bool send_message(int socket, const Message& message) {
@@ -372,7 +379,9 @@ bool Mesh::hear(Stranger& stranger) {
   const auto proof_of = [&](Side side) {
     return prove(secret_, side, hello.name, stranger.challenge, hello.nonce);
   };
-  if (!is_expected(hello.name) || !same_proof(hello.proof, proof_of(Side::connected)) ||
+  // A rank that waited too long for this one, when it stood still, has begun another connection.
+  if (is_given_up(stranger.socket.get()) || !is_expected(hello.name) ||
+      !same_proof(hello.proof, proof_of(Side::connected)) ||
       !send_message(stranger.socket.get(), Welcome{proof_of(Side::accepted)})) {
     return false;
   }

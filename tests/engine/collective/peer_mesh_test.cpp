@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -192,6 +193,26 @@ TEST_CASE("mesh: who proves nothing is closed, and the peers connect all the sam
   }
   send_bytes(stranger, &said, closed ? sizeof(said) : sizeof(said) / 2);
   CHECK((!closed || is_closed(stranger)));
+  CHECK(rank.play() == kChannelCount);
+}
+
+TEST_CASE("mesh: a rank that stood still counts no connection that was given up meanwhile",
+          "[engine][collective][tcp]") {
+  Accepting rank;
+  std::vector<std::optional<Descriptor>> others;
+  constexpr std::uint32_t kLast = kChannelCount - 1;
+  for (std::uint32_t channel = 0; channel < kLast; ++channel) {
+    others.push_back(rank.join(channel));
+    REQUIRE(others.back());
+  }
+  Descriptor given_up = rank.connect();
+  const auto challenge = read_message<Challenge>(given_up);
+  REQUIRE(challenge.has_value());
+  const Hello said = rank.hello(challenge->nonce, rank.name(kLast));
+  const int together = 1;  // the hello and the end: as they lie there when the rank looks again
+  ::setsockopt(given_up.get(), IPPROTO_TCP, TCP_CORK, &together, sizeof(together));
+  send_bytes(given_up, &said, sizeof(said));
+  given_up.reset();
   CHECK(rank.play() == kChannelCount);
 }
 
