@@ -125,6 +125,8 @@ Error os_error(Access access, const fs::path& path, int error_number) {
     case ENOENT:
     case ENOTDIR:
     case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
       return user_error(fmt::format("cannot {} {}: {}; check the path", verb, path.string(), text));
     default:
       return failure(fmt::format("cannot {} {}: {}", verb, path.string(), text));

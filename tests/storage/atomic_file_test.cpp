@@ -92,7 +92,9 @@ TEST_CASE("atomic_file: errors name path, reason and mend", "[storage][atomic_fi
     REQUIRE_THAT(denied.message, Catch::Contains("no write permission in /runs/a"));
   }
   REQUIRE(os_error(Access::read, "x", EIO).kind == ErrorKind::failure);
-  REQUIRE(os_error(Access::read, "x", ENOENT).kind == ErrorKind::user);
+  for (const int number : {ENOENT, ENOTDIR, EISDIR, ELOOP, ENAMETOOLONG}) {
+    REQUIRE(os_error(Access::read, "x", number).kind == ErrorKind::user);
+  }
 
   const TempDirectory directory;
   const auto missing = AtomicFile::create(directory / "no/such/file");
