@@ -41,20 +41,12 @@ Status CheckpointStore::open_local(const Options& options) {
     // Where other nodes have parts of it each node looks at its own.
     return options.one_node ? checkpoint::check_all(locations.local, options.identity) : Status();
   }
-  const auto names = storage::entry_names(locations.local);
-  TRAIN_RETURN_IF_ERROR(names);
-  if (names->empty()) {
-    return {};
+  const auto aside = checkpoint::set_local_aside(locations, options.identity);
+  TRAIN_RETURN_IF_ERROR(aside);
+  if (!aside->empty()) {
+    log_warning("local_checkpoints_set_aside " + *aside);
   }
-  const fs::path aside =
-      locations.local.parent_path() / ("before-" + options.identity.id.substr(0, 8));
-  TRAIN_RETURN_IF_ERROR(storage::rename_durably(locations.local, aside));
-  log_warning(
-      fmt::format("local_checkpoints_set_aside {}: has {} of a run that had this directory before; "
-                  "remove it when that run is not needed",
-                  aside.string(), fmt::join(*names, ", ")));
-  const auto made = checkpoint::open_local(locations);
-  return made ? Status() : Status(made.error());
+  return {};
 }
 
 Result<std::unique_ptr<CheckpointStore>> CheckpointStore::open(const Options& options) {

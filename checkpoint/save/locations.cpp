@@ -1,6 +1,7 @@
 #include "checkpoint/save/locations.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <string_view>
 #include <system_error>
@@ -46,18 +47,25 @@ bool has_manifest(const fs::path& directory, const std::string& manifest) {
   return text.ok() && *text == manifest;
 }
 
-/// Errors (user): a checkpoint in `place` names another run. One that names none may be of an
-/// earlier version, as this node cannot know.
-Status check_named(const fs::path& place, const RunIdentity& identity) {
+/// Whose the checkpoints of a place are.
+struct Owners {
+  bool ours = false;  ///< Some are, or may be: one that names no run can be of an earlier version.
+  Status others;      ///< Names the first that is another run's (user).
+};
+
+Result<Owners> owners_in(const fs::path& place, const RunIdentity& identity) {
   const auto found = list_checkpoints(place);
   TRAIN_RETURN_IF_ERROR(found);
+  Owners owners;
   for (const Candidate& candidate : *found) {
     const auto examined = examine_manifest(candidate.path);
-    if (examined && examined->manifest && !examined->manifest->fields.run_id.empty()) {
-      TRAIN_RETURN_IF_ERROR(check_identity(candidate.path, *examined->manifest, identity));
-    }
+    const bool named = examined && examined->manifest && !examined->manifest->fields.run_id.empty();
+    const Status own =
+        named ? check_identity(candidate.path, *examined->manifest, identity) : Status();
+    owners.ours = owners.ours || own;
+    owners.others = owners.others ? own : owners.others;
   }
-  return {};
+  return owners;
 }
 
 }  // namespace
@@ -105,13 +113,38 @@ Status prove_local(const Locations& places) {
   return storage::check_private_tree(opened->get(), places.local, kWayOut);
 }
 
-Status ShardCarrier::prepare() const {
-  if (!options_.places.two() || !options_.lowest_of_node) {
-    return {};
+Result<std::string> set_local_aside(const Locations& places, const RunIdentity& identity) {
+  const auto names = storage::entry_names(places.local);
+  TRAIN_RETURN_IF_ERROR(names);
+  if (names->empty()) {
+    return std::string();
   }
-  TRAIN_RETURN_IF_ERROR(prove_local(options_.places));
-  TRAIN_RETURN_IF_ERROR(check_named(options_.places.local, options_.identity));
-  return remove_leftovers(options_.places.local);
+  const fs::path aside = places.local.parent_path() / ("before-" + identity.id.substr(0, 8));
+  TRAIN_RETURN_IF_ERROR(storage::rename_durably(places.local, aside));
+  TRAIN_RETURN_IF_ERROR(open_local(places));
+  return fmt::format(
+      "{}: has {} of a run that had this directory before; remove it when that run "
+      "is not needed",
+      aside.string(), fmt::join(*names, ", "));
+}
+
+Result<std::string> ShardCarrier::prepare() const {
+  const Locations& places = options_.places;
+  if (!places.two() || !options_.lowest_of_node) {
+    return std::string();
+  }
+  TRAIN_RETURN_IF_ERROR(prove_local(places));
+  // Two nodes may have one local place between them.
+  const auto turn = storage::FileLock::wait_for(places.local.parent_path());
+  TRAIN_RETURN_IF_ERROR(turn);
+  const auto owners = owners_in(places.local, options_.identity);
+  TRAIN_RETURN_IF_ERROR(owners);
+  if (!owners->others && options_.begins && !owners->ours) {
+    return set_local_aside(places, options_.identity);
+  }
+  TRAIN_RETURN_IF_ERROR(owners->others);
+  TRAIN_RETURN_IF_ERROR(remove_leftovers(places.local));
+  return std::string();
 }
 
 Result<ShardRecord> ShardCarrier::write(std::int64_t step,

@@ -33,6 +33,12 @@ struct Locations {
 /// The same, once a start, of all that is in it.
 [[nodiscard]] Status prove_local(const Locations& places);
 
+/// Renames the local place of a run that begins, with all that another run left in it, and makes it
+/// anew: nothing of another run's is used or removed. Returns what was done, for a log; "": nothing
+/// was there. Errors: those of the disk. REQUIRES: prove_local().
+[[nodiscard]] Result<std::string> set_local_aside(const Locations& places,
+                                                  const RunIdentity& identity);
+
 /// The directory that checkpoint.local_dir means: "auto" is `slurm_tmpdir` (empty: none), "none" is
 /// none, all else is a path. Empty: none. Pure.
 [[nodiscard]] std::filesystem::path local_directory(const std::string& local_dir,
@@ -52,6 +58,7 @@ class ShardCarrier {
     Locations places;
     std::string tag;            ///< Of this start's checkpoints under construction.
     RunIdentity identity = {};  ///< The local place keeps no other run's, and removes none.
+    bool begins = false;        ///< No step of the run is done: none is its own in a local place.
     std::int64_t rank = 0;
     std::int64_t ranks = 1;
     bool lowest_of_node = true;  ///< The rank that keeps the node's local place.
@@ -61,9 +68,10 @@ class ShardCarrier {
   explicit ShardCarrier(Options options) : options_(std::move(options)) {}
 
   /// With two places the node's lowest rank makes the local one, proves it and removes what killed
-  /// processes left there. Before the first write() of this start. Errors (user): those of
-  /// open_local(), another run's checkpoint is there.
-  [[nodiscard]] Status prepare() const;
+  /// processes left there. Where the run begins, and all that is there is another's, that is set
+  /// aside; returns what set_local_aside() says. Before the first write() of this start. Errors
+  /// (user): those of open_local(), another run's checkpoint is there.
+  [[nodiscard]] Result<std::string> prepare() const;
   /// Writes the rank's rows where they are written first.
   [[nodiscard]] Result<ShardRecord> write(std::int64_t step,
                                           std::span<const engine::StateView> state);

@@ -210,6 +210,7 @@ struct Worker {
     return shard_work({.places = places,
                        .tag = assignment.checkpoint_tag,
                        .identity = {.id = assignment.run_id},
+                       .begins = assignment.checkpoint.empty() && assignment.memory.step <= 0,
                        .rsync = {.stop = stop}},
                       config->parallel, options.rank);
   }

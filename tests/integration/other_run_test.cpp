@@ -2,7 +2,7 @@
 // copy, by mistake. Nothing of the other run is read, adopted or removed.
 
 #include "checkpoint/save/locations.hpp"
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/node_runs.hpp"
 
 using namespace train::test;
 
@@ -27,6 +27,38 @@ fs::path local_of(const RunSite& site, const std::string& name) {
 Words named(const std::string& name, const Words& more = {}) {
   return joined(joined(kShort, {"run.name=" + name}), more);
 }
+
+/// A run on two nodes, each with a local place of its own.
+struct NodesSite : RunSite {
+  /// Of the head, then of the other one.
+  [[nodiscard]] std::pair<Ended, Ended> call_nodes(const std::string& name,
+                                                   const Words& more = {}) const {
+    const Words keys = joined(named(name, {"checkpoint.local_dir=auto"}), more);
+    ++job_;
+    const auto start = [&](int node) {
+      const std::string disk = (path() / fmt::format("disk{}", node)).string();
+      const Words before = {"/usr/bin/env", "SLURM_TMPDIR=" + disk};
+      return start_node(*this, node, job_, keys, "full", {.ranks = 2, .before = before});
+    };
+    const auto other = start(1);
+    const auto head = start(0);
+    Ended ended = head->wait();
+    return {std::move(ended), other->wait()};
+  }
+  std::string train_nodes(const std::string& name, const Words& more = {}) const {
+    const auto [head, other] = call_nodes(name, more);
+    INFO("head: " << head.err << "\nother: " << other.err);
+    CHECK(other.exit_code == 0);
+    REQUIRE(head.exit_code == 0);
+    return head.err + other.err;
+  }
+  [[nodiscard]] fs::path disk_of(int node, const std::string& name) const {
+    return train::checkpoint::places_of(run(name), path() / fmt::format("disk{}", node)).local;
+  }
+
+ private:
+  mutable int job_ = 80;
+};
 
 /// One line, and exit code 2.
 std::string refusal(const Ended& ended) {
@@ -136,4 +168,56 @@ TEST_CASE("other run: a copied directory keeps its identity, and equal runs have
   fs::copy(site.run("mine"), site.run("copy"), fs::copy_options::recursive);
   site.train(named("copy", {"run.steps=8"}));
   CHECK(read_bytes(site.run("copy") / "identity") == identity);
+}
+
+TEST_CASE("other run: its checkpoints on a disk of another node are named, and stay",
+          "[integration][other_run][nodes][CK-11][P3]") {
+  const NodesSite site;
+  site.train_nodes("theirs", {"run.steps=8"});
+  site.train_nodes("mine");
+  const fs::path place = site.disk_of(1, "mine");
+  fs::copy(site.disk_of(1, "theirs") / "step-00000008", place / "step-00000008");
+  const auto before = files_below(place);
+  const auto published = files_below(site.run("mine") / "checkpoints");
+  const auto [head, other] = site.call_nodes("mine", {"run.steps=10"});
+  INFO("head: " << head.err << "\nother: " << other.err);
+  CHECK(head.exit_code == 2);
+  CHECK(other.exit_code == 2);
+  const std::string line = lines_of(head.err).back();
+  CHECK(has(line, "error on "));  // which of the nodes' disks it is
+  CHECK(has(line, (place / "step-00000008").string() + ": is a checkpoint of another run, with "));
+  CHECK(files_below(place) == before);
+  CHECK(files_below(site.run("mine") / "checkpoints") == published);
+  fs::rename(place / "step-00000008", site / "moved");
+  CHECK(has(site.train_nodes("mine", {"run.steps=10"}), "resumed step=6 "));
+}
+
+TEST_CASE(
+    "other run: one that begins where another was erased sets that one's copies aside on "
+    "every node",
+    "[integration][other_run][nodes][CK-11][P3]") {
+  const NodesSite site;
+  site.train_nodes("mine");
+  std::map<std::string, std::string> left[2];
+  for (int node = 0; node < 2; ++node) {
+    left[node] = files_below(site.disk_of(node, "mine"));
+    REQUIRE_FALSE(left[node].empty());
+  }
+  const Words results = results_of(site.run("mine"));
+  fs::remove_all(site.run("mine"));
+  const std::string said = site.train_nodes("mine");
+  CHECK(results_of(site.run("mine")) == results);  // of its own first step on
+  for (int node = 0; node < 2; ++node) {
+    const fs::path place = site.disk_of(node, "mine");
+    const std::string id = read_bytes(site.run("mine") / "identity").substr(0, 8);
+    const fs::path aside = place.parent_path() / ("before-" + id);
+    CHECK(has(said, aside.string() + ": has step-00000006 of a run that had this directory "));
+    std::map<std::string, std::string> found;
+    for (const auto& [name, bytes] : files_below(aside)) {
+      found[place / fs::relative(name, aside)] = bytes;
+    }
+    CHECK(found == left[node]);
+    CHECK(names_in(place) == Words{"step-00000006"});
+  }
+  site.train_nodes("mine", {"run.steps=8"});  // and goes on by itself
 }

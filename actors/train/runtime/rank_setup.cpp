@@ -12,6 +12,8 @@
 #include "actors/head/checkpoint_store.hpp"
 #include "actors/head/model_files.hpp"
 #include "actors/train/runtime/float_mode_hook.hpp"
+#include "base/host_name.hpp"
+#include "base/log.hpp"
 #include "checkpoint/format/reference_file.hpp"
 #include "engine/rank/plan/run_device.hpp"
 
@@ -206,7 +208,14 @@ Result<ShardWork> shard_work(checkpoint::ShardCarrier::Options options,
   options.ranks = parallel.ranks;
   options.lowest_of_node = local_rank(rank, parallel.ranks, parallel.nodes) == 0;
   const auto carrier = std::make_shared<checkpoint::ShardCarrier>(std::move(options));
-  TRAIN_RETURN_IF_ERROR(carrier->prepare());
+  const auto aside = carrier->prepare();
+  if (!aside && parallel.nodes > 1) {  // the paths are those of a disk that each node has
+    return Error{aside.error().kind, fmt::format("on {}: {}", host_name(), aside.error().message)};
+  }
+  TRAIN_RETURN_IF_ERROR(aside);
+  if (!aside->empty()) {
+    log_warning(fmt::format("local_checkpoints_set_aside on {}: {}", host_name(), *aside));
+  }
   return ShardWork{
       .write = [carrier](std::int64_t step,
                          std::span<const engine::StateView> state) -> Result<std::string> {

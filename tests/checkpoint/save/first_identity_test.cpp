@@ -128,10 +128,25 @@ TEST_CASE("identity: no other run's checkpoint is retired, here or on a node's d
   REQUIRE(carrier.prepare().ok());
   save(places.local, 10, kTheirs);
   CHECK_FALSE(carrier.finalize(30).ok());
-  const Status refused = carrier.prepare();
+  const auto refused = carrier.prepare();
   REQUIRE_FALSE(refused.ok());
   CHECK_THAT(refused.error().message, Catch::Contains("move it out of " + places.local.string()));
   CHECK(names_in(places.local) == Names{"step-00000010"});
+  // A run that begins has none of its own there: all of it is set aside, or nothing.
+  const ShardCarrier first({.places = places, .tag = "job", .identity = mine, .begins = true});
+  save(places.local, 20, kMine);
+  CHECK_FALSE(first.prepare().ok());
+  CHECK(names_in(places.local) == Names{"step-00000010", "step-00000020"});
+  REQUIRE(retire(places.local, 20, mine).ok());
+  const auto aside = first.prepare();
+  REQUIRE(aside.ok());
+  const fs::path before = run / ("before-" + std::string(kMine).substr(0, 8));
+  CHECK(*aside == before.string() +
+                      ": has step-00000010 of a run that had this directory before; "
+                      "remove it when that run is not needed");
+  CHECK(names_in(before) == Names{"step-00000010"});
+  CHECK(names_in(places.local).empty());
+  CHECK(first.prepare().value().empty());
 }
 
 TEST_CASE("identity: a local place by a name with links gets the name without, if it is the run's",

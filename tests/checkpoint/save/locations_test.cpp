@@ -114,7 +114,7 @@ TEST_CASE("places: the local one is this user's alone, and one that is not is re
     fs::create_directory_symlink(home.path(), places.local / "step-00000010");
     wanted = "step-00000010: is a symbolic link";
   }
-  const Status refused = carrier.prepare();
+  const auto refused = carrier.prepare();
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().kind == ErrorKind::user);
   CHECK_THAT(refused.error().message,
