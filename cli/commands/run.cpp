@@ -294,6 +294,12 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
 
 /// Trains to the end, or until a signal.
 Result<int> train(const configs::RunConfig& config, const RunOptions& options) {
+  if (options.fresh && config.parallel.nodes > 1) {
+    return user_error(fmt::format(
+        "parallel.nodes = {}: --fresh begins a run under a name that the other nodes do not know; "
+        "without it, set run.name to a name that no run has",
+        config.parallel.nodes));
+  }
   auto plan = plan_run(config);
   TRAIN_RETURN_IF_ERROR(plan);
   plan->separate_processes = config.parallel.nodes > 1;

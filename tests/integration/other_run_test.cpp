@@ -221,3 +221,14 @@ TEST_CASE(
   }
   site.train_nodes("mine", {"run.steps=8"});  // and goes on by itself
 }
+
+TEST_CASE("other run: on several nodes none begins under a name that one of them alone knows",
+          "[integration][other_run][nodes]") {
+  const RunSite site;
+  Words words = RunSite::run_words(
+      rank_keys(2, "full", named("mine", {"parallel.nodes=2", "parallel.interface=lo"})));
+  words.emplace_back("--fresh");
+  const std::string line = refusal(site.call(words));
+  CHECK(has(line, "parallel.nodes = 2: --fresh begins a run under a name "));
+  CHECK(has(line, "set run.name"));
+}
