@@ -28,6 +28,20 @@ Ended without_avx512(const Words& ranks, const RunSite& site, const Words& words
   return ended;
 }
 
+/// The variants of functions without FMA, and libraries that change the mode of every thread.
+const Words kStrangeHosts = {"GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-FMA",
+                             "LD_PRELOAD=" ACTORTRAIN_BINARY_DIR "/tests/libfloat_mode_preload.so"};
+
+/// The program with one of them in its environment.
+Ended on_host(const std::string& variable, const RunSite& site, const Words& words,
+              int exit_code = 0) {
+  Process process(joined({"/usr/bin/env", variable, program()}, words), site.path());
+  Ended ended = process.wait();
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == exit_code);
+  return ended;
+}
+
 /// A text that is the same whatever compiler and library made it.
 std::string fixed_text() {
   const Words words = {"the ",  "river ", "follows ", "a ",      "quiet ",  "child ",
@@ -158,19 +172,30 @@ TEST_CASE("processors: tiny_cpu has the numbers that are written down",
 
 TEST_CASE("processors: neither the C library's functions nor its mode enter the bits",
           "[integration][processors][P1]") {
-  // The variants of functions without FMA, and libraries that change the mode of every thread.
-  const std::string variable =
-      GENERATE(as<std::string>(), "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-FMA",
-               "LD_PRELOAD=" ACTORTRAIN_BINARY_DIR "/tests/libfloat_mode_preload.so");
+  const std::string variable = GENERATE(from_range(kStrangeHosts));
   CAPTURE(variable);
   const FixedSite site;
-  Process process(joined({"/usr/bin/env", variable, program()}, shipped("tiny_cpu", 20)),
-                  site.path());
-  const Ended ended = process.wait();
-  INFO(ended.err);
-  REQUIRE(ended.exit_code == 0);
+  const Ended ended = on_host(variable, site, shipped("tiny_cpu", 20));
   CHECK_FALSE(has(ended.err, "warning"));
   CHECK(numbers_of(site.run("tiny_cpu"), {1, 10, 20}) == kTiny);
+}
+
+TEST_CASE("processors: nor do they enter those of the other shipped runs",
+          "[integration][.full][processors][P1]") {
+  const std::string variable = GENERATE(from_range(kStrangeHosts));
+  CAPTURE(variable);
+  const FixedSite site;
+  const auto first_numbers = [&](const std::string& name, const Words& keys) {
+    on_host(variable, site, first_steps(name, 10, joined(keys, {"run.name=" + name})), 75);
+    return numbers_of(site.run(name), {1, 10});
+  };
+  const auto first_two = [](const Words& numbers) {
+    return Words(numbers.begin(), numbers.begin() + 2);
+  };
+  CHECK(first_numbers("quickstart", kShortQuickstart) == first_two(kQuickstart));
+  CHECK(without_checkpoints(first_numbers("quickstart_2_ranks", kShortQuickstart)) ==
+        without_checkpoints(first_two(kQuickstart)));
+  CHECK(first_numbers("qwen3_tiny", kShortQwen3) == first_two(kQwen3));
 }
 
 TEST_CASE("processors: ranks in processes of any floating-point mode have the bits of one rank",
