@@ -95,7 +95,10 @@ struct Worker {
     self->monitor(head);
     self->receive([&](const Assignment& given) { answer = given; },
                   [&](const Refused& refused) { answer = refused; },
-                  [&](const caf::down_msg&) { answer = Refused{"the head is gone"}; },
+                  [&](const caf::down_msg&) {
+                    say_head_is_gone();
+                    leave(kExitWithoutHead);
+                  },
                   caf::after(kJoinTime) >> [] {});
     self->demonitor(head);
     return answer;
@@ -283,14 +286,16 @@ struct Worker {
   }
 
   [[nodiscard]] int wait_for_end() const {
-    int exit_code = kExitFailure;
+    int exit_code = kExitWithoutHead;
     self->monitor(head);
     self->receive([&](const GoAway& order) { exit_code = order.exit_code; },
-                  [&](const caf::down_msg&) {
-                    // Without its head a rank has nobody to follow.
-                    log_error(fmt::format("rank {}: the head is gone", options.rank));
-                  });
+                  [&](const caf::down_msg&) { say_head_is_gone(); });
     return exit_code;
+  }
+
+  /// A rank has nobody else to follow.
+  void say_head_is_gone() const {
+    log_error(fmt::format("rank {}: the head is gone", options.rank));
   }
 };
 

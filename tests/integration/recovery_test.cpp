@@ -216,3 +216,19 @@ TEST_CASE("recovery: a stop that comes while ranks are started again is heeded",
   CHECK(ended.exit_code == 75);
   run.check_after(ended);
 }
+
+TEST_CASE("recovery: ranks that gave up a head that stood still are started again",
+          "[integration][recovery][P4]") {
+  // As where a batch system stops all processes of a job for a while: each finds the other silent.
+  const RunSite site;
+  const auto head = site.start_run(rank_keys(2, "full", {kEndless, "recovery.max_respawns=10"}));
+  wait_for_step(site, *head, 5);
+  head->send(SIGSTOP);
+  REQUIRE(comes_true([&] { return workers_of(site.path()).empty(); }));
+  head->send(SIGCONT);
+  wait_for_event(site.run(), *head, "respawned", 1);
+  wait_for_step(site, *head, last_step(site.run()) + 5);
+  const Ended ended = stopped(*head);
+  INFO(ended.err);
+  CHECK(ended.exit_code == 75);
+}

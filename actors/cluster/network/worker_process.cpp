@@ -27,7 +27,12 @@ constexpr std::chrono::milliseconds kBetweenLooksAtChildren{2};  // whether the 
 bool killed_from_outside(const ProcessEnd& end) {
   static constexpr std::array<int, 8> kOwnErrors = {0,      SIGSEGV, SIGABRT, SIGILL,
                                                     SIGFPE, SIGBUS,  SIGSYS,  SIGTRAP};
-  return std::find(kOwnErrors.begin(), kOwnErrors.end(), end.signal) == kOwnErrors.end();
+  return end.exit_code == kExitWithoutHead ||
+         std::find(kOwnErrors.begin(), kOwnErrors.end(), end.signal) == kOwnErrors.end();
+}
+
+std::string text_of(const ProcessEnd& end) {
+  return end.exit_code == kExitWithoutHead ? "it had lost the head" : end.text();
 }
 
 }  // namespace
@@ -68,7 +73,7 @@ struct WorkerProcesses::Children {
         unasked && end->signal == SIGKILL && child.oom_kills && count_oom_kills() > child.oom_kills;
     all->report({.rank = rank,
                  .pid = child.process.pid(),
-                 .text = end->text() + (short_of_memory ? kShortOfMemory : ""),
+                 .text = text_of(*end) + (short_of_memory ? kShortOfMemory : ""),
                  .clean = end->exit_code == 0,
                  .killed = killed_from_outside(*end),
                  .unasked = unasked});

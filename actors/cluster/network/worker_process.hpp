@@ -12,13 +12,19 @@
 
 namespace train::actors {
 
+/// The exit code of a worker that has lost its head: the world's doing, as if it had been killed.
+/// The head may only have stood still for longer than the network waits for a word of it, stopped
+/// together with all of its ranks, as batch systems do to make room.
+inline constexpr int kExitWithoutHead = 3;
+
 /// How a worker process ended.
 struct WorkerEnd {
   std::int32_t rank = 0;
-  pid_t pid = -1;       ///< -1: it could not be started.
-  std::string text;     ///< "exit code 3", "killed by SIGKILL", or why it could not be started.
-  bool clean = false;   ///< Exit code 0.
-  bool killed = false;  ///< By a signal from outside, not one that an error of its own raises.
+  pid_t pid = -1;      ///< -1: it could not be started.
+  std::string text;    ///< "exit code 1", "killed by SIGKILL", or why it could not be started.
+  bool clean = false;  ///< Exit code 0.
+  /// By a signal from outside, not one that an error of its own raises; or kExitWithoutHead.
+  bool killed = false;
   /// By a signal, and terminate_all() had not sent one.
   bool unasked = false;
 };

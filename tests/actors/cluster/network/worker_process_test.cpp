@@ -72,26 +72,29 @@ TEST_CASE("worker_process: each end is reported once, and how", "[actors][worker
   const EventLoop loop;
   WorkerProcesses processes(loop, ends.collector());
   processes.start(0, shell("exit 0"));
-  processes.start(1, shell("exit 3"));
+  processes.start(1, shell("exit 5"));
   processes.start(2, shell("kill -KILL $$"));
   processes.start(3, shell("kill -SEGV $$"));
   processes.start(4, {"/no/such/program"});
-  auto all = ends.wait_for(5);
-  REQUIRE(all.size() == 5);
+  processes.start(5, shell(fmt::format("exit {}", kExitWithoutHead)));
+  auto all = ends.wait_for(6);
+  REQUIRE(all.size() == 6);
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
   CHECK(all[0].text == "exit code 0");
   CHECK(all[0].clean);
-  CHECK(all[1].text == "exit code 3");
+  CHECK(all[1].text == "exit code 5");
   CHECK_FALSE(all[1].clean);
   CHECK(all[2].text.starts_with("killed by SIGKILL"));
   for (const WorkerEnd& end : all) {
     CHECK(end.unasked == (end.rank == 2 || end.rank == 3));
+    CHECK(end.killed == (end.rank == 2 || end.rank == 5));
   }
   CHECK(all[3].text == "killed by SIGSEGV");
   CHECK(all[4].text == "/no/such/program could not be started: No such file or directory");
   CHECK(all[4].pid == -1);
+  CHECK(all[5].text == "it had lost the head");
   CHECK(processes.terminate_all(120s) == 0);
-  CHECK(ends.wait_for(5).size() == 5);
+  CHECK(ends.wait_for(6).size() == 6);
 }
 
 TEST_CASE("worker_process: signals for the launcher do not reach workers",
