@@ -106,8 +106,13 @@ Result<RenderedChat> ChatTemplate::State::render_built_in(const ChatItem& item) 
   if (!item.conversation->tools.empty() && item.conversation->tools != "[]") {
     return user_error("it has no place for tools; take the model's own template");
   }
-  return built_in->render(std::span(item.conversation->messages).first(item.prefix.messages_count),
-                          item.prefix.options.add_generation_prompt, tokens);
+  const auto begin = item.conversation->messages.begin();
+  std::vector<ChatMessage> messages(
+      begin, begin + static_cast<std::ptrdiff_t>(item.prefix.messages_count));
+  for (const auto& [index, content] : item.prefix.contents) {
+    messages.at(index) = ChatMessage(messages.at(index).role(), content);
+  }
+  return built_in->render(messages, item.prefix.options.add_generation_prompt, tokens);
 }
 
 /// The name of the template that a conversation has.
@@ -135,10 +140,13 @@ Status ChatTemplate::State::send(const ChatItem& item, bool spans) {
     process->send(*line);
     sent_ = item.conversation;
   }
-  const Json request = {{"template", *name},
-                        {"messages", item.prefix.messages_count},
-                        {"add_generation_prompt", item.prefix.options.add_generation_prompt},
-                        {"spans", spans}};
+  Json request = {{"template", *name},
+                  {"messages", item.prefix.messages_count},
+                  {"add_generation_prompt", item.prefix.options.add_generation_prompt},
+                  {"spans", spans}};
+  if (!item.prefix.contents.empty()) {
+    request["contents"] = item.prefix.contents;
+  }
   process->send(request.dump() + '\n');
   return {};
 }
@@ -271,6 +279,7 @@ std::vector<Result<RenderedChat>> ChatTemplate::render_prefixes(
   std::vector<ChatItem> items;
   for (const ChatPrefix& prefix : prefixes) {
     TRAIN_CHECK(prefix.messages_count <= conversation.messages.size());
+    TRAIN_CHECK(prefix.contents.empty() || prefix.contents.rbegin()->first < prefix.messages_count);
     items.push_back({.conversation = &conversation, .prefix = prefix});
   }
   return state_->render(items, false);

@@ -71,6 +71,9 @@ struct RenderOptions {
 struct ChatPrefix {
   std::size_t messages_count = 0;  ///< At most those of the conversation.
   RenderOptions options = {};
+  /// Texts instead of the contents of some of those messages, by their index; all else that such a
+  /// message says stays.
+  std::map<std::size_t, std::string> contents = {};
 };
 
 /// Turns conversations into text, as the model's authors do: a Jinja template, rendered by one

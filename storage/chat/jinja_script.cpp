@@ -116,8 +116,11 @@ def spans_in(text):
 def render(wanted, conversation):
     template = compiled(wanted["template"])
     random.seed(0)
+    messages = conversation["messages"][:wanted["messages"]]
+    for index, content in wanted.get("contents", ()):
+        messages[index] = {**messages[index], "content": content}
     values = {"documents": None, **SETUP["tokens"], **conversation["variables"],
-              "messages": conversation["messages"][:wanted["messages"]],
+              "messages": messages,
               "tools": conversation["tools"],
               "add_generation_prompt": wanted["add_generation_prompt"]}
     Rendering.characters, Rendering.blocks = 0, []

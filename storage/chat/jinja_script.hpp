@@ -9,7 +9,8 @@ namespace train::storage {
 ///         "output_limit": BYTES, "memory_limit": BYTES}       once, first
 ///     <- {"pid", "python", "jinja2", "cpu"}, or {"missing": REASON} and the end
 ///     -> {"messages": [...], "tools": [...] or null, "variables": {...}}
-///     -> {"template": NAME, "messages": COUNT, "add_generation_prompt": BOOL, "spans": BOOL}
+///     -> {"template": NAME, "messages": COUNT, "add_generation_prompt": BOOL, "spans": BOOL,
+///         "contents": [[INDEX, TEXT], ...]}                    "contents" only where some differ
 ///     <- {"bytes": COUNT, "spans": [[BEGIN, END], ...], "cpu": SECONDS} and the text, or
 ///        {"error": REASON, "line": NUMBER or null, "cpu": SECONDS}
 ///

@@ -1,135 +1,369 @@
 #include "storage/examples/conversation_mask.hpp"
 
 #include <fmt/format.h>
-#include <algorithm>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "base/check.hpp"
+#include "base/one_line.hpp"
+
 namespace train::storage {
 namespace {
 
-std::vector<std::size_t> answers_of(const Conversation& conversation) {
+using MessageJson = nlohmann::ordered_json;
+
+std::string without_any_space(std::string_view text) {
+  std::string result;
+  std::copy_if(text.begin(), text.end(), std::back_inserter(result), [](char letter) {
+    return letter != ' ' && letter != '\t' && letter != '\r' && letter != '\n';
+  });
+  return result;
+}
+
+/// White space aside, which templates trim and put in.
+bool has_text(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos ||
+         without_any_space(text).find(without_any_space(part)) != std::string::npos;
+}
+
+std::size_t occurrences(std::string_view text, std::string_view part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos;
+       at = text.find(part, at + part.size())) {
+    ++count;
+  }
+  return count;
+}
+
+MessageJson json_of(const ChatMessage& message) { return MessageJson::parse(message.json()); }
+
+bool has_calls(const ChatMessage& message) {
+  return message.json().find("\"tool_calls\"") != std::string::npos;
+}
+
+/// The functions that a message calls: where their names and arguments stand, as
+/// {"name": ..., "arguments": ...}.
+std::vector<MessageJson*> calls_of(MessageJson& message) {
+  std::vector<MessageJson*> calls;
+  const auto list = message.find("tool_calls");
+  if (list == message.end() || !list->is_array()) {
+    return calls;
+  }
+  for (MessageJson& call : *list) {
+    if (call.is_object()) {
+      const auto function = call.find("function");
+      calls.push_back(function != call.end() && function->is_object() ? &*function : &call);
+    }
+  }
+  return calls;
+}
+
+const std::string* text_of(const MessageJson& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? &found->get_ref<const std::string&>()
+                                                     : nullptr;
+}
+
+/// Renders a conversation, and mends what a template makes of what it does not know.
+class ConversationRender {
+ public:
+  ConversationRender(ChatTemplate& chat_template, Conversation& conversation)
+      : template_(chat_template), conversation_(conversation) {}
+
+  Result<RenderedChat> run() {
+    auto chat = rendered();
+    if (empties_nulls(chat)) {
+      chat = rendered();
+    }
+    if (chat && parse_arguments(*chat)) {
+      chat = rendered();
+    }
+    return chat;
+  }
+
+ private:
+  Result<RenderedChat> rendered() {
+    auto chat = template_.render_with_spans(conversation_);
+    if (chat) {
+      return chat;
+    }
+    // Perhaps a block whose place is not known: the text alone may do.
+    auto text = template_.render(conversation_);
+    TRAIN_RETURN_IF_ERROR(text);
+    return RenderedChat{.text = std::move(*text), .generated = {}};
+  }
+
+  /// Gives messages without content an empty one, where the template prints None for null or
+  /// refuses it. False: nothing was changed.
+  bool empties_nulls(const Result<RenderedChat>& chat) {
+    const std::size_t nones = chat ? occurrences(chat->text, "None") : 1;
+    ChatPrefix prefix{.messages_count = conversation_.messages.size()};
+    for (std::size_t i = 0; nones > 0 && i < conversation_.messages.size(); ++i) {
+      if (!conversation_.messages[i].content()) {
+        prefix.contents.emplace(i, "");
+      }
+    }
+    if (prefix.contents.empty()) {
+      return false;
+    }
+    const auto empty =
+        std::move(template_.render_prefixes(conversation_, std::span(&prefix, 1)).front());
+    if (!empty || (chat && occurrences(empty->text, "None") >= nones)) {
+      return false;
+    }
+    for (const auto& [index, content] : prefix.contents) {
+      auto message = json_of(conversation_.messages[index]);
+      message["content"] = content;
+      replace(index, message);
+    }
+    return true;
+  }
+
+  /// Makes values of arguments that are a JSON text, where the template writes it as a text of JSON
+  /// once more.
+  bool parse_arguments(const RenderedChat& chat) {
+    bool any = false;
+    for (std::size_t i = 0; i < conversation_.messages.size(); ++i) {
+      if (!has_calls(conversation_.messages[i])) {
+        continue;
+      }
+      auto message = json_of(conversation_.messages[i]);
+      bool changed = false;
+      for (MessageJson* const call : calls_of(message)) {
+        const std::string* const text = text_of(*call, "arguments");
+        if (text == nullptr ||
+            chat.text.find(MessageJson(*text).dump(
+                -1, ' ', false, MessageJson::error_handler_t::replace)) == std::string::npos) {
+          continue;
+        }
+        auto value = MessageJson::parse(*text, nullptr, false);
+        if (value.is_object()) {
+          call->at("arguments") = std::move(value);
+          changed = true;
+        }
+      }
+      if (changed) {
+        replace(i, message);
+        any = true;
+      }
+    }
+    return any;
+  }
+
+  void replace(std::size_t index, const MessageJson& message) {
+    auto changed = ChatMessage::from_json(message);
+    TRAIN_CHECK(changed.ok());
+    conversation_.messages[index] = *std::move(changed);
+  }
+
+  ChatTemplate& template_;
+  Conversation& conversation_;
+};
+
+/// What the template says itself; none: nothing, or not whose answers they are.
+std::optional<std::vector<AnswerSpan>> by_markers(const RenderedChat& chat,
+                                                  const Conversation& conversation,
+                                                  const std::vector<std::size_t>& answers,
+                                                  std::span<const float> weights) {
+  std::vector<AnswerSpan> spans;
+  for (const TextSpan& span : chat.generated) {
+    if (span.end_bytes > span.begin_bytes) {
+      spans.push_back({.begin_bytes = span.begin_bytes, .end_bytes = span.end_bytes});
+    }
+  }
+  const bool ordered =
+      std::adjacent_find(spans.begin(), spans.end(), [](const auto& left, const auto& right) {
+        return right.begin_bytes < left.end_bytes;
+      }) == spans.end();
+  const bool alike = std::all_of(answers.begin(), answers.end(), [&](std::size_t answer) {
+    return weights[answer] == weights[answers.front()];
+  });
+  // Some templates mark one thing more behind the last answer: the end of the whole text. Others
+  // mark thoughts and calls on their own, which is all the same where all answers are.
+  const bool each = spans.size() == answers.size() || spans.size() == answers.size() + 1;
+  if (spans.empty() || !ordered || (!each && !alike)) {
+    return std::nullopt;
+  }
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    AnswerSpan& span = spans[i];
+    span.message = answers[std::min(i, answers.size() - 1)];
+    const auto& content = conversation.messages[span.message].content();
+    const std::string_view said =
+        std::string_view(chat.text).substr(span.begin_bytes, span.end_bytes - span.begin_bytes);
+    if (!alike && i < answers.size() && content && !has_text(said, *content)) {
+      return std::nullopt;
+    }
+  }
+  return spans;
+}
+
+/// Looks for what the messages of a conversation say in its text.
+class LeftOut {
+ public:
+  LeftOut(const Conversation& conversation, const MaskedConversation& masked)
+      : conversation_(conversation), masked_(masked) {}
+
+  /// A call that the template does not write, or an answer of which it writes nothing.
+  [[nodiscard]] std::optional<Dropped> lost(std::span<const float> weights) const {
+    for (std::size_t i = 0; i < conversation_.messages.size(); ++i) {
+      const ChatMessage& message = conversation_.messages[i];
+      const std::string said = said_by(i);
+      if (weights[i] > 0.0F && message.content() &&
+          !has_text(said, last_line(*message.content()))) {
+        return Dropped{DropReason::no_mask,
+                       fmt::format("message {}: the template leaves out what it says", i + 1)};
+      }
+      if (!has_calls(message)) {
+        continue;
+      }
+      auto object = json_of(message);
+      for (const MessageJson* const call : calls_of(object)) {
+        const std::string* const name = text_of(*call, "name");
+        if (name != nullptr && !has_text(said, *name)) {
+          return Dropped{DropReason::call_lost,
+                         fmt::format("message {}: {}", i + 1, one_line(*name))};
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    const auto add = [&](const std::string& name) {
+      if (std::find(all.begin(), all.end(), name) == all.end()) {
+        all.push_back(name);
+      }
+    };
+    for (const ChatMessage& message : conversation_.messages) {
+      if (message.content() && !has_text(masked_.text, *message.content())) {
+        add(fmt::format("content of {}", message.role()));
+      }
+      if (message.role() == "assistant" && !has_text(masked_.text, thoughts_of(message))) {
+        add("reasoning_content");
+      }
+    }
+    if (!has_tools()) {
+      add("tools");
+    }
+    return all;
+  }
+
+ private:
+  /// All that the template writes as the answer; with marks, as any of them; all there is where its
+  /// place is not known.
+  [[nodiscard]] std::string said_by(std::size_t message) const {
+    std::string said;
+    for (const AnswerSpan& span : masked_.answers) {
+      if (span.message == message || masked_.method == MaskMethod::markers) {
+        said += masked_.text.substr(span.begin_bytes, span.end_bytes - span.begin_bytes);
+      }
+    }
+    return said.empty() ? masked_.text : said;
+  }
+
+  /// The last one that is not blank: what stands before may be thoughts, which templates take out.
+  static std::string_view last_line(std::string_view content) {
+    const std::size_t end = content.find_last_not_of(" \t\r\n");
+    if (end == std::string_view::npos) {
+      return {};
+    }
+    const std::string_view text = content.substr(0, end + 1);
+    const std::size_t begin = text.rfind('\n');
+    return begin == std::string_view::npos ? text : text.substr(begin + 1);
+  }
+
+  static std::string thoughts_of(const ChatMessage& message) {
+    for (const char* const key : {"reasoning_content", "thinking", "reasoning"}) {
+      if (message.json().find(key) != std::string::npos) {
+        const auto object = json_of(message);
+        if (const std::string* const text = text_of(object, key)) {
+          return *text;
+        }
+      }
+    }
+    return {};
+  }
+
+  [[nodiscard]] bool has_tools() const {
+    if (conversation_.tools.empty()) {
+      return true;
+    }
+    const auto tools = MessageJson::parse(conversation_.tools);
+    return std::all_of(tools.begin(), tools.end(), [&](const MessageJson& tool) {
+      const auto function = tool.is_object() ? tool.find("function") : tool.end();
+      const MessageJson& named =
+          tool.is_object() && function != tool.end() && function->is_object() ? *function : tool;
+      const std::string* const name = named.is_object() ? text_of(named, "name") : nullptr;
+      return name == nullptr || has_text(masked_.text, *name);
+    });
+  }
+
+  const Conversation& conversation_;
+  const MaskedConversation& masked_;
+};
+
+/// Of all messages of the assistant with marks; else of those that are trained, and of calls, which
+/// are looked for in their places.
+std::optional<Dropped> find_answers(ChatTemplate& chat_template, const Conversation& conversation,
+                                    std::span<const float> weights, const RenderedChat& chat,
+                                    MaskedConversation& masked) {
   std::vector<std::size_t> answers;
+  std::vector<std::size_t> trained;
   for (std::size_t i = 0; i < conversation.messages.size(); ++i) {
     if (conversation.messages[i].role() == "assistant") {
       answers.push_back(i);
     }
+    if (weights[i] > 0.0F) {
+      trained.push_back(i);
+    }
   }
-  return answers;
-}
-
-/// What the template says itself, if it does of each answer.
-std::optional<std::vector<AnswerSpan>> by_markers(const RenderedChat& chat,
-                                                  const std::vector<std::size_t>& answers) {
-  // Some templates mark one thing more behind the last answer: the end of the whole text.
-  const std::size_t marked = chat.generated.size();
-  if (answers.empty() || (marked != answers.size() && marked != answers.size() + 1)) {
+  if (auto spans = by_markers(chat, conversation, answers, weights)) {
+    masked.answers = std::move(*spans);
     return std::nullopt;
   }
-  std::vector<AnswerSpan> spans;
-  std::size_t end = 0;
-  for (std::size_t i = 0; i < marked; ++i) {
-    const TextSpan& span = chat.generated[i];
-    if (span.begin_bytes < end || span.end_bytes <= span.begin_bytes) {
-      return std::nullopt;
-    }
-    end = span.end_bytes;
-    spans.push_back({span.begin_bytes, span.end_bytes, answers[std::min(i, answers.size() - 1)]});
+  masked.method = MaskMethod::placeholders;
+  auto placed = place_answers(chat_template, conversation, masked.text, trained);
+  if (auto* const dropped = std::get_if<Dropped>(&placed)) {
+    return std::move(*dropped);
   }
-  return spans;
-}
-
-/// An answer begins where the text before it ends, rendered with what asks for an answer, and ends
-/// where the text with it ends: if both are beginnings of the whole.
-std::optional<std::vector<AnswerSpan>> by_prefixes(ChatTemplate& chat_template,
-                                                   const Conversation& conversation,
-                                                   std::string_view whole,
-                                                   const std::vector<std::size_t>& answers) {
-  std::vector<ChatPrefix> prefixes;
+  masked.answers = std::get<std::vector<AnswerSpan>>(std::move(placed));
   for (const std::size_t answer : answers) {
-    prefixes.push_back({.messages_count = answer, .options = {.add_generation_prompt = true}});
-    prefixes.push_back({.messages_count = answer + 1});
-  }
-  const auto rendered = chat_template.render_prefixes(conversation, prefixes);
-  std::vector<AnswerSpan> spans;
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    const auto& before = rendered[2 * i];
-    const auto& with = rendered[2 * i + 1];
-    if (!before || !with || !whole.starts_with(before->text) || !whole.starts_with(with->text) ||
-        before->text.size() >= with->text.size()) {
-      return std::nullopt;
+    if (weights[answer] > 0.0F || !has_calls(conversation.messages[answer])) {
+      continue;
     }
-    spans.push_back({before->text.size(), with->text.size(), answers[i]});
-  }
-  return spans;
-}
-
-std::string_view without_space(std::string_view text) {
-  constexpr std::string_view space = " \t\r\n";
-  const std::size_t begin = text.find_first_not_of(space);
-  return begin == std::string_view::npos
-             ? std::string_view()
-             : text.substr(begin, text.find_last_not_of(space) + 1 - begin);
-}
-
-/// Where the contents of all messages stand, one after the other; the answers' of those.
-std::optional<std::vector<AnswerSpan>> by_contents(const Conversation& conversation,
-                                                   std::string_view whole) {
-  std::vector<AnswerSpan> spans;
-  std::size_t from = 0;
-  for (std::size_t i = 0; i < conversation.messages.size(); ++i) {
-    const ChatMessage& message = conversation.messages[i];
-    const std::string_view content =
-        message.content() ? without_space(*message.content()) : std::string_view();
-    const bool answer = message.role() == "assistant";
-    const std::size_t found = content.empty() ? std::string_view::npos : whole.find(content, from);
-    if (found == std::string_view::npos) {
-      if (answer) {
-        return std::nullopt;
-      }
-      continue;  // A template may leave out what others say, or write it in another way.
-    }
-    from = found + content.size();
-    if (answer) {
-      spans.push_back({found, from, i});
+    const auto call = place_answers(chat_template, conversation, masked.text, {&answer, 1});
+    if (const auto* const spans = std::get_if<std::vector<AnswerSpan>>(&call)) {
+      masked.answers.insert(masked.answers.end(), spans->begin(), spans->end());
     }
   }
-  return spans;
+  return std::nullopt;
 }
 
 }  // namespace
 
 std::variant<MaskedConversation, Dropped> mask_conversation(ChatTemplate& chat_template,
-                                                            const Conversation& conversation) {
-  const std::vector<std::size_t> answers = answers_of(conversation);
-  auto chat = chat_template.render_with_spans(conversation);
+                                                            Conversation conversation,
+                                                            std::span<const float> weights) {
+  auto chat = ConversationRender(chat_template, conversation).run();
   if (!chat) {
-    // Perhaps a block whose place is not known: the text alone may do.
-    auto text = chat_template.render(conversation);
-    if (!text) {
-      return Dropped{DropReason::template_error, text.error().message};
-    }
-    chat = RenderedChat{.text = std::move(*text), .generated = {}};
+    return Dropped{DropReason::template_error, chat.error().message};
   }
   MaskedConversation masked;
-  masked.text = std::move(chat->text);
-  if (auto spans = by_markers(*chat, answers)) {
-    masked.answers = std::move(*spans);
-    return masked;
+  masked.text = chat->text;
+  if (auto dropped = find_answers(chat_template, conversation, weights, *chat, masked)) {
+    return std::move(*dropped);
   }
-  masked.method = MaskMethod::prefixes;
-  if (auto spans = by_prefixes(chat_template, conversation, masked.text, answers)) {
-    masked.answers = std::move(*spans);
-    return masked;
+  const LeftOut left_out(conversation, masked);
+  if (auto lost = left_out.lost(weights)) {
+    return std::move(*lost);
   }
-  masked.method = MaskMethod::located;
-  if (auto spans = by_contents(conversation, masked.text)) {
-    masked.answers = std::move(*spans);
-    return masked;
-  }
-  return Dropped{DropReason::no_mask, chat_template.where()};
+  masked.left_out = left_out.names();
+  return masked;
 }
 
 }  // namespace train::storage

@@ -32,6 +32,7 @@ constexpr std::array<std::string_view, drop_reason_count> reason_texts = {
     "nothing that is trained",
     "the template refuses it",
     "answers whose place in the text is not known",
+    "a call that the template does not write; take another --template, one that knows tools",
     "all that is trained lies behind the row's end",
     "the tokenizer refuses it"};
 

@@ -45,10 +45,11 @@ enum class DropReason : std::uint8_t {
   nothing_trained,
   template_error,  ///< The template refuses the conversation.
   no_mask,         ///< The answers' places in the text are not known.
+  call_lost,       ///< The template writes nothing of a call.
   truncated_away,  ///< What is trained lies behind the row's end.
   text_error,      ///< The tokenizer refuses the text.
 };
-inline constexpr std::size_t drop_reason_count = 13;
+inline constexpr std::size_t drop_reason_count = 14;
 [[nodiscard]] std::string_view drop_reason_text(DropReason reason);
 
 struct Dropped {

@@ -42,8 +42,11 @@ TokenRange answer_tokens(const Tokenizer& tokenizer, const EncodedText& encoded,
   while (range.begin < spans.size() && spans[range.begin].last <= answer.begin_bytes) {
     ++range.begin;
   }
+  const std::size_t said_end = answer.end_bytes - answer.tail_bytes;
   range.end = range.begin;
-  while (range.end < spans.size() && spans[range.end].first < answer.end_bytes) {
+  while (range.end < spans.size() &&
+         (spans[range.end].first < said_end || (spans[range.end].first < answer.end_bytes &&
+                                                spans[range.end].last <= answer.end_bytes))) {
     ++range.end;
   }
   std::size_t last = range.end;
@@ -58,6 +61,22 @@ TokenRange answer_tokens(const Tokenizer& tokenizer, const EncodedText& encoded,
     ++range.end;
   }
   return range;
+}
+
+/// The first of the tokens that end the answer's turn, behind which there is white space and other
+/// such tokens alone; the range's end: there is none.
+std::size_t end_of_turn_token(const Tokenizer& tokenizer, const EncodedText& encoded,
+                              const TokenRange& range, std::string_view end_of_turn) {
+  std::size_t end = range.end;
+  for (std::size_t i = range.end; i > range.begin; --i) {
+    const std::uint32_t id = encoded.ids[i - 1];
+    const bool special = is_special(tokenizer, id, end_of_turn);
+    if (!special && !is_space(tokenizer, id)) {
+      break;
+    }
+    end = special && is_end_of_turn(tokenizer, id, end_of_turn) ? i - 1 : end;
+  }
+  return end;
 }
 
 }  // namespace
@@ -77,7 +96,11 @@ RowText train_answers(const Tokenizer& tokenizer, const EncodedText& encoded,
       continue;
     }
     const TokenRange range = answer_tokens(tokenizer, encoded, answer, end_of_turn);
+    const std::size_t end = end_of_turn_token(tokenizer, encoded, range, end_of_turn);
     for (std::size_t i = std::max<std::size_t>(range.begin, 1); i < range.end; ++i) {
+      if (i > end && is_space(tokenizer, encoded.ids[i])) {
+        continue;
+      }
       text.trained[i] = true;
       if (!plain) {
         text.weights[i] = weight;
@@ -141,7 +164,7 @@ ExampleEncoder::TextOrDropped ExampleEncoder::encode_text(const ExampleText& tex
 
 ExampleEncoder::TextOrDropped ExampleEncoder::encode_conversation(const ExampleText& text,
                                                                   EncodedExample& encoded) {
-  auto masked = mask_conversation(*template_, *text.conversation);
+  auto masked = mask_conversation(*template_, *text.conversation, text.message_weights);
   if (auto* const dropped = std::get_if<Dropped>(&masked)) {
     return std::move(*dropped);
   }

@@ -15,6 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Counts the rules by which lines become rows: what older ones made is made anew.
+constexpr int row_rules_version = 2;
+
 Result<std::string> file_digest(const fs::path& path) {
   constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
   const auto file = InputFile::open(path);
@@ -42,7 +45,7 @@ std::string template_of(const PrepareRowsRequest& request) {
 }
 
 Result<std::string> prepare_key(const PrepareRowsRequest& request) {
-  std::string text = fmt::format("rows {}\n", row_format_version);
+  std::string text = fmt::format("rows {} rules {}\n", row_format_version, row_rules_version);
   for (const fs::path& input : request.inputs) {
     const auto digest = file_digest(input);
     TRAIN_RETURN_IF_ERROR(digest);

@@ -11,8 +11,8 @@ namespace {
 
 using ReportJson = nlohmann::ordered_json;
 
-constexpr std::array<const char*, mask_method_count> mask_method_names = {"markers", "prefixes",
-                                                                          "located"};
+constexpr std::array<const char*, mask_method_count> mask_method_names = {"markers",
+                                                                          "placeholders"};
 
 double percent(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
@@ -111,13 +111,6 @@ std::vector<std::string> RowReport::lines() const {
         "one's answer",
         desirable, undesirable));
   }
-  const std::uint64_t located = masks[static_cast<std::size_t>(MaskMethod::located)];
-  if (located > 0) {
-    all.push_back(fmt::format(
-        "{} conversations were masked by where the answers' contents stand, as the template gives "
-        "other text for their beginnings; look at some with `actortrain data show`",
-        located));
-  }
   if (merged > 0) {
     all.push_back(fmt::format(
         "{} of {} prompts ({:.1f} %) have a last token that grew together with the answer's first "
@@ -143,7 +136,11 @@ Status check_report(const RowReport& report, double most_dropped) {
         total.dropped, total.lines, percent(total.dropped, total.lines), 100.0 * most_dropped,
         drop_line(report, worst_reason(report))));
   }
-  if (total.documents == 0 || total.trained_tokens == 0) {
+  if (total.documents == 0) {
+    return user_error(fmt::format("all {} lines were dropped; {}; mend the data", total.lines,
+                                  drop_line(report, worst_reason(report))));
+  }
+  if (total.trained_tokens == 0) {
     return user_error("no token is trained; mend the data, or take another --kind or --template");
   }
   if (report.facts.kind == "chat" && total.trained_tokens + total.documents >= total.tokens) {

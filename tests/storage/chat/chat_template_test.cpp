@@ -199,6 +199,26 @@ TEST_CASE("chat templates: beginnings of a conversation in one exchange", "[stor
   CHECK(built_in->render_prefixes(whole, prefixes)[2]->text == "SUA");
 }
 
+TEST_CASE("chat templates: other texts in the place of contents, for one rendering each",
+          "[storage][chat]") {
+  Conversation whole = turns({{"user", "U"}, {"assistant", "A"}});
+  const auto named =
+      ChatMessage::from_json(OrderedJson{{"role", "user"}, {"content", "V"}, {"name", "Ada"}});
+  REQUIRE(named.ok());
+  whole.messages.push_back(*named);
+  const std::vector<ChatPrefix> prefixes = {{.messages_count = 3, .contents = {{1, "x"}, {2, "y"}}},
+                                            {.messages_count = 3}};
+  auto jinja = template_of("{% for m in messages %}{{ m.name }}{{ m.content }}.{% endfor %}");
+  auto rendered = jinja.render_prefixes(whole, prefixes);
+  CHECK(rendered[0]->text == "U.x.Aday.");
+  CHECK(rendered[1]->text == "U.A.AdaV.");
+  auto built_in = ChatTemplate::built_in("plain");
+  REQUIRE(built_in.ok());
+  rendered = built_in->render_prefixes(whole, prefixes);
+  CHECK(rendered[0]->text == "Uxy");
+  CHECK(rendered[1]->text == "UAV");
+}
+
 TEST_CASE("chat templates: spans in bytes and in characters", "[storage][chat]") {
   const Conversation conversation = turns({{"user", "\u00e4\U0001f600"}, {"assistant", "\u4e16!"}});
   const auto spans_are = [](const RenderedChat& chat, const TextSpan& span) {

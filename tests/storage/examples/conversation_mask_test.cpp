@@ -15,10 +15,12 @@ Conversation two_turns() {
   return {.messages = {{"user", "in"}, {"assistant", "out"}, {"user", "our"}, {"assistant", "er"}}};
 }
 
+const std::vector<float> two_turns_weights = {0, 1, 0, 1};
+
 MaskedConversation masked(const std::string& source) {
   auto found = ChatTemplate::of_source(source, "test.jinja");
   REQUIRE(found.ok());
-  auto outcome = mask_conversation(*found, two_turns());
+  auto outcome = mask_conversation(*found, two_turns(), two_turns_weights);
   REQUIRE(std::holds_alternative<MaskedConversation>(outcome));
   return std::get<MaskedConversation>(std::move(outcome));
 }
@@ -29,9 +31,8 @@ std::string trained_text(const MaskedConversation& conversation) {
   const Tokenizer tokenizer = place.tokenizer();
   const auto encoded = tokenizer.encode_with_spans(conversation.text, {.rendered = true});
   REQUIRE(encoded.ok());
-  const std::vector<float> weights = {0, 1, 0, 1};
   const RowText row =
-      train_answers(tokenizer, *encoded, conversation.answers, weights, "<|im_end|>");
+      train_answers(tokenizer, *encoded, conversation.answers, two_turns_weights, "<|im_end|>");
   RowExcerpt excerpt{.tokens = row.tokens, .trained = row.trained};
   return marked_text(tokenizer, excerpt, {"[[", "]]"});
 }
@@ -55,7 +56,7 @@ std::string chatml_with(const std::string& answer, const std::string& prompt = "
 TEST_CASE("mask: a built-in template says what the model says", "[storage][examples]") {
   auto chatml = ChatTemplate::built_in("chatml");
   REQUIRE(chatml.ok());
-  auto outcome = mask_conversation(*chatml, two_turns());
+  auto outcome = mask_conversation(*chatml, two_turns(), two_turns_weights);
   const auto& conversation = std::get<MaskedConversation>(outcome);
   REQUIRE(conversation.method == MaskMethod::markers);
   REQUIRE(trained_text(conversation) == turns_trained);
@@ -65,7 +66,7 @@ TEST_CASE(
     "mask: without markers an answer lies between two beginnings, without the new line behind",
     "[storage][examples]") {
   const auto conversation = masked(chatml_with("{{ m.content + '<|im_end|>\\n' }}"));
-  REQUIRE(conversation.method == MaskMethod::prefixes);
+  REQUIRE(conversation.method == MaskMethod::placeholders);
   REQUIRE(trained_text(conversation) == turns_trained);
 }
 
@@ -87,22 +88,103 @@ TEST_CASE("mask: an end of the whole text that the template marks belongs to the
   REQUIRE(trained_text(conversation) == std::string(turns_trained) + "[[<|im_end|>]]");
 }
 
-TEST_CASE("mask: answers are located where beginnings differ from the whole",
+TEST_CASE("mask: a thought that what asks begins with, and answers lack, hides no answer",
           "[storage][examples]") {
   const auto conversation = masked(chatml_with("{{ m.content + '<|im_end|>\\n' }}", "<think>"));
-  REQUIRE(conversation.method == MaskMethod::located);
+  REQUIRE(conversation.method == MaskMethod::placeholders);
   REQUIRE(trained_text(conversation) == turns_trained);
 }
 
 TEST_CASE("mask: an answer that the template does not print is dropped", "[storage][examples]") {
   auto found = ChatTemplate::of_source(chatml_with("{{ m.content | upper }}", "<think>"), "t");
   REQUIRE(found.ok());
-  auto outcome = mask_conversation(*found, two_turns());
+  auto outcome = mask_conversation(*found, two_turns(), two_turns_weights);
   REQUIRE(std::get<Dropped>(outcome).reason == DropReason::no_mask);
   auto raises = ChatTemplate::of_source("{{ raise_exception('no') }}", "t");
   REQUIRE(raises.ok());
-  outcome = mask_conversation(*raises, two_turns());
+  outcome = mask_conversation(*raises, two_turns(), two_turns_weights);
   REQUIRE(std::get<Dropped>(outcome).reason == DropReason::template_error);
+}
+
+namespace {
+
+/// Of a call of f, with null as content, and an answer that is trained; what `answer` prints of it.
+std::variant<MaskedConversation, Dropped> masked_call(const std::string& answer,
+                                                      const std::string& arguments = "{}",
+                                                      float weight = 1) {
+  auto found = ChatTemplate::of_source(chatml_with(answer + "{{ '<|im_end|>\n' }}"), "t");
+  REQUIRE(found.ok());
+  const auto conversation = parse_conversation(
+      R"([{"role": "user", "content": "ask"}, {"role": "assistant", "content": null, "tool_calls":
+          [{"function": {"name": "fetch", "arguments": )" +
+      arguments +
+      R"(}}]}, {"role": "tool", "content": "1"}, {"role": "assistant", "content": "1"}])");
+  REQUIRE(conversation.ok());
+  const std::vector<float> weights = {0, weight, 0, 1};
+  return mask_conversation(*found, *conversation, weights);
+}
+
+constexpr const char* prints_calls =
+    "{{ m.content | trim }}{%- for c in m.tool_calls or [] %}{{ c.function.name + ' ' }}"
+    "{{ c.function.arguments | tojson }}{%- endfor %}";
+
+}  // namespace
+
+TEST_CASE("mask: a message without content is never the text None", "[storage][examples]") {
+  auto outcome = masked_call(prints_calls);
+  const auto& conversation = std::get<MaskedConversation>(outcome);
+  REQUIRE(contains(conversation.text, "assistant\nfetch {}<|im_end|>"));
+  REQUIRE_FALSE(contains(conversation.text, "None"));
+  // What refuses null gets an empty text, too.
+  outcome = masked_call("{{ m.content + '' }}{{ 'fetch' if m.tool_calls }}");
+  REQUIRE(contains(std::get<MaskedConversation>(outcome).text, "assistant\nfetch<|im_end|>"));
+}
+
+TEST_CASE("mask: arguments that are a JSON text are not escaped a second time",
+          "[storage][examples]") {
+  const auto outcome = masked_call(prints_calls, R"("{\"city\":\"Oslo\"}")");
+  REQUIRE(contains(std::get<MaskedConversation>(outcome).text, R"(fetch {"city": "Oslo"}<)"));
+  // A template that prints a text as it is gets the text.
+  const auto text = masked_call(
+      "{{ m.content or '' }}{{ ('fetch ' ~ m.tool_calls[0].function.arguments"
+      ") if m.tool_calls }}",
+      R"("{\"city\":\"Oslo\"}")");
+  REQUIRE(contains(std::get<MaskedConversation>(text).text, R"(fetch {"city":"Oslo"}<)"));
+}
+
+TEST_CASE("mask: a call that the template does not write is a reason of its own",
+          "[storage][examples]") {
+  for (const float weight : {0.0F, 1.0F}) {
+    const auto outcome = masked_call("{{ m.content or '' }}", "{}", weight);
+    const auto& dropped = std::get<Dropped>(outcome);
+    REQUIRE(dropped.reason == DropReason::call_lost);
+    REQUIRE(dropped.detail == "message 2: fetch");
+  }
+}
+
+TEST_CASE("mask: what the template leaves out of what is said has its name",
+          "[storage][examples]") {
+  auto found = ChatTemplate::of_source(chatml_with("{{ m.content + '<|im_end|>\n' }}"), "t");
+  REQUIRE(found.ok());
+  const auto conversation = parse_conversation(
+      R"({"messages": [{"role": "user", "content": "ask"}, {"role": "assistant", "content": "yes",
+          "reasoning_content": "perhaps"}], "tools": [{"function": {"name": "fetch"}}]})");
+  REQUIRE(conversation.ok());
+  const std::vector<float> weights = {0, 1};
+  const auto outcome = mask_conversation(*found, *conversation, weights);
+  REQUIRE(std::get<MaskedConversation>(outcome).left_out ==
+          std::vector<std::string>{"reasoning_content", "tools"});
+}
+
+TEST_CASE("mask: several marks of one answer are its own where all answers are trained",
+          "[storage][examples]") {
+  const auto conversation = masked(
+      chatml_with("{% generation %}{{ '!' }}{% endgeneration %}{{ '\n' }}"
+                  "{% generation %}{{ m.content + '<|im_end|>' }}{% endgeneration %}{{ '\n' }}"));
+  REQUIRE(conversation.method == MaskMethod::markers);
+  REQUIRE(trained_text(conversation) ==
+          "<|im_start|>user\nin<|im_end|>\n<|im_start|>assistant\n[[!]]\n[[out<|im_end|>]]\n"
+          "<|im_start|>user\nour<|im_end|>\n<|im_start|>assistant\n[[!]]\n[[er<|im_end|>]]\n");
 }
 
 TEST_CASE("mask: a token that starts the next turn is not trained", "[storage][examples]") {

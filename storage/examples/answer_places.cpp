@@ -1,0 +1,315 @@
+#include "storage/examples/answer_places.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace train::storage {
+namespace {
+
+constexpr std::size_t answers_at_once = 16;
+constexpr std::size_t renders_each = 4;
+
+std::size_t common_length(std::string_view left, std::string_view right) {
+  const std::size_t most = std::min(left.size(), right.size());
+  return static_cast<std::size_t>(
+      std::mismatch(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(most), right.begin())
+          .first -
+      left.begin());
+}
+
+/// A text of letters that `whole` does not have.
+std::string placeholder_for(std::string_view whole, std::string text) {
+  while (whole.find(text) != std::string_view::npos) {
+    text += "Qx";
+  }
+  return text;
+}
+
+/// What stands around a placeholder.
+struct Around {
+  std::string_view before;
+  std::string_view after;
+
+  bool operator==(const Around&) const = default;
+};
+
+/// How often a text has a placeholder, up to two.
+std::size_t count_of(std::string_view text, std::string_view placeholder) {
+  const std::size_t first = text.find(placeholder);
+  if (first == std::string_view::npos) {
+    return 0;
+  }
+  return text.find(placeholder, first + placeholder.size()) == std::string_view::npos ? 1 : 2;
+}
+
+Around around(std::string_view text, std::string_view placeholder) {
+  const std::size_t first = text.find(placeholder);
+  return {text.substr(0, first), text.substr(first + placeholder.size())};
+}
+
+using Rendered = std::span<const Result<RenderedChat>>;
+
+/// Places the answers of one conversation.
+class AnswerPlaces {
+ public:
+  AnswerPlaces(ChatTemplate& chat_template, const Conversation& conversation,
+               std::string_view whole)
+      : template_(chat_template),
+        conversation_(conversation),
+        whole_(whole),
+        one_(placeholder_for(whole, "QxAnswerOneQx")),
+        two_(placeholder_for(whole, "QxAnotherAnswerTwoQx")) {}
+
+  /// What has to be rendered for an answer, in the order in which place() reads it.
+  [[nodiscard]] std::array<ChatPrefix, renders_each> prefixes(std::size_t answer) const {
+    const std::size_t all = conversation_.messages.size();
+    return {ChatPrefix{.messages_count = answer, .options = {.add_generation_prompt = true}},
+            ChatPrefix{.messages_count = all, .contents = {{answer, one_}}},
+            ChatPrefix{.messages_count = all, .contents = {{answer, two_}}},
+            ChatPrefix{.messages_count = answer + 1, .contents = {{answer, one_}}}};
+  }
+
+  std::variant<AnswerSpan, Dropped> place(std::size_t answer, Rendered rendered) {
+    const Result<RenderedChat>& first = rendered[1];
+    const Result<RenderedChat>& second = rendered[2];
+    if ((!first || !second) && says_no_text(answer)) {
+      return between_beginnings(answer, rendered[0]);
+    }
+    if (!first || !second) {
+      return unknown(answer, fmt::format("the template refuses another text in its place: {}",
+                                         (first ? second : first).error().message));
+    }
+    const std::size_t count = std::max(count_of(first->text, one_), count_of(second->text, two_));
+    if (count == 0 && says_no_text(answer)) {
+      return between_beginnings(answer, rendered[0]);
+    }
+    if (count != 1 || count_of(first->text, one_) != count_of(second->text, two_)) {
+      return unknown(answer, count < 2 ? "the template leaves out what it says, or writes another "
+                                         "text for it"
+                                       : "the template writes what it says more than once");
+    }
+    if (results_before(answer)) {
+      return says_no_text(answer)
+                 ? between_beginnings(answer, rendered[0])
+                 : unknown(answer,
+                           "the template writes the results of its calls before what it says");
+    }
+    const Around beside = around(first->text, one_);
+    if (beside != around(second->text, two_)) {
+      return unknown(answer, "what the template writes beside it depends on what it says");
+    }
+    const std::size_t tail = tail_length(beside.after, rendered[3]);
+    const std::string_view rest = beside.after.substr(tail);
+    const auto begin = begin_of(answer, beside.before, rendered[0]);
+    if (!begin) {
+      return unknown(answer, "what the template writes before it is not what asks for an answer");
+    }
+    const std::string_view header =
+        beside.before.substr(0, shared_with_whole(answer, beside.before.substr(0, *begin)));
+    if (!whole_.starts_with(header) || !whole_.ends_with(rest) ||
+        header.size() + rest.size() >= whole_.size()) {
+      return unknown(answer, "what the template writes for other messages depends on what it says");
+    }
+    const std::size_t end = whole_.size() - rest.size();
+    return AnswerSpan{.begin_bytes = header.size(),
+                      .end_bytes = end,
+                      .message = answer,
+                      .tail_bytes = std::min(tail, end - header.size())};
+  }
+
+ private:
+  [[nodiscard]] static Dropped unknown(std::size_t answer, const std::string& why) {
+    return {DropReason::no_mask, fmt::format("message {}: {}", answer + 1, why)};
+  }
+
+  [[nodiscard]] bool says_no_text(std::size_t answer) const {
+    const auto& content = conversation_.messages[answer].content();
+    return !content || content->find_first_not_of(" \t\r\n") == std::string::npos;
+  }
+
+  /// Whether the template writes what answers calls before the text that the calling message has.
+  bool results_before(std::size_t answer) {
+    const std::size_t next = answer + 1;
+    if (next >= conversation_.messages.size() || conversation_.messages[next].role() != "tool") {
+      return false;
+    }
+    const auto both = render({.messages_count = conversation_.messages.size(),
+                              .contents = {{answer, one_}, {next, two_}}});
+    return !both || both->text.find(two_) < both->text.find(one_);
+  }
+
+  /// Of an answer of calls alone, beside which the template writes no text: what the conversation
+  /// up to it has in common with the whole, behind what asks for it.
+  std::variant<AnswerSpan, Dropped> between_beginnings(std::size_t answer,
+                                                       const Result<RenderedChat>& asked) {
+    const auto with = render(ChatPrefix{.messages_count = answer + 1});
+    if (!asked || !with || !whole_.starts_with(asked->text) ||
+        !with->text.starts_with(asked->text)) {
+      return unknown(answer,
+                     "the template writes the messages before it in another way without it");
+    }
+    const std::size_t begin = asked->text.size();
+    const std::size_t length =
+        common_length(whole_.substr(begin), std::string_view(with->text).substr(begin));
+    if (length == 0) {
+      return unknown(answer,
+                     "the template writes it in another way where it is not the last message");
+    }
+    return AnswerSpan{
+        .begin_bytes = begin, .end_bytes = begin + length, .message = answer, .tail_bytes = length};
+  }
+
+  /// What follows the answer up to the end of its turn: what follows it also where it is the last
+  /// one.
+  [[nodiscard]] std::size_t tail_length(std::string_view after,
+                                        const Result<RenderedChat>& last) const {
+    if (!last || count_of(last->text, one_) != 1) {
+      return 0;  // The token that ends the turn is found behind the answer.
+    }
+    return common_length(after, around(last->text, one_).after);
+  }
+
+  /// How much of what asks for the answer the whole has, too: what asks may begin a thought that
+  /// the answer then has in another way.
+  std::size_t shared_with_whole(std::size_t answer, std::string_view header) {
+    if (whole_.starts_with(header)) {
+      return header.size();
+    }
+    const auto earlier = render(ChatPrefix{.messages_count = answer});
+    const bool same =
+        earlier && whole_.starts_with(earlier->text) && header.starts_with(earlier->text);
+    return same ? common_length(whole_, header) : header.size();
+  }
+
+  /// Where what asks for the answer ends in `before`; none: it is not there.
+  std::optional<std::size_t> begin_of(std::size_t answer, std::string_view before,
+                                      const Result<RenderedChat>& asked) {
+    if (asked && before == asked->text) {
+      return before.size();
+    }
+    if (asked && before.starts_with(asked->text)) {
+      return asked->text.size() +
+             header_unasked(answer, before.substr(asked->text.size()), asked->text);
+    }
+    const auto unasked = render(ChatPrefix{.messages_count = answer});
+    const bool both = asked && unasked && asked->text.starts_with(unasked->text);
+    if (both && before.starts_with(unasked->text)) {
+      return common_length(asked->text, before);
+    }
+    // The template writes earlier messages in another way where they are the last ones.
+    const auto question = both ? asked->text.substr(unasked->text.size()) : question_alone();
+    const auto between = between_messages(answer);
+    if (!question || !between || !before.ends_with(*between)) {
+      return std::nullopt;
+    }
+    return before.size() - between->size() + question_end(*between, *question);
+  }
+
+  /// How much of `more`, which stands before an answer behind what asks for it, begins its turn all
+  /// the same: behind the results of calls some templates ask for nothing.
+  std::size_t header_unasked(std::size_t answer, std::string_view more, std::string_view asked) {
+    const std::string question = question_alone().value_or("");
+    const std::size_t found = question.empty() ? more.npos : more.find(question);
+    if (found == more.npos) {
+      return 0;
+    }
+    const auto unasked = render(ChatPrefix{.messages_count = answer});
+    return unasked && unasked->text == asked ? found + question.size() : 0;
+  }
+
+  /// Where the longest beginning of `question` that `between` has ends in it, the last such one.
+  static std::size_t question_end(std::string_view between, std::string_view question) {
+    std::size_t longest = 0;
+    std::size_t end = between.size();
+    for (std::size_t at = 0; at < between.size(); ++at) {
+      const std::size_t length = common_length(between.substr(at), question);
+      if (length > 0 && length >= longest) {
+        longest = length;
+        end = at + length;
+      }
+    }
+    return end;
+  }
+
+  Result<RenderedChat> render(const ChatPrefix& prefix) {
+    return std::move(template_.render_prefixes(conversation_, std::span(&prefix, 1)).front());
+  }
+
+  /// What asks for an answer to any question; none: the template does not say.
+  const std::optional<std::string>& question_alone() {
+    if (!question_known_) {
+      question_known_ = true;
+      const Conversation probe = {.messages = {{"user", one_}}};
+      const std::array<ChatPrefix, 2> both = {
+          ChatPrefix{.messages_count = 1, .options = {.add_generation_prompt = true}},
+          ChatPrefix{.messages_count = 1}};
+      const auto rendered = template_.render_prefixes(probe, both);
+      if (rendered[0] && rendered[1] && rendered[0]->text.starts_with(rendered[1]->text)) {
+        question_ = rendered[0]->text.substr(rendered[1]->text.size());
+      }
+    }
+    return question_;
+  }
+
+  /// What the template writes between the contents of the message before and of the answer.
+  std::optional<std::string> between_messages(std::size_t answer) {
+    ChatPrefix prefix{.messages_count = conversation_.messages.size(),
+                      .contents = {{answer, one_}}};
+    if (answer > 0) {
+      prefix.contents.emplace(answer - 1, two_);
+    }
+    const auto rendered = render(prefix);
+    if (!rendered || count_of(rendered->text, one_) != 1) {
+      return std::nullopt;
+    }
+    const std::string_view before = around(rendered->text, one_).before;
+    if (answer == 0) {
+      return std::string(before);
+    }
+    return count_of(before, two_) == 1 ? std::optional(std::string(around(before, two_).after))
+                                       : std::nullopt;
+  }
+
+  ChatTemplate& template_;
+  const Conversation& conversation_;
+  std::string_view whole_;
+  std::string one_;
+  std::string two_;
+  bool question_known_ = false;
+  std::optional<std::string> question_ = {};
+};
+
+}  // namespace
+
+std::variant<std::vector<AnswerSpan>, Dropped> place_answers(ChatTemplate& chat_template,
+                                                             const Conversation& conversation,
+                                                             std::string_view whole,
+                                                             std::span<const std::size_t> answers) {
+  AnswerPlaces places(chat_template, conversation, whole);
+  std::vector<AnswerSpan> spans;
+  for (std::size_t first = 0; first < answers.size(); first += answers_at_once) {
+    const auto some = answers.subspan(first, std::min(answers_at_once, answers.size() - first));
+    std::vector<ChatPrefix> prefixes;
+    for (const std::size_t answer : some) {
+      const auto each = places.prefixes(answer);
+      prefixes.insert(prefixes.end(), each.begin(), each.end());
+    }
+    const auto rendered = chat_template.render_prefixes(conversation, prefixes);
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      auto placed =
+          places.place(some[i], Rendered(rendered).subspan(i * renders_each, renders_each));
+      if (auto* const dropped = std::get_if<Dropped>(&placed)) {
+        return std::move(*dropped);
+      }
+      spans.push_back(std::get<AnswerSpan>(placed));
+    }
+  }
+  return spans;
+}
+
+}  // namespace train::storage
