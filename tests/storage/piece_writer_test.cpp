@@ -17,8 +17,8 @@
 #include "tests/support/disks/failing_disk.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 
-using namespace train;
-using namespace train::storage;
+namespace train::storage::testing::piece_writer_test {
+
 using train::test::DiskFault;
 using train::test::FailingDisk;
 using train::test::read_bytes;
@@ -203,3 +203,5 @@ TEST_CASE("disk_digest: of a link or of nothing it is an error", "[storage][disk
   CHECK_FALSE(digest_on_disk(home / "missing"));
   CHECK_FALSE(digest_on_disk(home.path()));
 }
+
+}  // namespace train::storage::testing::piece_writer_test
