@@ -20,7 +20,8 @@ namespace train::storage {
 namespace {
 
 /// Arguments: the descriptor to write to, the file. Dates and bytes become text, and numbers that
-/// JSON does not have null, so that no row that has such a column besides is lost.
+/// JSON does not have null, so that no row that has such a column besides is lost. A struct has
+/// every member that another row has, as null where this row has none: those are left out.
 constexpr const char* parquet_script = R"PYTHON(
 import json, math, sys
 out = open(int(sys.argv[1]), "w", encoding="utf-8", errors="replace", newline="\n")
@@ -37,7 +38,12 @@ def finite(value):
     if isinstance(value, (list, tuple)):
         return [finite(member) for member in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+def present(value):
+    if isinstance(value, dict):
+        return {key: present(member) for key, member in value.items() if member is not None}
+    return [present(member) for member in value] if isinstance(value, (list, tuple)) else value
 def line(row):
+    row = present(row)
     try:
         return json.dumps(row, ensure_ascii=False, allow_nan=False, default=other)
     except ValueError:
