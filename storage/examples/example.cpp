@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "storage/examples/example_messages.hpp"
+#include "storage/examples/line_members.hpp"
 #include "storage/files/untrusted_text.hpp"
 #include "storage/tokenizer/text/utf8.hpp"
 
@@ -29,6 +31,7 @@ constexpr std::array<std::string_view, drop_reason_count> reason_texts = {
     "a label that is neither true nor false",
     "an empty answer",
     "a pair of equal answers",
+    "a pair whose prompt is not known",
     "nothing that is trained",
     "the template refuses it",
     "answers whose place in the text is not known",
@@ -41,9 +44,12 @@ bool has(const LineJson& line, const char* key) {
   return found != line.end() && !found->is_null();
 }
 
-/// TRL's name of the label, or open-instruct's; null: neither is there.
+/// The names of the label: TRL's, open-instruct's, LLaMA-Factory's.
+constexpr std::array<const char*, 3> label_names = {"label", "binary_labels", "kto_tag"};
+
+/// Null: none is there.
 const LineJson* label_member(const LineJson& line) {
-  for (const char* const key : {"label", "binary_labels"}) {
+  for (const char* const key : label_names) {
     if (has(line, key)) {
       return &line.at(key);
     }
@@ -51,18 +57,28 @@ const LineJson* label_member(const LineJson& line) {
   return nullptr;
 }
 
+constexpr std::array<const char*, 3> message_names = {"messages", "conversations", "conversation"};
+
+bool has_messages(const LineJson& line) {
+  return std::any_of(message_names.begin(), message_names.end(),
+                     [&](const char* key) { return has(line, key); });
+}
+
 bool is_blank(const std::string& text) {
   return text.find_first_not_of(" \t\r\n") == std::string::npos;
 }
 
-/// The member as a text; null: it is none.
-const std::string* text_member(const LineJson& line, const char* key) {
-  const auto found = line.find(key);
-  return found != line.end() && found->is_string() ? &found->get_ref<const std::string&>()
-                                                   : nullptr;
-}
+Dropped missing(const std::string& what) { return {DropReason::members, what}; }
 
-Dropped missing(const char* what) { return {DropReason::members, what}; }
+using ListOrDropped = std::variant<MessageList, Dropped>;
+
+/// What an example begins with.
+struct PromptPart {
+  const std::string* raw = nullptr;  ///< A text that is no message; null: `list`.
+  std::string member = {};           ///< Where it stands; empty: there is none.
+  MessageList list = {};
+};
+using PromptOrDropped = std::variant<PromptPart, Dropped>;
 
 /// Parses one line.
 class LineParser {
@@ -74,37 +90,41 @@ class LineParser {
     Example example;
     example.kind = options_.kind;
     if (!options_.source_key.empty()) {
-      const std::string* const source = text_member(line_, options_.source_key.c_str());
+      const std::string* const source = line_.text(options_.source_key);
       if (source == nullptr) {
         return Dropped{DropReason::members, fmt::format("\"{}\" is no text", options_.source_key)};
       }
       example.source = *source;
     }
-    std::optional<Dropped> dropped;
-    switch (options_.kind) {
-      case ExampleKind::chat:
-        dropped = take(chat(), example.text);
-        break;
-      case ExampleKind::prompt:
-        dropped = take(completed("completion"), example.text);
-        break;
-      case ExampleKind::kto:
-        dropped = labelled(example);
-        break;
-      case ExampleKind::preference:
-        dropped = preference(example);
-        break;
-      case ExampleKind::text:
-        dropped = plain(example);
-        break;
-    }
-    if (dropped) {
+    if (auto dropped = parse(example)) {
       return *dropped;
+    }
+    for (const std::string& name : line_.unread()) {
+      example.remarks.push_back({RemarkKind::not_read, name});
+    }
+    for (Remark& remark : remarks_) {
+      example.remarks.push_back(std::move(remark));
     }
     return example;
   }
 
  private:
+  std::optional<Dropped> parse(Example& example) {
+    switch (options_.kind) {
+      case ExampleKind::chat:
+        return take(chat(options_.train_on_last), example.text);
+      case ExampleKind::prompt:
+        return take(completed(), example.text);
+      case ExampleKind::kto:
+        return labelled(example);
+      case ExampleKind::preference:
+        return preference(example);
+      case ExampleKind::text:
+        return plain(example);
+    }
+    return std::nullopt;
+  }
+
   static std::optional<Dropped> take(TextOrDropped from, ExampleText& to) {
     if (auto* const dropped = std::get_if<Dropped>(&from)) {
       return *dropped;
@@ -113,74 +133,142 @@ class LineParser {
     return std::nullopt;
   }
 
-  [[nodiscard]] TextOrDropped rendered(const MessageList& list) const {
-    return conversation_text(list, line_, options_.train_on_last);
+  [[nodiscard]] TextOrDropped rendered(const MessageList& list, bool train_on_last = false) {
+    remarks_.insert(remarks_.end(), list.remarks.begin(), list.remarks.end());
+    return conversation_text(list, line_, train_on_last || options_.train_on_last);
   }
 
-  [[nodiscard]] TextOrDropped chat() const {
-    for (const char* const key : {"messages", "conversations", "conversation"}) {
-      if (has(line_, key)) {
-        auto list = message_list(line_.at(key));
-        if (auto* const dropped = std::get_if<Dropped>(&list)) {
-          return *dropped;
-        }
-        auto& messages = std::get<MessageList>(list);
-        prepend_system(messages);
-        return rendered(messages);
-      }
-    }
-    return alpaca();
-  }
-
-  /// ShareGPT's "system" beside the list.
-  void prepend_system(MessageList& list) const {
-    const std::string* const system = text_member(line_, "system");
-    if (system != nullptr && !system->empty() &&
-        list.messages.front().value("role", "") != "system") {
-      const LineJson message = {{"role", "system"}, {"content", *system}};
-      list.messages.insert(list.messages.begin(), message);
-      list.weights.insert(list.weights.begin(), 0.0F);
-    }
-  }
-
-  [[nodiscard]] TextOrDropped alpaca() const {
-    const std::string* const instruction = text_member(line_, "instruction");
-    const std::string* const output = text_member(line_, "output");
-    const std::string* const input = text_member(line_, "input");
-    if (instruction == nullptr || output == nullptr) {
-      return missing(R"(no "messages" (nor "conversations", nor "instruction" and "output"))");
-    }
-    const std::string said =
-        input == nullptr || input->empty() ? *instruction : *instruction + "\n\n" + *input;
-    auto list = message_list(
-        {{{"role", "user"}, {"content", said}}, {{"role", "assistant"}, {"content", *output}}});
+  [[nodiscard]] TextOrDropped chat(bool train_on_last) {
+    auto list = messages();
     if (auto* const dropped = std::get_if<Dropped>(&list)) {
       return *dropped;
     }
-    auto& messages = std::get<MessageList>(list);
-    prepend_system(messages);
-    return rendered(messages);
+    return rendered(std::get<MessageList>(list), train_on_last);
   }
 
-  /// The prompt, and an answer to it: both texts, or both lists.
-  [[nodiscard]] TextOrDropped completed(const char* answer_key) const {
-    if (!has(line_, "prompt") || !has(line_, answer_key)) {
-      return Dropped{DropReason::members, fmt::format("no \"prompt\" or no \"{}\"", answer_key)};
-    }
-    const std::string* const prompt = text_member(line_, "prompt");
-    const std::string* const answer = text_member(line_, answer_key);
-    if (prompt != nullptr && answer != nullptr) {
-      return raw(*prompt, *answer);
-    }
-    auto before = message_list(line_.at("prompt"));
-    auto after = message_list(line_.at(answer_key));
-    for (const auto* const list : {&before, &after}) {
-      if (const auto* const dropped = std::get_if<Dropped>(list)) {
-        return *dropped;
+  /// The messages of a line, or those that Alpaca's members are.
+  ListOrDropped messages() {
+    for (const char* const key : message_names) {
+      if (line_.has(key)) {
+        auto list = message_list(*line_.read(key));
+        if (auto* const messages = std::get_if<MessageList>(&list)) {
+          prepend_system(*messages);
+          read_masked_role();
+        }
+        return list;
       }
     }
-    return rendered(
-        after_prompt(std::get<MessageList>(std::move(before)), std::get<MessageList>(after)));
+    const std::string* const output = line_.text("output");
+    auto asked = instruction();
+    if (!asked || output == nullptr) {
+      return missing(R"(no "messages" (nor "conversations", nor "instruction" and "output"))");
+    }
+    if (auto* const list = std::get_if<MessageList>(&*asked)) {
+      append(*list, text_message("assistant", *output));
+      return is_blank(*output) ? ListOrDropped(Dropped{DropReason::empty_answer, {}})
+                               : std::move(*asked);
+    }
+    return *asked;
+  }
+
+  /// "system" beside a list, unless that has one of its own.
+  void prepend_system(MessageList& list) {
+    const std::string* const system =
+        list.messages.empty() || list.messages.front().value("role", "") != "system"
+            ? line_.text("system")
+            : nullptr;
+    if (system != nullptr && !system->empty()) {
+      MessageList whole = text_message("system", *system);
+      append(whole, list);
+      list = std::move(whole);
+    }
+  }
+
+  /// NeMo's name of the role that is not trained, beside conversations.
+  void read_masked_role() {
+    const auto* const mask = line_.has("mask") ? line_.text("mask") : nullptr;
+    if (mask != nullptr && message_role(*mask).name != "user") {
+      remarks_.push_back({RemarkKind::not_read, "mask"});
+    }
+  }
+
+  /// Alpaca's question: "history", "instruction" and "input", "system". None: it has no
+  /// instruction.
+  std::optional<ListOrDropped> instruction() {
+    const std::string* const text = line_.text("instruction");
+    if (text == nullptr) {
+      return std::nullopt;
+    }
+    MessageList list;
+    if (const LineJson* const history = line_.read("history")) {
+      for (const LineJson& turn : *history) {
+        if (!turn.is_array() || turn.size() != 2 || !turn[0].is_string() || !turn[1].is_string()) {
+          return missing(R"("history" is no list of a question and its answer each)");
+        }
+        append(list, text_message("user", turn[0]));
+        append(list, text_message("assistant", turn[1]));
+      }
+    }
+    const std::string* const input = line_.text("input");
+    append(list, text_message(
+                     "user", input == nullptr || input->empty() ? *text : *text + "\n\n" + *input));
+    prepend_system(list);
+    return list;
+  }
+
+  /// What comes before the answers of a pair or the completion.
+  PromptOrDropped prompt() {
+    const std::string* const text = line_.text("prompt");
+    if (text != nullptr) {
+      return asked_in("prompt", *text, /*raw=*/!line_.has("system"));
+    }
+    std::vector<const char*> lists = {"prompt"};
+    lists.insert(lists.end(), message_names.begin(), message_names.end());
+    for (const char* const key : lists) {
+      if (line_.has(key)) {
+        auto list = message_list(*line_.read(key));
+        if (const auto* const dropped = std::get_if<Dropped>(&list)) {
+          return Dropped{dropped->reason, fmt::format("\"{}\": {}", key, dropped->detail)};
+        }
+        prepend_system(std::get<MessageList>(list));
+        return PromptPart{.member = key, .list = std::get<MessageList>(std::move(list))};
+      }
+    }
+    if (auto asked = instruction()) {
+      if (const auto* const dropped = std::get_if<Dropped>(&*asked)) {
+        return *dropped;
+      }
+      return PromptPart{.member = "instruction", .list = std::get<MessageList>(std::move(*asked))};
+    }
+    for (const char* const key : {"question", "input"}) {
+      if (const std::string* const question = line_.text(key)) {
+        return asked_in(key, *question, /*raw=*/false);
+      }
+    }
+    return PromptPart{};
+  }
+
+  PromptPart asked_in(const char* key, const std::string& text, bool raw) {
+    PromptPart part{
+        .raw = raw ? &text : nullptr, .member = key, .list = text_message("user", text)};
+    if (!raw) {
+      prepend_system(part.list);
+    }
+    return part;
+  }
+
+  /// An answer: messages, or the text of one.
+  ListOrDropped answer(const char* key) {
+    const std::string* const text = line_.text(key);
+    if (text == nullptr) {
+      auto list = message_list(*line_.read(key));
+      if (const auto* const dropped = std::get_if<Dropped>(&list)) {
+        return Dropped{dropped->reason, fmt::format("\"{}\": {}", key, dropped->detail)};
+      }
+      return list;
+    }
+    return is_blank(*text) ? ListOrDropped(Dropped{DropReason::empty_answer, key})
+                           : text_message("assistant", *text);
   }
 
   static TextOrDropped raw(const std::string& prompt, const std::string& answer) {
@@ -190,73 +278,96 @@ class LineParser {
     return ExampleText{.prompt = prompt, .answer = answer};
   }
 
-  std::optional<Dropped> labelled(Example& example) const {
-    const LineJson* const label = label_member(line_);
+  /// The prompt and its completion: both texts, or messages.
+  TextOrDropped completed() {
+    auto before = prompt();
+    if (const auto* const dropped = std::get_if<Dropped>(&before)) {
+      return *dropped;
+    }
+    const auto& part = std::get<PromptPart>(before);
+    if (part.member.empty() || !line_.has("completion")) {
+      return missing(R"(no "prompt" or no "completion")");
+    }
+    const std::string* const text = line_.text("completion");
+    if (part.raw != nullptr && text != nullptr) {
+      return raw(*part.raw, *text);
+    }
+    const auto after = answer("completion");
+    if (const auto* const dropped = std::get_if<Dropped>(&after)) {
+      return *dropped;
+    }
+    return rendered(after_prompt(part.list, std::get<MessageList>(after)));
+  }
+
+  /// A conversation's label is about its last message.
+  std::optional<Dropped> labelled(Example& example) {
+    const LineJson* label = nullptr;
+    for (const char* const key : label_names) {
+      label = label == nullptr ? line_.read(key) : label;
+    }
     const bool number = label != nullptr && label->is_number_integer();
     if (label == nullptr || !(label->is_boolean() || (number && (*label == 0 || *label == 1)))) {
       return Dropped{DropReason::label, label == nullptr ? R"(no "label")" : std::string()};
     }
     example.desirable = number ? *label == 1 : label->get<bool>();
-    return take(has(line_, "messages") ? last_answer() : completed("completion"), example.text);
+    return take(line_.has("completion") ? completed() : chat(/*train_on_last=*/true), example.text);
   }
 
-  /// A conversation of which the last message is what the label is about.
-  [[nodiscard]] TextOrDropped last_answer() const {
-    auto list = message_list(line_.at("messages"));
-    if (auto* const dropped = std::get_if<Dropped>(&list)) {
-      return *dropped;
-    }
-    auto& messages = std::get<MessageList>(list);
-    prepend_system(messages);
-    return conversation_text(messages, line_, /*train_on_last=*/true);
-  }
-
-  std::optional<Dropped> preference(Example& example) const {
-    if (!has(line_, "chosen") || !has(line_, "rejected")) {
+  std::optional<Dropped> preference(Example& example) {
+    if (!line_.has("chosen") || !line_.has("rejected")) {
       return missing(R"(no "chosen" or no "rejected")");
     }
-    ExampleText worse;
-    const bool texts = text_member(line_, "chosen") != nullptr;
-    const bool prompted = has(line_, "prompt") && line_.at("prompt").is_string() == texts;
-    std::optional<Dropped> dropped;
-    if (prompted) {
-      dropped = take(completed("chosen"), example.text);
-      dropped = dropped ? dropped : take(completed("rejected"), worse);
-    } else if (texts) {
-      dropped = split_texts(example.text, worse);
-    } else {
-      dropped = split_messages(example.text, worse);
+    auto before = prompt();
+    if (const auto* const dropped = std::get_if<Dropped>(&before)) {
+      return *dropped;
     }
-    example.worse = std::move(worse);
-    return dropped;
+    const auto& part = std::get<PromptPart>(before);
+    example.worse.emplace();
+    const std::string* const chosen = line_.text("chosen");
+    const std::string* const rejected = line_.text("rejected");
+    const bool texts = chosen != nullptr && rejected != nullptr;
+    if (texts && part.raw != nullptr) {
+      auto dropped = take(raw(*part.raw, *chosen), example.text);
+      return dropped ? dropped : take(raw(*part.raw, *rejected), *example.worse);
+    }
+    return texts && part.member.empty() ? split_texts(*chosen, *rejected, example)
+                                        : pair_of_messages(part, example);
   }
 
-  /// The prompt is what both texts begin with, without a space at its end.
-  std::optional<Dropped> split_texts(ExampleText& better, ExampleText& worse) const {
-    const std::string* const chosen = text_member(line_, "chosen");
-    const std::string* const rejected = text_member(line_, "rejected");
-    if (rejected == nullptr) {
-      return missing(R"("chosen" is a text and "rejected" is none)");
-    }
-    const auto [left, right] =
-        std::mismatch(chosen->begin(), chosen->end(), rejected->begin(), rejected->end());
-    auto shared = static_cast<std::size_t>(left - chosen->begin());
-    while (shared > 0 && shared < chosen->size() && continues((*chosen)[shared])) {
-      --shared;
-    }
-    shared -= shared > 0 && (*chosen)[shared - 1] == ' ' ? 1 : 0;
-    if (left == chosen->end() && right == rejected->end()) {
+  /// The prompt is what both texts begin with, without a space at its end; if nothing else of the
+  /// line may be it.
+  std::optional<Dropped> split_texts(const std::string& chosen, const std::string& rejected,
+                                     Example& example) {
+    const auto [left, right] = std::mismatch(
+        chosen.begin(),
+        chosen.begin() + static_cast<std::ptrdiff_t>(std::min(chosen.size(), rejected.size())),
+        rejected.begin());
+    if (left == chosen.end() && right == rejected.end()) {
       return Dropped{DropReason::equal_pair, {}};
     }
-    auto dropped = take(raw(chosen->substr(0, shared), chosen->substr(shared)), better);
+    if (const auto others = line_.unread(/*that_may_be_words=*/true); !others.empty()) {
+      return Dropped{DropReason::pair_prompt,
+                     fmt::format(R"(it may be in "{}", which is not read: call that "prompt", or )"
+                                 R"(take it out)",
+                                 fmt::join(others, "\", \""))};
+    }
+    auto shared = static_cast<std::size_t>(left - chosen.begin());
+    while (shared > 0 && shared < chosen.size() && continues(chosen[shared])) {
+      --shared;
+    }
+    shared -= shared > 0 && chosen[shared - 1] == ' ' ? 1 : 0;
+    if (is_blank(chosen.substr(0, shared))) {
+      return Dropped{DropReason::pair_prompt,
+                     R"("chosen" and "rejected" begin with nothing in common; give a "prompt")"};
+    }
+    auto dropped = take(raw(chosen.substr(0, shared), chosen.substr(shared)), example.text);
     return dropped ? dropped
-                   : take(raw(rejected->substr(0, shared), rejected->substr(shared)), worse);
+                   : take(raw(rejected.substr(0, shared), rejected.substr(shared)), *example.worse);
   }
 
-  /// The prompt is the messages that both lists begin with.
-  std::optional<Dropped> split_messages(ExampleText& better, ExampleText& worse) const {
-    auto chosen = message_list(line_.at("chosen"));
-    auto rejected = message_list(line_.at("rejected"));
+  std::optional<Dropped> pair_of_messages(const PromptPart& part, Example& example) {
+    auto chosen = answer("chosen");
+    auto rejected = answer("rejected");
     for (const auto* const list : {&chosen, &rejected}) {
       if (const auto* const dropped = std::get_if<Dropped>(list)) {
         return *dropped;
@@ -267,17 +378,72 @@ class LineParser {
     if (left.messages == right.messages) {
       return Dropped{DropReason::equal_pair, {}};
     }
-    for (std::size_t i = 0; i < std::min(left.weights.size(), right.weights.size()) &&
-                            left.messages[i] == right.messages[i];
-         ++i) {
-      left.weights[i] = right.weights[i] = 0.0F;
+    if (left.messages.front().value("role", "") == "assistant") {
+      if (part.member.empty()) {
+        return Dropped{DropReason::pair_prompt,
+                       R"("chosen" begins with the assistant's message; give a "prompt")"};
+      }
+      left = after_prompt(part.list, left);
+      right = after_prompt(part.list, right);
+    } else if (auto dropped = split_messages(part, left, right)) {
+      return dropped;
     }
-    auto dropped = take(rendered(left), better);
-    return dropped ? dropped : take(rendered(right), worse);
+    auto dropped = take(rendered(left), example.text);
+    return dropped ? dropped : take(rendered(right), *example.worse);
   }
 
-  std::optional<Dropped> plain(Example& example) const {
-    const std::string* const text = text_member(line_, "text");
+  /// The prompt is the messages that both lists begin with; one that stands beside them is among
+  /// those.
+  std::optional<Dropped> split_messages(const PromptPart& part, MessageList& left,
+                                        MessageList& right) {
+    std::size_t shared = 0;
+    while (shared < std::min(left.messages.size(), right.messages.size()) &&
+           left.messages[shared] == right.messages[shared]) {
+      left.weights[shared] = right.weights[shared] = 0.0F;
+      ++shared;
+    }
+    const auto common = std::span(left.messages).first(shared);
+    if (std::none_of(common.begin(), common.end(), [](const LineJson& message) {
+          const std::string role = message.value("role", "");
+          return role == "user" || role == "tool";
+        })) {
+      return Dropped{DropReason::pair_prompt,
+                     R"("chosen" and "rejected" begin with nothing in common; give a "prompt")"};
+    }
+    for (const LineJson& message : part.list.messages) {
+      if (message.value("role", "") == "system" || part.member.empty()) {
+        continue;
+      }
+      const bool there = std::any_of(common.begin(), common.end(), [&](const LineJson& each) {
+        return each.value("role", "") == message.value("role", "") &&
+               each.value("content", LineJson()).dump().find(inner_text(message)) !=
+                   std::string::npos;
+      });
+      if (!there) {
+        return Dropped{DropReason::pair_prompt,
+                       fmt::format(R"("{}" is not what "chosen" and "rejected" begin with; give )"
+                                   R"(answers alone, or take it out)",
+                                   part.member)};
+      }
+    }
+    prepend_system(left);
+    prepend_system(right);
+    return std::nullopt;
+  }
+
+  /// A message's content as JSON writes it, without the marks around it and white space at the
+  /// ends.
+  static std::string inner_text(const LineJson& message) {
+    const LineJson content = message.value("content", LineJson());
+    std::string text = content.is_string() ? content.get<std::string>() : std::string();
+    text.erase(text.find_last_not_of(" \t\r\n") + 1);
+    text.erase(0, std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+    const std::string quoted = LineJson(text).dump();
+    return quoted.substr(1, quoted.size() - 2);
+  }
+
+  std::optional<Dropped> plain(Example& example) {
+    const std::string* const text = line_.text("text");
     if (text == nullptr) {
       return missing(R"(no "text")");
     }
@@ -288,8 +454,9 @@ class LineParser {
     return std::nullopt;
   }
 
-  const LineJson& line_;
+  LineMembers line_;
   const ExampleOptions& options_;
+  std::vector<Remark> remarks_ = {};
 };
 
 }  // namespace
@@ -318,12 +485,12 @@ std::optional<ExampleKind> example_kind_of(const LineJson& line) {
   if (has(line, "prompt") && has(line, "completion")) {
     return label != nullptr ? ExampleKind::kto : ExampleKind::prompt;
   }
+  const bool conversation = has_messages(line) || (has(line, "instruction") && has(line, "output"));
   // A number beside a conversation may be anything, as the class of a text is.
-  if (has(line, "messages") && label != nullptr && label->is_boolean()) {
+  if (conversation && label != nullptr && label->is_boolean()) {
     return ExampleKind::kto;
   }
-  if (has(line, "messages") || has(line, "conversations") || has(line, "conversation") ||
-      (has(line, "instruction") && has(line, "output"))) {
+  if (conversation) {
     return ExampleKind::chat;
   }
   return has(line, "text") ? std::optional(ExampleKind::text) : std::nullopt;

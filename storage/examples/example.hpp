@@ -41,7 +41,8 @@ enum class DropReason : std::uint8_t {
   image,    ///< Content that is no text.
   label,    ///< Neither true nor false.
   empty_answer,
-  equal_pair,  ///< Both answers have the same tokens.
+  equal_pair,   ///< Both answers have the same tokens.
+  pair_prompt,  ///< Which of a pair's words are its prompt is not known.
   nothing_trained,
   template_error,  ///< The template refuses the conversation.
   no_mask,         ///< The answers' places in the text are not known.
@@ -49,12 +50,27 @@ enum class DropReason : std::uint8_t {
   truncated_away,  ///< What is trained lies behind the row's end.
   text_error,      ///< The tokenizer refuses the text.
 };
-inline constexpr std::size_t drop_reason_count = 14;
+inline constexpr std::size_t drop_reason_count = 15;
 [[nodiscard]] std::string_view drop_reason_text(DropReason reason);
 
 struct Dropped {
   DropReason reason = DropReason::members;
   std::string detail = {};  ///< What it is about; may be empty.
+};
+
+/// What a line says that its document does not have.
+enum class RemarkKind : std::uint8_t {
+  not_read,      ///< A member that nobody reads.
+  left_out,      ///< What the template does not write as it is said.
+  unknown_role,  ///< A role that is left to the template.
+};
+inline constexpr std::size_t remark_kind_count = 3;
+
+struct Remark {
+  RemarkKind kind = RemarkKind::not_read;
+  std::string name = {};
+
+  bool operator==(const Remark&) const = default;
 };
 
 /// A text and which parts of it are trained.
@@ -73,6 +89,7 @@ struct Example {
   std::optional<ExampleText> worse = {};  ///< Of a preference.
   bool desirable = true;                  ///< Of KTO's.
   std::string source = {};                ///< As the line says; empty: it does not.
+  std::vector<Remark> remarks = {};
 };
 
 struct ExampleOptions {

@@ -79,6 +79,12 @@ std::size_t end_of_turn_token(const Tokenizer& tokenizer, const EncodedText& enc
   return end;
 }
 
+void remember(std::vector<Remark>& remarks, Remark remark) {
+  if (std::find(remarks.begin(), remarks.end(), remark) == remarks.end()) {
+    remarks.push_back(std::move(remark));
+  }
+}
+
 }  // namespace
 
 RowText train_answers(const Tokenizer& tokenizer, const EncodedText& encoded,
@@ -142,6 +148,10 @@ Result<std::variant<EncodedExample, Dropped>> ExampleEncoder::encode(Example exa
   }
   example.text = {};
   example.worse.reset();
+  for (Remark& remark : example.remarks) {
+    remember(encoded.remarks, std::move(remark));
+  }
+  example.remarks.clear();
   encoded.example = std::move(example);
   if (auto dropped = judge(encoded)) {
     return Outcome(std::move(*dropped));
@@ -169,6 +179,9 @@ ExampleEncoder::TextOrDropped ExampleEncoder::encode_conversation(const ExampleT
     return std::move(*dropped);
   }
   const auto& conversation = std::get<MaskedConversation>(masked);
+  for (const std::string& name : conversation.left_out) {
+    remember(encoded.remarks, {RemarkKind::left_out, name});
+  }
   EncodedText tokens;
   const Status status = encoder_.encode_with_spans(
       conversation.text, {.add_special_tokens = false, .rendered = true}, tokens);

@@ -25,6 +25,7 @@ struct EncodedExample {
   RowText worse = {};  ///< Of a preference.
   std::optional<MaskMethod> method = {};
   bool truncated = false;
+  std::vector<Remark> remarks = {};  ///< Each once.
   bool merged = false;  ///< The prompt's last token and the answer's first one became one.
 };
 

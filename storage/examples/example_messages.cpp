@@ -1,12 +1,16 @@
 #include "storage/examples/example_messages.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
+#include "base/one_line.hpp"
 #include "storage/files/untrusted_text.hpp"
 
 namespace train::storage {
@@ -14,35 +18,69 @@ namespace {
 
 using ExampleJson = nlohmann::ordered_json;
 
-/// Roles of ShareGPT by the names of chat templates.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> share_gpt_roles = {
+/// Roles by the names that chat templates have for them.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 15> role_names = {
     {{"human", "user"},
      {"user", "user"},
+     {"prompter", "user"},
      {"gpt", "assistant"},
      {"chatgpt", "assistant"},
      {"assistant", "assistant"},
      {"model", "assistant"},
+     {"function_call", "function_call"},
      {"system", "system"},
+     {"developer", "developer"},
      {"tool", "tool"},
-     {"function_response", "tool"}}};
+     {"tool_response", "tool"},
+     {"observation", "tool"},
+     {"function_response", "tool"},
+     {"ipython", "ipython"}}};
 
-/// {from, value} becomes {role, content}. An unknown role stays, for the template to judge.
-void rename_share_gpt(ExampleJson& message) {
-  if (message.contains("role") || !message.contains("from")) {
-    return;
-  }
-  ExampleJson renamed;
+/// {from, value} becomes {role, content}, and a role has the name of chat templates. An unknown one
+/// stays, for the template to judge.
+void rename_members(ExampleJson& message, std::vector<Remark>& remarks) {
+  const bool share_gpt = !message.contains("role") && message.contains("from");
+  ExampleJson renamed = ExampleJson::object();
   for (const auto& [key, value] : message.items()) {
-    if (key == "from" && value.is_string()) {
+    if (key == (share_gpt ? "from" : "role") && value.is_string()) {
       const auto& said = value.get_ref<const std::string&>();
-      const auto* const found = std::find_if(share_gpt_roles.begin(), share_gpt_roles.end(),
-                                             [&](const auto& each) { return each.first == said; });
-      renamed["role"] = found == share_gpt_roles.end() ? said : std::string(found->second);
+      const MessageRole role = message_role(said);
+      if (!role.known) {
+        remarks.push_back({RemarkKind::unknown_role, said});
+      }
+      renamed["role"] = role.name;
     } else {
-      renamed[key == "value" ? "content" : key] = value;
+      renamed[share_gpt && key == "value" ? "content" : key] = value;
     }
   }
   message = std::move(renamed);
+}
+
+/// A call whose content is {"name", "arguments"}, or a list of such, as a JSON text. False: it is
+/// none.
+bool take_calls(ExampleJson& message) {
+  if (message.value("role", ExampleJson()) != "function_call") {
+    return true;
+  }
+  const auto content = message.find("content");
+  if (content == message.end()) {
+    return false;
+  }
+  ExampleJson said = content->is_string()
+                         ? ExampleJson::parse(content->get<std::string>(), nullptr, false)
+                         : *content;
+  said = said.is_object() ? ExampleJson::array({said}) : said;
+  ExampleJson calls = ExampleJson::array();
+  for (const ExampleJson& call : said.is_array() ? said : ExampleJson::array()) {
+    if (!call.is_object() || !call.contains("name") || !call.at("name").is_string()) {
+      return false;
+    }
+    calls.push_back({{"type", "function"}, {"function", call}});
+  }
+  message["role"] = "assistant";
+  message["content"] = nullptr;
+  message["tool_calls"] = calls;
+  return !calls.empty();
 }
 
 /// Parts of text become one text. False: one of them is no text.
@@ -74,18 +112,39 @@ void erase_null(ExampleJson& message) {
   }
 }
 
-/// What a message says of its weight; negative: what it says is no weight.
-float take_weight(ExampleJson& message) {
+/// What a message says of its weight; a text: what is wrong with that.
+std::variant<float, std::string> take_weight(ExampleJson& message) {
   double weight = 1.0;
+  bool trained = true;
   if (const auto found = message.find("weight"); found != message.end()) {
     weight = found->is_number() ? found->get<double>() : -1.0;
-    message.erase(found);
+    if (!std::isfinite(weight) || weight < 0.0 || weight > 1e6) {
+      return R"("weight" has to be a number >= 0)";
+    }
+    message.erase("weight");
   }
-  if (const auto found = message.find("train"); found != message.end()) {
-    weight = !found->is_boolean() ? -1.0 : found->get<bool>() ? weight : 0.0;
-    message.erase(found);
+  for (const char* const key : {"train", "loss", "training"}) {
+    if (const auto found = message.find(key); found != message.end()) {
+      if (!found->is_boolean()) {
+        return fmt::format(R"("{}" has to be true or false)", key);
+      }
+      trained = trained && found->get<bool>();
+      message.erase(key);
+    }
   }
-  return std::isfinite(weight) && weight <= 1e6 ? static_cast<float>(weight) : -1.0F;
+  for (const char* const key : {"mask", "train_detail"}) {
+    if (message.contains(key)) {
+      return fmt::format(R"("{}" may mean that it is trained or that it is not; say "train": true )"
+                         R"(or false)",
+                         key);
+    }
+  }
+  return static_cast<float>(trained ? weight : 0.0);
+}
+
+bool has_no_content(const ExampleJson& message) {
+  const auto content = message.find("content");
+  return content == message.end() || content->is_null();
 }
 
 bool says_nothing(const ExampleJson& message) {
@@ -97,53 +156,144 @@ bool says_nothing(const ExampleJson& message) {
   return empty && !message.contains("tool_calls") && !message.contains("function_call");
 }
 
+/// Reads one message, and appends it.
+std::optional<Dropped> take_message(const ExampleJson& object, MessageList& list) {
+  ExampleJson message = object;
+  const std::string which = fmt::format("message {}", list.weights.size() + 1);
+  if (!message.is_object()) {
+    return Dropped{DropReason::message, which + " is no object"};
+  }
+  rename_members(message, list.remarks);
+  erase_null(message);
+  if (!take_calls(message)) {
+    return Dropped{DropReason::message,
+                   which + R"(: a function_call is no JSON text {"name": ..., "arguments": ...})"};
+  }
+  if (!join_parts(message)) {
+    return Dropped{DropReason::image, which};
+  }
+  const auto role = message.value("role", ExampleJson());
+  const bool assistant = role == "assistant";
+  const bool counts = message.contains("weight") || message.contains("train") ||
+                      message.contains("loss") || message.contains("training");
+  const auto weight = take_weight(message);
+  if (const auto* const wrong = std::get_if<std::string>(&weight)) {
+    return Dropped{DropReason::message, fmt::format("{}: {}", which, *wrong)};
+  }
+  if (assistant && std::get<float>(weight) > 0.0F && says_nothing(message)) {
+    return Dropped{DropReason::empty_answer, which};
+  }
+  if (has_no_content(message)) {
+    if (role == "system") {
+      return std::nullopt;
+    }
+    if (!message.contains("tool_calls") && !message.contains("function_call")) {
+      return Dropped{DropReason::message, fmt::format("{}: it has no content", which)};
+    }
+    message["content"] = nullptr;  // Whether it is there depends on the file's format.
+  }
+  if (counts && std::get<float>(weight) > 0.0F && !assistant && role.is_string()) {
+    list.remarks.push_back(
+        {RemarkKind::not_read, fmt::format("weight of {}", role.get<std::string>())});
+  }
+  list.weights.push_back(assistant ? std::get<float>(weight) : 0.0F);
+  list.messages.push_back(std::move(message));
+  return std::nullopt;
+}
+
+/// A list, or a text that is one in JSON.
+ExampleJson list_or_text(const ExampleJson& value) {
+  if (!value.is_string()) {
+    return value;
+  }
+  const auto& text = value.get_ref<const std::string&>();
+  constexpr JsonLimits limits = {.bytes = conversation_limit_bytes,
+                                 .values = 10'000'000,
+                                 .run = conversation_limit_bytes,
+                                 .depth = conversation_limit_depth};
+  return json_excess(text, limits).empty() ? ExampleJson::parse(text, nullptr, false) : value;
+}
+
 }  // namespace
+
+MessageRole message_role(std::string_view name) {
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](char letter) {
+    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  });
+  const auto* const found = std::find_if(role_names.begin(), role_names.end(),
+                                         [&](const auto& each) { return each.first == lower; });
+  return found == role_names.end() ? MessageRole{std::string(name), false}
+                                   : MessageRole{std::string(found->second), true};
+}
 
 std::variant<MessageList, Dropped> message_list(const ExampleJson& list) {
   MessageList result;
-  if (!list.is_array() || list.empty()) {
+  ExampleJson messages = list_or_text(list);
+  if (messages.is_object()) {
+    messages = ExampleJson::array({messages});
+  }
+  if (!messages.is_array() || messages.empty()) {
     return Dropped{DropReason::members, "the messages are no list, or an empty one"};
   }
-  for (const ExampleJson& each : list) {
-    ExampleJson message = each;
-    const std::string which = fmt::format("message {}", result.weights.size() + 1);
-    if (!message.is_object()) {
-      return Dropped{DropReason::message, which + " is no object"};
+  for (const ExampleJson& each : messages) {
+    if (auto dropped = take_message(each, result)) {
+      return std::move(*dropped);
     }
-    rename_share_gpt(message);
-    erase_null(message);
-    if (!join_parts(message)) {
-      return Dropped{DropReason::image, which};
-    }
-    const float weight = take_weight(message);
-    if (weight < 0.0F) {
-      return Dropped{DropReason::message,
-                     which + R"(: "weight" has to be a number >= 0, "train" true or false)"};
-    }
-    const bool assistant = message.value("role", ExampleJson()) == "assistant";
-    if (assistant && weight > 0.0F && says_nothing(message)) {
-      return Dropped{DropReason::empty_answer, which};
-    }
-    result.weights.push_back(assistant ? weight : 0.0F);
-    result.messages.push_back(std::move(message));
+  }
+  if (result.messages.empty()) {
+    return Dropped{DropReason::members, "none of the messages has a content"};
   }
   return result;
 }
 
+MessageList text_message(const char* role, const std::string& content) {
+  const bool assistant = std::string_view(role) == "assistant";
+  MessageList list;
+  list.messages.push_back(ExampleJson{{"role", role}, {"content", content}});
+  list.weights.push_back(assistant ? 1.0F : 0.0F);
+  return list;
+}
+
+void append(MessageList& list, const MessageList& more) {
+  list.messages.insert(list.messages.end(), more.messages.begin(), more.messages.end());
+  list.weights.insert(list.weights.end(), more.weights.begin(), more.weights.end());
+  list.remarks.insert(list.remarks.end(), more.remarks.begin(), more.remarks.end());
+}
+
 MessageList after_prompt(MessageList prompt, const MessageList& answer) {
   std::fill(prompt.weights.begin(), prompt.weights.end(), 0.0F);
-  prompt.messages.insert(prompt.messages.end(), answer.messages.begin(), answer.messages.end());
-  prompt.weights.insert(prompt.weights.end(), answer.weights.begin(), answer.weights.end());
+  append(prompt, answer);
   return prompt;
 }
 
-std::variant<ExampleText, Dropped> conversation_text(const MessageList& list,
-                                                     const ExampleJson& line, bool train_on_last) {
-  ExampleJson whole = {{"messages", list.messages}};
-  for (const char* key : {"tools", "chat_template_kwargs"}) {
-    if (line.is_object() && line.contains(key)) {
-      whole[key] = line.at(key);
+namespace {
+
+/// The roles of a conversation, each once.
+std::string roles_of(const MessageList& list) {
+  std::vector<std::string> roles;
+  for (const ExampleJson& message : list.messages) {
+    const auto role = message.value("role", ExampleJson());
+    const std::string name = role.is_string() ? role.get<std::string>() : "none";
+    if (std::find(roles.begin(), roles.end(), name) == roles.end()) {
+      roles.push_back(name);
     }
+  }
+  return one_line(fmt::format("{}", fmt::join(roles, ", ")));
+}
+
+}  // namespace
+
+std::variant<ExampleText, Dropped> conversation_text(const MessageList& list, LineMembers& line,
+                                                     bool train_on_last) {
+  ExampleJson whole = {{"messages", list.messages}};
+  if (const ExampleJson* const tools = line.read("tools")) {
+    if (!tools->empty() && *tools != "") {
+      whole["tools"] = list_or_text(*tools);
+    }
+  }
+  if (const ExampleJson* const variables = line.read("chat_template_kwargs")) {
+    whole["chat_template_kwargs"] = *variables;
   }
   auto conversation = conversation_from_json(whole);
   if (!conversation) {
@@ -159,7 +309,9 @@ std::variant<ExampleText, Dropped> conversation_text(const MessageList& list,
   }
   if (std::none_of(text.message_weights.begin(), text.message_weights.end(),
                    [](float weight) { return weight > 0.0F; })) {
-    return Dropped{DropReason::nothing_trained, "no message of the assistant is trained"};
+    return Dropped{
+        DropReason::nothing_trained,
+        fmt::format("no message of the assistant is trained; the roles are {}", roles_of(list))};
   }
   text.conversation = std::move(*conversation);
   return text;

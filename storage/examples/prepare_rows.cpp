@@ -168,6 +168,11 @@ class RowsJob {
     if (encoded.example.kind == ExampleKind::kto) {
       ++(encoded.example.desirable ? report_.desirable : report_.undesirable);
     }
+    for (const Remark& remark : encoded.remarks) {
+      NameTally& names = report_.remarks.at(static_cast<std::size_t>(remark.kind));
+      const bool counted = names.size() < tally_names_most || names.contains(remark.name);
+      ++names[counted ? remark.name : "others"];
+    }
     if (encoded.method) {
       ++report_.masks.at(static_cast<std::size_t>(*encoded.method));
     } else if (encoded.example.kind != ExampleKind::text) {

@@ -1,6 +1,7 @@
 #include "storage/examples/row_report.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,12 @@ using ReportJson = nlohmann::ordered_json;
 
 constexpr std::array<const char*, mask_method_count> mask_method_names = {"markers",
                                                                           "placeholders"};
+
+constexpr std::array<const char*, remark_kind_count> remark_names = {"not_read", "left_out",
+                                                                     "unknown_roles"};
+constexpr std::array<const char*, remark_kind_count> remark_texts = {
+    "not read", "not in the text as it is said, as the template has it",
+    "roles not known, left to the template"};
 
 double percent(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
@@ -35,6 +42,14 @@ std::string drop_line(const RowReport& report, std::size_t reason) {
   return fmt::format("{} dropped: {}, the first at {}", report.dropped[reason].lines,
                      drop_reason_text(static_cast<DropReason>(reason)),
                      one_line(report.dropped[reason].first));
+}
+
+std::string remark_line(const NameTally& tally, const char* text) {
+  std::vector<std::string> names;
+  for (const auto& [name, lines] : tally) {
+    names.push_back(fmt::format("{} ({} lines)", one_line(name), lines));
+  }
+  return fmt::format("{}: {}", text, fmt::join(names, ", "));
 }
 
 /// The reason that took most.
@@ -70,6 +85,11 @@ std::string RowReport::json() const {
     }
   }
   object["masks"] = methods;
+  for (std::size_t i = 0; i < remarks.size(); ++i) {
+    if (!remarks[i].empty()) {
+      object[remark_names[i]] = remarks[i];
+    }
+  }
   object["prompts_merged"] = merged;
   if (facts.kind == "kto") {
     object["labels"] = {{"true", desirable}, {"false", undesirable}};
@@ -94,6 +114,11 @@ std::vector<std::string> RowReport::lines() const {
   for (std::size_t i = 0; i < dropped.size(); ++i) {
     if (dropped[i].lines > 0) {
       all.push_back(drop_line(*this, i));
+    }
+  }
+  for (std::size_t i = 0; i < remarks.size(); ++i) {
+    if (!remarks[i].empty()) {
+      all.push_back(remark_line(remarks[i], remark_texts[i]));
     }
   }
   for (const char* const split : {"train", "val"}) {

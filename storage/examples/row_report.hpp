@@ -29,6 +29,10 @@ struct DropTally {
   std::string first = {};  ///< "FILE:LINE", and what it is about.
 };
 
+/// Lines by a name of theirs: of the names that come first so many, the others together.
+using NameTally = std::map<std::string, std::uint64_t>;
+inline constexpr std::size_t tally_names_most = 64;
+
 /// What preparing rows counted.
 struct RowReport {
   bool up_to_date = false;  ///< Nothing was done: the same was prepared before. The rest is empty.
@@ -37,6 +41,7 @@ struct RowReport {
   std::vector<RowTally> sources = {};  ///< As facts.sources has them.
   std::array<DropTally, drop_reason_count> dropped = {};
   std::array<std::uint64_t, mask_method_count> masks = {};  ///< Conversations, by MaskMethod.
+  std::array<NameTally, remark_kind_count> remarks = {};    ///< Lines, by RemarkKind.
   std::uint64_t merged = 0;             ///< Prompts whose last token grew together with the answer.
   std::uint64_t prompts = 0;            ///< Prompts and answers that are no conversations.
   std::uint64_t desirable = 0;          ///< Of KTO's examples,

@@ -99,13 +99,100 @@ TEST_CASE("example: what both sides of a pair begin with is their prompt", "[sto
   const Example accents = parsed(R"({"chosen": "xé", "rejected": "xè"})", pairs);
   REQUIRE(accents.text.prompt == "x");
   const Example lists = parsed(
-      R"({"prompt": "ignored", "chosen": [{"role": "user", "content": "a"},
+      R"({"prompt": "a", "chosen": [{"role": "user", "content": "a"},
           {"role": "assistant", "content": "b"}], "rejected": [{"role": "user", "content": "a"},
           {"role": "assistant", "content": "c"}]})",
       pairs);
   REQUIRE(turns(lists.text) == "user=a;assistant=b;");
   REQUIRE(turns(*lists.worse) == "user=a;assistant=c;");
   REQUIRE(lists.text.message_weights == Weights{0, 1});
+}
+
+TEST_CASE("example: a function_call is the assistant's, and an observation a tool's",
+          "[storage][examples]") {
+  const Example example = parsed(
+      R"({"conversations": [{"from": "human", "value": "w"},
+          {"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"a\": 1}}"},
+          {"from": "observation", "value": "2"}, {"from": "gpt", "value": "3"}],
+          "tools": "[{\"name\": \"f\"}]"})",
+      {.kind = ExampleKind::chat});
+  REQUIRE(turns(example.text) == "user=w;assistant=-;tool=2;assistant=3;");
+  REQUIRE(example.text.conversation->tools == R"([{"name":"f"}])");
+  REQUIRE(
+      example.text.conversation->messages[1].json().find(
+          R"("tool_calls":[{"type":"function","function":{"name":"f","arguments":{"a":1}}}])") !=
+      std::string::npos);
+  REQUIRE(example.text.message_weights == Weights{0, 1, 0, 1});
+  REQUIRE(example.remarks.empty());
+  REQUIRE(reason(R"({"conversations": [{"from": "human", "value": "w"},
+                     {"from": "function_call", "value": "f[]"}]})",
+                 ExampleKind::chat) == DropReason::message);
+  REQUIRE(reason(R"({"messages": [{"role": "user", "content": "w"},
+                     {"role": "assistant", "content": "a"}], "tools": "f[x"})",
+                 ExampleKind::chat) == DropReason::message);
+}
+
+TEST_CASE(
+    "example: what a message says of its loss counts, and what may mean two things is refused",
+    "[storage][examples]") {
+  const ExampleOptions chat{.kind = ExampleKind::chat};
+  REQUIRE(parsed(R"({"conversations": [{"from": "human", "value": "a", "loss": null},
+          {"from": "gpt", "value": "b", "loss": false}, {"from": "human", "value": "c"},
+          {"from": "gpt", "value": "d", "loss": true}]})",
+                 chat)
+              .text.message_weights == Weights{0, 0, 0, 1});
+  REQUIRE(reason(R"({"messages": [{"role": "user", "content": "a"},
+                     {"role": "assistant", "content": "b", "mask": true}]})",
+                 ExampleKind::chat) == DropReason::message);
+}
+
+TEST_CASE("example: Alpaca's history comes first, and its answers are trained",
+          "[storage][examples]") {
+  const Example example = parsed(
+      R"({"system": "s", "instruction": "c", "input": "", "output": "d", "history": [["a", "b"]]})",
+      {.kind = ExampleKind::chat});
+  REQUIRE(turns(example.text) == "system=s;user=a;assistant=b;user=c;assistant=d;");
+  REQUIRE(example.text.message_weights == Weights{0, 0, 1, 0, 1});
+  REQUIRE(reason(R"({"instruction": "c", "output": "d", "history": ["a"]})", ExampleKind::chat) ==
+          DropReason::members);
+}
+
+TEST_CASE("example: a message of null is left out if it is the system's, and refused of others",
+          "[storage][examples][RW-3]") {
+  const ExampleOptions chat{.kind = ExampleKind::chat};
+  REQUIRE(turns(parsed(R"({"conversations": [{"from": "system", "value": null},
+          {"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]})",
+                       chat)
+                    .text) == "user=a;assistant=b;");
+  REQUIRE(reason(R"({"messages": [{"role": "user", "content": null},
+                     {"role": "assistant", "content": "b"}]})",
+                 ExampleKind::chat) == DropReason::message);
+  // As a row of Parquet has it, in which null and missing are the same.
+  const Example calls = parsed(R"({"messages": [{"role": "user", "content": "a"},
+      {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}]})",
+                               chat);
+  REQUIRE(calls.text.conversation->messages[1].json().find(R"("content":null)") !=
+          std::string::npos);
+}
+
+TEST_CASE("example: what nobody reads has its name, and roles that nobody knows",
+          "[storage][examples][RW-3]") {
+  const Example example = parsed(
+      R"({"id": 7, "note": "", "messages": [{"role": "User", "content": "a", "weight": 1},
+          {"role": "bing", "content": "b"}, {"role": "Assistant", "content": "c"}], "text": "x",
+          "extra": {"a": 1}})",
+      {.kind = ExampleKind::chat});
+  REQUIRE(turns(example.text) == "user=a;bing=b;assistant=c;");
+  REQUIRE(example.remarks == std::vector<Remark>{{RemarkKind::not_read, "id"},
+                                                 {RemarkKind::not_read, "text"},
+                                                 {RemarkKind::not_read, "extra"},
+                                                 {RemarkKind::not_read, "weight of user"},
+                                                 {RemarkKind::unknown_role, "bing"}});
+  const auto none = parse_example(R"({"messages": [{"role": "user", "content": "a"},
+      {"role": "bing", "content": "b"}]})",
+                                  {.kind = ExampleKind::chat});
+  REQUIRE(std::get<Dropped>(none).detail ==
+          "no message of the assistant is trained; the roles are user, bing");
 }
 
 TEST_CASE("example: every line that gives nothing has its reason", "[storage][examples]") {

@@ -253,6 +253,25 @@ TEST_CASE("prepare rows: pairs that teach nothing are counted, the first of a ki
   }
 }
 
+TEST_CASE("prepare rows: what nobody reads is said by its name, with the lines that have it",
+          "[storage][examples][RW-3]") {
+  const DataPlace place;
+  const std::string said = R"("messages": [{"role": "user", "content": "a"}, )"
+                           R"({"role": "assistant", "content": "b", "reasoning_content": "c"}])";
+  auto request = place.request("{\"id\": 1, " + said + "}\n{\"id\": 2, \"note\": \"x\", " + said +
+                               "}\n{\"note\": null, " + said + "}\n");
+  const RowReport report = prepared(request);
+  const auto lines = report.lines();
+  const auto has = [&](const std::string& line) {
+    return std::find(lines.begin(), lines.end(), line) != lines.end();
+  };
+  REQUIRE(has("not read: id (2 lines), note (1 lines)"));
+  REQUIRE(
+      has("not in the text as it is said, as the template has it: reasoning_content (3 lines)"));
+  const auto json = nlohmann::json::parse(report.facts.report);
+  REQUIRE(json.at("not_read") == nlohmann::json{{"id", 2}, {"note", 1}});
+}
+
 TEST_CASE("prepare rows: a line of 1 GB is named, and no more of it is kept than a line may have",
           "[storage][examples][.full]") {
   const DataPlace place;
