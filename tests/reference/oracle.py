@@ -25,6 +25,8 @@ COMPARISONS = {
                        "texts, spans and errors of every chat template of TRL with those of transformers"),
     "masks": Comparison("mask_check.py", [PROGRAM],
                         "ids and loss masks of conversations with those of transformers"),
+    "formats": Comparison("data_formats.py", [PROGRAM],
+                          "rows of the same conversations as JSON lines, compressed, and in Parquet"),
     "tokenizers": Comparison("tokenizer_sweep.py", [PROGRAM],
                              "ids and decoded texts of real tokenizers with those of their libraries"),
     "exports": Comparison("export_runs.py", [PROGRAM, "weights"],
