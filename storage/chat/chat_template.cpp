@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "storage/chat/built_in_templates.hpp"
@@ -31,6 +33,23 @@ struct ChatItem {
   const Conversation* conversation = nullptr;
   ChatPrefix prefix;
 };
+
+/// Members that say something and that no built-in template asks for, sorted.
+std::vector<std::string> members_besides_texts(const std::vector<ChatMessage>& messages) {
+  constexpr std::array<std::string_view, 5> texts = {"role", "content", "reasoning_content",
+                                                     "thinking", "reasoning"};
+  std::set<std::string> names;
+  for (const ChatMessage& message : messages) {
+    const Json object = Json::parse(message.json());
+    for (const auto& [name, value] : object.items()) {
+      const bool empty = value.is_null() || value == "" || value == Json::array();
+      if (!empty && std::find(texts.begin(), texts.end(), name) == texts.end()) {
+        names.insert(name);
+      }
+    }
+  }
+  return {names.begin(), names.end()};
+}
 
 Status check_settings(const ChatSettings& settings) {
   if (!date_parts(settings.date)) {
@@ -112,7 +131,11 @@ Result<RenderedChat> ChatTemplate::State::render_built_in(const ChatItem& item) 
   for (const auto& [index, content] : item.prefix.contents) {
     messages.at(index) = ChatMessage(messages.at(index).role(), content);
   }
-  return built_in->render(messages, item.prefix.options.add_generation_prompt, tokens);
+  auto chat = built_in->render(messages, item.prefix.options.add_generation_prompt, tokens);
+  if (chat) {
+    chat->unasked = members_besides_texts(messages);
+  }
+  return chat;
 }
 
 /// The name of the template that a conversation has.

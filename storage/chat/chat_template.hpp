@@ -61,6 +61,9 @@ struct RenderedChat {
   /// template (none if it has none); of a built-in template what an assistant's turn holds, and the
   /// token that ends it.
   std::vector<TextSpan> generated;
+  /// Members that say something, and that a template that was rendered with spans asked for in no
+  /// message; sorted, without contents and thoughts.
+  std::vector<std::string> unasked = {};
 };
 
 struct RenderOptions {

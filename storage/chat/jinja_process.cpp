@@ -217,6 +217,7 @@ Result<RenderedChat> JinjaProcess::rendered(const json& head, double deadline) {
     return given_up(failure(fmt::format("{} answers with spans outside of its text", program_)));
   }
   chat.generated = std::move(*spans);
+  chat.unasked = head.at("unasked").get<std::vector<std::string>>();
   processor_seconds_ = head.at("cpu");
   return chat;
 }

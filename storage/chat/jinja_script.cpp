@@ -31,6 +31,43 @@ class Rendering:
     blocks = []
 
 
+class Message(dict):
+    """A message that notes which of its members a template asks for."""
+    asked = set()
+
+    def __getitem__(self, key):
+        Message.asked.add(key)
+        return super().__getitem__(key)
+
+    def __contains__(self, key):
+        Message.asked.add(key)
+        return super().__contains__(key)
+
+    def get(self, key, *otherwise):
+        Message.asked.add(key)
+        return super().get(key, *otherwise)
+
+    def _whole(name):
+        def method(self):
+            Message.asked.update(dict.keys(self))
+            return getattr(dict, name)(self)
+        return method
+
+    keys, values, items, __iter__, copy, __repr__ = map(
+        _whole, ("keys", "values", "items", "__iter__", "copy", "__repr__"))
+
+
+# What jinja2 says of a message that lacks a member names its type.
+Message.__name__, Message.__module__ = "dict", "builtins"
+
+
+def unasked(messages):
+    """Members that say something and that the template asked for in no message."""
+    names = {name for each in messages for name, value in dict.items(each)
+             if value is not None and value != "" and value != [] and name not in Message.asked}
+    return sorted(names - {"role", "content", "reasoning_content", "thinking", "reasoning"})
+
+
 class Generation(jinja2.ext.Extension):
     tags = {"generation"}
 
@@ -118,7 +155,9 @@ def render(wanted, conversation):
     random.seed(0)
     messages = conversation["messages"][:wanted["messages"]]
     for index, content in wanted.get("contents", ()):
-        messages[index] = {**messages[index], "content": content}
+        messages[index] = dict(messages[index], content=content)
+    messages = [Message(each) for each in messages]
+    Message.asked = set()
     values = {"documents": None, **SETUP["tokens"], **conversation["variables"],
               "messages": messages,
               "tools": conversation["tools"],
@@ -139,7 +178,9 @@ def render(wanted, conversation):
         raise Refused("it prints half of a pair of surrogates, which is no character")
     if len(body) > limit:
         raise Refused("it prints more than %d bytes" % limit)
-    return body, spans_in(text) if wanted["spans"] else []
+    if not wanted["spans"]:
+        return body, [], []
+    return body, spans_in(text), unasked(messages)
 
 
 def line_of(error):
@@ -175,8 +216,8 @@ def run():
             conversation["messages"] = [with_reasoning(each) for each in request["messages"]]
             continue
         try:
-            body, spans = render(request, conversation)
-            answer({"bytes": len(body), "spans": spans}, body)
+            body, spans, names = render(request, conversation)
+            answer({"bytes": len(body), "spans": spans, "unasked": names}, body)
         except MemoryError:
             body = spans = None
             Rendering.blocks = []

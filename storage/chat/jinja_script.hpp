@@ -11,7 +11,8 @@ namespace train::storage {
 ///     -> {"messages": [...], "tools": [...] or null, "variables": {...}}
 ///     -> {"template": NAME, "messages": COUNT, "add_generation_prompt": BOOL, "spans": BOOL,
 ///         "contents": [[INDEX, TEXT], ...]}                    "contents" only where some differ
-///     <- {"bytes": COUNT, "spans": [[BEGIN, END], ...], "cpu": SECONDS} and the text, or
+///     <- {"bytes": COUNT, "spans": [[BEGIN, END], ...], "unasked": [NAME, ...], "cpu": SECONDS}
+///     and the text, or
 ///        {"error": REASON, "line": NUMBER or null, "cpu": SECONDS}
 ///
 /// Spans count code points, cpu is the processor time since the process began.

@@ -355,6 +355,7 @@ std::variant<MaskedConversation, Dropped> mask_conversation(ChatTemplate& chat_t
   }
   MaskedConversation masked;
   masked.text = chat->text;
+  masked.not_read = chat->unasked;
   if (auto dropped = find_answers(chat_template, conversation, weights, *chat, masked)) {
     return std::move(*dropped);
   }

@@ -29,6 +29,8 @@ struct MaskedConversation {
   /// What the conversation says and the template does not write as it is said: "content of system",
   /// "reasoning_content", "tools", ...
   std::vector<std::string> left_out = {};
+  /// Members of messages that the template does not ask for.
+  std::vector<std::string> not_read = {};
 };
 
 /// Renders `conversation` and finds the answers of the assistant in it whose weight is not 0;

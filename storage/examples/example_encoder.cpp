@@ -1,5 +1,7 @@
 #include "storage/examples/example_encoder.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -181,6 +183,9 @@ ExampleEncoder::TextOrDropped ExampleEncoder::encode_conversation(const ExampleT
   const auto& conversation = std::get<MaskedConversation>(masked);
   for (const std::string& name : conversation.left_out) {
     remember(encoded.remarks, {RemarkKind::left_out, name});
+  }
+  for (const std::string& name : conversation.not_read) {
+    remember(encoded.remarks, {RemarkKind::not_read, fmt::format("messages[].{}", name)});
   }
   EncodedText tokens;
   const Status status = encoder_.encode_with_spans(

@@ -219,6 +219,29 @@ TEST_CASE("chat templates: other texts in the place of contents, for one renderi
   CHECK(rendered[1]->text == "UAV");
 }
 
+TEST_CASE("chat templates: members of messages that a template asks for in none are named",
+          "[storage][chat]") {
+  const Conversation conversation = conversation_of(OrderedJson::parse(
+      R"([{"role": "user", "content": "U", "name": "Ada", "at": 5, "note": ""},
+          {"role": "assistant", "content": "A", "thinking": "T", "score": 0.5}])"));
+  const auto unasked = [&](const std::string& source) {
+    auto chat_template = template_of(source);
+    const auto chat = chat_template.render_with_spans(conversation);
+    REQUIRE(chat.ok());
+    return chat->unasked;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(unasked("{% for m in messages %}{{ m.content }}{% endfor %}") ==
+        Names{"at", "name", "score"});
+  CHECK(unasked("{% for m in messages %}{{ m['name'] }}{{ m.get('at') }}{% endfor %}") ==
+        Names{"score"});
+  CHECK(unasked("{{ 'score' in messages[1] }}{{ messages[0].name is defined }}") == Names{"at"});
+  CHECK(unasked("{% for m in messages %}{{ m | tojson }}{% endfor %}").empty());
+  auto built_in = ChatTemplate::built_in("plain");
+  REQUIRE(built_in.ok());
+  CHECK(built_in->render_with_spans(conversation)->unasked == Names{"at", "name", "score"});
+}
+
 TEST_CASE("chat templates: spans in bytes and in characters", "[storage][chat]") {
   const Conversation conversation = turns({{"user", "\u00e4\U0001f600"}, {"assistant", "\u4e16!"}});
   const auto spans_are = [](const RenderedChat& chat, const TextSpan& span) {
