@@ -12,7 +12,9 @@ struct PrepareOptions {
   std::vector<std::string> inputs;  ///< At least one.
   std::string tokenizer = "bytes";
   std::string out;
+  std::string layout;          ///< How examples lie in the inputs; empty: by their content.
   double val_fraction = 0.05;  ///< Above 0, below 1.
+  double max_dropped = 0.05;   ///< Share of lines.
   std::string separator;       ///< Empty: a file is one document.
   std::uint64_t seed = 0;      ///< Chooses the validation documents.
   bool force = false;          ///< Replace token files already there.
@@ -24,9 +26,8 @@ struct PrepareOptions {
   std::string chat_template;    ///< A name or a path; empty: the tokenizer's.
   std::string date;             ///< YYYY-MM-DD; empty: that of ChatSettings.
   std::string train_on = "all";
-  std::string source_key;     ///< Empty: the files are the sources.
-  double max_dropped = 0.05;  ///< Share of lines.
-  std::string keywords;       ///< A file of expressions; empty: all of a text is trained.
+  std::string source_key;  ///< Empty: the files are the sources.
+  std::string keywords;    ///< A file of expressions; empty: all of a text is trained.
 };
 
 /// actortrain data show

@@ -43,8 +43,9 @@ class ProgressBar {
 };
 
 /// Conversations, prompts, pairs or texts, as rows.
-Status prepare_rows(const PrepareOptions& options) {
+Status prepare_rows(const PrepareOptions& options, storage::SaidLayout layout) {
   storage::PrepareRowsRequest request{.inputs = {options.inputs.begin(), options.inputs.end()},
+                                      .layout = layout,
                                       .tokenizer = options.tokenizer,
                                       .out = options.out,
                                       .row_length = options.row_length,
@@ -98,15 +99,21 @@ Status prepare(const PrepareOptions& options) {
   if (std::filesystem::exists(std::filesystem::path(options.out) / "config.toml", ignored)) {
     return user_error(fmt::format("--out {}: is a run's directory; name another", options.out));
   }
+  const auto layout = storage::said_layout_named(options.layout);
+  if (!layout) {
+    return user_error(fmt::format("--input-format: {}", layout.error().message));
+  }
   allow_signals();
   if (options.row_length > 0) {
-    return prepare_rows(options);
+    return prepare_rows(options, *layout);
   }
   ProgressBar bar;
   storage::PrepareRequest request{.inputs = {options.inputs.begin(), options.inputs.end()},
+                                  .layout = *layout,
                                   .tokenizer = options.tokenizer,
                                   .out = options.out,
                                   .val_fraction = options.val_fraction,
+                                  .most_dropped = options.max_dropped,
                                   .document_separator = options.separator,
                                   .seed = options.seed,
                                   .threads = actors::resolve_threads(options.threads),
@@ -117,6 +124,9 @@ Status prepare(const PrepareOptions& options) {
   log_info(fmt::format("data_prepared out={} documents={} train_tokens={} val_tokens={}{}",
                        options.out, report->documents, report->train_tokens, report->val_tokens,
                        report->whole_documents ? "" : " (validation is the tail of the text)"));
+  for (const std::string& line : report->dropped_lines()) {
+    log_warning(fmt::format("lines_dropped {}", line));
+  }
   for (const std::string& note : report->notes) {
     log_warning(fmt::format("tokenizer_note {}", note));
   }
@@ -154,7 +164,6 @@ void describe_rows(CommandSyntax& command, PrepareOptions& options) {
       "Expressions, one a line, in upper or lower case: of texts only the tokens that they "
       "match are trained, or forgotten; lines without any are dropped",
       "FILE");
-  command.number("--max-dropped", options.max_dropped, "Share of lines that may be dropped");
 }
 
 std::string mistake_of(const PrepareOptions& options) {
@@ -199,8 +208,8 @@ void describe_data_prepare(CommandSyntaxes& commands) {
   command.app
       .add_option(
           "--input", options.inputs,
-          "Text files, or .jsonl files with a member \"text\" on each line; for rows .jsonl "
-          "or .parquet; .gz and .zst too")
+          "Texts, or JSON lines, JSON arrays, CSV, TSV or Parquet with a member \"text\" (for rows "
+          "others, too), whatever their names; compressed by gzip, Zstandard, xz or bzip2, too")
       ->required()
       ->type_name("FILE");
   command.text("--out", options.out, "Directory to write, created if missing", "DIR")->required();
@@ -210,6 +219,12 @@ void describe_data_prepare(CommandSyntaxes& commands) {
             "bytes|DIR|FILE")
       ->capture_default_str();
   command.number("--val-fraction", options.val_fraction, "Share of the text held out");
+  command.number(
+      "--max-dropped", options.max_dropped,
+      "Share of lines (of rows of a table, of elements of an array) that may be dropped");
+  command.text("--input-format", options.layout,
+               "How examples lie in the inputs, where their content or names do not tell",
+               "text|json|csv|tsv");
   command.text("--document-separator", options.separator,
                "Text between two documents of a file; none: a file is one document", "TEXT");
   command.integer("--threads", options.threads, "That encode; 0: all", 0)->default_str("0");

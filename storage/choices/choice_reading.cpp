@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "storage/files/byte_source.hpp"
-#include "storage/tokens/document_reader.hpp"
+#include "storage/inputs/input_reader.hpp"
 
 namespace train::storage {
 namespace {
@@ -101,27 +100,23 @@ Status ChoiceReading::add(const ChoiceQuestion& question, std::size_t source, st
 }
 
 Status ChoiceReading::read(const std::string& file, std::size_t source) {
-  const auto bytes = open_byte_source(file);
-  TRAIN_RETURN_IF_ERROR(bytes);
+  auto input = InputReader::open(file);
+  TRAIN_RETURN_IF_ERROR(input);
   const std::size_t before = read_.questions.size();
-  TRAIN_RETURN_IF_ERROR(
-      read_source_lines(**bytes, jsonl_line_limit_bytes, [&](const SourceLine& line) -> Status {
-        const auto at_line = [&](const std::string& text) {
-          return user_error(fmt::format("{}:{}: {}", file, line.number, text));
-        };
-        if (line.too_long) {
-          return at_line(fmt::format("more than {} bytes", jsonl_line_limit_bytes));
-        }
-        if (line.text.find_first_not_of(white_space) == std::string_view::npos) {
-          return {};
-        }
-        const auto question = parse_choice_question(line.text);
-        if (!question) {
-          return at_line(question.error().message);
-        }
-        const Status added = add(*question, source, line.number);
-        return added ? Status() : at_line(added.error().message);
-      }));
+  TRAIN_RETURN_IF_ERROR(input->read_records([&](const InputRecord& record) -> Status {
+    const auto at_line = [&](std::string_view text) {
+      return user_error(fmt::format("{}:{}: {}", file, record.line, text));
+    };
+    if (record.fault) {
+      return at_line(line_fault_text(*record.fault));
+    }
+    const auto question = parse_choice_question(record.text);
+    if (!question) {
+      return at_line(question.error().message);
+    }
+    const Status added = add(*question, source, record.line);
+    return added ? Status() : at_line(added.error().message);
+  }));
   if (read_.questions.size() == before) {
     return user_error(
         fmt::format("{}: holds no question; a line each of {}", file, choice_layouts_help()));

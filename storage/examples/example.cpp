@@ -22,8 +22,14 @@ using TextOrDropped = std::variant<ExampleText, Dropped>;
 constexpr std::array<std::string_view, 5> kind_names = {"chat", "prompt", "preference", "kto",
                                                         "text"};
 
-constexpr std::array<std::string_view, drop_reason_count> reason_texts = {
-    "a line of more than 32 MiB",
+const std::array<std::string_view, drop_reason_count> reason_texts = {
+    line_fault_text(LineFault::too_long),
+    line_fault_text(LineFault::cut_off),
+    line_fault_text(LineFault::half_surrogate),
+    line_fault_text(LineFault::no_number),
+    line_fault_text(LineFault::bad_byte),
+    line_fault_text(LineFault::control),
+    line_fault_text(LineFault::fields),
     "not a JSON object",
     "members missing or of another type",
     "a message that is none",
@@ -445,7 +451,10 @@ class LineParser {
   std::optional<Dropped> plain(Example& example) {
     const std::string* const text = line_.text("text");
     if (text == nullptr) {
-      return missing(R"(no "text")");
+      const auto found = line_.find("text");
+      return missing(found == line_.end() ? R"(no "text")"
+                     : found->is_null()   ? R"("text" is null)"
+                                          : R"("text" is no string)");
     }
     if (text->empty()) {
       return Dropped{DropReason::empty_answer, {}};
@@ -503,6 +512,35 @@ std::string_view example_kinds_help() {
 
 std::string_view drop_reason_text(DropReason reason) {
   return reason_texts.at(static_cast<std::size_t>(reason));
+}
+
+DropReason drop_reason_of(LineFault fault) {
+  switch (fault) {
+    case LineFault::too_long:
+      return DropReason::long_line;
+    case LineFault::cut_off:
+      return DropReason::cut_off;
+    case LineFault::half_surrogate:
+      return DropReason::half_surrogate;
+    case LineFault::no_number:
+      return DropReason::no_number;
+    case LineFault::bad_byte:
+      return DropReason::bad_byte;
+    case LineFault::control:
+      return DropReason::control;
+    case LineFault::fields:
+      return DropReason::fields;
+    case LineFault::not_json:
+    case LineFault::no_object:
+      return DropReason::not_json;
+    case LineFault::no_text:
+    case LineFault::null_text:
+    case LineFault::other_text:
+      return DropReason::members;
+    case LineFault::empty_text:
+      return DropReason::empty_answer;
+  }
+  return DropReason::not_json;
 }
 
 std::variant<Example, Dropped> parse_example(std::string_view line, const ExampleOptions& options) {

@@ -12,6 +12,7 @@
 
 #include "base/result.hpp"
 #include "storage/chat/chat_message.hpp"
+#include "storage/inputs/line_fault.hpp"
 
 namespace train::storage {
 
@@ -35,6 +36,12 @@ enum class ExampleKind : std::uint8_t {
 /// Why a line gives no document.
 enum class DropReason : std::uint8_t {
   long_line,
+  cut_off,  ///< These and what follows up to `not_json`: as LineFault has them.
+  half_surrogate,
+  no_number,
+  bad_byte,
+  control,
+  fields,
   not_json,
   members,  ///< Some are missing, or of another kind's type.
   message,  ///< One that is no message.
@@ -50,8 +57,9 @@ enum class DropReason : std::uint8_t {
   truncated_away,  ///< What is trained lies behind the row's end.
   text_error,      ///< The tokenizer refuses the text.
 };
-inline constexpr std::size_t drop_reason_count = 15;
+inline constexpr std::size_t drop_reason_count = 21;
 [[nodiscard]] std::string_view drop_reason_text(DropReason reason);
+[[nodiscard]] DropReason drop_reason_of(LineFault fault);
 
 struct Dropped {
   DropReason reason = DropReason::members;

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "storage/examples/prepare_key.hpp"
-#include "storage/tokens/document_reader.hpp"
 
 namespace train::storage {
 namespace {
@@ -47,48 +46,52 @@ Status ExampleReading::run(const Take& take, const PrepareProgress& progress) {
 }
 
 Status ExampleReading::read_input(std::size_t input, const Take& take) {
-  const auto source = open_byte_source(request_.inputs[input]);
-  TRAIN_RETURN_IF_ERROR(source);
-  return read_source_lines(**source, jsonl_line_limit_bytes, [&](const SourceLine& line) -> Status {
-    if (!line.too_long && line.text.find_first_not_of(" \t\r") == std::string_view::npos) {
-      return {};
-    }
-    waiting_.push_back({std::string(line.text), {input, line.number}, line.too_long});
-    waiting_bytes_ += line.text.size();
-    if (!std::exchange(begun_, true)) {
-      TRAIN_RETURN_IF_ERROR(begin(waiting_.front()));
-    }
+  auto reader = InputReader::open(request_.inputs[input], request_.layout);
+  TRAIN_RETURN_IF_ERROR(reader);
+  return reader->read_records([&](const InputRecord& record) -> Status {
+    waiting_.push_back({std::string(record.text), {input, record.line}, record.fault});
+    waiting_bytes_ += record.text.size();
     if (waiting_bytes_ < waiting_limit_bytes && waiting_.size() < waiting_limit_lines) {
       return {};
     }
     if (*progress_) {
-      (*progress_)(std::min(total_bytes_, done_bytes_ + (*source)->consumed()), total_bytes_);
+      (*progress_)(std::min(total_bytes_, done_bytes_ + reader->bytes().consumed()), total_bytes_);
     }
     return flush(take);
   });
 }
 
-Result<ExampleKind> ExampleReading::kind_of(const Waiting& first) const {
+Result<ExampleKind> ExampleReading::kind_of(const Waiting& line) const {
   const auto unknown = [&](const std::string& why) {
     return user_error(fmt::format("{}: what it is an example of is not known: it {}; say --kind",
-                                  where(first.place), why));
+                                  where(line.place), why));
   };
-  if (first.too_long) {
-    return unknown(fmt::format("is {}", drop_reason_text(DropReason::long_line)));
+  if (line.fault) {
+    return unknown(fmt::format("is {}", line_fault_text(*line.fault)));
   }
-  const auto line = nlohmann::ordered_json::parse(first.text, nullptr, false);
-  if (!line.is_object()) {
-    return unknown(fmt::format("is {}", drop_reason_text(DropReason::not_json)));
+  const auto json = nlohmann::ordered_json::parse(line.text, nullptr, false);
+  if (!json.is_object()) {
+    return unknown(fmt::format("is {}", line_fault_text(json_fault(line.text))));
   }
-  const auto kind = example_kind_of(line);
+  const auto kind = example_kind_of(json);
   return kind ? Result<ExampleKind>(*kind)
               : unknown(fmt::format("has none of {}", example_kinds_help()));
 }
 
-Status ExampleReading::begin(const Waiting& first) {
+/// Of the first line that says it: one that is broken is counted like any other.
+Result<ExampleKind> ExampleReading::kind_of_first() const {
+  for (const Waiting& line : waiting_) {
+    if (auto kind = kind_of(line)) {
+      return kind;
+    }
+  }
+  return kind_of(waiting_.front());
+}
+
+Status ExampleReading::begin() {
   parsing_.kind = request_.kind.value_or(ExampleKind::text);
   if (!request_.kind) {
-    auto kind = kind_of(first);
+    auto kind = kind_of_first();
     TRAIN_RETURN_IF_ERROR(kind);
     parsing_.kind = *kind;
   }
@@ -115,12 +118,15 @@ Status ExampleReading::begin(const Waiting& first) {
 }
 
 Status ExampleReading::encode(unsigned worker, const Waiting& line, EncodedLine& to) {
-  if (line.too_long) {
-    to = Dropped{DropReason::long_line, {}};
+  if (line.fault) {
+    to = Dropped{drop_reason_of(*line.fault), {}};
     return {};
   }
   auto parsed = parse_example(line.text, parsing_);
   if (auto* const dropped = std::get_if<Dropped>(&parsed)) {
+    if (dropped->reason == DropReason::not_json && dropped->detail.empty()) {
+      dropped->reason = drop_reason_of(json_fault(line.text));
+    }
     to = std::move(*dropped);
     return {};
   }
@@ -140,6 +146,9 @@ Status ExampleReading::encode(unsigned worker, const Waiting& line, EncodedLine&
 }
 
 Status ExampleReading::flush(const Take& take) {
+  if (!waiting_.empty() && !std::exchange(begun_, true)) {
+    TRAIN_RETURN_IF_ERROR(begin());
+  }
   std::vector<EncodedLine> encoded(waiting_.size());
   std::vector<Status> statuses(waiting_.size());
   workers_.run(waiting_.size(), [&](unsigned worker, std::size_t i) {

@@ -12,7 +12,7 @@
 #include "storage/examples/example_encoder.hpp"
 #include "storage/examples/ordered_workers.hpp"
 #include "storage/examples/prepare_rows.hpp"
-#include "storage/files/byte_source.hpp"
+#include "storage/inputs/input_reader.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 
 namespace train::storage {
@@ -33,11 +33,11 @@ class ExampleReading {
   /// `request` outlives this.
   ExampleReading(const PrepareRowsRequest& request, const Tokenizer& tokenizer);
 
-  /// Errors: of inputs that cannot be read, of a first line whose kind is not known, of a template
-  /// that is not there; `take`'s.
+  /// Errors: of inputs that cannot be read; of first lines (4096, or 4 MiB) of which none says what
+  /// it is; of a template that is not there; `take`'s.
   Status run(const Take& take, const PrepareProgress& progress);
 
-  // Known from the first line on.
+  // Known from the first line that says it on.
   [[nodiscard]] ExampleKind kind() const { return parsing_.kind; }
   [[nodiscard]] Packing packing() const { return packing_; }
 
@@ -45,11 +45,12 @@ class ExampleReading {
   struct Waiting {
     std::string text;
     LinePlace place;
-    bool too_long = false;
+    std::optional<LineFault> fault;
   };
   Status read_input(std::size_t input, const Take& take);
-  Status begin(const Waiting& first);
-  [[nodiscard]] Result<ExampleKind> kind_of(const Waiting& first) const;
+  Status begin();
+  [[nodiscard]] Result<ExampleKind> kind_of(const Waiting& line) const;
+  [[nodiscard]] Result<ExampleKind> kind_of_first() const;
   Status flush(const Take& take);
   Status encode(unsigned worker, const Waiting& line, EncodedLine& to);
   [[nodiscard]] std::string where(const LinePlace& place) const;

@@ -51,6 +51,9 @@ Result<std::string> prepare_key(const PrepareRowsRequest& request) {
     TRAIN_RETURN_IF_ERROR(digest);
     text += fmt::format("input {} {}\n", *digest, input.filename().string());
   }
+  if (request.layout != SaidLayout::nothing) {
+    text += fmt::format("layout {}\n", static_cast<int>(request.layout));
+  }
   for (const fs::path& file : tokenizer_files(request.tokenizer)) {
     const auto digest = file_digest(file);
     TRAIN_RETURN_IF_ERROR(digest);

@@ -9,18 +9,20 @@
 #include "base/result.hpp"
 #include "storage/examples/example.hpp"
 #include "storage/examples/row_report.hpp"
+#include "storage/inputs/input_layout.hpp"
 #include "storage/rows/packing.hpp"
 #include "storage/tokens/prepare.hpp"
 
 namespace train::storage {
 
 struct PrepareRowsRequest {
-  std::vector<std::filesystem::path> inputs{};  ///< .jsonl, .jsonl.gz, .jsonl.zst, .parquet.
+  std::vector<std::filesystem::path> inputs{};  ///< As InputReader knows them.
+  SaidLayout layout = SaidLayout::nothing;      ///< How examples lie in them.
   std::string tokenizer{};                      ///< A directory or a file.
   std::filesystem::path out{};                  ///< Created if missing.
   std::int64_t row_length = 0;                  ///< T, tokens; at least 2.
   std::optional<Packing> packing{};             ///< None: bfd_split for texts, else bfd.
-  std::optional<ExampleKind> kind{};            ///< None: what the first line's members say.
+  std::optional<ExampleKind> kind{};            ///< None: what the first line that is one says.
   std::string chat_template{};                  ///< A name or a path; empty: the tokenizer's.
   std::string date{};                           ///< YYYY-MM-DD, that templates may print.
   bool train_on_last = false;                   ///< Only the last answer of a conversation.

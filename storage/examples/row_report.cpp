@@ -39,9 +39,7 @@ std::string tally_line(const std::string& name, const RowTally& tally) {
 }
 
 std::string drop_line(const RowReport& report, std::size_t reason) {
-  return fmt::format("{} dropped: {}, the first at {}", report.dropped[reason].lines,
-                     drop_reason_text(static_cast<DropReason>(reason)),
-                     one_line(report.dropped[reason].first));
+  return dropped_line(report.dropped[reason], drop_reason_text(static_cast<DropReason>(reason)));
 }
 
 std::string remark_line(const NameTally& tally, const char* text) {
@@ -154,16 +152,11 @@ Status check_report(const RowReport& report, double most_dropped) {
   if (total.lines == 0) {
     return user_error("no lines in the input; give a file that is not empty");
   }
-  if (static_cast<double>(total.dropped) > most_dropped * static_cast<double>(total.lines)) {
-    return user_error(fmt::format(
-        "{} of {} lines ({:.1f} %) were dropped, more than {:g} %; {}; mend the data, or raise "
-        "--max-dropped",
-        total.dropped, total.lines, percent(total.dropped, total.lines), 100.0 * most_dropped,
-        drop_line(report, worst_reason(report))));
-  }
+  const std::string worst = drop_line(report, worst_reason(report));
+  TRAIN_RETURN_IF_ERROR(check_dropped({total.lines, total.dropped}, most_dropped, worst));
   if (total.documents == 0) {
-    return user_error(fmt::format("all {} lines were dropped; {}; mend the data", total.lines,
-                                  drop_line(report, worst_reason(report))));
+    return user_error(
+        fmt::format("all {} lines were dropped; {}; mend the data", total.lines, worst));
   }
   if (total.trained_tokens == 0) {
     return user_error("no token is trained; mend the data, or take another --kind or --template");

@@ -9,6 +9,7 @@
 #include "base/result.hpp"
 #include "storage/examples/conversation_mask.hpp"
 #include "storage/examples/example.hpp"
+#include "storage/inputs/line_fault.hpp"
 #include "storage/rows/row_facts.hpp"
 
 namespace train::storage {
@@ -21,12 +22,6 @@ struct RowTally {
   std::uint64_t documents = 0;  ///< Two of a pair.
   std::uint64_t tokens = 0;
   std::uint64_t trained_tokens = 0;
-};
-
-/// Lines dropped for one reason, and the first of them.
-struct DropTally {
-  std::uint64_t lines = 0;
-  std::string first = {};  ///< "FILE:LINE", and what it is about.
 };
 
 /// Lines by a name of theirs: of the names that come first so many, the others together.

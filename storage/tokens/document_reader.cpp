@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
-#include "storage/files/byte_source.hpp"
+#include "storage/inputs/input_reader.hpp"
 
 namespace train::storage {
 namespace {
@@ -18,24 +17,35 @@ constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
 /// A source read front to back in pieces.
 class SequentialFile {
  public:
-  explicit SequentialFile(std::unique_ptr<ByteSource> source) : source_(std::move(source)) {}
+  explicit SequentialFile(ByteSource& source) : source_(source) {}
 
   /// Appends the next piece to `buffer`; returns its size, 0 at the end.
   Result<std::size_t> append_to(std::string& buffer) {
     const std::size_t old_size = buffer.size();
     buffer.resize(old_size + chunk_bytes);
-    const auto size = source_->read(std::span(buffer).subspan(old_size));
+    const auto size = source_.read(std::span(buffer).subspan(old_size));
     buffer.resize(old_size + (size ? *size : 0));
     return size;
   }
-  /// Bytes of the file since the last call.
-  std::uint64_t newly_consumed() {
-    const std::uint64_t before = std::exchange(reported_, source_->consumed());
-    return reported_ - before;
+
+ private:
+  ByteSource& source_;
+};
+
+/// Tells the sink how far the file was read.
+class Consumption {
+ public:
+  Consumption(const ByteSource& source, const DocumentSink& sink) : source_(source), sink_(sink) {}
+  void report() {
+    const std::uint64_t before = std::exchange(reported_, source_.consumed());
+    if (reported_ > before) {
+      sink_.consumed(reported_ - before);
+    }
   }
 
  private:
-  std::unique_ptr<ByteSource> source_;
+  const ByteSource& source_;
+  const DocumentSink& sink_;
   std::uint64_t reported_ = 0;
 };
 
@@ -81,7 +91,9 @@ class Cutter {
   bool open_ = false;
 };
 
-Status read_text(SequentialFile& file, std::string_view separator, const DocumentSink& sink) {
+Status read_text(ByteSource& bytes, std::string_view separator, const DocumentSink& sink) {
+  SequentialFile file(bytes);
+  Consumption consumption(bytes, sink);
   Cutter cutter(separator, sink);
   std::string buffer;
   while (true) {
@@ -91,7 +103,7 @@ Status read_text(SequentialFile& file, std::string_view separator, const Documen
     if (*got == 0) {
       return {};
     }
-    sink.consumed(file.newly_consumed());
+    consumption.report();
   }
 }
 
@@ -99,21 +111,30 @@ Status read_text(SequentialFile& file, std::string_view separator, const Documen
 /// memory than its text, whatever other members it has.
 class TextHandler : public nlohmann::json_sax<nlohmann::json> {
  public:
-  bool null() override { return other(); }
-  bool boolean(bool) override { return other(); }
-  bool number_integer(number_integer_t) override { return other(); }
-  bool number_unsigned(number_unsigned_t) override { return other(); }
-  bool number_float(number_float_t, const string_t&) override { return other(); }
-  bool binary(binary_t&) override { return other(); }
+  bool null() override {
+    if (at_member()) {
+      text_.reset();
+      fault_ = LineFault::null_text;
+    }
+    return depth_ > 0;
+  }
+  bool boolean(bool) override { return other_member(); }
+  bool number_integer(number_integer_t) override { return other_member(); }
+  bool number_unsigned(number_unsigned_t) override { return other_member(); }
+  bool number_float(number_float_t, const string_t&) override { return other_member(); }
+  bool binary(binary_t&) override { return other_member(); }
   bool string(string_t& value) override {
-    if (depth_ == 1 && at_text_) {
+    if (at_member()) {
       text_ = std::move(value);
     }
     return depth_ > 0;
   }
-  bool start_object(std::size_t) override { return enter(); }
+  bool start_object(std::size_t) override {
+    other_member();
+    return enter();
+  }
   bool end_object() override { return leave(); }
-  bool start_array(std::size_t) override { return depth_ > 0 && enter(); }
+  bool start_array(std::size_t) override { return other_member() && enter(); }
   bool end_array() override { return leave(); }
   bool key(string_t& value) override {
     if (depth_ == 1) {
@@ -126,9 +147,19 @@ class TextHandler : public nlohmann::json_sax<nlohmann::json> {
   }
 
   [[nodiscard]] const std::optional<std::string>& text() const { return text_; }
+  /// Why there is no text.
+  [[nodiscard]] LineFault fault() const { return fault_; }
 
  private:
-  [[nodiscard]] bool other() const { return depth_ > 0; }  // Outside an object nothing is found.
+  [[nodiscard]] bool at_member() const { return depth_ == 1 && at_text_; }
+  /// A value that is no text. False: it stands outside an object, where nothing is found.
+  bool other_member() {
+    if (at_member()) {
+      text_.reset();
+      fault_ = LineFault::other_text;
+    }
+    return depth_ > 0;
+  }
   bool enter() {
     ++depth_;
     return true;
@@ -141,68 +172,38 @@ class TextHandler : public nlohmann::json_sax<nlohmann::json> {
   std::size_t depth_ = 0;
   bool at_text_ = false;
   std::optional<std::string> text_;
+  LineFault fault_ = LineFault::no_text;
 };
 
-Status emit_line(std::string_view line, const std::string& place, const DocumentSink& sink) {
-  if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
-    return {};
+Status emit_record(const InputRecord& record, const DocumentSink& sink) {
+  if (record.fault) {
+    return sink.dropped(*record.fault, record.line);
   }
   TextHandler handler;
-  if (!nlohmann::json::sax_parse(line.begin(), line.end(), &handler)) {
-    return user_error(fmt::format(
-        "{}: not a JSON object; each line of a .jsonl file has to be one with a member \"text\"",
-        place));
+  if (!nlohmann::json::sax_parse(record.text.begin(), record.text.end(), &handler)) {
+    return sink.dropped(json_fault(record.text), record.line);
   }
-  if (!handler.text()) {
-    return user_error(fmt::format(
-        "{}: no member \"text\" that is a string; add it, or say --row-length T for conversations, "
-        "prompts or pairs",
-        place));
-  }
-  if (handler.text()->empty()) {
-    return {};
+  if (!handler.text() || handler.text()->empty()) {
+    return sink.dropped(handler.text() ? LineFault::empty_text : handler.fault(), record.line);
   }
   TRAIN_RETURN_IF_ERROR(sink.text(std::as_bytes(std::span(*handler.text()))));
   return sink.end();
 }
 
-Status read_lines(SequentialFile& file, const std::string& name, const DocumentSink& sink) {
-  std::string buffer;
-  std::uint64_t line = 1;
-  while (true) {
-    const auto got = file.append_to(buffer);
-    TRAIN_RETURN_IF_ERROR(got);
-    const bool at_end = *got == 0;
-    std::size_t done = 0;
-    std::size_t search_from = buffer.size() - *got;  // What is older holds no end of line.
-    std::size_t end = 0;
-    while ((end = buffer.find('\n', search_from)) != std::string::npos) {
-      TRAIN_RETURN_IF_ERROR(emit_line(std::string_view(buffer).substr(done, end - done),
-                                      fmt::format("{}:{}", name, line++), sink));
-      done = search_from = end + 1;
-    }
-    buffer.erase(0, done);
-    if (buffer.size() > jsonl_line_limit_bytes) {
-      return user_error(
-          fmt::format("{}:{}: a line of more than {} MiB; give so long a document as a text file",
-                      name, line, jsonl_line_limit_bytes >> 20U));
-    }
-    if (at_end) {
-      return emit_line(buffer, fmt::format("{}:{}", name, line), sink);
-    }
-    sink.consumed(file.newly_consumed());
-  }
-}
-
 }  // namespace
 
 Status read_documents(const std::filesystem::path& path, std::string_view separator,
-                      const DocumentSink& sink) {
-  auto source = open_byte_source(path);
-  TRAIN_RETURN_IF_ERROR(source);
-  SequentialFile file(std::move(*source));
-  return holds_json_lines(path) ? read_lines(file, path.string(), sink)
-                                : read_text(file, separator, sink);
+                      SaidLayout said, const DocumentSink& sink) {
+  auto input = InputReader::open(path, said);
+  TRAIN_RETURN_IF_ERROR(input);
+  if (input->layout() == InputLayout::text) {
+    return read_text(input->bytes(), separator, sink);
+  }
+  Consumption consumption(input->bytes(), sink);
+  return input->read_records([&](const InputRecord& record) {
+    consumption.report();
+    return emit_record(record, sink);
+  });
 }
 
 }  // namespace train::storage

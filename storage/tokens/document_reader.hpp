@@ -9,6 +9,8 @@
 #include <string_view>
 
 #include "base/result.hpp"
+#include "storage/inputs/input_layout.hpp"
+#include "storage/inputs/line_fault.hpp"
 
 namespace train::storage {
 
@@ -16,18 +18,16 @@ namespace train::storage {
 struct DocumentSink {
   std::function<Status(std::span<const std::byte> piece)> text;  ///< Never empty.
   std::function<Status()> end;                                   ///< The document is complete.
+  /// A record that gives no document, and why.
+  std::function<Status(LineFault fault, std::uint64_t line)> dropped = {};
   std::function<void(std::uint64_t bytes)> consumed;  ///< Bytes of the file read further.
 };
 
-/// Longest line of a .jsonl input. A document that is longer belongs in a text file.
-inline constexpr std::size_t jsonl_line_limit_bytes = std::size_t{32} << 20;
-
-/// Streams the documents of a file in order: those of a `.jsonl` file are the "text" members of its
-/// lines (blank lines are skipped); those of any other file are what `separator` cuts, or the whole
-/// file if it is empty. `.gz`, `.zst` and `.parquet` are read as open_byte_source() does. Blocks;
-/// holds a few MiB, whatever the length of a document. Errors (user): missing, unreadable,
-/// malformed (file:line). The sink's errors pass through.
+/// Streams the documents of a file in order, as InputReader knows it: of JSON and of tables the
+/// members "text" of all records, of any other file what `separator` cuts, or the whole file if it
+/// is empty. Blocks; holds a few MiB, whatever the length of a document. Errors (user): as
+/// InputReader. The sink's errors pass through.
 Status read_documents(const std::filesystem::path& path, std::string_view separator,
-                      const DocumentSink& sink);
+                      SaidLayout said, const DocumentSink& sink);
 
 }  // namespace train::storage

@@ -18,14 +18,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Status read_all(const PrepareRequest& request, const DocumentSink& sink) {
+Status read_all(const PrepareRequest& request, DocumentSink sink, DropCount& drops,
+                const std::uint64_t& documents) {
   for (const fs::path& input : request.inputs) {
-    TRAIN_RETURN_IF_ERROR(read_documents(input, request.document_separator, sink));
+    sink.dropped = [&](LineFault fault, std::uint64_t line) {
+      return drops.add(fault, input, line, documents);
+    };
+    TRAIN_RETURN_IF_ERROR(read_documents(input, request.document_separator, request.layout, sink));
   }
-  return {};
+  return drops.check(documents);
 }
 
-Result<TokenCensus> take_census(const PrepareRequest& request, ReadProgress& progress) {
+Result<TokenCensus> take_census(const PrepareRequest& request, DropCount& drops,
+                                ReadProgress& progress) {
   TokenCensus census;
   std::uint64_t length = 0;
   const DocumentSink sink{
@@ -43,7 +48,7 @@ Result<TokenCensus> take_census(const PrepareRequest& request, ReadProgress& pro
       },
       .consumed = [&](std::uint64_t bytes) { progress.advance(bytes); },
   };
-  TRAIN_RETURN_IF_ERROR(read_all(request, sink));
+  TRAIN_RETURN_IF_ERROR(read_all(request, sink, drops, census.documents));
   return census;
 }
 
@@ -77,7 +82,7 @@ class Splitter {
     return {};
   }
 
-  [[nodiscard]] std::uint64_t documents() const { return documents_; }
+  [[nodiscard]] const std::uint64_t& documents() const { return documents_; }
 
  private:
   [[nodiscard]] std::uint64_t position() const { return train_.tokens() + val_.tokens(); }
@@ -138,7 +143,8 @@ Result<PrepareReport> write_tokens(const PrepareRequest& request, const TokenCen
       .end = [&] { return splitter.end(); },
       .consumed = [&](std::uint64_t bytes) { progress.advance(bytes); },
   };
-  TRAIN_RETURN_IF_ERROR(read_all(request, sink));
+  DropCount drops(request);
+  TRAIN_RETURN_IF_ERROR(read_all(request, sink, drops, splitter.documents()));
   if (splitter.documents() != census.documents || train.tokens() + val.tokens() != census.tokens) {
     return failure("the input changed while it was read; prepare again");
   }
@@ -169,11 +175,9 @@ Result<PrepareReport> prepare_dataset(const PrepareRequest& request,
     return prepare_encoded(request, *total, callback);
   }
   ReadProgress progress(callback, 2 * *total);
-  const auto census = take_census(request, progress);
+  DropCount drops(request);
+  const auto census = take_census(request, drops, progress);
   TRAIN_RETURN_IF_ERROR(census);
-  if (census->documents == 0) {
-    return no_text(request);
-  }
   TRAIN_RETURN_IF_ERROR(make_directory(request.out));
   const auto lock = FileLock::acquire(request.out, ".prepare.lock");
   TRAIN_RETURN_IF_ERROR(lock);
@@ -181,6 +185,7 @@ Result<PrepareReport> prepare_dataset(const PrepareRequest& request,
   auto report = write_tokens(request, *census, progress);
   if (report) {
     report->input_bytes = *total;
+    report->dropped = drops.by_fault();
   }
   return report;
 }

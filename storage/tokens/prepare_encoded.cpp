@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/check.hpp"
 #include "storage/files/file_lock.hpp"
+#include "storage/inputs/input_reader.hpp"
 #include "storage/tokenizer/text_encoder.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 #include "storage/tokens/document_reader.hpp"
@@ -38,20 +40,28 @@ class EncodedReading {
         progress_(progress) {}
 
   Status run(const TakeDocument& take) {
+    drops_ = std::make_unique<DropCount>(request_);
+    replaced_ = text_bytes_ = documents_ = 0;
     const DocumentSink sink{
         .text = [&](std::span<const std::byte> piece) { return add(piece); },
         .end = [&] { return end(take); },
+        .dropped = [&](LineFault fault,
+                       std::uint64_t line) { return drops_->add(fault, input_, line, documents_); },
         .consumed = [&](std::uint64_t bytes) { progress_.advance(bytes); },
     };
     for (const fs::path& input : request_.inputs) {
       input_ = input;
-      TRAIN_RETURN_IF_ERROR(read_documents(input, request_.document_separator, sink));
+      TRAIN_RETURN_IF_ERROR(
+          read_documents(input, request_.document_separator, request_.layout, sink));
     }
-    return flush(take);
+    TRAIN_RETURN_IF_ERROR(flush(take));
+    return drops_->check(documents_);
   }
 
-  /// Breaks in UTF-8 that were read as U+FFFD in all readings so far.
+  // Of the last reading.
+  /// Breaks in UTF-8 that were read as U+FFFD.
   [[nodiscard]] std::uint64_t replaced() const { return replaced_; }
+  [[nodiscard]] const DropCount& drops() const { return *drops_; }
 
  private:
   Status add(std::span<const std::byte> piece) {
@@ -65,7 +75,9 @@ class EncodedReading {
   }
 
   Status end(const TakeDocument& take) {
+    ++documents_;
     waiting_bytes_ += document_.size();
+    text_bytes_ += document_.size();
     waiting_.push_back(std::exchange(document_, {}));
     return waiting_bytes_ >= batch_bytes ? flush(take) : Status{};
   }
@@ -75,6 +87,12 @@ class EncodedReading {
     auto encoded = encoder_.encode(texts, /*add_special_tokens=*/true);
     TRAIN_RETURN_IF_ERROR(encoded);
     replaced_ += encoded->replaced_count;
+    // What begins as text may go on as something else.
+    const double unreadable = static_cast<double>(replaced_) / static_cast<double>(text_bytes_);
+    if (text_bytes_ > 0 && unreadable > unreadable_share_most &&
+        request_.layout != SaidLayout::text) {
+      return no_text_error(input_, unreadable);
+    }
     for (std::size_t i = 0; i < waiting_.size(); ++i) {
       TokenList& tokens = encoded->ids[i];
       if (tokens.empty() || tokens.back() != end_of_text_) {
@@ -95,6 +113,9 @@ class EncodedReading {
   std::string document_;
   std::vector<std::string> waiting_;
   std::size_t waiting_bytes_ = 0;
+  std::unique_ptr<DropCount> drops_;
+  std::uint64_t documents_ = 0;
+  std::uint64_t text_bytes_ = 0;
   std::uint64_t replaced_ = 0;
 };
 
@@ -167,9 +188,6 @@ Result<EncodedTokens> split_encoded(const PrepareRequest& request, const Tokeniz
   auto written = write_encoded(request, plan, tokenizer, reading);
   TRAIN_RETURN_IF_ERROR(written);
   const TokenCensus census = written->census;
-  if (census.documents == 0) {
-    return no_text(request);
-  }
   plan = make_split_plan(census, request.val_fraction);
   if (plan.whole_documents) {
     return written;
@@ -213,7 +231,8 @@ Result<PrepareReport> prepare_encoded(const PrepareRequest& request, std::uint64
   PrepareReport report = token_report(written->census, plan, written->writers);
   report.input_bytes = input_bytes;
   report.notes = tokenizer->notes();
-  report.replaced = reading.replaced() / (plan.whole_documents ? 1 : 2);
+  report.replaced = reading.replaced();
+  report.dropped = reading.drops().by_fault();
   return report;
 }
 

@@ -100,7 +100,8 @@ Result<std::vector<fs::path>> earlier_files(const fs::path& directory) {
   TRAIN_RETURN_IF_ERROR(names);
   std::vector<fs::path> found;
   for (const std::string& name : *names) {
-    const bool tokens = name.ends_with(".bin") && (name.starts_with("train") || name == "val.bin");
+    const bool tokens = (name.ends_with(".bin") || name.ends_with(".npy")) &&
+                        (name.starts_with("train") || name == "val.bin" || name == "val.npy");
     const bool rows = is_row_file(name);
     if (name == facts_file_name) {
       // First: a crash in between must not leave facts about files that are gone.
@@ -118,7 +119,8 @@ bool holds_data(const fs::path& directory, const std::vector<fs::path>& files) {
     return false;
   }
   return std::any_of(files.begin(), files.end(), [](const fs::path& file) {
-    return file.filename() == facts_file_name || file.extension() == ".bin";
+    return file.filename() == facts_file_name || file.extension() == ".bin" ||
+           file.extension() == ".npy";
   });
 }
 
@@ -157,10 +159,45 @@ PrepareReport token_report(const TokenCensus& census, const SplitPlan& plan,
   return report;
 }
 
-Error no_text(const PrepareRequest& request) {
-  return user_error(fmt::format("{}: no text in the input{}; give a file that is not empty",
-                                request.inputs.front().string(),
-                                request.inputs.size() > 1 ? "s" : ""));
+std::vector<std::string> PrepareReport::dropped_lines() const {
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < dropped.size(); ++i) {
+    if (dropped[i].lines > 0) {
+      lines.push_back(dropped_line(dropped[i], line_fault_text(static_cast<LineFault>(i))));
+    }
+  }
+  return lines;
+}
+
+Status DropCount::add(LineFault fault, const fs::path& input, std::uint64_t line,
+                      std::uint64_t documents) {
+  constexpr std::uint64_t first_records = 1000;
+  DropTally& tally = by_fault_.at(static_cast<std::size_t>(fault));
+  if (tally.lines++ == 0) {
+    tally.first = fmt::format("{}:{}", input.string(), line);
+  }
+  // Of another kind than texts: not after hours.
+  return ++dropped_ == first_records && documents == 0 ? check(documents) : Status{};
+}
+
+Status DropCount::check(std::uint64_t documents) const {
+  if (documents == 0 && dropped_ == 0) {
+    return user_error(fmt::format("{}: no text in the input{}; give a file that is not empty",
+                                  request_.inputs.front().string(),
+                                  request_.inputs.size() > 1 ? "s" : ""));
+  }
+  const auto* const worst =
+      std::max_element(by_fault_.begin(), by_fault_.end(),
+                       [](const DropTally& a, const DropTally& b) { return a.lines < b.lines; });
+  const auto fault = static_cast<LineFault>(worst - by_fault_.begin());
+  std::string text = dropped_line(*worst, line_fault_text(fault));
+  if (fault == LineFault::no_text) {
+    text += "; say --row-length T for conversations, prompts or pairs";
+  }
+  if (documents == 0) {
+    return user_error(fmt::format("no record of the input gives a text: {}; mend the data", text));
+  }
+  return check_dropped({documents + dropped_, dropped_}, request_.most_dropped, text);
 }
 
 Status publish_data(const fs::path& out, const std::string& tokenizer,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -82,7 +83,26 @@ struct TokenWriters {
 /// What was written, without what only the input tells.
 [[nodiscard]] PrepareReport token_report(const TokenCensus& census, const SplitPlan& plan,
                                          const TokenWriters& writers);
-[[nodiscard]] Error no_text(const PrepareRequest& request);
+/// Counts the records of a reading that give no document.
+class DropCount {
+ public:
+  explicit DropCount(const PrepareRequest& request) : request_(request) {}
+
+  /// Errors (user): the first thousand records, all of them.
+  Status add(LineFault fault, const std::filesystem::path& input, std::uint64_t line,
+             std::uint64_t documents);
+  /// After all: errors (user): more than the request allows; no document at all.
+  [[nodiscard]] Status check(std::uint64_t documents) const;
+
+  [[nodiscard]] const std::array<DropTally, line_fault_count>& by_fault() const {
+    return by_fault_;
+  }
+
+ private:
+  const PrepareRequest& request_;
+  std::array<DropTally, line_fault_count> by_fault_ = {};
+  std::uint64_t dropped_ = 0;
+};
 
 /// Counts progress over all readings of the input.
 class ReadProgress {

@@ -16,20 +16,25 @@ struct Read {
 Read read(const std::filesystem::path& path, std::string_view separator) {
   Read result;
   std::size_t open = 0;
-  const storage::DocumentSink sink = {.text = [&](std::span<const std::byte> piece) -> Status {
-                                        require(!piece.empty(), "a piece is never empty");
-                                        open += piece.size();
-                                        return {};
-                                      },
-                                      .end = [&]() -> Status {
-                                        require(open > 0, "an empty document is not reported");
-                                        result.bytes += open;
-                                        open = 0;
-                                        ++result.documents;
-                                        return {};
-                                      },
-                                      .consumed = [](std::uint64_t) {}};
-  result.status = storage::read_documents(path, separator, sink);
+  const storage::DocumentSink sink = {
+      .text = [&](std::span<const std::byte> piece) -> Status {
+        require(!piece.empty(), "a piece is never empty");
+        open += piece.size();
+        return {};
+      },
+      .end = [&]() -> Status {
+        require(open > 0, "an empty document is not reported");
+        result.bytes += open;
+        open = 0;
+        ++result.documents;
+        return {};
+      },
+      .dropped = [](storage::LineFault, std::uint64_t line) -> Status {
+        require(line > 0, "lines count from 1");
+        return {};
+      },
+      .consumed = [](std::uint64_t) {}};
+  result.status = storage::read_documents(path, separator, storage::SaidLayout::nothing, sink);
   require(!result.status || open == 0, "every document ends");
   return result;
 }

@@ -27,6 +27,8 @@ COMPARISONS = {
                         "ids and loss masks of conversations with those of transformers"),
     "formats": Comparison("data_formats.py", [PROGRAM],
                           "rows of the same conversations as JSON lines, compressed, and in Parquet"),
+    "tables": Comparison("table_sweep.py", [PROGRAM],
+                         "texts of CSV and TSV files with those of datasets"),
     "tokenizers": Comparison("tokenizer_sweep.py", [PROGRAM],
                              "ids and decoded texts of real tokenizers with those of their libraries"),
     "exports": Comparison("export_runs.py", [PROGRAM, "weights"],

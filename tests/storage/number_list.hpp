@@ -3,19 +3,12 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <vector>
 
-namespace train::test {
+#include "tests/support/harness/fixture_file.hpp"
 
-/// A file that tests/reference/make_order_fixtures.py made.
-inline nlohmann::json read_fixture(const std::string& name) {
-  std::ifstream file(std::string(ACTORTRAIN_SOURCE_DIR) + "/tests/reference/fixtures/" + name);
-  REQUIRE(file.good());
-  return nlohmann::json::parse(file);
-}
+namespace train::test {
 
 /// Compares all numbers with {"first", "count", "checksum"}.
 inline void check_numbers(const std::vector<std::uint64_t>& values,

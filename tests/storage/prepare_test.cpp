@@ -9,6 +9,7 @@
 #include <csignal>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "storage/files/file_calls.hpp"
 #include "storage/tokens/dataset_facts.hpp"
@@ -16,6 +17,7 @@
 #include "storage/tokens/token_dataset.hpp"
 #include "tests/storage/tokenizer/tokenizer_fixture.hpp"
 #include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/inputs/small_tokenizer.hpp"
 
 using namespace train;
 using namespace train::storage;
@@ -48,9 +50,10 @@ std::vector<std::string> documents_of(const std::filesystem::path& path,
         documents.push_back(std::exchange(open, {}));
         return {};
       },
+      .dropped = [](LineFault, std::uint64_t) -> Status { return {}; },
       .consumed = [](std::uint64_t) {},
   };
-  REQUIRE(read_documents(path, separator, sink));
+  REQUIRE(read_documents(path, separator, SaidLayout::nothing, sink));
   REQUIRE(open.empty());
   return documents;
 }
@@ -277,6 +280,92 @@ TEST_CASE("prepare: jsonl lines are documents", "[storage][prepare]") {
         prepare_error({.inputs = {directory / "in.jsonl"}, .out = directory / "out"});
     REQUIRE_THAT(error.message, Catch::Contains("in.jsonl:2"));
     REQUIRE_FALSE(std::filesystem::exists(directory / "out"));
+  }
+}
+
+TEST_CASE("prepare: a line that is broken is counted by its cause, and does not end the reading",
+          "[storage][prepare][RW-3]") {
+  const TempDirectory directory;
+  const std::vector<std::pair<std::string, LineFault>> broken = {
+      {R"({"text": "hello \ud83d"})", LineFault::half_surrogate},
+      {R"({"text": "hello", "score": NaN})", LineFault::no_number},
+      {R"({"text": null})", LineFault::null_text},
+      {"{\"text\": \"a\xff\"}", LineFault::bad_byte},
+      {R"({"text": "hel)", LineFault::cut_off},
+      {"{\"text\": \"a\tb\"}", LineFault::control},
+      {R"({'text': 'hello'})", LineFault::not_json},
+      {"null", LineFault::no_object},
+      {R"({"body": "hello"})", LineFault::no_text},
+      {R"({"text": ["hello"]})", LineFault::other_text},
+      {R"({"text": ""})", LineFault::empty_text}};
+  std::string text;
+  for (int i = 0; i < 1100; ++i) {
+    const auto n = static_cast<std::size_t>(i);
+    text += n % 100 == 0 ? broken[n / 100].first : R"({"text": "hello thanks"})";
+    text += "\n";
+  }
+  // A name that says nothing: the second line tells that it is JSON.
+  write_bytes(directory / "in.data", text);
+  PrepareRequest request{.inputs = {directory / "in.data"}, .out = directory / "out"};
+  write_bytes(directory / "tokenizer.json", test::small_tokenizer_json());
+  for (const std::string& tokenizer :
+       {std::string("bytes"), (directory / "tokenizer.json").string()}) {
+    request.tokenizer = tokenizer;
+    request.force = true;
+    const auto report = prepare_dataset(request);
+    REQUIRE(report.ok());
+    CHECK(report->documents == 1089);
+    CHECK(report->dropped_lines().size() == broken.size());
+    for (std::size_t i = 0; i < broken.size(); ++i) {
+      const DropTally& tally = report->dropped.at(static_cast<std::size_t>(broken[i].second));
+      CAPTURE(broken[i].first);
+      CHECK(tally.lines == 1);
+      CHECK_THAT(tally.first, Catch::EndsWith("in.data:" + std::to_string(100 * i + 1)));
+    }
+  }
+  request.most_dropped = 0.005;
+  CHECK_THAT(prepare_error(request).message,
+             Catch::Contains("11 of 1100 lines (1.0 %)") && Catch::Contains("--max-dropped"));
+}
+
+TEST_CASE("prepare: records of another kind end the reading soon, and say what to do",
+          "[storage][prepare]") {
+  const TempDirectory directory;
+  std::string text;
+  for (int i = 0; i < 5000; ++i) {
+    text += R"({"messages": []})"
+            "\n";
+  }
+  write_bytes(directory / "in.jsonl", text);
+  const PrepareRequest request{.inputs = {directory / "in.jsonl"}, .out = directory / "out"};
+  CHECK_THAT(prepare_error(request).message, Catch::Contains("1000 dropped: no member \"text\"") &&
+                                                 Catch::Contains("--row-length"));
+}
+
+TEST_CASE("prepare: an input is the same documents however it is packed and named",
+          "[storage][prepare]") {
+  const TempDirectory directory;
+  std::string lines;
+  std::string table = "label,text\r\n";
+  nlohmann::json array = nlohmann::json::array();
+  std::vector<std::string> wanted;
+  for (int i = 0; i < 500; ++i) {
+    wanted.push_back("say \"" + std::to_string(i) + "\",\nand go on");
+    array.push_back({{"text", wanted.back()}, {"label", i}});
+    lines += array.back().dump() + "\n";
+    table += std::to_string(i) + ",\"say \"\"" + std::to_string(i) + "\"\",\nand go on\"\r\n";
+  }
+  for (const auto& [name, bytes] : {std::pair("a.json", lines),
+                                    {"a.NDJSON", lines},
+                                    {"a", lines},
+                                    {"b.jsonl", array.dump()},
+                                    {"b.json", array.dump(2)},
+                                    {"b.txt", "\xef\xbb\xbf" + array.dump(1)},
+                                    {"c.CSV", table},
+                                    {"c.txt", "\xef\xbb\xbf" + table}}) {
+    CAPTURE(name);
+    write_bytes(directory / name, bytes);
+    REQUIRE(documents_of(directory / name, "") == wanted);
   }
 }
 

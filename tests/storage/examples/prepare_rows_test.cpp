@@ -8,9 +8,10 @@
 #include <csignal>
 #include <fstream>
 #include <map>
+#include <sstream>
 
 #include "storage/files/atomic_file.hpp"
-#include "storage/tokens/document_reader.hpp"
+#include "storage/inputs/input_reader.hpp"
 #include "tests/storage/examples/examples_fixture.hpp"
 #include "tests/support/processes/allocated.hpp"
 
@@ -228,7 +229,7 @@ TEST_CASE("prepare rows: dropped lines are counted, and too many are an error",
   REQUIRE(stored.at("dropped") == 2);
   REQUIRE(stored.at("sources").at("in.jsonl").at("lines") == 32);
   REQUIRE(contains(
-      stored.at("dropped_by_reason").at("not a JSON object").at("first").get<std::string>(),
+      stored.at("dropped_by_reason").at("JSON that is cut off").at("first").get<std::string>(),
       "in.jsonl:31"));
 }
 
@@ -286,7 +287,7 @@ TEST_CASE("prepare rows: a line of 1 GB is named, and no more of it is kept than
   REQUIRE((report.total.lines == 42 && report.total.dropped == 1 && report.total.documents == 41));
   const auto& first = report.dropped.at(static_cast<std::size_t>(DropReason::long_line));
   REQUIRE(contains(first.first, "in.jsonl:41"));
-  REQUIRE(bytes < 8 * jsonl_line_limit_bytes);
+  REQUIRE(bytes < 8 * record_limit_bytes);
 }
 
 TEST_CASE("prepare rows: data that trains on everything is refused, and what is no data",
@@ -298,22 +299,62 @@ TEST_CASE("prepare rows: data that trains on everything is refused, and what is 
   REQUIRE(contains(prepare_rows_error(place.request("")), "no lines"));
 }
 
-TEST_CASE("prepare rows: a first line that does not say what it is wants --kind, and why is said",
+TEST_CASE("prepare rows: lines of which none says what it is want --kind, and why is said",
           "[storage][examples]") {
   for (const auto& [line, why] :
        {std::pair(std::string(R"({"body": 1})"), "it has none of \"messages\""),
-        std::pair(std::string(R"({"messages": [{"role": "us)"), "it is not a JSON object"),
-        std::pair(std::string("[1]"), "it is not a JSON object"),
-        std::pair(std::string(jsonl_line_limit_bytes + 1, ' '), "it is a line of more than")}) {
+        std::pair(std::string(R"({"messages": [{"role": "us)"), "it is JSON that is cut off"),
+        std::pair(std::string("[1]"), "it is JSON, but no object"),
+        std::pair(std::string(record_limit_bytes + 1, ' '), "it is a line of more than")}) {
     const DataPlace place;
-    auto request = place.request(line + "\n" + many_chats(40));
-    const std::string error = prepare_rows_error(request);
+    const std::string error = prepare_rows_error(place.request(line + "\n{}\n"));
     CHECK(contains(error, "in.jsonl:1: what it is an example of is not known: "));
     CHECK(contains(error, why));
     CHECK(contains(error, "say --kind"));
-    request.kind = ExampleKind::chat;
-    CHECK(prepared(request).total.dropped == 1);
+    // One bad line at the beginning is one bad line.
+    CHECK(prepared(place.request(line + "\n" + many_chats(40))).total.dropped == 1);
   }
+}
+
+TEST_CASE("prepare rows: a line that is broken is counted by its cause",
+          "[storage][examples][RW-3]") {
+  const DataPlace place;
+  auto request = place.request(many_chats(100) + R"({"messages": "\ud83d"})"
+                                                 "\n"
+                                                 R"({"score": NaN})"
+                                                 "\n"
+                                                 "{\"a\": \"\xff\"}\n"
+                                                 R"({"messages": [)"
+                                                 "\n{\"a\": \"\t\"}\nnull\n");
+  request.most_dropped = 0.1;
+  const RowReport report = prepared(request);
+  CHECK(report.total.dropped == 6);
+  for (const auto reason : {DropReason::half_surrogate, DropReason::no_number, DropReason::bad_byte,
+                            DropReason::cut_off, DropReason::control, DropReason::not_json}) {
+    CAPTURE(drop_reason_text(reason));
+    CHECK(report.dropped.at(static_cast<std::size_t>(reason)).lines == 1);
+  }
+}
+
+TEST_CASE("prepare rows: conversations are the same rows as lines, as an array, compressed",
+          "[storage][examples][RW-1]") {
+  const DataPlace place;
+  const std::string lines = many_chats(200);
+  auto request = place.request(lines);
+  const RowReport wanted = prepared(request);
+  const std::string as_array = [&] {
+    nlohmann::json array = nlohmann::json::array();
+    std::istringstream stream(lines);
+    for (std::string line; std::getline(stream, line);) {
+      array.push_back(nlohmann::json::parse(line));
+    }
+    return array.dump(3);
+  }();
+  request = place.request(as_array);
+  request.force = true;
+  const RowReport found = prepared(request);
+  CHECK(found.facts.train == wanted.facts.train);
+  CHECK(found.facts.val == wanted.facts.val);
 }
 
 TEST_CASE("prepare rows: the result does not depend on threads; equal lines stay on one side",

@@ -1,4 +1,4 @@
-#include "storage/files/parquet_source.hpp"
+#include "storage/inputs/parquet_source.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "base/result.hpp"
-#include "storage/files/byte_source.hpp"
+#include "storage/inputs/byte_source.hpp"
 
 namespace train::storage {
 

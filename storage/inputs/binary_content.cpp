@@ -1,0 +1,97 @@
+#include "storage/inputs/binary_content.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "storage/inputs/unpacker.hpp"
+#include "storage/tokenizer/text/utf8.hpp"
+
+namespace train::storage {
+namespace {
+
+constexpr const char* unpack_first = "unpack it first";
+constexpr const char* give_rows = "give its rows as lines of JSON, or as Parquet";
+constexpr const char* give_text = "give its text";
+constexpr const char* to_utf8 = "write it as UTF-8 first (`iconv -f UTF-16 -t UTF-8`)";
+
+struct BinaryKind {
+  std::string_view magic;
+  const char* name;
+  const char* advice;
+};
+
+/// A line each. Longer beginnings first, where one begins with another.
+constexpr auto binary_kinds = std::to_array<BinaryKind>({
+    {{"PK\x03\x04", 4}, "a ZIP archive", unpack_first},
+    {{"7z\xbc\xaf\x27\x1c", 6}, "a 7z archive", unpack_first},
+    {{"Rar!\x1a", 5}, "a RAR archive", unpack_first},
+    {{"\x04\x22\x4d\x18", 4}, "compressed by lz4", unpack_first},
+    {{"\x1f\x9d", 2}, "compressed by compress", unpack_first},
+    {{"PAR1", 4}, "Parquet within a compressed file", unpack_first},
+    {{"ARROW1", 6}, "an Arrow file", give_rows},
+    {{"\xff\xff\xff\xff", 4}, "an Arrow stream", give_rows},
+    {{"Obj\x01", 4}, "an Avro file", give_rows},
+    {{"ORC\x08", 4}, "an ORC file", give_rows},
+    {{"\x89HDF", 4}, "an HDF5 file", give_rows},
+    {{"SQLite format 3\0", 16}, "a database of SQLite", give_rows},
+    {{"\x93NUMPY", 6}, "a NumPy array", "token ids belong in data.dir as train.npy and val.npy"},
+    {{"GGUF", 4}, "a GGUF model", give_text},
+    {{"%PDF-", 5}, "a PDF document", give_text},
+    {{"\x7f"
+      "ELF",
+      4},
+     "a program",
+     give_text},
+    {{"\x89PNG", 4}, "a picture", give_text},
+    {{"\xff\xd8\xff", 3}, "a picture", give_text},
+    {{"\xff\xfe\0\0", 4}, "UTF-32", "write it as UTF-8 first (`iconv -f UTF-32 -t UTF-8`)"},
+    {{"\0\0\xfe\xff", 4}, "UTF-32", "write it as UTF-8 first (`iconv -f UTF-32 -t UTF-8`)"},
+    {{"\xff\xfe", 2}, "UTF-16", to_utf8},
+    {{"\xfe\xff", 2}, "UTF-16", to_utf8},
+});
+
+constexpr std::size_t tar_magic_offset = 257;
+
+bool is_text_control(unsigned char byte) {
+  return (byte >= 0x08 && byte <= 0x0d) || byte == 0x1b;  // Backspace to carriage return; escape.
+}
+
+}  // namespace
+
+std::string binary_content(std::string_view head, std::size_t shortest) {
+  for (const BinaryKind& kind : binary_kinds) {
+    if (kind.magic.size() >= shortest && head.starts_with(kind.magic)) {
+      return fmt::format("{}; {}", kind.name, kind.advice);
+    }
+  }
+  if (head.size() > tar_magic_offset && head.substr(tar_magic_offset).starts_with("ustar")) {
+    return fmt::format("a tar archive; {}", unpack_first);
+  }
+  if (const PackedFormat* const format = packed_format_of(head)) {
+    return fmt::format("compressed twice, by {} within; {}", format->name, unpack_first);
+  }
+  return {};
+}
+
+double unreadable_share(std::string_view head) {
+  // What a character's length at most may lie behind the end is no break.
+  std::size_t end = head.size();
+  for (int back = 0; back < 3 && end > 0 && continues(head[end - 1]); ++back) {
+    --end;
+  }
+  end -= end > 0 && static_cast<unsigned char>(head[end - 1]) >= 0xc0 ? 1 : 0;
+  std::uint64_t breaks = 0;
+  const std::string repaired = repaired_utf8(head.substr(0, end), breaks);
+  std::uint64_t characters = 0;
+  for (const char letter : repaired) {
+    const auto byte = static_cast<unsigned char>(letter);
+    characters += continues(letter) ? 0 : 1;
+    breaks += (byte < 0x20 || byte == 0x7f) && !is_text_control(byte) ? 1 : 0;
+  }
+  return characters == 0 ? 0.0 : static_cast<double>(breaks) / static_cast<double>(characters);
+}
+
+}  // namespace train::storage

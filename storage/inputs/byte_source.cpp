@@ -1,0 +1,154 @@
+#include "storage/inputs/byte_source.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "storage/files/input_file.hpp"
+#include "storage/inputs/parquet_source.hpp"
+#include "storage/inputs/unpacker.hpp"
+
+namespace train::storage {
+namespace {
+
+constexpr std::size_t source_piece_bytes = std::size_t{1} << 20;
+
+/// A file as it is.
+class PlainSource : public ByteSource {
+ public:
+  explicit PlainSource(InputFile file) : file_(std::move(file)) {}
+
+  Result<std::size_t> read(std::span<char> out) override {
+    const auto size =
+        static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), file_.size_bytes() - offset_));
+    TRAIN_RETURN_IF_ERROR(file_.read(offset_, std::as_writable_bytes(out.first(size))));
+    offset_ += size;
+    return size;
+  }
+  [[nodiscard]] std::uint64_t consumed() const override { return offset_; }
+  [[nodiscard]] std::string name() const { return file_.path().string(); }
+
+ private:
+  InputFile file_;
+  std::uint64_t offset_ = 0;
+};
+
+/// A compressed file, piece by piece.
+class PackedSource : public ByteSource {
+ public:
+  PackedSource(InputFile file, const PackedFormat& format)
+      : file_(std::move(file)),
+        format_(format),
+        unpacker_(format.make()),
+        piece_(source_piece_bytes) {}
+
+  Result<std::size_t> read(std::span<char> out) override {
+    while (true) {
+      const auto more = refill();
+      TRAIN_RETURN_IF_ERROR(more);
+      if (!*more && !last_.has_more) {
+        return last_.inside ? Result<std::size_t>(damaged("the compressed data ends too early"))
+                            : std::size_t{0};
+      }
+      last_ = unpacker_->unpack(left_, out);
+      left_ = left_.subspan(last_.used);
+      if (last_.fault != nullptr) {
+        return damaged(last_.fault);
+      }
+      if (last_.made > 0) {
+        return last_.made;
+      }
+    }
+  }
+  [[nodiscard]] std::uint64_t consumed() const override { return file_.consumed(); }
+
+ private:
+  /// The next piece, if the last one is used up. False: the file is at its end.
+  Result<bool> refill() {
+    if (!left_.empty()) {
+      return true;
+    }
+    const auto size = file_.read(piece_);
+    TRAIN_RETURN_IF_ERROR(size);
+    left_ = std::span<const char>(piece_).first(*size);
+    return *size > 0;
+  }
+  [[nodiscard]] Error damaged(const char* reason) const {
+    return user_error(fmt::format("{} ({}): {}; fetch or make the file again", file_.name(),
+                                  format_.name, reason));
+  }
+
+  PlainSource file_;
+  const PackedFormat& format_;
+  std::unique_ptr<Unpacker> unpacker_;
+  std::vector<char> piece_;
+  std::span<const char> left_;  ///< Of the piece.
+  Unpacked last_;
+};
+
+constexpr std::string_view parquet_magic = "PAR1";
+constexpr std::string_view parquet_ending = ".parquet";
+
+/// A file that is named as if it were compressed, or Parquet, and does not begin so: nobody wants
+/// its bytes as they are.
+Status check_ending(const std::filesystem::path& path) {
+  const std::string ending = lower_case(path.extension().string());
+  const auto formats = packed_formats();
+  const auto named = std::find_if(formats.begin(), formats.end(), [&](const PackedFormat& format) {
+    return format.ending == ending;
+  });
+  if (named == formats.end() && ending != parquet_ending) {
+    return {};
+  }
+  return user_error(fmt::format(
+      "{}: is named {}, but does not begin as {} does: damaged, or of another kind; fetch it "
+      "again, or rename it",
+      path.string(), ending, named == formats.end() ? "Parquet" : named->name));
+}
+
+}  // namespace
+
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](char letter) {
+    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  });
+  return text;
+}
+
+Result<std::unique_ptr<ByteSource>> open_byte_source(const std::filesystem::path& path) {
+  auto file = InputFile::open(path);
+  TRAIN_RETURN_IF_ERROR(file);
+  std::string head(std::min<std::uint64_t>(packed_head_bytes, file->size_bytes()), '\0');
+  TRAIN_RETURN_IF_ERROR(file->read(0, std::as_writable_bytes(std::span(head))));
+  if (head.starts_with(parquet_magic)) {
+    return open_parquet_source(path);
+  }
+  std::unique_ptr<ByteSource> source;
+  if (const PackedFormat* const format = packed_format_of(head)) {
+    source = std::make_unique<PackedSource>(std::move(*file), *format);
+    return source;
+  }
+  if (!head.empty()) {
+    TRAIN_RETURN_IF_ERROR(check_ending(path));
+  }
+  source = std::make_unique<PlainSource>(std::move(*file));
+  return source;
+}
+
+std::string content_ending(const std::filesystem::path& path) {
+  const std::string ending = lower_case(path.extension().string());
+  const auto formats = packed_formats();
+  const bool packed = std::any_of(formats.begin(), formats.end(), [&](const PackedFormat& format) {
+    return format.ending == ending;
+  });
+  return packed ? lower_case(path.stem().extension().string()) : ending;
+}
+
+}  // namespace train::storage

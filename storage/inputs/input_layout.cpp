@@ -1,0 +1,176 @@
+#include "storage/inputs/input_layout.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "storage/inputs/record_cutter.hpp"
+
+namespace train::storage {
+namespace {
+
+constexpr std::array<std::string_view, 5> said_names = {"", "text", "json", "csv", "tsv"};
+constexpr auto json_endings = std::to_array<std::string_view>({".json", ".jsonl", ".ndjson"});
+/// What examples are known by; a table that is not named so has one of them in its first row.
+constexpr auto member_names = std::to_array<std::string_view>(
+    {"text", "prompt", "completion", "response", "chosen", "rejected", "instruction", "output",
+     "messages", "conversations", "question", "answer"});
+constexpr std::size_t rows_compared_most = 20;
+
+constexpr std::string_view json_spaces = " \t\r\n";
+
+bool is_object(std::string_view text) {
+  return text.starts_with('{') && nlohmann::json::accept(text.begin(), text.end());
+}
+
+/// Whether what follows the first character of `text`, and spaces, is `wanted`.
+bool continues_with(std::string_view text, char wanted) {
+  const std::size_t next = text.find_first_not_of(json_spaces, 1);
+  return next != std::string_view::npos && text[next] == wanted;
+}
+
+/// The first of the values, if it ends within `text`.
+std::optional<std::string> first_value(std::string_view text) {
+  std::optional<std::string> first;
+  const auto cutter = make_value_cutter(text.size());
+  // A user's error: the reading ends with the first one.
+  static_cast<void>(cutter->feed(text, [&](const InputRecord& record) -> Status {
+    first = std::string(record.text);
+    return user_error("enough");
+  }));
+  return first;
+}
+
+/// Of what begins with a bracket; none: it is not JSON by its content.
+std::optional<InputLayout> json_layout(const InputHead& head, bool is_named) {
+  const std::string_view text = head.text.substr(head.text.find_first_not_of(json_spaces));
+  if (text.front() == '[') {
+    const std::size_t next = text.find_first_not_of(json_spaces, 1);
+    const bool objects = next != std::string_view::npos && text[next] == '{' &&
+                         continues_with(text.substr(next), '"');
+    return objects || is_named ? std::optional(InputLayout::json_values) : std::nullopt;
+  }
+  const std::size_t line_end = text.find('\n');
+  const std::string_view line = text.substr(0, line_end);
+  if (is_object(line)) {
+    return InputLayout::json_lines;
+  }
+  if (line_end == std::string_view::npos) {
+    // One line that is longer than the head, or ends with the file and is broken.
+    const bool cut = !head.is_all && continues_with(text, '"');
+    return cut || is_named ? std::optional(InputLayout::json_lines) : std::nullopt;
+  }
+  if (const auto value = first_value(text)) {
+    if (value->find('\n') != std::string::npos && is_object(*value)) {
+      return InputLayout::json_values;
+    }
+  } else if (is_named && !continues_with(text.substr(line_end), '{')) {
+    // A value that is longer than the head, or one that the file's end cuts off.
+    return InputLayout::json_values;
+  }
+  // The first line is broken: the next ones tell.
+  const std::string_view rest = text.substr(line_end + 1);
+  const bool next_is_object = is_object(rest.substr(0, rest.find('\n')));
+  return next_is_object || is_named ? std::optional(InputLayout::json_lines) : std::nullopt;
+}
+
+/// A cell that may name a column, and hardly is part of a sentence.
+bool is_name(std::string_view cell) {
+  return !cell.empty() && std::all_of(cell.begin(), cell.end(), [](char letter) {
+    return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
+           (letter >= '0' && letter <= '9') || letter == '_' || letter == '-';
+  });
+}
+
+/// Whether the head's first row names members, and those below have as many cells.
+bool is_table(const InputHead& head, char delimiter) {
+  const std::string_view names = head.text.substr(0, head.text.find_first_of("\r\n"));
+  std::size_t begin = 0;
+  bool known = false;
+  std::size_t count = 0;
+  std::string last;
+  while (begin <= names.size()) {
+    const std::size_t end = std::min(names.find(delimiter, begin), names.size());
+    std::string_view name = names.substr(begin, end - begin);
+    if (name.size() > 2 && name.front() == '"' && name.back() == '"') {
+      name = name.substr(1, name.size() - 2);
+    }
+    known =
+        known || std::find(member_names.begin(), member_names.end(), name) != member_names.end();
+    if (!is_name(name)) {
+      return false;
+    }
+    last = name;
+    begin = end + 1;
+    ++count;
+  }
+  if (!known || count < 2) {
+    return false;
+  }
+  std::size_t rows = 0;
+  std::size_t full = 0;
+  bool equal = true;
+  const auto cutter = make_table_cutter(delimiter, head.text.size());
+  const TakeRecord take = [&](const InputRecord& record) -> Status {
+    // Cells that are not there are null: of a text, where commas come by chance, the last ones.
+    const auto row = nlohmann::json::parse(record.text, nullptr, false);
+    equal = equal && !record.fault && row.is_object() && row.size() == count;
+    full += equal && !row.at(last).is_null() ? 1 : 0;
+    return equal && ++rows < rows_compared_most ? Status{} : user_error("enough");
+  };
+  const Status fed = cutter->feed(head.text, take);
+  if (fed.ok() && head.is_all) {
+    static_cast<void>(cutter->finish(take));
+  }
+  return equal && rows > 0 && 2 * full >= rows;
+}
+
+}  // namespace
+
+Result<SaidLayout> said_layout_named(std::string_view name) {
+  const auto* const found = std::find(said_names.begin(), said_names.end(), name);
+  if (found == said_names.end()) {
+    return user_error(fmt::format("there is no layout of inputs \"{}\"; take one of {}", name,
+                                  fmt::join(said_names.begin() + 1, said_names.end(), ", ")));
+  }
+  return static_cast<SaidLayout>(found - said_names.begin());
+}
+
+InputLayout layout_of(const InputHead& head, SaidLayout said) {
+  switch (said) {
+    case SaidLayout::text:
+      return InputLayout::text;
+    case SaidLayout::csv:
+      return InputLayout::csv;
+    case SaidLayout::tsv:
+      return InputLayout::tsv;
+    case SaidLayout::json:
+    case SaidLayout::nothing:
+      break;
+  }
+  const bool is_named =
+      said == SaidLayout::json ||
+      std::find(json_endings.begin(), json_endings.end(), head.ending) != json_endings.end();
+  const std::size_t first = head.text.find_first_not_of(json_spaces);
+  if (first != std::string_view::npos && (head.text[first] == '{' || head.text[first] == '[')) {
+    if (const auto layout = json_layout(head, is_named)) {
+      return *layout;
+    }
+  }
+  if (is_named) {
+    return InputLayout::json_lines;
+  }
+  if (head.ending == ".csv" || head.ending == ".tsv") {
+    return head.ending == ".csv" ? InputLayout::csv : InputLayout::tsv;
+  }
+  if (is_table(head, ',')) {
+    return InputLayout::csv;
+  }
+  return is_table(head, '\t') ? InputLayout::tsv : InputLayout::text;
+}
+
+}  // namespace train::storage

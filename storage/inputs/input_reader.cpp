@@ -1,0 +1,123 @@
+#include "storage/inputs/input_reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "storage/inputs/binary_content.hpp"
+
+namespace train::storage {
+namespace {
+
+constexpr std::size_t head_bytes = std::size_t{256} << 10;
+constexpr std::size_t record_piece_bytes = std::size_t{1} << 20;
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+
+/// A source whose beginning was read already.
+class HeadedSource : public ByteSource {
+ public:
+  HeadedSource(std::string head, std::unique_ptr<ByteSource> rest)
+      : head_(std::move(head)), rest_(std::move(rest)) {}
+
+  Result<std::size_t> read(std::span<char> out) override {
+    if (given_ == head_.size()) {
+      return rest_->read(out);
+    }
+    const std::size_t size = std::min(out.size(), head_.size() - given_);
+    std::copy_n(head_.data() + given_, size, out.data());
+    given_ += size;
+    return size;
+  }
+  [[nodiscard]] std::uint64_t consumed() const override { return rest_->consumed(); }
+
+ private:
+  std::string head_;
+  std::unique_ptr<ByteSource> rest_;
+  std::size_t given_ = 0;
+};
+
+/// Up to `head_bytes`; less: that is all.
+Result<std::string> read_head(ByteSource& source) {
+  std::string head(head_bytes, '\0');
+  std::size_t size = 0;
+  while (size < head.size()) {
+    const auto got = source.read(std::span(head).subspan(size));
+    TRAIN_RETURN_IF_ERROR(got);
+    if (*got == 0) {
+      break;
+    }
+    size += *got;
+  }
+  head.resize(size);
+  return head;
+}
+
+std::unique_ptr<RecordCutter> cutter_of(InputLayout layout) {
+  switch (layout) {
+    case InputLayout::json_values:
+      return make_value_cutter(record_limit_bytes);
+    case InputLayout::csv:
+      return make_table_cutter(',', record_limit_bytes);
+    case InputLayout::tsv:
+      return make_table_cutter('\t', record_limit_bytes);
+    case InputLayout::text:
+    case InputLayout::json_lines:
+      break;
+  }
+  return make_line_cutter(record_limit_bytes);
+}
+
+}  // namespace
+
+Error no_text_error(const std::filesystem::path& path, double unreadable) {
+  return user_error(fmt::format(
+      "{}: {:.0f} % of its characters are no UTF-8, or control characters: it is not text, or in "
+      "another encoding; write it as UTF-8 (`iconv -f ENCODING -t UTF-8`), or say --input-format "
+      "text to take "
+      "its bytes as they are",
+      path.string(), 100.0 * unreadable));
+}
+
+Result<InputReader> InputReader::open(const std::filesystem::path& path, SaidLayout said) {
+  auto source = open_byte_source(path);
+  TRAIN_RETURN_IF_ERROR(source);
+  auto head = read_head(**source);
+  TRAIN_RETURN_IF_ERROR(head);
+  const bool marked = head->starts_with(byte_order_mark);
+  const InputHead seen{.text = std::string_view(*head).substr(marked ? byte_order_mark.size() : 0),
+                       .is_all = head->size() < head_bytes,
+                       .ending = content_ending(path)};
+  const InputLayout layout = layout_of(seen, said);
+  if (said != SaidLayout::text) {
+    if (const std::string binary = binary_content(*head); !binary.empty()) {
+      return user_error(fmt::format("{}: holds {}", path.string(), binary));
+    }
+    const double unreadable = layout == InputLayout::text ? unreadable_share(*head) : 0.0;
+    if (unreadable > unreadable_share_most) {
+      return no_text_error(path, unreadable);
+    }
+  }
+  if (marked && layout != InputLayout::text) {
+    head->erase(0, byte_order_mark.size());
+  }
+  return InputReader(std::make_unique<HeadedSource>(*std::move(head), *std::move(source)), layout);
+}
+
+Status InputReader::read_records(const TakeRecord& take) {
+  const auto cutter = cutter_of(layout_);
+  std::vector<char> piece(record_piece_bytes);
+  while (true) {
+    const auto size = bytes_->read(piece);
+    TRAIN_RETURN_IF_ERROR(size);
+    if (*size == 0) {
+      return cutter->finish(take);
+    }
+    TRAIN_RETURN_IF_ERROR(cutter->feed({piece.data(), *size}, take));
+  }
+}
+
+}  // namespace train::storage

@@ -1,0 +1,115 @@
+#include "storage/inputs/line_fault.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/one_line.hpp"
+
+namespace train::storage {
+namespace {
+
+constexpr std::array<std::string_view, line_fault_count> fault_texts = {
+    "a line of more than 32 MiB",
+    "JSON that is cut off",
+    "half a surrogate pair, which is no character",
+    "NaN or Infinity, which JSON does not have",
+    "a byte that is no UTF-8",
+    "a control character that is not escaped",
+    "not JSON",
+    "JSON, but no object",
+    "more fields than the header has",
+    "no member \"text\"",
+    "\"text\" is null",
+    "\"text\" is no string",
+    "an empty text"};
+
+/// Stops at the first mistake and keeps what the parser says of it.
+class FaultHandler : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool start_object(std::size_t) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool key(string_t&) override { return true; }
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    position_ = position;
+    said_ = error.what();
+    return false;
+  }
+
+  /// The number of bytes read when it was found; 0: there is none.
+  [[nodiscard]] std::size_t position() const { return position_; }
+  [[nodiscard]] bool says(std::string_view words) const {
+    return said_.find(words) != std::string::npos;
+  }
+
+ private:
+  std::size_t position_ = 0;
+  std::string said_;
+};
+
+/// Whether a word that Python's writer has for a number stands where the parser stopped.
+bool stops_at_no_number(std::string_view line, std::size_t position) {
+  // It stops within the word, behind at most its sign and two letters.
+  const std::size_t from = position > 3 ? position - 3 : 0;
+  const std::string_view near = line.substr(from, 12);
+  return near.find("NaN") < 4 || near.find("Infinity") < 4;
+}
+
+}  // namespace
+
+std::string_view line_fault_text(LineFault fault) {
+  return fault_texts.at(static_cast<std::size_t>(fault));
+}
+
+LineFault json_fault(std::string_view line) {
+  FaultHandler handler;
+  if (nlohmann::json::sax_parse(line.begin(), line.end(), &handler)) {
+    return LineFault::no_object;
+  }
+  if (handler.says("surrogate")) {
+    return LineFault::half_surrogate;
+  }
+  if (handler.says("UTF-8")) {
+    return LineFault::bad_byte;
+  }
+  if (handler.says("unexpected end of input") || handler.says("missing closing quote")) {
+    return LineFault::cut_off;
+  }
+  if (handler.says("control character")) {
+    return LineFault::control;
+  }
+  // An end within true, null, a number or an escape is said as a wrong letter behind the last one.
+  if (handler.position() > line.size()) {
+    return LineFault::cut_off;
+  }
+  return stops_at_no_number(line, handler.position()) ? LineFault::no_number : LineFault::not_json;
+}
+
+std::string dropped_line(const DropTally& tally, std::string_view reason) {
+  return fmt::format("{} dropped: {}, the first at {}", tally.lines, reason, one_line(tally.first));
+}
+
+Status check_dropped(const LineTally& tally, double most, const std::string& worst) {
+  const auto lines = static_cast<double>(tally.lines);
+  const auto dropped = static_cast<double>(tally.dropped);
+  if (dropped <= most * lines) {
+    return {};
+  }
+  return user_error(
+      fmt::format("{} of {} lines ({:.1f} %) were dropped, more than {:g} %; {}; mend the data, or "
+                  "raise --max-dropped",
+                  tally.dropped, tally.lines, 100.0 * dropped / lines, 100.0 * most, worst));
+}
+
+}  // namespace train::storage

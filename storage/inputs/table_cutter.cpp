@@ -1,0 +1,200 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "storage/inputs/record_cutter.hpp"
+
+namespace train::storage {
+namespace {
+
+/// What pandas, which reads tables for `datasets`, takes for a missing value.
+constexpr auto missing_cells = std::to_array<std::string_view>(
+    {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
+     "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"});
+
+void append_quoted(std::string_view text, std::string& to) {
+  to += '"';
+  for (const char letter : text) {
+    if (letter == '"' || letter == '\\') {
+      to += '\\';
+      to += letter;
+    } else if (static_cast<unsigned char>(letter) < 0x20) {
+      to += fmt::format("\\u{:04x}", static_cast<unsigned char>(letter));
+    } else {
+      to += letter;
+    }
+  }
+  to += '"';
+}
+
+class TableCutter : public RecordCutter {
+ public:
+  TableCutter(char delimiter, std::size_t limit_bytes)
+      : delimiter_(delimiter), limit_bytes_(limit_bytes) {}
+
+  Status feed(std::string_view piece, const TakeRecord& take) override {
+    for (const char letter : piece) {
+      // A new line behind a carriage return ends no second row.
+      const bool second_half = std::exchange(after_return_, false) && letter == '\n';
+      if (letter == '\n' && !second_half) {
+        ++line_;
+      } else if (letter == '\r') {
+        ++line_;
+        after_return_ = true;
+      }
+      if (second_half && state_ == State::begins && cells_.empty()) {
+        continue;
+      }
+      if (step(letter)) {
+        TRAIN_RETURN_IF_ERROR(end_row(take));
+      }
+    }
+    return {};
+  }
+
+  Status finish(const TakeRecord& take) override {
+    if (state_ == State::quoted) {
+      const Status status = take({.text = {}, .line = first_line_, .fault = LineFault::cut_off});
+      begin_row();
+      return status;
+    }
+    return end_row(take);
+  }
+
+ private:
+  enum class State : std::uint8_t { begins, plain, quoted, quote_in_quoted };
+
+  /// True: the row ends before this letter.
+  bool step(char letter) {
+    if (state_ == State::quoted && letter != '"') {
+      add(letter);
+      return false;
+    }
+    if (letter == '"' && state_ != State::plain) {
+      is_blank_ = false;
+      // Twice: one that belongs to the cell.
+      if (state_ == State::quote_in_quoted) {
+        add(letter);
+      }
+      state_ = state_ == State::quoted ? State::quote_in_quoted : State::quoted;
+      return false;
+    }
+    if (letter == delimiter_) {
+      end_cell();
+      is_blank_ = false;
+      return false;
+    }
+    if (letter == '\n' || letter == '\r') {
+      return true;
+    }
+    state_ = State::plain;
+    add(letter);
+    return false;
+  }
+
+  void add(char letter) {
+    is_blank_ = is_blank_ && state_ == State::plain && (letter == ' ' || letter == '\t');
+    if (++row_bytes_ > limit_bytes_) {
+      cell_.clear();
+      // A quote that nobody ends would take all that follows.
+      state_ = State::plain;
+      return;
+    }
+    cell_ += letter;
+  }
+
+  void end_cell() {
+    cells_.push_back(std::exchange(cell_, {}));
+    state_ = State::begins;
+  }
+
+  void begin_row() {
+    cells_.clear();
+    cell_.clear();
+    row_bytes_ = 0;
+    is_blank_ = true;
+    state_ = State::begins;
+    first_line_ = line_;
+  }
+
+  Status end_row(const TakeRecord& take) {
+    if (is_blank_ && state_ != State::quote_in_quoted) {
+      begin_row();
+      return {};
+    }
+    end_cell();
+    Status status;
+    if (row_bytes_ > limit_bytes_) {
+      status = take({.text = {}, .line = first_line_, .fault = LineFault::too_long});
+    } else if (names_.empty()) {
+      take_names();
+    } else if (cells_.size() > names_.size()) {
+      status = take({.text = {}, .line = first_line_, .fault = LineFault::fields});
+    } else {
+      write_row();
+      status = take({.text = row_, .line = first_line_});
+    }
+    begin_row();
+    return status;
+  }
+
+  /// As pandas names what has none, and what is there twice.
+  void take_names() {
+    std::vector<std::string> seen;
+    for (std::size_t i = 0; i < cells_.size(); ++i) {
+      const std::string base = cells_[i].empty() ? fmt::format("Unnamed: {}", i) : cells_[i];
+      std::string name = base;
+      for (int copy = 1; std::find(seen.begin(), seen.end(), name) != seen.end(); ++copy) {
+        name = fmt::format("{}.{}", base, copy);
+      }
+      seen.push_back(name);
+      std::string member;
+      append_quoted(name, member);
+      names_.push_back(member + ": ");
+    }
+  }
+
+  void write_row() {
+    row_ = "{";
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      row_ += i == 0 ? "" : ", ";
+      row_ += names_[i];
+      if (i >= cells_.size() || is_missing(cells_[i])) {
+        row_ += "null";
+      } else {
+        append_quoted(cells_[i], row_);
+      }
+    }
+    row_ += '}';
+  }
+
+  static bool is_missing(std::string_view cell) {
+    return cell.size() <= 8 &&
+           std::find(missing_cells.begin(), missing_cells.end(), cell) != missing_cells.end();
+  }
+
+  char delimiter_;
+  std::size_t limit_bytes_;
+  std::vector<std::string> names_;  ///< As JSON, with the colon behind it.
+  std::vector<std::string> cells_;  ///< Of this row.
+  std::string cell_;
+  std::string row_;  ///< As JSON.
+  State state_ = State::begins;
+  std::size_t row_bytes_ = 0;
+  bool is_blank_ = true;
+  bool after_return_ = false;
+  std::uint64_t line_ = 1;
+  std::uint64_t first_line_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<RecordCutter> make_table_cutter(char delimiter, std::size_t limit_bytes) {
+  return std::make_unique<TableCutter>(delimiter, limit_bytes);
+}
+
+}  // namespace train::storage
