@@ -57,6 +57,7 @@ Status read_dtype(const json& object, const std::string& place, DatasetFacts& fa
     return user_error(fmt::format("{}: dtype has to be \"uint16\" or \"uint32\"", place));
   }
   facts.token_bytes = *found == "uint16" ? 2 : 4;
+  facts.says_dtype = true;
   return {};
 }
 

@@ -27,6 +27,7 @@ struct DatasetFacts {
       {};                                      ///< Of all bytes of train.bin, as digest.hpp has it.
   std::optional<std::string> val_digest = {};  ///< The same of val.bin.
   std::int64_t token_bytes = 2;                ///< 2: uint16 (default), 4: uint32.
+  bool says_dtype = false;                     ///< Whether the last one is the file's word.
 };
 
 /// Reads meta.json of `directory`; all empty if there is none. Errors (user): malformed, names the

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <system_error>
 
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/input_file.hpp"
 #include "storage/tokens/dataset_facts.hpp"
+#include "storage/tokens/token_encoding.hpp"
 
 namespace train::storage {
 namespace {
@@ -17,14 +19,60 @@ namespace fs = std::filesystem;
 constexpr const char* make_command =
     "make it with `actortrain data prepare --input FILE --tokenizer bytes --out DIR`";
 
-Result<std::vector<fs::path>> train_files(const fs::path& directory) {
+struct SplitFiles {
+  std::vector<fs::path> train;
+  std::vector<fs::path> validation;  ///< May be empty.
+};
+
+/// Whether `word` stands in `name` from `at` on, with no letter behind it.
+bool is_word_at(std::string_view name, std::size_t at, std::string_view word) {
+  if (at > name.size() || !name.substr(at).starts_with(word)) {
+    return false;
+  }
+  const std::string_view rest = name.substr(at + word.size());
+  return rest.empty() || std::isalpha(static_cast<unsigned char>(rest.front())) == 0;
+}
+
+/// Those whose names begin with the split's; if none is for training, those that have it behind
+/// "_", as other programs name theirs. In their order.
+SplitFiles files_by_name(const std::vector<fs::path>& all) {
+  SplitFiles ours;
+  SplitFiles others;
+  for (const fs::path& path : all) {
+    const std::string name = path.filename().string();
+    if (name.starts_with("train")) {
+      ours.train.push_back(path);
+    } else if (is_word_at(name, 0, "val")) {
+      ours.validation.push_back(path);
+    } else if (is_word_at(name, name.find("_train"), "_train")) {
+      others.train.push_back(path);
+    } else if (is_word_at(name, name.find("_val"), "_val")) {
+      others.validation.push_back(path);
+    }
+  }
+  return ours.train.empty() ? others : ours;
+}
+
+/// Error (user): the same ids may be there twice.
+Status check_endings(const std::vector<fs::path>& files) {
+  const auto is_numpy = [](const fs::path& path) { return path.extension() == ".npy"; };
+  const auto numpy = std::find_if(files.begin(), files.end(), is_numpy);
+  const auto other = std::find_if_not(files.begin(), files.end(), is_numpy);
+  if (numpy == files.end() || other == files.end()) {
+    return {};
+  }
+  return user_error(fmt::format("{} and {}: which of them is meant is not known; keep .bin or .npy",
+                                other->string(), numpy->filename().string()));
+}
+
+Result<SplitFiles> split_files(const fs::path& directory) {
   std::error_code code;
-  std::vector<fs::path> files;
+  std::vector<fs::path> all;
   fs::directory_iterator entry(directory, code);
   for (; !code && entry != fs::directory_iterator(); entry.increment(code)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with("train") && name.ends_with(".bin")) {
-      files.push_back(entry->path());
+    const fs::path ending = entry->path().extension();
+    if (ending == ".bin" || ending == ".npy") {
+      all.push_back(entry->path());
     }
   }
   if (code == std::errc::no_such_file_or_directory || code == std::errc::not_a_directory) {
@@ -34,12 +82,20 @@ Result<std::vector<fs::path>> train_files(const fs::path& directory) {
   if (code) {
     return os_error(Access::read, directory, code.value());
   }
-  if (files.empty()) {
+  std::sort(all.begin(), all.end());
+  SplitFiles files = files_by_name(all);
+  if (files.train.empty()) {
     return user_error(
         fmt::format("data directory {} holds no train.bin (nor train_0000.bin, ...); {}",
                     directory.string(), make_command));
   }
-  std::sort(files.begin(), files.end());
+  // What lies beside a val.bin was never read.
+  const fs::path only = directory / "val.bin";
+  if (std::find(files.validation.begin(), files.validation.end(), only) != files.validation.end()) {
+    files.validation = {only};
+  }
+  TRAIN_RETURN_IF_ERROR(check_endings(files.train));
+  TRAIN_RETURN_IF_ERROR(check_endings(files.validation));
   return files;
 }
 
@@ -70,19 +126,18 @@ Result<std::int64_t> vocabulary(const fs::path& directory, const DatasetFacts& f
 
 Result<TokenSplit> TokenSplit::open(std::span<const fs::path> files, const Layout& layout) {
   TRAIN_CHECK(layout.sequence_length >= 1 && !files.empty());
-  TRAIN_CHECK(layout.token_bytes == 2 || layout.token_bytes == 4);
+  TRAIN_CHECK(!layout.said_bytes || *layout.said_bytes == 2 || *layout.said_bytes == 4);
   TokenSplit split;
   split.layout_ = layout;
   for (const fs::path& path : files) {
     TRAIN_RETURN_IF_ERROR(split.add(path));
   }
   if (split.sequences_ == 0) {
-    return user_error(
-        fmt::format("{}: {} tokens, but a sequence needs {} (data.sequence_length + 1); lower "
-                    "data.sequence_length or give more text",
-                    files.size() == 1 ? files.front().string()
-                                      : (files.front().parent_path() / "train*.bin").string(),
-                    split.tokens_, layout.sequence_length + 1));
+    return user_error(fmt::format(
+        "{}: {} tokens, but a sequence needs {} (data.sequence_length + 1); lower "
+        "data.sequence_length or give more text",
+        files.size() == 1 ? files.front().string() : fmt::format("{} ...", files.front().string()),
+        split.tokens_, layout.sequence_length + 1));
   }
   return split;
 }
@@ -93,29 +148,37 @@ Status TokenSplit::add(const fs::path& path) {
   auto bytes = file->map();
   TRAIN_RETURN_IF_ERROR(bytes);
   const std::uint64_t size_bytes = file->size_bytes();
-  const auto token_bytes = static_cast<std::size_t>(layout_.token_bytes);
-  if (size_bytes % token_bytes != 0) {
-    return user_error(fmt::format(
-        "{}: {} bytes is no multiple of {} (uint{} tokens): cut short, or of another dtype; "
-        "prepare it again or set dtype in meta.json",
-        path.string(), size_bytes, token_bytes, 8 * token_bytes));
-  }
-  const std::uint64_t tokens = size_bytes / token_bytes;
+  const auto encoding = token_encoding_of({.path = path,
+                                           .bytes = {bytes->get(), size_bytes},
+                                           .said_bytes = layout_.said_bytes,
+                                           .is_ours = layout_.is_ours,
+                                           .vocab_size = layout_.vocab_size});
+  TRAIN_RETURN_IF_ERROR(encoding);
+  const std::uint64_t tokens = encoding->tokens;
   const auto length = static_cast<std::uint64_t>(layout_.sequence_length);
-  files_.push_back({path, std::move(*bytes), tokens, sequences_});
+  files_.push_back({path, std::move(*bytes), size_bytes, encoding->first_byte,
+                    static_cast<std::uint64_t>(encoding->token_bytes), tokens, sequences_});
   tokens_ += tokens;
   sequences_ += tokens > length ? (tokens - 1) / length : 0;
   return {};
 }
 
+std::string TokenSplit::encoding_of(std::size_t index) const {
+  const File& file = files_[index];
+  const auto said = static_cast<std::uint64_t>(layout_.said_bytes.value_or(2));
+  return file.first_byte == 0 && file.token_bytes == said
+             ? ""
+             : fmt::format("+{}x{}", file.first_byte, file.token_bytes);
+}
+
 std::uint32_t TokenSplit::token(const File& file, std::uint64_t position) const {
-  const auto width = static_cast<std::size_t>(layout_.token_bytes);
-  const std::byte* const bytes = file.bytes.get() + position * width;
-  std::uint32_t value = 0;
-  for (std::size_t i = width; i-- > 0;) {
-    value = (value << 8U) | std::to_integer<std::uint32_t>(bytes[i]);
+  const std::byte* const bytes = file.bytes.get() + file.first_byte + position * file.token_bytes;
+  std::uint64_t value = 0;
+  for (std::uint64_t i = file.token_bytes; i-- > 0;) {
+    value = (value << 8U) | std::to_integer<std::uint64_t>(bytes[i]);
   }
-  return value;
+  // No vocabulary has what does not fit.
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(value, 0xffffffffU));
 }
 
 Status TokenSplit::read(std::uint64_t index, std::span<std::int32_t> tokens,
@@ -169,27 +232,31 @@ Result<TokenDataset> TokenDataset::open(const fs::path& directory, const Dataset
                     "takes it, or prepare the text without --row-length",
                     (directory / facts_file_name).string(), *facts->format));
   }
-  const auto files = train_files(directory);
+  const auto files = split_files(directory);
   TRAIN_RETURN_IF_ERROR(files);
   dataset.facts_ = std::move(*facts);
   const auto vocab_size = vocabulary(directory, dataset.facts_, options.vocab_size);
   TRAIN_RETURN_IF_ERROR(vocab_size);
-  const TokenSplit::Layout layout{options.sequence_length, dataset.facts_.token_bytes, *vocab_size};
-  auto train = TokenSplit::open(*files, layout);
+  const TokenSplit::Layout layout{.sequence_length = options.sequence_length,
+                                  .said_bytes = dataset.facts_.says_dtype
+                                                    ? std::optional(dataset.facts_.token_bytes)
+                                                    : std::nullopt,
+                                  .is_ours = dataset.facts_.train_digest.has_value(),
+                                  .vocab_size = *vocab_size};
+  auto train = TokenSplit::open(files->train, layout);
   TRAIN_RETURN_IF_ERROR(train);
   dataset.train_ = std::move(*train);
   TRAIN_RETURN_IF_ERROR(
       check_count(directory, "train_tokens", dataset.facts_.train_tokens, dataset.train_.tokens()));
-  const fs::path val_file = directory / "val.bin";
-  std::error_code code;
-  if (!fs::exists(val_file, code) && !code) {
+  dataset.validation_files_ = files->validation;
+  if (files->validation.empty()) {
     if (options.need_validation) {
       return user_error(fmt::format("{} is missing; {}, or set eval.interval_steps = 0",
-                                    val_file.string(), make_command));
+                                    (directory / "val.bin").string(), make_command));
     }
     return dataset;
   }
-  auto validation = TokenSplit::open(std::span(&val_file, 1), layout);
+  auto validation = TokenSplit::open(files->validation, layout);
   if (!validation) {
     if (!options.need_validation) {
       return dataset;

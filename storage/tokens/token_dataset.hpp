@@ -20,14 +20,15 @@ namespace train::storage {
 class TokenSplit {
  public:
   struct Layout {
-    std::int64_t sequence_length = 256;  ///< T, tokens.
-    std::int64_t token_bytes = 2;        ///< 2 or 4.
-    std::int64_t vocab_size = 0;         ///< 0: no limit.
+    std::int64_t sequence_length = 256;           ///< T, tokens.
+    std::optional<std::int64_t> said_bytes = {};  ///< Of a token, 2 or 4; none: nobody says.
+    bool is_ours = false;                         ///< `data prepare` wrote the files.
+    std::int64_t vocab_size = 0;                  ///< 0: no limit.
   };
 
   TokenSplit() = default;
-  /// Maps `files`, in that order. Errors (user): unreadable, odd size, fewer than T + 1 tokens in
-  /// every file.
+  /// Maps `files`, in that order. Errors (user): unreadable, those of token_encoding_of(), fewer
+  /// than T + 1 tokens in every file.
   static Result<TokenSplit> open(std::span<const std::filesystem::path> files,
                                  const Layout& layout);
 
@@ -47,6 +48,12 @@ class TokenSplit {
     return files_[file].path;
   }
   [[nodiscard]] std::uint64_t tokens_of(std::size_t file) const { return files_[file].tokens; }
+  /// Of the whole file.
+  [[nodiscard]] std::uint64_t size_bytes_of(std::size_t file) const {
+    return files_[file].size_bytes;
+  }
+  /// How its ids are written, where that is not `said_bytes` from its beginning on; else empty.
+  [[nodiscard]] std::string encoding_of(std::size_t file) const;
 
   /// The same from the token at `first` of a file on, at any multiple or none of T.
   /// REQUIRES: first + T < tokens_of(file).
@@ -57,6 +64,9 @@ class TokenSplit {
   struct File {
     std::filesystem::path path;
     Mapping bytes;
+    std::uint64_t size_bytes;
+    std::uint64_t first_byte;
+    std::uint64_t token_bytes;
     std::uint64_t tokens;
     std::uint64_t first_sequence;
   };
@@ -76,7 +86,8 @@ struct DatasetOptions {
 };
 
 /// A directory of token files: `train.bin` or any `train*.bin` (read in the order of their names),
-/// `val.bin` and, optionally, `meta.json`. Formats: storage/README.md.
+/// `val.bin` or any `val*.bin`, and, optionally, `meta.json`. Where none is named so, those with
+/// `_train` and `_val` in their names. `.npy` in the place of `.bin`. Formats: storage/README.md.
 class TokenDataset {
  public:
   /// Maps the files; reads no tokens. Errors (user): directory, file or permission missing, size
@@ -88,6 +99,10 @@ class TokenDataset {
   [[nodiscard]] const TokenSplit& train() const { return train_; }
   /// Without sequences if val.bin is missing and was not needed.
   [[nodiscard]] const TokenSplit& validation() const { return validation_; }
+  /// Those that are there, also where no sequence of theirs was needed or fits.
+  [[nodiscard]] const std::vector<std::filesystem::path>& validation_files() const {
+    return validation_files_;
+  }
   [[nodiscard]] const DatasetFacts& facts() const { return facts_; }
   /// Bytes of text per validation token, for bits per byte; empty where meta.json does not tell.
   [[nodiscard]] std::optional<double> bytes_per_token() const;
@@ -97,6 +112,7 @@ class TokenDataset {
 
   TokenSplit train_;
   TokenSplit validation_;
+  std::vector<std::filesystem::path> validation_files_;
   DatasetFacts facts_;
 };
 

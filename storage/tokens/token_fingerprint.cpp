@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 struct SplitFile {
   fs::path path;
   std::uint64_t size_bytes = 0;
+  std::string encoding = {};
 };
 
 /// A number that the size and the index decide.
@@ -66,7 +67,7 @@ Result<std::string> split_text(std::span<const SplitFile> files,
   std::string text;
   std::uint64_t size_bytes = 0;
   for (const SplitFile& file : files) {
-    text += fmt::format(" {}", file.size_bytes);
+    text += fmt::format(" {}{}", file.size_bytes, file.encoding);
     size_bytes += file.size_bytes;
   }
   const auto sample = sample_digest(files, size_bytes);
@@ -110,20 +111,21 @@ Result<std::string> token_fingerprint(const TokenDataset& dataset) {
   const DatasetFacts& facts = dataset.facts();
   std::vector<SplitFile> train;
   for (std::size_t file = 0; file < split.file_count(); ++file) {
-    const auto width = static_cast<std::uint64_t>(facts.token_bytes);
-    train.push_back({split.path(file), split.tokens_of(file) * width});
+    train.push_back({split.path(file), split.size_bytes_of(file), split.encoding_of(file)});
   }
   const auto train_text = split_text(train, facts.train_digest);
   TRAIN_RETURN_IF_ERROR(train_text);
-  const fs::path val_file = train.front().path.parent_path() / "val.bin";
-  std::error_code code;
-  const std::uint64_t val_bytes = fs::file_size(val_file, code);
-  if (code && code != std::errc::no_such_file_or_directory) {
-    return os_error(Access::read, val_file, code.value());
-  }
+  const TokenSplit& opened = dataset.validation();
   std::vector<SplitFile> validation;
-  if (!code) {
-    validation.push_back({val_file, val_bytes});
+  for (const fs::path& path : dataset.validation_files()) {
+    std::error_code code;
+    const std::uint64_t size_bytes = fs::file_size(path, code);
+    if (code) {
+      return os_error(Access::read, path, code.value());
+    }
+    const std::size_t file = validation.size();
+    validation.push_back(
+        {path, size_bytes, file < opened.file_count() ? opened.encoding_of(file) : ""});
   }
   const auto val_text = split_text(validation, facts.val_digest);
   TRAIN_RETURN_IF_ERROR(val_text);

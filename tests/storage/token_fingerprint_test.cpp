@@ -178,9 +178,9 @@ TEST_CASE("token_fingerprint: a block that ends in the next file is read whole",
           "[storage][token_fingerprint]") {
   const TempDirectory directory;
   // Small enough to be read whole: the block of 64 KiB holds the end of one and all of the next.
-  write_bytes(directory / "train_0.bin", std::string(60'000, 'a'));
-  write_bytes(directory / "train_1.bin", std::string(100, 'a'));
-  write_bytes(directory / "train_2.bin", std::string(60'000, 'a'));
+  write_bytes(directory / "train_0.bin", std::string(60'000, '\x07'));
+  write_bytes(directory / "train_1.bin", std::string(100, '\x07'));
+  write_bytes(directory / "train_2.bin", std::string(60'000, '\x07'));
   const std::string before = fingerprint_of(directory.path());
   flip_byte(directory / "train_1.bin", 50);
   const std::string after = fingerprint_of(directory.path());

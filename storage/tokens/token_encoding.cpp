@@ -1,0 +1,325 @@
+#include "storage/tokens/token_encoding.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "storage/files/input_file.hpp"
+#include "storage/inputs/binary_content.hpp"
+#include "storage/inputs/unpacker.hpp"
+
+namespace train::storage {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A little-endian number of a file.
+std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t at, std::size_t width) {
+  std::uint64_t value = 0;
+  for (std::size_t i = width; i-- > 0;) {
+    value = (value << 8U) | std::to_integer<std::uint64_t>(bytes[at + i]);
+  }
+  return value;
+}
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+Error token_error(const TokenFile& file, const std::string& text) {
+  return user_error(fmt::format("{}: {}", file.path.string(), text));
+}
+
+// llm.c and modded-nanogpt: 256 words of 32 bits (magic, version, tokens), then the ids.
+
+constexpr std::size_t llmc_header_bytes = 1024;
+
+struct LlmcKind {
+  std::uint64_t magic;
+  std::uint64_t version;
+  std::int64_t token_bytes;
+};
+constexpr auto llmc_kinds = std::to_array<LlmcKind>({{20240520, 1, 2}, {20240801, 7, 4}});
+
+const LlmcKind* llmc_kind_of(const TokenFile& file) {
+  if (file.bytes.size() < llmc_header_bytes) {
+    return nullptr;
+  }
+  const auto* const found =
+      std::find_if(llmc_kinds.begin(), llmc_kinds.end(),
+                   [&](const LlmcKind& kind) { return kind.magic == number_at(file.bytes, 0, 4); });
+  // The rest of the header is empty: an id of that value at a file's beginning is no magic.
+  const auto rest = file.bytes.subspan(12, llmc_header_bytes - 12);
+  const bool is_header =
+      found != llmc_kinds.end() &&
+      std::all_of(rest.begin(), rest.end(), [](std::byte byte) { return byte == std::byte{0}; });
+  return is_header ? found : nullptr;
+}
+
+Result<TokenEncoding> read_llmc(const TokenFile& file, const LlmcKind& kind) {
+  const std::uint64_t version = number_at(file.bytes, 4, 4);
+  const std::uint64_t said = number_at(file.bytes, 8, 4);
+  const std::uint64_t data_bytes = file.bytes.size() - llmc_header_bytes;
+  const auto width = static_cast<std::uint64_t>(kind.token_bytes);
+  if (version != kind.version) {
+    return token_error(file, fmt::format("has a header of llm.c of version {}, and {} is read; "
+                                         "write it anew with a current one",
+                                         version, kind.version));
+  }
+  // Of more than 2^32 tokens the header has the lower half.
+  if (data_bytes % width != 0 || (data_bytes / width) % (std::uint64_t{1} << 32U) != said) {
+    return token_error(file,
+                       fmt::format("its header (llm.c's) says {} tokens of {} bytes, but {} bytes "
+                                   "follow it: cut short, or put together; write it anew",
+                                   said, width, data_bytes));
+  }
+  return TokenEncoding{llmc_header_bytes, data_bytes / width, kind.token_bytes};
+}
+
+// NumPy: a header that is Python's text of a dictionary.
+
+constexpr std::string_view numpy_magic = "\x93NUMPY";
+
+/// What follows `key` of the header, up to `end`.
+std::string_view numpy_value(std::string_view header, std::string_view key, std::string_view end) {
+  const std::size_t at = header.find(key);
+  if (at == std::string_view::npos) {
+    return {};
+  }
+  header.remove_prefix(at + key.size());
+  header.remove_prefix(std::min(header.find_first_not_of(": '"), header.size()));
+  return header.substr(0, header.find(end));
+}
+
+Result<TokenEncoding> read_numpy(const TokenFile& file) {
+  if (file.path.extension() != ".npy") {
+    return token_error(file, "is a NumPy array; name it .npy, and it is read as one");
+  }
+  const bool is_long = file.bytes.size() > 12 && file.bytes[6] != std::byte{1};
+  const std::size_t length_bytes = is_long ? 4 : 2;
+  const std::size_t begin = 8 + length_bytes;
+  const std::uint64_t length =
+      file.bytes.size() < begin ? 0 : number_at(file.bytes, 8, length_bytes);
+  if (length == 0 || length > file.bytes.size() - begin) {
+    return token_error(file, "its header (NumPy's) is cut off; write it anew");
+  }
+  const std::string_view header = text_of(file.bytes.subspan(begin, length));
+  const std::string_view type = numpy_value(header, "'descr'", "'");
+  const std::string_view shape = numpy_value(header, "'shape'", ")");
+  const bool is_order = type.starts_with('<') || (type.starts_with('|') && type.ends_with('1'));
+  const std::string_view kind = type.substr(std::min<std::size_t>(1, type.size()));
+  constexpr std::string_view widths = "1248";
+  if (!is_order || kind.size() != 2 || (kind[0] != 'u' && kind[0] != 'i') ||
+      widths.find(kind[1]) == std::string_view::npos) {
+    return token_error(file, fmt::format("holds elements of type \"{}\", and ids are integers, "
+                                         "little-endian; save it with `.astype('<u4')`",
+                                         type));
+  }
+  if (std::count(shape.begin(), shape.end(), ',') != 1 || !shape.ends_with(',')) {
+    return token_error(file, fmt::format("has the shape {}), and ids are a list; save it with "
+                                         "`.reshape(-1)`, without what fills its rows",
+                                         shape));
+  }
+  const auto width = static_cast<std::int64_t>(kind[1] - '0');
+  const std::uint64_t first = begin + length;
+  const std::uint64_t tokens = (file.bytes.size() - first) / static_cast<std::uint64_t>(width);
+  const std::string said(shape.substr(1, shape.size() - 2));
+  if (said != std::to_string(tokens) ||
+      (file.bytes.size() - first) % static_cast<std::uint64_t>(width) != 0) {
+    return token_error(file, fmt::format("its header (NumPy's) says {} elements, but {} follow it: "
+                                         "cut short; copy it again",
+                                         said, tokens));
+  }
+  return TokenEncoding{first, tokens, width};
+}
+
+// Megatron: an index beside the ids: their type, and the length and place of every document.
+
+constexpr std::string_view megatron_magic = std::string_view("MMIDIDX\0\0", 9);
+constexpr std::size_t megatron_header_bytes = 34;  // magic, version, type, sequences, documents
+/// Bytes of a token, by the type's code; 0: no ids.
+constexpr std::array<std::int64_t, 9> megatron_widths = {0, 1, 1, 2, 4, 8, 0, 0, 2};
+
+Result<TokenEncoding> read_megatron(const TokenFile& file, const fs::path& index_path) {
+  const auto wrong = [&](const std::string& text) {
+    return user_error(fmt::format("{}: {}", index_path.string(), text));
+  };
+  const auto index = InputFile::open(index_path);
+  TRAIN_RETURN_IF_ERROR(index);
+  const auto mapping = index->map();
+  TRAIN_RETURN_IF_ERROR(mapping);
+  const std::span<const std::byte> bytes(mapping->get(), index->size_bytes());
+  if (bytes.size() < megatron_header_bytes || !text_of(bytes).starts_with(megatron_magic) ||
+      number_at(bytes, 9, 8) != 1) {
+    return wrong(
+        "is no index of Megatron's of version 1, though it lies beside token ids; remove it "
+        "if it does not belong to them, or make both anew");
+  }
+  const auto code = std::to_integer<std::size_t>(bytes[17]);
+  const std::int64_t width = code < megatron_widths.size() ? megatron_widths[code] : 0;
+  if (width == 0) {
+    return wrong(fmt::format("says type {}, which is none of ids; prepare the text again", code));
+  }
+  const std::uint64_t sequences = number_at(bytes, 18, 8);
+  const std::uint64_t documents = number_at(bytes, 26, 8);
+  const std::uint64_t room = bytes.size() - megatron_header_bytes;
+  if (sequences > room / 12 || documents > room / 8 || sequences * 12 + documents * 8 > room) {
+    return wrong("is cut short; copy it again");
+  }
+  std::uint64_t next = 0;
+  for (std::uint64_t i = 0; i < sequences; ++i) {
+    const std::uint64_t at = megatron_header_bytes + 4 * sequences + 8 * i;
+    if (number_at(bytes, at, 8) != next) {
+      return wrong(
+          fmt::format("sequence {} does not begin where the one before ends: the tokens are "
+                      "in another order than the file's; write them anew",
+                      i));
+    }
+    next += number_at(bytes, megatron_header_bytes + 4 * i, 4) * static_cast<std::uint64_t>(width);
+  }
+  if (next != file.bytes.size()) {
+    return wrong(fmt::format("says {} bytes of tokens, but {} has {}; copy both again", next,
+                             file.path.filename().string(), file.bytes.size()));
+  }
+  return TokenEncoding{0, next / static_cast<std::uint64_t>(width), width};
+}
+
+// Ids alone.
+
+/// The first ones and the last ones are looked at.
+constexpr std::size_t sample_words = std::size_t{1} << 15;
+/// Fewer may look like anything.
+constexpr std::size_t sample_words_least = 64;
+/// Vocabularies have fewer ids than this many times 65536.
+constexpr std::uint64_t high_half_most = 4;
+
+/// Words of so many bytes from both ends of a file, of which a multiple of `group` lies before.
+std::vector<std::uint64_t> sampled_words(std::span<const std::byte> bytes, std::size_t width,
+                                         std::size_t group) {
+  const std::size_t count = bytes.size() / width / group * group;
+  std::vector<std::uint64_t> words;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i == sample_words && count > 2 * sample_words) {
+      i = count - sample_words;
+    }
+    words.push_back(number_at(bytes, i * width, width));
+  }
+  return words;
+}
+
+/// Whether the words are lower and upper halves of numbers twice as wide, of ids: all upper ones
+/// are small, or those of -1, and the lower ones are not.
+bool are_halves(std::span<const std::uint64_t> words, std::uint64_t all_ones) {
+  bool ids_below = false;
+  for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
+    const bool is_negative = words[i + 1] == all_ones && words[i] > all_ones - 1024;
+    if (words[i + 1] > high_half_most && !is_negative) {
+      return false;
+    }
+    ids_below = ids_below || words[i] > high_half_most;
+  }
+  return ids_below && words.size() >= sample_words_least;
+}
+
+bool is_swapped(const TokenFile& file, std::span<const std::uint64_t> words) {
+  const auto vocab = static_cast<std::uint64_t>(file.vocab_size);
+  const auto swapped = [](std::uint64_t word) { return ((word & 0xffU) << 8U) | (word >> 8U); };
+  return vocab > 0 && words.size() >= sample_words_least &&
+         std::any_of(words.begin(), words.end(), [&](auto word) { return word >= vocab; }) &&
+         std::all_of(words.begin(), words.end(), [&](auto word) { return swapped(word) < vocab; });
+}
+
+bool is_printable(std::string_view head) {
+  return head.size() >= 2 * sample_words_least &&
+         std::all_of(head.begin(), head.end(), [](char letter) {
+           return (letter >= ' ' && letter <= '~') || letter == '\n' || letter == '\t' ||
+                  letter == '\r';
+         });
+}
+
+/// Error: the bytes show that they are not ids of that width.
+Status check_plain(const TokenFile& file, std::int64_t width) {
+  constexpr std::size_t head_bytes = 4096;
+  const std::string_view head = text_of(file.bytes.first(std::min(head_bytes, file.bytes.size())));
+  if (const PackedFormat* const format = packed_format_of(head)) {
+    return token_error(file,
+                       fmt::format("is compressed by {}, and tokens are read in place; unpack "
+                                   "it first",
+                                   format->name));
+  }
+  if (const std::string binary = binary_content(head, /*shortest=*/4); !binary.empty()) {
+    return token_error(file, fmt::format("is {}", binary));
+  }
+  if (is_printable(head)) {
+    return token_error(file, "is text, not ids; make ids of it with `actortrain data prepare`");
+  }
+  const auto words = sampled_words(file.bytes, 2, 4);
+  if (width == 2 && are_halves(words, 0xffff)) {
+    std::vector<std::uint64_t> wide = sampled_words(file.bytes, 4, 2);
+    return token_error(
+        file, are_halves(wide, 0xffffffff)
+                  ? "holds ids of 64 bits: of every four uint16 three are 0; write them as uint32 "
+                    "(`np.fromfile(FILE, '<i8').astype('<u4').tofile(OUT)`) and say "
+                    "\"dtype\": \"uint32\" in meta.json"
+                  : "holds ids of 32 bits: every second uint16 is 0, or nearly; say {\"dtype\": "
+                    "\"uint32\"} in meta.json beside it");
+  }
+  if (width == 4 && are_halves(sampled_words(file.bytes, 4, 2), 0xffffffff)) {
+    return token_error(file,
+                       "holds ids of 64 bits: every second uint32 is 0; write them as uint32 "
+                       "(`np.fromfile(FILE, '<i8').astype('<u4').tofile(OUT)`)");
+  }
+  if (width == 2 && is_swapped(file, words)) {
+    return token_error(file,
+                       "holds ids whose bytes are in the other order (big-endian): so they lie "
+                       "within the vocabulary, and as they are they do not; write them with "
+                       "`np.fromfile(FILE, '>u2').astype('<u2').tofile(OUT)`");
+  }
+  return {};
+}
+
+Result<TokenEncoding> read_plain(const TokenFile& file) {
+  const std::int64_t width = file.said_bytes.value_or(2);
+  if (!file.is_ours) {
+    TRAIN_RETURN_IF_ERROR(check_plain(file, width));
+  }
+  const auto unsigned_width = static_cast<std::uint64_t>(width);
+  if (file.bytes.size() % unsigned_width != 0) {
+    return token_error(
+        file, fmt::format(
+                  "{} bytes is no multiple of {} (uint{} tokens): cut short, or of another dtype; "
+                  "prepare it again or set dtype in meta.json",
+                  file.bytes.size(), width, 8 * width));
+  }
+  return TokenEncoding{0, file.bytes.size() / unsigned_width, width};
+}
+
+}  // namespace
+
+Result<TokenEncoding> token_encoding_of(const TokenFile& file) {
+  if (file.is_ours) {
+    return read_plain(file);
+  }
+  if (text_of(file.bytes).starts_with(numpy_magic)) {
+    return read_numpy(file);
+  }
+  if (file.path.extension() == ".npy") {
+    return token_error(file, "is named .npy, but is no NumPy array; save it with `np.save`");
+  }
+  if (const LlmcKind* const kind = llmc_kind_of(file)) {
+    return read_llmc(file, *kind);
+  }
+  const fs::path index = fs::path(file.path).replace_extension(".idx");
+  std::error_code ignored;  // What cannot be looked for is not there.
+  if (fs::exists(index, ignored)) {
+    return read_megatron(file, index);
+  }
+  return read_plain(file);
+}
+
+}  // namespace train::storage

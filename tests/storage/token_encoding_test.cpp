@@ -1,0 +1,248 @@
+#include "storage/tokens/token_encoding.hpp"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "storage/tokens/token_dataset.hpp"
+#include "storage/tokens/token_fingerprint.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+
+namespace train::storage::testing::token_encoding_test {
+
+using train::test::TempDirectory;
+using train::test::write_bytes;
+
+constexpr int id_count = 500;
+
+std::int64_t id_of(int i) { return 5 + (i * 7919) % 50'000; }
+
+std::string number(std::int64_t value, int width) {
+  std::string bytes;
+  for (int byte = 0; byte < width; ++byte) {
+    bytes.push_back(static_cast<char>((value >> (8 * byte)) & 0xff));
+  }
+  return bytes;
+}
+
+/// Ids as words of so many bytes; `shift` is added to each.
+std::string ids(int width, std::int64_t shift = 0) {
+  std::string bytes;
+  for (int i = 0; i < id_count; ++i) {
+    bytes += number(id_of(i) + shift, width);
+  }
+  return bytes;
+}
+
+std::string llmc(std::int64_t magic, std::int64_t version, std::int64_t count) {
+  return number(magic, 4) + number(version, 4) + number(count, 4) + std::string(1012, '\0');
+}
+
+std::string numpy(const std::string& type, const std::string& shape) {
+  std::string header =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", type, shape);
+  header.resize(117, ' ');
+  return "\x93NUMPY" + number(1, 1) + number(0, 1) + number(118, 2) + header + "\n";
+}
+
+/// Sequences of these many ids, one behind the other.
+std::string megatron(int code, int width, const std::vector<int>& sizes, int first = 0) {
+  std::string index = std::string("MMIDIDX\0\0", 9) + number(1, 8) + number(code, 1) +
+                      number(static_cast<std::int64_t>(sizes.size()), 8) +
+                      number(static_cast<std::int64_t>(sizes.size()) + 1, 8);
+  std::string places;
+  std::int64_t next = first;
+  for (const int size : sizes) {
+    index += number(size, 4);
+    places += number(next, 8);
+    next += size * width;
+  }
+  index += places;
+  for (std::size_t i = 0; i <= sizes.size(); ++i) {
+    index += number(static_cast<std::int64_t>(i), 8);
+  }
+  return index;
+}
+
+struct Data {
+  TempDirectory directory;
+
+  Data() { write_bytes(directory / "val.bin", ids(2)); }
+
+  [[nodiscard]] Result<TokenDataset> open(std::int64_t vocab_size = 0) const {
+    return TokenDataset::open(directory.path(), {.sequence_length = 10, .vocab_size = vocab_size});
+  }
+  /// What refuses it.
+  [[nodiscard]] std::string refusal(std::int64_t vocab_size = 0) const {
+    const auto dataset = open(vocab_size);
+    REQUIRE_FALSE(dataset.ok());
+    REQUIRE(dataset.error().exit_code() == 2);
+    REQUIRE(dataset.error().message.find('\n') == std::string::npos);
+    return dataset.error().message;
+  }
+  /// All ids are there, `shift` more than id_of() says.
+  void require_ids(std::int64_t shift = 0) const {
+    const auto dataset = open();
+    REQUIRE(dataset.ok());
+    REQUIRE(dataset->train().tokens() == id_count);
+    std::vector<std::int32_t> tokens(10), targets(10);
+    for (std::uint64_t row = 0; row < dataset->train().sequences(); ++row) {
+      REQUIRE(dataset->train().read(row, tokens, targets));
+      for (int i = 0; i < 10; ++i) {
+        REQUIRE(tokens[static_cast<std::size_t>(i)] ==
+                id_of(static_cast<int>(row) * 10 + i) + shift);
+      }
+    }
+  }
+};
+
+TEST_CASE("token encoding: files with llm.c's header are read behind it",
+          "[storage][token_dataset]") {
+  const Data data;
+  write_bytes(data.directory / "train.bin", llmc(20240520, 1, id_count) + ids(2));
+  data.require_ids();
+  write_bytes(data.directory / "train.bin", llmc(20240801, 7, id_count) + ids(4, 70'000));
+  data.require_ids(70'000);
+  write_bytes(data.directory / "train.bin", llmc(20240520, 1, id_count + 1) + ids(2));
+  CHECK_THAT(data.refusal(), Catch::Contains("train.bin") && Catch::Contains("says 501 tokens"));
+  write_bytes(data.directory / "train.bin", llmc(20240520, 2, id_count) + ids(2));
+  CHECK_THAT(data.refusal(), Catch::Contains("version 2"));
+}
+
+TEST_CASE("token encoding: NumPy's files are read as their type says, and need its name",
+          "[storage][token_dataset]") {
+  const Data data;
+  for (const auto& [type, width] : {std::pair("<u2", 2), {"<u4", 4}, {"<i4", 4}, {"<i8", 8}}) {
+    CAPTURE(type);
+    write_bytes(data.directory / "train.npy", numpy(type, "(500,)") + ids(width));
+    data.require_ids();
+  }
+  for (const auto& [type, shape, said] : {std::tuple("<f4", "(500,)", "\"<f4\""),
+                                          {">u2", "(500,)", "\">u2\""},
+                                          {"<u4", "(5, 100)", "(5, 100)"},
+                                          {"<u4", "(501,)", "501 elements"}}) {
+    write_bytes(data.directory / "train.npy", numpy(type, shape) + ids(4));
+    CHECK_THAT(data.refusal(), Catch::Contains("train.npy") && Catch::Contains(said));
+  }
+  write_bytes(data.directory / "train.npy", ids(2));
+  CHECK_THAT(data.refusal(), Catch::Contains("no NumPy array"));
+  write_bytes(data.directory / "train.bin", ids(2));
+  CHECK_THAT(data.refusal(), Catch::Contains("keep .bin or .npy"));
+  std::filesystem::remove(data.directory / "train.npy");
+  write_bytes(data.directory / "train.bin", numpy("<u2", "(500,)") + ids(2));
+  CHECK_THAT(data.refusal(), Catch::Contains("train.bin") && Catch::Contains("name it .npy"));
+}
+
+TEST_CASE("token encoding: Megatron's index says the type, and has to be the file's",
+          "[storage][token_dataset]") {
+  const Data data;
+  for (const auto& [code, width] : {std::pair(8, 2), {4, 4}, {5, 8}}) {
+    CAPTURE(code);
+    write_bytes(data.directory / "train_text_document.bin", ids(width));
+    write_bytes(data.directory / "train_text_document.idx", megatron(code, width, {100, 150, 250}));
+    data.require_ids();
+  }
+  for (const auto& [index, said] :
+       {std::pair(megatron(5, 8, {100, 150}), "says 2000 bytes"),
+        {megatron(5, 8, {100, 150, 250}, 8), "sequence 0"},
+        {megatron(7, 8, {100, 150, 250}), "type 7"},
+        {megatron(5, 8, {100, 150, 250}).substr(0, 60), "cut short"},
+        {std::string("TNTIDX\0\0", 8) + std::string(60, '\0'), "no index"}}) {
+    write_bytes(data.directory / "train_text_document.idx", index);
+    CHECK_THAT(data.refusal(), Catch::Contains("train_text_document.idx") && Catch::Contains(said));
+  }
+}
+
+TEST_CASE("token encoding: ids alone of another width are refused by what shows it",
+          "[storage][token_dataset]") {
+  const Data data;
+  const auto train = data.directory / "train.bin";
+  write_bytes(train, ids(4));
+  CHECK_THAT(data.refusal(), Catch::Contains("32 bits") && Catch::Contains("meta.json"));
+  // Larger vocabularies have ids beyond 16 bits, and -1 or -100 may stand for none.
+  write_bytes(train, ids(4, 100'000));
+  CHECK_THAT(data.refusal(), Catch::Contains("32 bits"));
+  write_bytes(train, number(-100, 4) + ids(4) + number(-1, 4));
+  CHECK_THAT(data.refusal(), Catch::Contains("32 bits"));
+  write_bytes(train, ids(8));
+  CHECK_THAT(data.refusal(), Catch::Contains("64 bits"));
+  std::string swapped = ids(2);
+  for (std::size_t i = 0; i < swapped.size(); i += 2) {
+    std::swap(swapped[i], swapped[i + 1]);
+  }
+  write_bytes(train, swapped);
+  CHECK_THAT(data.refusal(50'010), Catch::Contains("big-endian"));
+  write_bytes(train, std::string(4000, 'x') + " a text that somebody named so");
+  CHECK_THAT(data.refusal(), Catch::Contains("is text"));
+  write_bytes(train, std::string("PK\x03\x04", 4) + ids(2));
+  CHECK_THAT(data.refusal(), Catch::Contains("ZIP"));
+  write_bytes(data.directory / "meta.json", R"({"dtype": "uint32"})");
+  write_bytes(train, ids(8));
+  CHECK_THAT(data.refusal(), Catch::Contains("64 bits"));
+  write_bytes(train, ids(4));
+  write_bytes(data.directory / "val.bin", ids(4));
+  data.require_ids();
+}
+
+TEST_CASE("token encoding: what data prepare wrote is ids, whatever they look like",
+          "[storage][token_dataset]") {
+  const Data data;
+  std::string every_second;
+  for (int i = 0; i < id_count; ++i) {
+    every_second += number(i % 2 == 0 ? 97 : 0, 2);
+  }
+  write_bytes(data.directory / "train.bin", every_second);
+  CHECK_THAT(data.refusal(), Catch::Contains("32 bits"));
+  write_bytes(
+      data.directory / "meta.json",
+      fmt::format(R"({{"dtype": "uint16", "train_digest": "xxh3-128:{}"}})", std::string(32, '0')));
+  CHECK(data.open().ok());
+}
+
+TEST_CASE("token encoding: other programs' names of both splits are found",
+          "[storage][token_dataset]") {
+  const TempDirectory directory;
+  write_bytes(directory / "fineweb_train_000002.bin", llmc(20240520, 1, id_count) + ids(2, 1));
+  write_bytes(directory / "fineweb_train_000001.bin", llmc(20240520, 1, id_count) + ids(2));
+  write_bytes(directory / "fineweb_val_000000.bin", llmc(20240520, 1, id_count) + ids(2));
+  const auto dataset = TokenDataset::open(directory.path(), {.sequence_length = 10});
+  REQUIRE(dataset.ok());
+  CHECK(dataset->train().tokens() == 2 * id_count);
+  CHECK(dataset->train().path(0).filename() == "fineweb_train_000001.bin");
+  CHECK(dataset->validation().tokens() == id_count);
+  // Nothing is for training and for validation, and no other word is taken for a split.
+  write_bytes(directory / "a_train_values.bin", ids(2));
+  write_bytes(directory / "b_values.bin", ids(2));
+  write_bytes(directory / "values.bin", ids(2));
+  const auto same = TokenDataset::open(directory.path(), {.sequence_length = 10});
+  REQUIRE(same.ok());
+  CHECK(same->train().tokens() == 3 * id_count);
+  CHECK(same->validation().tokens() == id_count);
+  // Files whose names are this program's go before, and then it is they that are missing.
+  write_bytes(directory / "val.bin", ids(2));
+  write_bytes(directory / "train.bin", ids(2));
+  CHECK(TokenDataset::open(directory.path(), {.sequence_length = 10})->train().tokens() ==
+        id_count);
+}
+
+TEST_CASE("token encoding: the same bytes read in another way have another fingerprint",
+          "[storage][token_fingerprint]") {
+  const Data data;
+  write_bytes(data.directory / "train_a.bin", ids(4));
+  write_bytes(data.directory / "train_a.idx", megatron(4, 4, {id_count}));
+  const auto wide = data.open();
+  REQUIRE(wide.ok());
+  write_bytes(data.directory / "train_a.idx", megatron(8, 2, {2 * id_count}));
+  const auto narrow = data.open();
+  REQUIRE(narrow.ok());
+  // Its width is what a file has that nobody says anything of.
+  CHECK(narrow->train().encoding_of(0).empty());
+  const auto first = token_fingerprint(*wide);
+  const auto second = token_fingerprint(*narrow);
+  REQUIRE((first.ok() && second.ok()));
+  CHECK(*first != *second);
+}
+
+}  // namespace train::storage::testing::token_encoding_test
