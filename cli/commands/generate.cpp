@@ -80,7 +80,8 @@ class PromptReader {
         return user_error(fmt::format("{} has no chat template; give one with --template NAME|FILE",
                                       options.run_directory));
       }
-      const auto settings = storage::ChatSettings::of_date(options.date);
+      auto settings = storage::ChatSettings::of_date(options.date);
+      settings.tokenizer = std::filesystem::exists(writer.files, ignored) ? writer.files : "";
       auto found = options.chat_template.empty()
                        ? storage::ChatTemplate::open(writer.files, settings)
                        : storage::ChatTemplate::find(options.chat_template, settings);

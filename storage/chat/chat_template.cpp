@@ -225,7 +225,13 @@ Result<ChatTemplate> ChatTemplate::open(const std::filesystem::path& path,
   state->settings = settings;
   state->where = files->where;
   state->tokens = settings.special_tokens;
-  state->tokens.merge(files->tokens);
+  if (settings.tokenizer.empty()) {
+    state->tokens.merge(files->tokens);
+  } else {
+    auto tokens = read_special_tokens(settings.tokenizer);
+    TRAIN_RETURN_IF_ERROR(tokens);
+    state->tokens.merge(*tokens);
+  }
   state->sources = std::move(files->sources);
   return ChatTemplate(std::move(state));
 }

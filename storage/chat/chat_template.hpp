@@ -27,6 +27,10 @@ struct ChatSettings {
   std::string date = "2024-07-26";
   /// Instead of a model's own, and besides them.
   SpecialTokens special_tokens = {};
+  /// The tokenizer (a directory or a file) that reads the text: a template of another place has its
+  /// special tokens, and not those beside the template. Empty: those beside it. Built-in templates
+  /// have their own.
+  std::filesystem::path tokenizer = {};
   /// Of the templates that a model has by name; empty: "tool_use" for a conversation with tools if
   /// there is one, else "default".
   std::string name = {};

@@ -189,14 +189,25 @@ Result<TemplateFiles> read_template_files(const fs::path& path) {
   }
   auto source = read_template(path);
   TRAIN_RETURN_IF_ERROR(source);
-  const fs::path folder = path.parent_path();
-  const auto config = read_document(folder / "tokenizer_config.json");
-  TRAIN_RETURN_IF_ERROR(config);
-  auto tokens = tokens_in(folder, *config);
+  auto tokens = read_special_tokens(path);
   TRAIN_RETURN_IF_ERROR(tokens);
   return TemplateFiles{.sources = {{"default", std::move(source).value()}},
                        .tokens = std::move(tokens).value(),
                        .where = path.string()};
+}
+
+Result<SpecialTokens> read_special_tokens(const fs::path& tokenizer) {
+  if (tokenizer.extension() == ".gguf") {
+    const auto file = GgufFile::open(tokenizer);
+    TRAIN_RETURN_IF_ERROR(file);
+    return gguf_special_tokens(*file);
+  }
+  std::error_code ignored;
+  const fs::path folder =
+      fs::is_directory(tokenizer, ignored) ? tokenizer : tokenizer.parent_path();
+  const auto config = read_document(folder / "tokenizer_config.json");
+  TRAIN_RETURN_IF_ERROR(config);
+  return tokens_in(folder, *config);
 }
 
 TemplateSources gguf_template_sources(const GgufFile& file) {

@@ -20,6 +20,10 @@ struct TemplateFiles {
 /// Reads what ChatTemplate::open() says.
 [[nodiscard]] Result<TemplateFiles> read_template_files(const std::filesystem::path& path);
 
+/// The special tokens of a tokenizer, as transformers hands them to templates: of a directory, of a
+/// file by what lies beside it, of a GGUF file. Errors (user): a file that is no JSON object.
+[[nodiscard]] Result<SpecialTokens> read_special_tokens(const std::filesystem::path& tokenizer);
+
 /// The templates in a GGUF file, "default" and others by name, and its special tokens: bos, eos,
 /// unk and pad. Both may be empty.
 [[nodiscard]] TemplateSources gguf_template_sources(const GgufFile& file);

@@ -15,6 +15,19 @@ namespace {
 constexpr std::size_t waiting_limit_bytes = std::size_t{4} << 20;
 constexpr std::size_t waiting_limit_lines = 4096;
 
+/// Of an object that is no example, and holds a list of objects: those may be them.
+std::string wrapped_hint(const nlohmann::ordered_json& line) {
+  for (const auto& [name, value] : line.items()) {
+    if (value.is_array() && !value.empty() && value.front().is_object()) {
+      return fmt::format(
+          ", but a list \"{0}\" of objects: if those are the examples, give that list alone, as "
+          "`jq '.[\"{0}\"]' FILE` prints it",
+          name);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 ExampleReading::ExampleReading(const PrepareRowsRequest& request, const Tokenizer& tokenizer)
@@ -75,7 +88,7 @@ Result<ExampleKind> ExampleReading::kind_of(const Waiting& line) const {
   }
   const auto kind = example_kind_of(json);
   return kind ? Result<ExampleKind>(*kind)
-              : unknown(fmt::format("has none of {}", example_kinds_help()));
+              : unknown(fmt::format("has none of {}{}", example_kinds_help(), wrapped_hint(json)));
 }
 
 /// Of the first line that says it: one that is broken is counted like any other.
@@ -134,7 +147,7 @@ Status ExampleReading::encode(unsigned worker, const Waiting& line, EncodedLine&
   if (!encoder) {
     encoder = std::make_unique<ExampleEncoder>(
         tokenizer_, EncoderSettings{.chat_template = template_of(request_),
-                                    .chat = ChatSettings::of_date(request_.date),
+                                    .chat = chat_settings_of(request_),
                                     .row_length = static_cast<std::uint32_t>(request_.row_length),
                                     .truncates = !cuts_documents(packing_),
                                     .keywords = keywords_});

@@ -44,6 +44,12 @@ std::string template_of(const PrepareRowsRequest& request) {
                                               : tokenizer.parent_path().string();
 }
 
+ChatSettings chat_settings_of(const PrepareRowsRequest& request) {
+  ChatSettings settings = ChatSettings::of_date(request.date);
+  settings.tokenizer = request.tokenizer;
+  return settings;
+}
+
 Result<std::string> prepare_key(const PrepareRowsRequest& request) {
   std::string text = fmt::format("rows {} rules {}\n", row_format_version, row_rules_version);
   for (const fs::path& input : request.inputs) {
@@ -59,8 +65,7 @@ Result<std::string> prepare_key(const PrepareRowsRequest& request) {
     TRAIN_RETURN_IF_ERROR(digest);
     text += fmt::format("tokenizer {} {}\n", *digest, file.filename().string());
   }
-  const auto chat_template =
-      ChatTemplate::find(template_of(request), ChatSettings::of_date(request.date));
+  const auto chat_template = ChatTemplate::find(template_of(request), chat_settings_of(request));
   if (!chat_template && !request.chat_template.empty()) {
     return chat_template.error();
   }

@@ -357,6 +357,24 @@ TEST_CASE("prepare rows: conversations are the same rows as lines, as an array, 
   CHECK(found.facts.val == wanted.facts.val);
 }
 
+TEST_CASE("prepare rows: a template's file has the special tokens of the tokenizer that reads it",
+          "[storage][examples][CT-1]") {
+  const DataPlace place;
+  write_bytes(place / "tokenizer/tokenizer_config.json",
+              R"({"eos_token": "<|im_end|>", "bos_token": "<|im_start|>"})");
+  std::filesystem::create_directory(place / "elsewhere");
+  // What lies beside the template is another model's.
+  write_bytes(place / "elsewhere/tokenizer_config.json",
+              R"({"eos_token": "</s>", "bos_token": "<s>", "unk_token": "<unk>"})");
+  write_bytes(place / "elsewhere/chat.jinja",
+              "{% for m in messages %}{{ bos_token + m.content + eos_token + (unk_token or '') }}"
+              "{% endfor %}{% if add_generation_prompt %}{{ bos_token }}{% endif %}");
+  auto request = place.request(chat_line("q", "a"));
+  request.chat_template = place / "elsewhere/chat.jinja";
+  REQUIRE(prepared(request).total.documents == 1);
+  REQUIRE(place.marked().front() == "<|im_start|>q<|im_end|><|im_start|>[[a<|im_end|>]]");
+}
+
 TEST_CASE("prepare rows: the result does not depend on threads; equal lines stay on one side",
           "[storage][examples][RW-1]") {
   const DataPlace place;
