@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -16,7 +17,9 @@
 #include "storage/files/copy_file.hpp"
 #include "storage/files/digest.hpp"
 #include "storage/files/input_file.hpp"
+#include "storage/rows/row_facts.hpp"
 #include "storage/tokenizer/formats/file_names.hpp"
+#include "storage/tokenizer/formats/tokenizer_files.hpp"
 
 namespace train::actors {
 namespace {
@@ -25,6 +28,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLargestModelConfig = std::uint64_t{16} << 20;
 constexpr const char* kModelConfig = "config.json";
+constexpr const char* kGenerationConfig = "generation_config.json";
 constexpr const char* kWeightsDigest = "weights.digest";
 constexpr std::uint64_t kLargestWeightsDigest = 4096;
 constexpr std::uint64_t kDigestPieceBytes = std::uint64_t{1} << 20;
@@ -36,6 +40,30 @@ Result<ModelConfigText> read_model_config(const fs::path& file) {
   TRAIN_RETURN_IF_ERROR(text);
   return ModelConfigText{
       .text = std::move(text).value(), .source = file.string(), .directory = file.parent_path()};
+}
+
+/// generation_config.json; of a model without one what transformers makes of its config.json.
+Result<nlohmann::ordered_json> generation_config(const fs::path& model) {
+  std::error_code ignored;
+  const bool is_there = fs::exists(model / kGenerationConfig, ignored);
+  const fs::path file = model / (is_there ? kGenerationConfig : kModelConfig);
+  const auto text = storage::read_file(file, kLargestModelConfig);
+  TRAIN_RETURN_IF_ERROR(text);
+  auto object = nlohmann::ordered_json::parse(*text, nullptr, false);
+  if (!object.is_object()) {
+    return user_error(
+        fmt::format("{}: it is no JSON object; put the model's own there", file.string()));
+  }
+  if (is_there) {
+    return object;
+  }
+  nlohmann::ordered_json made = {{"_from_model_config", true}};
+  for (const char* const key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    if (const auto found = object.find(key); found != object.end() && !found->is_null()) {
+      made[key] = *found;
+    }
+  }
+  return made;
 }
 
 /// Copies a file, if it is there and its copy is not.
@@ -242,6 +270,35 @@ Status keep_model_files(const configs::ModelSection& section, const fs::path& ru
     }
   }
   return storage::write_file_atomically(to / kModelConfig, found->text);  // last: now it is whole
+}
+
+Status keep_turn_ends(const configs::RunConfig& config, const fs::path& run_root) {
+  const fs::path model = model_directory(run_root);
+  std::error_code ignored;
+  const auto rows = storage::holds_rows(config.data.dir);
+  TRAIN_RETURN_IF_ERROR(rows);
+  if (!*rows || !fs::exists(model / kModelConfig, ignored)) {
+    return {};
+  }
+  const auto facts = storage::read_row_facts(config.data.dir);
+  TRAIN_RETURN_IF_ERROR(facts);
+  std::vector<std::uint32_t> ends = storage::configured_ends(model);
+  if (ends.empty() && facts->end_of_text) {
+    ends.push_back(static_cast<std::uint32_t>(*facts->end_of_text));
+  }
+  const std::size_t before = ends.size();
+  for (const std::uint32_t id : facts->turn_ends) {
+    if (std::find(ends.begin(), ends.end(), id) == ends.end()) {
+      ends.push_back(id);
+    }
+  }
+  if (ends.size() == before) {
+    return {};
+  }
+  auto generation = generation_config(model);
+  TRAIN_RETURN_IF_ERROR(generation);
+  (*generation)["eos_token_id"] = ends;
+  return storage::write_file_atomically(model / kGenerationConfig, generation->dump(2) + "\n");
 }
 
 }  // namespace train::actors

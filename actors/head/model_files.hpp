@@ -55,6 +55,13 @@ struct ModelConfigText {
 Status keep_model_files(const configs::ModelSection& section, const std::filesystem::path& run_root,
                         bool begins);
 
+/// Names the tokens that the data of `config` trains as the ends of an assistant's turns
+/// (RowFacts::turn_ends) as ends of texts in that copy's generation_config.json, so that the run's
+/// model and what is exported of it stop there: behind those that the model has already. Does
+/// nothing without such a copy, and for data without turns. Blocks.
+/// Errors: (user) a generation_config.json, or meta.json, that is malformed; those of writing.
+Status keep_turn_ends(const configs::RunConfig& config, const std::filesystem::path& run_root);
+
 /// `config` of the run in `run_root`, with that copy in the place of a config.json that is gone.
 [[nodiscard]] configs::RunConfig with_own_model(configs::RunConfig config,
                                                 const std::filesystem::path& run_root);

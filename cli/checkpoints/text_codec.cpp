@@ -6,6 +6,7 @@
 
 #include "actors/head/model_files.hpp"
 #include "cli/checkpoints/trained_model.hpp"
+#include "storage/rows/row_facts.hpp"
 #include "storage/tokenizer/formats/file_names.hpp"
 #include "storage/tokenizer/formats/tokenizer_files.hpp"
 #include "storage/tokens/dataset_facts.hpp"
@@ -62,7 +63,16 @@ Result<TextCodec> TextCodec::of_run(const fs::path& run, const configs::RunConfi
                     run.string(), name.empty() ? "an unknown tokenizer" : name,
                     actors::model_directory(run).string(), config.data.dir));
   }
-  return of_directory(path, vocab);
+  auto codec_of_path = of_directory(path, vocab);
+  TRAIN_RETURN_IF_ERROR(codec_of_path);
+  // A model that began with the run has no files of its own that say how turns end.
+  if (facts && facts->format) {
+    const auto rows = storage::read_row_facts(config.data.dir);
+    TRAIN_RETURN_IF_ERROR(rows);
+    codec_of_path->ends_.insert(codec_of_path->ends_.end(), rows->turn_ends.begin(),
+                                rows->turn_ends.end());
+  }
+  return codec_of_path;
 }
 
 Result<TextCodec> TextCodec::of_directory(const fs::path& directory, std::int64_t vocab) {

@@ -37,8 +37,9 @@ class TextCodec {
   [[nodiscard]] Result<std::vector<std::int32_t>> encode_rendered(std::string_view text) const;
   /// Ids that mean something: those below it.
   [[nodiscard]] std::int64_t vocab() const { return vocab_; }
-  /// Whether a token ends a text: the tokenizer's end-of-text, and what the model's
-  /// generation_config.json or config.json names as such; bytes go on after theirs.
+  /// Whether a token ends a text: the tokenizer's end-of-text, what the model's
+  /// generation_config.json or config.json names as such, and what a run's data trains as the end
+  /// of an assistant's turn; bytes go on after theirs.
   [[nodiscard]] bool ends_text(std::int32_t token) const;
 
   /// The text of tokens that come one after the other, as far as it is whole.

@@ -70,6 +70,7 @@ class RowsJob {
     facts.packing = packing_name(reading_.packing());
     facts.tokenizer = fs::path(request_.tokenizer).filename().string();
     facts.end_of_text = tokenizer_.end_of_text();
+    facts.turn_ends = turn_ends();
     facts.row_length = request_.row_length;
     TRAIN_RETURN_IF_ERROR(check_report(report_, request_.most_dropped));
     TRAIN_RETURN_IF_ERROR(open_writers());
@@ -174,11 +175,43 @@ class RowsJob {
       ++names[counted ? remark.name : "others"];
     }
     if (encoded.method) {
+      count_turn_ends(encoded.text);
+      count_turn_ends(encoded.worse);
       ++report_.masks.at(static_cast<std::size_t>(*encoded.method));
     } else if (encoded.example.kind != ExampleKind::text) {
       ++report_.prompts;
       report_.merged += encoded.merged ? 1 : 0;
     }
+  }
+
+  void count_turn_ends(const RowText& text) {
+    for (std::size_t i = 0; i < text.tokens.size(); ++i) {
+      const bool ends = text.trained[i] && (i + 1 == text.tokens.size() || !text.trained[i + 1]);
+      if (ends && tokenizer_.is_special(text.tokens[i])) {
+        ++turn_ends_[text.tokens[i]];
+      }
+    }
+  }
+
+  /// Without those of an answer or two that ends with a special token of its own.
+  [[nodiscard]] std::vector<std::uint32_t> turn_ends() const {
+    constexpr std::uint64_t one_in_most = 100;
+    std::uint64_t total = 0;
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> counts;
+    for (const auto& [id, count] : turn_ends_) {
+      total += count;
+      counts.emplace_back(count, id);
+    }
+    std::sort(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
+      return a.first != b.first ? a.first > b.first : a.second < b.second;
+    });
+    std::vector<std::uint32_t> ids;
+    for (const auto& [count, id] : counts) {
+      if (count * one_in_most >= total) {
+        ids.push_back(id);
+      }
+    }
+    return ids;
   }
 
   Status write(const EncodedExample& encoded, std::uint32_t source) {
@@ -207,6 +240,7 @@ class RowsJob {
   std::optional<RowSplitWriter> train_;
   std::optional<RowSplitWriter> val_;
   std::map<std::string, std::size_t> source_numbers_;
+  std::map<std::uint32_t, std::uint64_t> turn_ends_;
 };
 
 Status publish_rows(const fs::path& staging, const PrepareRowsRequest& request,

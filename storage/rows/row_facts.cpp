@@ -97,6 +97,15 @@ void read_settings(FactReader& reader, RowFacts& facts) {
   if (reader.member("end_of_text") != nullptr) {
     reader.count("end_of_text", facts.end_of_text.emplace(0), true);
   }
+  if (const RowJson* const found = reader.member("turn_ends")) {
+    for (const RowJson& id : *found) {
+      if (!found->is_array() || !id.is_number_unsigned()) {
+        reader.wrong("turn_ends", "a list of ids");
+        return;
+      }
+      facts.turn_ends.push_back(id.get<std::uint32_t>());
+    }
+  }
   reader.count("row_length", facts.row_length, true);
   if (facts.row_length < 1 || facts.row_length > row_length_limit) {
     reader.wrong("row_length", "a whole number of 1 or more");
@@ -209,6 +218,9 @@ Status write_row_facts(const fs::path& directory, const RowFacts& facts) {
                     {"dtype", facts.token_bytes == 2 ? "uint16" : "uint32"}};
   if (facts.end_of_text) {
     object["end_of_text"] = *facts.end_of_text;
+  }
+  if (!facts.turn_ends.empty()) {
+    object["turn_ends"] = facts.turn_ends;
   }
   object["row_length"] = facts.row_length;
   object["packing"] = facts.packing;

@@ -31,6 +31,8 @@ struct RowFacts {
   std::int64_t vocab_size = 0;  ///< Ids are below it; 0: not said.
   std::int64_t token_bytes = 4;
   std::optional<std::int64_t> end_of_text = {};
+  std::vector<std::uint32_t> turn_ends = {};  ///< Special tokens that are trained as the end of an
+                                              ///< assistant's turn, the most frequent first.
   std::int64_t row_length = 0;
   std::string packing = {};
   bool has_weights = false;

@@ -375,6 +375,22 @@ TEST_CASE("prepare rows: a template's file has the special tokens of the tokeniz
   REQUIRE(place.marked().front() == "<|im_start|>q<|im_end|><|im_start|>[[a<|im_end|>]]");
 }
 
+TEST_CASE("prepare rows: what ends the assistant's turns is said beside the rows",
+          "[storage][examples][D-R2]") {
+  const DataPlace place;
+  const RowReport report = prepared(place.request(many_chats(20)));
+  const auto end = place.tokenizer().encode("<|im_end|>", false);
+  REQUIRE((end.ok() && end->size() == 1));
+  REQUIRE(report.facts.end_of_text != end->front());
+  const auto facts = read_row_facts(place / "out");
+  REQUIRE(facts.ok());
+  CHECK(facts->turn_ends == std::vector<std::uint32_t>{end->front()});
+  // Texts have no turns.
+  auto text = place.request(R"({"text": "a"})");
+  text.force = true;
+  CHECK(prepared(text).facts.turn_ends.empty());
+}
+
 TEST_CASE("prepare rows: the result does not depend on threads; equal lines stay on one side",
           "[storage][examples][RW-1]") {
   const DataPlace place;

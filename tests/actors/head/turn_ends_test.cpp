@@ -1,0 +1,81 @@
+// A tuned model stops where its data ends an assistant's turn.
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "actors/head/model_files.hpp"
+#include "storage/rows/row_facts.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+
+namespace train::actors {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A run with its copy of a model, on data whose turns end with the tokens 9 and 4.
+struct TunedSite {
+  test::TempDirectory directory;
+  fs::path model = directory.path() / "run" / "model";
+  configs::RunConfig config;
+
+  TunedSite() {
+    fs::create_directories(model);
+    fs::create_directory(directory.path() / "data");
+    config.data.dir = (directory.path() / "data").string();
+    storage::RowFacts facts;
+    facts.kind = "chat";
+    facts.end_of_text = 2;
+    facts.turn_ends = {9, 4};
+    facts.row_length = 16;
+    REQUIRE(storage::write_row_facts(config.data.dir, facts));
+  }
+  void write(const char* name, const std::string& text) const {
+    test::write_bytes(model / name, text);
+  }
+  /// generation_config.json behind keep_turn_ends().
+  [[nodiscard]] nlohmann::json kept() const {
+    REQUIRE(keep_turn_ends(config, directory.path() / "run"));
+    return nlohmann::json::parse(test::read_bytes(model / "generation_config.json"));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("turn ends: a run's model stops where its data ends turns, too",
+          "[actors][model_files]") {
+  const TunedSite site;
+  site.write("config.json", R"({"eos_token_id": 2, "bos_token_id": 1, "vocab_size": 20})");
+  using Json = nlohmann::json;
+  CHECK(site.kept() ==
+        Json({{"_from_model_config", true}, {"bos_token_id", 1}, {"eos_token_id", {2, 9, 4}}}));
+  // The model's own file goes before, and keeps the rest of what it says.
+  site.write("generation_config.json", R"({"eos_token_id": 4, "temperature": 0.5})");
+  CHECK(site.kept() == Json({{"eos_token_id", {4, 9}}, {"temperature", 0.5}}));
+  CHECK(site.kept() == Json({{"eos_token_id", {4, 9}}, {"temperature", 0.5}}));
+  site.write("generation_config.json", "{");
+  const Status refused = keep_turn_ends(site.config, site.directory.path() / "run");
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().exit_code() == 2);
+}
+
+TEST_CASE("turn ends: a model that names none stops at the data's end of text first",
+          "[actors][model_files]") {
+  const TunedSite site;
+  site.write("config.json", R"({"vocab_size": 20})");
+  CHECK(site.kept().at("eos_token_id") == nlohmann::json({2, 9, 4}));
+}
+
+TEST_CASE("turn ends: data of texts, and a run without files of a model, change nothing",
+          "[actors][model_files]") {
+  TunedSite site;
+  REQUIRE(keep_turn_ends(site.config, site.directory.path() / "run"));
+  CHECK_FALSE(fs::exists(site.model / "generation_config.json"));
+  site.write("config.json", R"({"eos_token_id": 2})");
+  site.config.data.dir = (site.directory.path() / "run").string();
+  REQUIRE(keep_turn_ends(site.config, site.directory.path() / "run"));
+  CHECK_FALSE(fs::exists(site.model / "generation_config.json"));
+}
+
+}  // namespace train::actors
