@@ -241,7 +241,9 @@ constexpr auto kFields = std::to_array<Field>({
 
     {"eval", "interval_steps", "steps", "Evaluate every this many steps and at the end; 0: never.",
      eval<&EvalSection::interval_steps>, kMayChange, kOptional, kFromZeroSteps},
-    {"eval", "lanes", "lanes", "Lanes of an evaluation, each of `batch.micro_batch` sequences.",
+    {"eval", "lanes", "lanes",
+     "Lanes of an evaluation, each of `batch.micro_batch` sequences: the first ones of the "
+     "validation data, each once.",
      eval<&EvalSection::lanes>, kMayChange, kOptional, between(1, 65536)},
     {"eval", "choices", "paths",
      "Files of multiple-choice questions (JSON lines or Parquet) that are answered by likelihood.",

@@ -58,10 +58,12 @@ std::uint64_t LaneOrder::epoch(std::uint64_t step) const {
   return step * lanes * micro_batch / sequences;
 }
 
-std::uint64_t validation_sequence(std::uint64_t lane, std::uint64_t row, std::uint64_t micro_batch,
-                                  std::uint64_t sequences) {
+std::optional<std::uint64_t> validation_sequence(std::uint64_t lane, std::uint64_t row,
+                                                 std::uint64_t micro_batch,
+                                                 std::uint64_t sequences) {
   TRAIN_CHECK(row < micro_batch && sequences > 0);
-  return (lane * micro_batch + row) % sequences;
+  const std::uint64_t sequence = lane * micro_batch + row;
+  return sequence < sequences ? std::optional(sequence) : std::nullopt;
 }
 
 }  // namespace train::storage

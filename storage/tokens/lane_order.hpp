@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace train::storage {
 
@@ -28,9 +29,11 @@ struct LaneOrder {
   [[nodiscard]] std::uint64_t epoch(std::uint64_t step) const;
 };
 
-/// Evaluation reads the same sequences every time, in file order, from the first on; it starts over
-/// when there are fewer than lanes * micro_batch.
-[[nodiscard]] std::uint64_t validation_sequence(std::uint64_t lane, std::uint64_t row,
-                                                std::uint64_t micro_batch, std::uint64_t sequences);
+/// Evaluation reads the same sequences every time, in file order, from the first on, each once: a
+/// row of a lane behind the last of them has none.
+[[nodiscard]] std::optional<std::uint64_t> validation_sequence(std::uint64_t lane,
+                                                               std::uint64_t row,
+                                                               std::uint64_t micro_batch,
+                                                               std::uint64_t sequences);
 
 }  // namespace train::storage

@@ -122,8 +122,11 @@ TEST_CASE("lane_order: regrouping lanes does not change what is read",
   }
 }
 
-TEST_CASE("lane_order: validation reads in file order", "[storage][lane_order][ST-4]") {
+TEST_CASE("lane_order: validation reads in file order, each sequence once",
+          "[storage][lane_order][ST-4]") {
   REQUIRE(validation_sequence(0, 0, 4, 100) == 0);
   REQUIRE(validation_sequence(1, 2, 4, 100) == 6);
-  REQUIRE(validation_sequence(2, 0, 4, 5) == 3);
+  REQUIRE(validation_sequence(1, 0, 4, 5) == 4);
+  REQUIRE(validation_sequence(1, 1, 4, 5) == std::nullopt);
+  REQUIRE(validation_sequence(2, 0, 4, 5) == std::nullopt);
 }

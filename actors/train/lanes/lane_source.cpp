@@ -260,17 +260,27 @@ Status TokenLanes::read_training_row(std::int64_t step, std::int64_t lane, std::
   return dataset_.train().read(order_.sequence(unsigned_step, unsigned_lane, row), tokens, targets);
 }
 
-Status TokenLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot) const {
+Status TokenLanes::read_validation_row(std::int64_t lane, std::uint64_t row,
+                                       const storage::RowColumns& columns) const {
   const storage::TokenSplit& validation = dataset_.validation();
+  const auto sequence = storage::validation_sequence(static_cast<std::uint64_t>(lane), row,
+                                                     order_.micro_batch, validation.sequences());
+  if (!sequence) {
+    fill_padding(columns);
+    return {};
+  }
+  return validation.read(*sequence, columns.tokens, columns.targets);
+}
+
+Status TokenLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot) const {
   for (std::uint64_t row = 0; row < order_.micro_batch; ++row) {
-    const auto tokens = row_of(slot.tokens, row, order_.micro_batch);
-    const auto targets = row_of(slot.targets, row, order_.micro_batch);
-    TRAIN_RETURN_IF_ERROR(work.kind == engine::CommandKind::evaluate
-                              ? validation.read(storage::validation_sequence(
-                                                    static_cast<std::uint64_t>(work.lane), row,
-                                                    order_.micro_batch, validation.sequences()),
-                                                tokens, targets)
-                              : read_training_row(work.step, work.lane, row, tokens, targets));
+    const storage::RowColumns columns{.tokens = row_of(slot.tokens, row, order_.micro_batch),
+                                      .targets = row_of(slot.targets, row, order_.micro_batch),
+                                      .positions = {}};
+    TRAIN_RETURN_IF_ERROR(
+        work.kind == engine::CommandKind::evaluate
+            ? read_validation_row(work.lane, row, columns)
+            : read_training_row(work.step, work.lane, row, columns.tokens, columns.targets));
   }
   return {};
 }
@@ -324,9 +334,9 @@ RowLanes::Place RowLanes::place(const engine::LaneWork& work, std::uint64_t row)
   const auto lane = static_cast<std::uint64_t>(work.lane);
   const std::int64_t in_validation = documents_of(train_, "train");
   if (work.kind == engine::CommandKind::evaluate) {
-    return {&*validation_,
-            storage::validation_sequence(lane, row, order.micro_batch, validation_->rows()),
-            in_validation};
+    const auto number =
+        storage::validation_sequence(lane, row, order.micro_batch, validation_->rows());
+    return number ? Place{&*validation_, *number, in_validation} : Place{};
   }
   if (work.kind == engine::CommandKind::reference && work.step >= reference_.training_commands) {
     const auto command = static_cast<std::uint64_t>(work.step - reference_.training_commands);

@@ -101,6 +101,9 @@ class TokenLanes final : public LaneSource {
   [[nodiscard]] Result<std::string> fingerprint() const override;
 
  private:
+  [[nodiscard]] Status read_validation_row(std::int64_t lane, std::uint64_t row,
+                                           const storage::RowColumns& columns) const;
+
   storage::TokenDataset dataset_;
   storage::LaneOrder order_;
   std::shared_ptr<const storage::DstarOrder> dstar_;

@@ -154,7 +154,12 @@ struct PlainRun {
             for (std::uint64_t row = 0; row < 2; ++row) {
               const auto sequence = storage::validation_sequence(
                   static_cast<std::uint64_t>(lane), row, 2, tokens.validation().sequences());
-              read(tokens.validation(), sequence, row, to, targets);
+              if (sequence) {
+                read(tokens.validation(), *sequence, row, to, targets);
+              } else {
+                std::fill_n(to + row * 16, 16, 0);
+                std::fill_n(targets + row * 16, 16, -1);
+              }
             }
           });
     };

@@ -173,6 +173,43 @@ TEST_CASE("lane source: an epoch reads every row once, and validation in order",
   CHECK(std::equal(positions.begin(), positions.end(), columns.positions.begin()));
 }
 
+TEST_CASE("lane source: an evaluation counts every validation row once, however many lanes it has",
+          "[actors][lane_source][ST-4]") {
+  const test::TempDirectory directory;
+  std::filesystem::create_directory(directory.path() / "rows");
+  test::write_rows(directory.path() / "rows");
+  const auto split = storage::RowSplit::open(directory.path() / "rows", "val", {});
+  REQUIRE(split.ok());
+  std::int64_t trained = 0;
+  for (std::uint64_t row = 0; row < split->rows(); ++row) {
+    trained += static_cast<std::int64_t>(split->trained_tokens(row));
+  }
+  // Five sequences of 16 tokens.
+  std::string tokens;
+  for (int i = 0; i < 81; ++i) {
+    tokens += {static_cast<char>(i % 60), '\0'};
+  }
+  test::write_bytes(directory.path() / "train.bin", tokens);
+  test::write_bytes(directory.path() / "val.bin", tokens);
+  for (const std::int64_t lanes : {split->rows() / 2 + 1, split->rows() + 3, 40UL}) {
+    for (const bool rows : {true, false}) {
+      CAPTURE(lanes, rows);
+      auto config = config_of(rows ? directory.path() / "rows" : directory.path());
+      config.objective.name = rows ? "sft" : "pretrain";
+      config.eval.lanes = lanes;
+      const auto data = open_lanes(config, 64);
+      REQUIRE(data.ok());
+      std::int64_t found = 0;
+      for (std::int64_t lane = 0; lane < lanes; ++lane) {
+        const Columns columns(**data, {.kind = engine::CommandKind::evaluate, .lane = lane});
+        found += std::count_if(columns.targets.begin(), columns.targets.end(),
+                               [](std::int32_t target) { return target >= 0; });
+      }
+      CHECK(found == (rows ? trained : 80));
+    }
+  }
+}
+
 TEST_CASE("lane source: data that the objective cannot read is refused in one line",
           "[actors][lane_source][mistakes]") {
   const test::TempDirectory directory;
