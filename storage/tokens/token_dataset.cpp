@@ -132,7 +132,7 @@ Result<TokenSplit> TokenSplit::open(std::span<const fs::path> files, const Layou
   for (const fs::path& path : files) {
     TRAIN_RETURN_IF_ERROR(split.add(path));
   }
-  if (split.sequences_ == 0) {
+  if (split.sequences_ == 0 && !layout.may_be_short) {
     return user_error(fmt::format(
         "{}: {} tokens, but a sequence needs {} (data.sequence_length + 1); lower "
         "data.sequence_length or give more text",
@@ -256,13 +256,10 @@ Result<TokenDataset> TokenDataset::open(const fs::path& directory, const Dataset
     }
     return dataset;
   }
-  auto validation = TokenSplit::open(files->validation, layout);
-  if (!validation) {
-    if (!options.need_validation) {
-      return dataset;
-    }
-    return validation.error();
-  }
+  TokenSplit::Layout validation_layout = layout;
+  validation_layout.may_be_short = !options.need_validation;
+  auto validation = TokenSplit::open(files->validation, validation_layout);
+  TRAIN_RETURN_IF_ERROR(validation);
   dataset.validation_ = std::move(*validation);
   TRAIN_RETURN_IF_ERROR(check_count(directory, "val_tokens", dataset.facts_.val_tokens,
                                     dataset.validation_.tokens()));

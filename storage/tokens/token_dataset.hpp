@@ -24,6 +24,7 @@ class TokenSplit {
     std::optional<std::int64_t> said_bytes = {};  ///< Of a token, 2 or 4; none: nobody says.
     bool is_ours = false;                         ///< `data prepare` wrote the files.
     std::int64_t vocab_size = 0;                  ///< 0: no limit.
+    bool may_be_short = false;                    ///< Files without a whole sequence are no error.
   };
 
   TokenSplit() = default;
@@ -82,7 +83,8 @@ class TokenSplit {
 struct DatasetOptions {
   std::int64_t sequence_length = 256;  ///< T, tokens; at least 1.
   std::int64_t vocab_size = 0;         ///< The model's; 0: that of meta.json, else no limit.
-  bool need_validation = true;         ///< false: a missing val.bin is no error.
+  bool need_validation = true;         ///< false: a val.bin that is missing or too short is no
+                                       ///< error; what it says wrong of itself is.
 };
 
 /// A directory of token files: `train.bin` or any `train*.bin` (read in the order of their names),

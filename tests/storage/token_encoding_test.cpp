@@ -111,6 +111,21 @@ TEST_CASE("token encoding: files with llm.c's header are read behind it",
   CHECK_THAT(data.refusal(), Catch::Contains("version 2"));
 }
 
+TEST_CASE(
+    "token encoding: a validation file at odds with itself is refused without evaluations, too",
+    "[storage][token_dataset]") {
+  const Data data;
+  const DatasetOptions options{.sequence_length = 10, .need_validation = false};
+  write_bytes(data.directory / "train.bin", ids(2));
+  write_bytes(data.directory / "val.bin", llmc(20240520, 1, id_count + 1) + ids(2));
+  const auto dataset = TokenDataset::open(data.directory.path(), options);
+  REQUIRE_FALSE(dataset.ok());
+  CHECK_THAT(dataset.error().message, Catch::Contains("val.bin"));
+  // Too short for a sequence is no mistake where none is read.
+  write_bytes(data.directory / "val.bin", number(7, 2));
+  CHECK(TokenDataset::open(data.directory.path(), options).ok());
+}
+
 TEST_CASE("token encoding: NumPy's files are read as their type says, and need its name",
           "[storage][token_dataset]") {
   const Data data;
