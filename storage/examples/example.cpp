@@ -451,10 +451,9 @@ class LineParser {
   std::optional<Dropped> plain(Example& example) {
     const std::string* const text = line_.text("text");
     if (text == nullptr) {
-      const auto found = line_.find("text");
-      return missing(found == line_.end() ? R"(no "text")"
-                     : found->is_null()   ? R"("text" is null)"
-                                          : R"("text" is no string)");
+      return missing(line_.has("text")       ? R"("text" is no string)"
+                     : line_.is_null("text") ? R"("text" is null)"
+                                             : R"(no "text")");
     }
     if (text->empty()) {
       return Dropped{DropReason::empty_answer, {}};

@@ -10,6 +10,11 @@ const nlohmann::ordered_json* LineMembers::find(std::string_view key) const {
   return found == line_.end() || found->is_null() ? nullptr : &*found;
 }
 
+bool LineMembers::is_null(std::string_view key) const {
+  const auto found = line_.find(std::string(key));
+  return found != line_.end() && found->is_null();
+}
+
 const nlohmann::ordered_json* LineMembers::read(std::string_view key) {
   const auto* const member = find(key);
   if (member != nullptr) {

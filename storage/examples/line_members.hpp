@@ -17,6 +17,8 @@ class LineMembers {
 
   /// Whether there is one that says something: not null. Reads nothing.
   [[nodiscard]] bool has(std::string_view key) const { return find(key) != nullptr; }
+  /// Whether there is one that says nothing: null.
+  [[nodiscard]] bool is_null(std::string_view key) const;
   /// Null: it is missing, or null.
   const nlohmann::ordered_json* read(std::string_view key);
   /// The same of a text. Null: also what is no text, which stays unread.

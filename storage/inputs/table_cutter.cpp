@@ -159,7 +159,7 @@ class TableCutter : public RecordCutter {
   }
 
   void write_row() {
-    row_ = "{";
+    row_.assign(1, '{');
     for (std::size_t i = 0; i < names_.size(); ++i) {
       row_ += i == 0 ? "" : ", ";
       row_ += names_[i];
