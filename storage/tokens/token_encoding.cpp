@@ -213,17 +213,22 @@ std::vector<std::uint64_t> sampled_words(std::span<const std::byte> bytes, std::
 }
 
 /// Whether the words are lower and upper halves of numbers twice as wide, of ids: all upper ones
-/// are small, or those of -1, and the lower ones are not.
+/// are small, or those of -1, and of the lower ones most say something.
 bool are_halves(std::span<const std::uint64_t> words, std::uint64_t all_ones) {
   bool ids_below = false;
+  bool zeros_above = true;
+  std::size_t said = 0;
   for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
     const bool is_negative = words[i + 1] == all_ones && words[i] > all_ones - 1024;
     if (words[i + 1] > high_half_most && !is_negative) {
       return false;
     }
     ids_below = ids_below || words[i] > high_half_most;
+    zeros_above = zeros_above && words[i + 1] == 0;
+    said += words[i] != 0 ? 1 : 0;
   }
-  return ids_below && words.size() >= sample_words_least;
+  return (ids_below || zeros_above) && 8 * said >= words.size() &&
+         words.size() >= sample_words_least;
 }
 
 bool is_swapped(const TokenFile& file, std::span<const std::uint64_t> words) {

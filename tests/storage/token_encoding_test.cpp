@@ -201,6 +201,28 @@ TEST_CASE("token encoding: ids alone of another width are refused by what shows 
   data.require_ids();
 }
 
+TEST_CASE("token encoding: few ids are told by where zeros stand, not by how many there are",
+          "[storage][token_dataset]") {
+  const Data data;
+  const auto train = data.directory / "train.bin";
+  const auto four_ids = [](int width) {  // as of the letters of DNA
+    std::string bytes;
+    for (int i = 0; i < id_count; ++i) {
+      bytes += number(id_of(i) * 31 / 7 % 4, width);
+    }
+    return bytes;
+  };
+  write_bytes(train, four_ids(2));
+  CHECK(data.open().ok());
+  write_bytes(train, four_ids(4));
+  CHECK_THAT(data.refusal(), Catch::Contains("32 bits"));
+  write_bytes(train, four_ids(8));
+  CHECK_THAT(data.refusal(), Catch::Contains("64 bits"));
+  // Padding alone, and one id in the middle.
+  write_bytes(train, std::string(4000, '\0') + number(257, 2) + std::string(4000, '\0'));
+  CHECK(data.open().ok());
+}
+
 TEST_CASE("token encoding: what data prepare wrote is ids, whatever they look like",
           "[storage][token_dataset]") {
   const Data data;
