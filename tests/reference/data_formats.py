@@ -1,5 +1,6 @@
 """Compares the rows that `actortrain data prepare` makes of the same conversations with tools: as JSON lines,
-compressed, and as structs of Parquet, in which each has every member that another one has, as null.
+compressed, under names of other kinds, as an array, and as structs of Parquet, in which each has every member
+that another one has, as null.
 
     python3 tests/reference/data_formats.py build/release/actortrain
 
@@ -9,6 +10,7 @@ anything does.
 
 import gzip
 import json
+import lzma
 import os
 import pathlib
 import random
@@ -68,15 +70,21 @@ def main():
         (folder / "chat_template.jinja").write_text(source)
         (folder / "a.jsonl").write_text(text)
         (folder / "b.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+        (folder / "d.txt").write_bytes(gzip.compress(text.encode()))
+        (folder / "e.data").write_bytes(lzma.compress(text.encode()))
+        (folder / "f").write_text(json.dumps(lines))
+        (folder / "g.json").write_text(json.dumps(lines, indent=2))
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(lines), folder / "c.parquet")
+        (folder / "h.bin").write_bytes((folder / "c.parquet").read_bytes())
         wanted = rows(program, folder, "a.jsonl")
-        for other in ("b.jsonl.gz", "c.parquet"):
+        others = ["b.jsonl.gz", "c.parquet", "d.txt", "e.data", "f", "g.json", "h.bin"]
+        for other in others:
             found = rows(program, folder, other)
             wrong = [part for part in wanted if found.get(part) != wanted[part]]
             different += bool(wrong) or "error" in wanted
             if wrong:
                 print(f"{other}: {', '.join(wrong)} differ: {found.get('error', '')}")
-    print(f"{len(lines)} conversations in 3 files, {different} different")
+    print(f"{len(lines)} conversations in {1 + len(others)} files, {different} different")
     sys.exit(1 if different else 0)
 
 

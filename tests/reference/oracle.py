@@ -26,7 +26,7 @@ COMPARISONS = {
     "masks": Comparison("mask_check.py", [PROGRAM],
                         "ids and loss masks of conversations with those of transformers"),
     "formats": Comparison("data_formats.py", [PROGRAM],
-                          "rows of the same conversations as JSON lines, compressed, and in Parquet"),
+                          "rows of the same conversations in eight kinds of files"),
     "tables": Comparison("table_sweep.py", [PROGRAM],
                          "texts of CSV and TSV files with those of datasets"),
     "tokenizers": Comparison("tokenizer_sweep.py", [PROGRAM],
