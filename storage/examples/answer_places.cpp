@@ -160,8 +160,14 @@ class AnswerPlaces {
       return unknown(answer,
                      "the template writes it in another way where it is not the last message");
     }
-    return AnswerSpan{
-        .begin_bytes = begin, .end_bytes = begin + length, .message = answer, .tail_bytes = length};
+    const std::string header = question_alone().value_or("");
+    const bool headed = !header.empty() && whole_.substr(begin, length).starts_with(header) &&
+                        asks_for_nothing(answer, asked->text);
+    const std::size_t skipped = headed ? header.size() : 0;
+    return AnswerSpan{.begin_bytes = begin + skipped,
+                      .end_bytes = begin + length,
+                      .message = answer,
+                      .tail_bytes = length - skipped};
   }
 
   /// What follows the answer up to the end of its turn: what follows it also where it is the last
@@ -199,7 +205,12 @@ class AnswerPlaces {
     const auto unasked = render(ChatPrefix{.messages_count = answer});
     const bool both = asked && unasked && asked->text.starts_with(unasked->text);
     if (both && before.starts_with(unasked->text)) {
-      return common_length(asked->text, before);
+      // Behind the same beginning; or behind more, which templates put before a first message.
+      const std::size_t shared = unasked->text.size();
+      const std::size_t same = common_length(asked->text, before);
+      const Beginning found =
+          longest_beginning(before.substr(shared), std::string_view(asked->text).substr(shared));
+      return found.length > same - shared ? shared + found.end : same;
     }
     // The template writes earlier messages in another way where they are the last ones.
     const auto question = both ? asked->text.substr(unasked->text.size()) : question_alone();
@@ -207,53 +218,72 @@ class AnswerPlaces {
     if (!question || !between || !before.ends_with(*between)) {
       return std::nullopt;
     }
-    return before.size() - between->size() + question_end(*between, *question);
+    return before.size() - between->size() + longest_beginning(*between, *question).end;
   }
 
   /// How much of `more`, which stands before an answer behind what asks for it, begins its turn all
-  /// the same: behind the results of calls some templates ask for nothing.
+  /// the same: some templates ask for nothing, or for nothing behind the results of calls.
   std::size_t header_unasked(std::size_t answer, std::string_view more, std::string_view asked) {
     const std::string question = question_alone().value_or("");
     const std::size_t found = question.empty() ? more.npos : more.find(question);
-    if (found == more.npos) {
-      return 0;
-    }
-    const auto unasked = render(ChatPrefix{.messages_count = answer});
-    return unasked && unasked->text == asked ? found + question.size() : 0;
+    return found != more.npos && asks_for_nothing(answer, asked) ? found + question.size() : 0;
   }
 
-  /// Where the longest beginning of `question` that `between` has ends in it, the last such one.
-  static std::size_t question_end(std::string_view between, std::string_view question) {
-    std::size_t longest = 0;
-    std::size_t end = between.size();
+  bool asks_for_nothing(std::size_t answer, std::string_view asked) {
+    const auto unasked = render(ChatPrefix{.messages_count = answer});
+    return unasked && unasked->text == asked;
+  }
+
+  /// A beginning of one text that another one has.
+  struct Beginning {
+    std::size_t length = 0;
+    std::size_t end = 0;  ///< Where it ends in the other one; without any, where that ends.
+  };
+
+  /// The longest beginning of `question` that `between` has, the last such one.
+  static Beginning longest_beginning(std::string_view between, std::string_view question) {
+    Beginning longest{.end = between.size()};
     for (std::size_t at = 0; at < between.size(); ++at) {
       const std::size_t length = common_length(between.substr(at), question);
-      if (length > 0 && length >= longest) {
-        longest = length;
-        end = at + length;
+      if (length > 0 && length >= longest.length) {
+        longest = {.length = length, .end = at + length};
       }
     }
-    return end;
+    return longest;
   }
 
   Result<RenderedChat> render(const ChatPrefix& prefix) {
     return std::move(template_.render_prefixes(conversation_, std::span(&prefix, 1)).front());
   }
 
-  /// What asks for an answer to any question; none: the template does not say.
+  /// What asks for an answer to any question, or begins one where nothing asks; none: the template
+  /// does not say.
   const std::optional<std::string>& question_alone() {
     if (!question_known_) {
       question_known_ = true;
-      const Conversation probe = {.messages = {{"user", one_}}};
-      const std::array<ChatPrefix, 2> both = {
+      const Conversation probe = {.messages = {{"user", one_}, {"assistant", two_}}};
+      const std::array<ChatPrefix, 3> prefixes = {
           ChatPrefix{.messages_count = 1, .options = {.add_generation_prompt = true}},
-          ChatPrefix{.messages_count = 1}};
-      const auto rendered = template_.render_prefixes(probe, both);
+          ChatPrefix{.messages_count = 1}, ChatPrefix{.messages_count = 2}};
+      const auto rendered = template_.render_prefixes(probe, prefixes);
       if (rendered[0] && rendered[1] && rendered[0]->text.starts_with(rendered[1]->text)) {
         question_ = rendered[0]->text.substr(rendered[1]->text.size());
+        if (question_->empty() && rendered[2]) {
+          question_ = header_of(rendered[2]->text, rendered[1]->text);
+        }
       }
     }
     return question_;
+  }
+
+  /// What stands in `whole` behind `asked` and before an answer; spaces at its end are the
+  /// answer's.
+  [[nodiscard]] std::string header_of(std::string_view whole, std::string_view asked) const {
+    if (!whole.starts_with(asked) || count_of(whole, two_) != 1) {
+      return {};
+    }
+    const std::string_view header = around(whole, two_).before.substr(asked.size());
+    return std::string(header.substr(0, header.find_last_not_of(' ') + 1));
   }
 
   /// What the template writes between the contents of the message before and of the answer.

@@ -73,6 +73,33 @@ TEST_CASE("answer places: an answer that a header or an earlier turn has is not 
   }
 }
 
+TEST_CASE("answer places: a header is not the answer's where nothing asks for an answer",
+          "[storage][examples][AP-1]") {
+  const std::string asks_for_nothing =
+      "{%- for m in messages %}{{ '<|' + m.role + '|>\\n' + m.content + '</s>' }}{%- endfor %}";
+  CHECK(placed(asks_for_nothing, turns({"q", "s", "s", "A"}), {1, 3}) ==
+        "<|user|>\nq</s><|assistant|>\n[s|</s>]<|user|>\ns</s><|assistant|>\n[A|</s>]");
+  // A space before an answer is its own.
+  const std::string without_header =
+      "{%- for m in messages %}{{ '[Q]' + m.content + '[/Q]' if m.role == 'user' else ' ' + "
+      "m.content + '</s>' }}{%- endfor %}";
+  CHECK(placed(without_header, turns({"q", "A"}), {1}) == "[Q]q[/Q][ A|</s>]");
+}
+
+TEST_CASE("answer places: a conversation may begin with an answer", "[storage][examples][AP-1]") {
+  const OrderedJson greeting = OrderedJson::parse(
+      R"([{"role": "assistant", "content": "A"}, {"role": "user", "content": "q"},
+          {"role": "assistant", "content": "B"}])");
+  const auto with = [](const std::string& first) {
+    return "{%- for m in messages %}" + first +
+           "{{ '<|' + m.role + '|>' + m.content + '</s>' }}{%- endfor %}"
+           "{%- if add_generation_prompt %}{{ '<|assistant|>' }}{%- endif %}";
+  };
+  const std::string rest = "<|assistant|>[A|</s>]<|user|>q</s><|assistant|>[B|</s>]";
+  CHECK(placed(with(""), greeting, {0, 2}) == rest);
+  CHECK(placed(with("{{ '<s>' if loop.first }}"), greeting, {0, 2}) == "<s>" + rest);
+}
+
 TEST_CASE("answer places: thoughts are the answer's where the template writes them, in any turn",
           "[storage][examples][AP-1]") {
   CHECK(placed(keeps_last_thoughts, turns({"A", "s"}), {1}) ==
@@ -110,6 +137,17 @@ TEST_CASE("answer places: calls without text lie between beginnings, before thei
       "{{ '</s>' }}{%- endfor %}{%- if add_generation_prompt %}{{ '<assistant>' }}{%- endif %}";
   CHECK(placed(calls_alone, messages, {1, 3}) ==
         "<user>w</s><assistant>[|call f</s>]<tool>f</s><assistant>[f|</s>]");
+  // Behind a result nothing asks for the next call, which has a header all the same.
+  const std::string unasked_results =
+      "{%- for m in messages %}{{ '<' + m.role + '>' }}{%- if m.tool_calls %}"
+      "{{ 'call f' }}{%- else %}{{ m.content }}{%- endif %}{{ '</s>' }}{%- endfor %}"
+      "{%- if add_generation_prompt and messages[-1].role != 'tool' %}{{ '<assistant>' }}"
+      "{%- endif %}";
+  OrderedJson twice = messages;
+  twice.insert(twice.begin() + 3, messages.begin() + 1, messages.begin() + 3);
+  CHECK(placed(unasked_results, twice, {1, 3, 5}) ==
+        "<user>w</s><assistant>[|call f</s>]<tool>f</s><assistant>[|call f</s>]<tool>f</s>"
+        "<assistant>[f|</s>]");
   const std::string results_first =
       "{%- for m in messages %}{%- if m.role == 'user' %}{{ '<user>' + m.content + '</s>' }}"
       "{%- elif m.role == 'assistant' %}{{ '<assistant>' }}{%- if m.tool_calls %}{{ 'call f' }}"
