@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "storage/chat/white_space.hpp"
 #include "storage/files/untrusted_text.hpp"
 
 namespace train::storage {
@@ -35,26 +36,6 @@ class ChatText {
   RenderedChat chat_;
   std::size_t characters_ = 0;
 };
-
-/// Without the white space around it that Python's strip() takes.
-std::string_view trimmed(std::string_view text) {
-  constexpr std::array<std::string_view, 29> spaces = {
-      " ",      "\t",     "\n",     "\v",     "\f",     "\r",     "\x1c",   "\x1d",
-      "\x1e",   "\x1f",   "\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002",
-      "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a",
-      "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
-  const auto at = [&](auto&& matches) {
-    return std::find_if(spaces.begin(), spaces.end(), matches);
-  };
-  const auto* space = spaces.end();
-  while ((space = at([&](auto each) { return text.starts_with(each); })) != spaces.end()) {
-    text.remove_prefix(space->size());
-  }
-  while ((space = at([&](auto each) { return text.ends_with(each); })) != spaces.end()) {
-    text.remove_suffix(space->size());
-  }
-  return text;
-}
 
 std::string_view token(const SpecialTokens& tokens, std::string_view name) {
   const auto found = tokens.find(name);

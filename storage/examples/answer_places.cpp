@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "storage/chat/white_space.hpp"
+
 namespace train::storage {
 namespace {
 
@@ -129,7 +131,7 @@ class AnswerPlaces {
 
   [[nodiscard]] bool says_no_text(std::size_t answer) const {
     const auto& content = conversation_.messages[answer].content();
-    return !content || content->find_first_not_of(" \t\r\n") == std::string::npos;
+    return !content || is_blank(*content);
   }
 
   /// Whether the template writes what answers calls before the text that the calling message has.

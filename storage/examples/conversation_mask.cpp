@@ -10,24 +10,17 @@
 
 #include "base/check.hpp"
 #include "base/one_line.hpp"
+#include "storage/chat/white_space.hpp"
 
 namespace train::storage {
 namespace {
 
 using MessageJson = nlohmann::ordered_json;
 
-std::string without_any_space(std::string_view text) {
-  std::string result;
-  std::copy_if(text.begin(), text.end(), std::back_inserter(result), [](char letter) {
-    return letter != ' ' && letter != '\t' && letter != '\r' && letter != '\n';
-  });
-  return result;
-}
-
 /// White space aside, which templates trim and put in.
 bool has_text(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos ||
-         without_any_space(text).find(without_any_space(part)) != std::string::npos;
+         without_white_space(text).find(without_white_space(part)) != std::string::npos;
 }
 
 std::size_t occurrences(std::string_view text, std::string_view part) {
@@ -204,8 +197,9 @@ std::optional<std::vector<AnswerSpan>> by_markers(const RenderedChat& chat,
 /// Looks for what the messages of a conversation say in its text.
 class LeftOut {
  public:
-  LeftOut(const Conversation& conversation, const MaskedConversation& masked)
-      : conversation_(conversation), masked_(masked) {}
+  LeftOut(ChatTemplate& chat_template, const Conversation& conversation,
+          const MaskedConversation& masked)
+      : template_(chat_template), conversation_(conversation), masked_(masked) {}
 
   /// A call that the template does not write, or an answer of which it writes nothing.
   [[nodiscard]] std::optional<Dropped> lost(std::span<const float> weights) const {
@@ -223,7 +217,12 @@ class LeftOut {
       auto object = json_of(message);
       for (const MessageJson* const call : calls_of(object)) {
         const std::string* const name = text_of(*call, "name");
-        if (name != nullptr && !has_text(said, *name)) {
+        if (name == nullptr) {
+          continue;
+        }
+        // A name that the content has, too, may be there alone.
+        const bool doubtful = message.content() && has_text(*message.content(), *name);
+        if (!has_text(said, *name) || (doubtful && !writes_calls(i))) {
           return Dropped{DropReason::call_lost,
                          fmt::format("message {}: {}", i + 1, one_line(*name))};
         }
@@ -243,8 +242,9 @@ class LeftOut {
       if (message.content() && !has_text(masked_.text, *message.content())) {
         add(fmt::format("content of {}", message.role()));
       }
-      if (message.role() == "assistant" && !has_text(masked_.text, thoughts_of(message))) {
-        add("reasoning_content");
+      if (const char* const lost =
+              message.role() == "assistant" ? lost_thoughts(message) : nullptr) {
+        add(lost);
       }
     }
     if (!has_tools()) {
@@ -268,25 +268,35 @@ class LeftOut {
 
   /// The last one that is not blank: what stands before may be thoughts, which templates take out.
   static std::string_view last_line(std::string_view content) {
-    const std::size_t end = content.find_last_not_of(" \t\r\n");
-    if (end == std::string_view::npos) {
-      return {};
-    }
-    const std::string_view text = content.substr(0, end + 1);
-    const std::size_t begin = text.rfind('\n');
-    return begin == std::string_view::npos ? text : text.substr(begin + 1);
+    const std::string_view text = trimmed(content);
+    return text.substr(text.rfind('\n') + 1);
   }
 
-  static std::string thoughts_of(const ChatMessage& message) {
+  /// The member of a message that is its thoughts, if the template does not write them; else null.
+  [[nodiscard]] const char* lost_thoughts(const ChatMessage& message) const {
     for (const char* const key : {"reasoning_content", "thinking", "reasoning"}) {
       if (message.json().find(key) != std::string::npos) {
         const auto object = json_of(message);
         if (const std::string* const text = text_of(object, key)) {
-          return *text;
+          return has_text(masked_.text, *text) ? nullptr : key;
         }
       }
     }
-    return {};
+    return nullptr;
+  }
+
+  /// Whether the text is another one with other names in the calls of a message.
+  [[nodiscard]] bool writes_calls(std::size_t index) const {
+    Conversation renamed = conversation_;
+    auto object = json_of(conversation_.messages[index]);
+    for (MessageJson* const call : calls_of(object)) {
+      (*call)["name"] = "QxAnotherNameQx";
+    }
+    auto message = ChatMessage::from_json(object);
+    TRAIN_CHECK(message.ok());
+    renamed.messages[index] = *std::move(message);
+    const auto text = template_.render(renamed);
+    return !text || *text != masked_.text;
   }
 
   [[nodiscard]] bool has_tools() const {
@@ -303,6 +313,7 @@ class LeftOut {
     });
   }
 
+  ChatTemplate& template_;
   const Conversation& conversation_;
   const MaskedConversation& masked_;
 };
@@ -359,7 +370,7 @@ std::variant<MaskedConversation, Dropped> mask_conversation(ChatTemplate& chat_t
   if (auto dropped = find_answers(chat_template, conversation, weights, *chat, masked)) {
     return std::move(*dropped);
   }
-  const LeftOut left_out(conversation, masked);
+  const LeftOut left_out(chat_template, conversation, masked);
   if (auto lost = left_out.lost(weights)) {
     return std::move(*lost);
   }

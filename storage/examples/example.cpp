@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "storage/chat/white_space.hpp"
 #include "storage/examples/example_messages.hpp"
 #include "storage/examples/line_members.hpp"
 #include "storage/files/untrusted_text.hpp"
@@ -68,10 +69,6 @@ constexpr std::array<const char*, 3> message_names = {"messages", "conversations
 bool has_messages(const LineJson& line) {
   return std::any_of(message_names.begin(), message_names.end(),
                      [&](const char* key) { return has(line, key); });
-}
-
-bool is_blank(const std::string& text) {
-  return text.find_first_not_of(" \t\r\n") == std::string::npos;
 }
 
 Dropped missing(const std::string& what) { return {DropReason::members, what}; }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/one_line.hpp"
+#include "storage/chat/white_space.hpp"
 #include "storage/files/untrusted_text.hpp"
 
 namespace train::storage {
@@ -149,10 +150,8 @@ bool has_no_content(const ExampleJson& message) {
 
 bool says_nothing(const ExampleJson& message) {
   const auto content = message.find("content");
-  const bool empty =
-      content == message.end() || content->is_null() ||
-      (content->is_string() &&
-       content->get_ref<const std::string&>().find_first_not_of(" \t\r\n") == std::string::npos);
+  const bool empty = content == message.end() || content->is_null() ||
+                     (content->is_string() && is_blank(content->get_ref<const std::string&>()));
   return empty && !message.contains("tool_calls") && !message.contains("function_call");
 }
 

@@ -162,18 +162,52 @@ TEST_CASE("mask: a call that the template does not write is a reason of its own"
   }
 }
 
+TEST_CASE("mask: a call whose name only the content has is not written", "[storage][examples]") {
+  for (const std::string calls : {"", "{{ m.tool_calls[0].function.name if m.tool_calls }}"}) {
+    auto found =
+        ChatTemplate::of_source(chatml_with("{{ m.content }}" + calls + "{{ '<|im_end|>' }}"), "t");
+    REQUIRE(found.ok());
+    const auto conversation = parse_conversation(
+        R"([{"role": "user", "content": "ask"}, {"role": "assistant", "content": "I call fetch.",
+            "tool_calls": [{"function": {"name": "fetch", "arguments": {}}}]}])");
+    REQUIRE(conversation.ok());
+    const auto outcome = mask_conversation(*found, *conversation, std::vector<float>{0, 1});
+    const auto* const dropped = std::get_if<Dropped>(&outcome);
+    REQUIRE((dropped != nullptr) == calls.empty());
+    REQUIRE((dropped == nullptr || dropped->reason == DropReason::call_lost));
+  }
+}
+
+TEST_CASE("mask: white space of Unicode that a template trims is not left out",
+          "[storage][examples]") {
+  for (const std::string mark : {"{% generation %}", "{% if true %}"}) {
+    const std::string end = mark == "{% if true %}" ? "{% endif %}" : "{% endgeneration %}";
+    auto found = ChatTemplate::of_source(
+        chatml_with(mark + "{{ m.content | trim + '<|im_end|>' }}" + end), "t");
+    REQUIRE(found.ok());
+    const Conversation conversation = {
+        .messages = {{"user", "ask"}, {"assistant", "\u3000yes \u00a0\n"}}};
+    const auto outcome = mask_conversation(*found, conversation, std::vector<float>{0, 1});
+    const auto* const masked = std::get_if<MaskedConversation>(&outcome);
+    REQUIRE(masked != nullptr);
+    REQUIRE(masked->left_out.empty());
+    REQUIRE(masked->answers.size() == 1);
+    REQUIRE(masked->text.substr(masked->answers[0].begin_bytes) == "yes<|im_end|>");
+  }
+}
+
 TEST_CASE("mask: what the template leaves out of what is said has its name",
           "[storage][examples]") {
   auto found = ChatTemplate::of_source(chatml_with("{{ m.content + '<|im_end|>\n' }}"), "t");
   REQUIRE(found.ok());
   const auto conversation = parse_conversation(
       R"({"messages": [{"role": "user", "content": "ask"}, {"role": "assistant", "content": "yes",
-          "reasoning_content": "perhaps"}], "tools": [{"function": {"name": "fetch"}}]})");
+          "thinking": "perhaps"}], "tools": [{"function": {"name": "fetch"}}]})");
   REQUIRE(conversation.ok());
   const std::vector<float> weights = {0, 1};
   const auto outcome = mask_conversation(*found, *conversation, weights);
   REQUIRE(std::get<MaskedConversation>(outcome).left_out ==
-          std::vector<std::string>{"reasoning_content", "tools"});
+          std::vector<std::string>{"thinking", "tools"});
 }
 
 TEST_CASE("mask: several marks of one answer are its own where all answers are trained",
