@@ -20,7 +20,7 @@ namespace {
 using ExampleJson = nlohmann::ordered_json;
 
 /// Roles by the names that chat templates have for them.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 15> role_names = {
+constexpr std::array<std::pair<std::string_view, std::string_view>, 16> role_names = {
     {{"human", "user"},
      {"user", "user"},
      {"prompter", "user"},
@@ -35,6 +35,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 15> role_nam
      {"tool_response", "tool"},
      {"observation", "tool"},
      {"function_response", "tool"},
+     {"function", "tool"},
      {"ipython", "ipython"}}};
 
 /// {from, value} becomes {role, content}, and a role has the name of chat templates. An unknown one
@@ -57,9 +58,21 @@ void rename_members(ExampleJson& message, std::vector<Remark>& remarks) {
   message = std::move(renamed);
 }
 
-/// A call whose content is {"name", "arguments"}, or a list of such, as a JSON text. False: it is
-/// none.
+/// A function by the form that chat templates have for its calls, and for tools.
+ExampleJson of_function(const ExampleJson& function) {
+  return {{"type", "function"}, {"function", function}};
+}
+
+/// The member "function_call", which "tool_calls" took the place of; or a message of that role,
+/// whose content is {"name", "arguments"}, or a list of such, as a JSON text. False: it is none.
 bool take_calls(ExampleJson& message) {
+  if (const auto call = message.find("function_call"); call != message.end()) {
+    if (!call->is_object() || message.contains("tool_calls")) {
+      return false;
+    }
+    message["tool_calls"] = ExampleJson::array({of_function(*call)});
+    message.erase("function_call");
+  }
   if (message.value("role", ExampleJson()) != "function_call") {
     return true;
   }
@@ -76,7 +89,7 @@ bool take_calls(ExampleJson& message) {
     if (!call.is_object() || !call.contains("name") || !call.at("name").is_string()) {
       return false;
     }
-    calls.push_back({{"type", "function"}, {"function", call}});
+    calls.push_back(of_function(call));
   }
   message["role"] = "assistant";
   message["content"] = nullptr;
@@ -84,8 +97,9 @@ bool take_calls(ExampleJson& message) {
   return !calls.empty();
 }
 
-/// Parts of text become one text. False: one of them is no text.
-bool join_parts(ExampleJson& message) {
+/// Parts of text become one text, and their other members have their names. False: one of them is
+/// no text.
+bool join_parts(ExampleJson& message, std::vector<Remark>& remarks) {
   const auto content = message.find("content");
   if (content == message.end() || !content->is_array()) {
     return true;
@@ -98,6 +112,11 @@ bool join_parts(ExampleJson& message) {
       return false;
     }
     joined += part.is_string() ? part.get<std::string>() : part.at("text").get<std::string>();
+    for (const auto& [key, value] : part.items()) {
+      if (part.is_object() && key != "type" && key != "text" && !value.is_null()) {
+        remarks.push_back({RemarkKind::not_read, fmt::format("messages[].content[].{}", key)});
+      }
+    }
   }
   *content = joined;
   return true;
@@ -152,7 +171,7 @@ bool says_nothing(const ExampleJson& message) {
   const auto content = message.find("content");
   const bool empty = content == message.end() || content->is_null() ||
                      (content->is_string() && is_blank(content->get_ref<const std::string&>()));
-  return empty && !message.contains("tool_calls") && !message.contains("function_call");
+  return empty && !message.contains("tool_calls");
 }
 
 /// Reads one message, and appends it.
@@ -166,9 +185,9 @@ std::optional<Dropped> take_message(const ExampleJson& object, MessageList& list
   erase_null(message);
   if (!take_calls(message)) {
     return Dropped{DropReason::message,
-                   which + R"(: a function_call is no JSON text {"name": ..., "arguments": ...})"};
+                   which + R"(: a function_call is no {"name": ..., "arguments": ...})"};
   }
-  if (!join_parts(message)) {
+  if (!join_parts(message, list.remarks)) {
     return Dropped{DropReason::image, which};
   }
   const auto role = message.value("role", ExampleJson());
@@ -186,7 +205,7 @@ std::optional<Dropped> take_message(const ExampleJson& object, MessageList& list
     if (role == "system") {
       return std::nullopt;
     }
-    if (!message.contains("tool_calls") && !message.contains("function_call")) {
+    if (!message.contains("tool_calls")) {
       return Dropped{DropReason::message, fmt::format("{}: it has no content", which)};
     }
     message["content"] = nullptr;  // Whether it is there depends on the file's format.
@@ -246,6 +265,17 @@ std::variant<MessageList, Dropped> message_list(const ExampleJson& list) {
   return result;
 }
 
+bool says_messages(const std::string& text) {
+  if (!trimmed(text).starts_with('[')) {
+    return false;
+  }
+  const ExampleJson list = list_or_text(text);
+  return list.is_array() && !list.empty() &&
+         std::all_of(list.begin(), list.end(), [](const ExampleJson& message) {
+           return message.is_object() && (message.contains("role") || message.contains("from"));
+         });
+}
+
 MessageList text_message(const char* role, const std::string& content) {
   const bool assistant = std::string_view(role) == "assistant";
   MessageList list;
@@ -289,6 +319,10 @@ std::variant<ExampleText, Dropped> conversation_text(const MessageList& list, Li
   if (const ExampleJson* const tools = line.read("tools")) {
     if (!tools->empty() && *tools != "") {
       whole["tools"] = list_or_text(*tools);
+    }
+  } else if (const ExampleJson* const functions = line.read("functions")) {
+    for (const ExampleJson& function : list_or_text(*functions)) {
+      whole["tools"].push_back(of_function(function));
     }
   }
   if (const ExampleJson* const variables = line.read("chat_template_kwargs")) {

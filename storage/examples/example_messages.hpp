@@ -27,9 +27,12 @@ struct MessageRole {
 
 /// Reads a list of messages: with role and content, or ShareGPT's from and value; one message
 /// alone; such a list as a JSON text. "function_call" becomes a call of the assistant,
-/// "observation" what a tool says. "weight", "train" and "loss" say what an answer counts. A
-/// message of the system without content says nothing and is left out.
+/// "observation" and "function" what a tool says. "weight", "train" and "loss" say what an answer
+/// counts. A message of the system without content says nothing and is left out.
 [[nodiscard]] std::variant<MessageList, Dropped> message_list(const nlohmann::ordered_json& list);
+
+/// Whether a text is such a list as JSON: what tables have in the place of one.
+[[nodiscard]] bool says_messages(const std::string& text);
 
 /// One message of texts.
 [[nodiscard]] MessageList text_message(const char* role, const std::string& content);
@@ -40,8 +43,8 @@ void append(MessageList& list, const MessageList& more);
 /// Puts an answer's messages behind its prompt's, which are not trained any more.
 [[nodiscard]] MessageList after_prompt(MessageList prompt, const MessageList& answer);
 
-/// Turns `list` into what is rendered, with the line's "tools" (a list, or a text of one) and
-/// "chat_template_kwargs".
+/// Turns `list` into what is rendered, with the line's "tools" (a list, or a text of one; else its
+/// "functions") and "chat_template_kwargs".
 [[nodiscard]] std::variant<ExampleText, Dropped> conversation_text(const MessageList& list,
                                                                    LineMembers& line,
                                                                    bool train_on_last);

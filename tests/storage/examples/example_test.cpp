@@ -220,6 +220,32 @@ TEST_CASE("example: every line that gives nothing has its reason", "[storage][ex
           DropReason::equal_pair);
 }
 
+TEST_CASE("example: a function_call of a message is a call, and functions are tools",
+          "[storage][examples][RW-3]") {
+  const Example example = parsed(
+      R"({"messages": [{"role": "user", "content": "w"}, {"role": "assistant", "function_call":
+          {"name": "f", "arguments": "{}"}}, {"role": "function", "name": "f", "content": "2"},
+          {"role": "assistant", "content": "3"}], "functions": [{"name": "f"}]})",
+      {.kind = ExampleKind::chat});
+  REQUIRE(turns(example.text) == "user=w;assistant=-;tool=2;assistant=3;");
+  REQUIRE(example.text.conversation->messages[1].json().find(
+              R"("tool_calls":[{"type":"function","function":{"name":"f","arguments":"{}"}}])") !=
+          std::string::npos);
+  REQUIRE(example.text.conversation->tools == R"([{"type":"function","function":{"name":"f"}}])");
+  REQUIRE(example.remarks.empty());
+}
+
+TEST_CASE("example: members of parts of a content that nobody reads have their names",
+          "[storage][examples][RW-3]") {
+  const Example example = parsed(
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "note": "b",
+          "none": null}, "c"]}, {"role": "assistant", "content": "d"}]})",
+      {.kind = ExampleKind::chat});
+  REQUIRE(turns(example.text) == "user=ac;assistant=d;");
+  REQUIRE(example.remarks ==
+          std::vector<Remark>{{RemarkKind::not_read, "messages[].content[].note"}});
+}
+
 TEST_CASE("example: KTO's labels are booleans or 0 and 1", "[storage][examples]") {
   const ExampleOptions kto{.kind = ExampleKind::kto};
   REQUIRE(parsed(R"({"prompt": "a", "completion": "b", "label": true})", kto).desirable);
