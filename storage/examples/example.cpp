@@ -64,7 +64,53 @@ const LineJson* label_member(const LineJson& line) {
   return nullptr;
 }
 
+/// What a label says: true or false, 1 or 0, in tables as a text.
+std::optional<bool> label_value(const LineJson& label) {
+  if (label.is_boolean()) {
+    return label.get<bool>();
+  }
+  if (label.is_string()) {
+    std::string text = label.get<std::string>();
+    std::transform(text.begin(), text.end(), text.begin(), [](char letter) {
+      return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+    });
+    return text == "true" || text == "1"    ? std::optional(true)
+           : text == "false" || text == "0" ? std::optional(false)
+                                            : std::nullopt;
+  }
+  return label.is_number() && (label == 0 || label == 1) ? std::optional(label == 1) : std::nullopt;
+}
+
 constexpr std::array<const char*, 3> message_names = {"messages", "conversations", "conversation"};
+
+/// Of peers' data sets: what holds words of the prompt there.
+constexpr std::array<std::string_view, 12> prompt_names = {
+    "messages", "conversations", "conversation", "prompt",  "instruction", "question",
+    "input",    "query",         "context",      "history", "system",      "system_prompt"};
+
+/// Whether all texts of a value stand in `words`; roles are none.
+bool stands_in(const LineJson& value, const std::string& words) {
+  if (value.is_string()) {
+    return words.find(trimmed(value.get_ref<const std::string&>())) != std::string::npos;
+  }
+  const auto items = value.items();
+  return std::all_of(items.begin(), items.end(), [&](const auto& item) {
+    return item.key() == "role" || item.key() == "from" || !value.is_structured() ||
+           stands_in(item.value(), words);
+  });
+}
+
+/// All that a side of a pair says.
+std::string words_of(const ExampleText& text) {
+  std::string words = text.prompt + "\n" + text.answer;
+  if (text.conversation) {
+    for (const ChatMessage& message : text.conversation->messages) {
+      words += '\n';
+      words += message.content().value_or("");
+    }
+  }
+  return words;
+}
 
 bool has_messages(const LineJson& line) {
   return std::any_of(message_names.begin(), message_names.end(),
@@ -103,6 +149,12 @@ class LineParser {
       return *dropped;
     }
     for (const std::string& name : line_.unread()) {
+      if (example.worse && may_be_prompt(name, example)) {
+        return Dropped{DropReason::pair_prompt,
+                       fmt::format(R"(it may be in "{}", too, which is not read: put that into )"
+                                   R"("prompt", or take it out)",
+                                   name)};
+      }
       example.remarks.push_back({RemarkKind::not_read, name});
     }
     for (Remark& remark : remarks_) {
@@ -112,6 +164,18 @@ class LineParser {
   }
 
  private:
+  /// Of a member that nobody read: whether it says what neither prompt nor answers do.
+  bool may_be_prompt(const std::string& name, const Example& example) {
+    return std::find(prompt_names.begin(), prompt_names.end(), name) != prompt_names.end() &&
+           !stands_in(*line_.read(name), words_of(example.text) + words_of(*example.worse));
+  }
+
+  /// A text that is not a list of messages as JSON.
+  const std::string* plain_text(const char* key) {
+    const std::string* const text = line_.text(key);
+    return text != nullptr && says_messages(*text) ? nullptr : text;
+  }
+
   std::optional<Dropped> parse(Example& example) {
     switch (options_.kind) {
       case ExampleKind::chat:
@@ -221,7 +285,7 @@ class LineParser {
 
   /// What comes before the answers of a pair or the completion.
   PromptOrDropped prompt() {
-    const std::string* const text = line_.text("prompt");
+    const std::string* const text = plain_text("prompt");
     if (text != nullptr) {
       return asked_in("prompt", *text, /*raw=*/!line_.has("system"));
     }
@@ -262,7 +326,7 @@ class LineParser {
 
   /// An answer: messages, or the text of one.
   ListOrDropped answer(const char* key) {
-    const std::string* const text = line_.text(key);
+    const std::string* const text = plain_text(key);
     if (text == nullptr) {
       auto list = message_list(*line_.read(key));
       if (const auto* const dropped = std::get_if<Dropped>(&list)) {
@@ -291,7 +355,7 @@ class LineParser {
     if (part.member.empty() || !line_.has("completion")) {
       return missing(R"(no "prompt" or no "completion")");
     }
-    const std::string* const text = line_.text("completion");
+    const std::string* const text = plain_text("completion");
     if (part.raw != nullptr && text != nullptr) {
       return raw(*part.raw, *text);
     }
@@ -299,7 +363,25 @@ class LineParser {
     if (const auto* const dropped = std::get_if<Dropped>(&after)) {
       return *dropped;
     }
-    return rendered(after_prompt(part.list, std::get<MessageList>(after)));
+    const auto& completion = std::get<MessageList>(after);
+    if (auto dropped = answered_twice(part, completion, DropReason::members)) {
+      return *dropped;
+    }
+    return rendered(after_prompt(part.list, completion));
+  }
+
+  /// A prompt that ends with an answer has none for this one to answer.
+  static std::optional<Dropped> answered_twice(const PromptPart& part, const MessageList& answer,
+                                               DropReason reason) {
+    const auto is_answer = [](const LineJson& message) {
+      return message.value("role", "") == "assistant";
+    };
+    if (part.list.messages.empty() || !is_answer(part.list.messages.back()) ||
+        !is_answer(answer.messages.front())) {
+      return std::nullopt;
+    }
+    return Dropped{reason, fmt::format(R"("{}" ends with an answer already; take that out of it)",
+                                       part.member)};
   }
 
   /// A conversation's label is about its last message.
@@ -308,11 +390,11 @@ class LineParser {
     for (const char* const key : label_names) {
       label = label == nullptr ? line_.read(key) : label;
     }
-    const bool number = label != nullptr && label->is_number_integer();
-    if (label == nullptr || !(label->is_boolean() || (number && (*label == 0 || *label == 1)))) {
+    const std::optional<bool> value = label == nullptr ? std::nullopt : label_value(*label);
+    if (!value) {
       return Dropped{DropReason::label, label == nullptr ? R"(no "label")" : std::string()};
     }
-    example.desirable = number ? *label == 1 : label->get<bool>();
+    example.desirable = *value;
     return take(line_.has("completion") ? completed() : chat(/*train_on_last=*/true), example.text);
   }
 
@@ -326,8 +408,8 @@ class LineParser {
     }
     const auto& part = std::get<PromptPart>(before);
     example.worse.emplace();
-    const std::string* const chosen = line_.text("chosen");
-    const std::string* const rejected = line_.text("rejected");
+    const std::string* const chosen = plain_text("chosen");
+    const std::string* const rejected = plain_text("rejected");
     const bool texts = chosen != nullptr && rejected != nullptr;
     if (texts && part.raw != nullptr) {
       auto dropped = take(raw(*part.raw, *chosen), example.text);
@@ -385,6 +467,9 @@ class LineParser {
       if (part.member.empty()) {
         return Dropped{DropReason::pair_prompt,
                        R"("chosen" begins with the assistant's message; give a "prompt")"};
+      }
+      if (auto dropped = answered_twice(part, left, DropReason::pair_prompt)) {
+        return dropped;
       }
       left = after_prompt(part.list, left);
       right = after_prompt(part.list, right);
@@ -492,7 +577,8 @@ std::optional<ExampleKind> example_kind_of(const LineJson& line) {
   }
   const bool conversation = has_messages(line) || (has(line, "instruction") && has(line, "output"));
   // A number beside a conversation may be anything, as the class of a text is.
-  if (conversation && label != nullptr && label->is_boolean()) {
+  const bool says = label != nullptr && !label->is_number() && label_value(*label).has_value();
+  if (conversation && says && *label != "0" && *label != "1") {
     return ExampleKind::kto;
   }
   if (conversation) {

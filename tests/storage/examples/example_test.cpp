@@ -246,6 +246,19 @@ TEST_CASE("example: members of parts of a content that nobody reads have their n
           std::vector<Remark>{{RemarkKind::not_read, "messages[].content[].note"}});
 }
 
+TEST_CASE("example: labels of tables are texts and numbers", "[storage][examples]") {
+  for (const std::string label : {"true", "1", "1.0", R"("True")", R"("1")"}) {
+    const ExampleOptions kto{.kind = ExampleKind::kto};
+    INFO(label);
+    CHECK(parsed(R"({"prompt": "a", "completion": "b", "label": )" + label + "}", kto).desirable);
+  }
+  for (const std::string label : {R"("yes")", "0.5", "[]"}) {
+    INFO(label);
+    CHECK(reason(R"({"prompt": "a", "completion": "b", "label": )" + label + "}",
+                 ExampleKind::kto) == DropReason::label);
+  }
+}
+
 TEST_CASE("example: KTO's labels are booleans or 0 and 1", "[storage][examples]") {
   const ExampleOptions kto{.kind = ExampleKind::kto};
   REQUIRE(parsed(R"({"prompt": "a", "completion": "b", "label": true})", kto).desirable);

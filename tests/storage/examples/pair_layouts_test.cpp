@@ -106,6 +106,16 @@ const std::vector<Layout> layouts_with_prompt = {
            "Q"}, {"role": "assistant", "content": "y"}], "rejected": [{"role": "user", "content":
            "Q"}, {"role": "assistant", "content": "n"}]})",
      "u=Q;|a=y; u=Q;|a=n;"},
+    // As tables have lists.
+    {R"({"prompt": "[{\"role\": \"user\", \"content\": \"Q\"}]", )"
+     R"("chosen": "[{\"role\": \"assistant\", \"content\": \"y\"}]", )"
+     R"("rejected": "[{\"role\": \"assistant\", \"content\": \"n\"}]"})",
+     "u=Q;|a=y; u=Q;|a=n;"},
+    {R"({"prompt": "Q", "label": "True", )"
+     R"("completion": "[{\"role\": \"assistant\", \"content\": \"y\"}]"})",
+     "u=Q;|a=y;"},
+    {R"({"prompt": "Q", "completion": "[1, 2]"})", "Q|[1, 2]"},
+    {R"({"prompt": "Q", "question": "Q ", "chosen": "y", "rejected": "n"})", "Q|y Q|n"},
     {R"({"prompt": "Q", "completion": " y"})", "Q| y"},
     {R"({"prompt": "Q", "completion": " y", "label": true})", "Q| y"},
     {R"({"prompt": [{"role": "user", "content": "Q"}], "completion": "y", "label": true})",
@@ -140,6 +150,26 @@ const std::vector<Layout> layouts_without = {
            "content": "n"}]})",
      R"(prompt: "prompt" is not what "chosen" and "rejected" begin with; give answers alone, or )"
      R"(take it out)"},
+    {R"({"prompt": "Q", "query": "P", "chosen": "y", "rejected": "n"})",
+     R"(prompt: it may be in "query", too, which is not read: put that into "prompt", or take )"
+     R"(it out)"},
+    {R"({"prompt": "Q", "history": [["a", "b"]], "chosen": "y", "rejected": "n"})",
+     R"(prompt: it may be in "history", too, which is not read: put that into "prompt", or take )"
+     R"(it out)"},
+    {R"({"system_prompt": "S", "question": "Q", "chosen": "y", "rejected": "n"})",
+     R"(prompt: it may be in "system_prompt", too, which is not read: put that into "prompt", or )"
+     R"(take it out)"},
+    {R"({"context": {"a": "P"}, "chosen": [{"role": "user", "content": "Q"}, {"role": "assistant",
+           "content": "y"}], "rejected": [{"role": "user", "content": "Q"}, {"role": "assistant",
+           "content": "n"}]})",
+     R"(prompt: it may be in "context", too, which is not read: put that into "prompt", or take )"
+     R"(it out)"},
+    {R"({"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "y"}],
+           "chosen": "y", "rejected": "n"})",
+     R"(prompt: "messages" ends with an answer already; take that out of it)"},
+    {R"({"prompt": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "y"}],
+           "completion": "y"})",
+     R"(dropped: "prompt" ends with an answer already; take that out of it)"},
     {R"({"chosen": [{"role": "assistant", "content": "y"}], "rejected": [{"role": "assistant",
            "content": "n"}]})",
      R"(prompt: "chosen" begins with the assistant's message; give a "prompt")"},
