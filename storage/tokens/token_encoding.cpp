@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <vector>
 
 #include "storage/files/input_file.hpp"
@@ -46,22 +49,43 @@ struct LlmcKind {
 };
 constexpr auto llmc_kinds = std::to_array<LlmcKind>({{20240520, 1, 2}, {20240801, 7, 4}});
 
-const LlmcKind* llmc_kind_of(const TokenFile& file) {
-  if (file.bytes.size() < llmc_header_bytes) {
-    return nullptr;
+/// The magic numbers of its files are days.
+constexpr std::uint64_t llmc_first_day = 20'240'000;
+constexpr std::uint64_t llmc_last_day = 20'991'231;
+
+/// Whether a file begins with a header of llm.c's, of whatever kind: an id of a magic's value at a
+/// file's beginning is none. What reads these files asks for magic and version alone.
+bool has_llmc_header(const TokenFile& file) {
+  if (file.bytes.size() < 12) {
+    return false;
   }
-  const auto* const found =
-      std::find_if(llmc_kinds.begin(), llmc_kinds.end(),
-                   [&](const LlmcKind& kind) { return kind.magic == number_at(file.bytes, 0, 4); });
-  // The rest of the header is empty: an id of that value at a file's beginning is no magic.
-  const auto rest = file.bytes.subspan(12, llmc_header_bytes - 12);
-  const bool is_header =
-      found != llmc_kinds.end() &&
-      std::all_of(rest.begin(), rest.end(), [](std::byte byte) { return byte == std::byte{0}; });
-  return is_header ? found : nullptr;
+  const std::uint64_t magic = number_at(file.bytes, 0, 4);
+  const std::uint64_t version = number_at(file.bytes, 4, 4);
+  const auto rest = file.bytes.subspan(12, std::min(llmc_header_bytes, file.bytes.size()) - 12);
+  const bool is_known = std::any_of(
+      llmc_kinds.begin(), llmc_kinds.end(),
+      [&](const LlmcKind& kind) { return kind.magic == magic && kind.version == version; });
+  // Other kinds have a few more numbers: at most a quarter says something.
+  const auto said =
+      std::count_if(rest.begin(), rest.end(), [](std::byte byte) { return byte != std::byte{0}; });
+  return is_known || (magic >= llmc_first_day && magic <= llmc_last_day && version < 100 &&
+                      rest.size() > 64 && 4 * static_cast<std::size_t>(said) < rest.size());
 }
 
-Result<TokenEncoding> read_llmc(const TokenFile& file, const LlmcKind& kind) {
+Result<TokenEncoding> read_llmc(const TokenFile& file) {
+  const std::uint64_t magic = number_at(file.bytes, 0, 4);
+  const auto* const found = std::find_if(llmc_kinds.begin(), llmc_kinds.end(),
+                                         [&](const LlmcKind& each) { return each.magic == magic; });
+  if (found == llmc_kinds.end()) {
+    return token_error(file, fmt::format("has a header of llm.c with the number {}, and token "
+                                         "files have 20240520 or 20240801: of another kind; give "
+                                         "the files of tokens",
+                                         magic));
+  }
+  if (file.bytes.size() < llmc_header_bytes) {
+    return token_error(file, "its header (llm.c's) is cut off; copy it again");
+  }
+  const LlmcKind& kind = *found;
   const std::uint64_t version = number_at(file.bytes, 4, 4);
   const std::uint64_t said = number_at(file.bytes, 8, 4);
   const std::uint64_t data_bytes = file.bytes.size() - llmc_header_bytes;
@@ -131,9 +155,10 @@ Result<TokenEncoding> read_numpy(const TokenFile& file) {
   const std::string said(shape.substr(1, shape.size() - 2));
   if (said != std::to_string(tokens) ||
       (file.bytes.size() - first) % static_cast<std::uint64_t>(width) != 0) {
-    return token_error(file, fmt::format("its header (NumPy's) says {} elements, but {} follow it: "
-                                         "cut short; copy it again",
-                                         said, tokens));
+    return token_error(file, fmt::format("its header (NumPy's) says {} elements, but {} bytes "
+                                         "of {} each follow it: cut short, or put together; copy "
+                                         "it again",
+                                         said, file.bytes.size() - first, width));
   }
   return TokenEncoding{first, tokens, width};
 }
@@ -213,22 +238,61 @@ std::vector<std::uint64_t> sampled_words(std::span<const std::byte> bytes, std::
 }
 
 /// Whether the words are lower and upper halves of numbers twice as wide, of ids: all upper ones
-/// are small, or those of -1, and of the lower ones most say something.
-bool are_halves(std::span<const std::uint64_t> words, std::uint64_t all_ones) {
+/// are small, or those of -1, and of the lower ones most say something. Where the
+/// words are ids of the vocabulary (0: not known) and the numbers are not, they are words.
+bool are_halves(std::span<const std::uint64_t> words, std::uint64_t all_ones,
+                std::int64_t vocab_size) {
   bool ids_below = false;
   bool zeros_above = true;
+  bool halves_fit = true;
+  bool wholes_fit = true;
+  const std::uint64_t vocab =
+      vocab_size > 0 ? static_cast<std::uint64_t>(vocab_size) : ~std::uint64_t{0};
   std::size_t said = 0;
   for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
     const bool is_negative = words[i + 1] == all_ones && words[i] > all_ones - 1024;
-    if (words[i + 1] > high_half_most && !is_negative) {
+    if (!is_negative && words[i + 1] > high_half_most) {
       return false;
     }
+    halves_fit = halves_fit && words[i] < vocab && words[i + 1] < vocab;
+    wholes_fit = wholes_fit && words[i + 1] * (all_ones + 1) + words[i] < vocab;
     ids_below = ids_below || words[i] > high_half_most;
     zeros_above = zeros_above && words[i + 1] == 0;
     said += words[i] != 0 ? 1 : 0;
   }
-  return (ids_below || zeros_above) && 8 * said >= words.size() &&
+  return (ids_below || zeros_above) && (wholes_fit || !halves_fit) && 8 * said >= words.size() &&
          words.size() >= sample_words_least;
+}
+
+/// Whether words are floats that hold ids: whole numbers, not all of them 0 or 1.
+template <class Float>
+bool are_floats(std::span<const std::uint64_t> words) {
+  constexpr double id_most = 1 << 20;
+  bool says = false;
+  for (const std::uint64_t word : words) {
+    const auto bits =
+        static_cast<std::conditional_t<sizeof(Float) == 4, std::uint32_t, std::uint64_t>>(word);
+    const auto value = static_cast<double>(std::bit_cast<Float>(bits));
+    if (!(value >= 0 && value < id_most) || value != std::floor(value)) {
+      return false;
+    }
+    says = says || value > 1;
+  }
+  return says && words.size() >= sample_words_least / 2;
+}
+
+/// Numbers of so many bytes, of ids, the upper half first, whose halves are the words.
+int swapped_bytes(std::span<const std::uint64_t> words) {
+  for (const std::size_t group : {4U, 2U}) {
+    bool zeros_first = true;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      zeros_first = zeros_first && (i % group == group - 1 || words[i] == 0);
+    }
+    if (zeros_first) {
+      return static_cast<int>(2 * group);
+    }
+  }
+  return 2;
 }
 
 bool is_swapped(const TokenFile& file, std::span<const std::uint64_t> words) {
@@ -247,6 +311,19 @@ bool is_printable(std::string_view head) {
          });
 }
 
+/// Error: what was computed in floats was written so.
+Status check_floats(const TokenFile& file) {
+  const bool is_double = are_floats<double>(sampled_words(file.bytes, 8, 1));
+  if (!is_double && !are_floats<float>(sampled_words(file.bytes, 4, 1))) {
+    return {};
+  }
+  const int bytes = is_double ? 8 : 4;
+  return token_error(
+      file, fmt::format("holds floats of {} bits that are whole numbers, not integers; write them "
+                        "with `np.fromfile(FILE, '<f{}').astype('<u2').tofile(OUT)`",
+                        8 * bytes, bytes));
+}
+
 /// Error: the bytes show that they are not ids of that width.
 Status check_plain(const TokenFile& file, std::int64_t width) {
   constexpr std::size_t head_bytes = 4096;
@@ -263,27 +340,31 @@ Status check_plain(const TokenFile& file, std::int64_t width) {
   if (is_printable(head)) {
     return token_error(file, "is text, not ids; make ids of it with `actortrain data prepare`");
   }
+  TRAIN_RETURN_IF_ERROR(check_floats(file));
   const auto words = sampled_words(file.bytes, 2, 4);
-  if (width == 2 && are_halves(words, 0xffff)) {
+  if (width == 2 && are_halves(words, 0xffff, file.vocab_size)) {
     std::vector<std::uint64_t> wide = sampled_words(file.bytes, 4, 2);
     return token_error(
-        file, are_halves(wide, 0xffffffff)
+        file, are_halves(wide, 0xffffffff, file.vocab_size)
                   ? "holds ids of 64 bits: of every four uint16 three are 0; write them as uint32 "
                     "(`np.fromfile(FILE, '<i8').astype('<u4').tofile(OUT)`) and say "
                     "\"dtype\": \"uint32\" in meta.json"
                   : "holds ids of 32 bits: every second uint16 is 0, or nearly; say {\"dtype\": "
-                    "\"uint32\"} in meta.json beside it");
+                    "\"uint32\"} in meta.json beside it, or, if they are uint16, give them as "
+                    "NumPy's .npy");
   }
-  if (width == 4 && are_halves(sampled_words(file.bytes, 4, 2), 0xffffffff)) {
+  if (width == 4 && are_halves(sampled_words(file.bytes, 4, 2), 0xffffffff, file.vocab_size)) {
     return token_error(file,
                        "holds ids of 64 bits: every second uint32 is 0; write them as uint32 "
                        "(`np.fromfile(FILE, '<i8').astype('<u4').tofile(OUT)`)");
   }
   if (width == 2 && is_swapped(file, words)) {
-    return token_error(file,
-                       "holds ids whose bytes are in the other order (big-endian): so they lie "
-                       "within the vocabulary, and as they are they do not; write them with "
-                       "`np.fromfile(FILE, '>u2').astype('<u2').tofile(OUT)`");
+    const int bytes = swapped_bytes(words);
+    return token_error(
+        file, fmt::format("holds ids whose bytes are in the other order (big-endian): so they lie "
+                          "within the vocabulary, and as they are they do not; write them with "
+                          "`np.fromfile(FILE, '>u{}').astype('<u2').tofile(OUT)`",
+                          bytes));
   }
   return {};
 }
@@ -316,8 +397,8 @@ Result<TokenEncoding> token_encoding_of(const TokenFile& file) {
   if (file.path.extension() == ".npy") {
     return token_error(file, "is named .npy, but is no NumPy array; save it with `np.save`");
   }
-  if (const LlmcKind* const kind = llmc_kind_of(file)) {
-    return read_llmc(file, *kind);
+  if (has_llmc_header(file)) {
+    return read_llmc(file);
   }
   const fs::path index = fs::path(file.path).replace_extension(".idx");
   std::error_code ignored;  // What cannot be looked for is not there.

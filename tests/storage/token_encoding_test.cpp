@@ -109,6 +109,18 @@ TEST_CASE("token encoding: files with llm.c's header are read behind it",
   CHECK_THAT(data.refusal(), Catch::Contains("train.bin") && Catch::Contains("says 501 tokens"));
   write_bytes(data.directory / "train.bin", llmc(20240520, 2, id_count) + ids(2));
   CHECK_THAT(data.refusal(), Catch::Contains("version 2"));
+  // Its readers ask for magic and version alone.
+  std::string noted = llmc(20240520, 1, id_count);
+  noted[500] = 'x';
+  write_bytes(data.directory / "train.bin", noted + ids(2));
+  data.require_ids();
+  write_bytes(data.directory / "train.bin", noted.substr(0, 900));
+  CHECK_THAT(data.refusal(), Catch::Contains("cut off"));
+  // A model's file, and questions.
+  for (const int magic : {20240326, 20240522}) {
+    write_bytes(data.directory / "train.bin", llmc(magic, 3, id_count) + ids(2));
+    CHECK_THAT(data.refusal(), Catch::Contains(std::to_string(magic)));
+  }
 }
 
 TEST_CASE(
@@ -189,6 +201,12 @@ TEST_CASE("token encoding: ids alone of another width are refused by what shows 
   }
   write_bytes(train, swapped);
   CHECK_THAT(data.refusal(50'010), Catch::Contains("big-endian"));
+  std::string wide;
+  for (int i = 0; i < id_count; ++i) {
+    wide += std::string(2, '\0') + swapped.substr(2 * static_cast<std::size_t>(i), 2);
+  }
+  write_bytes(train, wide);
+  CHECK_THAT(data.refusal(50'010), Catch::Contains("'>u4'"));
   write_bytes(train, std::string(4000, 'x') + " a text that somebody named so");
   CHECK_THAT(data.refusal(), Catch::Contains("is text"));
   write_bytes(train, std::string("PK\x03\x04", 4) + ids(2));
@@ -280,6 +298,40 @@ TEST_CASE("token encoding: the same bytes read in another way have another finge
   const auto second = token_fingerprint(*narrow);
   REQUIRE((first.ok() && second.ok()));
   CHECK(*first != *second);
+}
+
+template <class Float>
+std::string floats() {
+  std::string bytes;
+  for (int i = 0; i < id_count; ++i) {
+    const auto value = static_cast<Float>(id_of(i));
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+  return bytes;
+}
+
+TEST_CASE("token encoding: ids written as floats are refused by their type",
+          "[storage][token_dataset]") {
+  const Data data;
+  write_bytes(data.directory / "train.bin", floats<float>());
+  CHECK_THAT(data.refusal(), Catch::Contains("floats of 32 bits") && Catch::Contains("'<f4'"));
+  write_bytes(data.directory / "train.bin", floats<double>());
+  CHECK_THAT(data.refusal(), Catch::Contains("floats of 64 bits") && Catch::Contains("'<f8'"));
+}
+
+TEST_CASE("token encoding: ids that say little are read", "[storage][token_dataset]") {
+  const Data data;
+  const std::vector<std::vector<int>> periods = {{0},    {7},       {0, 1},      {7, 3},
+                                                 {7, 1}, {5, 9, 0}, {1, 2, 3, 4}};
+  for (const std::vector<int>& period : periods) {
+    std::string bytes;
+    for (std::size_t i = 0; i < id_count; ++i) {
+      bytes += number(period[i % period.size()], 2);
+    }
+    write_bytes(data.directory / "train.bin", bytes);
+    CAPTURE(period);
+    CHECK(data.open(50'010).ok());
+  }
 }
 
 }  // namespace train::storage::testing::token_encoding_test
