@@ -130,6 +130,11 @@ TEST_CASE("example: a function_call is the assistant's, and an observation a too
   REQUIRE(reason(R"({"messages": [{"role": "user", "content": "w"},
                      {"role": "assistant", "content": "a"}], "tools": "f[x"})",
                  ExampleKind::chat) == DropReason::message);
+  for (const std::string role : {"1", "true", "[\"user\"]", "{}"}) {
+    REQUIRE(reason(R"({"messages": [{"role": )" + role + R"(, "content": "w"},
+                       {"role": "assistant", "content": "a"}]})",
+                   ExampleKind::chat) == DropReason::message);
+  }
 }
 
 TEST_CASE(
