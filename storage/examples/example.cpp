@@ -28,9 +28,11 @@ const std::array<std::string_view, drop_reason_count> reason_texts = {
     line_fault_text(LineFault::cut_off),
     line_fault_text(LineFault::half_surrogate),
     line_fault_text(LineFault::no_number),
+    line_fault_text(LineFault::huge_number),
     line_fault_text(LineFault::bad_byte),
     line_fault_text(LineFault::control),
     line_fault_text(LineFault::fields),
+    line_fault_text(LineFault::open_quote),
     "not a JSON object",
     "members missing or of another type",
     "a message that is none",
@@ -606,12 +608,16 @@ DropReason drop_reason_of(LineFault fault) {
       return DropReason::half_surrogate;
     case LineFault::no_number:
       return DropReason::no_number;
+    case LineFault::huge_number:
+      return DropReason::huge_number;
     case LineFault::bad_byte:
       return DropReason::bad_byte;
     case LineFault::control:
       return DropReason::control;
     case LineFault::fields:
       return DropReason::fields;
+    case LineFault::open_quote:
+      return DropReason::open_quote;
     case LineFault::not_json:
     case LineFault::no_object:
       return DropReason::not_json;

@@ -39,9 +39,11 @@ enum class DropReason : std::uint8_t {
   cut_off,  ///< These and what follows up to `not_json`: as LineFault has them.
   half_surrogate,
   no_number,
+  huge_number,
   bad_byte,
   control,
   fields,
+  open_quote,
   not_json,
   members,  ///< Some are missing, or of another kind's type.
   message,  ///< One that is no message.
@@ -57,7 +59,7 @@ enum class DropReason : std::uint8_t {
   truncated_away,  ///< What is trained lies behind the row's end.
   text_error,      ///< The tokenizer refuses the text.
 };
-inline constexpr std::size_t drop_reason_count = 21;
+inline constexpr std::size_t drop_reason_count = 23;
 [[nodiscard]] std::string_view drop_reason_text(DropReason reason);
 [[nodiscard]] DropReason drop_reason_of(LineFault fault);
 

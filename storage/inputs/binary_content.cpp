@@ -38,6 +38,9 @@ constexpr auto binary_kinds = std::to_array<BinaryKind>({
     {{"\x89HDF", 4}, "an HDF5 file", give_rows},
     {{"SQLite format 3\0", 16}, "a database of SQLite", give_rows},
     {{"\x93NUMPY", 6}, "a NumPy array", "token ids belong in data.dir as train.npy and val.npy"},
+    {{"\x80\x03", 2}, "a pickle of Python", give_rows},
+    {{"\x80\x04\x95", 3}, "a pickle of Python", give_rows},
+    {{"\x80\x05\x95", 3}, "a pickle of Python", give_rows},
     {{"GGUF", 4}, "a GGUF model", give_text},
     {{"%PDF-", 5}, "a PDF document", give_text},
     {{"\x7f"
@@ -55,6 +58,19 @@ constexpr auto binary_kinds = std::to_array<BinaryKind>({
 
 constexpr std::size_t tar_magic_offset = 257;
 
+/// Of ASCII every second byte is 0, and no other.
+bool is_wide_text(std::string_view head, std::size_t zeros_at) {
+  constexpr std::size_t looked_at = 64;
+  constexpr std::size_t least = 16;
+  head = head.substr(0, std::min(head.size(), looked_at));
+  for (std::size_t i = 0; i < head.size(); ++i) {
+    if ((head[i] == '\0') != (i % 2 == zeros_at)) {
+      return false;
+    }
+  }
+  return head.size() >= least;
+}
+
 bool is_text_control(unsigned char byte) {
   return (byte >= 0x08 && byte <= 0x0d) || byte == 0x1b;  // Backspace to carriage return; escape.
 }
@@ -66,6 +82,12 @@ std::string binary_content(std::string_view head, std::size_t shortest) {
     if (kind.magic.size() >= shortest && head.starts_with(kind.magic)) {
       return fmt::format("{}; {}", kind.name, kind.advice);
     }
+  }
+  if (shortest == 1 && is_wide_text(head, 1)) {
+    return "UTF-16; write it as UTF-8 first (`iconv -f UTF-16LE -t UTF-8`)";
+  }
+  if (shortest == 1 && is_wide_text(head, 0)) {
+    return "UTF-16; write it as UTF-8 first (`iconv -f UTF-16BE -t UTF-8`)";
   }
   if (head.size() > tar_magic_offset && head.substr(tar_magic_offset).starts_with("ustar")) {
     return fmt::format("a tar archive; {}", unpack_first);

@@ -20,6 +20,17 @@ constexpr auto member_names = std::to_array<std::string_view>(
     {"text", "prompt", "completion", "response", "chosen", "rejected", "instruction", "output",
      "messages", "conversations", "question", "answer"});
 constexpr std::size_t rows_compared_most = 20;
+constexpr std::size_t elements_looked_at = 3;
+
+struct TableKind {
+  char delimiter;
+  InputLayout layout;
+};
+/// What separates cells, the usual one first.
+constexpr auto table_kinds = std::to_array<TableKind>({{',', InputLayout::csv},
+                                                       {'\t', InputLayout::tsv},
+                                                       {';', InputLayout::semicolons},
+                                                       {'|', InputLayout::pipes}});
 
 constexpr std::string_view json_spaces = " \t\r\n";
 
@@ -45,6 +56,25 @@ std::optional<std::string> first_value(std::string_view text) {
   return first;
 }
 
+/// Whether what begins with a bracket, and no object behind it, is an array: elements that are
+/// whole, and more than a footnote's mark.
+bool is_array(const InputHead& head, std::string_view text) {
+  if (head.is_all) {
+    return nlohmann::json::accept(text.begin(), text.end()) &&
+           text.find_first_of("[{\"", 1) != std::string_view::npos;
+  }
+  std::size_t elements = 0;
+  bool whole = true;
+  const auto cutter = make_value_cutter(text.size());
+  static_cast<void>(cutter->feed(text, [&](const InputRecord& record) -> Status {
+    const char first = record.text.empty() ? ' ' : record.text.front();
+    whole = whole && !record.fault && (first == '"' || first == '[' || first == '{') &&
+            nlohmann::json::accept(record.text.begin(), record.text.end());
+    return whole && ++elements < elements_looked_at ? Status{} : user_error("enough");
+  }));
+  return whole && elements == elements_looked_at;
+}
+
 /// Of what begins with a bracket; none: it is not JSON by its content.
 std::optional<InputLayout> json_layout(const InputHead& head, bool is_named) {
   const std::string_view text = head.text.substr(head.text.find_first_not_of(json_spaces));
@@ -52,19 +82,24 @@ std::optional<InputLayout> json_layout(const InputHead& head, bool is_named) {
     const std::size_t next = text.find_first_not_of(json_spaces, 1);
     const bool objects = next != std::string_view::npos && text[next] == '{' &&
                          continues_with(text.substr(next), '"');
-    return objects || is_named ? std::optional(InputLayout::json_values) : std::nullopt;
+    return objects || is_named || is_array(head, text) ? std::optional(InputLayout::json_values)
+                                                       : std::nullopt;
   }
   const std::size_t line_end = text.find('\n');
   const std::string_view line = text.substr(0, line_end);
   if (is_object(line)) {
     return InputLayout::json_lines;
   }
+  const auto value = first_value(text);
+  if (value && is_object(*value) && continues_with(text.substr(value->size() - 1), '{')) {
+    return InputLayout::json_values;  // One behind the other, without the end of a line.
+  }
   if (line_end == std::string_view::npos) {
     // One line that is longer than the head, or ends with the file and is broken.
     const bool cut = !head.is_all && continues_with(text, '"');
     return cut || is_named ? std::optional(InputLayout::json_lines) : std::nullopt;
   }
-  if (const auto value = first_value(text)) {
+  if (value) {
     if (value->find('\n') != std::string::npos && is_object(*value)) {
       return InputLayout::json_values;
     }
@@ -129,6 +164,14 @@ bool is_table(const InputHead& head, char delimiter) {
   return equal && rows > 0 && 2 * full >= rows;
 }
 
+/// A table, by its first row; none: it is not known as one.
+std::optional<InputLayout> table_layout(const InputHead& head) {
+  const auto* const kind =
+      std::find_if(table_kinds.begin(), table_kinds.end(),
+                   [&](const TableKind& each) { return is_table(head, each.delimiter); });
+  return kind == table_kinds.end() ? std::nullopt : std::optional(kind->layout);
+}
+
 }  // namespace
 
 Result<SaidLayout> said_layout_named(std::string_view name) {
@@ -145,7 +188,7 @@ InputLayout layout_of(const InputHead& head, SaidLayout said) {
     case SaidLayout::text:
       return InputLayout::text;
     case SaidLayout::csv:
-      return InputLayout::csv;
+      return table_layout(head).value_or(InputLayout::csv);
     case SaidLayout::tsv:
       return InputLayout::tsv;
     case SaidLayout::json:
@@ -164,13 +207,13 @@ InputLayout layout_of(const InputHead& head, SaidLayout said) {
   if (is_named) {
     return InputLayout::json_lines;
   }
-  if (head.ending == ".csv" || head.ending == ".tsv") {
-    return head.ending == ".csv" ? InputLayout::csv : InputLayout::tsv;
+  if (const auto table = table_layout(head)) {
+    return *table;
   }
-  if (is_table(head, ',')) {
+  if (head.ending == ".csv") {
     return InputLayout::csv;
   }
-  return is_table(head, '\t') ? InputLayout::tsv : InputLayout::text;
+  return head.ending == ".tsv" ? InputLayout::tsv : InputLayout::text;
 }
 
 }  // namespace train::storage

@@ -15,6 +15,8 @@ enum class InputLayout : std::uint8_t {
   json_values,  ///< An array, or values over several lines each.
   csv,
   tsv,
+  semicolons,  ///< As spreadsheets write CSV where the comma is the decimal point.
+  pipes,
 };
 
 /// What the user may say of inputs, where their beginning does not tell: "text", "json", "csv",

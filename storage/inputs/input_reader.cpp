@@ -64,6 +64,10 @@ std::unique_ptr<RecordCutter> cutter_of(InputLayout layout) {
       return make_table_cutter(',', record_limit_bytes);
     case InputLayout::tsv:
       return make_table_cutter('\t', record_limit_bytes);
+    case InputLayout::semicolons:
+      return make_table_cutter(';', record_limit_bytes);
+    case InputLayout::pipes:
+      return make_table_cutter('|', record_limit_bytes);
     case InputLayout::text:
     case InputLayout::json_lines:
       break;

@@ -15,11 +15,13 @@ constexpr std::array<std::string_view, line_fault_count> fault_texts = {
     "JSON that is cut off",
     "half a surrogate pair, which is no character",
     "NaN or Infinity, which JSON does not have",
+    "a number beyond what a double holds",
     "a byte that is no UTF-8",
     "a control character that is not escaped",
     "not JSON",
     "JSON, but no object",
     "more fields than the header has",
+    "a quote that nothing closes",
     "no member \"text\"",
     "\"text\" is null",
     "\"text\" is no string",
@@ -72,6 +74,17 @@ std::string_view line_fault_text(LineFault fault) {
   return fault_texts.at(static_cast<std::size_t>(fault));
 }
 
+std::optional<std::size_t> json_mistake(std::string_view text) {
+  // An end within a character or a word is said as a mistake near it.
+  constexpr std::size_t end_bytes = 12;
+  FaultHandler handler;
+  const bool sound = nlohmann::json::sax_parse(text.begin(), text.end(), &handler);
+  if (sound || handler.position() + end_bytes > text.size()) {
+    return std::nullopt;
+  }
+  return handler.position();
+}
+
 LineFault json_fault(std::string_view line) {
   FaultHandler handler;
   if (nlohmann::json::sax_parse(line.begin(), line.end(), &handler)) {
@@ -85,6 +98,9 @@ LineFault json_fault(std::string_view line) {
   }
   if (handler.says("unexpected end of input") || handler.says("missing closing quote")) {
     return LineFault::cut_off;
+  }
+  if (handler.says("number overflow")) {
+    return LineFault::huge_number;
   }
   if (handler.says("control character")) {
     return LineFault::control;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,20 +16,25 @@ enum class LineFault : std::uint8_t {
   cut_off,         ///< It ends within a value.
   half_surrogate,  ///< \ud83d without the other half: no character.
   no_number,       ///< NaN or Infinity.
+  huge_number,     ///< 1e999.
   bad_byte,        ///< No UTF-8.
   control,         ///< A control character that is not escaped.
   not_json,        ///< Anything else that JSON does not have.
   no_object,       ///< JSON, but null, a number, a text or a list.
   fields,          ///< A row of more fields than the table's header.
+  open_quote,      ///< A cell of a table begins with a quote that nothing closes.
   no_text,         ///< No member "text".
   null_text,       ///< It is null.
   other_text,      ///< It is no string.
   empty_text,
 };
-inline constexpr std::size_t line_fault_count = 13;
+inline constexpr std::size_t line_fault_count = 15;
 /// Without an article's sentence around it: "half a surrogate pair".
 [[nodiscard]] std::string_view line_fault_text(LineFault fault);
 
+/// Where a text that was to be JSON goes wrong before its end; none: it may be the beginning of
+/// JSON.
+[[nodiscard]] std::optional<std::size_t> json_mistake(std::string_view text);
 /// Of a line that is no JSON object. Reads it once more: for the few that are not.
 [[nodiscard]] LineFault json_fault(std::string_view line);
 

@@ -16,6 +16,9 @@ constexpr auto missing_cells = std::to_array<std::string_view>(
     {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
      "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"});
 
+/// Lines that tell whether a quote was left open.
+constexpr std::size_t rows_compared_most = 1000;
+
 void append_quoted(std::string_view text, std::string& to) {
   to += '"';
   for (const char letter : text) {
@@ -49,18 +52,21 @@ class TableCutter : public RecordCutter {
       if (second_half && state_ == State::begins && cells_.empty()) {
         continue;
       }
+      if (!behind_.empty() || (state_ == State::quoted && (letter == '\n' || letter == '\r'))) {
+        behind_ += letter;
+      }
       if (step(letter)) {
         TRAIN_RETURN_IF_ERROR(end_row(take));
+      } else if (row_bytes_ > limit_bytes_ && !behind_.empty()) {
+        TRAIN_RETURN_IF_ERROR(are_rows(behind_) ? reread(take) : forget_behind());
       }
     }
     return {};
   }
 
   Status finish(const TakeRecord& take) override {
-    if (state_ == State::quoted) {
-      const Status status = take({.text = {}, .line = first_line_, .fault = LineFault::cut_off});
-      begin_row();
-      return status;
+    while (state_ == State::quoted) {
+      TRAIN_RETURN_IF_ERROR(are_rows(behind_) ? reread(take) : drop_lines(take));
     }
     return end_row(take);
   }
@@ -107,6 +113,49 @@ class TableCutter : public RecordCutter {
     cell_ += letter;
   }
 
+  /// Whether lines are rows of this table, and no part of one cell: most have as many cells.
+  [[nodiscard]] bool are_rows(std::string_view lines) const {
+    std::size_t rows = 0;
+    std::size_t full = 0;
+    while (!lines.empty() && rows < rows_compared_most) {
+      const std::string_view line = lines.substr(0, lines.find_first_of("\r\n"));
+      lines.remove_prefix(std::min(line.size() + 1, lines.size()));
+      if (!line.empty()) {
+        const auto cells = 1 + std::count(line.begin(), line.end(), delimiter_);
+        ++rows;
+        full += static_cast<std::size_t>(cells) == names_.size() ? 1 : 0;
+      }
+    }
+    return names_.size() > 1 && 2 * full > rows;
+  }
+
+  /// A quote that nothing closes costs the line that it is in, and not all behind it.
+  Status reread(const TakeRecord& take) {
+    TRAIN_RETURN_IF_ERROR(take({.text = {}, .line = first_line_, .fault = LineFault::open_quote}));
+    const std::string lines = std::exchange(behind_, {});
+    line_ = first_line_;
+    after_return_ = false;
+    begin_row();
+    return feed(lines, take);
+  }
+
+  /// Of a row whose quote is open at the table's end.
+  Status drop_lines(const TakeRecord& take) {
+    const bool ends_line = behind_.ends_with('\n') || behind_.ends_with('\r');
+    const std::uint64_t end = line_ + (ends_line ? 0 : 1);
+    for (std::uint64_t line = first_line_; line < end; ++line) {
+      TRAIN_RETURN_IF_ERROR(take({.text = {}, .line = line, .fault = LineFault::open_quote}));
+    }
+    begin_row();
+    return {};
+  }
+
+  /// Of a row that is too long.
+  Status forget_behind() {
+    behind_.clear();
+    return {};
+  }
+
   void end_cell() {
     cells_.push_back(std::exchange(cell_, {}));
     state_ = State::begins;
@@ -115,6 +164,7 @@ class TableCutter : public RecordCutter {
   void begin_row() {
     cells_.clear();
     cell_.clear();
+    behind_.clear();
     row_bytes_ = 0;
     is_blank_ = true;
     state_ = State::begins;
@@ -182,7 +232,8 @@ class TableCutter : public RecordCutter {
   std::vector<std::string> names_;  ///< As JSON, with the colon behind it.
   std::vector<std::string> cells_;  ///< Of this row.
   std::string cell_;
-  std::string row_;  ///< As JSON.
+  std::string behind_;  ///< Of this row, the end of its first line and what came since.
+  std::string row_;     ///< As JSON.
   State state_ = State::begins;
   std::size_t row_bytes_ = 0;
   bool is_blank_ = true;

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -10,6 +12,9 @@ bool is_json_space(char letter) {
   return letter == ' ' || letter == '\t' || letter == '\r' || letter == '\n';
 }
 
+/// Values that are longer are looked at, whether a bracket was left open in them.
+constexpr std::size_t checked_bytes = std::size_t{1} << 16;
+
 /// Values end where the brackets that they open are closed; words and numbers at the next comma,
 /// bracket or space. What is between the brackets is judged by who parses it.
 class ValueCutter : public RecordCutter {
@@ -17,6 +22,31 @@ class ValueCutter : public RecordCutter {
   explicit ValueCutter(std::size_t limit_bytes) : limit_bytes_(limit_bytes) {}
 
   Status feed(std::string_view piece, const TakeRecord& take) override {
+    for (std::size_t at = 0; at < piece.size(); at += checked_bytes) {
+      TRAIN_RETURN_IF_ERROR(scan(piece.substr(at, checked_bytes), take));
+      TRAIN_RETURN_IF_ERROR(leave_open_value(check_at_, take));
+    }
+    return {};
+  }
+
+  Status finish(const TakeRecord& take) override {
+    TRAIN_RETURN_IF_ERROR(leave_open_value(0, take));
+    const bool whole = state_ == State::between || state_ == State::word;
+    if (state_ != State::between) {
+      TRAIN_RETURN_IF_ERROR(
+          give(whole ? std::optional<LineFault>() : std::optional(LineFault::cut_off), take));
+    }
+    if (whole && inside_array_) {
+      // All elements were whole, but there may have been more.
+      return take({.text = {}, .line = line_, .fault = LineFault::cut_off});
+    }
+    return {};
+  }
+
+ private:
+  enum class State : std::uint8_t { between, value, text, escape, word };
+
+  Status scan(std::string_view piece, const TakeRecord& take) {
     kept_to_ = 0;
     for (std::size_t i = 0; i < piece.size(); ++i) {
       const char letter = piece[i];
@@ -48,21 +78,49 @@ class ValueCutter : public RecordCutter {
     return {};
   }
 
-  Status finish(const TakeRecord& take) override {
-    const bool whole = state_ == State::between || state_ == State::word;
-    if (state_ != State::between) {
-      TRAIN_RETURN_IF_ERROR(
-          give(whole ? std::optional<LineFault>() : std::optional(LineFault::cut_off), take));
-    }
-    if (whole && inside_array_) {
-      // All elements were whole, but there may have been more.
-      return take({.text = {}, .line = line_, .fault = LineFault::cut_off});
+  /// A bracket that nothing closes costs the value that it is in, and not all behind it: where the
+  /// value is no JSON before its end, the next one that begins as the others do is looked for.
+  Status leave_open_value(std::size_t least_bytes, const TakeRecord& take) {
+    while (state_ != State::between && state_ != State::word && value_.size() >= least_bytes) {
+      const std::size_t next = next_value();
+      if (next == std::string::npos) {
+        check_at_ = 2 * value_.size();
+        return {};
+      }
+      const std::string values = value_.substr(next);
+      line_ = first_line_ +
+              static_cast<std::uint64_t>(std::count(
+                  value_.begin(), value_.end() - static_cast<std::ptrdiff_t>(values.size()), '\n'));
+      TRAIN_RETURN_IF_ERROR(give(json_fault(value_), take));
+      TRAIN_RETURN_IF_ERROR(scan(values, take));
     }
     return {};
   }
 
- private:
-  enum class State : std::uint8_t { between, value, text, escape, word };
+  /// Of the open one, where the one behind it begins.
+  [[nodiscard]] std::size_t next_value() const {
+    const auto mistake = json_mistake(value_);
+    std::size_t at =
+        mistake && !first_key_.empty() ? std::max<std::size_t>(*mistake, 2) - 2 : std::string::npos;
+    while (at != std::string::npos) {
+      at = value_.find('{', at + 1);
+      if (at != std::string::npos && first_key(std::string_view(value_).substr(at)) == first_key_) {
+        return at;
+      }
+    }
+    return at;
+  }
+
+  /// Of an object: its first member's name with the quotes; empty: it has none.
+  static std::string_view first_key(std::string_view object) {
+    const std::size_t begin = object.find_first_not_of(" \t\r\n", 1);
+    if (!object.starts_with('{') || begin == std::string_view::npos || object[begin] != '"') {
+      return {};
+    }
+    const std::size_t end = object.find('"', begin + 1);
+    return end == std::string_view::npos ? std::string_view()
+                                         : object.substr(begin, end - begin + 1);
+  }
 
   /// The state behind a letter of a text.
   void in_text(char letter) {
@@ -120,6 +178,14 @@ class ValueCutter : public RecordCutter {
   Status end_value(std::string_view piece, std::size_t end, const TakeRecord& take) {
     keep(piece.substr(kept_to_, end - kept_to_));
     kept_to_ = end;
+    if (value_.starts_with('{') && !value_.ends_with('}')) {
+      // The bracket closes what the value is in.
+      TRAIN_RETURN_IF_ERROR(leave_open_value(0, take));
+      kept_to_ = end;
+      if (state_ != State::value || value_.empty()) {
+        return {};
+      }
+    }
     return give(std::nullopt, take);
   }
 
@@ -128,12 +194,18 @@ class ValueCutter : public RecordCutter {
     if (std::exchange(too_long_, false)) {
       fault = LineFault::too_long;
     }
+    if (first_key_.empty() && !fault) {
+      first_key_ = first_key(value_);
+    }
+    check_at_ = checked_bytes;
     const Status status = take({.text = value_, .line = first_line_, .fault = fault});
     value_.clear();
     return status;
   }
 
   std::size_t limit_bytes_;
+  std::size_t check_at_ = checked_bytes;  ///< Of a value's bytes.
+  std::string first_key_;                 ///< Of the first value, with its quotes.
   State state_ = State::between;
   bool inside_array_ = false;  ///< Of the records.
   std::size_t depth_ = 0;      ///< Of brackets within the value.

@@ -94,7 +94,49 @@ TEST_CASE("record cutter: a row of a table that is broken is counted, and its li
                                                             "4!more fields than the header has",
                                                             R"(5:{"a": "4", "b": "5"})"});
   CHECK(cut(make, "a,b\n1,2\n\"no end,3\n") ==
-        Lines{R"(2:{"a": "1", "b": "2"})", "3!JSON that is cut off"});
+        Lines{R"(2:{"a": "1", "b": "2"})", "3!a quote that nothing closes"});
+}
+
+TEST_CASE("record cutter: a quote that nothing closes costs a line, and the lines of its cell",
+          "[storage][inputs][RW-3]") {
+  const Make make = [] { return make_table_cutter(',', 1000); };
+  const Lines rest = {R"(4:{"a": "3", "b": "4"})", R"(5:{"a": "5", "b": "6"})"};
+  const auto with_rest = [&](Lines lines) {
+    lines.insert(lines.end(), rest.begin(), rest.end());
+    return lines;
+  };
+  const Lines expected = with_rest({R"(2:{"a": "1", "b": "2"})", "3!a quote that nothing closes"});
+  CHECK(cut(make, "a,b\n1,2\n\"open,9\n3,4\n5,6\n") == expected);
+  CHECK(cut(make, "a,b\r\n1,2\r\n9,\"open\r\n3,4\r\n5,6") == expected);
+  // What is behind it are no rows: all of it is counted.
+  CHECK(cut(make, "a,b\n\"a story\nof three\nlines") == Lines{"2!a quote that nothing closes",
+                                                              "3!a quote that nothing closes",
+                                                              "4!a quote that nothing closes"});
+  CHECK(cut(make, "a\n\"open\nrow\n") ==
+        Lines{"2!a quote that nothing closes", "3!a quote that nothing closes"});
+  // Long before the table's end.
+  std::string table = "a,b\n\"open,9\n";
+  for (int i = 0; i < 1000; ++i) {
+    table += "3,4\n";
+  }
+  CHECK(cut(make, table).size() == 1001);
+}
+
+TEST_CASE("record cutter: a bracket that nothing closes costs its element, and not all behind it",
+          "[storage][inputs][RW-3]") {
+  const Make make = [] { return make_value_cutter(std::size_t{1} << 20); };
+  CHECK(cut(make, R"([{"a": 1}, {"a": {"b": 2}, {"a": 3}, {"a": 4}])") ==
+        Lines{R"(1:{"a": 1})", "1!not JSON", R"(1:{"a": 3})", R"(1:{"a": 4})"});
+  CHECK(cut(make, "[{\"a\": 1},\n{\"a\": 2,\n{ \"a\": 3},\n{\"a\": 4}]\n") ==
+        Lines{"1:{\"a\": 1}", "2!not JSON", "3:{ \"a\": 3}", "4:{\"a\": 4}"});
+  std::string array = "[";
+  std::string whole;
+  for (int i = 0; i < 20'000; ++i) {
+    whole = "{\"a\": \"element " + std::to_string(i) + "\"";
+    array += whole + (i % 5000 == 100 ? "" : "}") + ",\n";
+  }
+  const auto cutter = make_value_cutter(std::size_t{1} << 20);
+  CHECK(records_of(*cutter, array + whole + "}]", std::size_t{1} << 18).size() == 20'001);
 }
 
 TEST_CASE("input layout: JSON is known by what it is, whatever its name", "[storage][inputs]") {
@@ -115,6 +157,12 @@ TEST_CASE("input layout: JSON is known by what it is, whatever its name", "[stor
   CHECK(layout("", ".jsonl") == InputLayout::json_lines);
   CHECK(layout("{ a set } of words\nand more") == InputLayout::text);
   CHECK(layout("[1] A footnote\n") == InputLayout::text);
+  CHECK(layout("[1]") == InputLayout::text);
+  CHECK(layout("[\"a quote\"] and more\n") == InputLayout::text);
+  CHECK(layout("[[{\"text\": \"a\"}], []]") == InputLayout::json_values);
+  CHECK(layout("[\"a\", \"b\"]") == InputLayout::json_values);
+  CHECK(layout("{\"text\": \"a\"}{\"text\": \"b\"}") == InputLayout::json_values);
+  CHECK(layout("{\"text\": \"a\"}\r{\"text\": \"b\"}\r") == InputLayout::json_values);
   CHECK(layout("{\n  int x = 0;\n}\n") == InputLayout::text);
   CHECK(layout(line, ".jsonl", SaidLayout::text) == InputLayout::text);
 }
@@ -125,6 +173,13 @@ TEST_CASE("input layout: a table is known by its name, or by members in its firs
   CHECK(layout("a\tb\n1\t2\n", ".tsv") == InputLayout::tsv);
   CHECK(layout("text,label\n\"hello, you\",2\n") == InputLayout::csv);
   CHECK(layout("id\ttext\n1\thello, you\n") == InputLayout::tsv);
+  for (const std::string ending : {".txt", ".csv", ".tsv"}) {
+    CHECK(layout("id;text\n1;hello, you\n", ending) == InputLayout::semicolons);
+    CHECK(layout("id|text\n1|hello, you\n", ending) == InputLayout::pipes);
+    CHECK(layout("id,text\n1,hello\n", ending) == InputLayout::csv);
+    CHECK(layout("id\ttext\n1\thello\n", ending) == InputLayout::tsv);
+  }
+  CHECK(layout("a;text\n1;2\n", ".txt", SaidLayout::csv) == InputLayout::semicolons);
   CHECK(layout("text, as such, is long\nand has, commas\n") == InputLayout::text);
   CHECK(layout("text,label\nthis one is a poem\nwithout, commas, or many\n") == InputLayout::text);
   CHECK(layout("a,b\n1,2\n") == InputLayout::text);
@@ -146,7 +201,10 @@ TEST_CASE("input reader: what is no text is refused by name, unless it is said t
   }
   for (const auto& [bytes, name] : {std::pair(zip, "a ZIP archive"),
                                     {"\xff\xfe" + wide, "UTF-16"},
-                                    {wide, "control characters"},
+                                    {wide, "UTF-16LE"},
+                                    {wide.substr(1), "UTF-16BE"},
+                                    {"\x80\x04\x95" + noise, "a pickle"},
+                                    {std::string(2000, '\x01'), "control characters"},
                                     {noise, "no UTF-8"},
                                     {std::string(257, 'x') + "ustar" + noise, "a tar archive"}}) {
     write_bytes(directory / "in.txt", bytes);
@@ -172,6 +230,7 @@ TEST_CASE("line fault: a line that is no object is told by its true cause",
       {R"({"score": NaN})", LineFault::no_number},
       {R"({"score": -Infinity, "text": "hello"})", LineFault::no_number},
       {R"([Infinity])", LineFault::no_number},
+      {R"({"text": "hello", "score": 1e999})", LineFault::huge_number},
       {"{\"text\": \"a\xff\"}", LineFault::bad_byte},
       {"{\"text\": \"a\xc3\"}", LineFault::bad_byte},
       {R"({"text": "hello)", LineFault::cut_off},
