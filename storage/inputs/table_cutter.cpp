@@ -17,7 +17,7 @@ constexpr auto missing_cells = std::to_array<std::string_view>(
      "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"});
 
 /// Lines that tell whether a quote was left open.
-constexpr std::size_t rows_compared_most = 1000;
+constexpr std::size_t rows_after_quote_most = 1000;
 
 void append_quoted(std::string_view text, std::string& to) {
   to += '"';
@@ -117,7 +117,7 @@ class TableCutter : public RecordCutter {
   [[nodiscard]] bool are_rows(std::string_view lines) const {
     std::size_t rows = 0;
     std::size_t full = 0;
-    while (!lines.empty() && rows < rows_compared_most) {
+    while (!lines.empty() && rows < rows_after_quote_most) {
       const std::string_view line = lines.substr(0, lines.find_first_of("\r\n"));
       lines.remove_prefix(std::min(line.size() + 1, lines.size()));
       if (!line.empty()) {
