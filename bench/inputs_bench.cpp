@@ -1,7 +1,7 @@
-// What broken lines cost `data prepare`: a million lines of JSON, and the same of which one in a
-// thousand is broken in each of ten ways, read in turns; the best of several rounds, in seconds of
-// the processor, which do not depend on who else computes.
-// Usage: bench_inputs [LINES [TOKENIZER]].
+// The cost of broken lines for `data prepare`: a million lines of JSON, and the same of which one
+// in a thousand is broken in each of ten ways, read in turns; the best of several rounds, in
+// seconds of the processor, which do not depend on who else computes. Usage: bench_inputs [LINES
+// [TOKENIZER]].
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ void write_lines(const fs::path& path, std::uint64_t lines, std::uint64_t one_in
   }
 }
 
-/// Of one preparation; negative: it failed.
+/// Processor time of one preparation; negative: it failed.
 double prepare_seconds(const fs::path& input, const std::string& tokenizer, const fs::path& out,
                        std::uint64_t& dropped) {
   const std::clock_t begin = std::clock();

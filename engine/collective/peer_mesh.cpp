@@ -84,7 +84,7 @@ class Arriving {
   std::size_t arrived_ = 0;
 };
 
-/// Whoever sent what has come has closed the connection since.
+/// Tells whether the sender of what has come has closed the connection since.
 bool is_given_up(int socket) {
   std::byte next = {};
   const ssize_t got = ::recv(socket, &next, 1, MSG_PEEK | MSG_DONTWAIT);

@@ -32,7 +32,7 @@ std::string placeholder_for(std::string_view whole, std::string text) {
   return text;
 }
 
-/// What stands around a placeholder.
+/// The text on both sides of a placeholder.
 struct Around {
   std::string_view before;
   std::string_view after;
@@ -40,7 +40,7 @@ struct Around {
   bool operator==(const Around&) const = default;
 };
 
-/// How often a text has a placeholder, up to two.
+/// Counts the places of a placeholder in a text, up to two.
 std::size_t count_of(std::string_view text, std::string_view placeholder) {
   const std::size_t first = text.find(placeholder);
   if (first == std::string_view::npos) {
@@ -67,7 +67,7 @@ class AnswerPlaces {
         one_(placeholder_for(whole, "QxAnswerOneQx")),
         two_(placeholder_for(whole, "QxAnotherAnswerTwoQx")) {}
 
-  /// What has to be rendered for an answer, in the order in which place() reads it.
+  /// Conversations to render for an answer, in the order in which place() reads them.
   [[nodiscard]] std::array<ChatPrefix, renders_each> prefixes(std::size_t answer) const {
     const std::size_t all = conversation_.messages.size();
     return {ChatPrefix{.messages_count = answer, .options = {.add_generation_prompt = true}},

@@ -153,16 +153,18 @@ TEST_CASE("run_lock: one that was given back, or that an older version left, is 
   CHECK(test::read_bytes(directory / "run.lock").find("\nstate given_back\n") != std::string::npos);
 }
 
+/// Waits for a beat as long as a test may take.
+constexpr RunLock::Timing kPatient = {.beat = 1h,
+                                      .look = 1ms,
+                                      .unlocked = test::hang_limit,
+                                      .locked = test::hang_limit,
+                                      .same_job = test::hang_limit};
+
 TEST_CASE("run_lock: whose beat goes on is alive, whatever the file system says of locks",
           "[storage][run_lock][ST-2]") {
   const TempDirectory directory;
   const bool here = GENERATE(true, false);
   const Beating owner(directory, ::getppid(), here ? this_boot() : "another");
-  constexpr RunLock::Timing kPatient = {.beat = 1h,
-                                        .look = 1ms,
-                                        .unlocked = test::hang_limit,
-                                        .locked = test::hang_limit,
-                                        .same_job = test::hang_limit};
   const auto second = acquired(directory, nullptr, kPatient);
   REQUIRE_FALSE(second);
   CHECK(second.error().exit_code() == 2);
@@ -260,11 +262,6 @@ TEST_CASE(
   ::waitpid(ended, nullptr, 0);
   // Alive, and by its number in its container nobody that could be found here.
   const Beating owner(directory, ended, this_boot() + "\nprocesses pid:[7]");
-  constexpr RunLock::Timing kPatient = {.beat = 1h,
-                                        .look = 1ms,
-                                        .unlocked = test::hang_limit,
-                                        .locked = test::hang_limit,
-                                        .same_job = test::hang_limit};
   const auto second = acquired(directory, nullptr, kPatient);
   REQUIRE_FALSE(second);
   CHECK(second.error().exit_code() == 2);
