@@ -1,13 +1,14 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
+#include "checkpoint/models/gguf_architectures.hpp"
 #include "engine/model/spec.hpp"
+#include "storage/weight_files/element_types.hpp"
 #include "storage/weight_files/gguf_file.hpp"
 
 namespace train::checkpoint {
@@ -16,17 +17,19 @@ namespace train::checkpoint {
 /// from the metadata, and its weights under their published names, dequantized, in the published
 /// order of rows.
 ///
-/// Llama's queries and keys lie in GGUF files as interleaved pairs and come back by halves; Gemma's
-/// gains are stored as 1 + w and come back as w.
+/// What a family's files hold otherwise comes back as published (GgufLayout): Llama's queries and
+/// keys in interleaved pairs, Gemma's gains of 1 + w, GPT-2's transposed matrices.
 /// Threading: reads from several threads. Everything blocks on the disk.
 class GgufModel {
  public:
-  /// Errors: (user) an architecture that is not known (the line lists those that are), metadata
-  /// that is missing, frequencies of ropes in a tensor; those of GgufFile::open.
+  /// Errors: (user) an architecture that is not known (the line lists those that are), one of
+  /// several files of a model, those of gguf_config(); those of GgufFile::open.
   static Result<GgufModel> open(const std::filesystem::path& path);
 
   [[nodiscard]] const std::string& config_text() const { return config_text_; }
   [[nodiscard]] const storage::GgufFile& file() const { return file_; }
+  /// What loses nothing of the file's elements, or of a quantised one's bfloat16.
+  [[nodiscard]] storage::WeightType type() const { return type_; }
   /// Errors (user): a tensor is missing, misshapen or belongs to nothing; names it.
   [[nodiscard]] Status check(const engine::ModelSpec& model) const;
   /// All elements of a parameter. REQUIRES: check() passed. Errors: those of GgufFile::read_fp32.
@@ -34,15 +37,14 @@ class GgufModel {
 
  private:
   explicit GgufModel(storage::GgufFile file) : file_(std::move(file)) {}
-  Status read_config(const std::string& architecture);
-  [[nodiscard]] std::optional<std::string> name_in_file(const std::string& parameter) const;
-  /// Heads of a matrix whose rows are interleaved pairs; 0 of others.
-  [[nodiscard]] std::int64_t interleaved_heads(const std::string& parameter) const;
+  /// The shape that a published parameter has in the file.
+  [[nodiscard]] static std::vector<std::int64_t> shape_in_file(const engine::Parameter& parameter,
+                                                               GgufLayout layout);
 
   storage::GgufFile file_;
+  const GgufArchitecture* architecture_ = nullptr;
   std::string config_text_;
-  bool interleaved_ = false;
-  bool gains_plus_one_ = false;
+  storage::WeightType type_ = storage::WeightType::bf16;
   std::int64_t heads_ = 0, kv_heads_ = 0;
 };
 

@@ -81,6 +81,7 @@ Result<Conversion> open_gguf(const std::string& path) {
                     .read = in_turn([file](const std::string& name, std::span<float> out) {
                       return file->read(name, out);
                     }),
+                    .type = file->type(),
                     .config_text = file->config_text(),
                     .source = path,
                     .texts = std::move(texts).value()};
@@ -129,7 +130,7 @@ void describe_convert(CommandSyntaxes& commands) {
   command.text("--out", options.out, "Directory to make", "DIR")->required();
   command.check([&options] { return options.out.empty() ? "--out is empty" : ""; });
   read_dtype(command, options.dtype,
-             "Type of the new files; else that of the old ones, of a GGUF file bf16");
+             "Type of the new files; else that of the old ones, bf16 of a quantised GGUF file");
   read_file_size(command, options.max_file_bytes);
 }
 

@@ -31,6 +31,8 @@ COMPARISONS = {
                          "texts of CSV and TSV files with those of datasets"),
     "tokenizers": Comparison("tokenizer_sweep.py", [PROGRAM],
                              "ids and decoded texts of real tokenizers with those of their libraries"),
+    "gguf": Comparison("gguf_models.py", [PROGRAM],
+                       "models in GGUF files of every family with the directories that they were made of"),
     "exports": Comparison("export_runs.py", [PROGRAM, "weights"],
                           "exports of runs with their checkpoints (safetensors), and greedy text (torch)"),
     "adapters": Comparison("export_runs.py", [PROGRAM, "adapters"],

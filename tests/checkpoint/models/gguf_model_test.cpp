@@ -43,14 +43,19 @@ std::vector<GgufTensor> tiny_tensors() {
           {"blk.0.ffn_down.weight", {6, 8}}};
 }
 
-/// Element `i` of a tensor is i.
-std::string gguf_of(const std::vector<GgufTensor>& tensors, const std::string& architecture) {
+using Counts = std::vector<std::pair<std::string, std::uint64_t>>;
+
+/// Element `i` of a tensor is i. `more`: numbers below "<architecture>.".
+std::string gguf_of(const std::vector<GgufTensor>& tensors, const std::string& architecture,
+                    const Counts& more = {}) {
   GgufBytes file;
-  const std::vector<std::pair<std::string, std::uint64_t>> counts = {
-      {"embedding_length", 8},         {"block_count", 1},
-      {"feed_forward_length", 6},      {"attention.head_count", 2},
-      {"attention.head_count_kv", 1},  {"context_length", 64},
-      {"attention.sliding_window", 16}};
+  Counts counts = {{"embedding_length", 8},        {"block_count", 1},
+                   {"feed_forward_length", 6},     {"attention.head_count", 2},
+                   {"attention.head_count_kv", 1}, {"context_length", 64}};
+  if (architecture == "gemma3") {
+    counts.emplace_back("attention.sliding_window", 16);
+  }
+  counts.insert(counts.end(), more.begin(), more.end());
   file.start(tensors.size(), counts.size() + 1);
   file.text("general.architecture").number(kIsText, 4).text(architecture);
   for (const auto& [key, value] : counts) {
@@ -72,8 +77,8 @@ std::string gguf_of(const std::vector<GgufTensor>& tensors, const std::string& a
 }
 
 std::string gguf_error(const TempDirectory& directory, const std::vector<GgufTensor>& tensors,
-                       const std::string& architecture = "llama") {
-  test::write_bytes(directory / "model.gguf", gguf_of(tensors, architecture));
+                       const std::string& architecture = "llama", const Counts& more = {}) {
+  test::write_bytes(directory / "model.gguf", gguf_of(tensors, architecture, more));
   const auto opened = GgufModel::open(directory / "model.gguf");
   if (!opened.ok()) {
     return opened.error().message;
@@ -147,11 +152,34 @@ TEST_CASE("gguf model: what does not fit is named", "[checkpoint][gguf_model]") 
   tensors = tiny_tensors();
   tensors.push_back({"blk.0.extra.weight", {8}});
   has(gguf_error(directory, tensors), "tensor blk.0.extra.weight belongs to nothing");
-  tensors.back().name = "rope_freqs.weight";
-  has(gguf_error(directory, tensors), "rope_freqs.weight, which is not read");
+  tensors.back().name = "rope_freqs.weight";  // 0, 1, ... 7
+  has(gguf_error(directory, tensors), "rope_freqs.weight is no list of 2 positive numbers");
   tensors = tiny_tensors();
   tensors.erase(tensors.begin());
   has(gguf_error(directory, tensors), "token_embd.weight is missing");
+}
+
+TEST_CASE("gguf model: a key that nobody reads is refused by its name",
+          "[checkpoint][gguf_model]") {
+  const TempDirectory directory;
+  const auto refused = [&](const char* key, std::uint64_t value, const char* part,
+                           const std::string& architecture = "llama") {
+    const std::string error = gguf_error(directory, tiny_tensors(), architecture, {{key, value}});
+    INFO(error);
+    CHECK(error.find(architecture + "." + key + " is " + std::to_string(value)) !=
+          std::string::npos);
+    CHECK(error.find(part) != std::string::npos);
+  };
+  refused("logit_scale", 2, "give the model's own directory");
+  refused("attention.value_length", 2, "as wide as keys");
+  refused("expert_count", 8, "experts");
+  refused("rope.dimension_count", 2, "whole heads");
+  refused("rope.dimension_count", 6, "the width of a head, or less", "qwen2");
+  refused("attention.sliding_window", 8, "which layers", "qwen2");
+  refused("rope.scaling.yarn_log_multiplier", 1, "give the model's own directory");
+  CHECK(gguf_error(directory, tiny_tensors(), "llama", {{"vocab_size", 12}}) == "whole");
+  CHECK(gguf_error(directory, tiny_tensors(), "llama", {{"attention.sliding_window", 8}}) ==
+        "whole");
 }
 
 }  // namespace train::checkpoint

@@ -1,0 +1,462 @@
+#include "checkpoint/models/gguf_architectures.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "checkpoint/models/gguf_rope.hpp"
+
+namespace train::checkpoint {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using storage::GgufEntry;
+using storage::GgufFile;
+using enum GgufLayout;
+
+constexpr std::array kModelNames = {
+    GgufTensorName{"model.embed_tokens.weight", "token_embd.weight"},
+    GgufTensorName{"model.norm.weight", "output_norm.weight"},
+    GgufTensorName{"lm_head.weight", "output.weight"},
+};
+constexpr std::array kGemmaModelNames = {
+    GgufTensorName{"model.embed_tokens.weight", "token_embd.weight"},
+    GgufTensorName{"model.norm.weight", "output_norm.weight", plus_one},
+    GgufTensorName{"lm_head.weight", "output.weight"},
+};
+constexpr std::array kLlamaNames = {
+    GgufTensorName{"input_layernorm.weight", "attn_norm.weight"},
+    GgufTensorName{"self_attn.q_proj.weight", "attn_q.weight", interleaved_queries},
+    GgufTensorName{"self_attn.k_proj.weight", "attn_k.weight", interleaved_keys},
+    GgufTensorName{"self_attn.v_proj.weight", "attn_v.weight"},
+    GgufTensorName{"self_attn.o_proj.weight", "attn_output.weight"},
+    GgufTensorName{"self_attn.q_proj.bias", "attn_q.bias", interleaved_queries},
+    GgufTensorName{"self_attn.k_proj.bias", "attn_k.bias", interleaved_keys},
+    GgufTensorName{"self_attn.v_proj.bias", "attn_v.bias"},
+    GgufTensorName{"self_attn.o_proj.bias", "attn_output.bias"},
+    GgufTensorName{"post_attention_layernorm.weight", "ffn_norm.weight"},
+    GgufTensorName{"mlp.gate_proj.weight", "ffn_gate.weight"},
+    GgufTensorName{"mlp.up_proj.weight", "ffn_up.weight"},
+    GgufTensorName{"mlp.down_proj.weight", "ffn_down.weight"},
+    GgufTensorName{"mlp.gate_proj.bias", "ffn_gate.bias"},
+    GgufTensorName{"mlp.up_proj.bias", "ffn_up.bias"},
+    GgufTensorName{"mlp.down_proj.bias", "ffn_down.bias"},
+};
+constexpr std::array kQwenNames = {
+    GgufTensorName{"input_layernorm.weight", "attn_norm.weight"},
+    GgufTensorName{"self_attn.q_proj.weight", "attn_q.weight"},
+    GgufTensorName{"self_attn.k_proj.weight", "attn_k.weight"},
+    GgufTensorName{"self_attn.v_proj.weight", "attn_v.weight"},
+    GgufTensorName{"self_attn.o_proj.weight", "attn_output.weight"},
+    GgufTensorName{"self_attn.q_proj.bias", "attn_q.bias"},
+    GgufTensorName{"self_attn.k_proj.bias", "attn_k.bias"},
+    GgufTensorName{"self_attn.v_proj.bias", "attn_v.bias"},
+    GgufTensorName{"self_attn.o_proj.bias", "attn_output.bias"},
+    GgufTensorName{"self_attn.q_norm.weight", "attn_q_norm.weight"},
+    GgufTensorName{"self_attn.k_norm.weight", "attn_k_norm.weight"},
+    GgufTensorName{"post_attention_layernorm.weight", "ffn_norm.weight"},
+    GgufTensorName{"mlp.gate_proj.weight", "ffn_gate.weight"},
+    GgufTensorName{"mlp.up_proj.weight", "ffn_up.weight"},
+    GgufTensorName{"mlp.down_proj.weight", "ffn_down.weight"},
+};
+constexpr std::array kGemmaNames = {
+    GgufTensorName{"input_layernorm.weight", "attn_norm.weight", plus_one},
+    GgufTensorName{"self_attn.q_proj.weight", "attn_q.weight"},
+    GgufTensorName{"self_attn.k_proj.weight", "attn_k.weight"},
+    GgufTensorName{"self_attn.v_proj.weight", "attn_v.weight"},
+    GgufTensorName{"self_attn.o_proj.weight", "attn_output.weight"},
+    GgufTensorName{"self_attn.q_norm.weight", "attn_q_norm.weight", plus_one},
+    GgufTensorName{"self_attn.k_norm.weight", "attn_k_norm.weight", plus_one},
+    GgufTensorName{"post_attention_layernorm.weight", "post_attention_norm.weight", plus_one},
+    GgufTensorName{"pre_feedforward_layernorm.weight", "ffn_norm.weight", plus_one},
+    GgufTensorName{"post_feedforward_layernorm.weight", "post_ffw_norm.weight", plus_one},
+    GgufTensorName{"mlp.gate_proj.weight", "ffn_gate.weight"},
+    GgufTensorName{"mlp.up_proj.weight", "ffn_up.weight"},
+    GgufTensorName{"mlp.down_proj.weight", "ffn_down.weight"},
+};
+constexpr std::array kOlmoNames = {
+    GgufTensorName{"self_attn.q_proj.weight", "attn_q.weight"},
+    GgufTensorName{"self_attn.k_proj.weight", "attn_k.weight"},
+    GgufTensorName{"self_attn.v_proj.weight", "attn_v.weight"},
+    GgufTensorName{"self_attn.o_proj.weight", "attn_output.weight"},
+    GgufTensorName{"self_attn.q_norm.weight", "attn_q_norm.weight"},
+    GgufTensorName{"self_attn.k_norm.weight", "attn_k_norm.weight"},
+    GgufTensorName{"post_attention_layernorm.weight", "post_attention_norm.weight"},
+    GgufTensorName{"post_feedforward_layernorm.weight", "post_ffw_norm.weight"},
+    GgufTensorName{"mlp.gate_proj.weight", "ffn_gate.weight"},
+    GgufTensorName{"mlp.up_proj.weight", "ffn_up.weight"},
+    GgufTensorName{"mlp.down_proj.weight", "ffn_down.weight"},
+};
+constexpr std::array kPhiNames = {
+    GgufTensorName{"input_layernorm.weight", "attn_norm.weight"},
+    GgufTensorName{"self_attn.qkv_proj.weight", "attn_qkv.weight"},
+    GgufTensorName{"self_attn.o_proj.weight", "attn_output.weight"},
+    GgufTensorName{"post_attention_layernorm.weight", "ffn_norm.weight"},
+    GgufTensorName{"mlp.gate_up_proj.weight", "ffn_up.weight"},
+    GgufTensorName{"mlp.down_proj.weight", "ffn_down.weight"},
+};
+constexpr std::array kGpt2ModelNames = {
+    GgufTensorName{"transformer.wte.weight", "token_embd.weight"},
+    GgufTensorName{"transformer.wpe.weight", "position_embd.weight"},
+    GgufTensorName{"transformer.ln_f.weight", "output_norm.weight"},
+    GgufTensorName{"transformer.ln_f.bias", "output_norm.bias"},
+    GgufTensorName{"lm_head.weight", "output.weight"},
+};
+constexpr std::array kGpt2Names = {
+    GgufTensorName{"ln_1.weight", "attn_norm.weight"},
+    GgufTensorName{"ln_1.bias", "attn_norm.bias"},
+    GgufTensorName{"attn.c_attn.weight", "attn_qkv.weight", transposed},
+    GgufTensorName{"attn.c_attn.bias", "attn_qkv.bias"},
+    GgufTensorName{"attn.c_proj.weight", "attn_output.weight", transposed},
+    GgufTensorName{"attn.c_proj.bias", "attn_output.bias"},
+    GgufTensorName{"ln_2.weight", "ffn_norm.weight"},
+    GgufTensorName{"ln_2.bias", "ffn_norm.bias"},
+    GgufTensorName{"mlp.c_fc.weight", "ffn_up.weight", transposed},
+    GgufTensorName{"mlp.c_fc.bias", "ffn_up.bias"},
+    GgufTensorName{"mlp.c_proj.weight", "ffn_down.weight", transposed},
+    GgufTensorName{"mlp.c_proj.bias", "ffn_down.bias"},
+};
+constexpr std::array kNeoxModelNames = {
+    GgufTensorName{"gpt_neox.embed_in.weight", "token_embd.weight"},
+    GgufTensorName{"gpt_neox.final_layer_norm.weight", "output_norm.weight"},
+    GgufTensorName{"gpt_neox.final_layer_norm.bias", "output_norm.bias"},
+    GgufTensorName{"embed_out.weight", "output.weight"},
+};
+constexpr std::array kNeoxNames = {
+    GgufTensorName{"input_layernorm.weight", "attn_norm.weight"},
+    GgufTensorName{"input_layernorm.bias", "attn_norm.bias"},
+    GgufTensorName{"attention.query_key_value.weight", "attn_qkv.weight", apart},
+    GgufTensorName{"attention.query_key_value.bias", "attn_qkv.bias", apart},
+    GgufTensorName{"attention.dense.weight", "attn_output.weight"},
+    GgufTensorName{"attention.dense.bias", "attn_output.bias"},
+    GgufTensorName{"post_attention_layernorm.weight", "ffn_norm.weight"},
+    GgufTensorName{"post_attention_layernorm.bias", "ffn_norm.bias"},
+    GgufTensorName{"mlp.dense_h_to_4h.weight", "ffn_up.weight"},
+    GgufTensorName{"mlp.dense_h_to_4h.bias", "ffn_up.bias"},
+    GgufTensorName{"mlp.dense_4h_to_h.weight", "ffn_down.weight"},
+    GgufTensorName{"mlp.dense_4h_to_h.bias", "ffn_down.bias"},
+};
+
+/// A window, where nothing says which layers have it.
+void refuse_window(GgufKeys& keys) {
+  constexpr std::string_view kWindow = "attention.sliding_window";
+  if (keys.has(kWindow) && keys.count(kWindow) != 0) {
+    keys.refuse(kWindow,
+                "the file does not say which layers have it; give the model's own directory");
+  }
+}
+
+/// The list of kinds of layers that a pattern says: every n-th sees all, or a list says which do
+/// not. None: there is no pattern.
+std::optional<Json> layer_types(GgufKeys& keys, std::uint64_t layers) {
+  constexpr std::string_view kPattern = "attention.sliding_window_pattern";
+  const storage::GgufValue* pattern = keys.value(kPattern);
+  if (pattern == nullptr) {
+    return std::nullopt;
+  }
+  Json types = Json::array();
+  const auto* listed = std::get_if<std::vector<bool>>(pattern);
+  const std::uint64_t every = listed == nullptr ? keys.count(kPattern) : layers;
+  if (every == 0 || (listed != nullptr && listed->size() != layers)) {
+    keys.refuse(kPattern, fmt::format("a period or a list of {} is wanted", layers));
+    return std::nullopt;
+  }
+  for (std::uint64_t layer = 0; layer < layers; ++layer) {
+    const bool windowed = listed == nullptr ? (layer + 1) % every != 0 : (*listed)[layer];
+    types.push_back(windowed ? "sliding_attention" : "full_attention");
+  }
+  return types;
+}
+
+/// A tensor of the first layer says whether all have the like.
+bool layers_have(const GgufKeys& keys, std::string_view tensor) {
+  return keys.file().find(fmt::format("blk.0.{}", tensor)) != nullptr;
+}
+
+/// Llama, and Mistral, which is told by its window.
+void add_llama(GgufKeys& keys, Json& config) {
+  const std::uint64_t window = keys.count("attention.sliding_window", 0);
+  config["model_type"] = window == 0 ? "llama" : "mistral";
+  if (window != 0) {
+    config["sliding_window"] = window;
+  }
+  config["hidden_act"] = "silu";
+  config["attention_bias"] = layers_have(keys, "attn_q.bias");
+  config["mlp_bias"] = layers_have(keys, "ffn_gate.bias");
+  if (config.contains("partial_rotary_factor")) {
+    keys.refuse("rope.dimension_count", "whole heads turn in such files");
+  }
+  keys.ignore({"tensor_data_layout"});
+}
+
+void add_qwen2(GgufKeys& keys, Json& config) {
+  config["model_type"] = "qwen2";
+  config["hidden_act"] = "silu";
+  refuse_window(keys);
+}
+
+void add_qwen3(GgufKeys& keys, Json& config) {
+  add_qwen2(keys, config);
+  config["model_type"] = "qwen3";
+  config["attention_bias"] = layers_have(keys, "attn_q.bias");
+}
+
+/// What Gemma 2 and 3 have alike. llama.cpp knows the scale of the models of 27 billion by how many
+/// layers they have; their files do not say it.
+void add_gemma(GgufKeys& keys, Json& config, std::uint64_t layers_of_27b) {
+  const auto layers = config["num_hidden_layers"].get<std::uint64_t>();
+  const auto width = config["hidden_size"].get<std::uint64_t>();
+  const auto heads = std::max<std::uint64_t>(1, config["num_attention_heads"].get<std::uint64_t>());
+  config["hidden_activation"] = "gelu_pytorch_tanh";
+  config["query_pre_attn_scalar"] = config["head_dim"];
+  if (layers == layers_of_27b) {
+    config["query_pre_attn_scalar"] = width / heads;
+  }
+  if (keys.has("attention.scale")) {
+    const double scale = keys.real("attention.scale");
+    const double scalar = std::round(1.0 / (scale * scale));  // a whole number in config.json
+    constexpr double kNear = 1e-5;
+    if (!(std::abs(scale * std::sqrt(scalar) - 1.0) < kNear)) {
+      keys.refuse("attention.scale", "one over the root of a whole number is wanted");
+    } else {
+      config["query_pre_attn_scalar"] = static_cast<std::uint64_t>(scalar);
+    }
+  }
+  if (const auto types = layer_types(keys, layers)) {
+    config["layer_types"] = *types;
+  }
+  // float16 is too narrow for this family, whose models were published in bfloat16.
+  if (config["torch_dtype"] == "float16") {
+    config["torch_dtype"] = "bfloat16";
+  }
+}
+
+void add_gemma2(GgufKeys& keys, Json& config) {
+  config["model_type"] = "gemma2";
+  add_gemma(keys, config, 46);
+  config["sliding_window"] = keys.count("attention.sliding_window", 4096);
+  config["attn_logit_softcapping"] = keys.real("attn_logit_softcapping", 50.0);
+  config["final_logit_softcapping"] = keys.real("final_logit_softcapping", 30.0);
+}
+
+void add_gemma3(GgufKeys& keys, Json& config) {
+  config["model_type"] = "gemma3_text";
+  add_gemma(keys, config, 62);
+  config["sliding_window"] = keys.count("attention.sliding_window");
+  config["sliding_window_pattern"] = 6;
+  config["rope_local_base_freq"] = keys.real("rope.freq_base_swa", 10000.0);
+  for (const char* const cap : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    if (keys.real(cap, 0.0) != 0.0) {
+      keys.refuse(cap, "Gemma 3 has none");
+    }
+  }
+}
+
+/// OLMo 3 comes as OLMo 2 with windows.
+void add_olmo(GgufKeys& keys, Json& config) {
+  const std::uint64_t window = keys.count("attention.sliding_window", 0);
+  config["model_type"] = window == 0 ? "olmo2" : "olmo3";
+  config["hidden_act"] = "silu";
+  if (window != 0) {
+    config["sliding_window"] = window;
+    if (const auto types = layer_types(keys, config["num_hidden_layers"].get<std::uint64_t>())) {
+      config["layer_types"] = *types;
+    }
+  }
+}
+
+void add_phi3(GgufKeys& keys, Json& config) {
+  config["model_type"] = "phi3";
+  config["hidden_act"] = "silu";
+  const std::uint64_t window = keys.count("attention.sliding_window", 0);
+  config["sliding_window"] = window == 0 ? Json() : Json(window);
+  if (!config.contains("original_max_position_embeddings")) {
+    config["original_max_position_embeddings"] =
+        keys.count("rope.scaling.original_context_length",
+                   config["max_position_embeddings"].get<std::uint64_t>());
+  }
+}
+
+/// GPT-2 has learned positions in a rope's stead.
+void add_gpt2(GgufKeys& keys, Json& config) {
+  Json own = {{"model_type", "gpt2"},
+              {"activation_function", "gelu_new"},
+              {"n_embd", config["hidden_size"]},
+              {"n_head", config["num_attention_heads"]},
+              {"n_layer", config["num_hidden_layers"]},
+              {"n_inner", config["intermediate_size"]},
+              {"n_positions", config["max_position_embeddings"]},
+              {"n_ctx", config["max_position_embeddings"]},
+              {"layer_norm_epsilon", keys.real("attention.layer_norm_epsilon")}};
+  for (const char* const key : {"vocab_size", "tie_word_embeddings", "bos_token_id", "eos_token_id",
+                                "pad_token_id", "torch_dtype"}) {
+    if (config.contains(key)) {
+      own[key] = config[key];
+    }
+  }
+  keys.ignore({"rope.dimension_count", "rope.freq_base"});
+  config = std::move(own);
+}
+
+void add_gpt_neox(GgufKeys& keys, Json& config) {
+  config["model_type"] = "gpt_neox";
+  config["hidden_act"] = "gelu";
+  config["use_parallel_residual"] = keys.flag("use_parallel_residual", true);
+  config["attention_bias"] = layers_have(keys, "attn_qkv.bias");
+  config["layer_norm_eps"] = keys.real("attention.layer_norm_epsilon");
+  config["rotary_emb_base"] = config["rope_theta"];
+  config["rotary_pct"] = config.value("partial_rotary_factor", 1.0);
+  for (const char* const key :
+       {"rope_theta", "partial_rotary_factor", "rms_norm_eps", "num_key_value_heads", "head_dim"}) {
+    config.erase(key);
+  }
+}
+
+constexpr std::array kArchitectures = {
+    GgufArchitecture{"llama", add_llama, "model.layers.", kLlamaNames, kModelNames},
+    GgufArchitecture{"qwen2", add_qwen2, "model.layers.", kQwenNames, kModelNames},
+    GgufArchitecture{"qwen3", add_qwen3, "model.layers.", kQwenNames, kModelNames},
+    GgufArchitecture{"gemma2", add_gemma2, "model.layers.", kGemmaNames, kGemmaModelNames},
+    GgufArchitecture{"gemma3", add_gemma3, "model.layers.", kGemmaNames, kGemmaModelNames},
+    GgufArchitecture{"phi3", add_phi3, "model.layers.", kPhiNames, kModelNames},
+    GgufArchitecture{"olmo2", add_olmo, "model.layers.", kOlmoNames, kModelNames},
+    GgufArchitecture{"gpt2", add_gpt2, "transformer.h.", kGpt2Names, kGpt2ModelNames},
+    GgufArchitecture{"gptneox", add_gpt_neox, "gpt_neox.layers.", kNeoxNames, kNeoxModelNames},
+};
+
+const GgufTensorName* find_name(std::span<const GgufTensorName> names, std::string_view published) {
+  const auto found = std::find_if(names.begin(), names.end(), [&](const GgufTensorName& name) {
+    return name.published == published;
+  });
+  return found == names.end() ? nullptr : &*found;
+}
+
+/// Whether the head is stored beside the embedding that it is: the same bytes.
+Result<bool> is_embedding(const GgufFile& file, const GgufEntry& head, const GgufEntry& embedding) {
+  if (head.type.code != embedding.type.code || head.shape != embedding.shape) {
+    return false;
+  }
+  constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
+  std::vector<std::byte> one, other;
+  for (std::uint64_t at = 0; at < head.size_bytes; at += one.size()) {
+    one.resize(std::min(kPieceBytes, head.size_bytes - at));
+    other.resize(one.size());
+    TRAIN_RETURN_IF_ERROR(file.file().read(head.begin + at, one));
+    TRAIN_RETURN_IF_ERROR(file.file().read(embedding.begin + at, other));
+    if (one != other) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// What the model was published as, or nearly: a quantised one in bfloat16, as most are.
+const char* torch_dtype_of(const GgufEntry& embedding) {
+  return embedding.type.name == "F32"   ? "float32"
+         : embedding.type.name == "F16" ? "float16"
+                                        : "bfloat16";
+}
+
+/// The keys that every family has, read or refused.
+Json common_config(GgufKeys& keys, const GgufEntry& embedding, bool tied) {
+  const std::uint64_t heads = keys.count("attention.head_count");
+  const std::uint64_t width = keys.count("embedding_length");
+  Json config = {
+      {"model_type", ""},
+      {"vocab_size", embedding.shape.front()},
+      {"hidden_size", width},
+      {"intermediate_size", keys.count("feed_forward_length")},
+      {"num_hidden_layers", keys.count("block_count")},
+      {"num_attention_heads", heads},
+      {"num_key_value_heads", keys.count("attention.head_count_kv", heads)},
+      {"head_dim", keys.count("attention.key_length", width / std::max<std::uint64_t>(1, heads))},
+      {"max_position_embeddings", keys.count("context_length")},
+      {"rms_norm_eps", keys.real("attention.layer_norm_rms_epsilon", 1e-5)},
+      {"tie_word_embeddings", tied},
+      {"torch_dtype", torch_dtype_of(embedding)}};
+  if (keys.count("attention.value_length", config["head_dim"].get<std::uint64_t>()) !=
+      config["head_dim"].get<std::uint64_t>()) {
+    keys.refuse("attention.value_length", "values as wide as keys are supported");
+  }
+  if (!keys.flag("attention.causal", true)) {
+    keys.refuse("attention.causal", "attention is causal here");
+  }
+  for (const char* const none : {"expert_count", "expert_used_count"}) {
+    if (keys.count(none, 0) != 0) {
+      keys.refuse(none, "experts are not supported");
+    }
+  }
+  keys.ignore({"vocab_size"});  // The embedding's tensor says it.
+  return config;
+}
+
+}  // namespace
+
+const GgufArchitecture* find_gguf_architecture(std::string_view name) {
+  const auto found =
+      std::find_if(kArchitectures.begin(), kArchitectures.end(),
+                   [&](const GgufArchitecture& entry) { return entry.name == name; });
+  return found == kArchitectures.end() ? nullptr : &*found;
+}
+
+std::string known_gguf_architectures() {
+  std::string known;
+  for (const GgufArchitecture& entry : kArchitectures) {
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
+  }
+  return known;
+}
+
+std::optional<GgufTensor> gguf_tensor_of(const GgufArchitecture& architecture,
+                                         std::string_view published) {
+  if (const GgufTensorName* name = find_name(architecture.of_model, published)) {
+    return GgufTensor{.name = std::string(name->in_file), .layout = name->layout};
+  }
+  if (!published.starts_with(architecture.layers)) {
+    return std::nullopt;
+  }
+  const std::string_view rest = published.substr(architecture.layers.size());
+  const std::string_view layer = rest.substr(0, rest.find('.'));
+  const std::string_view below = rest.substr(std::min(rest.size(), layer.size() + 1));
+  const GgufTensorName* name = find_name(architecture.of_layer, below);
+  if (name == nullptr) {
+    return std::nullopt;
+  }
+  return GgufTensor{.name = fmt::format("blk.{}.{}", layer, name->in_file), .layout = name->layout};
+}
+
+Result<Json> gguf_config(const GgufArchitecture& architecture, const GgufFile& file) {
+  const GgufEntry* embedding = file.find("token_embd.weight");
+  const GgufEntry* head = file.find("output.weight");
+  if (embedding == nullptr || embedding->shape.empty()) {
+    return user_error(fmt::format("{}: token_embd.weight is missing", file.file().path().string()));
+  }
+  bool tied = head == nullptr;
+  if (!tied) {
+    const auto same = is_embedding(file, *head, *embedding);
+    TRAIN_RETURN_IF_ERROR(same);
+    tied = *same;
+  }
+  GgufKeys keys(file, std::string(architecture.name));
+  Json config = common_config(keys, *embedding, tied);
+  for (const auto& [key, of] : {std::pair("bos_token_id", "tokenizer.ggml.bos_token_id"),
+                                std::pair("eos_token_id", "tokenizer.ggml.eos_token_id"),
+                                std::pair("pad_token_id", "tokenizer.ggml.padding_token_id")}) {
+    // A family's own number, which transformers takes without the key, may lie beyond the
+    // vocabulary.
+    const auto id = file.count_of(of);
+    config[key] = id ? Json(*id) : Json();
+  }
+  TRAIN_RETURN_IF_ERROR(add_gguf_rope(keys, config));
+  architecture.add_own(keys, config);
+  TRAIN_RETURN_IF_ERROR(keys.check());
+  return config;
+}
+
+}  // namespace train::checkpoint

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <array>
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "checkpoint/models/gguf_keys.hpp"
+
+namespace train::checkpoint {
+
+/// Tensors that are settings of a rope and no weights.
+inline constexpr std::array<std::string_view, 3> gguf_rope_tensors = {
+    "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"};
+
+/// Adds rope_theta, partial_rotary_factor and rope_scaling to a config.json, as the published model
+/// had them: from the keys "rope.*", and from the tensors of factors that divide frequencies
+/// (Llama 3.1's, whose three numbers are found again where they are usual ones, and longrope's).
+/// Mistakes in `keys`. Errors: those of GgufFile::read_fp32. Blocks on the disk.
+Status add_gguf_rope(GgufKeys& keys, nlohmann::ordered_json& config);
+
+}  // namespace train::checkpoint

@@ -1,0 +1,280 @@
+"""Small models of every family that GGUF files know, with each kind of rope, windows and scales, and
+their files as llama.cpp's converter writes them. Used by gguf_models.py and make_gguf_model_fixtures.py.
+
+Needs: pip install torch transformers gguf
+"""
+
+import math
+
+import gguf
+import numpy
+import torch
+import transformers
+
+BYTES = [chr(b) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174 else None for b in range(256)]
+ORIGINAL = 64  # positions of the first training, where a rope is scaled
+
+YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": ORIGINAL}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": ORIGINAL}
+LINEAR = {"rope_type": "linear", "factor": 4.0}
+PLAIN = {"rope_type": "default"}
+
+
+def rope(kind, theta=5000.0, **more):
+    return {"rope_parameters": {**kind, "rope_theta": theta, **more}}
+
+
+def layered(full, theta=5000.0, local=10000.0):
+    return {"rope_parameters": {"full_attention": {**full, "rope_theta": theta},
+                                "sliding_attention": {**PLAIN, "rope_theta": local}}}
+
+
+def longrope():
+    """Its lists have as many factors as the model has frequencies: make_model() says how many."""
+    return {"rope_type": "longrope", "short_factor": lambda i: 1.0 + 0.1 * i, "long_factor": lambda i: 2.0 + i}
+
+
+# name: (architecture of the file, model_type, what its config has besides the sizes)
+CASES = {
+    "llama": ("llama", "llama", {}),
+    "llama_linear": ("llama", "llama", rope(LINEAR)),
+    "llama_llama3": ("llama", "llama", rope(LLAMA3, 500.0)),
+    "llama_yarn": ("llama", "llama", rope(YARN)),
+    "llama_yarn_own": ("llama", "llama", rope({**YARN, "attention_factor": 1.3, "beta_fast": 20.0, "beta_slow": 2.0})),
+    "llama_biases": ("llama", "llama", {"attention_bias": True, "mlp_bias": True}),
+    "llama_tied": ("llama", "llama", {"tie_word_embeddings": True}),
+    "mistral_window": ("llama", "mistral", {"sliding_window": 16, "head_dim": 16}),
+    "qwen2": ("qwen2", "qwen2", rope(PLAIN, 1e6)),
+    "qwen2_yarn": ("qwen2", "qwen2", rope(YARN, 1e6)),
+    "qwen2_linear": ("qwen2", "qwen2", rope(LINEAR)),
+    "qwen3": ("qwen3", "qwen3", {"head_dim": 16, **rope(PLAIN, 1e6)}),
+    "qwen3_yarn": ("qwen3", "qwen3", {"head_dim": 16, "tie_word_embeddings": True, **rope(YARN, 1e6)}),
+    "gemma2": ("gemma2", "gemma2", {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 16}),
+    "gemma2_linear": ("gemma2", "gemma2", {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 16,
+                                           "final_logit_softcapping": 7.0, "attn_logit_softcapping": 3.0,
+                                           **rope(LINEAR)}),
+    "gemma2_27b": ("gemma2", "gemma2", {"head_dim": 16, "query_pre_attn_scalar": 12, "sliding_window": 16,
+                                        "num_hidden_layers": 46}),
+    "gemma3": ("gemma3", "gemma3_text", {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 16,
+                                         "num_hidden_layers": 7, **layered(PLAIN, 1e6)}),
+    "gemma3_linear": ("gemma3", "gemma3_text", {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 16,
+                                                "num_hidden_layers": 7, **layered({**LINEAR, "factor": 8.0}, 1e6)}),
+    "gemma3_27b": ("gemma3", "gemma3_text", {"head_dim": 16, "query_pre_attn_scalar": 12, "sliding_window": 16,
+                                             "num_hidden_layers": 62, **layered({**LINEAR, "factor": 8.0}, 1e6)}),
+    "phi3": ("phi3", "phi3", {"sliding_window": 16}),
+    "phi3_partial": ("phi3", "phi3", rope(PLAIN, partial_rotary_factor=0.5)),
+    "phi3_longrope": ("phi3", "phi3", {"original_max_position_embeddings": ORIGINAL, **rope(longrope())}),
+    "olmo2": ("olmo2", "olmo2", rope(PLAIN, 500000.0)),
+    "olmo2_linear": ("olmo2", "olmo2", rope(LINEAR, 500000.0)),
+    "olmo3_yarn": ("olmo2", "olmo3", {"sliding_window": 16, **layered(YARN, 500000.0, 500000.0)}),
+    "gpt2": ("gpt2", "gpt2", {}),
+    "gpt2_untied": ("gpt2", "gpt2", {"tie_word_embeddings": False}),
+    "neox": ("gptneox", "gpt_neox", rope(PLAIN, 10000.0, partial_rotary_factor=0.5)),
+    "neox_linear": ("gptneox", "gpt_neox", {"use_parallel_residual": False,
+                                            **rope(LINEAR, 10000.0, partial_rotary_factor=1.0)}),
+}
+
+LLAMA_NAMES = {
+    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+GEMMA_NAMES = {**LLAMA_NAMES, "post_attention_layernorm": "post_attention_norm",
+               "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+LAYERS = {
+    "llama": LLAMA_NAMES, "qwen2": LLAMA_NAMES, "qwen3": LLAMA_NAMES, "gemma2": GEMMA_NAMES,
+    "gemma3": GEMMA_NAMES, "olmo2": GEMMA_NAMES,
+    "phi3": {**LLAMA_NAMES, "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"},
+    "gpt2": {"ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "ln_2": "ffn_norm",
+             "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"},
+    "gptneox": {"input_layernorm": "attn_norm", "attention.query_key_value": "attn_qkv",
+                "attention.dense": "attn_output", "post_attention_layernorm": "ffn_norm",
+                "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down"}}
+MODEL = {
+    "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+    "transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm",
+    "gpt_neox.embed_in": "token_embd", "gpt_neox.final_layer_norm": "output_norm", "embed_out": "output"}
+PREFIXES = ("model.layers.", "transformer.h.", "gpt_neox.layers.")
+
+
+def make_model(name, sizes):
+    """The model, its weights large enough that every setting shows."""
+    _, kind, own = CASES[name]
+    sizes = dict(sizes)
+    if kind == "gpt2":
+        sizes = dict(vocab_size=sizes["vocab_size"], n_embd=sizes["hidden_size"], n_inner=sizes["intermediate_size"],
+                     n_layer=sizes["num_hidden_layers"], n_head=sizes["num_attention_heads"],
+                     n_positions=sizes["max_position_embeddings"], resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+    elif kind == "gpt_neox":
+        sizes.pop("num_key_value_heads")
+        sizes["classifier_dropout"] = 0.0
+    if kind == "phi3":
+        pairs = sizes["hidden_size"] // sizes["num_attention_heads"] // 2
+        parameters = own.get("rope_parameters", rope(PLAIN)["rope_parameters"])
+        own = {**own, "rope_parameters": {
+            key: [value(i) for i in range(pairs)] if callable(value) else value for key, value in parameters.items()}}
+    config = transformers.AutoConfig.for_model(kind, **{**sizes, "pad_token_id": 0, "bos_token_id": 1,
+                                                        "eos_token_id": 2, **own})
+    torch.manual_seed(len(name))
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+    for key, weights in model.named_parameters():
+        if weights.dim() > 1:
+            weights.data.normal_(0, 0.5 if "embed" in key or "wte" in key else 0.2)
+        else:
+            weights.data.normal_(0.0 if "bias" in key or "gemma" in kind else 1.0, 0.2)
+    return model
+
+
+def paired(x, heads):
+    return x.reshape(heads, 2, x.shape[0] // heads // 2, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
+
+
+def by_parts(x, heads):
+    return x.reshape(heads, 3, x.shape[0] // heads // 3, *x.shape[1:]).swapaxes(0, 1).reshape(x.shape)
+
+
+def as_in_file(architecture, config, name, x):
+    """What the converter does to a tensor's values."""
+    heads = config.num_attention_heads
+    if architecture == "llama" and "q_proj" in name:
+        return paired(x, heads)
+    if architecture == "llama" and "k_proj" in name:
+        return paired(x, config.num_key_value_heads)
+    if architecture.startswith("gemma") and name.endswith("norm.weight"):
+        return x + 1
+    if architecture == "gptneox" and "query_key_value" in name:
+        return by_parts(x, heads)
+    if architecture == "gpt2" and x.ndim == 2 and ".h." in name:
+        return x.T
+    return x
+
+
+def name_in_file(architecture, name):
+    stem, end = name.rsplit(".", 1)
+    for prefix in PREFIXES:
+        if stem.startswith(prefix):
+            layer, rest = stem[len(prefix):].split(".", 1)
+            return f"blk.{layer}.{LAYERS[architecture][rest]}.{end}"
+    return f"{MODEL[stem]}.{end}"
+
+
+def add_rope(writer, architecture, config):
+    """Keys, and tensors of factors."""
+    parameters = config.rope_parameters
+    local = parameters.get("sliding_attention")
+    parameters = parameters.get("full_attention", parameters)
+    theta, kind = parameters["rope_theta"], parameters["rope_type"]
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    turned = int(head_dim * parameters.get("partial_rotary_factor", 1.0))
+    writer.add_rope_dimension_count(turned)
+    writer.add_rope_freq_base(theta)
+    if kind == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(parameters["factor"])
+    if kind == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(parameters["factor"])
+        writer.add_rope_scaling_orig_ctx_len(parameters["original_max_position_embeddings"])
+        if (factor := parameters.get("attention_factor")) is not None:
+            writer.add_rope_scaling_yarn_attn_factor(factor)
+        if (fast := parameters.get("beta_fast")) is not None:
+            writer.add_rope_scaling_yarn_beta_fast(fast)
+        if (slow := parameters.get("beta_slow")) is not None:
+            writer.add_rope_scaling_yarn_beta_slow(slow)
+    if kind == "llama3":
+        writer.add_tensor("rope_freqs.weight", llama3_factors(parameters, turned))
+    if kind == "longrope":
+        original = config.original_max_position_embeddings
+        scale = config.max_position_embeddings / original
+        writer.add_rope_scaling_orig_ctx_len(original)
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(scale) / math.log(original)))
+        for key, name in (("long_factor", "rope_factors_long"), ("short_factor", "rope_factors_short")):
+            writer.add_tensor(f"{name}.weight", numpy.array(parameters[key], dtype=numpy.float32))
+    return local
+
+
+def llama3_factors(parameters, dim):
+    frequencies = 1.0 / (parameters["rope_theta"] ** (torch.arange(0, dim, 2, dtype=torch.float32) / dim))
+    original, low, high = (parameters[key] for key in
+                           ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor"))
+    factors = []
+    for length in (2 * math.pi / frequencies).tolist():
+        if length < original / high:
+            factors.append(1.0)
+        elif length > original / low:
+            factors.append(parameters["factor"])
+        else:
+            smooth = (original / length - low) / (high - low)
+            factors.append(1 / ((1 - smooth) / parameters["factor"] + smooth))
+    return numpy.array(factors, dtype=numpy.float32)
+
+
+def add_keys(writer, architecture, config):
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.n_inner if architecture == "gpt2" else config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    if architecture in ("gpt2", "gptneox"):
+        writer.add_layer_norm_eps(config.layer_norm_epsilon if architecture == "gpt2" else config.layer_norm_eps)
+    else:
+        writer.add_head_count_kv(config.num_key_value_heads)
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if architecture == "gptneox":
+        writer.add_parallel_residual(config.use_parallel_residual)
+    if (head_dim := getattr(config, "head_dim", None)) and config.model_type != "llama":
+        writer.add_key_length(head_dim)
+        writer.add_value_length(head_dim)
+    if (window := getattr(config, "sliding_window", None)) and architecture not in ("qwen2", "qwen3"):
+        writer.add_sliding_window(window)
+    if architecture == "gemma2":
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+
+
+def tokens_of(vocab_size):
+    """The letters of bytes, three that are special, and fillers; three merges."""
+    extra, letters = 0, []
+    for letter in BYTES:
+        if letter is None:
+            letter = chr(256 + extra)
+            extra += 1
+        letters.append(letter)
+    specials = ["<pad>", "<s>", "</s>"]
+    merges = ["t h", "th e", "a n"]
+    tokens = specials + letters + [merge.replace(" ", "") for merge in merges]
+    types = [3] * len(specials) + [1] * (len(tokens) - len(specials))
+    tokens = tokens[:vocab_size]
+    fill = [f"[unused{i}]" for i in range(vocab_size - len(tokens))]
+    return tokens + fill, (types + [5] * len(fill))[:vocab_size], merges
+
+
+def write_file(path, name, model, with_layers=True):
+    """`with_layers`: else of the tensors the embedding and the head alone, and the factors of ropes."""
+    architecture = CASES[name][0]
+    config = model.config
+    writer = gguf.GGUFWriter(str(path), architecture)
+    add_keys(writer, architecture, config)
+    if architecture != "gpt2":
+        add_rope(writer, architecture, config)
+    tokens, types, merges = tokens_of(config.vocab_size)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    writer.add_token_merges(merges)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    tied = {"lm_head.weight", "embed_out.weight"} if config.tie_word_embeddings else set()
+    for key, value in model.state_dict().items():
+        if key in tied or not (with_layers or any(part in key for part in ("embed", "wte", "lm_head"))):
+            continue
+        x = as_in_file(architecture, config, key, value.numpy().astype(numpy.float32))
+        writer.add_tensor(name_in_file(architecture, key), numpy.ascontiguousarray(x))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
