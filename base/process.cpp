@@ -20,6 +20,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/stop_signals.hpp"
 #include "base/wake.hpp"
 
 extern "C" {  // the C library's header leaves this to us before version 2.37
@@ -46,7 +47,10 @@ bool set_up_child(const Birth& birth) {
   const Process::Options& options = birth.options;
   if (options.isolated) {
     ::setpgid(0, 0);
-    for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGPIPE, SIGHUP, SIGCHLD}) {
+    for (const int signal : stop_signals) {
+      ::signal(signal, SIG_DFL);
+    }
+    for (const int signal : {SIGPIPE, SIGXFSZ, SIGCHLD}) {
       ::signal(signal, SIG_DFL);
     }
   }

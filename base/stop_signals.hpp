@@ -9,9 +9,11 @@
 namespace train {
 
 /// The signals that ask to stop: SIGHUP says that the terminal has gone, and batch systems are told
-/// to send SIGUSR1 or SIGUSR2. A SIGHUP that was ignored when the program started, as nohup does,
-/// stays so.
-inline constexpr std::array<int, 5> stop_signals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+/// to send SIGUSR1 or SIGUSR2; SIGXCPU says that a process has used the time that `ulimit -t` gives
+/// it, and comes again each second. A SIGHUP that was ignored when the program started, as nohup
+/// does, stays so.
+inline constexpr std::array<int, 6> stop_signals = {SIGINT,  SIGTERM, SIGHUP,
+                                                    SIGUSR1, SIGUSR2, SIGXCPU};
 
 /// Blocks them in the calling thread and all it starts later: from then on they only reach
 /// watch_signals(). SIGPIPE and SIGXFSZ (a file as long as `ulimit -f` lets it be) are ignored, and

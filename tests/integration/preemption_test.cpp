@@ -29,7 +29,7 @@ UnbrokenRun& unbroken_run() {
   return run;
 }
 
-constexpr std::array kSignals = {SIGTERM, SIGUSR1, SIGHUP, SIGUSR2};
+constexpr std::array kSignals = {SIGTERM, SIGUSR1, SIGHUP, SIGUSR2, SIGXCPU};
 
 /// main() has begun: before it blocks them, signals end the process, which has done nothing yet.
 bool blocks_signals(pid_t process) {
