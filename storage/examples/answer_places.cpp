@@ -118,15 +118,21 @@ class AnswerPlaces {
       return unknown(answer, "what the template writes for other messages depends on what it says");
     }
     const std::size_t end = whole_.size() - rest.size();
-    return AnswerSpan{.begin_bytes = header.size(),
-                      .end_bytes = end,
-                      .message = answer,
-                      .tail_bytes = std::min(tail, end - header.size())};
+    return span_of(answer, header.size(), end, std::min(tail, end - header.size()));
   }
 
  private:
   [[nodiscard]] static Dropped unknown(std::size_t answer, const std::string& why) {
     return {DropReason::no_mask, fmt::format("message {}: {}", answer + 1, why)};
+  }
+
+  [[nodiscard]] static AnswerSpan span_of(std::size_t answer, std::size_t begin, std::size_t end,
+                                          std::size_t tail) {
+    return {.begin_bytes = begin,
+            .end_bytes = end,
+            .message = answer,
+            .tail_bytes = tail,
+            .said_end_bytes = end - tail};
   }
 
   [[nodiscard]] bool says_no_text(std::size_t answer) const {
@@ -166,10 +172,7 @@ class AnswerPlaces {
     const bool headed = !header.empty() && whole_.substr(begin, length).starts_with(header) &&
                         asks_for_nothing(answer, asked->text);
     const std::size_t skipped = headed ? header.size() : 0;
-    return AnswerSpan{.begin_bytes = begin + skipped,
-                      .end_bytes = begin + length,
-                      .message = answer,
-                      .tail_bytes = length - skipped};
+    return span_of(answer, begin + skipped, begin + length, length - skipped);
   }
 
   /// What follows the answer up to the end of its turn: what follows it also where it is the last

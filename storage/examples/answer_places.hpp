@@ -20,16 +20,20 @@ struct AnswerSpan {
   /// The bytes before the end that stand behind what the message says, up to the end of its turn:
   /// of those a token is the answer's only if it lies within.
   std::size_t tail_bytes = 0;
+  /// Where what the message says ends, if that is known: special tokens before it are words of the
+  /// message, those behind it end its turn. 0: not known.
+  std::size_t said_end_bytes = 0;
 
   bool operator==(const AnswerSpan&) const = default;
 };
 
 /// Where `answers` (messages of the assistant, in order) stand in `whole`, which is the
 /// conversation as the template writes it: from behind the text that asks for the answer to the end
-/// of its turn. The conversation is rendered again with other texts in the place of each answer's
-/// content, so that nothing is searched for that may stand elsewhere, too. Blocks as the template
-/// does. AP-1: a place is that of the answer, or none is given. Dropped: names the message and what
-/// the template does that leaves its place unknown.
+/// of its turn. The conversation is rendered again with other texts in the place of the answers'
+/// contents, so that nothing is searched for that may stand elsewhere, too: of all answers
+/// together, and where that does not tell it of each answer alone. Blocks as the template does.
+/// AP-1: a place is that of the answer, or none is given. Dropped: names the message and what the
+/// template does that leaves its place unknown.
 [[nodiscard]] std::variant<std::vector<AnswerSpan>, Dropped> place_answers(
     ChatTemplate& chat_template, const Conversation& conversation, std::string_view whole,
     std::span<const std::size_t> answers);

@@ -157,6 +157,25 @@ class ConversationRender {
   Conversation& conversation_;
 };
 
+/// The last line that is not blank: what stands before it may be thoughts, which templates take
+/// out.
+std::string_view last_line(std::string_view content) {
+  const std::string_view text = trimmed(content);
+  return text.substr(text.rfind('\n') + 1);
+}
+
+/// Where a marked piece of a text has the end of a content; none: it has it nowhere, or twice.
+std::optional<std::size_t> end_of_content(std::string_view said, std::string_view content) {
+  for (const std::string_view part : {trimmed(content), last_line(content)}) {
+    const std::size_t at = said.find(part);
+    if (!part.empty() && at != std::string_view::npos) {
+      return said.find(part, at + 1) == std::string_view::npos ? std::optional(at + part.size())
+                                                               : std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
 /// What the template says itself; none: nothing, or not whose answers they are.
 std::optional<std::vector<AnswerSpan>> by_markers(const RenderedChat& chat,
                                                   const Conversation& conversation,
@@ -189,6 +208,9 @@ std::optional<std::vector<AnswerSpan>> by_markers(const RenderedChat& chat,
         std::string_view(chat.text).substr(span.begin_bytes, span.end_bytes - span.begin_bytes);
     if (!alike && i < answers.size() && content && !has_text(said, *content)) {
       return std::nullopt;
+    }
+    if (const auto end = content ? end_of_content(said, *content) : std::nullopt) {
+      span.said_end_bytes = span.begin_bytes + *end;
     }
   }
   return spans;
@@ -264,12 +286,6 @@ class LeftOut {
       }
     }
     return said.empty() ? masked_.text : said;
-  }
-
-  /// The last one that is not blank: what stands before may be thoughts, which templates take out.
-  static std::string_view last_line(std::string_view content) {
-    const std::string_view text = trimmed(content);
-    return text.substr(text.rfind('\n') + 1);
   }
 
   /// The member of a message that is its thoughts, if the template does not write them; else null.

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "storage/chat/white_space.hpp"
+
 namespace train::storage {
 namespace {
 
@@ -28,14 +30,24 @@ bool is_special(const Tokenizer& tokenizer, std::uint32_t id, std::string_view e
 
 bool is_space(const Tokenizer& tokenizer, std::uint32_t id) {
   const std::array<std::uint32_t, 1> ids = {id};
-  return tokenizer.decode(ids, false).find_first_not_of(" \t\r\n") == std::string::npos;
+  return is_blank(tokenizer.decode(ids, false));
 }
 
-/// The tokens of an answer, first and end: see train_answers().
+/// The tokens of an answer: see train_answers().
 struct TokenRange {
   std::size_t begin = 0;
+  std::size_t closing = 0;  ///< The first one behind what the message says, as far as is known.
   std::size_t end = 0;
 };
+
+/// Whether tokens of a text, `begin` to `end`, are white space.
+bool are_spaces(const Tokenizer& tokenizer, const EncodedText& encoded, std::size_t begin,
+                std::size_t end) {
+  return std::all_of(encoded.ids.begin() + static_cast<std::ptrdiff_t>(begin),
+                     encoded.ids.begin() + static_cast<std::ptrdiff_t>(end),
+                     [&](std::uint32_t id) { return is_space(tokenizer, id); });
+}
+
 TokenRange answer_tokens(const Tokenizer& tokenizer, const EncodedText& encoded,
                          const AnswerSpan& answer, std::string_view end_of_turn) {
   TokenRange range;
@@ -51,16 +63,23 @@ TokenRange answer_tokens(const Tokenizer& tokenizer, const EncodedText& encoded,
                                                 spans[range.end].last <= answer.end_bytes))) {
     ++range.end;
   }
+  range.closing = range.begin;
+  while (range.closing < range.end && spans[range.closing].first < answer.said_end_bytes) {
+    ++range.closing;
+  }
   std::size_t last = range.end;
-  while (last > range.begin && is_space(tokenizer, ids[last - 1])) {
+  while (last > range.closing && is_space(tokenizer, ids[last - 1])) {
     --last;
   }
-  if (last > range.begin && is_special(tokenizer, ids[last - 1], end_of_turn)) {
+  if (last > range.closing && is_special(tokenizer, ids[last - 1], end_of_turn)) {
     range.end = last;
   } else if (range.end < ids.size() && range.end > range.begin &&
              is_special(tokenizer, ids[range.end], end_of_turn) &&
              is_end_of_turn(tokenizer, ids[range.end], end_of_turn)) {
     ++range.end;
+  } else if (answer.tail_bytes > 0 && range.closing > range.begin &&
+             are_spaces(tokenizer, encoded, range.closing, range.end)) {
+    range.end = range.closing;  // Nothing marks it, and it ends no turn.
   }
   return range;
 }
@@ -70,7 +89,7 @@ TokenRange answer_tokens(const Tokenizer& tokenizer, const EncodedText& encoded,
 std::size_t end_of_turn_token(const Tokenizer& tokenizer, const EncodedText& encoded,
                               const TokenRange& range, std::string_view end_of_turn) {
   std::size_t end = range.end;
-  for (std::size_t i = range.end; i > range.begin; --i) {
+  for (std::size_t i = range.end; i > range.closing; --i) {
     const std::uint32_t id = encoded.ids[i - 1];
     const bool special = is_special(tokenizer, id, end_of_turn);
     if (!special && !is_space(tokenizer, id)) {

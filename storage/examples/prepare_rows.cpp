@@ -23,6 +23,8 @@ namespace fs = std::filesystem;
 constexpr std::int64_t short_ids = 65536;
 constexpr std::int64_t row_length_most = std::int64_t{1} << 24;
 constexpr std::size_t sources_most = 65536;
+/// What fewer ends of answers have than one in so many is some answer's own.
+constexpr std::uint64_t one_in_most = 100;
 
 Status check_rows_request(const PrepareRowsRequest& request) {
   if (request.inputs.empty() || request.out.empty()) {
@@ -71,6 +73,7 @@ class RowsJob {
     facts.tokenizer = fs::path(request_.tokenizer).filename().string();
     facts.end_of_text = tokenizer_.end_of_text();
     facts.turn_ends = turn_ends();
+    note_endless_turns();
     facts.row_length = request_.row_length;
     TRAIN_RETURN_IF_ERROR(check_report(report_, request_.most_dropped));
     TRAIN_RETURN_IF_ERROR(open_writers());
@@ -175,8 +178,8 @@ class RowsJob {
       ++names[counted ? remark.name : "others"];
     }
     if (encoded.method) {
-      count_turn_ends(encoded.text);
-      count_turn_ends(encoded.worse);
+      count_turn_ends(encoded.text, encoded.truncated);
+      count_turn_ends(encoded.worse, encoded.truncated);
       ++report_.masks.at(static_cast<std::size_t>(*encoded.method));
     } else if (encoded.example.kind != ExampleKind::text) {
       ++report_.prompts;
@@ -184,18 +187,34 @@ class RowsJob {
     }
   }
 
-  void count_turn_ends(const RowText& text) {
+  void count_turn_ends(const RowText& text, bool truncated) {
     for (std::size_t i = 0; i < text.tokens.size(); ++i) {
       const bool ends = text.trained[i] && (i + 1 == text.tokens.size() || !text.trained[i + 1]);
-      if (ends && tokenizer_.is_special(text.tokens[i])) {
+      if (!ends) {
+        continue;
+      }
+      const bool special = tokenizer_.is_special(text.tokens[i]);
+      if (special) {
         ++turn_ends_[text.tokens[i]];
       }
+      if (!truncated) {
+        ++turns_;
+        turns_ended_ += special || text.tokens[i] == tokenizer_.end_of_text() ? 1 : 0;
+      }
+    }
+  }
+
+  /// Where turns end as text does, nothing stops the model.
+  void note_endless_turns() {
+    if (turns_ > 0 && turns_ended_ * one_in_most < turns_) {
+      report_.notes.emplace_back(
+          "the template ends answers with no special token of the tokenizer, and the model will "
+          "not stop in `generate --chat`; take a --template that does, with its eos_token");
     }
   }
 
   /// Without those of an answer or two that ends with a special token of its own.
   [[nodiscard]] std::vector<std::uint32_t> turn_ends() const {
-    constexpr std::uint64_t one_in_most = 100;
     std::uint64_t total = 0;
     std::vector<std::pair<std::uint64_t, std::uint32_t>> counts;
     for (const auto& [id, count] : turn_ends_) {
@@ -241,6 +260,8 @@ class RowsJob {
   std::optional<RowSplitWriter> val_;
   std::map<std::string, std::size_t> source_numbers_;
   std::map<std::uint32_t, std::uint64_t> turn_ends_;
+  std::uint64_t turns_ = 0;        ///< Of conversations that are whole,
+  std::uint64_t turns_ended_ = 0;  ///< and those that end with a special token.
 };
 
 Status publish_rows(const fs::path& staging, const PrepareRowsRequest& request,

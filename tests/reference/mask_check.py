@@ -8,8 +8,9 @@ and so with --train-on last. What transformers makes of the marks is the oracle 
 four turns with answers of one letter, answers that occur in headers and earlier turns, thoughts in both forms,
 calls of tools, empty and null contents, by a tokenizer that is trained on them here. The ids have to be equal.
 The masks have to be equal, too, but for what storage/README.md says: a token that ends a turn is trained though
-the marks leave it out, white space behind it is not, and without marks what asks for an answer is not. A
-conversation that is dropped has to have its cause. Needs PyPI's transformers, tokenizers, jinja2, numpy and trl
+the marks leave it out, white space behind it is not, and without marks what asks for an answer is not. Of a
+character of several tokens at a mark's end transformers marks the first one. A conversation that is dropped has to
+have its cause. Needs PyPI's transformers, tokenizers, jinja2, numpy and trl
 (without what it depends on). Prints what differs, and counts; exit code 1 if anything does.
 """
 
@@ -135,17 +136,21 @@ def difference(tokenizer, ids, theirs, ours, asks):
     special = set(tokenizer.all_special_ids) | {
         number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
     counts = collections.Counter()
-    asked = ""
+    asked, ended = "", False
     for place, (wants, has) in enumerate(zip(theirs, ours)):
         text = tokenizer.decode([ids[place]])
-        if wants and not has and (place == 0 or not theirs[place - 1] or asked):
+        # What asks for an answer stands before it, or between it and the end of another one.
+        if wants and not has and (place == 0 or not theirs[place - 1] or asked or ended):
             asked += text
         elif wants == has:
             asked = ""
+        ended = ids[place] in special if has else ended and text.strip() == ""
         if wants == has:
             continue
         if has and not wants and ids[place] in special and ours[place - 1]:
             counts["ends"] += 1
+        elif has and not wants and ours[place - 1] and "\ufffd" in text:
+            counts["pieces"] += 1
         elif wants and not has and text.strip() == "":
             counts["spaces"] += 1
         elif asked.strip() and any(asked.strip() in end[-len(asked) - 40:] for end in asks):
@@ -208,7 +213,8 @@ def compare(program, file, total):
 def main():
     program = pathlib.Path(sys.argv[1]).resolve()
     total = collections.Counter({name: 0 for name in (
-        "templates", "conversations", "refused", "equal", "dropped", "ends", "spaces", "asked", "different")})
+        "templates", "conversations", "refused", "equal", "dropped", "ends", "spaces", "asked", "pieces",
+        "different")})
     for file in chat_sweep.templates(sys.argv[2:]):
         if BEGIN.search(file.read_text(encoding="utf-8")):
             compare(program, file, total)

@@ -64,7 +64,25 @@ def of_calls():
            "tools": [WEATHER]}
 
 
+def of_special_tokens():
+    """Answers whose texts have tokens that end turns."""
+    for token in ("<|return|>", "<|im_end|>", "<|end|>", "<|eot_id|>", "</s>", "<|endoftext|>"):
+        for answer in (f"It ends with {token}", f"{token}", f"In {token} between", f"It ends with {token}\n"):
+            yield {"messages": say(("u", f"What is {token}?"), ("a", answer))}
+            yield {"messages": say(("u", "Which?"), ("a", answer), ("u", "And?"), ("a", "yes"))}
+
+
+def of_answers_in_a_row():
+    for count in (2, 3):
+        row = say(*[("a", f"part {number}") for number in range(count)])
+        yield {"messages": say(("u", "yes?")) + row}
+        yield {"messages": say(("u", "1?")) + row + say(("u", "2?"), ("a", "is"))}
+        yield {"messages": say(("u", "1?"), ("a", "is"), ("u", "2?")) + row}
+    yield {"messages": say(("u", "yes?"), ("a", "yes"), ("a", "yes"))}
+
+
 def made(words=30):
     chance = random.Random(11)
     lines = [*of_words(words, chance), *of_short_answers(chance), *of_thoughts(), *of_calls()]
-    return lines + [{"messages": say(("s", ""), ("u", ""), ("a", "empty"))}]
+    lines += [{"messages": say(("s", ""), ("u", ""), ("a", "empty"))}]
+    return lines + [*of_special_tokens(), *of_answers_in_a_row()]

@@ -17,10 +17,11 @@ Conversation two_turns() {
 
 const std::vector<float> two_turns_weights = {0, 1, 0, 1};
 
-MaskedConversation masked(const std::string& source) {
+MaskedConversation masked(const std::string& source,
+                          const Conversation& conversation = two_turns()) {
   auto found = ChatTemplate::of_source(source, "test.jinja");
   REQUIRE(found.ok());
-  auto outcome = mask_conversation(*found, two_turns(), two_turns_weights);
+  auto outcome = mask_conversation(*found, conversation, two_turns_weights);
   REQUIRE(std::holds_alternative<MaskedConversation>(outcome));
   return std::get<MaskedConversation>(std::move(outcome));
 }
@@ -227,4 +228,71 @@ TEST_CASE("mask: a token that starts the next turn is not trained", "[storage][e
   REQUIRE(trained_text(conversation) ==
           "<|im_start|>user\nin<|im_end|>\n<|im_start|>assistant\n[[out]]"
           "<|im_start|>user\nour<|im_end|>\n<|im_start|>assistant\n[[er]]");
+}
+
+TEST_CASE("mask: a special token that an answer says ends no turn", "[storage][examples]") {
+  const auto says = [](const std::string& first) {
+    return Conversation{
+        .messages = {{"user", "in"}, {"assistant", first}, {"user", "a"}, {"assistant", "er"}}};
+  };
+  const std::string other_end =
+      "{{ m.content + ('<|endoftext|>' if loop.last else '<|im_end|>') }}";
+  const std::string marked = "{% generation %}" + other_end + "{% endgeneration %}";
+  const std::string begin = "<|im_start|>user\nin<|im_end|>\n<|im_start|>assistant\n";
+  const std::string rest = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n";
+  for (const std::string& answer : {other_end, marked}) {
+    for (const std::string said : {"out<|endoftext|>", "<|endoftext|>", "a<|endoftext|>b",
+                                   "out<|endoftext|>\n", "<|im_end|>"}) {
+      INFO(answer << " of " << said);
+      CHECK(trained_text(masked(chatml_with(answer), says(said))) ==
+            begin + "[[" + said + "<|im_end|>]]" + rest + "[[er<|endoftext|>]]");
+    }
+  }
+  const std::string content_marked =
+      "{% generation %}{{ m.content }}{% endgeneration %}{{ '<|im_end|>\n' }}";
+  for (const std::string said : {"out<|im_end|>", "out<|im_end|>\n", "out<|endoftext|>"}) {
+    INFO(content_marked << " of " << said);
+    CHECK(trained_text(masked(chatml_with(content_marked), says(said))) ==
+          begin + "[[" + said + "<|im_end|>]]\n" + rest + "[[er<|im_end|>]]\n");
+  }
+}
+
+TEST_CASE("mask: white space alone that follows an answer is not trained without marks",
+          "[storage][examples]") {
+  const std::string lines =
+      "{%- for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{%- endfor %}"
+      "{%- if add_generation_prompt %}{{ 'assistant: ' }}{%- endif %}";
+  CHECK(trained_text(masked(lines)) ==
+        "user: in\nassistant: [[out]]\nuser: our\nassistant: [[er]]\n");
+  // What the template marks is trained.
+  const std::string marked =
+      "{%- for m in messages %}{{ m.role + ': ' }}{%- if m.role == 'assistant' %}{% generation %}"
+      "{{ m.content + '\n' }}{% endgeneration %}{%- else %}{{ m.content + '\n' }}{%- endif %}"
+      "{%- endfor %}";
+  CHECK(trained_text(masked(marked)) ==
+        "user: in\nassistant: [[out\n]]user: our\nassistant: [[er\n]]");
+}
+
+TEST_CASE("mask: what ends the whole text belongs to an answer that ends it alone",
+          "[storage][examples]") {
+  Conversation asks_last = two_turns();
+  asks_last.messages.emplace_back("user", "the");
+  for (const std::string mark : {"{% if true %}", "{% generation %}"}) {
+    const std::string end = mark == "{% if true %}" ? "{% endif %}" : "{% endgeneration %}";
+    const std::string source =
+        "{%- for m in messages %}{{ '<|im_start|>' + m.role + ':' }}{%- if m.role == 'assistant' "
+        "%}" +
+        mark + "{{ m.content }}" + end +
+        "{%- else %}{{ m.content }}{%- endif %}{%- endfor %}"
+        "{{ '<|im_start|>assistant:' if add_generation_prompt else '<|endoftext|>' }}";
+    const std::string whole =
+        "<|im_start|>user:in<|im_start|>assistant:[[out]]<|im_start|>user:our"
+        "<|im_start|>assistant:[[er";
+    CHECK(trained_text(masked(source)) == whole + "<|endoftext|>]]");
+    auto found = ChatTemplate::of_source(source, "test.jinja");
+    REQUIRE(found.ok());
+    const auto outcome = mask_conversation(*found, asks_last, std::vector<float>{0, 1, 0, 1, 0});
+    CHECK(trained_text(std::get<MaskedConversation>(outcome)) ==
+          whole + "]]<|im_start|>user:the<|endoftext|>");
+  }
 }

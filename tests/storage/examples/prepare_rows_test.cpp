@@ -316,6 +316,28 @@ TEST_CASE("prepare rows: lines of which none says what it is want --kind, and wh
   }
 }
 
+TEST_CASE("prepare rows: a template that ends answers as texts go on is said, once",
+          "[storage][examples][D-R2]") {
+  const DataPlace place;
+  const auto notes = [&](const std::string& chat_template) {
+    auto request = place.request(many_chats(20));
+    request.chat_template = chat_template;
+    request.row_length = 512;
+    request.force = true;
+    const auto lines = prepared(request).lines();
+    return std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+      return contains(line, "the model will not stop in `generate --chat`");
+    });
+  };
+  CHECK(notes("chatml") == 0);
+  write_bytes(place / "lines.jinja",
+              "{% for m in messages %}{{ m.role + ': ' + m.content + '\\n' }}{% endfor %}"
+              "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}");
+  CHECK(notes(place / "lines.jinja") == 1);
+  // Tokens that the tokenizer does not have are text.
+  CHECK(notes("gemma") == 1);
+}
+
 TEST_CASE("prepare rows: a line that is broken is counted by its cause",
           "[storage][examples][RW-3]") {
   const DataPlace place;
