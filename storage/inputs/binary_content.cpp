@@ -32,7 +32,6 @@ constexpr auto binary_kinds = std::to_array<BinaryKind>({
     {{"\x1f\x9d", 2}, "compressed by compress", unpack_first},
     {{"PAR1", 4}, "Parquet within a compressed file", unpack_first},
     {{"ARROW1", 6}, "an Arrow file", give_rows},
-    {{"\xff\xff\xff\xff", 4}, "an Arrow stream", give_rows},
     {{"Obj\x01", 4}, "an Avro file", give_rows},
     {{"ORC\x08", 4}, "an ORC file", give_rows},
     {{"\x89HDF", 4}, "an HDF5 file", give_rows},
@@ -58,6 +57,33 @@ constexpr auto binary_kinds = std::to_array<BinaryKind>({
 
 constexpr std::size_t tar_magic_offset = 257;
 
+/// A stream of Arrow's begins with the bytes of -1, which ids may, too: with the length of a
+/// message behind them, whose first table has a list of its members' places.
+bool is_arrow_stream(std::string_view head) {
+  constexpr std::size_t message_at = 8;
+  constexpr std::uint64_t message_most = std::uint64_t{1} << 28;
+  constexpr std::uint64_t members_most = 64;
+  const auto number = [&](std::uint64_t at, std::size_t width) {
+    std::uint64_t value = 0;
+    for (std::size_t i = width; i-- > 0 && at + width <= head.size();) {
+      value = (value << 8U) | static_cast<unsigned char>(head[at + i]);
+    }
+    return value;
+  };
+  if (!head.starts_with("\xff\xff\xff\xff") || head.size() < message_at + 4) {
+    return false;
+  }
+  const std::uint64_t length = number(4, 4);
+  const std::uint64_t table = message_at + number(message_at, 4);
+  const std::uint64_t back = number(table, 4);
+  if (length == 0 || length % 8 != 0 || length > message_most || table > length ||
+      back > table - message_at) {
+    return false;
+  }
+  const std::uint64_t places_bytes = number(table - back, 2);
+  return places_bytes >= 4 && places_bytes % 2 == 0 && places_bytes <= members_most;
+}
+
 /// Of ASCII every second byte is 0, and no other.
 bool is_wide_text(std::string_view head, std::size_t zeros_at) {
   constexpr std::size_t looked_at = 64;
@@ -82,6 +108,9 @@ std::string binary_content(std::string_view head, std::size_t shortest) {
     if (kind.magic.size() >= shortest && head.starts_with(kind.magic)) {
       return fmt::format("{}; {}", kind.name, kind.advice);
     }
+  }
+  if (is_arrow_stream(head)) {
+    return fmt::format("an Arrow stream; {}", give_rows);
   }
   if (shortest == 1 && is_wide_text(head, 1)) {
     return "UTF-16; write it as UTF-8 first (`iconv -f UTF-16LE -t UTF-8`)";

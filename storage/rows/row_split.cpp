@@ -9,12 +9,15 @@
 #include "storage/files/digest.hpp"
 #include "storage/files/input_file.hpp"
 #include "storage/rows/row_files.hpp"
+#include "storage/tokens/dataset_facts.hpp"
 #include "storage/tokens/token_fingerprint.hpp"
 
 namespace train::storage {
 namespace {
 
 constexpr std::uint32_t largest_token = 0x7fffffffU;
+/// Of each end of the tokens, when they are opened; all are looked at when they are read.
+constexpr std::uint64_t ids_looked_at = 4096;
 
 Error no_rows(const std::filesystem::path& directory, const std::string& split) {
   return user_error(fmt::format("{} holds no rows of {}; {}", directory.string(), split,
@@ -48,8 +51,41 @@ struct RowSplit::State {
   RowFiles files;
   std::uint32_t token_limit = largest_token;
 
+  [[nodiscard]] bool is_beyond_said(std::uint32_t id) const {
+    return facts.vocab_size > 0 && id >= facts.vocab_size;
+  }
+  [[nodiscard]] Error outside(std::uint64_t position, std::uint32_t id) const;
+  /// Of the ids that are looked at when the files are opened.
+  [[nodiscard]] Status check_said_vocabulary(std::uint64_t tokens) const;
+
   Status read_segment(const SegmentRecord& segment, std::size_t place, const RowColumns& out) const;
 };
+
+Error RowSplit::State::outside(std::uint64_t position, std::uint32_t id) const {
+  if (is_beyond_said(id)) {
+    return user_error(fmt::format(
+        "{}: vocab_size is {}, but {} has token {} at position {}; mend vocab_size if the ids are "
+        "right, or prepare the data again",
+        (files.tokens_path.parent_path() / facts_file_name).string(), facts.vocab_size,
+        files.tokens_path.filename().string(), id, position));
+  }
+  return user_error(fmt::format(
+      "{}: token {} at position {} is outside the vocabulary of {}; set model.vocab_size to "
+      "the data's, or prepare the data for this model",
+      files.tokens_path.string(), id, position, token_limit));
+}
+
+Status RowSplit::State::check_said_vocabulary(std::uint64_t tokens) const {
+  for (std::uint64_t i = 0; i < tokens; ++i) {
+    if (i == ids_looked_at && tokens > 2 * ids_looked_at) {
+      i = tokens - ids_looked_at;
+    }
+    if (is_beyond_said(files.token(i))) {
+      return outside(i, files.token(i));
+    }
+  }
+  return {};
+}
 
 Status RowSplit::State::read_segment(const SegmentRecord& segment, std::size_t place,
                                      const RowColumns& out) const {
@@ -61,11 +97,7 @@ Status RowSplit::State::read_segment(const SegmentRecord& segment, std::size_t p
     const bool last = segment.start + i + 1 == document.length;
     const std::uint32_t next = last ? 0 : files.token(first + i + 1);
     if (id >= token_limit || next >= token_limit) {
-      return user_error(fmt::format(
-          "{}: token {} at position {} is outside the vocabulary of {}; set model.vocab_size to "
-          "the data's, or prepare the data for this model",
-          files.tokens_path.string(), std::max(id, next), first + i + (id >= token_limit ? 0 : 1),
-          token_limit));
+      return id >= token_limit ? outside(first + i, id) : outside(first + i + 1, next);
     }
     const bool trained = !last && files.trained(first + i + 1);
     trained_count += trained ? 1 : 0;
@@ -105,12 +137,14 @@ Result<RowSplit> RowSplit::open(const std::filesystem::path& directory, const st
   auto files = RowFiles::open(directory, split, *facts);
   TRAIN_RETURN_IF_ERROR(files);
   auto state = std::make_unique<State>();
-  const std::int64_t vocab_size = options.vocab_size > 0 ? options.vocab_size : facts->vocab_size;
-  if (vocab_size > 0 && vocab_size < largest_token) {
-    state->token_limit = static_cast<std::uint32_t>(vocab_size);
+  for (const std::int64_t vocab_size : {options.vocab_size, facts->vocab_size}) {
+    if (vocab_size > 0 && vocab_size < state->token_limit) {
+      state->token_limit = static_cast<std::uint32_t>(vocab_size);
+    }
   }
   state->facts = std::move(*facts);
   state->files = std::move(*files);
+  TRAIN_RETURN_IF_ERROR(state->check_said_vocabulary(state->facts.of(split).tokens));
   return RowSplit(std::move(state));
 }
 

@@ -19,6 +19,10 @@ namespace fs = std::filesystem;
 constexpr const char* make_command =
     "make it with `actortrain data prepare --input FILE --tokenizer bytes --out DIR`";
 
+constexpr std::int64_t largest_vocabulary = 0x7fffffff;
+/// Of each end of a file, when it is opened; all are looked at when they are read.
+constexpr std::uint64_t ids_looked_at = 4096;
+
 struct SplitFiles {
   std::vector<fs::path> train;
   std::vector<fs::path> validation;  ///< May be empty.
@@ -132,6 +136,7 @@ Result<TokenSplit> TokenSplit::open(std::span<const fs::path> files, const Layou
   for (const fs::path& path : files) {
     TRAIN_RETURN_IF_ERROR(split.add(path));
   }
+  TRAIN_RETURN_IF_ERROR(split.check_said_vocabulary());
   if (split.sequences_ == 0 && !layout.may_be_short) {
     return user_error(fmt::format(
         "{}: {} tokens, but a sequence needs {} (data.sequence_length + 1); lower "
@@ -181,6 +186,60 @@ std::uint32_t TokenSplit::token(const File& file, std::uint64_t position) const 
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(value, 0xffffffffU));
 }
 
+std::uint32_t TokenSplit::id_limit() const {
+  std::int64_t limit = largest_vocabulary;
+  for (const std::int64_t size : {layout_.vocab_size, layout_.said_vocab_size}) {
+    limit = size > 0 ? std::min(limit, size) : limit;
+  }
+  return static_cast<std::uint32_t>(limit);
+}
+
+bool TokenSplit::is_minus_one(const File& file, std::uint64_t position) {
+  const std::byte* const bytes = file.bytes.get() + file.first_byte + position * file.token_bytes;
+  return file.token_bytes >= 4 && std::all_of(bytes, bytes + file.token_bytes, [](std::byte byte) {
+           return byte == std::byte{0xff};
+         });
+}
+
+Error TokenSplit::outside(const File& file, std::uint64_t position, std::uint32_t id) const {
+  if (is_minus_one(file, position)) {
+    return user_error(fmt::format(
+        "{}: token -1 at position {}: that is no id, but what other programs write where there is "
+        "none; write the ids without it",
+        file.path.string(), position));
+  }
+  const std::int64_t said = layout_.said_vocab_size;
+  if (said > 0 && id >= said) {
+    return user_error(fmt::format(
+        "{}: vocab_size is {}, but {} has token {} at position {}; mend vocab_size if the ids are "
+        "right, or prepare the data again",
+        (file.path.parent_path() / facts_file_name).string(), said, file.path.filename().string(),
+        id, position));
+  }
+  return user_error(fmt::format(
+      "{}: token {} at position {} is outside the vocabulary of {}; set model.vocab_size to "
+      "the data's, or prepare the data for this model",
+      file.path.string(), id, position, id_limit()));
+}
+
+Status TokenSplit::check_said_vocabulary() const {
+  if (layout_.said_vocab_size <= 0) {
+    return {};
+  }
+  for (const File& file : files_) {
+    for (std::uint64_t i = 0; i < file.tokens; ++i) {
+      if (i == ids_looked_at && file.tokens > 2 * ids_looked_at) {
+        i = file.tokens - ids_looked_at;
+      }
+      const std::uint32_t id = token(file, i);
+      if (id >= layout_.said_vocab_size && !is_minus_one(file, i)) {
+        return outside(file, i, id);
+      }
+    }
+  }
+  return {};
+}
+
 Status TokenSplit::read(std::uint64_t index, std::span<std::int32_t> tokens,
                         std::span<std::int32_t> targets) const {
   const auto length = static_cast<std::uint64_t>(layout_.sequence_length);
@@ -201,16 +260,11 @@ Status TokenSplit::read_at(std::size_t index, std::uint64_t first, std::span<std
   TRAIN_CHECK(file.tokens > length && first < file.tokens - length, "token {} of {}", first,
               file.tokens);
   TRAIN_CHECK(tokens.size() == length && targets.size() == length);
-  const std::uint32_t limit = layout_.vocab_size > 0 && layout_.vocab_size < 0x7fffffff
-                                  ? static_cast<std::uint32_t>(layout_.vocab_size)
-                                  : 0x7fffffffU;
+  const std::uint32_t limit = id_limit();
   for (std::uint64_t i = 0; i <= length; ++i) {
     const std::uint32_t id = token(file, first + i);
     if (id >= limit) {
-      return user_error(fmt::format(
-          "{}: token {} at position {} is outside the vocabulary of {}; set model.vocab_size to "
-          "the data's, or prepare the data for this model",
-          file.path.string(), id, first + i, limit));
+      return outside(file, first + i, id);
     }
     if (i < length) {
       tokens[i] = static_cast<std::int32_t>(id);
@@ -242,7 +296,8 @@ Result<TokenDataset> TokenDataset::open(const fs::path& directory, const Dataset
                                                     ? std::optional(dataset.facts_.token_bytes)
                                                     : std::nullopt,
                                   .is_ours = dataset.facts_.train_digest.has_value(),
-                                  .vocab_size = *vocab_size};
+                                  .vocab_size = *vocab_size,
+                                  .said_vocab_size = dataset.facts_.vocab_size.value_or(0)};
   auto train = TokenSplit::open(files->train, layout);
   TRAIN_RETURN_IF_ERROR(train);
   dataset.train_ = std::move(*train);

@@ -23,13 +23,15 @@ class TokenSplit {
     std::int64_t sequence_length = 256;           ///< T, tokens.
     std::optional<std::int64_t> said_bytes = {};  ///< Of a token, 2 or 4; none: nobody says.
     bool is_ours = false;                         ///< `data prepare` wrote the files.
-    std::int64_t vocab_size = 0;                  ///< 0: no limit.
-    bool may_be_short = false;                    ///< Files without a whole sequence are no error.
+    std::int64_t vocab_size = 0;                  ///< Of the model; 0: no limit.
+    std::int64_t said_vocab_size = 0;  ///< Of the data, as meta.json says; 0: it does not.
+    bool may_be_short = false;         ///< Files without a whole sequence are no error.
   };
 
   TokenSplit() = default;
   /// Maps `files`, in that order. Errors (user): unreadable, those of token_encoding_of(), fewer
-  /// than T + 1 tokens in every file.
+  /// than T + 1 tokens in every file; an id at a file's beginning or end that `said_vocab_size` is
+  /// not above.
   static Result<TokenSplit> open(std::span<const std::filesystem::path> files,
                                  const Layout& layout);
 
@@ -72,6 +74,13 @@ class TokenSplit {
     std::uint64_t first_sequence;
   };
   Status add(const std::filesystem::path& path);
+  /// Ids are below it.
+  [[nodiscard]] std::uint32_t id_limit() const;
+  /// Whether all bits of a token of 32 bits or more are set: what other programs write where there
+  /// is no id.
+  [[nodiscard]] static bool is_minus_one(const File& file, std::uint64_t position);
+  [[nodiscard]] Error outside(const File& file, std::uint64_t position, std::uint32_t id) const;
+  [[nodiscard]] Status check_said_vocabulary() const;
   [[nodiscard]] std::uint32_t token(const File& file, std::uint64_t position) const;
 
   Layout layout_;
@@ -92,9 +101,9 @@ struct DatasetOptions {
 /// `_train` and `_val` in their names. `.npy` in the place of `.bin`. Formats: storage/README.md.
 class TokenDataset {
  public:
-  /// Maps the files; reads no tokens. Errors (user): directory, file or permission missing, size
-  /// not a multiple of the token's, fewer than T + 1 tokens in every file of a split, meta.json
-  /// malformed or at odds with the files or the model.
+  /// Maps the files; reads some tokens of each. Errors (user): directory, file or permission
+  /// missing, size not a multiple of the token's, fewer than T + 1 tokens in every file of a split,
+  /// meta.json malformed or at odds with the files or the model.
   static Result<TokenDataset> open(const std::filesystem::path& directory,
                                    const DatasetOptions& options);
 

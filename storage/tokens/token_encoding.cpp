@@ -324,6 +324,14 @@ Status check_floats(const TokenFile& file) {
                         8 * bytes, bytes));
 }
 
+/// What says of ids that look like others that they are of that width.
+std::string if_they_are(std::int64_t width) {
+  return fmt::format(
+      "if they are uint{} all the same, give them with that type in the place of this file: "
+      "`np.save('train.npy', np.fromfile(FILE, '<u{}'))`",
+      8 * width, width);
+}
+
 /// Error: the bytes show that they are not ids of that width.
 Status check_plain(const TokenFile& file, std::int64_t width) {
   constexpr std::size_t head_bytes = 4096;
@@ -348,15 +356,17 @@ Status check_plain(const TokenFile& file, std::int64_t width) {
         file, are_halves(wide, 0xffffffff, file.vocab_size)
                   ? "holds ids of 64 bits: of every four uint16 three are 0; write them as uint32 "
                     "(`np.fromfile(FILE, '<i8').astype('<u4').tofile(OUT)`) and say "
-                    "\"dtype\": \"uint32\" in meta.json"
+                    "\"dtype\": \"uint32\" in meta.json, or, " +
+                        if_they_are(width)
                   : "holds ids of 32 bits: every second uint16 is 0, or nearly; say {\"dtype\": "
-                    "\"uint32\"} in meta.json beside it, or, if they are uint16, give them as "
-                    "NumPy's .npy");
+                    "\"uint32\"} in meta.json beside it, or, " +
+                        if_they_are(width));
   }
   if (width == 4 && are_halves(sampled_words(file.bytes, 4, 2), 0xffffffff, file.vocab_size)) {
     return token_error(file,
                        "holds ids of 64 bits: every second uint32 is 0; write them as uint32 "
-                       "(`np.fromfile(FILE, '<i8').astype('<u4').tofile(OUT)`)");
+                       "(`np.fromfile(FILE, '<i8').astype('<u4').tofile(OUT)`), or, " +
+                           if_they_are(width));
   }
   if (width == 2 && is_swapped(file, words)) {
     const int bytes = swapped_bytes(words);

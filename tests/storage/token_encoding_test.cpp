@@ -319,6 +319,85 @@ TEST_CASE("token encoding: ids written as floats are refused by their type",
   CHECK_THAT(data.refusal(), Catch::Contains("floats of 64 bits") && Catch::Contains("'<f8'"));
 }
 
+TEST_CASE("token encoding: ids that look like wider ones have a way to be read",
+          "[storage][token_dataset]") {
+  const Data data;
+  std::string every_second, every_fourth;
+  for (int i = 0; i < id_count; ++i) {
+    every_second += number(id_of(i), 2) + number(0, 2);
+    every_fourth += number(id_of(i), 2) + std::string(6, '\0');
+  }
+  const auto train = data.directory / "train.bin";
+  for (const auto& [bytes, bits] : {std::pair(every_second, "32"), {every_fourth, "64"}}) {
+    write_bytes(train, bytes);
+    CHECK_THAT(data.refusal(),
+               Catch::Contains(fmt::format("holds ids of {} bits", bits)) &&
+                   Catch::Contains("np.save('train.npy', np.fromfile(FILE, '<u2'))"));
+    std::filesystem::remove(train);
+    write_bytes(data.directory / "train.npy",
+                numpy("<u2", fmt::format("({},)", bytes.size() / 2)) + bytes);
+    std::filesystem::rename(data.directory / "val.bin", data.directory / "val_kept");
+    CHECK(
+        TokenDataset::open(data.directory.path(), {.sequence_length = 10, .need_validation = false})
+            ->train()
+            .tokens() == bytes.size() / 2);
+    std::filesystem::remove(data.directory / "train.npy");
+    std::filesystem::rename(data.directory / "val_kept", data.directory / "val.bin");
+  }
+  write_bytes(data.directory / "meta.json", R"({"dtype": "uint32"})");
+  write_bytes(data.directory / "val.bin", ids(4));
+  write_bytes(train, ids(8));
+  CHECK_THAT(data.refusal(),
+             Catch::Contains("if they are uint32 all the same") && Catch::Contains("'<u4'"));
+}
+
+TEST_CASE("token encoding: ids that begin with -1 are ids, and a stream of Arrow's is none",
+          "[storage][token_dataset]") {
+  const Data data;
+  const auto train = data.directory / "train.bin";
+  write_bytes(data.directory / "meta.json", R"({"dtype": "uint32"})");
+  write_bytes(data.directory / "val.bin", ids(4));
+  write_bytes(train, number(-1, 4) + ids(4));
+  const auto dataset = data.open();
+  REQUIRE(dataset.ok());
+  std::vector<std::int32_t> tokens(10), targets(10);
+  const Status read = dataset->train().read(0, tokens, targets);
+  REQUIRE_FALSE(read);
+  CHECK_THAT(read.error().message, Catch::Contains("token -1 at position 0: that is no id"));
+  CHECK(dataset->train().read(1, tokens, targets));
+  // What pyarrow writes of a column "text".
+  const std::string begin(
+      "\xff\xff\xff\xff\x70\0\0\0\x10\0\0\0\0\0\x0a\0\x0c\0\x06\0\x05\0\x08\0\x0a\0\0\0\0"
+      "\x01\x04\0\x0c\0\0\0\x08\0\x08\0\0\0\x04\0\x08\0\0\0\x04\0\0\0",
+      52);
+  write_bytes(train, begin + ids(4));
+  CHECK_THAT(data.refusal(), Catch::Contains("an Arrow stream"));
+}
+
+TEST_CASE("token encoding: ids beyond the vocabulary that meta.json says are refused by its name",
+          "[storage][token_dataset]") {
+  const Data data;
+  write_bytes(data.directory / "meta.json", R"({"vocab_size": 100})");
+  write_bytes(data.directory / "train.bin", ids(2));
+  // A larger model does not hide it, neither where the data is opened nor where it is read.
+  CHECK_THAT(data.refusal(60'000), Catch::Contains("meta.json: vocab_size is 100, but train.bin") &&
+                                       Catch::Contains("has token 7924 at position 1"));
+  std::string late;
+  for (int i = 0; i < 20'000; ++i) {
+    late += number(i == 10'005 ? 101 : i % 90, 2);
+  }
+  write_bytes(data.directory / "train.bin", late);
+  write_bytes(data.directory / "val.bin", late.substr(0, 2000));
+  const auto dataset = data.open(60'000);
+  REQUIRE(dataset.ok());
+  std::vector<std::int32_t> tokens(10), targets(10);
+  CHECK(dataset->train().read(999, tokens, targets));
+  const Status read = dataset->train().read(1000, tokens, targets);
+  REQUIRE_FALSE(read);
+  CHECK_THAT(read.error().message, Catch::Contains("vocab_size is 100") &&
+                                       Catch::Contains("token 101 at position 10005"));
+}
+
 TEST_CASE("token encoding: ids that say little are read", "[storage][token_dataset]") {
   const Data data;
   const std::vector<std::vector<int>> periods = {{0},    {7},       {0, 1},      {7, 3},

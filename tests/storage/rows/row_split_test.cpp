@@ -235,7 +235,16 @@ TEST_CASE("rows: what does not fit together is refused with its file", "[storage
     std::string bytes = read_bytes(directory / "train.tokens");
     bytes[2] = 120;
     write_bytes(directory / "train.tokens", bytes);
-    const RowSplit split = opened(directory.path());
+    // A larger model does not hide it.
+    for (const std::int64_t vocab_size : {0, 1000}) {
+      const std::string error = open_error(directory.path(), {.vocab_size = vocab_size});
+      REQUIRE(holds(error, "meta.json: vocab_size is 100, but train.tokens has token 120"));
+    }
+    auto facts = read_row_facts(directory.path());
+    REQUIRE(facts.ok());
+    facts->vocab_size = 0;
+    REQUIRE(write_row_facts(directory.path(), *facts));
+    const RowSplit split = opened(directory.path(), {.vocab_size = 100});
     Ints column(8);
     Ints other(8);
     Ints third(8);
