@@ -147,7 +147,12 @@ class LineParser {
       }
       example.source = *source;
     }
-    if (auto dropped = parse(example)) {
+    auto dropped = parse(example);
+    if (!other_type_.empty() && (!dropped || dropped->reason == DropReason::members ||
+                                 dropped->reason == DropReason::pair_prompt)) {
+      return Dropped{DropReason::members, fmt::format(R"("{}" is no text)", other_type_)};
+    }
+    if (dropped) {
       return *dropped;
     }
     for (const std::string& name : line_.unread()) {
@@ -172,10 +177,20 @@ class LineParser {
            !stands_in(*line_.read(name), words_of(example.text) + words_of(*example.worse));
   }
 
-  /// A text that is not a list of messages as JSON.
+  /// A text that is not a list of messages, as JSON or as Python prints it.
   const std::string* plain_text(const char* key) {
     const std::string* const text = line_.text(key);
-    return text != nullptr && says_messages(*text) ? nullptr : text;
+    return text != nullptr && (says_messages(*text) || prints_messages(*text)) ? nullptr : text;
+  }
+
+  /// A text that goes into a message. Null: there is none; one that says something and is of
+  /// another type is remembered.
+  const std::string* said_text(const char* key) {
+    const std::string* const text = line_.text(key);
+    if (text == nullptr && line_.has(key) && !line_.read(key)->empty() && other_type_.empty()) {
+      other_type_ = key;
+    }
+    return text;
   }
 
   std::optional<Dropped> parse(Example& example) {
@@ -227,7 +242,7 @@ class LineParser {
         return list;
       }
     }
-    const std::string* const output = line_.text("output");
+    const std::string* const output = said_text("output");
     auto asked = instruction();
     if (!asked || output == nullptr) {
       return missing(R"(no "messages" (nor "conversations", nor "instruction" and "output"))");
@@ -244,7 +259,7 @@ class LineParser {
   void prepend_system(MessageList& list) {
     const std::string* const system =
         list.messages.empty() || list.messages.front().value("role", "") != "system"
-            ? line_.text("system")
+            ? said_text("system")
             : nullptr;
     if (system != nullptr && !system->empty()) {
       MessageList whole = text_message("system", *system);
@@ -264,7 +279,7 @@ class LineParser {
   /// Alpaca's question: "history", "instruction" and "input", "system". None: it has no
   /// instruction.
   std::optional<ListOrDropped> instruction() {
-    const std::string* const text = line_.text("instruction");
+    const std::string* const text = said_text("instruction");
     if (text == nullptr) {
       return std::nullopt;
     }
@@ -278,7 +293,7 @@ class LineParser {
         append(list, text_message("assistant", turn[1]));
       }
     }
-    const std::string* const input = line_.text("input");
+    const std::string* const input = said_text("input");
     append(list, text_message(
                      "user", input == nullptr || input->empty() ? *text : *text + "\n\n" + *input));
     prepend_system(list);
@@ -310,7 +325,7 @@ class LineParser {
       return PromptPart{.member = "instruction", .list = std::get<MessageList>(std::move(*asked))};
     }
     for (const char* const key : {"question", "input"}) {
-      if (const std::string* const question = line_.text(key)) {
+      if (const std::string* const question = said_text(key)) {
         return asked_in(key, *question, /*raw=*/false);
       }
     }
@@ -525,10 +540,8 @@ class LineParser {
   /// ends.
   static std::string inner_text(const LineJson& message) {
     const LineJson content = message.value("content", LineJson());
-    std::string text = content.is_string() ? content.get<std::string>() : std::string();
-    text.erase(text.find_last_not_of(" \t\r\n") + 1);
-    text.erase(0, std::min(text.find_first_not_of(" \t\r\n"), text.size()));
-    const std::string quoted = LineJson(text).dump();
+    const std::string text = content.is_string() ? content.get<std::string>() : std::string();
+    const std::string quoted = LineJson(trimmed(text)).dump();
     return quoted.substr(1, quoted.size() - 2);
   }
 
@@ -547,6 +560,7 @@ class LineParser {
   }
 
   LineMembers line_;
+  std::string other_type_ = {};  ///< The member that should be a text and is none; empty: none is.
   const ExampleOptions& options_;
   std::vector<Remark> remarks_ = {};
 };

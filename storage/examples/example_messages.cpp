@@ -222,6 +222,22 @@ std::optional<Dropped> take_message(const ExampleJson& object, MessageList& list
   return std::nullopt;
 }
 
+/// Whether a text begins as a list of objects does that Python prints, and JSON never.
+bool is_printed_list(const std::string& text) {
+  std::string_view rest = trimmed(text);
+  for (const char bracket : {'[', '{'}) {
+    if (rest.starts_with(bracket)) {
+      rest = trimmed(rest.substr(1));
+    } else if (bracket == '{') {
+      return false;
+    }
+  }
+  return rest.starts_with('\'');
+}
+
+constexpr std::string_view printed_list =
+    "a list as Python prints it, which is no JSON: write it with json.dumps(), or give Parquet";
+
 /// A list, or a text that is one in JSON.
 ExampleJson list_or_text(const ExampleJson& value) {
   if (!value.is_string()) {
@@ -250,6 +266,9 @@ MessageRole message_role(std::string_view name) {
 
 std::variant<MessageList, Dropped> message_list(const ExampleJson& list) {
   MessageList result;
+  if (list.is_string() && is_printed_list(list.get_ref<const std::string&>())) {
+    return Dropped{DropReason::members, fmt::format("the messages are {}", printed_list)};
+  }
   ExampleJson messages = list_or_text(list);
   if (messages.is_object()) {
     messages = ExampleJson::array({messages});
@@ -277,6 +296,11 @@ bool says_messages(const std::string& text) {
          std::all_of(list.begin(), list.end(), [](const ExampleJson& message) {
            return message.is_object() && (message.contains("role") || message.contains("from"));
          });
+}
+
+bool prints_messages(const std::string& text) {
+  return is_printed_list(text) &&
+         (text.find("'role':") != std::string::npos || text.find("'from':") != std::string::npos);
 }
 
 MessageList text_message(const char* role, const std::string& content) {
@@ -320,6 +344,9 @@ std::variant<ExampleText, Dropped> conversation_text(const MessageList& list, Li
                                                      bool train_on_last) {
   ExampleJson whole = {{"messages", list.messages}};
   if (const ExampleJson* const tools = line.read("tools")) {
+    if (tools->is_string() && is_printed_list(tools->get_ref<const std::string&>())) {
+      return Dropped{DropReason::members, fmt::format(R"("tools" is {})", printed_list)};
+    }
     if (!tools->empty() && *tools != "") {
       whole["tools"] = list_or_text(*tools);
     }

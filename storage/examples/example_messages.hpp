@@ -34,6 +34,9 @@ struct MessageRole {
 /// Whether a text is such a list as JSON: what tables have in the place of one.
 [[nodiscard]] bool says_messages(const std::string& text);
 
+/// Whether a text is such a list as Python or NumPy prints it, which is no JSON.
+[[nodiscard]] bool prints_messages(const std::string& text);
+
 /// One message of texts.
 [[nodiscard]] MessageList text_message(const char* role, const std::string& content);
 

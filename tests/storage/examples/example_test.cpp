@@ -251,6 +251,36 @@ TEST_CASE("example: members of parts of a content that nobody reads have their n
           std::vector<Remark>{{RemarkKind::not_read, "messages[].content[].note"}});
 }
 
+TEST_CASE("example: what should be a text and is none drops the line by its name",
+          "[storage][examples]") {
+  const std::string turns =
+      R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])";
+  for (const auto& [line, name] :
+       {std::pair(R"({"messages": )" + turns + R"(, "system": {"content": "S"}})", "system"),
+        {R"({"messages": )" + turns + R"(, "system": ["S"]})", "system"},
+        {R"({"messages": )" + turns + R"(, "system": 5})", "system"},
+        {R"({"instruction": "a", "input": {"x": 1}, "output": "b"})", "input"},
+        {R"({"instruction": ["a"], "output": "b"})", "instruction"},
+        {R"({"instruction": "a", "output": ["b"]})", "output"}}) {
+    INFO(line);
+    const auto outcome = parse_example(line, {.kind = ExampleKind::chat});
+    const auto* const dropped = std::get_if<Dropped>(&outcome);
+    REQUIRE(dropped != nullptr);
+    CHECK(dropped->reason == DropReason::members);
+    CHECK(dropped->detail == "\"" + std::string(name) + "\" is no text");
+  }
+  // What is empty says nothing.
+  CHECK(parsed(R"({"messages": )" + turns + R"(, "system": []})", {.kind = ExampleKind::chat})
+            .remarks.empty());
+  // Lists that Python printed are no messages, and no tools.
+  const std::string printed = R"("[{'role': 'user', 'content': 'a'}]")";
+  for (const std::string& line : {R"({"messages": )" + printed + "}",
+                                  R"({"messages": )" + turns + R"(, "tools": )" + printed + "}"}) {
+    const auto outcome = parse_example(line, {.kind = ExampleKind::chat});
+    CHECK(std::get<Dropped>(outcome).detail.find("as Python prints it") != std::string::npos);
+  }
+}
+
 TEST_CASE("example: labels of tables are texts and numbers", "[storage][examples]") {
   for (const std::string label : {"true", "1", "1.0", R"("True")", R"("1")"}) {
     const ExampleOptions kto{.kind = ExampleKind::kto};

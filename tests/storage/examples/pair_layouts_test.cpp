@@ -115,6 +115,12 @@ const std::vector<Layout> layouts_with_prompt = {
      R"("completion": "[{\"role\": \"assistant\", \"content\": \"y\"}]"})",
      "u=Q;|a=y;"},
     {R"({"prompt": "Q", "completion": "[1, 2]"})", "Q|[1, 2]"},
+    {R"({"prompt": "Q", "completion": "{'a': 1}"})", "Q|{'a': 1}"},
+    // White space of Unicode around a text is no other text.
+    {R"({"prompt": "\u3000Q\u00a0", "chosen": [{"role": "user", "content": "Q"}, {"role":
+           "assistant", "content": "y"}], "rejected": [{"role": "user", "content": "Q"}, {"role":
+           "assistant", "content": "n"}]})",
+     "u=Q;|a=y; u=Q;|a=n;"},
     {R"({"prompt": "Q", "question": "Q ", "chosen": "y", "rejected": "n"})", "Q|y Q|n"},
     {R"({"prompt": "Q", "completion": " y"})", "Q| y"},
     {R"({"prompt": "Q", "completion": " y", "label": true})", "Q| y"},
@@ -175,7 +181,21 @@ const std::vector<Layout> layouts_without = {
      R"(prompt: "chosen" begins with the assistant's message; give a "prompt")"},
     {R"({"chosen": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "y"}],
            "rejected": [{"role": "user", "content": "R"}, {"role": "assistant", "content": "n"}]})",
-     R"(prompt: "chosen" and "rejected" begin with nothing in common; give a "prompt")"}};
+     R"(prompt: "chosen" and "rejected" begin with nothing in common; give a "prompt")"},
+    // As tables have lists that Python printed, or NumPy, without commas.
+    {R"({"prompt": "Q", "chosen": "[{'role': 'assistant', 'content': \"it's y\"}]",
+           "rejected": "n"})",
+     "dropped: \"chosen\": the messages are a list as Python prints it, which is no JSON: write it "
+     "with json.dumps(), or give Parquet"},
+    {R"({"prompt": "[{'content': 'Q', 'role': 'user'}\n {'content': 'y', 'role': 'assistant'}]",
+           "completion": "y"})",
+     "dropped: \"prompt\": the messages are a list as Python prints it, which is no JSON: write it "
+     "with json.dumps(), or give Parquet"},
+    // Of another type than a text.
+    {R"({"system": {"text": "S"}, "prompt": "Q", "completion": "y"})",
+     R"(dropped: "system" is no text)"},
+    {R"({"question": ["Q"], "chosen": "y", "rejected": "n"})",
+     R"(dropped: "question" is no text)"}};
 
 TEST_CASE("pair layouts: where the prompt is not known the members are named, and nothing guessed",
           "[storage][examples][RW-3]") {
