@@ -130,6 +130,13 @@ Status prepare(const PrepareOptions& options) {
   for (const std::string& note : report->notes) {
     log_warning(fmt::format("tokenizer_note {}", note));
   }
+  if (report->kept_breaks > 0) {
+    log_warning(fmt::format(
+        "text_not_utf8 {} places are not UTF-8, and --tokenizer bytes takes their bytes as they "
+        "are; "
+        "if the text is in another encoding, write it as UTF-8 (`iconv -f ENCODING -t UTF-8`)",
+        report->kept_breaks));
+  }
   if (report->replaced > 0) {
     log_warning(
         fmt::format("text_replaced {} places were not UTF-8 and became U+FFFD", report->replaced));

@@ -8,12 +8,21 @@
 #include <utility>
 
 #include "storage/examples/prepare_key.hpp"
+#include "storage/inputs/member_list.hpp"
 
 namespace train::storage {
 namespace {
 
 constexpr std::size_t waiting_limit_bytes = std::size_t{4} << 20;
 constexpr std::size_t waiting_limit_lines = 4096;
+
+/// Of an object that is no example: how its members become those of one.
+std::string rename_advice(const nlohmann::ordered_json& line) {
+  return fmt::format(
+      "give what its {} hold under such names, as `jq -c '{{prompt: .KEY, chosen: .KEY, rejected: "
+      ".KEY}}' FILE` prints it, or '{{prompt: .KEY, completion: .KEY}}'",
+      member_list(line));
+}
 
 /// Of an object that is no example, and holds a list of objects: those may be them.
 std::string wrapped_hint(const nlohmann::ordered_json& line) {
@@ -76,19 +85,20 @@ Status ExampleReading::read_input(std::size_t input, const Take& take) {
 
 Result<ExampleKind> ExampleReading::kind_of(const Waiting& line) const {
   const auto unknown = [&](const std::string& why) {
-    return user_error(fmt::format("{}: what it is an example of is not known: it {}; say --kind",
-                                  where(line.place), why));
+    return user_error(
+        fmt::format("{}: what it is an example of is not known: it {}", where(line.place), why));
   };
   if (line.fault) {
-    return unknown(fmt::format("is {}", line_fault_text(*line.fault)));
+    return unknown(fmt::format("is {}; say --kind", line_fault_text(*line.fault)));
   }
   const auto json = nlohmann::ordered_json::parse(line.text, nullptr, false);
   if (!json.is_object()) {
-    return unknown(fmt::format("is {}", line_fault_text(json_fault(line.text))));
+    return unknown(fmt::format("is {}; say --kind", line_fault_text(json_fault(line.text))));
   }
   const auto kind = example_kind_of(json);
   return kind ? Result<ExampleKind>(*kind)
-              : unknown(fmt::format("has none of {}{}", example_kinds_help(), wrapped_hint(json)));
+              : unknown(fmt::format("has none of {}{}; {}", example_kinds_help(),
+                                    wrapped_hint(json), rename_advice(json)));
 }
 
 /// Of the first line that says it: one that is broken is counted like any other.

@@ -177,17 +177,23 @@ class TextHandler : public nlohmann::json_sax<nlohmann::json> {
 
 Status emit_record(const InputRecord& record, const DocumentSink& sink) {
   if (record.fault) {
-    return sink.dropped(*record.fault, record.line);
+    return sink.dropped(*record.fault, record);
   }
   TextHandler handler;
   if (!nlohmann::json::sax_parse(record.text.begin(), record.text.end(), &handler)) {
-    return sink.dropped(json_fault(record.text), record.line);
+    return sink.dropped(json_fault(record.text), record);
   }
   if (!handler.text() || handler.text()->empty()) {
-    return sink.dropped(handler.text() ? LineFault::empty_text : handler.fault(), record.line);
+    return sink.dropped(handler.text() ? LineFault::empty_text : handler.fault(), record);
   }
   TRAIN_RETURN_IF_ERROR(sink.text(std::as_bytes(std::span(*handler.text()))));
   return sink.end();
+}
+
+std::string_view record_name(InputLayout layout) {
+  return layout == InputLayout::json_lines || layout == InputLayout::json_values
+             ? "records of JSON"
+             : "rows of a table";
 }
 
 }  // namespace
@@ -198,6 +204,13 @@ Status read_documents(const std::filesystem::path& path, std::string_view separa
   TRAIN_RETURN_IF_ERROR(input);
   if (input->layout() == InputLayout::text) {
     return read_text(input->bytes(), separator, sink);
+  }
+  if (!separator.empty()) {
+    return user_error(
+        fmt::format("{}: holds {}, each of which is a document of its own, and "
+                    "--document-separator cuts texts; "
+                    "leave it out, or say --input-format text",
+                    path.string(), record_name(input->layout())));
   }
   Consumption consumption(input->bytes(), sink);
   return input->read_records([&](const InputRecord& record) {

@@ -8,6 +8,7 @@
 
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/file_lock.hpp"
+#include "storage/tokenizer/text/utf8.hpp"
 #include "storage/tokens/dataset_facts.hpp"
 #include "storage/tokens/document_reader.hpp"
 #include "storage/tokens/prepare_encoded.hpp"
@@ -21,24 +22,28 @@ namespace fs = std::filesystem;
 Status read_all(const PrepareRequest& request, DocumentSink sink, DropCount& drops,
                 const std::uint64_t& documents) {
   for (const fs::path& input : request.inputs) {
-    sink.dropped = [&](LineFault fault, std::uint64_t line) {
-      return drops.add(fault, input, line, documents);
+    sink.dropped = [&](LineFault fault, const InputRecord& record) {
+      return drops.add(fault, input, record, documents);
     };
     TRAIN_RETURN_IF_ERROR(read_documents(input, request.document_separator, request.layout, sink));
   }
   return drops.check(documents);
 }
 
+/// `utf8_breaks`: of all documents.
 Result<TokenCensus> take_census(const PrepareRequest& request, DropCount& drops,
-                                ReadProgress& progress) {
+                                ReadProgress& progress, std::uint64_t& utf8_breaks) {
   TokenCensus census;
   std::uint64_t length = 0;
+  Utf8Breaks breaks;
   const DocumentSink sink{
       .text = [&](std::span<const std::byte> piece) -> Status {
         length += piece.size();
+        breaks.add({reinterpret_cast<const char*>(piece.data()), piece.size()});
         return {};
       },
       .end = [&]() -> Status {
+        breaks.finish();
         const std::uint64_t tokens = std::exchange(length, 0) + 1;
         census.tokens += tokens;
         if (document_hash(request.seed, census.documents++) < request.val_fraction) {
@@ -49,6 +54,7 @@ Result<TokenCensus> take_census(const PrepareRequest& request, DropCount& drops,
       .consumed = [&](std::uint64_t bytes) { progress.advance(bytes); },
   };
   TRAIN_RETURN_IF_ERROR(read_all(request, sink, drops, census.documents));
+  utf8_breaks = breaks.count();
   return census;
 }
 
@@ -176,7 +182,8 @@ Result<PrepareReport> prepare_dataset(const PrepareRequest& request,
   }
   ReadProgress progress(callback, 2 * *total);
   DropCount drops(request);
-  const auto census = take_census(request, drops, progress);
+  std::uint64_t utf8_breaks = 0;
+  const auto census = take_census(request, drops, progress, utf8_breaks);
   TRAIN_RETURN_IF_ERROR(census);
   TRAIN_RETURN_IF_ERROR(make_directory(request.out));
   const auto lock = FileLock::acquire(request.out, ".prepare.lock");
@@ -186,6 +193,7 @@ Result<PrepareReport> prepare_dataset(const PrepareRequest& request,
   if (report) {
     report->input_bytes = *total;
     report->dropped = drops.by_fault();
+    report->kept_breaks = utf8_breaks;
   }
   return report;
 }

@@ -38,6 +38,7 @@ struct PrepareReport {
   std::uint64_t val_tokens = 0;
   std::uint64_t val_bytes = 0;          ///< Validation tokens that are text (not end-of-text).
   std::uint64_t replaced = 0;           ///< Breaks in UTF-8 that became U+FFFD.
+  std::uint64_t kept_breaks = 0;        ///< Those that are tokens as they are: of "bytes".
   bool whole_documents = true;          ///< false: validation is the tail of the text.
   std::vector<std::string> notes = {};  ///< What the tokenizer leaves out.
 

@@ -45,8 +45,10 @@ class EncodedReading {
     const DocumentSink sink{
         .text = [&](std::span<const std::byte> piece) { return add(piece); },
         .end = [&] { return end(take); },
-        .dropped = [&](LineFault fault,
-                       std::uint64_t line) { return drops_->add(fault, input_, line, documents_); },
+        .dropped =
+            [&](LineFault fault, const InputRecord& record) {
+              return drops_->add(fault, input_, record, documents_);
+            },
         .consumed = [&](std::uint64_t bytes) { progress_.advance(bytes); },
     };
     for (const fs::path& input : request_.inputs) {

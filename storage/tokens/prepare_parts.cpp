@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <string_view>
+#include <vector>
 
+#include "storage/inputs/member_list.hpp"
 #include "storage/rows/row_format.hpp"
 #include "storage/tokens/kept_tokenizer.hpp"
 
@@ -169,12 +172,38 @@ std::vector<std::string> PrepareReport::dropped_lines() const {
   return lines;
 }
 
-Status DropCount::add(LineFault fault, const fs::path& input, std::uint64_t line,
+namespace {
+
+/// What to do with a record that has no member "text".
+std::string no_text_advice(std::string_view record) {
+  // What conversations, prompts and pairs are known by.
+  static const std::vector<std::vector<const char*>> kinds = {{"messages"},
+                                                              {"conversations"},
+                                                              {"conversation"},
+                                                              {"instruction", "output"},
+                                                              {"prompt", "completion"},
+                                                              {"chosen", "rejected"}};
+  const auto json = nlohmann::ordered_json::parse(record, nullptr, false);
+  const bool known = std::any_of(kinds.begin(), kinds.end(), [&](const auto& names) {
+    return std::all_of(names.begin(), names.end(),
+                       [&](const char* name) { return json.is_object() && json.contains(name); });
+  });
+  return known ? "say --row-length T for conversations, prompts or pairs"
+               : fmt::format("its {} do not say which is the text; call that \"text\"",
+                             member_list(json));
+}
+
+}  // namespace
+
+Status DropCount::add(LineFault fault, const fs::path& input, const InputRecord& record,
                       std::uint64_t documents) {
   constexpr std::uint64_t first_records = 1000;
   DropTally& tally = by_fault_.at(static_cast<std::size_t>(fault));
   if (tally.lines++ == 0) {
-    tally.first = fmt::format("{}:{}", input.string(), line);
+    tally.first = fmt::format("{}:{}", input.string(), record.line);
+    if (fault == LineFault::no_text) {
+      no_text_advice_ = no_text_advice(record.text);
+    }
   }
   // Of another kind than texts: not after hours.
   return ++dropped_ == first_records && documents == 0 ? check(documents) : Status{};
@@ -192,10 +221,11 @@ Status DropCount::check(std::uint64_t documents) const {
   const auto fault = static_cast<LineFault>(worst - by_fault_.begin());
   std::string text = dropped_line(*worst, line_fault_text(fault));
   if (fault == LineFault::no_text) {
-    text += "; say --row-length T for conversations, prompts or pairs";
+    text += "; " + no_text_advice_;
   }
   if (documents == 0) {
-    return user_error(fmt::format("no record of the input gives a text: {}; mend the data", text));
+    return user_error(fmt::format("no record of the input gives a text: {}{}", text,
+                                  fault == LineFault::no_text ? "" : "; mend the data"));
   }
   return check_dropped({documents + dropped_, dropped_}, request_.most_dropped, text);
 }

@@ -89,7 +89,7 @@ class DropCount {
   explicit DropCount(const PrepareRequest& request) : request_(request) {}
 
   /// Errors (user): the first thousand records, all of them.
-  Status add(LineFault fault, const std::filesystem::path& input, std::uint64_t line,
+  Status add(LineFault fault, const std::filesystem::path& input, const InputRecord& record,
              std::uint64_t documents);
   /// After all: errors (user): more than the request allows; no document at all.
   [[nodiscard]] Status check(std::uint64_t documents) const;
@@ -101,6 +101,7 @@ class DropCount {
  private:
   const PrepareRequest& request_;
   std::array<DropTally, line_fault_count> by_fault_ = {};
+  std::string no_text_advice_ = {};  ///< Of the first record without one.
   std::uint64_t dropped_ = 0;
 };
 

@@ -29,8 +29,8 @@ Read read(const std::filesystem::path& path, std::string_view separator) {
         ++result.documents;
         return {};
       },
-      .dropped = [](storage::LineFault, std::uint64_t line) -> Status {
-        require(line > 0, "lines count from 1");
+      .dropped = [](storage::LineFault, const storage::InputRecord& record) -> Status {
+        require(record.line > 0, "lines count from 1");
         return {};
       },
       .consumed = [](std::uint64_t) {}};

@@ -50,7 +50,7 @@ std::vector<std::string> documents_of(const std::filesystem::path& path,
         documents.push_back(std::exchange(open, {}));
         return {};
       },
-      .dropped = [](LineFault, std::uint64_t) -> Status { return {}; },
+      .dropped = [](LineFault, const InputRecord&) -> Status { return {}; },
       .consumed = [](std::uint64_t) {},
   };
   REQUIRE(read_documents(path, separator, SaidLayout::nothing, sink));
@@ -252,7 +252,7 @@ TEST_CASE("prepare: jsonl lines are documents", "[storage][prepare]") {
       directory / "in.jsonl",
       "{\"text\":\"one\\n\\u00e4\"}\n\n  \r\n{\"id\":[1,{\"text\":\"no\"}],\"text\":\"two\"}\n"
       "{\"text\":\"\"}\n{\"text\":\"three\"}");
-  REQUIRE(documents_of(directory / "in.jsonl", "e") ==
+  REQUIRE(documents_of(directory / "in.jsonl", "") ==
           std::vector<std::string>{"one\n\xc3\xa4", "two", "three"});
   std::string many;
   for (int i = 0; i < 50'000; ++i) {
@@ -340,6 +340,54 @@ TEST_CASE("prepare: records of another kind end the reading soon, and say what t
   const PrepareRequest request{.inputs = {directory / "in.jsonl"}, .out = directory / "out"};
   CHECK_THAT(prepare_error(request).message, Catch::Contains("1000 dropped: no member \"text\"") &&
                                                  Catch::Contains("--row-length"));
+}
+
+TEST_CASE("prepare: records without a text have the advice that fits their members",
+          "[storage][prepare]") {
+  const TempDirectory directory;
+  const auto refusal = [&](const char* name, const std::string& bytes) {
+    write_bytes(directory / name, bytes);
+    return prepare_error({.inputs = {directory / name}, .out = directory / "out"}).message;
+  };
+  const std::string table = refusal("in.csv", "review,stars\ngood,5\nbad,1\n");
+  CHECK_THAT(table, Catch::Contains("no member \"text\"") &&
+                        Catch::Contains("its members \"review\", \"stars\"") &&
+                        Catch::Contains("call that \"text\""));
+  CHECK_THAT(table, !Catch::Contains("--row-length"));
+  CHECK_THAT(refusal("pairs.csv", "chosen,rejected\na,b\n"), Catch::Contains("--row-length"));
+}
+
+TEST_CASE("prepare: a separator for what is no text is refused, and what to do is said",
+          "[storage][prepare]") {
+  const TempDirectory directory;
+  write_bytes(directory / "in.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+  write_bytes(directory / "in.csv", "text,label\none,1\ntwo,2\n");
+  PrepareRequest request{.out = directory / "out", .document_separator = "--"};
+  for (const auto& [name, holds] :
+       {std::pair("in.jsonl", "records of JSON"), {"in.csv", "rows of a table"}}) {
+    request.inputs = {directory / name};
+    CHECK_THAT(prepare_error(request).message, Catch::Contains(name) && Catch::Contains(holds) &&
+                                                   Catch::Contains("--document-separator") &&
+                                                   Catch::Contains("--input-format text"));
+    request.layout = SaidLayout::text;  // The way out that it says.
+    CHECK(prepare_dataset(request).ok());
+    request.layout = SaidLayout::nothing;
+    request.force = true;
+  }
+}
+
+TEST_CASE("prepare: bytes that are no UTF-8 are counted where they are tokens as they are",
+          "[storage][prepare]") {
+  const TempDirectory directory;
+  // As Latin-1 has it; a character over two pieces of reading is whole.
+  std::string text = "caf\xe9 and na\xefve, ";
+  text.resize((std::size_t{1} << 20) - 1, 'x');
+  text += "\u00e9 \xf0\x9f\x98\x80 \xf0\x9f\x98";
+  write_bytes(directory / "in.txt", text);
+  const auto report = prepare_dataset({.inputs = {directory / "in.txt"}, .out = directory / "out"});
+  REQUIRE(report.ok());
+  CHECK(report->kept_breaks == 3);
+  CHECK(report->replaced == 0);
 }
 
 TEST_CASE("prepare: an input is the same documents however it is packed and named",

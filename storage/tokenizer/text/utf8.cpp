@@ -104,6 +104,35 @@ std::string repaired_utf8(std::string_view text, std::uint64_t& replaced) {
   return out;
 }
 
+void Utf8Breaks::add(std::string_view piece) {
+  while (!begun_.empty() && !piece.empty()) {
+    begun_ += piece.front();
+    piece.remove_prefix(1);
+    begun_ = count(begun_);
+  }
+  if (begun_.empty()) {
+    begun_ = count(piece);
+  }
+}
+
+std::string Utf8Breaks::count(std::string_view text) {
+  while (!text.empty()) {
+    text.remove_prefix(valid_prefix(text));
+    const std::size_t broken = text.empty() ? 0 : utf8_step(text).length;
+    if (broken == text.size()) {
+      break;  // What comes next may go on with it.
+    }
+    ++count_;
+    text.remove_prefix(broken);
+  }
+  return std::string(text);
+}
+
+void Utf8Breaks::finish() {
+  count_ += begun_.empty() ? 0 : 1;
+  begun_.clear();
+}
+
 std::string repaired_utf8(std::string_view text, std::uint64_t& replaced, Origins& origins) {
   constexpr std::string_view replacement = "\xef\xbf\xbd";
   std::string out;

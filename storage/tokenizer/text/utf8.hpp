@@ -69,4 +69,20 @@ void append_utf8(std::string& text, char32_t value);
 [[nodiscard]] std::string repaired_utf8(std::string_view text, std::uint64_t& replaced,
                                         Origins& origins);
 
+/// Counts what repaired_utf8() would replace in a text that comes in pieces.
+class Utf8Breaks {
+ public:
+  void add(std::string_view piece);
+  /// The text is at its end.
+  void finish();
+  [[nodiscard]] std::uint64_t count() const { return count_; }
+
+ private:
+  /// Of all but the bytes at the end that may begin a code point, which it returns.
+  std::string count(std::string_view text);
+
+  std::string begun_;  ///< Those.
+  std::uint64_t count_ = 0;
+};
+
 }  // namespace train::storage

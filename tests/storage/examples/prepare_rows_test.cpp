@@ -302,8 +302,7 @@ TEST_CASE("prepare rows: data that trains on everything is refused, and what is 
 TEST_CASE("prepare rows: lines of which none says what it is want --kind, and why is said",
           "[storage][examples]") {
   for (const auto& [line, why] :
-       {std::pair(std::string(R"({"body": 1})"), "it has none of \"messages\""),
-        std::pair(std::string(R"({"messages": [{"role": "us)"), "it is JSON that is cut off"),
+       {std::pair(std::string(R"({"messages": [{"role": "us)"), "it is JSON that is cut off"),
         std::pair(std::string("[1]"), "it is JSON, but no object"),
         std::pair(std::string(record_limit_bytes + 1, ' '), "it is a line of more than")}) {
     const DataPlace place;
@@ -313,6 +312,25 @@ TEST_CASE("prepare rows: lines of which none says what it is want --kind, and wh
     CHECK(contains(error, "say --kind"));
     // One bad line at the beginning is one bad line.
     CHECK(prepared(place.request(line + "\n" + many_chats(40))).total.dropped == 1);
+  }
+}
+
+TEST_CASE("prepare rows: records of no kind are told what their members have to be called",
+          "[storage][examples]") {
+  const DataPlace place;
+  // As SHP has them, HelpSteer, Nectar.
+  for (const auto& [line, members] :
+       {std::pair(R"({"history": "Q", "human_ref_A": "y", "human_ref_B": "n", "labels": 1})",
+                  R"(members "history", "human_ref_A", "human_ref_B", "labels")"),
+        {R"({"prompt": "Q", "response": "y", "helpfulness": 4})",
+         R"(members "prompt", "response", "helpfulness")"},
+        {R"({"prompt": "Q", "answers": [{"answer": "y", "rank": 1}]})",
+         R"(members "prompt", "answers")"}}) {
+    const std::string error = prepare_rows_error(place.request(std::string(line) + "\n"));
+    CHECK(contains(error, "it has none of \"messages\""));
+    CHECK(contains(error, members));
+    CHECK(contains(error, "jq -c '{prompt: .KEY, chosen: .KEY, rejected: .KEY}' FILE"));
+    CHECK_FALSE(contains(error, "--kind"));
   }
 }
 
