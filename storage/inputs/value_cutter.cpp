@@ -15,6 +15,9 @@ bool is_json_space(char letter) {
 /// Values that are longer are looked at, whether a bracket was left open in them.
 constexpr std::size_t checked_bytes = std::size_t{1} << 16;
 
+/// A value that holds so many others, each within the one before, is one.
+constexpr std::size_t within_most = 64;
+
 /// Values end where the brackets that they open are closed; words and numbers at the next comma,
 /// bracket or space. What is between the brackets is judged by who parses it.
 class ValueCutter : public RecordCutter {
@@ -100,15 +103,20 @@ class ValueCutter : public RecordCutter {
   /// Of the open one, where the one behind it begins.
   [[nodiscard]] std::size_t next_value() const {
     const auto mistake = json_mistake(value_);
-    std::size_t at =
-        mistake && !first_key_.empty() ? std::max<std::size_t>(*mistake, 2) - 2 : std::string::npos;
-    while (at != std::string::npos) {
+    return mistake ? beginning_behind(std::max<std::size_t>(*mistake, 2) - 2) : std::string::npos;
+  }
+
+  /// Where in the value, behind `at`, an object begins as the values do.
+  [[nodiscard]] std::size_t beginning_behind(std::size_t at) const {
+    // The first value itself says how they begin, where it is the broken one.
+    const std::string_view wanted = first_key_.empty() ? first_key(value_) : first_key_;
+    while (!wanted.empty() && at != std::string::npos) {
       at = value_.find('{', at + 1);
-      if (at != std::string::npos && first_key(std::string_view(value_).substr(at)) == first_key_) {
+      if (at != std::string::npos && first_key(std::string_view(value_).substr(at)) == wanted) {
         return at;
       }
     }
-    return at;
+    return std::string::npos;
   }
 
   /// Of an object: its first member's name with the quotes; empty: it has none.
@@ -178,9 +186,15 @@ class ValueCutter : public RecordCutter {
   Status end_value(std::string_view piece, std::size_t end, const TakeRecord& take) {
     keep(piece.substr(kept_to_, end - kept_to_));
     kept_to_ = end;
-    if (value_.starts_with('{') && !value_.ends_with('}')) {
-      // The bracket closes what the value is in.
-      TRAIN_RETURN_IF_ERROR(leave_open_value(0, take));
+    // The bracket may close what the value is in; and a quote too many hides the end of the value,
+    // and another one in the next value shows that one's.
+    const bool doubtful = value_.starts_with('{') &&
+                          (!value_.ends_with('}') || beginning_behind(0) != std::string::npos);
+    if (doubtful && within_ < within_most) {
+      ++within_;
+      const Status left = leave_open_value(0, take);
+      --within_;
+      TRAIN_RETURN_IF_ERROR(left);
       kept_to_ = end;
       if (state_ != State::value || value_.empty()) {
         return {};
@@ -214,6 +228,7 @@ class ValueCutter : public RecordCutter {
   bool too_long_ = false;
   std::uint64_t line_ = 1;
   std::uint64_t first_line_ = 1;
+  std::size_t within_ = 0;  ///< Values that are looked at within one that is broken.
 };
 
 }  // namespace

@@ -139,6 +139,21 @@ TEST_CASE("record cutter: a bracket that nothing closes costs its element, and n
   CHECK(records_of(*cutter, array + whole + "}]", std::size_t{1} << 18).size() == 20'001);
 }
 
+TEST_CASE("record cutter: quotes too many cost the elements that they are in, and no other",
+          "[storage][inputs][RW-3]") {
+  const Make make = [] { return make_value_cutter(std::size_t{1} << 20); };
+  CHECK(cut(make, R"([{"a": "x"y", "b": 1}, {"a": "z"w", "b": 2}, {"a": "v", "b": 3}])") ==
+        Lines{"1!not JSON", "1!not JSON", R"(1:{"a": "v", "b": 3})"});
+  CHECK(cut(make,
+            "[{\"a\": \"1\"},\n{\"a\": \"x\"y, and more\"},\n{\"a\": \"z\"},\n"
+            "{\"a\": \"w, {or\" so\"},\n{\"a\": \"v\"}]") == Lines{"1:{\"a\": \"1\"}", "2!not JSON",
+                                                                   "3:{\"a\": \"z\"}", "4!not JSON",
+                                                                   "5:{\"a\": \"v\"}"});
+  // An object within that begins as its own does is no other element.
+  CHECK(cut(make, R"([{"a": {"a": 1}}, {"a": [{"a": "2"}]}])") ==
+        Lines{R"(1:{"a": {"a": 1}})", R"(1:{"a": [{"a": "2"}]})"});
+}
+
 TEST_CASE("input layout: JSON is known by what it is, whatever its name", "[storage][inputs]") {
   const std::string line = "{\"text\": \"a\"}\n";
   for (const char* const ending : {".json", ".jsonl", ".ndjson", ".txt", ""}) {
