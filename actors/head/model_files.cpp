@@ -13,6 +13,7 @@
 #include "configs/shipped_models.hpp"
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/model_shape.hpp"
+#include "storage/chat/template_files.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/copy_file.hpp"
 #include "storage/files/digest.hpp"
@@ -20,6 +21,7 @@
 #include "storage/rows/row_facts.hpp"
 #include "storage/tokenizer/formats/file_names.hpp"
 #include "storage/tokenizer/formats/tokenizer_files.hpp"
+#include "storage/tokens/kept_tokenizer.hpp"
 
 namespace train::actors {
 namespace {
@@ -270,6 +272,27 @@ Status keep_model_files(const configs::ModelSection& section, const fs::path& ru
     }
   }
   return storage::write_file_atomically(to / kModelConfig, found->text);  // last: now it is whole
+}
+
+Status keep_chat_template(const configs::RunConfig& config, const fs::path& run_root) {
+  const fs::path model = model_directory(run_root);
+  std::error_code ignored;
+  const auto rows = storage::holds_rows(config.data.dir);
+  TRAIN_RETURN_IF_ERROR(rows);
+  if (!*rows || !fs::exists(model / kModelConfig, ignored)) {
+    return {};
+  }
+  const auto facts = storage::read_row_facts(config.data.dir);
+  TRAIN_RETURN_IF_ERROR(facts);
+  if (facts->chat_template.empty()) {
+    return {};
+  }
+  const auto found = storage::read_template_files(storage::kept_tokenizer_folder(config.data.dir));
+  if (!found) {
+    log_warning(fmt::format("chat_template_not_kept {}", found.error().message));
+    return {};
+  }
+  return storage::write_template_files(found->sources, model);
 }
 
 Status keep_turn_ends(const configs::RunConfig& config, const fs::path& run_root) {

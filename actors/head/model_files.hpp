@@ -62,6 +62,13 @@ Status keep_model_files(const configs::ModelSection& section, const std::filesys
 /// Errors: (user) a generation_config.json, or meta.json, that is malformed; those of writing.
 Status keep_turn_ends(const configs::RunConfig& config, const std::filesystem::path& run_root);
 
+/// Makes the chat template that the conversations of the data of `config` were rendered with
+/// (RowFacts::chat_template) that of the same copy: of what the run generates, and of what is
+/// exported. Does nothing without such a copy, and for data without conversations. Blocks.
+/// Warns where the data has it no more. Errors: (user) a meta.json that is malformed; those of
+/// writing.
+Status keep_chat_template(const configs::RunConfig& config, const std::filesystem::path& run_root);
+
 /// `config` of the run in `run_root`, with that copy in the place of a config.json that is gone.
 [[nodiscard]] configs::RunConfig with_own_model(configs::RunConfig config,
                                                 const std::filesystem::path& run_root);

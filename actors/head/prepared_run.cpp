@@ -296,6 +296,7 @@ Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
   TRAIN_RETURN_IF_ERROR(keep_model_files(run.plan.config.model, run.directory.root,
                                          /*begins=*/run.first_step() == 0));
   TRAIN_RETURN_IF_ERROR(keep_turn_ends(run.plan.config, run.directory.root));
+  TRAIN_RETURN_IF_ERROR(keep_chat_template(run.plan.config, run.directory.root));
   run.job_first_step = run.first_step();
   if (run.checkpoint && !run.nothing_to_do()) {
     TRAIN_RETURN_IF_ERROR(compare_data(run));

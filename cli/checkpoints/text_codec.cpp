@@ -80,6 +80,7 @@ Result<TextCodec> TextCodec::of_directory(const fs::path& directory, std::int64_
   TRAIN_RETURN_IF_ERROR(tokenizer);
   TextCodec codec;
   codec.tokenizer_ = std::make_shared<const storage::Tokenizer>(std::move(tokenizer).value());
+  codec.files_ = directory;
   codec.vocab_ = std::min<std::int64_t>(vocab, codec.tokenizer_->vocab_size());
   for (const std::uint32_t id : storage::configured_ends(directory)) {
     codec.ends_.push_back(static_cast<std::int32_t>(id));

@@ -35,6 +35,8 @@ class TextCodec {
   /// The same of a text that holds its special tokens already, as a chat template's does: nothing
   /// is added.
   [[nodiscard]] Result<std::vector<std::int32_t>> encode_rendered(std::string_view text) const;
+  /// The directory or file of the tokenizer; empty: bytes.
+  [[nodiscard]] const std::filesystem::path& files() const { return files_; }
   /// Ids that mean something: those below it.
   [[nodiscard]] std::int64_t vocab() const { return vocab_; }
   /// Whether a token ends a text: the tokenizer's end-of-text, what the model's
@@ -63,6 +65,7 @@ class TextCodec {
       const std::vector<std::uint32_t>& ids) const;
 
   std::shared_ptr<const storage::Tokenizer> tokenizer_;  ///< Null: bytes.
+  std::filesystem::path files_;
   std::vector<std::int32_t> ends_;
   std::int64_t vocab_ = 0;
 };

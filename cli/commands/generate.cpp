@@ -16,6 +16,7 @@
 #include "cli/command.hpp"
 #include "storage/chat/chat_template.hpp"
 #include "storage/files/input_file.hpp"
+#include "storage/tokens/kept_tokenizer.hpp"
 
 namespace train::cli {
 using namespace actors;
@@ -33,6 +34,15 @@ struct Writer {
   TextCodec codec;
   std::filesystem::path files;  ///< Where the chat template is.
 };
+
+/// The run's own, or that of its data, where a model that began with the run has none.
+std::filesystem::path template_folder(const std::filesystem::path& run,
+                                      const configs::RunConfig& config) {
+  std::filesystem::path own = model_directory(run);
+  const std::filesystem::path kept = storage::kept_tokenizer_folder(config.data.dir);
+  const bool has_own = storage::ChatTemplate::open(own).ok();
+  return !has_own && storage::ChatTemplate::open(kept).ok() ? kept : own;
+}
 
 Result<Writer> open_writer(const GenerateOptions& options) {
   const std::filesystem::path path(options.run_directory);
@@ -60,7 +70,8 @@ Result<Writer> open_writer(const GenerateOptions& options) {
   TRAIN_RETURN_IF_ERROR(model);
   auto codec = TextCodec::of_run(path, model->config, model->options.model.vocab_size);
   TRAIN_RETURN_IF_ERROR(codec);
-  return Writer{std::move(model).value(), std::move(codec).value(), model_directory(path)};
+  auto files = template_folder(path, model->config);
+  return Writer{std::move(model).value(), std::move(codec).value(), std::move(files)};
 }
 
 /// A text that is to be continued: as it stands, or the conversation that a template renders.
@@ -81,7 +92,7 @@ class PromptReader {
                                       options.run_directory));
       }
       auto settings = storage::ChatSettings::of_date(options.date);
-      settings.tokenizer = std::filesystem::exists(writer.files, ignored) ? writer.files : "";
+      settings.tokenizer = writer.codec.files();
       auto found = options.chat_template.empty()
                        ? storage::ChatTemplate::open(writer.files, settings)
                        : storage::ChatTemplate::find(options.chat_template, settings);

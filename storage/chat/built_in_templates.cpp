@@ -145,17 +145,73 @@ Result<RenderedChat> checked(std::span<const ChatMessage> messages, bool add_gen
   return render(messages, add_generation_prompt, tokens);
 }
 
+constexpr const char* chatml_source =
+    R"({%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\n' }}
+{%- endif %})";
+
+constexpr const char* gemma_source =
+    R"({{- '<bos>' }}
+{%- set turns = messages %}
+{%- set before = '' %}
+{%- if messages and messages[0].role == 'system' %}
+    {%- set turns = messages[1:] %}
+    {%- set before = messages[0].content + '\n\n' %}
+{%- endif %}
+{%- for message in turns %}
+    {%- if (message.role == 'user') != (loop.index0 % 2 == 0) %}
+        {{- raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}
+    {%- endif %}
+    {{- '<start_of_turn>' + ('model' if message.role == 'assistant' else message.role) + '\n' }}
+    {{- (before if loop.first else '') + (message.content | trim) + '<end_of_turn>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<start_of_turn>model\n' }}
+{%- endif %})";
+
+constexpr const char* llama3_source =
+    R"({%- for message in messages %}
+    {{- '<|begin_of_text|>' if loop.first else '' }}
+    {{- '<|start_header_id|>' + message.role + '<|end_header_id|>\n\n' }}
+    {{- (message.content | trim) + '<|eot_id|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
+{%- endif %})";
+
+constexpr const char* plain_source =
+    R"({%- for message in messages %}
+    {{- message.content }}
+{%- endfor %})";
+
+constexpr const char* tulu_source =
+    R"({%- for message in messages %}
+    {{- '<|' + message.role + '|>\n' + message.content }}
+    {{- '<|end_of_text|>' if message.role == 'assistant' else '' }}
+    {{- '\n' if message.role != 'assistant' or not loop.last else '' }}
+{%- endfor %}
+{%- if add_generation_prompt and messages %}
+    {{- '<|assistant|>\n' }}
+{%- endif %})";
+
 }  // namespace
 
 std::span<const BuiltInTemplate> built_in_templates() {
   static const std::array<BuiltInTemplate, 5> templates = {
-      {{"chatml", {{"eos_token", "<|im_end|>"}}, checked<render_chatml>},
-       {"gemma", {{"bos_token", "<bos>"}, {"eos_token", "<end_of_turn>"}}, checked<render_gemma>},
+      {{"chatml", {{"eos_token", "<|im_end|>"}}, checked<render_chatml>, chatml_source},
+       {"gemma",
+        {{"bos_token", "<bos>"}, {"eos_token", "<end_of_turn>"}},
+        checked<render_gemma>,
+        gemma_source},
        {"llama3",
         {{"bos_token", "<|begin_of_text|>"}, {"eos_token", "<|eot_id|>"}},
-        checked<render_llama3>},
-       {"plain", {}, checked<render_plain>},
-       {"tulu", {{"eos_token", "<|end_of_text|>"}}, checked<render_tulu>}}};
+        checked<render_llama3>,
+        llama3_source},
+       {"plain", {}, checked<render_plain>, plain_source},
+       {"tulu", {{"eos_token", "<|end_of_text|>"}}, checked<render_tulu>, tulu_source}}};
   return templates;
 }
 

@@ -17,6 +17,7 @@ struct BuiltInTemplate {
   /// Errors (user): without the name of the template.
   Result<RenderedChat> (*render)(std::span<const ChatMessage> messages, bool add_generation_prompt,
                                  const SpecialTokens& tokens);
+  std::string_view source;  ///< A Jinja template that prints the same, with those tokens.
 };
 
 /// All of them, sorted by name.

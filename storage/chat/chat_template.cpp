@@ -318,6 +318,12 @@ const std::string& ChatTemplate::where() const { return state_->where; }
 
 const SpecialTokens& ChatTemplate::special_tokens() const { return state_->tokens; }
 
+TemplateSources ChatTemplate::sources() const {
+  return state_->built_in == nullptr
+             ? state_->sources
+             : TemplateSources{{"default", std::string(state_->built_in->source)}};
+}
+
 std::string ChatTemplate::fingerprint() const {
   const Json facts = {{"built_in", state_->built_in == nullptr ? "" : state_->built_in->name},
                       {"sources", state_->sources},

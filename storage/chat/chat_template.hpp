@@ -20,6 +20,9 @@ namespace train::storage {
 /// missing is undefined to a template.
 using SpecialTokens = std::map<std::string, std::string, std::less<>>;
 
+/// Sources of a model's templates by name: "default", "tool_use", ...
+using TemplateSources = std::map<std::string, std::string, std::less<>>;
+
 /// How templates are rendered. The text depends on nothing else: not on the day, the locale or the
 /// environment.
 struct ChatSettings {
@@ -132,6 +135,8 @@ class ChatTemplate {
   /// What makes the text, for keys of caches: sources, special tokens, date and name.
   [[nodiscard]] std::string fingerprint() const;
   [[nodiscard]] const SpecialTokens& special_tokens() const;
+  /// As a model's files have them; of a built-in one what prints the same of texts by Jinja.
+  [[nodiscard]] TemplateSources sources() const;
 
  private:
   struct State;

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstddef>
-#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -17,9 +16,6 @@
 #include "storage/chat/chat_template.hpp"
 
 namespace train::storage {
-
-/// Sources of a model's templates by name: "default", "tool_use", ...
-using TemplateSources = std::map<std::string, std::string, std::less<>>;
 
 /// Year, month and day of YYYY-MM-DD; none: it is no such date.
 [[nodiscard]] std::optional<std::array<int, 3>> date_parts(const std::string& date);

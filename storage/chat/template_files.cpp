@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "storage/files/atomic_file.hpp"
 #include "storage/files/input_file.hpp"
 #include "storage/files/untrusted_text.hpp"
 #include "storage/tokenizer/formats/json_members.hpp"
@@ -194,6 +195,74 @@ Result<TemplateFiles> read_template_files(const fs::path& path) {
   return TemplateFiles{.sources = {{"default", std::move(source).value()}},
                        .tokens = std::move(tokens).value(),
                        .where = path.string()};
+}
+
+namespace {
+
+constexpr const char* template_file = "chat_template.jinja";
+constexpr const char* other_templates = "additional_chat_templates";
+
+bool is_file_name(const std::string& name) {
+  return !name.empty() && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), [](char letter) {
+           return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
+                  (letter >= '0' && letter <= '9') || letter == '_' || letter == '-' ||
+                  letter == '.';
+         });
+}
+
+/// Takes the template out of tokenizer_config.json, where there is one.
+Status remove_configured_template(const fs::path& folder) {
+  const fs::path file = folder / "tokenizer_config.json";
+  if (!is_file(file)) {
+    return {};
+  }
+  const auto text = read_small_file(file);
+  TRAIN_RETURN_IF_ERROR(text);
+  auto config = nlohmann::ordered_json::parse(*text, nullptr, false);
+  if (!config.is_object()) {
+    return user_error(fmt::format("{}: it is no JSON object", file.string()));
+  }
+  return config.erase("chat_template") == 0
+             ? Status()
+             : write_file_atomically(
+                   file, config.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace
+
+Status check_template_names(const TemplateSources& sources) {
+  for (const auto& [name, source] : sources) {
+    if (!is_file_name(name)) {
+      return user_error(
+          fmt::format("the name {} of a chat template is no file's; give the template that is "
+                      "meant with --template FILE",
+                      shown(name)));
+    }
+  }
+  return {};
+}
+
+Status write_template_files(const TemplateSources& sources, const fs::path& folder) {
+  TRAIN_RETURN_IF_ERROR(check_template_names(sources));
+  const auto now = read_folder(folder);
+  if (now && now->sources == sources) {
+    return {};
+  }
+  TRAIN_RETURN_IF_ERROR(remove_configured_template(folder));
+  for (const char* const older : {template_file, other_templates, "chat_template.json"}) {
+    TRAIN_RETURN_IF_ERROR(remove_tree(folder / older));
+  }
+  for (const auto& [name, source] : sources) {
+    if (name != "default") {
+      TRAIN_RETURN_IF_ERROR(make_directory(folder / other_templates));
+      TRAIN_RETURN_IF_ERROR(
+          write_file_atomically(folder / other_templates / (name + ".jinja"), source));
+    }
+  }
+  const auto first = sources.find("default");
+  return first == sources.end() ? Status()
+                                : write_file_atomically(folder / template_file, first->second);
 }
 
 Result<SpecialTokens> read_special_tokens(const fs::path& tokenizer) {

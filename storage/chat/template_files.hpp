@@ -20,6 +20,17 @@ struct TemplateFiles {
 /// Reads what ChatTemplate::open() says.
 [[nodiscard]] Result<TemplateFiles> read_template_files(const std::filesystem::path& path);
 
+/// Errors (user): a template's name that is no file's.
+[[nodiscard]] Status check_template_names(const TemplateSources& sources);
+
+/// Makes these the templates of a tokenizer's directory, as transformers writes them:
+/// chat_template.jinja, others by name in additional_chat_templates/, and none in
+/// tokenizer_config.json or chat_template.json. Does nothing where they are that already. Each file
+/// whole or absent. Blocks. Errors (user): those of check_template_names(); a tokenizer_config.json
+/// that is no JSON object; those of writing.
+[[nodiscard]] Status write_template_files(const TemplateSources& sources,
+                                          const std::filesystem::path& folder);
+
 /// The special tokens of a tokenizer, as transformers hands them to templates: of a directory, of a
 /// file by what lies beside it, of a GGUF file. Errors (user): a file that is no JSON object.
 [[nodiscard]] Result<SpecialTokens> read_special_tokens(const std::filesystem::path& tokenizer);

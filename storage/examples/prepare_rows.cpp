@@ -8,11 +8,13 @@
 #include <span>
 #include <utility>
 
+#include "storage/chat/template_files.hpp"
 #include "storage/examples/example_reading.hpp"
 #include "storage/examples/prepare_key.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/file_lock.hpp"
 #include "storage/rows/row_writer.hpp"
+#include "storage/tokens/kept_tokenizer.hpp"
 #include "storage/tokens/prepare_parts.hpp"
 
 namespace train::storage {
@@ -44,6 +46,13 @@ Status check_rows_request(const PrepareRowsRequest& request) {
   return {};
 }
 
+/// What `meta.json` calls the template.
+std::string template_name(const PrepareRowsRequest& request) {
+  const fs::path path = request.chat_template;
+  const fs::path name = path.has_filename() ? path.filename() : path.parent_path().filename();
+  return name.empty() ? "tokenizer" : name.string();
+}
+
 /// Writes what is read to a hidden directory, and counts it.
 class RowsJob {
  public:
@@ -73,6 +82,9 @@ class RowsJob {
     facts.tokenizer = fs::path(request_.tokenizer).filename().string();
     facts.end_of_text = tokenizer_.end_of_text();
     facts.turn_ends = turn_ends();
+    const bool rendered = std::any_of(report_.masks.begin(), report_.masks.end(),
+                                      [](std::uint64_t count) { return count > 0; });
+    facts.chat_template = rendered ? template_name(request_) : "";
     note_endless_turns();
     facts.row_length = request_.row_length;
     TRAIN_RETURN_IF_ERROR(check_report(report_, request_.most_dropped));
@@ -264,9 +276,27 @@ class RowsJob {
   std::uint64_t turns_ended_ = 0;  ///< and those that end with a special token.
 };
 
+/// The template that conversations were rendered with. Empty: there are none.
+Result<TemplateSources> rendered_with(const PrepareRowsRequest& request, const RowFacts& facts) {
+  if (facts.chat_template.empty()) {
+    return TemplateSources{};
+  }
+  const auto found = ChatTemplate::find(template_of(request), chat_settings_of(request));
+  TRAIN_RETURN_IF_ERROR(found);
+  TRAIN_RETURN_IF_ERROR(check_template_names(found->sources()));
+  return found->sources();
+}
+
+/// With the template of conversations beside the kept tokenizer, so that what is trained on them is
+/// asked as they are.
 Status publish_rows(const fs::path& staging, const PrepareRowsRequest& request,
                     const RowFacts& facts) {
+  const auto sources = rendered_with(request, facts);
+  TRAIN_RETURN_IF_ERROR(sources);
   const auto place = [&]() -> Status {
+    if (!sources->empty()) {
+      TRAIN_RETURN_IF_ERROR(write_template_files(*sources, kept_tokenizer_folder(request.out)));
+    }
     const auto names = entry_names(staging);
     TRAIN_RETURN_IF_ERROR(names);
     for (const std::string& name : *names) {

@@ -106,6 +106,7 @@ void read_settings(FactReader& reader, RowFacts& facts) {
       facts.turn_ends.push_back(id.get<std::uint32_t>());
     }
   }
+  reader.text("chat_template", facts.chat_template);
   reader.count("row_length", facts.row_length, true);
   if (facts.row_length < 1 || facts.row_length > row_length_limit) {
     reader.wrong("row_length", "a whole number of 1 or more");
@@ -221,6 +222,9 @@ Status write_row_facts(const fs::path& directory, const RowFacts& facts) {
   }
   if (!facts.turn_ends.empty()) {
     object["turn_ends"] = facts.turn_ends;
+  }
+  if (!facts.chat_template.empty()) {
+    object["chat_template"] = facts.chat_template;
   }
   object["row_length"] = facts.row_length;
   object["packing"] = facts.packing;

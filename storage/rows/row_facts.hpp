@@ -33,6 +33,9 @@ struct RowFacts {
   std::optional<std::int64_t> end_of_text = {};
   std::vector<std::uint32_t> turn_ends = {};  ///< Special tokens that are trained as the end of an
                                               ///< assistant's turn, the most frequent first.
+  /// What conversations were rendered with: a built-in template's name, a file's, or "tokenizer".
+  /// The template itself lies beside the kept tokenizer. Empty: none.
+  std::string chat_template = {};
   std::int64_t row_length = 0;
   std::string packing = {};
   bool has_weights = false;

@@ -40,7 +40,7 @@ std::vector<fs::path> tokenizer_files(const fs::path& tokenizer) {
 }
 
 Status keep_tokenizer(const fs::path& tokenizer, const fs::path& data) {
-  const fs::path to = data / tokenizer_folder;
+  const fs::path to = kept_tokenizer_folder(data);
   std::error_code ignored;
   if (fs::equivalent(tokenizer, to, ignored) ||
       fs::equivalent(tokenizer.parent_path(), to, ignored)) {
@@ -54,14 +54,18 @@ Status keep_tokenizer(const fs::path& tokenizer, const fs::path& data) {
   return {};
 }
 
+fs::path kept_tokenizer_folder(const fs::path& data) { return data / tokenizer_folder; }
+
 fs::path kept_tokenizer(const fs::path& data) {
-  const fs::path folder = data / tokenizer_folder;
+  const fs::path folder = kept_tokenizer_folder(data);
   std::error_code ignored;
   if (holds_tokenizer(folder)) {
     return folder;
   }
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    return entry.path();
+    if (entry.is_regular_file(ignored) && entry.path().extension() != ".jinja") {
+      return entry.path();
+    }
   }
   return {};
 }

@@ -16,6 +16,9 @@ namespace train::storage {
 /// of reading and writing.
 Status keep_tokenizer(const std::filesystem::path& tokenizer, const std::filesystem::path& data);
 
+/// The directory below `data` that they are copied to, and a chat template with them.
+[[nodiscard]] std::filesystem::path kept_tokenizer_folder(const std::filesystem::path& data);
+
 /// The directory or file below `data` that Tokenizer::load() takes; empty if none was kept.
 [[nodiscard]] std::filesystem::path kept_tokenizer(const std::filesystem::path& data);
 

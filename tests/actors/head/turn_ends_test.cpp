@@ -78,4 +78,30 @@ TEST_CASE("turn ends: data of texts, and a run without files of a model, change 
   CHECK_FALSE(fs::exists(site.model / "generation_config.json"));
 }
 
+TEST_CASE("turn ends: a run's model has the chat template of its data", "[actors][model_files]") {
+  TunedSite site;
+  site.write("config.json", R"({"eos_token_id": 2})");
+  site.write("tokenizer_config.json", R"({"chat_template": "the model's", "eos_token": "</s>"})");
+  const auto run = site.directory.path() / "run";
+  // Texts have none.
+  REQUIRE(keep_chat_template(site.config, run));
+  CHECK_FALSE(fs::exists(site.model / "chat_template.jinja"));
+  auto facts = storage::read_row_facts(site.config.data.dir);
+  REQUIRE(facts.ok());
+  facts->chat_template = "chatml";
+  REQUIRE(storage::write_row_facts(site.config.data.dir, *facts));
+  fs::create_directory(site.directory / "data/tokenizer");
+  test::write_bytes(site.directory / "data/tokenizer/chat_template.jinja", "the data's");
+  for (int start = 0; start < 2; ++start) {
+    REQUIRE(keep_chat_template(site.config, run));
+    CHECK(test::read_bytes(site.model / "chat_template.jinja") == "the data's");
+    CHECK(nlohmann::json::parse(test::read_bytes(site.model / "tokenizer_config.json")) ==
+          nlohmann::json({{"eos_token", "</s>"}}));
+  }
+  // A run goes on where the template is gone.
+  fs::remove_all(site.directory / "data/tokenizer");
+  CHECK(keep_chat_template(site.config, run));
+  CHECK(test::read_bytes(site.model / "chat_template.jinja") == "the data's");
+}
+
 }  // namespace train::actors

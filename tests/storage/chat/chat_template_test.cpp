@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "storage/chat/template_files.hpp"
 #include "tests/storage/chat/chat_fixture.hpp"
 #include "tests/storage/weight_files/gguf_bytes.hpp"
 #include "tests/support/disks/temp_directory.hpp"
@@ -138,6 +139,54 @@ TEST_CASE("chat template files: what is wrong is named in a line", "[storage][ch
     ChatSettings settings;
     settings.date = date;
     CHECK(has(ChatTemplate::built_in("chatml", settings).error().message, "YYYY-MM-DD, not \""));
+  }
+}
+
+TEST_CASE("chat template files: templates are written as transformers writes them",
+          "[storage][chat]") {
+  const TempDirectory model;
+  write_bytes(model / "tokenizer_config.json",
+              R"({"bos_token": "<s>", "chat_template": "old", "model_max_length": 1e30})");
+  write_bytes(model / "chat_template.json", R"({"chat_template": "older"})");
+  REQUIRE(write_template_files({{"default", "old"}}, model.path()));
+  CHECK(std::filesystem::exists(model / "chat_template.json"));  // They are that already.
+  REQUIRE(write_template_files({{"default", kShown}, {"tool_use", "tools"}}, model.path()));
+  CHECK(printed(model.path()) == "<s>||False");
+  CHECK(read_bytes(model / "chat_template.jinja") == kShown);
+  CHECK(read_bytes(model / "additional_chat_templates/tool_use.jinja") == "tools");
+  CHECK(nlohmann::json::parse(read_bytes(model / "tokenizer_config.json")) ==
+        nlohmann::json({{"bos_token", "<s>"}, {"model_max_length", 1e30}}));
+  CHECK_FALSE(std::filesystem::exists(model / "chat_template.json"));
+  // Those of before are gone.
+  REQUIRE(write_template_files({{"default", "new"}}, model.path()));
+  CHECK(printed(model.path()) == "new");
+  CHECK_FALSE(std::filesystem::exists(model / "additional_chat_templates"));
+  const Status refused = write_template_files({{"../up", "x"}}, model.path());
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().exit_code() == 2);
+  CHECK(printed(model.path()) == "new");
+}
+
+TEST_CASE("chat templates: the sources of built-in ones print what these print",
+          "[storage][chat][CT-1]") {
+  for (const std::string_view name : built_in_chat_templates()) {
+    auto built_in = ChatTemplate::built_in(name);
+    REQUIRE(built_in.ok());
+    auto made = template_of(built_in->sources().at("default"));
+    for (const auto& messages : std::vector<std::vector<std::pair<std::string, std::string>>>{
+             {},
+             {{"user", "a"}},
+             {{"system", " s "}, {"user", " a\n"}, {"assistant", "\u3000b "}},
+             {{"user", "a"}, {"assistant", "b"}, {"user", "c"}, {"assistant", "'d' \\n"}},
+             {{"user", "a"}, {"user", "b"}}}) {
+      for (const bool asks : {false, true}) {
+        INFO(name << ", " << messages.size() << " messages, " << asks);
+        const auto wanted = built_in->render(turns(messages), {.add_generation_prompt = asks});
+        const auto found = made.render(turns(messages), {.add_generation_prompt = asks});
+        CHECK(wanted.ok() == found.ok());
+        CHECK((!wanted || !found || *wanted == *found));
+      }
+    }
   }
 }
 

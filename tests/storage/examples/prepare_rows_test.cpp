@@ -431,6 +431,44 @@ TEST_CASE("prepare rows: what ends the assistant's turns is said beside the rows
   CHECK(prepared(text).facts.turn_ends.empty());
 }
 
+TEST_CASE("prepare rows: the template of conversations is kept beside the tokenizer",
+          "[storage][examples][CT-1]") {
+  const DataPlace place;
+  write_bytes(place / "tokenizer/tokenizer_config.json",
+              R"({"eos_token": "<|im_end|>", "chat_template": "the tokenizer's own"})");
+  write_bytes(place / "other.jinja",
+              "{% for m in messages %}{{ m.role + ': ' + m.content + eos_token }}{% endfor %}"
+              "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}");
+  const Conversation asked = {.messages = {{"user", "q"}}};
+  const auto asks = [&] {
+    auto kept = ChatTemplate::open(kept_tokenizer_folder(place / "out"));
+    REQUIRE(kept.ok());
+    const auto text = kept->render(asked, {.add_generation_prompt = true});
+    REQUIRE(text.ok());
+    return *text;
+  };
+  auto request = place.request(many_chats(20));
+  request.chat_template = place / "other.jinja";
+  CHECK(prepared(request).facts.chat_template == "other.jinja");
+  CHECK(asks() == "user: q<|im_end|>assistant: ");
+  CHECK(read_row_facts(place / "out")->chat_template == "other.jinja");
+  request.force = true;
+  request.chat_template = "chatml";
+  // A tokenizer of one file has no folder of its own.
+  request.tokenizer = place / "tokenizer/tokenizer.json";
+  write_bytes(place / "small.json", chat_tokenizer_json());
+  for (const std::string& tokenizer : {request.tokenizer, (place / "small.json").string()}) {
+    request.tokenizer = tokenizer;
+    CHECK(prepared(request).facts.chat_template == "chatml");
+    CHECK(asks() == "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n");
+    CHECK(Tokenizer::load(kept_tokenizer(place / "out")).ok());
+  }
+  // Texts are rendered by none.
+  auto text = place.request(R"({"text": "a"})");
+  text.force = true;
+  CHECK(prepared(text).facts.chat_template.empty());
+}
+
 TEST_CASE("prepare rows: the result does not depend on threads; equal lines stay on one side",
           "[storage][examples][RW-1]") {
   const DataPlace place;
