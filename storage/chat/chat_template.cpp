@@ -88,6 +88,8 @@ struct ChatTemplate::State {
   TemplateSources sources;
   const BuiltInTemplate* built_in = nullptr;  ///< Instead of the sources.
   std::optional<JinjaProcess> process;        ///< Once one was needed.
+  bool turns_known = false;
+  std::optional<TurnTexts> turn_texts;
 
   /// Of `spans`: whether the spans are asked for.
   std::vector<Result<RenderedChat>> render(std::span<const ChatItem> items, bool spans);
@@ -312,6 +314,47 @@ std::vector<Result<RenderedChat>> ChatTemplate::render_prefixes(
     items.push_back({.conversation = &conversation, .prefix = prefix});
   }
   return state_->render(items, false);
+}
+
+namespace {
+
+/// Of a question and what asks for an answer to it, of the question alone, and of both messages.
+std::optional<TurnTexts> turn_texts_of(std::span<const Result<RenderedChat>> rendered,
+                                       std::string_view answer) {
+  if (!rendered[0] || !rendered[1] || !rendered[2]) {
+    return std::nullopt;
+  }
+  const std::string& asked = rendered[0]->text;
+  const std::string& unasked = rendered[1]->text;
+  const std::string& whole = rendered[2]->text;
+  const std::size_t found = whole.find(answer);
+  if (asked.size() <= unasked.size() || !asked.starts_with(unasked) ||
+      !whole.starts_with(unasked) || found == std::string::npos || found < unasked.size() ||
+      whole.find(answer, found + 1) != std::string::npos) {
+    return std::nullopt;
+  }
+  TurnTexts texts{.question = asked.substr(unasked.size()),
+                  .end = whole.substr(found + answer.size())};
+  // What asks may begin a thought that answers do not have.
+  const std::string header = whole.substr(unasked.size(), found - unasked.size());
+  if (!header.empty() && texts.question.starts_with(header)) {
+    texts.question = header;
+  }
+  return texts;
+}
+
+}  // namespace
+
+const std::optional<TurnTexts>& ChatTemplate::turn_texts() {
+  if (!std::exchange(state_->turns_known, true)) {
+    const std::string answer = "QxAnswerQx";
+    const Conversation probe = {.messages = {{"user", "QxQuestionQx"}, {"assistant", answer}}};
+    const std::array<ChatPrefix, 3> prefixes = {
+        ChatPrefix{.messages_count = 1, .options = {.add_generation_prompt = true}},
+        ChatPrefix{.messages_count = 1}, ChatPrefix{.messages_count = 2}};
+    state_->turn_texts = turn_texts_of(render_prefixes(probe, prefixes), answer);
+  }
+  return state_->turn_texts;
 }
 
 const std::string& ChatTemplate::where() const { return state_->where; }

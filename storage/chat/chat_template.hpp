@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -86,6 +87,12 @@ struct ChatPrefix {
   std::map<std::size_t, std::string> contents = {};
 };
 
+/// What a template writes around an answer, in a conversation of a question and an answer alone.
+struct TurnTexts {
+  std::string question;  ///< What asks for the answer, as far as it stands right before one.
+  std::string end;       ///< What follows the answer, to the end.
+};
+
 /// Turns conversations into text, as the model's authors do: a Jinja template, rendered by one
 /// Python process that lives as long as this, or a built-in one without Python.
 ///
@@ -129,6 +136,10 @@ class ChatTemplate {
   /// Several beginnings of one conversation, in one exchange.
   std::vector<Result<RenderedChat>> render_prefixes(const Conversation& conversation,
                                                     std::span<const ChatPrefix> prefixes);
+
+  /// Rendered once. None: the template asks with nothing, or writes the question in another way
+  /// where an answer follows.
+  const std::optional<TurnTexts>& turn_texts();
 
   /// A file's path, or "built-in template NAME".
   [[nodiscard]] const std::string& where() const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -319,16 +320,149 @@ class AnswerPlaces {
   std::optional<std::string> question_ = {};
 };
 
+/// Places the answers of a conversation by one text of it in which all of them are replaced, where
+/// the template writes each as it is said, or trimmed, behind what asks for it: where the text with
+/// those words in the place of the others is the whole one.
+class AnswersAtOnce {
+ public:
+  AnswersAtOnce(ChatTemplate& chat_template, const Conversation& conversation,
+                std::string_view whole, std::span<const std::size_t> answers)
+      : template_(chat_template),
+        conversation_(conversation),
+        whole_(whole),
+        placeholder_(placeholder_for(whole, "QxAnswerOneQx")) {
+    for (const std::size_t answer : answers) {
+      if (is_plain(answer)) {
+        prefix_.contents.emplace(answer, fmt::format("{}{}Qx", placeholder_, answer));
+      }
+    }
+  }
+
+  /// Of those of which this tells it.
+  std::map<std::size_t, AnswerSpan> run() {
+    if (prefix_.contents.empty() || !template_.turn_texts()) {
+      return {};
+    }
+    prefix_.messages_count = conversation_.messages.size();
+    const auto rendered = template_.render_prefixes(conversation_, std::span(&prefix_, 1));
+    if (!rendered.front() || !follow(rendered.front()->text)) {
+      return {};
+    }
+    std::map<std::size_t, AnswerSpan> spans;
+    for (const auto& [answer, said] : said_) {
+      if (const auto span = span_of(answer, said)) {
+        spans.emplace(answer, *span);
+      }
+    }
+    return spans;
+  }
+
+ private:
+  struct Said {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+
+  /// What templates do not take apart, as they do thoughts and calls.
+  [[nodiscard]] bool is_plain(std::size_t answer) const {
+    const ChatMessage& message = conversation_.messages[answer];
+    const bool before_result = answer + 1 < conversation_.messages.size() &&
+                               conversation_.messages[answer + 1].role() == "tool";
+    return message.content() && !is_blank(*message.content()) && !before_result &&
+           message.content()->find("</think>") == std::string::npos &&
+           message.json().find("\"tool_calls\"") == std::string::npos;
+  }
+
+  /// Where the answers stand in the whole. False: it is another text.
+  bool follow(std::string_view rest) {
+    std::size_t at = 0;
+    std::string_view between = next_piece(rest);
+    for (auto each = prefix_.contents.begin(); each != prefix_.contents.end(); ++each) {
+      if (!whole_.substr(at).starts_with(between) || !rest.starts_with(each->second)) {
+        return false;
+      }
+      rest.remove_prefix(each->second.size());
+      at += between.size();
+      between = next_piece(rest);
+      const std::string& content = *conversation_.messages[each->first].content();
+      const auto length = length_at(at, content, between, /*is_last=*/rest.empty());
+      if (!length) {
+        return false;
+      }
+      said_.emplace(each->first, Said{at, at + *length});
+      at += *length;
+    }
+    return rest.empty() && whole_.substr(at) == between;
+  }
+
+  /// Takes what stands before the next placeholder.
+  [[nodiscard]] std::string_view next_piece(std::string_view& rest) const {
+    const std::string_view piece = rest.substr(0, rest.find(placeholder_));
+    rest.remove_prefix(piece.size());
+    return piece;
+  }
+
+  /// Of a content, as it is or trimmed, that stands in the whole at a place, before `next`.
+  [[nodiscard]] std::optional<std::size_t> length_at(std::size_t at, std::string_view content,
+                                                     std::string_view next, bool is_last) const {
+    for (const std::string_view said : {content, trimmed(content)}) {
+      const std::string_view there = whole_.substr(at);
+      const bool followed =
+          there.starts_with(said) && (is_last ? there.substr(said.size()) == next
+                                              : there.substr(said.size()).starts_with(next));
+      if (followed) {
+        return said.size();
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// None: before it, or behind it where it is the last message, stands what the template writes
+  /// around no other answer.
+  [[nodiscard]] std::optional<AnswerSpan> span_of(std::size_t answer, const Said& said) {
+    const TurnTexts& turn = *template_.turn_texts();
+    const std::string_view after = whole_.substr(said.end);
+    const bool is_last = answer + 1 == conversation_.messages.size();
+    if (!whole_.substr(0, said.begin).ends_with(turn.question) || (is_last && after != turn.end)) {
+      return std::nullopt;
+    }
+    const std::size_t tail = common_length(after, turn.end);
+    return AnswerSpan{.begin_bytes = said.begin,
+                      .end_bytes = said.end + tail,
+                      .message = answer,
+                      .tail_bytes = tail,
+                      .said_end_bytes = said.end};
+  }
+
+  ChatTemplate& template_;
+  const Conversation& conversation_;
+  std::string_view whole_;
+  std::string placeholder_;
+  ChatPrefix prefix_;
+  std::map<std::size_t, Said> said_;
+};
+
 }  // namespace
 
 std::variant<std::vector<AnswerSpan>, Dropped> place_answers(ChatTemplate& chat_template,
                                                              const Conversation& conversation,
                                                              std::string_view whole,
                                                              std::span<const std::size_t> answers) {
-  AnswerPlaces places(chat_template, conversation, whole);
+  const auto at_once = AnswersAtOnce(chat_template, conversation, whole, answers).run();
   std::vector<AnswerSpan> spans;
-  for (std::size_t first = 0; first < answers.size(); first += answers_at_once) {
-    const auto some = answers.subspan(first, std::min(answers_at_once, answers.size() - first));
+  std::vector<std::size_t> others;
+  for (const std::size_t answer : answers) {
+    const auto found = at_once.find(answer);
+    if (found == at_once.end()) {
+      others.push_back(answer);
+    } else {
+      spans.push_back(found->second);
+    }
+  }
+  AnswerPlaces places(chat_template, conversation, whole);
+  for (std::size_t first = 0; first < others.size(); first += answers_at_once) {
+    const auto some =
+        std::span(others).subspan(first, std::min(answers_at_once, others.size() - first));
     std::vector<ChatPrefix> prefixes;
     for (const std::size_t answer : some) {
       const auto each = places.prefixes(answer);
@@ -344,6 +478,9 @@ std::variant<std::vector<AnswerSpan>, Dropped> place_answers(ChatTemplate& chat_
       spans.push_back(std::get<AnswerSpan>(placed));
     }
   }
+  std::sort(spans.begin(), spans.end(), [](const AnswerSpan& left, const AnswerSpan& right) {
+    return left.message < right.message;
+  });
   return spans;
 }
 

@@ -167,6 +167,25 @@ TEST_CASE("chat template files: templates are written as transformers writes the
   CHECK(printed(model.path()) == "new");
 }
 
+TEST_CASE("chat templates: what stands around an answer is known from a question alone",
+          "[storage][chat]") {
+  const auto texts = [](const std::string& source) {
+    auto made = template_of(source);
+    const auto& found = made.turn_texts();
+    return found ? found->question + "|" + found->end : "none";
+  };
+  const std::string turns_of =
+      "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '</s>' }}{% endfor %}";
+  CHECK(texts(turns_of + "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}") ==
+        "<assistant>|</s>");
+  // A thought that answers do not have is no part of what stands before them.
+  CHECK(texts(turns_of + "{% if add_generation_prompt %}{{ '<assistant><think>' }}{% endif %}") ==
+        "<assistant>|</s>");
+  CHECK(texts(turns_of) == "none");
+  CHECK(texts("{% for m in messages %}{{ m.content }}{{ m.content }}{% endfor %}"
+              "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}") == "none");
+}
+
 TEST_CASE("chat templates: the sources of built-in ones print what these print",
           "[storage][chat][CT-1]") {
   for (const std::string_view name : built_in_chat_templates()) {

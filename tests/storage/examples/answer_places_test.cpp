@@ -159,6 +159,24 @@ TEST_CASE("answer places: calls without text lie between beginnings, before thei
         "<user>w</s><assistant>[|call f<]r>f</r></s><assistant>f</s>");
 }
 
+TEST_CASE("answer places: answers that the template writes as they are said are replaced together",
+          "[storage][examples][AP-1]") {
+  // Says so if only one of two answers is replaced.
+  const std::string counts =
+      "{%- set ns = namespace(count=0) %}{%- for m in messages %}"
+      "{%- if m.content.startswith('QxAnswer') %}{%- set ns.count = ns.count + 1 %}{%- endif %}"
+      "{%- endfor %}{%- if ns.count == 1 and messages | length == 4 %}"
+      "{{ raise_exception('one of two') }}{%- endif %}"
+      "{%- for m in messages %}{{ '<' + m.role + '>' + (m.content | trim) + '</s>\\n' }}{%- endfor "
+      "%}"
+      "{%- if add_generation_prompt %}{{ '<assistant>' }}{%- endif %}";
+  CHECK(placed(counts, turns({"assistant", " s\n", "s</s>", "s</s>"}), {1, 3}) ==
+        "<user>assistant</s>\n<assistant>[s|</s>\n]<user>s</s></s>\n<assistant>[s</s>|</s>\n]");
+  CHECK(placed(counts, turns({"q", "s", "u", "t"}), {3}) ==
+        "message 4: the template refuses another "
+        "text in its place: test.jinja: line 1: one of two");
+}
+
 TEST_CASE("answer places: where a place is not known, what the template does is said",
           "[storage][examples][AP-1]") {
   const auto why = [](const std::string& answer) {
