@@ -35,6 +35,8 @@ COMPARISONS = {
                        "models in GGUF files of every family with the directories that they were made of"),
     "exports": Comparison("export_runs.py", [PROGRAM, "weights"],
                           "exports of runs with their checkpoints (safetensors), and greedy text (torch)"),
+    "turns": Comparison("turn_ends_check.py", [PROGRAM],
+                        "where chats of tuned models stop, and their questions, with transformers' of the exports"),
     "adapters": Comparison("export_runs.py", [PROGRAM, "adapters"],
                            "an exported adapter, and the merged model, in PEFT and transformers"),
     "generation": Comparison("generation_check.py", [PROGRAM, WORK / "smollm2/model"],
