@@ -25,8 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int trials = 10'000;
-
 /// One change of one file (two, if shards are exchanged).
 struct Damage {
   std::string what;
@@ -156,16 +154,12 @@ bool same_bytes(const std::vector<engine::StateView>& a, const std::vector<engin
   return a.size() == b.size();
 }
 
-}  // namespace
-
-TEST_CASE("damage: flips, cuts, swapped and stale files are found, by verifying and by restoring",
-          "[checkpoint][damage][CK-3]") {
+void require_all_found(std::mt19937_64& random, int trials) {
   const TempDirectory directory;
   Victim victim(directory.path());
   REQUIRE(verify_checkpoint(victim.path())->whole());
   SmallState right(5);
   const auto original = right.all_values();
-  std::mt19937_64 random(Catch::rngSeed());
   int found = 0;
   int harmless = 0;
   for (int trial = 0; trial < trials;) {
@@ -204,6 +198,20 @@ TEST_CASE("damage: flips, cuts, swapped and stale files are found, by verifying 
       "damage: %d of %d found by verify (seed %u); restore alone: all but %d in bytes that hold no "
       "tensor\n",
       found, trials, Catch::rngSeed(), harmless);
+}
+
+}  // namespace
+
+TEST_CASE("damage: flips, cuts, swapped and stale files are found, by verifying and by restoring",
+          "[checkpoint][damage][CK-3]") {
+  std::mt19937_64 random(Catch::rngSeed());
+  require_all_found(random, 1'000);
+}
+
+TEST_CASE("damage: of nine times as many flips and cuts none goes unnoticed",
+          "[checkpoint][damage][CK-3][exhaustive]") {
+  std::mt19937_64 random(Catch::rngSeed() + (std::uint64_t{1} << 32));
+  require_all_found(random, 9'000);
 }
 
 TEST_CASE("damage: a file that shrinks while it is read is an error, not a signal",
