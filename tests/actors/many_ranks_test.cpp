@@ -83,7 +83,7 @@ TEST_CASE("any order of the messages and the stream work of all ranks: the same 
 }
 
 TEST_CASE("credits, prefetch, resharding and wrapping: the same bits in any order, and an end",
-          "[actors][soak][EX-1][EX-4][P1][P2]") {
+          "[actors][soak][EX-1][EX-4][P1][P2][exhaustive]") {
   const RunSetup base{.steps = 2, .lanes = 5, .lane_slots = 2, .manual_streams = true};
   const PlainRun plain(base);
   const std::uint64_t first = Catch::rngSeed();
@@ -120,7 +120,8 @@ TEST_CASE("credits, prefetch, resharding and wrapping: the same bits in any orde
 // "Rank 0 evaluates, the others have returned early": with weights that are split, rank 0 then
 // waits in a gather for ever. Here an evaluation is a command, and a rank without a lane in it
 // still takes part in its gathers.
-TEST_CASE("rank 0 evaluates, others returned early: cannot happen", "[actors][EX-1][EX-2][P2]") {
+TEST_CASE("rank 0 evaluates, others returned early: cannot happen",
+          "[actors][EX-1][EX-2][P2][exhaustive]") {
   struct Case {
     std::int64_t ranks, eval_lanes;
   };
