@@ -163,7 +163,8 @@ constexpr const char* gemma_source =
 {%- endif %}
 {%- for message in turns %}
     {%- if (message.role == 'user') != (loop.index0 % 2 == 0) %}
-        {{- raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}
+        {{- raise_exception('Conversation roles must alternate '
+                            ~ 'user/assistant/user/assistant/...') }}
     {%- endif %}
     {{- '<start_of_turn>' + ('model' if message.role == 'assistant' else message.role) + '\n' }}
     {{- (before if loop.first else '') + (message.content | trim) + '<end_of_turn>\n' }}

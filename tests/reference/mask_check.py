@@ -149,7 +149,7 @@ def difference(tokenizer, ids, theirs, ours, asks):
             continue
         if has and not wants and ids[place] in special and ours[place - 1]:
             counts["ends"] += 1
-        elif has and not wants and ours[place - 1] and "\ufffd" in text:
+        elif has and not wants and "\ufffd" in text:
             counts["pieces"] += 1
         elif wants and not has and text.strip() == "":
             counts["spaces"] += 1

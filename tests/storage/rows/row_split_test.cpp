@@ -231,32 +231,36 @@ TEST_CASE("rows: what does not fit together is refused with its file", "[storage
     Ints third(8);
     REQUIRE(holds(split.read(0, {column, other, third}).error().message, "trained targets"));
   }
-  SECTION("a token outside the vocabulary") {
-    std::string bytes = read_bytes(directory / "train.tokens");
-    bytes[2] = 120;
-    write_bytes(directory / "train.tokens", bytes);
-    // A larger model does not hide it.
-    for (const std::int64_t vocab_size : {0, 1000}) {
-      const std::string error = open_error(directory.path(), {.vocab_size = vocab_size});
-      REQUIRE(holds(error, "meta.json: vocab_size is 100, but train.tokens has token 120"));
-    }
-    auto facts = read_row_facts(directory.path());
-    REQUIRE(facts.ok());
-    facts->vocab_size = 0;
-    REQUIRE(write_row_facts(directory.path(), *facts));
-    const RowSplit split = opened(directory.path(), {.vocab_size = 100});
-    Ints column(8);
-    Ints other(8);
-    Ints third(8);
-    const Status status = split.read(0, {column, other, third});
-    REQUIRE_FALSE(status.ok());
-    REQUIRE(holds(status.error().message, "token 120 at position 1"));
-  }
   SECTION("opened as plain tokens") {
     const auto dataset = TokenDataset::open(directory.path(), {.sequence_length = 4});
     REQUIRE_FALSE(dataset.ok());
     REQUIRE(holds(dataset.error().message, "format is \"rows\""));
   }
+}
+
+TEST_CASE("rows: a token outside the vocabulary is refused where rows are opened, or read",
+          "[storage][rows]") {
+  const TempDirectory directory;
+  write_rows(directory.path(), {.token_bytes = 2, .row_length = 8}, two_documents);
+  std::string bytes = read_bytes(directory / "train.tokens");
+  bytes[2] = 120;
+  write_bytes(directory / "train.tokens", bytes);
+  // A larger model does not hide it.
+  for (const std::int64_t vocab_size : {0, 1000}) {
+    const std::string error = open_error(directory.path(), {.vocab_size = vocab_size});
+    REQUIRE(holds(error, "meta.json: vocab_size is 100, but train.tokens has token 120"));
+  }
+  auto facts = read_row_facts(directory.path());
+  REQUIRE(facts.ok());
+  facts->vocab_size = 0;
+  REQUIRE(write_row_facts(directory.path(), *facts));
+  const RowSplit split = opened(directory.path(), {.vocab_size = 100});
+  Ints column(8);
+  Ints other(8);
+  Ints third(8);
+  const Status status = split.read(0, {column, other, third});
+  REQUIRE_FALSE(status.ok());
+  REQUIRE(holds(status.error().message, "token 120 at position 1"));
 }
 
 TEST_CASE("rows: meta.json of another format or version is refused", "[storage][rows]") {
