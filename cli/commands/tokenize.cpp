@@ -11,6 +11,7 @@
 namespace train::cli {
 namespace {
 
+using nlohmann::json;
 using Ids = std::vector<std::uint32_t>;
 
 /// Calls `each` with the lines of a text, without their ends; the last one also where it has none.
@@ -27,11 +28,11 @@ Status for_each_line(std::string_view text, Each&& each) {
 /// The member of a line that is a JSON object, if it is of the wanted type.
 template <class Wanted>
 Result<Wanted> member_of(std::string_view line, std::size_t number, const char* name) {
-  const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (object.is_object() && object.contains(name)) {
     try {
       return object.at(name).get<Wanted>();
-    } catch (const nlohmann::json::exception&) {  // Of another type: said below.
+    } catch (const json::exception&) {  // Of another type: said below.
     }
   }
   return user_error(fmt::format("line {}: no JSON object with the member \"{}\": {}", number, name,
@@ -167,8 +168,7 @@ Status detokenize(const TokenizeOptions& options) {
     TRAIN_RETURN_IF_ERROR(numbers);
     const auto ids = checked_ids(*numbers, vocab);
     TRAIN_RETURN_IF_ERROR(ids);
-    printer.add(nlohmann::json{{"text", decode(*ids)}}.dump(
-        -1, ' ', false, nlohmann::json::error_handler_t::replace));
+    printer.add(json{{"text", decode(*ids)}}.dump(-1, ' ', false, json::error_handler_t::replace));
     return {};
   };
   if (options.lines || options.jsonl) {
