@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.hpp"
 #include "base/log.hpp"
-#include "checkpoint/models/published_weights.hpp"
 #include "configs/nearest.hpp"
 #include "configs/shipped_models.hpp"
 #include "engine/model/architectures/architectures.hpp"
@@ -20,8 +20,11 @@
 #include "storage/files/input_file.hpp"
 #include "storage/rows/row_facts.hpp"
 #include "storage/tokenizer/formats/file_names.hpp"
+#include "storage/tokenizer/formats/sentencepiece_model.hpp"
 #include "storage/tokenizer/formats/tokenizer_files.hpp"
+#include "storage/tokens/dataset_facts.hpp"
 #include "storage/tokens/kept_tokenizer.hpp"
+#include "storage/weight_files/weight_directory.hpp"
 
 namespace train::actors {
 namespace {
@@ -32,6 +35,7 @@ constexpr std::uint64_t kLargestModelConfig = std::uint64_t{16} << 20;
 constexpr const char* kModelConfig = "config.json";
 constexpr const char* kGenerationConfig = "generation_config.json";
 constexpr const char* kWeightsDigest = "weights.digest";
+constexpr std::uint64_t kTokenizerBegin = 4096;
 constexpr std::uint64_t kLargestWeightsDigest = 4096;
 constexpr std::uint64_t kDigestPieceBytes = std::uint64_t{1} << 20;
 
@@ -68,6 +72,61 @@ Result<nlohmann::ordered_json> generation_config(const fs::path& model) {
   return made;
 }
 
+/// Whether a config.json says that the weights are quantised.
+bool names_quantization(const nlohmann::json& config) {
+  const auto found = config.find("quantization_config");
+  if (found != config.end() && !found->is_null()) {
+    return true;
+  }
+  const auto half = config.find("text_config");
+  return half != config.end() && half->is_object() && names_quantization(*half);
+}
+
+/// The files of model.from that have weights, in the order of their names.
+std::vector<fs::path> weight_files(const fs::path& from) {
+  std::error_code error;
+  std::vector<fs::path> files;
+  if (fs::is_regular_file(from, error)) {
+    files.push_back(from);
+  }
+  for (const auto& entry : fs::directory_iterator(from, error)) {
+    if (entry.path().extension() == ".safetensors") {
+      files.push_back(entry.path());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// `text` of a config.json with another value of `key`, also in its text half.
+std::string with_value(const std::string& text, const char* key, bool value) {
+  auto config = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  TRAIN_CHECK(config.is_object(), "a config.json that was read before");
+  config[key] = value;
+  if (const auto half = config.find("text_config"); half != config.end() && half->is_object()) {
+    (*half)[key] = value;
+  }
+  return config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+/// What a directory has besides a model's config.json and weights that would change them, and that
+/// nothing here reads.
+std::vector<std::string> notes_beside(const ModelConfigText& config) {
+  std::vector<std::string> notes;
+  const auto parsed = nlohmann::json::parse(config.text, nullptr, /*allow_exceptions=*/false);
+  if (names_quantization(parsed)) {
+    notes.emplace_back(
+        "config.json has a quantization_config, but the weights are not quantised: they are read "
+        "as they are");
+  }
+  std::error_code ignored;
+  if (fs::exists(config.directory / "adapter_config.json", ignored)) {
+    notes.emplace_back(
+        "the adapter of adapter_config.json is left out: these are the weights of the model alone");
+  }
+  return notes;
+}
+
 /// Copies a file, if it is there and its copy is not.
 Status copy_if_there(const fs::path& from, const fs::path& to) {
   std::error_code ignored;
@@ -86,22 +145,6 @@ bool is_published(const configs::ModelSection& section) {
 std::span<const char* const> companion_files() { return storage::tokenizer_file_names; }
 
 namespace {
-
-/// The files of model.from that have weights, in the order of their names.
-std::vector<fs::path> weight_files(const fs::path& from) {
-  std::error_code error;
-  std::vector<fs::path> files;
-  if (fs::is_regular_file(from, error)) {
-    files.push_back(from);
-  }
-  for (const auto& entry : fs::directory_iterator(from, error)) {
-    if (entry.path().extension() == ".safetensors") {
-      files.push_back(entry.path());
-    }
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
 
 /// What changes with a file that is replaced or written to.
 std::string looks_of(const std::vector<fs::path>& files) {
@@ -162,21 +205,31 @@ fs::path model_directory(const fs::path& run_root) { return run_root / "model"; 
 
 Result<ModelConfigText> find_model_config(const std::string& name_or_path) {
   std::vector<std::string> names;
+  std::error_code ignored;
+  const fs::path path(name_or_path);
   for (const configs::ShippedModel& model : configs::shipped_models()) {
     if (model.name == name_or_path) {
+      if (fs::exists(path / kModelConfig, ignored) || fs::is_regular_file(path, ignored)) {
+        return user_error(fmt::format(
+            "{0}: a shipped shape, and here also a model of that name: write ./{0} for the model "
+            "that is here, or move it away for the shape",
+            name_or_path));
+      }
       return ModelConfigText{.text = std::string(model.config_json),
                              .source = fmt::format("shape {}", model.name),
                              .directory = {}};
     }
     names.emplace_back(model.name);
   }
-  std::error_code ignored;
-  const fs::path path(name_or_path);
   if (fs::is_directory(path, ignored)) {
-    if (fs::exists(path / "config.toml", ignored) && !fs::exists(path / kModelConfig, ignored)) {
+    const bool config = fs::exists(path / kModelConfig, ignored);
+    if (fs::exists(path / "config.toml", ignored) && !config) {
       return user_error(
           fmt::format("{0}: a run, not a model; `actortrain export {0} --out DIR` makes one of it",
                       name_or_path));
+    }
+    if (fs::exists(path / "adapter_config.json", ignored) && !config) {
+      return user_error(storage::adapter_alone(path));
     }
     return read_model_config(path / kModelConfig);
   }
@@ -194,6 +247,55 @@ Result<ModelConfigText> find_model_config(const std::string& name_or_path) {
   return read_model_config(path);
 }
 
+Result<PublishedModel> open_model(const std::string& directory, std::int64_t sequence_length) {
+  auto config = find_model_config(directory);
+  TRAIN_RETURN_IF_ERROR(config);
+  const auto spec = engine::spec_from_config(config->text, config->source, sequence_length);
+  TRAIN_RETURN_IF_ERROR(spec);
+  auto weights = checkpoint::PublishedWeights::open(directory, *spec);
+  if (!weights) {
+    const auto parsed = nlohmann::json::parse(config->text, nullptr, /*allow_exceptions=*/false);
+    return names_quantization(parsed)
+               ? Error{weights.error().kind,
+                       weights.error().message +
+                           "; config.json has a quantization_config: give the weights as they were "
+                           "before they were quantised"}
+               : weights.error();
+  }
+  PublishedModel model{.config = std::move(config).value(),
+                       .spec = (*weights)->model(),
+                       .weights = std::move(weights).value(),
+                       .notes = {}};
+  model.notes = model.weights->notes();
+  for (std::string& note : notes_beside(model.config)) {
+    model.notes.push_back(std::move(note));
+  }
+  if (spec->tie_embeddings && !model.spec.tie_embeddings) {
+    model.config.text = with_value(model.config.text, "tie_word_embeddings", false);
+  }
+  return model;
+}
+
+void show_notes(const std::string& directory, const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) {
+    log_warning(fmt::format("model_note {}: {}", directory, note));
+  }
+}
+
+namespace {
+
+/// The config.json of a published model; of one whose weights are read as they have it.
+Result<ModelConfigText> config_of(const configs::ModelSection& section) {
+  if (section.from.empty() || weight_files(section.from).empty()) {
+    return find_model_config(section.from.empty() ? section.config : section.from);
+  }
+  auto model = open_model(section.from, 0);
+  TRAIN_RETURN_IF_ERROR(model);
+  return std::move(model->config);
+}
+
+}  // namespace
+
 Result<engine::ModelSpec> resolve_model(const configs::RunConfig& config,
                                         std::int64_t dataset_vocab) {
   const configs::ModelSection& section = config.model;
@@ -202,16 +304,10 @@ Result<engine::ModelSpec> resolve_model(const configs::RunConfig& config,
     TRAIN_RETURN_IF_ERROR(shape);
     return shape->spec();
   }
-  const auto found = find_model_config(section.from.empty() ? section.config : section.from);
+  const auto found = config_of(section);
   TRAIN_RETURN_IF_ERROR(found);
   auto spec = engine::spec_from_config(found->text, found->source, config.data.sequence_length);
   TRAIN_RETURN_IF_ERROR(spec);
-  if (spec->vocab_size < dataset_vocab) {
-    return user_error(fmt::format(
-        "{}: vocab_size is {}, but the data of {} has {} tokens: prepare it with the model's own "
-        "tokenizer",
-        found->source, spec->vocab_size, config.data.dir, dataset_vocab));
-  }
   spec->z_loss_coeff = static_cast<float>(section.z_loss_coeff);
   return spec;
 }
@@ -230,8 +326,11 @@ configs::RunConfig with_own_model(configs::RunConfig config, const fs::path& run
   std::error_code ignored;
   const fs::path own = model_directory(run_root) / kModelConfig;
   configs::ModelSection& section = config.model;
-  if (!is_published(section) || !fs::exists(own, ignored) ||
-      find_model_config(section.from.empty() ? section.config : section.from)) {
+  if (!is_published(section) || !fs::exists(own, ignored)) {
+    return config;
+  }
+  const bool whole = section.from.empty() || !weight_files(section.from).empty();
+  if (whole && find_model_config(section.from.empty() ? section.config : section.from)) {
     return config;
   }
   section.from.clear();
@@ -247,7 +346,7 @@ Status keep_model_files(const configs::ModelSection& section, const fs::path& ru
     return {};
   }
   const bool kept = fs::exists(to / kModelConfig, ignored);
-  const auto found = find_model_config(section.from.empty() ? section.config : section.from);
+  const auto found = config_of(section);
   if (!found) {
     return kept && !begins ? Status() : found.error();
   }
@@ -293,6 +392,63 @@ Status keep_chat_template(const configs::RunConfig& config, const fs::path& run_
     return {};
   }
   return storage::write_template_files(found->sources, model);
+}
+
+namespace {
+
+/// What a tokenizer's file is called in a model's directory; `file` may have any name.
+Result<fs::path> tokenizer_name(const fs::path& file) {
+  const std::string name = file.filename().string();
+  const auto& known = storage::tokenizer_file_names;
+  if (std::find(known.begin(), known.end(), name) != known.end()) {
+    return file.filename();
+  }
+  const auto opened = storage::InputFile::open(file);
+  TRAIN_RETURN_IF_ERROR(opened);
+  std::vector<std::byte> begin(std::min<std::uint64_t>(opened->size_bytes(), kTokenizerBegin));
+  TRAIN_RETURN_IF_ERROR(opened->read(0, begin));
+  const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
+  if (storage::is_sentencepiece_model(text)) {
+    return fs::path("tokenizer.model");
+  }
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  const bool json = first != std::string_view::npos && text[first] == '{';
+  return json && name.find("tekken") != std::string::npos ? fs::path("tekken.json")
+         : json                                           ? fs::path("tokenizer.json")
+                                                          : file.filename();
+}
+
+}  // namespace
+
+Status keep_data_tokenizer(const configs::RunConfig& config, const fs::path& run_root) {
+  const fs::path to = model_directory(run_root);
+  const fs::path kept = storage::kept_tokenizer(config.data.dir);
+  std::error_code ignored;
+  if (kept.empty() || !fs::exists(to / kModelConfig, ignored) || storage::holds_tokenizer(to)) {
+    return {};
+  }
+  const auto facts = storage::read_dataset_facts(config.data.dir);
+  TRAIN_RETURN_IF_ERROR(facts);
+  // First: the tokenizer's file says that all of it is there. A model with weights has its own
+  // ends.
+  if (facts->end_of_text && config.model.from.empty()) {
+    const auto generation = nlohmann::ordered_json{{"eos_token_id", *facts->end_of_text}};
+    TRAIN_RETURN_IF_ERROR(
+        storage::write_file_atomically(to / kGenerationConfig, generation.dump(2) + "\n"));
+  }
+  std::vector<fs::path> files = storage::tokenizer_files(kept);
+  std::stable_partition(files.begin(), files.end(), [](const fs::path& file) {
+    return file.filename() == "tokenizer_config.json";
+  });
+  for (const fs::path& file : files) {
+    if (file.filename() == kModelConfig || file.filename() == kGenerationConfig) {
+      continue;  // of the model that the tokenizer is from
+    }
+    const auto name = tokenizer_name(file);
+    TRAIN_RETURN_IF_ERROR(name);
+    TRAIN_RETURN_IF_ERROR(copy_if_there(file, to / *name));
+  }
+  return {};
 }
 
 Status keep_turn_ends(const configs::RunConfig& config, const fs::path& run_root) {

@@ -4,8 +4,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
+#include "checkpoint/models/published_weights.hpp"
 #include "configs/run_config.hpp"
 #include "engine/model/spec.hpp"
 #include "engine/model/weight_source.hpp"
@@ -20,15 +22,33 @@ struct ModelConfigText {
 };
 
 /// A name of a shipped shape, a path of a config.json, or a directory with one. Blocks.
-/// Errors (user): there is none; the line lists the shapes.
+/// Errors (user): there is none; the line lists the shapes; a shape and something in the working
+/// directory have the name.
 [[nodiscard]] Result<ModelConfigText> find_model_config(const std::string& name_or_path);
+
+/// A published model's directory, opened.
+struct PublishedModel {
+  ModelConfigText config;  ///< With what the weights decide (tie_word_embeddings).
+  engine::ModelSpec spec;
+  std::shared_ptr<const checkpoint::PublishedWeights> weights;
+  std::vector<std::string> notes;  ///< What is there and left out, a sentence each.
+};
+
+/// Opens it for a run of `sequence_length` (0: not known). Blocks on the files' headers, and on a
+/// head that may be the embedding.
+/// Errors: those of find_model_config(), spec_from_config() and PublishedWeights::open.
+[[nodiscard]] Result<PublishedModel> open_model(const std::string& directory,
+                                                std::int64_t sequence_length);
+
+/// Says them in the log, as warnings.
+void show_notes(const std::string& directory, const std::vector<std::string>& notes);
 
 /// Whether [model] names a published model rather than an architecture and its dimensions.
 [[nodiscard]] bool is_published(const configs::ModelSection& section);
 
 /// The model of a run. `dataset_vocab`: of its data; 0: not known. Blocks on config.json.
-/// Errors (user): those of find_model_config(), spec_from_config(), resolve_shape(); data with more
-/// tokens than the model knows.
+/// Errors (user): those of find_model_config(), open_model(), spec_from_config(), resolve_shape().
+/// A published model may know fewer tokens than the data's tokenizer has: see TokenSplit::read.
 [[nodiscard]] Result<engine::ModelSpec> resolve_model(const configs::RunConfig& config,
                                                       std::int64_t dataset_vocab);
 
@@ -55,6 +75,12 @@ struct ModelConfigText {
 Status keep_model_files(const configs::ModelSection& section, const std::filesystem::path& run_root,
                         bool begins);
 
+/// Makes the tokenizer that the data of `config` was prepared with part of that copy where the
+/// model brings none, as one that begins from config.json or a shipped shape: what is exported of
+/// the run needs it. What ends a text is then what the data says. Does nothing without such a copy,
+/// and of data that keeps no tokenizer. Blocks. Errors: those of reading and writing.
+Status keep_data_tokenizer(const configs::RunConfig& config, const std::filesystem::path& run_root);
+
 /// Names the tokens that the data of `config` trains as the ends of an assistant's turns
 /// (RowFacts::turn_ends) as ends of texts in that copy's generation_config.json, so that the run's
 /// model and what is exported of it stop there: behind those that the model has already. Does
@@ -69,7 +95,8 @@ Status keep_turn_ends(const configs::RunConfig& config, const std::filesystem::p
 /// writing.
 Status keep_chat_template(const configs::RunConfig& config, const std::filesystem::path& run_root);
 
-/// `config` of the run in `run_root`, with that copy in the place of a config.json that is gone.
+/// `config` of the run in `run_root`, with that copy in the place of a config.json that is gone, or
+/// whose weights are.
 [[nodiscard]] configs::RunConfig with_own_model(configs::RunConfig config,
                                                 const std::filesystem::path& run_root);
 

@@ -295,6 +295,7 @@ Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
   TRAIN_RETURN_IF_ERROR(find_first_start(run));
   TRAIN_RETURN_IF_ERROR(keep_model_files(run.plan.config.model, run.directory.root,
                                          /*begins=*/run.first_step() == 0));
+  TRAIN_RETURN_IF_ERROR(keep_data_tokenizer(run.plan.config, run.directory.root));
   TRAIN_RETURN_IF_ERROR(keep_turn_ends(run.plan.config, run.directory.root));
   TRAIN_RETURN_IF_ERROR(keep_chat_template(run.plan.config, run.directory.root));
   run.job_first_step = run.first_step();
@@ -302,6 +303,9 @@ Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
     TRAIN_RETURN_IF_ERROR(compare_data(run));
   }
   log_lost_steps(run);
+  if (run.first_step() == 0) {
+    show_notes(run.config().model.from, run.plan.model_notes);
+  }
   log_start(run);
   record_changes(run);
   if (run.directory.existed) {

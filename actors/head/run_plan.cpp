@@ -128,8 +128,11 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
   TRAIN_RETURN_IF_ERROR(engine::check_freeze(*options));
   // Looked at before anything is started; a run that goes on does without.
   std::error_code ignored;
+  std::vector<std::string> notes;
   if (std::filesystem::exists(config.model.from, ignored)) {
-    TRAIN_RETURN_IF_ERROR(open_weights(config.model, options->model));
+    auto model = open_model(config.model.from, config.data.sequence_length);
+    TRAIN_RETURN_IF_ERROR(model);
+    notes = std::move(model->notes);
   }
   auto data = open_lanes(config, options->model.vocab_size);
   TRAIN_RETURN_IF_ERROR(data);
@@ -146,7 +149,8 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
                  .engine = std::move(options).value(),
                  .data = std::move(data).value(),
                  .plan_digest = plan->digest(),
-                 .data_fingerprint = std::move(fingerprint).value()};
+                 .data_fingerprint = std::move(fingerprint).value(),
+                 .model_notes = std::move(notes)};
 }
 
 Result<RunPlan> plan_choices(const configs::RunConfig& given) {
@@ -296,6 +300,9 @@ std::string describe_plan(const RunPlan& plan) {
   row("ranks", fmt::format("{}, strategy {} (memory is that of one rank)", config.parallel.ranks,
                            config.parallel.strategy));
   row("threads", fmt::format("{}", resolve_threads(config.runtime.threads)));
+  for (const std::string& note : plan.model_notes) {
+    row("model.from", note);
+  }
   return text;
 }
 

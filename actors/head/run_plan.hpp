@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "actors/train/lanes/lane_source.hpp"
 #include "base/result.hpp"
@@ -21,6 +22,7 @@ struct RunPlan {
   std::shared_ptr<const LaneSource> data;
   std::uint64_t plan_digest = 0;  ///< ShardPlan::digest(): ranks must agree on it.
   std::string data_fingerprint;   ///< LaneSource::fingerprint(): ranks must agree on it, too.
+  std::vector<std::string> model_notes = {};  ///< PublishedModel::notes of model.from.
   /// The run began on several nodes. A rank that is the only one left is then still a process of
   /// its own, and nodes can come back.
   bool separate_processes = false;

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -14,17 +16,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// How names in files differ from those of the class that trains: GPT-2's were first published
-/// without a prefix; a model that also sees has its text half's below one.
+/// How names in files differ from those of the class that trains: a model that was saved without
+/// its head has no prefix, nor had GPT-2 when it was first published; a model that also sees has
+/// its text half's below one, as has what torch.compile or DistributedDataParallel wraps.
 struct Renaming {
   const char* dropped;
   const char* added;
 };
-constexpr std::array kRenamings = {Renaming{"", ""}, Renaming{"transformer.", ""},
+constexpr std::array kRenamings = {Renaming{"", ""},
+                                   Renaming{"transformer.", ""},
+                                   Renaming{"model.", ""},
+                                   Renaming{"gpt_neox.", ""},
                                    Renaming{"", "language_model."},
-                                   Renaming{"model.", "model.language_model."}};
+                                   Renaming{"model.", "model.language_model."},
+                                   Renaming{"", "_orig_mod."},
+                                   Renaming{"", "module."}};
+constexpr std::array kWrappers = {"_orig_mod.", "module."};  // which transformers does not know
+constexpr std::uint64_t kCompared = std::uint64_t{1} << 16;  // elements at a time
 
-/// Tensors that are no weights of the text model: buffers, and the half that sees.
+/// Buffers, which are no weights.
 bool is_ignored(const std::string& name) {
   for (const char* end : {"rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias",
                           ".attention.bias", ".attention.masked_bias"}) {
@@ -32,15 +42,26 @@ bool is_ignored(const std::string& name) {
       return true;
     }
   }
-  for (const char* part : {"vision_tower.", "multi_modal_projector."}) {
-    if (name.starts_with(part) || name.starts_with(std::string("model.") + part)) {
-      return true;
-    }
-  }
   return false;
 }
 
-std::string renamed(const std::string& name, const std::string& dropped, const std::string& added) {
+/// The names of all the spec's parameters begin with one of these: what holds all layers, and the
+/// modules beside it.
+std::set<std::string> parts_of(const engine::ModelSpec& spec) {
+  std::set<std::string> parts;
+  for (const std::string& name : {spec.embedding, spec.head, spec.positions}) {
+    parts.insert(name.substr(0, name.rfind('.') + 1));
+  }
+  parts.insert(spec.final_norm.name + ".");
+  for (const engine::LayerSpec& layer : spec.layers) {
+    const std::size_t number = layer.prefix.rfind('.', layer.prefix.size() - 2);
+    parts.insert(layer.prefix.substr(0, number + 1));
+  }
+  parts.erase("");
+  return parts;
+}
+
+std::string changed(const std::string& name, const std::string& dropped, const std::string& added) {
   return name.starts_with(dropped) ? added + name.substr(dropped.size()) : name;
 }
 
@@ -50,31 +71,124 @@ Result<std::shared_ptr<const PublishedWeights>> PublishedWeights::open(
     const fs::path& path, const engine::ModelSpec& spec) {
   auto directory = storage::WeightDirectory::open(path);
   TRAIN_RETURN_IF_ERROR(directory);
-  std::shared_ptr<PublishedWeights> weights(new PublishedWeights(std::move(directory).value()));
-  weights->find_prefix(spec);
-  TRAIN_RETURN_IF_ERROR(weights->check(spec));
+  std::shared_ptr<PublishedWeights> weights(
+      new PublishedWeights(std::move(directory).value(), spec));
+  weights->find_prefix();
+  TRAIN_RETURN_IF_ERROR(weights->decide_head());
+  TRAIN_RETURN_IF_ERROR(weights->check());
   return std::shared_ptr<const PublishedWeights>(std::move(weights));
 }
 
-void PublishedWeights::find_prefix(const engine::ModelSpec& spec) {
-  for (const Renaming& renaming : kRenamings) {
-    if (directory_.find(renamed(spec.embedding, renaming.dropped, renaming.added)) != nullptr) {
-      dropped_ = renaming.dropped;
-      added_ = renaming.added;
-      return;
+void PublishedWeights::find_prefix() {
+  // Of a tied model the matrix may be there under the head's name alone.
+  for (const std::string& name : {model_.embedding, model_.head}) {
+    for (const Renaming& renaming : kRenamings) {
+      if (directory_.find(changed(name, renaming.dropped, renaming.added)) != nullptr) {
+        dropped_ = renaming.dropped;
+        added_ = renaming.added;
+        if (std::count(kWrappers.begin(), kWrappers.end(), added_) > 0) {
+          notes_.push_back(
+              fmt::format("the names of its tensors begin with {}, which is left out "
+                          "(torch.compile or DistributedDataParallel put it there)",
+                          added_));
+        }
+        return;
+      }
     }
   }
 }
 
-std::string PublishedWeights::name_in_files(const std::string& parameter) const {
-  return renamed(parameter, dropped_, added_);
+std::string PublishedWeights::renamed(const std::string& parameter) const {
+  return changed(parameter, dropped_, added_);
 }
 
-Status PublishedWeights::check(const engine::ModelSpec& spec) const {
+std::string PublishedWeights::name_in_files(const std::string& parameter) const {
+  return renamed(head_only_ && parameter == model_.embedding ? model_.head : parameter);
+}
+
+Status PublishedWeights::decide_head() {
+  const std::string head = renamed(model_.head);
+  if (!model_.tie_embeddings || directory_.find(head) == nullptr) {
+    return {};
+  }
+  if (directory_.find(renamed(model_.embedding)) == nullptr) {
+    head_only_ = true;
+    notes_.push_back(fmt::format("{} is the embedding too, which is not there", head));
+    return {};
+  }
+  const auto same = head_is_embedding();
+  TRAIN_RETURN_IF_ERROR(same);
+  if (!*same) {
+    model_.tie_embeddings = false;
+    notes_.push_back(
+        fmt::format("{} is another matrix than the embedding, though config.json ties them "
+                    "(tie_word_embeddings): the head is that matrix, as in transformers",
+                    head));
+  }
+  return {};
+}
+
+Result<bool> PublishedWeights::head_is_embedding() const {
+  const std::string names[] = {renamed(model_.head), renamed(model_.embedding)};
+  const storage::TensorEntry* entries[] = {directory_.find(names[0]), directory_.find(names[1])};
+  if (entries[0]->shape != entries[1]->shape) {
+    return false;
+  }
+  std::uint64_t left = 1;
+  for (const std::int64_t dimension : entries[0]->shape) {
+    left *= static_cast<std::uint64_t>(dimension);
+  }
+  std::vector<float> values[2];
+  for (std::uint64_t first = 0; left > 0; first += values[0].size()) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      values[i].resize(std::min(left, kCompared));
+      TRAIN_RETURN_IF_ERROR(directory_.read_floats(names[i], first, values[i]));
+    }
+    if (values[0] != values[1]) {
+      return false;
+    }
+    left -= values[0].size();
+  }
+  return true;
+}
+
+std::string PublishedWeights::missing(const std::string& name) const {
+  if (const auto listed = directory_.absent().find(name); listed != directory_.absent().end()) {
+    return fmt::format("tensor {} is not in {}, where model.safetensors.index.json has it", name,
+                       listed->second);
+  }
+  const bool head = name == renamed(model_.head);
+  return fmt::format("tensor {} is missing{}", name,
+                     head ? "; if the embedding is the head too, say so in config.json: "
+                            "\"tie_word_embeddings\": true"
+                          : "");
+}
+
+bool PublishedWeights::in_own_part(const std::string& name) const {
+  const std::set<std::string> parts = parts_of(model_);
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](const std::string& part) { return name.starts_with(renamed(part)); });
+}
+
+void PublishedWeights::note_surplus(const std::vector<std::string>& surplus) {
+  if (!surplus.empty()) {
+    notes_.push_back(
+        fmt::format("{} tensors of parts that the model does not have are left out, the first {}",
+                    surplus.size(), surplus.front()));
+  }
+  if (const auto& absent = directory_.absent(); !absent.empty()) {
+    notes_.push_back(
+        fmt::format("model.safetensors.index.json lists {} tensors that are not there and that the "
+                    "model does without, the first {}",
+                    absent.size(), absent.begin()->first));
+  }
+}
+
+Status PublishedWeights::check() {
   std::vector<std::string> mistakes;
   std::set<std::string> wanted;
   const std::string path = directory_.path().string();
-  for (const engine::UnitParameters& unit : engine::describe_units(spec)) {
+  for (const engine::UnitParameters& unit : engine::describe_units(model_)) {
     for (const engine::Parameter& parameter : unit.parameters) {
       if (parameter.adapter) {
         continue;
@@ -83,7 +197,7 @@ Status PublishedWeights::check(const engine::ModelSpec& spec) const {
       wanted.insert(name);
       const storage::TensorEntry* entry = directory_.find(name);
       if (entry == nullptr) {
-        mistakes.push_back(fmt::format("tensor {} is missing", name));
+        mistakes.push_back(missing(name));
       } else if (entry->shape != parameter.shape()) {
         mistakes.push_back(fmt::format("tensor {} has shape [{}], config.json wants [{}]", name,
                                        fmt::join(entry->shape, ", "),
@@ -94,15 +208,22 @@ Status PublishedWeights::check(const engine::ModelSpec& spec) const {
       }
     }
   }
+  std::vector<std::string> surplus;
   for (const std::string& name : directory_.names()) {
     // A tied head may be stored beside the embedding that it is.
-    const bool tied = spec.tie_embeddings && name == name_in_files(spec.head);
-    if (!wanted.contains(name) && !tied && !is_ignored(name)) {
+    const bool tied = model_.tie_embeddings && name == renamed(model_.head);
+    if (wanted.contains(name) || tied || is_ignored(name)) {
+      continue;
+    }
+    if (in_own_part(name)) {
       mistakes.push_back(
           fmt::format("tensor {} belongs to nothing in a model of config.json", name));
+    } else {
+      surplus.push_back(name);
     }
   }
   if (mistakes.empty()) {
+    note_surplus(surplus);
     return {};
   }
   const std::string more = mistakes.size() > 1
@@ -111,10 +232,25 @@ Status PublishedWeights::check(const engine::ModelSpec& spec) const {
   return user_error(fmt::format("{}: {}{}", path, mistakes.front(), more));
 }
 
+Status PublishedWeights::read(const std::string& parameter, std::uint64_t first,
+                              std::span<float> out) const {
+  const std::string name = name_in_files(parameter);
+  TRAIN_RETURN_IF_ERROR(directory_.read_floats(name, first, out));
+  const auto at =
+      std::find_if(out.begin(), out.end(), [](float value) { return !std::isfinite(value); });
+  if (at != out.end()) {
+    return user_error(fmt::format(
+        "{}: tensor {} has {} at element {}: what made these weights broke, or the file is "
+        "damaged; fetch it again, or take an earlier checkpoint",
+        directory_.path().string(), name, *at,
+        first + static_cast<std::uint64_t>(std::distance(out.begin(), at))));
+  }
+  return {};
+}
+
 Status PublishedWeights::read_rows(const engine::Parameter& parameter, std::int64_t first_row,
                                    std::int64_t /*rows*/, std::span<float> out) const {
-  return directory_.read_floats(name_in_files(parameter.name),
-                                static_cast<std::uint64_t>(first_row * parameter.cols), out);
+  return read(parameter.name, static_cast<std::uint64_t>(first_row * parameter.cols), out);
 }
 
 }  // namespace train::checkpoint

@@ -16,30 +16,53 @@ namespace train::checkpoint {
 /// The weights of a published model's directory as the units of a spec want them: every parameter
 /// is a tensor of the same name and shape. Names that programs vary are known: a prefix before all
 /// of them, or none; buffers that are no weights are left alone.
+///
+/// Whether the head is the embedding the files decide, as transformers has it, where config.json
+/// says that it is: a head of their own that has the embedding's values is tied, another is not,
+/// and one without an embedding is both.
 /// Threading: as WeightDirectory.
 class PublishedWeights final : public engine::WeightSource {
  public:
-  /// Errors (user), before anything is read: a tensor is missing, has another shape or type, or
-  /// belongs to nothing (the line names it, and how many more); those of WeightDirectory::open.
+  /// Reads a head that may be the embedding, to compare them; of all else the headers alone.
+  /// Errors (user): a tensor is missing, has another shape or type, or is in a part of the model
+  /// where it belongs to nothing (the line names it, and how many more); those of
+  /// WeightDirectory::open.
   static Result<std::shared_ptr<const PublishedWeights>> open(const std::filesystem::path& path,
                                                               const engine::ModelSpec& spec);
 
+  /// Errors: a value that is not finite (user); those of reading.
   Status read_rows(const engine::Parameter& parameter, std::int64_t first_row, std::int64_t rows,
                    std::span<float> out) const override;
+  /// Elements of the parameter from `first` on. Errors: as read_rows().
+  Status read(const std::string& parameter, std::uint64_t first, std::span<float> out) const;
 
   [[nodiscard]] const storage::WeightDirectory& directory() const { return directory_; }
   /// Name of the parameter's tensor in the files.
   [[nodiscard]] std::string name_in_files(const std::string& parameter) const;
+  /// The spec, with a head of its own where the files have another than the embedding.
+  [[nodiscard]] const engine::ModelSpec& model() const { return model_; }
+  /// What the files hold and the model does not use, or use otherwise than config.json says; a
+  /// sentence each.
+  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
  private:
-  explicit PublishedWeights(storage::WeightDirectory directory)
-      : directory_(std::move(directory)) {}
-  void find_prefix(const engine::ModelSpec& spec);
-  Status check(const engine::ModelSpec& spec) const;
+  PublishedWeights(storage::WeightDirectory directory, const engine::ModelSpec& spec)
+      : directory_(std::move(directory)), model_(spec) {}
+  [[nodiscard]] std::string renamed(const std::string& parameter) const;
+  void find_prefix();
+  Status decide_head();
+  Result<bool> head_is_embedding() const;
+  Status check();
+  [[nodiscard]] std::string missing(const std::string& name) const;
+  [[nodiscard]] bool in_own_part(const std::string& name) const;
+  void note_surplus(const std::vector<std::string>& surplus);
 
   storage::WeightDirectory directory_;
-  std::string dropped_;  ///< Prefix of the spec's names that the files lack.
-  std::string added_;    ///< And what they have in its stead.
+  engine::ModelSpec model_;
+  std::string dropped_;     ///< Prefix of the spec's names that the files lack.
+  std::string added_;       ///< And what they have in its stead.
+  bool head_only_ = false;  ///< The tied matrix is there under the head's name alone.
+  std::vector<std::string> notes_;
 };
 
 }  // namespace train::checkpoint

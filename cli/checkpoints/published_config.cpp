@@ -62,6 +62,8 @@ Result<std::string> published_config(const std::string& config_text, const std::
   TRAIN_CHECK(architecture != nullptr, "{} is not published", model.architecture);
   config["architectures"] = {std::string(architecture->class_name)};
   config.erase("dtype");
+  config.erase("quantization_config");  // What is written is not quantised.
+  config["tie_word_embeddings"] = model.tie_embeddings;
   config["torch_dtype"] = storage::config_name(type);
   use_old_ropes(config);
   return config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

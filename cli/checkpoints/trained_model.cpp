@@ -38,23 +38,20 @@ engine::StateView weight_view(const engine::Parameter& parameter, float* flat) {
 }  // namespace
 
 Result<TrainedModel> load_model_directory(const fs::path& directory, std::int64_t context) {
-  const auto found = find_model_config(directory.string());
-  TRAIN_RETURN_IF_ERROR(found);
-  const auto spec = engine::spec_from_config(found->text, found->source, context);
-  TRAIN_RETURN_IF_ERROR(spec);
-  const auto weights = checkpoint::PublishedWeights::open(directory, *spec);
-  TRAIN_RETURN_IF_ERROR(weights);
+  const auto opened = open_model(directory.string(), context);
+  TRAIN_RETURN_IF_ERROR(opened);
+  show_notes(directory.string(), opened->notes);
   TrainedModel model;
-  model.options.model = *spec;
+  model.options.model = opened->spec;
   model.options.seq_len = context;
-  for (const engine::UnitParameters& unit : engine::describe_units(*spec)) {
+  for (const engine::UnitParameters& unit : engine::describe_units(opened->spec)) {
     model.units.emplace_back(static_cast<std::size_t>(unit.element_count) * sizeof(float),
                              unit.name);
     for (const engine::Parameter& parameter : unit.parameters) {
       float* to = model.units.back().as<float>() + parameter.offset;
-      TRAIN_RETURN_IF_ERROR(
-          (*weights)->read_rows(parameter, 0, parameter.rows,
-                                std::span<float>(to, static_cast<std::size_t>(parameter.count()))));
+      TRAIN_RETURN_IF_ERROR(opened->weights->read_rows(
+          parameter, 0, parameter.rows,
+          std::span<float>(to, static_cast<std::size_t>(parameter.count()))));
     }
   }
   return model;

@@ -51,21 +51,18 @@ checkpoint::ReadTensors in_turn(ReadOne read_one) {
 }
 
 Result<Conversion> open_directory(const std::string& path) {
-  const auto config = find_model_config(path);
-  TRAIN_RETURN_IF_ERROR(config);
-  const auto model = engine::spec_from_config(config->text, config->source, 0);
+  const auto model = open_model(path, 0);
   TRAIN_RETURN_IF_ERROR(model);
-  const auto weights = checkpoint::PublishedWeights::open(path, *model);
-  TRAIN_RETURN_IF_ERROR(weights);
-  const auto& files = *weights;
-  return Conversion{.model = *model,
+  show_notes(path, model->notes);
+  const auto& files = model->weights;
+  return Conversion{.model = model->spec,
                     .read = in_turn([files](const std::string& name, std::span<float> out) {
-                      return files->directory().read_floats(files->name_in_files(name), 0, out);
+                      return files->read(name, 0, out);
                     }),
-                    .type = stored_type(*files, *model),
-                    .config_text = config->text,
-                    .source = config->source,
-                    .companions = companions_in(config->directory)};
+                    .type = stored_type(*files, model->spec),
+                    .config_text = model->config.text,
+                    .source = model->config.source,
+                    .companions = companions_in(model->config.directory)};
 }
 
 Result<Conversion> open_gguf(const std::string& path) {

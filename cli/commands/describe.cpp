@@ -22,9 +22,23 @@ Result<engine::ModelSpec> model_of_run(const std::string& file) {
   return resolve_model(*config, vocab);
 }
 
+bool holds_weights(const std::filesystem::path& directory) {
+  std::error_code ignored;
+  return std::filesystem::exists(directory / "model.safetensors", ignored) ||
+         std::filesystem::exists(directory / "model.safetensors.index.json", ignored);
+}
+
 Result<engine::ModelSpec> model_named(const std::string& name) {
   if (std::filesystem::path(name).extension() == ".toml") {
     return model_of_run(name);
+  }
+  if (holds_weights(name)) {
+    const auto model = open_model(name, 0);
+    if (model) {
+      show_notes(name, model->notes);
+      return model->spec;
+    }
+    show_notes(name, {"its weights are not looked at: " + model.error().message});
   }
   const auto config = find_model_config(name);
   TRAIN_RETURN_IF_ERROR(config);

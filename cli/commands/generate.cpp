@@ -8,15 +8,18 @@
 
 #include "actors/head/model_files.hpp"
 #include "actors/head/run_plan.hpp"
+#include "base/log.hpp"
 #include "base/stop_signals.hpp"
 #include "base/text_output.hpp"
 #include "cli/checkpoints/text_codec.hpp"
 #include "cli/checkpoints/text_writer.hpp"
 #include "cli/checkpoints/trained_model.hpp"
 #include "cli/command.hpp"
+#include "engine/model/architectures/architectures.hpp"
 #include "storage/chat/chat_template.hpp"
 #include "storage/files/input_file.hpp"
 #include "storage/tokens/kept_tokenizer.hpp"
+#include "storage/weight_files/weight_directory.hpp"
 
 namespace train::cli {
 using namespace actors;
@@ -33,6 +36,7 @@ struct Writer {
   TrainedModel model;
   TextCodec codec;
   std::filesystem::path files;  ///< Where the chat template is.
+  bool is_run = true;
 };
 
 /// The run's own, or that of its data, where a model that began with the run has none.
@@ -42,6 +46,24 @@ std::filesystem::path template_folder(const std::filesystem::path& run,
   const std::filesystem::path kept = storage::kept_tokenizer_folder(config.data.dir);
   const bool has_own = storage::ChatTemplate::open(own).ok();
   return !has_own && storage::ChatTemplate::open(kept).ok() ? kept : own;
+}
+
+/// How much of a text a published model sees: what is asked for, and what its positions allow.
+Result<std::int64_t> context_of(const GenerateOptions& options) {
+  const auto config = find_model_config(options.run_directory);
+  TRAIN_RETURN_IF_ERROR(config);
+  const auto spec = engine::spec_from_config(config->text, config->source, 0);
+  TRAIN_RETURN_IF_ERROR(spec);
+  const std::int64_t learned = spec->positions.empty() ? 0 : spec->position_rows;
+  const std::int64_t wanted = options.context.value_or(kContext);
+  if (learned == 0 || wanted <= learned) {
+    return wanted;
+  }
+  if (options.context) {
+    return user_error(fmt::format("--context {0}: {1} has {2} learned positions; give {2} or less",
+                                  wanted, options.run_directory, learned));
+  }
+  return learned;
 }
 
 Result<Writer> open_writer(const GenerateOptions& options) {
@@ -54,11 +76,17 @@ Result<Writer> open_writer(const GenerateOptions& options) {
           fmt::format("--step {}: {} is a model, which has no checkpoints; leave it out",
                       *options.step, options.run_directory));
     }
-    auto model = load_model_directory(path, options.context.value_or(kContext));
+    const auto context = context_of(options);
+    TRAIN_RETURN_IF_ERROR(context);
+    auto model = load_model_directory(path, *context);
     TRAIN_RETURN_IF_ERROR(model);
     auto codec = TextCodec::of_directory(path, model->options.model.vocab_size);
     TRAIN_RETURN_IF_ERROR(codec);
-    return Writer{std::move(model).value(), std::move(codec).value(), path};
+    return Writer{std::move(model).value(), std::move(codec).value(), path, false};
+  }
+  if (std::filesystem::exists(path / "adapter_config.json", ignored) &&
+      !std::filesystem::exists(path / "config.toml", ignored)) {
+    return user_error(storage::adapter_alone(path));
   }
   if (options.context) {
     return user_error(fmt::format(
@@ -128,7 +156,22 @@ class PromptReader {
     return conversation;
   }
 
-  [[nodiscard]] Result<Tokens> tokens_of(const Prompt& prompt) {
+  /// `where`: the prompt's, in the line that says that the model does not see all of it.
+  [[nodiscard]] Result<Tokens> tokens_of(const Prompt& prompt, const std::string& where) {
+    auto tokens = read_tokens(prompt);
+    TRAIN_RETURN_IF_ERROR(tokens);
+    const auto length = static_cast<std::int64_t>(tokens->size());
+    if (const std::int64_t context = writer_->model.options.seq_len; length > context) {
+      log_warning(fmt::format(
+          "prompt_cut {}: it has {} tokens, of which the model sees the last "
+          "{}: its {}",
+          where, length, context, writer_->is_run ? "data.sequence_length" : "--context"));
+    }
+    return tokens;
+  }
+
+ private:
+  [[nodiscard]] Result<Tokens> read_tokens(const Prompt& prompt) {
     if (!template_) {
       return writer_->codec.encode(prompt.text);
     }
@@ -137,7 +180,6 @@ class PromptReader {
     return writer_->codec.encode_rendered(*text);
   }
 
- private:
   PromptReader(const GenerateOptions& options, const Writer& writer)
       : options_(&options), writer_(&writer) {}
 
@@ -199,7 +241,7 @@ Status write_file(const GenerateOptions& options, PromptReader& reader, TextWrit
     const auto tokens = [&]() -> Result<Tokens> {
       const auto prompt = reader.read(lines[i]);
       TRAIN_RETURN_IF_ERROR(prompt);
-      return reader.tokens_of(*prompt);
+      return reader.tokens_of(*prompt, fmt::format("{}:{}", options.prompts, i + 1));
     }();
     if (!tokens) {
       Error error = tokens.error();
@@ -248,7 +290,7 @@ Status talk(const GenerateOptions& options, PromptReader& reader, TextWriter& wr
       continue;
     }
     prompt.conversation.messages.emplace_back("user", line);
-    auto tokens = reader.tokens_of(prompt);
+    auto tokens = reader.tokens_of(prompt, "the conversation");
     TRAIN_RETURN_IF_ERROR(tokens);
     const std::string answer = write_one(options, writer, std::move(tokens).value());
     print("\n");
@@ -275,7 +317,7 @@ Status generate(const GenerateOptions& options) {
   }
   const auto prompt = reader->read(options.prompt);
   TRAIN_RETURN_IF_ERROR(prompt);
-  auto tokens = reader->tokens_of(*prompt);
+  auto tokens = reader->tokens_of(*prompt, "the prompt");
   TRAIN_RETURN_IF_ERROR(tokens);
   if (!options.chat && !options.logprobs) {
     print(options.prompt);
@@ -340,7 +382,7 @@ void describe_generate(CommandSyntaxes& commands) {
   command
       .integer("--context", options.context,
                "Longest text that a published model sees, in tokens; a run has its own", 1)
-      ->default_str("1024");
+      ->default_str("1024, or its learned positions");
   command.text("--prompt", options.prompt, "Text to continue; none: start a document", "TEXT");
   command.text("--prompts", options.prompts,
                "Prompts, a line each (with --chat also JSON lists of messages); their texts are "

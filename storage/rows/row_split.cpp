@@ -35,12 +35,6 @@ Status check_options(const std::filesystem::path& directory, const RowFacts& fac
         directory.string(), facts.row_length, options.row_length, facts.row_length,
         options.row_length));
   }
-  if (options.vocab_size > 0 && options.vocab_size < facts.vocab_size) {
-    return user_error(
-        fmt::format("{}: the data's vocab_size {} is above the model's {}; set model.vocab_size = "
-                    "{} or more, or prepare with the model's tokenizer",
-                    directory.string(), facts.vocab_size, options.vocab_size, facts.vocab_size));
-  }
   return {};
 }
 
@@ -70,8 +64,9 @@ Error RowSplit::State::outside(std::uint64_t position, std::uint32_t id) const {
         files.tokens_path.filename().string(), id, position));
   }
   return user_error(fmt::format(
-      "{}: token {} at position {} is outside the vocabulary of {}; set model.vocab_size to "
-      "the data's, or prepare the data for this model",
+      "{}: token {} at position {} is outside the vocabulary of {}; prepare the data without "
+      "the text that has it, or with the model's tokenizer; a new model takes more "
+      "(model.vocab_size)",
       files.tokens_path.string(), id, position, token_limit));
 }
 

@@ -113,19 +113,6 @@ Status check_count(const fs::path& directory, const char* key, std::optional<std
   return {};
 }
 
-Result<std::int64_t> vocabulary(const fs::path& directory, const DatasetFacts& facts,
-                                std::int64_t model_vocab_size) {
-  const std::int64_t data_vocab_size = facts.vocab_size.value_or(0);
-  if (model_vocab_size > 0 && model_vocab_size < data_vocab_size) {
-    return user_error(
-        fmt::format("{}: the data's vocab_size {} is above the model's {}; set model.vocab_size = "
-                    "{} or more",
-                    (directory / facts_file_name).string(), data_vocab_size, model_vocab_size,
-                    data_vocab_size));
-  }
-  return model_vocab_size > 0 ? model_vocab_size : data_vocab_size;
-}
-
 }  // namespace
 
 Result<TokenSplit> TokenSplit::open(std::span<const fs::path> files, const Layout& layout) {
@@ -217,8 +204,9 @@ Error TokenSplit::outside(const File& file, std::uint64_t position, std::uint32_
         id, position));
   }
   return user_error(fmt::format(
-      "{}: token {} at position {} is outside the vocabulary of {}; set model.vocab_size to "
-      "the data's, or prepare the data for this model",
+      "{}: token {} at position {} is outside the vocabulary of {}; prepare the data without "
+      "the text that has it, or with the model's tokenizer; a new model takes more "
+      "(model.vocab_size)",
       file.path.string(), id, position, id_limit()));
 }
 
@@ -289,14 +277,15 @@ Result<TokenDataset> TokenDataset::open(const fs::path& directory, const Dataset
   const auto files = split_files(directory);
   TRAIN_RETURN_IF_ERROR(files);
   dataset.facts_ = std::move(*facts);
-  const auto vocab_size = vocabulary(directory, dataset.facts_, options.vocab_size);
-  TRAIN_RETURN_IF_ERROR(vocab_size);
+  // A tokenizer may have more tokens than a model: what counts is what the data has of them.
+  const std::int64_t vocab_size =
+      options.vocab_size > 0 ? options.vocab_size : dataset.facts_.vocab_size.value_or(0);
   const TokenSplit::Layout layout{.sequence_length = options.sequence_length,
                                   .said_bytes = dataset.facts_.says_dtype
                                                     ? std::optional(dataset.facts_.token_bytes)
                                                     : std::nullopt,
                                   .is_ours = dataset.facts_.train_digest.has_value(),
-                                  .vocab_size = *vocab_size,
+                                  .vocab_size = vocab_size,
                                   .said_vocab_size = dataset.facts_.vocab_size.value_or(0)};
   auto train = TokenSplit::open(files->train, layout);
   TRAIN_RETURN_IF_ERROR(train);

@@ -53,7 +53,54 @@ Result<std::map<std::string, std::string>> parse_weight_map(const fs::path& inde
   return map;
 }
 
+/// Why a directory has no weights to read: what it holds in their stead, and what to do with that.
+Error no_weights(const fs::path& path) {
+  std::string shard;
+  std::string pickled;
+  bool adapter = false;
+  std::error_code failed;  // of a directory that is not there nothing is to be said
+  for (fs::directory_iterator entry(path, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    const std::string name = entry->path().filename().string();
+    adapter = adapter || name == "adapter_config.json";
+    if (name.starts_with("model-") && name.ends_with(".safetensors")) {
+      shard = shard.empty() ? name : std::min(shard, name);
+    }
+    if (name.starts_with("pytorch_model") && name.ends_with(".bin")) {
+      pickled = pickled.empty() ? name : std::min(pickled, name);
+    }
+  }
+  const auto instead = [&](std::string_view what) {
+    return user_error(fmt::format("{}: neither {} nor {} is there; {}", path.string(), kOneFile,
+                                  kIndexFile, what));
+  };
+  if (adapter) {
+    return user_error(adapter_alone(path));
+  }
+  if (!shard.empty()) {
+    return instead(
+        fmt::format("{} is, but which shards belong to the model the index says: fetch "
+                    "it too",
+                    shard));
+  }
+  if (!pickled.empty()) {
+    return instead(
+        fmt::format("{} is, which is not read: save the model as safetensors "
+                    "(transformers: from_pretrained, then save_pretrained)",
+                    pickled));
+  }
+  return instead("give the directory of a model");
+}
+
 }  // namespace
+
+std::string adapter_alone(const fs::path& path) {
+  return fmt::format(
+      "{}: an adapter for a model, not a model: merge it into the model that its "
+      "adapter_config.json names (PEFT: merge_and_unload, then save_pretrained), and give that "
+      "directory",
+      path.string());
+}
 
 Result<WeightDirectory> WeightDirectory::open(const fs::path& path) {
   WeightDirectory directory(path);
@@ -67,8 +114,7 @@ Result<WeightDirectory> WeightDirectory::open(const fs::path& path) {
     return directory;
   }
   if (!fs::exists(path / kOneFile, ignored)) {
-    return user_error(fmt::format("{}: neither {} nor {} is there; give the directory of a model",
-                                  path.string(), kOneFile, kIndexFile));
+    return no_weights(path);
   }
   TRAIN_RETURN_IF_ERROR(directory.add_file(path / kOneFile));
   return directory;
@@ -111,18 +157,8 @@ Status WeightDirectory::read_index(const fs::path& index) {
     TRAIN_RETURN_IF_ERROR(add_file(path_ / name));
   }
   for (const auto& [tensor, name] : *map) {
-    const auto found = tensors_.find(tensor);
-    if (found == tensors_.end() ||
-        files_[found->second.file].file().path().filename() != fs::path(name)) {
-      return user_error(fmt::format("{}: tensor {} is not in {}, where {} has it", path_.string(),
-                                    tensor, name, kIndexFile));
-    }
-  }
-  for (const auto& [tensor, location] : tensors_) {
-    if (!map->contains(tensor)) {
-      return user_error(fmt::format("{}: {} has no tensor {}, which {} holds", path_.string(),
-                                    kIndexFile, tensor,
-                                    files_[location.file].file().path().filename().string()));
+    if (!tensors_.contains(tensor)) {
+      absent_.emplace(tensor, name);
     }
   }
   return {};

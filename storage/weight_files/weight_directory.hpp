@@ -14,15 +14,16 @@
 
 namespace train::storage {
 
-/// The tensors of a published model: `model.safetensors`, or the shards that
-/// `model.safetensors.index.json` names, which must agree with it.
+/// The tensors of a published model: `model.safetensors`, or those of the shards that
+/// `model.safetensors.index.json` names. The index says which files there are; what it lists and
+/// they lack is remembered, for whoever needs it.
 /// Threading: reading from any number of threads. Everything blocks on the disk.
 class WeightDirectory {
  public:
   /// `path`: such a directory, or one safetensors file.
-  /// Errors (user, one line with the file): neither is there; an index that is no index, that names
-  /// a file elsewhere or one that is missing, or a tensor that is not where it says; a tensor in
-  /// two files; a file that is cut short or damaged. Those of reading.
+  /// Errors (user, one line with the file): neither is there (the line says what is, and what to do
+  /// with it); an index that is no index, that names a file elsewhere or one that is missing; a
+  /// tensor in two files; a file that is cut short or damaged. Those of reading.
   static Result<WeightDirectory> open(const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
@@ -31,6 +32,10 @@ class WeightDirectory {
   /// nullptr if there is none of that name.
   [[nodiscard]] const TensorEntry* find(std::string_view name) const;
   [[nodiscard]] std::uint64_t tensor_bytes() const;
+  /// Tensors that the index lists and no file holds, and the file that each should be in.
+  [[nodiscard]] const std::map<std::string, std::string, std::less<>>& absent() const {
+    return absent_;
+  }
 
   /// Fills `out` with elements of a tensor of F32, BF16 or F16 from `first` on, exactly, through a
   /// buffer of at most 256 KiB. REQUIRES: the tensor is there and has so many.
@@ -49,6 +54,10 @@ class WeightDirectory {
   std::filesystem::path path_;
   std::vector<SafetensorsFile> files_;
   std::map<std::string, Location, std::less<>> tensors_;
+  std::map<std::string, std::string, std::less<>> absent_;
 };
+
+/// Why a directory that holds an adapter of PEFT's alone is no model, and what to do with it.
+[[nodiscard]] std::string adapter_alone(const std::filesystem::path& path);
 
 }  // namespace train::storage

@@ -157,6 +157,24 @@ TEST_CASE("token_dataset: a token outside the vocabulary is an error, not a cras
                    Catch::Contains("position 10") && Catch::Contains("vocabulary of 100"));
 }
 
+TEST_CASE("token_dataset: a tokenizer may have more tokens than the model that the data trains",
+          "[storage][token_dataset]") {
+  const TempDirectory directory;
+  write_bytes(directory / "train.bin", tokens_from(90, 11));  // the last is 100
+  write_bytes(directory / "val.bin", tokens_from(0, 9));
+  write_bytes(directory / "meta.json", R"({"vocab_size":300})");
+  const auto dataset =
+      TokenDataset::open(directory.path(), {.sequence_length = 5, .vocab_size = 100});
+  REQUIRE(dataset);
+  std::vector<std::int32_t> tokens(5);
+  std::vector<std::int32_t> targets(5);
+  REQUIRE(dataset->train().read(0, tokens, targets));
+  const Status status = dataset->train().read(1, tokens, targets);
+  REQUIRE_FALSE(status);
+  REQUIRE_THAT(status.error().message, Catch::Contains("token 100 at position 10") &&
+                                           Catch::Contains("without the text that has it"));
+}
+
 TEST_CASE("token_dataset: meta.json is checked", "[storage][token_dataset]") {
   const TempDirectory directory;
   write_bytes(directory / "train.bin", tokens_from(0, 9));
@@ -173,7 +191,6 @@ TEST_CASE("token_dataset: meta.json is checked", "[storage][token_dataset]") {
       {R"({"tokenizer":1})", "tokenizer"},
       {R"({"train_tokens":8})", "train_tokens = 8"},
       {R"({"val_tokens":10})", "val_tokens = 10"},
-      {R"({"vocab_size":300})", "model.vocab_size = 300"},
   };
   for (const auto& [text, wanted] : cases) {
     INFO(text);

@@ -26,8 +26,6 @@ std::string known_types() {
 
 /// What no architecture here has, whatever it is.
 void refuse_unsupported(ModelConfig& config) {
-  config.require_absent({"quantization_config"},
-                        "give the weights as they were before they were quantised");
   config.require_zero({"attention_dropout", "attn_pdrop", "resid_pdrop", "embd_pdrop",
                        "hidden_dropout", "classifier_dropout"});
 }

@@ -29,9 +29,11 @@ float published_value(std::size_t tensor, std::size_t i) {
   return static_cast<float>(tensor) + static_cast<float>(i) / 1024.0F;
 }
 
-/// The model's tensors, as `change` leaves their headings.
+/// The model's tensors, as `change` leaves their headings; the last one perhaps with the first
+/// one's values.
 void write_published(const fs::path& directory, const engine::ModelSpec& spec,
-                     const std::function<void(std::vector<TensorHeading>&)>& change) {
+                     const std::function<void(std::vector<TensorHeading>&)>& change,
+                     bool last_as_first = false) {
   std::vector<TensorHeading> headings;
   for (const engine::UnitParameters& unit : engine::describe_units(spec)) {
     for (const engine::Parameter& parameter : unit.parameters) {
@@ -48,7 +50,8 @@ void write_published(const fs::path& directory, const engine::ModelSpec& spec,
     }
     std::vector<float> values(count);
     for (std::size_t i = 0; i < count; ++i) {
-      values[i] = published_value(tensor, i);
+      const bool first = last_as_first && tensor + 1 == headings.size();
+      values[i] = published_value(first ? 0 : tensor, i);
     }
     REQUIRE(writer->write(std::as_bytes(std::span(values))).ok());
   }
@@ -119,9 +122,9 @@ TEST_CASE("published weights: missing, surplus and misshapen tensors are named",
   has(error_after([](auto& all) { all.erase(all.begin() + 3, all.begin() + 5); }),
       "(and 1 more like it)");
   has(error_after([](auto& all) {
-        all.push_back({"extra", {3}, "F32"});
+        all.push_back({"transformer.h.0.extra", {3}, "F32"});
       }),
-      "tensor extra belongs to nothing");
+      "tensor transformer.h.0.extra belongs to nothing");
   has(error_after([](auto& all) {
         heading_of(all, "transformer.h.0.attn.c_attn.weight").shape = {24, 8};
       }),
@@ -130,13 +133,85 @@ TEST_CASE("published weights: missing, surplus and misshapen tensors are named",
       "transformer.ln_f.bias is of type I32");
 }
 
-TEST_CASE("published weights: a tied head may be in the file too",
+TEST_CASE("published weights: tensors of other parts are left out, and named",
           "[checkpoint][published_weights]") {
   const TempDirectory directory;
   write_published(directory.path(), tiny_gpt2(), [](auto& all) {
-    all.push_back({"lm_head.weight", {11, 8}, "F32"});
+    all.push_back({"mtp.fc.weight", {3}, "I32"});
+    all.push_back({"vision_tower.patch.weight", {3}, "F32"});
   });
-  CHECK(PublishedWeights::open(directory.path(), tiny_gpt2()).ok());
+  const auto opened = PublishedWeights::open(directory.path(), tiny_gpt2());
+  REQUIRE(opened.ok());
+  REQUIRE((*opened)->notes().size() == 1);
+  CHECK((*opened)->notes()[0] ==
+        "2 tensors of parts that the model does not have are left out, the first mtp.fc.weight");
+}
+
+TEST_CASE("published weights: a head beside the embedding that it is tied to is compared with it",
+          "[checkpoint][published_weights]") {
+  const TempDirectory directory;
+  const bool equal = GENERATE(false, true);
+  const auto with_head = [](auto& all) { all.push_back({"lm_head.weight", {11, 8}, "F32"}); };
+  write_published(directory.path(), tiny_gpt2(), with_head, equal);
+  const auto opened = PublishedWeights::open(directory.path(), tiny_gpt2());
+  REQUIRE(opened.ok());
+  CHECK((*opened)->model().tie_embeddings == equal);
+  CHECK((*opened)->notes().size() == (equal ? 0 : 1));
+  if (!equal) {
+    CHECK((*opened)->notes()[0].find("lm_head.weight is another matrix") == 0);
+    std::vector<float> head(88);
+    REQUIRE((*opened)->read("lm_head.weight", 0, head).ok());
+    CHECK(head[0] != published_value(0, 0));
+  }
+}
+
+TEST_CASE("published weights: a tied matrix may be there under the head's name alone",
+          "[checkpoint][published_weights]") {
+  const TempDirectory directory;
+  write_published(directory.path(), tiny_gpt2(), [](auto& all) {
+    heading_of(all, "transformer.wte.weight").name = "lm_head.weight";
+  });
+  const auto opened = PublishedWeights::open(directory.path(), tiny_gpt2());
+  REQUIRE(opened.ok());
+  CHECK((*opened)->model().tie_embeddings);
+  CHECK((*opened)->name_in_files("transformer.wte.weight") == "lm_head.weight");
+  std::vector<float> matrix(88);
+  CHECK((*opened)->read("transformer.wte.weight", 0, matrix).ok());
+  CHECK((*opened)->notes().size() == 1);
+}
+
+TEST_CASE("published weights: names behind a wrapper's prefix are read, and it is named",
+          "[checkpoint][published_weights]") {
+  const TempDirectory directory;
+  write_published(directory.path(), tiny_gpt2(), [](auto& all) {
+    for (TensorHeading& heading : all) {
+      heading.name = "_orig_mod." + heading.name;
+    }
+  });
+  const auto opened = PublishedWeights::open(directory.path(), tiny_gpt2());
+  REQUIRE(opened.ok());
+  REQUIRE((*opened)->notes().size() == 1);
+  CHECK((*opened)->notes()[0].find("_orig_mod.") != std::string::npos);
+}
+
+TEST_CASE("published weights: a value that is not finite is named where it is read",
+          "[checkpoint][published_weights]") {
+  const TempDirectory directory;
+  write_published(directory.path(), tiny_gpt2(), [](auto&) {});
+  {
+    std::fstream file(directory.path() / "model.safetensors",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-4, std::ios::end);
+    file.write("\x00\x00\xc0\x7f", 4);
+  }
+  const auto opened = PublishedWeights::open(directory.path(), tiny_gpt2());
+  REQUIRE(opened.ok());
+  std::vector<float> bias(8);
+  const Status read = (*opened)->read("transformer.ln_f.bias", 0, bias);
+  REQUIRE_FALSE(read.ok());
+  CHECK(read.error().kind == ErrorKind::user);
+  CHECK(read.error().message.find("tensor transformer.ln_f.bias has nan at element 7") !=
+        std::string::npos);
 }
 
 }  // namespace train::checkpoint

@@ -220,9 +220,6 @@ TEST_CASE("rows: what does not fit together is refused with its file", "[storage
   SECTION("another length of rows") {
     REQUIRE(holds(open_error(directory.path(), {.row_length = 16}), "--row-length 16"));
   }
-  SECTION("a smaller vocabulary") {
-    REQUIRE(holds(open_error(directory.path(), {.vocab_size = 99}), "vocab_size 100"));
-  }
   SECTION("a mask that the index does not know of") {
     write_bytes(directory / "train.mask", "\x7f");
     const RowSplit split = opened(directory.path());
