@@ -77,6 +77,10 @@ Status TextEncoder::encode_raw(std::string_view text) {
     return text.empty() ? Status{} : encode_part(text, origins, true, parts_->normalizer);
   }
   parts_->added.find(text, false, raw_parts_);
+  // SentencePiece puts no space before what follows a token that was added to it.
+  if (parts_->rendered && raw_parts_.size() > 1) {
+    return encode_between(text, *parts_->rendered);
+  }
   for (const AddedTokens::Part& part : raw_parts_) {
     const std::string_view bytes = text.substr(part.begin, part.end - part.begin);
     const TokenSpan* const from = origins == nullptr ? nullptr : origins + part.begin;
@@ -90,8 +94,12 @@ Status TextEncoder::encode_raw(std::string_view text) {
 }
 
 Status TextEncoder::encode_rendered(std::string_view text, const RenderedRules& rules) {
-  const TokenSpan* const origins = spans_ == nullptr ? nullptr : origins_.data();
   rules.controls.find(text, false, raw_parts_);
+  return encode_between(text, rules);
+}
+
+Status TextEncoder::encode_between(std::string_view text, const RenderedRules& rules) {
+  const TokenSpan* const origins = spans_ == nullptr ? nullptr : origins_.data();
   for (const AddedTokens::Part& part : raw_parts_) {
     const std::string_view bytes = text.substr(part.begin, part.end - part.begin);
     const TokenSpan* const from = origins == nullptr ? nullptr : origins + part.begin;

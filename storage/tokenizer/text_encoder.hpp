@@ -49,6 +49,8 @@ class TextEncoder : private WordSink {
   [[nodiscard]] Status encode_framed(std::string_view text, const EncodeOptions& options);
   [[nodiscard]] Status encode_raw(std::string_view text);
   [[nodiscard]] Status encode_rendered(std::string_view text, const RenderedRules& rules);
+  /// The tokens of raw_parts_, and what lies between them.
+  [[nodiscard]] Status encode_between(std::string_view text, const RenderedRules& rules);
   [[nodiscard]] Status encode_part(std::string_view text, const TokenSpan* origins, bool at_start,
                                    const Normalizer& normalizer);
 

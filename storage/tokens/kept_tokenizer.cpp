@@ -1,6 +1,7 @@
 #include "storage/tokens/kept_tokenizer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <system_error>
 
 #include "storage/files/atomic_file.hpp"
@@ -14,12 +15,28 @@ namespace fs = std::filesystem;
 
 constexpr const char* tokenizer_folder = "tokenizer";
 
+/// What files beside a tokenizer's say of its tokens, and of how texts end.
+constexpr std::array side_names = {"tokenizer_config.json", "added_tokens.json",
+                                   "special_tokens_map.json", "generation_config.json",
+                                   "config.json"};
+
+bool is_beside(const fs::path& name) {
+  return std::find(side_names.begin(), side_names.end(), name.string()) != side_names.end();
+}
+
 }  // namespace
 
 std::vector<fs::path> tokenizer_files(const fs::path& tokenizer) {
   std::error_code ignored;
   if (!fs::is_directory(tokenizer, ignored)) {
-    return {tokenizer};
+    std::vector<fs::path> files{tokenizer};
+    for (const char* name : side_names) {
+      const fs::path file = tokenizer.parent_path() / name;
+      if (file != tokenizer && fs::is_regular_file(file, ignored)) {
+        files.push_back(file);
+      }
+    }
+    return files;
   }
   std::vector<fs::path> names(tokenizer_file_names.begin(), tokenizer_file_names.end());
   names.emplace_back("config.json");  // It may name the end-of-text.
@@ -63,7 +80,8 @@ fs::path kept_tokenizer(const fs::path& data) {
     return folder;
   }
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.is_regular_file(ignored) && entry.path().extension() != ".jinja") {
+    if (entry.is_regular_file(ignored) && entry.path().extension() != ".jinja" &&
+        !is_beside(entry.path().filename())) {
       return entry.path();
     }
   }

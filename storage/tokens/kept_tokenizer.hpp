@@ -7,8 +7,8 @@
 
 namespace train::storage {
 
-/// The files that are a tokenizer and say how its texts end: those that are kept beside tokens.
-/// `tokenizer` is what Tokenizer::load() takes.
+/// The files that are a tokenizer, name tokens of it, and say how its texts end: those that are
+/// kept beside tokens. `tokenizer` is what Tokenizer::load() takes.
 [[nodiscard]] std::vector<std::filesystem::path> tokenizer_files(
     const std::filesystem::path& tokenizer);
 

@@ -11,7 +11,9 @@
 #include "storage/files/input_file.hpp"
 #include "storage/files/untrusted_text.hpp"
 #include "storage/tokenizer/formats/json_members.hpp"
+#include "storage/tokenizer/formats/side_document.hpp"
 #include "storage/tokenizer/formats/tokenizer_json.hpp"
+#include "storage/tokenizer/formats/tokens_beside.hpp"
 
 namespace train::storage {
 namespace {
@@ -20,28 +22,11 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::uint64_t tokenizer_limit_bytes = std::uint64_t{1} << 28U;
-constexpr std::uint64_t config_limit_bytes = std::uint64_t{1} << 24U;
 
 Result<std::string> read_tokenizer_file(const fs::path& path, std::uint64_t limit_bytes) {
   const auto file = InputFile::open(path);
   TRAIN_RETURN_IF_ERROR(file);
   return file->read_text(limit_bytes);
-}
-
-/// A document beside the tokenizer; null if there is none that can be read.
-json side_document(const fs::path& path) {
-  constexpr JsonLimits limits = {
-      .bytes = config_limit_bytes, .values = 1'000'000, .run = config_limit_bytes, .depth = 32};
-  std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) {
-    return nullptr;
-  }
-  const auto text = read_tokenizer_file(path, config_limit_bytes);
-  if (!text || !json_excess(*text, limits).empty()) {
-    return nullptr;
-  }
-  json document = json::parse(*text, nullptr, false);
-  return document.is_discarded() ? json(nullptr) : document;
 }
 
 std::optional<std::uint32_t> id_of_text(const TokenizerParts& parts, std::string_view text) {
@@ -73,7 +58,14 @@ std::vector<std::uint32_t> numbered_ids(const json& config) {
 }
 
 std::optional<std::uint32_t> find_end_of_text(const TokenizerParts& parts, const fs::path& folder) {
-  if (const auto id = named_id(parts, side_document(folder / "tokenizer_config.json"))) {
+  const json config = side_document(folder / "tokenizer_config.json");
+  // What transformers has written with an added_tokens_decoder has no need of the older file.
+  if (!json_member(config, "added_tokens_decoder").is_object()) {
+    if (const auto id = named_id(parts, side_document(folder / "special_tokens_map.json"))) {
+      return id;
+    }
+  }
+  if (const auto id = named_id(parts, config)) {
     return id;
   }
   if (const auto ids = configured_ends(folder); !ids.empty()) {
@@ -205,6 +197,9 @@ Result<TokenizerParts> read_tokenizer_files(const fs::path& path) {
     return about(file, parts.error());
   }
   const fs::path folder = is_folder ? path : path.parent_path();
+  if (const Status added = add_tokens_beside(*parts, folder); !added) {
+    return about(folder, added.error());
+  }
   parts->end_of_text = find_end_of_text(*parts, folder);
   return parts;
 }

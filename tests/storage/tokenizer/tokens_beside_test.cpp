@@ -1,0 +1,107 @@
+// Tokens that the files beside a tokenizer name, against transformers
+// (tests/reference/make_added_token_fixtures.py).
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "storage/tokenizer/tokenizer.hpp"
+#include "tests/storage/number_list.hpp"
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/inputs/sentencepiece_fixture.hpp"
+
+namespace train::storage::testing::tokens_beside_test {
+
+using nlohmann::json;
+using train::test::from_base64;
+using train::test::TempDirectory;
+using Ids = std::vector<std::uint32_t>;
+
+const json& fixture() {
+  static const json read = test::read_fixture("added_tokens.json");
+  return read;
+}
+
+void write_kind(const TempDirectory& directory, const json& kind) {
+  for (const auto& [name, content] : kind.at("files").items()) {
+    std::ofstream(directory.path() / name, std::ios::binary) << from_base64(content);
+  }
+}
+
+void write_beside(const TempDirectory& directory, const json& beside) {
+  for (const auto& [name, content] : beside.items()) {
+    std::ofstream(directory.path() / name) << content.dump();
+  }
+}
+
+TEST_CASE("tokens beside: ids, texts and the end of a text are the reference's",
+          "[storage][tokenizer][TK-1]") {
+  for (const auto& [name, kind] : fixture().at("kinds").items()) {
+    for (const json& one : kind.at("cases")) {
+      CAPTURE(name, one.at("name").get<std::string>());
+      const TempDirectory directory;
+      write_kind(directory, kind);
+      write_beside(directory, one.at("beside"));
+      const auto tokenizer = Tokenizer::load(directory.path());
+      REQUIRE(tokenizer.ok());
+      if (!one.at("end").is_null()) {
+        CHECK(tokenizer->end_of_text() == one.at("end").get<std::uint32_t>());
+      }
+      for (std::size_t i = 0; i < one.at("ids").size(); ++i) {
+        const auto text = fixture().at("texts")[i].get<std::string>();
+        CAPTURE(text);
+        const auto ids = tokenizer->encode(text, {.rendered = true});
+        REQUIRE(ids.ok());
+        CHECK(*ids == one.at("ids")[i].get<Ids>());
+        CHECK(tokenizer->decode(*ids, /*skip_special=*/true) ==
+              one.at("decoded")[i].get<std::string>());
+      }
+    }
+  }
+}
+
+TEST_CASE("tokens beside: of SentencePiece, special ones are in rendered text alone",
+          "[storage][tokenizer]") {
+  const json& kind = fixture().at("kinds").at("pieces");
+  const TempDirectory directory;
+  write_kind(directory, kind);
+  for (const json& one : kind.at("cases")) {
+    if (one.at("name") == "decoder") {
+      write_beside(directory, one.at("beside"));
+    }
+  }
+  const auto tokenizer = Tokenizer::load(directory.path());
+  REQUIRE(tokenizer.ok());
+  const auto has = [&](const std::string& text, const char* token) {
+    const auto ids = tokenizer->encode(text, /*add_special_tokens=*/false);
+    REQUIRE(ids.ok());
+    return std::count(ids->begin(), ids->end(), tokenizer->id_of(token).value()) > 0;
+  };
+  CHECK_FALSE(has("a <|im_start|> b", "<|im_start|>"));
+  CHECK(has("a <x> b", "<x>"));
+}
+
+TEST_CASE("tokens beside: what has another id than its place, or none, is one line",
+          "[storage][tokenizer]") {
+  const TempDirectory directory;
+  write_kind(directory, fixture().at("kinds").at("pieces"));
+  const auto error_of = [&](const json& beside) {
+    write_beside(directory, beside);
+    const auto tokenizer = Tokenizer::load(directory.path());
+    REQUIRE_FALSE(tokenizer.ok());
+    CHECK(tokenizer.error().kind == ErrorKind::user);
+    CHECK(tokenizer.error().message.find('\n') == std::string::npos);
+    return tokenizer.error().message;
+  };
+  using Catch::Contains;
+  CHECK_THAT(error_of({{"added_tokens.json", {{"<x>", 385}}}}),
+             Contains("added_tokens.json: \"<x>\" has the id 385, but it is token 380"));
+  CHECK_THAT(error_of({{"added_tokens.json", {{"<x>", "y"}}}}),
+             Contains("added_tokens.json: \"<x>\" is no token with an id"));
+  const json decoder = {{"added_tokens_decoder", {{"380", {{"special", true}}}}}};
+  CHECK_THAT(error_of({{"tokenizer_config.json", decoder}}),
+             Contains("tokenizer_config.json: \"added_tokens_decoder.380\" is no token"));
+}
+
+}  // namespace train::storage::testing::tokens_beside_test
