@@ -12,6 +12,7 @@ struct TokenizeOptions {
   bool jsonl = false;     ///< {"text"} and {"ids"} a line.
   bool special = false;   ///< With special tokens: added, and shown.
   bool spans = false;     ///< "spans" beside "ids": the bytes that each stands for.
+  bool pieces = false;    ///< "pieces" behind "prompt": what each token adds to the text.
   bool rendered = false;  ///< The text is a chat template's.
 };
 

@@ -18,28 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Tokens whose text may still change with the next ones.
-constexpr std::size_t kUnsettled = 8;
-
 /// Where a run's tokenizer is; empty if nowhere.
 fs::path tokenizer_of(const fs::path& run, const configs::RunConfig& config) {
   const fs::path model = actors::model_directory(run);
   return storage::holds_tokenizer(model) ? model : storage::kept_tokenizer(config.data.dir);
-}
-
-/// Bytes at the end of `text` that begin a character and break off.
-std::size_t incomplete_bytes(std::string_view text) {
-  for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
-    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
-    if (byte >= 0xC0) {
-      const std::size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
-      return length > back ? back : 0;
-    }
-    if (byte < 0x80) {
-      return 0;
-    }
-  }
-  return 0;
 }
 
 }  // namespace
@@ -131,33 +113,16 @@ bool TextCodec::ends_text(std::int32_t token) const {
   return std::find(ends_.begin(), ends_.end(), token) != ends_.end();
 }
 
-std::string TextCodec::Stream::text_after(std::size_t shown) const {
-  const std::string text = codec_->tokenizer_->decode(tokens_, /*skip_special=*/true);
-  return shown < text.size() ? text.substr(shown) : std::string();
+TextCodec::Stream::Stream(const TextCodec& codec, std::span<const std::int32_t> prompt) {
+  if (codec.tokenizer_) {
+    text_.emplace(*codec.tokenizer_, std::vector<std::uint32_t>(prompt.begin(), prompt.end()));
+  }
 }
 
 std::string TextCodec::Stream::add(std::int32_t token) {
-  if (!codec_->tokenizer_) {
-    return show_byte(token);
-  }
-  tokens_.push_back(static_cast<std::uint32_t>(token));
-  std::string text = text_after(shown_);
-  // A character that is not whole yet is shown as U+FFFD at the end, or breaks off.
-  constexpr std::string_view kReplaced = "\xEF\xBF\xBD";
-  if (text.ends_with(kReplaced)) {
-    return {};
-  }
-  text.resize(text.size() - incomplete_bytes(text));
-  shown_ += text.size();
-  if (tokens_.size() > 4 * kUnsettled && !text.empty() && text.back() == '\n') {
-    tokens_.clear();  // what follows a line's end does not change it
-    shown_ = 0;
-  }
-  return text;
+  return text_ ? text_->add(static_cast<std::uint32_t>(token)) : show_byte(token);
 }
 
-std::string TextCodec::Stream::finish() {
-  return codec_->tokenizer_ ? text_after(shown_) : std::string();
-}
+std::string TextCodec::Stream::finish() { return text_ ? text_->finish() : std::string(); }
 
 }  // namespace train::cli

@@ -11,6 +11,7 @@
 
 #include "base/result.hpp"
 #include "configs/run_config.hpp"
+#include "storage/tokenizer/text_stream.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 
 namespace train::cli {
@@ -44,20 +45,17 @@ class TextCodec {
   /// of an assistant's turn; bytes go on after theirs.
   [[nodiscard]] bool ends_text(std::int32_t token) const;
 
-  /// The text of tokens that come one after the other, as far as it is whole.
+  /// The text of tokens that come behind a prompt one after the other: see storage::TextStream.
   class Stream {
    public:
-    explicit Stream(const TextCodec& codec) : codec_(&codec) {}
+    Stream(const TextCodec& codec, std::span<const std::int32_t> prompt);
     /// What `token` adds to the text; nothing while a character is not complete.
     [[nodiscard]] std::string add(std::int32_t token);
     /// What is left at the end.
     [[nodiscard]] std::string finish();
 
    private:
-    [[nodiscard]] std::string text_after(std::size_t shown) const;
-    const TextCodec* codec_;
-    std::vector<std::uint32_t> tokens_;
-    std::size_t shown_ = 0;
+    std::optional<storage::TextStream> text_;  ///< None: bytes.
   };
 
  private:

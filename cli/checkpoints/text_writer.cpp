@@ -60,7 +60,10 @@ TextWriter::TextWriter(const TrainedModel& model, const TextCodec& codec, std::i
                  {.context = model.options.seq_len, .texts = texts_at_once}, weights_of(model)) {}
 
 void TextWriter::write(const TextRequest& request, const OnToken& written) {
-  std::vector<StoppedText> texts(request.prompts.size(), StoppedText(codec_, request.stops));
+  std::vector<StoppedText> texts;
+  for (const std::vector<std::int32_t>& prompt : request.prompts) {
+    texts.emplace_back(codec_, prompt, request.stops);
+  }
   std::vector<std::int64_t> made(request.prompts.size());
   const auto finish = [&](std::size_t text) {
     if (std::string left = texts[text].stopped() ? std::string() : texts[text].finish();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,8 +21,9 @@ namespace train::cli {
 /// Not thread-safe. Borrows codec and stops, which must outlive this.
 class StoppedText {
  public:
-  StoppedText(const TextCodec& codec, const std::vector<std::string>& stops)
-      : tokens_(codec), stops_(&stops) {}
+  StoppedText(const TextCodec& codec, std::span<const std::int32_t> prompt,
+              const std::vector<std::string>& stops)
+      : tokens_(codec, prompt), stops_(&stops) {}
 
   /// What can be shown now that `token` has come.
   [[nodiscard]] std::string add(std::int32_t token) { return shown_of(tokens_.add(token), false); }

@@ -6,6 +6,7 @@
 #include "cli/command.hpp"
 #include "storage/files/untrusted_text.hpp"
 #include "storage/tokenizer/text_encoder.hpp"
+#include "storage/tokenizer/text_stream.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 
 namespace train::cli {
@@ -147,6 +148,22 @@ Result<Ids> checked_ids(const std::vector<std::int64_t>& numbers, std::uint32_t 
   return Ids(numbers.begin(), numbers.end());
 }
 
+/// A line with what each token adds to a prompt's text, and what is left at the end.
+Result<std::string> pieces_line(const storage::Tokenizer& tokenizer, std::string_view line,
+                                std::size_t number, const Ids& ids) {
+  const auto numbers = member_of<std::vector<std::int64_t>>(line, number, "prompt");
+  TRAIN_RETURN_IF_ERROR(numbers);
+  const auto prompt = checked_ids(*numbers, tokenizer.vocab_size());
+  TRAIN_RETURN_IF_ERROR(prompt);
+  storage::TextStream text(tokenizer, *prompt);
+  std::vector<std::string> pieces;
+  for (const std::uint32_t id : ids) {
+    pieces.push_back(text.add(id));
+  }
+  pieces.push_back(text.finish());
+  return json{{"pieces", pieces}}.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 Status detokenize(const TokenizeOptions& options) {
   const auto tokenizer = load(options);
   TRAIN_RETURN_IF_ERROR(tokenizer);
@@ -168,6 +185,12 @@ Status detokenize(const TokenizeOptions& options) {
     TRAIN_RETURN_IF_ERROR(numbers);
     const auto ids = checked_ids(*numbers, vocab);
     TRAIN_RETURN_IF_ERROR(ids);
+    if (options.pieces) {
+      const auto pieces = pieces_line(*tokenizer, line, number, *ids);
+      TRAIN_RETURN_IF_ERROR(pieces);
+      printer.add(*pieces);
+      return {};
+    }
     printer.add(json{{"text", decode(*ids)}}.dump(-1, ' ', false, json::error_handler_t::replace));
     return {};
   };
@@ -194,7 +217,9 @@ TokenizeOptions& describe_words(CommandSyntax& command, TokenizeOptions& options
   command.check([&options] {
     return std::string(options.lines && options.jsonl    ? "--lines and --jsonl exclude each other"
                        : options.spans && !options.jsonl ? "--spans needs --jsonl"
-                                                         : "");
+                       : options.pieces && (!options.jsonl || options.special)
+                           ? "--pieces needs --jsonl, and shows no special tokens"
+                           : "");
   });
   return options;
 }
@@ -216,8 +241,12 @@ void describe_tokenize(CommandSyntaxes& commands) {
 /// The inverse.
 void describe_detokenize(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add("detokenize", "Print the text of token ids.");
-  describe_words(command, command.runs(detokenize), "A line {\"ids\"} for a line {\"text\"}",
-                 "Show special tokens, too");
+  TokenizeOptions& options =
+      describe_words(command, command.runs(detokenize), "A line {\"ids\"} for a line {\"text\"}",
+                     "Show special tokens, too");
+  command.app.add_flag("--pieces", options.pieces,
+                       "With --jsonl: a line {\"prompt\", \"ids\"} for a line {\"pieces\"}, what "
+                       "generate shows behind a prompt of those ids, token by token");
 }
 
 }  // namespace train::cli

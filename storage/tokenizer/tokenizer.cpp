@@ -109,6 +109,10 @@ bool Tokenizer::is_special(std::uint32_t id) const {
   return added != nullptr && added->special;
 }
 
+bool Tokenizer::is_byte(std::uint32_t id) const {
+  return parts_->decoder.joins_bytes() && is_fallback_byte(token_text(id));
+}
+
 std::optional<std::uint32_t> Tokenizer::end_of_text() const { return parts_->end_of_text; }
 
 const std::vector<std::string>& Tokenizer::notes() const { return parts_->notes; }

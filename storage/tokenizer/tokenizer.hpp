@@ -41,7 +41,8 @@ struct EncodedText {
 /// Threading: immutable; copies share what they hold, and threads may share one. For more than a
 /// few texts each thread takes a TextEncoder. Invariants: TK-1 the ids are the reference's. TK-2
 /// they depend on text and tokenizer alone. TK-3 a text of n bytes takes O(n log n) steps, whatever
-/// it is.
+/// it is. TK-4 the text of tokens behind others is the reference's text of all of them behind that
+/// of the others, a token at a time too.
 class Tokenizer {
  public:
   /// `path`: a tokenizer.json, a SentencePiece model, a tekken.json, a file of ranks (base64 and
@@ -73,6 +74,8 @@ class Tokenizer {
   /// As the file writes it; empty if there is no such id.
   [[nodiscard]] std::string_view token_text(std::uint32_t id) const;
   [[nodiscard]] bool is_special(std::uint32_t id) const;
+  /// Whether it stands for a byte that is decoded together with those beside it, as <0x0A> does.
+  [[nodiscard]] bool is_byte(std::uint32_t id) const;
 
   /// The token that ends a document: as the files beside the tokenizer say, else by a usual name.
   [[nodiscard]] std::optional<std::uint32_t> end_of_text() const;

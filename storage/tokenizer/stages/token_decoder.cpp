@@ -201,6 +201,16 @@ bool TokenDecoder::only_byte_level() const {
   return steps_ && steps_->size() == 1 && std::holds_alternative<ByteLevelDecode>(steps_->front());
 }
 
+bool TokenDecoder::joins_bytes() const {
+  return steps_ && std::any_of(steps_->begin(), steps_->end(), [](const DecodeStep& step) {
+           const auto* pieces = std::get_if<SentencePieceDecode>(&step);
+           return std::holds_alternative<ByteFallbackDecode>(step) ||
+                  (pieces != nullptr && pieces->has_bytes);
+         });
+}
+
+bool is_fallback_byte(std::string_view token) { return fallback_byte(token).has_value(); }
+
 std::string TokenDecoder::decode(std::vector<std::string> tokens) const {
   if (steps_) {
     for (const DecodeStep& step : *steps_) {

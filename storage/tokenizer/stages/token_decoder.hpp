@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -59,10 +60,15 @@ class TokenDecoder {
 
   /// The bytes that each token stands for can be put together without looking at others.
   [[nodiscard]] bool only_byte_level() const;
+  /// Tokens like <0x0A> become bytes, those side by side together.
+  [[nodiscard]] bool joins_bytes() const;
 
  private:
   std::optional<std::vector<DecodeStep>> steps_;
 };
+
+/// Whether it is one like <0x0A>.
+[[nodiscard]] bool is_fallback_byte(std::string_view token);
 
 /// What a token of a byte-level vocabulary contributes: the bytes, or its text where that means
 /// none.
