@@ -36,6 +36,12 @@ Json split_by(const char* pattern) {
             byte_level(false)}}};
 }
 
+/// Llama 3's names in such files. With them llama.cpp takes words of the vocabulary whole, and puts
+/// BOS before a text, unless the file says otherwise.
+bool is_llama3(std::string_view name) {
+  return name == "llama-bpe" || name == "llama3" || name == "llama-v3";
+}
+
 /// How texts are split before pairs are merged; null where it is not known.
 Json pre_tokenizer_of(const std::string& name) {
   if (name == "gpt-2" || name == "default" || name.empty()) {
@@ -46,7 +52,7 @@ Json pre_tokenizer_of(const std::string& name) {
         {"type", "Sequence"},
         {"pretokenizers", {{{"type", "Digits"}, {"individual_digits", true}}, byte_level(true)}}};
   }
-  if (name == "llama-bpe") {
+  if (is_llama3(name)) {
     return split_by(
         "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
         "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+");
@@ -76,20 +82,30 @@ Json added_tokens(const Texts& tokens, const std::vector<std::int64_t>& types) {
   return added;
 }
 
-/// BOS before every text, where the file wants it.
-Json post_processor_of(const storage::GgufFile& file, const Texts& tokens) {
-  const auto* wanted = file.value_of<bool>("tokenizer.ggml.add_bos_token");
-  const auto id = file.count_of("tokenizer.ggml.bos_token_id");
-  if (wanted == nullptr || !*wanted || !id || *id >= tokens.size()) {
+/// BOS before every text and EOS behind it, where the file wants them or llama.cpp does.
+Json post_processor_of(const storage::GgufFile& file, const Texts& tokens, bool llama3) {
+  Json single = Json::array();
+  Json special = Json::object();
+  const auto add = [&](const char* flag, const char* id_key, bool otherwise) {
+    const auto* said = file.value_of<bool>(flag);
+    const auto id = file.count_of(id_key);
+    if (!(said == nullptr ? otherwise : *said) || !id || *id >= tokens.size()) {
+      return;
+    }
+    const std::string& text = tokens[*id];
+    single.push_back({{"SpecialToken", {{"id", text}, {"type_id", 0}}}});
+    special[text] = {{"id", text}, {"ids", {*id}}, {"tokens", {text}}};
+  };
+  add("tokenizer.ggml.add_bos_token", "tokenizer.ggml.bos_token_id", llama3);
+  single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+  add("tokenizer.ggml.add_eos_token", "tokenizer.ggml.eos_token_id", false);
+  if (special.empty()) {
     return nullptr;
   }
-  const std::string& bos = tokens[*id];
   return {{"type", "TemplateProcessing"},
-          {"single",
-           {{{"SpecialToken", {{"id", bos}, {"type_id", 0}}}},
-            {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+          {"single", std::move(single)},
           {"pair", Json::array()},
-          {"special_tokens", {{bos, {{"id", bos}, {"ids", {*id}}, {"tokens", {bos}}}}}}};
+          {"special_tokens", std::move(special)}};
 }
 
 Json config_of(const storage::GgufFile& file, const Texts& tokens) {
@@ -201,6 +217,7 @@ Result<Files> byte_level_files(const storage::GgufFile& file) {
         "{}: tokenizer.ggml.tokens, merges and token_type are missing or do not fit each other",
         file.file().path().string()));
   }
+  const bool llama3 = pre != nullptr && is_llama3(*pre);
   Json vocab = Json::object();
   for (std::size_t id = 0; id < tokens->size(); ++id) {
     vocab.push_back({(*tokens)[id], id});
@@ -212,7 +229,7 @@ Result<Files> byte_level_files(const storage::GgufFile& file) {
       {"added_tokens", added_tokens(*tokens, *types)},
       {"normalizer", pre != nullptr && *pre == "qwen2" ? Json{{"type", "NFC"}} : Json(nullptr)},
       {"pre_tokenizer", splitting},
-      {"post_processor", post_processor_of(file, *tokens)},
+      {"post_processor", post_processor_of(file, *tokens, llama3)},
       {"decoder", byte_level(true)},
       {"model",
        {{"type", "BPE"},
@@ -222,7 +239,7 @@ Result<Files> byte_level_files(const storage::GgufFile& file) {
         {"end_of_word_suffix", nullptr},
         {"fuse_unk", false},
         {"byte_fallback", false},
-        {"ignore_merges", pre != nullptr && *pre == "llama-bpe"},
+        {"ignore_merges", llama3},
         {"vocab", std::move(vocab)},
         {"merges", *merges}}}};
   return Files{{"tokenizer.json", tokenizer.dump(-1, ' ', false, Json::error_handler_t::replace)},

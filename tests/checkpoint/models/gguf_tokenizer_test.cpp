@@ -104,6 +104,55 @@ TEST_CASE("gguf tokenizer: pieces with scores come along as a SentencePiece mode
   }
 }
 
+TEST_CASE("gguf tokenizer: BOS and EOS are put around a text where the file or llama.cpp says so",
+          "[checkpoint][gguf_tokenizer]") {
+  struct Case {
+    const char* pre;
+    int bos, eos;  ///< Flags; -1: the file has none.
+    Ids ids;       ///< Of "a".
+  };
+  const auto [pre, bos, eos, wanted] = GENERATE(values<Case>({{"llama-bpe", -1, -1, {1, 0}},
+                                                              {"llama3", -1, -1, {1, 0}},
+                                                              {"llama-bpe", 0, -1, {0}},
+                                                              {"llama-bpe", 1, 1, {1, 0, 2}},
+                                                              {"gpt-2", -1, -1, {0}},
+                                                              {"qwen2", -1, -1, {0}},
+                                                              {"qwen2", 1, -1, {1, 0}}}));
+  CAPTURE(pre, bos, eos);
+  GgufBytes file;
+  file.start(0, 8 + (bos < 0 ? 0 : 1) + (eos < 0 ? 0 : 1));
+  add_text(file, "general.architecture", "llama");
+  add_text(file, "tokenizer.ggml.model", "gpt2");
+  add_text(file, "tokenizer.ggml.pre", pre);
+  file.key("tokenizer.ggml.bos_token_id", kCount, 1, 4);
+  file.key("tokenizer.ggml.eos_token_id", kCount, 2, 4);
+  for (const auto& [key, flag] : {std::pair("tokenizer.ggml.add_bos_token", bos),
+                                  std::pair("tokenizer.ggml.add_eos_token", eos)}) {
+    if (flag >= 0) {
+      file.key(key, kBool, static_cast<std::uint64_t>(flag), 1);
+    }
+  }
+  start_array(file, "tokenizer.ggml.tokens", kText, 4).text("a").text("<s>").text("</s>").text("b");
+  start_array(file, "tokenizer.ggml.merges", kText, 0);
+  start_array(file, "tokenizer.ggml.token_type", kInt32, 4)
+      .number(1, 4)
+      .number(3, 4)
+      .number(3, 4)
+      .number(1, 4);
+  file.data(0);
+  const auto files = files_of(file.bytes);
+  REQUIRE(files.ok());
+  const TempDirectory directory;
+  for (const auto& [name, bytes] : *files) {
+    test::write_bytes(directory / name, bytes);
+  }
+  const auto tokenizer = storage::Tokenizer::load(directory.path());
+  REQUIRE(tokenizer.ok());
+  const auto ids = tokenizer->encode("a", /*add_special_tokens=*/true);
+  REQUIRE(ids.ok());
+  CHECK(*ids == wanted);
+}
+
 TEST_CASE("gguf tokenizer: lists that do not fit each other are refused",
           "[checkpoint][gguf_tokenizer]") {
   const std::string model = test::sentencepiece_model("bytes");
