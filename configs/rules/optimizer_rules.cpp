@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "configs/fields/optimizer_table.hpp"
 #include "configs/rules/rules.hpp"
 
@@ -12,6 +14,12 @@ void check_optimizer(const RunConfig& config, Rules& rules) {
       "is 0, which stands for 1 - optimizer.delta ({}) / run.steps ({}) and must be "
       "above 0; set optimizer.beta3",
       optimizer.delta, config.run.steps);
+  rules.refuse_if(
+      optimizer.eps > 0.0 && optimizer.eps < static_cast<double>(std::numeric_limits<float>::min()),
+      "optimizer.eps",
+      "is {}, which is 0 in the floats that updates are computed in; the smallest of "
+      "them is {}, and the default 1e-8",
+      optimizer.eps, std::numeric_limits<float>::min());
   rules.refuse_if(optimizer.beta3_warmup > 0 && has_key(optimizer.name, "beta3_warmup") &&
                       optimizer.beta1 == 0.0,
                   "optimizer.beta3_warmup",

@@ -47,6 +47,12 @@ TEST_CASE("load_config: a minimal file takes every default", "[configs][load_con
   CHECK(config.runtime.device == "cpu");
 }
 
+TEST_CASE("load_config: an epsilon that floats do not have is refused", "[configs][load_config]") {
+  CHECK(refused_override("optimizer.eps=1e-50").find("optimizer.eps") != std::string::npos);
+  CHECK(refused_override("optimizer.eps=1e-39").find("is 0 in the floats") != std::string::npos);
+  CHECK(refused_override("optimizer.eps=1e-30") == "accepted");
+}
+
 TEST_CASE("load_config: a warm-up that leaves nothing of the run is cut to a tenth of it",
           "[configs][load_config]") {
   const auto warmup = [](const std::string& steps, const std::string& wanted) {
