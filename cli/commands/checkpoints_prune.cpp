@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "actors/head/run_directory.hpp"
 #include "base/stop_signals.hpp"
 #include "base/units.hpp"
 #include "checkpoint/format/run_identity.hpp"
