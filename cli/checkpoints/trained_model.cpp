@@ -11,10 +11,10 @@
 #include "base/stop_signals.hpp"
 #include "base/text_output.hpp"
 #include "checkpoint/models/published_weights.hpp"
+#include "cli/checkpoints/config_warnings.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/checkpoints/text_codec.hpp"
 #include "cli/checkpoints/text_writer.hpp"
-#include "engine/model/architectures/architectures.hpp"
 #include "storage/tokens/prepare.hpp"
 
 namespace train::cli {
@@ -41,6 +41,7 @@ Result<TrainedModel> load_model_directory(const fs::path& directory, std::int64_
   const auto opened = open_model(directory.string(), context);
   TRAIN_RETURN_IF_ERROR(opened);
   show_notes(directory.string(), opened->notes);
+  warn_of_unread_keys(opened->spec, opened->config.source);
   TrainedModel model;
   model.options.model = opened->spec;
   model.options.seq_len = context;

@@ -8,6 +8,7 @@
 #include "checkpoint/models/gguf_model.hpp"
 #include "checkpoint/models/gguf_tokenizer.hpp"
 #include "checkpoint/models/published_weights.hpp"
+#include "cli/checkpoints/config_warnings.hpp"
 #include "cli/checkpoints/export_words.hpp"
 #include "cli/checkpoints/published_config.hpp"
 #include "cli/command.hpp"
@@ -54,6 +55,7 @@ Result<Conversion> open_directory(const std::string& path) {
   const auto model = open_model(path, 0);
   TRAIN_RETURN_IF_ERROR(model);
   show_notes(path, model->notes);
+  warn_of_unread_keys(model->spec, model->config.source);
   const auto& files = model->weights;
   return Conversion{.model = model->spec,
                     .read = in_turn([files](const std::string& name, std::span<float> out) {

@@ -2,6 +2,7 @@
 
 #include "actors/head/model_files.hpp"
 #include "base/units.hpp"
+#include "cli/checkpoints/config_warnings.hpp"
 #include "cli/command.hpp"
 #include "cli/report/model_report.hpp"
 #include "configs/load_config.hpp"
@@ -42,7 +43,7 @@ Result<engine::ModelSpec> model_named(const std::string& name) {
   }
   const auto config = find_model_config(name);
   TRAIN_RETURN_IF_ERROR(config);
-  return engine::spec_from_config(config->text, config->source, 0);
+  return read_model_config(config->text, config->source, 0);
 }
 
 Status list_shapes() {

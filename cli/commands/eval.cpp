@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "base/stop_signals.hpp"
 #include "cli/audit/replay_parts.hpp"
+#include "cli/checkpoints/config_warnings.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
 #include "configs/fields/named_options.hpp"
@@ -124,6 +125,9 @@ Status answer_choices(const configs::RunConfig& config, const StartState& start,
   const auto plan = plan_choices(config);
   TRAIN_RETURN_IF_ERROR(plan);
   TRAIN_RETURN_IF_ERROR(check_plan(*plan));
+  if (!start.checkpoint) {
+    warn_of_unread_keys(plan->engine.model, config.model.from);
+  }
   const auto contexts = start_ranks(*plan, start, options.ema);
   TRAIN_RETURN_IF_ERROR(contexts);
   const auto result = evaluate(*contexts, step);

@@ -20,6 +20,7 @@
 #include "base/text_output.hpp"
 #include "base/units.hpp"
 #include "cli/board/board_server.hpp"
+#include "cli/checkpoints/config_warnings.hpp"
 #include "cli/checkpoints/trained_model.hpp"
 #include "cli/command.hpp"
 #include "cli/profile/run_profile.hpp"
@@ -287,6 +288,10 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
   }
   TRAIN_RETURN_IF_ERROR(enter_phase(run->plan, run->first_step()));
   warn_of_tokenizer(run->config().data.dir);
+  const configs::ModelSection& model = run->config().model;
+  const std::string& source = model.from.empty() ? model.config : model.from;
+  warn_of_unread_keys(run->plan.engine.model, source);
+  warn_of_dropout(run->plan.engine.model, source);
   warn_of_small_disk(*run);
   run->peak_flops = measure_peak_flops(run->config());
   return run_to_end(*run);

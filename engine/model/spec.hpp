@@ -128,6 +128,11 @@ struct ModelSpec {
   float z_loss_coeff = 0.0F;
   bool transposed_linears = false;  ///< Layers' matrices are [inputs, outputs] (GPT-2).
   std::int64_t max_positions = 0;   ///< Of the configuration; 0: it says nothing.
+  /// The keys of a config.json that say `ropes`, in both of its dialects: a JSON object as text.
+  std::string rope_keys = {};
+  /// What the configuration says and no part of the function has, for people.
+  std::vector<std::string> unread_keys = {};
+  std::vector<std::string> dropout = {};  ///< Of its training, "attn_pdrop 0.1"; here is none.
   /// Shell patterns of parameters and units whose weights do not change (Parameter::frozen).
   std::vector<std::string> frozen = {};
   LoraSpec lora = {};  ///< With adapters all else is frozen.

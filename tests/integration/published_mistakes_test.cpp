@@ -85,10 +85,7 @@ TEST_CASE("published: settings that change the maths and are not supported are o
           {"rope_type \"dynamic\" is not supported"});
   refused({{"quantization_config", {{"quant_method", "gptq"}, {"bits", 4}}}, {"vocab_size", 301}},
           {"config.json wants [301, 32]", "before they were quantised"});
-  for (const char* key : {"attention_dropout", "attn_pdrop", "resid_pdrop", "embd_pdrop",
-                          "hidden_dropout", "classifier_dropout"}) {
-    refused({{key, 0.1}}, {fmt::format("{} is 0.1", key), "set it to 0"});
-  }
+  refused({{"is_causal", false}}, {"is_causal is false", "attention is causal here"});
   refused({{"vocab_size", 301}},
           {"model.embed_tokens.weight has shape [300, 32], config.json wants [301, 32]"});
 }

@@ -56,12 +56,33 @@ TEST_CASE("published: an export is what transformers reads", "[integration][publ
   CHECK(config.at("torch_dtype") == "bfloat16");
   CHECK(config.at("rope_theta") == 5000.0);
   CHECK(config.at("rope_scaling").at("factor") == 2.0);
-  CHECK_FALSE(config.contains("rope_parameters"));
+  CHECK(config.at("rope_parameters") ==
+        nlohmann::json({{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 5000.0}}));
   CHECK_FALSE(config.contains("dtype"));
   CHECK(read_bytes(site / "model/tokenizer.json") == "{\"carried\": \"along\"}");
   const auto tensors = tensors_of(site / "model");
   CHECK(tensors.contains("model.layers.1.self_attn.q_norm.weight"));
   CHECK_FALSE(tensors.contains("lm_head.weight"));  // it is the embedding
+}
+
+TEST_CASE("published: `run` says that it trains without dropout, others need not know",
+          "[integration][published]") {
+  const RunSite& site = published_site();
+  fs::copy(site / "model", site / "dropped", fs::copy_options::recursive);
+  nlohmann::json config = json_of(site / "dropped/config.json");
+  config.update({{"attention_dropout", 0.1}, {"classifier_dropout", 0.2}, {"logit_scale", 0.5}});
+  write_bytes(site / "dropped/config.json", config.dump());
+  const Ended described = site.call({"describe", "dropped"});
+  CHECK(described.exit_code == 0);
+  CHECK(has(described.err, "config_not_read dropped/config.json: logit_scale; "));
+  CHECK_FALSE(has(described.err, "dropout"));
+  const Ended ended =
+      site.start_run({"model.from=dropped", "run.name=dropped", "run.steps=2"})->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(has(ended.err, "no_dropout dropped: attention_dropout 0.1, and this program trains"));
+  CHECK(has(ended.err, "config_not_read dropped: logit_scale; "));
+  CHECK_FALSE(has(ended.err, "classifier_dropout"));
 }
 
 TEST_CASE("published: converting keeps every bit of the same type, in any number of files",

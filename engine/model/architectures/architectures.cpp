@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "engine/model/architectures/config_keys.hpp"
 #include "engine/model/architectures/model_config.hpp"
 
 namespace train::engine {
 namespace {
 
 #define TRAIN_ARCHITECTURE_ENTRY(identifier, model_type, class_name) \
-  {model_type, class_name, identifier##_model},
+  {model_type, class_name, identifier##_keys, identifier##_model},
 constexpr auto kArchitectures =
     std::to_array<ModelArchitecture>({TRAIN_ARCHITECTURES(TRAIN_ARCHITECTURE_ENTRY)});
 #undef TRAIN_ARCHITECTURE_ENTRY
@@ -22,12 +23,6 @@ std::string known_types() {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", architecture.model_type);
   }
   return names;
-}
-
-/// What no architecture here has, whatever it is.
-void refuse_unsupported(ModelConfig& config) {
-  config.require_zero({"attention_dropout", "attn_pdrop", "resid_pdrop", "embd_pdrop",
-                       "hidden_dropout", "classifier_dropout"});
 }
 
 void check_sizes(ModelConfig& config, const ModelSpec& spec) {
@@ -55,31 +50,58 @@ const ModelArchitecture* find_architecture(std::string_view model_type) {
   return found == kArchitectures.end() ? nullptr : &*found;
 }
 
+nlohmann::ordered_json language_model_config(const nlohmann::ordered_json& config) {
+  const auto half = config.find("text_config");
+  if (half == config.end() || !half->is_object()) {
+    return config;
+  }
+  nlohmann::ordered_json text = *half;
+  for (const auto& [key, value] : config.items()) {
+    const ConfigKey* known = find_config_key(key);
+    const bool other_part =
+        key.ends_with("_config") && (known == nullptr || known->use != KeyUse::refused);
+    const bool names_whole = key == "model_type" || key == "architectures" || key == "auto_map";
+    // The half's own go before, but for the head, which is tied or not as the whole says.
+    if (!other_part && !names_whole &&
+        (!text.contains(key) || (key == "tie_word_embeddings" && !value.is_null()))) {
+      text[key] = value;
+    }
+  }
+  const auto whole = config.find("model_type");
+  if (!text.contains("model_type") && whole != config.end() && whole->is_string()) {
+    const std::string type = whole->get<std::string>() + "_text";
+    if (find_architecture(type) != nullptr) {
+      text["model_type"] = type;
+    }
+  }
+  return text;
+}
+
 Result<ModelSpec> spec_from_config(const std::string& text, const std::string& source,
                                    std::int64_t sequence_length) {
-  nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
     return user_error(
         fmt::format("{}: not a JSON object; give a model's config.json, or its directory", source));
   }
-  // A model that also sees has its text half's settings below.
-  if (json.contains("text_config") && json["text_config"].is_object()) {
-    nlohmann::json text_half = json["text_config"];
-    json = std::move(text_half);
+  json = language_model_config(json);
+  const auto type = json.find("model_type");
+  if (type == json.end() || !type->is_string()) {
+    return user_error(fmt::format("{}: model_type is {}: a string is wanted, one of {}", source,
+                                  type == json.end() ? "missing" : type->dump(), known_types()));
   }
-  ModelConfig config(json, source, sequence_length);
-  const std::string type = config.text_or({"model_type"}, "");
-  TRAIN_RETURN_IF_ERROR(config.status());
-  const ModelArchitecture* architecture = find_architecture(type);
+  const ModelArchitecture* architecture = find_architecture(type->get<std::string>());
   if (architecture == nullptr) {
-    return user_error(
-        fmt::format("{}: model_type \"{}\" is not supported: {} are", source, type, known_types()));
+    return user_error(fmt::format("{}: model_type {} is not supported: {} are", source,
+                                  type->dump(), known_types()));
   }
-  refuse_unsupported(config);
+  nlohmann::json own = json;
+  const auto defaults = nlohmann::json::parse(architecture->keys());
+  ModelConfig config(own, defaults, source, sequence_length);
   ModelSpec spec = architecture->make(config);
   spec.architecture = architecture->model_type;
   check_sizes(config, spec);
-  TRAIN_RETURN_IF_ERROR(config.status());
+  TRAIN_RETURN_IF_ERROR(config.finish(spec));
   return spec;
 }
 

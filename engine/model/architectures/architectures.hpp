@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,22 +18,26 @@ class ModelConfig;
 struct ModelArchitecture {
   std::string_view model_type;  ///< In config.json.
   std::string_view class_name;  ///< What `architectures` of an exported config.json says.
+  /// The keys that it reads, and the values of those that a file lacks, which are those of
+  /// transformers' configuration class: a JSON object.
+  std::string_view (*keys)();
   ModelSpec (*make)(ModelConfig& config);
 };
 
 /// Every architecture, a line each: an identifier, ModelArchitecture::model_type and class_name.
-/// <identifier>_model() makes it, in a file of its family.
-#define TRAIN_ARCHITECTURES(ARCHITECTURE)                  \
-  ARCHITECTURE(llama, "llama", "LlamaForCausalLM")         \
-  ARCHITECTURE(mistral, "mistral", "MistralForCausalLM")   \
-  ARCHITECTURE(qwen2, "qwen2", "Qwen2ForCausalLM")         \
-  ARCHITECTURE(qwen3, "qwen3", "Qwen3ForCausalLM")         \
-  ARCHITECTURE(gemma2, "gemma2", "Gemma2ForCausalLM")      \
-  ARCHITECTURE(gemma3, "gemma3_text", "Gemma3ForCausalLM") \
-  ARCHITECTURE(phi3, "phi3", "Phi3ForCausalLM")            \
-  ARCHITECTURE(olmo2, "olmo2", "Olmo2ForCausalLM")         \
-  ARCHITECTURE(olmo3, "olmo3", "Olmo3ForCausalLM")         \
-  ARCHITECTURE(gpt_neox, "gpt_neox", "GPTNeoXForCausalLM") \
+/// <identifier>_model() makes it from <identifier>_keys(), in a file of its family.
+#define TRAIN_ARCHITECTURES(ARCHITECTURE)                      \
+  ARCHITECTURE(llama, "llama", "LlamaForCausalLM")             \
+  ARCHITECTURE(mistral, "mistral", "MistralForCausalLM")       \
+  ARCHITECTURE(ministral, "ministral", "MinistralForCausalLM") \
+  ARCHITECTURE(qwen2, "qwen2", "Qwen2ForCausalLM")             \
+  ARCHITECTURE(qwen3, "qwen3", "Qwen3ForCausalLM")             \
+  ARCHITECTURE(gemma2, "gemma2", "Gemma2ForCausalLM")          \
+  ARCHITECTURE(gemma3, "gemma3_text", "Gemma3ForCausalLM")     \
+  ARCHITECTURE(phi3, "phi3", "Phi3ForCausalLM")                \
+  ARCHITECTURE(olmo2, "olmo2", "Olmo2ForCausalLM")             \
+  ARCHITECTURE(olmo3, "olmo3", "Olmo3ForCausalLM")             \
+  ARCHITECTURE(gpt_neox, "gpt_neox", "GPTNeoXForCausalLM")     \
   ARCHITECTURE(gpt2, "gpt2", "GPT2LMHeadModel")
 
 /// All that are known, in the order of the list.
@@ -43,13 +48,21 @@ struct ModelArchitecture {
 /// The model that the text of a config.json describes. `source` names it in errors;
 /// `sequence_length`: of the run (0: not known), which chooses longrope's factors and must not be
 /// beyond what learned positions have.
+/// A key that the text lacks has the value that transformers would take. Of a model that also sees
+/// or hears it is the language model, with the keys of the whole that concern it.
 /// Errors (user): no JSON, an unknown model_type (the line lists those that are known), a key that
-/// is missing or has an impossible value, one that changes the maths and is not supported.
+/// has an impossible value, one that changes the maths and is not supported. Keys that nobody knows
+/// are in ModelSpec::unread_keys.
 [[nodiscard]] Result<ModelSpec> spec_from_config(const std::string& text, const std::string& source,
                                                  std::int64_t sequence_length);
 
+/// The text half of a model that also sees or hears, with the keys of the whole that it lacks;
+/// anything else as it is. REQUIRES: an object.
+[[nodiscard]] nlohmann::ordered_json language_model_config(const nlohmann::ordered_json& config);
+
 // What makes each of them.
 #define TRAIN_ARCHITECTURE_MAKER(identifier, model_type, class_name) \
+  [[nodiscard]] std::string_view identifier##_keys();                \
   [[nodiscard]] ModelSpec identifier##_model(ModelConfig& config);
 TRAIN_ARCHITECTURES(TRAIN_ARCHITECTURE_MAKER)
 #undef TRAIN_ARCHITECTURE_MAKER

@@ -6,15 +6,18 @@
 
 namespace train::engine {
 
-DecoderSizes decoder_sizes(ModelConfig& config, double eps) {
+DecoderSizes decoder_sizes(ModelConfig& config) {
   DecoderSizes sizes;
-  sizes.layers = config.size({"num_hidden_layers"});
-  sizes.heads = config.size({"num_attention_heads"});
-  sizes.kv_heads = config.size_or({"num_key_value_heads"}, sizes.heads);
-  sizes.head_dim = config.size_or(
-      {"head_dim"}, std::max<std::int64_t>(1, config.size({"hidden_size"}) / sizes.heads));
-  sizes.hidden = config.size({"intermediate_size"});
-  sizes.eps = static_cast<float>(config.real_or({"rms_norm_eps", "layer_norm_eps"}, eps));
+  sizes.layers = config.size("num_hidden_layers");
+  sizes.heads = config.size("num_attention_heads");
+  sizes.kv_heads = config.size_if_any("num_key_value_heads").value_or(sizes.heads);
+  sizes.head_dim =
+      config.size_if_any("head_dim")
+          .value_or(std::max<std::int64_t>(1, config.size("hidden_size") / sizes.heads));
+  sizes.hidden = config.size("intermediate_size");
+  sizes.eps = static_cast<float>(config.real("rms_norm_eps"));
+  sizes.activation =
+      config.activation(config.may_read("hidden_activation") ? "hidden_activation" : "hidden_act");
   if (sizes.head_dim > 512) {
     config.refuse(fmt::format("head_dim is {}: at most 512 is supported", sizes.head_dim));
   }
@@ -30,19 +33,19 @@ NormSpec rms_norm(std::string name, float eps, bool plus_one) {
       .name = std::move(name), .kind = kernels::NormKind::rms, .eps = eps, .plus_one = plus_one};
 }
 
-ModelSpec decoder_model(ModelConfig& config, const DecoderSizes& sizes, bool tied) {
+ModelSpec decoder_model(ModelConfig& config, const DecoderSizes& sizes) {
   ModelSpec spec;
-  spec.vocab_size = config.size({"vocab_size"});
-  spec.embedding_dim = config.size({"hidden_size"});
+  spec.vocab_size = config.size("vocab_size");
+  spec.embedding_dim = config.size("hidden_size");
   spec.embedding = "model.embed_tokens.weight";
   spec.final_norm = rms_norm("model.norm", sizes.eps);
   spec.head = "lm_head.weight";
-  spec.tie_embeddings = config.flag_or({"tie_word_embeddings"}, tied);
-  spec.max_positions = config.size_or({"max_position_embeddings"}, 0);
+  spec.tie_embeddings = config.flag("tie_word_embeddings");
+  spec.max_positions = config.size("max_position_embeddings");
   return spec;
 }
 
-LayerSpec decoder_layer(ModelConfig& config, const DecoderSizes& sizes, std::int64_t index) {
+LayerSpec decoder_layer(const DecoderSizes& sizes, std::int64_t index) {
   LayerSpec layer;
   layer.prefix = fmt::format("model.layers.{}.", index);
   layer.attention_norms.pre = rms_norm("input_layernorm", sizes.eps);
@@ -60,7 +63,7 @@ LayerSpec decoder_layer(ModelConfig& config, const DecoderSizes& sizes, std::int
   attention.key_norm = "self_attn.k_norm";
   attention.norm = rms_norm({}, sizes.eps);
   layer.mlp.hidden = sizes.hidden;
-  layer.mlp.activation = config.activation({"hidden_activation", "hidden_act"}, "silu");
+  layer.mlp.activation = sizes.activation;
   layer.mlp.gated = true;
   layer.mlp.in = "mlp.gate_proj";
   layer.mlp.up = "mlp.up_proj";
@@ -68,10 +71,10 @@ LayerSpec decoder_layer(ModelConfig& config, const DecoderSizes& sizes, std::int
   return layer;
 }
 
-void add_decoder_layers(ModelConfig& config, const DecoderSizes& sizes, ModelSpec& spec,
+void add_decoder_layers(const DecoderSizes& sizes, ModelSpec& spec,
                         const std::function<void(LayerSpec&, std::int64_t)>& change) {
   for (std::int64_t index = 0; index < sizes.layers; ++index) {
-    LayerSpec layer = decoder_layer(config, sizes, index);
+    LayerSpec layer = decoder_layer(sizes, index);
     change(layer, index);
     spec.layers.push_back(std::move(layer));
   }

@@ -12,20 +12,21 @@ namespace train::engine {
 struct DecoderSizes {
   std::int64_t layers = 0, heads = 0, kv_heads = 0, head_dim = 0, hidden = 0;
   float eps = 1e-6F;
+  kernels::ActivationKind activation = kernels::ActivationKind::silu;
 };
 
-/// num_hidden_layers and so on. `eps`: of the norms, where the configuration has none.
-[[nodiscard]] DecoderSizes decoder_sizes(ModelConfig& config, double eps);
+/// num_hidden_layers and so on. The activation is hidden_act, or hidden_activation where the family
+/// reads that.
+[[nodiscard]] DecoderSizes decoder_sizes(ModelConfig& config);
 
 /// Vocabulary, width, embedding, final norm and head; no layers and no ropes.
-[[nodiscard]] ModelSpec decoder_model(ModelConfig& config, const DecoderSizes& sizes, bool tied);
+[[nodiscard]] ModelSpec decoder_model(ModelConfig& config, const DecoderSizes& sizes);
 
 /// A layer with norms before both branches and separate projections without biases; rope 0.
-[[nodiscard]] LayerSpec decoder_layer(ModelConfig& config, const DecoderSizes& sizes,
-                                      std::int64_t index);
+[[nodiscard]] LayerSpec decoder_layer(const DecoderSizes& sizes, std::int64_t index);
 
 /// Adds a layer after the other, each as `change` leaves it.
-void add_decoder_layers(ModelConfig& config, const DecoderSizes& sizes, ModelSpec& spec,
+void add_decoder_layers(const DecoderSizes& sizes, ModelSpec& spec,
                         const std::function<void(LayerSpec&, std::int64_t)>& change);
 
 /// A LayerNorm with a bias.

@@ -1,28 +1,20 @@
 #include "engine/model/architectures/gemma.hpp"
 
-#include <bit>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 namespace train::engine {
-namespace {
-
-/// To the nearest bfloat16, ties to even: the factor is part of models whose weights are such.
-float rounded_to_bf16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t odd = (bits >> 16U) & 1U;
-  return std::bit_cast<float>((bits + 0x7FFFU + odd) & 0xFFFF0000U);
-}
-
-}  // namespace
 
 ModelSpec gemma_model(ModelConfig& config, const DecoderSizes& sizes) {
-  ModelSpec spec = decoder_model(config, sizes, true);
-  const auto factor = static_cast<float>(std::sqrt(static_cast<double>(spec.embedding_dim)));
-  const std::string dtype = config.text_or({"dtype", "torch_dtype"}, "float32");
-  if (dtype == "float16") {
-    config.refuse("dtype is float16, in which this family overflows: give bfloat16 or float32");
+  ModelSpec spec = decoder_model(config, sizes);
+  const auto* other = config.find("hidden_act");
+  if (other != nullptr && *other != *config.find("hidden_activation")) {
+    config.pass_over("hidden_act (this family reads hidden_activation)");
   }
-  spec.embedding_scale = dtype == "bfloat16" ? rounded_to_bf16(factor) : factor;
+  // Not rounded to the type of the weights: that belongs to a computation in that type, and here
+  // and wherever an fp32 export is used one function is wanted.
+  spec.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(spec.embedding_dim)));
+  spec.logit_softcap = static_cast<float>(config.real_if_any("final_logit_softcapping", 0.0));
   spec.final_norm.plus_one = true;
   return spec;
 }
@@ -33,11 +25,9 @@ void make_gemma_layer(ModelConfig& config, const DecoderSizes& sizes, LayerSpec&
   layer.mlp_norms.pre = rms_norm("pre_feedforward_layernorm", sizes.eps, true);
   layer.mlp_norms.post = rms_norm("post_feedforward_layernorm", sizes.eps, true);
   layer.attention.norm.plus_one = true;
-  const double scalar = config.real_or({"query_pre_attn_scalar"}, 256.0);
+  const double scalar = config.real("query_pre_attn_scalar");
   layer.attention.scale = static_cast<float>(1.0 / std::sqrt(scalar));
-  layer.mlp.activation =
-      config.activation({"hidden_activation", "hidden_act"}, "gelu_pytorch_tanh");
-  const bool bias = config.flag_or({"attention_bias"}, false);
+  const bool bias = config.flag("attention_bias");
   layer.attention.projection_bias = bias;
   layer.attention.output_bias = bias;
 }

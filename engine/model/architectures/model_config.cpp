@@ -5,6 +5,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/check.hpp"
+#include "engine/model/architectures/config_keys.hpp"
+
 namespace train::engine {
 namespace {
 
@@ -12,28 +15,42 @@ using Json = nlohmann::json;
 
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 32;
 
-/// The key that an error names: the one that is there, or the usual one.
-std::string name_of(const Json& json, ModelConfig::Keys keys) {
-  for (const char* key : keys) {
-    const auto found = json.find(key);
-    if (found != json.end() && !found->is_null()) {
-      return key;
-    }
-  }
-  return *keys.begin();
+std::string wanted(const std::string& key, const Json* value, const char* what) {
+  return fmt::format("{} is {}: {} is wanted", key, value == nullptr ? "null" : value->dump(),
+                     what);
 }
 
 }  // namespace
 
-const Json* ModelConfig::find(Keys keys) const {
-  for (const char* key : keys) {
-    const auto found = json_->find(key);
-    if (found != json_->end() && !found->is_null()) {
-      return &*found;
-    }
-  }
-  return nullptr;
+bool ModelConfig::may_read(const std::string& key) const { return defaults_->contains(key); }
+
+const Json* ModelConfig::find(const std::string& key) {
+  const auto otherwise = defaults_->find(key);
+  TRAIN_CHECK(otherwise != defaults_->end(), "{} is read, and no key of its architecture", key);
+  read_.insert(key);
+  const auto given = json_->find(key);
+  const Json& value = given == json_->end() ? *otherwise : *given;
+  return value.is_null() ? nullptr : &value;
 }
+
+const Json* ModelConfig::otherwise(const std::string& key) const {
+  const Json& value = defaults_->at(key);
+  return value.is_null() ? nullptr : &value;
+}
+
+bool ModelConfig::is_given(const std::string& key) const {
+  const auto given = json_->find(key);
+  return given != json_->end() && !given->is_null();
+}
+
+void ModelConfig::take_as(const std::string& other, const std::string& key) {
+  if (const auto given = json_->find(other); given != json_->end()) {
+    (*json_)[key] = Json(*given);
+    read_.insert(other);
+  }
+}
+
+void ModelConfig::pass_over(const std::string& what) { passed_over_.push_back(what); }
 
 void ModelConfig::refuse(const std::string& what) {
   if (!error_) {
@@ -41,74 +58,79 @@ void ModelConfig::refuse(const std::string& what) {
   }
 }
 
-Status ModelConfig::status() const {
+void ModelConfig::judge(const std::string& key, const Json& value, ModelSpec& spec) {
+  const ConfigKey* known = find_config_key(key);
+  if (known == nullptr) {
+    spec.unread_keys.push_back(key);
+  } else if (known->use == KeyUse::refused && value != Json::parse(known->neutral)) {
+    refuse(fmt::format("{} is {}, which is not supported: {}", key, value.dump(), known->why));
+  } else if (known->use == KeyUse::dropout && value != 0) {
+    spec.dropout.push_back(fmt::format("{} {}", key, value.dump()));
+  }
+}
+
+Status ModelConfig::finish(ModelSpec& spec) {
+  spec.unread_keys = passed_over_;
+  spec.dropout.clear();
+  for (const auto& [key, value] : json_->items()) {
+    if (!value.is_null() && !read_.contains(key)) {
+      judge(key, value, spec);
+    }
+  }
   if (error_) {
     return user_error(*error_);
   }
   return {};
 }
 
-std::int64_t ModelConfig::size(Keys keys) {
-  if (find(keys) == nullptr) {
-    refuse(fmt::format("{} is missing", name_of(*json_, keys)));
-    return 1;
-  }
-  return size_or(keys, 1);
-}
-
-std::int64_t ModelConfig::size_or(Keys keys, std::int64_t otherwise) {
-  const Json* value = find(keys);
-  if (value == nullptr) {
-    return otherwise;
-  }
-  if (!value->is_number_integer() || value->get<std::int64_t>() < 1 ||
+std::int64_t ModelConfig::size(const std::string& key) {
+  const Json* value = find(key);
+  if (value == nullptr || !value->is_number_integer() || value->get<std::int64_t>() < 1 ||
       value->get<std::int64_t>() > kLargestSize) {
-    refuse(fmt::format("{} is {}: a whole number from 1 on is wanted", name_of(*json_, keys),
-                       value->dump()));
+    refuse(wanted(key, value, "a whole number from 1 on"));
     return 1;
   }
   return value->get<std::int64_t>();
 }
 
-double ModelConfig::real_or(Keys keys, double otherwise) {
-  const Json* value = find(keys);
-  if (value == nullptr) {
-    return otherwise;
-  }
-  if (!value->is_number() || !std::isfinite(value->get<double>()) || value->get<double>() < 0.0) {
-    refuse(fmt::format("{} is {}: a number that is not negative is wanted", name_of(*json_, keys),
-                       value->dump()));
-    return otherwise;
+std::optional<std::int64_t> ModelConfig::size_if_any(const std::string& key) {
+  return find(key) == nullptr ? std::nullopt : std::optional(size(key));
+}
+
+double ModelConfig::real(const std::string& key) {
+  const Json* value = find(key);
+  if (value == nullptr || !value->is_number() || !std::isfinite(value->get<double>()) ||
+      value->get<double>() < 0.0) {
+    refuse(wanted(key, value, "a number that is not negative"));
+    return 1.0;
   }
   return value->get<double>();
 }
 
-bool ModelConfig::flag_or(Keys keys, bool otherwise) {
-  const Json* value = find(keys);
-  if (value == nullptr) {
-    return otherwise;
-  }
-  if (!value->is_boolean()) {
-    refuse(fmt::format("{} is {}: true or false is wanted", name_of(*json_, keys), value->dump()));
-    return otherwise;
+double ModelConfig::real_if_any(const std::string& key, double otherwise) {
+  return find(key) == nullptr ? otherwise : real(key);
+}
+
+bool ModelConfig::flag(const std::string& key) {
+  const Json* value = find(key);
+  if (value == nullptr || !value->is_boolean()) {
+    refuse(wanted(key, value, "true or false"));
+    return false;
   }
   return value->get<bool>();
 }
 
-std::string ModelConfig::text_or(Keys keys, const std::string& otherwise) {
-  const Json* value = find(keys);
-  if (value == nullptr) {
-    return otherwise;
-  }
-  if (!value->is_string()) {
-    refuse(fmt::format("{} is {}: a string is wanted", name_of(*json_, keys), value->dump()));
-    return otherwise;
+std::string ModelConfig::text(const std::string& key) {
+  const Json* value = find(key);
+  if (value == nullptr || !value->is_string()) {
+    refuse(wanted(key, value, "a string"));
+    return "";
   }
   return value->get<std::string>();
 }
 
-kernels::ActivationKind ModelConfig::activation(Keys keys, const std::string& otherwise) {
-  const std::string name = text_or(keys, otherwise);
+kernels::ActivationKind ModelConfig::activation(const std::string& key) {
+  const std::string name = text(key);
   if (name == "silu" || name == "swish") {
     return kernels::ActivationKind::silu;
   }
@@ -122,56 +144,37 @@ kernels::ActivationKind ModelConfig::activation(Keys keys, const std::string& ot
     return kernels::ActivationKind::relu;
   }
   refuse(fmt::format("{} is \"{}\": silu, gelu, gelu_new, gelu_pytorch_tanh and relu are known",
-                     name_of(*json_, keys), name));
+                     key, name));
   return kernels::ActivationKind::silu;
 }
 
-std::vector<bool> ModelConfig::windowed_layers(std::int64_t layers,
-                                               bool (*otherwise)(std::int64_t layer)) {
-  std::vector<bool> windowed;
-  const Json* types = find({"layer_types"});
-  if (types == nullptr) {
-    for (std::int64_t layer = 0; layer < layers; ++layer) {
-      windowed.push_back(otherwise(layer));
-    }
-    return windowed;
-  }
-  if (!types->is_array() || types->size() != static_cast<std::size_t>(layers)) {
+std::vector<std::int64_t> ModelConfig::layer_windows(
+    std::int64_t layers, std::optional<std::int64_t> window,
+    const std::function<bool(std::int64_t)>& windowed) {
+  std::vector<std::int64_t> windows(static_cast<std::size_t>(layers), 0);
+  const Json* types = find("layer_types");
+  if (types != nullptr && (!types->is_array() || types->size() != windows.size())) {
     refuse(fmt::format("layer_types is no list of {} names, one a layer", layers));
-    windowed.assign(static_cast<std::size_t>(layers), false);
-    return windowed;
+    return windows;
   }
-  for (const Json& type : *types) {
-    const bool window = type == "sliding_attention";
-    if (!window && type != "full_attention") {
+  for (std::size_t layer = 0; layer < windows.size(); ++layer) {
+    const bool local = types != nullptr ? types->at(layer) == "sliding_attention"
+                                        : windowed(static_cast<std::int64_t>(layer));
+    if (types != nullptr && !local && types->at(layer) != "full_attention") {
       refuse(
           fmt::format("layer_types has {}: \"full_attention\" and \"sliding_attention\" are known",
-                      type.dump()));
+                      types->at(layer).dump()));
     }
-    windowed.push_back(window);
-  }
-  return windowed;
-}
-
-void ModelConfig::require_zero(Keys keys) {
-  for (const char* key : keys) {
-    const Json* value = find({key});
-    if (value != nullptr && !(value->is_number() && value->get<double>() == 0.0)) {
-      refuse(
-          fmt::format("{} is {}: it changes the model and is not supported; set it to 0 if the "
-                      "model may do without",
-                      key, value->dump()));
+    if (local && !window) {
+      refuse(fmt::format("layer {} is a sliding_attention without a window: give sliding_window{}",
+                         layer,
+                         defaults_->contains("use_sliding_window")
+                             ? " and set use_sliding_window to true, or call it full_attention"
+                             : ", or call it full_attention in layer_types"));
     }
+    windows[layer] = local ? window.value_or(0) : 0;
   }
-}
-
-void ModelConfig::require_absent(Keys keys, const char* why) {
-  for (const char* key : keys) {
-    const Json* value = find({key});
-    if (value != nullptr && *value != false) {
-      refuse(fmt::format("{} is not supported: {}", key, why));
-    }
-  }
+  return windows;
 }
 
 }  // namespace train::engine

@@ -1,60 +1,78 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
+#include "engine/model/spec.hpp"
 #include "kernels/activation/activation.hpp"
 
 namespace train::engine {
 
-/// A `config.json` in the making of a spec: keys by name, each of its other names after it. What is
-/// missing, of another type or impossible is remembered, the first such thing, and asked for once,
-/// at the end; until then readers get a harmless value.
-/// Ownership: borrows the JSON, which must outlive this. Threading: one owner.
+/// A `config.json` in the making of a spec. A key that the file lacks has the value of `defaults`,
+/// which has every key that may be read; null there, or in the file, is none. What is of another
+/// type or impossible is remembered, the first such thing, and asked for once, at the end; until
+/// then readers get a harmless value. Every key that is read is marked: finish() judges the rest.
+/// Ownership: borrows both, which must outlive this. Threading: one owner.
 class ModelConfig {
  public:
-  using Keys = std::initializer_list<const char*>;
-
   /// `source`: named in errors. `sequence_length`: of the run; 0: not known.
-  ModelConfig(const nlohmann::json& json, std::string source, std::int64_t sequence_length)
-      : json_(&json), source_(std::move(source)), sequence_length_(sequence_length) {}
+  ModelConfig(nlohmann::json& json, const nlohmann::json& defaults, std::string source,
+              std::int64_t sequence_length)
+      : json_(&json),
+        defaults_(&defaults),
+        source_(std::move(source)),
+        sequence_length_(sequence_length) {}
 
-  [[nodiscard]] const nlohmann::json& json() const { return *json_; }
   [[nodiscard]] std::int64_t sequence_length() const { return sequence_length_; }
 
-  /// The value of the first key that is there and not null; nullptr if none is.
-  [[nodiscard]] const nlohmann::json* find(Keys keys) const;
+  /// Whether it is a key of the architecture.
+  [[nodiscard]] bool may_read(const std::string& key) const;
+  /// The key's value; nullptr: it is null. REQUIRES: `defaults` has the key.
+  [[nodiscard]] const nlohmann::json* find(const std::string& key);
+  /// What `defaults` has for it.
+  [[nodiscard]] const nlohmann::json* otherwise(const std::string& key) const;
+  /// Whether the file itself has it, and not null.
+  [[nodiscard]] bool is_given(const std::string& key) const;
+  /// Of a family that takes `other` for another name of `key`: where it is given it counts.
+  void take_as(const std::string& other, const std::string& key);
 
   // A size from 1 to 2^32.
-  std::int64_t size(Keys keys);
-  std::int64_t size_or(Keys keys, std::int64_t otherwise);
-  double real_or(Keys keys, double otherwise);
-  bool flag_or(Keys keys, bool otherwise);
-  std::string text_or(Keys keys, const std::string& otherwise);
-  kernels::ActivationKind activation(Keys keys, const std::string& otherwise);
-  /// "sliding_attention" or "full_attention" of each layer, true for the former: `layer_types`, or
-  /// what `otherwise` says.
-  std::vector<bool> windowed_layers(std::int64_t layers, bool (*otherwise)(std::int64_t layer));
+  std::int64_t size(const std::string& key);
+  std::optional<std::int64_t> size_if_any(const std::string& key);
+  double real(const std::string& key);
+  double real_if_any(const std::string& key, double otherwise);
+  bool flag(const std::string& key);
+  std::string text(const std::string& key);
+  kernels::ActivationKind activation(const std::string& key);
+  /// The window of each layer, 0: none. Windowed are the layers that `layer_types` calls
+  /// "sliding_attention"; without it those of `windowed`. Refuses such a layer without a window.
+  std::vector<std::int64_t> layer_windows(std::int64_t layers, std::optional<std::int64_t> window,
+                                          const std::function<bool(std::int64_t)>& windowed);
 
-  /// Refuses a number that is there and is neither 0 nor null (dropout and the like).
-  void require_zero(Keys keys);
-  /// Refuses a key that is there and is neither null nor false.
-  void require_absent(Keys keys, const char* why);
+  /// Names a setting that says something and has no effect, for ModelSpec::unread_keys.
+  void pass_over(const std::string& what);
 
   /// Remembers an error: one line that names the file. The first counts.
   void refuse(const std::string& what);
+  /// What is in the file and was not read: refused, or in `spec` for people, by config_keys().
   /// Error (user): what was remembered.
-  [[nodiscard]] Status status() const;
+  [[nodiscard]] Status finish(ModelSpec& spec);
 
  private:
-  const nlohmann::json* json_;
+  void judge(const std::string& key, const nlohmann::json& value, ModelSpec& spec);
+
+  nlohmann::json* json_;
+  const nlohmann::json* defaults_;
   std::string source_;
   std::int64_t sequence_length_;
+  std::set<std::string> read_;
+  std::vector<std::string> passed_over_;
   std::optional<std::string> error_;
 };
 

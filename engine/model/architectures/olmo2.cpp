@@ -4,23 +4,32 @@
 
 namespace train::engine {
 
+std::string_view olmo2_keys() {
+  return R"({"vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": null,
+    "hidden_act": "silu", "max_position_embeddings": 2048, "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": false, "head_dim": null,
+    "attention_bias": false,
+    "rope_parameters": null, "rope_scaling": null, "rope_theta": 10000.0,
+    "partial_rotary_factor": null, "original_max_position_embeddings": null})";
+}
+
 void make_olmo_layer(ModelConfig& config, const DecoderSizes& sizes, LayerSpec& layer) {
   layer.attention_norms = {.post = rms_norm("post_attention_layernorm", sizes.eps)};
   layer.mlp_norms = {.post = rms_norm("post_feedforward_layernorm", sizes.eps)};
   layer.attention.head_norm = HeadNorm::whole;
-  const bool bias = config.flag_or({"attention_bias"}, false);
+  const bool bias = config.flag("attention_bias");
   layer.attention.projection_bias = bias;
   layer.attention.output_bias = bias;
 }
 
 /// OLMo 2 (Team OLMo 2024): norms behind the branches alone, and of all queries and keys at once.
 ModelSpec olmo2_model(ModelConfig& config) {
-  const DecoderSizes sizes = decoder_sizes(config, 1e-5);
-  ModelSpec spec = decoder_model(config, sizes, false);
-  spec.ropes = {rope_of(config, {.head_dim = sizes.head_dim})};
-  add_decoder_layers(config, sizes, spec, [&](LayerSpec& layer, std::int64_t) {
-    make_olmo_layer(config, sizes, layer);
-  });
+  const DecoderSizes sizes = decoder_sizes(config);
+  ModelSpec spec = decoder_model(config, sizes);
+  add_ropes(config, {}, sizes.head_dim, spec);
+  add_decoder_layers(
+      sizes, spec, [&](LayerSpec& layer, std::int64_t) { make_olmo_layer(config, sizes, layer); });
   return spec;
 }
 

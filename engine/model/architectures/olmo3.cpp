@@ -4,26 +4,30 @@
 
 namespace train::engine {
 
+std::string_view olmo3_keys() {
+  return R"({"vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": null,
+    "hidden_act": "silu", "max_position_embeddings": 2048, "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": false, "head_dim": null,
+    "attention_bias": false, "sliding_window": 4096, "layer_types": null,
+    "rope_theta": 500000.0,
+    "rope_parameters": null, "rope_scaling": null})";
+}
+
 /// OLMo 3 (Team OLMo 2025): OLMo 2 with windows on three layers of four, whose ropes are not
-/// scaled.
+/// scaled. rope_theta is of layers that see all: windowed ones have theirs in rope_parameters
+/// alone.
 ModelSpec olmo3_model(ModelConfig& config) {
-  const DecoderSizes sizes = decoder_sizes(config, 1e-5);
-  ModelSpec spec = decoder_model(config, sizes, false);
-  constexpr double kTheta = 500000.0;
-  spec.ropes = {
-      rope_of(config,
-              {.head_dim = sizes.head_dim, .theta = kTheta, .layer_type = "full_attention"}),
-      plain_rope_of(
-          config,
-          {.head_dim = sizes.head_dim, .theta = kTheta, .layer_type = "sliding_attention"})};
-  const std::int64_t window = config.size_or({"sliding_window"}, 4096);
-  const auto windowed =
-      config.windowed_layers(sizes.layers, [](std::int64_t layer) { return (layer + 1) % 4 != 0; });
-  add_decoder_layers(config, sizes, spec, [&](LayerSpec& layer, std::int64_t index) {
+  const DecoderSizes sizes = decoder_sizes(config);
+  ModelSpec spec = decoder_model(config, sizes);
+  add_ropes(config, {.by_layer = true}, sizes.head_dim, spec);
+  const auto windows =
+      config.layer_windows(sizes.layers, config.size_if_any("sliding_window"),
+                           [](std::int64_t layer) { return (layer + 1) % 4 != 0; });
+  add_decoder_layers(sizes, spec, [&](LayerSpec& layer, std::int64_t index) {
     make_olmo_layer(config, sizes, layer);
-    const bool local = windowed[static_cast<std::size_t>(index)];
-    layer.attention.window = local ? window : 0;
-    layer.attention.rope = local ? 1 : 0;
+    layer.attention.window = windows[static_cast<std::size_t>(index)];
+    layer.attention.rope = layer.attention.window > 0 ? 1 : 0;
   });
   return spec;
 }

@@ -5,15 +5,26 @@
 
 namespace train::engine {
 
+std::string_view qwen3_keys() {
+  return R"({"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32,
+    "hidden_act": "silu", "max_position_embeddings": 32768, "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": false, "head_dim": 128,
+    "attention_bias": false,
+    "use_sliding_window": false, "sliding_window": 4096, "max_window_layers": 28,
+    "layer_types": null,
+    "rope_parameters": null, "rope_scaling": null, "rope_theta": 10000.0,
+    "partial_rotary_factor": null, "original_max_position_embeddings": null})";
+}
+
 /// Qwen3, dense (Yang et al. 2025): norms of queries and keys per head, before the rotation.
 ModelSpec qwen3_model(ModelConfig& config) {
-  DecoderSizes sizes = decoder_sizes(config, 1e-6);
-  sizes.head_dim = config.size_or({"head_dim"}, 128);
-  ModelSpec spec = decoder_model(config, sizes, false);
-  spec.ropes = {rope_of(config, {.head_dim = sizes.head_dim})};
-  const bool bias = config.flag_or({"attention_bias"}, false);
+  const DecoderSizes sizes = decoder_sizes(config);
+  ModelSpec spec = decoder_model(config, sizes);
+  add_ropes(config, {}, sizes.head_dim, spec);
+  const bool bias = config.flag("attention_bias");
   const std::vector<std::int64_t> windows = qwen_windows(config, sizes.layers);
-  add_decoder_layers(config, sizes, spec, [&](LayerSpec& layer, std::int64_t index) {
+  add_decoder_layers(sizes, spec, [&](LayerSpec& layer, std::int64_t index) {
     layer.attention.head_norm = HeadNorm::per_head;
     layer.attention.projection_bias = bias;
     layer.attention.output_bias = bias;

@@ -11,20 +11,14 @@ namespace train::engine {
 /// names, or from max_window_layers on.
 [[nodiscard]] inline std::vector<std::int64_t> qwen_windows(ModelConfig& config,
                                                             std::int64_t layers) {
-  std::vector<std::int64_t> windows(static_cast<std::size_t>(layers), 0);
-  if (!config.flag_or({"use_sliding_window"}, false)) {
-    return windows;
+  auto window = config.size_if_any("sliding_window");
+  if (!config.flag("use_sliding_window")) {
+    window.reset();
   }
-  const std::int64_t window = config.size_or({"sliding_window"}, 4096);
-  const auto first = static_cast<std::int64_t>(config.real_or({"max_window_layers"}, 28.0));
-  const bool listed = config.find({"layer_types"}) != nullptr;
-  const std::vector<bool> windowed =
-      config.windowed_layers(layers, [](std::int64_t) { return true; });
-  for (std::size_t i = 0; i < windows.size(); ++i) {
-    const bool here = listed ? windowed[i] : static_cast<std::int64_t>(i) >= first;
-    windows[i] = here ? window : 0;
-  }
-  return windows;
+  const double first = config.real("max_window_layers");
+  return config.layer_windows(layers, window, [&](std::int64_t layer) {
+    return window.has_value() && static_cast<double>(layer) >= first;
+  });
 }
 
 }  // namespace train::engine

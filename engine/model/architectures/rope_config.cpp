@@ -12,60 +12,36 @@
 namespace train::engine {
 namespace {
 
-using Json = nlohmann::json;
-
-/// The object that says how a rope is scaled, and its keys.
+/// A rope's settings, for numbers.
 class Scaling {
  public:
-  Scaling(ModelConfig& config, const Json* settings) : config_(&config), settings_(settings) {}
+  Scaling(ModelConfig& config, const RopeSettings& settings)
+      : config_(&config), settings_(&settings) {}
 
-  [[nodiscard]] const Json* find(const char* key) const {
-    if (settings_ == nullptr) {
-      return nullptr;
-    }
+  [[nodiscard]] const RopeSettings* find(const char* key) const {
     const auto found = settings_->find(key);
     return found == settings_->end() || found->is_null() ? nullptr : &*found;
   }
-  [[nodiscard]] bool has(const char* key) const { return find(key) != nullptr; }
-  [[nodiscard]] double real(const char* key, std::optional<double> otherwise = {}) const {
-    const Json* value = find(key);
+  /// Neither missing nor 0.
+  [[nodiscard]] bool has(const char* key) const {
+    return find(key) != nullptr && *find(key) != 0.0;
+  }
+  [[nodiscard]] double real(const char* key) const {
+    const RopeSettings* value = find(key);
     if (value != nullptr && value->is_number()) {
       return value->get<double>();
     }
-    if (value != nullptr || !otherwise) {
-      config_->refuse(fmt::format("{} of the rope's scaling is missing or no number", key));
-      return 1.0;
-    }
-    return *otherwise;
+    config_->refuse(fmt::format("{} of the rope's scaling is missing or no number", key));
+    return 1.0;
   }
-  [[nodiscard]] std::string kind() const {
-    for (const char* key : {"rope_type", "type"}) {
-      const Json* value = find(key);
-      if (value != nullptr && value->is_string()) {
-        return value->get<std::string>();
-      }
-    }
-    return "default";
+  [[nodiscard]] double real_unless_0(const char* key, double otherwise) const {
+    return has(key) ? real(key) : otherwise;
   }
 
  private:
   ModelConfig* config_;
-  const Json* settings_;
+  const RopeSettings* settings_;
 };
-
-/// The settings of this rope: rope_parameters, its part for a kind of layer, or rope_scaling.
-const Json* settings_of(const ModelConfig& config, const RopeRequest& request) {
-  const Json* parameters = config.find({"rope_parameters"});
-  if (parameters != nullptr && parameters->is_object()) {
-    if (request.layer_type != nullptr && parameters->contains(request.layer_type)) {
-      const Json& part = parameters->at(request.layer_type);
-      return part.is_object() ? &part : nullptr;
-    }
-    return parameters;
-  }
-  const Json* scaling = request.scaled ? config.find({"rope_scaling"}) : nullptr;
-  return scaling != nullptr && scaling->is_object() ? scaling : nullptr;
-}
 
 /// 1 / theta^(2i / dim), in the single precision that published weights were trained with.
 std::vector<float> plain_frequencies(double theta, std::int64_t dim) {
@@ -101,18 +77,17 @@ double yarn_gain(double scale, double mscale) {
 }
 
 /// Returns the attention factor.
-double scale_yarn(const Scaling& scaling, double theta, double positions,
-                  std::vector<float>& frequencies) {
+double scale_yarn(const Scaling& scaling, double theta, std::vector<float>& frequencies) {
   const auto dim = static_cast<double>(2 * frequencies.size());
-  const double context = scaling.real("original_max_position_embeddings", positions);
+  const double context = scaling.real("original_max_position_embeddings");
   const double factor = scaling.real("factor");
   const auto correction = [&](double rotations) {
     return dim * fixed::log(context / (rotations * 2.0 * std::numbers::pi)) /
            (2.0 * fixed::log(theta));
   };
-  double low = correction(scaling.real("beta_fast", 32.0));
-  double high = correction(scaling.real("beta_slow", 1.0));
-  const Json* truncate = scaling.find("truncate");
+  double low = correction(scaling.real_unless_0("beta_fast", 32.0));
+  double high = correction(scaling.real_unless_0("beta_slow", 1.0));
+  const RopeSettings* truncate = scaling.find("truncate");
   if (truncate == nullptr || *truncate != false) {
     low = std::floor(low);
     high = std::ceil(high);
@@ -125,7 +100,7 @@ double scale_yarn(const Scaling& scaling, double theta, double positions,
     const auto value = static_cast<double>(frequencies[i]);
     frequencies[i] = static_cast<float>(ramp * value / factor + (1.0 - ramp) * value);
   }
-  if (scaling.has("attention_factor")) {
+  if (scaling.find("attention_factor") != nullptr) {
     return scaling.real("attention_factor");
   }
   if (scaling.has("mscale") && scaling.has("mscale_all_dim")) {
@@ -138,13 +113,11 @@ double scale_yarn(const Scaling& scaling, double theta, double positions,
 /// Returns the attention factor.
 double scale_longrope(ModelConfig& config, const Scaling& scaling, double theta,
                       std::vector<float>& frequencies) {
-  const auto positions = static_cast<double>(config.size({"max_position_embeddings"}));
-  const double context =
-      scaling.real("original_max_position_embeddings",
-                   config.real_or({"original_max_position_embeddings"}, positions));
+  const auto positions = static_cast<double>(config.size("max_position_embeddings"));
+  const double context = scaling.real("original_max_position_embeddings");
   const bool is_long = static_cast<double>(config.sequence_length()) > context;
   const char* key = is_long ? "long_factor" : "short_factor";
-  const Json* factors = scaling.find(key);
+  const RopeSettings* factors = scaling.find(key);
   if (factors == nullptr || !factors->is_array() || factors->size() != frequencies.size()) {
     config.refuse(
         fmt::format("{} of the rope's scaling is no list of {} numbers", key, frequencies.size()));
@@ -152,7 +125,7 @@ double scale_longrope(ModelConfig& config, const Scaling& scaling, double theta,
   }
   const auto dim = static_cast<double>(2 * frequencies.size());
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
-    const Json& factor = factors->at(i);
+    const RopeSettings& factor = factors->at(i);
     const double divisor = factor.is_number() ? factor.get<double>() : 0.0;
     if (divisor <= 0.0) {
       config.refuse(fmt::format("{} of the rope's scaling has {}", key, factor.dump()));
@@ -161,45 +134,37 @@ double scale_longrope(ModelConfig& config, const Scaling& scaling, double theta,
     const auto power = static_cast<float>(fixed::pow(theta, 2.0 * static_cast<double>(i) / dim));
     frequencies[i] = 1.0F / (static_cast<float>(divisor) * power);
   }
-  if (scaling.has("attention_factor")) {
+  if (scaling.find("attention_factor") != nullptr) {
     return scaling.real("attention_factor");
   }
-  const double factor = scaling.real("factor", positions / context);
+  const double factor =
+      scaling.find("factor") == nullptr ? positions / context : scaling.real("factor");
   return factor <= 1.0 ? 1.0 : std::sqrt(1.0 + fixed::log(factor) / fixed::log(context));
 }
 
 /// Base and width, frequencies not scaled.
-RopeSpec unscaled_rope(ModelConfig& config, const RopeRequest& request, const Scaling& scaling) {
+RopeSpec unscaled_rope(ModelConfig& config, const Scaling& scaling, std::int64_t head_dim) {
   RopeSpec rope;
   rope.pairing = kernels::RopePairing::half;
-  rope.theta = scaling.real("rope_theta",
-                            config.real_or({request.theta_key, "rotary_emb_base"}, request.theta));
-  const double share =
-      scaling.real("partial_rotary_factor",
-                   config.real_or({"partial_rotary_factor", "rotary_pct"}, request.rotary_share));
-  rope.rotary_dim = static_cast<std::int64_t>(share * static_cast<double>(request.head_dim));
+  rope.theta = scaling.real("rope_theta");
+  const char* key = "partial_rotary_factor";
+  const double share = scaling.find(key) == nullptr ? 1.0 : scaling.real(key);
+  rope.rotary_dim = static_cast<std::int64_t>(share * static_cast<double>(head_dim));
   constexpr auto kMost = 2 * static_cast<std::int64_t>(kernels::RopeFrequencies::most_pairs);
   if (rope.theta <= 1.0 || rope.rotary_dim < 2 || rope.rotary_dim % 2 != 0 ||
-      rope.rotary_dim > std::min(kMost, request.head_dim)) {
+      rope.rotary_dim > std::min(kMost, head_dim)) {
     config.refuse(fmt::format("a rope of base {} over {} of {} elements of a head is impossible",
-                              rope.theta, rope.rotary_dim, request.head_dim));
+                              rope.theta, rope.rotary_dim, head_dim));
     rope.rotary_dim = 2;
   }
   rope.frequencies = plain_frequencies(rope.theta, rope.rotary_dim);
   return rope;
 }
 
-}  // namespace
-
-RopeSpec plain_rope_of(ModelConfig& config, const RopeRequest& request) {
-  return unscaled_rope(config, request, Scaling(config, settings_of(config, request)));
-}
-
-RopeSpec rope_of(ModelConfig& config, const RopeRequest& request) {
-  const Json* settings = settings_of(config, request);
+RopeSpec rope_of(ModelConfig& config, const RopeSettings& settings, std::int64_t head_dim) {
   const Scaling scaling(config, settings);
-  RopeSpec rope = unscaled_rope(config, request, scaling);
-  rope.scaling = scaling.kind();
+  RopeSpec rope = unscaled_rope(config, scaling, head_dim);
+  rope.scaling = settings["rope_type"].get<std::string>();
   if (rope.scaling == "linear") {
     const auto factor = static_cast<float>(scaling.real("factor"));
     for (float& frequency : rope.frequencies) {
@@ -208,16 +173,22 @@ RopeSpec rope_of(ModelConfig& config, const RopeRequest& request) {
   } else if (rope.scaling == "llama3") {
     scale_llama3(scaling, rope.frequencies);
   } else if (rope.scaling == "yarn") {
-    const double positions = config.real_or({"max_position_embeddings"}, 2048.0);
-    rope.factor = static_cast<float>(scale_yarn(scaling, rope.theta, positions, rope.frequencies));
-  } else if (rope.scaling == "longrope" || rope.scaling == "su") {
+    rope.factor = static_cast<float>(scale_yarn(scaling, rope.theta, rope.frequencies));
+  } else if (rope.scaling == "longrope") {
     rope.factor = static_cast<float>(scale_longrope(config, scaling, rope.theta, rope.frequencies));
-  } else if (rope.scaling != "default") {
-    config.refuse(fmt::format(
-        "rope_type \"{}\" is not supported: default, linear, llama3, yarn and longrope are",
-        rope.scaling));
   }
   return rope;
+}
+
+}  // namespace
+
+void add_ropes(ModelConfig& config, const RopeFamily& family, std::int64_t head_dim,
+               ModelSpec& spec) {
+  const std::vector<RopeSettings> all = read_rope_settings(config, family);
+  spec.rope_keys = rope_keys_of(all, family);
+  for (const RopeSettings& settings : all) {
+    spec.ropes.push_back(rope_of(config, settings, head_dim));
+  }
 }
 
 }  // namespace train::engine

@@ -90,25 +90,27 @@ TEST_CASE("architectures: what changes the maths and is not supported is named",
   has(refusal_with("model_type", "bloom"), "model_type \"bloom\" is not supported: llama, mistral");
   has(refusal_with("model_type", 3), "model_type is 3: a string is wanted");
   has(refusal_with("hidden_act", "tanh"), "hidden_act is \"tanh\"");
-  has(refusal_with("attention_dropout", 0.1), "attention_dropout is 0.1");
-  has(refusal_with("quantization_config", Json::object({{"bits", 4}})), "quantization_config");
+  has(refusal_with("is_causal", false), "is_causal is false");
+  // It is told by the weights whether they are.
+  CHECK(refusal_with("quantization_config", Json::object({{"bits", 4}})) == "accepted");
   has(refusal_with("rope_scaling", Json::object({{"rope_type", "dynamic"}, {"factor", 2}})),
       "rope_type \"dynamic\" is not supported");
+  has(refusal_with("rope_scaling", Json::object({{"type", "linear"}, {"rope_type", "su"}})),
+      "rope_type \"su\" is not supported");
+  has(refusal_with("rope_parameters", Json::object({{"full_attention", Json::object()}})),
+      "rope_parameters.full_attention is an object");
   has(refusal_with("rope_scaling", Json::object({{"rope_type", "llama3"}})),
       "factor of the rope's scaling is missing");
   has(refusal_with("num_attention_heads", 0), "num_attention_heads is 0");
   has(refusal_with("num_key_value_heads", 3), "is no multiple of num_key_value_heads 3");
-  has(refusal_with("hidden_size", nullptr), "hidden_size is missing");
+  has(refusal_with("hidden_size", nullptr), "hidden_size is null");
   has(refusal_with("tie_word_embeddings", "yes"), "tie_word_embeddings is \"yes\"");
   Json gemma = tiny_llama();
   gemma["model_type"] = "gemma3_text";
   gemma["head_dim"] = 8;
-  gemma["final_logit_softcapping"] = 30.0;
-  has(refusal_of(gemma), "final_logit_softcapping is 30.0");
-  gemma.erase("final_logit_softcapping");
-  gemma["dtype"] = "float16";
-  has(refusal_of(gemma), "dtype is float16");
-  gemma["dtype"] = "bfloat16";
+  gemma["attn_logit_softcapping"] = 30.0;
+  has(refusal_of(gemma), "attn_logit_softcapping is 30.0");
+  gemma.erase("attn_logit_softcapping");
   gemma["layer_types"] = {"full_attention"};
   has(refusal_of(gemma), "layer_types is no list of 2 names");
   CHECK_FALSE(spec_from_config("[1]", "c.json", 0).ok());
@@ -133,18 +135,17 @@ TEST_CASE("architectures: longrope's factors follow the run's length, learned po
   CHECK(refusal_of(gpt2, 17).find("16 learned positions") != std::string::npos);
 }
 
-TEST_CASE("architectures: weights in bf16 round Gemma's factor, as its own training did",
+TEST_CASE("architectures: Gemma's factor is that of fp32, whatever the type of the weights",
           "[engine][architectures]") {
   Json gemma = tiny_llama();
   gemma["model_type"] = "gemma3_text";
   gemma["head_dim"] = 8;
   gemma["hidden_size"] = 1152;
-  const auto factor = [&](const char* dtype) {
+  for (const char* dtype : {"float32", "bfloat16", "float16"}) {
     gemma["dtype"] = dtype;
-    return spec_from_config(gemma.dump(), "c.json", 0).value().embedding_scale;
-  };
-  CHECK(factor("float32") == Approx(33.941125).epsilon(1e-7));
-  CHECK(factor("bfloat16") == 34.0F);
+    CHECK(spec_from_config(gemma.dump(), "c.json", 0).value().embedding_scale ==
+          Approx(33.941125).epsilon(1e-7));
+  }
 }
 
 TEST_CASE("architectures: the text half of a model that also sees", "[engine][architectures]") {
@@ -153,6 +154,23 @@ TEST_CASE("architectures: the text half of a model that also sees", "[engine][ar
   half["head_dim"] = 8;
   const Json both = {{"model_type", "gemma3"}, {"text_config", half}};
   CHECK(spec_from_config(both.dump(), "c.json", 0).value().architecture == "gemma3_text");
+  using Ordered = nlohmann::ordered_json;
+  const Ordered whole = {{"model_type", "gemma3"},
+                         {"text_config", {{"hidden_size", 48}, {"eos_token_id", 1}}},
+                         {"vision_config", {{"hidden_size", 9}}},
+                         {"architectures", {"Gemma3ForConditionalGeneration"}},
+                         {"eos_token_id", {1, 106}},
+                         {"pad_token_id", 0},
+                         {"quantization_config", {{"bits", 4}}},
+                         {"tie_word_embeddings", false}};
+  const Ordered half_of_it = language_model_config(whole);
+  CHECK(half_of_it == Ordered({{"hidden_size", 48},
+                               {"eos_token_id", 1},
+                               {"pad_token_id", 0},
+                               {"quantization_config", {{"bits", 4}}},
+                               {"tie_word_embeddings", false},
+                               {"model_type", "gemma3_text"}}));
+  CHECK(language_model_config(half_of_it) == half_of_it);
 }
 
 TEST_CASE("architectures: FLOPs count windows", "[engine][architectures]") {

@@ -1,0 +1,232 @@
+// A published config.json is read as transformers reads it: tests/reference/make_config_fixtures.py
+// made what is wanted.
+
+#include "engine/model/architectures/config_keys.hpp"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "engine/model/architectures/architectures.hpp"
+#include "engine/model/architectures/rope_settings.hpp"
+#include "engine/model/spec.hpp"
+
+namespace train::engine::config_keys_test {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kFixture = ACTORTRAIN_SOURCE_DIR "/tests/reference/fixtures/configs.json";
+constexpr const char* kDocument = ACTORTRAIN_SOURCE_DIR "/docs/models.md";
+
+std::string text_of(const char* path) {
+  std::ifstream file(path);
+  REQUIRE(file);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+const Json& fixture() {
+  static const Json read = Json::parse(text_of(kFixture));
+  return read;
+}
+
+Result<ModelSpec> read(const Json& config) {
+  return spec_from_config(config.dump(), "c.json", fixture().at("length"));
+}
+
+/// A case's whole config.json.
+Json config_of(const Json& base, const Json& entry) {
+  Json config = base;
+  for (const auto& key : entry.at("drop")) {
+    config.erase(key.get<std::string>());
+  }
+  config.update(entry.at("set"));
+  return config;
+}
+
+/// Calls `check(config, entry)` for every case of every family.
+template <class Check>
+void for_each_case(const Check& check) {
+  for (const auto& [family, made] : fixture().at("families").items()) {
+    for (const auto& [name, entry] : made.at("cases").items()) {
+      INFO(family << ": " << name);
+      check(config_of(made.at("base"), entry), entry);
+    }
+  }
+}
+
+void check_rope(const RopeSpec& rope, const Json& wanted) {
+  if (wanted.is_null()) {
+    return;  // of no layer
+  }
+  CHECK(rope.factor == Approx(wanted.at(1).get<double>()).epsilon(1e-6));
+  REQUIRE(rope.frequencies.size() == wanted.at(0).size());
+  for (std::size_t i = 0; i < rope.frequencies.size(); ++i) {
+    CHECK(rope.frequencies[i] == Approx(wanted.at(0).at(i).get<double>()).epsilon(2e-6));
+  }
+}
+
+void check_spec(const ModelSpec& spec, const Json& wanted) {
+  CHECK(count_parameters(spec).total == wanted.at("parameters").get<std::int64_t>());
+  const Json ropes = wanted.value("ropes", Json::array());
+  REQUIRE(spec.ropes.size() == ropes.size());
+  for (std::size_t i = 0; i < ropes.size(); ++i) {
+    check_rope(spec.ropes[i], ropes.at(i));
+  }
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    const AttentionSpec& attention = spec.layers[i].attention;
+    CHECK(attention.window == wanted.at("windows").at(i).get<std::int64_t>());
+    CHECK(attention.rope.value_or(0) ==
+          (ropes.size() == 2 && wanted.at("windows").at(i) != 0 ? 1U : 0U));
+  }
+}
+
+/// `config` with its ropes said by `keys` instead.
+Json with_ropes(Json config, const Json& keys) {
+  for (const std::string& key : all_rope_keys()) {
+    config.erase(key);
+  }
+  config.update(keys);
+  return config;
+}
+
+void check_same_ropes(const ModelSpec& spec, const Json& config) {
+  const auto again = read(config);
+  REQUIRE(again.ok());
+  REQUIRE(again->ropes.size() == spec.ropes.size());
+  for (std::size_t i = 0; i < spec.ropes.size(); ++i) {
+    CHECK(again->ropes[i].frequencies == spec.ropes[i].frequencies);
+    CHECK(again->ropes[i].factor == spec.ropes[i].factor);
+  }
+}
+
+/// A configuration of an architecture in which every key of it matters.
+Json config_with_all(const ModelArchitecture& architecture) {
+  Json config = {{"model_type", std::string(architecture.model_type)}};
+  const Json keys = Json::parse(architecture.keys());
+  if (keys.contains("use_sliding_window")) {
+    config["use_sliding_window"] = true;
+  }
+  Json scaling = {{"rope_type", "yarn"}, {"factor", 2.0}};
+  if (architecture.model_type == "phi3") {
+    scaling = {{"rope_type", "longrope"},
+               {"short_factor", std::vector<double>(48, 1.0)},
+               {"long_factor", std::vector<double>(48, 2.0)}};
+  }
+  if (keys.contains("rope_scaling")) {
+    config["rope_scaling"] = scaling;
+  }
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("config_keys: every key of transformers' classes is read with its default, or known",
+          "[engine][config_keys]") {
+  for (const auto& [family, fields] : fixture().at("fields").items()) {
+    const ModelArchitecture* architecture = find_architecture(family);
+    REQUIRE(architecture != nullptr);
+    const Json keys = Json::parse(architecture->keys());
+    for (const auto& [field, otherwise] : fields.items()) {
+      INFO(family << " " << field);
+      if (keys.contains(field)) {
+        CHECK(keys.at(field) == otherwise);
+      } else {
+        CHECK(find_config_key(field) != nullptr);
+      }
+    }
+  }
+}
+
+TEST_CASE("config_keys: every key of an architecture has a part in it", "[engine][config_keys]") {
+  for (const ModelArchitecture& architecture : model_architectures()) {
+    const Json config = config_with_all(architecture);
+    REQUIRE(read(config).ok());
+    const Json keys = Json::parse(architecture.keys());
+    for (const auto& [key, otherwise] : keys.items()) {
+      INFO(architecture.model_type << " " << key);
+      Json wrong = config;
+      wrong[key] = Json::array({"?"});
+      const auto spec = read(wrong);
+      CHECK((!spec.ok() || !spec->unread_keys.empty()));
+    }
+  }
+}
+
+TEST_CASE("config_keys: configurations of every family are read as transformers reads them",
+          "[engine][config_keys]") {
+  std::size_t compared = 0;
+  for_each_case([&](const Json& config, const Json& entry) {
+    const auto spec = read(config);
+    if (entry.at("refused").get<bool>()) {
+      CHECK_FALSE(spec.ok());
+    } else if (entry.contains("wanted")) {
+      INFO((spec.ok() ? "" : spec.error().message));
+      REQUIRE(spec.ok());
+      check_spec(*spec, entry.at("wanted"));
+      ++compared;
+    }
+  });
+  CHECK(compared > 500);
+}
+
+TEST_CASE("config_keys: the ropes that are written are those that were read, in either dialect",
+          "[engine][config_keys]") {
+  std::size_t old_dialects = 0;
+  for_each_case([&](const Json& config, const Json& entry) {
+    const auto spec = read(config);
+    if (!spec.ok() || spec->rope_keys.empty()) {
+      return;
+    }
+    const Json keys = Json::parse(spec->rope_keys);
+    check_same_ropes(*spec, with_ropes(config, keys));
+    check_same_ropes(*spec, with_ropes(config, {{"rope_parameters", keys.at("rope_parameters")}}));
+    if (keys.size() > 1) {
+      Json old = keys;
+      old.erase("rope_parameters");
+      check_same_ropes(*spec, with_ropes(config, old));
+      ++old_dialects;
+    }
+    CHECK(entry.is_object());
+  });
+  CHECK(old_dialects > 400);
+}
+
+TEST_CASE("config_keys: what nobody reads is named, and dropout is no refusal",
+          "[engine][config_keys]") {
+  const auto spec = read({{"model_type", "gpt2"},
+                          {"attn_pdrop", 0.1},
+                          {"embd_pdrop", 0},
+                          {"summary_first_dropout", 0.1},
+                          {"classifier_dropout", 0.1},
+                          {"logit_scale", 0.5},
+                          {"clip_qkv", nullptr}});
+  REQUIRE(spec.ok());
+  CHECK(spec->unread_keys == std::vector<std::string>{"logit_scale"});
+  CHECK(spec->dropout == std::vector<std::string>{"attn_pdrop 0.1"});
+  const auto share = read({{"model_type", "llama"}, {"partial_rotary_factor", 0.5}});
+  REQUIRE(share.ok());
+  REQUIRE(share->unread_keys.size() == 1);
+  CHECK(share->unread_keys.front().starts_with("partial_rotary_factor"));
+}
+
+TEST_CASE("config_keys: the table of docs/models.md is the code's", "[engine][config_keys]") {
+  INFO("`./dev docs` renews the table");
+  CHECK(text_of(kDocument).ends_with(describe_config_keys_markdown()));
+}
+
+TEST_CASE("config_keys: the table of docs/models.md is written anew", "[.write]") {
+  const std::string table = describe_config_keys_markdown();
+  const std::string before = text_of(kDocument);
+  const std::size_t begin = before.find(table.substr(0, table.find('\n')));
+  REQUIRE(begin != std::string::npos);
+  std::ofstream file(kDocument);
+  file << before.substr(0, begin) << table;
+  REQUIRE(file.flush());
+}
+
+}  // namespace train::engine::config_keys_test
