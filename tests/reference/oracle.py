@@ -45,6 +45,8 @@ COMPARISONS = {
                            "an exported adapter, and the merged model, in PEFT and transformers"),
     "generation": Comparison("generation_check.py", [PROGRAM, WORK / "smollm2/model"],
                              "greedy continuations of SmolLM2-135M with those of transformers"),
+    "configs": Comparison("config_check.py", [PROGRAM],
+                          "models of every kind of config.json with transformers, before and after convert"),
     "training": Comparison("compare_smollm2.py", [WORK / "smollm2", 20],
                            "losses of SmolLM2-135M trained here and by transformers"),
     "fixtures": Comparison("compare_fixtures.py", [],
