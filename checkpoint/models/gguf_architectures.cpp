@@ -251,10 +251,8 @@ void add_gemma3(GgufKeys& keys, Json& config) {
   config["sliding_window"] = keys.count("attention.sliding_window");
   config["sliding_window_pattern"] = 6;
   config["rope_local_base_freq"] = keys.real("rope.freq_base_swa", 10000.0);
-  for (const char* const cap : {"attn_logit_softcapping", "final_logit_softcapping"}) {
-    if (keys.real(cap, 0.0) != 0.0) {
-      keys.refuse(cap, "Gemma 3 has none");
-    }
+  if (const double cap = keys.real("final_logit_softcapping", 0.0); cap != 0.0) {
+    config["final_logit_softcapping"] = cap;
   }
 }
 

@@ -25,6 +25,20 @@ std::string words_of(const storage::GgufValue& value) {
       value);
 }
 
+/// What nobody reads and is none or no, is as if it were not there.
+bool is_neutral(const storage::GgufValue& value) {
+  return std::visit(
+      [](const auto& one) {
+        using T = std::decay_t<decltype(one)>;
+        if constexpr (std::is_arithmetic_v<T>) {
+          return one == T{};
+        } else {
+          return false;
+        }
+      },
+      value);
+}
+
 std::optional<double> number_of(const storage::GgufValue& value) {
   if (const auto* real = std::get_if<double>(&value)) {
     return *real;
@@ -131,7 +145,7 @@ Status GgufKeys::check() const {
   }
   const std::string prefix = architecture_ + ".";
   for (const auto& [key, value] : file_->metadata()) {
-    if (key.starts_with(prefix) && !read_.contains(key)) {
+    if (key.starts_with(prefix) && !read_.contains(key) && !is_neutral(value)) {
       return user_error(fmt::format(
           "{}: {} is {}, which no reader of such files here knows; give the model's own "
           "directory",

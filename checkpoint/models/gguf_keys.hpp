@@ -14,8 +14,8 @@
 namespace train::checkpoint {
 
 /// A GGUF file's metadata below "<architecture>.": whoever reads a key marks it, and what nobody
-/// has read is refused by name, since it says something about the maths. The first mistake is kept;
-/// what is returned after one stands for a number, without meaning.
+/// has read and is not 0 or false is refused by name, since it says something about the maths. The
+/// first mistake is kept; what is returned after one stands for a number, without meaning.
 class GgufKeys {
  public:
   /// `file` outlives it.

@@ -178,6 +178,7 @@ TEST_CASE("gguf model: a key that nobody reads is refused by its name",
   refused("attention.sliding_window", 8, "which layers", "qwen2");
   refused("rope.scaling.yarn_log_multiplier", 1, "give the model's own directory");
   CHECK(gguf_error(directory, tiny_tensors(), "llama", {{"vocab_size", 12}}) == "whole");
+  CHECK(gguf_error(directory, tiny_tensors(), "llama", {{"logit_scale", 0}}) == "whole");
   CHECK(gguf_error(directory, tiny_tensors(), "llama", {{"attention.sliding_window", 8}}) ==
         "whole");
 }
