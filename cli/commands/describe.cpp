@@ -33,17 +33,19 @@ Result<engine::ModelSpec> model_named(const std::string& name) {
   if (std::filesystem::path(name).extension() == ".toml") {
     return model_of_run(name);
   }
-  if (holds_weights(name)) {
-    const auto model = open_model(name, 0);
-    if (model) {
-      show_notes(name, model->notes);
-      return model->spec;
-    }
-    show_notes(name, {"its weights are not looked at: " + model.error().message});
-  }
   const auto config = find_model_config(name);
   TRAIN_RETURN_IF_ERROR(config);
-  return read_model_config(config->text, config->source, 0);
+  auto spec = read_model_config(config->text, config->source, 0);
+  if (spec && holds_weights(name)) {
+    auto model = open_model(name, 0);
+    if (!model) {
+      show_notes(name, {"its weights are not looked at: " + model.error().message});
+      return spec;
+    }
+    show_notes(name, model->notes);
+    return std::move(model->spec);
+  }
+  return spec;
 }
 
 Status list_shapes() {

@@ -1,6 +1,7 @@
 // Directories of models that are not as their config.json says, or not models: what is read of them
 // is named, and what they are instead.
 
+#include "storage/safetensors_header.hpp"
 #include "storage/safetensors_writer.hpp"
 #include "storage/weight_files/weight_directory.hpp"
 #include "tests/integration/published_site.hpp"
@@ -84,7 +85,7 @@ TEST_CASE("published: a head that config.json ties to another embedding is train
   const Ended begun = site.start_run(joined(keys, {"run.steps=4", "run.steps_per_job=2"}))->wait();
   CHECK(begun.exit_code == 75);
   CHECK(has(begun.err, "model_note headed: lm_head.weight is another matrix"));
-  fs::remove(site / "headed/model.safetensors");  // the run has its own word of the head
+  fs::remove_all(site / "headed");  // the run has its own word of the head
   const Ended ended = site.start_run(joined(keys, {"run.steps=4"}))->wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 0);
