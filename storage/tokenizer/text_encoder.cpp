@@ -110,7 +110,7 @@ Status TextEncoder::encode_between(std::string_view text, const RenderedRules& r
     const bool prefix = (part.begin == 0 || rules.prefix_each) && !bytes.starts_with(' ') &&
                         !bytes.starts_with(space_marker);
     TRAIN_RETURN_IF_ERROR(encode_part(bytes, from, part.begin == 0,
-                                      prefix ? parts_->normalizer : rules.without_prefix));
+                                      prefix ? rules.with_prefix : rules.without_prefix));
   }
   return {};
 }

@@ -21,8 +21,9 @@ struct SpecialFrame {
 
 /// How the text of a chat template is read where that is not how any text is.
 struct RenderedRules {
-  AddedTokens controls;       ///< Looked for in the text itself.
-  Normalizer without_prefix;  ///< Of what lies between, where no space goes before it.
+  AddedTokens controls;            ///< Looked for in the text itself.
+  Normalizer with_prefix = {};     ///< Of what lies between, where a space goes before it,
+  Normalizer without_prefix = {};  ///< and where none does.
   bool prefix_each = false;  ///< A space goes before each such part, not the first of a text alone.
 };
 

@@ -125,9 +125,12 @@ Normalizer normalizer_of(SentencePieceRules rules) {
       {SentencePieceStep{std::make_shared<const SentencePieceRules>(std::move(rules))}});
 }
 
-/// Rendered text has control pieces and the unknown one by their texts, besides the user's own.
-Result<RenderedRules> rendered_rules(const Model& model, const SentencePieceRules& rules,
+/// Rendered text has control pieces and the unknown one by their texts, besides the user's own. Of
+/// BPE, transformers changes no character of what lies between: line feeds stay.
+Result<RenderedRules> rendered_rules(const Model& model, const SentencePieceRules& of_model,
                                      bool prefix_each) {
+  const SentencePieceRules rules =
+      model.kind == Model::Kind::bpe ? of_model.spaces_alone() : of_model;
   std::vector<AddedToken> tokens;
   for (std::uint32_t id = 0; id < model.pieces.size(); ++id) {
     const Model::Piece& piece = model.pieces[id];
@@ -141,6 +144,7 @@ Result<RenderedRules> rendered_rules(const Model& model, const SentencePieceRule
   auto controls = AddedTokens::make(std::move(tokens), Normalizer());
   TRAIN_RETURN_IF_ERROR(controls);
   return RenderedRules{.controls = std::move(*controls),
+                       .with_prefix = normalizer_of(rules),
                        .without_prefix = normalizer_of(rules.without_prefix()),
                        .prefix_each = prefix_each};
 }

@@ -28,6 +28,14 @@ class SentencePieceRules {
     return rules;
   }
 
+  /// The same rules for a text that is changed in nothing but its spaces, all of which stay.
+  [[nodiscard]] SentencePieceRules spaces_alone() const {
+    SentencePieceRules rules = *this;
+    rules.characters_ = {};
+    rules.remove_extra_whitespaces_ = false;
+    return rules;
+  }
+
   /// Writes the changed text to `out`, and to `origins`, unless it is null, where in `text` each of
   /// its bytes and its end come from. REQUIRES: valid UTF-8.
   void apply(std::string_view text, std::string& out, std::vector<std::size_t>* origins) const;

@@ -238,16 +238,15 @@ Result<TokenizerParts> read_tekken_file(std::string_view text) {
     frame.before.push_back(begin->id);
   }
   const AddedToken* end = added->token("</s>");
-  return TokenizerParts{
-      .added = std::move(*added),
-      .normalizer = {},
-      .pre_tokenizer = std::move(*pre_tokenizer),
-      .model = Bpe::from_ranks(std::move(*vocabulary)),
-      .frame = std::move(frame),
-      .rendered = RenderedRules{.controls = std::move(*controls), .without_prefix = {}},
-      .decoder = TokenDecoder({ByteLevelDecode{}}),
-      .end_of_text = end == nullptr ? std::nullopt : std::optional(end->id),
-      .notes = {}};
+  return TokenizerParts{.added = std::move(*added),
+                        .normalizer = {},
+                        .pre_tokenizer = std::move(*pre_tokenizer),
+                        .model = Bpe::from_ranks(std::move(*vocabulary)),
+                        .frame = std::move(frame),
+                        .rendered = RenderedRules{.controls = std::move(*controls)},
+                        .decoder = TokenDecoder({ByteLevelDecode{}}),
+                        .end_of_text = end == nullptr ? std::nullopt : std::optional(end->id),
+                        .notes = {}};
 }
 
 }  // namespace train::storage

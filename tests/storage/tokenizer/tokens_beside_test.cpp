@@ -54,8 +54,10 @@ TEST_CASE("tokens beside: ids, texts and the end of a text are the reference's",
         const auto ids = tokenizer->encode(text, {.rendered = true});
         REQUIRE(ids.ok());
         CHECK(*ids == one.at("ids")[i].get<Ids>());
-        CHECK(tokenizer->decode(*ids, /*skip_special=*/true) ==
-              one.at("decoded")[i].get<std::string>());
+        if (one.contains("decoded")) {
+          CHECK(tokenizer->decode(*ids, /*skip_special=*/true) ==
+                one.at("decoded")[i].get<std::string>());
+        }
       }
     }
   }
