@@ -183,14 +183,15 @@ std::string no_text_advice(std::string_view record) {
                                                               {"instruction", "output"},
                                                               {"prompt", "completion"},
                                                               {"chosen", "rejected"}};
-  const auto json = nlohmann::ordered_json::parse(record, nullptr, false);
+  const auto object = nlohmann::ordered_json::parse(record, nullptr, false);
   const bool known = std::any_of(kinds.begin(), kinds.end(), [&](const auto& names) {
-    return std::all_of(names.begin(), names.end(),
-                       [&](const char* name) { return json.is_object() && json.contains(name); });
+    return std::all_of(names.begin(), names.end(), [&](const char* name) {
+      return object.is_object() && object.contains(name);
+    });
   });
   return known ? "say --row-length T for conversations, prompts or pairs"
                : fmt::format("its {} do not say which is the text; call that \"text\"",
-                             member_list(json));
+                             member_list(object));
 }
 
 }  // namespace

@@ -38,11 +38,6 @@ const Json* ModelConfig::otherwise(const std::string& key) const {
   return value.is_null() ? nullptr : &value;
 }
 
-bool ModelConfig::is_given(const std::string& key) const {
-  const auto given = json_->find(key);
-  return given != json_->end() && !given->is_null();
-}
-
 void ModelConfig::take_as(const std::string& other, const std::string& key) {
   if (const auto given = json_->find(other); given != json_->end()) {
     (*json_)[key] = Json(*given);

@@ -37,8 +37,6 @@ class ModelConfig {
   [[nodiscard]] const nlohmann::json* find(const std::string& key);
   /// What `defaults` has for it.
   [[nodiscard]] const nlohmann::json* otherwise(const std::string& key) const;
-  /// Whether the file itself has it, and not null.
-  [[nodiscard]] bool is_given(const std::string& key) const;
   /// Of a family that takes `other` for another name of `key`: where it is given it counts.
   void take_as(const std::string& other, const std::string& key);
 
