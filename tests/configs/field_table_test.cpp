@@ -66,8 +66,8 @@ TEST_CASE("field_table: a written configuration reads back bit for bit",
     config.run.tensorboard = random() % 2 == 0;
     config.optimizer.lr = std::exp(-20.0 * unit(random));
     config.optimizer.beta1 = unit(random);
-    config.optimizer.eps = std::numeric_limits<double>::denorm_min();
-    config.optimizer.weight_decay = 3.0;
+    config.optimizer.eps = std::numeric_limits<float>::min();
+    config.optimizer.weight_decay = std::numeric_limits<double>::denorm_min();
     config.model.rope_theta = 1e12 * unit(random) + 1;
     config.parallel.reshard = random() % 2 == 0 ? "never" : fmt::format("{}", 2 + random() % 60000);
     config.parallel.sync = random() % 2 == 0 ? "last_lane" : "3";

@@ -15,17 +15,17 @@ import sys
 import tempfile
 import time
 
-from tokenizer_sweep import TOKENIZERS, code_points, emoji, glued, mixed_text, random_strings
+from tokenizer_sweep import TOKENIZERS, Hugging, code_points, emoji, mixed_text, random_strings
 
 # What models write: indented, with numbers, and longer than what is remembered while it is shown.
 CODE = ["def f(n):\n    if n < 2:\n        return n\n", "  - a list\n    - in a list\n", "\t\tx = 1;\n\n\n    y\n", "The quick brown fox. ",
         "1. One,  two,   three\r\n", "a\u00a0b \u3000c\n ", "\U0001f469\u200d\U0001f4bb and \u4f60\u597d\n"]
 
 
-def texts_of(draw, added, count):
+def texts_of(draw, count):
     several = ["".join(draw.choice(CODE) for _ in range(draw.randint(1, 40))) for _ in range(count // 4)]
-    others = [*mixed_text(draw, count // 4), *random_strings(draw, count // 4), *list(glued(draw, added))[:count // 8],
-              *list(emoji(draw))[:count // 8], *draw.sample(list(code_points()), 200)]
+    others = [*mixed_text(draw, count // 4), *random_strings(draw, count * 3 // 8), *list(emoji(draw))[:count // 8],
+              *draw.sample(list(code_points()), 200)]
     draw.shuffle(others)
     return (several + others)[:count]
 
@@ -51,6 +51,13 @@ def by_program(program, tokenizer, cases):
     return ["".join(json.loads(line)["pieces"]) for line in run.stdout.split("\n") if line]
 
 
+def decoded(tokenizer, lists):
+    """Without special tokens, which generate does not show."""
+    if isinstance(tokenizer, Hugging):
+        return [tokenizer.tokenizer.decode(ids, skip_special_tokens=True) for ids in lists]
+    return tokenizer.decode(lists)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
@@ -64,10 +71,10 @@ def main():
             tokenizer = TOKENIZERS[name](pathlib.Path(folder))
             draw = random.Random(name)
             begin = time.time()
-            cases = list(cases_of(draw, tokenizer, texts_of(draw, [], options.texts)))
+            cases = list(cases_of(draw, tokenizer, texts_of(draw, options.texts)))
             shown = by_program(options.program, tokenizer, cases)
-            prompts = tokenizer.decode([prompt for prompt, _ in cases])
-            wholes = tokenizer.decode([prompt + ids for prompt, ids in cases])
+            prompts = decoded(tokenizer, [prompt for prompt, _ in cases])
+            wholes = decoded(tokenizer, [prompt + ids for prompt, ids in cases])
             cut = different = 0
             for case, prompt, whole, text in zip(cases, prompts, wholes, shown, strict=True):
                 if not whole.startswith(prompt):  # its last bytes become a character only with the next ones
