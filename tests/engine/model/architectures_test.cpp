@@ -167,7 +167,6 @@ TEST_CASE("architectures: the text half of a model that also sees", "[engine][ar
   CHECK(half_of_it == Ordered({{"hidden_size", 48},
                                {"eos_token_id", 1},
                                {"pad_token_id", 0},
-                               {"quantization_config", {{"bits", 4}}},
                                {"tie_word_embeddings", false},
                                {"model_type", "gemma3_text"}}));
   CHECK(language_model_config(half_of_it) == half_of_it);
