@@ -13,7 +13,7 @@ struct Read {
   std::size_t documents = 0;
 };
 
-Read read(const std::filesystem::path& path, std::string_view separator) {
+Read read(const std::filesystem::path& path, std::string_view separator, storage::SaidLayout said) {
   Read result;
   std::size_t open = 0;
   const storage::DocumentSink sink = {
@@ -34,7 +34,7 @@ Read read(const std::filesystem::path& path, std::string_view separator) {
         return {};
       },
       .consumed = [](std::uint64_t) {}};
-  result.status = storage::read_documents(path, separator, storage::SaidLayout::nothing, sink);
+  result.status = storage::read_documents(path, separator, said, sink);
   require(!result.status || open == 0, "every document ends");
   return result;
 }
@@ -46,15 +46,17 @@ void run(std::string_view input) {
   const std::string_view first = input.substr(0, end);
   const std::string_view text = input.substr(std::min(end + 1, input.size()));
   const bool json = first == "jsonl";
-  const Read all = read(directory.put(json ? "text.jsonl" : "text.txt", text),
-                        json ? std::string_view() : first);
+  const auto path = directory.put(json ? "text.jsonl" : "text.txt", text);
+  const Read all = read(path, json ? std::string_view() : first, storage::SaidLayout::nothing);
   if (!all.status) {
     require_readable(all.status.error());
     return;
   }
   require(all.bytes <= text.size(), "documents hold no more than their file");
-  if (!json && first.empty()) {
-    require(all.bytes == text.size(), "without a separator all of the file is a document");
+  if (!json && first.empty()) {  // Whatever the text looks like, where it is said to be one.
+    const Read whole = read(path, first, storage::SaidLayout::text);
+    require(!whole.status || whole.bytes == text.size(),
+            "without a separator all of the file is a document");
   }
 }
 
