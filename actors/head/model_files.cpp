@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -109,8 +110,8 @@ std::string with_value(const std::string& text, const char* key, bool value) {
   return config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-/// What a directory has besides a model's config.json and weights that would change them, and that
-/// nothing here reads.
+/// Files and keys of a model's directory that would change its weights, and that nothing here
+/// reads: a sentence each.
 std::vector<std::string> notes_beside(const ModelConfigText& config) {
   std::vector<std::string> notes;
   const auto parsed = nlohmann::json::parse(config.text, nullptr, /*allow_exceptions=*/false);
@@ -373,17 +374,30 @@ Status keep_model_files(const configs::ModelSection& section, const fs::path& ru
   return storage::write_file_atomically(to / kModelConfig, found->text);  // last: now it is whole
 }
 
-Status keep_chat_template(const configs::RunConfig& config, const fs::path& run_root) {
-  const fs::path model = model_directory(run_root);
+namespace {
+
+/// The facts of data that has conversations, of a run with a model's directory `model`; none: the
+/// data has none, or the run has no such directory.
+Result<std::optional<storage::RowFacts>> chat_facts(const configs::RunConfig& config,
+                                                    const fs::path& model) {
   std::error_code ignored;
   const auto rows = storage::holds_rows(config.data.dir);
   TRAIN_RETURN_IF_ERROR(rows);
   if (!*rows || !fs::exists(model / kModelConfig, ignored)) {
-    return {};
+    return std::optional<storage::RowFacts>();
   }
-  const auto facts = storage::read_row_facts(config.data.dir);
+  auto facts = storage::read_row_facts(config.data.dir);
   TRAIN_RETURN_IF_ERROR(facts);
-  if (facts->chat_template.empty()) {
+  return std::optional(std::move(facts).value());
+}
+
+}  // namespace
+
+Status keep_chat_template(const configs::RunConfig& config, const fs::path& run_root) {
+  const fs::path model = model_directory(run_root);
+  const auto read = chat_facts(config, model);
+  TRAIN_RETURN_IF_ERROR(read);
+  if (!*read || (*read)->chat_template.empty()) {
     return {};
   }
   const auto found = storage::read_template_files(storage::kept_tokenizer_folder(config.data.dir));
@@ -396,7 +410,7 @@ Status keep_chat_template(const configs::RunConfig& config, const fs::path& run_
 
 namespace {
 
-/// What a tokenizer's file is called in a model's directory; `file` may have any name.
+/// The name of a tokenizer's file in a model's directory; `file` may have any name.
 Result<fs::path> tokenizer_name(const fs::path& file) {
   const std::string name = file.filename().string();
   const auto& known = storage::tokenizer_file_names;
@@ -453,20 +467,18 @@ Status keep_data_tokenizer(const configs::RunConfig& config, const fs::path& run
 
 Status keep_turn_ends(const configs::RunConfig& config, const fs::path& run_root) {
   const fs::path model = model_directory(run_root);
-  std::error_code ignored;
-  const auto rows = storage::holds_rows(config.data.dir);
-  TRAIN_RETURN_IF_ERROR(rows);
-  if (!*rows || !fs::exists(model / kModelConfig, ignored)) {
+  const auto read = chat_facts(config, model);
+  TRAIN_RETURN_IF_ERROR(read);
+  if (!*read) {
     return {};
   }
-  const auto facts = storage::read_row_facts(config.data.dir);
-  TRAIN_RETURN_IF_ERROR(facts);
+  const storage::RowFacts& facts = **read;
   std::vector<std::uint32_t> ends = storage::configured_ends(model);
-  if (ends.empty() && facts->end_of_text) {
-    ends.push_back(static_cast<std::uint32_t>(*facts->end_of_text));
+  if (ends.empty() && facts.end_of_text) {
+    ends.push_back(static_cast<std::uint32_t>(*facts.end_of_text));
   }
   const std::size_t before = ends.size();
-  for (const std::uint32_t id : facts->turn_ends) {
+  for (const std::uint32_t id : facts.turn_ends) {
     if (std::find(ends.begin(), ends.end(), id) == ends.end()) {
       ends.push_back(id);
     }

@@ -207,8 +207,8 @@ void add_qwen3(GgufKeys& keys, Json& config) {
   config["attention_bias"] = layers_have(keys, "attn_q.bias");
 }
 
-/// What Gemma 2 and 3 have alike. llama.cpp knows the scale of the models of 27 billion by how many
-/// layers they have; their files do not say it.
+/// Settings that Gemma 2 and 3 have alike. Files of 27 billion weights do not say the scale of
+/// their scores: llama.cpp tells such a model by the number of its layers.
 void add_gemma(GgufKeys& keys, Json& config, std::uint64_t layers_of_27b) {
   const auto layers = config["num_hidden_layers"].get<std::uint64_t>();
   const auto width = config["hidden_size"].get<std::uint64_t>();
@@ -354,7 +354,7 @@ Result<bool> is_embedding(const GgufFile& file, const GgufEntry& head, const Ggu
   return true;
 }
 
-/// What the model was published as, or nearly: a quantised one in bfloat16, as most are.
+/// The type that the model was published in; of a quantised one bfloat16, as most are.
 const char* torch_dtype_of(const GgufEntry& embedding) {
   return embedding.type.name == "F32"   ? "float32"
          : embedding.type.name == "F16" ? "float16"

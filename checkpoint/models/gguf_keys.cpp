@@ -25,7 +25,7 @@ std::string words_of(const storage::GgufValue& value) {
       value);
 }
 
-/// What nobody reads and is none or no, is as if it were not there.
+/// A value of 0 or false, which says of a key that nobody reads what its absence says.
 bool is_neutral(const storage::GgufValue& value) {
   return std::visit(
       [](const auto& one) {

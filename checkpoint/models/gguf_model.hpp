@@ -17,8 +17,8 @@ namespace train::checkpoint {
 /// from the metadata, and its weights under their published names, dequantized, in the published
 /// order of rows.
 ///
-/// What a family's files hold otherwise comes back as published (GgufLayout): Llama's queries and
-/// keys in interleaved pairs, Gemma's gains of 1 + w, GPT-2's transposed matrices.
+/// Tensors that a family's files hold otherwise come back as published (GgufLayout): Llama's
+/// queries and keys in interleaved pairs, Gemma's gains of 1 + w, GPT-2's transposed matrices.
 /// Threading: reads from several threads. Everything blocks on the disk.
 class GgufModel {
  public:
@@ -28,7 +28,7 @@ class GgufModel {
 
   [[nodiscard]] const std::string& config_text() const { return config_text_; }
   [[nodiscard]] const storage::GgufFile& file() const { return file_; }
-  /// What loses nothing of the file's elements, or of a quantised one's bfloat16.
+  /// A type that loses nothing of the file's elements; of a quantised file bfloat16.
   [[nodiscard]] storage::WeightType type() const { return type_; }
   /// Errors (user): a tensor is missing, misshapen or belongs to nothing; names it.
   [[nodiscard]] Status check(const engine::ModelSpec& model) const;

@@ -23,7 +23,7 @@ struct Llama3 {
   double context, low, high;
 };
 
-/// What the rule divides frequency `i` of `count` by, and llama.cpp's converter writes down.
+/// The divisor of frequency `i` of `count`, as llama.cpp's converter writes it.
 double llama3_divisor(const Llama3& rule, double factor, double theta, std::size_t i,
                       std::size_t count) {
   const double exponent = static_cast<double>(i) / static_cast<double>(count);
