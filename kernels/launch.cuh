@@ -57,6 +57,15 @@ inline std::int64_t most_shared_bytes() {
   return size_bytes;
 }
 
+/// Of the current device.
+inline int multiprocessors() {
+  int device = 0;
+  int count = 0;
+  TRAIN_CUDA_CHECK(cudaGetDevice(&device));
+  TRAIN_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+  return count;
+}
+
 /// Whether the current device multiplies with whole warpgroups (wgmma.cuh): compute capability 9.0
 /// alone, for which kernels are compiled with that.
 inline bool has_warpgroups() {

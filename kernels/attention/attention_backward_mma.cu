@@ -291,8 +291,8 @@ void launch_backward(CudaStream& stream, const AttentionBackwardParams& p) {
          {.blocks = dim3(static_cast<unsigned>(heads),
                          static_cast<unsigned>(divide_up(p.seq_len, rows)))},
          p, aligned);
-  if (dim <= most_wgmma_columns && has_warpgroups()) {
-    attention_gradients_wgmma(stream, p, aligned);
+  if (dim <= most_wgmma_columns && aligned && has_warpgroups()) {
+    attention_gradients_wgmma(stream, p);
     return;
   }
   using Q = QueryShape<dim>;

@@ -1,254 +1,595 @@
+#include "kernels/attention/attention_flow.cuh"
 #include "kernels/attention/attention_gradients.cuh"
 #include "kernels/attention/attention_heads.cuh"
 #include "kernels/attention/attention_mma.cuh"
 #include "kernels/attention/attention_panels.cuh"
 
-// As attention_backward_mma.cu, where each gradient is summed by one warpgroup in one order. Own
-// rows are 64 of each of two warpgroups: their left operands are read from shared memory once for
-// four warps, and so are the others. While one of a tile's two products of scores runs, threads
-// work on the other.
+// As attention_backward_mma.cu, where each gradient is summed by one warpgroup in one order: seven
+// products, two of them twice, for none of the sums is of several blocks. While one of a tile's two
+// products of scores runs, threads work on the other. Where registers allow it own rows are left
+// operands that stay in them: shared memory could not feed products of 64 columns twice otherwise.
 namespace train::kernels::cuda {
+
+/// Own rows: queries of the first kernel, keys of the second one; 64 of each of two warpgroups.
+template <int dim_, bool limited_, int others_, bool in_registers_>
+struct GradientFlowShape {
+  static constexpr int dim = dim_;
+  static constexpr bool limited = limited_;
+  static constexpr int others = others_;
+  static constexpr bool in_registers = in_registers_;
+  static constexpr int blocks = 1;  ///< Of 16 rows, of a warp.
+  static constexpr int warp_rows = 16;
+  static constexpr int groups = 2;
+  static constexpr int rows = groups * group_rows;
+  static constexpr int threads = (groups + 1) * group_threads;
+  static constexpr int registers = in_registers ? 232 : 240;
+  static constexpr int copier_registers = in_registers ? 40 : 24;
+  static constexpr int stages = 2;
+  static constexpr int own_bytes = rows * dim * 2;
+  static constexpr int other_bytes = others * dim * 2;
+  static constexpr int terms = (limited ? 3 : 2) * others;  ///< Of a tile of queries.
+  static constexpr int terms_at = 2 * stages * (own_bytes + other_bytes);
+  static constexpr int barriers_at = terms_at + stages * terms * static_cast<int>(sizeof(float));
+  static constexpr int tiles_at = barriers_at + 5 * stages * barrier_bytes;
+  static constexpr int shared_bytes = tiles_at + stages * tile_words * 4;
+};
+
 namespace {
 
-/// Own rows: queries of the first kernel, keys of the second one. Sums of a thread at 128 columns:
-/// dq 64, or dk and dv 128, and twice 32 of a tile.
-template <int dim>
-using GradientShape = MmaShape<dim, 8, 1, 64>;
+/// Sums of a thread: at 128 columns dq 64 and twice 32 of a tile, and own rows 64.
+template <int dim, bool limited>
+using QueryShape = GradientFlowShape<dim, limited, dim == 64 ? 128 : 64, true>;
+/// At 128 columns dk and dv 128 and twice 32 of a tile.
+template <int dim, bool limited>
+using KeyShape = GradientFlowShape<dim, limited, 64, dim == 64>;
 
-template <int dim>
-using OwnPlaces = PanelPlaces<GradientShape<dim>::rows>;
-template <int dim>
-using OtherPlaces = PanelPlaces<GradientShape<dim>::others>;
+/// Where things lie in shared memory: own tiles (queries and dout, or keys and values) and tiles of
+/// others (the other pair), each of a pair in `stages` buffers; and their barriers.
+template <class S>
+struct Places {
+  static __device__ int own(int stage, int which) { return (2 * stage + which) * S::own_bytes; }
+  static __device__ int other(int stage, int which) {
+    return 2 * S::stages * S::own_bytes + (2 * stage + which) * S::other_bytes;
+  }
+  /// lse, delta and first keys of a tile of queries.
+  static __device__ float* terms(int stage) {
+    return dynamic_shared<float>() + S::terms_at / static_cast<int>(sizeof(float)) +
+           stage * S::terms;
+  }
+  static __device__ Barrier own_full(int stage) { return barrier(0, stage); }
+  static __device__ Barrier own_empty(int stage) { return barrier(1, stage); }
+  /// Of the first of a pair, with the terms of its rows; and of the second.
+  static __device__ Barrier full(int stage, int which) { return barrier(2 + which, stage); }
+  static __device__ Barrier empty(int stage) { return barrier(4, stage); }
+  /// Which tile own rows are.
+  static __device__ int own_tile(int stage) { return S::tiles_at + stage * tile_words * 4; }
+  /// `first_arrivals`: of those that fill the first of a pair.
+  static __device__ void make_barriers(int first_arrivals) {
+    if (threadIdx.x == 0) {
+      for (int stage = 0; stage < S::stages; ++stage) {
+        make_barrier(own_full(stage), 1);
+        make_barrier(own_empty(stage), S::groups * 4);
+        make_barrier(full(stage, 0), first_arrivals);
+        make_barrier(full(stage, 1), 1);
+        make_barrier(empty(stage), S::groups * 4);
+      }
+      publish_barriers();
+    }
+    __syncthreads();
+  }
 
-/// What a tile of keys, its values behind it at `tile`, adds to dq of a warpgroup's queries. lse,
-/// delta and first keys of the block's queries lie at `lse`.
-template <class S, bool limited>
-__device__ void add_keys(Sums<1, S::dim>& dq, const AttentionBackwardParams& p, int tile,
-                         const float* lse, int first, int first_key) {
-  const int own_row = warp_index() * S::warp_rows;
-  const float* delta = lse + S::rows;
-  const int* first_keys = reinterpret_cast<const int*>(lse + 2 * S::rows);
-  bool masked = first_key + S::others > first + own_row + 1;
-  if constexpr (limited) {
-    if (first_key + S::others <= first_keys[group_row()]) {  // A whole warpgroup.
+ private:
+  static __device__ Barrier barrier(int kind, int stage) {
+    return panel_address(S::barriers_at + (kind * S::stages + stage) * barrier_bytes);
+  }
+};
+
+/// What all that work on one of the two kernels have.
+struct BackwardPass {
+  AttentionBackwardParams p;
+  BoxMap own[2], others[2];
+  ItemOrder order;
+  WorkCounters* counters;
+};
+
+/// Tiles of queries end with the sequence, the longest first; the last may begin before it.
+template <class S>
+__device__ OwnTile queries_of(const BackwardPass& pass, int index) {
+  if (index >= pass.order.count()) {
+    return {};
+  }
+  const ItemOrder::Item item = pass.order.item(index);
+  return OwnTile::of(item, pass.p.heads,
+                     static_cast<int>(pass.p.seq_len) - (item.tile + 1) * S::rows);
+}
+template <class S>
+__device__ OwnTile keys_of(const BackwardPass& pass, int index) {
+  if (index >= pass.order.count()) {
+    return {};
+  }
+  const ItemOrder::Item item = pass.order.item(index);
+  return OwnTile::of(item, pass.p.kv_heads, item.tile * S::rows);
+}
+
+/// A thread has own tiles and then tiles of others copied, as buffers become empty.
+template <class S>
+class TileCopier {
+  using P = Places<S>;
+
+ public:
+  __device__ explicit TileCopier(const BackwardPass& pass) : pass_(pass) {}
+
+  /// Where there is no such tile, those that wait for it learn that.
+  __device__ void copy_own(const OwnTile& tile) {
+    const Barrier full = P::own_full(own_.stage());
+    await(P::own_empty(own_.stage()), own_.emptied());
+    write_tile(P::own_tile(own_.stage()), tile);
+    if (!tile.there()) {
+      arrive(full);
       return;
     }
-    masked = masked || first_key < first_keys[own_row + S::warp_rows - 1];
+    arrive_and_expect(full, 2 * S::own_bytes);
+    for (int which = 0; which < 2; ++which) {
+      copy_tile<S::dim, S::rows>(P::own(own_.stage(), which), pass_.own[which], full, tile.first,
+                                 tile.head, tile.sequence);
+    }
+    own_.next();
   }
-  const Lane lane;
-  const auto row_of = [&](int i) { return own_row + i / 2 * 8 + lane.group; };
-  const auto lse_of = [&](int, int, int i) { return lse[row_of(i)]; };
-  Sums<1, S::others> scores;
-  Sums<1, S::others> gradients;
-  begin_products();
-  begin_scores<S>(scores, 0, tile);
-  begin_scores<S>(gradients, S::own_bytes, tile + S::other_bytes);
-  wait_for_products<1>();
-  hold_sums(scores[0]);
-  to_tile_probabilities<S, limited>(scores, p, masked, lse_of, [&](int, int n, int i) {
-    const int key = first_key + n * 8 + lane.pair + i % 2;
-    return key <= first + row_of(i) && (!limited || key >= first_keys[row_of(i)]);
-  });
-  wait_for_products<0>();
-  hold_sums(gradients[0]);
-  to_tile_gradients<S, limited>(gradients, scores, p, lse_of,
-                                [&](int, int, int i) { return delta[row_of(i)]; });
-  Rounded<S> rounded;
-  round_scores<S>(rounded, gradients);
-  hold_sums(dq[0]);
-  begin_products();
-  begin_sums<S>(dq, rounded, tile);
-  wait_for_products<0>();
-  hold_sums(dq[0]);
-}
+  __device__ void copy_others(int row, int head, int sequence) {
+    await(P::empty(ring_.stage()), ring_.emptied());
+    for (int which = 0; which < 2; ++which) {
+      const Barrier full = P::full(ring_.stage(), which);
+      arrive_and_expect(full, S::other_bytes);
+      copy_tile<S::dim, S::others>(P::other(ring_.stage(), which), pass_.others[which], full, row,
+                                   head, sequence);
+    }
+    ring_.next();
+  }
 
-/// dq of one tile of queries: the tiles of keys that one of them sees follow each other.
-template <int dim, bool limited>
-__device__ void sum_query_gradients(const AttentionBackwardParams& p, bool aligned) {
-  using S = GradientShape<dim>;
-  constexpr int keys = 2 * S::own_bytes;  // Behind queries and dout: pairs of keys and values.
-  const MmaHead at(p, p.heads, aligned);
-  const int first = static_cast<int>(gridDim.y - 1 - blockIdx.y) * S::rows;
-  const int of_group = first + group_row();
-  const int end = min(first + S::rows, at.seq_len);
-  int begin = 0;
-  load_tile<dim, S::rows, S::threads, OwnPlaces<dim>>(0, at, p.q, p.q_layout, first);
-  load_tile<dim, S::rows, S::threads, OwnPlaces<dim>>(S::own_bytes, at.of(at.head, p.value_dim),
-                                                      p.dout, p.dout_layout, first);
-  float* lse = dynamic_shared<float>() + S::shared_bytes(2) / static_cast<int>(sizeof(float));
-  if constexpr (limited) {
-    begin =
-        find_first_keys<S>(reinterpret_cast<int*>(lse + 2 * S::rows), Sight(p, at.sequence), first);
+ private:
+  const BackwardPass& pass_;
+  SmallRing<S::stages> own_, ring_;
+};
+
+/// The products of a warpgroup's rows with a tile of others: scores and gradients.
+template <class S>
+class TileProducts {
+  using P = Places<S>;
+
+ public:
+  __device__ TileProducts(int own_stage, int group)
+      : first_(P::own(own_stage, 0)), second_(P::own(own_stage, 1)), group_(group) {
+    if constexpr (S::in_registers) {
+      const int row = of_warp(warp_index()) * S::warp_rows;
+      load_operands<S::dim, S::rows>(first_rows_, first_, row);
+      load_operands<S::dim, S::rows>(second_rows_, second_, row);
+    }
   }
-  const auto pair = [&](int first_key) {
-    return keys + first_key / S::others % 2 * 2 * S::other_bytes;
+
+  /// Begins both, when their tiles are there.
+  __device__ void begin(Sums<1, S::others>& scores, Sums<1, S::others>& gradients,
+                        const Ring<S::stages>& ring) const {
+    await(P::full(ring.stage(), 0), ring.phase());
+    begin_products();
+    begin(scores, first_rows_, first_, P::other(ring.stage(), 0));
+    await(P::full(ring.stage(), 1), ring.phase());
+    begin_products();
+    begin(gradients, second_rows_, second_, P::other(ring.stage(), 1));
+  }
+
+ private:
+  using Rows = LeftOperands<S::in_registers ? S::dim : 16>;
+
+  __device__ void begin(Sums<1, S::others>& sums, const Rows& rows, int place, int other) const {
+    if constexpr (S::in_registers) {
+      begin_rows<S>(sums, rows, other);
+    } else {
+      begin_rows<S>(sums, place, other, group_);
+    }
+  }
+
+  int first_, second_, group_;
+  Rows first_rows_, second_rows_;
+};
+
+/// dq of a warpgroup's queries.
+template <class S>
+class QueryGroup {
+  using P = Places<S>;
+
+ public:
+  __device__ explicit QueryGroup(const BackwardPass& pass)
+      : pass_(pass), p_(pass.p), group_(warpgroup_index()) {}
+
+  __device__ void run() {
+    for (Ring<S::stages> own;; own.next()) {
+      await(P::own_full(own.stage()), own.phase());
+      const OwnTile tile = read_tile(P::own_tile(own.stage()));
+      if (!tile.there()) {
+        return;
+      }
+      sum(tile, own.stage());
+      publish_shared();  // What was read and written there, before the next copy.
+      __syncwarp();
+      release(P::own_empty(own.stage()));
+    }
+  }
+
+  /// The first tile of keys that one of the tile's queries sees.
+  static __device__ int first_tile(const AttentionBackwardParams& p, const OwnTile& tile) {
+    return first_tile(p, tile.sequence, tile.first);
+  }
+  static __device__ int first_tile(const AttentionBackwardParams& p, int sequence, int query) {
+    if constexpr (S::limited) {
+      return Sight(p, sequence).first_key(max(query, 0)) / S::others;
+    }
+    return 0;
+  }
+  /// One past the last of the tiles that hold keys before `row`.
+  static __device__ int tiles_to(const AttentionBackwardParams& p, int row) {
+    return (max(min(row, static_cast<int>(p.seq_len)), 0) + S::others - 1) / S::others;
+  }
+
+ private:
+  struct Row {
+    float lse, delta;
+    int first_key;
   };
-  load_keys<S, OtherPlaces<dim>>(pair(begin), at, p, begin);
-  for (int i = static_cast<int>(threadIdx.x); i < 2 * S::rows; i += S::threads) {
-    lse[i] = i < S::rows ? lse_term(p, at, first + i) : delta_term(p, at, first + i - S::rows);
-  }
-  Sums<1, dim> dq;
-  clear<1, dim>(dq);
-  for (int first_key = begin; first_key < end; first_key += S::others) {
-    await_tile();
-    if (first_key + S::others < end) {
-      load_keys<S, OtherPlaces<dim>>(pair(first_key + S::others), at, p, first_key + S::others);
+  [[nodiscard]] __device__ Row row_of(const MmaHead& at, int row) const {
+    const bool inside = row >= 0;
+    Row of{inside ? lse_term(p_, at, row) : INFINITY, inside ? delta_term(p_, at, row) : 0.0F, 0};
+    if constexpr (S::limited) {
+      of.first_key = Sight(p_, at.sequence).first_key(max(row, 0));
     }
-    if (first_key < of_group + group_rows && of_group < at.seq_len) {
-      add_keys<S, limited>(dq, p, pair(first_key), lse, first, first_key);
+    return of;
+  }
+
+  __device__ void sum(const OwnTile& tile, int stage) {
+    const MmaHead at = head_at(p_, tile.sequence, tile.head);
+    const Lane lane;
+    const int own = tile.first + of_warp(warp_index()) * S::warp_rows;
+    const Row rows[2] = {row_of(at, own + lane.group), row_of(at, own + 8 + lane.group)};
+    const int last_first = S::limited ? row_of(at, own + S::warp_rows - 1).first_key : 0;
+    const TileProducts<S> products(stage, group_);
+    Sums<1, S::dim> dq;
+    clear<1, S::dim>(dq);
+    const int of_group = tile.first + group_ * group_rows;
+    const int end = tiles_to(p_, tile.first + S::rows);
+    const int mine = of_group < at.seq_len ? tiles_to(p_, of_group + group_rows) : 0;
+    const int begin = first_tile(p_, tile.sequence, of_group);
+    for (int keys = first_tile(p_, tile); keys < end; ++keys, ring_.next()) {
+      if (keys >= begin && keys < mine) {
+        const int row = keys * S::others;
+        const bool masked = row + S::others > own + 1 || (S::limited && row < last_first);
+        add_keys(dq, products, masked, rows, row, own);
+      } else {  // The other warpgroup sees it.
+        await(P::full(ring_.stage(), 0), ring_.phase());
+        await(P::full(ring_.stage(), 1), ring_.phase());
+      }
+      release(P::empty(ring_.stage()));
+    }
+    scale_sums<1, S::dim>(dq, p_.scale);
+    sync_threads(1 + group_, group_threads);
+    store_panels<S>(p_.dq, p_.dq_layout, at, dq, P::own(stage, 0), tile.first);
+  }
+
+  /// What keys from `row` on add to dq of the warpgroup's queries.
+  __device__ void add_keys(Sums<1, S::dim>& dq, const TileProducts<S>& products, bool masked,
+                           const Row (&rows)[2], int row, int own) const {
+    const Lane lane;
+    const auto lse_of = [&](int, int, int i) { return rows[i / 2].lse; };
+    Sums<1, S::others> scores;
+    Sums<1, S::others> gradients;
+    hold_sums(dq[0]);
+    products.begin(scores, gradients, ring_);
+    wait_for_products<1>();
+    hold_sums(scores[0]);
+    to_tile_probabilities<S, S::limited>(scores, p_, masked, lse_of, [&](int, int n, int i) {
+      const int key = row + n * 8 + lane.pair + i % 2;
+      return key <= own + i / 2 * 8 + lane.group && (!S::limited || key >= rows[i / 2].first_key);
+    });
+    wait_for_products<0>();
+    hold_sums(gradients[0]);
+    to_tile_gradients<S, S::limited>(gradients, scores, p_, lse_of,
+                                     [&](int, int, int i) { return rows[i / 2].delta; });
+    Rounded<S> rounded;
+    round_scores<S>(rounded, gradients);
+    begin_products();
+    begin_sums<S>(dq, rounded, P::other(ring_.stage(), 0));
+    wait_for_products<0>();
+    hold_sums(dq[0]);
+  }
+
+  const BackwardPass& pass_;
+  const AttentionBackwardParams& p_;
+  int group_;
+  Ring<S::stages> ring_;
+};
+
+template <class S>
+__device__ void copy_for_queries(const BackwardPass& pass) {
+  const ItemQueue queue(pass.counters);
+  TileCopier<S> copier(pass);
+  for (int index = queue.first();; index = queue.next()) {
+    const OwnTile tile = queries_of<S>(pass, index);
+    copier.copy_own(tile);
+    if (!tile.there()) {
+      break;
+    }
+    const int kv_head = tile.head / heads_of_group(pass.p);
+    const int end = QueryGroup<S>::tiles_to(pass.p, tile.first + S::rows);
+    for (int keys = QueryGroup<S>::first_tile(pass.p, tile); keys < end; ++keys) {
+      copier.copy_others(keys * S::others, kv_head, tile.sequence);
     }
   }
-  scale_sums<1, dim>(dq, p.scale);
-  __syncthreads();  // No warpgroup reads the queries any more.
-  store_sums<S, dim>(p.dq, p.dq_layout, at, dq, 0, first, 0);
+  queue.leave();
 }
 
-/// What a tile of queries, its dout behind it at `tile`, adds to dk and dv of a warpgroup's keys.
-/// The tile's lse, delta and first keys lie at `lse`.
-template <class S, bool limited>
-__device__ void add_queries(Sums<1, S::dim>& dk, Sums<1, S::dim>& dv,
-                            const AttentionBackwardParams& p, int tile, const float* lse,
-                            int first_query) {
-  const int first = static_cast<int>(blockIdx.y) * S::rows;
-  const int own = first + warp_index() * S::warp_rows;
-  const float* delta = lse + S::others;
-  const int* first_keys = reinterpret_cast<const int*>(lse + 2 * S::others);
-  bool masked = first_query + 1 < own + S::warp_rows;
-  if constexpr (limited) {
-    if (first_keys[0] >= first + group_row() + group_rows) {  // Nobody sees one.
-      return;
-    }
-    masked = masked || first_keys[S::others - 1] > own;
-  }
-  const Lane lane;
-  const auto row_of = [&](int n, int i) { return n * 8 + lane.pair + i % 2; };
-  const auto lse_of = [&](int, int n, int i) { return lse[row_of(n, i)]; };
-  Sums<1, S::others> scores;
-  Sums<1, S::others> gradients;
-  hold_sums(dv[0]);
-  hold_sums(dk[0]);
-  begin_products();
-  begin_scores<S>(scores, 0, tile);
-  begin_scores<S>(gradients, S::own_bytes, tile + S::other_bytes);
-  wait_for_products<1>();
-  hold_sums(scores[0]);
-  to_tile_probabilities<S, limited>(scores, p, masked, lse_of, [&](int, int n, int i) {
-    const int key = own + i / 2 * 8 + lane.group;
-    return key <= first_query + row_of(n, i) && (!limited || key >= first_keys[row_of(n, i)]);
-  });
-  Rounded<S> probabilities;
-  round_scores<S>(probabilities, scores);
-  begin_products();
-  begin_sums<S>(dv, probabilities, tile + S::other_bytes);
-  wait_for_products<1>();
-  hold_sums(gradients[0]);
-  to_tile_gradients<S, limited>(gradients, scores, p, lse_of,
-                                [&](int, int n, int i) { return delta[row_of(n, i)]; });
-  Rounded<S> rounded;
-  round_scores<S>(rounded, gradients);
-  begin_products();
-  begin_sums<S>(dk, rounded, tile);
-  wait_for_products<0>();
-  hold_sums(dv[0]);
-  hold_sums(dk[0]);
-}
+/// The tiles of queries that see one of a tile's keys: of one query head of the group after the
+/// other, from the keys on.
+template <class S>
+struct SeeingTiles {
+  int begin, end;        ///< Of a head, in queries.
+  int head, heads_left;  ///< Of the group, this one too.
+  int query;
 
-/// dk and dv of one tile of keys: for one query head of the group after the other, the tiles of
-/// queries that see one of the keys follow each other.
-template <int dim, bool limited>
-__device__ void sum_key_gradients(const AttentionBackwardParams& p, bool aligned) {
-  using S = GradientShape<dim>;
-  constexpr int queries = 2 * S::own_bytes;  // Behind keys and values: pairs of queries and dout.
-  constexpr int tile_terms = (limited ? 3 : 2) * S::others;
-  static_assert(tile_terms <= S::threads);
-  const MmaHead at(p, p.kv_heads, aligned);
-  float* terms = dynamic_shared<float>() + S::shared_bytes(2) / static_cast<int>(sizeof(float));
-  const int first = static_cast<int>(blockIdx.y) * S::rows;
-  const int of_group = first + group_row();
-  const int me = static_cast<int>(threadIdx.x);
-  int head = at.head * heads_of_group(p);
-  const int heads_end = head + heads_of_group(p);
-  const MmaHead of_values = at.of(at.head, p.value_dim);
-  load_tile<dim, S::rows, S::threads, OwnPlaces<dim>>(0, at, p.k, p.k_layout, first);
-  load_tile<dim, S::rows, S::threads, OwnPlaces<dim>>(S::own_bytes, of_values, p.v, p.v_layout,
-                                                      first);
-  const auto load = [&](int slot, int first_query) {
-    return load_queries<S, limited, OtherPlaces<dim>>(queries + slot * 2 * S::other_bytes,
-                                                      at.of(head, p.head_dim), p, first_query);
-  };
-  float term = load(0, first);
-  int end = at.seq_len;
-  if constexpr (limited) {
-    end = Sight(p, at.sequence).end_of_queries(min(first + S::rows, at.seq_len) - 1);
-  }
-  Sums<1, dim> dk;
-  Sums<1, dim> dv;
-  clear<1, dim>(dk);
-  clear<1, dim>(dv);
-  int slot = 0;
-  for (int first_query = first; head < heads_end; slot = 1 - slot) {
-    float* lse = terms + slot * tile_terms;
-    if (me < tile_terms) {
-      lse[me] = term;
+  __device__ SeeingTiles(const AttentionBackwardParams& p, const OwnTile& tile)
+      : begin(tile.first / S::others * S::others),
+        end(static_cast<int>(p.seq_len)),
+        head(tile.head * heads_of_group(p)),
+        heads_left(heads_of_group(p)),
+        query(begin) {
+    if constexpr (S::limited) {
+      end = Sight(p, tile.sequence).end_of_queries(min(tile.first + S::rows, end) - 1);
     }
-    await_tile();
-    const int tile_query = first_query;
-    first_query += S::others;
-    if (first_query >= end) {
-      first_query = first;
+  }
+  [[nodiscard]] __device__ bool there() const { return heads_left > 0; }
+  __device__ void next() {
+    query += S::others;
+    if (query >= end) {
+      query = begin;
       ++head;
-    }
-    if (head < heads_end) {
-      term = load(1 - slot, first_query);
-    }
-    if (tile_query + S::others > of_group && of_group < at.seq_len) {
-      add_queries<S, limited>(dk, dv, p, queries + slot * 2 * S::other_bytes, lse, tile_query);
+      --heads_left;
     }
   }
-  scale_sums<1, dim>(dk, p.scale);
-  __syncthreads();  // No warpgroup reads the keys and values any more.
-  store_sums<S, dim>(p.dk, p.dk_layout, at, dk, 0, first, 0);
-  store_sums<S, dim>(p.dv, p.dv_layout, of_values, dv, S::own_bytes, first, 0);
+};
+
+/// dk and dv of a warpgroup's keys.
+template <class S>
+class KeyGroup {
+  using P = Places<S>;
+
+ public:
+  __device__ explicit KeyGroup(const BackwardPass& pass)
+      : pass_(pass), p_(pass.p), group_(warpgroup_index()) {}
+
+  __device__ void run() {
+    for (Ring<S::stages> own;; own.next()) {
+      await(P::own_full(own.stage()), own.phase());
+      const OwnTile tile = read_tile(P::own_tile(own.stage()));
+      if (!tile.there()) {
+        return;
+      }
+      sum(tile, own.stage());
+      publish_shared();  // What was read and written there, before the next copy.
+      __syncwarp();
+      release(P::own_empty(own.stage()));
+    }
+  }
+
+ private:
+  __device__ void sum(const OwnTile& tile, int stage) {
+    const TileProducts<S> products(stage, group_);
+    Sums<1, S::dim> dk;
+    Sums<1, S::dim> dv;
+    clear<1, S::dim>(dk);
+    clear<1, S::dim>(dv);
+    const int of_group = tile.first + group_ * group_rows;
+    const int own = tile.first + of_warp(warp_index()) * S::warp_rows;
+    for (SeeingTiles<S> tiles(p_, tile); tiles.there(); tiles.next(), ring_.next()) {
+      if (tiles.query + S::others > of_group) {
+        add_queries(dk, dv, products, tiles.query, own);
+      } else {  // They see keys of the other warpgroup alone.
+        await(P::full(ring_.stage(), 0), ring_.phase());
+        await(P::full(ring_.stage(), 1), ring_.phase());
+      }
+      release(P::empty(ring_.stage()));
+    }
+    scale_sums<1, S::dim>(dk, p_.scale);
+    const MmaHead at = head_at(p_, tile.sequence, tile.head);
+    sync_threads(1 + group_, group_threads);
+    store_panels<S>(p_.dk, p_.dk_layout, at, dk, P::own(stage, 0), tile.first);
+    store_panels<S>(p_.dv, p_.dv_layout, at.of(tile.head, p_.value_dim), dv, P::own(stage, 1),
+                    tile.first);
+  }
+
+  /// What queries from `query` on add to dk and dv of the warpgroup's keys.
+  __device__ void add_queries(Sums<1, S::dim>& dk, Sums<1, S::dim>& dv,
+                              const TileProducts<S>& products, int query, int own) const {
+    const Lane lane;
+    const float* lse = P::terms(ring_.stage());
+    const float* delta = lse + S::others;
+    const int* first_keys = reinterpret_cast<const int*>(lse + 2 * S::others);
+    const auto row_of = [&](int n, int i) { return n * 8 + lane.pair + i % 2; };
+    const auto lse_of = [&](int, int n, int i) { return lse[row_of(n, i)]; };
+    Sums<1, S::others> scores;
+    Sums<1, S::others> gradients;
+    hold_sums(dv[0]);
+    hold_sums(dk[0]);
+    products.begin(scores, gradients, ring_);
+    bool masked = query + 1 < own + S::warp_rows;
+    if constexpr (S::limited) {
+      masked = masked || first_keys[S::others - 1] > own;
+    }
+    wait_for_products<1>();
+    hold_sums(scores[0]);
+    to_tile_probabilities<S, S::limited>(scores, p_, masked, lse_of, [&](int, int n, int i) {
+      const int key = own + i / 2 * 8 + lane.group;
+      return key <= query + row_of(n, i) && (!S::limited || key >= first_keys[row_of(n, i)]);
+    });
+    Rounded<S> probabilities;
+    round_scores<S>(probabilities, scores);
+    begin_products();
+    begin_sums<S>(dv, probabilities, P::other(ring_.stage(), 1));
+    wait_for_products<1>();
+    hold_sums(gradients[0]);
+    to_tile_gradients<S, S::limited>(gradients, scores, p_, lse_of,
+                                     [&](int, int n, int i) { return delta[row_of(n, i)]; });
+    Rounded<S> rounded;
+    round_scores<S>(rounded, gradients);
+    begin_products();
+    begin_sums<S>(dk, rounded, P::other(ring_.stage(), 0));
+    wait_for_products<0>();
+    hold_sums(dv[0]);
+    hold_sums(dk[0]);
+  }
+
+  const BackwardPass& pass_;
+  const AttentionBackwardParams& p_;
+  int group_;
+  Ring<S::stages> ring_;
+};
+
+/// A thread of a warp has the tiles copied; all find out together who sees which.
+template <class S>
+__device__ void copy_for_keys(const BackwardPass& pass) {
+  const ItemQueue queue(pass.counters);
+  TileCopier<S> copier(pass);
+  const bool copies = Lane().index == 0;
+  for (int index = queue.first();; index = of_warp(copies ? queue.next() : 0)) {
+    const OwnTile tile = keys_of<S>(pass, index);
+    if (copies) {
+      copier.copy_own(tile);
+    }
+    if (!tile.there()) {
+      break;
+    }
+    SeeingTiles<S> tiles(pass.p, tile);
+    if (copies) {
+#pragma unroll 1
+      for (; tiles.there(); tiles.next()) {
+        copier.copy_others(tiles.query, tiles.head, tile.sequence);
+      }
+    }
+  }
+  if (copies) {
+    queue.leave();
+  }
 }
 
-template <int dim, bool limited>
-__global__ void __launch_bounds__(GradientShape<dim>::threads, 1)
-    attention_query_gradient_wgmma_kernel(AttentionBackwardParams p, bool aligned) {
+/// Each of a few warps writes the terms of 32 of a tile's queries, its lanes from row `own_row` on.
+template <class S>
+__device__ void write_terms(const BackwardPass& pass, int own_row) {
+  using P = Places<S>;
+  const AttentionBackwardParams& p = pass.p;
+  SmallRing<S::stages> ring;
+  for (SmallRing<S::stages> own;; own.next()) {
+    await(P::own_full(own.stage()), own.phase());
+    const OwnTile tile = read_tile(P::own_tile(own.stage()));
+    if (!tile.there()) {
+      return;
+    }
+#pragma unroll 1
+    for (SeeingTiles<S> tiles(p, tile); tiles.there(); tiles.next(), ring.next()) {
+      const MmaHead at = head_at(p, tile.sequence, tiles.head);
+      await(P::empty(ring.stage()), ring.emptied());
+      float* terms = P::terms(ring.stage());
+      const int query = tiles.query + own_row;
+      terms[own_row] = lse_term(p, at, query);
+      terms[S::others + own_row] = delta_term(p, at, query);
+      if constexpr (S::limited) {
+        terms[2 * S::others + own_row] = __int_as_float(Sight(p, tile.sequence).first_key(query));
+      }
+      __syncwarp();
+      release(P::full(ring.stage(), 0));
+    }
+  }
+}
+
+template <class S>
+__global__ void __launch_bounds__(S::threads, 1)
+    attention_query_gradient_wgmma_kernel(const __grid_constant__ BackwardPass pass) {
   if constexpr (compiled_for_warpgroups) {
-    sum_query_gradients<dim, limited>(p, aligned);
+    Places<S>::make_barriers(1);
+    if (warpgroup_index() == S::groups) {
+      give_registers<S::copier_registers>();
+      if (threadIdx.x == S::groups * group_threads) {
+        copy_for_queries<S>(pass);
+      }
+      return;
+    }
+    take_registers<S::registers>();
+    QueryGroup<S>(pass).run();
   }
 }
 
-template <int dim, bool limited>
-__global__ void __launch_bounds__(GradientShape<dim>::threads, 1)
-    attention_key_gradient_wgmma_kernel(AttentionBackwardParams p, bool aligned) {
+template <class S>
+__global__ void __launch_bounds__(S::threads, 1)
+    attention_key_gradient_wgmma_kernel(const __grid_constant__ BackwardPass pass) {
   if constexpr (compiled_for_warpgroups) {
-    sum_key_gradients<dim, limited>(p, aligned);
+    Places<S>::make_barriers(1 + S::others / warp_size);
+    if (warpgroup_index() == S::groups) {
+      give_registers<S::copier_registers>();
+      const int me = static_cast<int>(threadIdx.x) - S::groups * group_threads;
+      if (me < warp_size) {
+        copy_for_keys<S>(pass);
+      } else if (me >= warp_size && me < warp_size + S::others) {
+        write_terms<S>(pass, me - warp_size);
+      }
+      return;
+    }
+    take_registers<S::registers>();
+    KeyGroup<S>(pass).run();
   }
 }
 
+/// The four tensors that are read, of `own` rows and others: queries and dout, keys and values.
+template <class S>
+BackwardPass pass_of(CudaStream& stream, const AttentionBackwardParams& p, bool own_queries) {
+  const auto map = [&](const void* data, std::int64_t columns, std::int64_t heads,
+                       const RowLayout& layout, bool own) {
+    return box_map(data, columns, p.seq_len, heads, p.sequences, layout, own ? S::rows : S::others);
+  };
+  const BoxMap q = map(p.q, p.head_dim, p.heads, p.q_layout, own_queries);
+  const BoxMap dout = map(p.dout, p.value_dim, p.heads, p.dout_layout, own_queries);
+  const BoxMap k = map(p.k, p.head_dim, p.kv_heads, p.k_layout, !own_queries);
+  const BoxMap v = map(p.v, p.value_dim, p.kv_heads, p.v_layout, !own_queries);
+  const std::int64_t tiles = divide_up(p.seq_len, std::int64_t{S::rows});
+  const std::int64_t head_bytes = p.seq_len * S::dim * 4;  // Of the pair that others are of.
+  if (own_queries) {
+    return {p,
+            {q, dout},
+            {k, v},
+            order_of_items(p.sequences * p.heads, tiles, head_bytes),
+            stream.work_counters()};
+  }
+  return {p,
+          {k, v},
+          {q, dout},
+          order_of_items(p.sequences * p.kv_heads, tiles, head_bytes * p.heads / p.kv_heads),
+          stream.work_counters()};
+}
+
 template <int dim, bool limited>
-void launch_gradients(CudaStream& stream, const AttentionBackwardParams& p, bool aligned) {
-  using S = GradientShape<dim>;
-  constexpr int term_bytes = (limited ? 3 : 2) * static_cast<int>(sizeof(float));
-  const Grid queries = mma_grid<S>(p.sequences * p.heads, p.seq_len, 2, S::rows * term_bytes, 1);
-  allow_shared_bytes(attention_query_gradient_wgmma_kernel<dim, limited>, queries.shared_bytes);
-  launch(stream, attention_query_gradient_wgmma_kernel<dim, limited>, queries, p, aligned);
-  const Grid keys =
-      mma_grid<S>(p.sequences * p.kv_heads, p.seq_len, 2, 2 * S::others * term_bytes, 1);
-  allow_shared_bytes(attention_key_gradient_wgmma_kernel<dim, limited>, keys.shared_bytes);
-  launch(stream, attention_key_gradient_wgmma_kernel<dim, limited>, keys, p, aligned);
+void launch_gradients(CudaStream& stream, const AttentionBackwardParams& p) {
+  using Q = QueryShape<dim, limited>;
+  const BackwardPass queries = pass_of<Q>(stream, p, true);
+  allow_shared_bytes(attention_query_gradient_wgmma_kernel<Q>, Q::shared_bytes);
+  launch(stream, attention_query_gradient_wgmma_kernel<Q>,
+         flow_grid(queries.order, Q::threads, Q::shared_bytes), queries);
+  using K = KeyShape<dim, limited>;
+  const BackwardPass keys = pass_of<K>(stream, p, false);
+  allow_shared_bytes(attention_key_gradient_wgmma_kernel<K>, K::shared_bytes);
+  launch(stream, attention_key_gradient_wgmma_kernel<K>,
+         flow_grid(keys.order, K::threads, K::shared_bytes), keys);
 }
 
 }  // namespace
 
-void attention_gradients_wgmma(CudaStream& stream, const AttentionBackwardParams& p, bool aligned) {
+void attention_gradients_wgmma(CudaStream& stream, const AttentionBackwardParams& p) {
   const auto launch_for = [&]<int dim>() {
-    if (limits_sight(p)) {
-      launch_gradients<dim, true>(stream, p, aligned);
-    } else {
-      launch_gradients<dim, false>(stream, p, aligned);
-    }
+    limits_sight(p) ? launch_gradients<dim, true>(stream, p)
+                    : launch_gradients<dim, false>(stream, p);
   };
   widest_head(p) <= 64 ? launch_for.template operator()<64>()
                        : launch_for.template operator()<128>();

@@ -142,9 +142,7 @@ void attention_forward(CudaStream& stream, const AttentionForwardParams& params)
                 CheckPositionsEach{p.positions, p.seq_len, stream.fault(), "attention_forward"});
   }
   if (p.dtype == DType::bf16) {
-    const bool wide = widest_head(p) > most_wgmma_columns;
-    wide || !has_warpgroups() ? attention_forward_mma(stream, p)
-                              : attention_forward_wgmma(stream, p);
+    attention_forward_mma(stream, p);
     return;
   }
   for_head_columns(widest_head(p), [&]<int dim>() {

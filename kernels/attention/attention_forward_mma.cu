@@ -102,6 +102,10 @@ void attention_forward_mma(CudaStream& stream, const AttentionForwardParams& p) 
   const bool aligned = p.head_dim % chunk_columns == 0 && p.value_dim % chunk_columns == 0 &&
                        chunks_aligned(p.q, p.q_layout) && chunks_aligned(p.k, p.k_layout) &&
                        chunks_aligned(p.v, p.v_layout) && chunks_aligned(p.out, p.out_layout);
+  if (widest_head(p) <= most_wgmma_columns && aligned && has_warpgroups()) {
+    attention_forward_wgmma(stream, p);
+    return;
+  }
   for_head_columns(widest_head(p), [&]<int dim>() {
     if (limits_sight(p)) {
       launch_forward<dim, true>(stream, p, aligned);

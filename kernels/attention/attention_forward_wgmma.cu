@@ -1,206 +1,350 @@
+#include "kernels/attention/attention_flow.cuh"
 #include "kernels/attention/attention_heads.cuh"
 #include "kernels/attention/attention_mma.cuh"
 #include "kernels/attention/attention_panels.cuh"
 #include "kernels/attention/attention_softmax.cuh"
 
 namespace train::kernels::cuda {
+
+// A warpgroup has 64 queries, and reads keys and values from shared memory once for four warps.
+// While the tensor cores multiply one tile's probabilities with its values and the next tile's keys
+// with the queries, threads take the exponentials of what is there. Heads of 128 columns: 64
+// registers of a thread for outputs, 64 for scores, 32 for probabilities, so two warpgroups. Heads
+// of 64 columns need as many exponentials for half of the products: three.
+template <int dim_, bool limited_>
+struct ForwardFlowShape {
+  static constexpr int dim = dim_;
+  static constexpr bool limited = limited_;
+  static constexpr int blocks = 1;  ///< Of 16 rows, of a warp.
+  static constexpr int warp_rows = 16;
+  static constexpr int groups = dim == 64 ? 3 : 2;
+  static constexpr int rows = groups * group_rows;
+  static constexpr int others = 128;
+  static constexpr int threads = (groups + 1) * group_threads;
+  static constexpr int registers = groups == 3 ? 160 : 232;
+  static constexpr int copier_registers = groups == 3 ? 32 : 40;
+  static constexpr int stages = 2;
+  static constexpr int own_bytes = rows * dim * 2;
+  static constexpr int other_bytes = others * dim * 2;
+  static constexpr int places_bytes = groups * group_threads * 4;
+  static constexpr int barriers = 3 * 2 * stages;
+  static constexpr int held_at = stages * (own_bytes + 2 * other_bytes);
+  static constexpr int barriers_at = held_at + places_bytes;
+  static constexpr int tiles_at = barriers_at + barriers * barrier_bytes;
+  static constexpr int shared_bytes = tiles_at + stages * tile_words * 4;
+};
+
 namespace {
 
-// Two warpgroups have 64 queries each, and read keys and values from shared memory once for four
-// warps. While the tensor cores multiply one tile's probabilities with its values and the next
-// tile's keys with the queries, threads take the exponentials of what is there. Heads of 128
-// columns: 64 registers of a thread for outputs, 64 for scores, 32 for probabilities, one block on
-// a multiprocessor. Heads of 64 columns need as many exponentials for half of the products: tiles
-// of 64 keys leave registers for two blocks, of which one multiplies while the other does not;
-// where sight is limited, for one.
-template <int dim, bool limited>
-struct WgmmaShape : MmaShape<dim, 8, 1, dim == 64 || limited ? 64 : 128> {
-  static constexpr int blocks_at_once = dim == 64 && !limited ? 2 : 1;
-};
-/// Where tiles lie in shared memory: queries, two of keys, two of values.
+/// Where things lie in shared memory: for each of the stages queries, keys and values, and their
+/// barriers.
 template <class S>
 struct Places {
-  static __device__ int keys(int tile) { return S::own_bytes + tile % 2 * S::other_bytes; }
-  static __device__ int values(int tile) { return keys(tile) + 2 * S::other_bytes; }
+  enum Of { queries = 0, keys = 1, values = 2 };
+
+  static __device__ int tile(Of of, int stage) {
+    return of == queries
+               ? stage * S::own_bytes
+               : S::stages * S::own_bytes + ((of - keys) * S::stages + stage) * S::other_bytes;
+  }
+  static __device__ Barrier full(Of of, int stage) { return barrier(2 * of, stage); }
+  static __device__ Barrier empty(Of of, int stage) { return barrier(2 * of + 1, stage); }
+  /// Which tile the queries are.
+  static __device__ int own_tile(int stage) { return S::tiles_at + stage * tile_words * 4; }
+  static __device__ void make_barriers() {
+    if (threadIdx.x == 0) {
+      for (const Of of : {queries, keys, values}) {
+        for (int stage = 0; stage < S::stages; ++stage) {
+          make_barrier(full(of, stage), 1);
+          make_barrier(empty(of, stage), S::groups * 4);
+        }
+      }
+      publish_barriers();
+    }
+    __syncthreads();
+  }
+
+ private:
+  static __device__ Barrier barrier(int kind, int stage) {
+    return panel_address(S::barriers_at + (kind * S::stages + stage) * barrier_bytes);
+  }
 };
 
-/// What a block walks along: tiles of keys from row `begin` on.
-template <class S, bool limited>
-struct ForwardWalk {
-  const AttentionForwardParams& p;
-  MmaHead at;
-  int first;             ///< Of the block's queries.
-  int own;               ///< Of the warp's.
-  int begin, tiles;      ///< The block's.
-  int mine;              ///< Tiles that the warpgroup's queries see.
-  const int* first_key;  ///< That each of the block's queries sees, where sight is limited.
+/// What all that work on the pass have.
+struct ForwardPass {
+  AttentionForwardParams p;
+  BoxMap q, k, v;
+  ItemOrder order;
+  WorkCounters* counters;
+};
 
-  __device__ void load_tile_of(bool values, int tile) const {
-    if (tile >= tiles) {
-      return;
+/// A tile of queries, and the tiles of keys from row `begin` on that one of them sees.
+template <class S>
+struct ForwardItem {
+  OwnTile own;
+  int begin = 0;
+  int tiles;
+
+  /// Tiles end with the sequence: the last one may begin before it.
+  static __device__ OwnTile own_tile(const ForwardPass& pass, int index) {
+    if (index >= pass.order.count()) {
+      return {};
     }
-    using TilePlaces = PanelPlaces<S::others>;
-    const int kv_head = at.head / heads_of_group(p);
-    const int row = begin + tile * S::others;
-    if (values) {
-      load_tile<S::dim, S::others, S::threads, TilePlaces>(
-          Places<S>::values(tile), at.of(kv_head, p.value_dim), p.v, p.v_layout, row);
-    } else {
-      load_tile<S::dim, S::others, S::threads, TilePlaces>(
-          Places<S>::keys(tile), at.of(kv_head, p.head_dim), p.k, p.k_layout, row);
+    const ItemOrder::Item item = pass.order.item(index);
+    return OwnTile::of(item, pass.p.heads,
+                       static_cast<int>(pass.p.seq_len) - (item.tile + 1) * S::rows);
+  }
+
+  __device__ ForwardItem(const AttentionForwardParams& p, const OwnTile& tile) : own(tile) {
+    if constexpr (S::limited) {
+      begin = Sight(p, own.sequence).first_key(max(own.first, 0)) / S::others * S::others;
+    }
+    tiles = tiles_to(p, own.first + S::rows);
+  }
+  [[nodiscard]] __device__ int tile_of(int row) const { return (row - begin) / S::others; }
+  [[nodiscard]] __device__ int tiles_to(const AttentionForwardParams& p, int end) const {
+    return (min(end, static_cast<int>(p.seq_len)) - begin + S::others - 1) / S::others;
+  }
+};
+
+/// One thread has the tiles of all the block's items copied, as buffers become empty.
+template <class S>
+__device__ void copy_tiles(const ForwardPass& pass) {
+  using P = Places<S>;
+  const ItemQueue queue(pass.counters);
+  Ring<S::stages> own;
+  Ring<S::stages> ring;
+  for (int index = queue.first();; own.next()) {
+    await(P::empty(P::queries, own.stage()), own.emptied());
+    const Barrier own_full = P::full(P::queries, own.stage());
+    const OwnTile tile = ForwardItem<S>::own_tile(pass, index);
+    write_tile(P::own_tile(own.stage()), tile);
+    if (!tile.there()) {
+      arrive(own_full);
+      break;
+    }
+    const ForwardItem<S> item(pass.p, tile);
+    arrive_and_expect(own_full, S::own_bytes);
+    copy_tile<S::dim, S::rows>(P::tile(P::queries, own.stage()), pass.q, own_full, tile.first,
+                               tile.head, tile.sequence);
+    index = queue.next();
+    const int kv_head = tile.head / heads_of_group(pass.p);
+    for (int i = 0; i < item.tiles; ++i, ring.next()) {
+      const auto copy = [&](typename P::Of of, const BoxMap& from) {
+        await(P::empty(of, ring.stage()), ring.emptied());
+        arrive_and_expect(P::full(of, ring.stage()), S::other_bytes);
+        copy_tile<S::dim, S::others>(P::tile(of, ring.stage()), from, P::full(of, ring.stage()),
+                                     item.begin + i * S::others, kv_head, tile.sequence);
+      };
+      copy(P::keys, pass.k);
+      copy(P::values, pass.v);
+    }
+  }
+  queue.leave();
+}
+
+/// What the queries of a warp see of keys.
+template <class S>
+struct WarpSight {
+  int own;            ///< The warp's first query.
+  int first_keys[2];  ///< Of the lane's queries.
+  int last_first;     ///< Of the warp's last query: the largest.
+
+  __device__ WarpSight(const AttentionForwardParams& p, int sequence, int first)
+      : own(first + of_warp(warp_index()) * S::warp_rows), first_keys{0, 0}, last_first(0) {
+    if constexpr (S::limited) {
+      const Sight sight(p, sequence);
+      const Lane lane;
+      first_keys[0] = sight.first_key(max(own + lane.group, 0));
+      first_keys[1] = sight.first_key(max(own + 8 + lane.group, 0));
+      last_first = sight.first_key(max(own + S::warp_rows - 1, 0));
     }
   }
 
-  /// Scores as the softmax takes them: capped, and minus infinity where a query does not see a key.
-  __device__ void mask(Sums<1, S::others>& scores, int tile) const {
-    const int row = begin + tile * S::others;
-    if constexpr (limited) {
+  /// Scores of a tile of keys from `row` on, as the softmax takes them: capped, and minus infinity
+  /// where a query does not see a key.
+  __device__ void mask(Sums<1, S::others>& scores, const AttentionForwardParams& p, int row) const {
+    bool masked = row + S::others > own + 1;
+    if constexpr (S::limited) {
       if (p.softcap != 0.0F) {
         cap_scores<S>(scores, p.scale, p.softcap);
       }
-    }
-    const int* of_warp = first_key + (own - first);
-    bool masked = row + S::others > own + 1;
-    if constexpr (limited) {
-      masked = masked || row < of_warp[S::warp_rows - 1];
+      masked = masked || row < last_first;
     }
     if (masked) {
-      mask_scores<S>(scores, own, row, [&](int m, int half) {
-        return limited ? of_warp[m * 16 + half * 8 + Lane().group] : 0;
-      });
+      mask_scores<S>(scores, own, row,
+                     [&](int, int half) { return S::limited ? first_keys[half] : 0; });
     }
-  }
-
-  /// Tile `tile` of values is there, and the next one of keys; those before have been used.
-  __device__ void next(int tile) const {
-    await_tile();
-    load_tile_of(true, tile + 1);
-    load_tile_of(false, tile + 2);
-    commit_copies();
   }
 };
 
-/// The outputs of a warpgroup, of which next() has been called for all tiles of the block.
-template <class S, bool limited>
-__device__ void walk_along(const ForwardWalk<S, limited>& walk, Sums<1, S::dim>& out,
-                           RunningSoftmax<S, limited>& softmax, float scale_log2) {
-  Sums<1, S::others> scores;
-  Rounded<S> probabilities;
-  float keep[2];
-  const auto take = [&](int tile) {
-    walk.mask(scores, tile);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      keep[half] = softmax.exponentials(scores[0], 0, half, scale_log2);
+/// A warpgroup's walk along the tiles of keys and values of one item after the other.
+template <class S>
+class ForwardGroup {
+  using P = Places<S>;
+
+ public:
+  __device__ explicit ForwardGroup(const ForwardPass& pass)
+      : pass_(pass),
+        group_(warpgroup_index()),
+        scale_log2_(S::limited ? scale_of_scores(pass.p) : pass.p.scale * log2_of_e),
+        held_(panel_address(S::held_at + static_cast<int>(threadIdx.x) * 4)) {}
+
+  __device__ void run() {
+    for (Ring<S::stages> own;; own.next()) {
+      await(P::full(P::queries, own.stage()), own.phase());
+      const OwnTile tile = read_tile(P::own_tile(own.stage()));
+      if (!tile.there()) {
+        return;
+      }
+      attend(ForwardItem<S>(pass_.p, tile), P::tile(P::queries, own.stage()));
+      publish_shared();  // What was read and written there, before the next copy.
+      __syncwarp();
+      release(P::empty(P::queries, own.stage()));
     }
-  };
-  if (walk.mine > 0) {
+  }
+
+ private:
+  /// The warpgroup's outputs of an item whose queries lie at place `queries`.
+  __device__ void attend(const ForwardItem<S>& item, int queries) {
+    const AttentionForwardParams& p = pass_.p;
+    const MmaHead at = head_at(p, item.own.sequence, item.own.head);
+    const int of_group = item.own.first + group_ * group_rows;
+    const WarpSight<S> sight(p, item.own.sequence, item.own.first);
+    int begin = 0;
+    int end = of_group < at.seq_len ? max(item.tiles_to(p, of_group + group_rows), 0) : 0;
+    if constexpr (S::limited) {
+      begin = min(item.tile_of(Sight(p, at.sequence).first_key(max(of_group, 0))), end);
+    }
+    Sums<1, S::dim> out;
+    clear<1, S::dim>(out);
+    RunningSoftmax<S, S::limited> softmax;
+    pass_by(0, begin);
+    if (begin < end) {
+      walk(item, queries, begin, end, sight, out, softmax);
+    }
+    pass_by(end, item.tiles);
+    softmax.finish(out, p.lse + at.first_row(p.heads), sight.own, at.seq_len,
+                   S::limited && p.softcap != 0.0F ? 1.0F : p.scale);
+    sync_threads(1 + group_, group_threads);
+    store_panels<S>(p.out, p.out_layout, at.of(at.head, p.value_dim), out, queries, item.own.first);
+  }
+
+  /// Tiles that other warpgroups see.
+  __device__ void pass_by(int begin, int end) {
+    for (int tile = begin; tile < end; ++tile) {
+      await(P::full(P::keys, keys_.stage()), keys_.phase());
+      done_with(P::keys, keys_);
+      await(P::full(P::values, values_.stage()), values_.phase());
+      done_with(P::values, values_);
+    }
+  }
+
+  __device__ void walk(const ForwardItem<S>& item, int queries, int begin, int end,
+                       const WarpSight<S>& sight, Sums<1, S::dim>& out,
+                       RunningSoftmax<S, S::limited>& softmax) {
+    Sums<1, S::others> scores;
+    Rounded<S> probabilities;
+    await(P::full(P::keys, keys_.stage()), keys_.phase());
     begin_products();
-    begin_scores<S>(scores, 0, Places<S>::keys(0));
+    begin_rows<S>(scores, queries, P::tile(P::keys, keys_.stage()), group_);
     wait_for_products<0>();
     hold_sums(scores[0]);
-    take(0);
+    done_with(P::keys, keys_);
+    float keep[2];
+    const auto take = [&](int tile) {
+      sight.mask(scores, pass_.p, item.begin + tile * S::others);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        keep[half] = softmax.exponentials(scores[0], 0, half, scale_log2_);
+      }
+    };
+    take(begin);
     round_scores<S>(probabilities, scores);
-  }
-  for (int tile = 0; tile < walk.tiles; ++tile) {
-    walk.next(tile);
-    if (tile + 1 < walk.mine) {
+    for (int tile = begin + 1; tile < end; ++tile) {
+      await(P::full(P::keys, keys_.stage()), keys_.phase());
       hold_sums(out[0]);
       begin_products();
-      begin_scores<S>(scores, 0, Places<S>::keys(tile + 1));
-      begin_sums<S>(out, probabilities, Places<S>::values(tile));
+      begin_rows<S>(scores, queries, P::tile(P::keys, keys_.stage()), group_);
+      await(P::full(P::values, values_.stage()), values_.phase());
+      begin_products();
+      begin_sums<S>(out, probabilities, P::tile(P::values, values_.stage()));
       wait_for_products<1>();
       hold_sums(scores[0]);
-      take(tile + 1);
+      done_with(P::keys, keys_);
+      take(tile);
+      compute_here(softmax.sum[0][0] + softmax.sum[0][1], held_);
       wait_for_products<0>();
       hold_sums(out[0]);
+      done_with(P::values, values_);
       softmax.follow(out[0], 0, keep[0]);
       softmax.follow(out[0], 1, keep[1]);
       round_scores<S>(probabilities, scores);
-    } else if (tile + 1 == walk.mine) {
-      hold_sums(out[0]);
-      begin_products();
-      begin_sums<S>(out, probabilities, Places<S>::values(tile));
-      wait_for_products<0>();
-      hold_sums(out[0]);
     }
+    await(P::full(P::values, values_.stage()), values_.phase());
+    hold_sums(out[0]);
+    begin_products();
+    begin_sums<S>(out, probabilities, P::tile(P::values, values_.stage()));
+    wait_for_products<0>();
+    hold_sums(out[0]);
+    done_with(P::values, values_);
   }
-}
 
-/// One tile of queries against every tile of keys that one of them sees. `limited`: see
-/// limits_sight().
-template <int dim, bool limited>
-__device__ void attend(const AttentionForwardParams& p, bool aligned) {
-  using S = WgmmaShape<dim, limited>;
-  const MmaHead at(p, p.heads, aligned);
-  // The longest rows first, so that the last blocks to finish are short ones.
-  const int first = static_cast<int>(gridDim.y - 1 - blockIdx.y) * S::rows;
-  int begin = 0;
-  int* first_keys = dynamic_shared<int>() + S::shared_bytes(1) / static_cast<int>(sizeof(int));
-  load_tile<dim, S::rows, S::threads, PanelPlaces<S::rows>>(0, at, p.q, p.q_layout, first);
-  if constexpr (limited) {
-    begin = find_first_keys<S>(first_keys, Sight(p, at.sequence), first);
+  __device__ void done_with(typename P::Of of, Ring<S::stages>& ring) {
+    release(P::empty(of, ring.stage()));
+    ring.next();
   }
-  const auto tiles_to = [&](int end) {
-    return (min(end, at.seq_len) - begin + S::others - 1) / S::others;
-  };
-  const int of_group = first + group_row();  // Its first query.
-  const ForwardWalk<S, limited> walk{p,
-                                     at,
-                                     first,
-                                     first + warp_index() * S::warp_rows,
-                                     begin,
-                                     tiles_to(first + S::rows),
-                                     of_group < at.seq_len ? tiles_to(of_group + group_rows) : 0,
-                                     first_keys};
-  walk.load_tile_of(false, 0);
-  commit_copies();
-  walk.load_tile_of(true, 0);
-  walk.load_tile_of(false, 1);
-  commit_copies();
-  wait_for_copies<1>();
-  publish_shared();
-  __syncthreads();
-  Sums<1, dim> out;
-  clear<1, dim>(out);
-  RunningSoftmax<S, limited> softmax;
-  walk_along<S, limited>(walk, out, softmax, limited ? scale_of_scores(p) : p.scale * log2_of_e);
-  softmax.finish(out, p.lse + at.first_row(p.heads), walk.own, at.seq_len,
-                 limited && p.softcap != 0.0F ? 1.0F : p.scale);
-  __syncthreads();  // No warpgroup reads the queries any more.
-  store_sums<S, dim>(p.out, p.out_layout, at.of(at.head, p.value_dim), out, 0, first, 0);
-}
 
-template <int dim, bool limited>
-__global__ void __launch_bounds__(WgmmaShape<dim, limited>::threads,
-                                  WgmmaShape<dim, limited>::blocks_at_once)
-    attention_forward_wgmma_kernel(AttentionForwardParams p, bool aligned) {
+  const ForwardPass& pass_;
+  int group_;
+  float scale_log2_;
+  SharedAddress held_;
+  Ring<S::stages> keys_, values_;
+};
+
+template <class S>
+__global__ void __launch_bounds__(S::threads, 1)
+    attention_forward_wgmma_kernel(const __grid_constant__ ForwardPass pass) {
   if constexpr (compiled_for_warpgroups) {
-    attend<dim, limited>(p, aligned);
+    Places<S>::make_barriers();
+    if (warpgroup_index() == S::groups) {
+      give_registers<S::copier_registers>();
+      if (threadIdx.x == S::groups * group_threads) {
+        copy_tiles<S>(pass);
+      }
+      return;
+    }
+    take_registers<S::registers>();
+    ForwardGroup<S>(pass).run();
   }
 }
 
 template <int dim, bool limited>
-void launch_forward(CudaStream& stream, const AttentionForwardParams& p, bool aligned) {
-  using S = WgmmaShape<dim, limited>;
-  constexpr int row_bytes = limited ? S::rows * static_cast<int>(sizeof(int)) : 0;
-  const Grid grid = mma_grid<S>(p.sequences * p.heads, p.seq_len, 1, row_bytes, 1);
-  allow_shared_bytes(attention_forward_wgmma_kernel<dim, limited>, grid.shared_bytes);
-  launch(stream, attention_forward_wgmma_kernel<dim, limited>, grid, p, aligned);
+void launch_forward(CudaStream& stream, const AttentionForwardParams& p) {
+  using S = ForwardFlowShape<dim, limited>;
+  const auto map = [&](const void* data, std::int64_t columns, std::int64_t heads,
+                       const RowLayout& layout, int rows) {
+    return box_map(data, columns, p.seq_len, heads, p.sequences, layout, rows);
+  };
+  // Keys and values of a head, which query heads of a group share.
+  const std::int64_t head_bytes = p.seq_len * dim * 4 * p.kv_heads / p.heads;
+  const ForwardPass pass{p,
+                         map(p.q, p.head_dim, p.heads, p.q_layout, S::rows),
+                         map(p.k, p.head_dim, p.kv_heads, p.k_layout, S::others),
+                         map(p.v, p.value_dim, p.kv_heads, p.v_layout, S::others),
+                         order_of_items(p.sequences * p.heads,
+                                        divide_up(p.seq_len, std::int64_t{S::rows}), head_bytes),
+                         stream.work_counters()};
+  const Grid grid = flow_grid(pass.order, S::threads, S::shared_bytes);
+  allow_shared_bytes(attention_forward_wgmma_kernel<S>, grid.shared_bytes);
+  launch(stream, attention_forward_wgmma_kernel<S>, grid, pass);
 }
 
 }  // namespace
 
 void attention_forward_wgmma(CudaStream& stream, const AttentionForwardParams& p) {
-  const bool aligned = p.head_dim % chunk_columns == 0 && p.value_dim % chunk_columns == 0 &&
-                       chunks_aligned(p.q, p.q_layout) && chunks_aligned(p.k, p.k_layout) &&
-                       chunks_aligned(p.v, p.v_layout) && chunks_aligned(p.out, p.out_layout);
   const auto launch_for = [&]<int dim>() {
-    if (limits_sight(p)) {
-      launch_forward<dim, true>(stream, p, aligned);
-    } else {
-      launch_forward<dim, false>(stream, p, aligned);
-    }
+    limits_sight(p) ? launch_forward<dim, true>(stream, p) : launch_forward<dim, false>(stream, p);
   };
   widest_head(p) <= 64 ? launch_for.template operator()<64>()
                        : launch_for.template operator()<128>();

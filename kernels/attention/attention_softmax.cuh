@@ -92,7 +92,7 @@ struct RunningSoftmax {
       for (int half = 0; half < 2; ++half) {
         const float total = warp_sum<4>(sum[m][half]);
         const int row = first + m * 16 + half * 8 + lane.group;
-        if (lane.pair == 0 && row < seq_len) {
+        if (lane.pair == 0 && row >= 0 && row < seq_len) {
           lse[row] = fmaf(largest[m][half], scale, logf(total));
         }
         scale_row(out[m], half, 1.0F / total);

@@ -239,6 +239,10 @@ void CudaStream::open(int device) {
   const DeviceGate::Call call;
   TRAIN_CUDA_CHECK(cudaHostAlloc(&fault, sizeof(DeviceFault), cudaHostAllocPortable));
   fault_ = new (fault) DeviceFault();
+  void* counters = nullptr;
+  TRAIN_CUDA_CHECK(cudaMalloc(&counters, sizeof(WorkCounters)));
+  counters_ = static_cast<WorkCounters*>(counters);
+  TRAIN_CUDA_CHECK(cudaMemset(counters, 0, sizeof(WorkCounters)));
 }
 
 // A device that has failed refuses all of this as well; whoever ran the stream has heard of that.
@@ -251,6 +255,7 @@ void CudaStream::close() {
   }
   const DeviceGate::Call call;
   cudaFree(scratch_);
+  cudaFree(counters_);
   cudaFreeHost(fault_);
 }
 

@@ -29,6 +29,13 @@ struct DeviceFault {
   const char* kernel = nullptr;  ///< A string literal of the host.
 };
 
+/// Work that the blocks of a kernel have taken, beyond what each began with, and blocks that have
+/// asked for all they do.
+struct WorkCounters {
+  int taken = 0;
+  int gone = 0;
+};
+
 class CudaTracer;  // cuda_stream.cpp
 
 /// Plans of matrix products, which a stream keeps for its kernels (matmul.cu).
@@ -64,6 +71,8 @@ class CudaStream final : public Stream {
   /// At least `size_bytes` of device memory, 256-byte aligned, contents undefined; the next call
   /// hands out the same memory again, which is right for kernels that follow each other.
   [[nodiscard]] void* scratch(std::size_t size_bytes);
+  /// Of the kernels that run on this stream, one after the other: zeros before and after each.
+  [[nodiscard]] WorkCounters* work_counters() const { return counters_; }
   /// For kernels to write; nothing else may.
   [[nodiscard]] DeviceFault* fault() const { return fault_; }
   /// Empty at first.
@@ -86,6 +95,7 @@ class CudaStream final : public Stream {
   CUstream_st* native_ = nullptr;
   void* scratch_ = nullptr;
   std::size_t scratch_bytes_ = 0;
+  WorkCounters* counters_ = nullptr;
   DeviceFault* fault_ = nullptr;  // Pinned.
   std::shared_ptr<MatmulPlans> plans_;
   std::unique_ptr<CudaTracer> tracer_;  // None: nothing is kept.

@@ -50,6 +50,29 @@ struct Warp {
   unsigned turn_checked = 0;
 };
 
+constexpr std::size_t most_bytes = 227 << 10;
+
+/// A barrier in shared memory.
+struct Barrier {
+  unsigned arrivals = 0;  ///< That end a phase.
+  unsigned arrived = 0;
+  unsigned phase = 0;  ///< That is under way.
+  std::int64_t missing_bytes = 0;
+  std::vector<std::function<void()>> copies;
+
+  void end_if_over() {
+    if (arrived < arrivals || missing_bytes != 0) {
+      return;
+    }
+    for (const auto& copy : std::exchange(copies, {})) {
+      copy();
+    }
+    arrived = 0;
+    ++phase;
+  }
+  [[nodiscard]] bool over(unsigned parity) const { return phase % 2 != parity; }
+};
+
 /// The block that runs; its threads' stacks are kept for the next one.
 class Block {
  public:
@@ -65,6 +88,7 @@ class Block {
       warps_.push_back(std::make_unique<Warp>());
     }
     unpublished_.assign(unpublished_.size(), false);
+    barriers_.clear();
     for (unsigned i = 0; i < count_; ++i) {
       start(i);
     }
@@ -88,6 +112,17 @@ class Block {
   [[nodiscard]] std::byte* shared() { return shared_.data(); }
   /// Of each 16 bytes of shared memory: a copy has brought what nobody has published.
   [[nodiscard]] std::vector<bool>& unpublished() { return unpublished_; }
+  void make_barrier(std::uint32_t address, unsigned arrivals) {
+    barriers_[address] = Barrier();
+    barriers_[address].arrivals = arrivals;
+  }
+  [[nodiscard]] Barrier& barrier(std::uint32_t address) {
+    const auto found = barriers_.find(address);
+    if (found == barriers_.end()) {
+      fail("a barrier that nobody has made");
+    }
+    return found->second;
+  }
   /// Ends the grid with this error. Called by a thread, which goes no further.
   [[noreturn]] void fail(const char* what) {
     failure_ = what;
@@ -173,6 +208,7 @@ class Block {
       moved |= release(first, std::min(count_, first + warp), Thread::State::at_warp);
     }
     moved |= release(0, count_, Thread::State::at_block);
+    moved |= release_at_barriers();
     if (moved) {
       return true;
     }
@@ -202,6 +238,20 @@ class Block {
     return waiting > 0;
   }
 
+  /// Threads go on whose phase is over.
+  bool release_at_barriers() {
+    bool moved = false;
+    for (unsigned i = 0; i < count_; ++i) {
+      Thread& thread = *threads_[i];
+      if (thread.state == Thread::State::at_barrier &&
+          barriers_.at(thread.barrier).over(thread.parity)) {
+        thread.state = Thread::State::ready;
+        moved = true;
+      }
+    }
+    return moved;
+  }
+
   const std::function<void()>* body_ = nullptr;
   const char* failure_ = nullptr;
   Place place_;
@@ -210,8 +260,9 @@ class Block {
   std::jmp_buf scheduler_;
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<std::unique_ptr<Warp>> warps_;
-  alignas(1024) std::array<std::byte, most_shared_bytes> shared_{};
-  std::vector<bool> unpublished_ = std::vector<bool>(most_shared_bytes / 16);
+  alignas(1024) std::array<std::byte, most_bytes> shared_{};
+  std::vector<bool> unpublished_ = std::vector<bool>(most_bytes / 16);
+  std::map<std::uint32_t, Barrier> barriers_;
 };
 
 Block& block() {
@@ -234,7 +285,7 @@ void check_launch(const Extent& blocks, const Extent& threads, std::size_t share
   constexpr unsigned most_x = 0x7fffffff;
   constexpr unsigned most_yz = 65535;
   if (threads.x * threads.y * threads.z > 1024 || threads.z > 64 ||
-      shared_bytes > static_cast<std::size_t>(most_shared_bytes)) {
+      shared_bytes > static_cast<std::size_t>(most_shared_bytes())) {
     throw std::logic_error("no device has room for a block of this size");
   }
   if (blocks.x > most_x || blocks.y > most_yz || blocks.z > most_yz) {
@@ -249,11 +300,13 @@ int capability() {
   return major != nullptr && std::string_view(major) == "9" ? 9 : 8;
 }
 
+int most_shared_bytes() { return (capability() == 9 ? 227 : 163) << 10; }
+
 void run_backwards(bool on) { backwards() = on; }
 
 void allow_shared(const void* kernel, std::size_t size_bytes) {
   const std::lock_guard lock(one_grid);
-  if (size_bytes > static_cast<std::size_t>(most_shared_bytes)) {
+  if (size_bytes > static_cast<std::size_t>(most_shared_bytes())) {
     throw std::logic_error("no device has so much shared memory");
   }
   allowed_shared()[kernel] = size_bytes;
@@ -360,7 +413,7 @@ WarpWords WarpWords::show(int instruction, std::initializer_list<std::uint32_t> 
 }
 
 std::byte* shared_chunk(std::uint32_t address) {
-  if (address % 16 != 0 || address + 16 > most_shared_bytes) {
+  if (address % 16 != 0 || address + 16 > most_bytes) {
     block().fail("an address of shared memory that is not aligned to 16 bytes, or outside");
   }
   return block().shared() + address;
@@ -434,6 +487,62 @@ const std::byte* product_chunk(std::uint32_t address) {
     block().fail("a product reads what was copied to shared memory and not published");
   }
   return chunk;
+}
+
+void make_barrier(std::uint32_t address, unsigned arrivals) {
+  block().make_barrier(address, arrivals);
+}
+
+void arrive(std::uint32_t address, std::uint32_t expected_bytes) {
+  Barrier& barrier = block().barrier(address);
+  if (barrier.arrived == barrier.arrivals) {
+    block().fail("a barrier at which more arrive than it was made for");
+  }
+  barrier.missing_bytes += expected_bytes;
+  ++barrier.arrived;
+  barrier.end_if_over();
+}
+
+void wait_for_barrier(std::uint32_t address, unsigned parity) {
+  if (!block().barrier(address).over(parity)) {
+    Thread& me = block().thread(block().current());
+    me.barrier = address;
+    me.parity = parity;
+    block().wait(Thread::State::at_barrier);
+  }
+}
+
+void copy_to_barrier(std::uint32_t address, std::uint32_t to, std::uint32_t size_bytes,
+                     std::function<void()> run) {
+  if (to % 1024 != 0) {
+    block().fail("a box that does not begin at a multiple of 1024 bytes");
+  }
+  for (std::uint32_t at = 0; at < size_bytes; at += 16) {
+    std::memset(shared_chunk(to + at), 0xff, 16);
+  }
+  Barrier& barrier = block().barrier(address);
+  barrier.copies.push_back(std::move(run));
+  barrier.missing_bytes -= size_bytes;
+  barrier.end_if_over();
+}
+
+void wait_for_threads(unsigned id, unsigned count) {
+  unsigned waiting = 1;
+  for (unsigned i = 0; i < block().count(); ++i) {
+    const Thread& thread = block().thread(i);
+    waiting += thread.state == Thread::State::at_threads && thread.id == id ? 1 : 0;
+  }
+  if (waiting == count) {
+    for (unsigned i = 0; i < block().count(); ++i) {
+      Thread& thread = block().thread(i);
+      if (thread.state == Thread::State::at_threads && thread.id == id) {
+        thread.state = Thread::State::ready;
+      }
+    }
+    return;
+  }
+  block().thread(block().current()).id = id;
+  block().wait(Thread::State::at_threads);
 }
 
 std::byte* dynamic_shared_memory() { return block().shared(); }

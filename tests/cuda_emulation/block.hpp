@@ -27,10 +27,13 @@ struct Place {
 };
 [[nodiscard]] const Place& here();
 
-constexpr int most_shared_bytes = 163 << 10;  // Of a block, with compute capability 8.0.
-
 /// The major number of the compute capability: 8, or as CUDA_EMULATION_CAPABILITY says ("9").
 [[nodiscard]] int capability();
+
+constexpr int multiprocessors = 3;  ///< A kernel that has a block for each of them has few.
+
+/// Of a block: 163 KiB, or 227 with compute capability 9.0.
+[[nodiscard]] int most_shared_bytes();
 
 /// Runs body() once for each thread of each block. Shared memory, static and dynamic, keeps what
 /// the block before has left: garbage, as on a device. One grid at a time in the process. Throws
@@ -82,6 +85,19 @@ void publish_shared();
 /// shared_chunk() as a product of a warpgroup reads it: what was copied there and not published
 /// ends the grid with std::logic_error.
 [[nodiscard]] const std::byte* product_chunk(std::uint32_t address);
+
+/// Barriers of 8 bytes in shared memory, which end with the block. A phase is over when `arrivals`
+/// threads have arrived and as many bytes are on their way as they expect; those come at that
+/// moment.
+void make_barrier(std::uint32_t address, unsigned arrivals);
+void arrive(std::uint32_t address, std::uint32_t expected_bytes);
+/// Gives the turn back until the phase of this parity is over.
+void wait_for_barrier(std::uint32_t address, unsigned parity);
+/// Bytes of shared memory that `run` will bring there, which are garbage until then.
+void copy_to_barrier(std::uint32_t address, std::uint32_t to, std::uint32_t size_bytes,
+                     std::function<void()> run);
+/// Waits until `count` threads have come here with this id.
+void wait_for_threads(unsigned id, unsigned count);
 
 /// 16 bytes of shared memory. An address that is not aligned, or outside, ends the grid with
 /// std::logic_error.

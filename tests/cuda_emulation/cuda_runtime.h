@@ -71,6 +71,11 @@ T __shfl_down_sync(unsigned /*lanes*/, T value, unsigned by, int width) {
   return cuda_emulation::value_of_lane(value, lane + by < end ? lane + by : lane);
 }
 
+template <class T>
+T __shfl_sync(unsigned /*lanes*/, T value, int lane) {
+  return cuda_emulation::value_of_lane(value, static_cast<unsigned>(lane));
+}
+
 inline unsigned __ballot_sync(unsigned /*lanes*/, int value) {
   return cuda_emulation::ballot(value != 0);
 }
@@ -112,7 +117,8 @@ enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
 enum cudaDeviceAttr {
   cudaDevAttrComputeCapabilityMajor,
   cudaDevAttrComputeCapabilityMinor,
-  cudaDevAttrMaxSharedMemoryPerBlockOptin
+  cudaDevAttrMaxSharedMemoryPerBlockOptin,
+  cudaDevAttrMultiProcessorCount
 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 using cudaStream_t = struct CUstream_st*;
@@ -180,8 +186,9 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   *value = attribute == cudaDevAttrComputeCapabilityMajor ? cuda_emulation::capability()
            : attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin
-               ? cuda_emulation::most_shared_bytes
-               : 0;
+               ? cuda_emulation::most_shared_bytes()
+           : attribute == cudaDevAttrMultiProcessorCount ? cuda_emulation::multiprocessors
+                                                         : 0;
   return cudaSuccess;
 }
 inline cudaError_t cudaGetDevice(int* device) {

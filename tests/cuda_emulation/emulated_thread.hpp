@@ -18,11 +18,14 @@ namespace cuda_emulation {
 struct Thread {
   static constexpr std::size_t stack_bytes = 64 << 10;
 
-  enum class State : std::uint8_t { ready, at_warp, at_block, done };
+  enum class State : std::uint8_t { ready, at_warp, at_block, at_barrier, at_threads, done };
   std::unique_ptr<std::byte[]> stack = std::make_unique_for_overwrite<std::byte[]>(stack_bytes);
   std::jmp_buf turn_of;    // Where it goes on.
   bool has_begun = false;  // On its stack; turn_of is set.
   State state = State::done;
+  std::uint32_t barrier = 0;  ///< That it waits at, and for which phase to be over;
+  unsigned parity = 0;
+  unsigned id = 0;  ///< or with which threads.
   Index index;
   struct Copy {
     std::uint32_t to = 0;

@@ -286,7 +286,7 @@ TEST_CASE("cuda attention: tiles that nobody sees are skipped", "[kernels][cuda]
         }
         INFO(c.name() << (dtype == DType::bf16 ? " bf16" : ""));
         CHECK(reached >= 20);
-        CHECK(reached <= 148);  // 128 queries of a block, all of whose keys may be one tile's.
+        CHECK(reached <= 194);  // 64 queries of a warpgroup, which see a key of 128 in one tile.
       }
     }
   }

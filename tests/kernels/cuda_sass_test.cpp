@@ -37,6 +37,7 @@ constexpr const char* warpgroup_product = "^HGMMA\\.64x(64|128)x16\\.F32\\.BF16"
 constexpr const char* matrix_load = "^LDSM\\.16\\.M88\\.4";
 constexpr const char* transposed_load = "^LDSM\\.16\\.MT88\\.4";
 constexpr const char* asynchronous_copy = "^LDGSTS";
+constexpr const char* copy_of_box = "^UTMALDG";
 constexpr const char* wide_load = "^LDG\\.E\\.128";
 constexpr const char* wide_store = "^STG\\.E\\.128";
 constexpr const char* float_atomic = "^(RED|REDG|REDS|REDUX|ATOM|ATOMG|ATOMS)\\..*\\bB?F(16|32|64)";
@@ -155,13 +156,14 @@ TEST_CASE("cuda sass: attention in bf16 multiplies with warpgroups where a devic
         continue;  // Of the device that cannot: nothing is there, and nobody launches it.
       }
       ++multiplying;
-      std::printf("%s: %d HGMMA, %d LDGSTS of %d\n", function.name.c_str(),
-                  function.count(warpgroup_product), function.count(asynchronous_copy),
+      std::printf("%s: %d HGMMA, %d UTMALDG of %d\n", function.name.c_str(),
+                  function.count(warpgroup_product), function.count(copy_of_box),
                   function.count(""));
       CHECK(function.count(warpgroup_product) > 0);
       CHECK(function.count("^HGMMA") == function.count(warpgroup_product));
-      CHECK(function.count(asynchronous_copy) > 0);
-      CHECK(function.count("^(HMMA|LDSM)") == 0);
+      CHECK(function.count(copy_of_box) > 0);
+      CHECK(function.count("^USETMAXREG") > 0);  // Warpgroups of different tasks.
+      CHECK(function.count("^(HMMA|LDGSTS)") == 0);
       CHECK(function.count("^(STL|LDL)") == 0);
     }
     CHECK(multiplying == kernels);

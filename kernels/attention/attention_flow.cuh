@@ -1,0 +1,235 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/attention/attention_panels.cuh"
+#include "kernels/boxes.cuh"
+
+// How attention by products of warpgroups flows through a multiprocessor. One warpgroup of a block
+// has tiles copied to shared memory, the others multiply them: each at its own pace, so that one
+// multiplies while another takes exponentials. A block works on one item (a tile of own rows of a
+// head) after the other, and asks for the next one while it works: what an item yields does not
+// depend on who computes it, or when.
+namespace train::kernels::cuda {
+
+/// Which item comes when: sections of heads whose tensors stay in the second-level cache, in each
+/// the longest tiles first.
+struct ItemOrder {
+  int heads, tiles;
+  int section;  ///< Heads of one.
+
+  [[nodiscard]] __host__ __device__ int count() const { return heads * tiles; }
+  struct Item {
+    int head, tile;
+  };
+  [[nodiscard]] __device__ Item item(int index) const {
+    const int begin = index / (section * tiles) * section;
+    const int here = min(section, heads - begin);
+    const int rest = index - begin * tiles;
+    return {begin + rest % here, rest / here};
+  }
+};
+
+/// `head_bytes`: of what blocks read again and again of a head.
+inline ItemOrder order_of_items(std::int64_t heads, std::int64_t tiles, std::int64_t head_bytes) {
+  constexpr std::int64_t cached_bytes = 20 << 20;
+  const std::int64_t section = std::clamp<std::int64_t>(cached_bytes / head_bytes, 1, heads);
+  return {static_cast<int>(heads), static_cast<int>(tiles), static_cast<int>(section)};
+}
+
+/// A tile of own rows of a head in a sequence, from row `first` on; in shared memory, from who
+/// takes items to those that compute them.
+struct OwnTile {
+  int sequence = -1;  ///< Negative: there are no more.
+  int head = 0, first = 0;
+
+  /// `heads`: of a sequence.
+  __device__ static OwnTile of(const ItemOrder::Item& item, std::int64_t heads, int first_row) {
+    const int count = static_cast<int>(heads);
+    return {item.head / count, item.head % count, first_row};
+  }
+  [[nodiscard]] __device__ bool there() const { return sequence >= 0; }
+};
+constexpr int tile_words = 3;
+
+__device__ inline void write_tile(int place, const OwnTile& tile) {
+  volatile int* to = dynamic_shared<volatile int>() + place / static_cast<int>(sizeof(int));
+  to[0] = tile.sequence;
+  to[1] = tile.head;
+  to[2] = tile.first;
+}
+[[nodiscard]] __device__ inline OwnTile read_tile(int place) {
+  const volatile int* from = dynamic_shared<volatile int>() + place / static_cast<int>(sizeof(int));
+  return {from[0], from[1], from[2]};
+}
+
+/// A head of queries or of keys for the helpers that know a head by its block.
+template <class Params>
+__device__ MmaHead head_at(const Params& p, int sequence, int head) {
+  MmaHead at(p, p.heads, true);
+  at.sequence = sequence;
+  at.head = head;
+  return at;
+}
+
+/// As many blocks as multiprocessors; each has one item to begin with, and asks for more.
+class ItemQueue {
+ public:
+  __device__ explicit ItemQueue(WorkCounters* counters) : counters_(counters) {}
+  [[nodiscard]] __device__ int first() const { return static_cast<int>(blockIdx.x); }
+  [[nodiscard]] __device__ int next() const {
+    return static_cast<int>(gridDim.x) + atomicAdd(&counters_->taken, 1);
+  }
+  /// The block asks for no more. The last one to do so leaves the counters as they were.
+  __device__ void leave() const {
+    if (atomicAdd(&counters_->gone, 1) == static_cast<int>(gridDim.x) - 1) {
+      counters_->taken = 0;
+      counters_->gone = 0;
+    }
+  }
+
+ private:
+  WorkCounters* counters_;
+};
+
+/// A place in a ring of `size` buffers, and the parity of the phase in which it is filled.
+template <int size>
+class Ring {
+ public:
+  __device__ void next() {
+    if (++stage_ == size) {
+      stage_ = 0;
+      phase_ ^= 1U;
+    }
+  }
+  [[nodiscard]] __device__ int stage() const { return stage_; }
+  [[nodiscard]] __device__ unsigned phase() const { return phase_; }
+  /// Of the phase in which the buffer was emptied before it is filled now.
+  [[nodiscard]] __device__ unsigned emptied() const { return phase_ ^ 1U; }
+
+ private:
+  int stage_ = 0;
+  unsigned phase_ = 0;
+};
+
+/// The same in one register, for those that have few.
+template <int size>
+class SmallRing {
+ public:
+  static_assert((size & (size - 1)) == 0);
+  __device__ void next() { ++turn_; }
+  [[nodiscard]] __device__ int stage() const { return static_cast<int>(turn_ % size); }
+  [[nodiscard]] __device__ unsigned phase() const { return turn_ / size % 2; }
+  [[nodiscard]] __device__ unsigned emptied() const { return phase() ^ 1U; }
+
+ private:
+  unsigned turn_ = 0;
+};
+
+/// Arrives once for the warp, all of which has done with what the barrier stands for.
+__device__ inline void release(Barrier barrier) {
+  if (threadIdx.x % warp_size == 0) {
+    arrive(barrier);
+  }
+}
+
+/// The block's warpgroup that this thread is of.
+__device__ inline int warpgroup_index() {
+  return of_warp(static_cast<int>(threadIdx.x) / group_threads);
+}
+
+/// Begins to copy rows [row, row + rows) of a head to a tile at place `to`, by one thread.
+template <int dim, int rows>
+__device__ void copy_tile(int to, const BoxMap& from, Barrier barrier, int row, int head,
+                          int sequence) {
+#pragma unroll
+  for (int panel = 0; panel < dim / panel_columns; ++panel) {
+    copy_box(panel_address(to + panel * rows * panel_row_bytes), from, barrier,
+             panel * panel_columns, row, head, sequence);
+  }
+}
+
+/// Rows of a tile as left operands of products, 16 columns each.
+template <int dim>
+using LeftOperands = std::uint32_t[dim / 16][4];
+
+/// The warp's 16 rows, from `first_row` on, of a tile of `rows` rows at place `tile`.
+template <int dim, int rows>
+__device__ void load_operands(LeftOperands<dim>& operands, int tile, int first_row) {
+  const int lane = Lane().index;
+#pragma unroll
+  for (int k = 0; k < dim / 16; ++k) {
+    const int place = PanelPlaces<rows>::of(first_row + lane % 16, 2 * k + lane / 16);
+    load_matrices(operands[k], panel_address(tile + place));
+  }
+}
+
+/// Begins sums = left right^T, of the warpgroup's rows in shared memory or in registers and all
+/// rows of the tile of others at place `right`.
+template <class Shape>
+__device__ void begin_rows(Sums<1, Shape::others>& sums, int left, int right, int group) {
+  const SharedAddress own = panel_address(left);
+  const SharedAddress others = panel_address(right);
+#pragma unroll
+  for (int k = 0; k < Shape::dim / 16; ++k) {
+    multiply_warpgroup<0>(sums[0], operand_along_rows<Shape::rows>(own, group * group_rows, k),
+                          operand_along_rows<Shape::others>(others, 0, k), k > 0);
+  }
+  commit_products();
+}
+template <class Shape>
+__device__ void begin_rows(Sums<1, Shape::others>& sums, const LeftOperands<Shape::dim>& left,
+                           int right) {
+  const SharedAddress others = panel_address(right);
+#pragma unroll
+  for (int k = 0; k < Shape::dim / 16; ++k) {
+    multiply_warpgroup<0>(sums[0], left[k], operand_along_rows<Shape::others>(others, 0, k), k > 0);
+  }
+  commit_products();
+}
+
+/// A warpgroup's sums, rounded, to its rows of a tensor, of which row `first` is the block's first
+/// one; by way of its rows of a tile at place `tile`, which nothing else reads any more. All of the
+/// warpgroup have multiplied what lay there.
+template <class Shape>
+__device__ void store_panels(void* data, const RowLayout& layout, const MmaHead& at,
+                             const Sums<1, Shape::dim>& sums, int tile, int first) {
+  using TilePlaces = PanelPlaces<Shape::rows>;
+  constexpr int chunks = Shape::dim / chunk_columns;
+  const int own = of_warp(warp_index()) * Shape::warp_rows;
+  const Lane lane;
+  unsigned char* shared = dynamic_shared<unsigned char>() + tile;
+#pragma unroll
+  for (int n = 0; n < chunks; ++n) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int place = TilePlaces::of(own + half * 8 + lane.group, n) + lane.pair * 2;
+      *reinterpret_cast<std::uint32_t*>(shared + place) =
+          pack_pair(sums[0][n][half * 2], sums[0][n][half * 2 + 1]);
+    }
+  }
+  __syncwarp();
+  auto* elements = static_cast<Bf16*>(data);
+#pragma unroll
+  for (int i = 0; i < Shape::warp_rows * chunks / warp_size; ++i) {
+    const int row = own + (i * warp_size + lane.index) / chunks;
+    const int chunk = lane.index % chunks;
+    const bool inside = first + row >= 0 && first + row < at.seq_len;
+    if (inside && chunk * chunk_columns < at.columns) {
+      *reinterpret_cast<uint4*>(at.row(elements, layout, first + row) + chunk * chunk_columns) =
+          *reinterpret_cast<const uint4*>(shared + TilePlaces::of(row, chunk));
+    }
+  }
+}
+
+/// A grid of at most as many blocks as there are multiprocessors.
+inline Grid flow_grid(const ItemOrder& order, int threads, int shared_bytes) {
+  return {.blocks = dim3(static_cast<unsigned>(std::min(order.count(), multiprocessors()))),
+          .threads = dim3(static_cast<unsigned>(threads)),
+          .shared_bytes = static_cast<std::size_t>(shared_bytes)};
+}
+
+}  // namespace train::kernels::cuda

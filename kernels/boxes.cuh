@@ -1,0 +1,131 @@
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <string>
+
+#include "kernels/dtype.hpp"
+#include "kernels/kernel_list.hpp"
+#include "kernels/mma.cuh"
+
+// Boxes of a tensor that one thread has copied to shared memory, barriers there that say when they
+// have come, and registers that warpgroups of different tasks give each other: what devices of
+// compute capability 9.0 have besides. The emulated device has its own file of this name, so what
+// is written here runs on a device alone (PTX ISA: mbarrier, cp.async.bulk.tensor, setmaxnreg).
+namespace train::kernels::cuda {
+
+/// A barrier of 8 bytes in shared memory. A phase of it is over when as many threads as it was made
+/// for have arrived and all bytes that were announced are there; the first phase has parity 0.
+using Barrier = SharedAddress;
+constexpr int barrier_bytes = 8;
+
+__device__ inline void make_barrier(Barrier barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+/// After the last make_barrier(), and before __syncthreads().
+__device__ inline void publish_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ inline void arrive(Barrier barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+/// Arrives, and announces what copies will bring in this phase.
+__device__ inline void arrive_and_expect(Barrier barrier, int size_bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+               "r"(size_bytes)
+               : "memory");
+}
+/// Waits until the phase of this parity is over. Of a barrier that has begun its first phase, the
+/// one of parity 1 is.
+__device__ inline void await(Barrier barrier, unsigned parity) {
+  asm volatile(
+      "{ .reg .pred over; "
+      "again: mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1; "
+      "@over bra done; bra again; done: }" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+constexpr int box_columns = 64;
+constexpr int box_row_bytes = box_columns * 2;
+
+/// Heads of bf16, cut into boxes of 64 columns and `rows` rows. An argument of a kernel, as
+/// `const __grid_constant__`.
+struct BoxMap {
+  CUtensorMap map;
+};
+
+/// `columns` columns of `tokens` rows of each head of each sequence. REQUIRES: aligned to 16 bytes,
+/// and so are the strides. Throws DeviceError.
+inline BoxMap box_map(const void* data, std::int64_t columns, std::int64_t tokens,
+                      std::int64_t heads, std::int64_t sequences, const RowLayout& layout,
+                      int rows) {
+  using Encode = decltype(&cuTensorMapEncodeTiled);
+  static const auto encode = [] {
+    constexpr unsigned version = 12000;
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+    TRAIN_CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, version,
+                                                      cudaEnableDefault, &found));
+    return reinterpret_cast<Encode>(function);
+  }();
+  const auto bytes = [](std::int64_t elements) { return static_cast<cuuint64_t>(elements) * 2; };
+  const cuuint64_t sizes[4] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(tokens),
+                               static_cast<cuuint64_t>(heads), static_cast<cuuint64_t>(sequences)};
+  const cuuint64_t strides[3] = {bytes(layout.outer_stride), bytes(layout.inner_stride),
+                                 bytes(layout.outer_stride * tokens)};
+  const cuuint32_t box[4] = {box_columns, static_cast<cuuint32_t>(rows), 1, 1};
+  const cuuint32_t steps[4] = {1, 1, 1, 1};
+  BoxMap made{};
+  const CUresult status =
+      encode == nullptr
+          ? CUDA_ERROR_NOT_SUPPORTED
+          : encode(&made.map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<void*>(data), sizes,
+                   strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS) {
+    throw DeviceError("cuTensorMapEncodeTiled: error " + std::to_string(static_cast<int>(status)));
+  }
+  return made;
+}
+
+/// Begins to copy the box whose first element is (column, row) of a head to `to`, aligned to 1024
+/// bytes: chunk c of 16 bytes of row r at place c ^ (r % 8). What lies outside the tensor, before
+/// it too, becomes zeros. Its bytes count for `barrier`.
+__device__ inline void copy_box(SharedAddress to, const BoxMap& from, Barrier barrier, int column,
+                                int row, int head, int sequence) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+      "l"(&from.map), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(sequence)
+      : "memory");
+}
+
+/// The threads of the warpgroup have `count` registers each from here on: more, or fewer, than
+/// before. A multiple of 8.
+template <int count>
+__device__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
+}
+template <int count>
+__device__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
+}
+
+/// Waits for `count` threads of the block that call it with this id, of 1 to 15.
+__device__ inline void sync_threads(int id, int count) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(count) : "memory");
+}
+
+/// `value` of the warp's first lane: what follows from it is computed once for the warp.
+__device__ inline int of_warp(int value) { return __shfl_sync(0xffffffffU, value, 0); }
+
+/// Computes x here. The compiler orders a store and a wait for products, and would put arithmetic
+/// that is to be done meanwhile behind the wait. `place`: 4 bytes of this thread.
+__device__ inline void compute_here(float x, SharedAddress place) {
+  asm volatile("st.volatile.shared.f32 [%0], %1;" ::"r"(place), "f"(x) : "memory");
+}
+
+}  // namespace train::kernels::cuda
