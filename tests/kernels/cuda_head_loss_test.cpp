@@ -15,6 +15,9 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 /// and more than a block of the emulated device can keep.
 constexpr std::int64_t vocabularies[] = {1, 7, 8, 9, 60, 601, 4104, 4099, 9000, 16388, 70004};
 
+/// Results that a LossSums is; dx and dweight follow.
+constexpr std::ptrdiff_t sums_count = 5;
+
 struct HeadCase {
   std::int64_t rows = 5, cols = 8, vocab = 0;
   bool gradient = true;
@@ -103,8 +106,11 @@ TEST_CASE("cuda twins: head loss of every number of columns", "[kernels][cuda][.
   }
 }
 
+/// Floats of 16 bytes: what a product's operands may begin at a multiple of.
+constexpr std::int64_t vector_floats = 4;
+
 TEST_CASE(
-    "cuda twins: head loss has the same bits wherever the logits lie, with and without "
+    "cuda twins: head loss has the same bits wherever aligned logits lie, with and without "
     "gradients",
     "[kernels][cuda][.gpu][P1]") {
   if (no_device()) {
@@ -114,13 +120,46 @@ TEST_CASE(
     for (const DType dtype : {DType::f32, DType::bf16}) {
       INFO(vocab << " columns");
       HeadCase head = random_case(vocab);
-      const Exact whole = on_cuda(head, dtype);
-      head.first = 1;
-      CHECK(on_cuda(head, dtype) == whole);
+      const Exact all = on_cuda(head, dtype);
+      head.first = vector_floats;
+      CHECK((on_cuda(head, dtype) == all));  // Of so many that nobody wants to read them.
       head.gradient = false;
-      const Exact sums = on_cuda(head, dtype);
-      REQUIRE(sums.size() == 5);
-      CHECK(std::equal(sums.begin(), sums.end(), whole.begin()));
+      CHECK(on_cuda(head, dtype) == Exact(all.begin(), all.begin() + sums_count));
+    }
+  }
+}
+
+// A product whose operands begin elsewhere may be another algorithm, with another order of sums.
+// Here it has none: a row of x is one 1 and zeros, so that a logit is one weight, and a weight's
+// gradient one gradient of a logit. What the loss itself computes is seen bit by bit; dx alone is
+// a sum.
+TEST_CASE("cuda twins: the loss of a row has the same bits where logits are not aligned",
+          "[kernels][cuda][.gpu][P1]") {
+  if (no_device()) {
+    return;
+  }
+  for (const std::int64_t vocab : vocabularies) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      INFO(vocab << " columns");
+      HeadCase head = random_case(vocab);
+      head.x = zeros(head.rows * head.cols);
+      for (std::int64_t row = 0; row < head.rows; ++row) {
+        head.x[at(row * head.cols + row)] = 1.0F;
+      }
+      const Exact all = on_cuda(head, dtype);
+      const auto dx = all.begin() + sums_count;
+      const auto dweight = dx + head.rows * head.cols;
+      const Exact sums(all.begin(), dx);
+      head.first = 1;
+      const Exact moved = on_cuda(head, dtype);
+      const auto moved_dx = moved.begin() + sums_count;
+      const auto moved_dweight = moved_dx + head.rows * head.cols;
+      CHECK(Exact(moved.begin(), moved_dx) == sums);
+      CHECK(std::equal(moved_dweight, moved.end(), dweight, all.end()));
+      CHECK(largest_error(Exact(moved_dx, moved_dweight), Exact(dx, dweight)) <=
+            (sum_of(vocab) + (dtype == DType::bf16 ? bf16_rounding : 0.0)) * rounding);
+      head.gradient = false;
+      CHECK(on_cuda(head, dtype) == sums);
     }
   }
 }
