@@ -1,5 +1,6 @@
 #include "kernels/backend.hpp"
 #include "kernels/device/cuda_device.hpp"
+#include "kernels/device/repeated_memory.hpp"
 
 namespace train::kernels {
 
@@ -14,6 +15,11 @@ std::unique_ptr<Stream> make_cuda_stream(std::string name, int /*device*/) {
 
 void* cuda_memory(MemoryKind /*kind*/, std::size_t /*size_bytes*/, std::string& reason) {
   reason = cuda_absence();
+  return nullptr;
+}
+
+std::unique_ptr<RepeatedMemory> RepeatedMemory::make(std::size_t /*size_bytes*/,
+                                                     std::size_t /*piece_bytes*/) {
   return nullptr;
 }
 

@@ -16,6 +16,7 @@
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/cuda_stream.hpp"
 #include "kernels/device/device_gate.hpp"
+#include "kernels/device/repeated_memory.hpp"
 #include "kernels/gemm/product_choice.hpp"
 #include "kernels/gemm/product_trial.hpp"
 #include "kernels/kernel_list.hpp"
@@ -170,78 +171,97 @@ bool worth_a_trial(const MatmulParams& p) {
          least_flop;
 }
 
-/// Memory of a device, given back in stream order.
-struct StreamMemory {
-  cudaStream_t stream = nullptr;
-  void* data = nullptr;
-  std::size_t size_bytes = 0;
-
-  StreamMemory(cudaStream_t on, std::int64_t elements, DType dtype)
-      : stream(on), size_bytes((static_cast<std::size_t>(elements) * size_of(dtype) + 3) / 4 * 4) {
-    if (cudaMallocAsync(&data, size_bytes, stream) != cudaSuccess) {
-      cudaGetLastError();
-      data = nullptr;  // Then nothing is tried.
-    }
-  }
-  ~StreamMemory() {
-    if (data != nullptr) {
-      cudaFreeAsync(data, stream);
-    }
-  }
-  StreamMemory(const StreamMemory&) = delete;
-  StreamMemory& operator=(const StreamMemory&) = delete;
-};
-
 /// Elements from the first of a matrix of `rows` rows to its last.
 std::int64_t extent(std::int64_t rows, std::int64_t cols, std::int64_t stride) {
   return (rows - 1) * stride + cols;
 }
 
-/// Random operands of a product, what one way makes of them, and room for another one's.
-struct TrialOperands {
+/// What a trial computes: the product of random operands, of the real one's shapes, into the real
+/// result where nothing is added to that, for the product will overwrite it anyway. So a trial
+/// needs little memory of its own, and a device that is nearly full has room for it.
+///
+/// All of it is gone with this. REQUIRES: a DeviceGate::Call lives until then.
+class TrialOperands {
+ public:
+  /// Begins to fill them. None where the device has no room.
+  static std::unique_ptr<TrialOperands> make(CudaStream& stream, const MatmulParams& p) {
+    auto operands = std::unique_ptr<TrialOperands>(new TrialOperands(stream, p));
+    if (!operands->there()) {
+      return nullptr;
+    }
+    for (const auto* memory : {operands->a_.get(), operands->b_.get()}) {
+      cuda::fill_with_random(stream, memory->data(),
+                             static_cast<std::int64_t>(memory->piece_bytes() / size_of(p.dtype)),
+                             p.dtype);
+    }
+    operands->product.a = operands->a_->data();
+    operands->product.b = operands->b_->data();
+    if (p.accumulate) {
+      operands->product.c = operands->c_->data();
+    }
+    return operands;
+  }
+
+  /// Waits for what still uses them. What could be wrong by now has been said by who launched it.
+  ~TrialOperands() { cudaStreamSynchronize(stream_.native()); }
+  TrialOperands(const TrialOperands&) = delete;
+  TrialOperands& operator=(const TrialOperands&) = delete;
+
   MatmulParams product;
-  StreamMemory a, b, expected, result, differences;
 
-  TrialOperands(cudaStream_t stream, const MatmulParams& p)
+  [[nodiscard]] cuda::TrialMatrix result() const {
+    return {.data = product.c,
+            .rows = product.m,
+            .cols = product.n,
+            .stride = product.ldc,
+            .dtype = product.output_dtype};
+  }
+  [[nodiscard]] unsigned long long* fold() const {
+    return static_cast<unsigned long long*>(fold_->data());
+  }
+
+ private:
+  /// More than the caches of a device have (50 MiB), or an operand would not come from its memory.
+  /// Two numbers that are prime to each other and to what rows are long: neither do two pairs of
+  /// rows come again whose products are added, nor are the parts of a sum that is split the same.
+  static constexpr std::size_t a_piece_bytes = std::size_t{2 * 31} << 20U;
+  static constexpr std::size_t b_piece_bytes = std::size_t{2 * 37} << 20U;
+  static constexpr std::size_t whole = std::numeric_limits<std::size_t>::max();
+
+  TrialOperands(CudaStream& stream, const MatmulParams& p)
       : product(p),
-        a(stream, p.transpose_a ? extent(p.k, p.m, p.lda) : extent(p.m, p.k, p.lda), p.dtype),
-        b(stream, p.transpose_b ? extent(p.n, p.k, p.ldb) : extent(p.k, p.n, p.ldb), p.dtype),
-        expected(stream, extent(p.m, p.n, p.ldc), p.output_dtype),
-        result(stream, extent(p.m, p.n, p.ldc), p.output_dtype),
-        differences(stream, 1, DType::f32) {}
+        stream_(stream),
+        a_(memory(p.transpose_a ? extent(p.k, p.m, p.lda) : extent(p.m, p.k, p.lda), p.dtype,
+                  a_piece_bytes)),
+        b_(memory(p.transpose_b ? extent(p.n, p.k, p.ldb) : extent(p.k, p.n, p.ldb), p.dtype,
+                  b_piece_bytes)),
+        c_(p.accumulate ? memory(extent(p.m, p.n, p.ldc), p.output_dtype, whole) : nullptr),
+        fold_(RepeatedMemory::make(sizeof(unsigned long long), whole)) {}
+
+  static std::unique_ptr<RepeatedMemory> memory(std::int64_t elements, DType dtype,
+                                                std::size_t piece) {
+    return RepeatedMemory::make(static_cast<std::size_t>(elements) * size_of(dtype), piece);
+  }
   [[nodiscard]] bool there() const {
-    return a.data != nullptr && b.data != nullptr && expected.data != nullptr &&
-           result.data != nullptr && differences.data != nullptr;
+    return a_ != nullptr && b_ != nullptr && fold_ != nullptr &&
+           (c_ != nullptr || !product.accumulate);
   }
+
+  CudaStream& stream_;
+  std::unique_ptr<RepeatedMemory> a_, b_, c_, fold_;
 };
-
-void fill(CudaStream& stream, const StreamMemory& memory, DType dtype) {
-  const auto count = static_cast<std::int64_t>(memory.size_bytes / size_of(dtype));
-  cuda::fill_with_random(stream, memory.data, count, dtype);
-}
-
-/// None where the device has no room for them.
-std::unique_ptr<TrialOperands> trial_operands(CudaStream& stream, const MatmulParams& p) {
-  auto operands = std::make_unique<TrialOperands>(stream.native(), p);
-  if (!operands->there()) {
-    return nullptr;
-  }
-  fill(stream, operands->a, p.dtype);
-  fill(stream, operands->b, p.dtype);
-  operands->product.a = operands->a.data;
-  operands->product.b = operands->b.data;
-  operands->product.c = operands->expected.data;
-  return operands;
-}
 
 /// Tries the library's ways to compute one product on the device.
 class Trial {
  public:
   Trial(const MatmulPlans& plans, CudaStream& stream, const MatmulPlan& plan,
         std::span<const cublasLtMatmulHeuristicResult_t> ways, const TrialOperands& operands)
-      : plans_(plans), stream_(stream), plan_(plan), ways_(ways), operands_(operands) {
-    run(0, operands_.expected);
-  }
+      : plans_(plans),
+        stream_(stream),
+        plan_(plan),
+        ways_(ways),
+        operands_(operands),
+        expected_(bits_of(0)) {}
 
   [[nodiscard]] std::size_t best() const {
     return choose_product(ways_.size(),
@@ -250,29 +270,30 @@ class Trial {
   }
 
  private:
-  void run(std::size_t way, const StreamMemory& to) const {
-    MatmulParams product = operands_.product;
-    product.c = to.data;
-    fill(stream_, to, product.output_dtype);  // What lies between rows, and what is added to.
-    plans_.launch(stream_, plan_, ways_[way].algo, product);
+  void launch(std::size_t way) const {
+    plans_.launch(stream_, plan_, ways_[way].algo, operands_.product);
+  }
+
+  /// Of what a way makes of the operands. Throws DeviceError.
+  [[nodiscard]] unsigned long long bits_of(std::size_t way) const {
+    unsigned long long fold = 0;
+    // What is added to; and what a way leaves out would be another one's.
+    cuda::fill_with_random(stream_, operands_.result());
+    launch(way);
+    TRAIN_CUDA_CHECK(cudaMemsetAsync(operands_.fold(), 0, sizeof(fold), stream_.native()));
+    cuda::fold_bits(stream_, operands_.result(), operands_.fold());
+    TRAIN_CUDA_CHECK(cudaMemcpyAsync(&fold, operands_.fold(), sizeof(fold), cudaMemcpyDefault,
+                                     stream_.native()));
+    TRAIN_CUDA_CHECK(cudaStreamSynchronize(stream_.native()));
+    return fold;
   }
 
   [[nodiscard]] bool same_bits(std::size_t way) const {
-    std::uint32_t found = 0;
-    auto* differences = static_cast<std::uint32_t*>(operands_.differences.data);
-    TRAIN_CUDA_CHECK(cudaMemsetAsync(differences, 0, sizeof(found), stream_.native()));
     try {
-      run(way, operands_.result);
+      return bits_of(way) == expected_;
     } catch (const DeviceError&) {
       return false;  // Proposed, and refused.
     }
-    cuda::count_differences(stream_, operands_.expected.data, operands_.result.data,
-                            static_cast<std::int64_t>(operands_.result.size_bytes / sizeof(found)),
-                            differences);
-    TRAIN_CUDA_CHECK(
-        cudaMemcpyAsync(&found, differences, sizeof(found), cudaMemcpyDefault, stream_.native()));
-    TRAIN_CUDA_CHECK(cudaStreamSynchronize(stream_.native()));
-    return found == 0;
   }
 
   /// Of the fastest of a few.
@@ -283,9 +304,7 @@ class Trial {
     for (int i = 0; i < times; ++i) {
       TRAIN_CUDA_CHECK(cudaStreamSynchronize(stream_.native()));
       const auto begin = Clock::now();
-      MatmulParams product = operands_.product;
-      product.c = operands_.result.data;
-      plans_.launch(stream_, plan_, ways_[way].algo, product);
+      launch(way);
       TRAIN_CUDA_CHECK(cudaStreamSynchronize(stream_.native()));
       least_s = std::min(least_s, std::chrono::duration<double>(Clock::now() - begin).count());
     }
@@ -297,6 +316,7 @@ class Trial {
   const MatmulPlan& plan_;
   std::span<const cublasLtMatmulHeuristicResult_t> ways_;
   const TrialOperands& operands_;
+  unsigned long long expected_;
 };
 
 }  // namespace
@@ -320,7 +340,7 @@ MatmulPlan MatmulPlans::make(CudaStream& stream, const MatmulParams& p) const {
   const Ways ways = ways_of(plan, p);
   plan.algorithm = ways.front().algo;
   if (ways.size() > 1 && worth_a_trial(p)) {
-    const auto operands = trial_operands(stream, p);
+    const auto operands = TrialOperands::make(stream, p);
     if (operands != nullptr) {
       const Trial trial(*this, stream, plan, ways, *operands);
       plan.algorithm = ways[trial.best()].algo;

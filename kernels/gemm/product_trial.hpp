@@ -12,8 +12,20 @@ namespace train::kernels::cuda {
 /// Fills `data` with `count` elements of either sign in [0.5, 1), the same ones every time.
 void fill_with_random(CudaStream& stream, void* data, std::int64_t count, DType dtype);
 
-/// Adds to *differences in how many of `count` words of 32 bits the two differ.
-void count_differences(CudaStream& stream, const void* left, const void* right, std::int64_t count,
-                       std::uint32_t* differences);
+/// A matrix as a product leaves it: `stride` elements from a row to the next, and what lies between
+/// them is somebody else's.
+struct TrialMatrix {
+  void* data = nullptr;
+  std::int64_t rows = 0, cols = 0, stride = 0;
+  DType dtype = DType::f32;
+};
+
+/// The same into the elements of a matrix, and nowhere else.
+void fill_with_random(CudaStream& stream, const TrialMatrix& matrix);
+
+/// Adds to *fold, of the device's memory, what the bits of all elements and their places make: a
+/// sum of integers, which has no order. Matrices that differ have the same one by chance alone, of
+/// 2^64. So one of them need not be kept to be compared.
+void fold_bits(CudaStream& stream, const TrialMatrix& matrix, unsigned long long* fold);
 
 }  // namespace train::kernels::cuda
