@@ -36,7 +36,7 @@ constexpr GpuRow kRows[] = {
     {"kernels", "each family of kernels alone", 40, gpu_kernels_row},
     {"loss", "fp32 against the CPU engine, step by step", 20, gpu_loss_row},
     {"kill", "kill -9 and resume, in bf16", 20, gpu_kill_row},
-    {"gpt2_124m", "Enoki, 124 M weights, T = 1024, 32 sequences", 40, gpu_gpt2_row},
+    {"gpt2_124m", "Enoki, 124 M weights, T = 1024, 32 sequences", 55, gpu_gpt2_row},
     {"8b", "qwen3, 8 B weights, T = 4096, every block computed again", 70, gpu_8b_row},
     {"qwen3_600m", "qwen3, 0.6 B weights, T = 2048, 8 sequences", 25, gpu_qwen3_row},
     {"gpt2_1558m", "Enoki, 1.5 B weights, T = 1024, 16 sequences", 35, gpu_gpt2_xl_row},

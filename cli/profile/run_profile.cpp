@@ -99,9 +99,26 @@ std::int64_t complete_since(const RankProfile& profile) {
   return since;
 }
 
-bool measured(const CommandRecord& command, std::int64_t since) {
-  return command.kind == engine::CommandKind::train_step && command.begin_ns >= since &&
-         command.end_ns > command.begin_ns;
+struct MeasuredSteps {
+  std::vector<CommandRecord> steps;
+  std::int64_t left_out = 0;
+};
+
+MeasuredSteps measured_steps(const RankProfile& profile) {
+  const std::int64_t since = complete_since(profile);
+  MeasuredSteps measured;
+  for (const CommandRecord& command : profile.commands.records) {
+    if (command.kind == engine::CommandKind::train_step && command.begin_ns >= since &&
+        command.end_ns > command.begin_ns) {
+      measured.steps.push_back(command);
+    }
+  }
+  // Where something was dropped, the first steps were.
+  if (since == 0 && std::ssize(measured.steps) >= 2 * kFirstSteps) {
+    measured.steps.erase(measured.steps.begin(), measured.steps.begin() + kFirstSteps);
+    measured.left_out = kFirstSteps;
+  }
+  return measured;
 }
 
 TimeSpans busy_of(const RankProfile& profile) {
@@ -123,12 +140,9 @@ TimeSpans communication_of(const RankProfile& profile) {
 }
 
 double sent_in_steps(const RankProfile& profile) {
-  const std::int64_t since = complete_since(profile);
   std::set<std::uint64_t> commands;
-  for (const CommandRecord& command : profile.commands.records) {
-    if (measured(command, since)) {
-      commands.insert(command.command);
-    }
+  for (const CommandRecord& command : measured_steps(profile).steps) {
+    commands.insert(command.command);
   }
   double bytes = 0.0;
   for (const CollectiveRecord& one : profile.collectives.records) {
@@ -137,11 +151,40 @@ double sent_in_steps(const RankProfile& profile) {
   return bytes;
 }
 
+/// "forward block 3"; what runs outside all units has its mark alone.
+std::string work_name(const RankProfile& profile, const Stretch& work) {
+  const std::string& what = profile.names.at(work.name);
+  const bool of_unit = work.unit >= 0 && static_cast<std::size_t>(work.unit) < profile.units.size();
+  return of_unit ? what + " " + profile.units[static_cast<std::size_t>(work.unit)] : what;
+}
+
+/// The longest of the times that the stream did not work, and what it worked on around that.
+void add_longest_gap(const RankProfile& profile, const TimeSpans& idle, RankSummary& summary) {
+  const auto longest = std::max_element(
+      idle.begin(), idle.end(),
+      [](const TimeSpan& a, const TimeSpan& b) { return a.size_ns() < b.size_ns(); });
+  if (longest == idle.end()) {
+    return;
+  }
+  summary.longest_gap_seconds = seconds(longest->size_ns());
+  for (const Stretch& work : profile.streams.front().stretches) {
+    if (!work.worked()) {
+      continue;
+    }
+    if (work.begin_ns >= longest->end_ns) {
+      summary.gap_before = work_name(profile, work);
+      return;
+    }
+    summary.gap_after = work_name(profile, work);
+  }
+}
+
 RankSummary summarize_rank(const RankProfile& profile) {
   const TimeSpans steps = training_steps(profile);
   RankSummary summary;
   summary.rank = profile.rank;
   summary.steps = std::ssize(steps);
+  summary.steps_left_out = measured_steps(profile).left_out;
   if (steps.empty()) {
     return summary;
   }
@@ -156,8 +199,8 @@ RankSummary summarize_rank(const RankProfile& profile) {
   summary.exposed_seconds = seconds(total_ns(common(communication, idle))) / count;
   for (const TimeSpan& gap : idle) {
     summary.gaps += gap.size_ns() > kLongGap_ns ? 1.0 / count : 0.0;
-    summary.longest_gap_seconds = std::max(summary.longest_gap_seconds, seconds(gap.size_ns()));
   }
+  add_longest_gap(profile, idle, summary);
   summary.sent_bytes = sent_in_steps(profile) / count;
   return summary;
 }
@@ -243,17 +286,32 @@ std::vector<std::string> remarks_on(const std::vector<RankProfile>& profiles) {
   return remarks;
 }
 
+/// A line of the steps that are left out and of the times without work; nothing of a rank that has
+/// no steps.
+std::string gaps_text(const RankSummary& one) {
+  if (one.steps == 0) {
+    return {};
+  }
+  std::string text = fmt::format("rank {}: ", one.rank);
+  if (one.steps_left_out > 0) {
+    text += fmt::format("without its first {} steps; ", one.steps_left_out);
+  }
+  text += fmt::format("{:.1f} times in a step no work for {} us", one.gaps, kLongGap_ns / 1000);
+  if (one.longest_gap_seconds > 0.0) {
+    text += fmt::format(", at most for {:.3f} ms, after \"{}\" and before \"{}\"",
+                        one.longest_gap_seconds * 1e3, one.gap_after, one.gap_before);
+  }
+  return text + "\n";
+}
+
 double percent(double part, double whole) { return whole > 0.0 ? 100.0 * part / whole : 0.0; }
 
 }  // namespace
 
 TimeSpans training_steps(const RankProfile& profile) {
-  const std::int64_t since = complete_since(profile);
   TimeSpans steps;
-  for (const CommandRecord& command : profile.commands.records) {
-    if (measured(command, since)) {
-      steps.push_back({command.begin_ns, command.end_ns});
-    }
+  for (const CommandRecord& command : measured_steps(profile).steps) {
+    steps.push_back({command.begin_ns, command.end_ns});
   }
   return steps;
 }
@@ -291,6 +349,9 @@ std::string to_text(const ProfileSummary& summary) {
                         part(one.exposed_seconds),
                         format_bytes(static_cast<std::uint64_t>(one.sent_bytes)));
   }
+  for (const RankSummary& one : summary.ranks) {
+    text += gaps_text(one);
+  }
   for (const std::string& remark : summary.remarks) {
     text += remark + "\n";
   }
@@ -303,6 +364,7 @@ std::string to_json(const ProfileSummary& summary) {
   for (const RankSummary& one : summary.ranks) {
     json["ranks"].push_back(Json{{"rank", one.rank},
                                  {"steps", one.steps},
+                                 {"steps_left_out", one.steps_left_out},
                                  {"step_seconds", one.step_seconds},
                                  {"busy_seconds", one.busy_seconds},
                                  {"waiting_seconds", one.waiting_seconds},
@@ -310,6 +372,8 @@ std::string to_json(const ProfileSummary& summary) {
                                  {"exposed_seconds", one.exposed_seconds},
                                  {"gaps", one.gaps},
                                  {"longest_gap_seconds", one.longest_gap_seconds},
+                                 {"gap_after", one.gap_after},
+                                 {"gap_before", one.gap_before},
                                  {"sent_bytes", one.sent_bytes}});
   }
   for (const KernelSummary& one : summary.kernels) {

@@ -36,6 +36,10 @@ using TimeSpans = std::vector<TimeSpan>;
 /// given its work in time.
 constexpr std::int64_t kLongGap_ns = 20'000;
 
+/// The first steps of a run choose ways to compute, make memory and load libraries; what they took
+/// says nothing of the others. They are left out where at least as many remain.
+constexpr std::int64_t kFirstSteps = 3;
+
 /// Where one rank's training steps went; means per step.
 ///
 /// A step lasts from when the compute stream comes to its command until it has run it. Busy: the
@@ -43,15 +47,17 @@ constexpr std::int64_t kLongGap_ns = 20'000;
 /// of the rank is between request and end: exposed where the stream is not busy, else overlapped.
 struct RankSummary {
   std::int64_t rank = 0;
-  std::int64_t steps = 0;  ///< Measured: those of which nothing was dropped.
+  std::int64_t steps = 0;  ///< Measured: those of which nothing was dropped, but for the first.
+  std::int64_t steps_left_out = 0;  ///< kFirstSteps, or 0.
   double step_seconds = 0.0;
   double busy_seconds = 0.0;
   double waiting_seconds = 0.0;
   double overlapped_seconds = 0.0;
   double exposed_seconds = 0.0;
   double gaps = 0.0;  ///< Times that the stream stood still for more than kLongGap_ns.
-  double longest_gap_seconds = 0.0;  ///< Of all steps.
-  double sent_bytes = 0.0;           ///< To other ranks, by the collectives of the step's command.
+  double longest_gap_seconds = 0.0;   ///< Of all measured steps.
+  std::string gap_after, gap_before;  ///< The pieces of work that it lies between; empty: none.
+  double sent_bytes = 0.0;            ///< To other ranks, by the collectives of the step's command.
 };
 
 /// Compute time under one mark, by kind of unit; means per step and rank.
@@ -68,15 +74,16 @@ struct ProfileSummary {
   std::vector<std::string> remarks;    ///< What a reader has to know: dropped records, clocks.
 };
 
-/// The measured training steps of a rank, in order.
+/// The measured training steps of a rank, in order; those that are left out are not among them.
 [[nodiscard]] TimeSpans training_steps(const actors::RankProfile& profile);
 
 [[nodiscard]] ProfileSummary summarize(const std::vector<actors::RankProfile>& profiles);
 
 /// The table for people.
 [[nodiscard]] std::string to_text(const ProfileSummary& summary);
-/// {"ranks": [{"rank", "steps", "step_seconds", "busy_seconds", "waiting_seconds",
-/// "overlapped_seconds", "exposed_seconds", "gaps", "longest_gap_seconds", "sent_bytes"}],
+/// {"ranks": [{"rank", "steps", "steps_left_out", "step_seconds", "busy_seconds",
+/// "waiting_seconds", "overlapped_seconds", "exposed_seconds", "gaps", "longest_gap_seconds",
+/// "gap_after", "gap_before", "sent_bytes"}],
 /// "kernels": [{"what", "unit", "seconds", "share"}], "remarks": [...]}
 [[nodiscard]] std::string to_json(const ProfileSummary& summary);
 

@@ -131,7 +131,9 @@ TEST_CASE("profile: a summary of known times", "[actors][profile]") {
   CHECK(rank.overlapped_seconds == Approx(0.0015));
   CHECK(rank.exposed_seconds == Approx(0.001));
   CHECK(rank.gaps == Approx(2.0));
-  CHECK(rank.longest_gap_seconds == Approx(0.005));
+  CHECK(rank.longest_gap_seconds == Approx(0.005));  // From 125 ms to the end of the last step.
+  CHECK(rank.gap_after == "backward head");
+  CHECK(rank.gap_before.empty());
   CHECK(rank.sent_bytes == Approx(500.0));
   REQUIRE(summary.kernels.size() == 3);
   CHECK(summary.kernels[0].what == "backward");
@@ -150,6 +152,75 @@ TEST_CASE("profile: a summary of known times", "[actors][profile]") {
   CHECK(json["ranks"][0]["longest_gap_seconds"].get<double>() == Approx(0.005));
   CHECK(json["kernels"].size() == 3);
   CHECK(to_text(summary).find("50.0 %") != std::string::npos);
+}
+
+/// `count` steps of 10 ms and a profile of nothing else; each works for 8 ms, but for the first
+/// three, which work for 1 ms at their begin, and for the last but one, which works in two pieces.
+RankProfile profile_of_steps(std::int64_t count) {
+  RankProfile profile = small_profile(0);
+  profile.commands.records.clear();
+  profile.collectives.records.clear();
+  std::vector<Stretch>& work = profile.streams[0].stretches;
+  work.clear();
+  for (std::int64_t step = 0; step < count; ++step) {
+    const std::int64_t begin = 100 + 10 * step;
+    profile.commands.records.push_back({engine::CommandKind::train_step,
+                                        static_cast<std::uint64_t>(step + 1), step, begin * kMs,
+                                        (begin + 10) * kMs});
+    const auto add = [&](std::uint32_t name, std::int32_t unit, std::int64_t from,
+                         std::int64_t to) {
+      work.push_back({.name = name,
+                      .step = step,
+                      .unit = unit,
+                      .lane = 0,
+                      .begin_ns = (begin + from) * kMs,
+                      .end_ns = (begin + to) * kMs});
+    };
+    if (step == count - 2) {
+      add(0, 2, 0, 3);
+      add(1, -1, 6, 10);
+    } else {
+      add(0, 1, 0, step < 3 ? 1 : 8);
+    }
+  }
+  return profile;
+}
+
+TEST_CASE("profile: the first steps are left out, and the longest gap is named",
+          "[actors][profile]") {
+  const ProfileSummary summary = summarize({profile_of_steps(8)});
+  const RankSummary& rank = summary.ranks.front();
+  CHECK(rank.steps == 5);
+  CHECK(rank.steps_left_out == 3);
+  CHECK(rank.busy_seconds == Approx((4 * 8 + 7) * 1e-3 / 5));
+  CHECK(rank.longest_gap_seconds == Approx(0.003));
+  CHECK(rank.gap_after == "forward block 1");
+  CHECK(rank.gap_before == "backward");
+  const Json json = Json::parse(to_json(summary));
+  CHECK(json["ranks"][0]["steps_left_out"] == 3);
+  CHECK(json["ranks"][0]["gap_after"] == "forward block 1");
+  CHECK(json["ranks"][0]["gap_before"] == "backward");
+  CHECK(to_text(summary).find("rank 0: without its first 3 steps; 1.0 times in a step no work for "
+                              "20 us, at most for 3.000 ms, after \"forward block 1\" and before "
+                              "\"backward\"") != std::string::npos);
+  double kernels = 0.0;
+  for (const KernelSummary& kernel : summary.kernels) {
+    kernels += kernel.seconds;
+  }
+  CHECK(kernels == Approx(rank.busy_seconds));
+}
+
+TEST_CASE("profile: of few steps none is left out, nor where the first ones were dropped",
+          "[actors][profile]") {
+  CHECK(summarize({profile_of_steps(5)}).ranks[0].steps == 5);
+  CHECK(summarize({profile_of_steps(5)}).ranks[0].steps_left_out == 0);
+  CHECK(summarize({profile_of_steps(6)}).ranks[0].steps == 3);
+  RankProfile profile = profile_of_steps(9);
+  profile.streams[0].dropped = 1;
+  profile.streams[0].stretches.erase(profile.streams[0].stretches.begin());
+  const RankSummary rank = summarize({profile}).ranks[0];
+  CHECK(rank.steps == 8);
+  CHECK(rank.steps_left_out == 0);
 }
 
 TEST_CASE("profile: work from one step into the next belongs to both", "[actors][profile]") {
