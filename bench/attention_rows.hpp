@@ -123,16 +123,25 @@ inline void attention_backward(kernels::Stream& stream, const kernels::KernelTab
                                       .dtype = c.dtype});
 }
 
-/// The rows of both passes. `Bench`: has kernels(), and row(name, flop, bytes, work).
+/// Of the two passes, in seconds.
+struct AttentionTimes {
+  double forward = 0.0;
+  double backward = 0.0;
+};
+
+/// The rows of both passes. `Bench`: has kernels(), and row(name, flop, bytes, work), which returns
+/// seconds.
 template <class Bench>
-void attention_rows(Bench& bench, const AttentionCase& c, const AttentionMemory& memory) {
+AttentionTimes attention_rows(Bench& bench, const AttentionCase& c, const AttentionMemory& memory) {
   const double product = c.product_flop();
-  bench.row(
+  AttentionTimes times;
+  times.forward = bench.row(
       "attention forward  " + c.shape(), c.kForwardProducts * product, 0,
       [&](kernels::Stream& stream) { attention_forward(stream, bench.kernels(), c, memory); });
-  bench.row(
+  times.backward = bench.row(
       "attention backward " + c.shape(), c.kBackwardProducts * product, 0,
       [&](kernels::Stream& stream) { attention_backward(stream, bench.kernels(), c, memory); });
+  return times;
 }
 
 }  // namespace train::bench

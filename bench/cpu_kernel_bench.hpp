@@ -46,7 +46,8 @@ class CpuKernelBench {
 
   /// Median over batches of runs; a batch is queued at once and lasts long enough to hide the time
   /// that waking the stream takes. `flop` and `bytes`: work of one run, 0 if the rate says nothing.
-  void row(const std::string& name, double flop, double bytes, const Work& work) {
+  /// Returns it, in seconds.
+  double row(const std::string& name, double flop, double bytes, const Work& work) {
     constexpr double batch_seconds = 5e-3;
     constexpr int batches = 40;
     constexpr double max_seconds = 0.6;
@@ -65,6 +66,7 @@ class CpuKernelBench {
     fmt::print("{:<44} {:>10.1f} {:>10} {:>8} {:>8}\n", name, median * 1e6,
                rate(flop / median, 1e-9), rate(flop / median / peak_, 100.0),
                rate(bytes / median, 1e-9));
+    return median;
   }
 
   /// How many times as long the second work takes as the first: median of turns in which both run

@@ -34,15 +34,23 @@ struct GpuRow {
 // more, when ours are measured.
 constexpr GpuRow kRows[] = {
     {"kernels", "each family of kernels alone", 40, gpu_kernels_row},
+    {"attention", "attention alone at each length, beside PyTorch's by cuDNN", 60,
+     gpu_attention_row},
     {"loss", "fp32 against the CPU engine, step by step", 20, gpu_loss_row},
     {"kill", "kill -9 and resume, in bf16", 20, gpu_kill_row},
+    {"ranks", "two ranks on the device against one, bit by bit", 25, gpu_ranks_row},
     {"gpt2_124m", "Enoki, 124 M weights, T = 1024, 32 sequences", 55, gpu_gpt2_row},
-    {"8b", "qwen3, 8 B weights, T = 4096, every block computed again", 70, gpu_8b_row},
+    {"8b", "Llama 3's 8 B weights, T = 4096, every block computed again", 100, gpu_8b_row},
     {"qwen3_600m", "qwen3, 0.6 B weights, T = 2048, 8 sequences", 25, gpu_qwen3_row},
+    {"qwen3_600m_4096", "qwen3, 0.6 B weights, T = 4096, 4 sequences", 25, gpu_qwen3_long_row},
+    {"qwen2.5", "Qwen2.5's 0.5 B, 1.5 B and 3 B weights, T = 1024", 60, gpu_qwen25_row},
     {"gpt2_1558m", "Enoki, 1.5 B weights, T = 1024, 16 sequences", 35, gpu_gpt2_xl_row},
+    {"determinism", "the price of the same bits at any number of ranks", 60, gpu_determinism_row},
     {"gpt2_124m_torch", "the same in turns with PyTorch", 100, gpu_gpt2_torch_row},
     {"qwen3_600m_torch", "the same in turns with PyTorch", 90, gpu_qwen3_torch_row},
     {"gpt2_1558m_torch", "the same in turns with PyTorch", 120, gpu_gpt2_xl_torch_row},
+    {"checkpoint", "the price of a checkpoint of 1.5 B weights every 100 steps", 200,
+     gpu_checkpoint_row},
 };
 
 struct Call {

@@ -88,10 +88,10 @@ class KernelBench {
                              stated.bf16_flops * 1e-12, stated.bytes_per_second * 1e-9));
   }
 
-  /// Prints the median over batches, which are queued at once and long enough to hide their start.
-  /// `flop` and `bytes`: of one call; 0 where that is not its limit.
-  void row(const std::string& name, double flop, double bytes,
-           const std::function<void(kernels::Stream&)>& work) {
+  /// Prints the median over batches, which are queued at once and long enough to hide their start,
+  /// and returns it, in seconds. `flop` and `bytes`: of one call; 0 where that is not its limit.
+  double row(const std::string& name, double flop, double bytes,
+             const std::function<void(kernels::Stream&)>& work) {
     batch(work, 1);
     const double one = batch(work, 1);
     const int runs = tiny() ? 1 : static_cast<int>(std::clamp(0.02 / one, 2.0, 400.0));
@@ -108,7 +108,10 @@ class KernelBench {
       text += rate_text(bytes / seconds.median(), 1e-9, "GB/s", limits.bytes_per_second);
     }
     print_result(name, text);
+    return seconds.median();
   }
+  /// That measure_limits() found.
+  [[nodiscard]] const DeviceLimits& limits() const { return limits_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -146,5 +149,8 @@ class KernelBench {
   std::vector<kernels::Buffer> buffers_;
   std::uint64_t state_ = 12345;
 };
+
+/// Prints both passes of ours, which read what a fused projection leaves.
+AttentionTimes measure_attention(KernelBench& bench, const AttentionCase& c);
 
 }  // namespace train::bench

@@ -68,17 +68,6 @@ void products(KernelBench& bench, std::int64_t tokens, std::int64_t out, std::in
   bench.forget();
 }
 
-void attention(KernelBench& bench, const AttentionCase& c) {
-  attention_rows(bench, c,
-                 {.qkv = bench.bf16(c.tokens() * 3 * c.width()),
-                  .out = bench.bf16(c.tokens() * c.width()),
-                  .dout = bench.bf16(c.tokens() * c.width()),
-                  .dqkv = bench.bf16(c.tokens() * 3 * c.width()),
-                  .lse = bench.fp32(c.tokens() * c.heads),
-                  .delta = bench.fp32(c.tokens() * c.heads)});
-  bench.forget();
-}
-
 void norms(KernelBench& bench, NormKind kind, std::int64_t rows, std::int64_t cols) {
   const std::byte* x = bench.bf16(rows * cols);
   const std::byte* weight = bench.bf16(cols);
@@ -350,9 +339,8 @@ void gpu_kernels_row(const GpuSite& site) {
     cases.push_back({1, 4096, 32, 128, DType::bf16});
   }
   for (const AttentionCase& c : cases) {
-    attention(bench, c);
+    (void)measure_attention(bench, c);
   }
-  print_torch_attention(site, cases);
   // Of buffers many times the size of the device's cache, 50 MiB of which keep what a step does
   // not.
   norms(bench, NormKind::layer, of(262144, 4), of(768, 16));

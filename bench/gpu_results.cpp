@@ -67,4 +67,27 @@ void gpu_kill_row(const GpuSite& site) {
       fmt::format("{} of {}   target 0: {}", differing, last, differing == 0 ? "met" : "MISSED"));
 }
 
+// Where they share a device, ranks have it in turns: this is about their bits.
+void gpu_ranks_row(const GpuSite& site) {
+  const StepCase one = site.small_model();
+  const int last = site.tiny() ? 3 : 20;
+  const Words keys = {"runtime.device=\"cuda\"", "precision.compute=\"bf16\"",
+                      fmt::format("run.steps={}", last), "run.digest_interval_steps=1"};
+  const FinishedRun alone = site.run(one, "one_rank", keys);
+  for (const std::string strategy : {"none", "full"}) {
+    const FinishedRun two =
+        site.run(one, "two_ranks_" + strategy,
+                 joined(keys, {"parallel.ranks=2", "parallel.transport=\"inproc\"",
+                               fmt::format("parallel.strategy=\"{}\"", strategy)}));
+    check_steps(alone, two);
+    std::size_t differing = 0;
+    for (std::size_t i = 0; i < two.steps.size(); ++i) {
+      differing += same_results(alone.steps[i], two.steps[i]) ? 0 : 1;
+    }
+    print_result(
+        fmt::format("2 ranks on a device, \"{}\": steps with other bits than 1's", strategy),
+        fmt::format("{} of {}   target 0: {}", differing, last, differing == 0 ? "met" : "MISSED"));
+  }
+}
+
 }  // namespace train::bench

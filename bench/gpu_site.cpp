@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "engine/model/model_shape.hpp"
 #include "kernels/device/cuda_device.hpp"
 
 namespace train::bench {
@@ -20,6 +21,10 @@ using Clock = std::chrono::steady_clock;
 const Words kTiny = {"model.layers=1",         "model.heads=2",       "model.head_dim=8",
                      "model.embedding_dim=16", "model.mlp_hidden=32", "batch.micro_batch=1",
                      "data.sequence_length=8"};
+
+/// Of models that are trained for their speed.
+const Words kCommon = {"runtime.device=\"cuda\"", "precision.compute=\"bf16\"", "batch.lanes=1",
+                       "run.digest_interval_steps=0", "run.steps=100000"};
 
 constexpr std::int64_t kByteVocabulary = 320;
 
@@ -52,6 +57,12 @@ DeviceLimits GpuSite::limits() const {
   return {};
 }
 
+double GpuSite::target(const CardTargets& targets) const {
+  const std::string name = kernels().kernel_set();
+  const auto is = [&](const char* card) { return name.find(card) != std::string::npos; };
+  return is("H200") ? targets.h200 : is("H100") ? targets.h100 : 0.0;
+}
+
 double GpuSite::device_bytes_used() const {
   return static_cast<double>(kernels().device->memory_use().used_bytes);
 }
@@ -63,16 +74,22 @@ double GpuSite::device_bytes_free() const {
 
 StepCase GpuSite::model(const std::string& name, const std::string& architecture,
                         std::int64_t vocabulary, const Words& full) const {
-  const Words common = {fmt::format("model.arch=\"{}\"", architecture),
-                        "runtime.device=\"cuda\"",
-                        "precision.compute=\"bf16\"",
-                        "batch.lanes=1",
-                        "run.digest_interval_steps=0",
-                        "run.steps=100000"};
+  const Words common = joined(kCommon, {fmt::format("model.arch=\"{}\"", architecture)});
   return {.name = name,
           .file = "quickstart.toml",
           .keys = joined(joined(common, full), options_.tiny ? kTiny : Words{}),
           .vocabulary = options_.tiny ? kByteVocabulary : vocabulary,
+          .data = options_.data};
+}
+
+StepCase GpuSite::published(const std::string& name, const std::string& config,
+                            std::int64_t vocabulary, const Words& keys) const {
+  const Words tiny = {"batch.micro_batch=1", "data.sequence_length=8"};
+  return {.name = name,
+          .file = {},
+          .keys = joined(joined(kCommon, keys), options_.tiny ? tiny : Words{}),
+          .vocabulary = vocabulary,
+          .published = config,
           .data = options_.data};
 }
 
@@ -86,7 +103,7 @@ StepCase GpuSite::small_model() const {
 }
 
 Words GpuSite::words(const StepCase& one, const std::string& name, const Words& keys) const {
-  Words words = {place_.paths().program, "run", place_.paths().configs + "/" + one.file};
+  Words words = {place_.paths().program, "run", file_of(place_, one)};
   for (const std::string& key :
        joined(joined(keys_of(place_, one), keys), {fmt::format("run.name=\"{}\"", name)})) {
     words.insert(words.end(), {"--set", key});
@@ -111,13 +128,13 @@ void GpuSite::run_to_end(const Words& words, const std::string& name) const {
 nlohmann::json GpuSite::profile(const StepCase& one, const std::string& name,
                                 const Words& keys) const {
   run_to_end(joined(words(one, name, keys), {"--profile"}), name);
-  std::ifstream file(place_.directory() / "runs" / name / "profile" / "summary.json");
+  std::ifstream file(run_directory(name) / "profile" / "summary.json");
   return nlohmann::json::parse(file).at("ranks").at(0);
 }
 
 FinishedRun GpuSite::run(const StepCase& one, const std::string& name, const Words& keys) const {
   run_to_end(words(one, name, keys), name);
-  return {steps_of(place_.directory() / "runs" / name / "metrics.jsonl")};
+  return {steps_of_run(name)};
 }
 
 void GpuSite::run_and_kill(const StepCase& one, const std::string& name, const Words& keys,
@@ -126,7 +143,7 @@ void GpuSite::run_and_kill(const StepCase& one, const std::string& name, const W
   const double longest_s = patience();
   BenchChild child(words(one, name, keys), place_.directory() / (name + ".err"));
   for (;;) {
-    const auto steps = steps_of(place_.directory() / "runs" / name / "metrics.jsonl");
+    const auto steps = steps_of_run(name);
     if (!steps.empty() && steps.back().at("step").get<std::int64_t>() >= last) {
       return;  // With it goes the child.
     }
@@ -139,6 +156,27 @@ void GpuSite::run_and_kill(const StepCase& one, const std::string& name, const W
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+}
+
+std::vector<nlohmann::json> GpuSite::steps_of_run(const std::string& name) const {
+  return steps_of(run_directory(name) / "metrics.jsonl");
+}
+
+bool GpuSite::has_checkpoint(const std::string& name, std::int64_t step) const {
+  return fs::exists(run_directory(name) / "checkpoints" / fmt::format("step-{:08}", step));
+}
+
+void GpuSite::remove_run(const std::string& name) const { fs::remove_all(run_directory(name)); }
+
+double GpuSite::state_bytes(const StepCase& one) const {
+  constexpr double bytes_per_weight = 12.0;  // AdamW's, in fp32.
+  return bytes_per_weight *
+         static_cast<double>(
+             engine::count_parameters(plan_of_case(place_, one).engine.model).total);
+}
+
+double GpuSite::disk_bytes_free() const {
+  return static_cast<double>(fs::space(place_.directory()).available);
 }
 
 std::string time_text(double seconds) { return fmt::format("{:9.1f} us", seconds * 1e6); }

@@ -18,6 +18,12 @@ struct DeviceLimits {
   double bytes_per_second = 0.0;
 };
 
+/// What is wanted of either card; 0: nothing.
+struct CardTargets {
+  double h100 = 0.0;
+  double h200 = 0.0;
+};
+
 /// A measured run: its lines of training steps, in order.
 struct FinishedRun {
   std::vector<nlohmann::json> steps;
@@ -40,6 +46,8 @@ class GpuSite {
   [[nodiscard]] double seconds_left() const;
   /// By the device's name.
   [[nodiscard]] DeviceLimits limits() const;
+  /// By the device's name too; 0 for any other card.
+  [[nodiscard]] double target(const CardTargets& targets) const;
   [[nodiscard]] double device_bytes_used() const;
   /// What this process and all others leave of it.
   [[nodiscard]] double device_bytes_free() const;
@@ -48,6 +56,10 @@ class GpuSite {
   /// where the site is tiny.
   [[nodiscard]] StepCase model(const std::string& name, const std::string& architecture,
                                std::int64_t vocabulary, const Words& full) const;
+  /// A step of one lane on the device, in bf16, of fresh weights of what the file `config` (a
+  /// config.json) says.
+  [[nodiscard]] StepCase published(const std::string& name, const std::string& config,
+                                   std::int64_t vocabulary, const Words& keys) const;
   /// A model of seconds, for rows that compare results: byte-level, as configs/quickstart.toml.
   [[nodiscard]] StepCase small_model() const;
 
@@ -62,7 +74,19 @@ class GpuSite {
   void run_and_kill(const StepCase& one, const std::string& name, const Words& keys,
                     std::int64_t last) const;
 
+  /// What such a run has written so far.
+  [[nodiscard]] std::vector<nlohmann::json> steps_of_run(const std::string& name) const;
+  [[nodiscard]] bool has_checkpoint(const std::string& name, std::int64_t step) const;
+  void remove_run(const std::string& name) const;
+  /// Of the weights and the optimizer's state of a checkpoint of `one`.
+  [[nodiscard]] double state_bytes(const StepCase& one) const;
+  /// Where runs are.
+  [[nodiscard]] double disk_bytes_free() const;
+
  private:
+  [[nodiscard]] std::filesystem::path run_directory(const std::string& name) const {
+    return place_.directory() / "runs" / name;
+  }
   [[nodiscard]] Words words(const StepCase& one, const std::string& name, const Words& keys) const;
   void run_to_end(const Words& words, const std::string& name) const;
   /// How long a run may take that shows no life.
@@ -72,9 +96,6 @@ class GpuSite {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   Workplace place_;
 };
-
-/// Rows of PyTorch's attention at these shapes, each way that it has; said if there is no PyTorch.
-void print_torch_attention(const GpuSite& site, const std::vector<AttentionCase>& cases);
 
 /// How a result of kernels is told: microseconds, and then what that makes a second, in `unit` of
 /// which one is 1 / `scale`, beside the device's `limit` (0: unknown).
@@ -92,7 +113,13 @@ void gpu_gpt2_xl_row(const GpuSite& site);
 void gpu_gpt2_xl_torch_row(const GpuSite& site);
 void gpu_qwen3_row(const GpuSite& site);
 void gpu_qwen3_torch_row(const GpuSite& site);
+void gpu_qwen3_long_row(const GpuSite& site);
 void gpu_8b_row(const GpuSite& site);
+void gpu_qwen25_row(const GpuSite& site);
+void gpu_attention_row(const GpuSite& site);
+void gpu_determinism_row(const GpuSite& site);
+void gpu_checkpoint_row(const GpuSite& site);
+void gpu_ranks_row(const GpuSite& site);
 void gpu_loss_row(const GpuSite& site);
 void gpu_kill_row(const GpuSite& site);
 void gpu_kernels_row(const GpuSite& site);

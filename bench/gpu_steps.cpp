@@ -1,4 +1,5 @@
-// Whole training steps: ours and PyTorch's in turns, speed and memory.
+#include "bench/gpu_steps.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "bench/gpu_site.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "tests/support/runs/world_step.hpp"
 
@@ -22,18 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kGigabyte = 1e9;
 
-/// What a row asks for; 0: nothing.
-struct Targets {
-  double tokens_per_second = 0.0;
-  double mfu = 0.0;  ///< Of the device's stated FLOP/s.
-};
 constexpr double kRatio = 1.15;  ///< To PyTorch's speed.
-
-struct Length {
-  int rounds = 2;
-  int steps = 10;  ///< Of each side in a round.
-  int dropped = 4;
-};
 
 /// Time on a processor of the threads of a process that run actors, in ns.
 double actor_nanoseconds(pid_t process) {
@@ -163,9 +152,15 @@ void print_speeds(const GpuSite& site, const StepCase& one, const Sides& sides,
   const double flops = engine::flops_per_token(plan.engine.model, plan.engine.seq_len) * tokens;
   if (const double limit = site.limits().bf16_flops; limit > 0.0) {
     print_measured(one.name + ": ours, share of the device's FLOP/s",
-                   over(sides.ours_s, flops / limit), targets.mfu, 3);
+                   over(sides.ours_s, flops / limit), targets.stated_share, 3);
   } else {
     print_result(one.name + ": ours, TFLOP/s", over(sides.ours_s, flops * 1e-12).text(3));
+  }
+  if (targets.measured_share > 0.0) {
+    const double limit =
+        kernels::measure_gemm_flops(site.kernels(), kernels::DType::bf16, site.tiny() ? 0.0 : 0.5);
+    print_measured(one.name + ": ours, share of what a product reaches",
+                   over(sides.ours_s, flops / limit), targets.measured_share, 3);
   }
   if (!sides.actors_share.all.empty()) {
     print_at_most(one.name + ": actors' time on the host, of a step", sides.actors_share, 0.01);
@@ -205,34 +200,6 @@ void print_memory(const GpuSite& site, const StepCase& one, const Sides& sides) 
   print_result(one.name + ": predicted; besides it driver and libraries, GB",
                fmt::format("{:.2f}; {:.2f}", planned / kGigabyte, libraries / kGigabyte));
   print_at_most(one.name + ": prediction off by", off, 0.05);
-}
-
-Length taken(const GpuSite& site, const Length& length) {
-  return site.tiny() ? Length{.rounds = 1, .steps = 2, .dropped = 1} : length;
-}
-
-void measure_ours(const GpuSite& site, const StepCase& one, const Length& length,
-                  const Targets& targets) {
-  const Sides sides = measure(site, one, taken(site, length), nullptr);
-  print_speeds(site, one, sides, targets);
-  print_memory(site, one, sides);
-}
-
-void compare_with_torch(const GpuSite& site, const StepCase& one, const Length& length) {
-  const auto peer = start_peer(site, one);
-  if (peer == nullptr) {
-    return;
-  }
-  const Sides sides = measure(site, one, taken(site, length), peer.get());
-  print_result(one.name + ": PyTorch, tokens/s",
-               over(sides.theirs_s, tokens_of(site, one)).text(0));
-  print_measured(one.name + ": ours / PyTorch's", sides.ratio, kRatio, 3);
-  // Theirs is what PyTorch has reserved: the driver comes on top of it.
-  Values ratio;
-  ratio.add((sides.our_bytes.median() - library_bytes(site)) / sides.their_bytes.median());
-  print_result(one.name + ": PyTorch's peak memory, GB",
-               fmt::format("{:.2f}", sides.their_bytes.median() / kGigabyte));
-  print_result(one.name + ": peak memory / PyTorch's", ratio.text(3));
 }
 
 /// The case's tokens, one lane after the other, from the first again when there are no more.
@@ -278,8 +245,44 @@ double plain_loop_seconds(const GpuSite& site, const StepCase& one, const Length
   return seconds.median();
 }
 
+}  // namespace
+
+Length taken(const GpuSite& site, const Length& length) {
+  return site.tiny() ? Length{.rounds = 1, .steps = 2, .dropped = 1} : length;
+}
+
+void measure_speed(const GpuSite& site, const StepCase& one, const Length& length,
+                   const Targets& targets) {
+  print_speeds(site, one, measure(site, one, taken(site, length), nullptr), targets);
+}
+
+void measure_ours(const GpuSite& site, const StepCase& one, const Length& length,
+                  const Targets& targets) {
+  const Sides sides = measure(site, one, taken(site, length), nullptr);
+  print_speeds(site, one, sides, targets);
+  print_memory(site, one, sides);
+}
+
+void compare_with_torch(const GpuSite& site, const StepCase& one, const Length& length) {
+  const auto peer = start_peer(site, one);
+  if (peer == nullptr) {
+    return;
+  }
+  const Sides sides = measure(site, one, taken(site, length), peer.get());
+  print_result(one.name + ": PyTorch, tokens/s",
+               over(sides.theirs_s, tokens_of(site, one)).text(0));
+  print_measured(one.name + ": ours / PyTorch's", sides.ratio, kRatio, 3);
+  // Theirs is what PyTorch has reserved: the driver comes on top of it.
+  Values ratio;
+  ratio.add((sides.our_bytes.median() - library_bytes(site)) / sides.their_bytes.median());
+  print_result(one.name + ": PyTorch's peak memory, GB",
+               fmt::format("{:.2f}", sides.their_bytes.median() / kGigabyte));
+  print_result(one.name + ": peak memory / PyTorch's", ratio.text(3));
+}
+
 /// In turns with the program, so that both find the same device.
-void compare_with_plain_loop(const GpuSite& site, const StepCase& one, const Length& length) {
+void compare_with_plain_loop(const GpuSite& site, const StepCase& one, const Length& full) {
+  const Length length = taken(site, full);
   Values plain_ms;
   Values ours_ms;
   Values ratio;
@@ -314,86 +317,28 @@ void print_gaps(const GpuSite& site, const StepCase& one) {
                            rank.at("step_seconds").get<double>() * 1e3));
 }
 
-constexpr Length kManySteps{.rounds = 3, .steps = 30, .dropped = 5};
-constexpr Length kSomeSteps{.rounds = 2, .steps = 10, .dropped = 3};
-
-StepCase gpt2(const GpuSite& site) {
-  return site.model(
-      "124M", "enoki", 50304,
-      {"model.layers=12", "model.heads=12", "model.head_dim=64", "model.tie_embeddings=true",
-       "data.sequence_length=1024", "batch.micro_batch=32"});
-}
-
-StepCase gpt2_xl(const GpuSite& site) {
-  return site.model(
-      "1.5B", "enoki", 50304,
-      {"model.layers=48", "model.heads=25", "model.head_dim=64", "model.tie_embeddings=true",
-       "data.sequence_length=1024", "batch.micro_batch=16"});
-}
-
-StepCase qwen3(const GpuSite& site) {
-  return site.model(
-      "0.6B", "qwen3", 151936,
-      {"model.layers=28", "model.heads=16", "model.head_dim=128", "model.embedding_dim=1024",
-       "model.mlp_hidden=3072", "model.attention_output_gate=false", "model.tie_embeddings=true",
-       "model.norm_eps=1e-6", "model.rope_theta=1e6", "data.sequence_length=2048",
-       "batch.micro_batch=8"});
-}
-
-}  // namespace
-
-void gpu_gpt2_row(const GpuSite& site) {
-  const StepCase one = gpt2(site);
-  measure_ours(site, one, kManySteps, {.tokens_per_second = 490'000});
-  compare_with_plain_loop(site, one, taken(site, {.rounds = 2, .steps = 30, .dropped = 5}));
-  print_gaps(site, one);
-}
-
-void gpu_gpt2_torch_row(const GpuSite& site) { compare_with_torch(site, gpt2(site), kManySteps); }
-
-void gpu_gpt2_xl_row(const GpuSite& site) {
-  measure_ours(site, gpt2_xl(site), kSomeSteps, {.tokens_per_second = 50'000});
-}
-
-void gpu_gpt2_xl_torch_row(const GpuSite& site) {
-  compare_with_torch(site, gpt2_xl(site), kSomeSteps);
-}
-
-void gpu_qwen3_row(const GpuSite& site) {
-  measure_ours(site, qwen3(site), kSomeSteps, {.mfu = 0.55});
-}
-
-void gpu_qwen3_torch_row(const GpuSite& site) { compare_with_torch(site, qwen3(site), kSomeSteps); }
-
-// Every further sequence spares a part of the update, which is a tenth of a step of one.
-void gpu_8b_row(const GpuSite& site) {
-  constexpr double most = 139.0 * 1024 * 1024 * 1024;
+std::optional<StepCase> largest_that_fits(
+    const GpuSite& site, int most, const std::function<StepCase(int sequences)>& of_sequences) {
+  constexpr double most_bytes = 139.0 * 1024 * 1024 * 1024;
   constexpr double libraries = 1.0 * 1024 * 1024 * 1024;
-  const double allowed = std::min(most, site.device_bytes_free());
-  const auto of_sequences = [&](int sequences) {
-    return site.model(
-        "8B", "qwen3", 32768,
-        {"model.layers=32", "model.heads=32", "model.head_dim=128", "model.embedding_dim=4096",
-         "model.mlp_hidden=14336", "model.attention_output_gate=false", "model.norm_eps=1e-6",
-         "model.rope_theta=1e6", "data.sequence_length=4096",
-         fmt::format("batch.micro_batch={}", sequences), "memory.activation_checkpointing=\"all\"",
-         "memory.bf16_weights=\"made\""});
-  };
-  int sequences = 8;
+  const double allowed = std::min(most_bytes, site.device_bytes_free());
+  int sequences = most;
   while (sequences > 1 && planned_bytes(site, of_sequences(sequences)) > allowed - libraries) {
     --sequences;
   }
-  const StepCase one = of_sequences(sequences);
-  if (const double planned = planned_bytes(site, one); planned > allowed - libraries) {
-    print_skipped("8B", fmt::format("one sequence takes {:.1f} GB, {:.1f} of the device's are free",
-                                    planned / kGigabyte, allowed / kGigabyte));
-    return;
+  StepCase one = of_sequences(sequences);
+  const double planned = planned_bytes(site, one);
+  if (planned > allowed - libraries) {
+    print_skipped(one.name,
+                  fmt::format("one sequence takes {:.1f} GB, {:.1f} of the device's are free",
+                              planned / kGigabyte, allowed / kGigabyte));
+    return std::nullopt;
   }
-  print_result("8B: sequences in a step", fmt::format("{}", sequences));
-  Values planned;
-  planned.add(planned_bytes(site, one) / kGigabyte);
-  print_at_most("8B: predicted memory, GB", planned, allowed / kGigabyte);
-  measure_ours(site, one, {.rounds = 1, .steps = 5, .dropped = 2}, {.tokens_per_second = 9'600});
+  print_result(one.name + ": sequences in a step", fmt::format("{}", sequences));
+  Values gigabytes;
+  gigabytes.add(planned / kGigabyte);
+  print_at_most(one.name + ": predicted memory, GB", gigabytes, allowed / kGigabyte);
+  return one;
 }
 
 }  // namespace train::bench

@@ -79,7 +79,7 @@ std::string file_of(const Workplace& place, const StepCase& one) {
   if (!one.file.empty()) {
     return fmt::format("{}/{}", place.paths().configs, one.file);
   }
-  const fs::path file = place.directory() / (one.published + ".toml");
+  const fs::path file = place.directory() / (fs::path(one.published).filename().string() + ".toml");
   if (!fs::exists(file)) {
     std::ofstream(file) << fmt::format("[run]\nname = \"step\"\n[model]\nconfig = \"{}\"\n",
                                        one.published);

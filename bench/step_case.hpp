@@ -16,7 +16,8 @@ struct StepCase {
   std::string file;  ///< In configs/; empty: one that has nothing but `published`.
   Words keys;
   std::int64_t vocabulary = 50304;
-  std::string published = {};  ///< A model of configs/models, instead of an architecture's keys.
+  /// A model of configs/models, or the path of a config.json, instead of an architecture's keys.
+  std::string published = {};
   std::string data = {};  ///< A directory of tokens; empty: random ones of the whole vocabulary.
 };
 

@@ -114,9 +114,9 @@ failed=0
 case "$what" in
   first)
     kept test_kernels tests test_kernels 150 60 || failed=1
-    kept bench rows 300 kernels || failed=1
+    kept bench rows 300 kernels attention || failed=1
     kept test_engine tests test_engine 110 30 || failed=1
-    kept bench rows 450 loss kill gpt2_124m 8b qwen3_600m || failed=1
+    kept bench rows 450 loss kill ranks gpt2_124m 8b qwen3_600m_4096 || failed=1
     ;;
   test)
     kept test_kernels tests test_kernels 150 90 || failed=1

@@ -1,7 +1,8 @@
-"""Causal attention of PyTorch alone, in each of its ways that the device knows.
+"""Causal attention of PyTorch alone, in one of the ways that it has.
 
-Usage: torch_attention.py DEVICE SEQUENCES,LENGTH,HEADS,HEAD_DIM...
-Prints a line of JSON for each shape and way: medians in seconds, or why there are none.
+Usage: torch_attention.py DEVICE WAY SEQUENCES,LENGTH,HEADS,HEAD_DIM...
+Waits for a line before each shape, and then prints one of JSON: medians in seconds, and whether the gradients
+have the same bits each time; or why there are none.
 """
 
 import json
@@ -15,6 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 WAYS = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
 BATCHES = 5
 BATCH_SECONDS = 0.02
+SAME_BITS_RUNS = 5
 
 
 def synchronize(device):
@@ -54,26 +56,35 @@ def measure(device, shape, way):
         out = forward()
         gradient = torch.randn_like(out)
 
+        # Of queries, keys and values alone, which are leaves: nothing of a projection is in it, and nothing
+        # is added to a gradient that is there.
         def backward():
-            torch.autograd.grad(out, (query, key, value), gradient, retain_graph=True)
+            return torch.autograd.grad(out, (query, key, value), gradient, retain_graph=True)
 
+        first = backward()
         return {
             "forward": median_seconds(device, forward),
             "backward": median_seconds(device, backward),
+            "same_bits": all(
+                torch.equal(one, other)
+                for _ in range(SAME_BITS_RUNS)
+                for one, other in zip(first, backward(), strict=True)
+            ),
         }
 
 
 def main():
-    device = sys.argv[1]
-    for text in sys.argv[2:]:
+    device, way = sys.argv[1:3]
+    for text in sys.argv[3:]:
         shape = [int(number) for number in text.split(",")]
-        for way in WAYS:
-            answer = {"shape": shape, "way": way}
-            try:
-                answer.update(measure(device, shape, way))
-            except RuntimeError as error:
-                answer["error"] = str(error).strip().splitlines()[0]
-            print(json.dumps(answer), flush=True)
+        if not sys.stdin.readline():
+            return
+        answer = {"shape": shape, "way": way}
+        try:
+            answer.update(measure(device, shape, way))
+        except RuntimeError as error:
+            answer["error"] = str(error).strip().splitlines()[0]
+        print(json.dumps(answer), flush=True)
 
 
 main()
