@@ -129,8 +129,10 @@ class SmallRing {
   unsigned turn_ = 0;
 };
 
-/// Arrives once for the warp, all of which has done with what the barrier stands for.
+/// Arrives once for the warp, all of which has done with what the barrier stands for, and waits at
+/// it no more.
 __device__ inline void release(Barrier barrier) {
+  __syncwarp();
   if (threadIdx.x % warp_size == 0) {
     arrive(barrier);
   }
@@ -152,23 +154,8 @@ __device__ void copy_tile(int to, const BoxMap& from, Barrier barrier, int row, 
   }
 }
 
-/// Rows of a tile as left operands of products, 16 columns each.
-template <int dim>
-using LeftOperands = std::uint32_t[dim / 16][4];
-
-/// The warp's 16 rows, from `first_row` on, of a tile of `rows` rows at place `tile`.
-template <int dim, int rows>
-__device__ void load_operands(LeftOperands<dim>& operands, int tile, int first_row) {
-  const int lane = Lane().index;
-#pragma unroll
-  for (int k = 0; k < dim / 16; ++k) {
-    const int place = PanelPlaces<rows>::of(first_row + lane % 16, 2 * k + lane / 16);
-    load_matrices(operands[k], panel_address(tile + place));
-  }
-}
-
-/// Begins sums = left right^T, of the warpgroup's rows in shared memory or in registers and all
-/// rows of the tile of others at place `right`.
+/// Begins sums = left right^T, of the warpgroup's rows of the own tile at place `left` and all rows
+/// of the tile of others at place `right`.
 template <class Shape>
 __device__ void begin_rows(Sums<1, Shape::others>& sums, int left, int right, int group) {
   const SharedAddress own = panel_address(left);
@@ -180,17 +167,6 @@ __device__ void begin_rows(Sums<1, Shape::others>& sums, int left, int right, in
   }
   commit_products();
 }
-template <class Shape>
-__device__ void begin_rows(Sums<1, Shape::others>& sums, const LeftOperands<Shape::dim>& left,
-                           int right) {
-  const SharedAddress others = panel_address(right);
-#pragma unroll
-  for (int k = 0; k < Shape::dim / 16; ++k) {
-    multiply_warpgroup<0>(sums[0], left[k], operand_along_rows<Shape::others>(others, 0, k), k > 0);
-  }
-  commit_products();
-}
-
 /// A warpgroup's sums, rounded, to its rows of a tensor, of which row `first` is the block's first
 /// one; by way of its rows of a tile at place `tile`, which nothing else reads any more. All of the
 /// warpgroup have multiplied what lay there.

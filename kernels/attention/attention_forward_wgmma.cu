@@ -199,7 +199,6 @@ class ForwardGroup {
       }
       attend(ForwardItem<S>(pass_.p, tile), P::tile(P::queries, own.stage()));
       publish_shared();  // What was read and written there, before the next copy.
-      __syncwarp();
       release(P::empty(P::queries, own.stage()));
     }
   }

@@ -245,11 +245,13 @@ TEST_CASE("cuda attention: the same bits again, for any number of sequences, whe
   for (const AttentionCase& several : cases) {
     INFO("head_dim " << several.head_dim);
     const Exact all = device_results(several);
-    CHECK(device_results(several) == all);
+    const bool again = device_results(several) == all;
+    CHECK(again);
     AttentionCase one = several;
     one.sequences = 1;
     // Values come one sequence after the other, so the first one's are the same.
-    CHECK(device_results(one) == of_sequence(several, all, 0));
+    const bool alone = device_results(one) == of_sequence(several, all, 0);
+    CHECK(alone);
     // By whole chunks of 16 bytes: rows that begin elsewhere may be another kernel's.
     AttentionCase apart = several;
     apart.gap = 8;
