@@ -14,7 +14,7 @@ SMALL = {"vocab_size": VOCAB, "hidden_size": 48, "intermediate_size": 64, "num_h
          "bos_token_id": 1, "eos_token_id": 2}
 NEOX = {key: value for key, value in SMALL.items() if key != "num_key_value_heads"}
 FAMILIES = {
-    "llama": SMALL, "mistral": {**SMALL, "sliding_window": None}, "ministral": {**SMALL, "sliding_window": 16},
+    "llama": SMALL, "mistral": {**SMALL, "sliding_window": None}, "ministral": {**SMALL, "head_dim": 12, "sliding_window": 16},
     "qwen2": SMALL, "qwen3": {**SMALL, "head_dim": 12}, "gemma2": {**SMALL, "head_dim": 12, "sliding_window": 32},
     "gemma3_text": {**SMALL, "head_dim": 12, "sliding_window": 32}, "phi3": SMALL, "olmo2": SMALL,
     "olmo3": {**SMALL, "sliding_window": 32}, "gpt_neox": {**NEOX, "num_attention_heads": 2},
