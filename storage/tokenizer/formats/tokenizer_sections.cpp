@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "storage/files/untrusted_text.hpp"
@@ -264,16 +265,14 @@ Result<std::vector<std::uint32_t>> template_ids(const json& special_tokens,
   return ids;
 }
 
-/// Puts the template around what `frame` has already.
-Status add_template(const json& section, SpecialFrame& frame) {
-  std::vector<std::uint32_t> before;
-  std::vector<std::uint32_t> after;
+Result<SpecialFrame> read_template(const json& section) {
+  SpecialFrame frame;
   unsigned texts = 0;
   for (const json& item : json_member(section, "single")) {
     if (const auto name = json_text(json_member(item, "SpecialToken"), "id")) {
       const auto ids = template_ids(json_member(section, "special_tokens"), *name);
       TRAIN_RETURN_IF_ERROR(ids);
-      auto& side = texts == 0 ? before : after;
+      auto& side = texts == 0 ? frame.before : frame.after;
       side.insert(side.end(), ids->begin(), ids->end());
     } else {
       ++texts;
@@ -282,9 +281,7 @@ Status add_template(const json& section, SpecialFrame& frame) {
   if (texts != 1) {
     return user_error("post_processor: TemplateProcessing needs its text once in \"single\"");
   }
-  frame.before.insert(frame.before.begin(), before.begin(), before.end());
-  frame.after.insert(frame.after.end(), after.begin(), after.end());
-  return {};
+  return frame;
 }
 
 }  // namespace
@@ -311,18 +308,30 @@ Result<TokenDecoder> read_decoder(const json& section) {
 }
 
 Result<SpecialFrame> read_post_processor(const json& section) {
-  SpecialFrame frame;
-  TRAIN_RETURN_IF_ERROR(for_each_in_sequence(section, "processors", [&](const json& part) {
-    const std::string type = type_of(part);
-    if (type == "TemplateProcessing") {
-      return add_template(part, frame);
-    }
-    // Of bytes there are only offsets to trim, which nobody asks for.
-    return type == "ByteLevel" ? Status{}
-                               : Status(unsupported("post_processor", type,
-                                                    "TemplateProcessing, ByteLevel, Sequence"));
-  }));
-  return frame;
+  std::optional<SpecialFrame> frame;
+  TRAIN_RETURN_IF_ERROR(
+      for_each_in_sequence(section, "processors", [&frame](const json& part) -> Status {
+        const std::string type = type_of(part);
+        if (type == "ByteLevel") {
+          return {};  // Of bytes there are only offsets to trim, which nobody asks for.
+        }
+        if (type != "TemplateProcessing") {
+          return unsupported("post_processor", type, "TemplateProcessing, ByteLevel, Sequence");
+        }
+        // What the first one makes is several parts, which the next one takes for a pair.
+        if (frame) {
+          return user_error(
+              "post_processor: a Sequence of two TemplateProcessing is read as nobody means it; "
+              "put both into one template");
+        }
+        auto read = read_template(part);
+        if (!read) {
+          return read.error();
+        }
+        frame = std::move(*read);
+        return {};
+      }));
+  return frame.value_or(SpecialFrame{});
 }
 
 Result<std::vector<AddedToken>> read_added_tokens(const json& section) {

@@ -299,12 +299,18 @@ struct StepRunner {
     }
   }
 
+  /// What takes the place of a text's beginning stands for the last character of it, as the
+  /// reference has it.
+  static bool stays_at_start(const ReplaceStep& step, std::string_view replaced) {
+    return !step.content.empty() && code_point_at(replaced.data()).length == replaced.size();
+  }
+
   Result<bool> replace_literal(const ReplaceStep& step) const {
     std::size_t found = text.find(step.literal);
     if (found == std::string_view::npos) {
       return false;
     }
-    at_start = at_start && (found != 0 || !step.content.empty());
+    at_start = at_start && (found != 0 || stays_at_start(step, step.literal));
     out.clear();
     std::size_t from = 0;
     for (; found != std::string_view::npos; found = text.find(step.literal, from)) {
@@ -330,7 +336,8 @@ struct StepRunner {
         break;
       }
       const Match& place = **match;
-      at_start = at_start && (place.begin != 0 || place.end == 0 || !step.content.empty());
+      at_start = at_start && (place.begin != 0 || place.end == 0 ||
+                              stays_at_start(step, text.substr(0, place.end)));
       out.append(text.substr(from, place.begin - from));
       out.append(step.content);
       trace.kept(from, place.begin);
