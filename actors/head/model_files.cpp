@@ -473,7 +473,9 @@ Status keep_turn_ends(const configs::RunConfig& config, const fs::path& run_root
     return {};
   }
   const storage::RowFacts& facts = **read;
-  std::vector<std::uint32_t> ends = storage::configured_ends(model);
+  const auto configured = storage::configured_ends(model);
+  TRAIN_RETURN_IF_ERROR(configured);
+  std::vector<std::uint32_t> ends = *configured;
   if (ends.empty() && facts.end_of_text) {
     ends.push_back(static_cast<std::uint32_t>(*facts.end_of_text));
   }

@@ -64,7 +64,9 @@ Result<TextCodec> TextCodec::of_directory(const fs::path& directory, std::int64_
   codec.tokenizer_ = std::make_shared<const storage::Tokenizer>(std::move(tokenizer).value());
   codec.files_ = directory;
   codec.vocab_ = std::min<std::int64_t>(vocab, codec.tokenizer_->vocab_size());
-  for (const std::uint32_t id : storage::configured_ends(directory)) {
+  const auto ends = storage::configured_ends(directory);
+  TRAIN_RETURN_IF_ERROR(ends);
+  for (const std::uint32_t id : *ends) {
     codec.ends_.push_back(static_cast<std::int32_t>(id));
   }
   if (const auto id = codec.tokenizer_->end_of_text()) {

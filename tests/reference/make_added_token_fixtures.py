@@ -71,6 +71,7 @@ KINDS = {
     "pieces": (pieces, 380, PIECES),
     "changing_pieces": (lambda: pieces(normalization_rule_name="nmt_nfkc"), 380, PIECES),
     "two_files": (two_files, 340, {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|endoftext|>"}),
+    "two_files_of_gpt2": (two_files, 340, {"tokenizer_class": "GPT2Tokenizer", "eos_token": "<|endoftext|>"}),
     "one_file": (one_file, 340, {"tokenizer_class": "PreTrainedTokenizerFast"}),
 }
 
@@ -88,6 +89,21 @@ def variants(first):
                                     token("<x>", special=False, normalized=True)), {}
     yield "named alone", {"eos_token": "<|im_end|>", "pad_token": "<x>"}, {}
     yield "extra", {"extra_special_tokens": ["<|im_start|>", "<|im_end|>"]}, {}
+    marked = {"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]}
+    yield "older name", marked, {"added_tokens.json": listed}
+    yield "older name, both", {**marked, "extra_special_tokens": ["<x>"]}, {}
+    yield "older name in the map", {}, {"added_tokens.json": listed, "special_tokens_map.json": marked}
+    yield "older name in the map alone", {"eos_token": "<|im_end|>"}, {"special_tokens_map.json": marked}
+    yield "map goes before", {"eos_token": "<x>", "pad_token": "<|im_start|>"}, {
+        "special_tokens_map.json": {"eos_token": {"content": "<|im_end|>", "lstrip": True, "rstrip": False}}}
+    yield "own names", {"turn_token": "<|im_start|>", "image_token": "<x>"}, {}
+    yield "own names, object", {"extra_special_tokens": {"turn_token": "<|im_start|>", "a_token": "<x>"}}, {}
+    yield "objects are not special", {"extra_special_tokens": [{"__type": "AddedToken", **token("<x>", special=False)},
+                                                               {"__type": "AddedToken", **token("<|im_start|>")}]}, {}
+    yield "framed", {"add_bos_token": True, "add_eos_token": True}, {}
+    yield "framed by others", {"add_bos_token": True, "add_eos_token": True, "bos_token": "<|im_start|>",
+                               "eos_token": "<|im_end|>"}, {}
+    yield "space before", {"add_prefix_space": True}, {}
     yield "before each part", {"legacy": True, **decoder(first, *turns, token("<x>", special=False))}, {}
 
 
@@ -107,7 +123,10 @@ def reference(files, lines):
         write(pathlib.Path(name), files)
         tokenizer = transformers.AutoTokenizer.from_pretrained(name)
     ids = [tokenizer(line, add_special_tokens=False).input_ids for line in lines]
-    return {"end": tokenizer.eos_token_id, "ids": ids,
+    framed = tokenizer(lines[0]).input_ids
+    at = len(framed) - len(ids[0])
+    begins = framed[:at] if framed[at:] == ids[0] else framed[:at - 1]
+    return {"end": tokenizer.eos_token_id, "ids": ids, "before": begins, "after": framed[len(begins) + len(ids[0]):],
             "decoded": [tokenizer.decode(line, skip_special_tokens=True) for line in ids]}
 
 
@@ -118,13 +137,13 @@ def main():
         files = make()
         cases = []
         for name, changes, beside in variants(first):
-            if name == "before each part" and "pieces" not in kind:
+            if name == "before each part" and "pieces" not in kind or name == "space before" and "two" not in kind:
                 continue
             beside = {"tokenizer_config.json": {**config, **changes}, **beside}
             found = reference({**files, **beside}, lines)
             if kind == "changing_pieces":  # SentencePiece, whose texts are kept, drops all spaces at a beginning
                 del found["decoded"]
-            cases.append({"name": name, "beside": beside, **found})
+            cases.append({"name": name, "beside": {file: json.dumps(one) for file, one in beside.items()}, **found})
         fixture["kinds"][kind] = {
             "files": {name: base64.b64encode(content).decode() for name, content in files.items()}, "cases": cases}
     OUTPUT.write_text(json.dumps(fixture, ensure_ascii=True, separators=(",", ":")) + "\n")

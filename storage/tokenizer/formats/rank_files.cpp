@@ -104,6 +104,19 @@ PreTokenizer bytes_split_by(KnownPattern pattern) {
   return PreTokenizer(std::move(stages));
 }
 
+/// The space goes before what the pattern splits, but GPT-2's, which is part of the same stage.
+PreTokenizer spaced_and_split_by(KnownPattern pattern) {
+  std::vector<PreTokenizerStage> stages;
+  ByteLevelStage bytes{.add_prefix_space = true, .splitter = std::nullopt};
+  if (pattern == KnownPattern::gpt2) {
+    bytes.splitter.emplace(pattern);
+  } else {
+    stages.emplace_back(SplitStage{.pattern = KnownSplitter(pattern)});
+  }
+  stages.emplace_back(bytes);
+  return PreTokenizer(std::move(stages));
+}
+
 }  // namespace
 
 Result<TokenizerParts> read_rank_file(std::string_view text) {
@@ -141,7 +154,8 @@ Result<TokenizerParts> read_rank_file(std::string_view text) {
 }
 
 Result<TokenizerParts> read_vocabulary_and_merges(std::string_view vocabulary,
-                                                  std::string_view merges, KnownPattern pattern) {
+                                                  std::string_view merges, KnownPattern pattern,
+                                                  bool prefix_space) {
   auto document = read_tokenizer_document(fmt::format(R"({{"model":{{"vocab":{}}}}})", vocabulary));
   if (!document) {
     return user_error("vocab.json: " + document.error().message);
@@ -164,14 +178,15 @@ Result<TokenizerParts> read_vocabulary_and_merges(std::string_view vocabulary,
                             : std::vector<NormalizationStep>{});
   auto added = AddedTokens::make(numbered(std::move(tokens), model->vocabulary()), normalizer);
   TRAIN_RETURN_IF_ERROR(added);
-  return TokenizerParts{.added = std::move(*added),
-                        .normalizer = std::move(normalizer),
-                        .pre_tokenizer = bytes_split_by(pattern),
-                        .model = std::move(*model),
-                        .frame = {},
-                        .decoder = TokenDecoder(byte_level_decoding()),
-                        .end_of_text = std::nullopt,
-                        .notes = {}};
+  return TokenizerParts{
+      .added = std::move(*added),
+      .normalizer = std::move(normalizer),
+      .pre_tokenizer = prefix_space ? spaced_and_split_by(pattern) : bytes_split_by(pattern),
+      .model = std::move(*model),
+      .frame = {},
+      .decoder = TokenDecoder(byte_level_decoding()),
+      .end_of_text = std::nullopt,
+      .notes = {}};
 }
 
 }  // namespace train::storage

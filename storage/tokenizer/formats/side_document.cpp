@@ -1,5 +1,7 @@
 #include "storage/tokenizer/formats/side_document.hpp"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -7,25 +9,42 @@
 #include "storage/files/untrusted_text.hpp"
 
 namespace train::storage {
+namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
-json side_document(const fs::path& path) {
+template <class Json>
+Result<Json> read_object(const fs::path& path) {
   constexpr std::uint64_t most_bytes = std::uint64_t{1} << 24U;
   constexpr JsonLimits limits = {
       .bytes = most_bytes, .values = 1'000'000, .run = most_bytes, .depth = 32};
   std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) {
-    return nullptr;
+  if (!fs::exists(path, ignored)) {
+    return Json::object();
   }
   const auto file = InputFile::open(path);
-  const auto text = file ? file->read_text(most_bytes) : Result<std::string>(file.error());
-  if (!text || !json_excess(*text, limits).empty()) {
-    return nullptr;
+  TRAIN_RETURN_IF_ERROR(file);
+  const auto text = file->read_text(most_bytes);
+  TRAIN_RETURN_IF_ERROR(text);
+  if (const std::string excess = json_excess(*text, limits); !excess.empty()) {
+    return user_error(fmt::format("{}: it is {}", path.string(), excess));
   }
-  json document = json::parse(*text, nullptr, false);
-  return document.is_discarded() ? json(nullptr) : document;
+  Json document = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object()) {
+    return user_error(
+        fmt::format("{}: it is no JSON object; mend it, or take it away", path.string()));
+  }
+  return document;
+}
+
+}  // namespace
+
+Result<nlohmann::ordered_json> side_members(const fs::path& path) {
+  return read_object<nlohmann::ordered_json>(path);
+}
+
+Result<nlohmann::json> side_document(const fs::path& path) {
+  return read_object<nlohmann::json>(path);
 }
 
 }  // namespace train::storage

@@ -13,6 +13,7 @@
 #include "storage/tokenizer/formats/json_members.hpp"
 #include "storage/tokenizer/formats/side_document.hpp"
 #include "storage/tokenizer/formats/tokenizer_json.hpp"
+#include "storage/tokenizer/formats/tokenizer_settings.hpp"
 #include "storage/tokenizer/formats/tokens_beside.hpp"
 
 namespace train::storage {
@@ -36,15 +37,6 @@ std::optional<std::uint32_t> id_of_text(const TokenizerParts& parts, std::string
   return parts.model.vocabulary().find(text);
 }
 
-/// The token that a text of tokenizer_config.json, or its object, names.
-std::optional<std::uint32_t> named_id(const TokenizerParts& parts, const json& config) {
-  auto text = json_text(config, "eos_token");
-  if (!text) {
-    text = json_text(json_member(config, "eos_token"), "content");
-  }
-  return text ? id_of_text(parts, *text) : std::nullopt;
-}
-
 /// The ids of a config, which gives one or a list.
 std::vector<std::uint32_t> numbered_ids(const json& config) {
   const json& member = json_member(config, "eos_token_id");
@@ -57,19 +49,21 @@ std::vector<std::uint32_t> numbered_ids(const json& config) {
   return ids;
 }
 
-std::optional<std::uint32_t> find_end_of_text(const TokenizerParts& parts, const fs::path& folder) {
-  const json config = side_document(folder / "tokenizer_config.json");
-  // What transformers has written with an added_tokens_decoder has no need of the older file.
-  if (!json_member(config, "added_tokens_decoder").is_object()) {
-    if (const auto id = named_id(parts, side_document(folder / "special_tokens_map.json"))) {
-      return id;
-    }
-  }
-  if (const auto id = named_id(parts, config)) {
+/// The token that the settings have for a name.
+std::optional<std::uint32_t> named_id(const TokenizerParts& parts,
+                                      const TokenizerSettings& settings, const char* name) {
+  const auto text = settings.text_of(name);
+  return text ? id_of_text(parts, *text) : std::nullopt;
+}
+
+std::optional<std::uint32_t> find_end_of_text(const TokenizerParts& parts,
+                                              const TokenizerSettings& settings,
+                                              const std::vector<std::uint32_t>& configured) {
+  if (const auto id = named_id(parts, settings, "eos_token")) {
     return id;
   }
-  if (const auto ids = configured_ends(folder); !ids.empty()) {
-    return ids.front();
+  if (!configured.empty()) {
+    return configured.front();
   }
   if (parts.end_of_text) {
     return parts.end_of_text;
@@ -85,8 +79,8 @@ std::optional<std::uint32_t> find_end_of_text(const TokenizerParts& parts, const
 }
 
 /// How a vocabulary with merges splits, by the class that its configuration names.
-Result<KnownPattern> pattern_of_class(const fs::path& folder) {
-  const auto name = json_text(side_document(folder / "tokenizer_config.json"), "tokenizer_class");
+Result<KnownPattern> pattern_of_class(const TokenizerSettings& settings) {
+  const auto name = json_text(settings.config, "tokenizer_class");
   if (!name || name->starts_with("GPT2")) {
     return KnownPattern::gpt2;
   }
@@ -98,22 +92,55 @@ Result<KnownPattern> pattern_of_class(const fs::path& folder) {
       shown(*name)));
 }
 
-FrameWishes frame_wishes(const fs::path& folder) {
-  const json config = side_document(folder / "tokenizer_config.json");
-  const auto wish = [&config](std::string_view key) {
-    const json& member = json_member(config, key);
-    return member.is_boolean() ? std::optional(member.get<bool>()) : std::nullopt;
+/// Around a text stands what the settings name in the place of the tokenizer's own.
+void frame_by_names(const TokenizerSettings& settings, TokenizerParts& parts) {
+  const auto put = [&](const char* name, std::vector<std::uint32_t>& side) {
+    const auto id = named_id(parts, settings, name);
+    if (id && !side.empty()) {
+      side = {*id};
+    }
   };
-  return {.begin = wish("add_bos_token"),
-          .end = wish("add_eos_token"),
-          .legacy = wish("legacy").value_or(false)};
+  put("bos_token", parts.frame.before);
+  put("eos_token", parts.frame.after);
 }
 
-Result<TokenizerParts> read_single_file(const fs::path& file) {
+/// Of a vocabulary with merges: by default <|endoftext|>, but Qwen's texts begin with nothing.
+void frame_two_files(const TokenizerSettings& settings, KnownPattern pattern,
+                     TokenizerParts& parts) {
+  const auto put = [&](const char* wish, const char* name, std::vector<std::uint32_t>& side) {
+    auto id = named_id(parts, settings, name);
+    if (!id && (pattern == KnownPattern::gpt2 || &side == &parts.frame.after)) {
+      id = id_of_text(parts, "<|endoftext|>");
+    }
+    if (id && settings.flag(wish).value_or(false)) {
+      side.push_back(*id);
+    }
+  };
+  put("add_bos_token", "bos_token", parts.frame.before);
+  put("add_eos_token", "eos_token", parts.frame.after);
+}
+
+/// What the configuration says and nobody reads where a file says how text is cut.
+void note_unread(const TokenizerSettings& settings, TokenizerParts& parts) {
+  const auto prefix = settings.flag("add_prefix_space");
+  const auto has_prefix = parts.pre_tokenizer.prefix_space();
+  if (prefix && has_prefix && *prefix != *has_prefix) {
+    parts.notes.push_back(fmt::format(
+        "add_prefix_space of tokenizer_config.json is left out: the tokenizer's file has {}",
+        *has_prefix));
+  }
+  if (!parts.model.is_bpe() && settings.flag("clean_up_tokenization_spaces").value_or(false)) {
+    parts.notes.emplace_back("clean_up_tokenization_spaces is left out: spaces stay as they are");
+  }
+}
+
+Result<TokenizerParts> read_single_file(const fs::path& file, const TokenizerSettings& settings) {
   const auto text = read_tokenizer_file(file, tokenizer_limit_bytes);
   TRAIN_RETURN_IF_ERROR(text);
   if (is_sentencepiece_model(*text)) {
-    return read_sentencepiece_file(*text, frame_wishes(file.parent_path()));
+    return read_sentencepiece_file(*text, {.begin = settings.flag("add_bos_token"),
+                                           .end = settings.flag("add_eos_token"),
+                                           .legacy = settings.flag("legacy").value_or(false)});
   }
   // By its name, as Mistral's own programs know it.
   const std::string name = file.filename().string();
@@ -125,14 +152,15 @@ Result<TokenizerParts> read_single_file(const fs::path& file) {
                                                              : read_rank_file(*text);
 }
 
-Result<TokenizerParts> read_two_files(const fs::path& folder) {
+Result<TokenizerParts> read_two_files(const fs::path& folder, const TokenizerSettings& settings) {
   const auto vocabulary = read_tokenizer_file(folder / "vocab.json", tokenizer_limit_bytes);
   TRAIN_RETURN_IF_ERROR(vocabulary);
   const auto merges = read_tokenizer_file(folder / "merges.txt", tokenizer_limit_bytes);
   TRAIN_RETURN_IF_ERROR(merges);
-  const auto pattern = pattern_of_class(folder);
+  const auto pattern = pattern_of_class(settings);
   TRAIN_RETURN_IF_ERROR(pattern);
-  return read_vocabulary_and_merges(*vocabulary, *merges, *pattern);
+  return read_vocabulary_and_merges(*vocabulary, *merges, *pattern,
+                                    settings.flag("add_prefix_space").value_or(false));
 }
 
 /// The file of ranks or of tekken in a folder: of two the first by name.
@@ -159,13 +187,15 @@ Error about(const fs::path& path, const Error& error) {
 
 }  // namespace
 
-std::vector<std::uint32_t> configured_ends(const fs::path& folder) {
+Result<std::vector<std::uint32_t>> configured_ends(const fs::path& folder) {
   for (const char* name : {"generation_config.json", "config.json"}) {
-    if (auto ids = numbered_ids(side_document(folder / name)); !ids.empty()) {
+    const auto document = side_document(folder / name);
+    TRAIN_RETURN_IF_ERROR(document);
+    if (auto ids = numbered_ids(*document); !ids.empty()) {
       return ids;
     }
   }
-  return {};
+  return std::vector<std::uint32_t>();
 }
 
 Result<TokenizerParts> read_tokenizer_files(const fs::path& path) {
@@ -192,15 +222,26 @@ Result<TokenizerParts> read_tokenizer_files(const fs::path& path) {
       file = two_files ? path : *ranks;
     }
   }
-  auto parts = two_files ? read_two_files(path) : read_single_file(file);
+  const fs::path folder = is_folder ? path : path.parent_path();
+  const auto settings = read_tokenizer_settings(folder);
+  TRAIN_RETURN_IF_ERROR(settings);
+  const auto configured = configured_ends(folder);
+  TRAIN_RETURN_IF_ERROR(configured);
+  auto parts = two_files ? read_two_files(path, *settings) : read_single_file(file, *settings);
   if (!parts) {
     return about(file, parts.error());
   }
-  const fs::path folder = is_folder ? path : path.parent_path();
-  if (const Status added = add_tokens_beside(*parts, folder); !added) {
+  if (const Status added = add_tokens_beside(*parts, *settings, folder); !added) {
     return about(folder, added.error());
   }
-  parts->end_of_text = find_end_of_text(*parts, folder);
+  if (two_files) {
+    frame_two_files(*settings, pattern_of_class(*settings).value(), *parts);
+  } else if (parts->rendered) {
+    frame_by_names(*settings, *parts);
+  } else {
+    note_unread(*settings, *parts);
+  }
+  parts->end_of_text = find_end_of_text(*parts, *settings, *configured);
   return parts;
 }
 

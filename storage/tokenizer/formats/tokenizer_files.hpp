@@ -17,8 +17,9 @@ namespace train::storage {
 
 /// The tokens that a model's own files say its texts end with: those of generation_config.json,
 /// else of config.json; none where they do not say. A chat model's turn may end otherwise than a
-/// document does.
-[[nodiscard]] std::vector<std::uint32_t> configured_ends(const std::filesystem::path& folder);
+/// document does. Errors (user): a file of them that is no JSON object, by its name.
+[[nodiscard]] Result<std::vector<std::uint32_t>> configured_ends(
+    const std::filesystem::path& folder);
 
 /// Reads lines of a token in base64 and its rank, which is its id. How text is split such a file
 /// does not say: it is known by how many ranks there are. Errors (user): not such lines; an unknown
@@ -42,9 +43,11 @@ struct FrameWishes {
 [[nodiscard]] Result<TokenizerParts> read_sentencepiece_file(std::string_view bytes,
                                                              const FrameWishes& wishes);
 
-/// Reads the vocabulary and merges of GPT-2 and its kin. Errors (user): another shape.
+/// Reads the vocabulary and merges of GPT-2 and its kin. `prefix_space`: one goes before a text,
+/// or each word of it, without one. Errors (user): another shape.
 [[nodiscard]] Result<TokenizerParts> read_vocabulary_and_merges(std::string_view vocabulary,
                                                                 std::string_view merges,
-                                                                KnownPattern pattern);
+                                                                KnownPattern pattern,
+                                                                bool prefix_space);
 
 }  // namespace train::storage

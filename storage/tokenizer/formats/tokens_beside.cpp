@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
 #include "storage/files/untrusted_text.hpp"
@@ -19,56 +18,18 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kConfig = "tokenizer_config.json";
 constexpr const char* kAddedTokens = "added_tokens.json";
-constexpr std::array kNames = {"bos_token", "eos_token", "unk_token", "sep_token",
-                               "pad_token", "cls_token", "mask_token"};
 
 /// A token that a file names, and the id that it gives it.
 struct TokenBeside {
   AddedToken token;
   std::optional<std::uint32_t> id = {};
-  const char* file = kConfig;
+  const char* file = kTokenizerConfig;
+  bool late = false;  ///< Of TokenizerSettings::late_extra; SentencePiece gets none of them.
 };
-
-/// A text, or an object with one.
-std::optional<AddedToken> token_of(const json& entry, bool special) {
-  if (entry.is_string()) {
-    return AddedToken{.content = entry.get<std::string>(), .special = special};
-  }
-  auto content = json_text(entry, "content");
-  if (!content) {
-    return std::nullopt;
-  }
-  special = json_flag(entry, "special", special);
-  return AddedToken{.content = std::move(*content),
-                    .single_word = json_flag(entry, "single_word", false),
-                    .lstrip = json_flag(entry, "lstrip", false),
-                    .rstrip = json_flag(entry, "rstrip", false),
-                    .normalized = json_flag(entry, "normalized", !special),
-                    .special = special};
-}
 
 Error no_token(const char* file, std::string_view key) {
   return user_error(fmt::format("{}: {} is no token with an id", file, shown(key)));
-}
-
-/// What is the beginning of a text, its end, and so on.
-std::vector<TokenBeside> named_tokens(const json& document) {
-  std::vector<TokenBeside> named;
-  for (const char* name : kNames) {
-    if (auto token = token_of(json_member(document, name), true)) {
-      token->special = true;
-      named.push_back({.token = std::move(*token)});
-    }
-  }
-  const json& extra = json_member(document, "extra_special_tokens");
-  for (const json& entry : extra.is_array() ? extra : json::array()) {
-    if (auto token = token_of(entry, true)) {
-      named.push_back({.token = std::move(*token)});
-    }
-  }
-  return named;
 }
 
 /// {"32000": {"content": "<|im_start|>", ...}, ...}, by rising ids.
@@ -79,7 +40,7 @@ Result<std::vector<TokenBeside>> decoder_tokens(const json& decoder) {
     const auto id = json_count(json{{"id", number}}, "id");
     auto token = token_of(entry, false);
     if (!id || !token) {
-      return no_token(kConfig, "added_tokens_decoder." + key);
+      return no_token(kTokenizerConfig, "added_tokens_decoder." + key);
     }
     tokens.emplace(*id, std::move(*token));
   }
@@ -90,18 +51,27 @@ Result<std::vector<TokenBeside>> decoder_tokens(const json& decoder) {
   return all;
 }
 
-/// {"<|im_start|>": 32000, ...}, by rising ids; special are those that have a name.
+bool has_text(const std::vector<AddedToken>& tokens, std::string_view content) {
+  return std::any_of(tokens.begin(), tokens.end(),
+                     [&](const AddedToken& token) { return token.content == content; });
+}
+
+bool has_name(const TokenizerSettings& settings, std::string_view content) {
+  return std::any_of(
+      settings.named.begin(), settings.named.end(),
+      [&](const TokenizerSettings::Named& one) { return one.token.content == content; });
+}
+
+/// {"<|im_start|>": 32000, ...}, by rising ids; special are those that the settings know by then.
 Result<std::vector<TokenBeside>> listed_tokens(const json& list,
-                                               const std::vector<TokenBeside>& named) {
+                                               const TokenizerSettings& settings) {
   std::map<std::uint32_t, AddedToken> tokens;
   for (const auto& [content, id] : list.items()) {
     const auto number = json_count(list, content);
     if (!number) {
       return no_token(kAddedTokens, content);
     }
-    const bool special = std::any_of(
-        named.begin(), named.end(),
-        [&name = content](const TokenBeside& one) { return one.token.content == name; });
+    const bool special = has_name(settings, content) || has_text(settings.extra, content);
     tokens.emplace(*number,
                    AddedToken{.content = content, .normalized = !special, .special = special});
   }
@@ -112,22 +82,26 @@ Result<std::vector<TokenBeside>> listed_tokens(const json& list,
   return all;
 }
 
-Result<std::vector<TokenBeside>> tokens_beside(const fs::path& folder) {
-  const json config = side_document(folder / kConfig);
-  std::vector<TokenBeside> named = named_tokens(config);
-  const json& decoder = json_member(config, "added_tokens_decoder");
+Result<std::vector<TokenBeside>> tokens_beside(const TokenizerSettings& settings,
+                                               const fs::path& folder) {
   Result<std::vector<TokenBeside>> all = std::vector<TokenBeside>();
-  if (decoder.is_object()) {
-    all = decoder_tokens(decoder);
+  if (settings.lists_added_tokens()) {
+    all = decoder_tokens(json_member(settings.config, "added_tokens_decoder"));
   } else {
-    for (TokenBeside& one : named_tokens(side_document(folder / "special_tokens_map.json"))) {
-      named.push_back(std::move(one));
-    }
-    const json list = side_document(folder / kAddedTokens);
-    all = listed_tokens(list.is_object() ? list : json::object(), named);
+    const auto list = side_document(folder / kAddedTokens);
+    TRAIN_RETURN_IF_ERROR(list);
+    all = listed_tokens(*list, settings);
   }
   TRAIN_RETURN_IF_ERROR(all);
-  std::move(named.begin(), named.end(), std::back_inserter(*all));
+  for (const TokenizerSettings::Named& one : settings.named) {
+    all->push_back({.token = one.token});
+  }
+  for (const AddedToken& token : settings.extra) {
+    all->push_back({.token = token});
+  }
+  for (const AddedToken& token : settings.late_extra) {
+    all->push_back({.token = token, .late = true});
+  }
   return all;
 }
 
@@ -165,27 +139,47 @@ class GrowingTokens {
   std::uint32_t next_ = 0;
 };
 
-/// Puts a token in, or its flags on the one with its text.
-void add_or_flag(GrowingTokens& tokens, const TokenBeside& one) {
+bool same_flags(const AddedToken& a, const AddedToken& b) {
+  return std::tuple(a.single_word, a.lstrip, a.rstrip, a.normalized, a.special) ==
+         std::tuple(b.single_word, b.lstrip, b.rstrip, b.normalized, b.special);
+}
+
+/// Puts a token in, or its flags on the one with its text, where those are others. `is_named`: the
+/// settings have a name for it, which makes a token that changes a special one.
+void add_or_flag(GrowingTokens& tokens, const TokenBeside& one, bool is_named) {
   AddedToken token = one.token;
   token.id = tokens.id_for(token.content);
+  token.special = token.special || is_named;
   AddedToken* there = tokens.find(token.content);
   if (there == nullptr) {
     tokens.add(std::move(token));
-  } else if (one.id) {  // a name alone brings no flags
+  } else if (one.id && !same_flags(one.token, *there)) {  // a name alone brings no flags
     token.special = token.special || there->special;
     token.searched = there->searched;
     *there = std::move(token);
-  } else {
-    there->special = true;
   }
+}
+
+/// Qwen2's class adds all that has a name once more, special and without other flags.
+void add_named_again(GrowingTokens& tokens, const TokenizerSettings& settings) {
+  const auto again = [&tokens](const AddedToken& token) {
+    if (AddedToken* const there = tokens.find(token.content)) {
+      *there = {.content = token.content, .id = there->id, .special = true};
+    }
+  };
+  for (const TokenizerSettings::Named& one : settings.named) {
+    again(one.token);
+  }
+  std::for_each(settings.extra.begin(), settings.extra.end(), again);
+  std::for_each(settings.late_extra.begin(), settings.late_extra.end(), again);
 }
 
 /// Of SentencePiece. Control tokens are in rendered text alone, whoever names them, and no rule
 /// changes the text of any: see Tokenizer.
-void add_to_pieces(GrowingTokens& plain, GrowingTokens& rendered, TokenBeside one) {
+void add_to_pieces(GrowingTokens& plain, GrowingTokens& rendered, TokenBeside one, bool is_named) {
   one.token.normalized = false;
-  add_or_flag(rendered, one);
+  one.token.special = one.token.special || is_named;
+  add_or_flag(rendered, one, is_named);
   if (plain.find(one.token.content) == nullptr) {
     one.token.id = plain.id_for(one.token.content);
     one.token.searched = !one.token.special;
@@ -195,14 +189,15 @@ void add_to_pieces(GrowingTokens& plain, GrowingTokens& rendered, TokenBeside on
 
 }  // namespace
 
-Status add_tokens_beside(TokenizerParts& parts, const fs::path& folder) {
-  const auto beside = tokens_beside(folder);
+Status add_tokens_beside(TokenizerParts& parts, const TokenizerSettings& settings,
+                         const fs::path& folder) {
+  const auto beside = tokens_beside(settings, folder);
   TRAIN_RETURN_IF_ERROR(beside);
   const Vocabulary& vocabulary = parts.model.vocabulary();
   GrowingTokens plain(parts.added, vocabulary);
   GrowingTokens rendered(parts.rendered ? parts.rendered->controls : AddedTokens(), vocabulary);
   for (const TokenBeside& one : *beside) {
-    if (one.token.content.empty()) {
+    if (one.token.content.empty() || (one.late && parts.rendered)) {
       continue;
     }
     const std::uint32_t id = plain.id_for(one.token.content);
@@ -213,11 +208,15 @@ Status add_tokens_beside(TokenizerParts& parts, const fs::path& folder) {
                       "name all of them, or give a tokenizer.json",
                       one.file, shown(one.token.content), *one.id, id));
     }
+    const bool is_named = has_name(settings, one.token.content);
     if (parts.rendered) {
-      add_to_pieces(plain, rendered, one);
+      add_to_pieces(plain, rendered, one, is_named);
     } else {
-      add_or_flag(plain, one);
+      add_or_flag(plain, one, is_named);
     }
+  }
+  if (json_text(settings.config, "tokenizer_class").value_or("").starts_with("Qwen2")) {
+    add_named_again(plain, settings);
   }
   auto added = AddedTokens::make(plain.take(), parts.rendered ? Normalizer() : parts.normalizer);
   TRAIN_RETURN_IF_ERROR(added);

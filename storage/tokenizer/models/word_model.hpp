@@ -49,6 +49,8 @@ class WordModel {
                       model_);
   }
 
+  [[nodiscard]] bool is_bpe() const { return std::holds_alternative<Bpe>(model_); }
+
   /// Words may be cut before each "▁": see Bpe.
   [[nodiscard]] bool cuts_before_marker() const {
     const Bpe* bpe = std::get_if<Bpe>(&model_);

@@ -358,6 +358,18 @@ PreTokenizer::PreTokenizer(std::vector<PreTokenizerStage> stages)
   byte_level_ = !stages_.empty() && std::holds_alternative<ByteLevelStage>(stages_.back());
 }
 
+std::optional<bool> PreTokenizer::prefix_space() const {
+  std::optional<bool> prefix;
+  for (const PreTokenizerStage& stage : stages_) {
+    if (const auto* bytes = std::get_if<ByteLevelStage>(&stage)) {
+      prefix = prefix.value_or(false) || bytes->add_prefix_space;
+    } else if (const auto* spaces = std::get_if<MetaspaceStage>(&stage)) {
+      prefix = prefix.value_or(false) || spaces->prepend != PrependScheme::never;
+    }
+  }
+  return prefix;
+}
+
 Status PreTokenizer::split(std::string_view text, const TokenSpan* origins, bool at_start,
                            WordSink& sink) const {
   if (only_) {

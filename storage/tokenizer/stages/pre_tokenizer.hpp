@@ -78,6 +78,8 @@ class PreTokenizer {
                              WordSink& sink) const;
 
   [[nodiscard]] bool byte_level() const { return byte_level_; }
+  /// Whether a text gets a space before it; nothing if no stage could put one there.
+  [[nodiscard]] std::optional<bool> prefix_space() const;
 
  private:
   std::vector<PreTokenizerStage> stages_;

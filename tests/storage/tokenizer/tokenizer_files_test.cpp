@@ -62,6 +62,9 @@ TEST_CASE("tokenizer files: a Unigram vocabulary that is there twice is refused"
 
 TEST_CASE("tokenizer files: what is not supported is refused by its name", "[storage][tokenizer]") {
   using nlohmann::json;
+  const json text_alone = {
+      {"type", "TemplateProcessing"},
+      {"single", json::array({{{"Sequence", {{"id", "A"}, {"type_id", 0}}}}})}};
   const std::vector<std::pair<json, std::string>> cases = {
       {with("normalizer", {{"type", "BertNormalizer"}}), "BertNormalizer"},
       {with("normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "Precompiled"}}}}}),
@@ -78,6 +81,8 @@ TEST_CASE("tokenizer files: what is not supported is refused by its name", "[sto
              {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Whitespace"}}}}}),
        "after ByteLevel"},
       {with("post_processor", {{"type", "BertProcessing"}}), "BertProcessing"},
+      {with("post_processor", {{"type", "Sequence"}, {"processors", {text_alone, text_alone}}}),
+       "two TemplateProcessing"},
       {with("decoder", {{"type", "WordPiece"}}), "WordPiece"},
       {with_model("type", "WordPiece"), "BPE, Unigram"},
       {with_model("type", "Unigram"), "behind a pre_tokenizer of bytes"},
@@ -201,15 +206,15 @@ TEST_CASE("tokenizer files: a folder is read in each of its forms, and says what
   test::write_bytes(folder / "tokenizer_config.json", R"({"eos_token": {"content": "<s>"}})");
   CHECK(Tokenizer::load(folder.path())->end_of_text() == 0);
   // Where texts end is said once for both: a folder's first file that names a token.
-  CHECK(configured_ends(folder.path()) == std::vector<std::uint32_t>{7, 8});
+  CHECK(*configured_ends(folder.path()) == std::vector<std::uint32_t>{7, 8});
   test::write_bytes(folder / "generation_config.json", R"({"eos_token_id": null})");
-  CHECK(configured_ends(folder.path()) == std::vector<std::uint32_t>{7, 8});
+  CHECK(*configured_ends(folder.path()) == std::vector<std::uint32_t>{7, 8});
   test::overwrite_bytes(folder / "generation_config.json", R"({"eos_token_id": 9})");
-  CHECK(configured_ends(folder.path()) == std::vector<std::uint32_t>{9});
+  CHECK(*configured_ends(folder.path()) == std::vector<std::uint32_t>{9});
   test::overwrite_bytes(folder / "generation_config.json",
                         R"({"eos_token_id": [-1, 99999999999]})");
-  CHECK(configured_ends(folder.path()) == std::vector<std::uint32_t>{7, 8});
-  CHECK(configured_ends(folder / "nowhere").empty());
+  CHECK(*configured_ends(folder.path()) == std::vector<std::uint32_t>{7, 8});
+  CHECK(configured_ends(folder / "nowhere")->empty());
 
   test::overwrite_bytes(folder / "tokenizer.json", "{\"model\": ");
   const auto broken = Tokenizer::load(folder.path());
@@ -225,4 +230,22 @@ TEST_CASE("tokenizer files: ranks merge by the rank of what they give", "[storag
   const auto broken = read_rank_file("YQ== 0\n\x0a\x0b\x0c");
   REQUIRE(!broken.ok());
   CHECK(broken.error().message.find("SentencePiece") != std::string::npos);
+}
+
+TEST_CASE("tokenizer files: what takes the place of several characters is no text's beginning",
+          "[storage][tokenizer]") {
+  using nlohmann::json;
+  // The ids are those of tokenizers 0.23.3.
+  for (const json& pattern : {json{{"String", "--"}}, json{{"Regex", "-+"}}}) {
+    CAPTURE(pattern.dump());
+    const json file = {
+        {"normalizer", {{"type", "Replace"}, {"pattern", pattern}, {"content", "x"}}},
+        {"pre_tokenizer",
+         {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "first"}}},
+        {"model",
+         {{"type", "BPE"}, {"vocab", {{"_", 0}, {"x", 1}, {"-", 2}}}, {"merges", json::array()}}}};
+    const Tokenizer tokenizer = test::tokenizer_of(file);
+    CHECK(test::encoded(tokenizer, "--") == test::Ids{1});
+    CHECK(test::encoded(tokenizer, "x") == test::Ids{0, 1});
+  }
 }

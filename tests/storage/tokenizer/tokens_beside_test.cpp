@@ -29,9 +29,11 @@ void write_kind(const TempDirectory& directory, const json& kind) {
   }
 }
 
+/// Documents, or their texts, which keep the order of their members.
 void write_beside(const TempDirectory& directory, const json& beside) {
   for (const auto& [name, content] : beside.items()) {
-    std::ofstream(directory.path() / name) << content.dump();
+    std::ofstream(directory.path() / name)
+        << (content.is_string() ? content.get<std::string>() : content.dump());
   }
 }
 
@@ -61,6 +63,64 @@ TEST_CASE("tokens beside: ids, texts and the end of a text are the reference's",
       }
     }
   }
+}
+
+TEST_CASE("tokens beside: what stands around a text is what the settings name",
+          "[storage][tokenizer][TK-1]") {
+  std::size_t framed = 0;
+  for (const auto& [name, kind] : fixture().at("kinds").items()) {
+    for (const json& one : kind.at("cases")) {
+      const auto variant = one.at("name").get<std::string>();
+      if (!variant.starts_with("framed") || name == "one_file") {
+        continue;  // Of a tokenizer.json its own post_processor counts.
+      }
+      CAPTURE(name, variant);
+      const TempDirectory directory;
+      write_kind(directory, kind);
+      write_beside(directory, one.at("beside"));
+      const auto tokenizer = Tokenizer::load(directory.path());
+      REQUIRE(tokenizer.ok());
+      const auto ids = tokenizer->encode("", /*add_special_tokens=*/true);
+      REQUIRE(ids.ok());
+      Ids expected = one.at("before").get<Ids>();
+      const Ids after = one.at("after").get<Ids>();
+      expected.insert(expected.end(), after.begin(), after.end());
+      CHECK(*ids == expected);
+      framed += expected.size();
+    }
+  }
+  CHECK(framed > 0);
+}
+
+TEST_CASE("tokens beside: a file that is no JSON object is one line, not as if it were not there",
+          "[storage][tokenizer]") {
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                           "generation_config.json", "config.json"}) {
+    CAPTURE(name);
+    const TempDirectory directory;
+    write_kind(directory, fixture().at("kinds").at("pieces"));
+    std::ofstream(directory.path() / name) << R"({"eos_token": "<|im_end|>",})";
+    const auto tokenizer = Tokenizer::load(directory.path());
+    REQUIRE_FALSE(tokenizer.ok());
+    CHECK(tokenizer.error().kind == ErrorKind::user);
+    CHECK_THAT(tokenizer.error().message,
+               Catch::Contains(name) && Catch::Contains("no JSON object"));
+  }
+}
+
+TEST_CASE("tokens beside: settings that are not read are refused or named",
+          "[storage][tokenizer]") {
+  const TempDirectory directory;
+  write_kind(directory, fixture().at("kinds").at("one_file"));
+  write_beside(directory, {{"tokenizer_config.json", {{"split_special_tokens", true}}}});
+  const auto split = Tokenizer::load(directory.path());
+  REQUIRE_FALSE(split.ok());
+  CHECK_THAT(split.error().message, Catch::Contains("split_special_tokens is true"));
+  write_beside(directory, {{"tokenizer_config.json", {{"add_prefix_space", true}}}});
+  const auto prefixed = Tokenizer::load(directory.path());
+  REQUIRE(prefixed.ok());
+  REQUIRE(prefixed->notes().size() == 1);
+  CHECK_THAT(prefixed->notes().front(), Catch::Contains("add_prefix_space"));
 }
 
 TEST_CASE("tokens beside: of SentencePiece, special ones are in rendered text alone",
