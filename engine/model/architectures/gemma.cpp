@@ -14,7 +14,7 @@ ModelSpec gemma_model(ModelConfig& config, const DecoderSizes& sizes) {
   // Not rounded to the type of the weights: that belongs to a computation in that type, and here
   // and wherever an fp32 export is used one function is wanted.
   spec.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(spec.embedding_dim)));
-  spec.logit_softcap = static_cast<float>(config.real_if_any("final_logit_softcapping", 0.0));
+  spec.logit_softcap = static_cast<float>(config.cap_if_any("final_logit_softcapping"));
   spec.final_norm.plus_one = true;
   return spec;
 }

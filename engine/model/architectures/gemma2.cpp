@@ -22,7 +22,7 @@ ModelSpec gemma2_model(ModelConfig& config) {
   const DecoderSizes sizes = decoder_sizes(config);
   ModelSpec spec = gemma_model(config, sizes);
   add_ropes(config, {}, sizes.head_dim, spec);
-  const auto softcap = static_cast<float>(config.real_if_any("attn_logit_softcapping", 0.0));
+  const auto softcap = static_cast<float>(config.cap_if_any("attn_logit_softcapping"));
   const auto windows = config.layer_windows(sizes.layers, config.size_if_any("sliding_window"),
                                             [](std::int64_t layer) { return layer % 2 == 0; });
   add_decoder_layers(sizes, spec, [&](LayerSpec& layer, std::int64_t index) {

@@ -102,8 +102,16 @@ double ModelConfig::real(const std::string& key) {
   return value->get<double>();
 }
 
-double ModelConfig::real_if_any(const std::string& key, double otherwise) {
-  return find(key) == nullptr ? otherwise : real(key);
+double ModelConfig::cap_if_any(const std::string& key) {
+  if (find(key) == nullptr) {
+    return 0.0;
+  }
+  const double cap = real(key);
+  if (cap == 0.0) {
+    refuse(fmt::format(
+        "{} is 0, by which transformers divides and other programs do not; set it to null", key));
+  }
+  return cap;
 }
 
 bool ModelConfig::flag(const std::string& key) {

@@ -44,7 +44,8 @@ class ModelConfig {
   std::int64_t size(const std::string& key);
   std::optional<std::int64_t> size_if_any(const std::string& key);
   double real(const std::string& key);
-  double real_if_any(const std::string& key, double otherwise);
+  /// 0: none. Refuses a 0 in the file.
+  double cap_if_any(const std::string& key);
   bool flag(const std::string& key);
   std::string text(const std::string& key);
   kernels::ActivationKind activation(const std::string& key);

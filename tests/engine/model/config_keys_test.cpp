@@ -3,6 +3,8 @@
 
 #include "engine/model/architectures/config_keys.hpp"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -212,6 +214,19 @@ TEST_CASE("config_keys: what nobody reads is named, and dropout is no refusal",
   REQUIRE(share.ok());
   REQUIRE(share->unread_keys.size() == 1);
   CHECK(share->unread_keys.front().starts_with("partial_rotary_factor"));
+}
+
+TEST_CASE("config_keys: a cap of 0, by which transformers divides, is refused",
+          "[engine][config_keys]") {
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    CAPTURE(key);
+    const auto none = read({{"model_type", "gemma2"}, {key, nullptr}});
+    CHECK(none.ok());
+    const auto zero = read({{"model_type", "gemma2"}, {key, 0.0}});
+    REQUIRE_FALSE(zero.ok());
+    CHECK_THAT(zero.error().message,
+               Catch::Contains(fmt::format("{} is 0", key)) && Catch::Contains("set it to null"));
+  }
 }
 
 TEST_CASE("config_keys: the table of docs/models.md is the code's", "[engine][config_keys]") {
