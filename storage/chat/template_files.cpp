@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
@@ -14,6 +13,7 @@
 #include "storage/files/input_file.hpp"
 #include "storage/files/untrusted_text.hpp"
 #include "storage/tokenizer/formats/json_members.hpp"
+#include "storage/tokenizer/formats/tokenizer_settings.hpp"
 #include "storage/tokenizer/text/utf8.hpp"
 
 namespace train::storage {
@@ -23,9 +23,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::uint64_t file_limit_bytes = std::uint64_t{1} << 24U;
-/// What transformers hands to templates, where a tokenizer has it.
-constexpr std::array token_names = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                    "pad_token", "cls_token", "mask_token"};
 constexpr const char* gguf_template_key = "tokenizer.chat_template";
 
 bool is_file(const fs::path& path) {
@@ -66,28 +63,14 @@ Result<json> read_document(const fs::path& path) {
   return document;
 }
 
-/// Adds those that a document names, as a text or as {"content": text}, and that are not there yet.
-void add_tokens(const json& document, SpecialTokens& tokens) {
-  for (const char* name : token_names) {
-    auto text = json_text(document, name);
-    if (!text) {
-      text = json_text(json_member(document, name), "content");
-    }
-    if (text) {
-      tokens.emplace(name, *text);
-    }
-  }
-}
-
-/// An older special_tokens_map.json goes before, unless the configuration lists all added tokens.
-Result<SpecialTokens> tokens_in(const fs::path& folder, const json& tokenizer_config) {
+/// Each that has a name, a model's own names too, as transformers hands them to templates.
+Result<SpecialTokens> tokens_in(const fs::path& folder) {
+  const auto settings = read_tokenizer_settings(folder);
+  TRAIN_RETURN_IF_ERROR(settings);
   SpecialTokens tokens;
-  if (json_member(tokenizer_config, "added_tokens_decoder").is_null()) {
-    const auto map = read_document(folder / "special_tokens_map.json");
-    TRAIN_RETURN_IF_ERROR(map);
-    add_tokens(*map, tokens);
+  for (const TokenizerSettings::Named& one : settings->named) {
+    tokens[one.name] = one.token.content;
   }
-  add_tokens(tokenizer_config, tokens);
   return tokens;
 }
 
@@ -140,7 +123,7 @@ Result<TemplateFiles> read_folder(const fs::path& folder) {
   const fs::path config_file = folder / "tokenizer_config.json";
   const auto config = read_document(config_file);
   TRAIN_RETURN_IF_ERROR(config);
-  auto tokens = tokens_in(folder, *config);
+  auto tokens = tokens_in(folder);
   TRAIN_RETURN_IF_ERROR(tokens);
   TemplateFiles files{.sources = {}, .tokens = std::move(tokens).value(), .where = {}};
   auto sources = template_files_in(folder);
@@ -274,9 +257,7 @@ Result<SpecialTokens> read_special_tokens(const fs::path& tokenizer) {
   std::error_code ignored;
   const fs::path folder =
       fs::is_directory(tokenizer, ignored) ? tokenizer : tokenizer.parent_path();
-  const auto config = read_document(folder / "tokenizer_config.json");
-  TRAIN_RETURN_IF_ERROR(config);
-  return tokens_in(folder, *config);
+  return tokens_in(folder);
 }
 
 TemplateSources gguf_template_sources(const GgufFile& file) {

@@ -65,6 +65,15 @@ TEST_CASE("chat template files: an older map of special tokens", "[storage][chat
   CHECK(printed(model.path()) == "<s>||False");
 }
 
+TEST_CASE("chat template files: a model's own names for its tokens", "[storage][chat]") {
+  const TempDirectory model;
+  write_bytes(model / "tokenizer_config.json",
+              R"({"chat_template": "{{ user_token }}|{{ a_token }}|{{ eos_token }}|{{ bos_token }}",
+                  "user_token": "<u>", "eos_token": "</s>",
+                  "extra_special_tokens": {"a_token": "<a>"}})");
+  CHECK(printed(model.path()) == "<u>|<a>|</s>|");
+}
+
 TEST_CASE("chat template files: several by name", "[storage][chat]") {
   const TempDirectory model;
   const auto of = [&](const char* name, const Conversation& conversation) {
