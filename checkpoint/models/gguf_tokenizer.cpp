@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "storage/chat/template_files.hpp"
+#include "storage/files/untrusted_text.hpp"
 #include "storage/tokenizer/formats/sentencepiece_writer.hpp"
 #include "storage/tokenizer/text/utf8.hpp"
 
@@ -42,9 +44,20 @@ bool is_llama3(std::string_view name) {
   return name == "llama-bpe" || name == "llama3" || name == "llama-v3";
 }
 
+/// The name of how texts are split. Older files have none, or the one of what llama.cpp does when
+/// it does not know: the two families that came with one vocabulary split as GPT-2.
+std::string splitting_of(const storage::GgufFile& file) {
+  const auto* pre = file.value_of<std::string>("tokenizer.ggml.pre");
+  const auto* architecture = file.value_of<std::string>("general.architecture");
+  const bool named = pre != nullptr && !pre->empty() && *pre != "default";
+  const bool one_vocabulary =
+      architecture != nullptr && (*architecture == "gpt2" || *architecture == "gptneox");
+  return named ? *pre : one_vocabulary ? "gpt-2" : "";
+}
+
 /// How texts are split before pairs are merged; null where it is not known.
 Json pre_tokenizer_of(const std::string& name) {
-  if (name == "gpt-2" || name == "default" || name.empty()) {
+  if (name == "gpt-2") {
     return byte_level(true);
   }
   if (name == "smollm") {
@@ -122,6 +135,53 @@ Json config_of(const storage::GgufFile& file, const Texts& tokens) {
 }
 
 using Files = std::map<std::string, std::string>;
+
+/// The tokens that a text or a turn ends with. llama.cpp ends at what ends a turn, too, which a
+/// file says, or a token of the vocabulary that is known for it.
+Json ends_of(const storage::GgufFile& file, const Texts& tokens) {
+  Json ends = Json::array();
+  const auto add = [&](std::uint64_t id) {
+    if (id < tokens.size() && std::find(ends.begin(), ends.end(), Json(id)) == ends.end()) {
+      ends.push_back(id);
+    }
+  };
+  for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                          "tokenizer.ggml.eom_token_id"}) {
+    if (const auto id = file.count_of(key)) {
+      add(*id);
+    }
+  }
+  for (std::size_t id = 0; id < tokens.size(); ++id) {
+    for (const char* known :
+         {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>"}) {
+      if (tokens[id] == known) {
+        add(id);
+      }
+    }
+  }
+  return ends;
+}
+
+/// What belongs beside any tokenizer: templates, and where texts end.
+void add_settings(const storage::GgufFile& file, Json config, Files& files) {
+  const storage::TemplateSources templates = storage::gguf_template_sources(file);
+  if (templates.size() == 1 && templates.contains("default")) {
+    files.emplace("chat_template.jinja", templates.at("default"));
+  } else if (!templates.empty()) {
+    for (const auto& [name, source] : templates) {
+      config["chat_template"].push_back({{"name", name}, {"template", source}});
+    }
+  }
+  const auto dumped = [](const Json& json) {
+    return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  };
+  files.emplace("tokenizer_config.json", dumped(config));
+  const Json ends = ends_of(file, *file.value_of<Texts>("tokenizer.ggml.tokens"));
+  if (ends.size() > 1) {
+    files.emplace("generation_config.json", dumped(Json{{"eos_token_id", ends}}));
+  }
+}
+
 using PieceType = storage::SentencePieceModel::PieceType;
 
 /// How a piece takes part, by the file's number. One that is not used stands in no text but a
@@ -196,15 +256,15 @@ Result<Files> sentencepiece_files(const storage::GgufFile& file) {
   if (!gemma) {
     config["legacy"] = false;
   }
-  return Files{
-      {"tokenizer.model", storage::sentencepiece_file(model)},
-      {"tokenizer_config.json", config.dump(2, ' ', false, Json::error_handler_t::replace)}};
+  Files files{{"tokenizer.model", storage::sentencepiece_file(model)}};
+  add_settings(file, std::move(config), files);
+  return files;
 }
 
 /// Bytes and merges, written as a tokenizer.json; nothing where the splitting is not known.
 Result<Files> byte_level_files(const storage::GgufFile& file) {
-  const auto* pre = file.value_of<std::string>("tokenizer.ggml.pre");
-  const Json splitting = pre_tokenizer_of(pre == nullptr ? "" : *pre);
+  const std::string pre = splitting_of(file);
+  const Json splitting = pre_tokenizer_of(pre);
   if (splitting.is_null()) {
     return Files();
   }
@@ -217,52 +277,55 @@ Result<Files> byte_level_files(const storage::GgufFile& file) {
         "{}: tokenizer.ggml.tokens, merges and token_type are missing or do not fit each other",
         file.file().path().string()));
   }
-  const bool llama3 = pre != nullptr && is_llama3(*pre);
+  const bool llama3 = is_llama3(pre);
   Json vocab = Json::object();
   for (std::size_t id = 0; id < tokens->size(); ++id) {
     vocab.push_back({(*tokens)[id], id});
   }
-  const Json tokenizer = {
-      {"version", "1.0"},
-      {"truncation", nullptr},
-      {"padding", nullptr},
-      {"added_tokens", added_tokens(*tokens, *types)},
-      {"normalizer", pre != nullptr && *pre == "qwen2" ? Json{{"type", "NFC"}} : Json(nullptr)},
-      {"pre_tokenizer", splitting},
-      {"post_processor", post_processor_of(file, *tokens, llama3)},
-      {"decoder", byte_level(true)},
-      {"model",
-       {{"type", "BPE"},
-        {"dropout", nullptr},
-        {"unk_token", nullptr},
-        {"continuing_subword_prefix", nullptr},
-        {"end_of_word_suffix", nullptr},
-        {"fuse_unk", false},
-        {"byte_fallback", false},
-        {"ignore_merges", llama3},
-        {"vocab", std::move(vocab)},
-        {"merges", *merges}}}};
-  return Files{{"tokenizer.json", tokenizer.dump(-1, ' ', false, Json::error_handler_t::replace)},
-               {"tokenizer_config.json",
-                config_of(file, *tokens).dump(2, ' ', false, Json::error_handler_t::replace)}};
+  const Json tokenizer = {{"version", "1.0"},
+                          {"truncation", nullptr},
+                          {"padding", nullptr},
+                          {"added_tokens", added_tokens(*tokens, *types)},
+                          {"normalizer", pre == "qwen2" ? Json{{"type", "NFC"}} : Json(nullptr)},
+                          {"pre_tokenizer", splitting},
+                          {"post_processor", post_processor_of(file, *tokens, llama3)},
+                          {"decoder", byte_level(true)},
+                          {"model",
+                           {{"type", "BPE"},
+                            {"dropout", nullptr},
+                            {"unk_token", nullptr},
+                            {"continuing_subword_prefix", nullptr},
+                            {"end_of_word_suffix", nullptr},
+                            {"fuse_unk", false},
+                            {"byte_fallback", false},
+                            {"ignore_merges", llama3},
+                            {"vocab", std::move(vocab)},
+                            {"merges", *merges}}}};
+  Files files{{"tokenizer.json", tokenizer.dump(-1, ' ', false, Json::error_handler_t::replace)}};
+  add_settings(file, config_of(file, *tokens), files);
+  return files;
 }
 
 }  // namespace
 
 Result<std::map<std::string, std::string>> gguf_tokenizer_files(const storage::GgufFile& file) {
   const auto* model = file.value_of<std::string>("tokenizer.ggml.model");
-  Result<Files> files = Files();
   if (model != nullptr && *model == "gpt2") {
-    files = byte_level_files(file);
-  } else if (model != nullptr && *model == "llama") {
-    files = sentencepiece_files(file);
+    return byte_level_files(file);
   }
-  TRAIN_RETURN_IF_ERROR(files);
-  const auto* chat = file.value_of<std::string>("tokenizer.chat_template");
-  if (chat != nullptr && !files->empty()) {
-    files->emplace("chat_template.jinja", *chat);
-  }
-  return files;
+  return model != nullptr && *model == "llama" ? sentencepiece_files(file) : Files();
+}
+
+std::string unknown_gguf_tokenizer(const storage::GgufFile& file) {
+  const auto words = [&file](const char* key) {
+    const auto* value = file.value_of<std::string>(key);
+    return value == nullptr ? fmt::format("{} is missing", key)
+                            : fmt::format("{} is {}", key, storage::shown(*value));
+  };
+  return fmt::format(
+      "its tokenizer is left out: {}, {}, and how such a one splits text is not known; put the "
+      "model's own tokenizer.json beside the weights",
+      words("tokenizer.ggml.model"), words("tokenizer.ggml.pre"));
 }
 
 }  // namespace train::checkpoint

@@ -76,6 +76,9 @@ Result<Conversion> open_gguf(const std::string& path) {
   TRAIN_RETURN_IF_ERROR(file->check(*model));
   auto texts = checkpoint::gguf_tokenizer_files(file->file());
   TRAIN_RETURN_IF_ERROR(texts);
+  if (texts->empty()) {
+    show_notes(path, {checkpoint::unknown_gguf_tokenizer(file->file())});
+  }
   return Conversion{.model = *model,
                     .read = in_turn([file](const std::string& name, std::span<float> out) {
                       return file->read(name, out);

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "storage/chat/template_files.hpp"
 #include "storage/tokenizer/formats/sentencepiece_model.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 #include "tests/storage/weight_files/gguf_bytes.hpp"
@@ -74,6 +75,33 @@ Result<std::map<std::string, std::string>> files_of(const std::string& bytes) {
   CAPTURE(file.ok() ? std::string() : file.error().message);
   REQUIRE(file.ok());
   return gguf_tokenizer_files(*file);
+}
+
+/// A file of bytes and merges without tensors; no `pre`: nullptr.
+std::string bytes_gguf(const char* architecture, const char* pre) {
+  const std::vector<std::string> tokens = {"a", "</s>", "<|im_end|>", "<turn>", "b"};
+  GgufBytes file;
+  file.start(0, pre == nullptr ? 9 : 10);
+  add_text(file, "general.architecture", architecture);
+  add_text(file, "tokenizer.ggml.model", "gpt2");
+  if (pre != nullptr) {
+    add_text(file, "tokenizer.ggml.pre", pre);
+  }
+  add_text(file, "tokenizer.chat_template", "one");
+  add_text(file, "tokenizer.chat_template.tool_use", "two");
+  file.key("tokenizer.ggml.eos_token_id", kCount, 1, 4);
+  file.key("tokenizer.ggml.eot_token_id", kCount, 3, 4);
+  start_array(file, "tokenizer.ggml.tokens", kText, tokens.size());
+  for (const std::string& token : tokens) {
+    file.text(token);
+  }
+  start_array(file, "tokenizer.ggml.merges", kText, 0);
+  start_array(file, "tokenizer.ggml.token_type", kInt32, tokens.size());
+  for (const std::string& token : tokens) {
+    file.number(token.size() > 1 ? 3 : 1, 4);
+  }
+  file.data(0);
+  return file.bytes;
 }
 
 }  // namespace
@@ -151,6 +179,31 @@ TEST_CASE("gguf tokenizer: BOS and EOS are put around a text where the file or l
   const auto ids = tokenizer->encode("a", /*add_special_tokens=*/true);
   REQUIRE(ids.ok());
   CHECK(*ids == wanted);
+}
+
+TEST_CASE("gguf tokenizer: turns end where llama.cpp ends them, and templates keep their names",
+          "[checkpoint][gguf_tokenizer]") {
+  const auto files = files_of(bytes_gguf("llama", "qwen2"));
+  REQUIRE(files.ok());
+  using nlohmann::json;
+  CHECK(json::parse(files->at("generation_config.json")).at("eos_token_id") == json{1, 3, 2});
+  CHECK_FALSE(files->contains("chat_template.jinja"));
+  const TempDirectory directory;
+  for (const auto& [name, bytes] : *files) {
+    test::write_bytes(directory / name, bytes);
+  }
+  const auto templates = storage::read_template_files(directory.path());
+  REQUIRE(templates.ok());
+  CHECK(templates->sources == storage::TemplateSources{{"default", "one"}, {"tool_use", "two"}});
+}
+
+TEST_CASE("gguf tokenizer: how an unnamed one splits is known of GPT-2's kin alone",
+          "[checkpoint][gguf_tokenizer]") {
+  const char* unnamed = GENERATE(static_cast<const char*>(nullptr), "default");
+  CHECK(files_of(bytes_gguf("gpt2", unnamed))->contains("tokenizer.json"));
+  CHECK(files_of(bytes_gguf("gptneox", unnamed))->contains("tokenizer.json"));
+  CHECK(files_of(bytes_gguf("llama", unnamed))->empty());
+  CHECK(files_of(bytes_gguf("llama", "other"))->empty());
 }
 
 TEST_CASE("gguf tokenizer: lists that do not fit each other are refused",
