@@ -176,6 +176,12 @@ void PublishedWeights::note_surplus(const std::vector<std::string>& surplus) {
         fmt::format("{} tensors of parts that the model does not have are left out, the first {}",
                     surplus.size(), surplus.front()));
   }
+  if (const auto& doubled = directory_.doubled(); !doubled.empty()) {
+    notes_.push_back(
+        fmt::format("{} tensors are in two files, of which the one that "
+                    "model.safetensors.index.json names is read, the first {}",
+                    doubled.size(), doubled.front()));
+  }
   if (const auto& absent = directory_.absent(); !absent.empty()) {
     notes_.push_back(
         fmt::format("model.safetensors.index.json lists {} tensors that are not there and that the "

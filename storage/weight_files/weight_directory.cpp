@@ -106,7 +106,7 @@ Result<WeightDirectory> WeightDirectory::open(const fs::path& path) {
   WeightDirectory directory(path);
   std::error_code ignored;
   if (fs::is_regular_file(path, ignored)) {
-    TRAIN_RETURN_IF_ERROR(directory.add_file(path));
+    TRAIN_RETURN_IF_ERROR(directory.add_file(path, {}));
     return directory;
   }
   if (!fs::exists(path / kOneFile, ignored) && fs::exists(path / kIndexFile, ignored)) {
@@ -116,11 +116,11 @@ Result<WeightDirectory> WeightDirectory::open(const fs::path& path) {
   if (!fs::exists(path / kOneFile, ignored)) {
     return no_weights(path);
   }
-  TRAIN_RETURN_IF_ERROR(directory.add_file(path / kOneFile));
+  TRAIN_RETURN_IF_ERROR(directory.add_file(path / kOneFile, {}));
   return directory;
 }
 
-Status WeightDirectory::add_file(const fs::path& file) {
+Status WeightDirectory::add_file(const fs::path& file, const Places& places) {
   auto input = InputFile::open(file);
   TRAIN_RETURN_IF_ERROR(input);
   bool malformed = false;
@@ -132,12 +132,20 @@ Status WeightDirectory::add_file(const fs::path& file) {
   files_.push_back(std::move(opened).value());
   // Entries stay where they are when the file's object moves.
   for (const TensorEntry& entry : files_.back().entries()) {
-    const auto [at, added] = tensors_.emplace(entry.name, Location{files_.size() - 1, &entry});
-    if (!added) {
-      return user_error(fmt::format("{}: tensor {} is in {} too; which one is meant?",
-                                    file.string(), entry.name,
-                                    files_[at->second.file].file().path().string()));
+    const Location here{files_.size() - 1, &entry};
+    const auto [at, added] = tensors_.emplace(entry.name, here);
+    if (added) {
+      continue;
     }
+    const fs::path other = files_[at->second.file].file().path();
+    const auto place = places.find(entry.name);
+    const std::string meant = place == places.end() ? "" : place->second;
+    if (meant != file.filename() && meant != other.filename()) {
+      return user_error(fmt::format("{}: tensor {} is in {} too; say in {} which one is meant",
+                                    file.string(), entry.name, other.string(), kIndexFile));
+    }
+    at->second = meant == file.filename() ? here : at->second;
+    doubled_.push_back(entry.name);
   }
   return {};
 }
@@ -154,7 +162,7 @@ Status WeightDirectory::read_index(const fs::path& index) {
     names.insert(name);
   }
   for (const std::string& name : names) {
-    TRAIN_RETURN_IF_ERROR(add_file(path_ / name));
+    TRAIN_RETURN_IF_ERROR(add_file(path_ / name, *map));
   }
   for (const auto& [tensor, name] : *map) {
     if (!tensors_.contains(tensor)) {

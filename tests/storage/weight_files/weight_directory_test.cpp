@@ -1,5 +1,7 @@
 #include "storage/weight_files/weight_directory.hpp"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -93,6 +95,24 @@ TEST_CASE("weight directory: an index says which files there are; what it lists 
   CHECK(opened->absent().begin()->second == "one.safetensors");
 }
 
+TEST_CASE("weight directory: of two files with a tensor the index says which one it is in",
+          "[storage][weight_files]") {
+  const auto [meant, first] =
+      GENERATE(table<const char*, float>({{"one.safetensors", 0.0F}, {"two.safetensors", 20.0F}}));
+  const TempDirectory directory;
+  write_tensors(directory / "one.safetensors", {"a"}, WeightType::f32);
+  write_tensors(directory / "two.safetensors", {"a", "b"}, WeightType::f32, 20.0F);
+  write_text(directory / kIndex, fmt::format(R"({{"weight_map": {{"a": "{}", "b": "two.safetensors",
+      "c": "one.safetensors"}}}})",
+                                             meant));
+  const auto opened = WeightDirectory::open(directory.path());
+  REQUIRE(opened.ok());
+  CHECK(opened->doubled() == std::vector<std::string>{"a"});
+  std::vector<float> values(1);
+  REQUIRE(opened->read_floats("a", 0, values).ok());
+  CHECK(values.front() == first);
+}
+
 TEST_CASE("weight directory: what is there in the place of weights is named, and what to do",
           "[storage][weight_files]") {
   const auto [file, part] = GENERATE(table<const char*, const char*>(
@@ -126,7 +146,8 @@ TEST_CASE("weight directory: what does not fit is named in one line", "[storage]
   has(with_map(R"({"a": 3})"), "no file beside it");
   has(with_map(R"({"a": "three.safetensors"})"), "three.safetensors");
   write_tensors(directory / "two.safetensors", {"a"}, WeightType::f32);
-  has(with_map(R"({"a": "one.safetensors", "b": "two.safetensors"})"), "is in");
+  has(with_map(R"({"c": "one.safetensors", "b": "two.safetensors"})"),
+      "say in model.safetensors.index.json which one is meant");
   write_text(directory / kIndex, "{");
   has(error_of_open(directory.path()), "no index of weights");
   write_tensors(directory / "two.safetensors", {"b"}, WeightType::f32);
