@@ -15,6 +15,7 @@
 #include "storage/tokenizer/formats/tokenizer_json.hpp"
 #include "storage/tokenizer/formats/tokenizer_settings.hpp"
 #include "storage/tokenizer/formats/tokens_beside.hpp"
+#include "storage/tokenizer/text/utf8.hpp"
 
 namespace train::storage {
 namespace {
@@ -120,8 +121,16 @@ void frame_two_files(const TokenizerSettings& settings, KnownPattern pattern,
   put("add_eos_token", "eos_token", parts.frame.after);
 }
 
+/// Whether the normalizer puts the marker of a space before each part of a text.
+bool spaces_each_part(const Normalizer& normalizer) {
+  std::string buffer;
+  const auto normal = normalizer.apply("a", buffer);
+  return normal.ok() && normal->text.starts_with(space_marker);
+}
+
 /// What the configuration says and nobody reads where a file says how text is cut.
-void note_unread(const TokenizerSettings& settings, TokenizerParts& parts) {
+void note_unread(const TokenizerSettings& settings, std::string_view model_type,
+                 TokenizerParts& parts) {
   const auto prefix = settings.flag("add_prefix_space");
   const auto has_prefix = parts.pre_tokenizer.prefix_space();
   if (prefix && has_prefix && *prefix != *has_prefix) {
@@ -131,6 +140,16 @@ void note_unread(const TokenizerSettings& settings, TokenizerParts& parts) {
   }
   if (!parts.model.is_bpe() && settings.flag("clean_up_tokenization_spaces").value_or(false)) {
     parts.notes.emplace_back("clean_up_tokenization_spaces is left out: spaces stay as they are");
+  }
+  // Of Mistral's kin transformers reads the file as it is, whatever class is named.
+  const std::string name = json_text(settings.config, "tokenizer_class").value_or("");
+  const bool made_anew = name.starts_with("LlamaTokenizer") || name.starts_with("CodeLlama");
+  if (made_anew && !model_type.ends_with("stral") && !settings.flag("legacy").value_or(false) &&
+      spaces_each_part(parts.normalizer)) {
+    parts.notes.push_back(fmt::format(
+        "a space goes behind each special token, as tokenizer.json says; transformers 5 puts none "
+        "there for {} without \"legacy\": true in tokenizer_config.json",
+        shown(name)));
   }
 }
 
@@ -239,7 +258,9 @@ Result<TokenizerParts> read_tokenizer_files(const fs::path& path) {
   } else if (parts->rendered) {
     frame_by_names(*settings, *parts);
   } else {
-    note_unread(*settings, *parts);
+    const auto model = side_document(folder / "config.json");
+    TRAIN_RETURN_IF_ERROR(model);
+    note_unread(*settings, json_text(*model, "model_type").value_or(""), *parts);
   }
   parts->end_of_text = find_end_of_text(*parts, *settings, *configured);
   return parts;

@@ -123,6 +123,31 @@ TEST_CASE("tokens beside: settings that are not read are refused or named",
   CHECK_THAT(prefixed->notes().front(), Catch::Contains("add_prefix_space"));
 }
 
+TEST_CASE("tokens beside: a space behind special tokens that transformers 5 puts not is named",
+          "[storage][tokenizer]") {
+  const json prepend = {{"type", "Prepend"}, {"prepend", "\u2581"}};
+  const json file = {{"added_tokens", {{{"id", 2}, {"content", "</s>"}, {"special", true}}}},
+                     {"normalizer", prepend},
+                     {"model",
+                      {{"type", "BPE"},
+                       {"vocab", {{"\u2581", 0}, {"a", 1}, {"</s>", 2}}},
+                       {"merges", json::array()}}}};
+  const TempDirectory directory;
+  const auto notes_with = [&](const json& config) {
+    write_beside(directory, {{"tokenizer.json", file}, {"tokenizer_config.json", config}});
+    const auto tokenizer = Tokenizer::load(directory.path());
+    REQUIRE(tokenizer.ok());
+    CHECK(*tokenizer->encode("</s>a", false) == Ids{2, 0, 1});
+    return tokenizer->notes().size();
+  };
+  CHECK(notes_with({{"tokenizer_class", "LlamaTokenizer"}, {"legacy", false}}) == 1);
+  CHECK(notes_with({{"tokenizer_class", "LlamaTokenizerFast"}}) == 1);
+  CHECK(notes_with({{"tokenizer_class", "LlamaTokenizer"}, {"legacy", true}}) == 0);
+  CHECK(notes_with({{"tokenizer_class", "PreTrainedTokenizerFast"}}) == 0);
+  write_beside(directory, {{"config.json", {{"model_type", "mistral"}}}});
+  CHECK(notes_with({{"tokenizer_class", "LlamaTokenizer"}}) == 0);
+}
+
 TEST_CASE("tokens beside: of SentencePiece, special ones are in rendered text alone",
           "[storage][tokenizer]") {
   const json& kind = fixture().at("kinds").at("pieces");
