@@ -74,11 +74,18 @@ Result<SpecialTokens> tokens_in(const fs::path& folder) {
   return tokens;
 }
 
-/// Text, or a list of {"name", "template"}.
+/// Text, or a list of {"name", "template"}, or an object of names and templates.
 Result<TemplateSources> sources_of(const json& member, const fs::path& file) {
   TemplateSources sources;
   if (member.is_string()) {
     sources.emplace("default", member.get<std::string>());
+  }
+  const json named = member.is_object() ? member : json::object();
+  for (const auto& [name, source] : named.items()) {
+    if (!source.is_string()) {
+      return user_error(fmt::format("{}: chat_template.{} is no text", file.string(), name));
+    }
+    sources.emplace(name, source.get<std::string>());
   }
   for (const json& entry : member.is_array() ? member : json::array()) {
     const auto name = json_text(entry, "name");
@@ -97,7 +104,7 @@ Result<TemplateSources> sources_of(const json& member, const fs::path& file) {
   return sources;
 }
 
-/// chat_template.jinja and those of additional_chat_templates/.
+/// chat_template.jinja and those of additional_chat_templates/, where a default goes before it.
 Result<TemplateSources> template_files_in(const fs::path& folder) {
   TemplateSources sources;
   std::map<std::string, fs::path> files;
@@ -108,7 +115,7 @@ Result<TemplateSources> template_files_in(const fs::path& folder) {
   for (fs::directory_iterator entry(folder / "additional_chat_templates", failed), end;
        !failed && entry != end; entry.increment(failed)) {
     if (entry->path().extension() == ".jinja") {
-      files.emplace(entry->path().stem().string(), entry->path());
+      files.insert_or_assign(entry->path().stem().string(), entry->path());
     }
   }
   for (const auto& [name, file] : files) {

@@ -65,6 +65,22 @@ TEST_CASE("chat template files: an older map of special tokens", "[storage][chat
   CHECK(printed(model.path()) == "<s>||False");
 }
 
+TEST_CASE("chat template files: an object of templates, and a default among the additional ones",
+          "[storage][chat]") {
+  const TempDirectory model;
+  write_bytes(model / "tokenizer_config.json",
+              R"({"chat_template": {"default": "first", "tool_use": "second"}})");
+  CHECK(printed(model.path()) == "first");
+  ChatSettings second;
+  second.name = "tool_use";
+  CHECK(printed(model.path(), second) == "second");
+  std::filesystem::create_directory(model / "additional_chat_templates");
+  write_bytes(model / "chat_template.jinja", "third");
+  CHECK(printed(model.path()) == "third");
+  write_bytes(model / "additional_chat_templates" / "default.jinja", "fourth");
+  CHECK(printed(model.path()) == "fourth");
+}
+
 TEST_CASE("chat template files: a model's own names for its tokens", "[storage][chat]") {
   const TempDirectory model;
   write_bytes(model / "tokenizer_config.json",
