@@ -4,13 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <deque>
 #include <exception>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -169,8 +167,9 @@ namespace {
 
 class CudaPoint final : public DevicePoint {
  public:
-  /// Records on `stream`, which must live until record() has run.
-  explicit CudaPoint(const CudaStream& stream) : stream_(stream) {}
+  /// Records on `stream`, which must live until record() has run. `flags` besides no timing.
+  explicit CudaPoint(const CudaStream& stream, unsigned flags = 0)
+      : stream_(stream), flags_(flags) {}
   ~CudaPoint() override {
     if (event_ != nullptr) {
       cudaEventDestroy(event_);  // It can only repeat an earlier failure of the device.
@@ -178,26 +177,16 @@ class CudaPoint final : public DevicePoint {
   }
 
   void record() override {
-    TRAIN_CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+    TRAIN_CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming | flags_));
     TRAIN_CUDA_CHECK(cudaEventRecord(event_, stream_.native()));
   }
   [[nodiscard]] bool reached() const override { return cudaEventQuery(event_) == cudaSuccess; }
   void wait() const override { TRAIN_CUDA_CHECK(cudaEventSynchronize(event_)); }
-  /// Waits with the core left to others. Asking now and then wakes sooner than the driver's
-  /// interrupt does, which a virtual machine hands on hundreds of microseconds late.
-  void wait_asleep() const {
-    constexpr std::chrono::microseconds pause(20);
-    cudaError_t status = cudaEventQuery(event_);
-    while (status == cudaErrorNotReady) {
-      std::this_thread::sleep_for(pause);
-      status = cudaEventQuery(event_);
-    }
-    TRAIN_CUDA_CHECK(status);
-  }
   [[nodiscard]] cudaEvent_t event() const { return event_; }
 
  private:
   const CudaStream& stream_;
+  const unsigned flags_;
   cudaEvent_t event_ = nullptr;
 };
 
@@ -334,11 +323,11 @@ void CudaStream::submit(Work work) {
 void CudaStream::notify(Work work) {
   TRAIN_CHECK(work != nullptr, "a stream cannot run empty work");
   host_->enqueue([this, work = std::move(work)] {
-    const auto point = std::make_shared<CudaPoint>(*this);
+    const auto point = std::make_shared<CudaPoint>(*this, cudaEventBlockingSync);
     point->record();
     notices_->mark(launching_mark());
     notices_->enqueue([this, point, work] {
-      point->wait_asleep();
+      point->wait();
       check_fault();
       work();
     });

@@ -112,7 +112,7 @@ T atomicCAS(T* at, T expected, T value) {
 
 enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNotReady = 600 };
 enum { cudaStreamNonBlocking = 1, cudaHostAllocPortable = 1 };
-enum { cudaEventDefault = 0, cudaEventDisableTiming = 2 };
+enum { cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
 enum cudaDeviceAttr {
   cudaDevAttrComputeCapabilityMajor,
