@@ -150,8 +150,8 @@ void gpu_qwen25_row(const GpuSite& site) {
     double tokens_per_second;
   };
   constexpr Size sizes[] = {{"Qwen2.5-0.5B", 24, 896, 14, 4864, 32, 149'000},
-                            {"Qwen2.5-1.5B", 28, 1536, 12, 8960, 16, 59'000},
-                            {"Qwen2.5-3B", 36, 2048, 16, 11008, 8, 31'000}};
+                            {"Qwen2.5-1.5B", 28, 1536, 12, 8960, 32, 59'000},
+                            {"Qwen2.5-3B", 36, 2048, 16, 11008, 32, 31'000}};
   for (const Size& size : sizes) {
     const PublishedShape shape{.type = "qwen2",
                                .layers = size.layers,
