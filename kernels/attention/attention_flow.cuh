@@ -81,11 +81,13 @@ class ItemQueue {
   __device__ explicit ItemQueue(WorkCounters* counters) : counters_(counters) {}
   [[nodiscard]] __device__ int first() const { return static_cast<int>(blockIdx.x); }
   [[nodiscard]] __device__ int next() const {
-    return static_cast<int>(gridDim.x) + atomicAdd(&counters_->taken, 1);
+    const int taken = atomicAdd(&counters_->taken, 1);  // Whole numbers: any order will do.
+    return static_cast<int>(gridDim.x) + taken;
   }
   /// The block asks for no more. The last one to do so leaves the counters as they were.
   __device__ void leave() const {
-    if (atomicAdd(&counters_->gone, 1) == static_cast<int>(gridDim.x) - 1) {
+    const int gone = atomicAdd(&counters_->gone, 1);  // Whole numbers, too.
+    if (gone == static_cast<int>(gridDim.x) - 1) {
       counters_->taken = 0;
       counters_->gone = 0;
     }

@@ -21,7 +21,8 @@ void for_head_columns(std::int64_t head_dim, const With& with) {
 }
 
 /// attention_forward() and attention_backward() of bf16, on tensor cores; by products of warpgroups
-/// where those can. They launch, and do not wait. REQUIRES: checked and resolved() params, heads of at most max_head_dim. Throw DeviceError.
+/// where those can. They launch, and do not wait. REQUIRES: checked and resolved() params, heads of
+/// at most max_head_dim. Throw DeviceError.
 void attention_forward_mma(CudaStream& stream, const AttentionForwardParams& params);
 void attention_backward_mma(CudaStream& stream, const AttentionBackwardParams& params);
 

@@ -29,6 +29,84 @@ TEST_CASE("emulation: a barrier lets none pass before the last has come", "[cuda
   CHECK_FALSE(early);
 }
 
+TEST_CASE("emulation: a barrier of shared memory counts arrivals and bytes, phase by phase",
+          "[cuda][emulation]") {
+  constexpr std::uint32_t barrier = 2048;
+  constexpr std::uint32_t size_bytes = 32;
+  std::vector<int> found;
+  const auto pass = [&](bool order) {
+    run_backwards(order);
+    run_grid({1}, {64}, 4096, [&] {
+      const unsigned me = here().thread.x;
+      if (me == 0) {
+        make_barrier(barrier, 2);
+      }
+      wait_for_block();
+      const auto first_byte = [] { return std::to_integer<int>(*shared_chunk(0)); };
+      for (unsigned phase = 0; phase < 3; ++phase) {
+        if (me == 0) {
+          arrive(barrier, size_bytes);
+          copy_to_barrier(barrier, 0, size_bytes,
+                          [phase] { *shared_chunk(0) = std::byte(phase + 1); });
+          found.push_back(first_byte());  // Garbage, until the other one has come too.
+        } else if (me == 63) {
+          arrive(barrier, 0);
+        }
+        wait_for_barrier(barrier, phase % 2);
+        if (me == 7) {
+          found.push_back(first_byte());
+        }
+        wait_for_block();
+      }
+    });
+    run_backwards(false);
+  };
+  pass(false);
+  CHECK(found == std::vector<int>{255, 1, 255, 2, 255, 3});
+  found.clear();
+  pass(true);  // The bytes come last, and end the phase at once.
+  CHECK(found == std::vector<int>{1, 1, 2, 2, 3, 3});
+}
+
+TEST_CASE("emulation: a barrier of shared memory that nobody can end is an error",
+          "[cuda][emulation]") {
+  constexpr std::uint32_t barrier = 64;
+  const auto run = [](const auto& body) {
+    run_grid({1}, {32}, 128, [&] {
+      if (here().thread.x == 0) {
+        make_barrier(barrier, 32);
+      }
+      wait_for_warp();
+      body();
+    });
+  };
+  CHECK_NOTHROW(run([] {
+    arrive(barrier, 0);
+    wait_for_barrier(barrier, 0);
+  }));
+  CHECK_THROWS_AS(run([] { wait_for_barrier(barrier, 0); }), std::logic_error);
+  CHECK_THROWS_AS(run([] {
+                    arrive(barrier, 16);  // Bytes that nobody copies.
+                    wait_for_barrier(barrier, 0);
+                  }),
+                  std::logic_error);
+  CHECK_THROWS_AS(run([] { wait_for_barrier(8, 0); }), std::logic_error);
+  CHECK_THROWS_AS(run([] { copy_to_barrier(barrier, 16, 16, [] {}); }), std::logic_error);
+}
+
+TEST_CASE("emulation: some threads of a block wait for each other alone", "[cuda][emulation]") {
+  std::vector<int> arrived(2);
+  bool early = false;
+  run_grid({1}, {128}, 0, [&] {
+    const unsigned group = here().thread.x / 64;
+    ++arrived[group];
+    wait_for_threads(1 + group, 64);
+    early |= arrived[group] != 64;
+  });
+  CHECK_FALSE(early);
+  CHECK_THROWS_AS(run_grid({1}, {64}, 0, [] { wait_for_threads(1, 65); }), std::logic_error);
+}
+
 TEST_CASE("emulation: what lacks a barrier gives another result backwards", "[cuda][emulation]") {
   const auto sum_without_barrier = [](bool order) {
     run_backwards(order);

@@ -162,8 +162,8 @@ TEST_CASE("cuda sass: attention in bf16 multiplies with warpgroups where a devic
       CHECK(function.count(warpgroup_product) > 0);
       CHECK(function.count("^HGMMA") == function.count(warpgroup_product));
       CHECK(function.count(copy_of_box) > 0);
-      CHECK(function.count("^USETMAXREG") > 0);  // Warpgroups of different tasks.
-      CHECK(function.count("^(HMMA|LDGSTS)") == 0);
+      CHECK(function.count("^USETMAXREG") > 0);           // Warpgroups of different tasks.
+      CHECK(function.count("^(HMMA|LDSM|LDGSTS)") == 0);  // Own rows stay in shared memory.
       CHECK(function.count("^(STL|LDL)") == 0);
     }
     CHECK(multiplying == kernels);
