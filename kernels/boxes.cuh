@@ -49,7 +49,6 @@ __device__ inline void await(Barrier barrier, unsigned parity) {
 }
 
 constexpr int box_columns = 64;
-constexpr int box_row_bytes = box_columns * 2;
 
 /// Heads of bf16, cut into boxes of 64 columns and `rows` rows. An argument of a kernel, as
 /// `const __grid_constant__`.

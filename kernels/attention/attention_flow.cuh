@@ -156,19 +156,6 @@ __device__ void copy_tile(int to, const BoxMap& from, Barrier barrier, int row, 
   }
 }
 
-/// Begins sums = left right^T, of the warpgroup's rows of the own tile at place `left` and all rows
-/// of the tile of others at place `right`.
-template <class Shape>
-__device__ void begin_rows(Sums<1, Shape::others>& sums, int left, int right, int group) {
-  const SharedAddress own = panel_address(left);
-  const SharedAddress others = panel_address(right);
-#pragma unroll
-  for (int k = 0; k < Shape::dim / 16; ++k) {
-    multiply_warpgroup<0>(sums[0], operand_along_rows<Shape::rows>(own, group * group_rows, k),
-                          operand_along_rows<Shape::others>(others, 0, k), k > 0);
-  }
-  commit_products();
-}
 /// A warpgroup's sums, rounded, to its rows of a tensor, of which row `first` is the block's first
 /// one; by way of its rows of a tile at place `tile`, which nothing else reads any more. All of the
 /// warpgroup have multiplied what lay there.

@@ -125,14 +125,13 @@ __device__ void scale_sums(Sums<blocks, columns>& sums, float factor) {
 /// Begins to copy a tile of queries and one of their dout behind it to shared memory at `to`.
 /// Returns this thread's one of the tile's lse, delta and first keys: a value for each row, in this
 /// order.
-template <class Shape, bool limited, class Places = RowPlaces<Shape::dim>>
+template <class Shape, bool limited>
 __device__ float load_queries(int to, const MmaHead& query, const AttentionBackwardParams& p,
                               int first_query) {
-  load_tile<Shape::dim, Shape::others, Shape::threads, Places>(to, query, p.q, p.q_layout,
-                                                               first_query);
-  load_tile<Shape::dim, Shape::others, Shape::threads, Places>(to + Shape::other_bytes,
-                                                               query.of(query.head, p.value_dim),
-                                                               p.dout, p.dout_layout, first_query);
+  load_tile<Shape::dim, Shape::others, Shape::threads>(to, query, p.q, p.q_layout, first_query);
+  load_tile<Shape::dim, Shape::others, Shape::threads>(to + Shape::other_bytes,
+                                                       query.of(query.head, p.value_dim), p.dout,
+                                                       p.dout_layout, first_query);
   commit_copies();
   const int me = static_cast<int>(threadIdx.x);
   const int row = first_query + me % Shape::others;

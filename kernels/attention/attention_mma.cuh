@@ -182,12 +182,12 @@ __device__ float scale_of_scores(const Params& p) {
 
 /// Begins to copy a tile of keys and one of values behind it to shared memory at `to`, of the head
 /// of keys that `query` reads.
-template <class Shape, class Places = RowPlaces<Shape::dim>, class Params>
+template <class Shape, class Params>
 __device__ void load_keys(int to, const MmaHead& query, const Params& p, int first_key) {
   const int kv_head = query.head / heads_of_group(p);
-  load_tile<Shape::dim, Shape::others, Shape::threads, Places>(to, query.of(kv_head, p.head_dim),
-                                                               p.k, p.k_layout, first_key);
-  load_tile<Shape::dim, Shape::others, Shape::threads, Places>(
+  load_tile<Shape::dim, Shape::others, Shape::threads>(to, query.of(kv_head, p.head_dim), p.k,
+                                                       p.k_layout, first_key);
+  load_tile<Shape::dim, Shape::others, Shape::threads>(
       to + Shape::other_bytes, query.of(kv_head, p.value_dim), p.v, p.v_layout, first_key);
   commit_copies();
 }

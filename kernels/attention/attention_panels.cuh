@@ -57,22 +57,9 @@ __device__ WarpgroupOperand operand_down_rows(SharedAddress tile, int k) {
 constexpr int group_rows = 64;  ///< Own rows of a warpgroup.
 constexpr int group_threads = 128;
 
-/// The first of the warpgroup's rows, of the block's.
-__device__ inline int group_row() {
-  return static_cast<int>(threadIdx.x) / group_threads * group_rows;
-}
-
 /// Where a place of the block's dynamic shared memory is.
 __device__ inline SharedAddress panel_address(int place) {
   return shared_address(dynamic_shared<unsigned char>() + place);
-}
-
-/// Waits for all tiles that were asked for; products may read them. All threads have used those
-/// before.
-__device__ inline void await_tile() {
-  wait_for_copies<0>();
-  publish_shared();
-  __syncthreads();
 }
 
 /// Sums of a tile rounded to bf16, as left operands of products with 16 other rows each.
@@ -91,20 +78,19 @@ __device__ void round_scores(Rounded<Shape>& rounded, const Sums<1, Shape::other
   }
 }
 
-/// Begins scores = left right^T: the warpgroup's rows of a tile of own rows, at place `left`, times
-/// all rows of a tile of others.
+/// Begins sums = left right^T, of the warpgroup's rows of the own tile at place `left` and all rows
+/// of the tile of others at place `right`.
 template <class Shape>
-__device__ void begin_scores(Sums<1, Shape::others>& scores, int left, int right) {
+__device__ void begin_rows(Sums<1, Shape::others>& sums, int left, int right, int group) {
   const SharedAddress own = panel_address(left);
   const SharedAddress others = panel_address(right);
 #pragma unroll
   for (int k = 0; k < Shape::dim / 16; ++k) {
-    multiply_warpgroup<0>(scores[0], operand_along_rows<Shape::rows>(own, group_row(), k),
+    multiply_warpgroup<0>(sums[0], operand_along_rows<Shape::rows>(own, group * group_rows, k),
                           operand_along_rows<Shape::others>(others, 0, k), k > 0);
   }
   commit_products();
 }
-
 /// Begins sums += scores tile, of a tile of others.
 template <class Shape>
 __device__ void begin_sums(Sums<1, Shape::dim>& sums, const Rounded<Shape>& scores, int tile) {

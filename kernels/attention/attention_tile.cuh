@@ -67,15 +67,9 @@ __device__ int place_of_chunk(int row, int chunk) {
   return row * dim * 2 + (chunk ^ (row % 8)) * chunk_bytes;
 }
 
-/// Where the chunks of such a tile lie.
-template <int dim>
-struct RowPlaces {
-  static __device__ int of(int row, int chunk) { return place_of_chunk<dim>(row, chunk); }
-};
-
 /// Begins to copy `rows` rows of a tensor, from row `first` on, to shared memory at `tile`; where
 /// chunks are not aligned it copies them, element by element.
-template <int dim, int rows, int threads, class Places = RowPlaces<dim>>
+template <int dim, int rows, int threads>
 __device__ void load_tile(int tile, const MmaHead& at, const void* data, const RowLayout& layout,
                           int first) {
   constexpr int chunks = dim / chunk_columns;
@@ -93,7 +87,7 @@ __device__ void load_tile(int tile, const MmaHead& at, const void* data, const R
 #pragma unroll
     for (int i = 0; i < rows / step; ++i) {
       const bool inside = i * step < there;
-      const int place = Places::of(own + i * step, me % chunks);
+      const int place = place_of_chunk<dim>(own + i * step, me % chunks);
       copy_async(to + static_cast<SharedAddress>(place), from, inside);
       from += step * layout.outer_stride;
     }
@@ -101,7 +95,8 @@ __device__ void load_tile(int tile, const MmaHead& at, const void* data, const R
   }
 #pragma unroll 1
   for (int i = 0; i < rows / step; ++i) {
-    auto* values = reinterpret_cast<Bf16*>(shared + Places::of(own + i * step, me % chunks));
+    auto* values =
+        reinterpret_cast<Bf16*>(shared + place_of_chunk<dim>(own + i * step, me % chunks));
 #pragma unroll 1
     for (int c = 0; c < chunk_columns; ++c) {
       values[c] = i * step < there && column + c < at.columns ? from[c] : Bf16{0};
