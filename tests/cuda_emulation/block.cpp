@@ -413,7 +413,7 @@ WarpWords WarpWords::show(int instruction, std::initializer_list<std::uint32_t> 
 }
 
 std::byte* shared_chunk(std::uint32_t address) {
-  if (address % 16 != 0 || address + 16 > most_bytes) {
+  if (address % 16 != 0 || address + 16 > static_cast<std::uint32_t>(most_shared_bytes())) {
     block().fail("an address of shared memory that is not aligned to 16 bytes, or outside");
   }
   return block().shared() + address;

@@ -163,7 +163,8 @@ TEST_CASE("emulation: a barrier that some never reach is an error", "[cuda][emul
       run_grid({1}, {64}, 0, [] { here().thread.x == 5 ? wait_for_block() : wait_for_warp(); }),
       std::logic_error);
   CHECK_THROWS_AS(run_grid({1}, {2048}, 0, [] {}), std::logic_error);
-  CHECK_THROWS_AS(run_grid({1}, {1}, 200 << 10, [] {}), std::logic_error);
+  CHECK_THROWS_AS(run_grid({1}, {1}, static_cast<std::size_t>(most_shared_bytes()) + 1, [] {}),
+                  std::logic_error);
 }
 
 }  // namespace

@@ -122,7 +122,11 @@ TEST_CASE("emulation: what a device would not do is an error", "[cuda][emulation
   const auto on_a_warp = [](auto body) { run_grid({1}, {32}, 0, body); };
   std::uint32_t part[4];
   CHECK_THROWS_AS(on_a_warp([&] { load_matrices(part, 8); }), std::logic_error);
-  CHECK_THROWS_AS(on_a_warp([&] { load_matrices(part, 163 << 10); }), std::logic_error);
+  CHECK_THROWS_AS(on_a_warp([&] {
+                    load_matrices(part,
+                                  static_cast<SharedAddress>(cuda_emulation::most_shared_bytes()));
+                  }),
+                  std::logic_error);
   CHECK_THROWS_AS(on_a_warp([&] {
                     if (lane_index() != 3) {
                       load_matrices(part, 0);
