@@ -123,7 +123,7 @@ inline void attention_backward(kernels::Stream& stream, const kernels::KernelTab
                                       .dtype = c.dtype});
 }
 
-/// Of the two passes, in seconds.
+/// Times of the two passes, in seconds.
 struct AttentionTimes {
   double forward = 0.0;
   double backward = 0.0;

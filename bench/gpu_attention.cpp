@@ -27,7 +27,7 @@ class TorchAttention {
     child_ = std::make_unique<BenchChild>(words, site.place().directory() / "torch_attention.err");
   }
 
-  /// Of the next case; beside our times.
+  /// Prints cuDNN's times of the next case beside ours.
   void print_next(const AttentionCase& c, const AttentionTimes& ours, const DeviceLimits& limits) {
     if (child_ == nullptr) {
       return;

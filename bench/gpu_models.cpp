@@ -34,7 +34,7 @@ StepCase qwen3(const GpuSite& site, const std::string& name, int seq_len) {
        fmt::format("batch.micro_batch={}", 16384 / seq_len)});
 }
 
-/// What a published model's config.json says of its shape; `head_dim` is columns / heads.
+/// The shape that a published model's config.json gives; `head_dim` is columns / heads.
 struct PublishedShape {
   const char* type;
   std::int64_t layers, columns, heads, kv_heads, hidden, vocabulary;
@@ -175,7 +175,7 @@ void gpu_qwen25_row(const GpuSite& site) {
   }
 }
 
-// What keeping the bits at any number of ranks costs where there is one: sums of lanes in the order
+// The price of the same bits at any number of ranks where there is one: sums of lanes in the order
 // of all lanes, not of the rank's.
 void gpu_determinism_row(const GpuSite& site) {
   StepCase one = gpt2(site);

@@ -22,7 +22,7 @@ const Words kTiny = {"model.layers=1",         "model.heads=2",       "model.hea
                      "model.embedding_dim=16", "model.mlp_hidden=32", "batch.micro_batch=1",
                      "data.sequence_length=8"};
 
-/// Of models that are trained for their speed.
+/// Keys of models that are trained for their speed.
 const Words kCommon = {"runtime.device=\"cuda\"", "precision.compute=\"bf16\"", "batch.lanes=1",
                        "run.digest_interval_steps=0", "run.steps=100000"};
 

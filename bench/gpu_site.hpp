@@ -18,7 +18,7 @@ struct DeviceLimits {
   double bytes_per_second = 0.0;
 };
 
-/// What is wanted of either card; 0: nothing.
+/// Targets for either card; 0: none.
 struct CardTargets {
   double h100 = 0.0;
   double h200 = 0.0;
@@ -74,11 +74,11 @@ class GpuSite {
   void run_and_kill(const StepCase& one, const std::string& name, const Words& keys,
                     std::int64_t last) const;
 
-  /// What such a run has written so far.
+  /// Steps that such a run has written so far.
   [[nodiscard]] std::vector<nlohmann::json> steps_of_run(const std::string& name) const;
   [[nodiscard]] bool has_checkpoint(const std::string& name, std::int64_t step) const;
   void remove_run(const std::string& name) const;
-  /// Of the weights and the optimizer's state of a checkpoint of `one`.
+  /// Bytes of the weights and the optimizer's state of a checkpoint of `one`.
   [[nodiscard]] double state_bytes(const StepCase& one) const;
   /// Where runs are.
   [[nodiscard]] double disk_bytes_free() const;
