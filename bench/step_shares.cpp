@@ -105,7 +105,7 @@ KernelTable clocked_table() {
   clock<&KernelTable::sigmoid_gate_backward>(table, "sigmoid_gate_backward");
   clock<&KernelTable::residual_add>(table, "residual_add");
   clock<&KernelTable::tree_add>(table, "tree_add");
-  clock<&KernelTable::scale_add>(table, "scale_add");
+  clock<&KernelTable::scale>(table, "scale");
   clock<&KernelTable::fill>(table, "fill");
   clock<&KernelTable::copy>(table, "copy");
   clock<&KernelTable::row_square_sums>(table, "row_square_sums");

@@ -271,10 +271,8 @@ void check_params(const TreeAddParams& params) {
   require_pointers("tree_add", params.count, params.left, params.right, params.out);
 }
 
-void check_params(const ScaleAddParams& params) {
-  require_pointers("scale_add", params.count, params.y);
-  TRAIN_CHECK(params.beta == 0.0F || params.count == 0 || params.x != nullptr,
-              "scale_add: null pointer");
+void check_params(const ScaleParams& params) {
+  require_pointers("scale", params.count, params.x, params.y);
 }
 
 void check_params(const MaskSignParams& params) {
@@ -290,6 +288,11 @@ void check_params(const CopyParams& params) {
 void check_params(const CountNonfiniteParams& params) {
   require_pointers("count_nonfinite", params.count, params.x);
   TRAIN_CHECK(params.nonfinite != nullptr, "count_nonfinite: nowhere to put the count");
+}
+
+void check_params(const CountNonzeroParams& params) {
+  require_pointers("count_nonzero", params.count, params.x);
+  TRAIN_CHECK(params.nonzero != nullptr, "count_nonzero: nowhere to put the count");
 }
 
 void check_params(const PackBf16Params& params) {

@@ -50,13 +50,14 @@
   KERNEL(row_distance, RowDistanceParams)                  \
   KERNEL(residual_add, ResidualAddParams)                  \
   KERNEL(tree_add, TreeAddParams)                          \
-  KERNEL(scale_add, ScaleAddParams)                        \
+  KERNEL(scale, ScaleParams)                               \
   KERNEL(mask_sign, MaskSignParams)                        \
   KERNEL(pack_bf16, PackBf16Params)                        \
   KERNEL(unpack_bf16, UnpackBf16Params)                    \
   KERNEL(fill, FillParams)                                 \
   KERNEL(copy, CopyParams)                                 \
   KERNEL(count_nonfinite, CountNonfiniteParams)            \
+  KERNEL(count_nonzero, CountNonzeroParams)                \
   KERNEL(row_square_sums, RowSquareSumsParams)             \
   KERNEL(tree_sum, TreeSumParams)                          \
   KERNEL(clip_scale, ClipScaleParams)                      \

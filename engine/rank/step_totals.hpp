@@ -149,10 +149,9 @@ class StepTotals {
   /// The same of the first pass of a step of two: enqueues that what it came to is kept for
   /// combine().
   void combine_first_pass(kernels::Stream& stream, std::int64_t step);
-  /// Of a step that rewards distance: UpdateGuard::grad_scale makes the parameter's distance its
-  /// gradient. Where kernels read it, in stream order after combine_first_pass().
-  [[nodiscard]] const kernels::UpdateGuard* distance_factor(std::size_t group,
-                                                            std::size_t parameter) const;
+  /// The factor that makes the parameter's distance its gradient, in a step that rewards distance.
+  /// Where kernels read it, in stream order after combine_first_pass().
+  [[nodiscard]] const float* distance_factor(std::size_t group, std::size_t parameter) const;
   /// What combine() decides, where kernels read it.
   [[nodiscard]] const kernels::UpdateGuard* guard() const;
 

@@ -35,23 +35,18 @@ struct TreeAddEach {
   }
 };
 
-struct ScaleAddEach {
-  ScaleAddParams p;
+template <class T>
+struct ScaleEach {
+  ScaleParams p;
   template <int n>
   __device__ void run(std::int64_t i) const {
-    Several<float, n> y(p.y, i);
+    const float scale = p.factor == nullptr ? p.scale : p.scale * *p.factor;
+    Several<T, n> x(p.x, i);
 #pragma unroll
     for (int j = 0; j < n; ++j) {
-      y.value[j] = p.alpha * y.value[j];
+      x.value[j] = scale * x.value[j];
     }
-    if (p.beta != 0.0F) {
-      const Several<float, n> x(p.x, i);
-#pragma unroll
-      for (int j = 0; j < n; ++j) {
-        y.value[j] = fmaf(p.beta, x.value[j], y.value[j]);
-      }
-    }
-    y.store(p.y, i);
+    x.store(p.y, i);
   }
 };
 
@@ -85,9 +80,25 @@ struct FillEach {
   }
 };
 
-/// Adds the number of values v with v - v != 0 to *p.nonfinite. Integers: any order gives the same.
-template <class T, int n>
-__global__ void __launch_bounds__(block_threads) count_nonfinite_kernel(CountNonfiniteParams p) {
+/// NaN and Inf are the values v with v - v != 0.
+struct IsNonfinite {
+  __device__ bool operator()(float x) const { return !(x - x == 0.0F); }
+};
+struct IsNonzero {
+  __device__ bool operator()(float x) const { return !(x == 0.0F); }
+};
+
+/// Elements to count, and where their number is added.
+struct Counted {
+  const void* x;
+  std::int64_t count;
+  std::int64_t* total;
+};
+
+/// Adds the number of values that Is says. Integers: any order gives the same.
+template <class Is, class T, int n>
+__global__ void __launch_bounds__(block_threads) count_kernel(Counted p) {
+  const Is is;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t whole = p.count / n * n;
   unsigned long long count = 0;
@@ -95,16 +106,15 @@ __global__ void __launch_bounds__(block_threads) count_nonfinite_kernel(CountNon
     const Several<T, n> x(p.x, i);
 #pragma unroll
     for (int j = 0; j < n; ++j) {
-      count += x.value[j] - x.value[j] == 0.0F ? 0U : 1U;
+      count += is(x.value[j]) ? 1U : 0U;
     }
   }
   for (std::int64_t i = whole + thread_index(); i < p.count; i += step) {
-    const float x = load<T>(p.x, i);
-    count += x - x == 0.0F ? 0U : 1U;
+    count += is(load<T>(p.x, i)) ? 1U : 0U;
   }
   count = warp_sum(count);
   if (threadIdx.x % warp_size == 0 && count != 0) {
-    atomicAdd(reinterpret_cast<unsigned long long*>(p.nonfinite), count);
+    atomicAdd(reinterpret_cast<unsigned long long*>(p.total), count);
   }
 }
 
@@ -144,8 +154,8 @@ void tree_add(CudaStream& stream, const TreeAddParams& p) {
   launch_several<4>(stream, p.count, aligned_to_vectors(p.left, p.right, p.out), TreeAddEach{p});
 }
 
-void scale_add(CudaStream& stream, const ScaleAddParams& p) {
-  launch_several<4>(stream, p.count, aligned_to_vectors(p.y, p.x), ScaleAddEach{p});
+void scale(CudaStream& stream, const ScaleParams& p) {
+  launch_typed_several<ScaleEach>(stream, p.count, aligned_to_vectors(p.x, p.y), p);
 }
 
 void mask_sign(CudaStream& stream, const MaskSignParams& p) {
@@ -164,17 +174,30 @@ void copy(CudaStream& stream, const CopyParams& p) {
   }
 }
 
-void count_nonfinite(CudaStream& stream, const CountNonfiniteParams& p) {
+namespace {
+
+template <class Is>
+void count_elements(CudaStream& stream, const Counted& p, DType dtype) {
   constexpr std::int64_t per_block = 64 * block_threads;
-  TRAIN_CUDA_CHECK(cudaMemsetAsync(p.nonfinite, 0, sizeof(std::int64_t), stream.native()));
+  TRAIN_CUDA_CHECK(cudaMemsetAsync(p.total, 0, sizeof(std::int64_t), stream.native()));
   const Grid grid{.blocks = blocks_of(p.count, per_block)};
-  for_element_type(p.dtype, [&]<class T>() {
+  for_element_type(dtype, [&]<class T>() {
     if (aligned_to_vectors(p.x)) {
-      launch(stream, count_nonfinite_kernel<T, vector_bytes / sizeof(T)>, grid, p);
+      launch(stream, count_kernel<Is, T, vector_bytes / sizeof(T)>, grid, p);
     } else {
-      launch(stream, count_nonfinite_kernel<T, 1>, grid, p);
+      launch(stream, count_kernel<Is, T, 1>, grid, p);
     }
   });
+}
+
+}  // namespace
+
+void count_nonfinite(CudaStream& stream, const CountNonfiniteParams& p) {
+  count_elements<IsNonfinite>(stream, {p.x, p.count, p.nonfinite}, p.dtype);
+}
+
+void count_nonzero(CudaStream& stream, const CountNonzeroParams& p) {
+  count_elements<IsNonzero>(stream, {p.x, p.count, p.nonzero}, DType::f32);
 }
 
 void pack_bf16(CudaStream& stream, const PackBf16Params& p) {

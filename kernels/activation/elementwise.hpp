@@ -25,14 +25,15 @@ struct TreeAddParams {
   std::int64_t count = 0;
 };
 
-/// y = alpha * y + beta * x (f32), the product with beta fused into the sum. With beta 0 x is not
-/// read and may be null: y = alpha * y.
-struct ScaleAddParams {
-  float* y = nullptr;
-  const float* x = nullptr;
-  float alpha = 1.0F;
-  float beta = 0.0F;
+/// y = scale * x (y may be x). With a `factor`, which the device reads, the product of both is the
+/// scale.
+struct ScaleParams {
+  const void* x = nullptr;
+  void* y = nullptr;
+  float scale = 1.0F;
+  const float* factor = nullptr;  ///< One element; nullptr: 1.
   std::int64_t count = 0;
+  DType dtype = DType::f32;
 };
 
 /// g = 0 where the signs of g and other differ or one of them is zero; NaN where one is NaN, so
@@ -61,6 +62,13 @@ struct CountNonfiniteParams {
   std::int64_t count = 0;
   std::int64_t* nonfinite = nullptr;
   DType dtype = DType::f32;
+};
+
+/// *nonzero = number of elements that are not 0 (f32); NaN is one.
+struct CountNonzeroParams {
+  const float* x = nullptr;
+  std::int64_t count = 0;
+  std::int64_t* nonzero = nullptr;
 };
 
 /// out = the upper halves of in, rounded to the nearest bfloat16, ties to even. NaN stays NaN (and

@@ -35,14 +35,13 @@ void tree_add_range(const TreeAddParams& p, std::int64_t begin, std::int64_t end
   });
 }
 
-void scale_add_range(const ScaleAddParams& p, std::int64_t begin, std::int64_t end) {
+void scale_range(const ScaleParams& p, std::int64_t begin, std::int64_t end) {
+  const auto* x = static_cast<const float*>(p.x);
+  auto* y = static_cast<float*>(p.y);
   const Floats d;
-  const FloatVec alpha = hn::Set(d, p.alpha);
-  const FloatVec beta = hn::Set(d, p.beta);
-  const bool scale_only = p.beta == 0.0F;
+  const FloatVec scale = hn::Set(d, p.factor == nullptr ? p.scale : p.scale * *p.factor);
   each_vector(begin, end, [&](std::int64_t i, auto part) {
-    const FloatVec scaled = hn::Mul(alpha, load(d, p.y + i, part));
-    store(scale_only ? scaled : hn::MulAdd(beta, load(d, p.x + i, part), scaled), d, p.y + i, part);
+    store(hn::Mul(scale, load(d, x + i, part)), d, y + i, part);
   });
 }
 
@@ -68,6 +67,16 @@ std::int64_t count_nonfinite_range(const float* x, std::int64_t begin, std::int6
     const FloatVec v = load(d, x + i, part);
     const auto finite = hn::Eq(hn::Sub(v, v), hn::Zero(d));
     count += static_cast<std::int64_t>(hn::CountTrue(d, hn::Not(finite)));
+  });
+  return count;
+}
+
+std::int64_t count_nonzero_range(const float* x, std::int64_t begin, std::int64_t end) {
+  const Floats d;
+  std::int64_t count = 0;
+  each_vector(begin, end, [&](std::int64_t i, auto part) {
+    const auto zero = hn::Eq(load(d, x + i, part), hn::Zero(d));
+    count += static_cast<std::int64_t>(hn::CountTrue(d, hn::Not(zero)));
   });
   return count;
 }
@@ -119,9 +128,10 @@ namespace train::kernels::cpu {
 
 HWY_EXPORT(residual_add_range);
 HWY_EXPORT(tree_add_range);
-HWY_EXPORT(scale_add_range);
+HWY_EXPORT(scale_range);
 HWY_EXPORT(mask_sign_range);
 HWY_EXPORT(count_nonfinite_range);
+HWY_EXPORT(count_nonzero_range);
 HWY_EXPORT(pack_bf16_range);
 HWY_EXPORT(unpack_bf16_range);
 
@@ -133,8 +143,8 @@ void tree_add(const TreeAddParams& p, int threads) {
   each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(tree_add_range), p);
 }
 
-void scale_add(const ScaleAddParams& p, int threads) {
-  each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(scale_add_range), p);
+void scale(const ScaleParams& p, int threads) {
+  each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(scale_range), p);
 }
 
 void mask_sign(const MaskSignParams& p, int threads) {
@@ -158,13 +168,29 @@ void copy(const CopyParams& p, int threads) {
   });
 }
 
+namespace {
+
+/// The sum of what `range` counts in blocks of `count` elements. Integers: any order gives the
+/// same.
+template <class Range>
+std::int64_t count_blocks(int threads, std::int64_t count, const Range& range) {
+  std::atomic<std::int64_t> total = 0;
+  parallel_blocks(threads, count, element_block,
+                  [&](std::int64_t begin, std::int64_t end) { total += range(begin, end); });
+  return total;
+}
+
+}  // namespace
+
 void count_nonfinite(const CountNonfiniteParams& p, int threads) {
   const auto range = HWY_DYNAMIC_DISPATCH(count_nonfinite_range);
   const auto* x = static_cast<const float*>(p.x);
-  std::atomic<std::int64_t> total = 0;  // Integers: any order gives the same.
-  parallel_blocks(threads, p.count, element_block,
-                  [&](std::int64_t begin, std::int64_t end) { total += range(x, begin, end); });
-  *p.nonfinite = total;
+  *p.nonfinite = count_blocks(threads, p.count, [&](auto... ends) { return range(x, ends...); });
+}
+
+void count_nonzero(const CountNonzeroParams& p, int threads) {
+  const auto range = HWY_DYNAMIC_DISPATCH(count_nonzero_range);
+  *p.nonzero = count_blocks(threads, p.count, [&](auto... ends) { return range(p.x, ends...); });
 }
 
 void pack_bf16(const PackBf16Params& p, int threads) {

@@ -24,7 +24,7 @@ TEST_CASE("cuda fixture: a side gives a kernel its memory and reads it back", "[
   const UpdateGuard* gate =
       side.result(std::vector<UpdateGuard>{{.grad_scale = 0.5F, .loss = 7.0}});
   REQUIRE(gate != nullptr);
-  side.kernels.scale_add(side.stream(), {.y = y, .x = x, .beta = 1.0F, .count = 2});
+  side.kernels.tree_add(side.stream(), {.left = y, .right = x, .out = y, .count = 2});
   CHECK(side.results() == Exact{11.0, 22.0, 3.0, 0.5, 0.0, 0.0, 7.0});
 }
 

@@ -116,16 +116,22 @@ TEST_CASE("cuda twins: several elements at once, Muon", "[kernels][cuda][.gpu]")
 
 TEST_CASE("cuda twins: several elements at once, gradients", "[kernels][cuda][.gpu]") {
   each_extent([](const Extent& extent) {
-    for (const float beta : {0.0F, -0.7F}) {
-      const auto what = extent.name() + (beta == 0.0F ? ", scale alone" : "");
-      compare_twins("scale_add", what, elementwise, [&](Side& side) {
-        side.kernels.scale_add(side.stream(), {.y = extent.changed(side, 1),
-                                               .x = extent.read(side, 2),
-                                               .alpha = 0.9F,
-                                               .beta = beta,
-                                               .count = extent.count});
-      });
-    }
+    compare_twins("scale", extent.name(), same_bits, [&](Side& side) {
+      side.kernels.scale(side.stream(), {.x = extent.read(side, 2),
+                                         .y = extent.changed(side, 1),
+                                         .scale = 0.9F,
+                                         .count = extent.count});
+    });
+    compare_twins("count_nonzero", extent.name(), same_bits, same_bits, [&](Side& side) {
+      Values values(at(extent.size()), 1.0F);
+      for (std::int64_t i = 0; i < extent.count; i += 3) {
+        values[at(extent.first + i)] = i % 2 == 0 ? 0.0F : -0.0F;
+      }
+      std::int64_t* found = side.result(std::vector<std::int64_t>{-1});
+      side.kernels.count_nonzero(
+          side.stream(),
+          {.x = side.put(values) + extent.first, .count = extent.count, .nonzero = found});
+    });
     compare_twins("mask_sign", extent.name(), same_bits, [&](Side& side) {
       side.kernels.mask_sign(
           side.stream(),

@@ -50,14 +50,22 @@ TEST_CASE("cuda twins: elementwise", "[kernels][cuda][.gpu]") {
     side.kernels.tree_add(side.stream(),
                           {.left = left, .right = right, .out = left, .count = count});
   });
-  for (const float beta : {0.0F, -0.7F}) {
-    compare_twins("scale_add", beta == 0.0F ? "scale alone" : "both", elementwise, [&](Side& side) {
-      float* y = side.result(random_values(count, 1));
-      const float* x = beta == 0.0F ? nullptr : side.put(random_values(count, 2));
-      side.kernels.scale_add(side.stream(),
-                             {.y = y, .x = x, .alpha = 0.9F, .beta = beta, .count = count});
+  for (const bool with_factor : {false, true}) {
+    const char* what = with_factor ? "by a factor of the device's" : "alone";
+    compare_twins("scale", what, same_bits, [with_factor](Side& side) {
+      const float* factor = side.put(Values{-0.7F});
+      side.kernels.scale(side.stream(), {.x = side.put(odd_values(1)),
+                                         .y = side.result(untouched_values(count)),
+                                         .scale = 0.9F,
+                                         .factor = with_factor ? factor : nullptr,
+                                         .count = count});
     });
   }
+  compare_twins("count_nonzero", "with NaN and zeros", same_bits, same_bits, [](Side& side) {
+    const float* x = side.put(odd_values(1));
+    std::int64_t* found = side.result(std::vector<std::int64_t>{-1});
+    side.kernels.count_nonzero(side.stream(), {.x = x, .count = count, .nonzero = found});
+  });
   compare_twins("mask_sign", "with NaN and zeros", same_bits, [](Side& side) {
     float* g = side.result(odd_values(1));
     const float* other = side.put(odd_values(2));

@@ -85,52 +85,40 @@ TEST_CASE("tree_add: the bits do not depend on where a range is cut", "[kernels]
   }
 }
 
-TEST_CASE("scale_add: y = alpha y + beta x, the same bits wherever a range is cut",
+TEST_CASE("scale: y = scale x, times a factor of the device's, wherever a range is cut",
           "[kernels][elementwise]") {
+  const float factor = -1.7F;
   for (const std::int64_t count : counts) {
-    const Values y = random_values(count, 1);
     const Values x = random_values(count, 2);
-    Exact expected;
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      expected.push_back(0.3 * static_cast<double>(y[i]) - 1.7 * static_cast<double>(x[i]));
-    }
-    const auto compute = [&](int threads, std::int64_t cut) {
-      Values out = y;
-      run(
-          [&](Stream& stream) {
-            for (std::int64_t first = 0; first < count; first += cut) {
-              cpu::scale_add(stream, {.y = out.data() + first,
-                                      .x = x.data() + first,
-                                      .alpha = 0.3F,
-                                      .beta = -1.7F,
+    for (const float* read : {static_cast<const float*>(nullptr), &factor}) {
+      const float scale = read == nullptr ? 0.3F : 0.3F * factor;
+      for (const std::int64_t cut : {count + 1, 1 + count / 7}) {
+        const auto compute = [&](int threads) {
+          Values out = x;  // In place where x is y.
+          run(
+              [&](Stream& stream) {
+                for (std::int64_t first = 0; first < count; first += cut) {
+                  cpu::scale(stream, {.x = cut > count ? x.data() : out.data() + first,
+                                      .y = out.data() + first,
+                                      .scale = 0.3F,
+                                      .factor = read,
                                       .count = std::min(cut, count - first)});
-            }
-          },
-          threads);
-      return out;
-    };
-    require_near(compute(2, count + 1), expected, 4e-7, "scale_add");
-    require_same_bits([&](int threads) { return compute(threads, count + 1); }, "scale_add");
-    REQUIRE(compute(1, 1 + count / 7) == compute(1, count + 1));
-  }
-}
-
-TEST_CASE("scale_add: without beta x is not read", "[kernels][elementwise]") {
-  const Values start = random_values(259, 1);
-  const Values nan(start.size(), std::nanf(""));
-  for (const float* x : {static_cast<const float*>(nullptr), nan.data()}) {
-    Values y = start;
-    run([&](Stream& stream) {
-      cpu::scale_add(stream, {.y = y.data(), .x = x, .alpha = -0.5F, .count = std::ssize(y)});
-    });
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      REQUIRE(y[i] == -0.5F * start[i]);
+                }
+              },
+              threads);
+          return out;
+        };
+        Values expected;
+        for (const float value : x) {
+          expected.push_back(scale * value);
+        }
+        REQUIRE((compute(2) == expected));
+        require_same_bits(compute, "scale");
+      }
     }
   }
-  Values y = start;
-  REQUIRE_THROWS_AS(run([&](Stream& stream) {
-                      cpu::scale_add(stream, {.y = y.data(), .beta = 1.0F, .count = 1});
-                    }),
+  Values y(1);
+  REQUIRE_THROWS_AS(run([&](Stream& stream) { cpu::scale(stream, {.y = y.data(), .count = 1}); }),
                     CheckFailed);
 }
 
@@ -207,6 +195,31 @@ TEST_CASE("count_nonfinite: counts NaN and both infinities, nothing else",
       cpu::count_nonfinite(stream, {.x = x.data(), .count = 0, .nonfinite = &nonfinite});
     });
     REQUIRE(nonfinite == 0);
+  }
+}
+
+TEST_CASE("count_nonzero: counts all but zeros of either sign, the smallest numbers and NaN too",
+          "[kernels][elementwise]") {
+  const float tiny = std::numeric_limits<float>::denorm_min();
+  for (const int threads : {1, 2, 3}) {
+    Values x(50'003, 0.0F);
+    x[1] = -0.0F;
+    x[0] = tiny;
+    x[10] = -tiny;
+    x[30] = 3e38F;
+    x[20'000] = std::nanf("");
+    x[50'002] = -std::numeric_limits<float>::infinity();
+    std::int64_t nonzero = -1;
+    run(
+        [&](Stream& stream) {
+          cpu::count_nonzero(stream, {.x = x.data(), .count = std::ssize(x), .nonzero = &nonzero});
+        },
+        threads);
+    REQUIRE(nonzero == 5);
+    run([&](Stream& stream) {
+      cpu::count_nonzero(stream, {.x = x.data(), .count = 0, .nonzero = &nonzero});
+    });
+    REQUIRE(nonzero == 0);
   }
 }
 

@@ -181,15 +181,17 @@ TEST_CASE("instruction sets: sums and masks of elements", "[kernels][instruction
                                             .out = side.result(zeros(n)),
                                             .count = n});
     });
-    for (const float beta : {0.0F, 0.7F}) {
-      compare_sets("scale_add", of(n), [n, beta](Side& side, Source& values) {
-        side.kernels.scale_add(side.stream(), {.y = side.result(values(n)),
-                                               .x = side.put(values(n)),
-                                               .alpha = 0.3F,
-                                               .beta = beta,
-                                               .count = n});
-      });
-    }
+    compare_sets("scale", of(n), [n](Side& side, Source& values) {
+      side.kernels.scale(
+          side.stream(),
+          {.x = side.put(values(n)), .y = side.result(zeros(n)), .scale = 0.3F, .count = n});
+    });
+    compare_sets("count_nonzero", of(n), [n](Side& side, Source& values) {
+      side.kernels.count_nonzero(side.stream(),
+                                 {.x = side.put(values(n)),
+                                  .count = n,
+                                  .nonzero = side.result(std::vector<std::int64_t>(1))});
+    });
     compare_sets("mask_sign", of(n), [n](Side& side, Source& values) {
       side.kernels.mask_sign(
           side.stream(), {.g = side.result(values(n)), .other = side.put(values(n)), .count = n});

@@ -34,13 +34,11 @@ void AdapterBlock::scale(const BlockCall& call, Elements values) const {
   if (scale_ == 1.0F) {
     return;
   }
-  // v + (s - 1) v: in place, with the kernel of residuals.
-  kernels_->residual_add(call.stream, {.x = values,
-                                       .branch = values,
-                                       .out = values,
-                                       .scale = scale_ - 1.0F,
-                                       .count = call.lane.rows() * rank_,
-                                       .dtype = values.dtype});
+  kernels_->scale(call.stream, {.x = values,
+                                .y = values,
+                                .scale = scale_,
+                                .count = call.lane.rows() * rank_,
+                                .dtype = values.dtype});
 }
 
 Elements AdapterBlock::inner(const BlockCall& call, ConstElements x) const {

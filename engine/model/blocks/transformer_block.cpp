@@ -156,13 +156,12 @@ ConstElements TransformerBlock::branch_gradient(const BlockCall& call) const {
   if (residual_scale_ == 1.0F && !parallel_) {
     return d;
   }
-  const std::int64_t count = call.lane.rows() * embedding_dim_;
   const Elements scaled = workspace_->at(scaled_gradient_);
-  // Zeros of either type have the same bits; slots have room for whole floats.
-  const auto zeros = kernels::divide_up(count * static_cast<std::int64_t>(size_of(scaled.dtype)),
-                                        std::int64_t{sizeof(float)});
-  kernels_->fill(call.stream, {.out = reinterpret_cast<float*>(scaled.data), .count = zeros});
-  add(call, scaled, d, scaled, residual_scale_);
+  kernels_->scale(call.stream, {.x = d,
+                                .y = scaled,
+                                .scale = residual_scale_,
+                                .count = call.lane.rows() * embedding_dim_,
+                                .dtype = scaled.dtype});
   return scaled;
 }
 

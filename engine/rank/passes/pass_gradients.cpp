@@ -49,21 +49,20 @@ void PassGradients::pull(kernels::Stream& stream, std::size_t group, std::int64_
       continue;
     }
     find_distance(stream, group, segment, distance);
-    kernels.scale_add(stream, {.y = gradient + segment.packed_offset,
-                               .x = distance,
-                               .beta = twice,
-                               .count = segment.count});
+    float* to = gradient + segment.packed_offset;
+    kernels.residual_add(
+        stream, {.x = to, .branch = distance, .out = to, .scale = twice, .count = segment.count});
   }
 }
 
 void PassGradients::find_distance(kernels::Stream& stream, std::size_t group,
                                   const Segment& segment, float* out) const {
-  copy(stream, out, state_->group(group).master(segment.parameter, segment.first_row),
-       segment.count);
-  rank_->kernels().scale_add(stream, {.y = out,
-                                      .x = start_[group].as<float>() + segment.packed_offset,
-                                      .beta = -1.0F,
-                                      .count = segment.count});
+  rank_->kernels().residual_add(
+      stream, {.x = state_->group(group).master(segment.parameter, segment.first_row),
+               .branch = start_[group].as<float>() + segment.packed_offset,
+               .out = out,
+               .scale = -1.0F,
+               .count = segment.count});
 }
 
 void PassGradients::measure_distances(kernels::Stream& stream, std::size_t group) const {
@@ -80,20 +79,16 @@ void PassGradients::reward_distances(kernels::Stream& stream, std::size_t group,
   auto* distance = agreeing_.as<float>();
   for (const Segment& segment : rank_->layout(group).reduce.segments) {
     float* out = gradient + segment.packed_offset;
-    kernels.fill(stream, {.out = out, .value = 0.0F, .count = segment.count});
     if (!rank_->trains(rank_->unit_of(group, segment.parameter), step)) {
+      kernels.fill(stream, {.out = out, .value = 0.0F, .count = segment.count});
       continue;
     }
     find_distance(stream, group, segment, distance);
-    // m = 0 m + 1 (factor g), exactly: the factor is the device's, so that no host waits for norms.
-    kernels.muon_momentum(stream, {.g = distance,
-                                   .m = out,
-                                   .x = distance,
-                                   .guard = totals_->distance_factor(group, segment.parameter),
-                                   .count = segment.count,
-                                   .momentum_keep = 0.0,
-                                   .gradient_add = 1.0,
-                                   .nesterov = false});
+    // The factor is the device's, so that no host waits for norms.
+    kernels.scale(stream, {.x = distance,
+                           .y = out,
+                           .factor = totals_->distance_factor(group, segment.parameter),
+                           .count = segment.count});
   }
 }
 
@@ -143,18 +138,8 @@ void PassGradients::join(kernels::Stream& stream, const Rows& rows) const {
   auto* agreeing = agreeing_.as<float>();
   copy(stream, agreeing, rows.second, rows.count);
   kernels.mask_sign(stream, {.g = agreeing, .other = rows.first, .count = rows.count});
-  const float* second = rows.second;
-  float* counted = agreeing;
-  if (how != GradientJoin::sum) {
-    second = agreeing;
-    counted = rows.second;  // Not needed any more.
-    copy(stream, counted, agreeing, rows.count);
-  }
-  // Whatever is not 0 becomes infinite, the smallest number too, and is counted as such.
-  for (int i = 0; i < 3; ++i) {
-    kernels.scale_add(stream, {.y = counted, .alpha = 0x1p100F, .count = rows.count});
-  }
-  kernels.count_nonfinite(stream, {.x = counted, .count = rows.count, .nonfinite = rows.agreeing});
+  const float* second = how == GradientJoin::sum ? rows.second : agreeing;
+  kernels.count_nonzero(stream, {.x = agreeing, .count = rows.count, .nonzero = rows.agreeing});
   totals_->agreement_counted(stream, rows.agreeing);
   if (how == GradientJoin::symmetric) {
     kernels.mask_sign(stream, {.g = rows.first, .other = agreeing, .count = rows.count});

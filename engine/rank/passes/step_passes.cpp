@@ -71,9 +71,8 @@ void StepTotals::combine_first_pass(kernels::Stream& stream, std::int64_t step) 
     }
   });
   if (distance_factors_) {
-    const auto* factors = distance_factors_->host<kernels::UpdateGuard>();
-    distance_factors_->to_device(stream, factors,
-                                 distance_factors_->size_bytes() / sizeof(kernels::UpdateGuard));
+    const auto* factors = distance_factors_->host<float>();
+    distance_factors_->to_device(stream, factors, distance_factors_->size_bytes() / sizeof(float));
   }
 }
 
@@ -82,23 +81,20 @@ void StepTotals::weigh_distances(std::int64_t step) {
   const double coefficient =
       rank_->objective().program()->coefficient(StepProgram::Pass::second, step);
   const std::vector<double> squares = pass_norms_->parameter_squares(step_sums_.host<double>());
-  auto* factors = distance_factors_->host<kernels::UpdateGuard>();
+  auto* factors = distance_factors_->host<float>();
   distance_ = 0.0;
   for (std::size_t i = 0; i < squares.size(); ++i) {
     const bool trained = rank_->trains(pass_norms_->unit_of(i), step);
     const double distance = trained ? std::sqrt(squares[i]) : 0.0;
     distance_ += distance;
     // A distance that is not finite makes the loss so, which ends the run.
-    factors[i] = {.grad_scale = distance > 0.0
-                                    ? static_cast<float>(-std::min(coefficient / distance, largest))
-                                    : 0.0F};
+    factors[i] =
+        distance > 0.0 ? static_cast<float>(-std::min(coefficient / distance, largest)) : 0.0F;
   }
 }
 
-const kernels::UpdateGuard* StepTotals::distance_factor(std::size_t group,
-                                                        std::size_t parameter) const {
-  return distance_factors_->device<kernels::UpdateGuard>() +
-         pass_norms_->index_of(group, parameter);
+const float* StepTotals::distance_factor(std::size_t group, std::size_t parameter) const {
+  return distance_factors_->device<float>() + pass_norms_->index_of(group, parameter);
 }
 
 void StepTotals::combine_passes(std::int64_t step) {

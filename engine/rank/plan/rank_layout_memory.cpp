@@ -86,7 +86,7 @@ std::size_t RankLayout::distance_factor_bytes() const {
   for (const UnitParameters& unit : plan_->units()) {
     parameters += static_cast<std::int64_t>(unit.parameters.size());
   }
-  return rewards_distance_ ? bytes_of(parameters, sizeof(kernels::UpdateGuard)) : 0;
+  return rewards_distance_ ? floats(parameters) : 0;
 }
 
 MemoryPlan plan_memory(const RankOptions& options) {
