@@ -135,7 +135,11 @@ TEST_CASE("tcp: a stopped peer does not hold up cancel nor the destructor",
         continue;
       }
       (*channels)[kReduce]->cancel("enough");
-      const std::string cancelled = end_of(end);
+      std::string cancelled = end_of(end);
+      if (cancelled.empty()) {  // What the peer had sent before it stopped was enough for this one.
+        auto next = start(*(*channels)[kReduce], identity_of(i + 1), parcel.transfer());
+        cancelled = end_of(next);
+      }
       for (auto& channel : *channels) {
         channel.reset();
       }
