@@ -1,7 +1,6 @@
 #include "base/log.hpp"
 
 #include <spdlog/sinks/base_sink.h>
-#include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -65,20 +64,11 @@ void log_error(std::string_view line) {
   above_live_block([line] { logger().error(without_controls(std::string(line))); });
 }
 
-void log_less() { logger().sinks().front()->set_level(spdlog::level::warn); }
-
-bool log_to_file(std::string_view path, bool quiet_terminal) {
-  try {
-    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(std::string(path));
-    sink->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
-    if (quiet_terminal) {
-      log_less();
-    }
-    logger().sinks().push_back(std::move(sink));
-    return true;
-  } catch (const spdlog::spdlog_ex&) {
-    return false;
-  }
+LogLevel log_from(LogLevel least) {
+  const LogLevel before =
+      logger().level() == spdlog::level::warn ? LogLevel::warning : LogLevel::info;
+  logger().set_level(least == LogLevel::warning ? spdlog::level::warn : spdlog::level::info);
+  return before;
 }
 
 }  // namespace train

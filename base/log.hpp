@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 namespace train {
@@ -10,8 +11,8 @@ void log_info(std::string_view line);
 void log_warning(std::string_view line);
 void log_error(std::string_view line);
 
-/// Adds a file that receives every log line as well. Returns false if it cannot be opened.
-/// `quiet_terminal`: only warnings and errors reach stderr from now on.
-bool log_to_file(std::string_view path, bool quiet_terminal);
+enum class LogLevel : std::uint8_t { info, warning };
+/// Drops the lines below `least` from now on. Result: the level before, at first info.
+LogLevel log_from(LogLevel least);
 
 }  // namespace train

@@ -64,9 +64,9 @@ bool set_up_child(const Birth& birth) {
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   const bool own_errors = options.errors >= 0;
-  if (::dup2(birth.null, STDIN_FILENO) < 0 ||
-      (own_errors &&
-       (::dup2(birth.null, STDOUT_FILENO) < 0 || ::dup2(options.errors, STDERR_FILENO) < 0))) {
+  const int output = options.output >= 0 ? options.output : own_errors ? birth.null : -1;
+  if (::dup2(birth.null, STDIN_FILENO) < 0 || (output >= 0 && ::dup2(output, STDOUT_FILENO) < 0) ||
+      (own_errors && ::dup2(options.errors, STDERR_FILENO) < 0)) {
     return false;
   }
   // Sockets and locks of ours are not the child's; what lacks CLOEXEC would be, too.

@@ -34,7 +34,8 @@ class Process {
   struct Options {
     std::span<const int> inherited = {};  ///< Descriptors that it has under the same numbers.
     std::span<const int> ignored = {};    ///< Signals that it ignores.
-    int errors = -1;        ///< Its standard error; -1: ours. Else its standard output is dropped.
+    int errors = -1;                      ///< Its standard error; -1: ours.
+    int output = -1;        ///< Its standard output; -1: ours, dropped where `errors` is given.
     bool isolated = false;  ///< A process group of its own, in which no signal is ignored.
     int nice = 0;           ///< Not below the caller's own.
   };

@@ -41,9 +41,6 @@ class LiveBlock {
   bool drawn_ = false;
 };
 
-/// Log lines that are neither warnings nor errors go to no terminal from now on.
-void log_less();
-
 /// Calls `print`, which writes whole lines to the terminal, with the block out of the way.
 void above_live_block(const std::function<void()>& print);
 

@@ -51,7 +51,7 @@ std::optional<double> best_seconds(const Tokenizer& tokenizer,
   std::optional<double> best;
   for (int round = 0; round < kRounds; ++round) {
     const auto begin = Clock::now();
-    const auto encoded = encode_documents(tokenizer, documents, false, threads);
+    const auto encoded = DocumentEncoder(tokenizer, threads).encode(documents, false);
     const double seconds = seconds_since(begin);
     if (!encoded) {
       fmt::print(stderr, "{}\n", encoded.error().message);

@@ -13,18 +13,9 @@
 namespace train::actors {
 namespace {
 
-/// As the source names it, without its namespace.
-template <class Message>
-std::string name_of() {
-  const std::string_view text = __PRETTY_FUNCTION__;  // "... [with Message = train::actors::X; ..."
-  constexpr std::string_view before = "Message = train::actors::";
-  const std::size_t begin = text.find(before) + before.size();
-  return std::string(text.substr(begin, text.find_first_of(";]", begin) - begin));
-}
-
 template <class... Messages>
 void add_messages(caf::actor_system_config& config) {
-  (config.add_message_type<Messages>(name_of<Messages>()), ...);
+  (config.add_message_type<Messages>(message_name<Messages>().data()), ...);
 }
 
 }  // namespace

@@ -101,7 +101,6 @@ Status SnapshotInflow::seal(const SnapshotFrame& frame) {
   }
   into_.seal(frame.rank, frame.step, frame.value);
   open_.reset();
-  ++sealed_count_;
   return {};
 }
 

@@ -74,9 +74,6 @@ class SnapshotInflow {
   /// sends it; the stream cannot go on.
   [[nodiscard]] Result<std::span<std::byte>> take(const FrameBytes& bytes);
 
-  /// Snapshots of single ranks that were sealed so far.
-  [[nodiscard]] std::uint64_t sealed_count() const { return sealed_count_; }
-
  private:
   struct Open {
     std::int64_t rank = 0;
@@ -91,7 +88,6 @@ class SnapshotInflow {
   const MemorySnapshots& into_;
   bool welcome_ = false;  // the layout has come, and fits
   std::optional<Open> open_;
-  std::uint64_t sealed_count_ = 0;
 };
 
 }  // namespace train::checkpoint

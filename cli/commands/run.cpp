@@ -338,7 +338,7 @@ Result<int> run_training(const RunOptions& options) {
   watch_signals();
   const QueuedOutput output(options.json);
   if (options.quiet) {
-    log_less();
+    log_from(LogLevel::warning);
   }
   std::vector<std::string> set = options.set;
   if (options.nodes) {

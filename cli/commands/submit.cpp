@@ -1,7 +1,5 @@
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 
 #include "actors/head/run_directory.hpp"
 #include "actors/head/run_plan.hpp"
+#include "base/descriptor.hpp"
 #include "base/host_name.hpp"
 #include "base/log.hpp"
 #include "base/process.hpp"
@@ -94,38 +93,16 @@ std::string content_of(int file) {
 
 /// Runs a program to its end with no input. Its words of up to 4 KiB each are kept.
 Result<Answer> ask(const std::vector<std::string>& words) {
-  const int out = ::memfd_create("out", MFD_CLOEXEC);
-  const int errors = ::memfd_create("errors", MFD_CLOEXEC);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
-  std::vector<std::string> copies = words;
-  std::vector<char*> arguments;
-  for (std::string& word : copies) {
-    arguments.push_back(word.data());
+  const Descriptor out(::memfd_create("out", MFD_CLOEXEC));
+  const Descriptor errors(::memfd_create("errors", MFD_CLOEXEC));
+  auto process = Process::start(words, {.errors = errors.get(), .output = out.get()});
+  if (!process) {
+    return failure(
+        fmt::format("{}: cannot be started: {}", words.front(), process.error().message));
   }
-  arguments.push_back(nullptr);
-  pid_t pid = -1;
-  const int failed =
-      ::posix_spawn(&pid, arguments[0], &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  int status = 0;
-  if (failed == 0) {
-    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-  }
-  const Answer answer{.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
-                      .out = content_of(out),
-                      .errors = content_of(errors)};
-  ::close(out);
-  ::close(errors);
-  if (failed != 0) {
-    return failure(fmt::format("{}: cannot be started: {}", words.front(),
-                               std::generic_category().message(failed)));
-  }
-  return answer;
+  const ProcessEnd end = process->reap();
+  return Answer{
+      .exit_code = end.exit_code, .out = content_of(out.get()), .errors = content_of(errors.get())};
 }
 
 std::string lines_joined(std::string text) {

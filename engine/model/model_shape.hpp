@@ -28,7 +28,6 @@ struct ModelShape {
   bool output_gate = false;
   bool tie_embeddings = false;  ///< The head's matrix is the embedding's.
 
-  [[nodiscard]] std::int64_t attention_dim() const { return heads * head_dim; }
   /// The model as everything else takes it.
   [[nodiscard]] ModelSpec spec() const;
   operator ModelSpec() const { return spec(); }  // NOLINT: it says the same.

@@ -73,10 +73,6 @@ std::int64_t LaneSchedule::sync_of(std::int64_t round) const {
   return round / rounds_per_sync_;
 }
 
-bool LaneSchedule::ends_sync(std::int64_t round) const {
-  return round + 1 == rounds_ || sync_of(round) != sync_of(round + 1);
-}
-
 LaneRange LaneSchedule::lanes_of(std::int64_t rank, std::int64_t sync) const {
   TRAIN_CHECK(rank >= 0 && rank < ranks_, "rank {} of {}", rank, ranks_);
   TRAIN_CHECK(sync >= 0 && sync < syncs(), "sync {} of {}", sync, syncs());

@@ -43,8 +43,6 @@ class LaneSchedule {
   [[nodiscard]] std::int64_t rounds() const { return rounds_; }
   [[nodiscard]] std::int64_t syncs() const;
   [[nodiscard]] std::int64_t sync_of(std::int64_t round) const;
-  /// True for the last round of a sync.
-  [[nodiscard]] bool ends_sync(std::int64_t round) const;
   /// The lane of `rank` in `round`, if there is one.
   [[nodiscard]] std::optional<std::int64_t> lane(std::int64_t rank, std::int64_t round) const;
   /// The lanes of `rank` in `sync` (count may be 0).

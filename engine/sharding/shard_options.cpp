@@ -1,4 +1,5 @@
 #include "engine/sharding/shard_options.hpp"
+#include "engine/model/spec.hpp"
 
 #include <fmt/format.h>
 
@@ -46,7 +47,7 @@ Result<std::vector<bool>> matching(const ShardPlan::Options& options, const std:
                                    const char* key) {
   std::vector<bool> found;
   for (const UnitParameters& unit : options.units) {
-    found.push_back(matches(pattern, unit.name));
+    found.push_back(matches_shell(pattern, unit.name));
   }
   if (std::find(found.begin(), found.end(), true) == found.end()) {
     return user_error(fmt::format("{}: \"{}\" matches no unit; the units are {}", key, pattern,
@@ -142,10 +143,6 @@ Status check_same_strategy(const ShardPlan::Options& options, const Groups& grou
 }
 
 }  // namespace
-
-bool matches(const std::string& pattern, const std::string& name) {
-  return matches_shell(pattern, name);
-}
 
 Result<Strategy> strategy_of(const std::string& text, const std::string& key) {
   for (const Strategy strategy : {Strategy::none, Strategy::optimizer, Strategy::gradient,

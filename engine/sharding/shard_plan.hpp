@@ -171,9 +171,6 @@ class ShardPlan {
   std::uint64_t digest_ = 0;
 };
 
-/// True if `name` matches the shell pattern ('*', '?', '[...]').
-[[nodiscard]] bool matches(const std::string& pattern, const std::string& name);
-
 /// Sets ShardGroup::owners of all groups: for each parameter named in `whole` a rank in [0, ranks),
 /// for the others kCutByRows. The same on every rank: a pure function of the arguments.
 ///

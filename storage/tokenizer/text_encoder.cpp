@@ -263,10 +263,4 @@ Result<EncodedDocuments> DocumentEncoder::encode(std::span<const std::string_vie
   return encoded;
 }
 
-Result<EncodedDocuments> encode_documents(const Tokenizer& tokenizer,
-                                          std::span<const std::string_view> documents,
-                                          bool add_special_tokens, unsigned threads) {
-  return DocumentEncoder(tokenizer, threads).encode(documents, add_special_tokens);
-}
-
 }  // namespace train::storage

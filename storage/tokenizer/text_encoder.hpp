@@ -92,9 +92,4 @@ class DocumentEncoder {
   std::vector<std::unique_ptr<TextEncoder>> encoders_;
 };
 
-/// The same for one list.
-[[nodiscard]] Result<EncodedDocuments> encode_documents(const Tokenizer& tokenizer,
-                                                        std::span<const std::string_view> documents,
-                                                        bool add_special_tokens, unsigned threads);
-
 }  // namespace train::storage

@@ -89,13 +89,6 @@ std::uint32_t Tokenizer::vocab_size() const {
   return limit;
 }
 
-std::optional<std::uint32_t> Tokenizer::id_of(std::string_view token) const {
-  if (const AddedToken* added = parts_->added.token(token)) {
-    return added->id;
-  }
-  return parts_->model.vocabulary().find(token);
-}
-
 std::string_view Tokenizer::token_text(std::uint32_t id) const {
   if (const AddedToken* added = parts_->added.token(id)) {
     return added->text;

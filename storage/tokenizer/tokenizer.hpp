@@ -70,7 +70,6 @@ class Tokenizer {
 
   /// One more than the largest id.
   [[nodiscard]] std::uint32_t vocab_size() const;
-  [[nodiscard]] std::optional<std::uint32_t> id_of(std::string_view token) const;
   /// As the file writes it; empty if there is no such id.
   [[nodiscard]] std::string_view token_text(std::uint32_t id) const;
   [[nodiscard]] bool is_special(std::uint32_t id) const;

@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "configs/fields/field_table.hpp"
 #include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/harness/error_output_file.hpp"
 
 namespace train::configs::load_config_test {
 namespace {
@@ -78,7 +79,7 @@ TEST_CASE("load_config: a warm-up that is cut is one warning, and stays as it wa
           "[configs][load_config]") {
   const test::TempDirectory directory;
   const auto log = directory.path() / "log";
-  REQUIRE(log_to_file(log.string(), false));
+  const test::ErrorOutputFile capture(log);
   const auto warnings = [&log] {
     std::ifstream file(log);
     std::vector<std::string> lines;

@@ -123,18 +123,6 @@ struct TableRow {
   }
 };
 
-/// How many rows of `rows` apply. Of a table: one, whatever the facts.
-template <class Kind>
-[[nodiscard]] constexpr std::size_t rows_for(std::span<const TableRow<Kind>> rows,
-                                             typename Kind::State state, typename Kind::Event event,
-                                             SetOf<typename Kind::Fact> facts) {
-  std::size_t count = 0;
-  for (const TableRow<Kind>& row : rows) {
-    count += row.applies(state, event, facts) ? 1 : 0;
-  }
-  return count;
-}
-
 /// What an event leads to.
 template <class Kind>
 struct TableStep {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "engine/model/spec.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/optimizer/averaged.hpp"
 #include "engine/optimizer/registry.hpp"
@@ -166,10 +167,11 @@ Status check_freeze(const RankOptions& options) {
   const std::vector<UnitParameters> units = describe_units(trained_model(options));
   for (const std::string& pattern : options.train.freeze) {
     const bool found = std::any_of(units.begin(), units.end(), [&](const UnitParameters& unit) {
-      return matches(pattern, unit.name) ||
-             std::any_of(
-                 unit.parameters.begin(), unit.parameters.end(),
-                 [&](const Parameter& parameter) { return matches(pattern, parameter.name); });
+      return matches_shell(pattern, unit.name) ||
+             std::any_of(unit.parameters.begin(), unit.parameters.end(),
+                         [&](const Parameter& parameter) {
+                           return matches_shell(pattern, parameter.name);
+                         });
     });
     if (!found) {
       return user_error(fmt::format(

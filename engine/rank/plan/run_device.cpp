@@ -8,6 +8,7 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "engine/rank/state/group_state.hpp"
+#include "kernels/attention/attention.hpp"
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/nccl.hpp"
 #include "kernels/device/stream.hpp"
@@ -39,10 +40,9 @@ Status check_device(const std::string& device, const ModelSpec& model, std::stri
   if (kernels::cuda_backend() == nullptr) {
     return refused(kernels::cuda_absence());
   }
-  constexpr std::int64_t kWidestHead = 256;  // Of the attention kernels.
-  if (model.widest_head() > kWidestHead) {
-    return refused(fmt::format("its heads are at most {} wide, model.head_dim is {}", kWidestHead,
-                               model.widest_head()));
+  if (model.widest_head() > kernels::cuda::max_head_dim) {
+    return refused(fmt::format("its heads are at most {} wide, model.head_dim is {}",
+                               kernels::cuda::max_head_dim, model.widest_head()));
   }
   try {
     (void)kernel_set_name(device, "fp32");

@@ -133,7 +133,7 @@ double deviation_by_name(const std::string& name, const ModelShape& shape, InitS
   const bool attention_output = ends_with_any(name, {enoki ? "attn.c_proj" : "o_proj"});
   const bool mlp_output = ends_with_any(name, {enoki ? "mlp.c_proj" : "down_proj"});
   const bool output = attention_output || mlp_output;
-  const double fan_in = attention_output ? static_cast<double>(shape.attention_dim())
+  const double fan_in = attention_output ? static_cast<double>(shape.heads * shape.head_dim)
                         : mlp_output     ? static_cast<double>(shape.mlp_hidden)
                                          : width;
   if (scheme == InitScheme::karpathy_gpt2) {

@@ -56,7 +56,7 @@ TEST_CASE("model shape: given keys win over the rules", "[engine][model_shape]")
   model.attention_output_gate = true;
   const ModelShape shape = resolve_shape(model, 700).value();
   CHECK(shape.layers == 5);
-  CHECK(shape.attention_dim() == 64);
+  CHECK(shape.heads * shape.head_dim == 64);
   CHECK(shape.embedding_dim == 96);
   CHECK(shape.mlp_hidden == 100);
   CHECK(shape.vocab_size == 777);

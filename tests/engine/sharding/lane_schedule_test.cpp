@@ -141,9 +141,9 @@ TEST_CASE("lane schedule: every lane has one rank and one round", "[engine][lane
         CHECK(schedule.rounds() == (lanes + ranks - 1) / ranks);
         for (std::int64_t round = 0; round + 1 < schedule.rounds(); ++round) {
           const bool ends = rounds_per_sync > 0 && (round + 1) % rounds_per_sync == 0;
-          CHECK(schedule.ends_sync(round) == ends);
+          CHECK((schedule.sync_of(round) != schedule.sync_of(round + 1)) == ends);
         }
-        CHECK(schedule.ends_sync(schedule.rounds() - 1));
+        CHECK(schedule.sync_of(schedule.rounds() - 1) == schedule.syncs() - 1);
         CHECK(schedule.lanes_of(0).size() == static_cast<std::size_t>(schedule.rounds()));
       }
     }

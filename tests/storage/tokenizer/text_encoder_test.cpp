@@ -61,7 +61,7 @@ TEST_CASE("text encoder: ids depend neither on threads nor on words seen before"
       alone.push_back(test::encoded(tokenizer, text, true));
     }
     for (const unsigned threads : {0U, 1U, 3U}) {
-      const auto together = encode_documents(tokenizer, documents, true, threads);
+      const auto together = DocumentEncoder(tokenizer, threads).encode(documents, true);
       REQUIRE(together.ok());
       CHECK(together->ids == alone);
       CHECK(together->replaced_count > 0);
@@ -162,5 +162,5 @@ TEST_CASE("text encoder: an expression that explodes is an error, not a hang",
   CHECK(ids.error().kind == ErrorKind::user);
   CHECK(ids.error().message.find("takes too long") != std::string::npos);
   const std::vector<std::string_view> documents = {"a", text, text};
-  CHECK(!encode_documents(tokenizer, documents, false, 2).ok());
+  CHECK(!DocumentEncoder(tokenizer, 2).encode(documents, false).ok());
 }

@@ -166,10 +166,10 @@ TEST_CASE("tokenizer files: added tokens get the reference's ids, whatever the f
   nlohmann::json file = small_file();
   file["added_tokens"] = added({"ab", "<x>", "", "<y>", "<x>"});
   const Tokenizer tokenizer = test::tokenizer_of(file);
-  CHECK(tokenizer.id_of("ab") == 5);
-  CHECK(tokenizer.id_of("<x>") == 3);
-  CHECK(tokenizer.id_of("<y>") == 4);
-  CHECK(tokenizer.id_of("<z>") == std::nullopt);
+  CHECK(test::id_of(tokenizer, "ab") == 5);
+  CHECK(test::id_of(tokenizer, "<x>") == 3);
+  CHECK(test::id_of(tokenizer, "<y>") == 4);
+  CHECK(test::id_of(tokenizer, "<z>") == std::nullopt);
   CHECK(tokenizer.vocab_size() == 6);
   CHECK(tokenizer.token_text(4) == "<y>");
   CHECK(tokenizer.token_text(2).empty());
@@ -199,7 +199,7 @@ TEST_CASE("tokenizer files: a folder is read in each of its forms, and says what
     const auto tokenizer = Tokenizer::load(path);
     REQUIRE(tokenizer.ok());
     CHECK(test::encoded(*tokenizer, text) == expected);
-    CHECK(tokenizer->end_of_text() == tokenizer->id_of("</s>"));
+    CHECK(tokenizer->end_of_text() == test::id_of(*tokenizer, "</s>"));
   }
   test::write_bytes(folder / "config.json", R"({"eos_token_id": [7, 8]})");
   CHECK(Tokenizer::load(folder.path())->end_of_text() == 7);

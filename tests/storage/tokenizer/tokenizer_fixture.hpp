@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,17 @@ using Ids = std::vector<std::uint32_t>;
 inline const nlohmann::json& tokenizer_fixtures() {
   static const nlohmann::json fixtures = read_fixture("tokenizers.json");
   return fixtures;
+}
+
+/// The id of a token as the file writes it; none: there is no such token.
+inline std::optional<std::uint32_t> id_of(const storage::Tokenizer& tokenizer,
+                                          std::string_view token) {
+  for (std::uint32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (tokenizer.token_text(id) == token) {
+      return id;
+    }
+  }
+  return std::nullopt;
 }
 
 inline storage::Tokenizer tokenizer_of(const nlohmann::json& file) {

@@ -1,23 +1,19 @@
 #pragma once
 
-#include <filesystem>
 #include <sstream>
 #include <string>
 
-#include "base/check.hpp"
-#include "base/log.hpp"
 #include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/harness/error_output_file.hpp"
 
 namespace train::test {
 
 /// The lines that this process logs while the object lives.
 class LogLines {
  public:
-  LogLines() : begin_(std::filesystem::file_size(file())) {}
-
   /// Those that `part` is in.
   [[nodiscard]] int count(const std::string& part) const {
-    std::istringstream lines(read_bytes(file()).substr(begin_));
+    std::istringstream lines(read_bytes(directory_ / "log"));
     int found = 0;
     for (std::string line; std::getline(lines, line);) {
       found += line.find(part) != std::string::npos ? 1 : 0;
@@ -26,17 +22,8 @@ class LogLines {
   }
 
  private:
-  /// The log has no end: one file receives it from its first reader on.
-  static const std::filesystem::path& file() {
-    static const TempDirectory directory;
-    static const std::filesystem::path path = [] {
-      TRAIN_CHECK(log_to_file((directory / "log").string(), /*quiet_terminal=*/false));
-      return directory / "log";
-    }();
-    return path;
-  }
-
-  std::uintmax_t begin_;
+  TempDirectory directory_;
+  ErrorOutputFile log_{directory_ / "log"};
 };
 
 }  // namespace train::test

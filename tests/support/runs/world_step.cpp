@@ -108,10 +108,11 @@ void Loop::visit(std::size_t index, std::int64_t step, CommandKind kind) {
   }
   // A rank without a lane in this round still owns rows of the sums of the others.
   const std::size_t group = plan_->group_of(visit.unit);
-  if (visit.backward && visit.unit == plan_->groups()[group].first_unit() &&
-      lanes().ends_sync(visit.round)) {
-    exchange(CollectiveKind::reduce, static_cast<std::int64_t>(group),
-             lanes().sync_of(visit.round));
+  const std::int64_t sync = lanes().sync_of(visit.round);
+  const bool ends_sync =
+      visit.round + 1 == lanes().rounds() || lanes().sync_of(visit.round + 1) != sync;
+  if (visit.backward && visit.unit == plan_->groups()[group].first_unit() && ends_sync) {
+    exchange(CollectiveKind::reduce, static_cast<std::int64_t>(group), sync);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "actors/messages/watch_messages.hpp"
 #include "actors/train/rank_actors.hpp"
 #include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/harness/error_output_file.hpp"
 #include "tests/support/harness/nanoseconds.hpp"
 #include "tests/support/runs/actor_world.hpp"
 
@@ -19,6 +20,7 @@ namespace {
 struct ObserverFixture {
   test::ActorWorld world;
   test::TempDirectory directory;
+  test::ErrorOutputFile log{directory / "log"};
   std::shared_ptr<WaitBoard> waits = std::make_shared<WaitBoard>();
   WaitBoard::Credits commands = waits->add_credits("commands", 2);
   std::shared_ptr<StatusFile> status = std::make_shared<StatusFile>(
@@ -27,7 +29,6 @@ struct ObserverFixture {
   ObserverActor observer;
 
   explicit ObserverFixture(std::int64_t abort_after_ns = 0) {
-    REQUIRE(log_to_file((directory / "log").string(), true));
     observer = world.keep(spawn_observer(
         world.system(),
         {.ranks = 2,
@@ -40,7 +41,6 @@ struct ObserverFixture {
         StreamKind::inline_));
     world.run_actors();
   }
-  ~ObserverFixture() { REQUIRE(log_to_file("/dev/null", true)); }
   ObserverFixture(const ObserverFixture&) = delete;
   ObserverFixture& operator=(const ObserverFixture&) = delete;
 
