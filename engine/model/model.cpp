@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "engine/model/blocks/embedding_unit.hpp"
 #include "engine/model/blocks/head_unit.hpp"
 #include "engine/model/blocks/transformer_block.hpp"
 #include "engine/model/workspace.hpp"
