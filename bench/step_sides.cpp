@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "actors/head/model_files.hpp"
+#include "engine/model/blocks/attention_block.hpp"
+#include "engine/model/blocks/mlp_block.hpp"
 #include "engine/model/model_shape.hpp"
 
 namespace train::bench {
@@ -54,7 +56,7 @@ Json description_of(const Workplace& place, const StepCase& one, const std::stri
                     bool choose_way) {
   const actors::RunPlan plan = plan_of_case(place, one);
   const engine::ModelSpec& model = plan.engine.model;
-  const engine::LayerSpec& layer = model.layers.front();
+  const auto& attention = engine::block_of<engine::AttentionSpec>(model.layers.front());
   const configs::ModelSection& section = plan.config.model;
   const bool qwen3 = model.architecture == "dstar_qwen3";
   return {{"mode", mode},
@@ -65,15 +67,15 @@ Json description_of(const Workplace& place, const StepCase& one, const std::stri
           {"arch", qwen3 ? "qwen3" : "enoki"},
           {"config", published_config(one)},
           {"layers", model.layers.size()},
-          {"heads", layer.attention.heads},
-          {"head_dim", layer.attention.head_dim},
+          {"heads", attention.heads},
+          {"head_dim", attention.head_dim},
           {"embedding_dim", model.embedding_dim},
-          {"mlp_hidden", layer.mlp.hidden},
+          {"mlp_hidden", engine::block_of<engine::MlpSpec>(model.layers.front()).hidden},
           {"vocab_size", model.vocab_size},
           {"norm_eps", section.norm_eps},
           {"rope_theta", section.rope_theta},
           {"qk_norm", section.qk_norm},
-          {"output_gate", layer.attention.output_gate},
+          {"output_gate", attention.output_gate},
           {"tie_embeddings", model.tie_embeddings},
           {"seq_len", plan.engine.seq_len},
           {"micro_batch", plan.engine.batch.micro_batch},

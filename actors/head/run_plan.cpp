@@ -14,6 +14,7 @@
 #include "base/units.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
 #include "engine/collective/collective_schedule.hpp"
+#include "engine/model/model_shape.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/run_device.hpp"
@@ -48,13 +49,13 @@ configs::RunConfig resolved(configs::RunConfig config, const engine::ModelSpec& 
   if (is_published(config.model)) {
     return config;
   }
-  const engine::LayerSpec& layer = model.layers.front();
-  config.model.layers = static_cast<std::int64_t>(model.layers.size());
-  config.model.heads = layer.attention.heads;
-  config.model.head_dim = layer.attention.head_dim;
-  config.model.embedding_dim = model.embedding_dim;
-  config.model.mlp_hidden = layer.mlp.hidden;
-  config.model.vocab_size = model.vocab_size;
+  const engine::ModelShape shape = engine::shape_of(model);
+  config.model.layers = shape.layers;
+  config.model.heads = shape.heads;
+  config.model.head_dim = shape.head_dim;
+  config.model.embedding_dim = shape.embedding_dim;
+  config.model.mlp_hidden = shape.mlp_hidden;
+  config.model.vocab_size = shape.vocab_size;
   return config;
 }
 
@@ -244,7 +245,6 @@ Status check_descriptors(const configs::ParallelSection& parallel) {
 std::string describe_plan(const RunPlan& plan) {
   const configs::RunConfig& config = plan.config;
   const engine::ModelSpec& model = plan.engine.model;
-  const engine::LayerSpec& layer = model.layers.front();
   const engine::ParameterCount parameters = engine::count_parameters(model);
   const double flops = engine::flops_per_token(model, plan.engine.seq_len);
   const engine::MemoryPlan memory = engine::plan_memory(engine::largest_phase(plan.engine));
@@ -257,10 +257,9 @@ std::string describe_plan(const RunPlan& plan) {
   const auto row = [&text](std::string_view what, const std::string& value) {
     text += fmt::format("{:<22} {}\n", what, value);
   };
-  row("model", fmt::format("{}: {} layers, {} heads of {}, width {}, MLP {}, vocabulary {}",
-                           model.architecture, model.layers.size(), layer.attention.heads,
-                           layer.attention.head_dim, model.embedding_dim, layer.mlp.hidden,
-                           model.vocab_size));
+  row("model", fmt::format("{}: {} layers, width {}, {}, vocabulary {}", model.architecture,
+                           model.layers.size(), model.embedding_dim,
+                           engine::block_sizes(model.layers.front()), model.vocab_size));
   row("parameters", fmt::format("{} ({} without embedding and head)", parameters.total,
                                 parameters.non_embedding()));
   row("FLOPs per token", fmt::format("{} (forward and backward)", format_count(flops)));

@@ -14,6 +14,7 @@
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
 #include "engine/model/model.hpp"
+#include "engine/model/model_shape.hpp"
 #include "storage/tokens/dataset_facts.hpp"
 
 namespace train::cli {
@@ -29,21 +30,21 @@ using Json = nlohmann::ordered_json;
 Json describe_model(const configs::RunConfig& config, const engine::ModelSpec& model,
                     checkpoint::ExportType type) {
   const bool enoki = model.architecture == "enoki";
-  const engine::LayerSpec& layer = model.layers.front();
+  const engine::ModelShape shape = engine::shape_of(model);
   return {{"model_type", enoki ? "actortrain-enoki" : "actortrain-qwen3"},
           {"vocab_size", model.vocab_size},
           {"hidden_size", model.embedding_dim},
           {"num_hidden_layers", model.layers.size()},
-          {"num_attention_heads", layer.attention.heads},
-          {"num_key_value_heads", layer.attention.kv_heads},
-          {"head_dim", layer.attention.head_dim},
-          {"intermediate_size", layer.mlp.hidden},
+          {"num_attention_heads", shape.heads},
+          {"num_key_value_heads", shape.heads},
+          {"head_dim", shape.head_dim},
+          {"intermediate_size", shape.mlp_hidden},
           {"hidden_act", enoki ? "gelu" : "silu"},
           {"mlp_gate", !enoki},
           {"norm", enoki ? "layer_norm" : "rms_norm"},
           {"norm_eps", config.model.norm_eps},
           {"qk_norm", config.model.qk_norm},
-          {"attention_output_gate", layer.attention.output_gate},
+          {"attention_output_gate", shape.output_gate},
           {"residual_scale", config.model.residual_scale},
           {"rope_theta", config.model.rope_theta},
           {"rope_interleaved", true},

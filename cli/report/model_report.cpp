@@ -1,17 +1,18 @@
 #include "cli/report/model_report.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <map>
+#include <string_view>
 #include <vector>
 
 #include "base/units.hpp"
+#include "engine/model/blocks/block.hpp"
 #include "engine/model/model.hpp"
 
 namespace train::cli {
 namespace {
 
-using engine::AttentionSpec;
 using engine::LayerSpec;
 
 const char* kind_name(const engine::NormSpec& norm) {
@@ -21,40 +22,12 @@ const char* kind_name(const engine::NormSpec& norm) {
   return norm.plus_one ? "RMSNorm (1 + w)" : "RMSNorm";
 }
 
-std::string norms_text(const engine::BranchNorms& norms) {
-  std::string text = norms.pre ? fmt::format("{} before", kind_name(*norms.pre)) : "";
-  if (norms.post) {
-    text += fmt::format("{}{} behind", text.empty() ? "" : ", ", kind_name(*norms.post));
+std::string norms_text(const engine::BranchSpec& branch) {
+  std::string text = branch.pre ? fmt::format("{} before", kind_name(*branch.pre)) : "";
+  if (branch.post) {
+    text += fmt::format("{}{} behind", text.empty() ? "" : ", ", kind_name(*branch.post));
   }
   return text;
-}
-
-std::string attention_text(const AttentionSpec& attention) {
-  std::string text = fmt::format("{} heads of {}, {} of keys and values", attention.heads,
-                                 attention.head_dim, attention.kv_heads);
-  if (attention.window > 0) {
-    text += fmt::format(", window {}", attention.window);
-  }
-  if (attention.softcap > 0.0F) {
-    text += fmt::format(", scores capped at {}", attention.softcap);
-  }
-  if (attention.head_norm == engine::HeadNorm::per_head) {
-    text += ", QK norm per head";
-  } else if (attention.head_norm == engine::HeadNorm::whole) {
-    text += ", QK norm over all heads";
-  }
-  text += attention.rope ? fmt::format(", rope {}", *attention.rope) : "";
-  text += attention.output_gate ? ", output gate" : "";
-  text += attention.projection_bias ? ", biases" : "";
-  text += attention.layout == engine::ProjectionLayout::separate ? "" : ", one matrix for q, k, v";
-  return text;
-}
-
-std::string mlp_text(const engine::MlpSpec& mlp) {
-  static constexpr const char* kNames[] = {"silu", "gelu", "gelu_tanh", "relu"};
-  return fmt::format("{}{} of {}{}{}", kNames[static_cast<std::size_t>(mlp.activation)],
-                     mlp.gated ? "-gated MLP" : " MLP", mlp.hidden, mlp.bias ? ", biases" : "",
-                     mlp.fused ? ", one matrix for gate and up" : "");
 }
 
 /// "0 to 4, 6 to 10".
@@ -74,10 +47,16 @@ std::string layer_list(const std::vector<std::size_t>& layers) {
 
 /// What a layer is, the same for layers that are alike.
 std::vector<std::string> layer_lines(const LayerSpec& layer) {
-  return {layer.parallel ? "attention and MLP side by side" : "attention, then MLP",
-          fmt::format("attention: {}; {}", attention_text(layer.attention),
-                      norms_text(layer.attention_norms)),
-          fmt::format("MLP: {}; {}", mlp_text(layer.mlp), norms_text(layer.mlp_norms))};
+  std::vector<std::string_view> titles;
+  std::vector<std::string> lines = {""};
+  for (const engine::BranchSpec& branch : layer.branches) {
+    titles.push_back(branch.block->title());
+    lines.push_back(fmt::format("{}: {}; {}", branch.block->title(), branch.block->describe(),
+                                norms_text(branch)));
+  }
+  lines.front() = layer.parallel ? fmt::format("{} side by side", fmt::join(titles, " and "))
+                                 : fmt::format("{}", fmt::join(titles, ", then "));
+  return lines;
 }
 
 void add_rows(std::string& text, const char* what, const std::vector<std::string>& values) {

@@ -44,7 +44,7 @@ std::array<double, 4> uniform_block(std::uint64_t key, std::uint64_t block) {
 double initial_std(const Parameter& parameter, const ModelSpec& spec, const InitOptions& options) {
   const double fan_in =
       static_cast<double>(parameter.fan_in == 0 ? parameter.cols : parameter.fan_in);
-  const double branches = 2.0 * static_cast<double>(spec.layers.size());
+  const auto branches = static_cast<double>(spec.branch_count());
   const bool residual = parameter.init == InitKind::residual_output;
   if (parameter.init == InitKind::norm || parameter.init == InitKind::zero) {
     return 0.0;

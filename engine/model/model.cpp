@@ -47,9 +47,7 @@ std::vector<std::unique_ptr<LayerUnit>> build_units(const ModelSpec& spec,
     auto block = std::make_unique<TransformerBlock>(
         kernels, workspace, spec,
         TransformerBlock::Options{
-            .index = layer,
-            .input = residual,
-            .recompute = checkpointing.of_layer(static_cast<std::int64_t>(layer))});
+            .index = layer, .input = residual, .checkpointing = checkpointing});
     residual = block->output();
     units.push_back(std::move(block));
   }

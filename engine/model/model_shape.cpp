@@ -83,4 +83,24 @@ ModelSpec ModelShape::spec() const {
   return architecture == Architecture::enoki ? enoki_spec(*this) : dstar_qwen3_spec(*this);
 }
 
+ModelShape shape_of(const ModelSpec& model) {
+  const LayerSpec& layer = model.layers.front();
+  const auto& attention = block_of<AttentionSpec>(layer);
+  return {.architecture =
+              model.architecture == "enoki" ? Architecture::enoki : Architecture::dstar_qwen3,
+          .layers = std::ssize(model.layers),
+          .heads = attention.heads,
+          .head_dim = attention.head_dim,
+          .embedding_dim = model.embedding_dim,
+          .mlp_hidden = block_of<MlpSpec>(layer).hidden,
+          .vocab_size = model.vocab_size,
+          .norm_eps = model.final_norm.eps,
+          .rope_theta = model.ropes.front().theta,
+          .residual_scale = model.residual_scale,
+          .z_loss_coeff = model.z_loss_coeff,
+          .qk_norm = attention.head_norm != HeadNorm::none,
+          .output_gate = attention.output_gate,
+          .tie_embeddings = model.tie_embeddings};
+}
+
 }  // namespace train::engine

@@ -39,4 +39,7 @@ struct ModelShape {
 [[nodiscard]] Result<ModelShape> resolve_shape(const configs::ModelSection& section,
                                                std::int64_t dataset_vocab);
 
+/// The dimensions of a model of such an architecture. REQUIRES: ModelShape::spec() made it.
+[[nodiscard]] ModelShape shape_of(const ModelSpec& model);
+
 }  // namespace train::engine

@@ -1,27 +1,15 @@
 #include "engine/model/spec.hpp"
 
+#include <fmt/ranges.h>
 #include <fnmatch.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "engine/model/blocks/block.hpp"
 #include "engine/model/unit_parameters.hpp"
 
 namespace train::engine {
-namespace {
-
-/// Mean number of keys that a query of a sequence sees, as the figures of other programs count it.
-double mean_keys(std::int64_t seq_len, std::int64_t window) {
-  const auto all = static_cast<double>(seq_len);
-  if (window == 0 || window >= seq_len) {
-    return all / 2.0;
-  }
-  const auto seen = static_cast<double>(window);
-  return seen - seen * seen / (2.0 * all);
-}
-
-}  // namespace
-
 bool matches_shell(const std::string& pattern, const std::string& name) {
   return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
@@ -29,9 +17,19 @@ bool matches_shell(const std::string& pattern, const std::string& name) {
 std::int64_t ModelSpec::widest_head() const {
   std::int64_t widest = 0;
   for (const LayerSpec& layer : layers) {
-    widest = std::max(widest, layer.attention.head_dim);
+    for (const BranchSpec& branch : layer.branches) {
+      widest = std::max(widest, branch.block->widest_head());
+    }
   }
   return widest;
+}
+
+std::int64_t ModelSpec::branch_count() const {
+  std::int64_t count = 0;
+  for (const LayerSpec& layer : layers) {
+    count += std::ssize(layer.branches);
+  }
+  return count;
 }
 
 float LoraSpec::scale() const {
@@ -70,6 +68,14 @@ ParameterCount count_parameters(const ModelSpec& spec) {
   return count;
 }
 
+std::string block_sizes(const LayerSpec& layer) {
+  std::vector<std::string> sizes;
+  for (const BranchSpec& branch : layer.branches) {
+    sizes.push_back(branch.block->sizes());
+  }
+  return fmt::format("{}", fmt::join(sizes, ", "));
+}
+
 double flops_per_token(const ModelSpec& spec, std::int64_t seq_len) {
   // Of each product forward 2, of its input's gradient 2, of its weights' 2 (where they have one).
   const std::size_t lowest = lowest_trained_unit(spec);
@@ -80,7 +86,7 @@ double flops_per_token(const ModelSpec& spec, std::int64_t seq_len) {
   const bool tied_frozen =
       spec.tie_embeddings && spec.is_frozen("embedding", {.name = spec.embedding});
   std::int64_t products = 0;
-  double attention = 0.0;
+  double scores = 0.0;
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
     bool head_frozen = tied_frozen;
     for (const Parameter& parameter : units[unit].parameters) {
@@ -93,13 +99,12 @@ double flops_per_token(const ModelSpec& spec, std::int64_t seq_len) {
     if (unit + 1 == units.size()) {
       products += flops_of(unit, head_frozen) * spec.vocab_size * spec.embedding_dim;
     } else if (unit > 0) {
-      const AttentionSpec& heads = spec.layers[unit - 1].attention;
-      attention += (unit < lowest ? 4.0 : 12.0) *
-                   static_cast<double>(heads.heads * heads.head_dim) *
-                   mean_keys(seq_len, heads.window);
+      for (const BranchSpec& branch : spec.layers[unit - 1].branches) {
+        scores += (unit < lowest ? 1.0 : 3.0) * branch.block->score_flops(seq_len);
+      }
     }
   }
-  return static_cast<double>(products) + attention;
+  return static_cast<double>(products) + scores;
 }
 
 }  // namespace train::engine

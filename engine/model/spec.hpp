@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/parameter.hpp"
-#include "kernels/activation/activation.hpp"
 #include "kernels/attention/rope.hpp"
 #include "kernels/norm/norm.hpp"
 
@@ -32,63 +32,20 @@ struct RopeSpec {
   std::string scaling = "none";  ///< What made `frequencies`; for people.
 };
 
-enum class ProjectionLayout : std::uint8_t {
-  separate,  ///< Three matrices.
-  fused,     ///< One, rows [Q | K | V].
-  per_head,  ///< One, rows [q | k | v] head by head (GPT-NeoX).
-};
+class BlockSpec;
 
-enum class HeadNorm : std::uint8_t {
-  none,
-  per_head,  ///< Over each head, one weight [head_dim] for all.
-  whole,     ///< Over all heads of a row at once (OLMo 2).
-};
-
-/// Causal attention. Names are below the layer's prefix, without ".weight".
-struct AttentionSpec {
-  std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;  ///< Divides heads.
-  std::int64_t head_dim = 0;
-  ProjectionLayout layout = ProjectionLayout::separate;
-  bool projection_bias = false, output_bias = false;
-  HeadNorm head_norm = HeadNorm::none;
-  NormSpec norm = {};                    ///< Of queries and keys; its name is not used.
-  std::optional<std::size_t> rope = {};  ///< Index into ModelSpec::ropes.
-  float scale = 0.0F;                    ///< Of q k^T; 0: 1 / sqrt(head_dim).
-  float softcap = 0.0F;                  ///< c in c tanh(s / c); 0: none (Gemma 2).
-  std::int64_t window = 0;               ///< Keys that a query sees, itself included; 0: all.
-  bool output_gate = false;              ///< DSTAR: q's rows are per head [query D | gate D].
-  std::string query = {};                ///< Or the one matrix of the other layouts.
-  std::string key = {}, value = {};      ///< Of ProjectionLayout::separate.
-  std::string output = {};
-  std::string query_norm = {}, key_norm = {};
-};
-
-/// out(act(in x)), or out(act(gate x) * up x).
-struct MlpSpec {
-  std::int64_t hidden = 0;
-  kernels::ActivationKind activation = kernels::ActivationKind::silu;
-  bool gated = false;
-  bool fused = false;  ///< gated: one matrix, rows [gate | up].
-  bool bias = false;
-  std::string in = {};  ///< gated: gate's, or that of the fused matrix.
-  std::string up = {};
-  std::string out = {};
-};
-
-/// A part of a layer between its norms: f in x + post(f(pre(x))).
-struct BranchNorms {
+/// A part of a layer: f in x + post(f(pre(x))). f is what the block computes.
+struct BranchSpec {
   std::optional<NormSpec> pre = {}, post = {};
+  std::shared_ptr<const BlockSpec> block = {};
 };
 
-/// One layer: serial    x += c attn(x), then x += c mlp(x);
-///            parallel  x += attn(x) + mlp(x).
+/// One layer: serial    x += c f(x), of one branch after the other;
+///            parallel  x += f(x) + g(x) + ..., of all branches.
 struct LayerSpec {
   std::string prefix = {};  ///< "model.layers.0.": starts the names of its tensors.
   bool parallel = false;
-  BranchNorms attention_norms = {}, mlp_norms = {};
-  AttentionSpec attention = {};
-  MlpSpec mlp = {};
+  std::vector<BranchSpec> branches = {};  ///< At least one.
 };
 
 /// True if `name` matches the shell pattern ('*', '?', '[...]').
@@ -140,8 +97,10 @@ struct ModelSpec {
   /// Whether `parameter` of `unit` is frozen.
   [[nodiscard]] bool is_frozen(const std::string& unit, const Parameter& parameter) const;
 
-  /// The widest head of any layer.
+  /// The widest head of any block.
   [[nodiscard]] std::int64_t widest_head() const;
+  /// Of all layers.
+  [[nodiscard]] std::int64_t branch_count() const;
 };
 
 /// Trainable elements: all, and without embedding and head. With tied embeddings the one matrix
@@ -154,10 +113,12 @@ struct ParameterCount {
 };
 [[nodiscard]] ParameterCount count_parameters(const ModelSpec& spec);
 
+/// "8 heads of 64, MLP 2048": BlockSpec::sizes() of all branches.
+[[nodiscard]] std::string block_sizes(const LayerSpec& layer);
+
 /// Training FLOPs (forward + backward) of one token: 6 * (elements of all matrices used in a
-/// matmul, head included) + 12 * heads * head_dim * (mean number of keys that a query sees, which
-/// is (seq_len) / 2 but in a window) of every layer. Of frozen matrices 4, and below all that is
-/// trained the third that the forward pass takes.
+/// matmul, head included) + 3 * BlockSpec::score_flops of every branch. Of frozen matrices 4, and
+/// below all that is trained the third that the forward pass takes.
 [[nodiscard]] double flops_per_token(const ModelSpec& spec, std::int64_t seq_len);
 
 }  // namespace train::engine

@@ -1,5 +1,7 @@
 #include "engine/model/workspace.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <map>
@@ -65,6 +67,11 @@ void Workspace::begin_unit(std::size_t unit) {
   unit_ = unit;
 }
 
+void Workspace::begin_branch(std::size_t index, std::string_view role) {
+  branch_ = index;
+  role_ = role;
+}
+
 std::size_t Workspace::bytes_of(std::int64_t count, Content content) const {
   return static_cast<std::size_t>(count) *
          (content == Content::floats ? sizeof(float) : kernels::size_of(dtype_));
@@ -76,7 +83,7 @@ Workspace::Slot Workspace::keep(const std::string& owner, const std::string& nam
     return share(name, count, content);
   }
   if (recompute_kept_) {
-    return scratch(Phase::block, "recomputed " + name, count, content);
+    return scratch(Phase::block, fmt::format("recomputed {} {}", branch_, name), count, content);
   }
   TRAIN_CHECK(buffers_.empty(), "{} after allocate()", name);
   const std::size_t size_bytes = bytes_of(count, content);
@@ -104,16 +111,18 @@ Workspace::Slot Workspace::share_in(std::optional<Phase> phase, const std::strin
                                     std::int64_t count, Content content) {
   TRAIN_CHECK(buffers_.empty(), "{} after allocate()", name);
   const std::size_t size_bytes = bytes_of(count, content);
-  const auto found = std::find_if(
-      reservations_.begin(), reservations_.end(),
-      [&](const Reservation& r) { return !r.unit && r.phase == phase && r.name == name; });
+  const std::string role = phase == Phase::branch ? role_ : "";
+  const auto found =
+      std::find_if(reservations_.begin(), reservations_.end(), [&](const Reservation& r) {
+        return !r.unit && !r.for_texts && r.phase == phase && r.role == role && r.name == name;
+      });
   if (found != reservations_.end()) {
     TRAIN_CHECK(found->content == content, "{} holds something else", name);
     found->size_bytes = std::max(found->size_bytes, size_bytes);
     return static_cast<Slot>(found - reservations_.begin());
   }
   reservations_.push_back(
-      {.name = name, .size_bytes = size_bytes, .content = content, .phase = phase});
+      {.name = name, .size_bytes = size_bytes, .content = content, .phase = phase, .role = role});
   return reservations_.size() - 1;
 }
 
@@ -136,17 +145,27 @@ Workspace::Slot Workspace::scratch_backward(Phase phase, const std::string& name
   return scratch(phase, name, with_gradient_ ? count : 0, content);
 }
 
-std::size_t Workspace::scratch_bytes(Phase phase) const {
-  std::size_t total = 0;
-  for (const Reservation& reservation : reservations_) {
-    total += reservation.phase == phase ? whole_lines(reservation.size_bytes) : 0;
-  }
-  return total;
+Workspace::Slot Workspace::keep_for_texts(const std::string& name, std::int64_t count,
+                                          Content content) {
+  TRAIN_CHECK(buffers_.empty() && cached_texts_ > 0, "{} of no texts", name);
+  reservations_.push_back({.name = name,
+                           .size_bytes = bytes_of(count, content),
+                           .content = content,
+                           .for_texts = true});
+  return reservations_.size() - 1;
 }
 
-std::size_t Workspace::scratch_begin(Phase phase) const {
-  const bool part = phase == Phase::attention || phase == Phase::mlp;
-  return part ? scratch_bytes(Phase::block) : 0;
+std::size_t Workspace::scratch_bytes(Phase phase) const {
+  std::map<std::string, std::size_t> totals;
+  std::size_t most = 0;
+  for (const Reservation& reservation : reservations_) {
+    if (reservation.phase == phase) {
+      std::size_t& total = totals[reservation.role];
+      total += whole_lines(reservation.size_bytes);
+      most = std::max(most, total);
+    }
+  }
+  return most;
 }
 
 ArenaPlan Workspace::plan_kept() const {
@@ -156,12 +175,10 @@ ArenaPlan Workspace::plan_kept() const {
       kept.push_back({*reservation.unit, reservation.size_bytes});
     }
   }
-  return plan_arena(
-      kept, shared_gradients_,
-      {.head_unit = unit_,
-       .head_bytes = scratch_bytes(Phase::head),
-       .block_bytes = scratch_bytes(Phase::block) +
-                      std::max(scratch_bytes(Phase::attention), scratch_bytes(Phase::mlp))});
+  return plan_arena(kept, shared_gradients_,
+                    {.head_unit = unit_,
+                     .head_bytes = scratch_bytes(Phase::head),
+                     .block_bytes = scratch_bytes(Phase::block) + scratch_bytes(Phase::branch)});
 }
 
 void Workspace::share_gradients(std::vector<UnitBytes> gradients) {
@@ -177,10 +194,11 @@ void Workspace::allocate(kernels::MemoryKind kind) {
   };
   const ArenaPlan plan = plan_kept();
   std::byte* arena = add(plan.size_bytes, "activations and scratch");
-  std::map<Phase, std::size_t> offsets = {{Phase::head, plan.head_scratch}};
-  for (const Phase phase : {Phase::block, Phase::attention, Phase::mlp}) {
-    offsets[phase] = plan.block_scratch + scratch_begin(phase);
-  }
+  const std::map<Phase, std::size_t> begins = {
+      {Phase::head, plan.head_scratch},
+      {Phase::block, plan.block_scratch},
+      {Phase::branch, plan.block_scratch + scratch_bytes(Phase::block)}};
+  std::map<std::pair<Phase, std::string>, std::size_t> used;
   std::size_t kept = 0;
   for (const Reservation& reservation : reservations_) {
     std::byte* place = nullptr;
@@ -189,8 +207,8 @@ void Workspace::allocate(kernels::MemoryKind kind) {
     } else if (!reservation.phase) {
       place = add(reservation.size_bytes, reservation.name);
     } else if (reservation.size_bytes > 0) {
-      std::size_t& offset = offsets[*reservation.phase];
-      place = arena + offset;
+      std::size_t& offset = used[{*reservation.phase, reservation.role}];
+      place = arena + begins.at(*reservation.phase) + offset;
       offset += whole_lines(reservation.size_bytes);
     }
     places_.push_back(place);

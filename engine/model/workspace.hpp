@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/model/elements.hpp"
@@ -11,22 +12,18 @@
 
 namespace train::engine {
 
-/// What the backward pass of a transformer block computes again rather than finds in memory: the
-/// same kernels on the same values, so the same bits.
-enum class Recompute : std::uint8_t {
-  nothing,
-  attention,  ///< All from the first norm to the heads' output; the MLP's is kept.
-  mlp,        ///< All from the second norm to what the activation is applied to.
-  block,      ///< Both: the block keeps its input alone.
-};
-
-/// Activation checkpointing (Chen et al. 2016, https://arxiv.org/abs/1604.06174).
+/// Activation checkpointing (Chen et al. 2016, https://arxiv.org/abs/1604.06174): what the backward
+/// pass computes again rather than finds in memory, by the same kernels on the same values, so the
+/// same bits.
 struct Checkpointing {
-  std::int64_t every = 0;  ///< Of every so manieth transformer block; 1: of all, 0: of none.
-  Recompute part = Recompute::block;  ///< Of such a block.
+  std::int64_t every = 0;  ///< Of every so manieth layer; 1: of all, 0: of none.
+  /// Of such a layer: the branches whose blocks have this role, each from its norm to what its
+  /// output is made of; "block": all, so that the layer keeps its input alone.
+  std::string part = "block";
 
-  [[nodiscard]] Recompute of_layer(std::int64_t layer) const {
-    return every > 0 && (layer + 1) % every == 0 ? part : Recompute::nothing;
+  [[nodiscard]] bool computes_again(std::size_t layer, std::string_view role) const {
+    return every > 0 && (static_cast<std::int64_t>(layer) + 1) % every == 0 &&
+           (part == "block" || part == role);
   }
 };
 
@@ -67,10 +64,10 @@ struct ArenaPlan {
 /// Bytes rounded up to whole cache lines, on which everything in shared memory begins.
 [[nodiscard]] std::size_t whole_lines(std::size_t size_bytes);
 
-/// When scratch is needed: within a transformer block, or by one of its parts alone, which have
-/// their turns; or by the head. Scratch of different parts, and of blocks and head, lies in the
-/// same memory.
-enum class Phase : std::uint8_t { block, attention, mlp, head };
+/// When scratch is needed: within a transformer block; by one branch alone; or by the head.
+/// Branches have their turns: scratch of blocks of different roles lies in the same memory, as does
+/// that of layers and head.
+enum class Phase : std::uint8_t { block, branch, head };
 
 /// What a slot holds: activations or their gradients, of the type that the workspace has for those;
 /// or sums, statistics and angles, which are fp32 whatever the activations are.
@@ -114,14 +111,21 @@ class Workspace {
   /// needs them in its backward pass.
   Slot keep_unless_lean(Phase phase, const std::string& owner, const std::string& name,
                         std::int64_t count);
-  /// Texts whose keys and values attention keeps; set before the first slot is reserved.
+  /// Texts that are generated at once, of seq_len tokens at most; 0: none. Set before the first
+  /// slot is reserved.
   void cached_texts(std::int64_t texts) { cached_texts_ = texts; }
   [[nodiscard]] std::int64_t cached_texts() const { return cached_texts_; }
+  /// Decoding state of all cached_texts(): a buffer of one block alone, whose contents last from
+  /// lane to lane (CacheUse).
+  Slot keep_for_texts(const std::string& name, std::int64_t count,
+                      Content content = Content::elements);
   /// Set before the first slot is reserved.
   void lean(bool on) { lean_ = on; }
   [[nodiscard]] bool lean() const { return lean_; }
-  /// While on, keep() reserves scratch of the blocks for all owners that are built so: what it
-  /// holds is computed again just before its backward pass (activation checkpointing).
+  /// Slots from here on are of the branch `index` of its layer, whose block has that role.
+  void begin_branch(std::size_t index, std::string_view role);
+  /// While on, keep() reserves scratch of layers for the same branch of all that are built so: what
+  /// it holds is computed again just before its backward pass (activation checkpointing).
   void recompute_kept(bool on) { recompute_kept_ = on; }
   /// The buffer called `name`, as large as the largest request; its contents last until the next
   /// user.
@@ -162,14 +166,15 @@ class Workspace {
     Content content = Content::elements;
     std::optional<std::size_t> unit = {};  ///< Kept for it; else shared.
     std::optional<Phase> phase = {};       ///< Scratch.
+    std::string role = {};                 ///< Of Phase::branch.
+    bool for_texts = false;                ///< Shared with nobody.
     bool used = false;
   };
 
   [[nodiscard]] std::size_t bytes_of(std::int64_t count, Content content) const;
   Slot share_in(std::optional<Phase> phase, const std::string& name, std::int64_t count,
                 Content content);
-  /// Where the scratch of a phase begins, after that of others that is needed with it.
-  [[nodiscard]] std::size_t scratch_begin(Phase phase) const;
+  /// Bytes of the scratch of a phase, of branches of that of the role with the most.
   [[nodiscard]] std::size_t scratch_bytes(Phase phase) const;
   [[nodiscard]] ArenaPlan plan_kept() const;
   [[nodiscard]] std::size_t shared_bytes() const;
@@ -183,6 +188,8 @@ class Workspace {
   bool forward_only_ = false;
   std::int64_t cached_texts_ = 0;
   std::size_t unit_ = 0;
+  std::size_t branch_ = 0;
+  std::string role_;
   std::vector<Reservation> reservations_;
   std::vector<UnitBytes> shared_gradients_;
   std::vector<kernels::Buffer> buffers_;  ///< The first: what is kept, and scratch.

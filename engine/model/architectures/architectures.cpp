@@ -7,6 +7,7 @@
 
 #include "engine/model/architectures/config_keys.hpp"
 #include "engine/model/architectures/model_config.hpp"
+#include "engine/model/blocks/block.hpp"
 
 namespace train::engine {
 namespace {
@@ -31,10 +32,10 @@ void check_sizes(ModelConfig& config, const ModelSpec& spec) {
                               config.sequence_length(), spec.position_rows));
   }
   for (const LayerSpec& layer : spec.layers) {
-    const AttentionSpec& attention = layer.attention;
-    if (attention.heads % attention.kv_heads != 0) {
-      config.refuse(fmt::format("num_attention_heads {} is no multiple of num_key_value_heads {}",
-                                attention.heads, attention.kv_heads));
+    for (const BranchSpec& branch : layer.branches) {
+      if (const std::string mistake = branch.block->mistake(); !mistake.empty()) {
+        config.refuse(mistake);
+      }
     }
   }
 }

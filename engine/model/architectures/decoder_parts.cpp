@@ -6,6 +6,17 @@
 
 namespace train::engine {
 
+LayerSpec DecoderLayer::spec() const {
+  return {.prefix = prefix,
+          .parallel = parallel,
+          .branches = {{.pre = attention_norms.pre,
+                        .post = attention_norms.post,
+                        .block = std::make_shared<const AttentionSpec>(attention)},
+                       {.pre = mlp_norms.pre,
+                        .post = mlp_norms.post,
+                        .block = std::make_shared<const MlpSpec>(mlp)}}};
+}
+
 DecoderSizes decoder_sizes(ModelConfig& config) {
   DecoderSizes sizes;
   sizes.layers = config.size("num_hidden_layers");
@@ -45,8 +56,8 @@ ModelSpec decoder_model(ModelConfig& config, const DecoderSizes& sizes) {
   return spec;
 }
 
-LayerSpec decoder_layer(const DecoderSizes& sizes, std::int64_t index) {
-  LayerSpec layer;
+DecoderLayer decoder_layer(const DecoderSizes& sizes, std::int64_t index) {
+  DecoderLayer layer;
   layer.prefix = fmt::format("model.layers.{}.", index);
   layer.attention_norms.pre = rms_norm("input_layernorm", sizes.eps);
   layer.mlp_norms.pre = rms_norm("post_attention_layernorm", sizes.eps);
@@ -72,11 +83,11 @@ LayerSpec decoder_layer(const DecoderSizes& sizes, std::int64_t index) {
 }
 
 void add_decoder_layers(const DecoderSizes& sizes, ModelSpec& spec,
-                        const std::function<void(LayerSpec&, std::int64_t)>& change) {
+                        const std::function<void(DecoderLayer&, std::int64_t)>& change) {
   for (std::int64_t index = 0; index < sizes.layers; ++index) {
-    LayerSpec layer = decoder_layer(sizes, index);
+    DecoderLayer layer = decoder_layer(sizes, index);
     change(layer, index);
-    spec.layers.push_back(std::move(layer));
+    spec.layers.push_back(layer.spec());
   }
 }
 

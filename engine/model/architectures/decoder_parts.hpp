@@ -1,11 +1,29 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <string>
 
 #include "engine/model/architectures/model_config.hpp"
+#include "engine/model/blocks/attention_block.hpp"
+#include "engine/model/blocks/mlp_block.hpp"
 #include "engine/model/spec.hpp"
 
 namespace train::engine {
+
+/// A layer of attention and an MLP while a family fills it in.
+struct DecoderLayer {
+  struct Norms {
+    std::optional<NormSpec> pre = {}, post = {};
+  };
+  std::string prefix = {};  ///< As the rest, of LayerSpec.
+  bool parallel = false;
+  Norms attention_norms = {}, mlp_norms = {};
+  AttentionSpec attention = {};
+  MlpSpec mlp = {};
+
+  [[nodiscard]] LayerSpec spec() const;
+};
 
 /// What the families that came after Llama have alike: the keys of their sizes, the names of their
 /// tensors, RMS norms, SwiGLU, ropes by halves.
@@ -23,11 +41,11 @@ struct DecoderSizes {
 [[nodiscard]] ModelSpec decoder_model(ModelConfig& config, const DecoderSizes& sizes);
 
 /// A layer with norms before both branches and separate projections without biases; rope 0.
-[[nodiscard]] LayerSpec decoder_layer(const DecoderSizes& sizes, std::int64_t index);
+[[nodiscard]] DecoderLayer decoder_layer(const DecoderSizes& sizes, std::int64_t index);
 
 /// Adds a layer after the other, each as `change` leaves it.
 void add_decoder_layers(const DecoderSizes& sizes, ModelSpec& spec,
-                        const std::function<void(LayerSpec&, std::int64_t)>& change);
+                        const std::function<void(DecoderLayer&, std::int64_t)>& change);
 
 /// A LayerNorm with a bias.
 [[nodiscard]] NormSpec layer_norm(std::string name, float eps);

@@ -7,7 +7,7 @@ ModelSpec dstar_qwen3_spec(const ModelShape& shape) {
   ModelSpec spec = house_spec(shape, norm);
   spec.architecture = "dstar_qwen3";
   for (std::int64_t index = 0; index < shape.layers; ++index) {
-    LayerSpec layer = house_layer(shape, norm, index);
+    DecoderLayer layer = house_layer(shape, norm, index);
     layer.attention.output_gate = shape.output_gate;
     layer.attention.query = "attn.q_proj";
     layer.attention.key = "attn.k_proj";
@@ -20,7 +20,7 @@ ModelSpec dstar_qwen3_spec(const ModelShape& shape) {
     layer.mlp.in = "mlp.gate_proj";
     layer.mlp.up = "mlp.up_proj";
     layer.mlp.out = "mlp.down_proj";
-    spec.layers.push_back(std::move(layer));
+    spec.layers.push_back(layer.spec());
   }
   return spec;
 }

@@ -7,7 +7,7 @@ ModelSpec enoki_spec(const ModelShape& shape) {
   ModelSpec spec = house_spec(shape, norm);
   spec.architecture = "enoki";
   for (std::int64_t index = 0; index < shape.layers; ++index) {
-    LayerSpec layer = house_layer(shape, norm, index);
+    DecoderLayer layer = house_layer(shape, norm, index);
     layer.attention.layout = ProjectionLayout::fused;
     layer.attention.query = "attn.c_attn";
     layer.attention.output = "attn.c_proj";
@@ -16,7 +16,7 @@ ModelSpec enoki_spec(const ModelShape& shape) {
     layer.mlp.activation = kernels::ActivationKind::gelu;
     layer.mlp.in = "mlp.c_fc";
     layer.mlp.out = "mlp.c_proj";
-    spec.layers.push_back(std::move(layer));
+    spec.layers.push_back(layer.spec());
   }
   return spec;
 }

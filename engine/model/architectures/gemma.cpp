@@ -19,7 +19,7 @@ ModelSpec gemma_model(ModelConfig& config, const DecoderSizes& sizes) {
   return spec;
 }
 
-void make_gemma_layer(ModelConfig& config, const DecoderSizes& sizes, LayerSpec& layer) {
+void make_gemma_layer(ModelConfig& config, const DecoderSizes& sizes, DecoderLayer& layer) {
   layer.attention_norms.pre = rms_norm("input_layernorm", sizes.eps, true);
   layer.attention_norms.post = rms_norm("post_attention_layernorm", sizes.eps, true);
   layer.mlp_norms.pre = rms_norm("pre_feedforward_layernorm", sizes.eps, true);

@@ -7,6 +7,6 @@ namespace train::engine {
 /// What Gemma 2 and 3 have alike: a scaled embedding that is the head's matrix too, gains of 1 + w,
 /// norms before and behind both branches, attention's own scale.
 [[nodiscard]] ModelSpec gemma_model(ModelConfig& config, const DecoderSizes& sizes);
-void make_gemma_layer(ModelConfig& config, const DecoderSizes& sizes, LayerSpec& layer);
+void make_gemma_layer(ModelConfig& config, const DecoderSizes& sizes, DecoderLayer& layer);
 
 }  // namespace train::engine

@@ -25,7 +25,7 @@ ModelSpec gemma2_model(ModelConfig& config) {
   const auto softcap = static_cast<float>(config.cap_if_any("attn_logit_softcapping"));
   const auto windows = config.layer_windows(sizes.layers, config.size_if_any("sliding_window"),
                                             [](std::int64_t layer) { return layer % 2 == 0; });
-  add_decoder_layers(sizes, spec, [&](LayerSpec& layer, std::int64_t index) {
+  add_decoder_layers(sizes, spec, [&](DecoderLayer& layer, std::int64_t index) {
     make_gemma_layer(config, sizes, layer);
     layer.attention.softcap = softcap;
     layer.attention.window = windows[static_cast<std::size_t>(index)];

@@ -27,7 +27,7 @@ ModelSpec gemma3_model(ModelConfig& config) {
   const auto windows =
       config.layer_windows(sizes.layers, config.size_if_any("sliding_window"),
                            [&](std::int64_t layer) { return (layer + 1) % pattern != 0; });
-  add_decoder_layers(sizes, spec, [&](LayerSpec& layer, std::int64_t index) {
+  add_decoder_layers(sizes, spec, [&](DecoderLayer& layer, std::int64_t index) {
     make_gemma_layer(config, sizes, layer);
     layer.attention.head_norm = HeadNorm::per_head;
     layer.attention.window = windows[static_cast<std::size_t>(index)];

@@ -46,7 +46,7 @@ ModelSpec gpt2_model(ModelConfig& config) {
   const bool by_depth = config.flag("scale_attn_by_inverse_layer_idx");
   const std::int64_t layers = config.size("n_layer");
   for (std::int64_t index = 0; index < layers; ++index) {
-    LayerSpec layer;
+    DecoderLayer layer;
     layer.prefix = fmt::format("transformer.h.{}.", index);
     layer.attention_norms.pre = layer_norm("ln_1", eps);
     layer.mlp_norms.pre = layer_norm("ln_2", eps);
@@ -66,7 +66,7 @@ ModelSpec gpt2_model(ModelConfig& config) {
     layer.mlp.bias = true;
     layer.mlp.in = "mlp.c_fc";
     layer.mlp.out = "mlp.c_proj";
-    spec.layers.push_back(std::move(layer));
+    spec.layers.push_back(layer.spec());
   }
   return spec;
 }

@@ -43,7 +43,7 @@ ModelSpec gpt_neox_model(ModelConfig& config) {
   const kernels::ActivationKind activation = config.activation("hidden_act");
   const std::int64_t layers = config.size("num_hidden_layers");
   for (std::int64_t index = 0; index < layers; ++index) {
-    LayerSpec layer;
+    DecoderLayer layer;
     layer.prefix = fmt::format("gpt_neox.layers.{}.", index);
     layer.parallel = parallel;
     layer.attention_norms.pre = layer_norm("input_layernorm", eps);
@@ -62,7 +62,7 @@ ModelSpec gpt_neox_model(ModelConfig& config) {
     layer.mlp.bias = true;
     layer.mlp.in = "mlp.dense_h_to_4h";
     layer.mlp.out = "mlp.dense_4h_to_h";
-    spec.layers.push_back(std::move(layer));
+    spec.layers.push_back(layer.spec());
   }
   return spec;
 }

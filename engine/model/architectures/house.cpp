@@ -18,8 +18,8 @@ ModelSpec house_spec(const ModelShape& shape, kernels::NormKind norm) {
   return spec;
 }
 
-LayerSpec house_layer(const ModelShape& shape, kernels::NormKind norm, std::int64_t index) {
-  LayerSpec layer;
+DecoderLayer house_layer(const ModelShape& shape, kernels::NormKind norm, std::int64_t index) {
+  DecoderLayer layer;
   layer.prefix = fmt::format("transformer.h.{}.", index);
   const NormSpec any{.name = {}, .kind = norm, .eps = shape.norm_eps};
   layer.attention_norms.pre = any;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "engine/model/architectures/decoder_parts.hpp"
 #include "engine/model/model_shape.hpp"
 
 namespace train::engine {
@@ -12,7 +13,7 @@ namespace train::engine {
 /// What both have alike: names of embedding, norms and head, ropes, scales.
 [[nodiscard]] ModelSpec house_spec(const ModelShape& shape, kernels::NormKind norm);
 /// A layer of it, attention and MLP not filled in but for their sizes.
-[[nodiscard]] LayerSpec house_layer(const ModelShape& shape, kernels::NormKind norm,
-                                    std::int64_t index);
+[[nodiscard]] DecoderLayer house_layer(const ModelShape& shape, kernels::NormKind norm,
+                                       std::int64_t index);
 
 }  // namespace train::engine

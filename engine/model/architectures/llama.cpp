@@ -21,7 +21,7 @@ ModelSpec llama_model(ModelConfig& config) {
   add_ropes(config, {}, sizes.head_dim, spec);
   const bool attention_bias = config.flag("attention_bias");
   const bool mlp_bias = config.flag("mlp_bias");
-  add_decoder_layers(sizes, spec, [&](LayerSpec& layer, std::int64_t) {
+  add_decoder_layers(sizes, spec, [&](DecoderLayer& layer, std::int64_t) {
     layer.attention.projection_bias = attention_bias;
     layer.attention.output_bias = attention_bias;
     layer.mlp.bias = mlp_bias;

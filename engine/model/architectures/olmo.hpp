@@ -5,6 +5,6 @@
 namespace train::engine {
 
 /// What OLMo 2 and 3 have alike.
-void make_olmo_layer(ModelConfig& config, const DecoderSizes& sizes, LayerSpec& layer);
+void make_olmo_layer(ModelConfig& config, const DecoderSizes& sizes, DecoderLayer& layer);
 
 }  // namespace train::engine

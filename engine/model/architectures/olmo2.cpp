@@ -14,7 +14,7 @@ std::string_view olmo2_keys() {
     "partial_rotary_factor": null, "original_max_position_embeddings": null})";
 }
 
-void make_olmo_layer(ModelConfig& config, const DecoderSizes& sizes, LayerSpec& layer) {
+void make_olmo_layer(ModelConfig& config, const DecoderSizes& sizes, DecoderLayer& layer) {
   layer.attention_norms = {.post = rms_norm("post_attention_layernorm", sizes.eps)};
   layer.mlp_norms = {.post = rms_norm("post_feedforward_layernorm", sizes.eps)};
   layer.attention.head_norm = HeadNorm::whole;
@@ -28,8 +28,9 @@ ModelSpec olmo2_model(ModelConfig& config) {
   const DecoderSizes sizes = decoder_sizes(config);
   ModelSpec spec = decoder_model(config, sizes);
   add_ropes(config, {}, sizes.head_dim, spec);
-  add_decoder_layers(
-      sizes, spec, [&](LayerSpec& layer, std::int64_t) { make_olmo_layer(config, sizes, layer); });
+  add_decoder_layers(sizes, spec, [&](DecoderLayer& layer, std::int64_t) {
+    make_olmo_layer(config, sizes, layer);
+  });
   return spec;
 }
 

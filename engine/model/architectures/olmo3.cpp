@@ -24,7 +24,7 @@ ModelSpec olmo3_model(ModelConfig& config) {
   const auto windows =
       config.layer_windows(sizes.layers, config.size_if_any("sliding_window"),
                            [](std::int64_t layer) { return (layer + 1) % 4 != 0; });
-  add_decoder_layers(sizes, spec, [&](LayerSpec& layer, std::int64_t index) {
+  add_decoder_layers(sizes, spec, [&](DecoderLayer& layer, std::int64_t index) {
     make_olmo_layer(config, sizes, layer);
     layer.attention.window = windows[static_cast<std::size_t>(index)];
     layer.attention.rope = layer.attention.window > 0 ? 1 : 0;

@@ -21,7 +21,7 @@ ModelSpec phi3_model(ModelConfig& config) {
   ModelSpec spec = decoder_model(config, sizes);
   add_ropes(config, {.partial = true, .longrope_alone = true}, sizes.head_dim, spec);
   const std::int64_t window = config.size_if_any("sliding_window").value_or(0);
-  add_decoder_layers(sizes, spec, [&](LayerSpec& layer, std::int64_t) {
+  add_decoder_layers(sizes, spec, [&](DecoderLayer& layer, std::int64_t) {
     layer.attention.layout = ProjectionLayout::fused;
     layer.attention.query = "self_attn.qkv_proj";
     layer.attention.window = window;

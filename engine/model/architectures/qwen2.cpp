@@ -22,7 +22,7 @@ ModelSpec qwen2_model(ModelConfig& config) {
   ModelSpec spec = decoder_model(config, sizes);
   add_ropes(config, {}, sizes.head_dim, spec);
   const std::vector<std::int64_t> windows = qwen_windows(config, sizes.layers);
-  add_decoder_layers(sizes, spec, [&](LayerSpec& layer, std::int64_t index) {
+  add_decoder_layers(sizes, spec, [&](DecoderLayer& layer, std::int64_t index) {
     layer.attention.projection_bias = true;
     layer.attention.window = windows[static_cast<std::size_t>(index)];
   });

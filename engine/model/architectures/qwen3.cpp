@@ -24,7 +24,7 @@ ModelSpec qwen3_model(ModelConfig& config) {
   add_ropes(config, {}, sizes.head_dim, spec);
   const bool bias = config.flag("attention_bias");
   const std::vector<std::int64_t> windows = qwen_windows(config, sizes.layers);
-  add_decoder_layers(sizes, spec, [&](LayerSpec& layer, std::int64_t index) {
+  add_decoder_layers(sizes, spec, [&](DecoderLayer& layer, std::int64_t index) {
     layer.attention.head_norm = HeadNorm::per_head;
     layer.attention.projection_bias = bias;
     layer.attention.output_bias = bias;

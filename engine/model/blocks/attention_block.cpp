@@ -9,6 +9,57 @@
 #include "base/check.hpp"
 
 namespace train::engine {
+namespace {
+
+/// Mean number of keys that a query of a sequence sees, as the figures of other programs count it.
+double mean_keys(std::int64_t seq_len, std::int64_t window) {
+  const auto all = static_cast<double>(seq_len);
+  if (window == 0 || window >= seq_len) {
+    return all / 2.0;
+  }
+  const auto seen = static_cast<double>(window);
+  return seen - seen * seen / (2.0 * all);
+}
+
+}  // namespace
+
+std::unique_ptr<Block> AttentionSpec::make(const BlockContext& context,
+                                           const ModelSpec& model) const {
+  return std::make_unique<AttentionBlock>(context, *this, model);
+}
+
+std::string AttentionSpec::sizes() const { return fmt::format("{} heads of {}", heads, head_dim); }
+
+std::string AttentionSpec::describe() const {
+  std::string text = fmt::format("{}, {} of keys and values", sizes(), kv_heads);
+  if (window > 0) {
+    text += fmt::format(", window {}", window);
+  }
+  if (softcap > 0.0F) {
+    text += fmt::format(", scores capped at {}", softcap);
+  }
+  if (head_norm == HeadNorm::per_head) {
+    text += ", QK norm per head";
+  } else if (head_norm == HeadNorm::whole) {
+    text += ", QK norm over all heads";
+  }
+  text += rope ? fmt::format(", rope {}", *rope) : "";
+  text += output_gate ? ", output gate" : "";
+  text += projection_bias ? ", biases" : "";
+  text += layout == ProjectionLayout::separate ? "" : ", one matrix for q, k, v";
+  return text;
+}
+
+std::string AttentionSpec::mistake() const {
+  return heads % kv_heads == 0
+             ? ""
+             : fmt::format("num_attention_heads {} is no multiple of num_key_value_heads {}", heads,
+                           kv_heads);
+}
+
+double AttentionSpec::score_flops(std::int64_t seq_len) const {
+  return 4.0 * static_cast<double>(heads * head_dim) * mean_keys(seq_len, window);
+}
 
 AttentionBlock::AttentionBlock(const BlockContext& context, const AttentionSpec& spec,
                                const ModelSpec& model)
@@ -100,7 +151,7 @@ void AttentionBlock::reserve(const BlockContext& context) {
   const std::int64_t rows = workspace_->rows();
   projection_ = workspace_->keep(context.prefix, "projection", rows * width_);
   if (has_norms()) {
-    rotated_ = workspace_->keep_unless_lean(Phase::attention, context.prefix, "rotated",
+    rotated_ = workspace_->keep_unless_lean(Phase::branch, context.prefix, "rotated",
                                             rows * (query_dim_ + kv_dim_));
   }
   attended_ = workspace_->keep(context.prefix, "attended", rows * query_dim_);
@@ -111,18 +162,18 @@ void AttentionBlock::reserve(const BlockContext& context) {
   if (const std::int64_t texts = workspace_->cached_texts(); texts > 0) {
     cache_capacity_ = kernels::cache_capacity(workspace_->seq_len(), spec_.window);
     const std::int64_t count = texts * kv_dim_ * cache_capacity_ + kernels::KeyValueCache::slack;
-    cached_keys_ = workspace_->share(context.prefix + "cached keys", count);
-    cached_values_ = workspace_->share(context.prefix + "cached values", count);
+    cached_keys_ = workspace_->keep_for_texts(context.prefix + "cached keys", count);
+    cached_values_ = workspace_->keep_for_texts(context.prefix + "cached values", count);
   }
   if (rope_) {
     const std::int64_t angles = workspace_->seq_len() * rope_->rotary_dim / 2;
     cos_ = workspace_->share(fmt::format("rope {} cos", *spec_.rope), angles, Content::floats);
     sin_ = workspace_->share(fmt::format("rope {} sin", *spec_.rope), angles, Content::floats);
   }
-  dprojection_ = workspace_->scratch_backward(Phase::attention, "dprojection", rows * width_);
-  dattended_ = workspace_->scratch_backward(Phase::attention, "dattended", rows * query_dim_);
+  dprojection_ = workspace_->scratch_backward(Phase::branch, "dprojection", rows * width_);
+  dattended_ = workspace_->scratch_backward(Phase::branch, "dattended", rows * query_dim_);
   delta_ =
-      workspace_->scratch_backward(Phase::attention, "delta", rows * spec_.heads, Content::floats);
+      workspace_->scratch_backward(Phase::branch, "delta", rows * spec_.heads, Content::floats);
 }
 
 // With norms the rotated queries and keys have a buffer of their own, since the norms' backward
@@ -305,11 +356,6 @@ void AttentionBlock::attend(const BlockCall& call) const {
   }
 }
 
-void AttentionBlock::forward(const BlockCall& call, ConstElements x, Elements branch) {
-  forward_kept(call, x);
-  forward_output(call, branch);
-}
-
 void AttentionBlock::forward_kept(const BlockCall& call, ConstElements x) {
   if (all_projections_) {
     all_projections_->forward(call, x, workspace_->at(projection_), width_);
@@ -321,7 +367,7 @@ void AttentionBlock::forward_kept(const BlockCall& call, ConstElements x) {
   attend(call);
 }
 
-void AttentionBlock::forward_output(const BlockCall& call, Elements branch) const {
+void AttentionBlock::forward_output(const BlockCall& call, Elements branch) {
   output_->forward(call, head_output(), branch, embedding_dim_);
 }
 

@@ -1,14 +1,59 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "engine/model/blocks/layer_unit.hpp"
+#include "engine/model/blocks/block.hpp"
 #include "engine/model/blocks/linear_and_norm.hpp"
 #include "engine/model/spec.hpp"
 
 namespace train::engine {
+
+enum class ProjectionLayout : std::uint8_t {
+  separate,  ///< Three matrices.
+  fused,     ///< One, rows [Q | K | V].
+  per_head,  ///< One, rows [q | k | v] head by head (GPT-NeoX).
+};
+
+enum class HeadNorm : std::uint8_t {
+  none,
+  per_head,  ///< Over each head, one weight [head_dim] for all.
+  whole,     ///< Over all heads of a row at once (OLMo 2).
+};
+
+/// Causal attention. Names are below the layer's prefix, without ".weight".
+struct AttentionSpec final : BlockSpec {
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;  ///< Divides heads.
+  std::int64_t head_dim = 0;
+  ProjectionLayout layout = ProjectionLayout::separate;
+  bool projection_bias = false, output_bias = false;
+  HeadNorm head_norm = HeadNorm::none;
+  NormSpec norm = {};                    ///< Of queries and keys; its name is not used.
+  std::optional<std::size_t> rope = {};  ///< Index into ModelSpec::ropes.
+  float scale = 0.0F;                    ///< Of q k^T; 0: 1 / sqrt(head_dim).
+  float softcap = 0.0F;                  ///< c in c tanh(s / c); 0: none (Gemma 2).
+  std::int64_t window = 0;               ///< Keys that a query sees, itself included; 0: all.
+  bool output_gate = false;              ///< DSTAR: q's rows are per head [query D | gate D].
+  std::string query = {};                ///< Or the one matrix of the other layouts.
+  std::string key = {}, value = {};      ///< Of ProjectionLayout::separate.
+  std::string output = {};
+  std::string query_norm = {}, key_norm = {};
+
+  [[nodiscard]] std::unique_ptr<Block> make(const BlockContext& context,
+                                            const ModelSpec& model) const override;
+  [[nodiscard]] std::string_view role() const override { return "attention"; }
+  [[nodiscard]] std::string_view title() const override { return "attention"; }
+  [[nodiscard]] std::string sizes() const override;
+  [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] std::string mistake() const override;
+  [[nodiscard]] double score_flops(std::int64_t seq_len) const override;
+  [[nodiscard]] std::int64_t widest_head() const override { return head_dim; }
+};
 
 /// Causal attention with grouped keys and values, optional norms of queries and keys, rotary
 /// positions, a window, a cap of the scores and an output gate:
@@ -16,18 +61,15 @@ namespace train::engine {
 ///
 /// All projections of a row lie side by side in one buffer, so the forms of ProjectionLayout differ
 /// in their weights and in where a head's columns begin.
-class AttentionBlock {
+class AttentionBlock final : public Block {
  public:
   /// `model`: its ropes and dimensions; must outlive this.
   AttentionBlock(const BlockContext& context, const AttentionSpec& spec, const ModelSpec& model);
 
-  /// x: [rows, embedding_dim]. Writes the branch (before the residual factor) to `branch`.
-  void forward(const BlockCall& call, ConstElements x, Elements branch);
-  /// forward() in two parts: all that the backward pass needs, and from that the branch.
-  void forward_kept(const BlockCall& call, ConstElements x);
-  void forward_output(const BlockCall& call, Elements branch) const;
-  /// dbranch, dx: [rows, embedding_dim]; dx is overwritten. x as in forward().
-  void backward(const BlockCall& call, ConstElements x, ConstElements dbranch, Elements dx);
+  void forward_kept(const BlockCall& call, ConstElements x) override;
+  void forward_output(const BlockCall& call, Elements branch) override;
+  void backward(const BlockCall& call, ConstElements x, ConstElements dbranch,
+                Elements dx) override;
 
  private:
   /// Where a head's row starts in a buffer.

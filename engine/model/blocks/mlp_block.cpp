@@ -1,5 +1,7 @@
 #include "engine/model/blocks/mlp_block.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 
 namespace train::engine {
@@ -26,6 +28,19 @@ std::optional<LinearBlock> up_projection(const BlockContext& context, const MlpS
 
 }  // namespace
 
+std::unique_ptr<Block> MlpSpec::make(const BlockContext& context, const ModelSpec& model) const {
+  return std::make_unique<MlpBlock>(context, *this, model);
+}
+
+std::string MlpSpec::sizes() const { return fmt::format("MLP {}", hidden); }
+
+std::string MlpSpec::describe() const {
+  static constexpr const char* kNames[] = {"silu", "gelu", "gelu_tanh", "relu"};
+  return fmt::format("{}{} of {}{}{}", kNames[static_cast<std::size_t>(activation)],
+                     gated ? "-gated MLP" : " MLP", hidden, bias ? ", biases" : "",
+                     fused ? ", one matrix for gate and up" : "");
+}
+
 MlpBlock::MlpBlock(const BlockContext& context, const MlpSpec& spec, const ModelSpec& model)
     : kernels_(&context.kernels),
       workspace_(&context.workspace),
@@ -47,7 +62,7 @@ MlpBlock::MlpBlock(const BlockContext& context, const MlpSpec& spec, const Model
   if (up_ && !both_) {
     up_hidden_ = workspace_->keep(context.prefix, "up_hidden", count);
   }
-  activated_ = workspace_->scratch(Phase::mlp, "activated", count);
+  activated_ = workspace_->scratch(Phase::branch, "activated", count);
 }
 
 bool MlpBlock::is_swiglu() const {
@@ -88,12 +103,7 @@ void MlpBlock::activate(const BlockCall& call) const {
   }
 }
 
-void MlpBlock::forward(const BlockCall& call, ConstElements x, Elements branch) const {
-  forward_kept(call, x);
-  forward_output(call, branch);
-}
-
-void MlpBlock::forward_kept(const BlockCall& call, ConstElements x) const {
+void MlpBlock::forward_kept(const BlockCall& call, ConstElements x) {
   if (both_) {
     both_->forward(call, x, workspace_->at(hidden_), stride());
     return;
@@ -104,7 +114,7 @@ void MlpBlock::forward_kept(const BlockCall& call, ConstElements x) const {
   }
 }
 
-void MlpBlock::forward_output(const BlockCall& call, Elements branch) const {
+void MlpBlock::forward_output(const BlockCall& call, Elements branch) {
   activate(call);
   out_.forward(call, workspace_->at(activated_), branch, embedding_dim_);
 }
@@ -150,7 +160,7 @@ void MlpBlock::activate_backward(const BlockCall& call) const {
 }
 
 void MlpBlock::backward(const BlockCall& call, ConstElements x, ConstElements dbranch,
-                        Elements dx) const {
+                        Elements dx) {
   const Elements activated = workspace_->at(activated_);
   out_.begin_backward(call, dbranch, embedding_dim_);
   out_.backward_input(call, dbranch, embedding_dim_, activated);

@@ -1,27 +1,47 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 
-#include "engine/model/blocks/layer_unit.hpp"
+#include "engine/model/blocks/block.hpp"
 #include "engine/model/blocks/linear_and_norm.hpp"
 #include "engine/model/spec.hpp"
+#include "kernels/activation/activation.hpp"
 
 namespace train::engine {
 
+/// out(act(in x)), or out(act(gate x) * up x).
+struct MlpSpec final : BlockSpec {
+  std::int64_t hidden = 0;
+  kernels::ActivationKind activation = kernels::ActivationKind::silu;
+  bool gated = false;
+  bool fused = false;  ///< gated: one matrix, rows [gate | up].
+  bool bias = false;
+  std::string in = {};  ///< gated: gate's, or that of the fused matrix.
+  std::string up = {};
+  std::string out = {};
+
+  [[nodiscard]] std::unique_ptr<Block> make(const BlockContext& context,
+                                            const ModelSpec& model) const override;
+  [[nodiscard]] std::string_view role() const override { return "mlp"; }
+  [[nodiscard]] std::string_view title() const override { return "MLP"; }
+  [[nodiscard]] std::string sizes() const override;
+  [[nodiscard]] std::string describe() const override;
+};
+
 /// The MLP of a layer, MlpSpec's forms. Keeps what the activation is applied to; the backward pass
 /// computes the rest again on its way.
-class MlpBlock {
+class MlpBlock final : public Block {
  public:
   MlpBlock(const BlockContext& context, const MlpSpec& spec, const ModelSpec& model);
 
-  /// x: [rows, embedding_dim]. Writes the branch (before the residual factor) to `branch`.
-  void forward(const BlockCall& call, ConstElements x, Elements branch) const;
-  /// forward() in two parts: all that the backward pass needs, and from that the branch.
-  void forward_kept(const BlockCall& call, ConstElements x) const;
-  void forward_output(const BlockCall& call, Elements branch) const;
-  /// dbranch, dx: [rows, embedding_dim]; dx is overwritten. x as in forward().
-  void backward(const BlockCall& call, ConstElements x, ConstElements dbranch, Elements dx) const;
+  void forward_kept(const BlockCall& call, ConstElements x) override;
+  void forward_output(const BlockCall& call, Elements branch) override;
+  void backward(const BlockCall& call, ConstElements x, ConstElements dbranch,
+                Elements dx) override;
 
  private:
   void activate(const BlockCall& call) const;

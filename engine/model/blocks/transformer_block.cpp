@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "base/check.hpp"
 #include "kernels/dtype.hpp"
 
@@ -12,41 +15,47 @@ TransformerBlock::TransformerBlock(const kernels::KernelTable& kernels, Workspac
     : LayerUnit(fmt::format("block {}", options.index), kernels, workspace, spec),
       residual_scale_(spec.residual_scale),
       parallel_(spec.layers.at(options.index).parallel),
-      input_(options.input),
-      recompute_(workspace.has_backward() ? options.recompute : Recompute::nothing) {
+      input_(options.input) {
   const LayerSpec& layer = spec.layers[options.index];
+  TRAIN_CHECK(!layer.branches.empty(), "{} does nothing", name());
   TRAIN_CHECK(!parallel_ ||
-                  (residual_scale_ == 1.0F && !layer.attention_norms.post && !layer.mlp_norms.post),
+                  (residual_scale_ == 1.0F &&
+                   std::none_of(layer.branches.begin(), layer.branches.end(),
+                                [](const BranchSpec& branch) { return branch.post.has_value(); })),
               "branches side by side come without norms behind them and without a factor");
   const BlockContext context{kernels, parameters_, workspace, spec.lora, layer.prefix};
-  const auto pre = [&](const std::optional<NormSpec>& norm, std::optional<NormBlock>& block) {
-    if (norm) {
-      block.emplace(context, *norm, spec.embedding_dim);
-    }
-  };
-  const auto post = [&](const std::optional<NormSpec>& norm, std::optional<PostNormBlock>& block) {
-    if (norm) {
-      block.emplace(context, *norm, spec.embedding_dim);
-    }
-  };
-  workspace.recompute_kept(attention_again());
-  pre(layer.attention_norms.pre, ln_1_);
-  attention_.emplace(context, layer.attention, spec);
-  post(layer.attention_norms.post, post_1_);
-  workspace.recompute_kept(mlp_again());
-  pre(layer.mlp_norms.pre, ln_2_);
-  mlp_.emplace(context, layer.mlp, spec);
-  post(layer.mlp_norms.post, post_2_);
+  for (const BranchSpec& branch : layer.branches) {
+    add_branch(context, spec, branch,
+               workspace.has_backward() &&
+                   options.checkpointing.computes_again(options.index, branch.block->role()));
+  }
   reserve(workspace, layer.prefix);
+}
+
+void TransformerBlock::add_branch(const BlockContext& context, const ModelSpec& spec,
+                                  const BranchSpec& branch, bool again) {
+  context.workspace.begin_branch(branches_.size(), branch.block->role());
+  context.workspace.recompute_kept(again);
+  Branch& added = branches_.emplace_back();
+  added.again = again;
+  if (branch.pre) {
+    added.pre.emplace(context, *branch.pre, spec.embedding_dim);
+  }
+  added.block = branch.block->make(context, spec);
+  if (branch.post) {
+    added.post.emplace(context, *branch.post, spec.embedding_dim);
+  }
 }
 
 void TransformerBlock::reserve(Workspace& workspace, const std::string& prefix) {
   const std::int64_t count = workspace.rows() * embedding_dim_;
-  if (parallel_) {
-    middle_ = workspace.scratch(Phase::block, "parallel sum", count);
-  } else {
-    workspace.recompute_kept(recompute_ == Recompute::block);
-    middle_ = workspace.keep(prefix + "middle.", "residual", count);
+  branches_.front().sum = input_;
+  for (std::size_t i = 1; i < branches_.size(); ++i) {
+    workspace.begin_branch(i, {});
+    workspace.recompute_kept(sum_again(i));
+    branches_[i].sum =
+        parallel_ ? workspace.scratch(Phase::block, "parallel sum", count)
+                  : workspace.keep(fmt::format("{}middle {}.", prefix, i), "residual", count);
   }
   workspace.recompute_kept(false);
   output_ = workspace.keep_for_next(prefix, "residual", count);
@@ -68,86 +77,69 @@ void TransformerBlock::add(const BlockCall& call, ConstElements x, ConstElements
                                        .dtype = workspace_->dtype()});
 }
 
-ConstElements TransformerBlock::attention_input(const BlockCall& call) const {
-  const ConstElements input = workspace_->at(input_);
-  return ln_1_ ? ln_1_->forward(call, input) : input;
+ConstElements TransformerBlock::unnormed_input(const Branch& branch) const {
+  return workspace_->at(parallel_ ? input_ : branch.sum);
 }
 
-ConstElements TransformerBlock::attention_input_again(const BlockCall& call) const {
-  const ConstElements input = workspace_->at(input_);
-  return ln_1_ ? ln_1_->output_again(call, input) : input;
+ConstElements TransformerBlock::input(const BlockCall& call, const Branch& branch) const {
+  const ConstElements x = unnormed_input(branch);
+  return branch.pre ? branch.pre->forward(call, x) : x;
 }
 
-ConstElements TransformerBlock::mlp_input_again(const BlockCall& call) const {
-  const ConstElements x = workspace_->at(parallel_ ? input_ : middle_);
-  return ln_2_ ? ln_2_->output_again(call, x) : x;
+ConstElements TransformerBlock::input_again(const BlockCall& call, const Branch& branch) const {
+  const ConstElements x = unnormed_input(branch);
+  return branch.pre ? branch.pre->output_again(call, x) : x;
 }
 
-void TransformerBlock::attention_output(const BlockCall& call) const {
-  const Elements branch = workspace_->at(branch_);
-  attention_->forward_output(call, post_1_ ? post_1_->input() : branch);
-  if (post_1_) {
-    post_1_->forward(call, branch);
+ConstElements TransformerBlock::add_and_enter(const BlockCall& call, std::size_t index) const {
+  const Branch& branch = branches_[index];
+  if (index == 0) {
+    return input(call, branch);
   }
+  const ConstElements before = workspace_->at(branches_[index - 1].sum);
+  const ConstElements added = workspace_->at(branch_);
+  const Elements sum = workspace_->at(branch.sum);
+  if (branch.pre && !parallel_) {
+    return branch.pre->forward(
+        call, sum, {.base = before, .branch = added, .sum = sum, .scale = residual_scale_});
+  }
+  add(call, before, added, sum, residual_scale_);
+  return input(call, branch);
 }
 
-void TransformerBlock::mlp_output(const BlockCall& call) const {
-  const Elements branch = workspace_->at(branch_);
-  mlp_->forward_output(call, post_2_ ? post_2_->input() : branch);
-  if (post_2_) {
-    post_2_->forward(call, branch);
+void TransformerBlock::branch_output(const BlockCall& call, const Branch& branch) const {
+  const Elements out = workspace_->at(branch_);
+  branch.block->forward_output(call, branch.post ? branch.post->input() : out);
+  if (branch.post) {
+    branch.post->forward(call, out);
   }
-}
-
-ConstElements TransformerBlock::add_attention(const BlockCall& call) const {
-  const ConstElements input = workspace_->at(input_);
-  const ConstElements branch = workspace_->at(branch_);
-  const Elements middle = workspace_->at(middle_);
-  if (ln_2_ && !parallel_) {
-    return ln_2_->forward(
-        call, middle, {.base = input, .branch = branch, .sum = middle, .scale = residual_scale_});
-  }
-  add(call, input, branch, middle, residual_scale_);
-  return ln_2_ ? ConstElements(ln_2_->forward(call, input)) : ConstElements(middle);
 }
 
 void TransformerBlock::forward(kernels::Stream& stream, const UnitMemory& memory,
                                const Lane& lane) {
   const BlockCall call{stream, memory.weights, nullptr, lane};
-  attention_->forward_kept(call, attention_input(call));
-  attention_output(call);
-  mlp_->forward_kept(call, add_attention(call));
-  mlp_output(call);
-  add(call, workspace_->at(middle_), workspace_->at(branch_), workspace_->at(output_),
+  for (std::size_t i = 0; i < branches_.size(); ++i) {
+    branches_[i].block->forward_kept(call, add_and_enter(call, i));
+    branch_output(call, branches_[i]);
+  }
+  add(call, workspace_->at(branches_.back().sum), workspace_->at(branch_), workspace_->at(output_),
       residual_scale_);
 }
 
-bool TransformerBlock::attention_again() const {
-  return recompute_ == Recompute::attention || recompute_ == Recompute::block;
-}
-
-bool TransformerBlock::mlp_again() const {
-  return recompute_ == Recompute::mlp || recompute_ == Recompute::block;
+bool TransformerBlock::sum_again(std::size_t index) const {
+  return !parallel_ && index > 0 && index < branches_.size() && branches_[index - 1].again &&
+         branches_[index].again;
 }
 
 void TransformerBlock::compute_again(const BlockCall& call) {
-  if (attention_again()) {
-    attention_->forward_kept(call, attention_input(call));
-    if (post_1_ || recompute_ == Recompute::block) {
-      attention_output(call);
+  for (std::size_t i = 0; i < branches_.size(); ++i) {
+    const Branch& branch = branches_[i];
+    if (branch.again) {
+      branch.block->forward_kept(call, sum_again(i) ? add_and_enter(call, i) : input(call, branch));
+      if (branch.post || sum_again(i + 1)) {
+        branch_output(call, branch);
+      }
     }
-  }
-  if (!mlp_again()) {
-    return;
-  }
-  if (recompute_ == Recompute::block) {
-    mlp_->forward_kept(call, add_attention(call));
-  } else {  // the sum of input and attention has been kept
-    const ConstElements x = workspace_->at(parallel_ ? input_ : middle_);
-    mlp_->forward_kept(call, ln_2_ ? ConstElements(ln_2_->forward(call, x)) : x);
-  }
-  if (post_2_) {
-    mlp_output(call);
   }
 }
 
@@ -165,26 +157,15 @@ ConstElements TransformerBlock::branch_gradient(const BlockCall& call) const {
   return scaled;
 }
 
-void TransformerBlock::mlp_backward(const BlockCall& call, ConstElements gradient) const {
+void TransformerBlock::branch_backward(const BlockCall& call, const Branch& branch,
+                                       ConstElements gradient) const {
   const Elements d = workspace_->at(residual_gradient_);
   const Elements norm_gradient = workspace_->at(norm_gradient_);
-  const ConstElements from = post_2_ ? ConstElements(post_2_->backward(call, gradient)) : gradient;
-  mlp_->backward(call, mlp_input_again(call), from, norm_gradient);
-  if (ln_2_) {
-    ln_2_->backward(call, workspace_->at(parallel_ ? input_ : middle_), norm_gradient, d,
-                    /*accumulate=*/true);
-  } else {
-    add(call, d, norm_gradient, d, 1.0F);
-  }
-}
-
-void TransformerBlock::attention_backward(const BlockCall& call, ConstElements gradient) {
-  const Elements d = workspace_->at(residual_gradient_);
-  const Elements norm_gradient = workspace_->at(norm_gradient_);
-  const ConstElements from = post_1_ ? ConstElements(post_1_->backward(call, gradient)) : gradient;
-  attention_->backward(call, attention_input_again(call), from, norm_gradient);
-  if (ln_1_) {
-    ln_1_->backward(call, workspace_->at(input_), norm_gradient, d, /*accumulate=*/true);
+  const ConstElements from =
+      branch.post ? ConstElements(branch.post->backward(call, gradient)) : gradient;
+  branch.block->backward(call, input_again(call, branch), from, norm_gradient);
+  if (branch.pre) {
+    branch.pre->backward(call, unnormed_input(branch), norm_gradient, d, /*accumulate=*/true);
   } else {
     add(call, d, norm_gradient, d, 1.0F);
   }
@@ -194,10 +175,12 @@ void TransformerBlock::backward(kernels::Stream& stream, const UnitMemory& memor
                                 const Lane& lane) {
   const BlockCall call{stream, memory.weights, memory.gradient, lane};
   compute_again(call);
-  const ConstElements gradient = branch_gradient(call);
-  mlp_backward(call, gradient);
-  // Side by side both start from the gradient as it came; in series from what the MLP has left.
-  attention_backward(call, parallel_ ? gradient : branch_gradient(call));
+  // Side by side all start from the gradient as it came; in series from what those behind left.
+  ConstElements gradient = branch_gradient(call);
+  for (std::size_t i = branches_.size(); i > 0; --i) {
+    branch_backward(call, branches_[i - 1], gradient);
+    gradient = parallel_ || i == 1 ? gradient : branch_gradient(call);
+  }
 }
 
 }  // namespace train::engine

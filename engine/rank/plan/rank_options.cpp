@@ -188,10 +188,7 @@ Status check_freeze(const RankOptions& options) {
 
 Checkpointing checkpointing_of(const configs::MemorySection& section) {
   const std::string& text = section.activation_checkpointing;
-  Checkpointing checkpointing;
-  if (section.checkpointed_part != "block") {
-    checkpointing.part = section.checkpointed_part == "mlp" ? Recompute::mlp : Recompute::attention;
-  }
+  Checkpointing checkpointing{.part = section.checkpointed_part};
   if (text == "none" || text == "all") {
     checkpointing.every = text == "all" ? 1 : 0;
     return checkpointing;

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "engine/model/architectures/architectures.hpp"
+#include "engine/model/blocks/attention_block.hpp"
+#include "engine/model/blocks/mlp_block.hpp"
 #include "engine/model/model.hpp"
 #include "tests/storage/weight_files/gguf_bytes.hpp"
 #include "tests/support/disks/temp_directory.hpp"
@@ -100,7 +102,7 @@ TEST_CASE("gguf model: a Llama's metadata, names and order of rows", "[checkpoin
   REQUIRE(spec.ok());
   CHECK(spec->architecture == "llama");
   CHECK(spec->tie_embeddings);
-  CHECK(spec->layers.front().attention.head_dim == 4);
+  CHECK(engine::block_of<engine::AttentionSpec>(spec->layers.front()).head_dim == 4);
   REQUIRE(opened->check(*spec).ok());
   std::vector<float> query(64);
   REQUIRE(opened->read("model.layers.0.self_attn.q_proj.weight", query).ok());

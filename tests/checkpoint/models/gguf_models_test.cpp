@@ -7,6 +7,8 @@
 
 #include "checkpoint/models/gguf_model.hpp"
 #include "engine/model/architectures/architectures.hpp"
+#include "engine/model/blocks/attention_block.hpp"
+#include "engine/model/blocks/mlp_block.hpp"
 #include "engine/model/unit_parameters.hpp"
 #include "tests/storage/weight_files/gguf_bytes.hpp"
 #include "tests/support/disks/temp_directory.hpp"
@@ -101,7 +103,7 @@ TEST_CASE("gguf models: ropes, windows, scales and weights are those of the publ
     CHECK(static_cast<double>(spec.logit_softcap) == Approx(entry.at("caps").at(1).get<double>()));
     REQUIRE(spec.layers.size() == entry.at("layers").size());
     for (std::size_t i = 0; i < spec.layers.size(); ++i) {
-      const engine::AttentionSpec& attention = spec.layers[i].attention;
+      const auto& attention = engine::block_of<engine::AttentionSpec>(spec.layers[i]);
       check_layer(spec, attention, entry.at("layers")[i], entry.at("ropes"));
       CHECK(static_cast<double>(attention.softcap) == Approx(entry.at("caps").at(0).get<double>()));
     }
@@ -129,14 +131,15 @@ TEST_CASE("gguf models: published files of Gemma 3 give the published models",
       CHECK(found.ropes[i].frequencies == wanted.ropes[i].frequencies);
     }
     for (std::size_t i = 0; i < found.layers.size(); ++i) {
-      const engine::AttentionSpec& one = found.layers[i].attention;
-      const engine::AttentionSpec& other = wanted.layers[i].attention;
+      const auto& one = engine::block_of<engine::AttentionSpec>(found.layers[i]);
+      const auto& other = engine::block_of<engine::AttentionSpec>(wanted.layers[i]);
       CHECK(one.scale == other.scale);
       CHECK(one.window == other.window);
       CHECK(one.rope == other.rope);
       CHECK(one.head_dim == other.head_dim);
       CHECK(one.kv_heads == other.kv_heads);
-      CHECK(found.layers[i].mlp.hidden == wanted.layers[i].mlp.hidden);
+      CHECK(engine::block_of<engine::MlpSpec>(found.layers[i]).hidden ==
+            engine::block_of<engine::MlpSpec>(wanted.layers[i]).hidden);
     }
   }
 }

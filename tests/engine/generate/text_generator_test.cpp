@@ -8,6 +8,7 @@
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/initial_weights.hpp"
 #include "tests/engine/rank/small_model.hpp"
+#include "tests/support/blocks/moving_average.hpp"
 
 namespace train::engine::text_generator_test {
 namespace {
@@ -210,6 +211,13 @@ TEST_CASE("text generator: the same of our own models, whose norms rotate what t
   for (const Architecture architecture : {Architecture::enoki, Architecture::dstar_qwen3}) {
     check_bits(Writer(testing::small_shape(architecture)));
   }
+}
+
+TEST_CASE("text generator: the same of a block that keeps another state",
+          "[engine][text_generator][GEN-1]") {
+  ModelSpec spec = testing::small_shape(Architecture::enoki);
+  spec.layers[1].branches[0].block = std::make_shared<const testing::MovingAverageSpec>();
+  check_bits(Writer(spec));
 }
 
 TEST_CASE("text generator: what training's loss says of a text is what its tokens say",

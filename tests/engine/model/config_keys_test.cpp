@@ -13,6 +13,7 @@
 
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/architectures/rope_settings.hpp"
+#include "engine/model/blocks/attention_block.hpp"
 #include "engine/model/spec.hpp"
 
 namespace train::engine::config_keys_test {
@@ -80,7 +81,7 @@ void check_spec(const ModelSpec& spec, const Json& wanted) {
     check_rope(spec.ropes[i], ropes.at(i));
   }
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
-    const AttentionSpec& attention = spec.layers[i].attention;
+    const auto& attention = block_of<AttentionSpec>(spec.layers[i]);
     CHECK(attention.window == wanted.at("windows").at(i).get<std::int64_t>());
     CHECK(attention.rope.value_or(0) ==
           (ropes.size() == 2 && wanted.at("windows").at(i) != 0 ? 1U : 0U));

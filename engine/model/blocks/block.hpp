@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/check.hpp"
+#include "engine/model/blocks/layer_unit.hpp"
+#include "engine/model/spec.hpp"
+
+namespace train::engine {
+
+/// The one part of a layer's branch that no norm is: attention, an MLP, or another map of rows to
+/// rows. Built by its BlockSpec, which reserves its slots; keeps what its backward pass needs in
+/// the workspace. Calls only enqueue.
+class Block {
+ public:
+  virtual ~Block() = default;
+
+  /// The forward pass in two parts: all that the backward pass needs from x, [rows,
+  /// embedding_dim], and from that alone the branch, before the residual factor, to `branch`, of
+  /// the same shape. Either may come again before the backward pass (checkpointing), and then
+  /// gives the same bits.
+  virtual void forward_kept(const BlockCall& call, ConstElements x) = 0;
+  virtual void forward_output(const BlockCall& call, Elements branch) = 0;
+  /// x as in forward_kept(). dbranch, dx: [rows, embedding_dim]; dx is overwritten, as is the
+  /// gradient of every trained parameter.
+  virtual void backward(const BlockCall& call, ConstElements x, ConstElements dbranch,
+                        Elements dx) = 0;
+};
+
+/// A block as plain data, and what others ask about it: nobody else asks what kind a block is.
+/// Does not change once it is a model's.
+class BlockSpec {
+ public:
+  virtual ~BlockSpec() = default;
+
+  /// Adds its parameters and reserves its slots. `model`: dimensions and ropes; need not outlive
+  /// the call.
+  [[nodiscard]] virtual std::unique_ptr<Block> make(const BlockContext& context,
+                                                    const ModelSpec& model) const = 0;
+  /// The name by which memory.checkpointed_part chooses it. Blocks of different roles have their
+  /// turns in the same scratch (Phase::branch).
+  [[nodiscard]] virtual std::string_view role() const = 0;
+  /// For people: what it is called, its sizes, "8 heads of 64", and all that is to be said.
+  [[nodiscard]] virtual std::string_view title() const = 0;
+  [[nodiscard]] virtual std::string sizes() const = 0;
+  [[nodiscard]] virtual std::string describe() const = 0;
+  /// Why it cannot be built, by the keys of a config.json; empty: it can.
+  [[nodiscard]] virtual std::string mistake() const { return {}; }
+  /// FLOPs of one token's forward pass besides two an element of its matrices, in a sequence of
+  /// `seq_len`.
+  [[nodiscard]] virtual double score_flops(std::int64_t /*seq_len*/) const { return 0.0; }
+  /// Elements of its widest attention head; 0: it has none.
+  [[nodiscard]] virtual std::int64_t widest_head() const { return 0; }
+};
+
+/// The first block of that kind, for who builds models of one architecture. REQUIRES: there is one.
+template <class Spec>
+[[nodiscard]] const Spec& block_of(const LayerSpec& layer) {
+  const Spec* found = nullptr;
+  for (const BranchSpec& branch : layer.branches) {
+    found = found == nullptr ? dynamic_cast<const Spec*>(branch.block.get()) : found;
+  }
+  TRAIN_CHECK(found != nullptr, "{} has no such block", layer.prefix);
+  return *found;
+}
+
+}  // namespace train::engine
