@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/check.hpp"
+#include "engine/objective/registry.hpp"
 
 namespace train::engine {
 namespace {
@@ -110,11 +111,41 @@ PreferenceOptions preference_options(const configs::ObjectiveSection& section) {
           .undesirable_weight = section.undesirable_weight};
 }
 
+namespace {
+
 std::unique_ptr<const Objective> make_pair_objective(std::string_view loss,
                                                      const configs::ObjectiveSection& section) {
   const PreferenceLoss* found = find_preference_loss(loss);
   TRAIN_CHECK(found != nullptr, "no loss of pairs is called {}", loss);
   return std::make_unique<PairObjective>(*found, preference_options(section));
+}
+
+}  // namespace
+
+// Objectives that differ in the loss of a pair alone.
+
+std::unique_ptr<const Objective> make_dpo(const configs::ObjectiveSection& section) {
+  return make_pair_objective(section.loss, section);
+}
+
+// Log-probabilities that are means over tokens: long answers weigh no more.
+std::unique_ptr<const Objective> make_dpo_norm(const configs::ObjectiveSection& section) {
+  return make_pair_objective("dpo_norm", section);
+}
+
+// Means over tokens with a margin to reach; no reference.
+std::unique_ptr<const Objective> make_simpo(const configs::ObjectiveSection& section) {
+  return make_pair_objective("simpo", section);
+}
+
+// Pairs weigh as likely as the model would write them.
+std::unique_ptr<const Objective> make_wpo(const configs::ObjectiveSection& section) {
+  return make_pair_objective("wpo", section);
+}
+
+// Cross-entropy of the chosen conversation, and the odds of both answers; no reference.
+std::unique_ptr<const Objective> make_orpo(const configs::ObjectiveSection& section) {
+  return make_pair_objective("orpo", section);
 }
 
 }  // namespace train::engine

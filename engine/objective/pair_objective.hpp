@@ -41,8 +41,5 @@ void add_row_weight(const LaneLogProbs& lane, const LaneSequence& sequence, bool
 
 /// The options of [objective] that a loss reads.
 [[nodiscard]] PreferenceOptions preference_options(const configs::ObjectiveSection& section);
-/// REQUIRES: `loss` is a name of preference_losses().
-[[nodiscard]] std::unique_ptr<const Objective> make_pair_objective(
-    std::string_view loss, const configs::ObjectiveSection& section);
 
 }  // namespace train::engine

@@ -17,7 +17,8 @@ namespace train::engine {
 [[nodiscard]] std::shared_ptr<const StepProgram> program_of(
     const configs::ObjectiveSection& section);
 
-// The maker of every objective of configs/objective_list.hpp, each defined in a file of its own.
+// The maker of every objective of configs/objective_list.hpp, defined in the file that is named
+// for it, those of pairs in pair_objective.cpp.
 // REQUIRES: a validated section.
 #define TRAIN_OBJECTIVE_MAKER(identifier, name, form, keys)         \
   [[nodiscard]] std::unique_ptr<const Objective> make_##identifier( \

@@ -4,9 +4,8 @@
 #include <span>
 #include <vector>
 
-// Sequential unlearning as pure functions: which layer a step trains, how its two losses weigh,
-// what they are of rows of logits and of hidden states, and how their gradients are joined. In
-// double: the definitions that kernels are compared with.
+// Sequential unlearning as pure functions: which layer a step trains, how its two losses weigh, and
+// what the host computes of them, in double.
 namespace train::engine {
 
 /// The layers that are trained one after the other, from back to front, each for as many steps.
@@ -48,24 +47,6 @@ struct LossFactors {
                                        const UnlearningPhases& phases,
                                        const UnlearningPlace& place);
 
-/// A loss of one row of logits, and its derivatives by them.
-struct LogitLoss {
-  double loss = 0.0;
-  std::vector<double> by_logits;
-};
-
-/// Cross-entropy with `target`: of what is retained.
-[[nodiscard]] LogitLoss nll_loss(std::span<const double> logits, std::int32_t target);
-/// sum_v p0 (log p0 - log p), p0 = softmax(reference), without derivative by it.
-[[nodiscard]] LogitLoss kl_loss(std::span<const double> logits, std::span<const double> reference);
-/// Cross-entropy with a target that was drawn, over log V.
-[[nodiscard]] LogitLoss random_target_loss(std::span<const double> logits, std::int32_t target);
-/// Cross-entropy with the uniform distribution, over log V; at least 1.
-[[nodiscard]] LogitLoss max_entropy_loss(std::span<const double> logits);
-/// The same over the `k` largest logits alone, over log k; of equals those of the lowest ids.
-/// REQUIRES: 1 < k <= V.
-[[nodiscard]] LogitLoss top_k_entropy_loss(std::span<const double> logits, std::int64_t k);
-
 /// A loss of one number, and its derivative.
 struct ScalarLoss {
   double loss = 0.0;
@@ -74,11 +55,6 @@ struct ScalarLoss {
 /// NPO: -log s(-beta r) of r, the mean over a sequence's targets of log p - log p0. No factor 2 /
 /// beta.
 [[nodiscard]] ScalarLoss npo_loss(double ratio, double beta);
-
-/// Euclidean distance of a row of hidden states from the frozen copy's, and its derivatives: 0
-/// where they are equal.
-[[nodiscard]] LogitLoss hidden_distance(std::span<const double> hidden,
-                                        std::span<const double> frozen);
 
 /// The target that is drawn for row `row` of step `step`: uniform over the vocabulary, a pure
 /// function of its arguments.
@@ -92,8 +68,4 @@ enum class GradientJoin : std::uint8_t {
   symmetric,   ///< r + f where they agree, else 0.
   asymmetric,  ///< r + f where they agree, else r.
 };
-/// Writes the joined gradient over `retain`; how many elements agree. REQUIRES: sizes are equal.
-std::int64_t join_gradients(GradientJoin join, std::span<float> retain,
-                            std::span<const float> forget);
-
 }  // namespace train::engine

@@ -223,7 +223,7 @@ TEST_CASE("sequential unlearning: both passes and six steps are torch's",
   const auto trained = [&](const std::string& parameter) {
     const bool frozen =
         std::any_of(options.train.freeze.begin(), options.train.freeze.end(),
-                    [&](const std::string& pattern) { return matches(pattern, parameter); });
+                    [&](const std::string& pattern) { return matches_shell(pattern, parameter); });
     return !frozen && (parameter.find(".layers.2.") != std::string::npos ||
                        parameter.find(".layers.1.") != std::string::npos);
   };

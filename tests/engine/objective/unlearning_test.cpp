@@ -8,9 +8,12 @@
 #include <vector>
 
 #include "engine/objective/registry.hpp"
+#include "tests/engine/objective/unlearning_losses.hpp"
 
 namespace train::engine::unlearning_test {
 namespace {
+
+using namespace testing;
 
 using Json = nlohmann::json;
 

@@ -284,7 +284,7 @@ TEST_CASE("optimizer diagnostics: frozen parameters do not count",
   for (const UnitParameters& unit : describe_units(options.model)) {
     for (const Parameter& parameter : unit.parameters) {
       const bool frozen =
-          unit.name == "embedding" || matches("transformer.h.1.mlp.*", parameter.name);
+          unit.name == "embedding" || matches_shell("transformer.h.1.mlp.*", parameter.name);
       trained += frozen ? 0.0 : static_cast<double>(parameter.count());
     }
   }
