@@ -20,7 +20,7 @@ namespace {
 struct ObserverFixture {
   test::ActorWorld world;
   test::TempDirectory directory;
-  test::ErrorOutputFile log{directory / "log"};
+  test::ErrorOutputFile capture{directory / "log"};
   std::shared_ptr<WaitBoard> waits = std::make_shared<WaitBoard>();
   WaitBoard::Credits commands = waits->add_credits("commands", 2);
   std::shared_ptr<StatusFile> status = std::make_shared<StatusFile>(
