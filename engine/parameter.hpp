@@ -26,8 +26,9 @@ struct Parameter {
   bool vector = false;
   ParameterGroup group = ParameterGroup::decay;
   InitKind init = InitKind::linear;
-  bool is_head = false;  ///< The head's own matrix.
-  bool adapter = false;  ///< Of an AdapterBlock: no published model has it.
+  bool is_head = false;     ///< The head's own matrix.
+  double used_share = 1.0;  ///< Of its elements, by one token: less of experts.
+  bool adapter = false;     ///< Of an AdapterBlock: no published model has it.
   /// Its weights never change: it has no gradient, no master beside the weights that are computed
   /// with, and no state of the optimizer.
   bool frozen = false;

@@ -411,6 +411,7 @@ Result<std::unique_ptr<RunReport>> open_empty_report(const PreparedRun& run) {
        .units = unit_names(options),
        .optimizer = engine::optimizer_of(options),
        .objective_metrics = metric_names(options.objective),
+       .block_metrics = engine::block_metrics(options.model),
        .tensorboard = run.config().run.tensorboard,
        .ranks = run.config().parallel.ranks,
        .output =

@@ -25,7 +25,7 @@ struct ActivationOptions {
   /// Of activations, their gradients and the weights that kernels read. bf16 where the device's
   /// kernels know it; sums, statistics and gradients of weights stay fp32.
   kernels::DType dtype = kernels::DType::f32;
-  /// Texts of seq_len tokens at most whose keys and values are kept (CacheUse); 0: of none.
+  /// Texts of seq_len tokens at most whose decoding state is kept (CacheUse); 0: of none.
   std::int64_t cached_texts = 0;
 };
 

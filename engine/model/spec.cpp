@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "engine/model/blocks/block.hpp"
 #include "engine/model/unit_parameters.hpp"
@@ -30,6 +31,16 @@ std::int64_t ModelSpec::branch_count() const {
     count += std::ssize(layer.branches);
   }
   return count;
+}
+
+std::vector<std::string> ModelSpec::block_sums() const {
+  std::vector<std::string> names;
+  for (const LayerSpec& layer : layers) {
+    for (const BranchSpec& branch : layer.branches) {
+      std::ranges::move(branch.block->sums(), std::back_inserter(names));
+    }
+  }
+  return names;
 }
 
 float LoraSpec::scale() const {
@@ -76,6 +87,16 @@ std::string block_sizes(const LayerSpec& layer) {
   return fmt::format("{}", fmt::join(sizes, ", "));
 }
 
+std::vector<std::string> block_metrics(const ModelSpec& spec) {
+  std::vector<std::string> names;
+  for (std::string& name : spec.block_sums()) {
+    if (std::ranges::find(names, name) == names.end()) {
+      names.push_back(std::move(name));
+    }
+  }
+  return names;
+}
+
 double flops_per_token(const ModelSpec& spec, std::int64_t seq_len) {
   // Of each product forward 2, of its input's gradient 2, of its weights' 2 (where they have one).
   const std::size_t lowest = lowest_trained_unit(spec);
@@ -85,26 +106,27 @@ double flops_per_token(const ModelSpec& spec, std::int64_t seq_len) {
   const std::vector<UnitParameters> units = describe_units(spec);
   const bool tied_frozen =
       spec.tie_embeddings && spec.is_frozen("embedding", {.name = spec.embedding});
-  std::int64_t products = 0;
-  double scores = 0.0;
+  double products = 0.0, scores = 0.0;
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
     bool head_frozen = tied_frozen;
     for (const Parameter& parameter : units[unit].parameters) {
       head_frozen = head_frozen || (parameter.is_head && parameter.frozen);
       const bool product = !parameter.vector && !parameter.is_head;
-      products += product && parameter.init != InitKind::embedding
-                      ? flops_of(unit, parameter.frozen) * parameter.count()
-                      : 0;
+      if (product && parameter.init != InitKind::embedding) {
+        products += parameter.used_share *
+                    static_cast<double>(flops_of(unit, parameter.frozen) * parameter.count());
+      }
     }
     if (unit + 1 == units.size()) {
-      products += flops_of(unit, head_frozen) * spec.vocab_size * spec.embedding_dim;
+      products +=
+          static_cast<double>(flops_of(unit, head_frozen) * spec.vocab_size * spec.embedding_dim);
     } else if (unit > 0) {
       for (const BranchSpec& branch : spec.layers[unit - 1].branches) {
         scores += (unit < lowest ? 1.0 : 3.0) * branch.block->score_flops(seq_len);
       }
     }
   }
-  return static_cast<double>(products) + scores;
+  return products + scores;
 }
 
 }  // namespace train::engine

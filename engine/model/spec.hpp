@@ -101,6 +101,8 @@ struct ModelSpec {
   [[nodiscard]] std::int64_t widest_head() const;
   /// Of all layers.
   [[nodiscard]] std::int64_t branch_count() const;
+  /// BlockSpec::sums() of all layers' blocks, in their order.
+  [[nodiscard]] std::vector<std::string> block_sums() const;
 };
 
 /// Trainable elements: all, and without embedding and head. With tied embeddings the one matrix
@@ -116,9 +118,12 @@ struct ParameterCount {
 /// "8 heads of 64, MLP 2048": BlockSpec::sizes() of all branches.
 [[nodiscard]] std::string block_sizes(const LayerSpec& layer);
 
+/// The metrics that ModelSpec::block_sums() make: each name once, where it comes first.
+[[nodiscard]] std::vector<std::string> block_metrics(const ModelSpec& spec);
+
 /// Training FLOPs (forward + backward) of one token: 6 * (elements of all matrices used in a
-/// matmul, head included) + 3 * BlockSpec::score_flops of every branch. Of frozen matrices 4, and
-/// below all that is trained the third that the forward pass takes.
+/// matmul by a token, head included) + 3 * BlockSpec::score_flops of every branch. Of frozen
+/// matrices 4, and below all that is trained the third that the forward pass takes.
 [[nodiscard]] double flops_per_token(const ModelSpec& spec, std::int64_t seq_len);
 
 }  // namespace train::engine

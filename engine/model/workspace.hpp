@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/model/elements.hpp"
@@ -119,6 +120,8 @@ class Workspace {
   /// lane to lane (CacheUse).
   Slot keep_for_texts(const std::string& name, std::int64_t count,
                       Content content = Content::elements);
+  /// Where the next block's sums begin in Lane::block_sums, [sum, count] each.
+  std::size_t add_sums(std::size_t count) { return std::exchange(sums_, sums_ + 2 * count); }
   /// Set before the first slot is reserved.
   void lean(bool on) { lean_ = on; }
   [[nodiscard]] bool lean() const { return lean_; }
@@ -188,6 +191,7 @@ class Workspace {
   bool forward_only_ = false;
   std::int64_t cached_texts_ = 0;
   std::size_t unit_ = 0;
+  std::size_t sums_ = 0;
   std::size_t branch_ = 0;
   std::string role_;
   std::vector<Reservation> reservations_;

@@ -102,6 +102,7 @@ Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
       .targets = targets_.device<std::int32_t>() + first,
       .row_weights = weights_ && !scored ? weights_->device<float>() + first : nullptr,
       .sums = scored ? nullptr : parts_.totals.lane_sums(work),
+      .block_sums = scored ? nullptr : parts_.totals.block_sums(work),
       .label_smoothing = evaluation ? 0.0F : rank_->label_smoothing(work.kind),
       .row_loss = row_loss,
       .top_k = rank_->objective().program() ? rank_->objective().program()->top_k() : 0,
@@ -196,6 +197,9 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
   if (unit == 0 && !left_out) {
     copy_lane(stream, work.slot);
   }
+  if (unit == 0) {
+    parts_.totals.clear_block_sums(stream, work);
+  }
   const bool with_gradient = lane.with_gradient && layer.traits().gradient_in_forward;
   if (with_gradient) {
     clear_nonfinite_counts(stream, unit, /*backward=*/false, work, place);
@@ -207,6 +211,9 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
   const UnitMemory memory = memory_of(unit, work, place, with_gradient);
   if (layer.traits().makes_loss && rank_->scores_documents(work)) {
     return score(stream, memory, work, lane);
+  }
+  if (layer.traits().makes_loss) {
+    parts_.totals.blocks_summed(stream, work);
   }
   if (!left_out && layer.traits().makes_loss) {
     forward_head(stream, work, memory, lane);

@@ -25,6 +25,10 @@ double join(const Nodes& nodes, std::size_t& next, LaneRange rows, const double*
   return left_sum + join(nodes, next, {rows.first + left, rows.count - left}, values);
 }
 
+double mean_of(const MetricSum& total) {
+  return total.count > 0.0 ? total.sum / total.count : std::numeric_limits<double>::quiet_NaN();
+}
+
 }  // namespace
 
 double* sum_squares(const kernels::KernelTable& kernels, kernels::Stream& stream,
@@ -196,7 +200,9 @@ void StepTotals::lane_summed(kernels::Stream& stream, const LaneWork& work) cons
 }
 
 StepTotals::LaneOutcome StepTotals::lane_outcome(const LaneWork& work) const {
-  return outcome(work.kind == CommandKind::evaluate, work.lane);
+  LaneOutcome whole = outcome(work.kind == CommandKind::evaluate, work.lane);
+  whole.metrics = whole.metrics.first(whole.metrics.size() - rank_->layout().block_sums());
+  return whole;
 }
 
 StepTotals::LaneOutcome StepTotals::outcome(bool evaluation, std::int64_t lane) const {
@@ -204,16 +210,38 @@ StepTotals::LaneOutcome StepTotals::outcome(bool evaluation, std::int64_t lane) 
   double* sums = evaluation ? eval_sums_.host<double>() + eval_sums_at_.at(index)
                             : step_sums_.host<double>() + step_sums_at_.at(index);
   constexpr std::size_t kOfSums = sizeof(kernels::LossSums) / sizeof(double);
-  const std::size_t metrics = static_cast<std::size_t>(rank_->layout().lane_doubles()) - kOfSums;
+  const auto metrics = static_cast<std::size_t>(rank_->layout().lane_doubles()) - kOfSums;
   return {.sums = reinterpret_cast<kernels::LossSums*>(sums),
           .metrics = {reinterpret_cast<MetricSum*>(sums + kOfSums),
                       metrics * sizeof(double) / sizeof(MetricSum)}};
 }
 
-std::vector<double> StepTotals::metrics(bool evaluation) const {
+double* StepTotals::block_sums(const LaneWork& work) const {
+  const auto count = static_cast<std::int64_t>(2 * rank_->layout().block_sums());
+  const bool counts = work.kind == CommandKind::evaluate || has_backward(work.kind);
+  return count == 0 || !counts
+             ? nullptr
+             : reinterpret_cast<double*>(lane_sums(work)) + rank_->layout().lane_doubles() - count;
+}
+
+void StepTotals::clear_block_sums(kernels::Stream& stream, const LaneWork& work) const {
+  if (double* sums = block_sums(work)) {
+    const auto floats = static_cast<std::int64_t>(4 * rank_->layout().block_sums());
+    rank_->kernels().fill(stream, {.out = reinterpret_cast<float*>(sums), .count = floats});
+  }
+}
+
+void StepTotals::blocks_summed(kernels::Stream& stream, const LaneWork& work) const {
+  if (const double* sums = block_sums(work)) {
+    const bool evaluation = work.kind == CommandKind::evaluate;
+    (evaluation ? eval_sums_ : step_sums_).to_host(stream, sums, 2 * rank_->layout().block_sums());
+  }
+}
+
+std::vector<MetricSum> StepTotals::over_lanes(bool evaluation) const {
   const std::int64_t lanes =
       evaluation ? rank_->options().eval_lanes : rank_->plan().train_lanes().lanes();
-  std::vector<double> means;
+  std::vector<MetricSum> totals;
   for (std::size_t metric = 0; lanes > 0 && metric < outcome(evaluation, 0).metrics.size();
        ++metric) {
     const auto total = [&](double MetricSum::*field) {
@@ -223,14 +251,36 @@ std::vector<double> StepTotals::metrics(bool evaluation) const {
       }
       return tree_sum(values.data(), lanes);
     };
-    const double count = total(&MetricSum::count);
-    means.push_back(count > 0.0 ? total(&MetricSum::sum) / count
-                                : std::numeric_limits<double>::quiet_NaN());
+    totals.push_back({.sum = total(&MetricSum::sum), .count = total(&MetricSum::count)});
+  }
+  return totals;
+}
+
+std::vector<double> StepTotals::metrics(bool evaluation) const {
+  std::vector<double> means;
+  std::vector<MetricSum> totals = over_lanes(evaluation);
+  const std::size_t blocks = std::min(totals.size(), rank_->layout().block_sums());
+  for (const MetricSum& total : std::span(totals).first(totals.size() - blocks)) {
+    means.push_back(mean_of(total));
   }
   if (const RowWeighting* weighting = rank_->objective().weighting()) {
     weighting->derive(means);
   }
+  add_block_metrics(std::span(totals).last(blocks), means);
   return means;
+}
+
+void StepTotals::add_block_metrics(std::span<const MetricSum> sums,
+                                   std::vector<double>& means) const {
+  const std::vector<std::string> names = rank_->options().model.block_sums();
+  for (const std::string& name : block_metrics(rank_->options().model)) {
+    MetricSum total;
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      total.sum += names[i] == name ? sums[i].sum : 0.0;
+      total.count += names[i] == name ? sums[i].count : 0.0;
+    }
+    means.push_back(mean_of(total));
+  }
 }
 
 std::size_t StepTotals::nonfinite_at(std::int64_t lane, std::size_t unit, bool backward) const {

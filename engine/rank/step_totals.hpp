@@ -32,7 +32,7 @@ struct StepResult {
   /// over ranks are those of the model (diagnose()). Empty in other steps and when non-finite.
   std::vector<ExactSum> optimizer_sums;
   /// RowWeighting::metrics() of the step: means over its items; NaN where there is none. With a
-  /// StepProgram its metrics.
+  /// StepProgram its metrics. Behind them block_metrics() of the model.
   std::vector<double> metrics = {};
 };
 
@@ -114,6 +114,12 @@ class StepTotals {
   [[nodiscard]] kernels::LossSums* lane_sums(const LaneWork& work) const;
   /// Enqueues that the host sees the lane's sums, which are complete.
   void lane_summed(kernels::Stream& stream, const LaneWork& work) const;
+  /// Where blocks write their sums of a lane; the device's. nullptr: they have none, or the lane
+  /// is none of a step or an evaluation.
+  [[nodiscard]] double* block_sums(const LaneWork& work) const;
+  /// Enqueue that these are zeros, and that the host sees them, which are complete.
+  void clear_block_sums(kernels::Stream& stream, const LaneWork& work) const;
+  void blocks_summed(kernels::Stream& stream, const LaneWork& work) const;
   /// Memory of the host where a lane's sums and metrics are put by work on the compute stream: what
   /// lane_summed() brings there, of an objective whose weighting() makes them itself.
   struct LaneOutcome {
@@ -183,10 +189,14 @@ class StepTotals {
   [[nodiscard]] double lane_total(double kernels::LossSums::*field) const;
   /// Over the segments of all ranks whose layers step `step` trains.
   [[nodiscard]] SignAgreement sign_agreement(std::int64_t step) const;
-  /// Memory of the host; of a lane of an evaluation or of a step.
+  /// Memory of the host; of a lane of an evaluation or of a step. ModelSpec::block_sums() end its
+  /// metrics.
   [[nodiscard]] LaneOutcome outcome(bool evaluation, std::int64_t lane) const;
-  /// The metrics of all lanes of a step or an evaluation.
+  /// The means over all lanes of a step or an evaluation: the objective's, and those of blocks.
   [[nodiscard]] std::vector<double> metrics(bool evaluation) const;
+  void add_block_metrics(std::span<const MetricSum> sums, std::vector<double>& means) const;
+  /// LaneOutcome::metrics, added up.
+  [[nodiscard]] std::vector<MetricSum> over_lanes(bool evaluation) const;
   /// Index of the count in nonfinite_.
   [[nodiscard]] std::size_t nonfinite_at(std::int64_t lane, std::size_t unit, bool backward) const;
   [[nodiscard]] const Scalars& results() const { return *scalars_.host<Scalars>(); }

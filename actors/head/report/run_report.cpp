@@ -114,11 +114,17 @@ void RunReport::unit_norms(const StepFinished& event) {
 std::vector<std::pair<std::string, double>> RunReport::objective_metrics(
     const std::vector<std::uint64_t>& bits) const {
   std::vector<std::pair<std::string, double>> metrics;
-  for (std::size_t i = 0; i < std::min(bits.size(), options_.objective_metrics.size()); ++i) {
-    if (const auto value = std::bit_cast<double>(bits[i]); !std::isnan(value)) {
-      metrics.emplace_back(options_.objective_metrics[i], value);
+  const std::vector<std::string>& of_blocks = options_.block_metrics;
+  const std::size_t others = bits.size() - std::min(bits.size(), of_blocks.size());
+  const auto add = [&](const std::vector<std::string>& names, std::size_t first, std::size_t end) {
+    for (std::size_t i = 0; i < std::min(end - first, names.size()); ++i) {
+      if (const auto value = std::bit_cast<double>(bits[first + i]); !std::isnan(value)) {
+        metrics.emplace_back(names[i], value);
+      }
     }
-  }
+  };
+  add(options_.objective_metrics, 0, others);
+  add(of_blocks, others, bits.size());
   return metrics;
 }
 
@@ -230,7 +236,7 @@ void RunReport::evaluation(const EvaluationFinished& event) {
   line["event"] = "evaluation";
   line["step"] = event.step;
   line["val_loss"] = nats;
-  const bool of_tokens = event.objective_metrics.empty();
+  const bool of_tokens = event.objective_metrics.size() <= options_.block_metrics.size();
   if (of_tokens) {
     line["val_perplexity"] = fixed::exp(nats);
   }

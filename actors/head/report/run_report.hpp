@@ -50,6 +50,7 @@ struct ReportOptions {
   std::vector<std::string> units = {};          ///< Names, for the norms of their gradients.
   std::shared_ptr<const engine::Optimizer> optimizer = {};  ///< Knows what its sums mean.
   std::vector<std::string> objective_metrics = {};          ///< Names of RowWeighting::metrics().
+  std::vector<std::string> block_metrics = {};              ///< engine::block_metrics().
   bool tensorboard = true;
   std::int64_t ranks = 1;
   Output output = Output::lines;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/check.hpp"
 #include "engine/model/blocks/layer_unit.hpp"
@@ -49,9 +50,13 @@ class BlockSpec {
   [[nodiscard]] virtual std::string describe() const = 0;
   /// Why it cannot be built, by the keys of a config.json; empty: it can.
   [[nodiscard]] virtual std::string mistake() const { return {}; }
-  /// FLOPs of one token's forward pass besides two an element of its matrices, in a sequence of
-  /// `seq_len`.
+  /// FLOPs of one token's forward pass in a sequence of `seq_len`, besides two an element of the
+  /// matrices that it uses (Parameter::used_share).
   [[nodiscard]] virtual double score_flops(std::int64_t /*seq_len*/) const { return 0.0; }
+  /// Names of its sums, as metrics.jsonl has their means: auxiliary losses, loads. For each lane
+  /// forward_kept() writes their sum and count to Lane::block_sums, from the place on that
+  /// Workspace::add_sums() gave it. Blocks of one name are one metric.
+  [[nodiscard]] virtual std::vector<std::string> sums() const { return {}; }
   /// Elements of its widest attention head; 0: it has none.
   [[nodiscard]] virtual std::int64_t widest_head() const { return 0; }
 };

@@ -15,11 +15,12 @@
 
 namespace train::engine {
 
-/// What a lane has to do with keys and values that are kept from row to row (text generation).
+/// What a lane has to do with the decoding state of texts, keys and values or another, which blocks
+/// keep from row to row (text generation).
 enum class CacheUse : std::uint8_t {
   none,    ///< Training: a lane is all there is.
-  fill,    ///< Its documents begin texts; their keys and values are kept.
-  extend,  ///< Each row is the next token of a text, and sees what is kept of it.
+  fill,    ///< Its documents begin texts; their state is filled.
+  extend,  ///< Each row is the next token of a text, and sees what its state keeps.
 };
 
 /// One lane on its way through the units. All pointers are device memory that lives until the
@@ -40,7 +41,10 @@ struct Lane {
   /// [sequences, seq_len]: what an objective multiplies each target's loss by; nullptr: 1.
   const float* row_weights = nullptr;
   kernels::LossSums* sums = nullptr;  ///< Written by the head.
-  float label_smoothing = 0.0F;       ///< HeadLossParams, as are row_loss and top_k.
+  /// [sum, count] of each of ModelSpec::block_sums(): zeros, which Block::forward_kept() writes
+  /// over; nullptr: nobody asks.
+  double* block_sums = nullptr;
+  float label_smoothing = 0.0F;  ///< HeadLossParams, as are row_loss and top_k.
   kernels::RowLoss row_loss = kernels::RowLoss::cross_entropy;
   std::int64_t top_k = 0;
   /// RowLoss::divergence: what the head's matrix is multiplied by in the reference model, of the

@@ -118,6 +118,7 @@ void StepTotals::combine_passes(std::int64_t step) {
   }
   metrics_ =
       program.metric_values(step, passes_, sign_agreement(step), RankPlan::first_layer_unit());
+  add_block_metrics(over_lanes(/*evaluation=*/false), metrics_);
 }
 
 }  // namespace train::engine

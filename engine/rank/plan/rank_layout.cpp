@@ -77,9 +77,9 @@ std::size_t lane_bytes(const RankOptions& options, const Objective& objective) {
          ReferenceLogProbs::planned_bytes(options, objective);
 }
 
-std::int64_t lane_doubles_of(const Objective& objective) {
+std::int64_t lane_doubles_of(const Objective& objective, std::size_t block_sums) {
   const RowWeighting* weighting = objective.weighting();
-  const std::size_t metrics = weighting == nullptr ? 0 : weighting->metrics().size();
+  const std::size_t metrics = block_sums + (weighting == nullptr ? 0 : weighting->metrics().size());
   return kDoublesOfSums + static_cast<std::int64_t>(metrics * sizeof(MetricSum) / sizeof(double));
 }
 
@@ -106,7 +106,8 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
       gradient_buffer_count_(engine::gradient_buffer_count(plan)) {
   const auto objective = make_objective(options.objective);
   lane_slot_bytes_ = lane_bytes(options, *objective);
-  lane_doubles_ = lane_doubles_of(*objective);
+  block_sums_ = options.model.block_sums().size();
+  lane_doubles_ = lane_doubles_of(*objective, block_sums_);
   if (const StepProgram* program = objective->program()) {
     two_passes_ = true;
     reads_first_weights_ = program->reads_first_weights();

@@ -196,6 +196,8 @@ class RankLayout {
 
   /// Doubles of what is exchanged of a lane: its LossSums, then its objective's metrics.
   [[nodiscard]] std::int64_t lane_doubles() const { return lane_doubles_; }
+  /// Sums of blocks that end them, a MetricSum each.
+  [[nodiscard]] std::size_t block_sums() const { return block_sums_; }
 
   /// Bytes of the gradient of a group as its strategy keeps it (MemoryPlan::gradients_bytes).
   [[nodiscard]] std::size_t gradient_bytes(std::size_t group) const;
@@ -229,6 +231,7 @@ class RankLayout {
   std::size_t lane_slot_bytes_ = 0;
   std::size_t scored_bytes_ = 0;  // Log-probabilities of a scored lane.
   std::int64_t lane_doubles_ = 0;
+  std::size_t block_sums_ = 0;
   std::vector<GroupLayout> groups_;
   std::int64_t gather_elements_ = 0, gather_buffers_ = 0;
   std::int64_t gradient_buffer_elements_ = 0, gradient_buffer_count_ = 0;

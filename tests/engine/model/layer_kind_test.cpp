@@ -28,16 +28,30 @@ ModelSpec mixed_model() {
   return spec;
 }
 
+/// The same with a matrix of which a token uses a quarter.
+struct SparseSpec final : MovingAverageSpec {
+  [[nodiscard]] std::unique_ptr<Block> make(const BlockContext& context,
+                                            const ModelSpec& model) const override {
+    context.parameters.add({.name = context.prefix + "experts.weight",
+                            .rows = 64,
+                            .cols = model.embedding_dim,
+                            .used_share = 0.25});
+    return MovingAverageSpec::make(context, model);
+  }
+};
+
 Options options_of(const ModelSpec& model) {
   Options options = testing::small_options(Architecture::enoki);
   options.model = model;
   options.batch.lanes = 4;
+  options.eval_lanes = 3;
   return options;
 }
 
 struct Trace {
   std::vector<double> losses;
   std::vector<std::uint64_t> digests;
+  std::vector<double> metrics;  ///< Of all steps, then of the evaluation.
 
   friend bool operator==(const Trace&, const Trace&) = default;
 };
@@ -51,7 +65,10 @@ Trace run(const Options& options, int steps = 3) {
     REQUIRE_FALSE(result.nonfinite);
     trace.losses.push_back(result.loss);
     trace.digests.push_back(world.digest());
+    trace.metrics.insert(trace.metrics.end(), result.metrics.begin(), result.metrics.end());
   }
+  const auto evaluated = world.evaluate(*stream, testing::repeating_text(options)).metrics;
+  trace.metrics.insert(trace.metrics.end(), evaluated.begin(), evaluated.end());
   return trace;
 }
 
@@ -159,6 +176,23 @@ TEST_CASE("layer kind: neither ranks nor what is computed again show", "[engine]
   }
 }
 
+TEST_CASE("layer kind: blocks' sums are means over all lanes, of one name together",
+          "[engine][layer_kind]") {
+  const Trace one = run(options_of(mixed_model()), 1);
+  REQUIRE(one.metrics.size() == 2);  // A step's and an evaluation's.
+  CHECK(one.metrics[0] > 0.0);
+  CHECK(one.metrics[1] > 0.0);
+  CHECK(run(options_of(testing::small_shape(Architecture::enoki))).metrics.empty());
+  ModelSpec both = mixed_model();
+  both.layers[0].branches[0].block = both.layers[1].branches[0].block;
+  CHECK(both.block_sums() == std::vector<std::string>{"mean_square", "mean_square"});
+  CHECK(block_metrics(both) == std::vector<std::string>{"mean_square"});
+  // What both read has the same norm, whose weights are one: LayerNorm's rows have mean square 1.
+  Options options = options_of(both);
+  options.seq_len = 1;
+  CHECK(run(options, 1).metrics[0] == Approx(1.0).epsilon(1e-3));
+}
+
 TEST_CASE("layer kind: any number of branches, and two of a kind in a layer",
           "[engine][layer_kind]") {
   ModelSpec spec = mixed_model();
@@ -194,12 +228,17 @@ TEST_CASE("layer kind: its memory is planned, its parameters and FLOPs are count
     CHECK(planned_activation_bytes(spec, 3, 16, true, options) ==
           Model(spec, kernels::cpu_backend(), 3, 16, true, options).activation_bytes());
   }
+  const WorldStep world(kernels::cpu_backend(), options_of(spec));
+  CHECK(testing::state_of(world.rank(0), "model.transformer.h.1.mix.weight").size() == 16);
   const ModelSpec attention = testing::small_shape(Architecture::enoki);
   // Four matrices of 16 x 16 and two norms of heads of 8 make place for 16 weights.
   CHECK(count_parameters(attention).total - count_parameters(spec).total ==
         4 * 16 * 16 + 2 * 8 - 16);
   CHECK(flops_per_token(attention, 24) - flops_per_token(spec, 24) ==
         Approx(6.0 * 4 * 16 * 16 + 12.0 * 16 * 12));
+  ModelSpec sparse = spec;
+  sparse.layers[1].branches[0].block = std::make_shared<const SparseSpec>();
+  CHECK(flops_per_token(sparse, 24) - flops_per_token(spec, 24) == Approx(6.0 * 16 * 16));
   CHECK(block_sizes(spec.layers[1]) == "mean of 3, MLP 40");
   CHECK(spec.widest_head() == 8);
 }

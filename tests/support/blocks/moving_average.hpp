@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/check.hpp"
 #include "engine/model/blocks/block.hpp"
@@ -17,7 +18,7 @@ namespace train::engine::testing {
 ///   y_t = w * mean of x_{t - taps + 1} .. x_t, of the row's document alone,
 /// w learned, [embedding_dim]. Its decoding state is the last `taps` inputs of each text; it
 /// reports the mean square of the means. For the CPU, in fp32.
-struct MovingAverageSpec final : BlockSpec {
+struct MovingAverageSpec : BlockSpec {
   std::int64_t taps = 3;
   std::string weight = "mix";  ///< Below the layer's prefix, without ".weight".
 
@@ -26,6 +27,7 @@ struct MovingAverageSpec final : BlockSpec {
   [[nodiscard]] std::string_view role() const override { return "moving average"; }
   [[nodiscard]] std::string_view title() const override { return "moving average"; }
   [[nodiscard]] std::string sizes() const override { return fmt::format("mean of {}", taps); }
+  [[nodiscard]] std::vector<std::string> sums() const override { return {"mean_square"}; }
   [[nodiscard]] std::string describe() const override {
     return fmt::format("{} rows, one weight a column", sizes());
   }
@@ -52,6 +54,7 @@ class MovingAverageBlock final : public Block {
     means_ = workspace_->keep(context.prefix, "moving means", workspace_->rows() * cols_);
     dmeans_ = workspace_->scratch_backward(Phase::branch, "gradient of moving means",
                                            workspace_->rows() * cols_);
+    sums_ = workspace_->add_sums(1);
     if (const std::int64_t texts = workspace_->cached_texts(); texts > 0) {
       last_ = workspace_->keep_for_texts(context.prefix + "last inputs", texts * taps_ * cols_);
     }
@@ -75,6 +78,7 @@ class MovingAverageBlock final : public Block {
           means[row * cols_ + col] = sum / static_cast<float>(seen);
         }
       }
+      report(lane, means);
     });
   }
 
@@ -132,10 +136,23 @@ class MovingAverageBlock final : public Block {
     return lane.cache == CacheUse::none ? nullptr : floats_of(workspace_->at(last_));
   }
 
+  void report(const Lane& lane, const float* means) const {
+    if (lane.block_sums == nullptr) {
+      return;
+    }
+    double sum = 0.0;
+    for (std::int64_t i = 0; i < lane.rows() * cols_; ++i) {
+      sum += static_cast<double>(means[i]) * static_cast<double>(means[i]);
+    }
+    lane.block_sums[sums_] = sum;
+    lane.block_sums[sums_ + 1] = static_cast<double>(lane.rows() * cols_);
+  }
+
   Workspace* workspace_;
   std::int64_t taps_, cols_;
   ParameterPlace weight_;
   Workspace::Slot means_ = 0, dmeans_ = 0, last_ = 0;
+  std::size_t sums_ = 0;
 };
 
 inline std::unique_ptr<Block> MovingAverageSpec::make(const BlockContext& context,

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstdlib>
@@ -89,6 +90,37 @@ TEST_CASE("report: no share is above all of it, however long steps take", "[acto
     highest = std::max(highest, share);
   }
   CHECK(highest == 100);
+}
+
+TEST_CASE("report: the objective's metrics come first, then those of the model's blocks",
+          "[actors][run_report]") {
+  const test::TempDirectory directory;
+  auto report = RunReport::open({.directory = directory.path(),
+                                 .total_steps = 3,
+                                 .tokens_per_step = 100,
+                                 .objective_metrics = {"margin"},
+                                 .block_metrics = {"load", "balance"},
+                                 .tensorboard = false});
+  REQUIRE(report.ok());
+  const auto bits = [](double value) { return std::bit_cast<std::uint64_t>(value); };
+  StepFinished step;
+  step.step = 1;
+  step.objective_metrics = {bits(0.5), bits(2.0), bits(3.0)};
+  REQUIRE_NOTHROW((*report)->step(step, 0));
+  EvaluationFinished evaluation;  // Of an objective that measures steps alone.
+  evaluation.step = 1;
+  evaluation.objective_metrics = {bits(4.0), bits(5.0)};
+  REQUIRE_NOTHROW((*report)->evaluation(evaluation));
+  const std::string metrics = test::read_bytes(directory / "metrics.jsonl");
+  const auto found = nlohmann::json::parse(metrics.substr(0, metrics.find('\n')));
+  CHECK(found["margin"] == 0.5);
+  CHECK(found["load"] == 2.0);
+  CHECK(found["balance"] == 3.0);
+  const auto evaluated = nlohmann::json::parse(metrics.substr(metrics.find('\n') + 1));
+  CHECK(evaluated["val_load"] == 4.0);
+  CHECK(evaluated["val_balance"] == 5.0);
+  CHECK(evaluated.contains("val_perplexity"));
+  CHECK_FALSE(evaluated.contains("val_margin"));
 }
 
 TEST_CASE("report: of packed rows a step's line says what was trained", "[actors][run_report]") {
