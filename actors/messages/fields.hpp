@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <caf/allowed_unsafe_message_type.hpp>
 #include <caf/meta/type_name.hpp>
@@ -90,8 +91,11 @@ decltype(auto) with_fields(Aggregate& aggregate, const Visit& visit) {
 template <class Message>
 [[nodiscard]] constexpr auto message_name() {
   constexpr std::string_view text = __PRETTY_FUNCTION__;
-  constexpr std::size_t end = text.find_first_of(";]", text.find("Message = "));
-  constexpr std::size_t begin = text.rfind(':', end) + 1;
+  constexpr std::string_view before = "Message = ";
+  constexpr std::size_t type = text.find(before) + before.size();
+  constexpr std::size_t end = text.find_first_of(";]", type);
+  // Compilers may leave the namespace out.
+  constexpr std::size_t begin = std::max(type, text.rfind(':', end) + 1);
   std::array<char, end - begin + 1> name{};
   text.copy(name.data(), end - begin, begin);
   return name;
