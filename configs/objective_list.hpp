@@ -56,7 +56,7 @@ inline constexpr auto kUnlearningKeys =
 enum class ObjectiveForm : std::uint8_t {
   targets,     ///< Each target of a row: a cross-entropy, which has a perplexity and a z-loss.
   answers,     ///< Answers that are compared: pairs or examples.
-  two_passes,  ///< Two passes a step, over data.dir and data.forget_dir (StepProgram).
+  two_passes,  ///< Two passes a step, over data.dir and data.forget_dir.
 };
 
 /// Values of objective.loss, joined by '|'.

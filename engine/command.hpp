@@ -11,7 +11,7 @@ namespace train::engine {
 /// the search of the layer where NaN or Inf first appear (the lanes of a training step once
 /// more, counting; no weight changes), log-probabilities of the reference (forward alone, on
 /// rows in the data's order, as many lanes as a training step has), the first of a step's two
-/// passes (StepProgram: forward and backward; the reduced gradient is kept for the train_step that
+/// passes (Pass: forward and backward; the reduced gradient is kept for the train_step that
 /// comes next), the same search through the lanes of that first pass, or log-probabilities of the
 /// documents of scored lanes (forward alone; DocumentScores).
 enum class CommandKind : std::uint8_t {

@@ -6,7 +6,7 @@
 namespace train::engine {
 
 /// What the counter's last word says, so that no two uses of one seed share random numbers.
-enum class RandomDomain : std::uint32_t { initial_weights = 1, sampling = 2, unlearning = 3 };
+enum class RandomDomain : std::uint32_t { initial_weights = 1, sampling = 2, targets = 3 };
 
 /// Philox4x32-10, a counter-based generator: four random words of a counter and a key. Pure.
 /// Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3 (SC 2011).

@@ -115,18 +115,6 @@ std::vector<std::string> unit_names(const engine::RankOptions& options) {
   return names;
 }
 
-std::vector<std::string> metric_names(const configs::ObjectiveSection& section) {
-  const auto objective = engine::make_objective(section);
-  if (objective->program() != nullptr) {
-    return objective->program()->metrics();
-  }
-  if (objective->weighting() == nullptr) {
-    return {};
-  }
-  const auto names = objective->weighting()->metrics();
-  return {names.begin(), names.end()};
-}
-
 /// The newest checkpoint of a run whose memory has step `kept`: it is read only if it is newer.
 Result<std::optional<checkpoint::Candidate>> find_behind(CheckpointStore& store,
                                                          std::int64_t kept) {
@@ -410,7 +398,7 @@ Result<std::unique_ptr<RunReport>> open_empty_report(const PreparedRun& run) {
        .data = run.plan.data,
        .units = unit_names(options),
        .optimizer = engine::optimizer_of(options),
-       .objective_metrics = metric_names(options.objective),
+       .objective_metrics = engine::make_objective(options.objective)->metric_names(),
        .block_metrics = engine::block_metrics(options.model),
        .tensorboard = run.config().run.tensorboard,
        .ranks = run.config().parallel.ranks,
@@ -445,7 +433,7 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
                   .references_done = run.references_done,
                   .live_reference = live_reference_of(reference),
                   .phase_end = engine::last_step_of(run.plan.engine),
-                  .two_passes = engine::program_of(run.config().objective) != nullptr,
+                  .two_passes = engine::make_objective(run.config().objective)->two_passes(),
                   .steps_per_job = steps_left_of_job(run.config().run.steps_per_job,
                                                      run.job_first_step, run.first_step()),
                   .eval_interval = run.config().eval.interval_steps,

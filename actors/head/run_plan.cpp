@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -23,11 +24,11 @@
 namespace train::actors {
 namespace {
 
-std::string describe_layers(const engine::StepProgram& program, std::int64_t layers,
+std::string describe_layers(const engine::TrainingSchedule& schedule, std::int64_t layers,
                             bool by_phase) {
   std::vector<std::int64_t> trained;
   for (std::int64_t layer = layers; layer-- > 0;) {
-    if (program.ever_trains(layer)) {
+    if (schedule.ever_trains(layer)) {
       trained.push_back(layer);
     }
   }
@@ -209,8 +210,10 @@ Status enter_phase(RunPlan& plan, std::int64_t step) {
 namespace {
 
 std::int64_t passes_with_rows(const configs::RunConfig& config) {
-  const auto program = engine::program_of(config.objective);
-  return program != nullptr && !program->rewards_distance() ? 2 : 1;
+  const auto passes = engine::make_objective(config.objective)->passes(0);
+  return std::count_if(passes.begin(), passes.end(), [](const engine::Pass& pass) {
+    return pass.source == engine::GradientSource::rows;
+  });
 }
 
 }  // namespace
@@ -248,7 +251,7 @@ std::string describe_plan(const RunPlan& plan) {
   const engine::ParameterCount parameters = engine::count_parameters(model);
   const double flops = engine::flops_per_token(model, plan.engine.seq_len);
   const engine::MemoryPlan memory = engine::plan_memory(engine::largest_phase(plan.engine));
-  const auto program = engine::program_of(plan.engine.objective);
+  const auto schedule = engine::schedule_of(plan.engine.objective);
   const std::int64_t step_tokens = tokens_per_step(config);
   const auto tokens = static_cast<double>(step_tokens) * static_cast<double>(config.run.steps);
   const auto epoch = static_cast<double>(plan.data->training_rows()) *
@@ -271,8 +274,8 @@ std::string describe_plan(const RunPlan& plan) {
   row("tokens", fmt::format("{} ({:.2f} epochs of {})", format_count(tokens), tokens / epoch,
                             config.data.dir));
   row("objective", config.objective.name);
-  if (program != nullptr) {
-    row("trained layers", describe_layers(*program, std::ssize(model.layers),
+  if (schedule != nullptr) {
+    row("trained layers", describe_layers(*schedule, std::ssize(model.layers),
                                           engine::keeps_state_by_phase(plan.engine)));
   }
   row("data fingerprint", plan.data_fingerprint);

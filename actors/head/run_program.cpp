@@ -8,7 +8,7 @@
 
 #include "actors/train/lanes/lane_source.hpp"
 #include "base/check.hpp"
-#include "engine/objective/step_program.hpp"
+#include "engine/objective/pass.hpp"
 #include "engine/optimizer/exact_sum.hpp"
 
 namespace train::actors {
@@ -44,7 +44,6 @@ void place(std::vector<std::uint64_t>& all, const EvaluationFinished& event) {
 }  // namespace
 
 using engine::CommandKind;
-using engine::StepProgram;
 
 RunProgram::RunProgram(const Options& options)
     : options_(options),
@@ -55,20 +54,19 @@ RunProgram::RunProgram(const Options& options)
   // not wait for it; a new run starts with a measured loss.
   evaluated_ = options.first_step > 0 && !options.evaluation_missed;
   answered_ = options.first_step > 0 && !options.choices_missed;
-  const auto add = [this](bool used, CommandKind kind, CommandKind search, StepProgram::Pass pass) {
+  const auto add = [this](bool used, CommandKind kind, CommandKind search, std::size_t pass) {
     if (used) {
-      const std::int64_t number = StepProgram::number_of({0, pass});
+      const std::int64_t number = engine::number_of({0, pass});
       of_step_.push_back({.kind = kind, .step = number});
       of_search_.push_back({.kind = search, .step = number});
     }
   };
   constexpr CommandKind reference = CommandKind::reference;
   const LiveReference& live = options.live_reference;
-  add(live.first_pass, reference, reference, StepProgram::Pass::first);
-  add(options.two_passes, CommandKind::gradient, CommandKind::find_nonfinite_first,
-      StepProgram::Pass::first);
-  add(live.second_pass, reference, reference, StepProgram::Pass::second);
-  add(true, CommandKind::train_step, CommandKind::find_nonfinite, StepProgram::Pass::second);
+  add(live.first_pass, reference, reference, 0);
+  add(options.two_passes, CommandKind::gradient, CommandKind::find_nonfinite_first, 0);
+  add(live.second_pass, reference, reference, 1);
+  add(true, CommandKind::train_step, CommandKind::find_nonfinite, 1);
 }
 
 bool RunProgram::due(std::int64_t interval) const {
@@ -81,7 +79,7 @@ Command RunProgram::give(engine::CommandKind kind, std::int64_t step) {
 
 Command RunProgram::part_of_step(const Command& part, std::int64_t step) {
   if (part.kind == CommandKind::reference) {
-    return give(part.kind, StepProgram::number_of({step, StepProgram::Pass::first}) + part.step);
+    return give(part.kind, engine::number_of({step, 0}) + part.step);
   }
   return give(part.kind, step);
 }

@@ -25,7 +25,7 @@ class RunProgram {
     bool used = false;
     std::int64_t first_of_validation = 0;
     std::int64_t of_validation = 0;
-    /// Of steps of two passes: those of each pass right before it (StepProgram::number_of()).
+    /// Of steps of two passes: those of each pass right before it (engine::number_of()).
     bool first_pass = false, second_pass = false;
   };
   struct Options {
@@ -38,7 +38,7 @@ class RunProgram {
     LiveReference live_reference = {};
     /// These ranks are for no step behind it (engine::last_step_of()); nothing: for all.
     std::optional<std::int64_t> phase_end = {};
-    bool two_passes = false;  ///< Of a step (StepProgram): KeepGradient comes before TrainStep.
+    bool two_passes = false;  ///< Of a step: KeepGradient comes before TrainStep.
     /// This start does at most so many, which may be none that is left; nothing: all.
     std::optional<std::int64_t> steps_per_job = {};
     std::int64_t eval_interval = 0;        ///< 0: never.

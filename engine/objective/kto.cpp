@@ -22,7 +22,9 @@ class KtoObjective final : public Objective, private RowWeighting {
   [[nodiscard]] LaneColumns columns() const override {
     return {.positions = true, .weights = true, .sequences = true};
   }
-  [[nodiscard]] const RowWeighting* weighting() const override { return this; }
+  [[nodiscard]] std::vector<Pass> passes(std::int64_t /*step*/) const override {
+    return {{.head = {.weighting = this}}};
+  }
 
  private:
   enum Metric : std::uint8_t { chosen, rejected, kl, margins, log_p_chosen, log_p_rejected };

@@ -1,9 +1,15 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
 
+#include "engine/objective/pass.hpp"
 #include "engine/objective/row_weighting.hpp"
-#include "engine/objective/step_program.hpp"
+#include "engine/objective/training_schedule.hpp"
 
 namespace train::engine {
 
@@ -44,26 +50,50 @@ class Objective {
 
   [[nodiscard]] virtual RowKind rows() const = 0;
   [[nodiscard]] virtual LaneColumns columns() const = 0;
-  /// HeadLossParams, in training; an evaluation is of the data's own targets, without it.
-  [[nodiscard]] virtual float label_smoothing() const { return 0.0F; }
-  /// Where row weights follow from the rows' log-probabilities, how; lives as long as this. Null:
-  /// they are the data's, known before the forward pass, and the head is passed over once.
-  [[nodiscard]] virtual const RowWeighting* weighting() const { return nullptr; }
-  /// Where a step has two passes over different rows, what they are; lives as long as this. Null:
-  /// it has one, whose gradient is the optimizer's. Its label_smoothing() then counts, not this's.
-  [[nodiscard]] virtual const StepProgram* program() const { return nullptr; }
-};
+  /// The passes of step `step` (from 0): one, or two over different rows. An evaluation is of the
+  /// data's own targets, without label smoothing.
+  [[nodiscard]] virtual std::vector<Pass> passes(std::int64_t /*step*/) const { return {Pass{}}; }
+  /// Of two passes: what the optimizer reads of both gradients.
+  [[nodiscard]] virtual GradientJoin join() const { return GradientJoin::sum; }
+  /// Where not every step trains all, what it does; lives as long as this. Null: every one does.
+  [[nodiscard]] virtual const TrainingSchedule* schedule() const { return nullptr; }
+  /// As metrics.jsonl has them; those of a weighting(), unless there are others.
+  [[nodiscard]] virtual std::vector<std::string> metric_names() const;
+  /// Of two passes: what they are in step `step`. `first_unit`: the unit of layer 0.
+  [[nodiscard]] virtual std::vector<double> metric_values(std::int64_t /*step*/,
+                                                          std::span<const PassOutcome> /*passes*/,
+                                                          const SignAgreement& /*agreement*/,
+                                                          std::size_t /*first_unit*/) const {
+    return {};
+  }
 
-/// The objective's weighting(), or that of its second pass; null: it has none.
-[[nodiscard]] inline const RowWeighting* any_weighting(const Objective& objective) {
-  return objective.program() != nullptr ? objective.program()->weighting() : objective.weighting();
-}
-/// Whether a pass of the objective's steps compares the model with its frozen copy.
-[[nodiscard]] inline bool reads_frozen(const Objective& objective) {
-  const StepProgram* program = objective.program();
-  return program != nullptr && (program->reads_frozen(StepProgram::Pass::first) ||
-                                program->reads_frozen(StepProgram::Pass::second));
-}
+  [[nodiscard]] bool two_passes() const { return passes(0).size() == 2; }
+  /// How row weights are made, of steps of one pass and of evaluations; null: they are the data's.
+  [[nodiscard]] const RowWeighting* weighting() const {
+    return two_passes() ? nullptr : passes(0).front().head.weighting;
+  }
+  /// The same of the last pass of any step.
+  [[nodiscard]] const RowWeighting* any_weighting() const {
+    return passes(0).back().head.weighting;
+  }
+  /// Whether a pass compares the model with its frozen copy.
+  [[nodiscard]] bool reads_frozen() const {
+    return any_pass([](const Pass& pass) { return pass.compared != Compared::nothing; });
+  }
+  [[nodiscard]] bool reads_first_weights() const {
+    return any_pass([](const Pass& pass) { return pass.reads_first_weights(); });
+  }
+  [[nodiscard]] bool rewards_distance() const {
+    return any_pass([](const Pass& pass) { return pass.source == GradientSource::distances; });
+  }
+
+ private:
+  template <class Is>
+  [[nodiscard]] bool any_pass(const Is& is) const {
+    const std::vector<Pass> all = passes(0);
+    return std::any_of(all.begin(), all.end(), is);
+  }
+};
 
 /// What some rows hold; of a step or a row. A pure function of data, seed and step.
 struct RowCount {

@@ -19,7 +19,9 @@ class PairObjective final : public Objective, private RowWeighting {
 
   [[nodiscard]] RowKind rows() const override { return RowKind::pairs; }
   [[nodiscard]] LaneColumns columns() const override;
-  [[nodiscard]] const RowWeighting* weighting() const override { return this; }
+  [[nodiscard]] std::vector<Pass> passes(std::int64_t /*step*/) const override {
+    return {{.head = {.weighting = this}}};
+  }
 
  private:
   [[nodiscard]] std::span<const std::string_view> metrics() const override;

@@ -29,9 +29,15 @@ std::unique_ptr<const Objective> make_objective(const configs::ObjectiveSection&
   return found->make(section);
 }
 
-std::shared_ptr<const StepProgram> program_of(const configs::ObjectiveSection& section) {
+std::vector<std::string> Objective::metric_names() const {
+  const auto names =
+      weighting() == nullptr ? std::span<const std::string_view>() : weighting()->metrics();
+  return {names.begin(), names.end()};
+}
+
+std::shared_ptr<const TrainingSchedule> schedule_of(const configs::ObjectiveSection& section) {
   const std::shared_ptr<const Objective> objective = make_objective(section);
-  return {objective, objective->program()};
+  return {objective, objective->schedule()};
 }
 
 }  // namespace train::engine

@@ -12,9 +12,9 @@ namespace train::engine {
 [[nodiscard]] std::unique_ptr<const Objective> make_objective(
     const configs::ObjectiveSection& section);
 
-/// Its Objective::program(), which keeps the objective; null: its steps have one pass.
+/// Its Objective::schedule(), which keeps the objective; null: every step trains all.
 /// REQUIRES: a validated section.
-[[nodiscard]] std::shared_ptr<const StepProgram> program_of(
+[[nodiscard]] std::shared_ptr<const TrainingSchedule> schedule_of(
     const configs::ObjectiveSection& section);
 
 // The maker of every objective of configs/objective_list.hpp, defined in the file that is named

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "base/check.hpp"
-#include "base/fixed_math.hpp"
 #include "engine/objective/npo_weighting.hpp"
 #include "engine/objective/registry.hpp"
+#include "engine/objective/unlearning.hpp"
 
 namespace train::engine {
 namespace {
@@ -19,7 +19,7 @@ GradientJoin join_of(const std::string& text) {
 }
 
 /// Sequential unlearning: a first pass over what is retained, a second one over what is forgotten.
-class SequentialUnlearning final : public Objective, private StepProgram {
+class SequentialUnlearning final : public Objective, private TrainingSchedule {
  public:
   explicit SequentialUnlearning(const configs::ObjectiveSection& section);
 
@@ -27,7 +27,14 @@ class SequentialUnlearning final : public Objective, private StepProgram {
   [[nodiscard]] LaneColumns columns() const override {
     return {.positions = true, .weights = true, .sequences = npo_.has_value()};
   }
-  [[nodiscard]] const StepProgram* program() const override { return this; }
+  [[nodiscard]] std::vector<Pass> passes(std::int64_t step) const override;
+  [[nodiscard]] GradientJoin join() const override { return join_of(section_.gradient_join); }
+  [[nodiscard]] const TrainingSchedule* schedule() const override { return this; }
+  [[nodiscard]] std::vector<std::string> metric_names() const override { return metrics_; }
+  [[nodiscard]] std::vector<double> metric_values(std::int64_t step,
+                                                  std::span<const PassOutcome> passes,
+                                                  const SignAgreement& agreement,
+                                                  std::size_t first_unit) const override;
 
  private:
   [[nodiscard]] Status check(std::int64_t layers, std::int64_t steps) const override;
@@ -40,31 +47,9 @@ class SequentialUnlearning final : public Objective, private StepProgram {
   [[nodiscard]] std::int64_t phase_end(std::int64_t step) const override {
     return (phase_at(step) + 1) * section_.steps_per_layer;
   }
-  [[nodiscard]] double coefficient(Pass pass, std::int64_t step) const override;
-  [[nodiscard]] float label_smoothing(Pass pass) const override;
-  [[nodiscard]] double loss_unit(Pass pass, std::int64_t vocab) const override;
-  [[nodiscard]] kernels::RowLoss row_loss(Pass pass) const override;
-  [[nodiscard]] std::int64_t top_k() const override { return section_.top_k; }
-  [[nodiscard]] bool reads_frozen(Pass pass) const override {
-    return pass == Pass::first ? section_.retain_loss != "nll" : npo_.has_value();
-  }
-  [[nodiscard]] bool compares_outputs(Pass pass) const override {
-    return pass == Pass::first && section_.retain_loss == "l2";
-  }
-  [[nodiscard]] const RowWeighting* weighting() const override { return npo_ ? &*npo_ : nullptr; }
-  void set_targets(Pass pass, std::int64_t step, std::int64_t first_row, std::int64_t vocab,
-                   std::span<std::int32_t> targets) const override;
-  [[nodiscard]] double pull() const override { return section_.l2sp_coefficient; }
-  [[nodiscard]] bool rewards_distance() const override {
-    return section_.forget_loss == "max_update";
-  }
-  [[nodiscard]] GradientJoin join() const override { return join_of(section_.gradient_join); }
-  [[nodiscard]] const std::vector<std::string>& metrics() const override { return metrics_; }
-  [[nodiscard]] std::vector<double> metric_values(std::int64_t step,
-                                                  std::span<const PassOutcome> passes,
-                                                  const SignAgreement& agreement,
-                                                  std::size_t first_unit) const override;
-
+  [[nodiscard]] LossFactors factors(std::int64_t step) const;
+  [[nodiscard]] Pass retaining(double coefficient) const;
+  [[nodiscard]] Pass forgetting(double coefficient) const;
   /// The phase that trains the layer; -1: none.
   [[nodiscard]] std::int64_t phase_of(std::int64_t layer) const;
   /// A step behind the last is one of the last phase: plans ask about a run that is too long.
@@ -154,46 +139,52 @@ std::int64_t SequentialUnlearning::update_number(std::int64_t layer, std::int64_
   return trains(layer, step) ? step + 1 - phase_of(layer) * section_.steps_per_layer : 0;
 }
 
-double SequentialUnlearning::coefficient(Pass pass, std::int64_t step) const {
-  const UnlearningFactors factors{.retain = section_.retain_coefficient,
-                                  .forget = section_.forget_coefficient,
-                                  .ramp_retain_from_zero = section_.ramp_retain_from_zero,
-                                  .forget_layer_scale = section_.forget_layer_scale};
-  const LossFactors now = loss_factors(factors, phases_, place(step));
-  return pass == Pass::first ? now.retain : now.forget;
+LossFactors SequentialUnlearning::factors(std::int64_t step) const {
+  return loss_factors({.retain = section_.retain_coefficient,
+                       .forget = section_.forget_coefficient,
+                       .ramp_retain_from_zero = section_.ramp_retain_from_zero,
+                       .forget_layer_scale = section_.forget_layer_scale},
+                      phases_, place(step));
 }
 
-float SequentialUnlearning::label_smoothing(Pass pass) const {
-  // With all of the label smoothed away the target is the uniform distribution.
-  return pass == Pass::second && section_.forget_loss == "max_entropy" ? 1.0F : 0.0F;
-}
-
-double SequentialUnlearning::loss_unit(Pass pass, std::int64_t vocab) const {
-  if (pass == Pass::first || section_.forget_loss == "npo" || rewards_distance()) {
-    return 1.0;
+Pass SequentialUnlearning::retaining(double coefficient) const {
+  Pass pass{.coefficient = coefficient, .pull = section_.l2sp_coefficient};
+  if (section_.retain_loss == "kl") {
+    pass.head.row_loss = kernels::RowLoss::divergence;
+    pass.compared = Compared::head_inputs;
+  } else if (section_.retain_loss == "l2") {
+    pass.compared = Compared::layer_outputs;
   }
-  const bool top = section_.forget_loss == "top_k_entropy";
-  return 1.0 / fixed::log(static_cast<double>(top ? std::min(section_.top_k, vocab) : vocab));
+  return pass;
 }
 
-kernels::RowLoss SequentialUnlearning::row_loss(Pass pass) const {
-  const bool retain = pass == Pass::first;
-  return retain && section_.retain_loss == "kl"               ? kernels::RowLoss::divergence
-         : !retain && section_.forget_loss == "top_k_entropy" ? kernels::RowLoss::top_entropy
-                                                              : kernels::RowLoss::cross_entropy;
+Pass SequentialUnlearning::forgetting(double coefficient) const {
+  const std::string& loss = section_.forget_loss;
+  Pass pass{.coefficient = coefficient};
+  if (loss == "npo") {
+    pass.head.weighting = &*npo_;
+    pass.compared = Compared::head_inputs;
+  } else if (loss == "max_update") {
+    pass.source = GradientSource::distances;
+  } else {
+    pass.head.per_entropy = true;
+  }
+  if (loss == "max_entropy") {
+    // With all of the label smoothed away the target is the uniform distribution.
+    pass.head.label_smoothing = 1.0F;
+  } else if (loss == "top_k_entropy") {
+    pass.head.row_loss = kernels::RowLoss::top_entropy;
+    pass.head.top_k = section_.top_k;
+  } else if (loss == "random_targets") {
+    pass.target_seed = section_.target_seed;
+  }
+  return pass;
 }
 
-void SequentialUnlearning::set_targets(Pass pass, std::int64_t step, std::int64_t first_row,
-                                       std::int64_t vocab, std::span<std::int32_t> targets) const {
-  if (pass != Pass::second || section_.forget_loss != "random_targets") {
-    return;
-  }
-  for (std::size_t row = 0; row < targets.size(); ++row) {
-    if (targets[row] >= 0) {
-      targets[row] = drawn_target(section_.target_seed, step,
-                                  first_row + static_cast<std::int64_t>(row), vocab);
-    }
-  }
+std::vector<Pass> SequentialUnlearning::passes(std::int64_t step) const {
+  // Without layers, which check() refuses, the passes are asked for what they are alone.
+  const LossFactors now = layers_.empty() ? LossFactors() : factors(step);
+  return {retaining(now.retain), forgetting(now.forget)};
 }
 
 std::vector<double> SequentialUnlearning::metric_values(std::int64_t step,
@@ -209,8 +200,8 @@ std::vector<double> SequentialUnlearning::metric_values(std::int64_t step,
                                 std::sqrt(passes[1].squared_norm),
                                 100.0 * share,
                                 static_cast<double>(place(step).layer),
-                                coefficient(Pass::first, step),
-                                coefficient(Pass::second, step)};
+                                factors(step).retain,
+                                factors(step).forget};
   for (const PassOutcome& pass : passes) {
     for (const std::int64_t layer : layers_) {
       values.push_back(std::sqrt(pass.unit_squares[first_unit + static_cast<std::size_t>(layer)]));

@@ -11,7 +11,9 @@ class Sft final : public Objective {
   [[nodiscard]] LaneColumns columns() const override {
     return {.positions = true, .weights = true};
   }
-  [[nodiscard]] float label_smoothing() const override { return label_smoothing_; }
+  [[nodiscard]] std::vector<Pass> passes(std::int64_t /*step*/) const override {
+    return {{.head = {.label_smoothing = label_smoothing_}}};
+  }
 
  private:
   float label_smoothing_;

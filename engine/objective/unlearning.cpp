@@ -5,7 +5,6 @@
 
 #include "base/check.hpp"
 #include "base/fixed_math.hpp"
-#include "engine/philox.hpp"
 
 namespace train::engine {
 
@@ -50,20 +49,6 @@ ScalarLoss npo_loss(double ratio, double beta) {
   // log(1 + e^x) without overflow.
   const double loss = std::max(x, 0.0) + fixed::log1p(fixed::exp(-std::abs(x)));
   return {.loss = loss, .by_value = beta / (1.0 + fixed::exp(-x))};
-}
-
-std::int32_t drawn_target(std::uint64_t seed, std::int64_t step, std::int64_t row,
-                          std::int64_t vocab) {
-  // The key tells steps apart, the position rows; a product of 64 bits is uniform to one part in
-  // 2^64 / vocab.
-  const auto of_step = philox_at(seed, static_cast<std::uint64_t>(step), RandomDomain::unlearning);
-  const std::uint64_t key = (static_cast<std::uint64_t>(of_step[0]) << 32U) | of_step[1];
-  const auto words = philox_at(key, static_cast<std::uint64_t>(row), RandomDomain::unlearning);
-  const std::uint64_t high =
-      static_cast<std::uint64_t>(words[0]) * static_cast<std::uint64_t>(vocab);
-  const std::uint64_t low =
-      (static_cast<std::uint64_t>(words[1]) * static_cast<std::uint64_t>(vocab)) >> 32U;
-  return static_cast<std::int32_t>((high + low) >> 32U);
 }
 
 }  // namespace train::engine

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 // Sequential unlearning as pure functions: which layer a step trains, how its two losses weigh, and
@@ -56,16 +55,4 @@ struct ScalarLoss {
 /// beta.
 [[nodiscard]] ScalarLoss npo_loss(double ratio, double beta);
 
-/// The target that is drawn for row `row` of step `step`: uniform over the vocabulary, a pure
-/// function of its arguments.
-[[nodiscard]] std::int32_t drawn_target(std::uint64_t seed, std::int64_t step, std::int64_t row,
-                                        std::int64_t vocab);
-
-/// How the gradients r of what is retained and f of what is forgotten are joined, element by
-/// element. They agree where both are above 0 or both below: so their product may underflow.
-enum class GradientJoin : std::uint8_t {
-  sum,         ///< r + f.
-  symmetric,   ///< r + f where they agree, else 0.
-  asymmetric,  ///< r + f where they agree, else r.
-};
 }  // namespace train::engine

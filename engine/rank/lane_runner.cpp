@@ -33,7 +33,7 @@ LaneRunner::LaneRunner(const RankPlan& rank, const Parts& parts)
   if (rank.objective().columns().weights) {
     weights_.emplace(rank.kernels(), slot_bytes(rank), "lane weights");
   }
-  if (any_weighting(rank.objective()) != nullptr) {
+  if (rank.objective().any_weighting() != nullptr) {
     weighting_.emplace(rank, parts.reference);
   }
 }
@@ -80,18 +80,18 @@ void LaneRunner::copy_lane(kernels::Stream& stream, std::int32_t number) const {
 Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
   const RankOptions& options = rank_->options();
   const bool evaluation = forward_only(work.kind);
+  const Pass pass = rank_->pass(work.kind, work.step);
   const bool scored = rank_->scores_documents(work);
   const bool in_documents = scored || rank_->objective().columns().positions;
   // An evaluation's sums are divided by what it counted itself.
   const auto scale = [&](double factor) {
     const bool scaled = makes_loss && !evaluation;
-    return scaled ? static_cast<float>(rank_->loss_factor(work.step, work.kind) *
+    return scaled ? static_cast<float>(rank_->loss_factor(pass) *
                                        rank_->step_mean(work.step, factor, work.kind))
                   : 0.0F;
   };
   const std::int64_t first = work.slot * rank_->lane_tokens();
-  const auto row_loss =
-      makes_loss && !evaluation ? rank_->row_loss(work.kind) : kernels::RowLoss::cross_entropy;
+  const auto row_loss = makes_loss ? pass.head.row_loss : kernels::RowLoss::cross_entropy;
   return {
       .step = work.step,
       .index = work.lane,
@@ -103,9 +103,9 @@ Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
       .row_weights = weights_ && !scored ? weights_->device<float>() + first : nullptr,
       .sums = scored ? nullptr : parts_.totals.lane_sums(work),
       .block_sums = scored ? nullptr : parts_.totals.block_sums(work),
-      .label_smoothing = evaluation ? 0.0F : rank_->label_smoothing(work.kind),
+      .label_smoothing = pass.head.label_smoothing,
       .row_loss = row_loss,
-      .top_k = rank_->objective().program() ? rank_->objective().program()->top_k() : 0,
+      .top_k = pass.head.top_k,
       .reference_input = row_loss == kernels::RowLoss::divergence ? frozen_.of(work).data : nullptr,
       .loss_scale = scale(1.0),
       .z_scale = weighting_ ? 0.0F : scale(static_cast<double>(options.model.z_loss_coeff)),
@@ -250,10 +250,11 @@ void LaneRunner::compare_output(kernels::Stream& stream, std::size_t unit, const
 
 void LaneRunner::forward_head(kernels::Stream& stream, const LaneWork& work,
                               const UnitMemory& memory, Lane lane) {
-  if (work.kind == CommandKind::reference && rank_->objective().program() != nullptr) {
+  const Pass pass = rank_->pass(work.kind, work.step);
+  if (work.kind == CommandKind::reference && pass.compared == Compared::head_inputs) {
     return keep_frozen_input(stream, work, memory, lane);
   }
-  if (!weighs(work)) {
+  if (pass.head.weighting == nullptr) {
     parts_.model.unit(parts_.model.unit_count() - 1).forward(stream, memory, lane);
     return parts_.totals.lane_summed(stream, work);
   }
@@ -278,14 +279,7 @@ void LaneRunner::forward_head(kernels::Stream& stream, const LaneWork& work,
 }
 
 bool LaneRunner::idle(const LaneWork& work) const {
-  const StepProgram* program = rank_->objective().program();
-  return program != nullptr && program->without_rows(work.kind);
-}
-
-bool LaneRunner::weighs(const LaneWork& work) const {
-  const bool passes = rank_->objective().program() != nullptr;
-  return weighting_ && (!passes || (has_backward(work.kind) &&
-                                    StepProgram::pass_of(work.kind) == StepProgram::Pass::second));
+  return rank_->pass(work.kind, work.step).source == GradientSource::distances;
 }
 
 void LaneRunner::keep_frozen_input(kernels::Stream& stream, const LaneWork& work,

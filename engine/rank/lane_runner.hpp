@@ -88,10 +88,8 @@ class LaneRunner {
                      UnitBuffers place);
   void keep_frozen_input(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
                          Lane lane);
-  /// The lane's pass has no rows (StepProgram::rewards_distance()): all of its gradients are 0.
+  /// The lane's pass has no rows (GradientSource::distances): all of its gradients are 0.
   [[nodiscard]] bool idle(const LaneWork& work) const;
-  /// Whether the lane's row weights follow from a first pass over the head.
-  [[nodiscard]] bool weighs(const LaneWork& work) const;
   void clear_nonfinite_counts(kernels::Stream& stream, std::size_t unit, bool backward,
                               const LaneWork& work, UnitBuffers place) const;
   void count_nonfinite_gradient(kernels::Stream& stream, std::size_t unit, const LaneWork& work,

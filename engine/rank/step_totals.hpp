@@ -9,8 +9,8 @@
 
 #include "engine/collective/collective_schedule.hpp"
 #include "engine/command.hpp"
+#include "engine/objective/pass.hpp"
 #include "engine/objective/row_weighting.hpp"
-#include "engine/objective/step_program.hpp"
 #include "engine/optimizer/exact_sum.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
@@ -31,8 +31,8 @@ struct StepResult {
   /// Of the updated rows whose gradient this rank finishes: Optimizer::row_sums(), which added up
   /// over ranks are those of the model (diagnose()). Empty in other steps and when non-finite.
   std::vector<ExactSum> optimizer_sums;
-  /// RowWeighting::metrics() of the step: means over its items; NaN where there is none. With a
-  /// StepProgram its metrics. Behind them block_metrics() of the model.
+  /// Objective::metric_names() of the step; of a RowWeighting means over its items, NaN where there
+  /// is none. Behind them block_metrics() of the model.
   std::vector<double> metrics = {};
 };
 
@@ -139,7 +139,7 @@ class StepTotals {
   /// Enqueues the norms of this rank's rows of a group. `gradient`: packed as GroupLayout::reduce.
   void add_norms(kernels::Stream& stream, std::size_t group, const float* gradient) const;
   /// The same of the second pass of a step of two, before its gradient is joined with the first's;
-  /// in the first one of the distances that the second rewards (StepProgram::rewards_distance()).
+  /// in the first one of the distances that the second rewards (GradientSource::distances).
   void add_pass_norms(kernels::Stream& stream, std::size_t group, const float* gradient) const;
   /// Where this rank counts the elements of a segment in which both gradients agree; the device's.
   [[nodiscard]] std::int64_t* agreement(std::size_t group, std::size_t segment) const;
@@ -209,7 +209,7 @@ class StepTotals {
   kernels::Buffer row_sums_;                                         // Scratch of add_norms().
   NormTree norms_;
   std::optional<NormTree> pass_norms_;                // Of the second pass.
-  std::array<PassOutcome, 2> passes_ = {};            // By StepProgram::Pass.
+  std::array<PassOutcome, 2> passes_ = {};            // In their order.
   std::optional<HostDeviceBuffer> distance_factors_;  // By NormTree::index_of().
   double distance_ = 0.0;                             // Of what the step trains, summed.
   std::vector<double> unit_squares_;

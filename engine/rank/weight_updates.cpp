@@ -62,12 +62,12 @@ void WeightUpdates::update(kernels::Stream& stream, ParameterGroup group, std::i
 }
 
 std::function<std::int64_t(std::size_t)> WeightUpdates::numbers_of(std::int64_t step) const {
-  const StepProgram* program = rank_->objective().program();
-  if (program == nullptr) {
+  const TrainingSchedule* schedule = rank_->objective().schedule();
+  if (schedule == nullptr) {
     return {};
   }
-  return [program, step](std::size_t unit) {
-    return program->update_number(
+  return [schedule, step](std::size_t unit) {
+    return schedule->update_number(
         static_cast<std::int64_t>(unit) - static_cast<std::int64_t>(RankPlan::first_layer_unit()),
         step);
   };

@@ -73,7 +73,7 @@ void restore(WorldStep& world, std::int64_t ranks, const std::vector<Bytes>& sta
 
 StepResult run_step(WorldStep& world, kernels::Stream& stream, std::int64_t step,
                     const WorldStep::ReadLane& text) {
-  if (world.rank(0).rank_plan().objective().program() == nullptr) {
+  if (!world.rank(0).rank_plan().objective().two_passes()) {
     return world.run(stream, step, text);
   }
   const WorldStep::FillLane rows = [&](std::int64_t of_step, std::int64_t lane,

@@ -45,7 +45,7 @@ Reference compute(configs::RunConfig config) {
   engine::WorldStep loop(kernels::cpu_backend(), plan->engine);
   const auto stream = kernels::make_inline_stream(1);
   const auto reads = [&rank](engine::CommandKind kind) { return reads_of(**rank, kind); };
-  const bool two_passes = (*rank)->engine->rank_plan().objective().program() != nullptr;
+  const bool two_passes = (*rank)->engine->rank_plan().objective().two_passes();
   Reference reference;
   for (std::int64_t step = 0; step <= config.run.steps; ++step) {
     reference.digests.push_back(loop.digest());

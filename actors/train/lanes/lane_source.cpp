@@ -436,7 +436,7 @@ Result<std::string> RowLanes::fingerprint() const {
 Result<std::shared_ptr<const LaneSource>> open_lanes(const configs::RunConfig& config,
                                                      std::int64_t vocab_size) {
   const auto objective = engine::make_objective(config.objective);
-  if (objective->program() != nullptr) {
+  if (objective->two_passes()) {
     return open_passes(config, vocab_size);
   }
   const bool rows = objective->columns() != engine::LaneColumns{};

@@ -30,7 +30,7 @@ struct ReferenceRows {
   std::int64_t documents = 0;          ///< Of both splits, read or not.
   bool live = false;                   ///< Asked about in every step, which is a command each.
   std::int64_t lane_sequences = 0;     ///< Documents of a lane at most.
-  /// Of steps of two passes, which compare the model with the one that began the run (StepProgram):
+  /// Of steps of two passes, which compare the model with the one that began the run (Compared):
   /// none of the above but that they do (`live`, and one of `commands`), and which passes follow a
   /// forward pass of its frozen copy.
   bool of_passes = false, frozen_first = false, frozen_second = false;
@@ -53,7 +53,7 @@ class LaneSource {
   /// What the rows of training step `step` (from 0) hold, of all lanes; read from the index of the
   /// rows alone. None: each position is a token with a target of weight 1.
   [[nodiscard]] virtual std::optional<engine::RowCount> count(std::int64_t step) const = 0;
-  /// The same of the rows of one pass, where a step has two (StepProgram).
+  /// The same of the rows of one pass, where a step has two.
   [[nodiscard]] virtual std::optional<engine::RowCount> count_pass(engine::CommandKind /*kind*/,
                                                                    std::int64_t step) const {
     return count(step);

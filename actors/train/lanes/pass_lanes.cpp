@@ -9,44 +9,43 @@
 namespace train::actors {
 
 using engine::CommandKind;
-using engine::StepProgram;
 
 PassLanes::PassLanes(std::shared_ptr<const LaneSource> first,
                      std::shared_ptr<const LaneSource> second, const configs::RunConfig& config,
                      std::int64_t vocab_size)
     : first_(std::move(first)),
       second_(std::move(second)),
-      program_(engine::program_of(config.objective)),
+      objective_(engine::make_objective(config.objective)),
       vocab_size_(vocab_size) {}
 
-const LaneSource& PassLanes::of(CommandKind kind) const {
-  const bool second =
-      engine::has_backward(kind) && StepProgram::pass_of(kind) == StepProgram::Pass::second;
-  return second ? *second_ : *first_;
+const LaneSource* PassLanes::of(CommandKind kind) const {
+  return engine::has_backward(kind) && !engine::of_first_pass(kind) ? second_.get() : first_.get();
 }
 
 Status PassLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot) const {
   if (work.kind == CommandKind::reference) {
-    const auto frozen = StepProgram::frozen_pass(work.step);
+    const engine::StepPass frozen = engine::step_pass(work.step);
     engine::LaneWork of_pass = work;
     of_pass.step = frozen.step;
     of_pass.kind = CommandKind::train_step;
-    return (frozen.pass == StepProgram::Pass::first ? first_ : second_)->read(of_pass, slot);
+    return (frozen.pass == 0 ? first_ : second_)->read(of_pass, slot);
   }
-  if (program_->without_rows(work.kind)) {
+  if (of(work.kind) == nullptr) {
     return {};
   }
-  TRAIN_RETURN_IF_ERROR(of(work.kind).read(work, slot));
+  TRAIN_RETURN_IF_ERROR(of(work.kind)->read(work, slot));
   if (engine::has_backward(work.kind)) {
-    const auto lane_rows = static_cast<std::int64_t>(slot.targets.size());
-    program_->set_targets(StepProgram::pass_of(work.kind), work.step, work.lane * lane_rows,
-                          vocab_size_, slot.targets);
+    const std::vector<engine::Pass> passes = objective_->passes(work.step);
+    if (const auto seed = engine::pass_of(passes, work.kind).target_seed) {
+      const auto lane_rows = static_cast<std::int64_t>(slot.targets.size());
+      engine::draw_targets(*seed, work.step, work.lane * lane_rows, vocab_size_, slot.targets);
+    }
   }
   return {};
 }
 
 std::optional<engine::RowCount> PassLanes::count_pass(CommandKind kind, std::int64_t step) const {
-  return program_->without_rows(kind) ? engine::RowCount{} : of(kind).count(step);
+  return of(kind) == nullptr ? engine::RowCount{} : of(kind)->count(step);
 }
 
 std::optional<engine::RowCount> PassLanes::count(std::int64_t step) const {
@@ -60,13 +59,14 @@ std::uint64_t PassLanes::training_rows() const {
 
 ReferenceRows PassLanes::reference_rows() const {
   const std::int64_t sequences = first_->reference_rows().lane_sequences;
+  const std::vector<engine::Pass> passes = objective_->passes(0);
   ReferenceRows rows{
       .lane_sequences =
           second_ ? std::max(sequences, second_->reference_rows().lane_sequences) : sequences,
       .of_passes = true,
-      .frozen_first = program_->reads_frozen(StepProgram::Pass::first),
-      .frozen_second = program_->reads_frozen(StepProgram::Pass::second)};
-  rows.live = rows.frozen_first || rows.frozen_second || program_->reads_first_weights();
+      .frozen_first = passes.front().compared != engine::Compared::nothing,
+      .frozen_second = passes.back().compared != engine::Compared::nothing};
+  rows.live = rows.frozen_first || rows.frozen_second || objective_->reads_first_weights();
   rows.commands = rows.live ? 1 : 0;
   return rows;
 }
@@ -86,8 +86,8 @@ Result<std::string> PassLanes::fingerprint() const {
 
 Result<std::shared_ptr<const LaneSource>> open_passes(const configs::RunConfig& config,
                                                       std::int64_t vocab_size) {
-  const auto program = engine::program_of(config.objective);
-  if (program->rewards_distance()) {
+  const auto objective = engine::make_objective(config.objective);
+  if (objective->rewards_distance()) {
     auto only = open_rows(config, vocab_size);
     TRAIN_RETURN_IF_ERROR(only);
     return std::shared_ptr<const LaneSource>(
@@ -103,7 +103,7 @@ Result<std::shared_ptr<const LaneSource>> open_passes(const configs::RunConfig& 
   configs::RunConfig forgotten = config;
   forgotten.data.dir = config.data.forget_dir;
   forgotten.eval.interval_steps = 0;
-  const bool weighs = program->weighting() != nullptr;
+  const bool weighs = objective->any_weighting() != nullptr;
   auto second = open_rows(forgotten, vocab_size, /*means_of_documents=*/weighs);
   TRAIN_RETURN_IF_ERROR(second);
   return std::shared_ptr<const LaneSource>(std::make_shared<const PassLanes>(

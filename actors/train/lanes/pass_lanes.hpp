@@ -12,12 +12,12 @@
 
 namespace train::actors {
 
-/// Two streams of rows, of steps of two passes (StepProgram): the first pass and evaluations read
+/// Two streams of rows, of steps of two passes: the first pass and evaluations read
 /// data.dir, the second pass data.forget_dir, each in the order of its own rows. The frozen copy
-/// (StepProgram) reads what the pass that it comes before does.
+/// reads what the pass that it comes before does.
 class PassLanes final : public LaneSource {
  public:
-  /// `second`: null where the second pass has no rows (StepProgram::rewards_distance()): its lanes
+  /// `second`: null where the second pass has no rows (GradientSource::distances): its lanes
   /// are left as they are. `vocab_size`: targets that the objective draws are below it.
   PassLanes(std::shared_ptr<const LaneSource> first, std::shared_ptr<const LaneSource> second,
             const configs::RunConfig& config, std::int64_t vocab_size);
@@ -34,10 +34,11 @@ class PassLanes final : public LaneSource {
   [[nodiscard]] Result<std::string> fingerprint() const override;
 
  private:
-  [[nodiscard]] const LaneSource& of(engine::CommandKind kind) const;
+  /// The stream of the command's lanes; null: they have no rows.
+  [[nodiscard]] const LaneSource* of(engine::CommandKind kind) const;
 
   std::shared_ptr<const LaneSource> first_, second_;
-  std::shared_ptr<const engine::StepProgram> program_;
+  std::shared_ptr<const engine::Objective> objective_;
   std::int64_t vocab_size_;
 };
 

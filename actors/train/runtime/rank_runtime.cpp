@@ -236,7 +236,7 @@ NonfiniteFound nonfinite_event(const RankRuntime& rank, const Command& command) 
                        .found = origin.found,
                        .text = "in no layer's output or gradient (only in their sums)"};
   if (origin.found) {
-    const bool two_passes = rank.engine->rank_plan().objective().program() != nullptr;
+    const bool two_passes = rank.engine->rank_plan().objective().two_passes();
     event.text =
         fmt::format("in {} ({}), lane {} of rank {}{}", rank.engine->unit_name(origin.unit),
                     origin.backward ? "backward" : "forward", origin.lane,

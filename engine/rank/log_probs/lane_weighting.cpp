@@ -9,7 +9,7 @@ namespace train::engine {
 namespace {
 
 const RowWeighting& weighting_of(const RankPlan& rank) {
-  const RowWeighting* weighting = any_weighting(rank.objective());
+  const RowWeighting* weighting = rank.objective().any_weighting();
   TRAIN_CHECK(weighting != nullptr, "the objective's row weights are known without a first pass");
   return *weighting;
 }
@@ -34,7 +34,7 @@ LaneWeighting::LaneWeighting(const RankPlan& rank, ReferenceLogProbs& reference)
   if (weighting_->needs_square_sums()) {
     log_square_sums_.emplace(rank.kernels(), row_bytes(rank), "row sums of squares");
   }
-  if (weighting_->needs_reference() && rank.objective().program() != nullptr) {
+  if (weighting_->needs_reference() && rank.objective().reads_frozen()) {
     frozen_log_probs_.emplace(rank.kernels(), row_bytes(rank), "frozen row log-probabilities");
   }
 }
@@ -120,12 +120,12 @@ void LaneWeighting::keep_as_reference(kernels::Stream& stream, const LaneWork& w
 }
 
 std::size_t LaneWeighting::planned_bytes(const RankOptions& options, const Objective& objective) {
-  const RowWeighting* weighting = any_weighting(objective);
+  const RowWeighting* weighting = objective.any_weighting();
   if (weighting == nullptr) {
     return 0;
   }
   const std::int64_t rows = options.batch.micro_batch * options.seq_len;
-  const bool frozen = weighting->needs_reference() && objective.program() != nullptr;
+  const bool frozen = weighting->needs_reference() && objective.reads_frozen();
   const std::int64_t columns = 2 + (weighting->needs_square_sums() ? 1 : 0) + (frozen ? 1 : 0);
   return bytes_of(rows * columns, sizeof(float)) +
          most_sequences(options) * static_cast<std::size_t>(options.lane_slots) *

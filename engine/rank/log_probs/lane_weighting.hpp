@@ -37,7 +37,7 @@ class LaneWeighting {
   [[nodiscard]] std::span<LaneSequence> sequences(std::int32_t slot) const;
   /// What the first pass writes; the device's.
   [[nodiscard]] kernels::LogProbResults results() const;
-  /// Whether the references that the weights follow from are the frozen copy's (StepProgram), and
+  /// Whether the references that the weights follow from are the frozen copy's (Compared), and
   /// not kept by document; and what the first pass over its rows writes, then, before weigh().
   [[nodiscard]] bool reads_frozen() const { return frozen_log_probs_.has_value(); }
   [[nodiscard]] kernels::LogProbResults frozen_results() const {

@@ -23,7 +23,7 @@ ReferenceLogProbs::ReferenceLogProbs(const RankPlan& rank)
     : rank_(&rank), capacity_(most_sequences(rank.options())) {
   if (!needs_reference(rank.objective())) {
     capacity_ = 0;  // Of a frozen copy nothing is kept by document.
-    entries_.resize(reads_frozen(rank.objective()) ? block_at(rank.ranks()) : 0);
+    entries_.resize(rank.objective().reads_frozen() ? block_at(rank.ranks()) : 0);
     return;
   }
   values_.assign(static_cast<std::size_t>(rank.options().reference_documents),
@@ -85,7 +85,7 @@ void ReferenceLogProbs::take(kernels::Stream& stream) {
 std::size_t ReferenceLogProbs::planned_bytes(const RankOptions& options,
                                              const Objective& objective) {
   if (!needs_reference(objective)) {
-    return reads_frozen(objective)
+    return objective.reads_frozen()
                ? static_cast<std::size_t>(options.parallel.ranks) * sizeof(Entry)
                : 0;
   }

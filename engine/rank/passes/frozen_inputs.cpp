@@ -37,7 +37,7 @@ Elements FrozenInputs::of(const LaneWork& work, std::size_t index) const {
 
 std::size_t FrozenInputs::planned_bytes(const RankLayout& layout, const ShardPlan& plan,
                                         const RankOptions& options) {
-  if (!reads_frozen(*make_objective(options.objective))) {
+  if (!make_objective(options.objective)->reads_frozen()) {
     return 0;
   }
   return static_cast<std::size_t>(plan.train_lanes().rounds()) * count_of_lane(options) *

@@ -11,12 +11,12 @@ PassGradients::PassGradients(const RankPlan& rank, const RankState& state, const
       totals_(&totals),
       agreeing_(floats(rank.layout().largest_segment()), "agreeing gradients",
                 rank.device().memory) {
-  TRAIN_CHECK(rank.objective().program() != nullptr, "steps have one pass");
+  TRAIN_CHECK(rank.objective().two_passes(), "steps have one pass");
   for (std::size_t group = 0; group < rank.group_count(); ++group) {
     kept_.emplace_back(floats(rank.layout(group).reduce.element_count),
                        "first gradient of " + rank.group(group).name, rank.device().memory);
   }
-  if (!rank.objective().program()->reads_first_weights()) {
+  if (!rank.objective().reads_first_weights()) {
     return;
   }
   const kernels::Device& device = rank.device();
@@ -42,7 +42,7 @@ void PassGradients::copy(kernels::Stream& stream, float* to, const float* from,
 void PassGradients::pull(kernels::Stream& stream, std::size_t group, std::int64_t step,
                          float* gradient) const {
   const kernels::KernelTable& kernels = rank_->kernels();
-  const auto twice = static_cast<float>(2.0 * rank_->objective().program()->pull());
+  const auto twice = static_cast<float>(2.0 * rank_->objective().passes(step).front().pull);
   auto* distance = agreeing_.as<float>();
   for (const Segment& segment : rank_->layout(group).reduce.segments) {
     if (!rank_->trains(rank_->unit_of(group, segment.parameter), step)) {
@@ -95,18 +95,19 @@ void PassGradients::reward_distances(kernels::Stream& stream, std::size_t group,
 void PassGradients::finish(kernels::Stream& stream, std::size_t group, const LaneWork& work,
                            float* gradient) {
   const kernels::KernelTable& kernels = rank_->kernels();
-  const StepProgram& program = *rank_->objective().program();
-  const bool first = StepProgram::pass_of(work.kind) == StepProgram::Pass::first;
-  if (first && program.pull() > 0.0) {
+  const bool first = of_first_pass(work.kind);
+  const std::vector<Pass> passes = rank_->objective().passes(work.step);
+  const bool of_distances = passes.back().source == GradientSource::distances;
+  if (first && passes.front().pull > 0.0) {
     pull(stream, group, work.step, gradient);
   }
   if (first) {
     totals_->add_norms(stream, group, gradient);
   }
-  if (first && program.rewards_distance()) {
+  if (first && of_distances) {
     measure_distances(stream, group);
   } else if (!first) {
-    if (program.rewards_distance()) {
+    if (of_distances) {
       reward_distances(stream, group, work.step, gradient);
     }
     totals_->add_pass_norms(stream, group, gradient);
@@ -134,7 +135,7 @@ void PassGradients::finish(kernels::Stream& stream, std::size_t group, const Lan
 
 void PassGradients::join(kernels::Stream& stream, const Rows& rows) const {
   const kernels::KernelTable& kernels = rank_->kernels();
-  const GradientJoin how = rank_->objective().program()->join();
+  const GradientJoin how = rank_->objective().join();
   auto* agreeing = agreeing_.as<float>();
   copy(stream, agreeing, rows.second, rows.count);
   kernels.mask_sign(stream, {.g = agreeing, .other = rows.first, .count = rows.count});

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "engine/command.hpp"
-#include "engine/objective/step_program.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
 #include "engine/rank/state/rank_state.hpp"
@@ -15,14 +14,14 @@
 namespace train::engine {
 
 /// The gradients of a step of two passes, of the rows that this rank finishes: keeps the first
-/// pass's, joins the second's with it (StepProgram). A reduced gradient has the same bits whoever
+/// pass's, joins the second's with it (Pass). A reduced gradient has the same bits whoever
 /// has its rows, and so has what becomes of it here.
 ///
 /// Threading: one owner per group; calls only enqueue. Ownership: owns the kept gradients and
 /// scratch; borrows plan and totals.
 class PassGradients {
  public:
-  /// REQUIRES: Objective::program(); `state` has the weights that begin the run.
+  /// REQUIRES: Objective::two_passes(); `state` has the weights that begin the run.
   PassGradients(const RankPlan& rank, const RankState& state, const StepTotals& totals);
 
   /// The group's gradient over all lanes of the command is complete at `gradient`, packed as
@@ -42,12 +41,12 @@ class PassGradients {
     std::int64_t* agreeing = nullptr;
   };
   void join(kernels::Stream& stream, const Rows& rows) const;
-  /// Adds the gradient of StepProgram::pull() to what the step trains.
+  /// Adds the gradient of Pass::pull to what the step trains.
   void pull(kernels::Stream& stream, std::size_t group, std::int64_t step, float* gradient) const;
   /// out = a segment's weights minus those that began the run.
   void find_distance(kernels::Stream& stream, std::size_t group, const Segment& segment,
                      float* out) const;
-  /// Of StepProgram::rewards_distance(): enqueues the norms of the distances, in the first pass;
+  /// Of GradientSource::distances: enqueues the norms of the distances, in the first pass;
   /// and in the second one that they become its gradient, where the step trains.
   void measure_distances(kernels::Stream& stream, std::size_t group) const;
   void reward_distances(kernels::Stream& stream, std::size_t group, std::int64_t step,
@@ -58,7 +57,7 @@ class PassGradients {
   const RankState* state_;
   const StepTotals* totals_;
   std::vector<kernels::Buffer> kept_;  // By group.
-  // Of StepProgram::reads_first_weights(): the weights that began the run.
+  // Of Objective::reads_first_weights(): the weights that began the run.
   std::vector<kernels::Buffer> start_;
   kernels::Buffer agreeing_;  // Of one segment: the second gradient where both agree; scratch.
 };

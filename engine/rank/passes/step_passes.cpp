@@ -61,10 +61,10 @@ SignAgreement StepTotals::sign_agreement(std::int64_t step) const {
 void StepTotals::combine_first_pass(kernels::Stream& stream, std::int64_t step) {
   stream.enqueue([this, step] {
     PassOutcome& first = passes_.front();
-    const double unit = rank_->objective().program()->loss_unit(StepProgram::Pass::first,
-                                                                rank_->options().model.vocab_size);
-    first.loss = unit * rank_->step_mean(step, lane_total(&kernels::LossSums::cross_entropy),
-                                         CommandKind::gradient);
+    const HeadLoss head = rank_->objective().passes(step).front().head;
+    first.loss = head.unit(rank_->options().model.vocab_size) *
+                 rank_->step_mean(step, lane_total(&kernels::LossSums::cross_entropy),
+                                  CommandKind::gradient);
     first.squared_norm = norms_.finish(step_sums_.host<double>(), first.unit_squares);
     if (distance_factors_) {
       weigh_distances(step);
@@ -78,8 +78,7 @@ void StepTotals::combine_first_pass(kernels::Stream& stream, std::int64_t step) 
 
 void StepTotals::weigh_distances(std::int64_t step) {
   constexpr auto largest = static_cast<double>(std::numeric_limits<float>::max());
-  const double coefficient =
-      rank_->objective().program()->coefficient(StepProgram::Pass::second, step);
+  const double coefficient = rank_->objective().passes(step).back().coefficient;
   const std::vector<double> squares = pass_norms_->parameter_squares(step_sums_.host<double>());
   auto* factors = distance_factors_->host<float>();
   distance_ = 0.0;
@@ -98,26 +97,25 @@ const float* StepTotals::distance_factor(std::size_t group, std::size_t paramete
 }
 
 void StepTotals::combine_passes(std::int64_t step) {
-  const StepProgram& program = *rank_->objective().program();
-  const std::int64_t vocab = rank_->options().model.vocab_size;
+  const Objective& objective = rank_->objective();
+  const std::vector<Pass> passes = objective.passes(step);
   PassOutcome& second = passes_.back();
-  second.loss = program.rewards_distance()
+  second.loss = passes.back().source == GradientSource::distances
                     ? -distance_
-                    : program.loss_unit(StepProgram::Pass::second, vocab) *
+                    : passes.back().head.unit(rank_->options().model.vocab_size) *
                           rank_->step_mean(step, lane_total(&kernels::LossSums::cross_entropy));
   second.squared_norm = pass_norms_->finish(step_sums_.host<double>(), second.unit_squares);
   auto* results = scalars_.host<Scalars>();
   results->squared_norm = norms_.finish(step_sums_.host<double>(), unit_squares_);
   results->z_squared = 0.0;
   results->cross_entropy =
-      program.coefficient(StepProgram::Pass::first, step) * passes_.front().loss +
-      program.coefficient(StepProgram::Pass::second, step) * second.loss;
+      passes.front().coefficient * passes_.front().loss + passes.back().coefficient * second.loss;
   // Where signs disagree a join may drop what is not finite: nobody shall train on around it.
   if (!std::isfinite(passes_.front().squared_norm) || !std::isfinite(second.squared_norm)) {
     results->squared_norm = std::numeric_limits<double>::quiet_NaN();
   }
   metrics_ =
-      program.metric_values(step, passes_, sign_agreement(step), RankPlan::first_layer_unit());
+      objective.metric_values(step, passes_, sign_agreement(step), RankPlan::first_layer_unit());
   add_block_metrics(over_lanes(/*evaluation=*/false), metrics_);
 }
 

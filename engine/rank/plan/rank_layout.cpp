@@ -108,11 +108,9 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
   lane_slot_bytes_ = lane_bytes(options, *objective);
   block_sums_ = options.model.block_sums().size();
   lane_doubles_ = lane_doubles_of(*objective, block_sums_);
-  if (const StepProgram* program = objective->program()) {
-    two_passes_ = true;
-    reads_first_weights_ = program->reads_first_weights();
-    rewards_distance_ = program->rewards_distance();
-  }
+  two_passes_ = objective->two_passes();
+  reads_first_weights_ = objective->reads_first_weights();
+  rewards_distance_ = objective->rewards_distance();
   for (std::size_t index = 0; index < plan.groups().size(); ++index) {
     groups_.push_back(make_group(index));
     if (!groups_.back().resident) {

@@ -176,8 +176,8 @@ class RankLayout {
     return lane_blocks_[static_cast<std::size_t>(rank)];
   }
 
-  /// First double of the norms that `rank` sends of the second pass of a step of two
-  /// (StepProgram), before it is joined with the first.
+  /// First double of the norms that `rank` sends of the second pass of a step of two, before it is
+  /// joined with the first.
   [[nodiscard]] std::int64_t pass_norm_block(std::int64_t rank) const {
     return step_block(rank + 1) - agreement_counts_.at(static_cast<std::size_t>(rank)) -
            norm_count(rank);
@@ -189,7 +189,7 @@ class RankLayout {
   }
   /// Steps have two passes.
   [[nodiscard]] bool two_passes() const { return two_passes_; }
-  /// Bytes of the factor of each tensor's distance (StepProgram::rewards_distance()); 0: none.
+  /// Bytes of the factor of each tensor's distance (GradientSource::distances); 0: none.
   [[nodiscard]] std::size_t distance_factor_bytes() const;
   /// Elements of the largest segment of a reduce part here.
   [[nodiscard]] std::int64_t largest_segment() const;

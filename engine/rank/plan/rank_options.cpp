@@ -28,13 +28,13 @@ ModelSpec trained_model(const RankOptions& options) {
                 .alpha = options.lora.alpha,
                 .rslora = options.lora.rslora,
                 .targets = options.lora.targets};
-  if (const auto program = program_of(options.objective); program != nullptr) {
+  if (const auto schedule = schedule_of(options.objective); schedule != nullptr) {
     model.frozen.emplace_back("embedding");
     model.frozen.emplace_back("head");
     for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
       const auto number = static_cast<std::int64_t>(layer);
-      const bool trained = options.phase_step < 0 ? program->ever_trains(number)
-                                                  : program->trains(number, options.phase_step);
+      const bool trained = options.phase_step < 0 ? schedule->ever_trains(number)
+                                                  : schedule->trains(number, options.phase_step);
       if (!trained) {
         model.frozen.push_back(fmt::format("block {}", layer));
       }
@@ -44,8 +44,8 @@ ModelSpec trained_model(const RankOptions& options) {
 }
 
 bool state_ends_with_phase(const RankOptions& options) {
-  const auto program = program_of(options.objective);
-  return program != nullptr && program->state_by_phase() && options.train.ema == 0.0;
+  const auto schedule = schedule_of(options.objective);
+  return schedule != nullptr && schedule->state_by_phase() && options.train.ema == 0.0;
 }
 
 bool keeps_state_by_phase(const RankOptions& options) {
@@ -54,16 +54,16 @@ bool keeps_state_by_phase(const RankOptions& options) {
 
 std::int64_t last_step_of(const RankOptions& options) {
   return options.phase_step < 0 ? options.total_steps
-                                : program_of(options.objective)->phase_end(options.phase_step);
+                                : schedule_of(options.objective)->phase_end(options.phase_step);
 }
 
 bool begins_phase(const RankOptions& options, std::int64_t step) {
-  return options.phase_step >= 0 && program_of(options.objective)->begins_phase(step);
+  return options.phase_step >= 0 && schedule_of(options.objective)->begins_phase(step);
 }
 
 bool goes_on_training(const RankOptions& options, std::int64_t layer, std::int64_t step) {
-  const auto program = program_of(options.objective);
-  return program->trains(layer, step) && !program->begins_phase(step);
+  const auto schedule = schedule_of(options.objective);
+  return schedule->trains(layer, step) && !schedule->begins_phase(step);
 }
 
 configs::ObjectiveSection with_layers(const configs::ObjectiveSection& section,
@@ -73,9 +73,9 @@ configs::ObjectiveSection with_layers(const configs::ObjectiveSection& section,
   return resolved;
 }
 
-Status check_program(const RankOptions& options) {
-  const auto program = program_of(options.objective);
-  if (program == nullptr) {
+Status check_schedule(const RankOptions& options) {
+  const auto schedule = schedule_of(options.objective);
+  if (schedule == nullptr) {
     return {};
   }
   if (options.lora.rank > 0) {
@@ -84,13 +84,13 @@ Status check_program(const RankOptions& options) {
         options.lora.rank, options.objective.name));
   }
   const auto layers = static_cast<std::int64_t>(options.model.layers.size());
-  TRAIN_RETURN_IF_ERROR(program->check(layers, options.total_steps));
+  TRAIN_RETURN_IF_ERROR(schedule->check(layers, options.total_steps));
   RankOptions whole = options;
   whole.phase_step = -1;
   const std::vector<UnitParameters> units = describe_units(trained_model(whole));
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     const UnitParameters& unit = units[static_cast<std::size_t>(layer) + 1];
-    if (program->ever_trains(layer) && unit.gradient_count() == 0) {
+    if (schedule->ever_trains(layer) && unit.gradient_count() == 0) {
       return user_error(
           fmt::format("train.freeze leaves nothing of {}, which objective.name = \"{}\" trains; "
                       "freeze less, or choose other layers",
@@ -101,7 +101,7 @@ Status check_program(const RankOptions& options) {
 }
 
 Result<ShardPlan> plan_of(const RankOptions& options) {
-  TRAIN_RETURN_IF_ERROR(check_program(options));
+  TRAIN_RETURN_IF_ERROR(check_schedule(options));
   std::vector<UnitParameters> units = describe_units(trained_model(options));
   std::vector<std::string> whole = whole_parameters(*optimizer_of(options), units);
   whole.insert(whole.end(), options.whole_parameters.begin(), options.whole_parameters.end());

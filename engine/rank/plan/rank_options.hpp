@@ -62,7 +62,7 @@ struct RankOptions {
   /// Sum of the weights of the targets of step `step` (from 0), over all lanes; the same on every
   /// rank, and thread-safe. None: every token of the step has a target of weight 1.
   std::function<double(std::int64_t step)> step_weight = {};
-  /// The same of the first pass of a step that has two (Objective::program()).
+  /// The same of the first pass of a step that has two (Objective::passes()).
   std::function<double(std::int64_t step)> first_pass_weight = {};
   /// Documents of a lane at most (LaneSequence); 0: as many as could be.
   std::int64_t lane_sequences = 0;
@@ -79,7 +79,7 @@ struct RankOptions {
 [[nodiscard]] std::unique_ptr<Optimizer> optimizer_of(const RankOptions& options);
 /// The model with what train.freeze names frozen, and with the adapters of [lora].
 [[nodiscard]] ModelSpec trained_model(const RankOptions& options);
-/// What a layer is trained with ends with its phase (StepProgram::state_by_phase(); a running
+/// What a layer is trained with ends with its phase (TrainingSchedule::state_by_phase(); a running
 /// average of the weights outlasts it).
 [[nodiscard]] bool state_ends_with_phase(const RankOptions& options);
 /// So a run of `options` has gradients, masters and moments of what a phase trains, and of nothing
@@ -98,9 +98,9 @@ struct RankOptions {
 /// objective.first_layer as a layer, where it stands for the model's last.
 [[nodiscard]] configs::ObjectiveSection with_layers(const configs::ObjectiveSection& section,
                                                     std::int64_t layers);
-/// Error (user) when the objective's steps (StepProgram) do not fit model and run, or all of a
+/// Error (user) when the objective's steps (TrainingSchedule) do not fit model and run, or all of a
 /// layer that one of them trains is frozen.
-[[nodiscard]] Status check_program(const RankOptions& options);
+[[nodiscard]] Status check_schedule(const RankOptions& options);
 /// Error (user) naming train.freeze when a pattern matches no parameter and no unit, or when
 /// nothing is left to train; or naming [lora] when a target matches nothing or its rank is too
 /// large.

@@ -63,32 +63,25 @@ double RankPlan::step_mean(std::int64_t step, double sum, CommandKind kind) cons
   return weight > 0.0 ? sum / weight : 0.0;
 }
 
-double RankPlan::loss_factor(std::int64_t step, CommandKind kind) const {
-  const StepProgram* program = objective_->program();
-  if (program == nullptr) {
-    return 1.0;
+Pass RankPlan::pass(CommandKind kind, std::int64_t step) const {
+  if (has_backward(kind)) {
+    return pass_of(objective_->passes(step), kind);
   }
-  const StepProgram::Pass pass = StepProgram::pass_of(kind);
-  return program->coefficient(pass, step) * program->loss_unit(pass, options_.model.vocab_size);
-}
-
-float RankPlan::label_smoothing(CommandKind kind) const {
-  const StepProgram* program = objective_->program();
-  return program == nullptr ? objective_->label_smoothing()
-                            : program->label_smoothing(StepProgram::pass_of(kind));
-}
-
-kernels::RowLoss RankPlan::row_loss(CommandKind kind) const {
-  const StepProgram* program = objective_->program();
-  return program == nullptr ? kernels::RowLoss::cross_entropy
-                            : program->row_loss(StepProgram::pass_of(kind));
+  Pass forward{.head = {.weighting = objective_->weighting()}};
+  if (kind == CommandKind::reference && objective_->two_passes()) {
+    forward.compared = objective_->passes(0)[step_pass(step).pass].compared;
+  }
+  return forward;
 }
 
 bool RankPlan::trains(std::size_t unit, std::int64_t step) const {
+  const TrainingSchedule* schedule = objective_->schedule();
+  if (schedule == nullptr) {
+    return true;
+  }
   const bool layer =
       unit >= first_layer_unit() && unit < first_layer_unit() + options_.model.layers.size();
-  return layer &&
-         objective_->program()->trains(static_cast<std::int64_t>(unit - first_layer_unit()), step);
+  return layer && schedule->trains(static_cast<std::int64_t>(unit - first_layer_unit()), step);
 }
 
 std::size_t RankPlan::unit_of(std::size_t group, std::size_t parameter) const {

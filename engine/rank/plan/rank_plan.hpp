@@ -59,15 +59,15 @@ class RankPlan {
   /// weights; 0 where there is none. Of a step of two passes over the targets of the command's.
   [[nodiscard]] double step_mean(std::int64_t step, double sum,
                                  CommandKind kind = CommandKind::train_step) const;
-  /// What the command's mean cross-entropy is multiplied by in the loss of step `step`.
-  [[nodiscard]] double loss_factor(std::int64_t step, CommandKind kind) const;
-  /// HeadLossParams, in training.
-  [[nodiscard]] float label_smoothing(CommandKind kind) const;
-  /// HeadLossParams, in training.
-  [[nodiscard]] kernels::RowLoss row_loss(CommandKind kind) const;
+  /// What lanes of the command compute, in training or forward alone.
+  [[nodiscard]] Pass pass(CommandKind kind, std::int64_t step) const;
+  /// What the mean of the pass's row losses is multiplied by in the loss of its step.
+  [[nodiscard]] double loss_factor(const Pass& pass) const {
+    return pass.coefficient * pass.head.unit(options_.model.vocab_size);
+  }
   /// The unit of layer 0; the layers' units follow one another.
   [[nodiscard]] static constexpr std::size_t first_layer_unit() { return 1; }
-  /// Objective::program() of the unit's layer: trained in step `step`. REQUIRES: there is one.
+  /// Step `step` trains the unit (Objective::schedule()).
   [[nodiscard]] bool trains(std::size_t unit, std::int64_t step) const;
   /// The unit of a parameter of a group.
   [[nodiscard]] std::size_t unit_of(std::size_t group, std::size_t parameter) const;

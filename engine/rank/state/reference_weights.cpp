@@ -10,25 +10,24 @@ namespace train::engine {
 
 bool has_live_reference(const RankOptions& options) {
   const auto objective = make_objective(options.objective);
-  return reads_frozen(*objective) ||
+  return objective->reads_frozen() ||
          (options.objective.reference == "live" && needs_reference(*objective));
 }
 
 bool needs_first_weights(const RankOptions& options) {
-  const auto program = program_of(options.objective);
-  return has_live_reference(options) || (program != nullptr && program->reads_first_weights());
+  return has_live_reference(options) || make_objective(options.objective)->reads_first_weights();
 }
 
 namespace {
 
 /// What is frozen now may have been trained in an earlier phase.
 bool was_trained(const RankOptions& options, const ShardGroup& group) {
-  const auto program = program_of(options.objective);
+  const auto schedule = schedule_of(options.objective);
   return group.trained() ||
-         (program != nullptr &&
+         (schedule != nullptr &&
           std::any_of(group.units.begin(), group.units.end(), [&](std::size_t unit) {
             constexpr std::size_t first = RankPlan::first_layer_unit();
-            return unit >= first && program->ever_trains(static_cast<std::int64_t>(unit - first));
+            return unit >= first && schedule->ever_trains(static_cast<std::int64_t>(unit - first));
           }));
 }
 

@@ -9,7 +9,7 @@
 
 namespace train::engine {
 
-/// objective.reference = "live", and passes that are compared with a frozen copy (StepProgram): the
+/// objective.reference = "live", and passes that are compared with a frozen copy (Compared): the
 /// weights of the model as the run began, which its layers read
 /// in CommandKind::reference: of each group what GroupState has for them, whole where it is
 /// resident, else the shard that gathers send, of the same type. No masters and no optimizer state.

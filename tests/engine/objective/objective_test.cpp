@@ -140,9 +140,9 @@ TEST_CASE("objective: what the list says its loss is of is what it computes",
     section.first_layer = 0;
     const configs::ObjectiveForm form = configs::objective_form(entry.name);
     const auto objective = make_objective(section);
-    CHECK((objective->program() != nullptr) == (form == configs::ObjectiveForm::two_passes));
+    CHECK(objective->two_passes() == (form == configs::ObjectiveForm::two_passes));
     CHECK((objective->weighting() != nullptr) == (form == configs::ObjectiveForm::answers));
-    CHECK((program_of(section) == nullptr) == (objective->program() == nullptr));
+    CHECK((schedule_of(section) == nullptr) == !objective->two_passes());
   }
 }
 

@@ -13,6 +13,7 @@
 #include "engine/model/weight_source.hpp"
 #include "engine/objective/npo_weighting.hpp"
 #include "engine/objective/registry.hpp"
+#include "engine/objective/unlearning.hpp"
 #include "tests/engine/parity/published_gradients.hpp"
 #include "tests/engine/parity/published_summary.hpp"
 #include "tests/engine/rank/small_model.hpp"
@@ -126,7 +127,7 @@ std::vector<std::string> cases() {
 }
 
 double metric(const WorldStep& world, const StepResult& result, const std::string& name) {
-  const auto& names = world.rank(0).rank_plan().objective().program()->metrics();
+  const auto names = world.rank(0).rank_plan().objective().metric_names();
   const auto found = std::find(names.begin(), names.end(), name);
   REQUIRE(found != names.end());
   return result.metrics.at(static_cast<std::size_t>(found - names.begin()));
@@ -295,7 +296,7 @@ TEST_CASE(
   const auto options = with(small_options(name), ranks, ranks == 1 ? "none" : "full");
   const auto stream = kernels::make_inline_stream(1);
   WorldStep world(kernels::cpu_backend(), options);
-  const StepProgram& program = *world.rank(0).rank_plan().objective().program();
+  const TrainingSchedule& schedule = *world.rank(0).rank_plan().objective().schedule();
   for (std::int64_t step = 0; step < options.total_steps; ++step) {
     CAPTURE(name, ranks, step);
     const StepResult result = world.run(*stream, step, rows_of(options, 0), rows_of(options, 1));
@@ -303,7 +304,7 @@ TEST_CASE(
     double squares = 0.0;
     for (std::size_t unit = 0; unit < result.unit_grad_norms.size(); ++unit) {
       const double norm = result.unit_grad_norms[unit];
-      CHECK((norm > 0.0) == program.trains(static_cast<std::int64_t>(unit) - 1, step));
+      CHECK((norm > 0.0) == schedule.trains(static_cast<std::int64_t>(unit) - 1, step));
       squares += norm * norm;
     }
     CHECK(result.grad_norm == Approx(std::sqrt(squares)).epsilon(1e-6));
@@ -397,24 +398,24 @@ TEST_CASE("sequential unlearning: phases, coefficients and updates are functions
   section.last_layer = 8;
   section.steps_per_layer = 10;
   const auto made = make_objective(section);
-  const StepProgram& program = *made->program();
-  CHECK(program.check(32, 60).ok());
-  CHECK(program.ever_trains(31));
-  CHECK(program.ever_trains(11));
-  CHECK_FALSE(program.ever_trains(7));
-  CHECK(program.trains(31, 9));
-  CHECK_FALSE(program.trains(31, 10));
-  CHECK(program.trains(27, 10));
-  CHECK(program.update_number(27, 10) == 1);
-  CHECK(program.update_number(31, 10) == 0);
-  CHECK(program.coefficient(StepProgram::Pass::first, 0) == 5.0);
-  CHECK(program.coefficient(StepProgram::Pass::second, 0) == 5.0);
-  CHECK(program.coefficient(StepProgram::Pass::first, 5) == Approx(20.0 * 0.625));
+  const TrainingSchedule& schedule = *made->schedule();
+  CHECK(schedule.check(32, 60).ok());
+  CHECK(schedule.ever_trains(31));
+  CHECK(schedule.ever_trains(11));
+  CHECK_FALSE(schedule.ever_trains(7));
+  CHECK(schedule.trains(31, 9));
+  CHECK_FALSE(schedule.trains(31, 10));
+  CHECK(schedule.trains(27, 10));
+  CHECK(schedule.update_number(27, 10) == 1);
+  CHECK(schedule.update_number(31, 10) == 0);
+  CHECK(made->passes(0).front().coefficient == 5.0);
+  CHECK(made->passes(0).back().coefficient == 5.0);
+  CHECK(made->passes(5).front().coefficient == Approx(20.0 * 0.625));
   section.frozen_layers = "zero";
   section.maintain_unlearned = true;
   const auto kept = make_objective(section);
-  CHECK(kept->program()->update_number(31, 10) == 11);
-  CHECK(kept->program()->trains(31, 59));
+  CHECK(kept->schedule()->update_number(31, 10) == 11);
+  CHECK(kept->schedule()->trains(31, 59));
 }
 
 TEST_CASE("sequential unlearning: the search for NaN goes through both passes",

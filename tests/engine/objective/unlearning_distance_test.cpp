@@ -42,7 +42,7 @@ StepResult run_step(WorldStep& world, const WorldStep::Options& options, std::in
 }
 
 double metric(const WorldStep& world, const StepResult& result, const std::string& name) {
-  const auto& names = world.rank(0).rank_plan().objective().program()->metrics();
+  const auto names = world.rank(0).rank_plan().objective().metric_names();
   const auto found = std::find(names.begin(), names.end(), name);
   REQUIRE(found != names.end());
   return result.metrics.at(static_cast<std::size_t>(found - names.begin()));

@@ -9,7 +9,7 @@
 
 #include "base/check.hpp"
 #include "base/fixed_math.hpp"
-#include "engine/objective/unlearning.hpp"
+#include "engine/objective/pass.hpp"
 
 // The losses of sequential unlearning, of rows of logits and of hidden states, and how gradients
 // are joined, in double: the definitions that kernels and runs are compared with.

@@ -35,7 +35,7 @@ bool is_norm(const std::string& metric) { return metric.find("_grad_norm") != st
 void add_steps(WorldStep& world, const WorldStep::Options& options, std::int64_t first,
                Trace& trace) {
   const auto stream = kernels::make_inline_stream(1);
-  const auto& names = world.rank(0).rank_plan().objective().program()->metrics();
+  const auto names = world.rank(0).rank_plan().objective().metric_names();
   for (std::int64_t step = first; step < last_step_of(options); ++step) {
     const StepResult result = world.run(*stream, step, rows_of(options, 0), rows_of(options, 1));
     REQUIRE_FALSE(result.nonfinite);

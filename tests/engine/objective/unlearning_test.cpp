@@ -143,18 +143,16 @@ TEST_CASE("unlearning: targets are drawn where there are some, by step and row a
   configs::ObjectiveSection section;
   section.name = "sequential_unlearning";
   section.first_layer = 1;
-  const auto made = make_objective(section);
-  const StepProgram& program = *made->program();
+  const std::vector<Pass> passes = make_objective(section)->passes(3);
+  CHECK_FALSE(passes.front().target_seed);
+  REQUIRE(passes.back().target_seed == 0);
   std::vector<std::int32_t> targets(64, 5);
   targets[7] = -1;
   auto later = targets;
-  auto first = targets;
-  program.set_targets(StepProgram::Pass::first, 3, 0, 100, first);
-  CHECK(first == targets);
-  program.set_targets(StepProgram::Pass::second, 3, 0, 100, targets);
+  draw_targets(0, 3, 0, 100, targets);
   CHECK(targets[7] == -1);
   CHECK(targets[8] == drawn_target(0, 3, 8, 100));
-  program.set_targets(StepProgram::Pass::second, 3, 64, 100, later);
+  draw_targets(0, 3, 64, 100, later);
   CHECK(later[0] == drawn_target(0, 3, 64, 100));
 }
 

@@ -166,16 +166,16 @@ void WorldStep::finish_gradients(kernels::Stream& stream, const LaneWork& work) 
 
 StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const FillLane& first,
                           const FillLane& second) {
-  const StepProgram& program = *ranks_.front()->rank_plan().objective().program();
-  const auto read_frozen = [&](StepProgram::Pass pass, const FillLane& fill_lane) {
-    if (program.reads_frozen(pass)) {
-      compute_reference(stream, StepProgram::number_of({step, pass}),
+  const std::vector<Pass> passes = ranks_.front()->rank_plan().objective().passes(step);
+  const auto read_frozen = [&](std::size_t pass, const FillLane& fill_lane) {
+    if (passes.at(pass).compared != Compared::nothing) {
+      compute_reference(stream, number_of({step, pass}),
                         [&](std::int64_t, std::int64_t lane, const LaneSlot& slot) {
                           fill_lane(step, lane, slot);
                         });
     }
   };
-  read_frozen(StepProgram::Pass::first, first);
+  read_frozen(0, first);
   Loop loop(ranks_, stream, CommandKind::gradient);
   loop.run_lanes(step, CommandKind::gradient, first);
   finish_gradients(stream, {.kind = CommandKind::gradient, .step = step});
@@ -184,7 +184,7 @@ StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const Fill
     rank->totals().combine_first_pass(stream, step);
   }
   stream.synchronize();  // The slots are read no more.
-  read_frozen(StepProgram::Pass::second, second);
+  read_frozen(1, second);
   return run(stream, step, second);
 }
 
