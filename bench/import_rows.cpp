@@ -85,7 +85,7 @@ std::vector<Extent> extents_of(const engine::RankPlan& plan, const fs::path& dir
         if (const storage::TensorEntry* entry = file.find(parameter.name)) {
           const std::uint64_t begin =
               file.data_start() + entry->begin +
-              2 * static_cast<std::uint64_t>(segment.first_row * parameter.cols);
+              2 * static_cast<std::uint64_t>(segment.first_row * parameter.cols());
           extents.push_back(
               {file.file().path(), begin, begin + 2 * static_cast<std::uint64_t>(segment.count)});
         }

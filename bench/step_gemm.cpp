@@ -74,8 +74,8 @@ std::vector<Product> products_of(const engine::ModelSpec& model, std::int64_t ro
   std::vector<Product> products;
   for (const engine::UnitParameters& unit : engine::describe_units(model)) {
     for (const engine::Parameter& matrix : unit.parameters) {
-      if (!matrix.vector && !matrix.is_head && matrix.init != engine::InitKind::embedding) {
-        add_matrix(products, rows, matrix.rows, matrix.cols, 1);
+      if (matrix.linear) {
+        add_matrix(products, rows, matrix.rows(), matrix.cols(), 1);
       }
     }
   }

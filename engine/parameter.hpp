@@ -12,20 +12,38 @@ namespace train::engine {
 /// embedding, also where the head uses the embedding's matrix.
 enum class ParameterGroup : std::uint8_t { decay, no_decay };
 
-/// What decides the standard deviation of the initial values.
-/// norm: ones; zero: biases, and gains that are added to one; uniform: between +-1/sqrt(fan_in).
-enum class InitKind : std::uint8_t { linear, residual_output, embedding, norm, zero, uniform };
+/// What initial values are: the first three are normal with the deviation that the run's scheme
+/// gives the kind, `range` is uniform between two bounds.
+enum class InitKind : std::uint8_t { linear, residual_output, embedding, range };
 
-/// One named tensor of a unit: [rows, cols], or [rows] when `vector` (norm weights; cols is 1
-/// then).
+/// The initial values of a parameter.
+struct Initializer {
+  Initializer() = default;
+  Initializer(InitKind scheme_kind) : kind(scheme_kind) {}  // NOLINT: a kind is one
+  [[nodiscard]] static Initializer uniform(double low, double high) {
+    Initializer init(InitKind::range);
+    init.low = low;
+    init.high = high;
+    return init;
+  }
+  [[nodiscard]] static Initializer constant(double value) { return uniform(value, value); }
+
+  [[nodiscard]] bool is_constant() const { return kind == InitKind::range && low == high; }
+
+  InitKind kind = InitKind::linear;
+  double low = 0.0, high = 0.0;  ///< Of `range`.
+};
+
+/// One named tensor of a unit, and what others make of it: they ask these attributes, never the
+/// name or the shape. Ranks divide dimension 0, whose slices are its rows.
 struct Parameter {
   std::string name;  ///< As the reference names it: "transformer.h.0.attn.c_attn.weight".
-  std::int64_t rows = 0;
-  std::int64_t cols = 1;
-  std::int64_t fan_in = 0;  ///< Of a product's matrix: its inputs; 0: cols.
-  bool vector = false;
+  std::vector<std::int64_t> shape = {};  ///< Any number of dimensions; one: norm weights, biases.
+  std::int64_t fan_in = 0;               ///< Of a product's matrix: its inputs; 0: cols().
   ParameterGroup group = ParameterGroup::decay;
-  InitKind init = InitKind::linear;
+  double lr_scale = 1.0;  ///< Its learning rate is the run's times this.
+  Initializer init = {};
+  bool linear = false;      ///< Matrix of a block's linear map: a product, and Muon's.
   bool is_head = false;     ///< The head's own matrix.
   double used_share = 1.0;  ///< Of its elements, by one token: less of experts.
   bool adapter = false;     ///< Of an AdapterBlock: no published model has it.
@@ -35,10 +53,17 @@ struct Parameter {
   std::int64_t offset = 0;    ///< First element in the unit's flat weights (a multiple of 16),
   std::int64_t gradient = 0;  ///< and in its flat gradient, which has trained parameters alone.
 
-  [[nodiscard]] std::int64_t count() const { return rows * cols; }
-  [[nodiscard]] std::vector<std::int64_t> shape() const {
-    return vector ? std::vector<std::int64_t>{rows} : std::vector<std::int64_t>{rows, cols};
+  [[nodiscard]] std::int64_t rows() const { return shape.empty() ? 0 : shape.front(); }
+  /// Elements of a row.
+  [[nodiscard]] std::int64_t cols() const {
+    std::int64_t elements = 1;
+    for (std::size_t i = 1; i < shape.size(); ++i) {
+      elements *= shape[i];
+    }
+    return elements;
   }
+  [[nodiscard]] std::int64_t count() const { return rows() * cols(); }
+  [[nodiscard]] bool is_vector() const { return shape.size() == 1; }
 };
 
 /// Elements up to the next 64-byte boundary: what a tensor takes in a flat or packed buffer.

@@ -89,7 +89,7 @@ Result<GgufModel> GgufModel::open(const fs::path& path) {
 
 std::vector<std::int64_t> GgufModel::shape_in_file(const engine::Parameter& parameter,
                                                    GgufLayout layout) {
-  std::vector<std::int64_t> shape = parameter.shape();
+  std::vector<std::int64_t> shape = parameter.shape;
   if (layout == GgufLayout::transposed) {
     std::reverse(shape.begin(), shape.end());
   }

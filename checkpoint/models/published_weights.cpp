@@ -204,10 +204,10 @@ Status PublishedWeights::check() {
       const storage::TensorEntry* entry = directory_.find(name);
       if (entry == nullptr) {
         mistakes.push_back(missing(name));
-      } else if (entry->shape != parameter.shape()) {
+      } else if (entry->shape != parameter.shape) {
         mistakes.push_back(fmt::format("tensor {} has shape [{}], config.json wants [{}]", name,
                                        fmt::join(entry->shape, ", "),
-                                       fmt::join(parameter.shape(), ", ")));
+                                       fmt::join(parameter.shape, ", ")));
       } else if (!storage::weight_type(entry->dtype)) {
         mistakes.push_back(fmt::format("tensor {} is of type {}: F32, BF16 and F16 can be read",
                                        name, entry->dtype));
@@ -256,7 +256,7 @@ Status PublishedWeights::read(const std::string& parameter, std::uint64_t first,
 
 Status PublishedWeights::read_rows(const engine::Parameter& parameter, std::int64_t first_row,
                                    std::int64_t /*rows*/, std::span<float> out) const {
-  return read(parameter.name, static_cast<std::uint64_t>(first_row * parameter.cols), out);
+  return read(parameter.name, static_cast<std::uint64_t>(first_row * parameter.cols()), out);
 }
 
 }  // namespace train::checkpoint

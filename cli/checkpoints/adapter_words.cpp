@@ -32,7 +32,7 @@ std::vector<std::string> target_modules(const engine::ModelSpec& model) {
   for (const engine::UnitParameters& unit : engine::describe_units(model)) {
     for (const engine::Parameter& parameter : unit.parameters) {
       const bool matrix =
-          !parameter.adapter && !parameter.vector && parameter.name.ends_with(kWeight);
+          !parameter.adapter && !parameter.is_vector() && parameter.name.ends_with(kWeight);
       const std::string module = parameter.name.substr(0, parameter.name.rfind('.'));
       if (matrix && parts.contains(last_part(module)) && !model.lora.adapts(module)) {
         return whole;

@@ -72,7 +72,7 @@ void read_file_size(CommandSyntax& command, std::uint64_t& target) {
 }
 
 checkpoint::ExportTensor exported(const engine::Parameter& parameter, bool average) {
-  checkpoint::ExportTensor tensor{parameter.name, parameter.shape()};
+  checkpoint::ExportTensor tensor{parameter.name, parameter.shape};
   if (average && !parameter.frozen) {
     tensor.stored = fmt::format("optimizer.{}.{}", engine::kAverageState, parameter.name);
   }

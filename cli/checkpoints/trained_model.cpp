@@ -28,9 +28,9 @@ constexpr int kReads = 50;
 
 engine::StateView weight_view(const engine::Parameter& parameter, float* flat) {
   return {.name = engine::weight_name(parameter.name),
-          .global_shape = parameter.shape(),
+          .global_shape = parameter.shape,
           .first_row = 0,
-          .rows = parameter.rows,
+          .rows = parameter.rows(),
           .data = reinterpret_cast<std::byte*>(flat + parameter.offset),
           .size_bytes = static_cast<std::size_t>(parameter.count()) * sizeof(float)};
 }
@@ -51,7 +51,7 @@ Result<TrainedModel> load_model_directory(const fs::path& directory, std::int64_
     for (const engine::Parameter& parameter : unit.parameters) {
       float* to = model.units.back().as<float>() + parameter.offset;
       TRAIN_RETURN_IF_ERROR(opened->weights->read_rows(
-          parameter, 0, parameter.rows,
+          parameter, 0, parameter.rows(),
           std::span<float>(to, static_cast<std::size_t>(parameter.count()))));
     }
   }

@@ -267,7 +267,7 @@ std::string traffic_table(const std::vector<Cost>& costs) {
 std::string rows_text(const engine::Parameter& parameter, const std::vector<std::int64_t>& rows,
                       std::int64_t owner, std::int64_t parts) {
   const auto [least, most] = std::minmax_element(rows.begin(), rows.end());
-  if (*least == parameter.rows) {
+  if (*least == parameter.rows()) {
     return "all";
   }
   if (*least == *most) {
@@ -307,7 +307,7 @@ std::string shard_table(const ShardPlan& plan) {
     const auto states = rows_by_rank(plan, index, &ShardPlan::state_part);
     for (std::size_t i = 0; i < group.parameters.size(); ++i) {
       const engine::Parameter& parameter = group.parameters[i];
-      rows.push_back({parameter.name, fmt::format("{}", fmt::join(parameter.shape(), " x ")),
+      rows.push_back({parameter.name, fmt::format("{}", fmt::join(parameter.shape, " x ")),
                       engine::strategy_name(group.strategy),
                       rows_text(parameter, weights[i], group.owners[i], group.weight_parts),
                       rows_text(parameter, states[i], group.owners[i], group.state_parts)});

@@ -43,11 +43,11 @@ std::array<double, 4> uniform_block(std::uint64_t key, std::uint64_t block) {
 
 double initial_std(const Parameter& parameter, const ModelSpec& spec, const InitOptions& options) {
   const double fan_in =
-      static_cast<double>(parameter.fan_in == 0 ? parameter.cols : parameter.fan_in);
+      static_cast<double>(parameter.fan_in == 0 ? parameter.cols() : parameter.fan_in);
   const auto branches = static_cast<double>(spec.branch_count());
-  const bool residual = parameter.init == InitKind::residual_output;
-  if (parameter.init == InitKind::norm || parameter.init == InitKind::zero) {
-    return 0.0;
+  const bool residual = parameter.init.kind == InitKind::residual_output;
+  if (parameter.init.kind == InitKind::range) {
+    return (parameter.init.high - parameter.init.low) / std::sqrt(12.0);
   }
   switch (options.scheme) {
     case InitScheme::scaled_gpt:
@@ -56,7 +56,7 @@ double initial_std(const Parameter& parameter, const ModelSpec& spec, const Init
     case InitScheme::karpathy_gpt2:
       return residual ? options.init_std / std::sqrt(branches) : options.init_std;
     case InitScheme::standard:
-      return parameter.init == InitKind::embedding ? 1.0 : 1.0 / std::sqrt(fan_in);
+      return parameter.init.kind == InitKind::embedding ? 1.0 : 1.0 / std::sqrt(fan_in);
   }
   TRAIN_CHECK(false, "init scheme {}", static_cast<int>(options.scheme));
   return 0.0;
@@ -65,26 +65,26 @@ double initial_std(const Parameter& parameter, const ModelSpec& spec, const Init
 void fill_initial_rows(const Parameter& parameter, const ModelSpec& spec,
                        const InitOptions& options, std::int64_t first_row, std::int64_t rows,
                        std::span<float> out) {
-  TRAIN_CHECK(first_row >= 0 && rows >= 0 && first_row + rows <= parameter.rows);
-  TRAIN_CHECK(out.size() == static_cast<std::size_t>(rows * parameter.cols));
-  if (parameter.init == InitKind::norm || parameter.init == InitKind::zero) {
-    std::fill(out.begin(), out.end(), parameter.init == InitKind::norm ? 1.0F : 0.0F);
+  TRAIN_CHECK(first_row >= 0 && rows >= 0 && first_row + rows <= parameter.rows());
+  TRAIN_CHECK(out.size() == static_cast<std::size_t>(rows * parameter.cols()));
+  const Initializer& init = parameter.init;
+  if (init.is_constant()) {
+    std::fill(out.begin(), out.end(), static_cast<float>(init.low));
     return;
   }
-  const bool uniform = parameter.init == InitKind::uniform;
-  const double bound =
-      1.0 /
-      std::sqrt(static_cast<double>(std::max<std::int64_t>(1, uniform ? parameter.fan_in : 1)));
-  const double std_dev = uniform ? bound : initial_std(parameter, spec, options);
+  const bool uniform = init.kind == InitKind::range;
+  const double centre = uniform ? (init.low + init.high) / 2.0 : 0.0;
+  const double scale =
+      uniform ? (init.high - init.low) / 2.0 : initial_std(parameter, spec, options);
   const std::uint64_t key =
       XXH3_64bits_withSeed(parameter.name.data(), parameter.name.size(), options.seed);
-  const auto first = static_cast<std::uint64_t>(first_row * parameter.cols);
+  const auto first = static_cast<std::uint64_t>(first_row * parameter.cols());
   const std::uint64_t end = first + out.size();
   for (std::uint64_t block = first / 4; 4 * block < end; ++block) {
     const std::array<double, 4> values =
         uniform ? uniform_block(key, block) : normal_block(key, block);
     for (std::uint64_t i = std::max(first, 4 * block); i < std::min(end, 4 * block + 4); ++i) {
-      out[i - first] = static_cast<float>(std_dev * values[i % 4]);
+      out[i - first] = static_cast<float>(centre + scale * values[i % 4]);
     }
   }
 }

@@ -19,7 +19,7 @@ struct InitOptions {
   std::shared_ptr<const WeightSource> source = {};  ///< Instead of drawing them.
 };
 
-/// Standard deviation by scheme and kind; norms are all ones and biases zeros (returns 0).
+/// Standard deviation by scheme and kind, or of a range: 0 of a constant.
 [[nodiscard]] double initial_std(const Parameter& parameter, const ModelSpec& spec,
                                  const InitOptions& options);
 

@@ -111,8 +111,7 @@ double flops_per_token(const ModelSpec& spec, std::int64_t seq_len) {
     bool head_frozen = tied_frozen;
     for (const Parameter& parameter : units[unit].parameters) {
       head_frozen = head_frozen || (parameter.is_head && parameter.frozen);
-      const bool product = !parameter.vector && !parameter.is_head;
-      if (product && parameter.init != InitKind::embedding) {
+      if (parameter.linear) {
         products += parameter.used_share *
                     static_cast<double>(flops_of(unit, parameter.frozen) * parameter.count());
       }

@@ -57,7 +57,7 @@ class Dana final : public Optimizer {
                          .tau = slice.states[2],
                          .row_sums = sums,
                          .rows = slice.rows,
-                         .cols = slice.parameter->cols});
+                         .cols = slice.parameter->cols()});
     }
     step.kernels->dana_update(stream, {.tensors = std::move(tensors),
                                        .guard = step.guard,

@@ -45,7 +45,7 @@ struct Scratch {
       : matrix(&shape),
         count(matrices),
         size(padded(shape.count())),
-        side(std::min(shape.rows, shape.cols)),
+        side(std::min(shape.rows(), shape.cols())),
         square(padded(side * side)),
         x(reinterpret_cast<float*>(data)),
         product(x + count * size),
@@ -58,16 +58,16 @@ struct Scratch {
       rest = reinterpret_cast<std::byte*>(gram_halves + count * square);
     }
     row_sums = reinterpret_cast<double*>(rest);
-    squared_norms = row_sums + count * shape.rows;
+    squared_norms = row_sums + count * shape.rows();
   }
 
   static std::size_t size_bytes(const Parameter& matrix, std::int64_t count, bool bf16) {
-    const std::int64_t side = std::min(matrix.rows, matrix.cols);
+    const std::int64_t side = std::min(matrix.rows(), matrix.cols());
     const std::int64_t elements = padded(matrix.count()) + padded(side * side);
     const std::size_t element_bytes = 2 * sizeof(float) + (bf16 ? sizeof(std::uint16_t) : 0);
     return static_cast<std::size_t>(count) *
            (static_cast<std::size_t>(elements) * element_bytes +
-            static_cast<std::size_t>(matrix.rows + 1) * sizeof(double));
+            static_cast<std::size_t>(matrix.rows() + 1) * sizeof(double));
   }
 
   /// Elements from the first matrix, or square, to the end of the last one.
@@ -117,8 +117,7 @@ class Muon final : public Optimizer {
   }
 
   [[nodiscard]] bool whole(const Parameter& parameter) const override {
-    const bool outside = parameter.init == InitKind::embedding || parameter.is_head;
-    return !parameter.vector && !outside && parameter.rows < variant_.most_rows;
+    return parameter.linear && parameter.rows() < variant_.most_rows;
   }
 
   [[nodiscard]] std::size_t scratch_bytes(const Parameter& parameter,
@@ -134,7 +133,7 @@ class Muon final : public Optimizer {
     std::map<std::pair<std::int64_t, std::int64_t>, std::vector<OptimizerSlice>> of_shape;
     for (const OptimizerSlice& slice : slices) {
       const Parameter& parameter = *slice.parameter;
-      (whole(parameter) ? of_shape[{parameter.rows, parameter.cols}] : others).push_back(slice);
+      (whole(parameter) ? of_shape[{parameter.rows(), parameter.cols()}] : others).push_back(slice);
     }
     for (const auto& [shape, matrices] : of_shape) {
       const auto most =
@@ -159,7 +158,7 @@ class Muon final : public Optimizer {
     const Scratch scratch(step.scratch, matrix, std::ssize(slices), knows_bf16(step));
     const double mu = section_.momentum;
     const double add = variant_.average ? 1.0 - mu : 1.0;
-    const auto longer = static_cast<double>(std::max(matrix.rows, matrix.cols));
+    const auto longer = static_cast<double>(std::max(matrix.rows(), matrix.cols()));
     for (std::int64_t i = 0; i < scratch.count; ++i) {
       const OptimizerSlice& slice = slices[static_cast<std::size_t>(i)];
       step.kernels->muon_momentum(stream, {.g = slice.gradient,
@@ -192,10 +191,12 @@ class Muon final : public Optimizer {
     kernels::RowSquareSumsParams rows;
     kernels::TreeSumParams sums;
     for (std::int64_t i = 0; i < s.count; ++i) {
-      double* of_rows = s.row_sums + i * matrix.rows;
-      rows.tensors.push_back(
-          {.x = s.x + i * s.size, .row_sums = of_rows, .rows = matrix.rows, .cols = matrix.cols});
-      sums.sums.push_back({.values = of_rows, .out = s.squared_norms + i, .count = matrix.rows});
+      double* of_rows = s.row_sums + i * matrix.rows();
+      rows.tensors.push_back({.x = s.x + i * s.size,
+                              .row_sums = of_rows,
+                              .rows = matrix.rows(),
+                              .cols = matrix.cols()});
+      sums.sums.push_back({.values = of_rows, .out = s.squared_norms + i, .count = matrix.rows()});
     }
     kernels.row_square_sums(stream, rows);
     kernels.tree_sum(stream, sums);
@@ -217,7 +218,7 @@ class Muon final : public Optimizer {
   static void iterate(kernels::Stream& stream, const kernels::KernelTable& kernels,
                       const Scratch& s) {
     const Parameter& matrix = *s.matrix;
-    const bool tall = matrix.rows > matrix.cols;
+    const bool tall = matrix.rows() > matrix.cols();
     read_as_bf16(stream, kernels, s.x, s.x_halves, s.elements());
     for (std::int64_t i = 0; i < s.count; ++i) {
       const ConstElements x = s.operand_x(i);
@@ -226,9 +227,9 @@ class Muon final : public Optimizer {
                               .c = s.gram + i * s.square,
                               .m = s.side,
                               .n = s.side,
-                              .k = tall ? matrix.rows : matrix.cols,
-                              .lda = matrix.cols,
-                              .ldb = matrix.cols,
+                              .k = tall ? matrix.rows() : matrix.cols(),
+                              .lda = matrix.cols(),
+                              .ldb = matrix.cols(),
                               .ldc = s.side,
                               .transpose_a = tall,
                               .transpose_b = !tall,
@@ -246,10 +247,10 @@ class Muon final : public Optimizer {
     for (std::int64_t i = 0; i < s.count; ++i) {
       float* product = s.product + i * s.size;
       if (tall) {
-        multiply(stream, kernels, s.operand_x(i), s.operand_gram(i), product, matrix.rows, s.side,
+        multiply(stream, kernels, s.operand_x(i), s.operand_gram(i), product, matrix.rows(), s.side,
                  s.side);
       } else {
-        multiply(stream, kernels, s.operand_gram(i), s.operand_x(i), product, s.side, matrix.cols,
+        multiply(stream, kernels, s.operand_gram(i), s.operand_x(i), product, s.side, matrix.cols(),
                  s.side);
       }
     }

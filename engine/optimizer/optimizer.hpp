@@ -32,7 +32,7 @@ struct OptimizerSlice {
   /// [rows][Optimizer::row_sums().size()]; nullptr: nobody asks.
   double* row_sums = nullptr;
 
-  [[nodiscard]] std::int64_t count() const { return rows * parameter->cols; }
+  [[nodiscard]] std::int64_t count() const { return rows * parameter->cols(); }
 };
 
 /// One update, the same of all slices of a weight-decay group.
@@ -147,9 +147,10 @@ class OptimizerGroup {
     LaneRange counted;
     std::size_t unit = 0;
   };
-  /// The slices from `first` on, which goes past them, that one call updates.
+  /// The slices from `first` on, which goes past them, that one call updates: of one number and one
+  /// rate, which `step` becomes.
   [[nodiscard]] std::vector<OptimizerSlice> next_slices(std::size_t& first, const Update& update,
-                                                        std::int64_t& number) const;
+                                                        OptimizerStep& step) const;
   /// Of slices of the entries from `first` on.
   void add_up(kernels::Stream& stream, std::size_t first, std::span<const OptimizerSlice> slices,
               const Update& update) const;

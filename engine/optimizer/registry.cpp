@@ -68,8 +68,8 @@ void OptimizerGroup::add(const OptimizerSlice& slice, LaneRange counted, std::si
   for (std::size_t i = 0; i < states; ++i) {
     TRAIN_CHECK(slice.states[i] != nullptr, "{} lacks state {}", parameter.name, i);
   }
-  TRAIN_CHECK(!optimizer_->whole(parameter) || slice.rows == parameter.rows,
-              "{}: {} of {} rows are here", parameter.name, slice.rows, parameter.rows);
+  TRAIN_CHECK(!optimizer_->whole(parameter) || slice.rows == parameter.rows(),
+              "{}: {} of {} rows are here", parameter.name, slice.rows, parameter.rows());
   TRAIN_CHECK(counted.first >= 0 && counted.end() <= slice.rows, "rows {}..{} of {}", counted.first,
               counted.end(), slice.rows);
   entries_.push_back({slice, counted, unit});
@@ -80,8 +80,6 @@ void OptimizerGroup::update(kernels::Stream& stream, const Update& update) const
   OptimizerStep step{.kernels = kernels_,
                      .guard = update.guard,
                      .step = update.step,
-                     .lr = update.lr,
-                     .peak_lr = update.peak_lr,
                      .decayed = decayed_,
                      .diagnosed = update.diagnosed,
                      .scratch = update.scratch};
@@ -92,7 +90,7 @@ void OptimizerGroup::update(kernels::Stream& stream, const Update& update) const
   }
   for (std::size_t next = 0; next < entries_.size();) {
     const std::size_t first = next;
-    const std::vector<OptimizerSlice> slices = next_slices(next, update, step.step);
+    const std::vector<OptimizerSlice> slices = next_slices(next, update, step);
     if (step.step == 0) {
       continue;
     }
@@ -104,7 +102,7 @@ void OptimizerGroup::update(kernels::Stream& stream, const Update& update) const
 }
 
 std::vector<OptimizerSlice> OptimizerGroup::next_slices(std::size_t& first, const Update& update,
-                                                        std::int64_t& number) const {
+                                                        OptimizerStep& step) const {
   const auto number_of = [&update](const Entry& entry) {
     return update.number_of ? update.number_of(entry.unit) : update.step;
   };
@@ -112,7 +110,10 @@ std::vector<OptimizerSlice> OptimizerGroup::next_slices(std::size_t& first, cons
   const auto sums_of_row = static_cast<std::int64_t>(optimizer_->row_sums().size());
   const auto room = static_cast<std::int64_t>(
       update.row_sums == nullptr ? 0 : update.row_sums->size_bytes() / sizeof(double));
-  number = number_of(entries_[first]);
+  const double lr_scale = entries_[first].slice.parameter->lr_scale;
+  step.step = number_of(entries_[first]);
+  step.lr = update.lr * lr_scale;
+  step.peak_lr = update.peak_lr * lr_scale;
   std::vector<OptimizerSlice> slices;
   std::int64_t taken = 0;
   const auto fits = [&](const Entry& entry) {
@@ -123,8 +124,8 @@ std::vector<OptimizerSlice> OptimizerGroup::next_slices(std::size_t& first, cons
     slice.row_sums += update.diagnosed ? taken : 0;
     taken += slice.rows * sums_of_row;
     slices.push_back(slice);
-  } while (first < entries_.size() && number_of(entries_[first]) == number &&
-           fits(entries_[first]));
+  } while (first < entries_.size() && number_of(entries_[first]) == step.step &&
+           entries_[first].slice.parameter->lr_scale == lr_scale && fits(entries_[first]));
   return slices;
 }
 

@@ -41,7 +41,7 @@ double* sum_squares(const kernels::KernelTable& kernels, kernels::Stream& stream
     squares.tensors.push_back({.x = gradient + segment.packed_offset,
                                .row_sums = row_sums,
                                .rows = segment.rows,
-                               .cols = parameter.cols});
+                               .cols = parameter.cols()});
     for (const LaneRange node : norm_nodes(segment, parameter)) {
       trees.sums.push_back({.values = row_sums + (node.first - segment.first_row),
                             .out = nodes++,
@@ -67,7 +67,7 @@ void NormTree::collect(const ShardPlan& plan, const RankLayout& layout, bool of_
   std::vector<std::size_t> first_of_unit = {0};
   for (std::size_t unit = 0; unit < units_; ++unit) {
     for (const Parameter& parameter : plan.units()[unit].parameters) {
-      parameters_.push_back({.unit = unit, .rows = parameter.rows, .nodes = {}});
+      parameters_.push_back({.unit = unit, .rows = parameter.rows(), .nodes = {}});
     }
     first_of_unit.push_back(parameters_.size());
   }

@@ -198,7 +198,7 @@ std::string fingerprint(const ShardPlan& plan) {
     }
     for (std::size_t i = 0; i < group.parameters.size(); ++i) {
       const Parameter& parameter = group.parameters[i];
-      text += fmt::format("\n {} {} {} {} {}", parameter.name, parameter.rows, parameter.cols,
+      text += fmt::format("\n {} {} {} {} {}", parameter.name, parameter.rows(), parameter.cols(),
                           parameter.offset, group.owners[i]);
       text += parameter.frozen ? " frozen" : "";
     }
@@ -338,20 +338,20 @@ Part ShardPlan::cut(std::size_t group, std::int64_t parts, std::int64_t part,
   const std::vector<Parameter>& parameters = groups_[group].parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& parameter = parameters[i];
-    const auto [first, end] =
-        groups_[group].owners[i] == kCutByRows
-            ? even_rows(parameter.rows, {parts, part, fine_parts, fine})
-            : owned_rows(parameter.rows, groups_[group].owners[i], {parts, part, fine_parts, fine});
+    const auto [first, end] = groups_[group].owners[i] == kCutByRows
+                                  ? even_rows(parameter.rows(), {parts, part, fine_parts, fine})
+                                  : owned_rows(parameter.rows(), groups_[group].owners[i],
+                                               {parts, part, fine_parts, fine});
     if (first == end) {
       continue;
     }
-    const std::int64_t flat = parameter.offset + first * parameter.cols;
-    const std::int64_t count = (end - first) * parameter.cols;
+    const std::int64_t flat = parameter.offset + first * parameter.cols();
+    const std::int64_t count = (end - first) * parameter.cols();
     result.segments.push_back({.parameter = i,
                                .first_row = first,
                                .rows = end - first,
                                .flat_offset = flat,
-                               .gradient_offset = parameter.gradient + first * parameter.cols,
+                               .gradient_offset = parameter.gradient + first * parameter.cols(),
                                .packed_offset = whole ? flat : result.element_count,
                                .count = count});
     result.element_count += padded(count);

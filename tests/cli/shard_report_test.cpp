@@ -46,7 +46,7 @@ std::size_t quarter_to_others(const Options& options) {
   std::size_t elements = 0;
   for (const engine::UnitParameters& unit : engine::describe_units(options.model)) {
     for (const engine::Parameter& parameter : unit.parameters) {
-      REQUIRE(parameter.rows % 4 == 0);
+      REQUIRE(parameter.rows() % 4 == 0);
       elements += static_cast<std::size_t>((parameter.count() / 4 + 15) / 16 * 16);
     }
   }

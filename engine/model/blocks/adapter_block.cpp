@@ -1,5 +1,7 @@
 #include "engine/model/blocks/adapter_block.hpp"
 
+#include <cmath>
+
 namespace train::engine {
 
 AdapterBlock::AdapterBlock(const BlockContext& context, const std::string& name,
@@ -11,19 +13,20 @@ AdapterBlock::AdapterBlock(const BlockContext& context, const std::string& name,
       rank_(context.lora.rank),
       scale_(context.lora.scale()) {
   const std::string module = context.prefix + name;
+  const double bound = 1.0 / std::sqrt(static_cast<double>(inputs));
   a_ = context.parameters.add({.name = module + ".lora_A.weight",
-                               .rows = rank_,
-                               .cols = inputs,
+                               .shape = {rank_, inputs},
                                .fan_in = inputs,
                                .group = ParameterGroup::decay,
-                               .init = InitKind::uniform,
+                               .init = Initializer::uniform(-bound, bound),
+                               .linear = true,
                                .adapter = true});
   b_ = context.parameters.add({.name = module + ".lora_B.weight",
-                               .rows = outputs,
-                               .cols = rank_,
+                               .shape = {outputs, rank_},
                                .fan_in = rank_,
                                .group = ParameterGroup::decay,
-                               .init = InitKind::zero,
+                               .init = Initializer::constant(0.0),
+                               .linear = true,
                                .adapter = true});
   const std::int64_t count = workspace_->rows() * rank_;
   inner_ = workspace_->scratch(Phase::block, "adapter inner", count);

@@ -12,8 +12,7 @@ EmbeddingUnit::EmbeddingUnit(const kernels::KernelTable& kernels, Workspace& wor
       scale_(spec.embedding_scale) {
   // Tied or not: as an embedding it is not decayed, and drawn by the embedding's rule.
   weight_ = parameters_.add({.name = spec.embedding,
-                             .rows = spec.vocab_size,
-                             .cols = spec.embedding_dim,
+                             .shape = {spec.vocab_size, spec.embedding_dim},
                              .group = ParameterGroup::no_decay,
                              .init = InitKind::embedding});
   if (!spec.positions.empty()) {
@@ -21,8 +20,7 @@ EmbeddingUnit::EmbeddingUnit(const kernels::KernelTable& kernels, Workspace& wor
                 spec.position_rows, workspace.seq_len());
     position_rows_ = spec.position_rows;
     positions_ = parameters_.add({.name = spec.positions,
-                                  .rows = spec.position_rows,
-                                  .cols = spec.embedding_dim,
+                                  .shape = {spec.position_rows, spec.embedding_dim},
                                   .group = ParameterGroup::no_decay,
                                   .init = InitKind::embedding});
   }

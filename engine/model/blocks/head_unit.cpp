@@ -33,8 +33,7 @@ HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace, co
   ln_f_.emplace(context, spec.final_norm, spec.embedding_dim, Phase::head);
   if (!tied_) {
     weight_ = parameters_.add({.name = spec.head,
-                               .rows = spec.vocab_size,
-                               .cols = spec.embedding_dim,
+                               .shape = {spec.vocab_size, spec.embedding_dim},
                                .group = ParameterGroup::decay,
                                .init = InitKind::linear,
                                .is_head = true});

@@ -1,6 +1,8 @@
 #include "engine/model/blocks/linear_and_norm.hpp"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "base/check.hpp"
 
@@ -10,11 +12,9 @@ namespace {
 ParameterPlace place_bias(const BlockContext& context, const std::string& name,
                           std::int64_t count) {
   return context.parameters.add({.name = context.prefix + name + ".bias",
-                                 .rows = count,
-                                 .cols = 1,
-                                 .vector = true,
+                                 .shape = {count},
                                  .group = ParameterGroup::no_decay,
-                                 .init = InitKind::zero});
+                                 .init = Initializer::constant(0.0)});
 }
 
 /// Whether `next` lies `count` elements behind `first`, its gradient too, and is trained as it is.
@@ -28,12 +28,16 @@ bool follows(const ParameterPlace& next, const ParameterPlace& first, std::int64
 LinearBlock::LinearBlock(const BlockContext& context, const std::string& name,
                          const Options& options)
     : kernels_(&context.kernels), options_(options) {
+  std::vector<std::int64_t> shape = {options.outputs, options.inputs};
+  if (options.transposed) {
+    std::reverse(shape.begin(), shape.end());
+  }
   weight_ = context.parameters.add({.name = context.prefix + name + ".weight",
-                                    .rows = options.transposed ? options.inputs : options.outputs,
-                                    .cols = options.transposed ? options.outputs : options.inputs,
+                                    .shape = std::move(shape),
                                     .fan_in = options.inputs,
                                     .group = ParameterGroup::decay,
-                                    .init = options.init});
+                                    .init = options.init,
+                                    .linear = true});
   if (options.bias && !options.bias_later) {
     bias_ = place_bias(context, name, options.outputs);
   }
@@ -188,11 +192,9 @@ HeadNormBlock::HeadNormBlock(const BlockContext& context, const std::string& nam
       options_(options),
       weight_(
           context.parameters.add({.name = context.prefix + name + ".weight",
-                                  .rows = options.head_dim,
-                                  .cols = 1,
-                                  .vector = true,
+                                  .shape = {options.head_dim},
                                   .group = ParameterGroup::no_decay,
-                                  .init = options.plus_one ? InitKind::zero : InitKind::norm})) {
+                                  .init = Initializer::constant(options.plus_one ? 0.0 : 1.0)})) {
   if (options.bias) {
     bias_ = place_bias(context, name, options.head_dim);
   }

@@ -53,7 +53,7 @@ bool has_all_rows(const Part& part, const ShardGroup& group) {
     rows += segment.rows;
   }
   for (const Parameter& parameter : group.parameters) {
-    rows -= parameter.rows;
+    rows -= parameter.rows();
   }
   return rows == 0;
 }
@@ -422,7 +422,7 @@ std::int64_t RankLayout::norm_rows() const {
 }
 
 std::vector<LaneRange> norm_nodes(const Segment& segment, const Parameter& parameter) {
-  return subtrees({segment.first_row, segment.rows}, parameter.rows);
+  return subtrees({segment.first_row, segment.rows}, parameter.rows());
 }
 
 }  // namespace train::engine

@@ -129,9 +129,7 @@ Status check_lora(const RankOptions& options) {
   const std::vector<UnitParameters> units = describe_units(base);
   for (const UnitParameters& unit : units) {
     for (const Parameter& parameter : unit.parameters) {
-      const bool linear =
-          parameter.init == InitKind::linear || parameter.init == InitKind::residual_output;
-      if (linear && !parameter.is_head) {
+      if (parameter.linear) {
         maps.push_back(&parameter);
       }
     }
@@ -150,11 +148,11 @@ Status check_lora(const RankOptions& options) {
     }
   }
   for (const Parameter* map : maps) {
-    const std::int64_t most = std::min(map->rows, map->cols);
+    const std::int64_t most = std::min(map->rows(), map->cols());
     if (lora.adapts(module_of(*map)) && lora.rank > most) {
       return user_error(
           fmt::format("lora.rank is {}, but {} is a matrix of {} x {}: give {} or less", lora.rank,
-                      module_of(*map), map->rows, map->cols, most));
+                      module_of(*map), map->rows(), map->cols(), most));
     }
   }
   return {};

@@ -28,7 +28,7 @@ struct RowFill {
 
 /// Draws the rows of a fill, or reads them. Errors: those of reading.
 Status fill_piece(const RowFill& fill, const ModelSpec& model, const InitOptions& options) {
-  const auto count = static_cast<std::size_t>(fill.rows * fill.parameter->cols);
+  const auto count = static_cast<std::size_t>(fill.rows * fill.parameter->cols());
   const std::span<float> out(fill.out, count);
   if (options.source && !fill.parameter->adapter) {
     return options.source->read_rows(*fill.parameter, fill.first_row, fill.rows, out);
@@ -41,7 +41,7 @@ void fill_rows(const std::vector<RowFill>& fills, const ModelSpec& model,
                const InitOptions& options) {
   std::int64_t elements = 0;
   for (const RowFill& fill : fills) {
-    elements += fill.rows * fill.parameter->cols;
+    elements += fill.rows * fill.parameter->cols();
   }
   std::vector<Status> done(fills.size());
   const auto fill = [&](std::int64_t i, int /*worker*/) {
@@ -68,7 +68,7 @@ void fill_rows(const std::vector<RowFill>& fills, const ModelSpec& model,
 /// Appends rows in pieces that are worth a thread's while; those that are read are worth a disk's.
 void append_fill(std::vector<RowFill>& fills, RowFill fill, const InitOptions& options) {
   const std::int64_t elements = std::int64_t{1} << (options.source ? 21 : 15);
-  const std::int64_t cols = fill.parameter->cols;
+  const std::int64_t cols = fill.parameter->cols();
   const std::int64_t rows = std::max<std::int64_t>(1, elements / cols);
   while (fill.rows > 0) {
     const std::int64_t piece = std::min(rows, fill.rows);
@@ -153,7 +153,7 @@ void GroupState::initialise_bf16(const ModelSpec& model, const InitOptions& opti
   const kernels::Buffer values(floats(layout_->flat), "initial weights");
   std::vector<RowFill> fills;
   for (const Parameter& parameter : group_->parameters) {
-    append_fill(fills, {&parameter, 0, parameter.rows, values.as<float>() + parameter.offset},
+    append_fill(fills, {&parameter, 0, parameter.rows(), values.as<float>() + parameter.offset},
                 options);
   }
   fill_rows(fills, model, options);
@@ -183,7 +183,7 @@ void GroupState::initialise(const ModelSpec& model, const InitOptions& options) 
   std::vector<RowFill> fills;
   if (keeps_whole()) {
     for (const Parameter& parameter : group_->parameters) {
-      append_fill(fills, {&parameter, 0, parameter.rows, to + parameter.offset}, options);
+      append_fill(fills, {&parameter, 0, parameter.rows(), to + parameter.offset}, options);
     }
   } else {
     for (const Segment& segment : masters().segments) {
@@ -239,9 +239,9 @@ float* GroupState::master(std::size_t parameter, std::int64_t row) const {
   const Parameter& described = group_->parameters[parameter];
   const Part& part = masters_.data() != nullptr ? masters() : layout_->rows;
   const Segment& segment = segment_with(part, parameter, row);
-  const std::int64_t offset = segment.packed_offset + (row - segment.first_row) * described.cols;
+  const std::int64_t offset = segment.packed_offset + (row - segment.first_row) * described.cols();
   return masters_.data() != nullptr ? masters_.as<float>() + offset
-                                    : whole_floats() + described.offset + row * described.cols;
+                                    : whole_floats() + described.offset + row * described.cols();
 }
 
 Elements GroupState::weight(std::size_t parameter, std::int64_t row) const {
@@ -250,11 +250,11 @@ Elements GroupState::weight(std::size_t parameter, std::int64_t row) const {
     return master(parameter, row);
   }
   if (layout_->resident) {
-    return whole() + (described.offset + row * described.cols);
+    return whole() + (described.offset + row * described.cols());
   }
   const Segment& segment = segment_with(layout_->rows, parameter, row);
   const Elements shard(shard_bf16_.data(), kernels::DType::bf16);
-  return shard + (segment.packed_offset + (row - segment.first_row) * described.cols);
+  return shard + (segment.packed_offset + (row - segment.first_row) * described.cols());
 }
 
 std::uint16_t* GroupState::rounded(std::size_t parameter, std::int64_t row) const {
@@ -263,16 +263,16 @@ std::uint16_t* GroupState::rounded(std::size_t parameter, std::int64_t row) cons
   if (compute_ != ComputeWeights::bf16 || layout_->made) {
     return nullptr;
   }
-  return layout_->resident ? whole_.as<std::uint16_t>() + described.offset + row * described.cols
+  return layout_->resident ? whole_.as<std::uint16_t>() + described.offset + row * described.cols()
                            : shard_bf16_.as<std::uint16_t>() + segment.packed_offset +
-                                 (row - segment.first_row) * described.cols;
+                                 (row - segment.first_row) * described.cols();
 }
 
 std::array<float*, kMostStates> GroupState::states(std::size_t parameter, std::int64_t row) const {
   const Segment& segment = segment_with(layout_->state, parameter, row);
   const auto index = static_cast<std::size_t>(&segment - layout_->state.segments.data());
   const Parameter& described = group_->parameters[parameter];
-  const std::int64_t offset = (row - segment.first_row) * described.cols;
+  const std::int64_t offset = (row - segment.first_row) * described.cols();
   std::array<float*, kMostStates> states{};
   for (std::size_t number = 0; number < optimizer_->states(described).size(); ++number) {
     states[number] = states_[number].as<float>() + state_at_[number][index] + offset;
@@ -330,7 +330,7 @@ void GroupState::pack_masters(kernels::Stream& stream, std::uint16_t* out) const
     return;
   }
   const bool alike = std::all_of(segments.begin(), segments.end(), [&](const Segment& one) {
-    return (layout_->made || one.rows == group_->parameters[one.parameter].rows) &&
+    return (layout_->made || one.rows == group_->parameters[one.parameter].rows()) &&
            one.packed_offset - segments.front().packed_offset ==
                one.flat_offset - segments.front().flat_offset;
   });
@@ -380,7 +380,7 @@ void GroupState::append_foreign_views(std::vector<StateView>& views) const {
     const Parameter& parameter = group_->parameters[i];
     const auto append = [&](std::int64_t first, std::int64_t end) {
       if (first < end) {
-        const Elements data = whole() + (parameter.offset + first * parameter.cols);
+        const Elements data = whole() + (parameter.offset + first * parameter.cols());
         views.push_back(row_view(weight_name(parameter.name), parameter, first, end - first,
                                  reinterpret_cast<float*>(data.data)));
         views.back().is_bf16 = data.dtype == kernels::DType::bf16;
@@ -388,11 +388,11 @@ void GroupState::append_foreign_views(std::vector<StateView>& views) const {
     };
     const Segment* kept = segment_of(layout_->rows, i);
     if (kept == nullptr) {
-      append(0, parameter.rows);
+      append(0, parameter.rows());
       continue;
     }
     append(0, kept->first_row);
-    append(kept->first_row + kept->rows, parameter.rows);
+    append(kept->first_row + kept->rows, parameter.rows());
   }
 }
 

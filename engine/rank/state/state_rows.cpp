@@ -19,11 +19,11 @@ namespace train::engine {
 StateView row_view(std::string name, const Parameter& parameter, std::int64_t first_row,
                    std::int64_t rows, float* data) {
   return {.name = std::move(name),
-          .global_shape = parameter.shape(),
+          .global_shape = parameter.shape,
           .first_row = first_row,
           .rows = rows,
           .data = reinterpret_cast<std::byte*>(data),
-          .size_bytes = static_cast<std::size_t>(rows * parameter.cols) * sizeof(float)};
+          .size_bytes = static_cast<std::size_t>(rows * parameter.cols()) * sizeof(float)};
 }
 
 std::vector<std::string_view> kept_states(const Optimizer& optimizer, const Parameter& parameter) {
@@ -105,10 +105,10 @@ std::vector<StateView> kept_rows(const ShardPlan& plan, const Optimizer& optimiz
         }
       };
       if (segment == kept.segments.end()) {
-        append(0, parameter.rows);
+        append(0, parameter.rows());
       } else {
         append(0, segment->first_row);
-        append(segment->first_row + segment->rows, parameter.rows);
+        append(segment->first_row + segment->rows, parameter.rows());
       }
     }
   }

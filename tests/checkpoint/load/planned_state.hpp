@@ -30,7 +30,7 @@ class PlannedState {
       for (const engine::Parameter& parameter : unit.parameters) {
         for (const char* prefix : {"model.", "optimizer.exp_avg.", "optimizer.exp_avg_sq."}) {
           auto& values = tensors_[prefix + parameter.name];
-          values.resize(static_cast<std::size_t>(parameter.rows * parameter.cols),
+          values.resize(static_cast<std::size_t>(parameter.rows() * parameter.cols()),
                         std::numeric_limits<float>::quiet_NaN());
           for (float& value : values) {
             value = content == Content::nan ? value : static_cast<float>(random() % 100'000) + 0.5F;
@@ -56,7 +56,7 @@ class PlannedState {
       append(plan.groups()[group], plan.state_part(group, rank), views);
       for (const engine::Parameter& parameter : plan.groups()[group].parameters) {
         if (plan.resident(group)) {
-          views.push_back(view("model.", parameter, 0, parameter.rows));
+          views.push_back(view("model.", parameter, 0, parameter.rows()));
         }
       }
     }
@@ -74,17 +74,13 @@ class PlannedState {
  private:
   engine::StateView view(const std::string& prefix, const engine::Parameter& parameter,
                          std::int64_t first, std::int64_t rows) {
-    std::vector<std::int64_t> shape = {parameter.rows};
-    if (!parameter.vector) {
-      shape.push_back(parameter.cols);
-    }
-    float* data = tensors_.at(prefix + parameter.name).data() + first * parameter.cols;
+    float* data = tensors_.at(prefix + parameter.name).data() + first * parameter.cols();
     return {prefix + parameter.name,
-            shape,
+            parameter.shape,
             first,
             rows,
             reinterpret_cast<std::byte*>(data),
-            static_cast<std::size_t>(rows * parameter.cols) * sizeof(float)};
+            static_cast<std::size_t>(rows * parameter.cols()) * sizeof(float)};
   }
 
   void append(const engine::ShardGroup& group, const engine::Part& part,
@@ -105,17 +101,17 @@ inline std::vector<engine::UnitParameters> usual_units() {
   using engine::testing::unit_of;
   constexpr std::int64_t width = 192;
   std::vector<engine::UnitParameters> units;
-  units.push_back(unit_of("embedding", {{.name = "wte", .rows = 1031, .cols = width}}));
+  units.push_back(unit_of("embedding", {{.name = "wte", .shape = {1031, width}}}));
   for (int i = 0; i < 4; ++i) {
     const std::string prefix = "block." + std::to_string(i);
     units.push_back(unit_of("block " + std::to_string(i),
-                            {{.name = prefix + ".norm", .rows = width, .vector = true},
-                             {.name = prefix + ".qkv", .rows = 3 * width, .cols = width},
-                             {.name = prefix + ".out", .rows = width, .cols = width},
-                             {.name = prefix + ".up", .rows = 4 * width, .cols = width},
-                             {.name = prefix + ".down", .rows = width, .cols = 4 * width}}));
+                            {{.name = prefix + ".norm", .shape = {width}},
+                             {.name = prefix + ".qkv", .shape = {3 * width, width}},
+                             {.name = prefix + ".out", .shape = {width, width}},
+                             {.name = prefix + ".up", .shape = {4 * width, width}},
+                             {.name = prefix + ".down", .shape = {width, 4 * width}}}));
   }
-  units.push_back(unit_of("head", {{.name = "ln_f", .rows = width, .vector = true}}));
+  units.push_back(unit_of("head", {{.name = "ln_f", .shape = {width}}}));
   return units;
 }
 

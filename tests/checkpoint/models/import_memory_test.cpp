@@ -102,7 +102,7 @@ TEST_CASE("import: of a model of 8 B weights a rank of four reads its quarter in
     for (std::size_t group = 0; group < plan.groups().size(); ++group) {
       for (const engine::Segment& segment : layout.group(group).state.segments) {
         const engine::Parameter& parameter = plan.groups()[group].parameters[segment.parameter];
-        rows.resize(static_cast<std::size_t>(parameter.cols));
+        rows.resize(static_cast<std::size_t>(parameter.cols()));
         for (std::int64_t row = 0; row < segment.rows; ++row) {
           if (!weights->read_rows(parameter, segment.first_row + row, 1, rows).ok()) {
             return std::string("unreadable");

@@ -37,7 +37,7 @@ void write_published(const fs::path& directory, const engine::ModelSpec& spec,
   std::vector<TensorHeading> headings;
   for (const engine::UnitParameters& unit : engine::describe_units(spec)) {
     for (const engine::Parameter& parameter : unit.parameters) {
-      headings.push_back({parameter.name, parameter.shape(), "F32"});
+      headings.push_back({parameter.name, parameter.shape, "F32"});
     }
   }
   change(headings);
@@ -95,10 +95,11 @@ TEST_CASE("published weights: rows of every parameter, under any of the names",
   for (const engine::UnitParameters& unit : engine::describe_units(spec)) {
     for (const engine::Parameter& parameter : unit.parameters) {
       CAPTURE(parameter.name);
-      const std::int64_t first = parameter.rows / 2;
-      std::vector<float> rows(static_cast<std::size_t>((parameter.rows - first) * parameter.cols));
-      REQUIRE((*opened)->read_rows(parameter, first, parameter.rows - first, rows).ok());
-      const auto skipped = static_cast<std::size_t>(first * parameter.cols);
+      const std::int64_t first = parameter.rows() / 2;
+      std::vector<float> rows(
+          static_cast<std::size_t>((parameter.rows() - first) * parameter.cols()));
+      REQUIRE((*opened)->read_rows(parameter, first, parameter.rows() - first, rows).ok());
+      const auto skipped = static_cast<std::size_t>(first * parameter.cols());
       CHECK(rows.front() == published_value(tensor, skipped));
       CHECK(rows.back() == published_value(tensor, skipped + rows.size() - 1));
       ++tensor;

@@ -92,7 +92,7 @@ TEST_CASE("collective schedule: another plan's collectives have other hashes",
           "[engine][collective][EX-2]") {
   ShardPlan::Options options = shard_options(4, "none");
   const auto one = expand(plan_with(options), CommandKind::train_step);
-  options.units[1].parameters[1].rows = 4;
+  options.units[1].parameters[1].shape[0] = 4;
   const auto other = expand(plan_with(options), CommandKind::train_step);
   REQUIRE(one.size() == other.size());
   for (std::size_t i = 0; i < one.size(); ++i) {

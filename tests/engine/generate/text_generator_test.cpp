@@ -32,8 +32,9 @@ class Writer {
         const auto rows = std::span(units_.back())
                               .subspan(static_cast<std::size_t>(parameter.offset),
                                        static_cast<std::size_t>(parameter.count()));
-        fill_initial_rows(parameter, spec_, {.seed = 3, .init_std = 0.5}, 0, parameter.rows, rows);
-        if (parameter.vector) {
+        fill_initial_rows(parameter, spec_, {.seed = 3, .init_std = 0.5}, 0, parameter.rows(),
+                          rows);
+        if (parameter.is_vector()) {
           for (std::size_t i = 0; i < rows.size(); ++i) {
             rows[i] = 0.8F + 0.05F * static_cast<float>(i % 7);
           }

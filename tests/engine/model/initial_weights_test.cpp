@@ -19,13 +19,13 @@ namespace {
 using Words = std::array<std::uint32_t, 4>;
 
 Parameter matrix(const char* name, std::int64_t rows, std::int64_t cols) {
-  return {.name = name, .rows = rows, .cols = cols};
+  return {.name = name, .shape = {rows, cols}};
 }
 
 std::vector<float> filled(const Parameter& parameter, const InitOptions& options,
                           std::int64_t first = 0, std::int64_t rows = -1) {
-  rows = rows < 0 ? parameter.rows : rows;
-  std::vector<float> out(static_cast<std::size_t>(rows * parameter.cols));
+  rows = rows < 0 ? parameter.rows() : rows;
+  std::vector<float> out(static_cast<std::size_t>(rows * parameter.cols()));
   fill_initial_rows(parameter, testing::small_shape(Architecture::enoki), options, first, rows,
                     out);
   return out;
@@ -42,14 +42,30 @@ TEST_CASE("philox: known answers", "[engine][philox]") {
         Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
+TEST_CASE("initial weights: a range is drawn between its bounds, whatever rows are asked for",
+          "[engine][parameter]") {
+  Parameter parameter{.name = "a.weight", .shape = {6, 5, 7}};
+  REQUIRE(parameter.rows() == 6);
+  REQUIRE(parameter.cols() == 35);
+  parameter.init = Initializer::constant(-0.5);
+  CHECK(filled(parameter, {.seed = 1}) == std::vector<float>(210, -0.5F));
+  parameter.init = Initializer::uniform(2.0, 6.0);
+  const std::vector<float> all = filled(parameter, {.seed = 1});
+  const auto [least, most] = std::minmax_element(all.begin(), all.end());
+  CHECK((*least >= 2.0F && *least < 2.2F));
+  CHECK((*most <= 6.0F && *most > 5.8F));
+  const std::vector<float> some = filled(parameter, {.seed = 1}, 2, 3);
+  CHECK(std::equal(some.begin(), some.end(), all.begin() + 70));
+}
+
 TEST_CASE("initial weights: rows filled in pieces equal the whole", "[engine][initial_weights]") {
   const Parameter parameter = matrix("transformer.h.0.mlp.c_fc.weight", 37, 7);
   const InitOptions options{.seed = 5};
   const std::vector<float> whole = filled(parameter, options);
   const std::int64_t piece = GENERATE(1, 2, 5, 36);
   std::vector<float> joined;
-  for (std::int64_t row = 0; row < parameter.rows; row += piece) {
-    const auto part = filled(parameter, options, row, std::min(piece, parameter.rows - row));
+  for (std::int64_t row = 0; row < parameter.rows(); row += piece) {
+    const auto part = filled(parameter, options, row, std::min(piece, parameter.rows() - row));
     joined.insert(joined.end(), part.begin(), part.end());
   }
   CHECK(joined == whole);
@@ -98,7 +114,7 @@ TEST_CASE("initial weights: deviations by scheme", "[engine][initial_weights]") 
   CHECK(deviation(InitKind::embedding, InitScheme::karpathy_gpt2) == Approx(0.02));
   CHECK(deviation(InitKind::residual_output, InitScheme::standard) == Approx(0.2));
   CHECK(deviation(InitKind::embedding, InitScheme::standard) == Approx(1.0));
-  parameter.init = InitKind::norm;
+  parameter.init = Initializer::constant(1.0);
   const auto ones = filled(parameter, {});
   CHECK(std::all_of(ones.begin(), ones.end(), [](float v) { return v == 1.0F; }));
 }
@@ -155,8 +171,8 @@ std::vector<Drawn> draw_model(const ModelShape& shape, const InitOptions& option
   for (const UnitParameters& unit : describe_units(shape)) {
     for (const Parameter& parameter : unit.parameters) {
       std::vector<float> values(static_cast<std::size_t>(parameter.count()));
-      fill_initial_rows(parameter, shape, options, 0, parameter.rows, values);
-      if (parameter.vector) {
+      fill_initial_rows(parameter, shape, options, 0, parameter.rows(), values);
+      if (parameter.is_vector()) {
         CHECK(std::all_of(values.begin(), values.end(), [](float v) { return v == 1.0F; }));
       } else {
         drawn.push_back({parameter.name, initial_std(parameter, shape, options), values});

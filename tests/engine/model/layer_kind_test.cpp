@@ -33,8 +33,8 @@ struct SparseSpec final : MovingAverageSpec {
   [[nodiscard]] std::unique_ptr<Block> make(const BlockContext& context,
                                             const ModelSpec& model) const override {
     context.parameters.add({.name = context.prefix + "experts.weight",
-                            .rows = 64,
-                            .cols = model.embedding_dim,
+                            .shape = {64, model.embedding_dim},
+                            .linear = true,
                             .used_share = 0.25});
     return MovingAverageSpec::make(context, model);
   }
@@ -81,7 +81,7 @@ class Text {
       weights_.emplace_back(static_cast<std::size_t>(unit.element_count));
       gradients_.emplace_back(static_cast<std::size_t>(unit.gradient_count()));
       for (const Parameter& parameter : unit.parameters) {
-        fill_initial_rows(parameter, spec_, {.seed = 3, .init_std = 0.5}, 0, parameter.rows,
+        fill_initial_rows(parameter, spec_, {.seed = 3, .init_std = 0.5}, 0, parameter.rows(),
                           std::span(weights_.back())
                               .subspan(static_cast<std::size_t>(parameter.offset),
                                        static_cast<std::size_t>(parameter.count())));
@@ -217,6 +217,31 @@ TEST_CASE("layer kind: any number of branches, and two of a kind in a layer",
     options.memory.checkpointed_part = part;
     CAPTURE(part);
     CHECK(run(options) == alone);
+  }
+}
+
+TEST_CASE("layer kind: a parameter of three dimensions, with initial values and a rate of its own",
+          "[engine][layer_kind][parameter]") {
+  const auto model = [](double lr_scale) {
+    MovingAverageSpec average;
+    average.shape = {4, 2, 2};
+    average.init = Initializer::uniform(0.5, 1.5);
+    average.lr_scale = lr_scale;
+    ModelSpec spec = testing::small_shape(Architecture::enoki);
+    spec.layers[1].branches[0].block = std::make_shared<const MovingAverageSpec>(average);
+    return spec;
+  };
+  const Trace alone = run(options_of(model(0.25)));
+  REQUIRE(alone.losses.back() < alone.losses.front());
+  CHECK(alone.digests != run(options_of(model(1.0))).digests);
+  for (const std::int64_t ranks : {2, 3, 4}) {
+    for (const char* strategy : {"none", "optimizer", "gradient", "full"}) {
+      CAPTURE(ranks, strategy);
+      Options options = options_of(model(0.25));
+      options.parallel.ranks = ranks;
+      options.parallel.strategy = strategy;
+      CHECK(run(options) == alone);
+    }
   }
 }
 

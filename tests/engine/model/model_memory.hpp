@@ -22,7 +22,7 @@ struct ModelMemory {
       for (const Parameter& parameter : unit.parameters) {
         const std::span<float> values(flat.data() + parameter.offset,
                                       static_cast<std::size_t>(parameter.count()));
-        fill_initial_rows(parameter, spec, {.seed = 3}, 0, parameter.rows, values);
+        fill_initial_rows(parameter, spec, {.seed = 3}, 0, parameter.rows(), values);
       }
     }
   }

@@ -261,7 +261,7 @@ TEST_CASE("model: parameters lie in the flat buffers without overlap", "[engine]
       CHECK(parameter.offset >= end);
       CHECK(parameter.offset % 16 == 0);
       CHECK((parameter.group == ParameterGroup::no_decay) ==
-            (parameter.vector || parameter.name == "transformer.wte.weight"));
+            (parameter.is_vector() || parameter.name == "transformer.wte.weight"));
       end = parameter.offset + parameter.count();
       total += parameter.count();
     }

@@ -94,9 +94,9 @@ class FormulaWeights final : public WeightSource {
  public:
   Status read_rows(const Parameter& parameter, std::int64_t first_row, std::int64_t /*rows*/,
                    std::span<float> out) const override {
-    std::vector<float> all(static_cast<std::size_t>(parameter.rows * parameter.cols));
+    std::vector<float> all(static_cast<std::size_t>(parameter.rows() * parameter.cols()));
     testing::fill_by_formula(parameter, /*gemma=*/false, all);
-    std::copy_n(all.begin() + first_row * parameter.cols, out.size(), out.begin());
+    std::copy_n(all.begin() + first_row * parameter.cols(), out.size(), out.begin());
     return {};
   }
 };

@@ -91,7 +91,7 @@ TEST_CASE("muon: the matrices of blocks are its own, all else is AdamW's", "[eng
         const bool block = i > 0 && i + 1 < units.size();
         for (const Parameter& parameter : units[i].parameters) {
           CAPTURE(name, parameter.name);
-          const bool mine = block && !parameter.vector;
+          const bool mine = block && !parameter.is_vector();
           matrices += mine ? 1 : 0;
           CHECK(optimizer->whole(parameter) == mine);
           CHECK((std::find(whole.begin(), whole.end(), parameter.name) != whole.end()) == mine);
@@ -118,7 +118,8 @@ TEST_CASE("muon: matrices with very many rows are AdamW's", "[engine][optimizer]
 
 TEST_CASE("muon: what is not a matrix moves as AdamW moves it", "[engine][optimizer]") {
   Parameter norm = matrix_of(40, 1);
-  norm.vector = true;
+  norm.shape = {40};
+  norm.linear = false;
   norm.group = ParameterGroup::no_decay;
   const auto run = [&](const char* name, double eps) {
     configs::OptimizerSection section = configs::default_optimizer(name);

@@ -26,7 +26,7 @@ class OneParameter {
         optimizer_(make_optimizer(section_, run_steps)),
         weights_(std::move(weights)),
         states_(optimizer_->states(parameter_).size(), Values(weights_.size(), 0.0F)),
-        sums_(static_cast<std::size_t>(parameter_.rows) * optimizer_->row_sums().size()),
+        sums_(static_cast<std::size_t>(parameter_.rows()) * optimizer_->row_sums().size()),
         scratch_(optimizer_->scratch_bytes(parameter_, /*knows_bf16=*/false), "scratch") {}
 
   struct Step {
@@ -40,11 +40,11 @@ class OneParameter {
 
   void update(Values gradient, const Step& step) {
     OptimizerGroup group(kernels::cpu_backend(), *optimizer_, parameter_.group);
-    const std::int64_t most = step.rows_of_a_piece > 0 ? step.rows_of_a_piece : parameter_.rows;
-    for (std::int64_t row = 0; row < parameter_.rows; row += most) {
-      const std::int64_t offset = row * parameter_.cols;
+    const std::int64_t most = step.rows_of_a_piece > 0 ? step.rows_of_a_piece : parameter_.rows();
+    for (std::int64_t row = 0; row < parameter_.rows(); row += most) {
+      const std::int64_t offset = row * parameter_.cols();
       OptimizerSlice slice{.parameter = &parameter_,
-                           .rows = std::min(most, parameter_.rows - row),
+                           .rows = std::min(most, parameter_.rows() - row),
                            .weights = weights_.data() + offset,
                            .gradient = gradient.data() + offset};
       for (std::size_t i = 0; i < states_.size(); ++i) {
@@ -89,7 +89,7 @@ class OneParameter {
 };
 
 inline Parameter matrix_of(std::int64_t rows, std::int64_t cols) {
-  return {.name = "transformer.h.0.mlp.c_fc.weight", .rows = rows, .cols = cols};
+  return {.name = "transformer.h.0.mlp.c_fc.weight", .shape = {rows, cols}, .linear = true};
 }
 
 }  // namespace train::engine::testing

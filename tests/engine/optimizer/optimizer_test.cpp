@@ -151,6 +151,26 @@ TEST_CASE("optimizer: weights without decay keep their size where no gradient co
   }
 }
 
+TEST_CASE("optimizer: a parameter's rate is the run's times its own factor",
+          "[engine][optimizer][parameter]") {
+  for (const char* name : kElementWise) {
+    CAPTURE(name);
+    const auto after = [&](double lr, double lr_scale) {
+      configs::OptimizerSection section = configs::default_optimizer(name);
+      section.lr = lr;
+      Parameter parameter = matrix_of(3, 7);
+      parameter.lr_scale = lr_scale;
+      OneParameter one(section, parameter, random_values(21, 1));
+      for (std::int64_t step = 1; step <= 3; ++step) {
+        one.update(random_values(21, 1U + static_cast<unsigned>(step)), {.step = step, .lr = lr});
+      }
+      return one.all();
+    };
+    CHECK(after(4e-3, 0.25) == after(1e-3, 1.0));
+    CHECK(after(4e-3, 0.25) != after(4e-3, 1.0));
+  }
+}
+
 TEST_CASE("optimizer: a non-finite gate changes nothing", "[engine][optimizer]") {
   for (const char* name : kElementWise) {
     CAPTURE(name);

@@ -70,10 +70,11 @@ inline std::uint32_t crc32_of(const std::string& text) {
 inline void fill_by_formula(const Parameter& parameter, bool gemma, std::span<float> out) {
   const double step = 0.1 + static_cast<double>(crc32_of(parameter.name) % 1000) / 1000.0;
   const bool bias = parameter.name.ends_with("bias");
-  const double size = !parameter.vector ? 1.4 / std::sqrt(static_cast<double>(parameter.cols))
-                      : bias            ? 0.4
-                                        : 0.5;
-  const double centre = parameter.vector && !bias && !gemma ? 1.0 : 0.0;
+  const double size = !parameter.is_vector()
+                          ? 1.4 / std::sqrt(static_cast<double>(parameter.cols()))
+                      : bias ? 0.4
+                             : 0.5;
+  const double centre = parameter.is_vector() && !bias && !gemma ? 1.0 : 0.0;
   for (std::size_t i = 0; i < out.size(); ++i) {
     const auto at = static_cast<double>(i + 1);
     out[i] = static_cast<float>(size * std::sin(step * at * at) + centre);

@@ -52,7 +52,7 @@ std::vector<double> squares(const RankOptions& options) {
         const Parameter& parameter = group.parameters[segment.parameter];
         const std::vector<float> whole = gradient_of(parameter);
         std::memcpy(packed.data() + segment.packed_offset,
-                    whole.data() + segment.first_row * parameter.cols,
+                    whole.data() + segment.first_row * parameter.cols(),
                     static_cast<std::size_t>(segment.count) * sizeof(float));
       }
       sum_squares(kernels::cpu_backend(), *stream, group, part, packed.data(), row_sums.data(),

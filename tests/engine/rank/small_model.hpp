@@ -83,7 +83,7 @@ inline std::vector<GradientShard> gradients_of(const RankEngine& rank) {
     const std::size_t first = shards.size();
     for (const std::size_t unit : rank.plan().groups()[group].units) {
       for (const Parameter& parameter : rank.plan().units()[unit].parameters) {
-        shards.push_back({.name = parameter.name, .unit = unit, .cols = parameter.cols});
+        shards.push_back({.name = parameter.name, .unit = unit, .cols = parameter.cols()});
       }
     }
     for (const Segment& segment : rank.rank_plan().layout(group).reduce.segments) {

@@ -161,7 +161,7 @@ std::vector<std::string> whole_parameters(const Options& options, bool all) {
   std::vector<std::string> names;
   for (const UnitParameters& unit : describe_units(options.model)) {
     for (const Parameter& parameter : unit.parameters) {
-      if (all || (unit.name.rfind("block", 0) == 0 && !parameter.vector)) {
+      if (all || (unit.name.rfind("block", 0) == 0 && !parameter.is_vector())) {
         names.push_back(parameter.name);
       }
     }

@@ -66,7 +66,7 @@ TEST_CASE("shard plan: the equal matrices of a block have many owners",
   for (int block = 0; block < 8; ++block) {
     std::vector<Parameter> matrices;
     for (int i = 0; i < 4; ++i) {
-      matrices.push_back({.name = fmt::format("m{}", block * 4 + i), .rows = 8, .cols = 8});
+      matrices.push_back({.name = fmt::format("m{}", block * 4 + i), .shape = {8, 8}});
       options.whole_parameters.push_back(matrices.back().name);
     }
     options.units.push_back(unit_of(fmt::format("block {}", block), matrices));

@@ -26,16 +26,16 @@ inline UnitParameters unit_of(const std::string& name, const std::vector<Paramet
 /// Units whose rows no small number divides; some parameters have fewer rows than there are ranks.
 inline std::vector<UnitParameters> odd_units(std::int64_t blocks) {
   std::vector<UnitParameters> units;
-  units.push_back(unit_of("embedding", {{.name = "wte", .rows = 37, .cols = 4}}));
+  units.push_back(unit_of("embedding", {{.name = "wte", .shape = {37, 4}}}));
   for (std::int64_t i = 0; i < blocks; ++i) {
     const std::string prefix = "block." + std::to_string(i);
-    units.push_back(unit_of("block " + std::to_string(i),
-                            {{.name = prefix + ".norm", .rows = 7, .vector = true},
-                             {.name = prefix + ".small", .rows = 3, .cols = 5},
-                             {.name = prefix + ".matrix", .rows = 23, .cols = 3}}));
+    units.push_back(
+        unit_of("block " + std::to_string(i), {{.name = prefix + ".norm", .shape = {7}},
+                                               {.name = prefix + ".small", .shape = {3, 5}},
+                                               {.name = prefix + ".matrix", .shape = {23, 3}}}));
   }
-  units.push_back(unit_of("head", {{.name = "ln_f", .rows = 7, .vector = true},
-                                   {.name = "lm_head", .rows = 41, .cols = 2}}));
+  units.push_back(
+      unit_of("head", {{.name = "ln_f", .shape = {7}}, {.name = "lm_head", .shape = {41, 2}}}));
   units.back().traits.gradient_in_forward = true;
   return units;
 }

@@ -59,8 +59,8 @@ void check_part(const ShardPlan& plan, std::size_t group, const Part& part) {
   for (const Segment& segment : part.segments) {
     const Parameter& parameter = plan.groups()[group].parameters[segment.parameter];
     CHECK(segment.rows > 0);
-    CHECK(segment.count == segment.rows * parameter.cols);
-    CHECK(segment.flat_offset == parameter.offset + segment.first_row * parameter.cols);
+    CHECK(segment.count == segment.rows * parameter.cols());
+    CHECK(segment.flat_offset == parameter.offset + segment.first_row * parameter.cols());
     CHECK(segment.packed_offset % 16 == 0);
     CHECK(segment.packed_offset >= end);
     end = segment.packed_offset + segment.count;
@@ -81,7 +81,7 @@ std::int64_t rows_in(const Part& part, std::size_t parameter) {
 void check_even(const ShardPlan& plan, std::size_t group, const std::vector<Part>& parts) {
   const std::vector<Parameter>& parameters = plan.groups()[group].parameters;
   for (std::size_t parameter = 0; parameter < parameters.size(); ++parameter) {
-    std::int64_t least = parameters[parameter].rows;
+    std::int64_t least = parameters[parameter].rows();
     std::int64_t most = 0;
     if (plan.groups()[group].owners[parameter] != kCutByRows) {
       continue;
@@ -155,7 +155,7 @@ TEST_CASE("shard plan: a whole parameter has one owner in every cut, and the sam
                                       options.whole_parameters.end(), of.parameters[i].name) > 0;
         REQUIRE((of.owners[i] != kCutByRows) == whole);
         for (std::int64_t rank = 0; whole && rank < plan.ranks(); ++rank) {
-          const std::int64_t rows = of.parameters[i].rows;
+          const std::int64_t rows = of.parameters[i].rows();
           const auto kept = [&](std::int64_t parts) {
             return rank % parts == of.owners[i] % parts ? rows : 0;
           };
@@ -394,7 +394,7 @@ TEST_CASE("shard plan: the digest changes with all that decides collectives, and
   CHECK(changed([](Options& o) { o.train_lanes = 10; }));
   CHECK(changed([](Options& o) { o.eval_lanes = 5; }));
   CHECK(changed([](Options& o) { o.scored_lanes = 6; }));
-  CHECK(changed([](Options& o) { o.units[1].parameters[0].rows = 8; }));
+  CHECK(changed([](Options& o) { o.units[1].parameters[0].shape[0] = 8; }));
   CHECK(changed([](Options& o) { o.whole_parameters = {"block.1.matrix"}; }));
   CHECK(changed([](Options& o) { o.parallel.gather_credits = 4; }));
   CHECK(changed([](Options& o) { o.parallel.prefetch_forward = 2; }));

@@ -20,7 +20,10 @@ namespace train::engine::testing {
 /// reports the mean square of the means. For the CPU, in fp32.
 struct MovingAverageSpec : BlockSpec {
   std::int64_t taps = 3;
-  std::string weight = "mix";  ///< Below the layer's prefix, without ".weight".
+  std::string weight = "mix";            ///< Below the layer's prefix, without ".weight".
+  std::vector<std::int64_t> shape = {};  ///< Of w: its elements in another shape.
+  Initializer init = Initializer::constant(1.0);
+  double lr_scale = 1.0;
 
   [[nodiscard]] std::unique_ptr<Block> make(const BlockContext& context,
                                             const ModelSpec& model) const override;
@@ -47,10 +50,10 @@ class MovingAverageBlock final : public Block {
   MovingAverageBlock(const BlockContext& context, const MovingAverageSpec& spec, std::int64_t cols)
       : workspace_(&context.workspace), taps_(spec.taps), cols_(cols) {
     weight_ = context.parameters.add({.name = context.prefix + spec.weight + ".weight",
-                                      .rows = cols_,
-                                      .vector = true,
+                                      .shape = spec.shape.empty() ? std::vector{cols_} : spec.shape,
                                       .group = ParameterGroup::no_decay,
-                                      .init = InitKind::norm});
+                                      .lr_scale = spec.lr_scale,
+                                      .init = spec.init});
     means_ = workspace_->keep(context.prefix, "moving means", workspace_->rows() * cols_);
     dmeans_ = workspace_->scratch_backward(Phase::branch, "gradient of moving means",
                                            workspace_->rows() * cols_);

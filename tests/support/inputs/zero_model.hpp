@@ -36,7 +36,7 @@ inline void write_zeros(const std::filesystem::path& directory, const engine::Mo
     for (const engine::Parameter& parameter : unit.parameters) {
       const std::uint64_t end = begin + 2 * static_cast<std::uint64_t>(parameter.count());
       header[parameter.name] = {
-          {"dtype", "BF16"}, {"shape", parameter.shape()}, {"data_offsets", {begin, end}}};
+          {"dtype", "BF16"}, {"shape", parameter.shape}, {"data_offsets", {begin, end}}};
       map[parameter.name] = name();
       begin = end;
       if (begin >= shard_bytes) {
