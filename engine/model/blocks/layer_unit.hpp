@@ -15,8 +15,8 @@
 
 namespace train::engine {
 
-/// What a lane has to do with the decoding state of texts, keys and values or another, which blocks
-/// keep from row to row (text generation).
+/// The use that a lane makes of the decoding state of texts (keys and values, or another), which
+/// blocks keep from row to row (text generation).
 enum class CacheUse : std::uint8_t {
   none,    ///< Training: a lane is all there is.
   fill,    ///< Its documents begin texts; their state is filled.

@@ -46,7 +46,7 @@ class TransformerBlock final : public LayerUnit {
   [[nodiscard]] bool sum_again(std::size_t index) const;
   /// Before the backward pass: what it needs and was not kept.
   void compute_again(const BlockCall& call);
-  /// What the branch reads, before its norm and behind it.
+  /// The input of the branch, before its norm and behind it.
   [[nodiscard]] ConstElements unnormed_input(const Branch& branch) const;
   [[nodiscard]] ConstElements input(const BlockCall& call, const Branch& branch) const;
   [[nodiscard]] ConstElements input_again(const BlockCall& call, const Branch& branch) const;
