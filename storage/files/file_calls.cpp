@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <functional>
 
 namespace train::storage {
 namespace {
@@ -60,6 +61,23 @@ int until_not_interrupted(const Call& call) {
 }
 
 std::string_view text(const fs::path& path) { return path.native(); }
+
+/// `write` writes some of the bytes that are left.
+int write_all(std::span<const std::byte> bytes,
+              const std::function<ssize_t(std::span<const std::byte>)>& write) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(bytes);
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
+    if (written <= 0) {
+      errno = written == 0 ? EIO : errno;  // no file system takes nothing without an error
+      return -1;
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
 
 }  // namespace
 
@@ -114,18 +132,21 @@ ssize_t disk_write(int descriptor, const fs::path& path, std::span<const std::by
 }
 
 int disk_write_all(int descriptor, const fs::path& path, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = disk_write(descriptor, path, bytes);
-    if (written < 0 && errno == EINTR) {
-      continue;
-    }
-    if (written <= 0) {
-      errno = written == 0 ? EIO : errno;  // no file system takes nothing without an error
-      return -1;
-    }
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-  return 0;
+  return write_all(
+      bytes, [&](std::span<const std::byte> left) { return disk_write(descriptor, path, left); });
+}
+
+int disk_write_all_at(int descriptor, const fs::path& path, std::span<const std::byte> bytes,
+                      std::uint64_t offset) {
+  const std::byte* const begin = bytes.data();
+  return write_all(bytes, [&](std::span<const std::byte> left) {
+    const std::uint64_t at = offset + static_cast<std::uint64_t>(left.data() - begin);
+    return pass({.kind = FileCallKind::write, .path = text(path), .bytes = left, .offset = at},
+                [descriptor, at](const FileCall& call) {
+                  return ::pwrite(descriptor, call.bytes.data(), call.bytes.size(),
+                                  static_cast<off_t>(at));
+                });
+  });
 }
 
 int disk_truncate(int descriptor, const fs::path& path, std::uint64_t size_bytes) {

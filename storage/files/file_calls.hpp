@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -18,7 +19,7 @@ namespace train::storage {
 
 enum class FileCallKind : std::uint8_t {
   open,              ///< To write: the file is created if missing, emptied if opened so.
-  write,             ///< Appends `bytes`.
+  write,             ///< Puts `bytes` at the end, or over what lies from `offset` on.
   truncate,          ///< To `size_bytes`.
   sync,              ///< fsync of a file.
   close,             ///< Of a file opened to write.
@@ -39,8 +40,9 @@ struct FileCall {
   std::string_view path = {};             ///< As the caller gave it.
   std::string_view to = {};               ///< rename: the new name. point: the name of the point.
   std::span<const std::byte> bytes = {};  ///< write: to be written; afterwards: those that were.
-  std::uint64_t size_bytes = 0;           ///< truncate: the new size.
-  bool empties = false;                   ///< open: drops the content that is there.
+  std::optional<std::uint64_t> offset = {};  ///< write: where to; none: at the end.
+  std::uint64_t size_bytes = 0;              ///< truncate: the new size.
+  bool empties = false;                      ///< open: drops the content that is there.
 };
 
 /// A call that opens a file to read it, or reads some of it.
@@ -85,12 +87,16 @@ void file_point(std::string_view name, const std::filesystem::path& path);
 
 /// open(2) with `flags`, O_CREAT and O_CLOEXEC, `mode` less the umask; repeated after EINTR.
 int disk_open(const std::filesystem::path& path, int flags, mode_t mode = 0666);
-/// write(2): may be short, may be interrupted. disk_write_all() is what most callers want.
+/// write(2) of a file that is only added to: may be short, may be interrupted. disk_write_all() is
+/// what most callers want.
 ssize_t disk_write(int descriptor, const std::filesystem::path& path,
                    std::span<const std::byte> bytes);
 /// All of `bytes`, however many calls that takes. Returns 0, or -1 with errno.
 int disk_write_all(int descriptor, const std::filesystem::path& path,
                    std::span<const std::byte> bytes);
+/// The same over what lies from `offset` on.
+int disk_write_all_at(int descriptor, const std::filesystem::path& path,
+                      std::span<const std::byte> bytes, std::uint64_t offset);
 int disk_truncate(int descriptor, const std::filesystem::path& path, std::uint64_t size_bytes);
 /// fsync(2), repeated after EINTR. After any other failure the system may forget which pages were
 /// not written and a second fsync may lie: abandon the file.

@@ -91,6 +91,7 @@ Record record_of(const std::string& text) {
       number >> record.beat;
     } else if (key == "state") {
       record.given_back = value == "given_back";
+      break;  // what lies behind a record is not of it
     }
   }
   return record;
@@ -264,7 +265,7 @@ class Taking {
   Result<Descriptor> write_here(Descriptor file) const {
     const std::string text = text_of(own_);
     // Over what is there: nobody ever finds it empty, and a full disk has room for it.
-    if (disk_write_all(file.get(), path_, std::as_bytes(std::span(text))) != 0) {
+    if (disk_write_all_at(file.get(), path_, std::as_bytes(std::span(text)), 0) != 0) {
       return os_error(Access::write, path_, errno);
     }
     return file;

@@ -16,6 +16,7 @@ enum class Bug : std::uint8_t {
   collective_out_of_order,  ///< One rank starts two collectives of a channel the wrong way round.
   stale_generation,         ///< What a generation that is over still sends is taken for current.
   lost_credit,              ///< A rank finishes a command, and the conductor never hears of it.
+  ends_process,             ///< The product ends the process, as if all were well.
 };
 
 struct NamedBug {
@@ -23,12 +24,13 @@ struct NamedBug {
   std::string_view name;
 };
 
-inline constexpr std::array<NamedBug, 5> kBugs = {
+inline constexpr std::array<NamedBug, 6> kBugs = {
     {{Bug::rank_local_evaluation, "rank-local-evaluation"},
      {Bug::commit_before_fsync, "commit-before-fsync"},
      {Bug::collective_out_of_order, "collective-out-of-order"},
      {Bug::stale_generation, "stale-generation"},
-     {Bug::lost_credit, "lost-credit"}}};
+     {Bug::lost_credit, "lost-credit"},
+     {Bug::ends_process, "ends-process"}}};
 
 [[nodiscard]] inline std::optional<Bug> bug_named(std::string_view name) {
   for (const NamedBug& one : kBugs) {

@@ -183,8 +183,19 @@ int run(const std::string& program, const Options& options) {
                       strsignal(WTERMSIG(status)),
                       replay_line(program, options, progress[index].seed)));
     }
+    const bool failed = progress[index].failures > 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) != (failed ? 1 : 0)) {
+      ++failures;
+      say(fmt::format("seed {} failed: it ends its process with {}\n{}", progress[index].seed,
+                      WEXITSTATUS(status), replay_line(program, options, progress[index].seed)));
+    }
     failures += progress[index].failures;
     tally.add(progress[index].tally);
+  }
+  const auto wanted = static_cast<std::int64_t>(options.last - options.first + 1);
+  if (failures == 0 && tally.seeds != wanted) {
+    ++failures;
+    say(fmt::format("{} of {} seeds were played", tally.seeds, wanted));
   }
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <exception>
 #include <utility>
 
@@ -163,6 +164,9 @@ std::string repeatable(std::string text, const std::string& directory) {
 }  // namespace
 
 Outcome simulate(std::uint64_t seed, Bug bug, const std::string& tokens) {
+  if (bug == Bug::ends_process) {
+    std::_Exit(0);
+  }
   SeedPlan plan = plan_of_seed(seed);
   const bool unlearns = !describe_objective(plan.config).empty();
   plan.config.data.dir = tokens + (unlearns ? "/retain" : "");

@@ -153,6 +153,20 @@ TEST_CASE("run_lock: one that was given back, or that an older version left, is 
   CHECK(test::read_bytes(directory / "run.lock").find("\nstate given_back\n") != std::string::npos);
 }
 
+TEST_CASE("run_lock: bytes behind the record, which a power cut may leave, are no part of it",
+          "[storage][run_lock][ST-2][P3]") {
+  const TempDirectory directory;
+  const std::string given_back = record(1, "another", 3, "given_back");
+  test::write_bytes(
+      directory / "run.lock",
+      given_back + std::string(512 - given_back.size() % 512, ' ') + record(1, "yet another", 9));
+  bool lost = false;
+  const auto lock = acquired(directory, &lost);
+  REQUIRE(lock);
+  CHECK(lock->check());
+  CHECK_FALSE(lost);
+}
+
 /// Waits for a beat as long as a test may take.
 constexpr RunLock::Timing kPatient = {.beat = 1h,
                                       .look = 1ms,

@@ -190,7 +190,10 @@ TEST_CASE("writer: SIGKILL at any moment leaves whole checkpoints only",
         (void)retire(directory.path(), step - 3).ok();
       }
     }
-    ::waitpid(child, nullptr, 0);
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFSIGNALED(status));
+    REQUIRE(WTERMSIG(status) == SIGKILL);
     const auto candidates = list_checkpoints(directory.path());
     REQUIRE(candidates);
     for (const Candidate& candidate : *candidates) {

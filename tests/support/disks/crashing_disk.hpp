@@ -38,7 +38,7 @@ class CrashingDisk {
         break;
       }
       case FileCallKind::write:
-        nodes_[at(call.path)].now += call.bytes;
+        write(nodes_[at(call.path)].now, call);
         break;
       case FileCallKind::truncate:
         nodes_[at(call.path)].now.resize(call.size_bytes);
@@ -129,6 +129,11 @@ class CrashingDisk {
     }
   }
 
+  static void write(std::string& content, const RecordedCall& call) {
+    const std::size_t begin = call.offset ? *call.offset : content.size();
+    content.resize(std::max(content.size(), begin + call.bytes.size()));
+    content.replace(begin, call.bytes.size(), call.bytes);
+  }
   static std::string name_of_path(const std::filesystem::path& path) {
     return path.filename().string();
   }

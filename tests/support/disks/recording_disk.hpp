@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@ struct RecordedCall {
   std::string path;
   std::string to;  ///< rename: the new name. point: the name of the point.
   std::string bytes;
+  std::optional<std::uint64_t> offset = {};  ///< write: none: at the end.
   std::uint64_t size_bytes = 0;
   bool empties = false;
 };
@@ -49,6 +51,7 @@ class RecordingDisk final : public storage::FileCallHook {
                       .path = path,
                       .to = renames ? below_root(call.to) : std::string(call.to),
                       .bytes = std::string(bytes, bytes + call.bytes.size()),
+                      .offset = call.offset,
                       .size_bytes = call.size_bytes,
                       .empties = call.empties});
   }
