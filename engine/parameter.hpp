@@ -47,6 +47,8 @@ struct Parameter {
   bool is_head = false;     ///< The head's own matrix.
   double used_share = 1.0;  ///< Of its elements, by one token: less of experts.
   bool adapter = false;     ///< Of an AdapterBlock: no published model has it.
+  /// Layers read it in fp32 where they read other weights in bf16; its gradient travels as theirs.
+  bool exact = false;
   /// Its weights never change: it has no gradient, no master beside the weights that are computed
   /// with, and no state of the optimizer.
   bool frozen = false;
@@ -64,6 +66,11 @@ struct Parameter {
   }
   [[nodiscard]] std::int64_t count() const { return rows() * cols(); }
   [[nodiscard]] bool is_vector() const { return shape.size() == 1; }
+  /// Elements of flat and packed buffers that `values` of it have: of bf16 two hold one of fp32,
+  /// and all buffers are laid out alike.
+  [[nodiscard]] std::int64_t places(std::int64_t values) const {
+    return exact ? 2 * values : values;
+  }
 };
 
 /// Elements up to the next 64-byte boundary: what a tensor takes in a flat or packed buffer.
@@ -91,8 +98,9 @@ class ParameterList {
     parameter.frozen = frozen_ && frozen_(parameter);
     parameter.offset = element_count_;
     parameter.gradient = gradient_count_;
-    element_count_ = padded(element_count_ + parameter.count());
-    gradient_count_ += parameter.frozen ? 0 : padded(parameter.count());
+    const std::int64_t places = padded(parameter.places(parameter.count()));
+    element_count_ += places;
+    gradient_count_ += parameter.frozen ? 0 : places;
     parameters_.push_back(std::move(parameter));
     const Parameter& added = parameters_.back();
     return {added.offset, added.gradient, added.frozen};

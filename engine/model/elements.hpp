@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "engine/parameter.hpp"
 #include "kernels/dtype.hpp"
 
 namespace train::engine {
@@ -36,5 +37,19 @@ struct BasicElements {
 
 using Elements = BasicElements<std::byte>;
 using ConstElements = BasicElements<const std::byte>;
+
+/// Where the rows of a parameter from `first_row` on lie in flat weights.
+template <class Byte>
+[[nodiscard]] BasicElements<Byte> rows_in(BasicElements<Byte> flat, const Parameter& parameter,
+                                          std::int64_t first_row) {
+  BasicElements<Byte> rows = flat + parameter.offset;
+  rows.dtype = parameter.exact ? kernels::DType::f32 : rows.dtype;
+  return rows + first_row * parameter.cols();
+}
+
+/// The values of a parameter that is exact (Parameter), whatever the type of the flat weights.
+[[nodiscard]] inline const float* exact_weights(ConstElements flat, std::int64_t offset) {
+  return reinterpret_cast<const float*>((flat + offset).data);
+}
 
 }  // namespace train::engine

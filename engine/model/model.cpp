@@ -146,7 +146,7 @@ std::vector<UnitParameters> describe_units(const ModelSpec& spec) {
 std::int64_t UnitParameters::gradient_count() const {
   std::int64_t count = 0;
   for (const Parameter& parameter : parameters) {
-    count += parameter.frozen ? 0 : padded(parameter.count());
+    count += parameter.frozen ? 0 : padded(parameter.places(parameter.count()));
   }
   return count;
 }

@@ -36,16 +36,29 @@ constexpr double kA = 3.4445;
 constexpr double kB = -4.7750;
 constexpr double kC = 2.0315;
 
+/// A matrix that is orthogonalised: a parameter of two dimensions, or a slice of one of more.
+struct Matrix {
+  explicit Matrix(const Parameter& parameter)
+      : rows(parameter.shape.at(parameter.shape.size() > 2 ? 1 : 0)),
+        cols(parameter.count() / parameter.rows() /
+             (parameter.shape.size() > 2 ? parameter.shape[1] : 1)) {}
+
+  [[nodiscard]] std::int64_t count() const { return rows * cols; }
+  friend auto operator<=>(const Matrix&, const Matrix&) = default;
+
+  std::int64_t rows, cols;
+};
+
 /// Matrices of one shape that are updated together, and where they lie in the scratch: each has two
 /// matrices of its shape, two squares of its smaller side, the sums of its rows and the sum of
 /// those. They follow each other, so that one call rounds what is of all of them. Where products
 /// can read bf16 there is room for what they read.
 struct Scratch {
-  Scratch(std::byte* data, const Parameter& shape, std::int64_t matrices, bool bf16)
-      : matrix(&shape),
+  Scratch(std::byte* data, const Matrix& shape, std::int64_t matrices, bool bf16)
+      : matrix(shape),
         count(matrices),
         size(padded(shape.count())),
-        side(std::min(shape.rows(), shape.cols())),
+        side(std::min(shape.rows, shape.cols)),
         square(padded(side * side)),
         x(reinterpret_cast<float*>(data)),
         product(x + count * size),
@@ -58,20 +71,20 @@ struct Scratch {
       rest = reinterpret_cast<std::byte*>(gram_halves + count * square);
     }
     row_sums = reinterpret_cast<double*>(rest);
-    squared_norms = row_sums + count * shape.rows();
+    squared_norms = row_sums + count * shape.rows;
   }
 
-  static std::size_t size_bytes(const Parameter& matrix, std::int64_t count, bool bf16) {
-    const std::int64_t side = std::min(matrix.rows(), matrix.cols());
+  static std::size_t size_bytes(const Matrix& matrix, std::int64_t count, bool bf16) {
+    const std::int64_t side = std::min(matrix.rows, matrix.cols);
     const std::int64_t elements = padded(matrix.count()) + padded(side * side);
     const std::size_t element_bytes = 2 * sizeof(float) + (bf16 ? sizeof(std::uint16_t) : 0);
     return static_cast<std::size_t>(count) *
            (static_cast<std::size_t>(elements) * element_bytes +
-            static_cast<std::size_t>(matrix.rows() + 1) * sizeof(double));
+            static_cast<std::size_t>(matrix.rows + 1) * sizeof(double));
   }
 
   /// Elements from the first matrix, or square, to the end of the last one.
-  [[nodiscard]] std::int64_t elements() const { return (count - 1) * size + matrix->count(); }
+  [[nodiscard]] std::int64_t elements() const { return (count - 1) * size + matrix.count(); }
   [[nodiscard]] std::int64_t square_elements() const { return (count - 1) * square + side * side; }
   /// What products read: all values are bf16.
   [[nodiscard]] ConstElements operand_x(std::int64_t i) const {
@@ -85,7 +98,7 @@ struct Scratch {
     return {reinterpret_cast<const std::byte*>(bits), kernels::DType::bf16};
   }
 
-  const Parameter* matrix;
+  Matrix matrix;
   std::int64_t count, size, side, square;
   float* x;
   float* product;
@@ -99,7 +112,7 @@ struct Scratch {
 
 /// How many matrices of a shape are updated together. A device takes as long to be told of a small
 /// one as to compute it; a processor would only find less in its caches.
-std::int64_t matrices_at_once(const Parameter& matrix, bool bf16) {
+std::int64_t matrices_at_once(const Matrix& matrix, bool bf16) {
   constexpr std::size_t most_bytes = std::size_t{256} << 20U;
   constexpr std::size_t most = 32;
   const std::size_t fit = most_bytes / Scratch::size_bytes(matrix, 1, bf16);
@@ -113,33 +126,38 @@ class Muon final : public Optimizer {
       : section_(section), variant_(variant) {}
 
   [[nodiscard]] const Names& states(const Parameter& parameter) const override {
-    return whole(parameter) ? matrix_states_ : other_states_;
+    return has_matrices(parameter) ? matrix_states_ : other_states_;
   }
 
+  /// Rows of more dimensions than two are whole matrices anyway.
   [[nodiscard]] bool whole(const Parameter& parameter) const override {
-    return parameter.linear && parameter.rows() < variant_.most_rows;
+    return has_matrices(parameter) && parameter.shape.size() == 2;
   }
 
   [[nodiscard]] std::size_t scratch_bytes(const Parameter& parameter,
                                           bool knows_bf16) const override {
-    return whole(parameter)
-               ? Scratch::size_bytes(parameter, matrices_at_once(parameter, knows_bf16), knows_bf16)
-               : 0;
+    if (!has_matrices(parameter)) {
+      return 0;
+    }
+    const Matrix matrix(parameter);
+    return Scratch::size_bytes(matrix, matrices_at_once(matrix, knows_bf16), knows_bf16);
   }
 
   void update(kernels::Stream& stream, std::span<const OptimizerSlice> slices,
               const OptimizerStep& step) const override {
     std::vector<OptimizerSlice> others;
-    std::map<std::pair<std::int64_t, std::int64_t>, std::vector<OptimizerSlice>> of_shape;
+    std::map<Matrix, std::vector<OptimizerSlice>> of_shape;
     for (const OptimizerSlice& slice : slices) {
-      const Parameter& parameter = *slice.parameter;
-      (whole(parameter) ? of_shape[{parameter.rows(), parameter.cols()}] : others).push_back(slice);
+      if (has_matrices(*slice.parameter)) {
+        append_matrices(slice, of_shape[Matrix(*slice.parameter)]);
+      } else {
+        others.push_back(slice);
+      }
     }
     for (const auto& [shape, matrices] : of_shape) {
-      const auto most =
-          static_cast<std::size_t>(matrices_at_once(*matrices.front().parameter, knows_bf16(step)));
+      const auto most = static_cast<std::size_t>(matrices_at_once(shape, knows_bf16(step)));
       for (std::size_t first = 0; first < matrices.size(); first += most) {
-        update_matrices(stream,
+        update_matrices(stream, shape,
                         std::span(matrices).subspan(first, std::min(most, matrices.size() - first)),
                         step);
       }
@@ -150,15 +168,30 @@ class Muon final : public Optimizer {
  private:
   static bool knows_bf16(const OptimizerStep& step) { return step.kernels->device->knows_bf16; }
 
+  [[nodiscard]] bool has_matrices(const Parameter& parameter) const {
+    return parameter.linear && Matrix(parameter).rows < variant_.most_rows;
+  }
+
+  /// Appends a slice for each matrix of `slice`.
+  static void append_matrices(const OptimizerSlice& slice, std::vector<OptimizerSlice>& matrices) {
+    const std::int64_t count = Matrix(*slice.parameter).count();
+    for (std::int64_t at = 0; at < slice.rows * slice.parameter->cols(); at += count) {
+      OptimizerSlice matrix = slice;
+      matrix.weights += at;
+      matrix.gradient += at;
+      matrix.states[0] += at;
+      matrices.push_back(matrix);
+    }
+  }
+
   /// Of one shape, as many as fit.
-  void update_matrices(kernels::Stream& stream, std::span<const OptimizerSlice> slices,
-                       const OptimizerStep& step) const {
-    const Parameter& matrix = *slices.front().parameter;
-    TRAIN_CHECK(step.scratch != nullptr, "no scratch for {}", matrix.name);
+  void update_matrices(kernels::Stream& stream, const Matrix& matrix,
+                       std::span<const OptimizerSlice> slices, const OptimizerStep& step) const {
+    TRAIN_CHECK(step.scratch != nullptr, "no scratch for {}", slices.front().parameter->name);
     const Scratch scratch(step.scratch, matrix, std::ssize(slices), knows_bf16(step));
     const double mu = section_.momentum;
     const double add = variant_.average ? 1.0 - mu : 1.0;
-    const auto longer = static_cast<double>(std::max(matrix.rows(), matrix.cols()));
+    const auto longer = static_cast<double>(std::max(matrix.rows, matrix.cols));
     for (std::int64_t i = 0; i < scratch.count; ++i) {
       const OptimizerSlice& slice = slices[static_cast<std::size_t>(i)];
       step.kernels->muon_momentum(stream, {.g = slice.gradient,
@@ -187,16 +220,14 @@ class Muon final : public Optimizer {
   /// Each of scratch.x becomes about the nearest matrix with orthonormal rows or columns.
   void orthogonalise(kernels::Stream& stream, const kernels::KernelTable& kernels,
                      const Scratch& s) const {
-    const Parameter& matrix = *s.matrix;
+    const Matrix& matrix = s.matrix;
     kernels::RowSquareSumsParams rows;
     kernels::TreeSumParams sums;
     for (std::int64_t i = 0; i < s.count; ++i) {
-      double* of_rows = s.row_sums + i * matrix.rows();
-      rows.tensors.push_back({.x = s.x + i * s.size,
-                              .row_sums = of_rows,
-                              .rows = matrix.rows(),
-                              .cols = matrix.cols()});
-      sums.sums.push_back({.values = of_rows, .out = s.squared_norms + i, .count = matrix.rows()});
+      double* of_rows = s.row_sums + i * matrix.rows;
+      rows.tensors.push_back(
+          {.x = s.x + i * s.size, .row_sums = of_rows, .rows = matrix.rows, .cols = matrix.cols});
+      sums.sums.push_back({.values = of_rows, .out = s.squared_norms + i, .count = matrix.rows});
     }
     kernels.row_square_sums(stream, rows);
     kernels.tree_sum(stream, sums);
@@ -217,8 +248,8 @@ class Muon final : public Optimizer {
   /// their number, and ranks have different numbers of them.
   static void iterate(kernels::Stream& stream, const kernels::KernelTable& kernels,
                       const Scratch& s) {
-    const Parameter& matrix = *s.matrix;
-    const bool tall = matrix.rows() > matrix.cols();
+    const Matrix& matrix = s.matrix;
+    const bool tall = matrix.rows > matrix.cols;
     read_as_bf16(stream, kernels, s.x, s.x_halves, s.elements());
     for (std::int64_t i = 0; i < s.count; ++i) {
       const ConstElements x = s.operand_x(i);
@@ -227,9 +258,9 @@ class Muon final : public Optimizer {
                               .c = s.gram + i * s.square,
                               .m = s.side,
                               .n = s.side,
-                              .k = tall ? matrix.rows() : matrix.cols(),
-                              .lda = matrix.cols(),
-                              .ldb = matrix.cols(),
+                              .k = tall ? matrix.rows : matrix.cols,
+                              .lda = matrix.cols,
+                              .ldb = matrix.cols,
                               .ldc = s.side,
                               .transpose_a = tall,
                               .transpose_b = !tall,
@@ -247,10 +278,10 @@ class Muon final : public Optimizer {
     for (std::int64_t i = 0; i < s.count; ++i) {
       float* product = s.product + i * s.size;
       if (tall) {
-        multiply(stream, kernels, s.operand_x(i), s.operand_gram(i), product, matrix.rows(), s.side,
+        multiply(stream, kernels, s.operand_x(i), s.operand_gram(i), product, matrix.rows, s.side,
                  s.side);
       } else {
-        multiply(stream, kernels, s.operand_gram(i), s.operand_x(i), product, s.side, matrix.cols(),
+        multiply(stream, kernels, s.operand_gram(i), s.operand_x(i), product, s.side, matrix.cols,
                  s.side);
       }
     }

@@ -131,7 +131,8 @@ void Exchanges::pack_all_gather(kernels::Stream& stream, const CollectiveOp& op)
   const GroupState& state = parts_.state.group(group_of(op));
   for (const Segment& segment : rank_->layout(group_of(op)).reduce.segments) {
     wire.put(state.master(segment.parameter, segment.first_row), slot_of(op).device<std::byte>(),
-             segment.packed_offset, segment.count);
+             segment.packed_offset, segment.count,
+             rank_->group(group_of(op)).parameters[segment.parameter].exact);
   }
 }
 
@@ -254,7 +255,9 @@ void Exchanges::take_gathered(kernels::Stream& stream, const CollectiveOp& op, b
     const std::byte* from =
         own ? own_rows : slot_of(op).device<std::byte>() + staged.receive[rank].offset;
     for (const Segment& segment : sources.parts[i].segments) {
-      wire.take(from, segment.packed_offset, weights + segment.flat_offset, segment.count);
+      const Parameter& parameter = rank_->group(group_of(op)).parameters[segment.parameter];
+      wire.take(from, segment.packed_offset, rows_in(weights, parameter, segment.first_row),
+                segment.count, parameter.exact);
     }
   }
 }
@@ -268,7 +271,9 @@ void Exchanges::unpack_all_gather(kernels::Stream& stream, const CollectiveOp& o
         slot_of(op).device<std::byte>() + staged.receive[static_cast<std::size_t>(rank)].offset;
     if (rank != rank_->rank()) {
       for (const Segment& segment : rank_->layout().reduce_part(group_of(op), rank).segments) {
-        wire.take(from, segment.packed_offset, weights + segment.flat_offset, segment.count);
+        const Parameter& parameter = rank_->group(group_of(op)).parameters[segment.parameter];
+        wire.take(from, segment.packed_offset, rows_in(weights, parameter, segment.first_row),
+                  segment.count, parameter.exact);
       }
     }
   }

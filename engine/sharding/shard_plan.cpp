@@ -135,7 +135,7 @@ ShardGroup make_group(const std::vector<std::size_t>& members,
     for (Parameter parameter : units[unit].parameters) {
       parameter.offset += group.element_count;
       parameter.gradient = group.gradient_count;
-      group.gradient_count += parameter.frozen ? 0 : padded(parameter.count());
+      group.gradient_count += parameter.frozen ? 0 : padded(parameter.places(parameter.count()));
       group.parameters.push_back(std::move(parameter));
     }
     group.element_count += padded(units[unit].element_count);
@@ -201,6 +201,7 @@ std::string fingerprint(const ShardPlan& plan) {
       text += fmt::format("\n {} {} {} {} {}", parameter.name, parameter.rows(), parameter.cols(),
                           parameter.offset, group.owners[i]);
       text += parameter.frozen ? " frozen" : "";
+      text += parameter.exact ? " exact" : "";
     }
   }
   return text;
@@ -320,9 +321,10 @@ std::int64_t ShardPlan::gradient_base_of(std::size_t unit) const {
 Part ShardPlan::trained(std::size_t group, const Part& part) const {
   Part trained;
   for (Segment segment : part.segments) {
-    if (!groups_[group].parameters[segment.parameter].frozen) {
+    const Parameter& parameter = groups_[group].parameters[segment.parameter];
+    if (!parameter.frozen) {
       segment.packed_offset = trained.element_count;
-      trained.element_count += padded(segment.count);
+      trained.element_count += padded(parameter.places(segment.count));
       trained.segments.push_back(segment);
     }
   }
@@ -354,7 +356,7 @@ Part ShardPlan::cut(std::size_t group, std::int64_t parts, std::int64_t part,
                                .gradient_offset = parameter.gradient + first * parameter.cols(),
                                .packed_offset = whole ? flat : result.element_count,
                                .count = count});
-    result.element_count += padded(count);
+    result.element_count += padded(parameter.places(count));
   }
   if (whole) {
     result.element_count = groups_[group].element_count;

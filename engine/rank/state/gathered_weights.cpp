@@ -7,35 +7,39 @@
 
 namespace train::engine {
 
-void Wire::put(ConstElements from, std::byte* wire, std::int64_t offset, std::int64_t count) const {
+void Wire::put(ConstElements from, std::byte* wire, std::int64_t offset, std::int64_t count,
+               bool exact) const {
   std::byte* to = wire + bytes_of(offset, size());
-  if (is_converted(from.dtype)) {
+  if (is_converted(from.dtype, exact)) {
     kernels_->pack_bf16(*stream_, {.in = reinterpret_cast<const float*>(from.data),
                                    .out = reinterpret_cast<std::uint16_t*>(to),
                                    .count = count});
   } else {
-    copy(to, from, count);
+    copy(to, from, count, exact);
   }
 }
 
-void Wire::take(const std::byte* wire, std::int64_t offset, Elements to, std::int64_t count) const {
+void Wire::take(const std::byte* wire, std::int64_t offset, Elements to, std::int64_t count,
+                bool exact) const {
   const std::byte* from = wire + bytes_of(offset, size());
-  if (is_converted(to.dtype)) {
+  if (is_converted(to.dtype, exact)) {
     kernels_->unpack_bf16(*stream_, {.in = reinterpret_cast<const std::uint16_t*>(from),
                                      .out = reinterpret_cast<float*>(to.data),
                                      .count = count});
   } else {
-    copy(to, from, count);
+    copy(to, from, count, exact);
   }
 }
 
-bool Wire::is_converted(kernels::DType memory) const {
-  TRAIN_CHECK(bf16_ || memory == kernels::DType::f32, "bf16 goes over the wire as it is");
-  return bf16_ && memory == kernels::DType::f32;
+bool Wire::is_converted(kernels::DType memory, bool exact) const {
+  const bool fp32 = memory == kernels::DType::f32;
+  TRAIN_CHECK(fp32 || (bf16_ && !exact), "bf16 goes over the wire as it is");
+  return bf16_ && fp32 && !exact;
 }
 
-void Wire::copy(void* to, const void* from, std::int64_t count) const {
-  const auto size_bytes = static_cast<std::int64_t>(bytes_of(count, size()));
+void Wire::copy(void* to, const void* from, std::int64_t count, bool exact) const {
+  const auto size_bytes =
+      static_cast<std::int64_t>(bytes_of(count, exact ? sizeof(float) : size()));
   kernels_->copy(*stream_, {.out = to, .in = from, .size_bytes = size_bytes});
 }
 
@@ -67,8 +71,9 @@ void GatheredWeights::keep_for_backward(kernels::Stream& stream, CommandKind kin
   const Wire wire(rank_->kernels(), stream, rank_->layout().compute_bf16());
   const ConstElements weights = of(reservation);
   for (const Segment& segment : rank_->layout(reservation.group).kept_here.segments) {
-    wire.put(weights + segment.flat_offset, kept(reservation.group), segment.packed_offset,
-             segment.count);
+    const Parameter& parameter = rank_->group(reservation.group).parameters[segment.parameter];
+    wire.put(rows_in(weights, parameter, segment.first_row), kept(reservation.group),
+             segment.packed_offset, segment.count, parameter.exact);
   }
 }
 

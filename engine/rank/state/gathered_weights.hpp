@@ -14,7 +14,8 @@
 namespace train::engine {
 
 /// Enqueues copies between memory and bytes on the wire, each of which is fp32 or bf16; what is
-/// bf16 in memory is so on the wire. Offsets and counts are elements. Borrows kernels and stream.
+/// bf16 in memory is so on the wire, and what is exact is fp32 on both. Offsets are elements of the
+/// wire, counts are values. Borrows kernels and stream.
 class Wire {
  public:
   Wire(const kernels::KernelTable& kernels, kernels::Stream& stream, bool bf16)
@@ -22,12 +23,14 @@ class Wire {
 
   /// Bytes of an element on the wire.
   [[nodiscard]] std::size_t size() const { return bf16_ ? sizeof(std::uint16_t) : sizeof(float); }
-  void put(ConstElements from, std::byte* wire, std::int64_t offset, std::int64_t count) const;
-  void take(const std::byte* wire, std::int64_t offset, Elements to, std::int64_t count) const;
+  void put(ConstElements from, std::byte* wire, std::int64_t offset, std::int64_t count,
+           bool exact = false) const;
+  void take(const std::byte* wire, std::int64_t offset, Elements to, std::int64_t count,
+            bool exact = false) const;
 
  private:
-  [[nodiscard]] bool is_converted(kernels::DType memory) const;
-  void copy(void* to, const void* from, std::int64_t count) const;
+  [[nodiscard]] bool is_converted(kernels::DType memory, bool exact) const;
+  void copy(void* to, const void* from, std::int64_t count, bool exact) const;
 
   const kernels::KernelTable* kernels_;
   kernels::Stream* stream_;

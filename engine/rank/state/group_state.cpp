@@ -12,6 +12,7 @@
 #include "base/byte_sizes.hpp"
 #include "base/check.hpp"
 #include "base/joined_thread.hpp"
+#include "engine/model/elements.hpp"
 #include "engine/rank/state/state_rows.hpp"
 #include "kernels/thread_team.hpp"
 
@@ -110,7 +111,9 @@ GroupState::GroupState(const kernels::KernelTable& kernels, const ShardGroup& gr
       layout_(&layout),
       optimizer_(&optimizer),
       compute_(compute),
-      offload_(offload) {
+      offload_(offload),
+      has_exact_(std::any_of(group.parameters.begin(), group.parameters.end(),
+                             [](const Parameter& parameter) { return parameter.exact; })) {
   if (keeps_whole()) {
     const std::size_t size =
         compute == ComputeWeights::bf16 ? sizeof(std::uint16_t) : sizeof(float);
@@ -162,6 +165,12 @@ void GroupState::initialise_bf16(const ModelSpec& model, const InitOptions& opti
   kernels::cpu_backend().pack_bf16(
       *stream,
       {.in = values.as<float>(), .out = rounded.as<std::uint16_t>(), .count = layout_->flat});
+  for (const Parameter& parameter : group_->parameters) {
+    if (parameter.exact) {
+      std::copy_n(values.as<float>() + parameter.offset, parameter.count(),
+                  reinterpret_cast<float*>(rounded.as<std::uint16_t>() + parameter.offset));
+    }
+  }
   const kernels::Device& device = *kernels_->device;
   device.copy(whole_.data(), rounded.data(), rounded.size_bytes());
   for (const Segment& segment : layout_->state.segments) {
@@ -216,13 +225,17 @@ void GroupState::initialise_frozen_shard(const ModelSpec& model, const InitOptio
     std::vector<RowFill> fills;
     append_fill(fills, {&parameter, segment.first_row, segment.rows, values.as<float>()}, options);
     fill_rows(fills, model, options);
+    std::uint16_t* const to = shard_bf16_.as<std::uint16_t>() + segment.packed_offset;
+    if (parameter.exact) {
+      kernels_->device->copy(to, values.data(), values.size_bytes());
+      continue;
+    }
     const kernels::Buffer rounded(bytes_of(segment.count, sizeof(std::uint16_t)),
                                   "initial bf16 weights");
     kernels::cpu_backend().pack_bf16(
         *kernels::make_inline_stream(1),
         {.in = values.as<float>(), .out = rounded.as<std::uint16_t>(), .count = segment.count});
-    kernels_->device->copy(shard_bf16_.as<std::uint16_t>() + segment.packed_offset, rounded.data(),
-                           rounded.size_bytes());
+    kernels_->device->copy(to, rounded.data(), rounded.size_bytes());
   }
 }
 
@@ -250,17 +263,18 @@ Elements GroupState::weight(std::size_t parameter, std::int64_t row) const {
     return master(parameter, row);
   }
   if (layout_->resident) {
-    return whole() + (described.offset + row * described.cols());
+    return rows_in(whole(), described, row);
   }
   const Segment& segment = segment_with(layout_->rows, parameter, row);
-  const Elements shard(shard_bf16_.data(), kernels::DType::bf16);
-  return shard + (segment.packed_offset + (row - segment.first_row) * described.cols());
+  Elements shard = Elements(shard_bf16_.data(), kernels::DType::bf16) + segment.packed_offset;
+  shard.dtype = described.exact ? kernels::DType::f32 : shard.dtype;
+  return shard + (row - segment.first_row) * described.cols();
 }
 
 std::uint16_t* GroupState::rounded(std::size_t parameter, std::int64_t row) const {
   const Segment& segment = segment_with(layout_->rows, parameter, row);
   const Parameter& described = group_->parameters[parameter];
-  if (compute_ != ComputeWeights::bf16 || layout_->made) {
+  if (compute_ != ComputeWeights::bf16 || layout_->made || described.exact) {
     return nullptr;
   }
   return layout_->resident ? whole_.as<std::uint16_t>() + described.offset + row * described.cols()
@@ -284,8 +298,13 @@ const std::byte* GroupState::shard() const {
   return compute_ == ComputeWeights::masters ? masters_.data() : shard_bf16_.data();
 }
 
-void GroupState::finalize(kernels::Stream& stream, const kernels::Buffer& rounding) const {
+void GroupState::finalize(kernels::Stream& stream, const kernels::Buffer& rounding,
+                          bool is_rounded) const {
   if (compute_ == ComputeWeights::masters || layout_->made) {
+    return;
+  }
+  copy_exact(stream, whole());
+  if (is_rounded) {
     return;
   }
   if (!layout_->resident) {
@@ -297,19 +316,44 @@ void GroupState::finalize(kernels::Stream& stream, const kernels::Buffer& roundi
     return;
   }
   for (const Segment& segment : layout_->state.segments) {
-    round_to_bf16(*kernels_, stream, rounding, master(segment.parameter, segment.first_row),
-                  whole_floats() + segment.flat_offset, segment.count);
+    if (!group_->parameters[segment.parameter].exact) {
+      round_to_bf16(*kernels_, stream, rounding, master(segment.parameter, segment.first_row),
+                    whole_floats() + segment.flat_offset, segment.count);
+    }
+  }
+}
+
+void GroupState::copy_exact(kernels::Stream& stream, Elements flat) const {
+  for (const Segment& segment : layout_->state.segments) {
+    const Parameter& parameter = group_->parameters[segment.parameter];
+    if (!parameter.exact) {
+      continue;
+    }
+    std::byte* const to =
+        layout_->resident
+            ? rows_in(flat, parameter, segment.first_row).data
+            : shard_bf16_.data() +
+                  bytes_of(segment_with(layout_->rows, segment.parameter, segment.first_row)
+                               .packed_offset,
+                           sizeof(std::uint16_t));
+    kernels_->copy(stream, {.out = to,
+                            .in = master(segment.parameter, segment.first_row),
+                            .size_bytes = static_cast<std::int64_t>(floats(segment.count))});
   }
 }
 
 void GroupState::pack_shard(kernels::Stream& stream) const {
   auto* shard = shard_bf16_.as<std::uint16_t>();
-  if (layout_->state.element_count == layout_->rows.element_count) {  // Nothing is frozen.
+  // Nothing is frozen, and all is rounded.
+  if (layout_->state.element_count == layout_->rows.element_count && !has_exact_) {
     kernels_->pack_bf16(
         stream, {.in = masters_.as<float>(), .out = shard, .count = layout_->state.element_count});
     return;
   }
   for (const Segment& segment : layout_->state.segments) {
+    if (group_->parameters[segment.parameter].exact) {
+      continue;
+    }
     const Segment& sent = segment_with(layout_->rows, segment.parameter, segment.first_row);
     kernels_->pack_bf16(stream, {.in = masters_.as<float>() + segment.packed_offset,
                                  .out = shard + sent.packed_offset,
@@ -320,6 +364,7 @@ void GroupState::pack_shard(kernels::Stream& stream) const {
 void GroupState::make_weights(kernels::Stream& stream, std::uint16_t* out) const {
   TRAIN_CHECK(layout_->made, "the weights of {} are kept", group_->name);
   pack_masters(stream, out);
+  copy_exact(stream, {reinterpret_cast<std::byte*>(out), kernels::DType::bf16});
 }
 
 // Whole parameters, or what is made anew, need one launch where they lie as they do in the whole
@@ -329,11 +374,12 @@ void GroupState::pack_masters(kernels::Stream& stream, std::uint16_t* out) const
   if (segments.empty()) {
     return;
   }
-  const bool alike = std::all_of(segments.begin(), segments.end(), [&](const Segment& one) {
-    return (layout_->made || one.rows == group_->parameters[one.parameter].rows()) &&
-           one.packed_offset - segments.front().packed_offset ==
-               one.flat_offset - segments.front().flat_offset;
-  });
+  const bool alike =
+      !has_exact_ && std::all_of(segments.begin(), segments.end(), [&](const Segment& one) {
+        return (layout_->made || one.rows == group_->parameters[one.parameter].rows()) &&
+               one.packed_offset - segments.front().packed_offset ==
+                   one.flat_offset - segments.front().flat_offset;
+      });
   if (alike) {
     const Segment& first = segments.front();
     const Segment& last = segments.back();
@@ -343,15 +389,27 @@ void GroupState::pack_masters(kernels::Stream& stream, std::uint16_t* out) const
     return;
   }
   for (const Segment& segment : segments) {
-    kernels_->pack_bf16(stream, {.in = master(segment.parameter, segment.first_row),
-                                 .out = out + segment.flat_offset,
-                                 .count = segment.count});
+    if (!group_->parameters[segment.parameter].exact) {
+      kernels_->pack_bf16(stream, {.in = master(segment.parameter, segment.first_row),
+                                   .out = out + segment.flat_offset,
+                                   .count = segment.count});
+    }
   }
 }
 
 void GroupState::round_whole(kernels::Stream& stream, const kernels::Buffer& rounding) const {
-  if (compute_ == ComputeWeights::rounded && layout_->resident) {
+  if (compute_ != ComputeWeights::rounded || !layout_->resident) {
+    return;
+  }
+  if (!has_exact_) {
     round_to_bf16(*kernels_, stream, rounding, whole_floats(), whole_floats(), layout_->flat);
+    return;
+  }
+  for (const Parameter& parameter : group_->parameters) {
+    if (!parameter.exact) {
+      float* const values = whole_floats() + parameter.offset;
+      round_to_bf16(*kernels_, stream, rounding, values, values, parameter.count());
+    }
   }
 }
 
@@ -380,7 +438,7 @@ void GroupState::append_foreign_views(std::vector<StateView>& views) const {
     const Parameter& parameter = group_->parameters[i];
     const auto append = [&](std::int64_t first, std::int64_t end) {
       if (first < end) {
-        const Elements data = whole() + (parameter.offset + first * parameter.cols());
+        const Elements data = rows_in(whole(), parameter, first);
         views.push_back(row_view(weight_name(parameter.name), parameter, first, end - first,
                                  reinterpret_cast<float*>(data.data)));
         views.back().is_bf16 = data.dtype == kernels::DType::bf16;

@@ -60,8 +60,9 @@ class GroupState {
   [[nodiscard]] const std::byte* shard() const;
 
   /// Enqueues what makes compute weights of masters; nothing with fp32 compute. `rounding`: scratch
-  /// of RankLayout::rounding_elements() elements.
-  void finalize(kernels::Stream& stream, const kernels::Buffer& rounding) const;
+  /// of RankLayout::rounding_elements() elements. `is_rounded`: an update has written rounded().
+  void finalize(kernels::Stream& stream, const kernels::Buffer& rounding,
+                bool is_rounded = false) const;
   /// Enqueues the rounding of all whole compute weights, also of rows whose masters are elsewhere.
   void round_whole(kernels::Stream& stream, const kernels::Buffer& rounding) const;
 
@@ -83,6 +84,8 @@ class GroupState {
   /// Rounds the rows that are here into `out`, which is flat.
   void pack_masters(kernels::Stream& stream, std::uint16_t* out) const;
   void make_states(kernels::MemoryKind kind);
+  /// Copies masters of what is exact to flat weights, or to the shard that gathers send.
+  void copy_exact(kernels::Stream& stream, Elements flat) const;
   /// Rounds the masters into the shard that gathers send.
   void pack_shard(kernels::Stream& stream) const;
   /// initialise() of bf16 weights: the host rounds all of them, and keeps the masters' rows.
@@ -100,6 +103,7 @@ class GroupState {
   const Optimizer* optimizer_;
   ComputeWeights compute_;
   Offload offload_;
+  bool has_exact_;
   kernels::Buffer whole_, masters_, shard_bf16_;
   /// By number of a state tensor: those of all parameters that have so many, packed like the state
   /// part. state_at_: by segment, the first element there.

@@ -42,11 +42,10 @@ ConstElements RankState::made_weights() const {
 
 void RankState::finalize(kernels::Stream& stream) {
   made_group_.reset();
-  if (rank_->layout().compute_weights() == ComputeWeights::bf16 && rank_->optimizer().rounds()) {
-    return;  // The update has written them.
-  }
+  const bool is_rounded =
+      rank_->layout().compute_weights() == ComputeWeights::bf16 && rank_->optimizer().rounds();
   for (const GroupState& group : groups_) {
-    group.finalize(stream, rounding_);
+    group.finalize(stream, rounding_, is_rounded);
   }
 }
 

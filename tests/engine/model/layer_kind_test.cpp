@@ -245,6 +245,79 @@ TEST_CASE("layer kind: a parameter of three dimensions, with initial values and 
   }
 }
 
+TEST_CASE("layer kind: a parameter that stays in fp32 where the others are bf16",
+          "[engine][layer_kind][parameter][P1]") {
+  const auto model = [](bool exact, bool frozen) {
+    MovingAverageSpec average;
+    average.shape = {4, 2, 2};
+    average.init = Initializer::uniform(0.5, 1.5);
+    average.exact = exact;
+    ModelSpec spec = testing::small_shape(Architecture::enoki);
+    spec.layers[1].branches[0].block = std::make_shared<const MovingAverageSpec>(average);
+    if (frozen) {
+      spec.frozen = {"*mix.weight"};
+    }
+    return spec;
+  };
+  const bool frozen = GENERATE(false, true);
+  const auto options_with = [&](bool exact, const char* compute) {
+    Options options = options_of(model(exact, frozen));
+    options.precision.compute = compute;
+    return options;
+  };
+  CHECK(run(options_with(true, "fp32")) == run(options_with(false, "fp32")));
+  const Trace alone = run(options_with(true, "bf16"));
+  CHECK(alone.digests != run(options_with(false, "bf16")).digests);
+  for (const std::int64_t ranks : {2, 3, 4}) {
+    for (const char* strategy : {"none", "optimizer", "gradient", "full"}) {
+      CAPTURE(frozen, ranks, strategy);
+      Options options = options_with(true, "bf16");
+      options.parallel.ranks = ranks;
+      options.parallel.strategy = strategy;
+      CHECK(run(options) == alone);
+    }
+  }
+  Options kept = options_with(true, "bf16");
+  kept.parallel.ranks = 4;
+  kept.parallel.strategy = "full";
+  kept.parallel.reshard = "2";
+  CHECK(run(kept) == alone);
+}
+
+TEST_CASE("layer kind: Muon takes slices of three dimensions for matrices, each at its owner",
+          "[engine][layer_kind][parameter][P1]") {
+  const auto options_with = [](std::vector<std::int64_t> shape) {
+    MovingAverageSpec average;
+    average.shape = std::move(shape);
+    average.init = Initializer::uniform(0.5, 1.5);
+    average.linear = true;
+    ModelSpec spec = testing::small_shape(Architecture::enoki);
+    spec.layers[1].branches[0].block = std::make_shared<const MovingAverageSpec>(average);
+    Options options = options_of(spec);
+    options.optimizer.name = "muon";
+    return options;
+  };
+  const Trace alone = run(options_with({4, 2, 2}));
+  REQUIRE(alone.losses.back() < alone.losses.front());
+  CHECK(alone.digests != run(options_with({4, 4})).digests);
+  for (const std::int64_t ranks : {2, 3, 4}) {
+    for (const char* strategy : {"none", "optimizer", "gradient", "full"}) {
+      CAPTURE(ranks, strategy);
+      Options options = options_with({4, 2, 2});
+      options.parallel.ranks = ranks;
+      options.parallel.strategy = strategy;
+      CHECK(run(options) == alone);
+    }
+  }
+  const auto plan = plan_of(options_with({4, 2, 2}));
+  REQUIRE(plan);
+  for (const ShardGroup& group : plan->groups()) {
+    for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+      CHECK((group.parameters[i].shape.size() != 3 || group.owners[i] == kCutByRows));
+    }
+  }
+}
+
 TEST_CASE("layer kind: its memory is planned, its parameters and FLOPs are counted",
           "[engine][layer_kind]") {
   const ModelSpec spec = mixed_model();

@@ -1,6 +1,7 @@
 #include "engine/rank/state/group_state.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <map>
@@ -11,6 +12,7 @@
 
 #include "engine/rank/state/state_rows.hpp"
 #include "tests/engine/rank/small_model.hpp"
+#include "tests/support/blocks/moving_average.hpp"
 
 namespace train::engine::group_state_test {
 namespace {
@@ -163,6 +165,74 @@ TEST_CASE("group state: bf16 weights are the masters rounded", "[engine][group_s
     rounded = rounded || weights[i] != masters[i];
   }
   CHECK(rounded);
+}
+
+TEST_CASE("group state: what is exact lies in fp32 among the bf16 weights of a device",
+          "[engine][group_state][parameter]") {
+  const auto of =
+      GENERATE(Strategies{"none", 0}, Strategies{"optimizer", 0}, Strategies{"full", 0});
+  const bool frozen = GENERATE(false, true);
+  const bool made = GENERATE(false, true);
+  CAPTURE(of.strategy, frozen, made);
+  auto options = options_of(of, of.strategy == std::string("none") ? 1 : 2, "bf16");
+  testing::MovingAverageSpec average;
+  average.init = Initializer::uniform(0.5, 1.5);
+  average.shape = {4, 2, 2};
+  average.exact = true;
+  options.model.layers[0].branches[0].block =
+      std::make_shared<const testing::MovingAverageSpec>(average);
+  options.model.frozen = frozen ? std::vector<std::string>{"*.mix.weight"} : options.model.frozen;
+  options.knows_bf16 = true;
+  options.memory.bf16_weights = made ? "made" : "kept";
+  const auto plan = plan_of(options);
+  REQUIRE(plan);
+  const RankLayout layout(*plan, options);
+  REQUIRE(layout.compute_weights() == ComputeWeights::bf16);
+  const std::size_t index = plan->group_of(1);
+  const ShardGroup& group = plan->groups()[index];
+  GroupState state(kernels::cpu_backend(), group, layout.group(index), layout.optimizer(),
+                   layout.compute_weights(), Offload::nothing);
+  state.initialise(options.model, options.init);
+  const auto stream = kernels::make_inline_stream(1);
+  state.finalize(*stream, {}, /*is_rounded=*/false);
+  const GroupLayout& rows = layout.group(index);
+  std::vector<std::uint16_t> weights(static_cast<std::size_t>(rows.flat));
+  if (rows.made) {
+    state.make_weights(*stream, weights.data());
+  } else if (rows.resident) {
+    std::memcpy(weights.data(), state.whole().data, weights.size() * sizeof(std::uint16_t));
+  }
+  std::size_t exact = 0;
+  for (const Segment& segment : rows.rows.segments) {
+    const Parameter& parameter = group.parameters[segment.parameter];
+    CAPTURE(parameter.name);
+    std::vector<float> wanted(static_cast<std::size_t>(segment.count));
+    fill_initial_rows(parameter, options.model, options.init, segment.first_row, segment.rows,
+                      wanted);
+    const std::uint16_t* found =
+        rows.resident
+            ? weights.data() + parameter.offset
+            : reinterpret_cast<const std::uint16_t*>(state.shard()) + segment.packed_offset;
+    const auto* values = reinterpret_cast<const float*>(found);
+    const std::int64_t first = rows.resident ? segment.first_row * parameter.cols() : 0;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const std::size_t at = static_cast<std::size_t>(first) + i;
+      const auto bits = std::bit_cast<std::uint32_t>(wanted[i]);
+      if (parameter.exact) {
+        REQUIRE(values[at] == wanted[i]);
+        exact += (bits & 0xFFFFU) != 0 ? 1 : 0;
+      } else {
+        const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U;
+        REQUIRE(found[at] == rounded);
+      }
+    }
+    if (parameter.exact) {
+      const Elements kept = state.weight(segment.parameter, segment.first_row);
+      CHECK(kept.dtype == kernels::DType::f32);
+      CHECK(*reinterpret_cast<const float*>(kept.data) == wanted.front());
+    }
+  }
+  CHECK(exact > 0);
 }
 
 }  // namespace train::engine::group_state_test

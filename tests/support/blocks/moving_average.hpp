@@ -24,6 +24,8 @@ struct MovingAverageSpec : BlockSpec {
   std::vector<std::int64_t> shape = {};  ///< Of w: its elements in another shape.
   Initializer init = Initializer::constant(1.0);
   double lr_scale = 1.0;
+  bool linear = false;
+  bool exact = false;
 
   [[nodiscard]] std::unique_ptr<Block> make(const BlockContext& context,
                                             const ModelSpec& model) const override;
@@ -48,12 +50,14 @@ inline float* floats_of(Elements elements) {
 class MovingAverageBlock final : public Block {
  public:
   MovingAverageBlock(const BlockContext& context, const MovingAverageSpec& spec, std::int64_t cols)
-      : workspace_(&context.workspace), taps_(spec.taps), cols_(cols) {
+      : workspace_(&context.workspace), taps_(spec.taps), cols_(cols), exact_(spec.exact) {
     weight_ = context.parameters.add({.name = context.prefix + spec.weight + ".weight",
                                       .shape = spec.shape.empty() ? std::vector{cols_} : spec.shape,
                                       .group = ParameterGroup::no_decay,
                                       .lr_scale = spec.lr_scale,
-                                      .init = spec.init});
+                                      .init = spec.init,
+                                      .linear = spec.linear,
+                                      .exact = spec.exact});
     means_ = workspace_->keep(context.prefix, "moving means", workspace_->rows() * cols_);
     dmeans_ = workspace_->scratch_backward(Phase::branch, "gradient of moving means",
                                            workspace_->rows() * cols_);
@@ -87,8 +91,7 @@ class MovingAverageBlock final : public Block {
 
   void forward_output(const BlockCall& call, Elements branch) override {
     call.stream.enqueue([this, count = call.lane.rows() * cols_, out = floats_of(branch),
-                         weight = floats_of(call.weights + weight_.offset),
-                         means = floats_of(workspace_->at(means_))] {
+                         weight = weight(call.weights), means = floats_of(workspace_->at(means_))] {
       for (std::int64_t i = 0; i < count; ++i) {
         out[i] = weight[i % cols_] * means[i];
       }
@@ -99,7 +102,7 @@ class MovingAverageBlock final : public Block {
                 Elements dx) override {
     float* dweight = weight_.frozen ? nullptr : call.gradient + weight_.gradient;
     call.stream.enqueue([this, lane = call.lane, dweight, dy = floats_of(dbranch),
-                         dx = floats_of(dx), weight = floats_of(call.weights + weight_.offset),
+                         dx = floats_of(dx), weight = weight(call.weights),
                          means = floats_of(workspace_->at(means_)),
                          dmeans = floats_of(workspace_->at(dmeans_))] {
       const std::int64_t count = lane.rows() * cols_;
@@ -152,7 +155,12 @@ class MovingAverageBlock final : public Block {
   }
 
   Workspace* workspace_;
+  [[nodiscard]] const float* weight(ConstElements flat) const {
+    return exact_ ? exact_weights(flat, weight_.offset) : floats_of(flat + weight_.offset);
+  }
+
   std::int64_t taps_, cols_;
+  bool exact_;
   ParameterPlace weight_;
   Workspace::Slot means_ = 0, dmeans_ = 0, last_ = 0;
   std::size_t sums_ = 0;
