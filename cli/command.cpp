@@ -181,15 +181,26 @@ Result<Command> CommandSyntax::finish() const {
 CommandSyntax& CommandSyntaxes::add(const std::string& name, const char* help) {
   const std::size_t space = name.find(' ');
   if (space == std::string::npos) {
-    return all_.emplace_back(app_, name, help);
+    return all_.emplace_back(app, name, help);
   }
   const std::string group = name.substr(0, space);
   const auto groups =
-      app_.get_subcommands([&group](CLI::App* app) { return app->get_name() == group; });
+      app.get_subcommands([&group](CLI::App* inner) { return inner->get_name() == group; });
   CLI::App* const parent =
-      groups.empty() ? app_.add_subcommand(group, kGroups.at(group)) : groups.front();
+      groups.empty() ? app.add_subcommand(group, kGroups.at(group)) : groups.front();
   parent->require_subcommand(1);
   return all_.emplace_back(*parent, name.substr(space + 1), help);
+}
+
+void describe_program(CommandSyntaxes& commands) {
+  commands.app.name("actortrain");
+  commands.app.description(
+      "Trains language models: reproducible to the bit, resumable after any stop.");
+  describe_commands(commands);
+  commands.app.footer(kExitCodes);
+  commands.app.require_subcommand(0, 1);  // A word behind a command is its own.
+  const std::string version = "Print the version";
+  commands.app.add_flag("--version", version);
 }
 
 std::optional<std::int64_t> integer_in(std::string_view text, std::int64_t least,
@@ -211,20 +222,13 @@ Result<std::string> whole_input(const std::string& file) {
   return opened->read_text(kLargest);
 }
 
-void print(std::string_view text) {
-  standard_output().write(text);
-}
+void print(std::string_view text) { standard_output().write(text); }
 
 Result<Command> parse(int argc, const char* const* argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  CLI::App app{"Trains language models: reproducible to the bit, resumable after any stop.",
-               "actortrain"};
-  bool show_version = false;
+  CLI::App app;
   CommandSyntaxes commands(app);
-  describe_commands(commands);
-  app.footer(kExitCodes);
-  app.require_subcommand(0, 1);  // A word behind a command is its own, and no other command.
-  app.add_flag("--version", show_version, "Print the version");
+  describe_program(commands);
   if (!words.empty() && words.front() == "help") {
     words.erase(words.begin());
     words.emplace_back("--help");
@@ -244,7 +248,8 @@ Result<Command> parse(int argc, const char* const* argv) {
     return explain(command, error, words);
   }
   for (const CommandSyntax& syntax : commands.all()) {
-    if (syntax.app.parsed() || (show_version && syntax.app.get_name() == "version")) {
+    const bool asked = app.count("--version") > 0 && syntax.app.get_name() == "version";
+    if (syntax.app.parsed() || asked) {
       return syntax.finish();
     }
   }

@@ -127,19 +127,22 @@ class CommandSyntax {
 /// All commands while they are described, in the order in which help shows them.
 class CommandSyntaxes {
  public:
-  explicit CommandSyntaxes(CLI::App& app) : app_(app) {}
+  explicit CommandSyntaxes(CLI::App& program) : app(program) {}
   /// `name`: "eval", or "data prepare" of a group, which is described with its first command.
   CommandSyntax& add(const std::string& name, const char* help);
 
   [[nodiscard]] const std::deque<CommandSyntax>& all() const { return all_; }
 
+  CLI::App& app;
+
  private:
-  CLI::App& app_;
   std::deque<CommandSyntax> all_;
 };
 
 /// Describes every command of the registry.
 void describe_commands(CommandSyntaxes& commands);
+/// Names and explains the program itself, and describes its commands.
+void describe_program(CommandSyntaxes& commands);
 
 /// `text` as an integer that is all of it and within these limits.
 [[nodiscard]] std::optional<std::int64_t> integer_in(

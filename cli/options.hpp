@@ -225,6 +225,12 @@ struct PlotOptions {
 /// actortrain config keys
 struct KeysOptions {};
 
+/// actortrain completion
+struct CompletionOptions {};
+
+/// actortrain manual
+struct ManualOptions {};
+
 /// actortrain version
 struct VersionOptions {};
 

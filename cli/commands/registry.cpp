@@ -29,6 +29,8 @@
   COMMAND(detokenize)           \
   COMMAND(render)               \
   COMMAND(config_keys)          \
+  COMMAND(completion)           \
+  COMMAND(manual)               \
   COMMAND(version)              \
   COMMAND(worker)
 

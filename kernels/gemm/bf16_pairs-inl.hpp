@@ -6,12 +6,17 @@
 
 #include "kernels/gemm/bf16_gemm.hpp"
 
-/// Functions that are compiled for AVX512_BF16; nothing of them runs elsewhere. The compiler takes
-/// operands that its own intrinsics leave open for a mistake.
+/// Functions that are compiled for AVX512_BF16; nothing of them runs elsewhere. GCC takes operands
+/// that its own intrinsics leave open for a mistake.
+#ifdef __clang__
+#define TRAIN_BEFORE_BF16 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")
+#define TRAIN_AFTER_BF16 HWY_POP_ATTRIBUTES
+#else
 #define TRAIN_BEFORE_BF16                                                                    \
   _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wmaybe-uninitialized\"") \
       HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")
 #define TRAIN_AFTER_BF16 HWY_POP_ATTRIBUTES _Pragma("GCC diagnostic pop")
+#endif
 
 TRAIN_BEFORE_BF16
 namespace train::kernels::cpu {

@@ -298,7 +298,8 @@ TEST_CASE("options: unknown commands and options name the nearest", "[actors][cl
   CHECK(refused({}) ==
         "actortrain: wants a command: run, plan, submit, status, board, eval, generate, "
         "checkpoints, replay, verify, export, convert, describe, scale, plot, "
-        "data, tokenize, detokenize, render, config, version; \"actortrain --help\" explains");
+        "data, tokenize, detokenize, render, config, completion, "
+        "manual, version; \"actortrain --help\" explains");
   CHECK(refused({"rnu"}) ==
         "actortrain: unknown command \"rnu\"; did you mean \"run\"?; \"actortrain --help\" "
         "explains");
