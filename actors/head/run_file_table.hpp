@@ -16,7 +16,7 @@ struct RunFileRow {
   std::string_view on_delay;    ///< The write takes long.
 };
 
-inline constexpr std::array<RunFileRow, 18> kRunFiles = {{
+inline constexpr std::array<RunFileRow, 19> kRunFiles = {{
     {"config.toml", "resolved configuration",
      "the start ends with 1 (2: no permission); a resume that changes nothing writes nothing",
      "old or new content, never half", "the start waits"},
@@ -64,6 +64,9 @@ inline constexpr std::array<RunFileRow, 18> kRunFiles = {{
     {"reference.log_probs*", "log-probabilities of the reference model",
      "the run ends with 1; the part that is there is used by the next start",
      "old or new content, never half", "the step waits"},
+    {"weights.digest", "digest of the weights that `model.from` has, for the reference model",
+     "one warning; the next start reads the weights again", "old or new content, never half",
+     "the start waits"},
     {"profile/*", "trace of `--profile`",
      "logged; the run's exit code is 1 if the trace was asked for", "no trace", "the end waits"},
     {"slurm-*", "output and exit code of a Slurm job (`actortrain submit`)",
