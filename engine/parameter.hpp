@@ -43,7 +43,9 @@ struct Parameter {
   ParameterGroup group = ParameterGroup::decay;
   double lr_scale = 1.0;  ///< Its learning rate is the run's times this.
   Initializer init = {};
-  bool linear = false;      ///< Matrix of a block's linear map: a product, and Muon's.
+  bool linear = false;  ///< Matrix of a product: FLOPs count its elements.
+  bool muon = false;    ///< A matrix that Muon may take, or of more than two dimensions one a row.
+  bool adaptable = false;   ///< Matrix of a linear map that [lora] may choose.
   bool is_head = false;     ///< The head's own matrix.
   double used_share = 1.0;  ///< Of its elements, by one token: less of experts.
   bool adapter = false;     ///< Of an AdapterBlock: no published model has it.

@@ -169,7 +169,7 @@ class Muon final : public Optimizer {
   static bool knows_bf16(const OptimizerStep& step) { return step.kernels->device->knows_bf16; }
 
   [[nodiscard]] bool has_matrices(const Parameter& parameter) const {
-    return parameter.linear && Matrix(parameter).rows < variant_.most_rows;
+    return parameter.muon && Matrix(parameter).rows < variant_.most_rows;
   }
 
   /// Appends a slice for each matrix of `slice`.

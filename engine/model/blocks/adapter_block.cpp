@@ -20,6 +20,7 @@ AdapterBlock::AdapterBlock(const BlockContext& context, const std::string& name,
                                .group = ParameterGroup::decay,
                                .init = Initializer::uniform(-bound, bound),
                                .linear = true,
+                               .muon = true,
                                .adapter = true});
   b_ = context.parameters.add({.name = module + ".lora_B.weight",
                                .shape = {outputs, rank_},
@@ -27,6 +28,7 @@ AdapterBlock::AdapterBlock(const BlockContext& context, const std::string& name,
                                .group = ParameterGroup::decay,
                                .init = Initializer::constant(0.0),
                                .linear = true,
+                               .muon = true,
                                .adapter = true});
   const std::int64_t count = workspace_->rows() * rank_;
   inner_ = workspace_->scratch(Phase::block, "adapter inner", count);

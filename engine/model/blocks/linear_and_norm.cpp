@@ -37,7 +37,9 @@ LinearBlock::LinearBlock(const BlockContext& context, const std::string& name,
                                     .fan_in = options.inputs,
                                     .group = ParameterGroup::decay,
                                     .init = options.init,
-                                    .linear = true});
+                                    .linear = true,
+                                    .muon = true,
+                                    .adaptable = true});
   if (options.bias && !options.bias_later) {
     bias_ = place_bias(context, name, options.outputs);
   }

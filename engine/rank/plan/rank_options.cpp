@@ -129,7 +129,7 @@ Status check_lora(const RankOptions& options) {
   const std::vector<UnitParameters> units = describe_units(base);
   for (const UnitParameters& unit : units) {
     for (const Parameter& parameter : unit.parameters) {
-      if (parameter.linear) {
+      if (parameter.adaptable) {
         maps.push_back(&parameter);
       }
     }

@@ -290,7 +290,7 @@ TEST_CASE("layer kind: Muon takes slices of three dimensions for matrices, each 
     MovingAverageSpec average;
     average.shape = std::move(shape);
     average.init = Initializer::uniform(0.5, 1.5);
-    average.linear = true;
+    average.muon = true;
     ModelSpec spec = testing::small_shape(Architecture::enoki);
     spec.layers[1].branches[0].block = std::make_shared<const MovingAverageSpec>(average);
     Options options = options_of(spec);

@@ -119,7 +119,7 @@ TEST_CASE("muon: matrices with very many rows are AdamW's", "[engine][optimizer]
 TEST_CASE("muon: what is not a matrix moves as AdamW moves it", "[engine][optimizer]") {
   Parameter norm = matrix_of(40, 1);
   norm.shape = {40};
-  norm.linear = false;
+  norm.muon = false;
   norm.group = ParameterGroup::no_decay;
   const auto run = [&](const char* name, double eps) {
     configs::OptimizerSection section = configs::default_optimizer(name);

@@ -89,7 +89,7 @@ class OneParameter {
 };
 
 inline Parameter matrix_of(std::int64_t rows, std::int64_t cols) {
-  return {.name = "transformer.h.0.mlp.c_fc.weight", .shape = {rows, cols}, .linear = true};
+  return {.name = "transformer.h.0.mlp.c_fc.weight", .shape = {rows, cols}, .muon = true};
 }
 
 }  // namespace train::engine::testing

@@ -24,7 +24,7 @@ struct MovingAverageSpec : BlockSpec {
   std::vector<std::int64_t> shape = {};  ///< Of w: its elements in another shape.
   Initializer init = Initializer::constant(1.0);
   double lr_scale = 1.0;
-  bool linear = false;
+  bool muon = false;
   bool exact = false;
 
   [[nodiscard]] std::unique_ptr<Block> make(const BlockContext& context,
@@ -56,7 +56,7 @@ class MovingAverageBlock final : public Block {
                                       .group = ParameterGroup::no_decay,
                                       .lr_scale = spec.lr_scale,
                                       .init = spec.init,
-                                      .linear = spec.linear,
+                                      .muon = spec.muon,
                                       .exact = spec.exact});
     means_ = workspace_->keep(context.prefix, "moving means", workspace_->rows() * cols_);
     dmeans_ = workspace_->scratch_backward(Phase::branch, "gradient of moving means",
