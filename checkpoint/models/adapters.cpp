@@ -14,8 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPeftPrefix = "base_model.model.";
-
 engine::StateView view_of(const ExportTensor& tensor, float* to) {
   return {.name = tensor.name_in_checkpoint(),
           .global_shape = tensor.shape,
@@ -58,50 +56,59 @@ class MergedWeights {
 
   Status read(std::span<const ExportTensor> tensors, std::span<float> out) const {
     std::vector<engine::StateView> views;
-    std::vector<std::vector<float>> matrices;
-    const auto adapters = adapters_of(tensors);
-    for (const ExportAdapter* adapter : adapters) {
-      for (const ExportTensor* tensor : {&adapter->a, &adapter->b}) {
-        matrices.emplace_back(element_count(*tensor));
-        views.push_back(view_of(*tensor, matrices.back().data()));
+    std::span<float> left = out;
+    for (const ExportTensor& tensor : tensors) {
+      const auto to = left.first(element_count(tensor));
+      left = left.subspan(to.size());
+      if (tensor.parts.empty()) {
+        views.push_back(view_of(tensor, to.data()));
+      } else {
+        TRAIN_RETURN_IF_ERROR(put_together(
+            tensor,
+            [this](const ExportPart& part, engine::RowRange rows, std::span<float> values) {
+              return read_part(part, rows, values);
+            },
+            to));
       }
     }
-    float* at = out.data();
+    TRAIN_RETURN_IF_ERROR(restore_views(std::move(views)));
     for (const ExportTensor& tensor : tensors) {
-      views.push_back(view_of(tensor, at));
-      at += element_count(tensor);
-    }
-    TRAIN_RETURN_IF_ERROR(restore(checkpoint_, manifest_, views, {.which = Restore::subset}));
-    for (std::size_t i = 0; i < adapters.size(); ++i) {
-      merge(*adapters[i], matrices[2 * i], matrices[2 * i + 1],
-            part_of(tensors, adapters[i]->weight, out));
+      const auto elements = out.first(element_count(tensor));
+      out = out.subspan(elements.size());
+      if (tensor.parts.empty()) {
+        TRAIN_RETURN_IF_ERROR(add_adapter(tensor.name, elements));
+      }
     }
     return {};
   }
 
  private:
-  [[nodiscard]] std::vector<const ExportAdapter*> adapters_of(
-      std::span<const ExportTensor> tensors) const {
-    std::vector<const ExportAdapter*> found;
-    for (const ExportAdapter& adapter : adapters_) {
-      if (std::any_of(tensors.begin(), tensors.end(),
-                      [&](const ExportTensor& one) { return one.name == adapter.weight; })) {
-        found.push_back(&adapter);
-      }
-    }
-    return found;
+  Status restore_views(std::vector<engine::StateView> views) const {
+    return restore(checkpoint_, manifest_, views, {.which = Restore::subset});
   }
 
-  static std::span<float> part_of(std::span<const ExportTensor> tensors, std::string_view name,
-                                  std::span<float> out) {
-    std::size_t at = 0;
-    for (const ExportTensor& tensor : tensors) {
-      if (tensor.name == name) {
-        return out.subspan(at, element_count(tensor));
-      }
-      at += element_count(tensor);
+  Status read_part(const ExportPart& part, engine::RowRange rows, std::span<float> values) const {
+    TRAIN_RETURN_IF_ERROR(restore_views({{.name = part.stored,
+                                          .global_shape = part.parameter.shape,
+                                          .first_row = rows.first,
+                                          .rows = rows.count,
+                                          .data = reinterpret_cast<std::byte*>(values.data()),
+                                          .size_bytes = values.size_bytes()}}));
+    return add_adapter(part.parameter.name, values);
+  }
+
+  /// REQUIRES: the weight has no adapter, or all of it is there.
+  Status add_adapter(std::string_view weight, std::span<float> elements) const {
+    const auto adapter = std::find_if(adapters_.begin(), adapters_.end(),
+                                      [&](const auto& one) { return one.weight == weight; });
+    if (adapter == adapters_.end()) {
+      return {};
     }
-    TRAIN_CHECK(false, "no tensor {}", name);
+    std::vector<float> a(element_count(adapter->a));
+    std::vector<float> b(element_count(adapter->b));
+    TRAIN_RETURN_IF_ERROR(
+        restore_views({view_of(adapter->a, a.data()), view_of(adapter->b, b.data())}));
+    merge(*adapter, a, b, elements);
     return {};
   }
 
@@ -120,26 +127,15 @@ Result<ExportReport> export_merged(const fs::path& checkpoint, const Manifest& m
     all.insert(all.end(), {adapter.a, adapter.b});
   }
   TRAIN_RETURN_IF_ERROR(check_same_tensors(checkpoint, manifest, all));
-  const MergedWeights weights(checkpoint, manifest, adapters);
-  return export_tensors(request, [&](std::span<const ExportTensor> tensors, std::span<float> out) {
-    return weights.read(tensors, out);
-  });
+  return export_tensors(request, tensors_of_checkpoint(checkpoint, manifest, adapters));
 }
 
-Result<ExportReport> export_adapters(const fs::path& checkpoint, const Manifest& manifest,
-                                     ExportRequest request,
-                                     std::span<const ExportAdapter> adapters) {
-  for (const ExportAdapter& adapter : adapters) {
-    for (ExportTensor tensor : {adapter.a, adapter.b}) {
-      tensor.stored = tensor.name_in_checkpoint();
-      tensor.name.insert(0, kPeftPrefix);
-      request.tensors.push_back(std::move(tensor));
-    }
-  }
-  const MergedWeights weights(checkpoint, manifest, {});
-  return export_tensors(request, [&](std::span<const ExportTensor> tensors, std::span<float> out) {
+ReadTensors tensors_of_checkpoint(const fs::path& checkpoint, const Manifest& manifest,
+                                  std::span<const ExportAdapter> adapters) {
+  return [weights = MergedWeights(checkpoint, manifest, adapters)](
+             std::span<const ExportTensor> tensors, std::span<float> out) {
     return weights.read(tensors, out);
-  });
+  };
 }
 
 }  // namespace train::checkpoint

@@ -25,10 +25,10 @@ Result<ExportReport> export_merged(const std::filesystem::path& checkpoint,
                                    const Manifest& manifest, const ExportRequest& request,
                                    std::span<const ExportAdapter> adapters);
 
-/// The adapters alone under the names that PEFT has: "base_model.model.<map>.lora_A.weight". Fills
-/// in `request.tensors`; the caller names the file and adds adapter_config.json.
-Result<ExportReport> export_adapters(const std::filesystem::path& checkpoint,
-                                     const Manifest& manifest, ExportRequest request,
-                                     std::span<const ExportAdapter> adapters);
+/// Reads tensors of a checkpoint's weights for export_tensors(), the maps with their adapters.
+/// Arguments outlive it.
+[[nodiscard]] ReadTensors tensors_of_checkpoint(const std::filesystem::path& checkpoint,
+                                                const Manifest& manifest,
+                                                std::span<const ExportAdapter> adapters);
 
 }  // namespace train::checkpoint

@@ -7,10 +7,11 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 #include <utility>
 
-#include "checkpoint/load/reader.hpp"
+#include "checkpoint/models/adapters.hpp"
 #include "engine/state_view.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/copy_file.hpp"
@@ -251,16 +252,29 @@ Status check_same_tensors(const fs::path& checkpoint, const Manifest& manifest,
       stored.emplace(std::string_view(record.name).substr(engine::kWeights.size()), &record.shape);
     }
   }
-  for (const ExportTensor& tensor : tensors) {
-    const auto found = stored.find(tensor.name);
-    if (found == stored.end() || *found->second != tensor.shape) {
+  std::set<std::string_view> seen;
+  const auto take = [&](const std::string& name, const std::vector<std::int64_t>& shape) -> Status {
+    if (!seen.insert(name).second) {
+      return {};
+    }
+    const auto found = stored.find(name);
+    if (found == stored.end() || *found->second != shape) {
       return user_error(fmt::format(
           "{} is of another model than the run's configuration: tensor {}: wanted shape [{}], "
           "found {}",
-          checkpoint.string(), tensor.name, fmt::join(tensor.shape, ", "),
+          checkpoint.string(), name, fmt::join(shape, ", "),
           found == stored.end() ? "none" : fmt::format("[{}]", fmt::join(*found->second, ", "))));
     }
     stored.erase(found);
+    return {};
+  };
+  for (const ExportTensor& tensor : tensors) {
+    for (const ExportPart& part : tensor.parts) {
+      TRAIN_RETURN_IF_ERROR(take(part.parameter.name, part.parameter.shape));
+    }
+    if (tensor.parts.empty()) {
+      TRAIN_RETURN_IF_ERROR(take(tensor.name, tensor.shape));
+    }
   }
   if (!stored.empty()) {
     return user_error(fmt::format(
@@ -284,22 +298,42 @@ std::uint64_t element_count(const ExportTensor& tensor) {
 
 Result<ExportReport> export_weights(const fs::path& checkpoint, const Manifest& manifest,
                                     const ExportRequest& request) {
-  TRAIN_RETURN_IF_ERROR(check_same_tensors(checkpoint, manifest, request.tensors));
-  return export_tensors(request, [&](std::span<const ExportTensor> tensors, std::span<float> out) {
-    std::vector<engine::StateView> views;
-    float* at = out.data();
+  return export_merged(checkpoint, manifest, request, {});
+}
+
+Status put_together(const ExportTensor& tensor,
+                    const std::function<Status(const ExportPart& part, engine::RowRange rows,
+                                               std::span<float> out)>& read,
+                    std::span<float> out) {
+  for (const ExportPart& part : tensor.parts) {
+    const std::int64_t cols = part.parameter.cols();
+    const engine::RowRange rows = engine::rows_of(part.part, cols);
+    std::vector<float> elements(static_cast<std::size_t>(rows.count * cols));
+    TRAIN_RETURN_IF_ERROR(read(part, rows, elements));
+    engine::store(part.part, rows.first * cols, elements, out);
+  }
+  return {};
+}
+
+ReadTensors tensors_from(std::shared_ptr<const engine::WeightSource> source) {
+  return [source = std::move(source)](std::span<const ExportTensor> tensors,
+                                      std::span<float> out) -> Status {
     for (const ExportTensor& tensor : tensors) {
-      const std::size_t elements = element_count(tensor);
-      views.push_back({.name = tensor.name_in_checkpoint(),
-                       .global_shape = tensor.shape,
-                       .first_row = 0,
-                       .rows = tensor.shape.empty() ? 1 : tensor.shape.front(),
-                       .data = reinterpret_cast<std::byte*>(at),
-                       .size_bytes = elements * sizeof(float)});
-      at += elements;
+      const auto to = out.first(element_count(tensor));
+      const engine::Parameter copy{.name = tensor.name, .shape = tensor.shape};
+      TRAIN_RETURN_IF_ERROR(
+          tensor.parts.empty()
+              ? source->read_rows(copy, 0, copy.rows(), to)
+              : put_together(
+                    tensor,
+                    [&](const ExportPart& part, engine::RowRange rows, std::span<float> values) {
+                      return source->read_rows(part.parameter, rows.first, rows.count, values);
+                    },
+                    to));
+      out = out.subspan(to.size());
     }
-    return restore(checkpoint, manifest, views, {.which = Restore::subset});
-  });
+    return {};
+  };
 }
 
 Result<ExportReport> export_tensors(const ExportRequest& request, const ReadTensors& read) {

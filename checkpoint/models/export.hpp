@@ -4,12 +4,15 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
 #include "checkpoint/format/manifest.hpp"
+#include "engine/model/tensor_map.hpp"
+#include "engine/model/weight_source.hpp"
 #include "storage/weight_files/element_types.hpp"
 
 namespace train::checkpoint {
@@ -17,12 +20,20 @@ namespace train::checkpoint {
 /// f32: the checkpoint's bits; the others: each element rounded to the nearest, halves to even.
 using ExportType = storage::WeightType;
 
+/// What an exported tensor has of a weight that it is no copy of.
+struct ExportPart {
+  engine::Parameter parameter;
+  std::string stored;  ///< Its name in the checkpoint.
+  engine::TensorPart part;
+};
+
 /// A weight under the name it gets; the checkpoint holds it as weight_name(), or under another
-/// name.
+/// name, or in parts.
 struct ExportTensor {
   std::string name;
   std::vector<std::int64_t> shape;
   std::string stored = {};  ///< Of the tensor whose values it gets; empty: weight_name().
+  std::vector<ExportPart> parts = {};  ///< Empty: it is that tensor.
 
   [[nodiscard]] std::string name_in_checkpoint() const;
 };
@@ -66,6 +77,15 @@ Result<ExportReport> export_weights(const std::filesystem::path& checkpoint,
 /// Fills `out` with the elements of tensors, one after the other.
 using ReadTensors =
     std::function<Status(std::span<const ExportTensor> tensors, std::span<float> out)>;
+
+/// Puts a tensor together of its parts, whose weights' rows `read` gives. Errors: those of `read`.
+Status put_together(const ExportTensor& tensor,
+                    const std::function<Status(const ExportPart& part, engine::RowRange rows,
+                                               std::span<float> out)>& read,
+                    std::span<float> out);
+
+/// Reads out of a model's weights.
+[[nodiscard]] ReadTensors tensors_from(std::shared_ptr<const engine::WeightSource> source);
 
 /// The same of weights from elsewhere, which `read` gives; it is asked twice for each tensor.
 Result<ExportReport> export_tensors(const ExportRequest& request, const ReadTensors& read);

@@ -18,130 +18,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using storage::GgufEntry;
 using storage::GgufFile;
-using enum GgufLayout;
-
-constexpr std::array kModelNames = {
-    GgufTensorName{"model.embed_tokens.weight", "token_embd.weight"},
-    GgufTensorName{"model.norm.weight", "output_norm.weight"},
-    GgufTensorName{"lm_head.weight", "output.weight"},
-};
-constexpr std::array kGemmaModelNames = {
-    GgufTensorName{"model.embed_tokens.weight", "token_embd.weight"},
-    GgufTensorName{"model.norm.weight", "output_norm.weight", plus_one},
-    GgufTensorName{"lm_head.weight", "output.weight"},
-};
-constexpr std::array kLlamaNames = {
-    GgufTensorName{"input_layernorm.weight", "attn_norm.weight"},
-    GgufTensorName{"self_attn.q_proj.weight", "attn_q.weight", interleaved_queries},
-    GgufTensorName{"self_attn.k_proj.weight", "attn_k.weight", interleaved_keys},
-    GgufTensorName{"self_attn.v_proj.weight", "attn_v.weight"},
-    GgufTensorName{"self_attn.o_proj.weight", "attn_output.weight"},
-    GgufTensorName{"self_attn.q_proj.bias", "attn_q.bias", interleaved_queries},
-    GgufTensorName{"self_attn.k_proj.bias", "attn_k.bias", interleaved_keys},
-    GgufTensorName{"self_attn.v_proj.bias", "attn_v.bias"},
-    GgufTensorName{"self_attn.o_proj.bias", "attn_output.bias"},
-    GgufTensorName{"post_attention_layernorm.weight", "ffn_norm.weight"},
-    GgufTensorName{"mlp.gate_proj.weight", "ffn_gate.weight"},
-    GgufTensorName{"mlp.up_proj.weight", "ffn_up.weight"},
-    GgufTensorName{"mlp.down_proj.weight", "ffn_down.weight"},
-    GgufTensorName{"mlp.gate_proj.bias", "ffn_gate.bias"},
-    GgufTensorName{"mlp.up_proj.bias", "ffn_up.bias"},
-    GgufTensorName{"mlp.down_proj.bias", "ffn_down.bias"},
-};
-constexpr std::array kQwenNames = {
-    GgufTensorName{"input_layernorm.weight", "attn_norm.weight"},
-    GgufTensorName{"self_attn.q_proj.weight", "attn_q.weight"},
-    GgufTensorName{"self_attn.k_proj.weight", "attn_k.weight"},
-    GgufTensorName{"self_attn.v_proj.weight", "attn_v.weight"},
-    GgufTensorName{"self_attn.o_proj.weight", "attn_output.weight"},
-    GgufTensorName{"self_attn.q_proj.bias", "attn_q.bias"},
-    GgufTensorName{"self_attn.k_proj.bias", "attn_k.bias"},
-    GgufTensorName{"self_attn.v_proj.bias", "attn_v.bias"},
-    GgufTensorName{"self_attn.o_proj.bias", "attn_output.bias"},
-    GgufTensorName{"self_attn.q_norm.weight", "attn_q_norm.weight"},
-    GgufTensorName{"self_attn.k_norm.weight", "attn_k_norm.weight"},
-    GgufTensorName{"post_attention_layernorm.weight", "ffn_norm.weight"},
-    GgufTensorName{"mlp.gate_proj.weight", "ffn_gate.weight"},
-    GgufTensorName{"mlp.up_proj.weight", "ffn_up.weight"},
-    GgufTensorName{"mlp.down_proj.weight", "ffn_down.weight"},
-};
-constexpr std::array kGemmaNames = {
-    GgufTensorName{"input_layernorm.weight", "attn_norm.weight", plus_one},
-    GgufTensorName{"self_attn.q_proj.weight", "attn_q.weight"},
-    GgufTensorName{"self_attn.k_proj.weight", "attn_k.weight"},
-    GgufTensorName{"self_attn.v_proj.weight", "attn_v.weight"},
-    GgufTensorName{"self_attn.o_proj.weight", "attn_output.weight"},
-    GgufTensorName{"self_attn.q_norm.weight", "attn_q_norm.weight", plus_one},
-    GgufTensorName{"self_attn.k_norm.weight", "attn_k_norm.weight", plus_one},
-    GgufTensorName{"post_attention_layernorm.weight", "post_attention_norm.weight", plus_one},
-    GgufTensorName{"pre_feedforward_layernorm.weight", "ffn_norm.weight", plus_one},
-    GgufTensorName{"post_feedforward_layernorm.weight", "post_ffw_norm.weight", plus_one},
-    GgufTensorName{"mlp.gate_proj.weight", "ffn_gate.weight"},
-    GgufTensorName{"mlp.up_proj.weight", "ffn_up.weight"},
-    GgufTensorName{"mlp.down_proj.weight", "ffn_down.weight"},
-};
-constexpr std::array kOlmoNames = {
-    GgufTensorName{"self_attn.q_proj.weight", "attn_q.weight"},
-    GgufTensorName{"self_attn.k_proj.weight", "attn_k.weight"},
-    GgufTensorName{"self_attn.v_proj.weight", "attn_v.weight"},
-    GgufTensorName{"self_attn.o_proj.weight", "attn_output.weight"},
-    GgufTensorName{"self_attn.q_norm.weight", "attn_q_norm.weight"},
-    GgufTensorName{"self_attn.k_norm.weight", "attn_k_norm.weight"},
-    GgufTensorName{"post_attention_layernorm.weight", "post_attention_norm.weight"},
-    GgufTensorName{"post_feedforward_layernorm.weight", "post_ffw_norm.weight"},
-    GgufTensorName{"mlp.gate_proj.weight", "ffn_gate.weight"},
-    GgufTensorName{"mlp.up_proj.weight", "ffn_up.weight"},
-    GgufTensorName{"mlp.down_proj.weight", "ffn_down.weight"},
-};
-constexpr std::array kPhiNames = {
-    GgufTensorName{"input_layernorm.weight", "attn_norm.weight"},
-    GgufTensorName{"self_attn.qkv_proj.weight", "attn_qkv.weight"},
-    GgufTensorName{"self_attn.o_proj.weight", "attn_output.weight"},
-    GgufTensorName{"post_attention_layernorm.weight", "ffn_norm.weight"},
-    GgufTensorName{"mlp.gate_up_proj.weight", "ffn_up.weight"},
-    GgufTensorName{"mlp.down_proj.weight", "ffn_down.weight"},
-};
-constexpr std::array kGpt2ModelNames = {
-    GgufTensorName{"transformer.wte.weight", "token_embd.weight"},
-    GgufTensorName{"transformer.wpe.weight", "position_embd.weight"},
-    GgufTensorName{"transformer.ln_f.weight", "output_norm.weight"},
-    GgufTensorName{"transformer.ln_f.bias", "output_norm.bias"},
-    GgufTensorName{"lm_head.weight", "output.weight"},
-};
-constexpr std::array kGpt2Names = {
-    GgufTensorName{"ln_1.weight", "attn_norm.weight"},
-    GgufTensorName{"ln_1.bias", "attn_norm.bias"},
-    GgufTensorName{"attn.c_attn.weight", "attn_qkv.weight", transposed},
-    GgufTensorName{"attn.c_attn.bias", "attn_qkv.bias"},
-    GgufTensorName{"attn.c_proj.weight", "attn_output.weight", transposed},
-    GgufTensorName{"attn.c_proj.bias", "attn_output.bias"},
-    GgufTensorName{"ln_2.weight", "ffn_norm.weight"},
-    GgufTensorName{"ln_2.bias", "ffn_norm.bias"},
-    GgufTensorName{"mlp.c_fc.weight", "ffn_up.weight", transposed},
-    GgufTensorName{"mlp.c_fc.bias", "ffn_up.bias"},
-    GgufTensorName{"mlp.c_proj.weight", "ffn_down.weight", transposed},
-    GgufTensorName{"mlp.c_proj.bias", "ffn_down.bias"},
-};
-constexpr std::array kNeoxModelNames = {
-    GgufTensorName{"gpt_neox.embed_in.weight", "token_embd.weight"},
-    GgufTensorName{"gpt_neox.final_layer_norm.weight", "output_norm.weight"},
-    GgufTensorName{"gpt_neox.final_layer_norm.bias", "output_norm.bias"},
-    GgufTensorName{"embed_out.weight", "output.weight"},
-};
-constexpr std::array kNeoxNames = {
-    GgufTensorName{"input_layernorm.weight", "attn_norm.weight"},
-    GgufTensorName{"input_layernorm.bias", "attn_norm.bias"},
-    GgufTensorName{"attention.query_key_value.weight", "attn_qkv.weight", apart},
-    GgufTensorName{"attention.query_key_value.bias", "attn_qkv.bias", apart},
-    GgufTensorName{"attention.dense.weight", "attn_output.weight"},
-    GgufTensorName{"attention.dense.bias", "attn_output.bias"},
-    GgufTensorName{"post_attention_layernorm.weight", "ffn_norm.weight"},
-    GgufTensorName{"post_attention_layernorm.bias", "ffn_norm.bias"},
-    GgufTensorName{"mlp.dense_h_to_4h.weight", "ffn_up.weight"},
-    GgufTensorName{"mlp.dense_h_to_4h.bias", "ffn_up.bias"},
-    GgufTensorName{"mlp.dense_4h_to_h.weight", "ffn_down.weight"},
-    GgufTensorName{"mlp.dense_4h_to_h.bias", "ffn_down.bias"},
-};
 
 /// A window, where nothing says which layers have it.
 void refuse_window(GgufKeys& keys) {
@@ -317,23 +193,12 @@ void add_gpt_neox(GgufKeys& keys, Json& config) {
 }
 
 constexpr std::array kArchitectures = {
-    GgufArchitecture{"llama", add_llama, "model.layers.", kLlamaNames, kModelNames},
-    GgufArchitecture{"qwen2", add_qwen2, "model.layers.", kQwenNames, kModelNames},
-    GgufArchitecture{"qwen3", add_qwen3, "model.layers.", kQwenNames, kModelNames},
-    GgufArchitecture{"gemma2", add_gemma2, "model.layers.", kGemmaNames, kGemmaModelNames},
-    GgufArchitecture{"gemma3", add_gemma3, "model.layers.", kGemmaNames, kGemmaModelNames},
-    GgufArchitecture{"phi3", add_phi3, "model.layers.", kPhiNames, kModelNames},
-    GgufArchitecture{"olmo2", add_olmo, "model.layers.", kOlmoNames, kModelNames},
-    GgufArchitecture{"gpt2", add_gpt2, "transformer.h.", kGpt2Names, kGpt2ModelNames},
-    GgufArchitecture{"gptneox", add_gpt_neox, "gpt_neox.layers.", kNeoxNames, kNeoxModelNames},
+    GgufArchitecture{"llama", add_llama},      GgufArchitecture{"qwen2", add_qwen2},
+    GgufArchitecture{"qwen3", add_qwen3},      GgufArchitecture{"gemma2", add_gemma2},
+    GgufArchitecture{"gemma3", add_gemma3},    GgufArchitecture{"phi3", add_phi3},
+    GgufArchitecture{"olmo2", add_olmo},       GgufArchitecture{"gpt2", add_gpt2},
+    GgufArchitecture{"gptneox", add_gpt_neox},
 };
-
-const GgufTensorName* find_name(std::span<const GgufTensorName> names, std::string_view published) {
-  const auto found = std::find_if(names.begin(), names.end(), [&](const GgufTensorName& name) {
-    return name.published == published;
-  });
-  return found == names.end() ? nullptr : &*found;
-}
 
 /// Whether the head is stored beside the embedding that it is: the same bytes.
 Result<bool> is_embedding(const GgufFile& file, const GgufEntry& head, const GgufEntry& embedding) {
@@ -409,24 +274,6 @@ std::string known_gguf_architectures() {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
   }
   return known;
-}
-
-std::optional<GgufTensor> gguf_tensor_of(const GgufArchitecture& architecture,
-                                         std::string_view published) {
-  if (const GgufTensorName* name = find_name(architecture.of_model, published)) {
-    return GgufTensor{.name = std::string(name->in_file), .layout = name->layout};
-  }
-  if (!published.starts_with(architecture.layers)) {
-    return std::nullopt;
-  }
-  const std::string_view rest = published.substr(architecture.layers.size());
-  const std::string_view layer = rest.substr(0, rest.find('.'));
-  const std::string_view below = rest.substr(std::min(rest.size(), layer.size() + 1));
-  const GgufTensorName* name = find_name(architecture.of_layer, below);
-  if (name == nullptr) {
-    return std::nullopt;
-  }
-  return GgufTensor{.name = fmt::format("blk.{}.{}", layer, name->in_file), .layout = name->layout};
 }
 
 Result<Json> gguf_config(const GgufArchitecture& architecture, const GgufFile& file) {

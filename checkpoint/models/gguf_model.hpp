@@ -6,46 +6,43 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "checkpoint/models/gguf_architectures.hpp"
 #include "engine/model/spec.hpp"
+#include "engine/model/tensor_map.hpp"
+#include "engine/model/weight_source.hpp"
 #include "storage/weight_files/element_types.hpp"
 #include "storage/weight_files/gguf_file.hpp"
 
 namespace train::checkpoint {
 
 /// A model in a GGUF file, as the published one that it was made of: its config.json made again
-/// from the metadata, and its weights under their published names, dequantized, in the published
-/// order of rows.
-///
-/// Tensors that a family's files hold otherwise come back as published (GgufLayout): Llama's
-/// queries and keys in interleaved pairs, Gemma's gains of 1 + w, GPT-2's transposed matrices.
+/// from the metadata, and its weights (engine::Dialect::gguf), dequantized.
 /// Threading: reads from several threads. Everything blocks on the disk.
-class GgufModel {
+class GgufModel final : public engine::WeightSource {
  public:
   /// Errors: (user) an architecture that is not known (the line lists those that are), one of
-  /// several files of a model, those of gguf_config(); those of GgufFile::open.
+  /// several files of a model, those of gguf_config() and spec_from_config(); those of
+  /// GgufFile::open.
   static Result<GgufModel> open(const std::filesystem::path& path);
 
   [[nodiscard]] const std::string& config_text() const { return config_text_; }
+  [[nodiscard]] const engine::ModelSpec& model() const { return model_; }
   [[nodiscard]] const storage::GgufFile& file() const { return file_; }
   /// A type that loses nothing of the file's elements; of a quantised file bfloat16.
   [[nodiscard]] storage::WeightType type() const { return type_; }
   /// Errors (user): a tensor is missing, misshapen or belongs to nothing; names it.
-  [[nodiscard]] Status check(const engine::ModelSpec& model) const;
-  /// All elements of a parameter. REQUIRES: check() passed. Errors: those of GgufFile::read_fp32.
-  Status read(const std::string& parameter, std::span<float> out) const;
+  [[nodiscard]] Status check() const;
+  /// REQUIRES: check() passed. Errors: those of GgufFile::read_fp32.
+  Status read_rows(const engine::Parameter& parameter, std::int64_t first_row, std::int64_t rows,
+                   std::span<float> out) const override;
 
  private:
   explicit GgufModel(storage::GgufFile file) : file_(std::move(file)) {}
-  /// The shape that a published parameter has in the file.
-  [[nodiscard]] static std::vector<std::int64_t> shape_in_file(const engine::Parameter& parameter,
-                                                               GgufLayout layout);
 
   storage::GgufFile file_;
-  const GgufArchitecture* architecture_ = nullptr;
+  engine::ModelSpec model_;
+  std::vector<engine::MappedParameter> map_;
   std::string config_text_;
   storage::WeightType type_ = storage::WeightType::bf16;
-  std::int64_t heads_ = 0, kv_heads_ = 0;
 };
 
 }  // namespace train::checkpoint

@@ -8,7 +8,6 @@
 #include <set>
 #include <utility>
 
-#include "engine/model/unit_parameters.hpp"
 #include "storage/weight_files/element_types.hpp"
 
 namespace train::checkpoint {
@@ -98,12 +97,12 @@ void PublishedWeights::find_prefix() {
   }
 }
 
-std::string PublishedWeights::renamed(const std::string& parameter) const {
-  return changed(parameter, dropped_, added_);
+std::string PublishedWeights::renamed(const std::string& name) const {
+  return changed(name, dropped_, added_);
 }
 
-std::string PublishedWeights::name_in_files(const std::string& parameter) const {
-  return renamed(head_only_ && parameter == model_.embedding ? model_.head : parameter);
+std::string PublishedWeights::name_in_files(const std::string& name) const {
+  return renamed(head_only_ && name == model_.embedding ? model_.head : name);
 }
 
 Status PublishedWeights::decide_head() {
@@ -190,29 +189,35 @@ void PublishedWeights::note_surplus(const std::vector<std::string>& surplus) {
   }
 }
 
+/// Empty: the tensor is there and fits.
+std::string PublishedWeights::mistake_of(const engine::TensorPart& part) const {
+  const std::string name = name_in_files(part.name);
+  const storage::TensorEntry* entry = directory_.find(name);
+  if (entry == nullptr) {
+    return missing(name);
+  }
+  if (entry->shape != part.shape) {
+    return fmt::format("tensor {} has shape [{}], config.json wants [{}]", name,
+                       fmt::join(entry->shape, ", "), fmt::join(part.shape, ", "));
+  }
+  return storage::weight_type(entry->dtype)
+             ? std::string()
+             : fmt::format("tensor {} is of type {}: F32, BF16 and F16 can be read", name,
+                           entry->dtype);
+}
+
 Status PublishedWeights::check() {
   std::vector<std::string> mistakes;
   std::set<std::string> wanted;
   const std::string path = directory_.path().string();
-  for (const engine::UnitParameters& unit : engine::describe_units(model_)) {
-    for (const engine::Parameter& parameter : unit.parameters) {
-      if (parameter.adapter) {
-        continue;
-      }
-      const std::string name = name_in_files(parameter.name);
-      wanted.insert(name);
-      const storage::TensorEntry* entry = directory_.find(name);
-      if (entry == nullptr) {
-        mistakes.push_back(missing(name));
-      } else if (entry->shape != parameter.shape) {
-        mistakes.push_back(fmt::format("tensor {} has shape [{}], config.json wants [{}]", name,
-                                       fmt::join(entry->shape, ", "),
-                                       fmt::join(parameter.shape, ", ")));
-      } else if (!storage::weight_type(entry->dtype)) {
-        mistakes.push_back(fmt::format("tensor {} is of type {}: F32, BF16 and F16 can be read",
-                                       name, entry->dtype));
+  for (engine::MappedParameter& mapped : tensor_map(model_, engine::Dialect::hf)) {
+    for (const engine::TensorPart& part : mapped.parts) {
+      const bool first = wanted.insert(name_in_files(part.name)).second;
+      if (std::string mistake = mistake_of(part); first && !mistake.empty()) {
+        mistakes.push_back(std::move(mistake));
       }
     }
+    map_.emplace(mapped.parameter.name, std::move(mapped));
   }
   std::vector<std::string> surplus;
   for (const std::string& name : directory_.names()) {
@@ -238,25 +243,23 @@ Status PublishedWeights::check() {
   return user_error(fmt::format("{}: {}{}", path, mistakes.front(), more));
 }
 
-Status PublishedWeights::read(const std::string& parameter, std::uint64_t first,
-                              std::span<float> out) const {
-  const std::string name = name_in_files(parameter);
-  TRAIN_RETURN_IF_ERROR(directory_.read_floats(name, first, out));
-  const auto at =
-      std::find_if(out.begin(), out.end(), [](float value) { return !std::isfinite(value); });
-  if (at != out.end()) {
-    return user_error(fmt::format(
-        "{}: tensor {} has {} at element {}: what made these weights broke, or the file is "
-        "damaged; fetch it again, or take an earlier checkpoint",
-        directory_.path().string(), name, *at,
-        first + static_cast<std::uint64_t>(std::distance(out.begin(), at))));
-  }
-  return {};
-}
-
 Status PublishedWeights::read_rows(const engine::Parameter& parameter, std::int64_t first_row,
-                                   std::int64_t /*rows*/, std::span<float> out) const {
-  return read(parameter.name, static_cast<std::uint64_t>(first_row * parameter.cols()), out);
+                                   std::int64_t rows, std::span<float> out) const {
+  const auto read = [this](const std::string& tensor, std::int64_t first,
+                           std::span<float> values) -> Status {
+    const std::string name = name_in_files(tensor);
+    TRAIN_RETURN_IF_ERROR(directory_.read_floats(name, static_cast<std::uint64_t>(first), values));
+    const auto at = std::find_if(values.begin(), values.end(),
+                                 [](float value) { return !std::isfinite(value); });
+    if (at != values.end()) {
+      return user_error(fmt::format(
+          "{}: tensor {} has {} at element {}: what made these weights broke, or the file is "
+          "damaged; fetch it again, or take an earlier checkpoint",
+          directory_.path().string(), name, *at, first + std::distance(values.begin(), at)));
+    }
+    return {};
+  };
+  return engine::read_rows(map_.at(parameter.name), first_row, rows, read, out);
 }
 
 }  // namespace train::checkpoint

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -8,14 +9,15 @@
 
 #include "base/result.hpp"
 #include "engine/model/spec.hpp"
+#include "engine/model/tensor_map.hpp"
 #include "engine/model/weight_source.hpp"
 #include "storage/weight_files/weight_directory.hpp"
 
 namespace train::checkpoint {
 
-/// The weights of a published model's directory as the units of a spec want them: every parameter
-/// is a tensor of the same name and shape. Names that programs vary are known: a prefix before all
-/// of them, or none; buffers that are no weights are left alone.
+/// The weights of a published model's directory as the units of a spec want them
+/// (engine::Dialect::hf). Names that programs vary are known: a prefix before all of them, or none;
+/// buffers that are no weights are left alone.
 ///
 /// Whether the head is the embedding the files decide, as transformers has it, where config.json
 /// says that it is: a head of their own that has the embedding's values is tied, another is not,
@@ -33,12 +35,10 @@ class PublishedWeights final : public engine::WeightSource {
   /// Errors: a value that is not finite (user); those of reading.
   Status read_rows(const engine::Parameter& parameter, std::int64_t first_row, std::int64_t rows,
                    std::span<float> out) const override;
-  /// Elements of the parameter from `first` on. Errors: as read_rows().
-  Status read(const std::string& parameter, std::uint64_t first, std::span<float> out) const;
 
   [[nodiscard]] const storage::WeightDirectory& directory() const { return directory_; }
-  /// Name of the parameter's tensor in the files.
-  [[nodiscard]] std::string name_in_files(const std::string& parameter) const;
+  /// What the tensor that transformers calls `name` is called in the files.
+  [[nodiscard]] std::string name_in_files(const std::string& name) const;
   /// The spec, with a head of its own where the files have another than the embedding.
   [[nodiscard]] const engine::ModelSpec& model() const { return model_; }
   /// What the files hold and the model does not use, or use otherwise than config.json says; a
@@ -48,17 +48,19 @@ class PublishedWeights final : public engine::WeightSource {
  private:
   PublishedWeights(storage::WeightDirectory directory, const engine::ModelSpec& spec)
       : directory_(std::move(directory)), model_(spec) {}
-  [[nodiscard]] std::string renamed(const std::string& parameter) const;
+  [[nodiscard]] std::string renamed(const std::string& name) const;
   void find_prefix();
   Status decide_head();
   Result<bool> head_is_embedding() const;
   Status check();
+  [[nodiscard]] std::string mistake_of(const engine::TensorPart& part) const;
   [[nodiscard]] std::string missing(const std::string& name) const;
   [[nodiscard]] bool in_own_part(const std::string& name) const;
   void note_surplus(const std::vector<std::string>& surplus);
 
   storage::WeightDirectory directory_;
   engine::ModelSpec model_;
+  std::map<std::string, engine::MappedParameter> map_;  ///< By the parameter's name.
   std::string dropped_;     ///< Prefix of the spec's names that the files lack.
   std::string added_;       ///< And what they have in its stead.
   bool head_only_ = false;  ///< The tied matrix is there under the head's name alone.

@@ -4,9 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string_view>
 
-#include "base/check.hpp"
 #include "cli/checkpoints/export_words.hpp"
 #include "engine/model/unit_parameters.hpp"
 
@@ -15,52 +13,49 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kWeight = ".weight";
-constexpr std::string_view kFirst = ".lora_A.weight";
-
-std::string last_part(const std::string& module) { return module.substr(module.rfind('.') + 1); }
-
 /// The last parts of the adapted maps' names, where these name all of them and nothing else; else
 /// their whole names.
 std::vector<std::string> target_modules(const engine::ModelSpec& model) {
-  std::set<std::string> parts;
-  std::vector<std::string> whole;
+  std::set<std::string> adapted;
   for (const checkpoint::ExportAdapter& adapter : adapters_of(model)) {
-    whole.push_back(adapter.weight.substr(0, adapter.weight.size() - kWeight.size()));
-    parts.insert(last_part(whole.back()));
+    adapted.insert(adapter.weight);
   }
-  for (const engine::UnitParameters& unit : engine::describe_units(model)) {
-    for (const engine::Parameter& parameter : unit.parameters) {
-      const bool matrix =
-          !parameter.adapter && !parameter.is_vector() && parameter.name.ends_with(kWeight);
-      const std::string module = parameter.name.substr(0, parameter.name.rfind('.'));
-      if (matrix && parts.contains(last_part(module)) && !model.lora.adapts(module)) {
-        return whole;
-      }
+  std::set<std::string> parts;
+  std::set<std::string> others;
+  std::vector<std::string> whole;
+  for (const engine::MappedParameter& map : engine::tensor_map(model, engine::Dialect::hf)) {
+    if (!map.parameter.adaptable) {
+      continue;
+    }
+    const std::string& name = map.parts.front().name;
+    const std::string module = name.substr(0, name.rfind('.'));
+    const bool has_adapter = adapted.contains(map.parameter.name);
+    (has_adapter ? parts : others).insert(module.substr(module.rfind('.') + 1));
+    if (has_adapter) {
+      whole.push_back(module);
     }
   }
-  return {parts.begin(), parts.end()};
+  const bool shared = std::any_of(parts.begin(), parts.end(),
+                                  [&](const std::string& part) { return others.contains(part); });
+  return shared ? whole : std::vector<std::string>(parts.begin(), parts.end());
 }
 
 }  // namespace
 
 std::vector<checkpoint::ExportAdapter> adapters_of(const engine::ModelSpec& model, bool average) {
   std::vector<checkpoint::ExportAdapter> adapters;
+  std::string map;  // whose adapter follows, first A
   for (const engine::UnitParameters& unit : engine::describe_units(model)) {
     for (const engine::Parameter& parameter : unit.parameters) {
-      if (!parameter.adapter) {
-        continue;
-      }
-      if (parameter.name.ends_with(kFirst)) {
-        const std::string map = parameter.name.substr(0, parameter.name.size() - kFirst.size());
-        adapters.push_back({.weight = map + std::string(kWeight),
+      if (parameter.adaptable) {
+        map = parameter.name;
+      } else if (parameter.adapter && (adapters.empty() || adapters.back().weight != map)) {
+        adapters.push_back({.weight = map,
                             .transposed = model.transposed_linears,
                             .scale = static_cast<double>(model.lora.scale()),
                             .a = exported(parameter, average),
                             .b = {}});
-      } else {
-        TRAIN_CHECK(!adapters.empty() && adapters.back().b.name.empty(), "{} comes without its A",
-                    parameter.name);
+      } else if (parameter.adapter) {
         adapters.back().b = exported(parameter, average);
       }
     }

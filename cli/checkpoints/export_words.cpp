@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <map>
 
 #include "actors/head/model_files.hpp"
 #include "engine/model/model.hpp"
 #include "engine/optimizer/averaged.hpp"
+#include "engine/state_view.hpp"
 
 namespace train::cli {
 namespace {
@@ -72,20 +74,31 @@ void read_file_size(CommandSyntax& command, std::uint64_t& target) {
 }
 
 checkpoint::ExportTensor exported(const engine::Parameter& parameter, bool average) {
-  checkpoint::ExportTensor tensor{parameter.name, parameter.shape};
-  if (average && !parameter.frozen) {
-    tensor.stored = fmt::format("optimizer.{}.{}", engine::kAverageState, parameter.name);
-  }
-  return tensor;
+  return {parameter.name, parameter.shape,
+          average && !parameter.frozen
+              ? fmt::format("optimizer.{}.{}", engine::kAverageState, parameter.name)
+              : engine::weight_name(parameter.name)};
 }
 
-std::vector<checkpoint::ExportTensor> tensors_of(const engine::ModelSpec& model, bool average) {
+std::vector<checkpoint::ExportTensor> tensors_of(const engine::ModelSpec& model, bool average,
+                                                 engine::Dialect dialect) {
   std::vector<checkpoint::ExportTensor> tensors;
-  for (const engine::UnitParameters& unit : engine::describe_units(model)) {
-    for (const engine::Parameter& parameter : unit.parameters) {
-      if (!parameter.adapter) {
-        tensors.push_back(exported(parameter, average));
+  std::map<std::string, std::size_t> places;
+  for (const engine::MappedParameter& mapped : engine::tensor_map(model, dialect)) {
+    const engine::Parameter& parameter = mapped.parameter;
+    checkpoint::ExportTensor whole = exported(parameter, average);
+    if (mapped.is_copy() &&
+        (dialect == engine::Dialect::peft || mapped.parts.front().name == parameter.name)) {
+      whole.name = mapped.parts.front().name;
+      tensors.push_back(std::move(whole));
+      continue;
+    }
+    for (const engine::TensorPart& part : mapped.parts) {
+      const auto [place, added] = places.emplace(part.name, tensors.size());
+      if (added) {
+        tensors.push_back({part.name, part.shape});
       }
+      tensors[place->second].parts.push_back({parameter, whole.stored, part});
     }
   }
   return tensors;

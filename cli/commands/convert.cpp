@@ -12,8 +12,6 @@
 #include "cli/checkpoints/export_words.hpp"
 #include "cli/checkpoints/published_config.hpp"
 #include "cli/command.hpp"
-#include "engine/model/architectures/architectures.hpp"
-#include "engine/model/model.hpp"
 
 namespace train::cli {
 using namespace actors;
@@ -29,7 +27,7 @@ storage::WeightType stored_type(const checkpoint::PublishedWeights& weights,
 /// What is converted: its model, where its elements come from, what belongs beside it.
 struct Conversion {
   engine::ModelSpec model;
-  checkpoint::ReadTensors read;
+  std::shared_ptr<const engine::WeightSource> weights;
   storage::WeightType type = storage::WeightType::bf16;  ///< Unless another is asked for.
   std::string config_text;
   std::string source;
@@ -37,31 +35,14 @@ struct Conversion {
   std::vector<std::filesystem::path> companions = {};
 };
 
-/// Reads tensor after tensor by `read_one` (name, elements).
-template <class ReadOne>
-checkpoint::ReadTensors in_turn(ReadOne read_one) {
-  return [read_one](std::span<const checkpoint::ExportTensor> tensors,
-                    std::span<float> out) -> Status {
-    for (const checkpoint::ExportTensor& tensor : tensors) {
-      const std::uint64_t count = checkpoint::element_count(tensor);
-      TRAIN_RETURN_IF_ERROR(read_one(tensor.name, out.first(count)));
-      out = out.subspan(count);
-    }
-    return {};
-  };
-}
-
 Result<Conversion> open_directory(const std::string& path) {
   const auto model = open_model(path, 0);
   TRAIN_RETURN_IF_ERROR(model);
   show_notes(path, model->notes);
   warn_of_unread_keys(model->spec, model->config.source);
-  const auto& files = model->weights;
   return Conversion{.model = model->spec,
-                    .read = in_turn([files](const std::string& name, std::span<float> out) {
-                      return files->read(name, 0, out);
-                    }),
-                    .type = stored_type(*files, model->spec),
+                    .weights = model->weights,
+                    .type = stored_type(*model->weights, model->spec),
                     .config_text = model->config.text,
                     .source = model->config.source,
                     .companions = companions_in(model->config.directory)};
@@ -71,18 +52,14 @@ Result<Conversion> open_gguf(const std::string& path) {
   auto opened = checkpoint::GgufModel::open(path);
   TRAIN_RETURN_IF_ERROR(opened);
   const auto file = std::make_shared<const checkpoint::GgufModel>(std::move(opened).value());
-  const auto model = engine::spec_from_config(file->config_text(), path, 0);
-  TRAIN_RETURN_IF_ERROR(model);
-  TRAIN_RETURN_IF_ERROR(file->check(*model));
+  TRAIN_RETURN_IF_ERROR(file->check());
   auto texts = checkpoint::gguf_tokenizer_files(file->file());
   TRAIN_RETURN_IF_ERROR(texts);
   if (texts->empty()) {
     show_notes(path, {checkpoint::unknown_gguf_tokenizer(file->file())});
   }
-  return Conversion{.model = *model,
-                    .read = in_turn([file](const std::string& name, std::span<float> out) {
-                      return file->read(name, out);
-                    }),
+  return Conversion{.model = file->model(),
+                    .weights = file,
                     .type = file->type(),
                     .config_text = file->config_text(),
                     .source = path,
@@ -106,7 +83,7 @@ Status convert_model(const ConvertOptions& options) {
   TRAIN_RETURN_IF_ERROR(text);
   request.config_text = std::move(text).value();
   const auto begin = std::chrono::steady_clock::now();
-  const auto report = checkpoint::export_tensors(request, from->read);
+  const auto report = checkpoint::export_tensors(request, checkpoint::tensors_from(from->weights));
   TRAIN_RETURN_IF_ERROR(report);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   print(

@@ -125,8 +125,9 @@ Result<checkpoint::ExportReport> write_adapters(checkpoint::ExportRequest reques
   }
   request.file = "adapter_model";
   request.texts["adapter_config.json"] = adapter_config(config, model);
-  return checkpoint::export_adapters(found.candidate.path, found.manifest, std::move(request),
-                                     adapters_of(model, options.ema));
+  request.tensors = tensors_of(model, options.ema, engine::Dialect::peft);
+  return checkpoint::export_tensors(
+      request, checkpoint::tensors_of_checkpoint(found.candidate.path, found.manifest, {}));
 }
 
 Status export_run(const ExportOptions& options) {

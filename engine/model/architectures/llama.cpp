@@ -22,6 +22,7 @@ ModelSpec llama_model(ModelConfig& config) {
   const bool attention_bias = config.flag("attention_bias");
   const bool mlp_bias = config.flag("mlp_bias");
   add_decoder_layers(sizes, spec, [&](DecoderLayer& layer, std::int64_t) {
+    layer.attention.pairs_in_gguf = true;
     layer.attention.projection_bias = attention_bias;
     layer.attention.output_bias = attention_bias;
     layer.mlp.bias = mlp_bias;

@@ -24,6 +24,7 @@ ModelSpec mistral_model(ModelConfig& config) {
   const auto windows =
       config.layer_windows(sizes.layers, window, [&](std::int64_t) { return window.has_value(); });
   add_decoder_layers(sizes, spec, [&](DecoderLayer& layer, std::int64_t index) {
+    layer.attention.pairs_in_gguf = true;
     layer.attention.window = windows[static_cast<std::size_t>(index)];
   });
   return spec;

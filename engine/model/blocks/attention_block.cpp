@@ -61,6 +61,38 @@ double AttentionSpec::score_flops(std::int64_t seq_len) const {
   return 4.0 * static_cast<double>(heads * head_dim) * mean_keys(seq_len, window);
 }
 
+std::vector<TensorRule> AttentionSpec::tensor_rules(const ModelSpec& model,
+                                                    const BranchSpec& branch,
+                                                    Dialect dialect) const {
+  std::vector<TensorRule> rules;
+  if (dialect != Dialect::gguf) {
+    return rules;
+  }
+  const TensorOrder linear = model.transposed_linears ? TensorOrder::transposed : TensorOrder::same;
+  const TensorOrder turned = pairs_in_gguf ? TensorOrder::rotary_pairs : linear;
+  switch (layout) {
+    case ProjectionLayout::separate:
+      rules = {{query, "attn_q", turned, heads},
+               {key, "attn_k", turned, kv_heads},
+               {value, "attn_v", linear}};
+      break;
+    case ProjectionLayout::fused:
+      rules = {{query, "attn_qkv", linear}};
+      break;
+    case ProjectionLayout::per_head:
+      rules = {{query, "attn_qkv", TensorOrder::by_parts, heads}};
+      break;
+  }
+  rules.push_back({output, "attn_output", linear});
+  NormSpec head = norm;
+  head.name = query_norm;
+  rules.push_back(norm_rule(head, "attn_q_norm"));
+  head.name = key_norm;
+  rules.push_back(norm_rule(head, "attn_k_norm"));
+  add_norm_rules(branch, {"attn_norm", "post_attention_norm"}, rules);
+  return rules;
+}
+
 AttentionBlock::AttentionBlock(const BlockContext& context, const AttentionSpec& spec,
                                const ModelSpec& model)
     : kernels_(&context.kernels),

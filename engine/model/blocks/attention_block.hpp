@@ -43,6 +43,7 @@ struct AttentionSpec final : BlockSpec {
   std::string key = {}, value = {};      ///< Of ProjectionLayout::separate.
   std::string output = {};
   std::string query_norm = {}, key_norm = {};
+  bool pairs_in_gguf = false;  ///< There rows of queries and keys are in rotary pairs (Llama).
 
   [[nodiscard]] std::unique_ptr<Block> make(const BlockContext& context,
                                             const ModelSpec& model) const override;
@@ -52,6 +53,9 @@ struct AttentionSpec final : BlockSpec {
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] std::string mistake() const override;
   [[nodiscard]] double score_flops(std::int64_t seq_len) const override;
+  [[nodiscard]] std::vector<TensorRule> tensor_rules(const ModelSpec& model,
+                                                     const BranchSpec& branch,
+                                                     Dialect dialect) const override;
   [[nodiscard]] std::int64_t widest_head() const override { return head_dim; }
 };
 

@@ -9,6 +9,7 @@
 #include "base/check.hpp"
 #include "engine/model/blocks/layer_unit.hpp"
 #include "engine/model/spec.hpp"
+#include "engine/model/tensor_map.hpp"
 
 namespace train::engine {
 
@@ -57,6 +58,13 @@ class BlockSpec {
   /// forward_kept() writes their sum and count to Lane::block_sums, from the place on that
   /// Workspace::add_sums() gave it. Blocks of one name are one metric.
   [[nodiscard]] virtual std::vector<std::string> sums() const { return {}; }
+  /// How files of a dialect have its parameters and the norms of its branch. Without a rule a
+  /// parameter is stored as it is, and of Dialect::gguf not known.
+  [[nodiscard]] virtual std::vector<TensorRule> tensor_rules(const ModelSpec& /*model*/,
+                                                             const BranchSpec& /*branch*/,
+                                                             Dialect /*dialect*/) const {
+    return {};
+  }
   /// Elements of its widest attention head; 0: it has none.
   [[nodiscard]] virtual std::int64_t widest_head() const { return 0; }
 };

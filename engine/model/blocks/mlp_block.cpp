@@ -41,6 +41,20 @@ std::string MlpSpec::describe() const {
                      fused ? ", one matrix for gate and up" : "");
 }
 
+std::vector<TensorRule> MlpSpec::tensor_rules(const ModelSpec& model, const BranchSpec& branch,
+                                              Dialect dialect) const {
+  std::vector<TensorRule> rules;
+  if (dialect == Dialect::gguf) {
+    const TensorOrder linear =
+        model.transposed_linears ? TensorOrder::transposed : TensorOrder::same;
+    rules = {{in, gated && !fused ? "ffn_gate" : "ffn_up", linear},
+             {up, "ffn_up", linear},
+             {out, "ffn_down", linear}};
+    add_norm_rules(branch, {"ffn_norm", "post_ffw_norm"}, rules);
+  }
+  return rules;
+}
+
 MlpBlock::MlpBlock(const BlockContext& context, const MlpSpec& spec, const ModelSpec& model)
     : kernels_(&context.kernels),
       workspace_(&context.workspace),

@@ -30,6 +30,9 @@ struct MlpSpec final : BlockSpec {
   [[nodiscard]] std::string_view title() const override { return "MLP"; }
   [[nodiscard]] std::string sizes() const override;
   [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] std::vector<TensorRule> tensor_rules(const ModelSpec& model,
+                                                     const BranchSpec& branch,
+                                                     Dialect dialect) const override;
 };
 
 /// The MLP of a layer, MlpSpec's forms. Keeps what the activation is applied to; the backward pass

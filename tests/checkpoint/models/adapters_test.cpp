@@ -97,15 +97,17 @@ TEST_CASE("adapters: alone they have PEFT's names and files, or are their runnin
           "[checkpoint][adapters]") {
   const TempDirectory temp;
   const WriteOutcome written = Stored().write(temp.path() / "checkpoints");
-  auto wanted = adapters();
-  wanted.front().b.stored = "optimizer.ema.map.lora_B.weight";
-  const auto report = export_adapters(written.path, written.manifest,
-                                      {.directory = temp.path() / "out",
-                                       .tensors = {},
-                                       .config_text = {},
-                                       .file = "adapter_model",
-                                       .texts = {{"adapter_config.json", "{}\n"}}},
-                                      wanted);
+  const auto report = export_tensors(
+      {.directory = temp.path() / "out",
+       .tensors = {{"base_model.model.map.lora_A.weight", {2, 3}, "model.map.lora_A.weight"},
+                   {"base_model.model.map.lora_B.weight",
+                    {2, 2},
+                    "optimizer.ema.map.lora_B.weight"},
+                   {"base_model.model.turned.lora_B.weight", {2, 2}, "model.turned.lora_B.weight"}},
+       .config_text = {},
+       .file = "adapter_model",
+       .texts = {{"adapter_config.json", "{}\n"}}},
+      tensors_of_checkpoint(written.path, written.manifest, {}));
   REQUIRE(report);
   CHECK(test::names_in(temp.path() / "out") ==
         std::vector<std::string>{"adapter_config.json", "adapter_model.safetensors"});

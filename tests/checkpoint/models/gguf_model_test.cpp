@@ -85,10 +85,14 @@ std::string gguf_error(const TempDirectory& directory, const std::vector<GgufTen
   if (!opened.ok()) {
     return opened.error().message;
   }
-  const auto spec = engine::spec_from_config(opened->config_text(), "gguf", 0);
-  REQUIRE(spec.ok());
-  const Status checked = opened->check(*spec);
+  const Status checked = opened->check();
   return checked.ok() ? "whole" : checked.error().message;
+}
+
+std::vector<float> elements_of(const GgufModel& model, const engine::Parameter& parameter) {
+  std::vector<float> values(static_cast<std::size_t>(parameter.count()));
+  REQUIRE(model.read_rows(parameter, 0, parameter.rows(), values).ok());
+  return values;
 }
 
 }  // namespace
@@ -98,22 +102,21 @@ TEST_CASE("gguf model: a Llama's metadata, names and order of rows", "[checkpoin
   test::write_bytes(directory / "model.gguf", gguf_of(tiny_tensors(), "llama"));
   const auto opened = GgufModel::open(directory / "model.gguf");
   REQUIRE(opened.ok());
-  const auto spec = engine::spec_from_config(opened->config_text(), "gguf", 0);
-  REQUIRE(spec.ok());
-  CHECK(spec->architecture == "llama");
-  CHECK(spec->tie_embeddings);
-  CHECK(engine::block_of<engine::AttentionSpec>(spec->layers.front()).head_dim == 4);
-  REQUIRE(opened->check(*spec).ok());
-  std::vector<float> query(64);
-  REQUIRE(opened->read("model.layers.0.self_attn.q_proj.weight", query).ok());
+  const engine::ModelSpec& spec = opened->model();
+  CHECK(spec.architecture == "llama");
+  CHECK(spec.tie_embeddings);
+  CHECK(engine::block_of<engine::AttentionSpec>(spec.layers.front()).head_dim == 4);
+  REQUIRE(opened->check().ok());
+  const std::vector<float> query =
+      elements_of(*opened, {.name = "model.layers.0.self_attn.q_proj.weight", .shape = {8, 8}});
   // Rows 0, 2 and 1, 3 of a head of 4 were neighbours: pairs (0, 1), (2, 3) of the file.
   std::vector<float> first_of_rows;
   for (std::size_t row = 0; row < 8; ++row) {
     first_of_rows.push_back(query[8 * row]);
   }
   CHECK(first_of_rows == std::vector<float>{0, 16, 8, 24, 32, 48, 40, 56});
-  std::vector<float> value(32);
-  REQUIRE(opened->read("model.layers.0.self_attn.v_proj.weight", value).ok());
+  const std::vector<float> value =
+      elements_of(*opened, {.name = "model.layers.0.self_attn.v_proj.weight", .shape = {4, 8}});
   CHECK(value[8] == 8.0F);
 }
 
@@ -129,11 +132,11 @@ TEST_CASE("gguf model: Gemma's gains are stored with their one", "[checkpoint][g
   CHECK(gguf_error(directory, tensors, "gemma3") == "whole");
   const auto opened = GgufModel::open(directory / "model.gguf");
   REQUIRE(opened.ok());
-  std::vector<float> gain(8);
-  REQUIRE(opened->read("model.layers.0.pre_feedforward_layernorm.weight", gain).ok());
+  const std::vector<float> gain = elements_of(
+      *opened, {.name = "model.layers.0.pre_feedforward_layernorm.weight", .shape = {8}});
   CHECK(gain == std::vector<float>{-1, 0, 1, 2, 3, 4, 5, 6});
-  std::vector<float> query(64);
-  REQUIRE(opened->read("model.layers.0.self_attn.q_proj.weight", query).ok());
+  const std::vector<float> query =
+      elements_of(*opened, {.name = "model.layers.0.self_attn.q_proj.weight", .shape = {8, 8}});
   CHECK(query[8] == 8.0F);
 }
 

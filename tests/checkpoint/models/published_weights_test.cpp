@@ -161,7 +161,7 @@ TEST_CASE("published weights: a head beside the embedding that it is tied to is 
   if (!equal) {
     CHECK((*opened)->notes()[0].find("lm_head.weight is another matrix") == 0);
     std::vector<float> head(88);
-    REQUIRE((*opened)->read("lm_head.weight", 0, head).ok());
+    REQUIRE((*opened)->read_rows({.name = "lm_head.weight", .shape = {11, 8}}, 0, 11, head).ok());
     CHECK(head[0] != published_value(0, 0));
   }
 }
@@ -177,7 +177,9 @@ TEST_CASE("published weights: a tied matrix may be there under the head's name a
   CHECK((*opened)->model().tie_embeddings);
   CHECK((*opened)->name_in_files("transformer.wte.weight") == "lm_head.weight");
   std::vector<float> matrix(88);
-  CHECK((*opened)->read("transformer.wte.weight", 0, matrix).ok());
+  CHECK((*opened)
+            ->read_rows({.name = "transformer.wte.weight", .shape = {11, 8}}, 0, 11, matrix)
+            .ok());
   CHECK((*opened)->notes().size() == 1);
 }
 
@@ -208,7 +210,8 @@ TEST_CASE("published weights: a value that is not finite is named where it is re
   const auto opened = PublishedWeights::open(directory.path(), tiny_gpt2());
   REQUIRE(opened.ok());
   std::vector<float> bias(8);
-  const Status read = (*opened)->read("transformer.ln_f.bias", 0, bias);
+  const Status read =
+      (*opened)->read_rows({.name = "transformer.ln_f.bias", .shape = {8}}, 0, 8, bias);
   REQUIRE_FALSE(read.ok());
   CHECK(read.error().kind == ErrorKind::user);
   CHECK(read.error().message.find("tensor transformer.ln_f.bias has nan at element 7") !=

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/parameter.hpp"
+
+namespace train::engine {
+
+struct BranchSpec;
+struct ModelSpec;
+struct NormSpec;
+
+/// A kind of files: how it names tensors, and how their elements lie.
+enum class Dialect : std::uint8_t {
+  hf,    ///< Safetensors files as transformers reads them: a spec's own names and shapes.
+  gguf,  ///< Those of llama.cpp.
+  peft,  ///< Adapters alone: the names of hf behind "base_model.model.".
+};
+
+/// The order of elements in a file.
+enum class TensorOrder : std::uint8_t {
+  same,
+  transposed,    ///< The last two axes exchanged.
+  rotary_pairs,  ///< Rows of each head in pairs (i, i + D/2).
+  by_parts,      ///< [Q | K | V], ours [q | k | v] head by head.
+};
+
+/// `count` places of an axis from `first` on; 0: all of it.
+struct AxisSlice {
+  std::size_t axis = 0;
+  std::int64_t first = 0, count = 0;
+};
+
+/// How a dialect has a parameter, or a part of it, where it has it otherwise than the spec. Plain
+/// data, which the block that has the parameter gives. Several may name one parameter, of which
+/// each has a slice, or one stored tensor.
+struct TensorRule {
+  std::string parameter;  ///< Below the layer's prefix; or that of a weight and its bias.
+  std::string stored;     ///< Likewise. "{}": one tensor for each place of our axis 0, its number.
+  TensorOrder order = TensorOrder::same;
+  std::int64_t heads = 0;  ///< Of rotary_pairs and by_parts.
+  float added = 0.0F;      ///< Stored values are the parameter's plus this: gains of 1 + w.
+  AxisSlice slice = {};    ///< Of the parameter: what is stored there.
+  AxisSlice within = {};   ///< Of the stored tensor, whose axis has `count` places: where that is.
+};
+
+/// Of a norm.
+[[nodiscard]] TensorRule norm_rule(const NormSpec& norm, std::string stored);
+/// Adds those of the norms before and behind a branch, whichever it has.
+void add_norm_rules(const BranchSpec& branch, const std::array<const char*, 2>& stored,
+                    std::vector<TensorRule>& rules);
+
+/// A loop over elements of a parameter and of a stored tensor: their number, the step in each.
+struct TensorAxis {
+  std::int64_t count = 1, parameter = 1, stored = 1;
+};
+
+/// What a stored tensor and a parameter have in common.
+struct TensorPart {
+  std::string name;                      ///< Of the stored tensor, and
+  std::vector<std::int64_t> shape = {};  ///< its whole shape.
+  std::int64_t first = 0, stored = 0;    ///< The first element of either.
+  std::vector<TensorAxis> axes = {};     ///< The outermost first, as the parameter's elements lie.
+  float added = 0.0F;                    ///< As TensorRule's.
+};
+
+/// A parameter and all that it is stored as; nothing: the dialect has no name for it.
+struct MappedParameter {
+  Parameter parameter;
+  std::vector<TensorPart> parts = {};
+
+  /// Whether it is one stored tensor, element by element.
+  [[nodiscard]] bool is_copy() const;
+};
+
+/// All parameters of the model that the dialect's files hold, in the order of its units: those of
+/// adapters are peft's alone. Each element of a parameter is in one part.
+[[nodiscard]] std::vector<MappedParameter> tensor_map(const ModelSpec& model, Dialect dialect);
+
+/// The parts of one parameter by the rules that name it. REQUIRES: they hold each element once.
+[[nodiscard]] std::vector<TensorPart> parts_of(const Parameter& parameter,
+                                               std::span<const TensorRule> rules);
+
+/// Fills `out` with elements of the stored tensor from `first` on.
+using ReadStored =
+    std::function<Status(const std::string& name, std::int64_t first, std::span<float> out)>;
+
+/// Rows [first_row, first_row + rows) of a parameter. Reads what they are stored as and, where runs
+/// of elements are short, what lies between them; takes memory for that. Errors: those of `read`.
+Status read_rows(const MappedParameter& mapped, std::int64_t first_row, std::int64_t rows,
+                 const ReadStored& read, std::span<float> out);
+
+/// The rows of the parameter, with rows of `cols` elements, that a part has elements of.
+struct RowRange {
+  std::int64_t first = 0, count = 0;
+};
+[[nodiscard]] RowRange rows_of(const TensorPart& part, std::int64_t cols);
+
+/// Writes what `elements`, the parameter's from `first` on, have in the part to the whole stored
+/// tensor.
+void store(const TensorPart& part, std::int64_t first, std::span<const float> elements,
+           std::span<float> stored);
+
+}  // namespace train::engine
