@@ -11,7 +11,7 @@
 #include <system_error>
 #include <utility>
 
-#include "checkpoint/models/adapters.hpp"
+#include "checkpoint/models/checkpoint_weights.hpp"
 #include "engine/state_view.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/copy_file.hpp"
@@ -23,7 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kExportBatchBytes = std::uint64_t{64} << 20;
 constexpr std::size_t piece_elements = std::size_t{1} << 18;
 
 std::uint64_t stored_bytes(const ExportTensor& tensor, ExportType type) {
@@ -96,64 +95,51 @@ class HiddenDirectory {
   fs::path path_;
 };
 
-/// Gives the elements of tensors as their source has them, some tensors at a time.
+/// Gives the elements of tensors as their source has them.
 class Weights {
  public:
-  Weights(const ExportRequest& request, const ReadTensors& read) : request_(request), read_(read) {
+  Weights(const ExportRequest& request, const engine::WeightSource& source)
+      : request_(request), source_(source) {
     std::uint64_t largest = 0;
-    std::uint64_t all = 0;
     for (const ExportTensor& tensor : request.tensors) {
       largest = std::max(largest, element_count(tensor));
-      all += element_count(tensor);
     }
-    elements_limit_ = std::max(largest, std::min(all, kExportBatchBytes / sizeof(float)));
-    elements_ = std::make_unique_for_overwrite<float[]>(elements_limit_);
+    elements_ = std::make_unique_for_overwrite<float[]>(largest);
   }
 
   /// Calls `visit` (tensor, elements) for each of `tensors`, in their order.
   template <class Visit>
   Status for_each(std::span<const ExportTensor> tensors, const Visit& visit) {
-    while (!tensors.empty()) {
+    for (const ExportTensor& tensor : tensors) {
       if (request_.stop && request_.stop()) {
         return failure("stopped by a signal; nothing was exported");
       }
-      const std::size_t count = fitting(tensors);
-      TRAIN_RETURN_IF_ERROR(read(tensors.first(count)));
-      const float* at = elements_.get();
-      for (const ExportTensor& tensor : tensors.first(count)) {
-        const std::size_t elements = element_count(tensor);
-        TRAIN_RETURN_IF_ERROR(visit(tensor, std::span(at, elements)));
-        at += elements;
-      }
-      tensors = tensors.subspan(count);
+      const std::span elements(elements_.get(), element_count(tensor));
+      TRAIN_RETURN_IF_ERROR(read(tensor, elements));
+      TRAIN_RETURN_IF_ERROR(visit(tensor, std::span<const float>(elements)));
     }
     return {};
   }
 
  private:
-  /// How many of the first tensors the memory holds; at least one.
-  [[nodiscard]] std::size_t fitting(std::span<const ExportTensor> tensors) const {
-    std::size_t count = 0;
-    std::uint64_t elements = 0;
-    while (count < tensors.size() &&
-           (elements += element_count(tensors[count])) <= elements_limit_) {
-      ++count;
+  Status read(const ExportTensor& tensor, std::span<float> out) {
+    if (tensor.parts.empty()) {
+      const engine::Parameter weight{.name = tensor.name, .shape = tensor.shape};
+      return source_.read_rows(weight, 0, weight.rows(), out);
     }
-    return count;
-  }
-
-  Status read(std::span<const ExportTensor> tensors) {
-    std::size_t elements = 0;
-    for (const ExportTensor& tensor : tensors) {
-      elements += element_count(tensor);
+    for (const auto& [parameter, part] : tensor.parts) {
+      const engine::RowRange rows = engine::rows_of(part, parameter.cols());
+      rows_.resize(static_cast<std::size_t>(rows.count * parameter.cols()));
+      TRAIN_RETURN_IF_ERROR(source_.read_rows(parameter, rows.first, rows.count, rows_));
+      engine::store(part, rows.first * parameter.cols(), rows_, out);
     }
-    return read_(tensors, std::span(elements_.get(), elements));
+    return {};
   }
 
   const ExportRequest& request_;
-  const ReadTensors& read_;
-  std::uint64_t elements_limit_ = 0;
+  const engine::WeightSource& source_;
   std::unique_ptr<float[]> elements_;
+  std::vector<float> rows_;
 };
 
 /// Calls `take` with the bytes that a tensor's elements are exported as, in order, piece by piece.
@@ -236,16 +222,10 @@ std::string index_text(std::span<const Part> parts, std::uint64_t tensor_bytes) 
   return index.dump(2) + "\n";
 }
 
-/// The directory that holds `directory`, which need not exist.
-fs::path parent_of(const fs::path& directory) {
-  const fs::path parent = directory.parent_path();
-  return parent.empty() ? fs::path(".") : parent;
-}
-
-}  // namespace
-
+/// Error (user) unless the checkpoint's weights are just these, each in its shape.
 Status check_same_tensors(const fs::path& checkpoint, const Manifest& manifest,
-                          std::span<const ExportTensor> tensors) {
+                          std::span<const ExportTensor> tensors,
+                          std::span<const ExportAdapter> adapters) {
   std::map<std::string_view, const std::vector<std::int64_t>*> stored;
   for (const TensorRecord& record : manifest.tensors) {
     if (engine::is_weight(record.name)) {
@@ -276,6 +256,10 @@ Status check_same_tensors(const fs::path& checkpoint, const Manifest& manifest,
       TRAIN_RETURN_IF_ERROR(take(tensor.name, tensor.shape));
     }
   }
+  for (const ExportAdapter& adapter : adapters) {
+    TRAIN_RETURN_IF_ERROR(take(adapter.a.name, adapter.a.shape));
+    TRAIN_RETURN_IF_ERROR(take(adapter.b.name, adapter.b.shape));
+  }
   if (!stored.empty()) {
     return user_error(fmt::format(
         "{} is of another model than the run's configuration: {} tensors too many, the first {}",
@@ -284,9 +268,13 @@ Status check_same_tensors(const fs::path& checkpoint, const Manifest& manifest,
   return {};
 }
 
-std::string ExportTensor::name_in_checkpoint() const {
-  return stored.empty() ? engine::weight_name(name) : stored;
+/// The directory that holds `directory`, which need not exist.
+fs::path parent_of(const fs::path& directory) {
+  const fs::path parent = directory.parent_path();
+  return parent.empty() ? fs::path(".") : parent;
 }
+
+}  // namespace
 
 std::uint64_t element_count(const ExportTensor& tensor) {
   std::uint64_t count = 1;
@@ -297,46 +285,15 @@ std::uint64_t element_count(const ExportTensor& tensor) {
 }
 
 Result<ExportReport> export_weights(const fs::path& checkpoint, const Manifest& manifest,
-                                    const ExportRequest& request) {
-  return export_merged(checkpoint, manifest, request, {});
+                                    const ExportRequest& request,
+                                    std::span<const ExportAdapter> adapters, std::string averages) {
+  TRAIN_RETURN_IF_ERROR(check_same_tensors(checkpoint, manifest, request.tensors, adapters));
+  return export_tensors(request,
+                        CheckpointWeights(checkpoint, manifest, adapters, std::move(averages)));
 }
 
-Status put_together(const ExportTensor& tensor,
-                    const std::function<Status(const ExportPart& part, engine::RowRange rows,
-                                               std::span<float> out)>& read,
-                    std::span<float> out) {
-  for (const ExportPart& part : tensor.parts) {
-    const std::int64_t cols = part.parameter.cols();
-    const engine::RowRange rows = engine::rows_of(part.part, cols);
-    std::vector<float> elements(static_cast<std::size_t>(rows.count * cols));
-    TRAIN_RETURN_IF_ERROR(read(part, rows, elements));
-    engine::store(part.part, rows.first * cols, elements, out);
-  }
-  return {};
-}
-
-ReadTensors tensors_from(std::shared_ptr<const engine::WeightSource> source) {
-  return [source = std::move(source)](std::span<const ExportTensor> tensors,
-                                      std::span<float> out) -> Status {
-    for (const ExportTensor& tensor : tensors) {
-      const auto to = out.first(element_count(tensor));
-      const engine::Parameter copy{.name = tensor.name, .shape = tensor.shape};
-      TRAIN_RETURN_IF_ERROR(
-          tensor.parts.empty()
-              ? source->read_rows(copy, 0, copy.rows(), to)
-              : put_together(
-                    tensor,
-                    [&](const ExportPart& part, engine::RowRange rows, std::span<float> values) {
-                      return source->read_rows(part.parameter, rows.first, rows.count, values);
-                    },
-                    to));
-      out = out.subspan(to.size());
-    }
-    return {};
-  };
-}
-
-Result<ExportReport> export_tensors(const ExportRequest& request, const ReadTensors& read) {
+Result<ExportReport> export_tensors(const ExportRequest& request,
+                                    const engine::WeightSource& source) {
   TRAIN_CHECK(!request.tensors.empty());
   const fs::path target =
       request.directory.has_filename() ? request.directory : request.directory.parent_path();
@@ -346,7 +303,7 @@ Result<ExportReport> export_tensors(const ExportRequest& request, const ReadTens
   TRAIN_RETURN_IF_ERROR(storage::remove_tree(hidden.path()));
   TRAIN_RETURN_IF_ERROR(storage::make_directory(hidden.path()));
   const std::vector<Part> parts = parts_of(request);
-  Weights weights(request, read);
+  Weights weights(request, source);
   ExportReport report;
   for (const Part& part : parts) {
     const fs::path path = hidden.path() / part.name;

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,22 +19,17 @@ namespace train::checkpoint {
 /// f32: the checkpoint's bits; the others: each element rounded to the nearest, halves to even.
 using ExportType = storage::WeightType;
 
-/// What an exported tensor has of a weight that it is no copy of.
+/// What an exported tensor has of a weight.
 struct ExportPart {
   engine::Parameter parameter;
-  std::string stored;  ///< Its name in the checkpoint.
   engine::TensorPart part;
 };
 
-/// A weight under the name it gets; the checkpoint holds it as weight_name(), or under another
-/// name, or in parts.
+/// A tensor of the files: the weight of that name, or put together of parts.
 struct ExportTensor {
   std::string name;
   std::vector<std::int64_t> shape;
-  std::string stored = {};  ///< Of the tensor whose values it gets; empty: weight_name().
-  std::vector<ExportPart> parts = {};  ///< Empty: it is that tensor.
-
-  [[nodiscard]] std::string name_in_checkpoint() const;
+  std::vector<ExportPart> parts = {};
 };
 
 /// Elements of the whole tensor.
@@ -60,34 +54,31 @@ struct ExportReport {
   std::size_t compared = 0;  ///< Tensors read back and found to be the checkpoint's.
 };
 
-/// Error (user) unless the checkpoint's weights are just these, each in its shape.
-Status check_same_tensors(const std::filesystem::path& checkpoint, const Manifest& manifest,
-                          std::span<const ExportTensor> tensors);
+/// A low-rank adapter of one linear map, as a checkpoint holds it.
+struct ExportAdapter {
+  std::string weight;       ///< Of the map: "model.layers.0.self_attn.q_proj.weight".
+  bool transposed = false;  ///< That matrix is [inputs, outputs].
+  double scale = 1.0;
+  engine::Parameter a, b;  ///< [rank, inputs] and [outputs, rank].
+};
 
 /// Writes the weights of a checkpoint, put together from all its shards, for other programs:
 /// `model.safetensors`, or above the limit `model-00001-of-0000N.safetensors` ... with
 /// `model.safetensors.index.json`; and `config.json`. The directory appears whole, durable, and
 /// after every tensor was read back and compared with the checkpoint, or not at all. Needs memory
-/// for the largest tensor, or for 64 MiB of them. Blocks.
+/// for the largest tensor and what it is put together of. Blocks.
+/// Maps with an adapter get W + scale B A, summed in double and rounded once. `averages`: as in
+/// CheckpointWeights.
 /// Errors: (user) the directory holds something; the checkpoint's weights are not those of
-/// `tensors`; those of make_directory; (failure) damage, full disk, stopped.
+/// `tensors` and `adapters`, each in its shape; those of make_directory; (failure) damage, full
+/// disk, stopped.
 Result<ExportReport> export_weights(const std::filesystem::path& checkpoint,
-                                    const Manifest& manifest, const ExportRequest& request);
+                                    const Manifest& manifest, const ExportRequest& request,
+                                    std::span<const ExportAdapter> adapters = {},
+                                    std::string averages = {});
 
-/// Fills `out` with the elements of tensors, one after the other.
-using ReadTensors =
-    std::function<Status(std::span<const ExportTensor> tensors, std::span<float> out)>;
-
-/// Puts a tensor together of its parts, whose weights' rows `read` gives. Errors: those of `read`.
-Status put_together(const ExportTensor& tensor,
-                    const std::function<Status(const ExportPart& part, engine::RowRange rows,
-                                               std::span<float> out)>& read,
-                    std::span<float> out);
-
-/// Reads out of a model's weights.
-[[nodiscard]] ReadTensors tensors_from(std::shared_ptr<const engine::WeightSource> source);
-
-/// The same of weights from elsewhere, which `read` gives; it is asked twice for each tensor.
-Result<ExportReport> export_tensors(const ExportRequest& request, const ReadTensors& read);
+/// The same of weights from elsewhere, without a look at which these are; each is read twice.
+Result<ExportReport> export_tensors(const ExportRequest& request,
+                                    const engine::WeightSource& source);
 
 }  // namespace train::checkpoint

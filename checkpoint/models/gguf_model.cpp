@@ -11,7 +11,6 @@
 #include "base/check.hpp"
 #include "checkpoint/models/gguf_architectures.hpp"
 #include "checkpoint/models/gguf_rope.hpp"
-#include "engine/model/architectures/architectures.hpp"
 
 namespace train::checkpoint {
 
@@ -35,10 +34,6 @@ Result<GgufModel> GgufModel::open(const fs::path& path) {
   const auto config = gguf_config(*architecture, model.file_);
   TRAIN_RETURN_IF_ERROR(config);
   model.config_text_ = config->dump(2) + "\n";
-  auto spec = engine::spec_from_config(model.config_text_, path.string(), 0);
-  TRAIN_RETURN_IF_ERROR(spec);
-  model.model_ = std::move(spec).value();
-  model.map_ = tensor_map(model.model_, engine::Dialect::gguf);
   for (const auto type : {storage::WeightType::f32, storage::WeightType::f16}) {
     if ((*config)["torch_dtype"] == storage::config_name(type)) {
       model.type_ = type;
@@ -47,10 +42,11 @@ Result<GgufModel> GgufModel::open(const fs::path& path) {
   return model;
 }
 
-Status GgufModel::check() const {
+Status GgufModel::check(const engine::ModelSpec& model) {
+  map_ = tensor_map(model, engine::Dialect::gguf);
   const std::string path = file_.file().path().string();
   std::set<std::string, std::less<>> wanted(gguf_rope_tensors.begin(), gguf_rope_tensors.end());
-  if (model_.tie_embeddings) {
+  if (model.tie_embeddings) {
     wanted.insert("output.weight");  // the embedding once more
   }
   for (const engine::MappedParameter& mapped : map_) {

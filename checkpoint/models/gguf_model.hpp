@@ -20,17 +20,16 @@ namespace train::checkpoint {
 class GgufModel final : public engine::WeightSource {
  public:
   /// Errors: (user) an architecture that is not known (the line lists those that are), one of
-  /// several files of a model, those of gguf_config() and spec_from_config(); those of
-  /// GgufFile::open.
+  /// several files of a model, those of gguf_config(); those of GgufFile::open.
   static Result<GgufModel> open(const std::filesystem::path& path);
 
   [[nodiscard]] const std::string& config_text() const { return config_text_; }
-  [[nodiscard]] const engine::ModelSpec& model() const { return model_; }
   [[nodiscard]] const storage::GgufFile& file() const { return file_; }
   /// A type that loses nothing of the file's elements; of a quantised file bfloat16.
   [[nodiscard]] storage::WeightType type() const { return type_; }
-  /// Errors (user): a tensor is missing, misshapen or belongs to nothing; names it.
-  [[nodiscard]] Status check() const;
+  /// Finds the tensors of the model that config_text() describes.
+  /// Errors (user): one is missing, misshapen or belongs to nothing; names it.
+  [[nodiscard]] Status check(const engine::ModelSpec& model);
   /// REQUIRES: check() passed. Errors: those of GgufFile::read_fp32.
   Status read_rows(const engine::Parameter& parameter, std::int64_t first_row, std::int64_t rows,
                    std::span<float> out) const override;
@@ -39,7 +38,6 @@ class GgufModel final : public engine::WeightSource {
   explicit GgufModel(storage::GgufFile file) : file_(std::move(file)) {}
 
   storage::GgufFile file_;
-  engine::ModelSpec model_;
   std::vector<engine::MappedParameter> map_;
   std::string config_text_;
   storage::WeightType type_ = storage::WeightType::bf16;

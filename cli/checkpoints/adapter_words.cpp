@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "cli/checkpoints/export_words.hpp"
+#include "engine/model/tensor_map.hpp"
 #include "engine/model/unit_parameters.hpp"
 
 namespace train::cli {
@@ -42,7 +42,7 @@ std::vector<std::string> target_modules(const engine::ModelSpec& model) {
 
 }  // namespace
 
-std::vector<checkpoint::ExportAdapter> adapters_of(const engine::ModelSpec& model, bool average) {
+std::vector<checkpoint::ExportAdapter> adapters_of(const engine::ModelSpec& model) {
   std::vector<checkpoint::ExportAdapter> adapters;
   std::string map;  // whose adapter follows, first A
   for (const engine::UnitParameters& unit : engine::describe_units(model)) {
@@ -53,10 +53,10 @@ std::vector<checkpoint::ExportAdapter> adapters_of(const engine::ModelSpec& mode
         adapters.push_back({.weight = map,
                             .transposed = model.transposed_linears,
                             .scale = static_cast<double>(model.lora.scale()),
-                            .a = exported(parameter, average),
+                            .a = parameter,
                             .b = {}});
       } else if (parameter.adapter) {
-        adapters.back().b = exported(parameter, average);
+        adapters.back().b = parameter;
       }
     }
   }

@@ -6,9 +6,6 @@
 #include <map>
 
 #include "actors/head/model_files.hpp"
-#include "engine/model/model.hpp"
-#include "engine/optimizer/averaged.hpp"
-#include "engine/state_view.hpp"
 
 namespace train::cli {
 namespace {
@@ -73,32 +70,20 @@ void read_file_size(CommandSyntax& command, std::uint64_t& target) {
       ->default_str("5GB");
 }
 
-checkpoint::ExportTensor exported(const engine::Parameter& parameter, bool average) {
-  return {parameter.name, parameter.shape,
-          average && !parameter.frozen
-              ? fmt::format("optimizer.{}.{}", engine::kAverageState, parameter.name)
-              : engine::weight_name(parameter.name)};
-}
-
-std::vector<checkpoint::ExportTensor> tensors_of(const engine::ModelSpec& model, bool average,
+std::vector<checkpoint::ExportTensor> tensors_of(const engine::ModelSpec& model,
                                                  engine::Dialect dialect) {
   std::vector<checkpoint::ExportTensor> tensors;
   std::map<std::string, std::size_t> places;
-  for (const engine::MappedParameter& mapped : engine::tensor_map(model, dialect)) {
-    const engine::Parameter& parameter = mapped.parameter;
-    checkpoint::ExportTensor whole = exported(parameter, average);
-    if (mapped.is_copy() &&
-        (dialect == engine::Dialect::peft || mapped.parts.front().name == parameter.name)) {
-      whole.name = mapped.parts.front().name;
-      tensors.push_back(std::move(whole));
-      continue;
-    }
+  for (const auto& mapped : engine::tensor_map(model, dialect)) {
+    const bool same = mapped.is_copy() && mapped.parts.front().name == mapped.parameter.name;
     for (const engine::TensorPart& part : mapped.parts) {
       const auto [place, added] = places.emplace(part.name, tensors.size());
       if (added) {
         tensors.push_back({part.name, part.shape});
       }
-      tensors[place->second].parts.push_back({parameter, whole.stored, part});
+      if (!same) {
+        tensors[place->second].parts.push_back({mapped.parameter, part});
+      }
     }
   }
   return tensors;

@@ -22,14 +22,9 @@ CLI::Option* read_dtype(CommandSyntax& command, std::string& target, const std::
 /// --max-shard-size, or --max-file-bytes.
 void read_file_size(CommandSyntax& command, std::uint64_t& target);
 
-/// Every tensor of the dialect's files, in the order of the units. `average`: of what is trained
-/// its running average.
+/// Every tensor of the dialect's files, in the order of the units.
 [[nodiscard]] std::vector<checkpoint::ExportTensor> tensors_of(
-    const engine::ModelSpec& model, bool average = false,
-    engine::Dialect dialect = engine::Dialect::hf);
-
-/// The parameter as the checkpoint of a run has it, or its running average.
-[[nodiscard]] checkpoint::ExportTensor exported(const engine::Parameter& parameter, bool average);
+    const engine::ModelSpec& model, engine::Dialect dialect = engine::Dialect::hf);
 
 /// Those of companion_files() that are in `directory`.
 [[nodiscard]] std::vector<std::filesystem::path> companions_in(

@@ -12,6 +12,7 @@
 #include "cli/checkpoints/export_words.hpp"
 #include "cli/checkpoints/published_config.hpp"
 #include "cli/command.hpp"
+#include "engine/model/architectures/architectures.hpp"
 
 namespace train::cli {
 using namespace actors;
@@ -51,14 +52,16 @@ Result<Conversion> open_directory(const std::string& path) {
 Result<Conversion> open_gguf(const std::string& path) {
   auto opened = checkpoint::GgufModel::open(path);
   TRAIN_RETURN_IF_ERROR(opened);
-  const auto file = std::make_shared<const checkpoint::GgufModel>(std::move(opened).value());
-  TRAIN_RETURN_IF_ERROR(file->check());
+  const auto file = std::make_shared<checkpoint::GgufModel>(std::move(opened).value());
+  auto model = engine::spec_from_config(file->config_text(), path, 0);
+  TRAIN_RETURN_IF_ERROR(model);
+  TRAIN_RETURN_IF_ERROR(file->check(*model));
   auto texts = checkpoint::gguf_tokenizer_files(file->file());
   TRAIN_RETURN_IF_ERROR(texts);
   if (texts->empty()) {
     show_notes(path, {checkpoint::unknown_gguf_tokenizer(file->file())});
   }
-  return Conversion{.model = file->model(),
+  return Conversion{.model = std::move(model).value(),
                     .weights = file,
                     .type = file->type(),
                     .config_text = file->config_text(),
@@ -83,7 +86,7 @@ Status convert_model(const ConvertOptions& options) {
   TRAIN_RETURN_IF_ERROR(text);
   request.config_text = std::move(text).value();
   const auto begin = std::chrono::steady_clock::now();
-  const auto report = checkpoint::export_tensors(request, checkpoint::tensors_from(from->weights));
+  const auto report = checkpoint::export_tensors(request, *from->weights);
   TRAIN_RETURN_IF_ERROR(report);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   print(

@@ -6,7 +6,7 @@
 #include "actors/head/run_plan.hpp"
 #include "base/log.hpp"
 #include "base/stop_signals.hpp"
-#include "checkpoint/models/adapters.hpp"
+#include "checkpoint/models/checkpoint_weights.hpp"
 #include "checkpoint/models/export.hpp"
 #include "cli/checkpoints/adapter_words.hpp"
 #include "cli/checkpoints/export_words.hpp"
@@ -15,6 +15,7 @@
 #include "cli/command.hpp"
 #include "engine/model/model.hpp"
 #include "engine/model/model_shape.hpp"
+#include "engine/optimizer/averaged.hpp"
 #include "storage/tokens/dataset_facts.hpp"
 
 namespace train::cli {
@@ -102,16 +103,21 @@ Status describe_to(checkpoint::ExportRequest& request, const configs::RunConfig&
   return {};
 }
 
+/// What the names of the running averages begin with, where they are wanted.
+std::string averages_of(const ExportOptions& options) {
+  return options.ema ? fmt::format("optimizer.{}.", engine::kAverageState) : std::string();
+}
+
 /// The model, with what adapters add merged into its weights.
 Result<checkpoint::ExportReport> write_model(checkpoint::ExportRequest request,
                                              const configs::RunConfig& config,
                                              const engine::ModelSpec& model,
                                              const checkpoint::FoundCheckpoint& found,
                                              const ExportOptions& options) {
-  request.tensors = tensors_of(model, options.ema);
+  request.tensors = tensors_of(model);
   TRAIN_RETURN_IF_ERROR(describe_to(request, config, model, found, options.run_directory));
-  return checkpoint::export_merged(found.candidate.path, found.manifest, request,
-                                   adapters_of(model, options.ema));
+  return checkpoint::export_weights(found.candidate.path, found.manifest, request,
+                                    adapters_of(model), averages_of(options));
 }
 
 Result<checkpoint::ExportReport> write_adapters(checkpoint::ExportRequest request,
@@ -125,9 +131,10 @@ Result<checkpoint::ExportReport> write_adapters(checkpoint::ExportRequest reques
   }
   request.file = "adapter_model";
   request.texts["adapter_config.json"] = adapter_config(config, model);
-  request.tensors = tensors_of(model, options.ema, engine::Dialect::peft);
+  request.tensors = tensors_of(model, engine::Dialect::peft);
   return checkpoint::export_tensors(
-      request, checkpoint::tensors_of_checkpoint(found.candidate.path, found.manifest, {}));
+      request, checkpoint::CheckpointWeights(found.candidate.path, found.manifest, {},
+                                             averages_of(options)));
 }
 
 Status export_run(const ExportOptions& options) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "checkpoint/load/reader.hpp"
-#include "checkpoint/models/export.hpp"
+#include "checkpoint/models/checkpoint_weights.hpp"
 #include "checkpoint/models/published_weights.hpp"
 #include "cli/checkpoints/adapter_words.hpp"
 #include "cli/checkpoints/export_words.hpp"
@@ -136,7 +136,7 @@ TEST_CASE("exported layer: saved, restored, exported and imported with the same 
   REQUIRE(
       checkpoint::export_tensors(
           {.directory = directory / "again", .tensors = tensors_of(spec), .config_text = "{}\n"},
-          checkpoint::tensors_from(*weights))
+          **weights)
           .ok());
   CHECK(test::read_bytes(directory / "again" / "model.safetensors") == test::read_bytes(file));
 }
@@ -183,12 +183,11 @@ TEST_CASE("exported layer: adapters of its projection are written as PEFT's and 
   const auto adapters = adapters_of(spec);
   REQUIRE(adapters.size() == 1);
   CHECK(adapters[0].weight == "transformer.h.1.mixed_proj.weight");
-  REQUIRE(checkpoint::export_tensors(
-              {.directory = directory / "adapters",
-               .tensors = tensors_of(spec, false, Dialect::peft),
-               .config_text = {},
-               .file = "adapter_model"},
-              checkpoint::tensors_of_checkpoint(written.path, written.manifest, {}))
+  REQUIRE(checkpoint::export_tensors({.directory = directory / "adapters",
+                                      .tensors = tensors_of(spec, Dialect::peft),
+                                      .config_text = {},
+                                      .file = "adapter_model"},
+                                     checkpoint::CheckpointWeights(written.path, written.manifest))
               .ok());
   const auto file = directory / "adapters" / "adapter_model.safetensors";
   const auto map = engine::tensor_map(spec, Dialect::peft);
@@ -206,7 +205,7 @@ TEST_CASE("exported layer: adapters of its projection are written as PEFT's and 
     REQUIRE(engine::read_rows(adapter, 0, parameter.rows(), read, values).ok());
     CHECK(values == tensors.at(parameter.name));
   }
-  REQUIRE(checkpoint::export_merged(
+  REQUIRE(checkpoint::export_weights(
               written.path, written.manifest,
               {.directory = directory / "merged", .tensors = tensors_of(spec), .config_text = {}},
               adapters)

@@ -51,7 +51,7 @@ const std::map<std::string, std::vector<std::string>>& allowed_includes() {
         "configs/sections/parallel_section.hpp"}},
       {"checkpoint",
        {"base/", "storage/", "engine/state_view.hpp", "engine/model/spec.hpp",
-        "engine/model/unit_parameters.hpp", "engine/model/weight_source.hpp",
+        "engine/model/tensor_map.hpp", "engine/model/weight_source.hpp",
         "configs/sections/checkpoint_section.hpp"}},
       {"actors", {"base/", "configs/", "kernels/device/", "storage/", "engine/", "checkpoint/"}},
       {"cli",

@@ -81,11 +81,13 @@ std::string gguf_of(const std::vector<GgufTensor>& tensors, const std::string& a
 std::string gguf_error(const TempDirectory& directory, const std::vector<GgufTensor>& tensors,
                        const std::string& architecture = "llama", const Counts& more = {}) {
   test::write_bytes(directory / "model.gguf", gguf_of(tensors, architecture, more));
-  const auto opened = GgufModel::open(directory / "model.gguf");
+  auto opened = GgufModel::open(directory / "model.gguf");
   if (!opened.ok()) {
     return opened.error().message;
   }
-  const Status checked = opened->check();
+  const auto spec = engine::spec_from_config(opened->config_text(), "gguf", 0);
+  REQUIRE(spec.ok());
+  const Status checked = opened->check(*spec);
   return checked.ok() ? "whole" : checked.error().message;
 }
 
@@ -100,13 +102,14 @@ std::vector<float> elements_of(const GgufModel& model, const engine::Parameter& 
 TEST_CASE("gguf model: a Llama's metadata, names and order of rows", "[checkpoint][gguf_model]") {
   const TempDirectory directory;
   test::write_bytes(directory / "model.gguf", gguf_of(tiny_tensors(), "llama"));
-  const auto opened = GgufModel::open(directory / "model.gguf");
+  auto opened = GgufModel::open(directory / "model.gguf");
   REQUIRE(opened.ok());
-  const engine::ModelSpec& spec = opened->model();
-  CHECK(spec.architecture == "llama");
-  CHECK(spec.tie_embeddings);
-  CHECK(engine::block_of<engine::AttentionSpec>(spec.layers.front()).head_dim == 4);
-  REQUIRE(opened->check().ok());
+  const auto spec = engine::spec_from_config(opened->config_text(), "gguf", 0);
+  REQUIRE(spec.ok());
+  CHECK(spec->architecture == "llama");
+  CHECK(spec->tie_embeddings);
+  CHECK(engine::block_of<engine::AttentionSpec>(spec->layers.front()).head_dim == 4);
+  REQUIRE(opened->check(*spec).ok());
   const std::vector<float> query =
       elements_of(*opened, {.name = "model.layers.0.self_attn.q_proj.weight", .shape = {8, 8}});
   // Rows 0, 2 and 1, 3 of a head of 4 were neighbours: pairs (0, 1), (2, 3) of the file.
@@ -130,8 +133,11 @@ TEST_CASE("gguf model: Gemma's gains are stored with their one", "[checkpoint][g
     tensors.push_back({std::string("blk.0.") + name + ".weight", {4}});
   }
   CHECK(gguf_error(directory, tensors, "gemma3") == "whole");
-  const auto opened = GgufModel::open(directory / "model.gguf");
+  auto opened = GgufModel::open(directory / "model.gguf");
   REQUIRE(opened.ok());
+  const auto spec = engine::spec_from_config(opened->config_text(), "gguf", 0);
+  REQUIRE(spec.ok());
+  REQUIRE(opened->check(*spec).ok());
   const std::vector<float> gain = elements_of(
       *opened, {.name = "model.layers.0.pre_feedforward_layernorm.weight", .shape = {8}});
   CHECK(gain == std::vector<float>{-1, 0, 1, 2, 3, 4, 5, 6});

@@ -1,4 +1,4 @@
-#include "checkpoint/models/adapters.hpp"
+#include "checkpoint/models/checkpoint_weights.hpp"
 
 #include <filesystem>
 #include <string>
@@ -70,7 +70,7 @@ TEST_CASE("adapters: a merged export has W + scale B A, also of a transposed mat
   const TempDirectory temp;
   const WriteOutcome written = Stored().write(temp.path() / "checkpoints");
   const auto report =
-      export_merged(written.path, written.manifest, request_to(temp.path() / "out"), adapters());
+      export_weights(written.path, written.manifest, request_to(temp.path() / "out"), adapters());
   REQUIRE(report);
   CHECK(report->tensors == 3);
   // B A = [[1, 2, 4], [-1, 3, 1]]
@@ -87,7 +87,7 @@ TEST_CASE("adapters: a merged export that leaves a tensor of the checkpoint out 
   auto some = adapters();
   some.pop_back();
   const auto refused =
-      export_merged(written.path, written.manifest, request_to(temp.path() / "out"), some);
+      export_weights(written.path, written.manifest, request_to(temp.path() / "out"), some);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().message.find("turned.lora_A.weight") != std::string::npos);
   CHECK_FALSE(fs::exists(temp.path() / "out"));
@@ -97,17 +97,21 @@ TEST_CASE("adapters: alone they have PEFT's names and files, or are their runnin
           "[checkpoint][adapters]") {
   const TempDirectory temp;
   const WriteOutcome written = Stored().write(temp.path() / "checkpoints");
-  const auto report = export_tensors(
-      {.directory = temp.path() / "out",
-       .tensors = {{"base_model.model.map.lora_A.weight", {2, 3}, "model.map.lora_A.weight"},
-                   {"base_model.model.map.lora_B.weight",
-                    {2, 2},
-                    "optimizer.ema.map.lora_B.weight"},
-                   {"base_model.model.turned.lora_B.weight", {2, 2}, "model.turned.lora_B.weight"}},
-       .config_text = {},
-       .file = "adapter_model",
-       .texts = {{"adapter_config.json", "{}\n"}}},
-      tensors_of_checkpoint(written.path, written.manifest, {}));
+  const auto tensor = [](const std::string& weight) {
+    const engine::Parameter parameter{.name = weight,
+                                      .shape = {2, weight == "map.lora_A.weight" ? 3 : 2}};
+    const std::vector<engine::TensorRule> rules = {{weight, "base_model.model." + weight}};
+    const auto part = engine::parts_of(parameter, rules).front();
+    return ExportTensor{part.name, part.shape, {{parameter, part}}};
+  };
+  const auto report =
+      export_tensors({.directory = temp.path() / "out",
+                      .tensors = {tensor("map.lora_A.weight"), tensor("map.lora_B.weight"),
+                                  tensor("turned.lora_B.weight")},
+                      .config_text = {},
+                      .file = "adapter_model",
+                      .texts = {{"adapter_config.json", "{}\n"}}},
+                     CheckpointWeights(written.path, written.manifest, {}, "optimizer.ema."));
   REQUIRE(report);
   CHECK(test::names_in(temp.path() / "out") ==
         std::vector<std::string>{"adapter_config.json", "adapter_model.safetensors"});

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <filesystem>
+#include <set>
+#include <span>
+#include <string>
+
+#include "base/result.hpp"
+#include "checkpoint/format/manifest.hpp"
+#include "checkpoint/models/export.hpp"
+#include "engine/model/weight_source.hpp"
+
+namespace train::checkpoint {
+
+/// The weights of a checkpoint, with what adapters add to them. Arguments outlive it.
+class CheckpointWeights final : public engine::WeightSource {
+ public:
+  /// `averages`: what the names of running averages begin with, which are read in the place of the
+  /// weights that have one; empty: none.
+  CheckpointWeights(const std::filesystem::path& checkpoint, const Manifest& manifest,
+                    std::span<const ExportAdapter> adapters = {}, std::string averages = {});
+
+  /// REQUIRES: all rows of a weight with an adapter. Errors: no average is there (user), those of
+  /// restore().
+  Status read_rows(const engine::Parameter& parameter, std::int64_t first_row, std::int64_t rows,
+                   std::span<float> out) const override;
+
+ private:
+  const std::filesystem::path& checkpoint_;
+  const Manifest& manifest_;
+  std::span<const ExportAdapter> adapters_;
+  std::string prefix_;              ///< Of averages, and
+  std::set<std::string> averages_;  ///< their whole names.
+};
+
+}  // namespace train::checkpoint
