@@ -1,6 +1,7 @@
 #include "checkpoint/models/gguf_architectures.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "checkpoint/models/gguf_keys.hpp"
 #include "checkpoint/models/gguf_rope.hpp"
 
 namespace train::checkpoint {
@@ -192,6 +194,12 @@ void add_gpt_neox(GgufKeys& keys, Json& config) {
   }
 }
 
+/// An architecture of GGUF files.
+struct GgufArchitecture {
+  std::string_view name;  ///< general.architecture.
+  /// Adds what is the family's own to a config.json that has the common keys. Mistakes in `keys`.
+  void (*add_own)(GgufKeys& keys, Json& config);
+};
 constexpr std::array kArchitectures = {
     GgufArchitecture{"llama", add_llama},      GgufArchitecture{"qwen2", add_qwen2},
     GgufArchitecture{"qwen3", add_qwen3},      GgufArchitecture{"gemma2", add_gemma2},
@@ -261,22 +269,19 @@ Json common_config(GgufKeys& keys, const GgufEntry& embedding, bool tied) {
 
 }  // namespace
 
-const GgufArchitecture* find_gguf_architecture(std::string_view name) {
-  const auto found =
-      std::find_if(kArchitectures.begin(), kArchitectures.end(),
-                   [&](const GgufArchitecture& entry) { return entry.name == name; });
-  return found == kArchitectures.end() ? nullptr : &*found;
-}
-
-std::string known_gguf_architectures() {
-  std::string known;
-  for (const GgufArchitecture& entry : kArchitectures) {
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
+Result<Json> gguf_config(const GgufFile& file) {
+  const auto* name = file.value_of<std::string>("general.architecture");
+  const std::string_view given = name == nullptr ? std::string_view() : *name;
+  std::vector<std::string_view> known;
+  const GgufArchitecture* architecture = nullptr;
+  for (const GgufArchitecture& one : kArchitectures) {
+    known.push_back(one.name);
+    architecture = one.name == given ? &one : architecture;
   }
-  return known;
-}
-
-Result<Json> gguf_config(const GgufArchitecture& architecture, const GgufFile& file) {
+  if (architecture == nullptr) {
+    return user_error(fmt::format("{}: general.architecture is \"{}\": {} are known",
+                                  file.file().path().string(), given, fmt::join(known, ", ")));
+  }
   const GgufEntry* embedding = file.find("token_embd.weight");
   const GgufEntry* head = file.find("output.weight");
   if (embedding == nullptr || embedding->shape.empty()) {
@@ -288,7 +293,7 @@ Result<Json> gguf_config(const GgufArchitecture& architecture, const GgufFile& f
     TRAIN_RETURN_IF_ERROR(same);
     tied = *same;
   }
-  GgufKeys keys(file, std::string(architecture.name));
+  GgufKeys keys(file, std::string(given));
   Json config = common_config(keys, *embedding, tied);
   for (const auto& [key, of] : {std::pair("bos_token_id", "tokenizer.ggml.bos_token_id"),
                                 std::pair("eos_token_id", "tokenizer.ggml.eos_token_id"),
@@ -299,7 +304,7 @@ Result<Json> gguf_config(const GgufArchitecture& architecture, const GgufFile& f
     config[key] = id ? Json(*id) : Json();
   }
   TRAIN_RETURN_IF_ERROR(add_gguf_rope(keys, config));
-  architecture.add_own(keys, config);
+  architecture->add_own(keys, config);
   TRAIN_RETURN_IF_ERROR(keys.check());
   return config;
 }

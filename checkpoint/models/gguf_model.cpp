@@ -25,13 +25,7 @@ Result<GgufModel> GgufModel::open(const fs::path& path) {
         "{}: it is one of the {} files of a model; merge them with `llama-gguf-split --merge`",
         path.string(), *parts));
   }
-  const auto* name = model.file_.value_of<std::string>("general.architecture");
-  const auto* architecture = find_gguf_architecture(name == nullptr ? "" : *name);
-  if (architecture == nullptr) {
-    return user_error(fmt::format("{}: general.architecture is \"{}\": {} are known", path.string(),
-                                  name == nullptr ? "" : *name, known_gguf_architectures()));
-  }
-  const auto config = gguf_config(*architecture, model.file_);
+  const auto config = gguf_config(model.file_);
   TRAIN_RETURN_IF_ERROR(config);
   model.config_text_ = config->dump(2) + "\n";
   for (const auto type : {storage::WeightType::f32, storage::WeightType::f16}) {

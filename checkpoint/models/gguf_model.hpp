@@ -19,8 +19,8 @@ namespace train::checkpoint {
 /// Threading: reads from several threads. Everything blocks on the disk.
 class GgufModel final : public engine::WeightSource {
  public:
-  /// Errors: (user) an architecture that is not known (the line lists those that are), one of
-  /// several files of a model, those of gguf_config(); those of GgufFile::open.
+  /// Errors: (user) one of several files of a model, those of gguf_config(); those of
+  /// GgufFile::open.
   static Result<GgufModel> open(const std::filesystem::path& path);
 
   [[nodiscard]] const std::string& config_text() const { return config_text_; }

@@ -66,7 +66,7 @@ struct LoraSpec {
 };
 
 /// A model as plain data: everything that its units are built from. Tensors have the names and the
-/// shapes of the files that the architecture's weights are published in.
+/// shapes of its published weights' files, unless BlockSpec::tensor_rules says otherwise.
 struct ModelSpec {
   std::string architecture = {};  ///< Its name in the registry.
   std::int64_t vocab_size = 0;
