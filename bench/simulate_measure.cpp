@@ -111,7 +111,7 @@ class Bench {
     const auto number = static_cast<std::int64_t>(rank);
     const LaneWork work{.step = 0, .lane = number, .slot = 0, .round = 0};
     RankEngine& engine = *engines_[rank];
-    const BufferSchedule& schedule = engine.schedule(CommandKind::train_step);
+    const BufferSchedule& schedule = engine.schedule(kTrainStep);
     const auto place = [&](std::size_t visit) {
       return UnitBuffers{.gather = schedule.gather_of(visit),
                          .gradient_buffer = schedule.gradient_buffer_of(visit)};
@@ -208,7 +208,7 @@ void measure_packing(const RankOptions& options, KernelTimes& times) {
     }
     double pack = 0.0;
     double unpack = 0.0;
-    for (const CollectiveOp& op : expand(plan, CommandKind::train_step)) {
+    for (const CollectiveOp& op : expand(plan, kTrainStep)) {
       if (op.kind != CollectiveKind::reduce) {
         continue;
       }

@@ -1,76 +1,91 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace train::engine {
 
-/// The commands that every rank follows, and what a lane is run for: training (forward and
-/// backward; the gradient enters the step's sum), evaluation (forward alone, on validation tokens),
-/// the search of the layer where NaN or Inf first appear (the lanes of a training step once
-/// more, counting; no weight changes), log-probabilities of the reference (forward alone, on
-/// rows in the data's order, as many lanes as a training step has), the first of a step's two
-/// passes (Pass: forward and backward; the reduced gradient is kept for the train_step that
-/// comes next), the same search through the lanes of that first pass, or log-probabilities of the
-/// documents of scored lanes (forward alone; DocumentScores).
-enum class CommandKind : std::uint8_t {
-  train_step,
-  evaluate,
-  snapshot,
-  find_nonfinite,
-  reference,
-  gradient,
-  find_nonfinite_first,
-  score,
-  stop
-};
+/// The commands that every rank follows: lanes through the model, a snapshot of its state, the end.
+/// A pass is one entry of the run's list (PassList).
+enum class CommandKind : std::uint8_t { pass, snapshot, stop };
 
 struct CommandName {
-  const char* trace;   ///< In traces of what ran when.
-  const char* report;  ///< In texts for people.
+  std::string_view trace;   ///< In traces of what ran when.
+  std::string_view report;  ///< In texts for people.
+
+  bool operator==(const CommandName&) const = default;
 };
-inline constexpr std::array<CommandName, 9> kCommandNames = {
-    {{"train_step", "TrainStep"},
-     {"evaluate", "Evaluate"},
-     {"snapshot", "TakeSnapshot"},
-     {"find_nonfinite", "FindNonfinite"},
-     {"reference", "ComputeReference"},
-     {"gradient", "KeepGradient"},
-     {"find_nonfinite_first", "FindNonfiniteFirst"},
-     {"score", "ScoreChoices"},
-     {"stop", "StopRank"}}};
+inline constexpr CommandName kSnapshotName = {"snapshot", "TakeSnapshot"};
+inline constexpr CommandName kStopName = {"stop", "StopRank"};
 
-[[nodiscard]] constexpr const CommandName& name_of(CommandKind kind) {
-  return kCommandNames.at(static_cast<std::size_t>(kind));
-}
+/// Which rows the lanes of a pass hold.
+enum class LaneRows : std::uint8_t {
+  training,    ///< Those of a step, of the stream that the objective's pass reads.
+  validation,  ///< Those that evaluations read.
+  questions,   ///< Scored documents.
+  documents,   ///< All that a reference is asked about, in the data's order; as many lanes as a
+               ///< step.
+};
 
-/// Its lanes have forward passes alone.
-[[nodiscard]] constexpr bool forward_only(CommandKind kind) {
-  return kind == CommandKind::evaluate || kind == CommandKind::score ||
-         kind == CommandKind::reference;
-}
+/// What becomes of the gradient of a pass.
+enum class GradientUse : std::uint8_t {
+  none,      ///< Its lanes have forward passes alone.
+  kept,      ///< Summed, reduced and kept for the passes of the step that come next.
+  applied,   ///< Summed, reduced and joined with what was kept; the optimizer updates.
+  searched,  ///< Counted for NaN and Inf, by unit; no weight changes.
+};
 
-/// Its lanes' gradients are summed and reduced.
-[[nodiscard]] constexpr bool reduces_gradients(CommandKind kind) {
-  return kind == CommandKind::train_step || kind == CommandKind::gradient;
-}
-/// Its lanes count what is not finite.
-[[nodiscard]] constexpr bool finds_nonfinite(CommandKind kind) {
-  return kind == CommandKind::find_nonfinite || kind == CommandKind::find_nonfinite_first;
-}
-/// Its lanes have backward passes.
-[[nodiscard]] constexpr bool has_backward(CommandKind kind) {
-  return reduces_gradients(kind) || finds_nonfinite(kind);
-}
-/// Its lanes are of the first of a step's two passes.
-[[nodiscard]] constexpr bool of_first_pass(CommandKind kind) {
-  return kind == CommandKind::gradient || kind == CommandKind::find_nonfinite_first;
-}
+/// What becomes of what the head makes of a lane.
+enum class LossUse : std::uint8_t {
+  summed,      ///< Losses, added up over all lanes.
+  scores,      ///< Log-probabilities of the lane's documents (DocumentScores).
+  references,  ///< Log-probabilities of its documents, kept as the reference's.
+  compared,    ///< The tensors that the objective's pass over the same rows is compared with, kept.
+};
+
+/// One way in which lanes go through the model. Plain data; the same on every rank.
+struct PassPlan {
+  CommandName name;
+  std::int32_t index = 0;  ///< Its place in the run's PassList.
+  LaneRows rows = LaneRows::training;
+  GradientUse gradient = GradientUse::none;
+  LossUse loss = LossUse::summed;
+  bool frozen = false;     ///< Its layers read the frozen copy's weights, not the run's.
+  std::size_t number = 0;  ///< Of training rows: the objective's pass that it is, or is kept for.
+
+  [[nodiscard]] constexpr bool has_backward() const { return gradient != GradientUse::none; }
+  [[nodiscard]] constexpr bool reduces() const {
+    return updates() || gradient == GradientUse::kept;
+  }
+  [[nodiscard]] constexpr bool updates() const { return gradient == GradientUse::applied; }
+  [[nodiscard]] constexpr bool searches() const { return gradient == GradientUse::searched; }
+  [[nodiscard]] constexpr bool evaluates() const { return rows == LaneRows::validation; }
+  /// It comes after a step, and is not a part of one.
+  [[nodiscard]] constexpr bool after_step() const {
+    return evaluates() || rows == LaneRows::questions;
+  }
+};
+
+// The list of a run whose steps have one pass (PassList), and what other lists are made of.
+inline constexpr PassPlan kEvaluation = {
+    .name = {"evaluate", "Evaluate"}, .index = 0, .rows = LaneRows::validation};
+inline constexpr PassPlan kScoring = {.name = {"score", "ScoreChoices"},
+                                      .index = 1,
+                                      .rows = LaneRows::questions,
+                                      .loss = LossUse::scores};
+inline constexpr PassPlan kReference = {.name = {"reference", "ComputeReference"},
+                                        .index = 2,
+                                        .rows = LaneRows::documents,
+                                        .loss = LossUse::references};
+inline constexpr PassPlan kTrainStep = {
+    .name = {"train_step", "TrainStep"}, .index = 3, .gradient = GradientUse::applied};
+inline constexpr PassPlan kNonfiniteSearch = {
+    .name = {"find_nonfinite", "FindNonfinite"}, .index = 4, .gradient = GradientUse::searched};
 
 /// Names one lane of one command; `slot` holds its tokens.
 struct LaneWork {
-  CommandKind kind = CommandKind::train_step;
+  PassPlan pass = kTrainStep;
   std::int64_t step = 0;
   std::int64_t lane = 0;
   std::int32_t slot = 0;

@@ -143,8 +143,7 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
   }
   auto fingerprint = (*data)->fingerprint();
   TRAIN_RETURN_IF_ERROR(fingerprint);
-  options->step_weight = LaneSource::step_weight(*data, engine::CommandKind::train_step);
-  options->first_pass_weight = LaneSource::step_weight(*data, engine::CommandKind::gradient);
+  options->step_weight = LaneSource::step_weight(*data);
   options->lane_sequences = (*data)->reference_rows().lane_sequences;
   options->reference_documents = (*data)->reference_rows().documents;
   return RunPlan{.config = resolved(config, options->model),

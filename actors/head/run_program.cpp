@@ -8,7 +8,6 @@
 
 #include "actors/train/lanes/lane_source.hpp"
 #include "base/check.hpp"
-#include "engine/objective/pass.hpp"
 #include "engine/optimizer/exact_sum.hpp"
 
 namespace train::actors {
@@ -54,19 +53,6 @@ RunProgram::RunProgram(const Options& options)
   // not wait for it; a new run starts with a measured loss.
   evaluated_ = options.first_step > 0 && !options.evaluation_missed;
   answered_ = options.first_step > 0 && !options.choices_missed;
-  const auto add = [this](bool used, CommandKind kind, CommandKind search, std::size_t pass) {
-    if (used) {
-      const std::int64_t number = engine::number_of({0, pass});
-      of_step_.push_back({.kind = kind, .step = number});
-      of_search_.push_back({.kind = search, .step = number});
-    }
-  };
-  constexpr CommandKind reference = CommandKind::reference;
-  const LiveReference& live = options.live_reference;
-  add(live.first_pass, reference, reference, 0);
-  add(options.two_passes, CommandKind::gradient, CommandKind::find_nonfinite_first, 0);
-  add(live.second_pass, reference, reference, 1);
-  add(true, CommandKind::train_step, CommandKind::find_nonfinite, 1);
 }
 
 bool RunProgram::due(std::int64_t interval) const {
@@ -77,21 +63,19 @@ Command RunProgram::give(engine::CommandKind kind, std::int64_t step) {
   return {.sequence = sequence_++, .kind = kind, .step = step};
 }
 
-Command RunProgram::part_of_step(const Command& part, std::int64_t step) {
-  if (part.kind == CommandKind::reference) {
-    return give(part.kind, engine::number_of({step, 0}) + part.step);
-  }
-  return give(part.kind, step);
+Command RunProgram::give(const engine::PassPlan& pass, std::int64_t step) {
+  return {.sequence = sequence_++, .kind = CommandKind::pass, .pass = pass.index, .step = step};
 }
 
 Command RunProgram::next_of_step() {
-  const Command& part = of_step_[given_];
-  given_ = (given_ + 1) % of_step_.size();
-  if (part.kind != CommandKind::train_step) {
-    return part_of_step(part, step_);
+  const std::vector<engine::PassPlan>& parts = options_.passes.step();
+  const engine::PassPlan& part = parts[given_];
+  given_ = (given_ + 1) % parts.size();
+  if (!part.updates()) {
+    return give(part, step_);
   }
   evaluated_ = answered_ = saved_ = false;
-  return part_of_step(part, step_++);
+  return give(part, step_++);
 }
 
 std::optional<Command> RunProgram::next() {
@@ -99,8 +83,8 @@ std::optional<Command> RunProgram::next() {
     return std::nullopt;
   }
   if (nonfinite_) {
-    if (searched_ < of_search_.size()) {
-      return part_of_step(of_search_[searched_++], *nonfinite_);
+    if (searched_ < options_.passes.search().size()) {
+      return give(options_.passes.search()[searched_++], *nonfinite_);
     }
     stopped_ = true;
     return give(CommandKind::stop, step_);
@@ -109,19 +93,19 @@ std::optional<Command> RunProgram::next() {
     return next_of_step();
   }
   if (!stop_early_ && options_.first_step == 0 && references_ < options_.reference_commands) {
-    return give(CommandKind::reference, references_++);
+    return give(options_.passes.reference(), references_++);
   }
   if (!stop_early_ && !evaluated_ && options_.eval_interval > 0 && due(options_.eval_interval)) {
     if (const auto command = live_reference(/*evaluates=*/true)) {
       return command;
     }
     evaluated_ = true;
-    return give(CommandKind::evaluate, step_);
+    return give(options_.passes.evaluation(), step_);
   }
   if (!stop_early_ && !answered_ && options_.choices_interval > 0 &&
       due(options_.choices_interval)) {
     answered_ = true;
-    return give(CommandKind::score, step_);
+    return give(options_.passes.scoring(), step_);
   }
   const bool missed = options_.save_missed && step_ == options_.first_step;
   const bool save_due = options_.saves && (stop_early_ || job_over() || phase_over() || missed ||
@@ -143,9 +127,7 @@ std::optional<Command> RunProgram::next() {
 RunProgram::LiveReference live_reference_of(const ReferenceRows& rows) {
   return {.used = rows.live && !rows.of_passes,
           .first_of_validation = rows.training_commands,
-          .of_validation = rows.commands - rows.training_commands,
-          .first_pass = rows.frozen_first,
-          .second_pass = rows.frozen_second};
+          .of_validation = rows.commands - rows.training_commands};
 }
 
 std::optional<Command> RunProgram::live_reference(bool evaluates) {
@@ -155,11 +137,12 @@ std::optional<Command> RunProgram::live_reference(bool evaluates) {
   }
   if (!evaluates) {
     return std::exchange(referenced_, step_ + 1) <= step_
-               ? std::optional(give(CommandKind::reference, step_))
+               ? std::optional(give(options_.passes.reference(), step_))
                : std::nullopt;
   }
   return references_ < live.of_validation
-             ? std::optional(give(CommandKind::reference, live.first_of_validation + references_++))
+             ? std::optional(
+                   give(options_.passes.reference(), live.first_of_validation + references_++))
              : std::nullopt;
 }
 

@@ -10,6 +10,7 @@
 #include "base/result.hpp"
 
 #include "actors/messages/command_messages.hpp"
+#include "engine/rank/plan/pass_list.hpp"
 
 namespace train::actors {
 
@@ -25,8 +26,6 @@ class RunProgram {
     bool used = false;
     std::int64_t first_of_validation = 0;
     std::int64_t of_validation = 0;
-    /// Of steps of two passes: those of each pass right before it (engine::number_of()).
-    bool first_pass = false, second_pass = false;
   };
   struct Options {
     std::int64_t first_step = 0;  ///< Steps already done (resume).
@@ -38,11 +37,11 @@ class RunProgram {
     LiveReference live_reference = {};
     /// These ranks are for no step behind it (engine::last_step_of()); nothing: for all.
     std::optional<std::int64_t> phase_end = {};
-    bool two_passes = false;  ///< Of a step: KeepGradient comes before TrainStep.
+    engine::PassList passes = engine::PassList();
     /// This start does at most so many, which may be none that is left; nothing: all.
     std::optional<std::int64_t> steps_per_job = {};
     std::int64_t eval_interval = 0;        ///< 0: never.
-    std::int64_t choices_interval = 0;     ///< Of CommandKind::score; 0: never.
+    std::int64_t choices_interval = 0;     ///< Of PassList::scoring(); 0: never.
     std::int64_t checkpoint_interval = 0;  ///< 0: only at the end.
     bool saves = true;                     ///< False: never.
     /// A signal came between the last of `first_step` and its evaluation: make up for it if due.
@@ -85,9 +84,9 @@ class RunProgram {
 
  private:
   [[nodiscard]] Command give(engine::CommandKind kind, std::int64_t step);
+  [[nodiscard]] Command give(const engine::PassPlan& pass, std::int64_t step);
   /// The next of the commands that a step is.
   [[nodiscard]] Command next_of_step();
-  [[nodiscard]] Command part_of_step(const Command& part, std::int64_t step);
   [[nodiscard]] bool due(std::int64_t interval) const;
   /// What has to be asked of a live reference before the next step or evaluation, if anything.
   [[nodiscard]] std::optional<Command> live_reference(bool evaluates);
@@ -97,9 +96,7 @@ class RunProgram {
   std::int64_t step_ = 0;
   std::int64_t references_ = 0;  ///< Given out; of a live reference those of validation.
   std::int64_t referenced_ = 0;  ///< The steps up to this one have their live reference.
-  /// The commands of a step, and how many of the next one's have been given out; those that search
-  /// a step again for what was not finite.
-  std::vector<Command> of_step_, of_search_;
+  /// Commands of the next step, and of the search of one, that have been given out.
   std::size_t given_ = 0, searched_ = 0;
   bool evaluated_ = false;  ///< At step_.
   bool answered_ = false;   ///< At step_: the choices.

@@ -14,23 +14,16 @@ namespace train::actors {
 /// Conductor -> every rank -> collective and buffers: Run this command. The conductor sends it
 /// while the command window has room; the rank passes it on when it begins: its operations enter
 /// the channels, its reservations the schedule. A reference comes before the first step, a
-/// snapshot after the steps that are to be saved, find_nonfinite after a step whose loss or norm is
+/// snapshot after the steps that are to be saved, a search after a step whose loss or norm is
 /// not finite; stop is the last, after which the rank finishes the saves that are under way and
 /// reports RankStopped.
 struct Command {
   std::uint64_t sequence = 0;
   engine::CommandKind kind = engine::CommandKind::stop;
-  std::int64_t step = 0;       ///< Of find_nonfinite the index of the step to run again.
+  std::int32_t pass = -1;      ///< Of a pass its PassPlan::index; else -1.
+  std::int64_t step = 0;       ///< Of a search the index of the step to run again.
   std::int64_t replaces = -1;  ///< Of a snapshot: that waits and is given up for it, if it is good.
   bool write_now = false;      ///< A snapshot is written at once; else when WriteSnapshot says so.
-
-  /// Index of the step that it is of, or comes after; -1: of none.
-  [[nodiscard]] std::int64_t step_index() const {
-    using engine::CommandKind;
-    const bool after = kind == CommandKind::evaluate || kind == CommandKind::score ||
-                       kind == CommandKind::snapshot;
-    return kind == CommandKind::stop ? -1 : step - (after ? 1 : 0);
-  }
 };
 
 /// Conductor -> index, and every rank -> snapshot: The save of `step` is under way from here on. It

@@ -10,13 +10,13 @@
 #include "actors/messages/fields.hpp"
 
 // Within one rank: lanes on their way through the layers, gradients, updates, snapshots. A lane
-// travels as its name (kind, step, lane, slot), never as a tensor.
+// travels as its name (pass, step, lane, slot), never as a tensor.
 namespace train::actors {
 
 /// Rank or evaluator -> batch: Read the tokens of all lanes of one command, in order, as slots
 /// become free.
 struct PrepareLanes {
-  engine::CommandKind kind = engine::CommandKind::train_step;
+  engine::PassPlan pass = engine::kTrainStep;
   std::int64_t step = 0;
   std::uint64_t command = 0;
 };
@@ -58,7 +58,7 @@ struct LaneFinished {
 /// Rank -> layer: This rank has no lane in the sync. The layer that reduces the group takes part in
 /// its reduction with nothing to add.
 struct ReduceWithoutLanes {
-  engine::CommandKind kind = engine::CommandKind::train_step;
+  engine::PassPlan pass = engine::kTrainStep;
   std::int64_t step = 0;
   std::uint64_t command = 0;
   std::int32_t sync = 0;
@@ -89,11 +89,11 @@ struct UpdateEnqueued {
   std::int64_t step = 0;
 };
 
-/// Rank -> evaluator: Enqueue the lanes of an Evaluate or ComputeReference command.
+/// Rank -> evaluator: Enqueue the lanes of a pass that has forward passes alone.
 struct RunEvaluation {
   std::uint64_t sequence = 0;
   std::int64_t step = 0;
-  engine::CommandKind kind = engine::CommandKind::evaluate;
+  engine::PassPlan pass = engine::kEvaluation;
 };
 
 /// Evaluator -> rank: Every kernel of the evaluation is on the stream.

@@ -34,7 +34,7 @@ void read_on_stream(BatchSelf self, const RankContext& context, const engine::La
     if (const Status status = runtime->read_lane(work); !status.ok()) {
       caf::anon_send(peers.rank,
                      WorkFailed{status.error().message, status.error().exit_code(), false});
-    } else if (engine::forward_only(work.kind)) {
+    } else if (!work.pass.has_backward()) {
       caf::anon_send(peers.evaluator, LaneReady{work});
     } else {
       caf::anon_send(peers.rank, LaneReady{work});
@@ -62,10 +62,10 @@ void read_wanted(BatchSelf self, const RankContext& context) {
 }
 
 void want_lanes(BatchSelf self, const RankContext& context, const PrepareLanes& message) {
-  const engine::LaneSchedule& lanes = context->lanes(message.kind);
+  const engine::LaneSchedule& lanes = context->lanes(message.pass);
   for (std::int64_t round = 0; round < lanes.rounds(); ++round) {
     if (const auto lane = lanes.lane(context->rank, round)) {
-      self->state.wanted.push_back({.kind = message.kind,
+      self->state.wanted.push_back({.pass = message.pass,
                                     .step = message.step,
                                     .lane = *lane,
                                     .slot = -1,

@@ -51,12 +51,8 @@ struct Buffers {
   [[nodiscard]] bool has(const AcquireWeights& reservation) const;
 };
 
-bool has_reservations(engine::CommandKind kind) {
-  return engine::has_backward(kind) || engine::forward_only(kind);
-}
-
 void Buffers::open(const Command& command) const {
-  if (!has_reservations(command.kind)) {
+  if (command.kind != engine::CommandKind::pass) {
     return;
   }
   state().commands.push_back(command);
@@ -68,8 +64,9 @@ void Buffers::open(const Command& command) const {
 
 void Buffers::begin_front() const {
   const Command& command = state().commands.front();
-  state().book.emplace(context->engine->plan(), context->engine->schedule(command.kind),
-                       command.kind, context->rank);
+  const engine::PassPlan& pass = context->pass_of(command);
+  state().book.emplace(context->engine->plan(), context->engine->schedule(pass), pass,
+                       context->rank);
   state().gathers_told = false;
   for (const auto& [reservation, promise] : state().weights_wanted) {
     if (reservation.command == command.sequence && reservation.gather >= 0) {
@@ -84,12 +81,12 @@ void Buffers::begin_front() const {
 
 void Buffers::start_gathers() const {
   const Command command = state().commands.front();
+  const engine::PassPlan& pass = context->pass_of(command);
   for (const std::int32_t gather : state().book->start_gathers()) {
     const auto& reservation =
-        context->engine->schedule(command.kind).gathers()[static_cast<std::size_t>(gather)];
-    const engine::CollectiveOp* op =
-        context->collectives.find(command.kind, engine::CollectiveKind::gather,
-                                  static_cast<std::int32_t>(reservation.group), gather);
+        context->engine->schedule(pass).gathers()[static_cast<std::size_t>(gather)];
+    const engine::CollectiveOp* op = context->collectives.find(
+        pass, engine::CollectiveKind::gather, static_cast<std::int32_t>(reservation.group), gather);
     TRAIN_CHECK(op != nullptr, "no gather {} in command {}", gather, command.sequence);
     self->request(state().peers.collective, caf::infinite,
                   RequestCollective{context->identity(*op, command.sequence)})
@@ -137,7 +134,7 @@ void Buffers::answer_gradients() const {
 // The rank's update waits for it.
 void Buffers::tell_gathers() const {
   const Command& command = state().commands.front();
-  if (command.kind == engine::CommandKind::train_step && state().book->all_gathered() &&
+  if (context->pass_of(command).updates() && state().book->all_gathered() &&
       !std::exchange(state().gathers_told, true)) {
     self->send(state().peers.rank, GathersFinished{command.sequence});
   }
@@ -148,8 +145,8 @@ void Buffers::proceed() const {
     return;
   }
   for (const std::int32_t gather : state().book->take_ended()) {
-    context->engine->gathered().keep_for_backward(*context->compute, state().commands.front().kind,
-                                                  gather);
+    context->engine->gathered().keep_for_backward(
+        *context->compute, context->pass_of(state().commands.front()), gather);
   }
   start_gathers();
   state().gathers->in_use(state().book->gathers_out());
@@ -177,9 +174,9 @@ void Buffers::close_if_finished() const {
 void Buffers::all_gather(std::uint64_t command) const {
   const auto& plan = context->engine->plan();
   for (std::size_t group = 0; group < plan.groups().size(); ++group) {
-    const engine::CollectiveOp* op = context->collectives.find(engine::CommandKind::train_step,
-                                                               engine::CollectiveKind::all_gather,
-                                                               static_cast<std::int32_t>(group));
+    const engine::CollectiveOp* op = context->collectives.find(
+        context->engine->rank_plan().passes().step().back(), engine::CollectiveKind::all_gather,
+        static_cast<std::int32_t>(group));
     if (op == nullptr) {
       continue;
     }
@@ -195,9 +192,9 @@ void Buffers::all_gather(std::uint64_t command) const {
 
 BuffersActor::behavior_type buffers_behavior(BuffersSelf self, RankContext context,
                                              WaitBoard::Line wait, WaitBoard::Credits gathers) {
-  report_exceptions(self, "buffers", [self] {
+  report_exceptions(self, "buffers", [self, context] {
     return self->state.commands.empty() ? std::int64_t{-1}
-                                        : self->state.commands.front().step_index();
+                                        : context->step_index(self->state.commands.front());
   });
   self->state.wait = wait;
   self->state.gathers = gathers;

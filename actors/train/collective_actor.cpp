@@ -110,7 +110,7 @@ struct Collective {
 CollectiveOp Collective::op_of(const CollectiveIdentity& identity) const {
   const auto command = state().commands.find(static_cast<std::uint64_t>(identity.command));
   TRAIN_CHECK(command != state().commands.end(), "{} was never begun", to_string(identity));
-  for (const CollectiveOp& op : context->collectives.of(command->second.kind)) {
+  for (const CollectiveOp& op : context->collectives.of(command->second)) {
     if (op.channel == identity.channel && op.index == identity.index) {
       return op;
     }
@@ -269,8 +269,8 @@ std::optional<ChannelProgress> Collective::place_in(engine::Channel which) const
   }
   const Command& command = state().commands.at(place.command.sequence);
   place.op = op_of(*oldest);
-  place.command.kind = command.kind;
-  place.command.step = command.step_index();
+  place.command.name = context->name_of(command);
+  place.command.step = context->step_index(command);
   place.since_ns = steady_now_ns();
   return place;
 }
@@ -313,7 +313,8 @@ void Collective::mark(kernels::Stream& stream, const char* what, const Operation
           : static_cast<std::int32_t>(groups[static_cast<std::size_t>(op.group)].first_unit());
   const auto command =
       state().commands.find(static_cast<std::uint64_t>(operation.identity.command));
-  const std::int64_t step = command == state().commands.end() ? -1 : command->second.step_index();
+  const std::int64_t step =
+      command == state().commands.end() ? -1 : context->step_index(command->second);
   stream.mark({.what = what, .step = step, .unit = unit, .lane = -1});
 }
 
@@ -346,13 +347,13 @@ CollectiveActor::behavior_type collective_behavior(CollectiveSelf self, RankCont
       [collective](const Command& message) {
         auto& commands = collective.state().commands;
         commands.emplace(message.sequence, message);
-        collective.state().step = message.step_index();
+        collective.state().step = collective.context->step_index(message);
         while (commands.size() > 8) {  // far more than can be under way
           commands.erase(commands.begin());
         }
         const auto& runtime = *collective.context;
         collective.take_due(collective.state().order->begin_command(
-            static_cast<std::int64_t>(message.sequence), runtime.collectives.of(message.kind)));
+            static_cast<std::int64_t>(message.sequence), runtime.collectives.of(message)));
       },
       [collective](const RequestCollective& message) -> Promise {
         auto promise = collective.self->make_response_promise<CollectiveFinished>();

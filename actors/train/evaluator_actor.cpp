@@ -56,16 +56,16 @@ EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, RankContext context,
       [self](const ConnectEvaluator& peers) { self->state.peers = peers; },
       [self, context](const RunEvaluation& message) {
         self->state.current = message;
-        const auto lanes = context->lanes(message.kind).lanes_of(context->rank);
+        const auto lanes = context->lanes(message.pass).lanes_of(context->rank);
         self->state.driver.start(static_cast<std::int64_t>(lanes.size()));
         if (lanes.empty()) {  // more ranks than lanes: this one only takes part in collectives
           self->send(self->state.peers.rank, EvaluationEnqueued{message.sequence});
           return;
         }
         // A lane carries the index of a step, an evaluation comes after one.
-        const std::int64_t after = message.kind == engine::CommandKind::reference ? 0 : 1;
+        const std::int64_t after = message.pass.after_step() ? 1 : 0;
         self->send(self->state.peers.batch,
-                   PrepareLanes{message.kind, message.step - after, message.sequence});
+                   PrepareLanes{message.pass, message.step - after, message.sequence});
         pump(self);
       },
       [self](const LaneReady& message) {

@@ -21,7 +21,6 @@ struct LayerState {
 
 using LayerSelf = LayerActor::stateful_pointer<LayerState>;
 using engine::CollectiveKind;
-using engine::CommandKind;
 using engine::LaneWork;
 
 /// The handlers' work, as functions of (self, context, unit).
@@ -55,12 +54,12 @@ struct Layer {
 };
 
 std::size_t Layer::visit_of(const LaneWork& work, bool backward) const {
-  return context->engine->schedule(work.kind).visit(work.round, backward, unit);
+  return context->engine->schedule(work.pass).visit(work.round, backward, unit);
 }
 
 template <class Then>
 void Layer::with_weights(const LaneWork& work, std::size_t visit, Then then) const {
-  const std::int32_t gather = context->engine->schedule(work.kind).gather_of(visit);
+  const std::int32_t gather = context->engine->schedule(work.pass).gather_of(visit);
   // A visit below all that is trained reads no weights.
   const bool reads = gather >= 0 || plan().resident(group);
   if (!pools_weights || !reads) {
@@ -79,7 +78,7 @@ void Layer::with_gradient_buffer(const LaneWork& work, std::size_t visit, Then t
     return;
   }
   const std::int32_t gradient_buffer =
-      context->engine->schedule(work.kind).gradient_buffer_of(visit);
+      context->engine->schedule(work.pass).gradient_buffer_of(visit);
   const auto sync = static_cast<std::int32_t>(plan().train_lanes().sync_of(work.round));
   self->request(peers().buffers, caf::infinite,
                 AcquireGradientBuffer{work.command, static_cast<std::uint32_t>(group), sync,
@@ -88,7 +87,7 @@ void Layer::with_gradient_buffer(const LaneWork& work, std::size_t visit, Then t
 }
 
 void Layer::report_visit(const LaneWork& work, std::size_t visit) const {
-  const engine::BufferSchedule& schedule = context->engine->schedule(work.kind);
+  const engine::BufferSchedule& schedule = context->engine->schedule(work.pass);
   if (schedule.gather_of(visit) >= 0 ||
       (pools_gradients && schedule.gradient_buffer_of(visit) >= 0)) {
     self->send(peers().buffers, VisitEnqueued{work.command, static_cast<std::uint32_t>(visit)});
@@ -96,7 +95,7 @@ void Layer::report_visit(const LaneWork& work, std::size_t visit) const {
 }
 
 void Layer::finish_lane(const LaneWork& work) const {
-  if (forward_only(work.kind)) {
+  if (!work.pass.has_backward()) {
     self->send(peers().evaluator, LaneEnqueued{work});
   } else {
     self->send(peers().rank, LaneEnqueued{work});
@@ -110,10 +109,10 @@ void Layer::forward(const LaneWork& work) const {
 }
 
 void Layer::enqueue_forward(const LaneWork& work, std::size_t visit) const {
-  const engine::BufferSchedule& schedule = context->engine->schedule(work.kind);
+  const engine::BufferSchedule& schedule = context->engine->schedule(work.pass);
   // The head's forward pass writes the gradient of its weights: it needs its gradient buffer
   // already.
-  const bool writes_gradient = !peers().next && !forward_only(work.kind);
+  const bool writes_gradient = !peers().next && work.pass.has_backward();
   const std::size_t gradient_visit = writes_gradient ? visit_of(work, true) : visit;
   const engine::UnitBuffers place{
       .gather = schedule.gather_of(visit),
@@ -123,7 +122,7 @@ void Layer::enqueue_forward(const LaneWork& work, std::size_t visit) const {
     layer.report_visit(work, visit);
     if (layer.peers().next) {
       layer.self->send(layer.peers().next, ForwardLane{work});
-    } else if (forward_only(work.kind)) {
+    } else if (!work.pass.has_backward()) {
       layer.finish_lane(work);
     } else {
       layer.self->send(layer.self, BackwardLane{work});
@@ -146,7 +145,7 @@ void Layer::backward(const LaneWork& work) const {
 }
 
 void Layer::enqueue_backward(const LaneWork& work, std::size_t visit) const {
-  const engine::BufferSchedule& schedule = context->engine->schedule(work.kind);
+  const engine::BufferSchedule& schedule = context->engine->schedule(work.pass);
   const engine::UnitBuffers place{.gather = schedule.gather_of(visit),
                                   .gradient_buffer = schedule.gradient_buffer_of(visit)};
   context->engine->lanes().backward(*context->compute, unit, work, place);
@@ -156,7 +155,7 @@ void Layer::enqueue_backward(const LaneWork& work, std::size_t visit) const {
   } else {
     finish_lane(work);
   }
-  if (reduces_gradients(work.kind) && completes_group()) {
+  if (work.pass.reduces() && completes_group()) {
     reduce_if_last(work);
   }
 }
@@ -174,7 +173,7 @@ void Layer::reduce(const LaneWork& work, std::int64_t sync) const {
   self->state.step = work.step;
   const bool last = sync + 1 == plan().train_lanes().syncs();
   const engine::CollectiveOp* op =
-      context->collectives.find(work.kind, CollectiveKind::reduce, static_cast<std::int32_t>(group),
+      context->collectives.find(work.pass, CollectiveKind::reduce, static_cast<std::int32_t>(group),
                                 static_cast<std::int32_t>(sync));
   if (op == nullptr) {  // one rank alone
     if (last) {
@@ -199,10 +198,10 @@ void Layer::reduced(const LaneWork& work) const {
   context->engine->gradients().finish(stream, group, work);
   const auto number = static_cast<std::uint32_t>(group);
   self->send(peers().rank, GradientReady{step, number});
-  if (work.kind == CommandKind::gradient) {
+  if (!work.pass.updates()) {
     return;  // It is kept where it is; nobody else reads it.
   }
-  const engine::CollectiveOp* op = context->collectives.find(work.kind, CollectiveKind::broadcast,
+  const engine::CollectiveOp* op = context->collectives.find(work.pass, CollectiveKind::broadcast,
                                                              static_cast<std::int32_t>(group));
   if (op == nullptr) {
     self->send(peers().rank, GradientBroadcast{step, number});
@@ -230,7 +229,7 @@ LayerActor::behavior_type layer_behavior(LayerSelf self, RankContext context, st
       [layer](const ForwardLane& message) { layer.forward(message.work); },
       [layer](const BackwardLane& message) { layer.backward(message.work); },
       [layer](const ReduceWithoutLanes& message) {
-        layer.reduce({.kind = message.kind, .step = message.step, .command = message.command},
+        layer.reduce({.pass = message.pass, .step = message.step, .command = message.command},
                      message.sync);
       },
   };

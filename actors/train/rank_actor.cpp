@@ -57,8 +57,11 @@ struct Rank {
   void start_lanes(const Command& command) const;
   void pump() const;
   void lane_enqueued(const engine::LaneWork& work) const;
-  void control_collective(engine::CollectiveKind kind) const;
-  void control_finished() const;
+  /// All lanes are on the stream: what ends the pass follows.
+  void finish_with_collective() const;
+  void pass_finished() const;
+  void gradients_finished(const Command& command) const;
+  void begin_pass(const Command& command) const;
   void begin_training(const Command& step) const;
   void gradient_ready() const;
   void wait_for_reductions() const;
@@ -102,8 +105,8 @@ void Rank::advance() const {
     state().commands.pop_front();
     const Command& opened = *state().current;
     context->board.begin_command({.sequence = opened.sequence,
-                                  .kind = opened.kind,
-                                  .step = opened.step_index(),
+                                  .name = context->name_of(opened),
+                                  .step = context->step_index(opened),
                                   .since_ns = steady_now_ns()},
                                  static_cast<std::int64_t>(state().commands.size()));
     for (const CommandFollower& follower : state().peers.followers) {
@@ -114,41 +117,42 @@ void Rank::advance() const {
 }
 
 void Rank::begin(const Command& command) const {
-  context->trace_begin(command.kind, command.sequence,
-                       engine::reduces_gradients(command.kind) ? command.step : -1);
+  context->trace_begin(command);
   switch (command.kind) {
-    case CommandKind::train_step:
-    case CommandKind::gradient:
-      return begin_training(command);
-    case CommandKind::reference:
-      if (command.step == context->references_done) {  // its first
-        context->compute->enqueue([engine = context->engine.get()] {
-          engine->reference().note_weights(engine->state().digest());
-        });
-      }
-      [[fallthrough]];
-    case CommandKind::evaluate:
-    case CommandKind::score:
-      return self->send(state().peers.evaluator,
-                        RunEvaluation{command.sequence, command.step, command.kind});
+    case CommandKind::pass:
+      return begin_pass(command);
     case CommandKind::snapshot:
       return self->send(state().peers.snapshot,
                         CopyState{command.step, command.replaces, command.write_now});
-    case CommandKind::find_nonfinite:
-    case CommandKind::find_nonfinite_first:
-      return start_lanes(command);
     case CommandKind::stop:
       state().wait->begin("the last checkpoint to leave memory", -1);
       return self->send(state().peers.snapshot, DrainSnapshots{});
   }
 }
 
+void Rank::begin_pass(const Command& command) const {
+  const engine::PassPlan& pass = context->pass_of(command);
+  if (pass.reduces()) {
+    return begin_training(command);
+  }
+  if (pass.searches()) {
+    return start_lanes(command);
+  }
+  if (pass.loss == engine::LossUse::references && command.step == context->references_done) {
+    context->compute->enqueue([engine = context->engine.get()] {  // its first
+      engine->reference().note_weights(engine->state().digest());
+    });
+  }
+  self->send(state().peers.evaluator, RunEvaluation{command.sequence, command.step, pass});
+}
+
 void Rank::begin_training(const Command& step) const {
   state().gradients_ready = state().gradients_broadcast = 0;
-  state().gathered = context->engine->schedule(CommandKind::train_step).gathers().empty();
+  const engine::PassPlan& pass = context->pass_of(step);
+  state().gathered = context->engine->schedule(pass).gathers().empty();
   state().combined = false;
   state().updates_enqueued = 0;
-  if (step.kind == CommandKind::train_step) {
+  if (pass.updates()) {
     save_memory_snapshot(*context, step.step, state().copied);
   }
   const engine::ShardPlan& plan = context->engine->plan();
@@ -160,19 +164,20 @@ void Rank::begin_training(const Command& step) const {
     for (const engine::ShardGroup& group : plan.groups()) {
       self->send(
           state().peers.layers[group.first_unit()],
-          ReduceWithoutLanes{step.kind, step.step, step.sequence, static_cast<std::int32_t>(sync)});
+          ReduceWithoutLanes{pass, step.step, step.sequence, static_cast<std::int32_t>(sync)});
     }
   }
   start_lanes(step);
 }
 
 void Rank::start_lanes(const Command& command) const {
-  const auto lanes = context->lanes(command.kind).lanes_of(context->rank);
+  const engine::PassPlan& pass = context->pass_of(command);
+  const auto lanes = context->lanes(pass).lanes_of(context->rank);
   state().driver.start(static_cast<std::int64_t>(lanes.size()));
-  if (lanes.empty() && engine::finds_nonfinite(command.kind)) {
-    return control_collective(engine::CollectiveKind::nonfinite);
+  if (lanes.empty() && pass.searches()) {
+    return finish_with_collective();
   }
-  self->send(state().peers.batch, PrepareLanes{command.kind, command.step, command.sequence});
+  self->send(state().peers.batch, PrepareLanes{pass, command.step, command.sequence});
   pump();
 }
 
@@ -192,42 +197,52 @@ void Rank::lane_enqueued(const engine::LaneWork& work) const {
   context->compute->notify(
       [me = caf::actor_cast<RankActor>(self), work] { caf::anon_send(me, LaneFinished{work}); });
   state().driver.enqueued();
-  if (state().driver.all_enqueued() && engine::finds_nonfinite(work.kind)) {
-    control_collective(engine::CollectiveKind::nonfinite);
+  if (state().driver.all_enqueued() && work.pass.searches()) {
+    finish_with_collective();
   } else {
     pump();
   }
 }
 
-void Rank::control_collective(engine::CollectiveKind kind) const {
-  const engine::CollectiveOp* op = context->collectives.find(state().current->kind, kind);
-  if (op == nullptr) {  // one rank alone
-    control_finished();
+void Rank::finish_with_collective() const {
+  const engine::PassPlan& pass = context->pass_of(*state().current);
+  const auto kind = engine::last_collective(pass);
+  const engine::CollectiveOp* op = kind ? context->collectives.find(pass, *kind) : nullptr;
+  if (op == nullptr) {  // one rank alone, or nothing to exchange
+    pass_finished();
     return;
   }
   const auto identity = context->identity(*op, state().current->sequence);
   self->request(state().peers.collective, caf::infinite, RequestCollective{identity})
-      .then([rank = *this](const CollectiveFinished&) { rank.control_finished(); },
+      .then([rank = *this](const CollectiveFinished&) { rank.pass_finished(); },
             [](const caf::error&) {});  // the end of the collective actor says why
 }
 
-void Rank::control_finished() const {
+void Rank::pass_finished() const {
   const Command& command = *state().current;
-  if (command.kind == CommandKind::evaluate) {
-    return report([command](RankRuntime& rank) { return evaluation_event(rank, command.step); });
+  const engine::PassPlan& pass = context->pass_of(command);
+  if (pass.reduces()) {
+    return gradients_finished(command);
   }
-  if (command.kind == CommandKind::score) {
-    return report([command](RankRuntime& rank) { return choices_event(rank, command.step); });
-  }
-  if (engine::finds_nonfinite(command.kind)) {
+  if (pass.searches()) {
     return report([command](const RankRuntime& rank) { return nonfinite_event(rank, command); });
   }
-  if (command.kind == CommandKind::reference) {
-    return take_reference(command);
+  switch (pass.loss) {
+    case engine::LossUse::summed:
+      return report([command](RankRuntime& rank) { return evaluation_event(rank, command.step); });
+    case engine::LossUse::scores:
+      return report([command](RankRuntime& rank) { return choices_event(rank, command.step); });
+    case engine::LossUse::references:
+    case engine::LossUse::compared:
+      return take_reference(command);
   }
+}
+
+void Rank::gradients_finished(const Command& command) const {
+  const engine::PassPlan& pass = context->pass_of(command);
   mark("loss and clip");
-  if (command.kind == CommandKind::gradient) {
-    context->engine->totals().combine_first_pass(*context->compute, command.step);
+  if (!pass.updates()) {
+    context->engine->totals().combine_pass(*context->compute, pass, command.step);
     finish_on_stream(command.sequence);
     return leave();
   }
@@ -239,7 +254,7 @@ void Rank::control_finished() const {
 void Rank::gradient_ready() const {
   if (++state().gradients_ready == context->engine->plan().groups().size()) {
     wait_for_reductions();  // the norms are sent from where they were computed
-    control_collective(engine::CollectiveKind::loss_and_norm);
+    finish_with_collective();
   }
 }
 
@@ -273,7 +288,7 @@ void Rank::update_enqueued() const {
 }
 
 void Rank::mark(const char* what) const {
-  context->compute->mark({.what = what, .step = state().current->step_index()});
+  context->compute->mark({.what = what, .step = context->step_index(*state().current)});
 }
 
 void Rank::report_step(const Command& command) const {
@@ -371,8 +386,8 @@ RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankR
   self->state.wait = wait;
   self->state.lanes = lanes;
   watch_streams(rank);
-  report_exceptions(self, "rank", [self] {
-    return self->state.current ? self->state.current->step_index() : std::int64_t{-1};
+  report_exceptions(self, "rank", [self, context] {
+    return self->state.current ? context->step_index(*self->state.current) : std::int64_t{-1};
   });
   self->set_down_handler([rank](caf::down_msg& down) {
     if (down.reason == caf::sec::request_receiver_down) {
@@ -409,11 +424,7 @@ RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankR
         rank.update_if_ready();
       },
       [rank](const UpdateEnqueued&) { rank.update_enqueued(); },
-      [rank](const EvaluationEnqueued&) {
-        rank.control_collective(rank.state().current->kind == CommandKind::reference
-                                    ? engine::CollectiveKind::reference
-                                    : engine::CollectiveKind::eval_sums);
-      },
+      [rank](const EvaluationEnqueued&) { rank.finish_with_collective(); },
       [rank](const CopyEnqueued& message) {
         rank.state().copied = message.copied;
         rank.finish_on_stream(rank.state().current->sequence);

@@ -154,14 +154,13 @@ class Replay {
 
   [[nodiscard]] Status replay_to(std::int64_t last, const std::vector<RankContext>& ranks,
                                  std::function<bool(const StepRecord&)> heard) const {
-    return run_local_ranks(
-        ranks,
-        {.first_step = range_.first_step(),
-         .total_steps = last,
-         .live_reference = live_reference_of(run_plan_.data->reference_rows()),
-         .two_passes = engine::make_objective(run_plan_.config.objective)->two_passes(),
-         .saves = false},
-        {.step = std::move(heard), .evaluation = {}});
+    return run_local_ranks(ranks,
+                           {.first_step = range_.first_step(),
+                            .total_steps = last,
+                            .live_reference = live_reference_of(run_plan_.data->reference_rows()),
+                            .passes = engine::pass_list_of(run_plan_.config.objective),
+                            .saves = false},
+                           {.step = std::move(heard), .evaluation = {}});
   }
 
   /// Compares each step with the journal, up to the first that differs.

@@ -149,7 +149,8 @@ class ChromeTrace {
       const CommandRecord& one = profile.commands.records[event.record];
       const std::string step = one.step >= 0 ? fmt::format(" {}", one.step + 1) : std::string();
       text_ += fmt::format("\"cat\":\"command\",\"name\":\"{}{}\",\"args\":{{\"command\":{}}}}}",
-                           engine::name_of(one.kind).trace, step, one.command);
+                           profile.command_names.at(static_cast<std::size_t>(one.name)), step,
+                           one.command);
     }
   }
 

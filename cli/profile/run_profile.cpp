@@ -108,7 +108,8 @@ MeasuredSteps measured_steps(const RankProfile& profile) {
   const std::int64_t since = complete_since(profile);
   MeasuredSteps measured;
   for (const CommandRecord& command : profile.commands.records) {
-    if (command.kind == engine::CommandKind::train_step && command.begin_ns >= since &&
+    const std::string& name = profile.command_names.at(static_cast<std::size_t>(command.name));
+    if (name == engine::kTrainStep.name.trace && command.begin_ns >= since &&
         command.end_ns > command.begin_ns) {
       measured.steps.push_back(command);
     }

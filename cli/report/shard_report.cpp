@@ -52,10 +52,10 @@ std::size_t StepTraffic::total_bytes() const {
 }
 
 StepTraffic step_traffic(const engine::ShardPlan& plan, const engine::RankLayout& layout) {
-  const engine::BufferSchedule schedule(plan, engine::CommandKind::train_step);
+  const engine::BufferSchedule schedule(plan, engine::kTrainStep);
   const auto others = static_cast<std::size_t>(plan.ranks() - 1);
   StepTraffic traffic;
-  for (const CollectiveOp& op : engine::expand(plan, engine::CommandKind::train_step)) {
+  for (const CollectiveOp& op : engine::expand(plan, engine::kTrainStep)) {
     const auto index = static_cast<std::size_t>(op.group < 0 ? 0 : op.group);
     const GroupLayout& group = layout.group(index);
     const auto reduced = static_cast<std::size_t>(group.reduce.element_count);
@@ -332,7 +332,7 @@ std::string group_line(const ShardPlan& plan) {
 }
 
 std::string collective_table(const ShardPlan& plan, const Cost& cost) {
-  const auto ops = engine::expand(plan, engine::CommandKind::train_step);
+  const auto ops = engine::expand(plan, engine::kTrainStep);
   if (ops.empty()) {
     return "collectives of a step: none, one rank has nobody to send to\n";
   }

@@ -20,8 +20,7 @@ namespace {
 /// The list under construction: gives each op its index in its channel and its hash.
 class OpList {
  public:
-  OpList(const ShardPlan& plan, CommandKind command)
-      : plan_digest_(plan.digest()), command_(command) {}
+  OpList(const ShardPlan& plan, const PassPlan& pass) : plan_digest_(plan.digest()), pass_(pass) {}
 
   void add(Channel channel, CollectiveKind kind, std::int64_t group = -1, std::int64_t part = -1) {
     CollectiveOp op{.channel = channel,
@@ -29,10 +28,10 @@ class OpList {
                     .index = next_[static_cast<std::size_t>(channel)]++,
                     .group = static_cast<std::int32_t>(group),
                     .part = static_cast<std::int32_t>(part),
-                    .command = command_};
+                    .pass = pass_};
     const std::array<std::uint64_t, 7> words{
         plan_digest_,
-        static_cast<std::uint64_t>(command_),
+        static_cast<std::uint64_t>(pass_.index),
         static_cast<std::uint64_t>(channel),
         static_cast<std::uint64_t>(kind),
         op.index,
@@ -47,13 +46,13 @@ class OpList {
 
  private:
   std::uint64_t plan_digest_;
-  CommandKind command_;
+  PassPlan pass_;
   std::array<std::uint32_t, kChannelCount> next_{};
   std::vector<CollectiveOp> ops_;
 };
 
-void add_gathers(const ShardPlan& plan, CommandKind command, OpList& ops) {
-  const BufferSchedule schedule(plan, command);
+void add_gathers(const ShardPlan& plan, const PassPlan& pass, OpList& ops) {
+  const BufferSchedule schedule(plan, pass);
   for (std::size_t reservation = 0; reservation < schedule.gathers().size(); ++reservation) {
     ops.add(Channel::gather, CollectiveKind::gather,
             static_cast<std::int64_t>(schedule.gathers()[reservation].group),
@@ -121,46 +120,41 @@ std::string CollectiveOp::text(const ShardPlan& plan) const {
   return text;
 }
 
-std::vector<CollectiveOp> expand(const ShardPlan& plan, CommandKind kind) {
-  OpList ops(plan, kind);
+std::optional<CollectiveKind> last_collective(const PassPlan& pass) {
+  if (pass.reduces()) {
+    return CollectiveKind::loss_and_norm;
+  }
+  if (pass.searches()) {
+    return CollectiveKind::nonfinite;
+  }
+  switch (pass.loss) {
+    case LossUse::summed:
+      return CollectiveKind::eval_sums;
+    case LossUse::references:
+    case LossUse::compared:
+      return CollectiveKind::reference;
+    case LossUse::scores:  // each rank reports its own documents
+      break;
+  }
+  return std::nullopt;
+}
+
+std::vector<CollectiveOp> expand(const ShardPlan& plan, const PassPlan& pass) {
+  OpList ops(plan, pass);
   if (plan.ranks() == 1) {
     return {};
   }
-  switch (kind) {
-    case CommandKind::train_step:
-      add_gathers(plan, kind, ops);
-      for (std::size_t group = 0; group < plan.groups().size(); ++group) {
-        if (plan.all_gathered(group)) {
-          ops.add(Channel::gather, CollectiveKind::all_gather, static_cast<std::int64_t>(group));
-        }
-      }
-      add_reductions(plan, /*spread=*/true, ops);
-      ops.add(Channel::control, CollectiveKind::loss_and_norm);
-      break;
-    case CommandKind::gradient:
-      add_gathers(plan, kind, ops);
-      add_reductions(plan, /*spread=*/false, ops);
-      ops.add(Channel::control, CollectiveKind::loss_and_norm);
-      break;
-    case CommandKind::evaluate:
-      add_gathers(plan, kind, ops);
-      ops.add(Channel::control, CollectiveKind::eval_sums);
-      break;
-    case CommandKind::find_nonfinite:
-    case CommandKind::find_nonfinite_first:
-      add_gathers(plan, kind, ops);
-      ops.add(Channel::control, CollectiveKind::nonfinite);
-      break;
-    case CommandKind::score:  // each rank reports its own documents
-      add_gathers(plan, kind, ops);
-      break;
-    case CommandKind::reference:
-      add_gathers(plan, kind, ops);
-      ops.add(Channel::control, CollectiveKind::reference);
-      break;
-    case CommandKind::snapshot:
-    case CommandKind::stop:
-      break;
+  add_gathers(plan, pass, ops);
+  for (std::size_t group = 0; pass.updates() && group < plan.groups().size(); ++group) {
+    if (plan.all_gathered(group)) {
+      ops.add(Channel::gather, CollectiveKind::all_gather, static_cast<std::int64_t>(group));
+    }
+  }
+  if (pass.reduces()) {
+    add_reductions(plan, /*spread=*/pass.updates(), ops);
+  }
+  if (const auto last = last_collective(pass)) {
+    ops.add(Channel::control, *last);
   }
   return ops.take();
 }

@@ -36,16 +36,15 @@ enum class CollectiveKind : std::uint8_t {
   reference,      ///< Log-probabilities of documents in the reference, to everybody.
 };
 
-/// One collective of a command. Every rank derives the same list, so a rank cannot leave one out.
+/// One collective of a pass. Every rank derives the same list, so a rank cannot leave one out.
 struct CollectiveOp {
   Channel channel = Channel::control;
   CollectiveKind kind = CollectiveKind::loss_and_norm;
-  std::uint32_t index = 0;  ///< In its channel, within the command.
-  std::int32_t group = -1;  ///< ShardGroup; -1: of none.
-  std::int32_t part = -1;   ///< gather: its reservation; reduce: its sync; else -1.
-  /// Whose collective it is: a reservation is one of this command's.
-  CommandKind command = CommandKind::train_step;
-  std::uint64_t hash = 0;  ///< Of all the above and the plan: compared before data moves.
+  std::uint32_t index = 0;     ///< In its channel, within the command.
+  std::int32_t group = -1;     ///< ShardGroup; -1: of none.
+  std::int32_t part = -1;      ///< gather: its reservation; reduce: its sync; else -1.
+  PassPlan pass = kTrainStep;  ///< Whose collective it is: a reservation is one of this pass's.
+  std::uint64_t hash = 0;      ///< Of all the above and the plan: compared before data moves.
 
   /// "gather of block 3, reservation 17", for people.
   [[nodiscard]] std::string text(const ShardPlan& plan) const;
@@ -54,16 +53,18 @@ struct CollectiveOp {
 /// "gather", "loss and norm".
 [[nodiscard]] const char* collective_name(CollectiveKind kind);
 
-/// Invariant EX-2: the collectives of a command are a pure function of the plan and the command,
-/// listed channel by channel, each in its order. One rank alone has none.
+/// What ends a pass on the control channel; none: each rank reports what it has itself.
+[[nodiscard]] std::optional<CollectiveKind> last_collective(const PassPlan& pass);
+
+/// Invariant EX-2: the collectives of a pass are a pure function of the plan and the pass, listed
+/// channel by channel, each in its order. One rank alone has none, and no other command has any.
 ///
-/// train_step, gather channel: the gathers of BufferSchedule, then the refreshes in the order of
-/// groups; reduce channel: for each sync each group's reduce in the order in which the backward
-/// pass completes groups, in the last sync each followed, one reduce later, by the group's
-/// broadcast; control channel: loss_and_norm. evaluate, find_nonfinite and reference: their
-/// gathers, and eval_sums, nonfinite or reference. gradient: as train_step, but for refreshes and
-/// broadcasts. snapshot and stop have none.
-[[nodiscard]] std::vector<CollectiveOp> expand(const ShardPlan& plan, CommandKind kind);
+/// Gather channel: the gathers of BufferSchedule, then, where it updates, the refreshes in the
+/// order of groups; reduce channel, where gradients are reduced: for each sync each group's reduce
+/// in the order in which the backward pass completes groups, in the last sync of a pass that
+/// updates each followed, one reduce later, by the group's broadcast; control channel:
+/// last_collective().
+[[nodiscard]] std::vector<CollectiveOp> expand(const ShardPlan& plan, const PassPlan& pass);
 
 /// Which collective a caller wants to run.
 struct CollectiveIdentity {

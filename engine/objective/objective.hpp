@@ -50,16 +50,16 @@ class Objective {
 
   [[nodiscard]] virtual RowKind rows() const = 0;
   [[nodiscard]] virtual LaneColumns columns() const = 0;
-  /// The passes of step `step` (from 0): one, or two over different rows. An evaluation is of the
-  /// data's own targets, without label smoothing.
+  /// The passes of step `step` (from 0): one, or several, each over rows of its own; as
+  /// many in every step. An evaluation is of the data's own targets, without label smoothing.
   [[nodiscard]] virtual std::vector<Pass> passes(std::int64_t /*step*/) const { return {Pass{}}; }
-  /// Of two passes: what the optimizer reads of both gradients.
+  /// Of several passes: what the optimizer reads of all gradients.
   [[nodiscard]] virtual GradientJoin join() const { return GradientJoin::sum; }
   /// Where not every step trains all, what it does; lives as long as this. Null: every one does.
   [[nodiscard]] virtual const TrainingSchedule* schedule() const { return nullptr; }
   /// As metrics.jsonl has them; those of a weighting(), unless there are others.
   [[nodiscard]] virtual std::vector<std::string> metric_names() const;
-  /// Of two passes: what they are in step `step`. `first_unit`: the unit of layer 0.
+  /// Of several passes: what they are in step `step`. `first_unit`: the unit of layer 0.
   [[nodiscard]] virtual std::vector<double> metric_values(std::int64_t /*step*/,
                                                           std::span<const PassOutcome> /*passes*/,
                                                           const SignAgreement& /*agreement*/,
@@ -67,12 +67,12 @@ class Objective {
     return {};
   }
 
-  [[nodiscard]] bool two_passes() const { return passes(0).size() == 2; }
+  [[nodiscard]] bool several_passes() const { return passes(0).size() > 1; }
   /// How row weights are made, of steps of one pass and of evaluations; null: they are the data's.
   [[nodiscard]] const RowWeighting* weighting() const {
-    return two_passes() ? nullptr : passes(0).front().head.weighting;
+    return several_passes() ? nullptr : any_weighting();
   }
-  /// The same of the last pass of any step.
+  /// How they are made in the last pass of any step.
   [[nodiscard]] const RowWeighting* any_weighting() const {
     return passes(0).back().head.weighting;
   }

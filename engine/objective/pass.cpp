@@ -1,5 +1,7 @@
 #include "engine/objective/pass.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/fixed_math.hpp"
@@ -10,6 +12,12 @@ namespace train::engine {
 double HeadLoss::unit(std::int64_t vocab) const {
   const std::int64_t classes = top_k > 0 ? std::min(top_k, vocab) : vocab;
   return per_entropy ? 1.0 / fixed::log(static_cast<double>(classes)) : 1.0;
+}
+
+std::string pass_name(std::size_t number) {
+  return number == 0   ? "first pass"
+         : number == 1 ? "second pass"
+                       : fmt::format("pass {}", number + 1);
 }
 
 std::int32_t drawn_target(std::uint64_t seed, std::int64_t step, std::int64_t row,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/command.hpp"
@@ -40,23 +41,23 @@ enum class Compared : std::uint8_t {
 /// What the gradient of a pass is made of.
 enum class GradientSource : std::uint8_t {
   rows,
-  /// No rows at all: the pass loses minus the sum of the Euclidean distances of the tensors that
-  /// the step trains from those that began the run. The gradient of a tensor has a length of the
-  /// coefficient and the direction back to where it began, or is 0 if it is still there. The pass
-  /// before measures the distances, and the lanes of this one do nothing.
+  /// No rows at all, in the last of several passes: it loses minus the sum of the Euclidean
+  /// distances of the tensors that the step trains from those that began the run. The gradient of a
+  /// tensor has a length of the coefficient and the direction back to where it began, or is 0 if it
+  /// is still there. The pass before measures the distances, and the lanes of this one do nothing.
   distances,
 };
 
 /// One pass of a step over its lanes, forward and backward. Passes of a step differ by step in the
 /// coefficient alone. Plain data.
 ///
-/// A step of two reads two streams of rows: the first pass's reduced gradient is kept
-/// (CommandKind::gradient), then that of the second (CommandKind::train_step) is joined with it,
-/// and the result is what is clipped and what the optimizer reads. Both are reduced before they are
-/// joined, so signs are those of whole gradients, whoever holds their rows. Before a pass that
-/// compares comes the frozen copy's forward pass over the same rows (CommandKind::reference), which
-/// leaves what is compared on the rank that has the lane. The head of the copy is the model's: it
-/// is frozen.
+/// Where a step has several, each reads a stream of rows of its own: the reduced gradient of each
+/// but the last is kept (GradientUse::kept), joined with those before it; the last one's
+/// (GradientUse::applied) is joined with what is kept, and the result is what is clipped and what
+/// the optimizer reads. All are reduced before they are joined, so signs are those of whole
+/// gradients, whoever holds their rows. Before a pass that compares comes the frozen copy's forward
+/// pass over the same rows (LossUse::compared), which leaves what is compared on the rank that has
+/// the lane. The head of the copy is the model's: it is frozen.
 struct Pass {
   double coefficient = 1.0;  ///< What the mean loss is multiplied by.
   HeadLoss head = {};
@@ -64,7 +65,7 @@ struct Pass {
   GradientSource source = GradientSource::rows;
   /// By what the squares of the trained weights' distances from those that began the run are
   /// multiplied: their gradient, twice that times the distance, enters this pass's, and no
-  /// coefficient multiplies it. 0: they are not. Of the first of two passes.
+  /// coefficient multiplies it. 0: they are not.
   double pull = 0.0;
   /// Targets are drawn with this seed (draw_targets()); none: they are the data's.
   std::optional<std::uint64_t> target_seed = {};
@@ -74,24 +75,10 @@ struct Pass {
   }
 };
 
-/// The pass that lanes with backward passes are of. REQUIRES: has_backward(kind).
-[[nodiscard]] inline const Pass& pass_of(const std::vector<Pass>& passes, CommandKind kind) {
-  return of_first_pass(kind) ? passes.front() : passes.back();
-}
+/// "first pass", "second pass", "pass 3": for people, and for what identifies data.
+[[nodiscard]] std::string pass_name(std::size_t number);
 
-/// Of a step of two passes: which of them a CommandKind::reference comes before, and its number.
-struct StepPass {
-  std::int64_t step = 0;
-  std::size_t pass = 0;
-};
-[[nodiscard]] constexpr std::int64_t number_of(const StepPass& of) {
-  return 2 * of.step + static_cast<std::int64_t>(of.pass);
-}
-[[nodiscard]] constexpr StepPass step_pass(std::int64_t number) {
-  return {.step = number / 2, .pass = static_cast<std::size_t>(number % 2)};
-}
-
-/// How the gradients r of a step's first pass and f of its second are joined, element by element.
+/// How the gradient f of a pass is joined with r, what those before it came to, by element.
 /// They agree where both are above 0 or both below: so their product may underflow.
 enum class GradientJoin : std::uint8_t {
   sum,         ///< r + f.
@@ -106,7 +93,8 @@ struct PassOutcome {
   std::vector<double> unit_squares;  ///< The same of each unit.
 };
 
-/// How the elements of both gradients agree, over all that the step trains.
+/// How the elements of the last pass's gradient agree with what those before it came to, over all
+/// that the step trains.
 struct SignAgreement {
   std::int64_t agreeing = 0;
   std::int64_t elements = 0;

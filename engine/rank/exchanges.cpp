@@ -51,7 +51,7 @@ const kernels::Buffer& Exchanges::outgoing_of(const CollectiveOp& op) const {
 }
 
 bool Exchanges::smaller_group(const CollectiveOp& op) const {
-  return op.kind == CollectiveKind::gather && rank_->schedule(op.command)
+  return op.kind == CollectiveKind::gather && rank_->schedule(op.pass)
                                                   .gathers()
                                                   .at(static_cast<std::size_t>(op.part))
                                                   .from_smaller_group;
@@ -68,7 +68,7 @@ std::span<const std::byte> Exchanges::sent_directly(const CollectiveOp& op) cons
     return {parts_.gathered.kept(group_of(op)), bytes_of(layout.kept_here.element_count, size)};
   }
   if (op.kind == CollectiveKind::gather) {
-    return {parts_.reference_weights.shard(op.command, group_of(op)),
+    return {parts_.reference_weights.shard(op.pass, group_of(op)),
             bytes_of(layout.rows.element_count, size)};
   }
   if (op.kind == CollectiveKind::broadcast) {
@@ -236,7 +236,7 @@ void Exchanges::unpack(kernels::Stream& stream, const CollectiveOp& op) {
 
 void Exchanges::take_gathered(kernels::Stream& stream, const CollectiveOp& op, bool own) const {
   const Reservation& reservation =
-      rank_->schedule(op.command).gathers().at(static_cast<std::size_t>(op.part));
+      rank_->schedule(op.pass).gathers().at(static_cast<std::size_t>(op.part));
   TRAIN_CHECK(reservation.group == group_of(op), "{}: another group", op.text(rank_->plan()));
   const Elements weights = parts_.gathered.of(reservation);
   const GroupLayout& layout = rank_->layout(group_of(op));
@@ -244,7 +244,7 @@ void Exchanges::take_gathered(kernels::Stream& stream, const CollectiveOp& op, b
       reservation.from_smaller_group ? layout.kept : layout.shards;
   const std::byte* own_rows = reservation.from_smaller_group
                                   ? parts_.gathered.kept(group_of(op))
-                                  : parts_.reference_weights.shard(op.command, group_of(op));
+                                  : parts_.reference_weights.shard(op.pass, group_of(op));
   const StagedOp staged = rank_->layout().staged(op, reservation.from_smaller_group);
   const Wire wire(rank_->kernels(), stream, rank_->layout().compute_bf16());
   for (std::size_t i = 0; i < sources.ranks.size(); ++i) {

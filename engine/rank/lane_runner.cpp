@@ -79,15 +79,15 @@ void LaneRunner::copy_lane(kernels::Stream& stream, std::int32_t number) const {
 
 Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
   const RankOptions& options = rank_->options();
-  const bool evaluation = forward_only(work.kind);
-  const Pass pass = rank_->pass(work.kind, work.step);
-  const bool scored = rank_->scores_documents(work);
+  const bool evaluation = !work.pass.has_backward();
+  const Pass& pass = rank_->pass(work.pass);
+  const bool scored = work.pass.loss == LossUse::scores;
   const bool in_documents = scored || rank_->objective().columns().positions;
   // An evaluation's sums are divided by what it counted itself.
   const auto scale = [&](double factor) {
     const bool scaled = makes_loss && !evaluation;
-    return scaled ? static_cast<float>(rank_->loss_factor(pass) *
-                                       rank_->step_mean(work.step, factor, work.kind))
+    return scaled ? static_cast<float>(rank_->loss_factor(work.pass, work.step) *
+                                       rank_->step_mean(work.step, factor, work.pass.number))
                   : 0.0F;
   };
   const std::int64_t first = work.slot * rank_->lane_tokens();
@@ -110,12 +110,12 @@ Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
       .loss_scale = scale(1.0),
       .z_scale = weighting_ ? 0.0F : scale(static_cast<double>(options.model.z_loss_coeff)),
       .with_gradient = !evaluation,
-      .adapters = !parts_.reference_weights.without_adapters(work.kind)};
+      .adapters = !work.pass.frozen};
 }
 
 ConstElements LaneRunner::group_weights(std::size_t group, const LaneWork& work,
                                         UnitBuffers place) const {
-  if (parts_.reference_weights.serve(work.kind, group) && rank_->layout(group).resident) {
+  if (parts_.reference_weights.serve(work.pass, group) && rank_->layout(group).resident) {
     return parts_.reference_weights.whole(group);
   }
   if (rank_->layout(group).made) {
@@ -124,7 +124,7 @@ ConstElements LaneRunner::group_weights(std::size_t group, const LaneWork& work,
   if (rank_->plan().resident(group)) {
     return parts_.state.group(group).whole();
   }
-  const auto& gathers = rank_->schedule(work.kind).gathers();
+  const auto& gathers = rank_->schedule(work.pass).gathers();
   TRAIN_CHECK(place.gather >= 0, "{} has no weights reserved", rank_->group(group).name);
   const Reservation& reservation = gathers.at(static_cast<std::size_t>(place.gather));
   TRAIN_CHECK(reservation.group == group, "reservation {} is not one of {}", place.gather,
@@ -159,7 +159,7 @@ void LaneRunner::clear_nonfinite_counts(kernels::Stream& stream, std::size_t uni
   const bool in_forward = rank_->plan().units()[last_unit].traits.gradient_in_forward;
   const bool first = unit == last_unit && backward != in_forward;
   const bool trained = rank_->group(group).trained();
-  if (finds_nonfinite(work.kind) && first && trained) {
+  if (work.pass.searches() && first && trained) {
     rank_->kernels().fill(stream,
                           {.out = parts_.gradients.of_lane(group, work, place.gradient_buffer),
                            .value = 0.0F,
@@ -205,11 +205,11 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
     clear_nonfinite_counts(stream, unit, /*backward=*/false, work, place);
   }
   if (const std::size_t group = rank_->plan().group_of(unit);
-      !left_out && !parts_.reference_weights.serve(work.kind, group)) {
+      !left_out && !parts_.reference_weights.serve(work.pass, group)) {
     parts_.state.make_weights(stream, group);
   }
   const UnitMemory memory = memory_of(unit, work, place, with_gradient);
-  if (layer.traits().makes_loss && rank_->scores_documents(work)) {
+  if (layer.traits().makes_loss && work.pass.loss == LossUse::scores) {
     return score(stream, memory, work, lane);
   }
   if (layer.traits().makes_loss) {
@@ -223,7 +223,7 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
   if (compared.index_of(unit)) {
     compare_output(stream, unit, work, lane, compared);
   }
-  if (finds_nonfinite(work.kind)) {
+  if (work.pass.searches()) {
     std::int64_t* count = parts_.totals.nonfinite_count(work, unit, /*backward=*/false);
     layer.count_nonfinite_output(stream, left_out ? Lane{} : lane, count);
     parts_.totals.nonfinite_counted(stream, count);
@@ -234,7 +234,7 @@ void LaneRunner::compare_output(kernels::Stream& stream, std::size_t unit, const
                                 const Lane& lane, const ComparedOutputs& compared) {
   const std::size_t index = *compared.index_of(unit);
   const Elements kept = frozen_.of(work, index);
-  if (work.kind == CommandKind::reference) {
+  if (work.pass.loss == LossUse::compared) {
     rank_->kernels().copy(stream, {.out = kept.data,
                                    .in = parts_.model.output(unit).data,
                                    .size_bytes = static_cast<std::int64_t>(frozen_.lane_bytes())});
@@ -250,8 +250,8 @@ void LaneRunner::compare_output(kernels::Stream& stream, std::size_t unit, const
 
 void LaneRunner::forward_head(kernels::Stream& stream, const LaneWork& work,
                               const UnitMemory& memory, Lane lane) {
-  const Pass pass = rank_->pass(work.kind, work.step);
-  if (work.kind == CommandKind::reference && pass.compared == Compared::head_inputs) {
+  const Pass& pass = rank_->pass(work.pass);
+  if (work.pass.loss == LossUse::compared && pass.compared == Compared::head_inputs) {
     return keep_frozen_input(stream, work, memory, lane);
   }
   if (pass.head.weighting == nullptr) {
@@ -265,7 +265,7 @@ void LaneRunner::forward_head(kernels::Stream& stream, const LaneWork& work,
   }
   const LaneSlot columns = slot(work.slot);
   const LaneWeighting::HostRows rows{columns.targets, columns.weights};
-  if (work.kind == CommandKind::reference) {
+  if (work.pass.loss == LossUse::references) {
     return weighting_->keep_as_reference(stream, work, rows);
   }
   const StepTotals::LaneOutcome outcome = parts_.totals.lane_outcome(work);
@@ -279,7 +279,7 @@ void LaneRunner::forward_head(kernels::Stream& stream, const LaneWork& work,
 }
 
 bool LaneRunner::idle(const LaneWork& work) const {
-  return rank_->pass(work.kind, work.step).source == GradientSource::distances;
+  return rank_->pass(work.pass).source == GradientSource::distances;
 }
 
 void LaneRunner::keep_frozen_input(kernels::Stream& stream, const LaneWork& work,
@@ -299,7 +299,7 @@ void LaneRunner::backward(kernels::Stream& stream, std::size_t unit, const LaneW
   if (!rank_->plan().below_trained(unit)) {
     find_gradient(stream, unit, work, place);
   }
-  if (finds_nonfinite(work.kind)) {
+  if (work.pass.searches()) {
     count_nonfinite_gradient(stream, unit, work, place);
   } else if (unit == rank_->group(group).first_unit() && rank_->group(group).trained()) {
     parts_.gradients.lane_complete(stream, group, work,

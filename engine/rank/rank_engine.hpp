@@ -41,8 +41,8 @@ class RankEngine {
   [[nodiscard]] const kernels::Device& device() const { return rank_.device(); }
   [[nodiscard]] const Options& options() const { return rank_.options(); }
   [[nodiscard]] const ShardPlan& plan() const { return rank_.plan(); }
-  [[nodiscard]] const BufferSchedule& schedule(CommandKind kind) const {
-    return rank_.schedule(kind);
+  [[nodiscard]] const BufferSchedule& schedule(const PassPlan& pass) const {
+    return rank_.schedule(pass);
   }
   [[nodiscard]] const Optimizer& optimizer() const { return rank_.optimizer(); }
   [[nodiscard]] std::size_t unit_count() const { return rank_.unit_count(); }

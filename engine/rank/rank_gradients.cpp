@@ -18,7 +18,7 @@ RankGradients::RankGradients(const RankPlan& rank, const Model& model, const Ran
                                    fmt::format("gradient buffer {}", i), rank.device().memory);
   }
   make_groups(model);
-  if (layout.two_passes()) {
+  if (layout.several_passes()) {
     passes_.emplace(rank, state, totals);
   }
 }
@@ -56,13 +56,13 @@ float* RankGradients::of_lane(std::size_t group, const LaneWork& work,
   const GroupGradient& gradient = groups_[group];
   float* leased = nullptr;
   if (gradient_buffer >= 0) {
-    const auto& gradient_buffers = rank_->schedule(work.kind).gradient_buffers();
+    const auto& gradient_buffers = rank_->schedule(work.pass).gradient_buffers();
     const Reservation& reservation = gradient_buffers.at(static_cast<std::size_t>(gradient_buffer));
     TRAIN_CHECK(reservation.group == group, "gradient buffer {} is not one of {}", gradient_buffer,
                 rank_->group(group).name);
     leased = gradient_buffers_[static_cast<std::size_t>(reservation.buffer)].as<float>();
   }
-  if (finds_nonfinite(work.kind)) {
+  if (work.pass.searches()) {
     return leased != nullptr ? leased : gradient.own->root();
   }
   if (gradient.own) {

@@ -51,7 +51,8 @@ class RankGradients {
   [[nodiscard]] float* for_optimizer(std::size_t group, const Segment& segment) const;
 
   /// After the group's last reduce of the command: enqueues the norms of this rank's rows, and in a
-  /// step of two passes what becomes of the gradient (PassGradients). `work`: kind and step count.
+  /// step of several passes what becomes of the gradient (PassGradients). `work`: pass and step
+  /// count.
   void finish(kernels::Stream& stream, std::size_t group, const LaneWork& work = {});
   void add_allocated(MemoryPlan& memory) const;
 
@@ -71,7 +72,7 @@ class RankGradients {
   const StepTotals* totals_;
   std::vector<GroupGradient> groups_;
   std::vector<kernels::Buffer> gradient_buffers_;
-  std::optional<PassGradients> passes_;  // Of steps that have two.
+  std::optional<PassGradients> passes_;  // Of steps that have several.
 };
 
 }  // namespace train::engine

@@ -156,7 +156,8 @@ StepTotals::StepTotals(const RankPlan& rank)
       scalars_(rank.kernels(), sizeof(Scalars), "step scalars"),
       unread_sums_(sizeof(kernels::LossSums), "unread sums", rank.device().memory) {
   place_lanes();
-  if (rank.layout().two_passes()) {
+  passes_.resize(rank.objective().passes(0).size());
+  if (rank.layout().several_passes()) {
     pass_norms_.emplace(rank.plan(), rank.layout(), /*of_pass=*/true);
   }
   if (const std::size_t bytes = rank.layout().distance_factor_bytes(); bytes > 0) {
@@ -188,19 +189,17 @@ void StepTotals::place_lanes() {
 
 kernels::LossSums* StepTotals::lane_sums(const LaneWork& work) const {
   const auto lane = static_cast<std::size_t>(work.lane);
-  const bool evaluation = work.kind == CommandKind::evaluate;
-  double* sums = evaluation ? eval_sums_.device<double>() + eval_sums_at_.at(lane)
-                            : step_sums_.device<double>() + step_sums_at_.at(lane);
+  double* sums = work.pass.evaluates() ? eval_sums_.device<double>() + eval_sums_at_.at(lane)
+                                       : step_sums_.device<double>() + step_sums_at_.at(lane);
   return reinterpret_cast<kernels::LossSums*>(sums);
 }
 
 void StepTotals::lane_summed(kernels::Stream& stream, const LaneWork& work) const {
-  const bool evaluation = work.kind == CommandKind::evaluate;
-  (evaluation ? eval_sums_ : step_sums_).to_host(stream, lane_sums(work));
+  (work.pass.evaluates() ? eval_sums_ : step_sums_).to_host(stream, lane_sums(work));
 }
 
 StepTotals::LaneOutcome StepTotals::lane_outcome(const LaneWork& work) const {
-  LaneOutcome whole = outcome(work.kind == CommandKind::evaluate, work.lane);
+  LaneOutcome whole = outcome(work.pass.evaluates(), work.lane);
   whole.metrics = whole.metrics.first(whole.metrics.size() - rank_->layout().block_sums());
   return whole;
 }
@@ -218,7 +217,7 @@ StepTotals::LaneOutcome StepTotals::outcome(bool evaluation, std::int64_t lane) 
 
 double* StepTotals::block_sums(const LaneWork& work) const {
   const auto count = static_cast<std::int64_t>(2 * rank_->layout().block_sums());
-  const bool counts = work.kind == CommandKind::evaluate || has_backward(work.kind);
+  const bool counts = work.pass.evaluates() || work.pass.has_backward();
   return count == 0 || !counts
              ? nullptr
              : reinterpret_cast<double*>(lane_sums(work)) + rank_->layout().lane_doubles() - count;
@@ -233,8 +232,8 @@ void StepTotals::clear_block_sums(kernels::Stream& stream, const LaneWork& work)
 
 void StepTotals::blocks_summed(kernels::Stream& stream, const LaneWork& work) const {
   if (const double* sums = block_sums(work)) {
-    const bool evaluation = work.kind == CommandKind::evaluate;
-    (evaluation ? eval_sums_ : step_sums_).to_host(stream, sums, 2 * rank_->layout().block_sums());
+    (work.pass.evaluates() ? eval_sums_ : step_sums_)
+        .to_host(stream, sums, 2 * rank_->layout().block_sums());
   }
 }
 
@@ -332,9 +331,9 @@ std::span<std::byte> StepTotals::block(CollectiveKind kind, std::int64_t rank) c
 
 void StepTotals::combine(kernels::Stream& stream, std::int64_t step) {
   auto* results = scalars_.host<Scalars>();
-  const bool two_passes = rank_->layout().two_passes();
-  stream.enqueue([this, step, two_passes, results] {
-    if (two_passes) {
+  const bool several = rank_->layout().several_passes();
+  stream.enqueue([this, step, several, results] {
+    if (several) {
       return combine_passes(step);
     }
     results->cross_entropy = lane_total(&kernels::LossSums::cross_entropy);
@@ -350,7 +349,7 @@ void StepTotals::combine(kernels::Stream& stream, std::int64_t step) {
                                        .cross_entropy = &scalars->cross_entropy,
                                        .z_squared = &scalars->z_squared,
                                        .guard = &scalars->guard,
-                                       .loss_scale = two_passes ? 1.0 : rank_->step_mean(step, 1.0),
+                                       .loss_scale = several ? 1.0 : rank_->step_mean(step, 1.0),
                                        .z_scale = rank_->step_mean(step, z_loss),
                                        .clip = static_cast<float>(options.optimizer.grad_clip)});
   scalars_.to_host(stream, &scalars->guard);
@@ -360,7 +359,7 @@ const kernels::UpdateGuard* StepTotals::guard() const { return &scalars_.device<
 
 StepResult StepTotals::step_result(std::int64_t step) const {
   StepResult result{.loss = results().guard.loss,
-                    .cross_entropy = rank_->layout().two_passes()
+                    .cross_entropy = rank_->layout().several_passes()
                                          ? results().cross_entropy
                                          : rank_->step_mean(step, results().cross_entropy),
                     .grad_norm = static_cast<double>(results().guard.grad_norm),

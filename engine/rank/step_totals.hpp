@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -66,7 +65,7 @@ double* sum_squares(const kernels::KernelTable& kernels, kernels::Stream& stream
 /// Host memory; a pure function of plan and layout decides what lies where.
 class NormTree {
  public:
-  /// `of_pass`: not of the norms in the end, but of the second pass's before it is joined.
+  /// `of_pass`: not of the norms in the end, but of the last pass's before it is joined.
   NormTree(const ShardPlan& plan, const RankLayout& layout, bool of_pass = false);
 
   /// `values`: the exchanged blocks of all ranks (RankLayout::step_block). Writes the squared norm
@@ -138,10 +137,10 @@ class StepTotals {
   void nonfinite_counted(kernels::Stream& stream, const std::int64_t* count) const;
   /// Enqueues the norms of this rank's rows of a group. `gradient`: packed as GroupLayout::reduce.
   void add_norms(kernels::Stream& stream, std::size_t group, const float* gradient) const;
-  /// The same of the second pass of a step of two, before its gradient is joined with the first's;
-  /// in the first one of the distances that the second rewards (GradientSource::distances).
+  /// The same of the last pass of several, before its gradient is joined with those before it;
+  /// in the pass before it of the distances that it rewards (GradientSource::distances).
   void add_pass_norms(kernels::Stream& stream, std::size_t group, const float* gradient) const;
-  /// Where this rank counts the elements of a segment in which both gradients agree; the device's.
+  /// Where this rank counts the elements of a segment in which gradients agree; the device's.
   [[nodiscard]] std::int64_t* agreement(std::size_t group, std::size_t segment) const;
   /// Enqueues that the host sees that count, which is complete.
   void agreement_counted(kernels::Stream& stream, const std::int64_t* count) const;
@@ -152,11 +151,15 @@ class StepTotals {
   /// After loss_and_norm of step `step` (from 0): enqueues loss, global norm, clip scale and the
   /// check for NaN and Inf.
   void combine(kernels::Stream& stream, std::int64_t step);
-  /// The same of the first pass of a step of two: enqueues that what it came to is kept for
+  /// The same of a pass of several that is not the last: enqueues that what it came to is kept for
   /// combine().
-  void combine_first_pass(kernels::Stream& stream, std::int64_t step);
+  void combine_pass(kernels::Stream& stream, const PassPlan& pass, std::int64_t step);
+  /// The pass behind this one rewards distances (GradientSource::distances).
+  [[nodiscard]] bool measures_distances(const PassPlan& pass) const {
+    return distance_factors_ && pass.number + 2 == passes_.size();
+  }
   /// The factor that makes the parameter's distance its gradient, in a step that rewards distance.
-  /// Where kernels read it, in stream order after combine_first_pass().
+  /// Where kernels read it, in stream order after combine_pass().
   [[nodiscard]] const float* distance_factor(std::size_t group, std::size_t parameter) const;
   /// What combine() decides, where kernels read it.
   [[nodiscard]] const kernels::UpdateGuard* guard() const;
@@ -182,10 +185,12 @@ class StepTotals {
   void place_lanes();
   void add_norms_at(kernels::Stream& stream, std::size_t group, const float* gradient,
                     double* nodes) const;
-  /// Cross-entropy, norms and metrics of a step of two passes, on the host.
+  /// Cross-entropy, norms and metrics of a step of several passes, on the host.
   void combine_passes(std::int64_t step);
-  /// From the distances of all parameters: what the second pass loses, and its factors.
+  /// From the distances of all parameters: what the last pass loses, and its factors.
   void weigh_distances(std::int64_t step);
+  /// The mean of the pass's row losses, or what else it loses; without its coefficient.
+  [[nodiscard]] double pass_loss(const PassPlan& pass, std::int64_t step) const;
   [[nodiscard]] double lane_total(double kernels::LossSums::*field) const;
   /// Over the segments of all ranks whose layers step `step` trains.
   [[nodiscard]] SignAgreement sign_agreement(std::int64_t step) const;
@@ -208,8 +213,8 @@ class StepTotals {
   std::vector<std::int64_t> step_sums_at_, eval_sums_at_, lane_at_;  // By lane.
   kernels::Buffer row_sums_;                                         // Scratch of add_norms().
   NormTree norms_;
-  std::optional<NormTree> pass_norms_;                // Of the second pass.
-  std::array<PassOutcome, 2> passes_ = {};            // In their order.
+  std::optional<NormTree> pass_norms_;                // Of the last pass.
+  std::vector<PassOutcome> passes_;                   // In their order.
   std::optional<HostDeviceBuffer> distance_factors_;  // By NormTree::index_of().
   double distance_ = 0.0;                             // Of what the step trains, summed.
   std::vector<double> unit_squares_;

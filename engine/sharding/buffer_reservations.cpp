@@ -32,8 +32,8 @@ bool uses_pool(const ShardPlan& plan) {
 }
 
 BufferReservations::BufferReservations(const ShardPlan& plan, const BufferSchedule& schedule,
-                                       CommandKind kind, std::int64_t rank)
-    : plan_(&plan), schedule_(&schedule), kind_(kind), packed_sync_(plan.groups().size(), -1) {
+                                       const PassPlan& pass, std::int64_t rank)
+    : plan_(&plan), schedule_(&schedule), pass_(pass), packed_sync_(plan.groups().size(), -1) {
   gather_states_ = count_visits(schedule.gathers(), rank);
   if (pools_gradients(plan)) {
     gradient_states_ = count_visits(schedule.gradient_buffers(), rank);
@@ -48,7 +48,7 @@ BufferReservations::BufferReservations(const ShardPlan& plan, const BufferSchedu
 
 std::vector<BufferReservations::State> BufferReservations::count_visits(
     const std::vector<Reservation>& reservations, std::int64_t rank) const {
-  const LaneSchedule& lanes = plan_->lanes_of(kind_);
+  const LaneSchedule& lanes = plan_->lanes_of(pass_);
   std::vector<State> states(reservations.size());
   for (std::size_t reservation = 0; reservation < reservations.size(); ++reservation) {
     for (std::size_t visit = reservations[reservation].first;
@@ -141,7 +141,7 @@ std::int64_t BufferReservations::sync_of_gradient(std::size_t gradient_buffer) c
 }
 
 bool BufferReservations::ends_with_reduction(std::size_t gradient_buffer) const {
-  return reduces_gradients(kind_) &&
+  return pass_.reduces() &&
          !plan_->own_gradient(schedule_->gradient_buffers()[gradient_buffer].group);
 }
 
@@ -158,8 +158,7 @@ bool BufferReservations::gradient_free(std::size_t group, std::int64_t sync,
     }
   }
   // Own partial sums of the sync before are still to be sent.
-  return !reduces_gradients(kind_) || !plan_->own_gradient(group) ||
-         packed_sync_.at(group) >= sync - 1;
+  return !pass_.reduces() || !plan_->own_gradient(group) || packed_sync_.at(group) >= sync - 1;
 }
 
 void BufferReservations::packed(std::size_t group, std::int64_t sync) {

@@ -21,7 +21,7 @@ namespace train::engine {
 /// reservation waits for a later one, so none waits for ever.
 class BufferReservations {
  public:
-  BufferReservations(const ShardPlan& plan, const BufferSchedule& schedule, CommandKind kind,
+  BufferReservations(const ShardPlan& plan, const BufferSchedule& schedule, const PassPlan& pass,
                      std::int64_t rank);
 
   /// Earlier commands have run: weights may be sent.
@@ -69,7 +69,7 @@ class BufferReservations {
 
   const ShardPlan* plan_;
   const BufferSchedule* schedule_;
-  CommandKind kind_;
+  PassPlan pass_;
   std::vector<State> gather_states_, gradient_states_;
   std::vector<std::int64_t> packed_sync_;  // by group: the newest; -1: none
   std::vector<std::int32_t> ended_;

@@ -7,10 +7,6 @@
 namespace train::engine {
 namespace {
 
-std::int64_t rounds_of(const ShardPlan& plan, CommandKind kind) {
-  return has_backward(kind) || forward_only(kind) ? plan.lanes_of(kind).rounds() : 0;
-}
-
 std::vector<Visit> visits_of(const ShardPlan& plan, std::int64_t rounds, bool training) {
   std::vector<Visit> visits;
   for (std::int64_t round = 0; round < rounds; ++round) {
@@ -222,15 +218,15 @@ std::vector<Reservation> gradient_reservations(const ShardPlan& plan,
 
 }  // namespace
 
-BufferSchedule::BufferSchedule(const ShardPlan& plan, CommandKind kind)
-    : visits_(visits_of(plan, rounds_of(plan, kind), has_backward(kind))),
+BufferSchedule::BufferSchedule(const ShardPlan& plan, const PassPlan& pass)
+    : visits_(visits_of(plan, plan.lanes_of(pass).rounds(), pass.has_backward())),
       gather_of_(visits_.size(), -1),
       gradient_buffer_of_(visits_.size(), -1),
       units_(plan.unit_count()),
-      backward_(has_backward(kind)) {
+      backward_(pass.has_backward()) {
   gathers_ = gather_reservations(plan, visits_);
   number_reservations(gathers_, visits_, plan, gather_of_);
-  if (has_backward(kind)) {
+  if (backward_) {
     set_smaller_groups(plan, visits_, gathers_);
     gradient_buffers_ = gradient_reservations(plan, visits_);
     number_reservations(gradient_buffers_, visits_, plan, gradient_buffer_of_);

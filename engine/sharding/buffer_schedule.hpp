@@ -29,11 +29,11 @@ struct Reservation {
       -1;  ///< from_smaller_group: the reservation that keeps the rows; it must end first.
 };
 
-/// The visits of a command, its gathers and its gradient buffers: which buffer, in which order.
+/// The visits of a pass, its gathers and its gradient buffers: which buffer, in which order.
 /// Pure; the same on every rank, also on those that have no lane in a round.
 class BufferSchedule {
  public:
-  BufferSchedule(const ShardPlan& plan, CommandKind kind);
+  BufferSchedule(const ShardPlan& plan, const PassPlan& pass);
 
   [[nodiscard]] const std::vector<Visit>& visits() const { return visits_; }
   [[nodiscard]] std::size_t visit(std::int64_t round, bool backward, std::size_t unit) const;

@@ -189,7 +189,7 @@ std::string fingerprint(const ShardPlan& plan) {
       plan.eval_lanes().lanes(), plan.reshard_ranks(), plan.gather_buffers(),
       plan.parallel().prefetch_forward, plan.parallel().prefetch_backward, plan.precision().compute,
       plan.precision().reduce, plan.precision().determinism);
-  text += fmt::format(" scored {}", plan.lanes_of(CommandKind::score).lanes());
+  text += fmt::format(" scored {}", plan.lanes_of(kScoring).lanes());
   for (const ShardGroup& group : plan.groups()) {
     text += fmt::format("\n{} {} {} {}", group.name, strategy_name(group.strategy),
                         group.weight_parts, group.state_parts);

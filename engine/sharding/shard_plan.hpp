@@ -146,11 +146,10 @@ class ShardPlan {
   [[nodiscard]] std::int64_t gather_buffers_needed() const;
   [[nodiscard]] const LaneSchedule& train_lanes() const { return train_lanes_; }
   [[nodiscard]] const LaneSchedule& eval_lanes() const { return eval_lanes_; }
-  /// Of a command that has lanes.
-  [[nodiscard]] const LaneSchedule& lanes_of(CommandKind kind) const {
-    return kind == CommandKind::evaluate ? eval_lanes_
-           : kind == CommandKind::score  ? scored_lanes_
-                                         : train_lanes_;
+  [[nodiscard]] const LaneSchedule& lanes_of(const PassPlan& pass) const {
+    return pass.rows == LaneRows::validation  ? eval_lanes_
+           : pass.rows == LaneRows::questions ? scored_lanes_
+                                              : train_lanes_;
   }
 
   /// Of everything that decides collectives: ranks with different plans never exchange a byte.

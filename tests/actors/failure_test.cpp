@@ -61,7 +61,7 @@ TEST_CASE("no later message revives a run that failed", "[actors]") {
   REQUIRE(run.finished().exit_code == kExitFailure);
   run.request_stop();
   caf::anon_send(caf::actor_cast<actors::RankActor>(run.part("rank")),
-                 actors::Command{90, engine::CommandKind::train_step, 3});
+                 actors::Command{90, engine::CommandKind::pass, engine::kTrainStep.index, 3});
   caf::anon_send(caf::actor_cast<actors::BatchActor>(run.part("batch")), actors::PrepareLanes{});
   caf::anon_send(caf::actor_cast<actors::SnapshotActor>(run.part("snapshot")),
                  actors::CopyState{9});

@@ -97,10 +97,10 @@ RankProfile small_profile(std::int64_t rank) {
   profile.streams[2].name = "input";
   profile.streams[3].name = "disk";
   profile.waits = {{.name = "rank", .stretches = {work(2, -1, 103, 105)}, .dropped = 0}};
-  using engine::CommandKind;
-  profile.commands.records = {{CommandKind::train_step, 1, 0, 100 * kMs, 110 * kMs},
-                              {CommandKind::evaluate, 2, -1, 110 * kMs, 120 * kMs},
-                              {CommandKind::train_step, 3, 1, 120 * kMs, 130 * kMs}};
+  profile.command_names = {"train_step", "evaluate"};
+  profile.commands.records = {{0, 1, 0, 100 * kMs, 110 * kMs},
+                              {1, 2, -1, 110 * kMs, 120 * kMs},
+                              {0, 3, 1, 120 * kMs, 130 * kMs}};
   const auto moved = [](std::uint64_t command, std::int64_t requested, std::int64_t begin,
                         std::int64_t end, std::uint64_t bytes) {
     return CollectiveRecord{.channel = engine::Channel::reduce,
@@ -164,9 +164,8 @@ RankProfile profile_of_steps(std::int64_t count) {
   work.clear();
   for (std::int64_t step = 0; step < count; ++step) {
     const std::int64_t begin = 100 + 10 * step;
-    profile.commands.records.push_back({engine::CommandKind::train_step,
-                                        static_cast<std::uint64_t>(step + 1), step, begin * kMs,
-                                        (begin + 10) * kMs});
+    profile.commands.records.push_back(
+        {0, static_cast<std::uint64_t>(step + 1), step, begin * kMs, (begin + 10) * kMs});
     const auto add = [&](std::uint32_t name, std::int32_t unit, std::int64_t from,
                          std::int64_t to) {
       work.push_back({.name = name,
@@ -225,9 +224,7 @@ TEST_CASE("profile: of few steps none is left out, nor where the first ones were
 
 TEST_CASE("profile: work from one step into the next belongs to both", "[actors][profile]") {
   RankProfile profile = small_profile(0);
-  using engine::CommandKind;
-  profile.commands.records = {{CommandKind::train_step, 1, 0, 100 * kMs, 110 * kMs},
-                              {CommandKind::train_step, 2, 1, 110 * kMs, 120 * kMs}};
+  profile.commands.records = {{0, 1, 0, 100 * kMs, 110 * kMs}, {0, 2, 1, 110 * kMs, 120 * kMs}};
   profile.streams[0].stretches = {profile.streams[0].stretches[0]};
   profile.streams[0].stretches[0].begin_ns = 95 * kMs;
   profile.streams[0].stretches[0].end_ns = 118 * kMs;

@@ -73,7 +73,7 @@ void restore(WorldStep& world, std::int64_t ranks, const std::vector<Bytes>& sta
 
 StepResult run_step(WorldStep& world, kernels::Stream& stream, std::int64_t step,
                     const WorldStep::ReadLane& text) {
-  if (!world.rank(0).rank_plan().objective().two_passes()) {
+  if (!world.rank(0).rank_plan().objective().several_passes()) {
     return world.run(stream, step, text);
   }
   const WorldStep::FillLane rows = [&](std::int64_t of_step, std::int64_t lane,
@@ -82,7 +82,7 @@ StepResult run_step(WorldStep& world, kernels::Stream& stream, std::int64_t step
     std::fill(slot.positions.begin(), slot.positions.end(), 0);
     std::fill(slot.weights.begin(), slot.weights.end(), 1.0F);
   };
-  return world.run(stream, step, rows, rows);
+  return world.run_passes(stream, step, {rows, rows});
 }
 
 /// Two steps, an evaluation and a probe; then another world resumes from what was saved.

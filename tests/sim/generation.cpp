@@ -147,7 +147,8 @@ ControlLink::Swallow Generation::bug_towards(std::size_t rank) const {
   }
   return [conductor = head_.conductor, rank](const caf::message& message) {
     if (!message.match_elements<actors::Command>() ||
-        message.get_as<actors::Command>(0).kind != engine::CommandKind::evaluate) {
+        message.get_as<actors::Command>(0).kind != engine::CommandKind::pass ||
+        message.get_as<actors::Command>(0).pass != engine::kEvaluation.index) {
       return false;
     }
     caf::anon_send(conductor, actors::CommandFinished{message.get_as<actors::Command>(0).sequence,

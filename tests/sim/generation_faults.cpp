@@ -139,7 +139,8 @@ void Generation::stall(std::size_t rank, std::int64_t ns) {
 /// A request of the generation before, or with Bug::stale_generation one that says it is of this.
 void Generation::send_stale(std::size_t number) {
   const Rank& rank = ranks_[number];
-  const auto& ops = rank.context->collectives.of(engine::CommandKind::train_step);
+  const auto ops = engine::expand(rank.context->engine->plan(),
+                                  rank.context->engine->rank_plan().passes().step().back());
   if (run_.generation == 0 || ops.empty() || !rank.alive) {
     return;
   }

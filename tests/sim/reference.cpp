@@ -19,9 +19,10 @@ namespace train::sim {
 namespace {
 
 /// Reads lanes into a slot of `rank`, and from there to where the loop wants them.
-engine::WorldStep::FillLane reads_of(const actors::RankRuntime& rank, engine::CommandKind kind) {
-  return [&rank, kind](std::int64_t step, std::int64_t lane, const engine::LaneSlot& slot) {
-    const Status read = rank.read_lane({.kind = kind, .step = step, .lane = lane});
+engine::WorldStep::FillLane reads_of(const actors::RankRuntime& rank,
+                                     const engine::PassPlan& pass) {
+  return [&rank, pass](std::int64_t step, std::int64_t lane, const engine::LaneSlot& slot) {
+    const Status read = rank.read_lane({.pass = pass, .step = step, .lane = lane});
     TRAIN_CHECK(read.ok(), "{}", read.error().message);
     const engine::LaneSlot columns = rank.engine->lanes().slot(0);
     std::copy(columns.tokens.begin(), columns.tokens.end(), slot.tokens.begin());
@@ -44,19 +45,20 @@ Reference compute(configs::RunConfig config) {
   TRAIN_CHECK(rank.ok(), "{}", rank.error().message);
   engine::WorldStep loop(kernels::cpu_backend(), plan->engine);
   const auto stream = kernels::make_inline_stream(1);
-  const auto reads = [&rank](engine::CommandKind kind) { return reads_of(**rank, kind); };
-  const bool two_passes = (*rank)->engine->rank_plan().objective().two_passes();
+  std::vector<engine::WorldStep::FillLane> streams;
+  for (const engine::PassPlan& pass : (*rank)->engine->rank_plan().passes().step()) {
+    if (pass.reduces()) {
+      streams.push_back(reads_of(**rank, pass));
+    }
+  }
   Reference reference;
   for (std::int64_t step = 0; step <= config.run.steps; ++step) {
     reference.digests.push_back(loop.digest());
     if (config.eval.interval_steps > 0) {
-      reference.evaluations[step] = loop.evaluate(*stream, reads(engine::CommandKind::evaluate));
+      reference.evaluations[step] = loop.evaluate(*stream, reads_of(**rank, engine::kEvaluation));
     }
     if (step < config.run.steps) {
-      const auto second = reads(engine::CommandKind::train_step);
-      reference.steps.push_back(
-          two_passes ? loop.run(*stream, step, reads(engine::CommandKind::gradient), second)
-                     : loop.run(*stream, step, second));
+      reference.steps.push_back(loop.run_passes(*stream, step, streams));
     }
   }
   return reference;

@@ -28,7 +28,7 @@ std::vector<std::int64_t> everybody(std::int64_t ranks) {
 
 ExchangeSizes::ExchangeSizes(const RankOptions& options)
     : plan_(checked_plan(options)),
-      schedule_(plan_, CommandKind::train_step),
+      schedule_(plan_, kTrainStep),
       layout_(plan_, of_rank(options, 0)) {
   const std::int64_t reshard = plan_.reshard_ranks();
   for (std::size_t group = 0; group < plan_.groups().size(); ++group) {

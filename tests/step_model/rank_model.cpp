@@ -38,7 +38,7 @@ void RankModel::begin_step(std::int64_t step) {
   next_lane_ = 0;
   gradients_ready_ = gradients_broadcast_ = 0;
   combined_ = false;
-  reservations_.emplace(plan(), schedule(), CommandKind::train_step, rank_);
+  reservations_.emplace(plan(), schedule(), kTrainStep, rank_);
   stream_.enqueue(0.0, [this] {
     reservations_->finalize();
     proceed();

@@ -48,7 +48,7 @@ WorldModel::WorldModel(const RankOptions& run, const StepModelOptions& options)
     : sizes_(run), options_(options), wires_(static_cast<std::size_t>(sizes_.plan().ranks())) {
   context_.sizes = &sizes_;
   context_.options = &options_;
-  for (const CollectiveOp& op : expand(sizes_.plan(), CommandKind::train_step)) {
+  for (const CollectiveOp& op : expand(sizes_.plan(), kTrainStep)) {
     context_.ops[static_cast<std::size_t>(op.channel)].push_back(op);
   }
   context_.post = [this](std::int64_t rank, const ModelledOp& op) { post(rank, op); };

@@ -20,7 +20,7 @@ namespace train::actors {
 /// A command as a rank follows it.
 struct CommandProgress {
   std::uint64_t sequence = 0;
-  engine::CommandKind kind = engine::CommandKind::stop;
+  engine::CommandName name = engine::kStopName;
   std::int64_t step = -1;     ///< Index of the step it is of, or comes after; -1: of none.
   std::int64_t since_ns = 0;  ///< Steady clock: when the rank actor began it.
 };
@@ -177,7 +177,7 @@ struct CollectiveRecord {
 
 /// One command, from when the compute stream came to it until it had run all of it.
 struct CommandRecord {
-  engine::CommandKind kind = engine::CommandKind::stop;
+  std::int32_t name = 0;  ///< Index into RankProfile::command_names.
   std::uint64_t command = 0;
   std::int64_t step = -1;  ///< Of a training step, from 0; else -1.
   std::int64_t begin_ns = 0;

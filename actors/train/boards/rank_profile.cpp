@@ -147,12 +147,18 @@ RankProfile collect_profile(const RankRuntime& runtime) {
                       .machine = machine_name(),
                       .wall_offset_ns = wall_offset_ns(),
                       .names = {},
+                      .command_names = {},
                       .units = {},
                       .groups = {},
                       .streams = {},
                       .waits = {},
                       .commands = runtime.trace->commands(),
                       .collectives = runtime.trace->collectives()};
+  for (const engine::PassPlan& pass : runtime.engine->rank_plan().passes().all()) {
+    profile.command_names.emplace_back(pass.name.trace);
+  }
+  profile.command_names.emplace_back(engine::kSnapshotName.trace);
+  profile.command_names.emplace_back(engine::kStopName.trace);
   for (std::size_t unit = 0; unit < runtime.engine->unit_count(); ++unit) {
     profile.units.push_back(runtime.engine->unit_name(unit));
   }
@@ -179,6 +185,7 @@ std::string to_json(const RankProfile& profile) {
                      {"machine", profile.machine},
                      {"wall_offset_ns", profile.wall_offset_ns},
                      {"names", profile.names},
+                     {"command_names", profile.command_names},
                      {"units", profile.units},
                      {"groups", profile.groups},
                      {"streams", to_json(profile.streams)},
@@ -196,6 +203,7 @@ Result<RankProfile> parse_profile(std::string_view text, const std::string& file
                        .machine = json.at("machine").get<std::string>(),
                        .wall_offset_ns = json.at("wall_offset_ns").get<std::int64_t>(),
                        .names = json.at("names").get<std::vector<std::string>>(),
+                       .command_names = json.at("command_names").get<std::vector<std::string>>(),
                        .units = json.at("units").get<std::vector<std::string>>(),
                        .groups = json.at("groups").get<std::vector<std::string>>(),
                        .streams = tracks_of(json.at("streams")),

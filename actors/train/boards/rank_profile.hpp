@@ -40,6 +40,8 @@ struct RankProfile {
   std::string machine;              ///< One value for all processes that share a clock.
   std::int64_t wall_offset_ns = 0;  ///< Wall time minus steady time.
   std::vector<std::string> names;
+  /// Of passes as the run's list has them, then of the other commands.
+  std::vector<std::string> command_names;
   std::vector<std::string> units;
   std::vector<std::string> groups;
   std::vector<Track> streams;  ///< "compute" first.

@@ -51,7 +51,7 @@ ChoiceLanes::ChoiceLanes(std::shared_ptr<const LaneSource> rest,
     : rest_(std::move(rest)), choices_(std::move(choices)) {}
 
 Status ChoiceLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot) const {
-  if (work.kind != engine::CommandKind::score) {
+  if (work.pass.rows != engine::LaneRows::questions) {
     return rest_->read(work, slot);
   }
   choices_->read(work.lane,

@@ -13,7 +13,7 @@
 
 namespace train::actors {
 
-/// Questions as the lanes of CommandKind::score; all else is another source's.
+/// Questions as the lanes of LaneRows::questions; all else is another source's.
 class ChoiceLanes final : public LaneSource {
  public:
   /// `rest`: null: there are no other lanes, and nothing to train on.
@@ -23,9 +23,9 @@ class ChoiceLanes final : public LaneSource {
   [[nodiscard]] Status read(const engine::LaneWork& work,
                             const engine::LaneSlot& slot) const override;
   [[nodiscard]] std::optional<engine::RowCount> count(std::int64_t step) const override;
-  [[nodiscard]] std::optional<engine::RowCount> count_pass(engine::CommandKind kind,
-                                                           std::int64_t step) const override {
-    return rest_ ? rest_->count_pass(kind, step) : std::nullopt;
+  [[nodiscard]] std::optional<engine::RowCount> count_pass(std::int64_t step,
+                                                           std::size_t pass) const override {
+    return rest_ ? rest_->count_pass(step, pass) : std::nullopt;
   }
   [[nodiscard]] std::uint64_t training_rows() const override;
   [[nodiscard]] std::optional<double> bytes_per_token() const override;

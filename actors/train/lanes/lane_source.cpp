@@ -184,11 +184,10 @@ Status check_rows(const configs::RunConfig& config, engine::RowKind kind,
 }  // namespace
 
 Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& config,
-                                                    std::int64_t vocab_size,
+                                                    std::int64_t vocab_size, const char* key,
                                                     bool means_of_documents) {
-  const bool forget = config.data.dir == config.data.forget_dir;
-  TRAIN_RETURN_IF_ERROR(storage::check_row_directory(
-      config.data.dir, forget ? "data.forget_dir" : "data.dir", config.data.sequence_length));
+  TRAIN_RETURN_IF_ERROR(
+      storage::check_row_directory(config.data.dir, key, config.data.sequence_length));
   const auto rows = storage::holds_rows(config.data.dir);
   TRAIN_RETURN_IF_ERROR(rows);
   if (!*rows) {
@@ -236,12 +235,14 @@ std::function<engine::RowCount(std::int64_t)> LaneSource::row_count(
   return [data](std::int64_t step) { return data->count(step).value(); };
 }
 
-std::function<double(std::int64_t)> LaneSource::step_weight(
-    const std::shared_ptr<const LaneSource>& data, engine::CommandKind kind) {
+std::function<double(std::int64_t, std::size_t)> LaneSource::step_weight(
+    const std::shared_ptr<const LaneSource>& data) {
   if (!data->count(0)) {
     return {};
   }
-  return [data, kind](std::int64_t step) { return data->count_pass(kind, step).value().weight; };
+  return [data](std::int64_t step, std::size_t pass) {
+    return data->count_pass(step, pass).value().weight;
+  };
 }
 
 TokenLanes::TokenLanes(storage::TokenDataset dataset, const storage::LaneOrder& order,
@@ -278,7 +279,7 @@ Status TokenLanes::read(const engine::LaneWork& work, const engine::LaneSlot& sl
                                       .targets = row_of(slot.targets, row, order_.micro_batch),
                                       .positions = {}};
     TRAIN_RETURN_IF_ERROR(
-        work.kind == engine::CommandKind::evaluate
+        work.pass.evaluates()
             ? read_validation_row(work.lane, row, columns)
             : read_training_row(work.step, work.lane, row, columns.tokens, columns.targets));
   }
@@ -333,12 +334,12 @@ RowLanes::Place RowLanes::place(const engine::LaneWork& work, std::uint64_t row)
   const storage::LaneOrder& order = options_.order;
   const auto lane = static_cast<std::uint64_t>(work.lane);
   const std::int64_t in_validation = documents_of(train_, "train");
-  if (work.kind == engine::CommandKind::evaluate) {
+  if (work.pass.evaluates()) {
     const auto number =
         storage::validation_sequence(lane, row, order.micro_batch, validation_->rows());
     return number ? Place{&*validation_, *number, in_validation} : Place{};
   }
-  if (work.kind == engine::CommandKind::reference && work.step >= reference_.training_commands) {
+  if (work.pass.rows == engine::LaneRows::documents && work.step >= reference_.training_commands) {
     const auto command = static_cast<std::uint64_t>(work.step - reference_.training_commands);
     const std::uint64_t number = (command * order.lanes + lane) * order.micro_batch + row;
     return number < static_cast<std::uint64_t>(reference_.validation_rows)
@@ -436,7 +437,7 @@ Result<std::string> RowLanes::fingerprint() const {
 Result<std::shared_ptr<const LaneSource>> open_lanes(const configs::RunConfig& config,
                                                      std::int64_t vocab_size) {
   const auto objective = engine::make_objective(config.objective);
-  if (objective->two_passes()) {
+  if (objective->several_passes()) {
     return open_passes(config, vocab_size);
   }
   const bool rows = objective->columns() != engine::LaneColumns{};

@@ -25,15 +25,14 @@ namespace train::actors {
 struct ReferenceRows {
   std::int64_t training_rows = 0;
   std::int64_t validation_rows = 0;
-  std::int64_t training_commands = 0;  ///< CommandKind::reference that read the former,
+  std::int64_t training_commands = 0;  ///< Of engine::kReference that read the former,
   std::int64_t commands = 0;           ///< and all of them.
   std::int64_t documents = 0;          ///< Of both splits, read or not.
   bool live = false;                   ///< Asked about in every step, which is a command each.
   std::int64_t lane_sequences = 0;     ///< Documents of a lane at most.
-  /// Of steps of two passes, which compare the model with the one that began the run (Compared):
-  /// none of the above but that they do (`live`, and one of `commands`), and which passes follow a
-  /// forward pass of its frozen copy.
-  bool of_passes = false, frozen_first = false, frozen_second = false;
+  /// Of steps of several passes, which compare the model with the one that began the run
+  /// (Compared): none of the above but that they do (`live`, and one of `commands`).
+  bool of_passes = false;
 };
 
 /// The data of a run, as lanes: which tokens a lane of a step holds, and what a step counts. A pure
@@ -53,9 +52,9 @@ class LaneSource {
   /// What the rows of training step `step` (from 0) hold, of all lanes; read from the index of the
   /// rows alone. None: each position is a token with a target of weight 1.
   [[nodiscard]] virtual std::optional<engine::RowCount> count(std::int64_t step) const = 0;
-  /// The same of the rows of one pass, where a step has two.
-  [[nodiscard]] virtual std::optional<engine::RowCount> count_pass(engine::CommandKind /*kind*/,
-                                                                   std::int64_t step) const {
+  /// The same of the rows of one pass, where a step has several.
+  [[nodiscard]] virtual std::optional<engine::RowCount> count_pass(std::int64_t step,
+                                                                   std::size_t /*pass*/) const {
     return count(step);
   }
   /// Rows of the training split.
@@ -64,18 +63,16 @@ class LaneSource {
   [[nodiscard]] virtual ReferenceRows reference_rows() const { return {}; }
   /// Bytes of text per validation token, for bits per byte; empty where the data does not tell.
   [[nodiscard]] virtual std::optional<double> bytes_per_token() const = 0;
-  /// Questions, the lanes of CommandKind::score; null: none.
+  /// Questions, the lanes of LaneRows::questions; null: none.
   [[nodiscard]] virtual const storage::ChoiceSet* choices() const { return nullptr; }
   /// What tells this data from other data. Blocking (disk).
   [[nodiscard]] virtual Result<std::string> fingerprint() const = 0;
 
-  /// ReportOptions::rows and RankOptions::step_weight (of a pass: first_pass_weight) of this data,
-  /// which they keep open.
+  /// ReportOptions::rows and RankOptions::step_weight of this data, which they keep open.
   [[nodiscard]] static std::function<engine::RowCount(std::int64_t)> row_count(
       const std::shared_ptr<const LaneSource>& data);
-  [[nodiscard]] static std::function<double(std::int64_t)> step_weight(
-      const std::shared_ptr<const LaneSource>& data,
-      engine::CommandKind kind = engine::CommandKind::train_step);
+  [[nodiscard]] static std::function<double(std::int64_t, std::size_t)> step_weight(
+      const std::shared_ptr<const LaneSource>& data);
 };
 
 /// Token files: every token has a target.
@@ -154,10 +151,11 @@ class RowLanes final : public LaneSource {
   ReferenceRows reference_;
 };
 
-/// The packed rows of `config.data.dir` for its objective. `means_of_documents`: as RowLanes has
-/// it. Errors: those of open_lanes().
+/// The packed rows of `config.data.dir`, which key `key` named, for its objective.
+/// `means_of_documents`: as RowLanes has it. Errors: those of open_lanes().
 [[nodiscard]] Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& config,
                                                                   std::int64_t vocab_size,
+                                                                  const char* key = "data.dir",
                                                                   bool means_of_documents = false);
 
 /// The data of a run for a model of `vocab_size`, of the form that its objective reads.

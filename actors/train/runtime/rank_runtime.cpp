@@ -32,20 +32,23 @@ std::unique_ptr<kernels::Stream> make_stream(const kernels::Device& device, Stre
 
 }  // namespace
 
-CollectiveBook::CollectiveBook(const engine::ShardPlan& plan) {
-  for (int kind = 0; kind <= static_cast<int>(engine::CommandKind::stop); ++kind) {
-    by_command_.push_back(engine::expand(plan, static_cast<engine::CommandKind>(kind)));
+CollectiveBook::CollectiveBook(const engine::ShardPlan& plan, const engine::PassList& passes) {
+  for (const engine::PassPlan& pass : passes.all()) {
+    by_pass_.push_back(engine::expand(plan, pass));
   }
+  by_pass_.emplace_back();
 }
 
-const std::vector<engine::CollectiveOp>& CollectiveBook::of(engine::CommandKind kind) const {
-  return by_command_.at(static_cast<std::size_t>(kind));
+const std::vector<engine::CollectiveOp>& CollectiveBook::of(const Command& command) const {
+  return command.kind == engine::CommandKind::pass
+             ? by_pass_.at(static_cast<std::size_t>(command.pass))
+             : by_pass_.back();
 }
 
-const engine::CollectiveOp* CollectiveBook::find(engine::CommandKind command,
+const engine::CollectiveOp* CollectiveBook::find(const engine::PassPlan& pass,
                                                  engine::CollectiveKind kind, std::int32_t group,
                                                  std::int32_t part) const {
-  const auto& ops = of(command);
+  const auto& ops = by_pass_.at(static_cast<std::size_t>(pass.index));
   const auto found = std::find_if(ops.begin(), ops.end(), [&](const engine::CollectiveOp& op) {
     return op.kind == kind && op.group == group && op.part == part;
   });
@@ -57,7 +60,7 @@ RankRuntime::RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine,
                          int threads)
     : rank(static_cast<std::int32_t>(rank_engine->options().rank)),
       engine(std::move(rank_engine)),
-      collectives(engine->plan()),
+      collectives(engine->plan(), engine->rank_plan().passes()),
       data(std::move(lane_source)),
       compute(make_stream(engine->device(), streams, "compute", threads)),
       copy(make_stream(streams, "copy", 1)),
@@ -85,17 +88,42 @@ void RankRuntime::start_trace() {
   }
 }
 
-void RankRuntime::trace_begin(engine::CommandKind kind, std::uint64_t sequence,
-                              std::int64_t step) const {
-  if (trace) {
-    compute->notify([to = trace.get(), kind, sequence, step] {
-      to->begin_command({.kind = kind,
-                         .command = sequence,
-                         .step = step,
-                         .begin_ns = steady_now_ns(),
-                         .end_ns = 0});
-    });
+engine::CommandName RankRuntime::name_of(const Command& command) const {
+  switch (command.kind) {
+    case engine::CommandKind::pass:
+      return pass_of(command).name;
+    case engine::CommandKind::snapshot:
+      return engine::kSnapshotName;
+    case engine::CommandKind::stop:
+      break;
   }
+  return engine::kStopName;
+}
+
+std::int64_t RankRuntime::step_index(const Command& command) const {
+  if (command.kind == engine::CommandKind::stop) {
+    return -1;
+  }
+  const bool of_step = command.kind == engine::CommandKind::pass && !pass_of(command).after_step();
+  return command.step - (of_step ? 0 : 1);
+}
+
+void RankRuntime::trace_begin(const Command& command) const {
+  if (!trace) {
+    return;
+  }
+  const bool passes = command.kind == engine::CommandKind::pass;
+  const auto others = static_cast<std::int32_t>(engine->rank_plan().passes().all().size());
+  const CommandRecord record{.name = passes                                          ? command.pass
+                                     : command.kind == engine::CommandKind::snapshot ? others
+                                                                                     : others + 1,
+                             .command = command.sequence,
+                             .step = passes && pass_of(command).reduces() ? command.step : -1};
+  compute->notify([to = trace.get(), record] {
+    CommandRecord begun = record;
+    begun.begin_ns = steady_now_ns();
+    to->begin_command(begun);
+  });
 }
 
 void RankRuntime::trace_end() const {
@@ -123,7 +151,7 @@ std::string RankRuntime::describe(const kernels::Mark& mark) const {
 }
 
 std::string RankRuntime::describe(const CommandProgress& command) {
-  const std::string name = engine::name_of(command.kind).report;
+  const std::string name(command.name.report);
   return command.step < 0 ? name : fmt::format("{} {}", name, command.step + 1);
 }
 
@@ -139,8 +167,8 @@ std::string RankRuntime::describe(const ChannelProgress& place) const {
   return fmt::format("{} #{} of {} ({})", channel, op.index, describe(place.command), of);
 }
 
-const engine::LaneSchedule& RankRuntime::lanes(engine::CommandKind kind) const {
-  return engine->plan().lanes_of(kind);
+const engine::LaneSchedule& RankRuntime::lanes(const engine::PassPlan& pass) const {
+  return engine->plan().lanes_of(pass);
 }
 
 engine::CollectiveIdentity RankRuntime::identity(const engine::CollectiveOp& op,
@@ -217,7 +245,7 @@ EvaluationFinished choices_event(RankRuntime& rank, std::int64_t step) {
                            .cross_entropy = {},
                            .accuracy = {},
                            .elapsed_ns = rank.clock.set_apart()};
-  const auto lanes = rank.lanes(engine::CommandKind::score).lanes_of(rank.rank);
+  const auto lanes = rank.lanes(engine::kScoring).lanes_of(rank.rank);
   if (lanes.empty()) {
     return event;
   }
@@ -236,14 +264,12 @@ NonfiniteFound nonfinite_event(const RankRuntime& rank, const Command& command) 
                        .found = origin.found,
                        .text = "in no layer's output or gradient (only in their sums)"};
   if (origin.found) {
-    const bool two_passes = rank.engine->rank_plan().objective().two_passes();
+    const bool several = rank.engine->rank_plan().objective().several_passes();
     event.text =
         fmt::format("in {} ({}), lane {} of rank {}{}", rank.engine->unit_name(origin.unit),
                     origin.backward ? "backward" : "forward", origin.lane,
                     rank.engine->plan().train_lanes().rank_of(origin.lane),
-                    !two_passes                           ? ""
-                    : engine::of_first_pass(command.kind) ? ", first pass"
-                                                          : ", second pass");
+                    several ? ", " + engine::pass_name(rank.pass_of(command).number) : "");
   }
   return event;
 }

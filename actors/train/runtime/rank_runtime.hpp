@@ -27,21 +27,22 @@ enum class StreamKind : std::uint8_t {
   inline_,  ///< Inside enqueue(): tests on the deterministic scheduler.
 };
 
-/// The collectives of every kind of command, expanded once.
+/// The collectives of every pass, expanded once.
 class CollectiveBook {
  public:
   CollectiveBook() = default;
-  explicit CollectiveBook(const engine::ShardPlan& plan);
+  CollectiveBook(const engine::ShardPlan& plan, const engine::PassList& passes);
 
-  [[nodiscard]] const std::vector<engine::CollectiveOp>& of(engine::CommandKind kind) const;
-  /// The command's op of this kind, group and part (-1: of none); nullptr: it has none.
-  [[nodiscard]] const engine::CollectiveOp* find(engine::CommandKind command,
+  [[nodiscard]] const std::vector<engine::CollectiveOp>& of(const Command& command) const;
+  /// The pass's op of this kind, group and part (-1: of none); nullptr: it has none.
+  [[nodiscard]] const engine::CollectiveOp* find(const engine::PassPlan& pass,
                                                  engine::CollectiveKind kind,
                                                  std::int32_t group = -1,
                                                  std::int32_t part = -1) const;
 
  private:
-  std::vector<std::vector<engine::CollectiveOp>> by_command_;
+  std::vector<std::vector<engine::CollectiveOp>>
+      by_pass_;  // And last of those that are none: empty.
 };
 
 /// Where a rank's snapshots in memory go, and how often.
@@ -93,11 +94,18 @@ struct RankRuntime {
   /// update. One rank alone does it all on the compute stream.
   [[nodiscard]] kernels::Stream& reductions() const { return reduce ? *reduce : *compute; }
 
+  /// The entry of the run's list. REQUIRES: CommandKind::pass.
+  [[nodiscard]] const engine::PassPlan& pass_of(const Command& command) const {
+    return engine->rank_plan().passes().at(command.pass);
+  }
+  [[nodiscard]] engine::CommandName name_of(const Command& command) const;
+  /// Index of the step that it is of, or comes after; -1: of none.
+  [[nodiscard]] std::int64_t step_index(const Command& command) const;
   /// From here on keeps what runs when (actors/profile). REQUIRES: before the actors are spawned.
   void start_trace();
   /// Enqueues on `compute` that a command begins there, or that the newest has run; nothing if the
-  /// run is not profiled. `step`: of a training step, else -1.
-  void trace_begin(engine::CommandKind kind, std::uint64_t sequence, std::int64_t step) const;
+  /// run is not profiled.
+  void trace_begin(const Command& command) const;
   void trace_end() const;
   /// Reads a lane into its slot. Blocking (disk): call it on `input`.
   [[nodiscard]] Status read_lane(const engine::LaneWork& work) const;
@@ -107,8 +115,8 @@ struct RankRuntime {
   [[nodiscard]] static std::string describe(const CommandProgress& command);
   /// "gather #17 of TrainStep 40 (block 5)".
   [[nodiscard]] std::string describe(const ChannelProgress& place) const;
-  /// Lanes of all ranks in a command of this kind.
-  [[nodiscard]] const engine::LaneSchedule& lanes(engine::CommandKind kind) const;
+  /// Lanes of all ranks in this pass.
+  [[nodiscard]] const engine::LaneSchedule& lanes(const engine::PassPlan& pass) const;
   /// The identity of a collective of this generation.
   [[nodiscard]] engine::CollectiveIdentity identity(const engine::CollectiveOp& op,
                                                     std::uint64_t sequence) const;

@@ -12,7 +12,7 @@
 namespace train::engine {
 
 /// The log-probabilities of all documents of the data in the reference model, which is the model as
-/// the run began: every rank has all of them. They are computed by CommandKind::reference, lane by
+/// the run began: every rank has all of them. They are computed by kReference, lane by
 /// lane, or restored. Memory of the host.
 ///
 /// Threading: in the compute stream's order, but restore() and before its first work. Ownership:

@@ -5,13 +5,11 @@
 namespace train::engine {
 
 ComparedOutputs::ComparedOutputs(const RankPlan& rank, const LaneWork& work) {
-  if (rank.pass(work.kind, work.step).compared != Compared::layer_outputs) {
+  if (rank.pass(work.pass).compared != Compared::layer_outputs) {
     return;
   }
-  const std::int64_t step =
-      work.kind == CommandKind::reference ? step_pass(work.step).step : work.step;
   for (std::size_t unit = 0; unit < rank.unit_count(); ++unit) {
-    if (rank.trains(unit, step)) {
+    if (rank.trains(unit, work.step)) {
       units_.push_back(unit);
     }
   }

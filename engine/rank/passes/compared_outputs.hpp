@@ -13,7 +13,7 @@ namespace train::engine {
 
 /// The units whose outputs a lane's pass compares with those of the frozen copy, which is what the
 /// pass loses (Compared::layer_outputs): those of the layers that its step trains. Of
-/// CommandKind::reference: those that it keeps for that pass. None: the head decides what is lost.
+/// LossUse::compared: those that it keeps for that pass. None: the head decides what is lost.
 class ComparedOutputs {
  public:
   ComparedOutputs(const RankPlan& rank, const LaneWork& work);

@@ -11,7 +11,7 @@ namespace train::engine {
 
 /// What a pass compares the model with, of all rows of this rank's lanes: what the head reads in
 /// the frozen copy, or outputs of its layers (ComparedOutputs), whose place their distances'
-/// gradients take. Kept by the copy's forward pass (CommandKind::reference) for the pass that comes
+/// gradients take. Kept by the copy's forward pass (LossUse::compared) for the pass that comes
 /// next (Pass::compared).
 ///
 /// Threading: in the compute stream's order. Ownership: owns the memory, borrows the plan.

@@ -11,7 +11,7 @@ PassGradients::PassGradients(const RankPlan& rank, const RankState& state, const
       totals_(&totals),
       agreeing_(floats(rank.layout().largest_segment()), "agreeing gradients",
                 rank.device().memory) {
-  TRAIN_CHECK(rank.objective().two_passes(), "steps have one pass");
+  TRAIN_CHECK(rank.objective().several_passes(), "steps have one pass");
   for (std::size_t group = 0; group < rank.group_count(); ++group) {
     kept_.emplace_back(floats(rank.layout(group).reduce.element_count),
                        "first gradient of " + rank.group(group).name, rank.device().memory);
@@ -39,13 +39,13 @@ void PassGradients::copy(kernels::Stream& stream, float* to, const float* from,
       stream, {.out = to, .in = from, .size_bytes = static_cast<std::int64_t>(floats(count))});
 }
 
-void PassGradients::pull(kernels::Stream& stream, std::size_t group, std::int64_t step,
+void PassGradients::pull(kernels::Stream& stream, std::size_t group, const LaneWork& work,
                          float* gradient) const {
   const kernels::KernelTable& kernels = rank_->kernels();
-  const auto twice = static_cast<float>(2.0 * rank_->objective().passes(step).front().pull);
+  const auto twice = static_cast<float>(2.0 * rank_->pass(work.pass).pull);
   auto* distance = agreeing_.as<float>();
   for (const Segment& segment : rank_->layout(group).reduce.segments) {
-    if (!rank_->trains(rank_->unit_of(group, segment.parameter), step)) {
+    if (!rank_->trains(rank_->unit_of(group, segment.parameter), work.step)) {
       continue;
     }
     find_distance(stream, group, segment, distance);
@@ -65,12 +65,12 @@ void PassGradients::find_distance(kernels::Stream& stream, std::size_t group,
                .count = segment.count});
 }
 
-void PassGradients::measure_distances(kernels::Stream& stream, std::size_t group) const {
-  auto* distances = kept_[group].as<float>();  // Not needed yet.
+void PassGradients::measure_distances(kernels::Stream& stream, std::size_t group,
+                                      float* scratch) const {
   for (const Segment& segment : rank_->layout(group).reduce.segments) {
-    find_distance(stream, group, segment, distances + segment.packed_offset);
+    find_distance(stream, group, segment, scratch + segment.packed_offset);
   }
-  totals_->add_pass_norms(stream, group, distances);
+  totals_->add_pass_norms(stream, group, scratch);
 }
 
 void PassGradients::reward_distances(kernels::Stream& stream, std::size_t group, std::int64_t step,
@@ -94,42 +94,38 @@ void PassGradients::reward_distances(kernels::Stream& stream, std::size_t group,
 
 void PassGradients::finish(kernels::Stream& stream, std::size_t group, const LaneWork& work,
                            float* gradient) {
-  const kernels::KernelTable& kernels = rank_->kernels();
-  const bool first = of_first_pass(work.kind);
-  const std::vector<Pass> passes = rank_->objective().passes(work.step);
-  const bool of_distances = passes.back().source == GradientSource::distances;
-  if (first && passes.front().pull > 0.0) {
-    pull(stream, group, work.step, gradient);
+  const bool last = work.pass.updates();
+  const Pass& pass = rank_->pass(work.pass);
+  if (pass.source == GradientSource::distances) {
+    reward_distances(stream, group, work.step, gradient);
   }
-  if (first) {
-    totals_->add_norms(stream, group, gradient);
+  if (pass.pull > 0.0) {
+    pull(stream, group, work, gradient);
   }
-  if (first && of_distances) {
-    measure_distances(stream, group);
-  } else if (!first) {
-    if (of_distances) {
-      reward_distances(stream, group, work.step, gradient);
-    }
-    totals_->add_pass_norms(stream, group, gradient);
-  }
+  last ? totals_->add_pass_norms(stream, group, gradient)
+       : totals_->add_norms(stream, group, gradient);
   const std::vector<Segment>& segments = rank_->layout(group).reduce.segments;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const Segment& segment = segments[i];
-    const Rows rows{.first = kept_[group].as<float>() + segment.packed_offset,
-                    .second = gradient + segment.packed_offset,
-                    .count = segment.count,
-                    .agreeing = totals_->agreement(group, i)};
+    float* kept = kept_[group].as<float>() + segment.packed_offset;
+    float* next = gradient + segment.packed_offset;
     const bool trained = rank_->trains(rank_->unit_of(group, segment.parameter), work.step);
-    if (trained && first) {
-      copy(stream, rows.first, rows.second, rows.count);
+    if (trained && work.pass.number == 0) {
+      copy(stream, kept, next, segment.count);
     } else if (trained) {
-      join(stream, rows);
-    } else if (!first) {
-      kernels.fill(stream, {.out = rows.second, .value = 0.0F, .count = rows.count});
+      join(stream, {.kept = kept,
+                    .next = next,
+                    .out = last ? next : kept,
+                    .count = segment.count,
+                    .agreeing = totals_->agreement(group, i)});
+    } else if (last) {
+      rank_->kernels().fill(stream, {.out = next, .value = 0.0F, .count = segment.count});
     }
   }
-  if (!first) {
+  if (last) {
     totals_->add_norms(stream, group, gradient);
+  } else if (totals_->measures_distances(work.pass)) {
+    measure_distances(stream, group, gradient);
   }
 }
 
@@ -137,16 +133,16 @@ void PassGradients::join(kernels::Stream& stream, const Rows& rows) const {
   const kernels::KernelTable& kernels = rank_->kernels();
   const GradientJoin how = rank_->objective().join();
   auto* agreeing = agreeing_.as<float>();
-  copy(stream, agreeing, rows.second, rows.count);
-  kernels.mask_sign(stream, {.g = agreeing, .other = rows.first, .count = rows.count});
-  const float* second = how == GradientJoin::sum ? rows.second : agreeing;
+  copy(stream, agreeing, rows.next, rows.count);
+  kernels.mask_sign(stream, {.g = agreeing, .other = rows.kept, .count = rows.count});
+  const float* next = how == GradientJoin::sum ? rows.next : agreeing;
   kernels.count_nonzero(stream, {.x = agreeing, .count = rows.count, .nonzero = rows.agreeing});
   totals_->agreement_counted(stream, rows.agreeing);
   if (how == GradientJoin::symmetric) {
-    kernels.mask_sign(stream, {.g = rows.first, .other = agreeing, .count = rows.count});
+    kernels.mask_sign(stream, {.g = rows.kept, .other = agreeing, .count = rows.count});
   }
   kernels.tree_add(stream,
-                   {.left = rows.first, .right = second, .out = rows.second, .count = rows.count});
+                   {.left = rows.kept, .right = next, .out = rows.out, .count = rows.count});
 }
 
 namespace {

@@ -13,19 +13,20 @@
 
 namespace train::engine {
 
-/// The gradients of a step of two passes, of the rows that this rank finishes: keeps the first
-/// pass's, joins the second's with it (Pass). A reduced gradient has the same bits whoever
-/// has its rows, and so has what becomes of it here.
+/// The gradients of a step of several passes, of the rows that this rank finishes: joins each with
+/// those before it, and keeps what they come to for the next (Pass). A reduced gradient has the
+/// same bits whoever has its rows, and so has what becomes of it here.
 ///
 /// Threading: one owner per group; calls only enqueue. Ownership: owns the kept gradients and
 /// scratch; borrows plan and totals.
 class PassGradients {
  public:
-  /// REQUIRES: Objective::two_passes(); `state` has the weights that begin the run.
+  /// REQUIRES: Objective::several_passes(); `state` has the weights that begin the run.
   PassGradients(const RankPlan& rank, const RankState& state, const StepTotals& totals);
 
   /// The group's gradient over all lanes of the command is complete at `gradient`, packed as
-  /// GroupLayout::reduce: enqueues its norms, and that it is kept, or else joined, in place.
+  /// GroupLayout::reduce: enqueues its norms, and that it is joined with what is kept: in
+  /// place in the last pass, else where it is kept, and `gradient` is free.
   void finish(kernels::Stream& stream, std::size_t group, const LaneWork& work, float* gradient);
 
   [[nodiscard]] std::size_t kept_bytes() const;
@@ -33,22 +34,24 @@ class PassGradients {
   [[nodiscard]] std::size_t scratch_bytes() const { return agreeing_.size_bytes(); }
 
  private:
-  /// Rows of one parameter, of both passes.
+  /// Rows of one parameter.
   struct Rows {
-    float* first = nullptr;
-    float* second = nullptr;  ///< Becomes what both come to.
+    float* kept = nullptr;  ///< What the passes before came to.
+    float* next = nullptr;
+    float* out = nullptr;  ///< Either: becomes what all come to.
     std::int64_t count = 0;
     std::int64_t* agreeing = nullptr;
   };
   void join(kernels::Stream& stream, const Rows& rows) const;
   /// Adds the gradient of Pass::pull to what the step trains.
-  void pull(kernels::Stream& stream, std::size_t group, std::int64_t step, float* gradient) const;
+  void pull(kernels::Stream& stream, std::size_t group, const LaneWork& work,
+            float* gradient) const;
   /// out = a segment's weights minus those that began the run.
   void find_distance(kernels::Stream& stream, std::size_t group, const Segment& segment,
                      float* out) const;
-  /// Of GradientSource::distances: enqueues the norms of the distances, in the first pass;
-  /// and in the second one that they become its gradient, where the step trains.
-  void measure_distances(kernels::Stream& stream, std::size_t group) const;
+  /// Of GradientSource::distances: enqueues the norms of the distances, in the pass before;
+  /// and in that pass that they become its gradient, where the step trains.
+  void measure_distances(kernels::Stream& stream, std::size_t group, float* scratch) const;
   void reward_distances(kernels::Stream& stream, std::size_t group, std::int64_t step,
                         float* gradient) const;
   void copy(kernels::Stream& stream, float* to, const float* from, std::int64_t count) const;
@@ -59,7 +62,7 @@ class PassGradients {
   std::vector<kernels::Buffer> kept_;  // By group.
   // Of Objective::reads_first_weights(): the weights that began the run.
   std::vector<kernels::Buffer> start_;
-  kernels::Buffer agreeing_;  // Of one segment: the second gradient where both agree; scratch.
+  kernels::Buffer agreeing_;  // Of one segment: the next gradient where it agrees; scratch.
 };
 
 }  // namespace train::engine

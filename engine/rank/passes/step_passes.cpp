@@ -6,7 +6,7 @@
 #include "engine/lanes/lane_tree.hpp"
 #include "engine/rank/step_totals.hpp"
 
-// What the passes of a step of two come to.
+// What the passes of a step of several come to.
 
 namespace train::engine {
 
@@ -58,19 +58,25 @@ SignAgreement StepTotals::sign_agreement(std::int64_t step) const {
   return sum;
 }
 
-void StepTotals::combine_first_pass(kernels::Stream& stream, std::int64_t step) {
-  stream.enqueue([this, step] {
-    PassOutcome& first = passes_.front();
-    const HeadLoss head = rank_->objective().passes(step).front().head;
-    first.loss = head.unit(rank_->options().model.vocab_size) *
-                 rank_->step_mean(step, lane_total(&kernels::LossSums::cross_entropy),
-                                  CommandKind::gradient);
-    first.squared_norm = norms_.finish(step_sums_.host<double>(), first.unit_squares);
-    if (distance_factors_) {
+double StepTotals::pass_loss(const PassPlan& pass, std::int64_t step) const {
+  if (rank_->pass(pass).source == GradientSource::distances) {
+    return -distance_;
+  }
+  return rank_->pass(pass).head.unit(rank_->options().model.vocab_size) *
+         rank_->step_mean(step, lane_total(&kernels::LossSums::cross_entropy), pass.number);
+}
+
+void StepTotals::combine_pass(kernels::Stream& stream, const PassPlan& pass, std::int64_t step) {
+  const bool measures = measures_distances(pass);
+  stream.enqueue([this, pass, step, measures] {
+    PassOutcome& outcome = passes_[pass.number];
+    outcome.loss = pass_loss(pass, step);
+    outcome.squared_norm = norms_.finish(step_sums_.host<double>(), outcome.unit_squares);
+    if (measures) {
       weigh_distances(step);
     }
   });
-  if (distance_factors_) {
+  if (measures) {
     const auto* factors = distance_factors_->host<float>();
     distance_factors_->to_device(stream, factors, distance_factors_->size_bytes() / sizeof(float));
   }
@@ -99,20 +105,19 @@ const float* StepTotals::distance_factor(std::size_t group, std::size_t paramete
 void StepTotals::combine_passes(std::int64_t step) {
   const Objective& objective = rank_->objective();
   const std::vector<Pass> passes = objective.passes(step);
-  PassOutcome& second = passes_.back();
-  second.loss = passes.back().source == GradientSource::distances
-                    ? -distance_
-                    : passes.back().head.unit(rank_->options().model.vocab_size) *
-                          rank_->step_mean(step, lane_total(&kernels::LossSums::cross_entropy));
-  second.squared_norm = pass_norms_->finish(step_sums_.host<double>(), second.unit_squares);
+  PassOutcome& last = passes_.back();
+  last.loss = pass_loss(rank_->passes().step().back(), step);
+  last.squared_norm = pass_norms_->finish(step_sums_.host<double>(), last.unit_squares);
   auto* results = scalars_.host<Scalars>();
   results->squared_norm = norms_.finish(step_sums_.host<double>(), unit_squares_);
   results->z_squared = 0.0;
-  results->cross_entropy =
-      passes.front().coefficient * passes_.front().loss + passes.back().coefficient * second.loss;
-  // Where signs disagree a join may drop what is not finite: nobody shall train on around it.
-  if (!std::isfinite(passes_.front().squared_norm) || !std::isfinite(second.squared_norm)) {
-    results->squared_norm = std::numeric_limits<double>::quiet_NaN();
+  results->cross_entropy = 0.0;
+  for (std::size_t number = 0; number < passes.size(); ++number) {
+    results->cross_entropy += passes[number].coefficient * passes_[number].loss;
+    // Where signs disagree a join may drop what is not finite: nobody shall train on around it.
+    if (!std::isfinite(passes_[number].squared_norm)) {
+      results->squared_norm = std::numeric_limits<double>::quiet_NaN();
+    }
   }
   metrics_ =
       objective.metric_values(step, passes_, sign_agreement(step), RankPlan::first_layer_unit());

@@ -108,7 +108,7 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
   lane_slot_bytes_ = lane_bytes(options, *objective);
   block_sums_ = options.model.block_sums().size();
   lane_doubles_ = lane_doubles_of(*objective, block_sums_);
-  two_passes_ = objective->two_passes();
+  several_passes_ = objective->several_passes();
   reads_first_weights_ = objective->reads_first_weights();
   rewards_distance_ = objective->rewards_distance();
   for (std::size_t index = 0; index < plan.groups().size(); ++index) {
@@ -198,8 +198,8 @@ void RankLayout::set_blocks() {
     }
     norm_counts_.push_back(norms);
     const std::int64_t lanes = lane_block(rank + 1) - lane_block(rank);
-    agreement_counts_.push_back(two_passes_ ? segments : 0);
-    const std::int64_t passes = two_passes_ ? 2 : 1;
+    agreement_counts_.push_back(several_passes_ ? segments : 0);
+    const std::int64_t passes = several_passes_ ? 2 : 1;
     step_blocks_.push_back(step_blocks_.back() + passes * norms + lane_doubles_ * lanes +
                            agreement_counts_.back());
   }

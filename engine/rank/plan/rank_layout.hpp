@@ -188,7 +188,7 @@ class RankLayout {
     return step_block(rank + 1) - agreement_counts_.at(static_cast<std::size_t>(rank));
   }
   /// Steps have two passes.
-  [[nodiscard]] bool two_passes() const { return two_passes_; }
+  [[nodiscard]] bool several_passes() const { return several_passes_; }
   /// Bytes of the factor of each tensor's distance (GradientSource::distances); 0: none.
   [[nodiscard]] std::size_t distance_factor_bytes() const;
   /// Elements of the largest segment of a reduce part here.
@@ -235,7 +235,7 @@ class RankLayout {
   std::vector<GroupLayout> groups_;
   std::int64_t gather_elements_ = 0, gather_buffers_ = 0;
   std::int64_t gradient_buffer_elements_ = 0, gradient_buffer_count_ = 0;
-  bool two_passes_ = false, reads_first_weights_ = false, rewards_distance_ = false;
+  bool several_passes_ = false, reads_first_weights_ = false, rewards_distance_ = false;
   std::vector<std::int64_t> step_blocks_, norm_counts_, lane_blocks_, eval_blocks_;
   std::vector<std::int64_t> agreement_counts_;  // By rank; of steps of one pass 0.
 };

@@ -34,7 +34,7 @@ void RankLayout::add_group(MemoryPlan& memory, std::size_t index) const {
   const std::size_t apart = layout.broadcast_apart ? floats(layout.state.element_count) : 0;
   memory.gradients_bytes += gradient_bytes(index);
   memory.lane_sums_bytes += own + owner + apart - gradient_bytes(index);
-  memory.gradients_bytes += two_passes_ ? floats(layout.reduce.element_count) : 0;
+  memory.gradients_bytes += several_passes_ ? floats(layout.reduce.element_count) : 0;
   memory.reference_bytes += reads_first_weights_ ? floats(layout.reduce.element_count) : 0;
 }
 
@@ -77,7 +77,7 @@ MemoryPlan RankLayout::memory() const {
       bytes_of(lane_block(ranks_), 2 * plan_->unit_count() * sizeof(std::int64_t)) +
       bytes_of(norm_rows(), sizeof(double)) + bytes_of(rounding_elements(), sizeof(std::uint16_t)) +
       optimizer_scratch_bytes() + bytes_of(optimizer_sums(), sizeof(double)) +
-      (two_passes_ ? floats(largest_segment()) : 0) + distance_factor_bytes();
+      (several_passes_ ? floats(largest_segment()) : 0) + distance_factor_bytes();
   return memory;
 }
 

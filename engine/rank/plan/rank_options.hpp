@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -51,7 +52,7 @@ struct RankOptions {
   std::int64_t seq_len = 0;
   std::int64_t total_steps = 0;
   std::int64_t eval_lanes = 0;  ///< Of an evaluation, whose losses are added up.
-  /// Of CommandKind::score, whose documents are scored (DocumentScores).
+  /// Whose documents are scored (DocumentScores).
   std::int64_t scored_lanes = 0;
   std::int32_t lane_slots = 4;
   /// The optimizer's sums (StepResult) are made every this many finished steps and at the last.
@@ -59,11 +60,9 @@ struct RankOptions {
   bool knows_bf16 = false;  ///< The device's; an engine takes it from its kernels.
   /// Parameters that one rank shall keep whole, besides those that the optimizer needs so.
   std::vector<std::string> whole_parameters = {};
-  /// Sum of the weights of the targets of step `step` (from 0), over all lanes; the same on every
-  /// rank, and thread-safe. None: every token of the step has a target of weight 1.
-  std::function<double(std::int64_t step)> step_weight = {};
-  /// The same of the first pass of a step that has two (Objective::passes()).
-  std::function<double(std::int64_t step)> first_pass_weight = {};
+  /// Sum of the weights of the targets of pass `pass` of step `step` (both from 0), over all lanes;
+  /// the same on every rank, and thread-safe. None: every token has a target of weight 1.
+  std::function<double(std::int64_t step, std::size_t pass)> step_weight = {};
   /// Documents of a lane at most (LaneSequence); 0: as many as could be.
   std::int64_t lane_sequences = 0;
   /// The engine is for the phase of this step (from 0) alone, where state is kept by phase

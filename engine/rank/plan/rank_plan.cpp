@@ -31,22 +31,15 @@ RankPlan::RankPlan(const kernels::KernelTable& kernels, const RankOptions& optio
       objective_(make_objective(options_.objective)),
       plan_(plan_or_check(options_)),
       layout_(plan_, options_),
-      train_schedule_(plan_, CommandKind::train_step),
-      eval_schedule_(plan_, CommandKind::evaluate),
-      nonfinite_schedule_(plan_, CommandKind::find_nonfinite),
-      reference_schedule_(plan_, CommandKind::reference),
-      gradient_schedule_(plan_, CommandKind::gradient),
-      score_schedule_(plan_, CommandKind::score) {}
-
-const BufferSchedule& RankPlan::schedule(CommandKind kind) const {
-  TRAIN_CHECK(kind != CommandKind::snapshot && kind != CommandKind::stop, "{} visits no unit",
-              name_of(kind).trace);
-  return kind == CommandKind::train_step  ? train_schedule_
-         : kind == CommandKind::evaluate  ? eval_schedule_
-         : kind == CommandKind::reference ? reference_schedule_
-         : kind == CommandKind::gradient  ? gradient_schedule_
-         : kind == CommandKind::score     ? score_schedule_
-                                          : nonfinite_schedule_;
+      passes_(pass_list_of(options_.objective)) {
+  const std::vector<Pass> passes = objective_->passes(0);
+  for (const PassPlan& plan : passes_.all()) {
+    schedules_.emplace_back(plan_, plan);
+    Pass forward{.head = {.weighting = objective_->weighting()}};
+    forward.compared =
+        plan.loss == LossUse::compared ? passes[plan.number].compared : Compared::nothing;
+    computed_.push_back(plan.has_backward() ? passes[plan.number] : forward);
+  }
 }
 
 const std::string& RankPlan::unit_name(std::size_t unit) const { return plan_.units()[unit].name; }
@@ -57,21 +50,15 @@ std::int64_t RankPlan::tokens_per_step() const {
   return options_.batch.lanes * options_.batch.micro_batch * options_.seq_len;
 }
 
-double RankPlan::step_mean(std::int64_t step, double sum, CommandKind kind) const {
-  const auto& weight_of = of_first_pass(kind) ? options_.first_pass_weight : options_.step_weight;
-  const double weight = weight_of ? weight_of(step) : static_cast<double>(tokens_per_step());
+double RankPlan::step_mean(std::int64_t step, double sum, std::size_t number) const {
+  const double weight = options_.step_weight ? options_.step_weight(step, number)
+                                             : static_cast<double>(tokens_per_step());
   return weight > 0.0 ? sum / weight : 0.0;
 }
 
-Pass RankPlan::pass(CommandKind kind, std::int64_t step) const {
-  if (has_backward(kind)) {
-    return pass_of(objective_->passes(step), kind);
-  }
-  Pass forward{.head = {.weighting = objective_->weighting()}};
-  if (kind == CommandKind::reference && objective_->two_passes()) {
-    forward.compared = objective_->passes(0)[step_pass(step).pass].compared;
-  }
-  return forward;
+double RankPlan::loss_factor(const PassPlan& pass, std::int64_t step) const {
+  return objective_->passes(step)[pass.number].coefficient *
+         this->pass(pass).head.unit(options_.model.vocab_size);
 }
 
 bool RankPlan::trains(std::size_t unit, std::int64_t step) const {

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/command.hpp"
 #include "engine/objective/objective.hpp"
+#include "engine/rank/plan/pass_list.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_options.hpp"
 #include "engine/sharding/buffer_schedule.hpp"
@@ -16,7 +18,7 @@
 namespace train::engine {
 
 /// What one rank is to compute and to keep, fixed when its engine is built: kernels, options, plan,
-/// layout and the schedules of its commands. Every part of the engine borrows it.
+/// layout, passes and their schedules. Every part of the engine borrows it.
 ///
 /// Threading: immutable. Ownership: borrows the kernels.
 class RankPlan {
@@ -33,8 +35,11 @@ class RankPlan {
   [[nodiscard]] const RankLayout& layout() const { return layout_; }
   [[nodiscard]] const Optimizer& optimizer() const { return layout_.optimizer(); }
   [[nodiscard]] const Objective& objective() const { return *objective_; }
-  /// Visits and reservations of a command. REQUIRES: neither snapshot nor stop.
-  [[nodiscard]] const BufferSchedule& schedule(CommandKind kind) const;
+  [[nodiscard]] const PassList& passes() const { return passes_; }
+  /// Visits and reservations of one of passes().
+  [[nodiscard]] const BufferSchedule& schedule(const PassPlan& pass) const {
+    return schedules_.at(static_cast<std::size_t>(pass.index));
+  }
 
   [[nodiscard]] std::int64_t rank() const { return options_.rank; }
   [[nodiscard]] std::int64_t ranks() const { return plan_.ranks(); }
@@ -44,10 +49,6 @@ class RankPlan {
   [[nodiscard]] std::size_t unit_count() const { return plan_.unit_count(); }
   [[nodiscard]] const std::string& unit_name(std::size_t unit) const;
 
-  /// The lane's documents are scored; it has no loss.
-  [[nodiscard]] bool scores_documents(const LaneWork& work) const {
-    return work.kind == CommandKind::score;
-  }
   /// Slots have positions: the objective's, or those of scored lanes alone.
   [[nodiscard]] bool has_positions() const {
     return objective_->columns().positions || options_.scored_lanes > 0;
@@ -56,15 +57,15 @@ class RankPlan {
   [[nodiscard]] std::int64_t lane_tokens() const;
   [[nodiscard]] std::int64_t tokens_per_step() const;
   /// `sum` over the targets of step `step` (from 0) as the step's mean: over the sum of their
-  /// weights; 0 where there is none. Of a step of two passes over the targets of the command's.
-  [[nodiscard]] double step_mean(std::int64_t step, double sum,
-                                 CommandKind kind = CommandKind::train_step) const;
-  /// What lanes of the command compute, in training or forward alone.
-  [[nodiscard]] Pass pass(CommandKind kind, std::int64_t step) const;
-  /// What the mean of the pass's row losses is multiplied by in the loss of its step.
-  [[nodiscard]] double loss_factor(const Pass& pass) const {
-    return pass.coefficient * pass.head.unit(options_.model.vocab_size);
+  /// weights; 0 where there is none. Of several passes over the targets of pass `number`.
+  [[nodiscard]] double step_mean(std::int64_t step, double sum, std::size_t number = 0) const;
+  /// What lanes of one of passes() compute, in training or forward alone; of its coefficients the
+  /// first step's.
+  [[nodiscard]] const Pass& pass(const PassPlan& pass) const {
+    return computed_.at(static_cast<std::size_t>(pass.index));
   }
+  /// What the mean of the pass's row losses is multiplied by in the loss of step `step`.
+  [[nodiscard]] double loss_factor(const PassPlan& pass, std::int64_t step) const;
   /// The unit of layer 0; the layers' units follow one another.
   [[nodiscard]] static constexpr std::size_t first_layer_unit() { return 1; }
   /// Step `step` trains the unit (Objective::schedule()).
@@ -80,8 +81,10 @@ class RankPlan {
   std::unique_ptr<const Objective> objective_;
   ShardPlan plan_;
   RankLayout layout_;
-  BufferSchedule train_schedule_, eval_schedule_, nonfinite_schedule_, reference_schedule_;
-  BufferSchedule gradient_schedule_, score_schedule_;
+  PassList passes_;
+  // By PassPlan::index.
+  std::vector<BufferSchedule> schedules_;
+  std::vector<Pass> computed_;
 };
 
 }  // namespace train::engine

@@ -61,10 +61,10 @@ Elements GatheredWeights::of(const Reservation& reservation) const {
           rank_->layout().compute_dtype()};
 }
 
-void GatheredWeights::keep_for_backward(kernels::Stream& stream, CommandKind kind,
+void GatheredWeights::keep_for_backward(kernels::Stream& stream, const PassPlan& pass,
                                         std::int32_t gather) {
   const Reservation& reservation =
-      rank_->schedule(kind).gathers().at(static_cast<std::size_t>(gather));
+      rank_->schedule(pass).gathers().at(static_cast<std::size_t>(gather));
   if (!reservation.keeps_rows) {
     return;
   }

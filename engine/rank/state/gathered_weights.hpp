@@ -52,7 +52,7 @@ class GatheredWeights {
   [[nodiscard]] std::byte* kept(std::size_t group) const { return kept_[group].data(); }
   /// reshard = N: enqueues the copy of the rows this rank keeps of a gathered group. Call it when a
   /// reservation of a forward pass ends; does nothing for any other.
-  void keep_for_backward(kernels::Stream& stream, CommandKind kind, std::int32_t gather);
+  void keep_for_backward(kernels::Stream& stream, const PassPlan& pass, std::int32_t gather);
 
   void add_allocated(MemoryPlan& memory) const;
 

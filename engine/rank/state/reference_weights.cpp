@@ -38,7 +38,7 @@ bool copies_reference(const RankOptions& options, const ShardGroup& group) {
 }
 
 ReferenceWeights::ReferenceWeights(const RankPlan& rank, const RankState& state)
-    : rank_(&rank), state_(&state), live_(has_live_reference(rank.options())) {
+    : rank_(&rank), state_(&state) {
   const kernels::Device& device = rank.device();
   const auto stream =
       device.is_host() ? kernels::make_inline_stream(1) : device.make_stream("reference", 1);
@@ -69,20 +69,16 @@ std::size_t ReferenceWeights::planned_bytes(const RankLayout& layout, std::size_
                            : bytes_of(of_group.rows.element_count, layout.compute_size());
 }
 
-bool ReferenceWeights::without_adapters(CommandKind kind) const {
-  return kind == CommandKind::reference && live_;
-}
-
-bool ReferenceWeights::serve(CommandKind kind, std::size_t group) const {
-  return kind == CommandKind::reference && copies_[group].data() != nullptr;
+bool ReferenceWeights::serve(const PassPlan& pass, std::size_t group) const {
+  return pass.frozen && copies_[group].data() != nullptr;
 }
 
 ConstElements ReferenceWeights::whole(std::size_t group) const {
   return {copies_[group].data(), rank_->layout().compute_dtype()};
 }
 
-const std::byte* ReferenceWeights::shard(CommandKind kind, std::size_t group) const {
-  return serve(kind, group) ? copies_[group].data() : state_->group(group).shard();
+const std::byte* ReferenceWeights::shard(const PassPlan& pass, std::size_t group) const {
+  return serve(pass, group) ? copies_[group].data() : state_->group(group).shard();
 }
 
 void ReferenceWeights::add_allocated(MemoryPlan& memory) const {

@@ -10,8 +10,8 @@
 namespace train::engine {
 
 /// objective.reference = "live", and passes that are compared with a frozen copy (Compared): the
-/// weights of the model as the run began, which its layers read
-/// in CommandKind::reference: of each group what GroupState has for them, whole where it is
+/// weights of the model as the run began, which its layers read in passes of the frozen copy
+/// (PassPlan::frozen): of each group what GroupState has for them, whole where it is
 /// resident, else the shard that gathers send, of the same type. No masters and no optimizer state.
 /// Of groups that are frozen there is no second copy, and with adapters of none: without them the
 /// model is the one that began.
@@ -22,14 +22,12 @@ class ReferenceWeights {
   /// Copies the weights, which are those of the beginning. Blocking.
   ReferenceWeights(const RankPlan& rank, const RankState& state);
 
-  /// Whether the command reads the group's weights here, and not in the state.
-  [[nodiscard]] bool serve(CommandKind kind, std::size_t group) const;
-  /// Whether the command's layers leave adapters out.
-  [[nodiscard]] bool without_adapters(CommandKind kind) const;
+  /// Whether the pass reads the group's weights here, and not in the state.
+  [[nodiscard]] bool serve(const PassPlan& pass, std::size_t group) const;
   /// Flat. REQUIRES: serve(), and the group is resident.
   [[nodiscard]] ConstElements whole(std::size_t group) const;
-  /// What the command's gathers send: these rows or the state's. REQUIRES: it is not resident.
-  [[nodiscard]] const std::byte* shard(CommandKind kind, std::size_t group) const;
+  /// What the pass's gathers send: these rows or the state's. REQUIRES: it is not resident.
+  [[nodiscard]] const std::byte* shard(const PassPlan& pass, std::size_t group) const;
 
   /// Of a group that is copied.
   [[nodiscard]] static std::size_t planned_bytes(const RankLayout& layout, std::size_t group);
@@ -38,7 +36,6 @@ class ReferenceWeights {
  private:
   const RankPlan* rank_;
   const RankState* state_;
-  bool live_;
   std::vector<kernels::Buffer> copies_;  // By group; empty: the state's are those of the beginning.
 };
 

@@ -27,7 +27,7 @@ TEST_CASE("the conductor keeps its window of commands ahead", "[actors][EX-4]") 
     f.finish_step(step);
     CHECK(f.rank.size() == kCommandWindow + static_cast<std::size_t>(step));
   }
-  const auto given = commands(f.rank, CommandKind::train_step);
+  const auto given = commands(f.rank, engine::kTrainStep);
   for (std::size_t i = 0; i < given.size(); ++i) {
     CHECK(given[i].sequence == i);
     CHECK(given[i].step == static_cast<std::int64_t>(i));
@@ -55,7 +55,7 @@ TEST_CASE("a signal during a step: the steps given out are finished and saved", 
   f.tell(StopRequested{SIGINT});  // a second one changes nothing
   CHECK(f.reporter.count<StopRequested>() == 1);
   f.finish_step(2);
-  CHECK(commands(f.rank, CommandKind::train_step).size() == 2);
+  CHECK(commands(f.rank, engine::kTrainStep).size() == 2);
   REQUIRE(commands(f.rank, CommandKind::snapshot).size() == 1);
   CHECK(commands(f.rank, CommandKind::snapshot).front().step == 2);
   f.finish_command();
@@ -81,11 +81,11 @@ TEST_CASE("a signal before the first step is over saves that step", "[actors][P3
 
 TEST_CASE("a signal during an evaluation", "[actors][P3]") {
   ConductorFixture f({.total_steps = 100, .eval_interval = 10});
-  CHECK(commands(f.rank, CommandKind::evaluate).size() == 1);
+  CHECK(commands(f.rank, engine::kEvaluation).size() == 1);
   f.tell(StopRequested{SIGTERM});
   f.finish_command();
   f.finish_step(1);
-  CHECK(commands(f.rank, CommandKind::train_step).size() == 1);
+  CHECK(commands(f.rank, engine::kTrainStep).size() == 1);
   CHECK(commands(f.rank, CommandKind::snapshot).size() == 1);
   f.finish_command();
   CHECK(f.end().exit_code == kExitStopped);
@@ -95,11 +95,11 @@ TEST_CASE("a signal during a snapshot saves the steps after it too", "[actors][P
   ConductorFixture f({.total_steps = 100, .checkpoint_interval = 1});
   f.finish_step(1);  // the snapshot of step 1 is under way, the next step is given out
   REQUIRE(commands(f.rank, CommandKind::snapshot).size() == 1);
-  REQUIRE(commands(f.rank, CommandKind::train_step).size() == 2);
+  REQUIRE(commands(f.rank, engine::kTrainStep).size() == 2);
   f.tell(StopRequested{SIGTERM});
   f.finish_command();
   f.finish_step(2);
-  CHECK(commands(f.rank, CommandKind::train_step).size() == 2);
+  CHECK(commands(f.rank, engine::kTrainStep).size() == 2);
   CHECK(commands(f.rank, CommandKind::snapshot).size() == 2);
   f.finish_command();
   CHECK(f.end().exit_code == kExitStopped);
@@ -115,7 +115,8 @@ TEST_CASE("a signal after the last step is a run that finished", "[actors]") {
 
 TEST_CASE("a step that is not finite: find the origin, save nothing more", "[actors]") {
   const bool two_passes = GENERATE(false, true);
-  ConductorFixture f({.total_steps = 100, .two_passes = two_passes, .checkpoint_interval = 3});
+  const engine::PassList passes(std::vector<engine::Pass>(two_passes ? 2 : 1));
+  ConductorFixture f({.total_steps = 100, .passes = passes, .checkpoint_interval = 3});
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const auto finish_first_pass = [&] { two_passes ? f.finish_command() : void(); };
   finish_first_pass();
@@ -123,9 +124,9 @@ TEST_CASE("a step that is not finite: find the origin, save nothing more", "[act
   finish_first_pass();
   f.finish_step(2, nan);
   two_passes ? f.finish_command() : f.finish_step(3, nan);  // was under way
-  REQUIRE(commands(f.rank, CommandKind::find_nonfinite).size() == 1);
-  CHECK(commands(f.rank, CommandKind::find_nonfinite).front().step == 1);
-  CHECK(commands(f.rank, CommandKind::find_nonfinite_first).size() == (two_passes ? 1 : 0));
+  REQUIRE(commands(f.rank, passes.search().back()).size() == 1);
+  CHECK(commands(f.rank, passes.search().back()).front().step == 1);
+  CHECK(commands(f.rank, passes.search().front()).size() == 1);
   CHECK(commands(f.rank, CommandKind::snapshot).size() == 0);
   f.tell(NonfiniteFound{2, 0, false, "in no layer"});
   finish_first_pass();
@@ -328,12 +329,12 @@ TEST_CASE("a command is finished when every rank has finished it", "[actors][EX-
   TwoRanks f({.total_steps = 5});
   f.finish_step(0, 1);
   f.finish_step(0, 2);
-  CHECK(commands(f.rank[0], CommandKind::train_step).size() ==
+  CHECK(commands(f.rank[0], engine::kTrainStep).size() ==
         kCommandWindow);  // the slow one sets the pace
   CHECK(f.reporter.count<StepFinished>() == 0);
   f.finish_step(1, 1);
-  CHECK(commands(f.rank[0], CommandKind::train_step).size() == kCommandWindow + 1);
-  CHECK(commands(f.rank[1], CommandKind::train_step).size() == kCommandWindow + 1);
+  CHECK(commands(f.rank[0], engine::kTrainStep).size() == kCommandWindow + 1);
+  CHECK(commands(f.rank[1], engine::kTrainStep).size() == kCommandWindow + 1);
   CHECK(f.reporter.count<StepFinished>() == 1);  // once for all
 }
 

@@ -20,6 +20,13 @@ inline std::vector<Command> commands(const test::Recorder& rank, engine::Command
   return found;
 }
 
+/// Of passes with this entry of the run's list.
+inline std::vector<Command> commands(const test::Recorder& rank, const engine::PassPlan& pass) {
+  std::vector<Command> found = commands(rank, engine::CommandKind::pass);
+  std::erase_if(found, [&pass](const Command& each) { return each.pass != pass.index; });
+  return found;
+}
+
 /// A conductor between recorders; the test plays the rank.
 struct ConductorFixture {
   test::ActorWorld world;

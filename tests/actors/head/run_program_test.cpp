@@ -3,31 +3,51 @@
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
+#include <map>
 #include <string>
+#include <string_view>
 
 #include "actors/head/prepared_run.hpp"
 
 namespace train::actors {
 namespace {
 
-std::string take(RunProgram& program, int count = 1000) {
+engine::PassList list_of(engine::Compared first, engine::Compared second) {
+  return engine::PassList({{.compared = first}, {.compared = second}});
+}
+const engine::PassList kOnePass;
+const engine::PassList kTwoPasses = list_of(engine::Compared::nothing, engine::Compared::nothing);
+const engine::PassList kSecondCompared =
+    list_of(engine::Compared::nothing, engine::Compared::head_inputs);
+const engine::PassList kBothCompared =
+    list_of(engine::Compared::layer_outputs, engine::Compared::head_inputs);
+
+std::string name_of(const Command& command, const engine::PassList& passes) {
+  static const std::map<std::string_view, const char*> kNames = {
+      {"train_step", "train"},    {"evaluate", "eval"},     {"find_nonfinite", "find"},
+      {"reference", "reference"}, {"gradient", "gradient"}, {"find_nonfinite_first", "find-first"},
+      {"score", "answer"}};
+  return command.kind == engine::CommandKind::pass ? kNames.at(passes.at(command.pass).name.trace)
+         : command.kind == engine::CommandKind::snapshot ? "save"
+                                                         : "stop";
+}
+
+std::string take(RunProgram& program, int count = 1000, const engine::PassList& passes = kOnePass) {
   std::string text;
   for (int i = 0; i < count; ++i) {
     const auto command = program.next();
     if (!command) {
       break;
     }
-    static constexpr const char* kNames[] = {
-        "train", "eval", "save", "find", "reference", "gradient", "find-first", "answer", "stop"};
-    text += fmt::format("{}{}{}", text.empty() ? "" : " ",
-                        kNames[static_cast<std::size_t>(command->kind)], command->step);
+    text +=
+        fmt::format("{}{}{}", text.empty() ? "" : " ", name_of(*command, passes), command->step);
   }
   return text;
 }
 
 std::string all(const RunProgram::Options& options) {
   RunProgram program(options);
-  return take(program);
+  return take(program, 1000, options.passes);
 }
 
 TEST_CASE("a run evaluates and saves at its intervals and at the end", "[actors][EX-1]") {
@@ -64,39 +84,32 @@ TEST_CASE("a run answers its questions at an interval of their own and at the en
 }
 
 TEST_CASE("a step of two passes is whole, whatever comes between them", "[actors][EX-1]") {
-  CHECK(all({.total_steps = 2, .two_passes = true, .eval_interval = 2}) ==
+  CHECK(all({.total_steps = 2, .passes = kTwoPasses, .eval_interval = 2}) ==
         "eval0 gradient0 train0 gradient1 train1 eval2 save2 stop2");
-  RunProgram program({.total_steps = 4, .two_passes = true, .checkpoint_interval = 1});
-  CHECK(take(program, 1) == "gradient0");
+  RunProgram program({.total_steps = 4, .passes = kTwoPasses, .checkpoint_interval = 1});
+  CHECK(take(program, 1, kTwoPasses) == "gradient0");
   program.stop_early();
-  CHECK(take(program) == "train0 save1 stop1");
-  RunProgram failing({.total_steps = 4, .two_passes = true});
-  CHECK(take(failing, 3) == "gradient0 train0 gradient1");
+  CHECK(take(program, 9, kTwoPasses) == "train0 save1 stop1");
+  RunProgram failing({.total_steps = 4, .passes = kTwoPasses});
+  CHECK(take(failing, 3, kTwoPasses) == "gradient0 train0 gradient1");
   failing.stop_nonfinite(0);
-  CHECK(take(failing) == "find-first0 find0 stop1");
+  CHECK(take(failing, 9, kTwoPasses) == "find-first0 find0 stop1");
 }
 
 TEST_CASE("a frozen copy comes right before each pass that is compared with it", "[actors]") {
-  CHECK(all({.total_steps = 2,
-             .live_reference = {.first_pass = true, .second_pass = true},
-             .two_passes = true,
-             .eval_interval = 2}) ==
-        "eval0 reference0 gradient0 reference1 train0 reference2 gradient1 reference3 train1 eval2 "
+  CHECK(all({.total_steps = 2, .passes = kBothCompared, .eval_interval = 2}) ==
+        "eval0 reference0 gradient0 reference0 train0 reference1 gradient1 reference1 train1 eval2 "
         "save2 stop2");
-  RunProgram program({.first_step = 3,
-                      .total_steps = 5,
-                      .live_reference = {.second_pass = true},
-                      .two_passes = true});
-  CHECK(take(program, 2) == "gradient3 reference7");
+  RunProgram program({.first_step = 3, .total_steps = 5, .passes = kSecondCompared});
+  CHECK(take(program, 2, kSecondCompared) == "gradient3 reference3");
   program.stop_early();
-  CHECK(take(program) == "train3 save4 stop4");
+  CHECK(take(program, 9, kSecondCompared) == "train3 save4 stop4");
   // The search of what was not finite reads the same copy's.
-  RunProgram failing({.total_steps = 4,
-                      .live_reference = {.first_pass = true, .second_pass = true},
-                      .two_passes = true});
-  CHECK(take(failing, 6) == "reference0 gradient0 reference1 train0 reference2 gradient1");
+  RunProgram failing({.total_steps = 4, .passes = kBothCompared});
+  CHECK(take(failing, 6, kBothCompared) ==
+        "reference0 gradient0 reference0 train0 reference1 gradient1");
   failing.stop_nonfinite(0);
-  CHECK(take(failing) == "reference0 find-first0 reference1 find0 stop1");
+  CHECK(take(failing, 9, kBothCompared) == "reference0 find-first0 reference0 find0 stop1");
 }
 
 TEST_CASE("a run computes its reference before all else, and a resumed one reads it", "[actors]") {

@@ -73,12 +73,13 @@ struct Asked {
                                                     std::int32_t group,
                                                     std::int32_t part = -1) const {
     const engine::CollectiveOp* op =
-        context->collectives.find(CommandKind::train_step, kind, group, part);
+        context->collectives.find(engine::kTrainStep, kind, group, part);
     REQUIRE(op != nullptr);
     return context->identity(*op, sequence);
   }
-  void open(std::uint64_t sequence, CommandKind kind = CommandKind::train_step) {
-    caf::anon_send(collective, Command{sequence, kind, static_cast<std::int64_t>(sequence) + 6});
+  void open(std::uint64_t sequence, const engine::PassPlan& pass = engine::kTrainStep) {
+    caf::anon_send(collective, Command{sequence, CommandKind::pass, pass.index,
+                                       static_cast<std::int64_t>(sequence) + 6});
     run.run();
   }
   void ask(const engine::CollectiveIdentity& identity, const kernels::Event& written = {}) {

@@ -96,7 +96,7 @@ struct SnapshotFixture {
   void poison() {
     engine::RankEngine& engine = *run.runtime().engine;
     test::state_of(engine, test::kWeightOfBlock1)[0] = std::numeric_limits<float>::quiet_NaN();
-    const auto& schedule = engine.schedule(engine::CommandKind::train_step);
+    const auto& schedule = engine.schedule(engine::kTrainStep);
     for (std::size_t unit = 0; unit < engine.unit_count(); ++unit) {
       const std::int32_t gradient_buffer =
           schedule.gradient_buffer_of(schedule.visit(0, true, unit));

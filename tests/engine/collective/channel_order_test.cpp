@@ -21,11 +21,9 @@ const ShardPlan& plan() {
   return made;
 }
 
-std::vector<CollectiveOp> step_ops() { return expand(plan(), CommandKind::train_step); }
-std::vector<CollectiveOp> evaluate_ops() { return expand(plan(), CommandKind::evaluate); }
-std::vector<CollectiveOp> find_nonfinite_ops() {
-  return expand(plan(), CommandKind::find_nonfinite);
-}
+std::vector<CollectiveOp> step_ops() { return expand(plan(), kTrainStep); }
+std::vector<CollectiveOp> evaluate_ops() { return expand(plan(), kEvaluation); }
+std::vector<CollectiveOp> find_nonfinite_ops() { return expand(plan(), kNonfiniteSearch); }
 
 CollectiveIdentity identity_of(std::int64_t command, const CollectiveOp& op) {
   return {1, command, op.channel, op.index, op.hash};

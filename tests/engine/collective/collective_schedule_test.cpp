@@ -18,9 +18,7 @@ using testing::name_of;
 using testing::plan_with;
 using testing::shard_options;
 
-constexpr CommandKind kCommands[] = {CommandKind::train_step, CommandKind::evaluate,
-                                     CommandKind::snapshot, CommandKind::find_nonfinite,
-                                     CommandKind::stop};
+constexpr PassPlan kPasses[] = {kTrainStep, kEvaluation, kScoring, kReference, kNonfiniteSearch};
 
 std::vector<CollectiveOp> of_kind(const std::vector<CollectiveOp>& ops, CollectiveKind kind) {
   std::vector<CollectiveOp> found;
@@ -32,9 +30,9 @@ std::vector<CollectiveOp> of_kind(const std::vector<CollectiveOp>& ops, Collecti
   return found;
 }
 
-std::string texts(const ShardPlan& plan, CommandKind kind, Channel channel) {
+std::string texts(const ShardPlan& plan, const PassPlan& pass, Channel channel) {
   std::string text;
-  for (const CollectiveOp& op : expand(plan, kind)) {
+  for (const CollectiveOp& op : expand(plan, pass)) {
     if (op.channel == channel) {
       text += op.text(plan) + "; ";
     }
@@ -58,14 +56,14 @@ TEST_CASE("collective schedule: indices count up in each channel, no two hashes 
     const ShardPlan plan = plan_with(options);
     std::set<std::uint64_t> hashes;
     std::size_t count = 0;
-    for (const CommandKind kind : kCommands) {
+    for (const PassPlan& pass : kPasses) {
       std::array<std::uint32_t, kChannelCount> next{};
       std::size_t channel = 0;
-      for (const CollectiveOp& op : expand(plan, kind)) {
+      for (const CollectiveOp& op : expand(plan, pass)) {
         CHECK(static_cast<std::size_t>(op.channel) >= channel);  // channel by channel
         channel = static_cast<std::size_t>(op.channel);
         CHECK(op.index == next.at(channel)++);
-        CHECK(op.command == kind);
+        CHECK(op.pass.index == pass.index);
         hashes.insert(op.hash);
         ++count;
       }
@@ -77,9 +75,9 @@ TEST_CASE("collective schedule: indices count up in each channel, no two hashes 
 
 TEST_CASE("collective schedule: every rank derives the same list", "[engine][collective][EX-2]") {
   for (const ShardPlan::Options& options : all_strategies(5)) {
-    for (const CommandKind kind : kCommands) {
-      const auto mine = expand(plan_with(options), kind);
-      const auto yours = expand(plan_with(options), kind);
+    for (const PassPlan& pass : kPasses) {
+      const auto mine = expand(plan_with(options), pass);
+      const auto yours = expand(plan_with(options), pass);
       REQUIRE(mine.size() == yours.size());
       for (std::size_t i = 0; i < mine.size(); ++i) {
         CHECK(mine[i].hash == yours[i].hash);
@@ -91,9 +89,9 @@ TEST_CASE("collective schedule: every rank derives the same list", "[engine][col
 TEST_CASE("collective schedule: another plan's collectives have other hashes",
           "[engine][collective][EX-2]") {
   ShardPlan::Options options = shard_options(4, "none");
-  const auto one = expand(plan_with(options), CommandKind::train_step);
+  const auto one = expand(plan_with(options), kTrainStep);
   options.units[1].parameters[1].shape[0] = 4;
-  const auto other = expand(plan_with(options), CommandKind::train_step);
+  const auto other = expand(plan_with(options), kTrainStep);
   REQUIRE(one.size() == other.size());
   for (std::size_t i = 0; i < one.size(); ++i) {
     CHECK(one[i].hash != other[i].hash);
@@ -108,7 +106,7 @@ TEST_CASE("collective schedule: each gradient is reduced once a sync, and spread
     if (plan.ranks() == 1) {
       continue;
     }
-    const auto ops = expand(plan, CommandKind::train_step);
+    const auto ops = expand(plan, kTrainStep);
     std::map<std::pair<std::int32_t, std::int32_t>, int> reduces;
     for (const CollectiveOp& op : of_kind(ops, CollectiveKind::reduce)) {
       ++reduces[{op.part, op.group}];
@@ -128,36 +126,33 @@ TEST_CASE("collective schedule: each gradient is reduced once a sync, and spread
       CHECK(broadcast.contains(group) == plan.broadcast(static_cast<std::size_t>(group)));
     }
     CHECK(of_kind(ops, CollectiveKind::gather).size() ==
-          BufferSchedule(plan, CommandKind::train_step).gathers().size());
+          BufferSchedule(plan, kTrainStep).gathers().size());
     CHECK(of_kind(ops, CollectiveKind::loss_and_norm).size() == 1);
   }
 }
 
 TEST_CASE("collective schedule: a step reads as it runs", "[engine][collective][EX-2]") {
   const ShardPlan none = plan_with(small_options("none"));
-  CHECK(texts(none, CommandKind::train_step, Channel::gather).empty());
+  CHECK(texts(none, kTrainStep, Channel::gather).empty());
   CHECK(
-      texts(none, CommandKind::train_step, Channel::reduce) ==
+      texts(none, kTrainStep, Channel::reduce) ==
       "reduce of head, sync 0; reduce of block 0, sync 0; broadcast of head; reduce of embedding, "
       "sync 0; broadcast of block 0; broadcast of embedding; ");
-  CHECK(texts(none, CommandKind::train_step, Channel::control) == "loss and norm; ");
+  CHECK(texts(none, kTrainStep, Channel::control) == "loss and norm; ");
 
   const ShardPlan full = plan_with(small_options("full"));
-  CHECK(texts(full, CommandKind::train_step, Channel::gather) ==
+  CHECK(texts(full, kTrainStep, Channel::gather) ==
         "gather of embedding, reservation 0; gather of block 0, reservation 1; gather of head, "
         "reservation 2; "
         "gather of block 0, reservation 3; gather of embedding, reservation 4; ");
-  CHECK(texts(full, CommandKind::train_step, Channel::reduce) ==
+  CHECK(texts(full, kTrainStep, Channel::reduce) ==
         "reduce of head, sync 0; reduce of block 0, sync 0; reduce of embedding, sync 0; ");
-  CHECK(texts(full, CommandKind::evaluate, Channel::control) == "evaluation sums; ");
-  CHECK(texts(full, CommandKind::find_nonfinite, Channel::control) == "non-finite counts; ");
+  CHECK(texts(full, kEvaluation, Channel::control) == "evaluation sums; ");
+  CHECK(texts(full, kNonfiniteSearch, Channel::control) == "non-finite counts; ");
 
   const ShardPlan gradient = plan_with(small_options("gradient"));
-  CHECK(texts(gradient, CommandKind::train_step, Channel::gather) ==
+  CHECK(texts(gradient, kTrainStep, Channel::gather) ==
         "all_gather of embedding; all_gather of block 0; all_gather of head; ");
-  for (const CommandKind kind : {CommandKind::snapshot, CommandKind::stop}) {
-    CHECK(expand(full, kind).empty());
-  }
 }
 
 TEST_CASE("collective schedule: a group is reduced when its lowest unit is done",
@@ -165,7 +160,7 @@ TEST_CASE("collective schedule: a group is reduced when its lowest unit is done"
   ShardPlan::Options options = small_options("full");
   options.tied = true;
   const ShardPlan plan = plan_with(options);
-  CHECK(texts(plan, CommandKind::train_step, Channel::reduce) ==
+  CHECK(texts(plan, kTrainStep, Channel::reduce) ==
         "reduce of block 0, sync 0; reduce of embedding + head, sync 0; ");
 }
 

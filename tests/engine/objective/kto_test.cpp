@@ -42,7 +42,9 @@ WorldStep::Options options_of(const std::string& family, std::int64_t lanes) {
   options.batch.micro_batch = 1;
   options.eval_lanes = lanes;
   options.reference_documents = 4 * lanes;
-  options.step_weight = [lanes](std::int64_t) { return 2.0 * static_cast<double>(lanes); };
+  options.step_weight = [lanes](std::int64_t, std::size_t) {
+    return 2.0 * static_cast<double>(lanes);
+  };
   return options;
 }
 

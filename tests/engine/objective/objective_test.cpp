@@ -86,7 +86,7 @@ double weight_of(const Options& options, const FillLane& fill, std::int64_t step
 }
 
 Options with_weights_of(Options options, const FillLane& fill) {
-  options.step_weight = [options, fill](std::int64_t step) {
+  options.step_weight = [options, fill](std::int64_t step, std::size_t) {
     return weight_of(options, fill, step);
   };
   return options;
@@ -140,9 +140,9 @@ TEST_CASE("objective: what the list says its loss is of is what it computes",
     section.first_layer = 0;
     const configs::ObjectiveForm form = configs::objective_form(entry.name);
     const auto objective = make_objective(section);
-    CHECK(objective->two_passes() == (form == configs::ObjectiveForm::two_passes));
+    CHECK(objective->several_passes() == (form == configs::ObjectiveForm::two_passes));
     CHECK((objective->weighting() != nullptr) == (form == configs::ObjectiveForm::answers));
-    CHECK((schedule_of(section) == nullptr) == !objective->two_passes());
+    CHECK((schedule_of(section) == nullptr) == !objective->several_passes());
   }
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("objective: rows without a mask are pretraining, bit for bit", "[engin
   Options options = sft_options();
   const auto tokens =
       static_cast<double>(options.batch.lanes * options.batch.micro_batch * options.seq_len);
-  options.step_weight = [tokens](std::int64_t) { return tokens; };
+  options.step_weight = [tokens](std::int64_t, std::size_t) { return tokens; };
   const Trace rows = run(options, plain_rows(options));
   options.step_weight = {};
   options.objective.name = "pretrain";
@@ -244,7 +244,7 @@ TEST_CASE("objective: a step without a target has no loss and no gradient", "[en
     pack(slot, 0, length, {{9, 9, 1}});
     pack(slot, length, length, {});
   };
-  options.step_weight = [](std::int64_t) { return 0.0; };
+  options.step_weight = [](std::int64_t, std::size_t) { return 0.0; };
   const auto stream = kernels::make_inline_stream(1);
   WorldStep world(kernels::cpu_backend(), options);
   const std::uint64_t before = world.digest();

@@ -93,7 +93,7 @@ FillLane packed_pairs(const Options& options) {
 }
 
 Options with_pairs(Options options) {
-  options.step_weight = [lanes = options.batch.lanes](std::int64_t) {
+  options.step_weight = [lanes = options.batch.lanes](std::int64_t, std::size_t) {
     double pairs = 0.0;
     for (std::int64_t lane = 0; lane < lanes; ++lane) {
       pairs += static_cast<double>(pairs_of(lane).size());
@@ -166,7 +166,7 @@ TEST_CASE("pair objective: at the first step DPO's loss is ln 2 and no margin mo
     pack(options, slot, of_lane, /*prompt_targets=*/false);
   };
   if (pairs == 1) {
-    options.step_weight = [](std::int64_t) { return 4.0; };
+    options.step_weight = [](std::int64_t, std::size_t) { return 4.0; };
   }
   const auto stream = kernels::make_inline_stream(1);
   WorldStep world(kernels::cpu_backend(), options);

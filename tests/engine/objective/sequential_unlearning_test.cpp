@@ -109,11 +109,10 @@ WorldStep::Options options_of(const Json& options) {
   world.model.z_loss_coeff = 0.0F;
   const double rows =
       static_cast<double>(world.batch.lanes * world.batch.micro_batch * world.seq_len);
-  world.first_pass_weight = [rows](std::int64_t) { return rows; };
   world.init.source = std::make_shared<const FormulaWeights>();
   const bool of_documents = world.objective.forget_loss == "npo";
-  world.step_weight = [rows, of_documents, length = world.seq_len](std::int64_t) {
-    return of_documents ? rows / static_cast<double>(length) : rows / 3.0 * 2.0;
+  world.step_weight = [rows, of_documents, length = world.seq_len](std::int64_t, std::size_t pass) {
+    return pass == 0 ? rows : of_documents ? rows / static_cast<double>(length) : rows / 3.0 * 2.0;
   };
   return world;
 }
@@ -144,7 +143,8 @@ void add_steps(WorldStep& world, const WorldStep::Options& options, std::int64_t
                std::int64_t end, Trace& trace) {
   const auto stream = kernels::make_inline_stream(1);
   for (std::int64_t step = first; step < end; ++step) {
-    const StepResult result = world.run(*stream, step, rows_of(options, 0), rows_of(options, 1));
+    const StepResult result =
+        world.run_passes(*stream, step, {rows_of(options, 0), rows_of(options, 1)});
     REQUIRE_FALSE(result.nonfinite);
     trace.values.push_back(result.loss);
     trace.values.push_back(result.grad_norm);
@@ -159,7 +159,9 @@ WorldStep::Options small_options(const std::string& name = "max_entropy same_sig
   options.batch.micro_batch = 1;
   options.seq_len = 12;
   if (options.objective.forget_loss == "npo") {
-    options.step_weight = [](std::int64_t) { return 6.0; };
+    options.step_weight = [first = options.step_weight](std::int64_t step, std::size_t pass) {
+      return pass == 0 ? first(step, pass) : 6.0;
+    };
   }
   return options;
 }
@@ -192,7 +194,8 @@ TEST_CASE("sequential unlearning: both passes and six steps are torch's",
   WorldStep world(kernels::cpu_backend(), options);
   for (std::int64_t step = 0; step < options.total_steps; ++step) {
     CAPTURE(step);
-    const StepResult result = world.run(*stream, step, rows_of(options, 0), rows_of(options, 1));
+    const StepResult result =
+        world.run_passes(*stream, step, {rows_of(options, 0), rows_of(options, 1)});
     const auto near = [&](double found, const char* what) {
       CAPTURE(what);
       const double wanted = entry.at(what)[static_cast<std::size_t>(step)];
@@ -277,12 +280,13 @@ TEST_CASE("sequential unlearning: at the frozen copy kl and l2 are 0 and npo log
   const auto options = with(small_options(name), 2, "full");
   const auto stream = kernels::make_inline_stream(1);
   WorldStep world(kernels::cpu_backend(), options);
-  const StepResult first = world.run(*stream, 0, rows_of(options, 0), rows_of(options, 1));
+  const StepResult first = world.run_passes(*stream, 0, {rows_of(options, 0), rows_of(options, 1)});
   CHECK(metric(world, first, "retain_loss") == 0.0);
   CHECK(metric(world, first, "retain_grad_norm") == 0.0);
   // Six documents, the sum of whose losses is rounded.
   CHECK(metric(world, first, "forget_loss") == Approx(std::log(2.0)).epsilon(1e-15));
-  const StepResult second = world.run(*stream, 1, rows_of(options, 0), rows_of(options, 1));
+  const StepResult second =
+      world.run_passes(*stream, 1, {rows_of(options, 0), rows_of(options, 1)});
   CHECK(metric(world, second, "retain_loss") > 0.0);
   CHECK(metric(world, second, "forget_loss") < std::log(2.0));
 }
@@ -299,7 +303,8 @@ TEST_CASE(
   const TrainingSchedule& schedule = *world.rank(0).rank_plan().objective().schedule();
   for (std::int64_t step = 0; step < options.total_steps; ++step) {
     CAPTURE(name, ranks, step);
-    const StepResult result = world.run(*stream, step, rows_of(options, 0), rows_of(options, 1));
+    const StepResult result =
+        world.run_passes(*stream, step, {rows_of(options, 0), rows_of(options, 1)});
     CHECK(metric(world, result, "forget_grad_norm/layer_2") > 0.0);
     double squares = 0.0;
     for (std::size_t unit = 0; unit < result.unit_grad_norms.size(); ++unit) {
@@ -432,18 +437,18 @@ TEST_CASE("sequential unlearning: the search for NaN goes through both passes",
       std::fill(slot.weights.begin(), slot.weights.end(), std::numeric_limits<float>::quiet_NaN());
     }
   };
-  const StepResult result = world.run(*stream, 0, fill_finite, fill_broken);
+  const StepResult result = world.run_passes(*stream, 0, {fill_finite, fill_broken});
   CHECK(result.nonfinite);
-  const auto origin = [&](const WorldStep::FillLane& fill, CommandKind kind) {
-    return world.find_nonfinite(*stream, 0, fill, kind);
+  const auto origin = [&](const WorldStep::FillLane& fill, std::size_t pass) {
+    return world.find_nonfinite(*stream, 0, fill, pass);
   };
-  CHECK_FALSE(origin(fill_finite, CommandKind::find_nonfinite_first).found);
-  CHECK_FALSE(origin(fill_finite, CommandKind::find_nonfinite).found);
-  const NonfiniteOrigin second = origin(fill_broken, CommandKind::find_nonfinite);
+  CHECK_FALSE(origin(fill_finite, 0).found);
+  CHECK_FALSE(origin(fill_finite, 1).found);
+  const NonfiniteOrigin second = origin(fill_broken, 1);
   CHECK(second.found);
   CHECK(second.lane == 2);
   CHECK(second.backward);
-  CHECK(origin(fill_broken, CommandKind::find_nonfinite_first).lane == 2);
+  CHECK(origin(fill_broken, 0).lane == 2);
 }
 
 }  // namespace train::engine::sequential_unlearning_test

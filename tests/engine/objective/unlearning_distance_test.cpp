@@ -23,11 +23,10 @@ WorldStep::Options options_of(std::int64_t ranks, const std::string& strategy) {
   auto options = testing::two_phases(ranks, strategy);
   options.objective.forget_loss = "max_update";
   options.objective.forget_coefficient = kCoefficient;
-  // As lanes without rows have it.
-  options.step_weight = [](std::int64_t) { return 0.0; };
+  // Lanes without rows weigh nothing.
   const auto rows =
       static_cast<double>(options.batch.lanes * options.batch.micro_batch * options.seq_len);
-  options.first_pass_weight = [rows](std::int64_t) { return rows; };
+  options.step_weight = [rows](std::int64_t, std::size_t pass) { return pass == 0 ? rows : 0.0; };
   return options;
 }
 
@@ -38,7 +37,7 @@ WorldStep::FillLane rows_of(const WorldStep::Options& options, float weight) {
 /// What the second pass's lanes hold is nothing to it.
 StepResult run_step(WorldStep& world, const WorldStep::Options& options, std::int64_t step) {
   const auto stream = kernels::make_inline_stream(1);
-  return world.run(*stream, step, rows_of(options, 1.0F), rows_of(options, kNan));
+  return world.run_passes(*stream, step, {rows_of(options, 1.0F), rows_of(options, kNan)});
 }
 
 double metric(const WorldStep& world, const StepResult& result, const std::string& name) {
@@ -165,9 +164,9 @@ TEST_CASE("unlearning distance: a search for NaN finds none in a pass without ro
   const auto stream = kernels::make_inline_stream(1);
   WorldStep world(kernels::cpu_backend(), options);
   const auto broken = rows_of(options, kNan);
-  CHECK(world.run(*stream, 0, broken, broken).nonfinite);
-  CHECK(world.find_nonfinite(*stream, 0, broken, CommandKind::find_nonfinite_first).found);
-  CHECK_FALSE(world.find_nonfinite(*stream, 0, broken, CommandKind::find_nonfinite).found);
+  CHECK(world.run_passes(*stream, 0, {broken, broken}).nonfinite);
+  CHECK(world.find_nonfinite(*stream, 0, broken, 0).found);
+  CHECK_FALSE(world.find_nonfinite(*stream, 0, broken, 1).found);
 }
 
 }  // namespace train::engine::unlearning_distance_test

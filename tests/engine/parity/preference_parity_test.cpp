@@ -59,7 +59,7 @@ WorldStep::Options options_of(const Json& entry) {
     }
   }
   const double weight = options.objective.name == "sft" ? trained : pairs;
-  options.step_weight = [weight](std::int64_t) { return weight; };
+  options.step_weight = [weight](std::int64_t, std::size_t) { return weight; };
   return options;
 }
 

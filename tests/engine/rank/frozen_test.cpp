@@ -176,7 +176,7 @@ TEST_CASE("frozen: nothing is gathered or reduced for what the backward pass doe
   options.parallel.gather_credits = 1;  // Nothing stays from one visit to a later one.
   const auto plan = plan_of(options);
   REQUIRE(plan.ok());
-  const BufferSchedule schedule(*plan, CommandKind::train_step);
+  const BufferSchedule schedule(*plan, kTrainStep);
   for (std::size_t i = 0; i < schedule.visits().size(); ++i) {
     const Visit& visit = schedule.visits()[i];
     if (visit.backward) {
@@ -185,7 +185,7 @@ TEST_CASE("frozen: nothing is gathered or reduced for what the backward pass doe
       CHECK((schedule.gradient_buffer_of(i) >= 0) == (visit.unit == 2));
     }
   }
-  for (const CollectiveOp& op : expand(*plan, CommandKind::train_step)) {
+  for (const CollectiveOp& op : expand(*plan, kTrainStep)) {
     if (op.kind == CollectiveKind::reduce) {
       CHECK(plan->groups()[static_cast<std::size_t>(op.group)].name == "block 1");
     }

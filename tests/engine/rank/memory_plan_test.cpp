@@ -213,7 +213,7 @@ TEST_CASE("memory plan: what one rank sends is what the other expects",
         for (options.rank = 0; options.rank < ranks; ++options.rank) {
           layouts.emplace_back(plan, options);
         }
-        for (const CollectiveOp& op : expand(plan, CommandKind::train_step)) {
+        for (const CollectiveOp& op : expand(plan, kTrainStep)) {
           // A gather and a spread send straight from where the bytes lie.
           if (op.kind != CollectiveKind::reduce && op.kind != CollectiveKind::all_gather) {
             continue;

@@ -81,7 +81,7 @@ TEST_CASE("exchange sizes: every rank sends and gets what its engine stages",
   }
   for (Options options : cases) {
     const ExchangeSizes sizes(options);
-    for (const CollectiveOp& op : expand(sizes.plan(), CommandKind::train_step)) {
+    for (const CollectiveOp& op : expand(sizes.plan(), kTrainStep)) {
       double sent = 0.0;
       double received = 0.0;
       for (std::int64_t rank = 0; rank < options.parallel.ranks; ++rank) {

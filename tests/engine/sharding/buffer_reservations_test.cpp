@@ -22,12 +22,12 @@ using Gathers = std::vector<std::int32_t>;
 /// thing that happens is drawn. Counts for itself what each reservation is used for.
 class Player {
  public:
-  Player(const ShardPlan& plan, CommandKind kind, std::int64_t rank, std::uint64_t seed)
+  Player(const ShardPlan& plan, const PassPlan& pass, std::int64_t rank, std::uint64_t seed)
       : plan_(plan),
-        kind_(kind),
+        pass_(pass),
         rank_(rank),
-        schedule_(plan, kind),
-        book_(plan, schedule_, kind, rank),
+        schedule_(plan, pass),
+        book_(plan, schedule_, pass, rank),
         random_(seed),
         gradient_buffers_(pools_gradients(plan)),
         uses_(schedule_.gathers().size(), 0) {
@@ -64,8 +64,8 @@ class Player {
     std::int64_t sync;
   };
 
-  [[nodiscard]] bool trains() const { return kind_ == CommandKind::train_step; }
-  [[nodiscard]] const LaneSchedule& lanes() const { return plan_.lanes_of(kind_); }
+  [[nodiscard]] bool trains() const { return pass_.updates(); }
+  [[nodiscard]] const LaneSchedule& lanes() const { return plan_.lanes_of(pass_); }
   void finalize() {
     book_.finalize();
     finalized_ = true;
@@ -133,7 +133,7 @@ class Player {
   }
   [[nodiscard]] bool writes(std::size_t visit) const {
     const Visit& one = schedule_.visits()[visit];
-    return kind_ != CommandKind::evaluate &&
+    return !pass_.evaluates() &&
            (one.backward || plan_.units()[one.unit].traits.gradient_in_forward);
   }
 
@@ -225,7 +225,7 @@ class Player {
   }
 
   const ShardPlan& plan_;
-  CommandKind kind_;
+  PassPlan pass_;
   std::int64_t rank_;
   BufferSchedule schedule_;
   BufferReservations book_;
@@ -258,12 +258,11 @@ TEST_CASE(
           continue;
         }
         const ShardPlan plan = plan_with(options);
-        for (const auto kind : {CommandKind::train_step, CommandKind::evaluate,
-                                CommandKind::find_nonfinite, CommandKind::score}) {
+        for (const PassPlan& pass : {kTrainStep, kEvaluation, kNonfiniteSearch, kScoring}) {
           for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
-            INFO(name_of(options) << ", prefetch " << few << ", " << name_of(kind).trace
-                                  << ", rank " << rank << ", seed " << ++seed);
-            Player(plan, kind, rank, seed).play();
+            INFO(name_of(options) << ", prefetch " << few << ", " << pass.name.trace << ", rank "
+                                  << rank << ", seed " << ++seed);
+            Player(plan, pass, rank, seed).play();
             ++played;
           }
         }
@@ -287,8 +286,8 @@ struct Full {
 TEST_CASE("reservation book: weights go out when the update before has run",
           "[engine][lease_book]") {
   const ShardPlan plan = plan_with(Full().options);
-  const BufferSchedule schedule(plan, CommandKind::train_step);
-  BufferReservations book(plan, schedule, CommandKind::train_step, 0);
+  const BufferSchedule schedule(plan, kTrainStep);
+  BufferReservations book(plan, schedule, kTrainStep, 0);
   book.want(0);
   CHECK(book.start_gathers().empty());
   book.finalize();
@@ -305,8 +304,8 @@ TEST_CASE("reservation book: without prefetch a gather waits for its layer",
   ShardPlan::Options options = Full().options;
   options.parallel.prefetch_forward = 0;
   const ShardPlan plan = plan_with(options);
-  const BufferSchedule schedule(plan, CommandKind::train_step);
-  BufferReservations book(plan, schedule, CommandKind::train_step, 0);
+  const BufferSchedule schedule(plan, kTrainStep);
+  BufferReservations book(plan, schedule, kTrainStep, 0);
   book.finalize();
   CHECK(book.start_gathers().empty());
   book.want(0);
@@ -318,8 +317,8 @@ TEST_CASE("reservation book: prefetch goes as far as buffers are free",
   ShardPlan::Options options = Full().options;
   options.parallel.prefetch_forward = 100;
   const ShardPlan plan = plan_with(options);
-  const BufferSchedule schedule(plan, CommandKind::train_step);
-  BufferReservations book(plan, schedule, CommandKind::train_step, 0);
+  const BufferSchedule schedule(plan, kTrainStep);
+  BufferReservations book(plan, schedule, kTrainStep, 0);
   book.finalize();
   CHECK(book.gathers_out() == 0);
   CHECK(book.start_gathers() == Gathers{0, 1, 2});
@@ -336,9 +335,9 @@ TEST_CASE("reservation book: prefetch goes as far as buffers are free",
 TEST_CASE("reservation book: a rank without a lane gathers all the same",
           "[engine][lease_book][EX-1]") {
   const ShardPlan plan = plan_with(Full().options);
-  const BufferSchedule schedule(plan, CommandKind::evaluate);
+  const BufferSchedule schedule(plan, kEvaluation);
   REQUIRE_FALSE(plan.eval_lanes().lane(1, 0).has_value());
-  BufferReservations book(plan, schedule, CommandKind::evaluate, 1);
+  BufferReservations book(plan, schedule, kEvaluation, 1);
   book.finalize();
   Gathers started;
   for (Gathers next = book.start_gathers(); !next.empty(); next = book.start_gathers()) {
@@ -360,8 +359,8 @@ TEST_CASE("reservation book: partial sums are not overwritten before they are se
   const ShardPlan plan = plan_with(options);
   REQUIRE(plan.own_gradient(0));
   REQUIRE(plan.train_lanes().syncs() == 2);
-  const BufferSchedule schedule(plan, CommandKind::train_step);
-  BufferReservations book(plan, schedule, CommandKind::train_step, 0);
+  const BufferSchedule schedule(plan, kTrainStep);
+  BufferReservations book(plan, schedule, kTrainStep, 0);
   CHECK(book.gradient_free(1, 0, -1));
   CHECK_FALSE(book.gradient_free(1, 1, -1));
   book.packed(0, 0);

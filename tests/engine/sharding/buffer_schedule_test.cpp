@@ -16,8 +16,7 @@ using testing::name_of;
 using testing::plan_with;
 using testing::shard_options;
 
-constexpr CommandKind kCommands[] = {CommandKind::train_step, CommandKind::evaluate,
-                                     CommandKind::find_nonfinite};
+constexpr PassPlan kPasses[] = {kTrainStep, kEvaluation, kNonfiniteSearch};
 
 /// Every strategy x reshard x wrapping x sync, a few ranks.
 std::vector<ShardPlan::Options> many_plans() {
@@ -124,14 +123,14 @@ TEST_CASE("buffer schedule: each visit has its weights, no buffer has two users"
     INFO(name_of(options) << ", wrapping " << options.parallel.wrapping.front() << ", credits "
                           << options.parallel.gather_credits);
     const ShardPlan plan = plan_with(options);
-    for (const CommandKind kind : kCommands) {
-      const BufferSchedule schedule(plan, kind);
+    for (const PassPlan& pass : kPasses) {
+      const BufferSchedule schedule(plan, pass);
       check_visits(plan, schedule);
       check_buffers(schedule.gathers(), plan.gather_buffers());
       check_buffers(schedule.gradient_buffers(), gradient_buffer_count(plan));
       CHECK(most_open(schedule.gathers(), schedule.visits().size()) <= plan.gather_buffers());
     }
-    const BufferSchedule step(plan, CommandKind::train_step);
+    const BufferSchedule step(plan, kTrainStep);
     CHECK(most_open(step.gathers(), step.visits().size()) >= plan.gather_buffers_needed());
     CHECK(plan.gather_buffers() >= plan.gather_buffers_needed());
   }
@@ -157,7 +156,7 @@ TEST_CASE("buffer schedule: gradients are written where there is a gradient buff
   for (const ShardPlan::Options& options : many_plans()) {
     INFO(name_of(options));
     const ShardPlan plan = plan_with(options);
-    const BufferSchedule schedule(plan, CommandKind::train_step);
+    const BufferSchedule schedule(plan, kTrainStep);
     for (std::size_t i = 0; i < schedule.visits().size(); ++i) {
       const Visit& visit = schedule.visits()[i];
       const bool writes = visit.backward || plan.units()[visit.unit].traits.gradient_in_forward;
@@ -179,16 +178,16 @@ TEST_CASE("buffer schedule: gradients are written where there is a gradient buff
 TEST_CASE("buffer schedule: neighbouring visits of a group share a gather", "[engine][sharding]") {
   // Two rounds of embedding, block, head: the head turns round, and so does the embedding.
   const ShardPlan plan = small_plan("after_forward");
-  CHECK(text_of(plan, BufferSchedule(plan, CommandKind::train_step).gathers()) ==
+  CHECK(text_of(plan, BufferSchedule(plan, kTrainStep).gathers()) ==
         "embedding 0-0; block 0 1-1; head 2-3; block 0 4-4; embedding 5-6; block 0 7-7; head 8-9; "
         "block 0 10-10; embedding 11-11; ");
-  CHECK(text_of(plan, BufferSchedule(plan, CommandKind::evaluate).gathers()) ==
+  CHECK(text_of(plan, BufferSchedule(plan, kEvaluation).gathers()) ==
         "embedding 0-0; block 0 1-1; head 2-2; ");
 }
 
 TEST_CASE("buffer schedule: reshard never gathers once", "[engine][sharding]") {
   const ShardPlan plan = small_plan("never");
-  CHECK(text_of(plan, BufferSchedule(plan, CommandKind::train_step).gathers()) ==
+  CHECK(text_of(plan, BufferSchedule(plan, kTrainStep).gathers()) ==
         "embedding 0-11; block 0 1-10; head 2-9; ");
   CHECK(plan.gather_buffers() == 3);
 }
@@ -196,15 +195,14 @@ TEST_CASE("buffer schedule: reshard never gathers once", "[engine][sharding]") {
 TEST_CASE("buffer schedule: a smaller group keeps what the backward pass gathers again",
           "[engine][sharding]") {
   const ShardPlan plan = small_plan("2");
-  CHECK(text_of(plan, BufferSchedule(plan, CommandKind::train_step).gathers()) ==
+  CHECK(text_of(plan, BufferSchedule(plan, kTrainStep).gathers()) ==
         "embedding 0-0 keeps; block 0 1-1 keeps; head 2-3; block 0 4-4 small; embedding 5-6; "
         "block 0 7-7; head 8-9; block 0 10-10 small; embedding 11-11 small; ");
-  CHECK(text_of(plan, BufferSchedule(plan, CommandKind::evaluate).gathers()) ==
+  CHECK(text_of(plan, BufferSchedule(plan, kEvaluation).gathers()) ==
         "embedding 0-0; block 0 1-1; head 2-2; ");
   // As many ranks as keep the weights anyway: nothing to copy.
   const ShardPlan all = small_plan("2", 2);
-  CHECK(text_of(all, BufferSchedule(all, CommandKind::train_step).gathers()).find("keeps") ==
-        std::string::npos);
+  CHECK(text_of(all, BufferSchedule(all, kTrainStep).gathers()).find("keeps") == std::string::npos);
 }
 
 TEST_CASE("buffer schedule: weights stay where a buffer is left over", "[engine][sharding][EX-4]") {
@@ -214,7 +212,7 @@ TEST_CASE("buffer schedule: weights stay where a buffer is left over", "[engine]
   options.parallel.gather_credits = 2;
   const auto gathers = [&options] {
     const ShardPlan plan = plan_with(options);
-    return text_of(plan, BufferSchedule(plan, CommandKind::train_step).gathers());
+    return text_of(plan, BufferSchedule(plan, kTrainStep).gathers());
   };
   CHECK(gathers() ==
         "embedding 0-0; block 0 1-1; block 1 2-2; block 2 3-6; head 4-5; block 1 7-7; "
@@ -231,17 +229,17 @@ TEST_CASE("buffer schedule: weights stay where a buffer is left over", "[engine]
 TEST_CASE("buffer schedule: more buffers never gather more often, one each gathers once",
           "[engine][sharding]") {
   for (const ShardPlan::Options& base : many_plans()) {
-    for (const CommandKind kind : kCommands) {
+    for (const PassPlan& pass : kPasses) {
       std::size_t before = std::numeric_limits<std::size_t>::max();
       for (std::int64_t credits = 1; credits <= 5; ++credits) {
         ShardPlan::Options options = base;
         options.parallel.gather_credits = credits;
         const ShardPlan plan = plan_with(options);
-        const std::size_t now = BufferSchedule(plan, kind).gathers().size();
+        const std::size_t now = BufferSchedule(plan, pass).gathers().size();
         INFO(name_of(options) << ", credits " << credits);
         CHECK(now <= before);
         before = now;
-        if (credits == 5 && BufferSchedule(plan, kind).visits().size() > 0) {
+        if (credits == 5 && BufferSchedule(plan, pass).visits().size() > 0) {
           CHECK(now == static_cast<std::size_t>(plan.gather_buffers()));
         }
       }
@@ -256,7 +254,7 @@ TEST_CASE("buffer schedule: what stays never holds the prefetch up", "[engine][s
       options.parallel.gather_credits = credits;
       options.parallel.prefetch_forward = options.parallel.prefetch_backward = prefetch;
       CAPTURE(prefetch, credits);
-      const BufferSchedule schedule(plan_with(options), CommandKind::train_step);
+      const BufferSchedule schedule(plan_with(options), kTrainStep);
       const auto& reservations = schedule.gathers();
       std::vector<std::size_t> runs;  // first visits of stretches of one group
       for (std::size_t i = 0; i < schedule.visits().size(); ++i) {
@@ -280,7 +278,7 @@ TEST_CASE("buffer schedule: what a smaller group sends was kept by an earlier re
           "[engine][sharding]") {
   for (const ShardPlan::Options& base : many_plans()) {
     const ShardPlan plan = plan_with(base);
-    const BufferSchedule schedule(plan, CommandKind::train_step);
+    const BufferSchedule schedule(plan, kTrainStep);
     const auto& gathers = schedule.gathers();
     for (std::size_t i = 0; i < gathers.size(); ++i) {
       CHECK(gathers[i].from_smaller_group == (gathers[i].keeper >= 0));
@@ -311,8 +309,7 @@ TEST_CASE("buffer schedule: one rank gathers nothing", "[engine][sharding]") {
   const ShardPlan plan = plan_with(shard_options(1, "full"));
   CHECK(plan.gather_buffers() == 0);
   CHECK(plan.gather_buffers_needed() == 0);
-  CHECK(BufferSchedule(plan, CommandKind::train_step).gathers().empty());
-  CHECK(BufferSchedule(plan, CommandKind::snapshot).visits().empty());
+  CHECK(BufferSchedule(plan, kTrainStep).gathers().empty());
 }
 
 }  // namespace train::engine::buffer_schedule_test

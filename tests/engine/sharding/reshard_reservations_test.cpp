@@ -23,11 +23,11 @@ TEST_CASE(
   ShardPlan::Options options = shard_options(4, "full", 0, 4);
   options.parallel.reshard = std::string("2");
   const ShardPlan plan = plan_with(options);
-  const BufferSchedule schedule(plan, CommandKind::train_step);
+  const BufferSchedule schedule(plan, kTrainStep);
   const auto& gathers = schedule.gathers();
   REQUIRE(std::any_of(gathers.begin(), gathers.end(),
                       [](const Reservation& reservation) { return reservation.keeps_rows; }));
-  BufferReservations book(plan, schedule, CommandKind::train_step, 3);
+  BufferReservations book(plan, schedule, kTrainStep, 3);
   book.finalize();
   std::set<std::size_t> kept;  // groups
   const auto pump = [&] {
@@ -60,11 +60,11 @@ TEST_CASE("reservation book: what a smaller group sends is copied before anybody
   options.parallel.gather_credits = 4;
   options.parallel.prefetch_backward = 0;
   const ShardPlan plan = plan_with(options);
-  const BufferSchedule schedule(plan, CommandKind::train_step);
+  const BufferSchedule schedule(plan, kTrainStep);
   const auto& gathers = schedule.gathers();
   REQUIRE(std::any_of(gathers.begin(), gathers.end(),
                       [](const Reservation& reservation) { return reservation.keeper >= 0; }));
-  BufferReservations book(plan, schedule, CommandKind::train_step, 3);
+  BufferReservations book(plan, schedule, kTrainStep, 3);
   book.finalize();
   std::deque<std::int32_t> under_way;
   std::set<std::int32_t> ended;

@@ -8,25 +8,26 @@
 namespace train::engine {
 namespace {
 
-/// One command of all ranks, in the order of the program.
+/// One pass of all ranks, in the order of the program.
 class Loop {
  public:
-  Loop(std::vector<std::unique_ptr<RankEngine>>& ranks, kernels::Stream& stream, CommandKind kind)
+  Loop(std::vector<std::unique_ptr<RankEngine>>& ranks, kernels::Stream& stream,
+       const PassPlan& pass)
       : ranks_(&ranks),
         stream_(&stream),
         plan_(&ranks.front()->plan()),
-        kind_(kind),
-        ops_(expand(*plan_, kind)) {}
+        pass_(pass),
+        ops_(expand(*plan_, pass)) {}
 
   /// All lanes: forward, and in training backward and the reductions.
-  void run_lanes(std::int64_t step, CommandKind kind, const WorldStep::FillLane& fill_lane);
+  void run_lanes(std::int64_t step, const WorldStep::FillLane& fill_lane);
   /// The collective of this kind, if the command has one: out of every rank, into every rank.
   void exchange(CollectiveKind kind, std::int64_t group = -1, std::int64_t part = -1);
 
  private:
-  void visit(std::size_t index, std::int64_t step, CommandKind kind);
+  void visit(std::size_t index, std::int64_t step);
   void read_round(std::int64_t round, std::int64_t step, const WorldStep::FillLane& fill_lane);
-  [[nodiscard]] const LaneSchedule& lanes() const { return plan_->lanes_of(kind_); }
+  [[nodiscard]] const LaneSchedule& lanes() const { return plan_->lanes_of(pass_); }
   [[nodiscard]] std::int32_t slot(std::int64_t round) const {
     return static_cast<std::int32_t>(round % ranks_->front()->options().lane_slots);
   }
@@ -34,7 +35,7 @@ class Loop {
   std::vector<std::unique_ptr<RankEngine>>* ranks_;
   kernels::Stream* stream_;
   const ShardPlan* plan_;
-  CommandKind kind_;
+  PassPlan pass_;
   std::vector<CollectiveOp> ops_;
 };
 
@@ -79,8 +80,8 @@ void Loop::read_round(std::int64_t round, std::int64_t step, const WorldStep::Fi
   }
 }
 
-void Loop::visit(std::size_t index, std::int64_t step, CommandKind kind) {
-  const BufferSchedule& schedule = ranks_->front()->schedule(kind_);
+void Loop::visit(std::size_t index, std::int64_t step) {
+  const BufferSchedule& schedule = ranks_->front()->schedule(pass_);
   const Visit& visit = schedule.visits()[index];
   const UnitBuffers place{.gather = schedule.gather_of(index),
                           .gradient_buffer = schedule.gradient_buffer_of(index)};
@@ -91,7 +92,7 @@ void Loop::visit(std::size_t index, std::int64_t step, CommandKind kind) {
   }
   for (const auto& rank : *ranks_) {
     if (const auto lane = lanes().lane(rank->options().rank, visit.round)) {
-      const LaneWork work{.kind = kind,
+      const LaneWork work{.pass = pass_,
                           .step = step,
                           .lane = *lane,
                           .slot = slot(visit.round),
@@ -103,7 +104,7 @@ void Loop::visit(std::size_t index, std::int64_t step, CommandKind kind) {
       }
     }
     if (reservation != nullptr && reservation->last == index) {
-      rank->gathered().keep_for_backward(*stream_, kind_, place.gather);
+      rank->gathered().keep_for_backward(*stream_, pass_, place.gather);
     }
   }
   // A rank without a lane in this round still owns rows of the sums of the others.
@@ -116,13 +117,13 @@ void Loop::visit(std::size_t index, std::int64_t step, CommandKind kind) {
   }
 }
 
-void Loop::run_lanes(std::int64_t step, CommandKind kind, const WorldStep::FillLane& fill_lane) {
-  const std::vector<Visit>& visits = ranks_->front()->schedule(kind_).visits();
+void Loop::run_lanes(std::int64_t step, const WorldStep::FillLane& fill_lane) {
+  const std::vector<Visit>& visits = ranks_->front()->schedule(pass_).visits();
   for (std::size_t index = 0; index < visits.size(); ++index) {
     if (index == 0 || visits[index].round != visits[index - 1].round) {
       read_round(visits[index].round, step, fill_lane);
     }
-    visit(index, step, kind);
+    visit(index, step);
   }
 }
 
@@ -164,35 +165,36 @@ void WorldStep::finish_gradients(kernels::Stream& stream, const LaneWork& work) 
   }
 }
 
-StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const FillLane& first,
-                          const FillLane& second) {
-  const std::vector<Pass> passes = ranks_.front()->rank_plan().objective().passes(step);
-  const auto read_frozen = [&](std::size_t pass, const FillLane& fill_lane) {
-    if (passes.at(pass).compared != Compared::nothing) {
-      compute_reference(stream, number_of({step, pass}),
-                        [&](std::int64_t, std::int64_t lane, const LaneSlot& slot) {
-                          fill_lane(step, lane, slot);
-                        });
+StepResult WorldStep::run_passes(kernels::Stream& stream, std::int64_t step,
+                                 const std::vector<FillLane>& streams) {
+  for (const PassPlan& pass : ranks_.front()->rank_plan().passes().step()) {
+    if (pass.loss == LossUse::compared) {
+      compute_reference(stream, pass, step, streams.at(pass.number));
+    } else if (!pass.updates()) {
+      keep_gradient(stream, pass, step, streams.at(pass.number));
     }
-  };
-  read_frozen(0, first);
-  Loop loop(ranks_, stream, CommandKind::gradient);
-  loop.run_lanes(step, CommandKind::gradient, first);
-  finish_gradients(stream, {.kind = CommandKind::gradient, .step = step});
+  }
+  return run(stream, step, streams.back());
+}
+
+void WorldStep::keep_gradient(kernels::Stream& stream, const PassPlan& pass, std::int64_t step,
+                              const FillLane& fill_lane) {
+  Loop loop(ranks_, stream, pass);
+  loop.run_lanes(step, fill_lane);
+  finish_gradients(stream, {.pass = pass, .step = step});
   loop.exchange(CollectiveKind::loss_and_norm);
   for (const auto& rank : ranks_) {
-    rank->totals().combine_first_pass(stream, step);
+    rank->totals().combine_pass(stream, pass, step);
   }
   stream.synchronize();  // The slots are read no more.
-  read_frozen(1, second);
-  return run(stream, step, second);
 }
 
 StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const FillLane& fill_lane) {
-  Loop loop(ranks_, stream, CommandKind::train_step);
-  loop.run_lanes(step, CommandKind::train_step, fill_lane);
+  const PassPlan& pass = ranks_.front()->rank_plan().passes().step().back();
+  Loop loop(ranks_, stream, pass);
+  loop.run_lanes(step, fill_lane);
 
-  finish_gradients(stream, {.kind = CommandKind::train_step, .step = step});
+  finish_gradients(stream, {.pass = pass, .step = step});
   const auto groups = static_cast<std::int64_t>(ranks_.front()->plan().groups().size());
   for (std::int64_t group = groups; group-- > 0;) {
     loop.exchange(CollectiveKind::broadcast, group);
@@ -225,23 +227,28 @@ EvaluationResult WorldStep::evaluate(kernels::Stream& stream, const ReadLane& re
 }
 
 EvaluationResult WorldStep::evaluate(kernels::Stream& stream, const FillLane& fill_lane) {
-  Loop loop(ranks_, stream, CommandKind::evaluate);
-  loop.run_lanes(/*step=*/0, CommandKind::evaluate, fill_lane);
+  Loop loop(ranks_, stream, ranks_.front()->rank_plan().passes().evaluation());
+  loop.run_lanes(/*step=*/0, fill_lane);
   loop.exchange(CollectiveKind::eval_sums);
   stream.synchronize();
   return ranks_.front()->totals().evaluation_result();
 }
 
 void WorldStep::score(kernels::Stream& stream, const FillLane& fill_lane) {
-  Loop loop(ranks_, stream, CommandKind::score);
-  loop.run_lanes(/*step=*/0, CommandKind::score, fill_lane);
+  Loop loop(ranks_, stream, ranks_.front()->rank_plan().passes().scoring());
+  loop.run_lanes(/*step=*/0, fill_lane);
   stream.synchronize();
 }
 
 void WorldStep::compute_reference(kernels::Stream& stream, std::int64_t index,
                                   const FillLane& fill_lane) {
-  Loop loop(ranks_, stream, CommandKind::reference);
-  loop.run_lanes(index, CommandKind::reference, fill_lane);
+  compute_reference(stream, ranks_.front()->rank_plan().passes().reference(), index, fill_lane);
+}
+
+void WorldStep::compute_reference(kernels::Stream& stream, const PassPlan& pass, std::int64_t step,
+                                  const FillLane& fill_lane) {
+  Loop loop(ranks_, stream, pass);
+  loop.run_lanes(step, fill_lane);
   loop.exchange(CollectiveKind::reference);
   for (const auto& rank : ranks_) {
     rank->reference().take(stream);
@@ -251,13 +258,17 @@ void WorldStep::compute_reference(kernels::Stream& stream, std::int64_t index,
 
 NonfiniteOrigin WorldStep::find_nonfinite(kernels::Stream& stream, std::int64_t step,
                                           const ReadLane& read_lane) {
-  return find_nonfinite(stream, step, columns_of(read_lane), CommandKind::find_nonfinite);
+  return find_nonfinite(stream, step, columns_of(read_lane));
 }
 
 NonfiniteOrigin WorldStep::find_nonfinite(kernels::Stream& stream, std::int64_t step,
-                                          const FillLane& fill_lane, CommandKind kind) {
-  Loop loop(ranks_, stream, kind);
-  loop.run_lanes(step, kind, fill_lane);
+                                          const FillLane& fill_lane, std::size_t number) {
+  const std::vector<PassPlan>& search = ranks_.front()->rank_plan().passes().search();
+  const auto pass = std::find_if(search.begin(), search.end(), [&](const PassPlan& each) {
+    return each.searches() && each.number == number;
+  });
+  Loop loop(ranks_, stream, *pass);
+  loop.run_lanes(step, fill_lane);
   loop.exchange(CollectiveKind::nonfinite);
   stream.synchronize();
   return ranks_.front()->totals().nonfinite_origin();

@@ -30,9 +30,9 @@ class WorldStep {
   /// Runs step `step` (from 0). Checks that every rank has the same result and returns it.
   StepResult run(kernels::Stream& stream, std::int64_t step, const FillLane& fill_lane);
   StepResult run(kernels::Stream& stream, std::int64_t step, const ReadLane& read_lane);
-  /// A step of two passes: of which the first has the lanes of `first`.
-  StepResult run(kernels::Stream& stream, std::int64_t step, const FillLane& first,
-                 const FillLane& second);
+  /// A step of as many passes as there are streams, each with the lanes of its own.
+  StepResult run_passes(kernels::Stream& stream, std::int64_t step,
+                        const std::vector<FillLane>& streams);
   EvaluationResult evaluate(kernels::Stream& stream, const FillLane& fill_lane);
   EvaluationResult evaluate(kernels::Stream& stream, const ReadLane& read_lane);
   /// Scores the documents of the scored lanes.
@@ -42,9 +42,9 @@ class WorldStep {
   /// Runs the lanes of `step` again and says where NaN or Inf appear first; no weight changes.
   NonfiniteOrigin find_nonfinite(kernels::Stream& stream, std::int64_t step,
                                  const ReadLane& read_lane);
-  /// The same of one pass of a step that has two.
+  /// The same of pass `number` of a step.
   NonfiniteOrigin find_nonfinite(kernels::Stream& stream, std::int64_t step,
-                                 const FillLane& fill_lane, CommandKind kind);
+                                 const FillLane& fill_lane, std::size_t number = 0);
 
   [[nodiscard]] std::uint64_t digest() const;  ///< Of all weights, summed over ranks.
   [[nodiscard]] RankEngine& rank(std::int64_t rank) {
@@ -55,6 +55,10 @@ class WorldStep {
   }
 
  private:
+  void keep_gradient(kernels::Stream& stream, const PassPlan& pass, std::int64_t step,
+                     const FillLane& fill_lane);
+  void compute_reference(kernels::Stream& stream, const PassPlan& pass, std::int64_t step,
+                         const FillLane& fill_lane);
   void finish_gradients(kernels::Stream& stream, const LaneWork& work);
 
   std::vector<std::unique_ptr<RankEngine>> ranks_;

@@ -9,7 +9,7 @@ TEST_CASE("rank_board: keeps the newest of each", "[actors][rank_board]") {
   RankBoard board;
   CHECK_FALSE(board.look().command);
   CHECK(board.look().finished == -1);
-  board.begin_command({.sequence = 4, .kind = engine::CommandKind::evaluate, .step = 9}, 2);
+  board.begin_command({.sequence = 4, .name = engine::kEvaluation.name, .step = 9}, 2);
   board.finish_command(3);
   board.finish_command(2);  // the rank's streams report in order, but nothing depends on it
   ChannelProgress place;

@@ -95,16 +95,15 @@ TEST_CASE("lane source: of two streams each pass has its own rows, weights and d
   CHECK((*passes)->fingerprint().value() != (*first)->fingerprint().value());
   // As evaluations with questions have it, too.
   const auto data = std::make_shared<const ChoiceLanes>(*passes, nullptr);
-  using engine::CommandKind;
   for (std::int64_t step = 0; step < 8; ++step) {
     const double retained = (*first)->count(step)->weight;
     const double forgotten = (*second)->count(step)->weight;
-    CHECK(LaneSource::step_weight(data, CommandKind::gradient)(step) == retained);
-    CHECK(LaneSource::step_weight(data, CommandKind::train_step)(step) == forgotten);
+    CHECK(LaneSource::step_weight(data)(step, 0) == retained);
+    CHECK(LaneSource::step_weight(data)(step, 1) == forgotten);
     CHECK(data->count(step)->weight == retained + forgotten);
-    const engine::LaneWork work{.step = step, .lane = 1};
-    engine::LaneWork gradient = work;
-    gradient.kind = CommandKind::gradient;
+    engine::LaneWork work{.step = step, .lane = 1};
+    const engine::LaneWork gradient = work;
+    work.pass.number = 1;
     const Columns retain(**first, work);
     const Columns forget(**second, work);
     const Columns kept(*data, gradient);
@@ -132,15 +131,16 @@ TEST_CASE("lane source: a second pass without rows reads none, and counts none",
   CHECK((*passes)->fingerprint().value() != (*first)->fingerprint().value());
   CHECK((*passes)->training_rows() == (*first)->training_rows());
   CHECK((*passes)->reference_rows().live);  // The weights that began the run are read again.
-  using engine::CommandKind;
   for (std::int64_t step = 0; step < 3; ++step) {
     const double retained = (*first)->count(step)->weight;
-    CHECK(LaneSource::step_weight(*passes, CommandKind::gradient)(step) == retained);
-    CHECK(LaneSource::step_weight(*passes, CommandKind::train_step)(step) == 0.0);
+    CHECK(LaneSource::step_weight(*passes)(step, 0) == retained);
+    CHECK(LaneSource::step_weight(*passes)(step, 1) == 0.0);
     CHECK((*passes)->count(step)->weight == retained);
-    const engine::LaneWork gradient{.kind = CommandKind::gradient, .step = step, .lane = 1};
+    const engine::LaneWork gradient{.step = step, .lane = 1};
+    engine::LaneWork second = gradient;
+    second.pass.number = 1;
     CHECK(Columns(**passes, gradient).tokens == Columns(**first, {.step = step, .lane = 1}).tokens);
-    const std::vector<std::int32_t> tokens = Columns(**passes, {.step = step, .lane = 1}).tokens;
+    const std::vector<std::int32_t> tokens = Columns(**passes, second).tokens;
     CHECK(std::count(tokens.begin(), tokens.end(), tokens.front()) ==
           static_cast<std::ptrdiff_t>(tokens.size()));
   }
@@ -165,7 +165,7 @@ TEST_CASE("lane source: an epoch reads every row once, and validation in order",
     }
   }
   CHECK(seen.size() == rows);
-  const Columns columns(**data, {.kind = engine::CommandKind::evaluate, .lane = 1});
+  const Columns columns(**data, {.pass = engine::kEvaluation, .lane = 1});
   std::vector<std::int32_t> tokens(16), targets(16), positions(16);
   REQUIRE(split->read(2, {tokens, targets, positions}).ok());
   CHECK(std::equal(tokens.begin(), tokens.end(), columns.tokens.begin()));
@@ -201,7 +201,7 @@ TEST_CASE("lane source: an evaluation counts every validation row once, however 
       REQUIRE(data.ok());
       std::int64_t found = 0;
       for (std::int64_t lane = 0; lane < lanes; ++lane) {
-        const Columns columns(**data, {.kind = engine::CommandKind::evaluate, .lane = lane});
+        const Columns columns(**data, {.pass = engine::kEvaluation, .lane = lane});
         found += std::count_if(columns.targets.begin(), columns.targets.end(),
                                [](std::int32_t target) { return target >= 0; });
       }
@@ -327,13 +327,13 @@ TEST_CASE("lane source: a reference is asked about every document that the run r
     const auto data = open_lanes(config, 64);
     REQUIRE(data.ok());
     const ReferenceRows rows = (*data)->reference_rows();
-    const auto all_of = [&](engine::CommandKind kind, std::int64_t first, std::int64_t end,
+    const auto all_of = [&](const engine::PassPlan& pass, std::int64_t first, std::int64_t end,
                             std::int64_t lanes) {
       std::set<std::int64_t> documents;
       for (std::int64_t step = first; step < end; ++step) {
         for (std::int64_t lane = 0; lane < lanes; ++lane) {
           for (const auto& sequence :
-               sequences_of(**data, {.kind = kind, .step = step, .lane = lane})) {
+               sequences_of(**data, {.pass = pass, .step = step, .lane = lane})) {
             CHECK(sequence.document < rows.documents);
             documents.insert(sequence.document);
           }
@@ -341,9 +341,9 @@ TEST_CASE("lane source: a reference is asked about every document that the run r
       }
       return documents;
     };
-    const auto known = all_of(engine::CommandKind::reference, 0, rows.commands, 3);
-    const auto trained = all_of(engine::CommandKind::train_step, 0, steps, 3);
-    const auto evaluated = all_of(engine::CommandKind::evaluate, 0, 1, 2);
+    const auto known = all_of(engine::kReference, 0, rows.commands, 3);
+    const auto trained = all_of(engine::kTrainStep, 0, steps, 3);
+    const auto evaluated = all_of(engine::kEvaluation, 0, 1, 2);
     CHECK(std::includes(known.begin(), known.end(), trained.begin(), trained.end()));
     CHECK(std::includes(known.begin(), known.end(), evaluated.begin(), evaluated.end()));
     // An epoch reads each row once; a shorter run asks about what it reads alone.

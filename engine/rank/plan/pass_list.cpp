@@ -1,0 +1,54 @@
+#include "engine/rank/plan/pass_list.hpp"
+
+#include "base/check.hpp"
+#include "engine/objective/registry.hpp"
+#include "engine/rank/log_probs/reference_log_probs.hpp"
+
+namespace train::engine {
+
+PassList::PassList(const std::vector<Pass>& passes, bool live_reference) {
+  TRAIN_CHECK(!passes.empty(), "a step without a pass");
+  add(kEvaluation);
+  add(kScoring);
+  PassPlan reference = kReference;
+  reference.frozen = live_reference;
+  add(reference);
+  const auto add_step = [&](std::vector<PassPlan>& to, const auto& plan_of) {
+    for (std::size_t number = 0; number < passes.size(); ++number) {
+      if (passes[number].compared != Compared::nothing) {
+        to.push_back(add({.name = kReference.name,
+                          .loss = LossUse::compared,
+                          .frozen = true,
+                          .number = number}));
+      }
+      PassPlan plan = plan_of(number);
+      plan.number = number;
+      to.push_back(add(plan));
+    }
+  };
+  add_step(step_, [&](std::size_t number) {
+    return number + 1 == passes.size()
+               ? kTrainStep
+               : PassPlan{.name = {"gradient", "KeepGradient"}, .gradient = GradientUse::kept};
+  });
+  add_step(search_, [&](std::size_t number) {
+    PassPlan search = kNonfiniteSearch;
+    if (number == 0 && passes.size() > 1) {
+      search.name = {"find_nonfinite_first", "FindNonfiniteFirst"};
+    }
+    return search;
+  });
+}
+
+PassPlan PassList::add(PassPlan pass) {
+  pass.index = static_cast<std::int32_t>(all_.size());
+  all_.push_back(pass);
+  return pass;
+}
+
+PassList pass_list_of(const configs::ObjectiveSection& section) {
+  const auto objective = make_objective(section);
+  return PassList(objective->passes(0), section.reference == "live" && needs_reference(*objective));
+}
+
+}  // namespace train::engine

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "configs/sections/objective_section.hpp"
+#include "engine/command.hpp"
+#include "engine/objective/pass.hpp"
+
+namespace train::engine {
+
+/// The passes of a run, by the index that commands carry: a pure function of its objective, the
+/// same on every rank and in the launcher. A new kind of pass is one entry here.
+class PassList {
+ public:
+  /// Of steps with these passes, one or more. `live_reference`: log-probabilities of a reference
+  /// are the frozen copy's.
+  explicit PassList(const std::vector<Pass>& passes = {Pass{}}, bool live_reference = false);
+
+  [[nodiscard]] const std::vector<PassPlan>& all() const { return all_; }
+  [[nodiscard]] const PassPlan& at(std::int32_t index) const {
+    return all_.at(static_cast<std::size_t>(index));
+  }
+  [[nodiscard]] const PassPlan& evaluation() const { return at(kEvaluation.index); }
+  [[nodiscard]] const PassPlan& scoring() const { return at(kScoring.index); }
+  [[nodiscard]] const PassPlan& reference() const { return at(kReference.index); }
+  /// The commands of a step, in their order; the last one updates. Before a pass that compares
+  /// comes the frozen copy's forward pass over the same rows.
+  [[nodiscard]] const std::vector<PassPlan>& step() const { return step_; }
+  /// Those that search a step again for what was not finite.
+  [[nodiscard]] const std::vector<PassPlan>& search() const { return search_; }
+
+ private:
+  PassPlan add(PassPlan pass);
+
+  std::vector<PassPlan> all_, step_, search_;
+};
+
+/// The list of a run with this objective. REQUIRES: a validated section.
+[[nodiscard]] PassList pass_list_of(const configs::ObjectiveSection& section);
+
+}  // namespace train::engine
