@@ -37,7 +37,8 @@ void add_steps(WorldStep& world, const WorldStep::Options& options, std::int64_t
   const auto stream = kernels::make_inline_stream(1);
   const auto names = world.rank(0).rank_plan().objective().metric_names();
   for (std::int64_t step = first; step < last_step_of(options); ++step) {
-    const StepResult result = world.run(*stream, step, rows_of(options, 0), rows_of(options, 1));
+    const StepResult result =
+        world.run_passes(*stream, step, {rows_of(options, 0), rows_of(options, 1)});
     REQUIRE_FALSE(result.nonfinite);
     trace.values.push_back(result.loss);
     trace.values.push_back(result.grad_norm);

@@ -67,7 +67,7 @@ TEST_CASE("lane source: what a step counts is what its lanes hold", "[actors][la
       const engine::RowCount counted = (*data)->count(step).value();
       CHECK(counted.trained == found.trained);
       CHECK(counted.weight == Approx(found.weight));
-      CHECK(step_weight(step) == counted.weight);
+      CHECK(step_weight(step, 0) == counted.weight);
       CHECK(counted.positions == 96);
       CHECK(counted.tokens > counted.trained);
       CHECK(counted.tokens <= counted.positions);
