@@ -26,15 +26,12 @@ LaneRunner::LaneRunner(const RankPlan& rank, const Parts& parts)
       parts_(parts),
       tokens_(rank.kernels(), slot_bytes(rank), "lane tokens"),
       targets_(rank.kernels(), slot_bytes(rank), "lane targets"),
-      frozen_(rank) {
+      head_(rank, parts.model, parts.totals, parts.scores, parts.reference) {
   if (rank.has_positions()) {
     positions_.emplace(rank.kernels(), slot_bytes(rank), "lane positions");
   }
   if (rank.objective().columns().weights) {
     weights_.emplace(rank.kernels(), slot_bytes(rank), "lane weights");
-  }
-  if (rank.objective().any_weighting() != nullptr) {
-    weighting_.emplace(rank, parts.reference);
   }
 }
 
@@ -44,15 +41,13 @@ LaneSlot LaneRunner::slot(std::int32_t slot) const {
   LaneSlot columns{.tokens = {slot_tokens(slot), count},
                    .targets = {slot_targets(slot), count},
                    .positions = {},
-                   .weights = {}};
+                   .weights = {},
+                   .sequences = head_.sequences(slot)};
   if (positions_) {
     columns.positions = {positions_->host<std::int32_t>() + first, count};
   }
   if (weights_) {
     columns.weights = {weights_->host<float>() + first, count};
-  }
-  if (weighting_) {
-    columns.sequences = weighting_->sequences(slot);
   }
   return columns;
 }
@@ -91,26 +86,24 @@ Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
                   : 0.0F;
   };
   const std::int64_t first = work.slot * rank_->lane_tokens();
-  const auto row_loss = makes_loss ? pass.head.row_loss : kernels::RowLoss::cross_entropy;
-  return {
-      .step = work.step,
-      .index = work.lane,
-      .sequences = options.batch.micro_batch,
-      .seq_len = options.seq_len,
-      .tokens = tokens_.device<std::int32_t>() + first,
-      .positions = in_documents ? positions_->device<std::int32_t>() + first : nullptr,
-      .targets = targets_.device<std::int32_t>() + first,
-      .row_weights = weights_ && !scored ? weights_->device<float>() + first : nullptr,
-      .sums = scored ? nullptr : parts_.totals.lane_sums(work),
-      .block_sums = scored ? nullptr : parts_.totals.block_sums(work),
-      .label_smoothing = pass.head.label_smoothing,
-      .row_loss = row_loss,
-      .top_k = pass.head.top_k,
-      .reference_input = row_loss == kernels::RowLoss::divergence ? frozen_.of(work).data : nullptr,
-      .loss_scale = scale(1.0),
-      .z_scale = weighting_ ? 0.0F : scale(static_cast<double>(options.model.z_loss_coeff)),
-      .with_gradient = !evaluation,
-      .adapters = !work.pass.frozen};
+  return {.step = work.step,
+          .index = work.lane,
+          .sequences = options.batch.micro_batch,
+          .seq_len = options.seq_len,
+          .tokens = tokens_.device<std::int32_t>() + first,
+          .positions = in_documents ? positions_->device<std::int32_t>() + first : nullptr,
+          .targets = targets_.device<std::int32_t>() + first,
+          .row_weights = weights_ && !scored ? weights_->device<float>() + first : nullptr,
+          .sums = scored ? nullptr : parts_.totals.lane_sums(work),
+          .block_sums = scored ? nullptr : parts_.totals.block_sums(work),
+          .label_smoothing = pass.head.label_smoothing,
+          .row_loss = makes_loss ? pass.head.row_loss : kernels::RowLoss::cross_entropy,
+          .top_k = pass.head.top_k,
+          .reference_input = makes_loss ? head_.reference_input(work) : nullptr,
+          .loss_scale = scale(1.0),
+          .z_scale = head_.weighs() ? 0.0F : scale(static_cast<double>(options.model.z_loss_coeff)),
+          .with_gradient = !evaluation,
+          .adapters = !work.pass.frozen};
 }
 
 ConstElements LaneRunner::group_weights(std::size_t group, const LaneWork& work,
@@ -180,11 +173,11 @@ void LaneRunner::count_nonfinite_gradient(kernels::Stream& stream, std::size_t u
   parts_.totals.nonfinite_counted(stream, count);
 }
 
-void LaneRunner::score(kernels::Stream& stream, const UnitMemory& head, const LaneWork& work,
-                       const Lane& lane) const {
-  parts_.model.row_log_probs(stream, head, lane, parts_.scores.results());
-  const LaneSlot columns = slot(work.slot);
-  parts_.scores.lane_scored(stream, work, columns.targets, columns.positions);
+void LaneRunner::begin_lane(kernels::Stream& stream, const LaneWork& work, bool reads_rows) const {
+  if (reads_rows) {
+    copy_lane(stream, work.slot);
+  }
+  parts_.totals.clear_block_sums(stream, work);
 }
 
 void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
@@ -192,13 +185,10 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
   stream.mark(mark_of("forward", unit, work));
   LayerUnit& layer = parts_.model.unit(unit);
   const ComparedOutputs compared(*rank_, work);
-  const Lane lane = make_lane(work, layer.traits().makes_loss || compared.index_of(unit));
   const bool left_out = compared.end_below(unit) || idle(work);
-  if (unit == 0 && !left_out) {
-    copy_lane(stream, work.slot);
-  }
+  const Lane lane = make_lane(work, layer.traits().makes_loss || compared.index_of(unit));
   if (unit == 0) {
-    parts_.totals.clear_block_sums(stream, work);
+    begin_lane(stream, work, !left_out);
   }
   const bool with_gradient = lane.with_gradient && layer.traits().gradient_in_forward;
   if (with_gradient) {
@@ -209,19 +199,16 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
     parts_.state.make_weights(stream, group);
   }
   const UnitMemory memory = memory_of(unit, work, place, with_gradient);
-  if (layer.traits().makes_loss && work.pass.loss == LossUse::scores) {
-    return score(stream, memory, work, lane);
-  }
   if (layer.traits().makes_loss) {
     parts_.totals.blocks_summed(stream, work);
   }
   if (!left_out && layer.traits().makes_loss) {
-    forward_head(stream, work, memory, lane);
+    head_.forward(stream, work, memory, lane, slot(work.slot));
   } else if (!left_out) {
     layer.forward(stream, memory, lane);
   }
   if (compared.index_of(unit)) {
-    compare_output(stream, unit, work, lane, compared);
+    head_.compare_output(stream, unit, work, lane, compared);
   }
   if (work.pass.searches()) {
     std::int64_t* count = parts_.totals.nonfinite_count(work, unit, /*backward=*/false);
@@ -230,65 +217,8 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
   }
 }
 
-void LaneRunner::compare_output(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
-                                const Lane& lane, const ComparedOutputs& compared) {
-  const std::size_t index = *compared.index_of(unit);
-  const Elements kept = frozen_.of(work, index);
-  if (work.pass.loss == LossUse::compared) {
-    rank_->kernels().copy(stream, {.out = kept.data,
-                                   .in = parts_.model.output(unit).data,
-                                   .size_bytes = static_cast<std::int64_t>(frozen_.lane_bytes())});
-    return;
-  }
-  parts_.model.output_distance(
-      stream, lane,
-      {.unit = unit, .reference = kept.data, .outputs = compared.count(), .first = index == 0});
-  if (compared.highest(unit)) {
-    parts_.totals.lane_summed(stream, work);
-  }
-}
-
-void LaneRunner::forward_head(kernels::Stream& stream, const LaneWork& work,
-                              const UnitMemory& memory, Lane lane) {
-  const Pass& pass = rank_->pass(work.pass);
-  if (work.pass.loss == LossUse::compared && pass.compared == Compared::head_inputs) {
-    return keep_frozen_input(stream, work, memory, lane);
-  }
-  if (pass.head.weighting == nullptr) {
-    parts_.model.unit(parts_.model.unit_count() - 1).forward(stream, memory, lane);
-    return parts_.totals.lane_summed(stream, work);
-  }
-  parts_.model.row_log_probs(stream, memory, lane, weighting_->results());
-  if (weighting_->reads_frozen()) {
-    parts_.model.log_probs_of(stream, memory, lane, frozen_.of(work).data,
-                              weighting_->frozen_results());
-  }
-  const LaneSlot columns = slot(work.slot);
-  const LaneWeighting::HostRows rows{columns.targets, columns.weights};
-  if (work.pass.loss == LossUse::references) {
-    return weighting_->keep_as_reference(stream, work, rows);
-  }
-  const StepTotals::LaneOutcome outcome = parts_.totals.lane_outcome(work);
-  weighting_->weigh(stream, work.slot, rows, outcome.sums, outcome.metrics);
-  if (lane.with_gradient) {
-    // Its sums are those of weighted rows, which say nothing: the objective's are the lane's.
-    lane.row_weights = weighting_->row_weights();
-    lane.sums = parts_.totals.unread_sums();
-    parts_.model.unit(parts_.model.unit_count() - 1).forward(stream, memory, lane);
-  }
-}
-
 bool LaneRunner::idle(const LaneWork& work) const {
   return rank_->pass(work.pass).source == GradientSource::distances;
-}
-
-void LaneRunner::keep_frozen_input(kernels::Stream& stream, const LaneWork& work,
-                                   const UnitMemory& memory, Lane lane) {
-  lane.targets = nullptr;  // Nothing but the final norm.
-  parts_.model.unit(parts_.model.unit_count() - 1).forward(stream, memory, lane);
-  rank_->kernels().copy(stream, {.out = frozen_.of(work).data,
-                                 .in = parts_.model.head_input().data,
-                                 .size_bytes = static_cast<std::int64_t>(frozen_.lane_bytes())});
 }
 
 void LaneRunner::backward(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
@@ -319,9 +249,8 @@ void LaneRunner::find_gradient(kernels::Stream& stream, std::size_t unit, const 
   }
   parts_.state.make_weights(stream, rank_->plan().group_of(unit));
   const Lane lane = make_lane(work, /*makes_loss=*/false);
-  if (const auto index = compared.index_of(unit)) {
-    parts_.model.add_output_gradient(stream, lane, frozen_.of(work, *index),
-                                     /*adds=*/!compared.highest(unit));
+  if (compared.index_of(unit)) {
+    head_.add_output_gradient(stream, unit, work, lane, compared);
   }
   parts_.model.unit(unit).backward(stream, memory, lane);
 }
@@ -331,8 +260,7 @@ void LaneRunner::add_allocated(MemoryPlan& memory) const {
   for (const auto& column : {std::cref(positions_), std::cref(weights_)}) {
     memory.buffers_bytes += column.get() ? column.get()->size_bytes() : 0;
   }
-  memory.buffers_bytes += weighting_ ? weighting_->allocated_bytes() : 0;
-  memory.reference_bytes += frozen_.allocated_bytes();
+  head_.add_allocated(memory);
 }
 
 }  // namespace train::engine

@@ -7,10 +7,7 @@
 
 #include "engine/command.hpp"
 #include "engine/model/model.hpp"
-#include "engine/rank/log_probs/document_scores.hpp"
-#include "engine/rank/log_probs/lane_weighting.hpp"
-#include "engine/rank/passes/compared_outputs.hpp"
-#include "engine/rank/passes/frozen_inputs.hpp"
+#include "engine/rank/lane_head.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
 #include "engine/rank/rank_gradients.hpp"
@@ -22,17 +19,6 @@
 #include "kernels/device/stream.hpp"
 
 namespace train::engine {
-
-/// A lane's place where the host fills it: micro_batch * seq_len elements of each column, none of
-/// those that the objective does not have.
-struct LaneSlot {
-  std::span<std::int32_t> tokens;
-  std::span<std::int32_t> targets;
-  std::span<std::int32_t> positions;
-  std::span<float> weights;
-  /// Of the lane's documents, as many as could be; behind the last one of 0 rows, if there is room.
-  std::span<LaneSequence> sequences = {};
-};
 
 /// Forward and backward passes of this rank's lanes, unit by unit, and the slots of their tokens.
 ///
@@ -73,21 +59,11 @@ class LaneRunner {
                                             UnitBuffers place) const;
   [[nodiscard]] UnitMemory memory_of(std::size_t unit, const LaneWork& work, UnitBuffers place,
                                      bool with_gradient) const;
-  void score(kernels::Stream& stream, const UnitMemory& head, const LaneWork& work,
-             const Lane& lane) const;
-  /// The head's forward pass: one, or two with the row weights made between them. Of the frozen
-  /// copy what its head reads is kept.
-  void forward_head(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
-                    Lane lane);
-  /// Where the pass loses what the unit's output is off the frozen copy's: sums that up, or keeps
-  /// the latter.
-  void compare_output(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
-                      const Lane& lane, const ComparedOutputs& compared);
+  /// Before the lane's first unit: its columns go where kernels read them, if any does.
+  void begin_lane(kernels::Stream& stream, const LaneWork& work, bool reads_rows) const;
   /// The unit's backward pass, or the gradient of 0 that it has without one.
   void find_gradient(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
                      UnitBuffers place);
-  void keep_frozen_input(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
-                         Lane lane);
   /// The lane's pass has no rows (GradientSource::distances): all of its gradients are 0.
   [[nodiscard]] bool idle(const LaneWork& work) const;
   void clear_nonfinite_counts(kernels::Stream& stream, std::size_t unit, bool backward,
@@ -99,8 +75,7 @@ class LaneRunner {
   Parts parts_;
   HostDeviceBuffer tokens_, targets_;
   std::optional<HostDeviceBuffer> positions_, weights_;  // If the lanes have them.
-  std::optional<LaneWeighting> weighting_;               // If the objective has one.
-  FrozenInputs frozen_;
+  LaneHead head_;
 };
 
 }  // namespace train::engine

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "engine/command.hpp"
+#include "engine/model/model.hpp"
+#include "engine/rank/log_probs/document_scores.hpp"
+#include "engine/rank/log_probs/lane_weighting.hpp"
+#include "engine/rank/passes/compared_outputs.hpp"
+#include "engine/rank/passes/frozen_inputs.hpp"
+#include "engine/rank/plan/rank_plan.hpp"
+#include "engine/rank/step_totals.hpp"
+#include "kernels/device/stream.hpp"
+
+namespace train::engine {
+
+/// A lane's place where the host fills it: micro_batch * seq_len elements of each column, none of
+/// those that the objective does not have.
+struct LaneSlot {
+  std::span<std::int32_t> tokens;
+  std::span<std::int32_t> targets;
+  std::span<std::int32_t> positions;
+  std::span<float> weights;
+  /// Of the lane's documents, as many as could be; behind the last one of 0 rows, if there is room.
+  std::span<LaneSequence> sequences = {};
+};
+
+/// Where a lane's loss comes from: the head, in one pass over it or two, or the outputs of layers
+/// that a pass compares; and what becomes of either in passes that have no loss (LossUse).
+///
+/// Threading: as LaneRunner. Ownership: owns what passes compare and row weights; borrows all else.
+class LaneHead {
+ public:
+  LaneHead(const RankPlan& rank, Model& model, const StepTotals& totals, DocumentScores& scores,
+           ReferenceLogProbs& reference);
+
+  /// A slot's list of documents for the host to write; none where the objective weighs no rows.
+  [[nodiscard]] std::span<LaneSequence> sequences(std::int32_t slot) const;
+  /// Row weights are made of log-probabilities in some pass.
+  [[nodiscard]] bool weighs() const { return weighting_.has_value(); }
+  /// What the head read in the frozen copy, if the lane's pass loses the divergence from it.
+  [[nodiscard]] const std::byte* reference_input(const LaneWork& work) const;
+
+  /// Enqueues the head's forward pass over a lane and what LossUse says. `columns`: of the lane,
+  /// which live until the stream is past it.
+  void forward(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
+               const Lane& lane, const LaneSlot& columns);
+  /// Where the pass loses what the unit's output is off the frozen copy's: enqueue that it is
+  /// summed up, or that the copy's is kept; and its gradient.
+  void compare_output(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
+                      const Lane& lane, const ComparedOutputs& compared) const;
+  void add_output_gradient(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
+                           const Lane& lane, const ComparedOutputs& compared) const;
+
+  void add_allocated(MemoryPlan& memory) const;
+
+ private:
+  void sum_loss(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
+                const Lane& lane) const;
+  void score(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
+             const Lane& lane, const LaneSlot& columns) const;
+  void keep_input(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
+                  Lane lane) const;
+  /// The first pass over the head, of two.
+  void find_log_probs(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
+                      const Lane& lane) const;
+  void weigh(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory, Lane lane,
+             const LaneSlot& columns);
+  [[nodiscard]] LayerUnit& head() const { return model_->unit(model_->unit_count() - 1); }
+
+  const RankPlan* rank_;
+  Model* model_;
+  const StepTotals* totals_;
+  DocumentScores* scores_;
+  std::optional<LaneWeighting> weighting_;  // If the objective has one.
+  FrozenInputs frozen_;
+};
+
+}  // namespace train::engine
