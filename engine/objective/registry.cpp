@@ -1,32 +1,31 @@
 #include "engine/objective/registry.hpp"
 
-#include <algorithm>
-#include <array>
-#include <string_view>
+#include <functional>
+#include <map>
+#include <span>
 
 #include "base/check.hpp"
 
 namespace train::engine {
 namespace {
 
-struct RegisteredObjective {
-  std::string_view name;
-  std::unique_ptr<const Objective> (*make)(const configs::ObjectiveSection& section);
-};
+using Makers = std::map<std::string, ObjectiveMaker, std::less<>>;
 
+Makers& makers() {
 #define TRAIN_OBJECTIVE_ENTRY(identifier, name, form, keys) {name, make_##identifier},
-constexpr auto kObjectives =
-    std::to_array<RegisteredObjective>({TRAIN_OBJECTIVES(TRAIN_OBJECTIVE_ENTRY)});
+  static Makers all = {TRAIN_OBJECTIVES(TRAIN_OBJECTIVE_ENTRY)};
 #undef TRAIN_OBJECTIVE_ENTRY
+  return all;
+}
 
 }  // namespace
 
+void add_objective(const std::string& name, ObjectiveMaker make) { makers()[name] = make; }
+
 std::unique_ptr<const Objective> make_objective(const configs::ObjectiveSection& section) {
-  const auto* const found = std::find_if(
-      kObjectives.begin(), kObjectives.end(),
-      [&](const RegisteredObjective& objective) { return objective.name == section.name; });
-  TRAIN_CHECK(found != kObjectives.end(), "objective \"{}\"", section.name);
-  return found->make(section);
+  const auto found = makers().find(section.name);
+  TRAIN_CHECK(found != makers().end(), "objective \"{}\"", section.name);
+  return found->second(section);
 }
 
 std::vector<std::string> Objective::metric_names() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "configs/objective_list.hpp"
 #include "configs/sections/objective_section.hpp"
@@ -11,6 +12,11 @@ namespace train::engine {
 /// The objective called section.name. REQUIRES: a validated section.
 [[nodiscard]] std::unique_ptr<const Objective> make_objective(
     const configs::ObjectiveSection& section);
+
+using ObjectiveMaker = std::unique_ptr<const Objective> (*)(const configs::ObjectiveSection&);
+/// Adds one to those of configs/objective_list.hpp, for programs that have others; of a name that
+/// was added before it takes the place. REQUIRES: no other thread makes objectives meanwhile.
+void add_objective(const std::string& name, ObjectiveMaker make);
 
 /// Its Objective::schedule(), which keeps the objective; null: every step trains all.
 /// REQUIRES: a validated section.
