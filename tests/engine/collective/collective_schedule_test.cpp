@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/rank/plan/pass_list.hpp"
 #include "engine/sharding/buffer_schedule.hpp"
 #include "tests/engine/sharding/shard_options.hpp"
 
@@ -153,6 +154,27 @@ TEST_CASE("collective schedule: a step reads as it runs", "[engine][collective][
   const ShardPlan gradient = plan_with(small_options("gradient"));
   CHECK(texts(gradient, kTrainStep, Channel::gather) ==
         "all_gather of embedding; all_gather of block 0; all_gather of head; ");
+}
+
+TEST_CASE("pass list: an index names its entry, of one pass as of several, and one updates",
+          "[engine][collective][pass_list]") {
+  const PassList one;
+  for (const PassPlan& pass : {kEvaluation, kScoring, kReference, kTrainStep, kNonfiniteSearch}) {
+    CHECK(one.at(pass.index).name == pass.name);
+  }
+  CHECK(one.all().size() == 5);
+  const PassList several({{}, {.compared = Compared::head_inputs}, {}});
+  CHECK(several.step().size() == 4);
+  CHECK(several.search().size() == 4);
+  for (std::size_t i = 0; i < several.all().size(); ++i) {
+    CHECK(several.all()[i].index == static_cast<std::int32_t>(i));
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(several.step()[i].updates() == (i == 3));
+    CHECK(several.step()[i].frozen == (i == 1));
+    CHECK(several.step()[i].number == several.search()[i].number);
+  }
+  CHECK(several.step()[1].number == several.step()[2].number);
 }
 
 TEST_CASE("collective schedule: a group is reduced when its lowest unit is done",

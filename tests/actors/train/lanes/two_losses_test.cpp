@@ -91,12 +91,10 @@ class Trained {
   std::vector<WorldStep::FillLane> streams_;
 };
 
-test::TempDirectory two_directories() {
-  test::TempDirectory directory;
+void prepare(const test::TempDirectory& directory) {
   test::write_rows(directory / "plain", {.weights = false});
   test::write_rows(directory / "smoothed", {.documents = 30, .weights = true});
   engine::testing::add_two_losses();
-  return directory;
 }
 
 struct Trace {
@@ -121,7 +119,8 @@ Trace trace_of(const configs::RunConfig& config, std::int64_t ranks, const std::
 }  // namespace
 
 TEST_CASE("two losses: the same bits on any number of ranks", "[actors][two_losses][EN-1]") {
-  const test::TempDirectory directory = two_directories();
+  const test::TempDirectory directory;
+  prepare(directory);
   const auto config = config_of(directory);
   const Trace alone = trace_of(config, 1, "none");
   REQUIRE(alone.digests.front() != alone.digests.back());
@@ -135,7 +134,8 @@ TEST_CASE("two losses: the same bits on any number of ranks", "[actors][two_loss
 
 TEST_CASE("two losses: each is what a run of one pass over its directory has",
           "[actors][two_losses]") {
-  const test::TempDirectory directory = two_directories();
+  const test::TempDirectory directory;
+  prepare(directory);
   const auto config = config_of(directory);
   const StepResult both = Trained(config, 1).step(0);
   auto plain = config;
@@ -157,7 +157,8 @@ TEST_CASE("two losses: each is what a run of one pass over its directory has",
 
 TEST_CASE("a step of three passes comes to what one over the same rows does",
           "[actors][two_losses]") {
-  const test::TempDirectory directory = two_directories();
+  const test::TempDirectory directory;
+  prepare(directory);
   auto config = config_of(directory);
   engine::add_objective("once", make_repeated<1>);
   engine::add_objective("thrice", make_repeated<3>);
