@@ -233,8 +233,10 @@ TEST_CASE("lane source: data that the objective cannot read is refused in one li
   check_refused(config_of(directory / "tokens"), "holds no packed rows");
   check_refused(config_of(directory / "nowhere"),
                 "no such directory of rows; check data.dir, or make it");
-  config = config_of(directory / "nowhere");
-  config.data.forget_dir = config.data.dir;
+  config = config_of(directory / "chat");
+  config.objective.name = "sequential_unlearning";
+  config.objective.first_layer = 0;
+  config.data.forget_dir = (directory / "nowhere").string();
   check_refused(config, "no such directory of rows; check data.forget_dir");
   check_refused(config_of(directory / "pairs"), "rows of kind \"preference\"");
   check_refused(config_of(directory / "untrained"), "has a trained target");
