@@ -32,14 +32,14 @@ struct ProductShape {
   [[nodiscard]] double flops() const { return 2.0 * static_cast<double>(m * n * k); }
 };
 
-/// Small to large: which of them a machine multiplies fastest depends on its caches. The last is a
-/// layer of a model, 2048 tokens into 3072 of 768.
+/// Small to large: the fastest depends on a machine's caches. The last is a model layer, 2048
+/// tokens into 3072 of 768.
 constexpr std::array<ProductShape, 3> kShapes = {
     {{512, 512, 512}, {1024, 1024, 1024}, {2048, 3072, 768}}};
 
-/// Best of repeated products of several shapes, in turn, on the calling thread's team: others may
-/// use the machine meanwhile, so one shape at one time says little. A shape that would take longer
-/// than what is left of `seconds` is left out.
+/// Best of repeated products of several shapes, in turn, on the calling thread's team: the machine
+/// may be shared, so one shape at one time says little. A shape that would take longer than the
+/// rest of `seconds` is skipped.
 double best_gemm_flops(cpu::Product product, int threads, double seconds) {
   const std::vector<float> a(2048 * 1024, 0.5F);
   const std::vector<float> b(1024 * 3072, 0.25F);
@@ -108,7 +108,7 @@ double measure_gemm_flops(int threads, double seconds, DType operands) {
   if (operands == DType::bf16) {
     product = cpu::matmul_bf16;
   }
-  // On a thread of its own, whose team ends with it.
+  // Runs on its own thread, whose team ends with it.
   std::packaged_task<double()> task([=] { return best_gemm_flops(product, threads, seconds); });
   auto flops = task.get_future();
   JoinedThread(std::move(task)).join();

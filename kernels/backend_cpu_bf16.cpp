@@ -8,7 +8,7 @@ namespace train::kernels {
 namespace cpu_bf16 {
 namespace {
 
-/// What differs from cpu_backend(): products, and what is made of them.
+/// Differences from cpu_backend(): products, and the kernels built on them.
 void matmul(Stream& stream, const MatmulParams& params) {
   cpu::check_cpu_params(params);
   stream.enqueue([params, threads = stream.threads()] { cpu::matmul_bf16(params, threads); });

@@ -10,7 +10,7 @@ namespace train::kernels {
 namespace cuda {
 namespace {
 
-/// check_params(), and that attention is compiled for the heads.
+/// check_params(), and a check that attention is compiled for the head size.
 template <class Params>
 void check_cuda_params(const Params& params) {
   check_params(params);

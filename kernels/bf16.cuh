@@ -12,13 +12,13 @@ __device__ inline std::uint32_t rounded_to_upper_half(std::uint32_t bits) {
   return bits + 0x7fffU + ((bits >> 16U) & 1U);
 }
 
-/// To the nearest bf16, as fp32. NaN stays what it is.
+/// Nearest bf16, as fp32. NaN is unchanged.
 __device__ inline float rounded_to_bf16(float value) {
   const std::uint32_t rounded = rounded_to_upper_half(__float_as_uint(value)) & 0xffff0000U;
   return isnan(value) ? value : __uint_as_float(rounded);
 }
 
-/// The bits of the nearest bf16. NaN stays NaN, and quiet.
+/// Bits of the nearest bf16. NaN stays NaN (quiet).
 __device__ inline std::uint16_t upper_half(float value) {
   constexpr std::uint32_t quiet_bit = 0x00400000U;
   const std::uint32_t bits = __float_as_uint(value);
@@ -26,7 +26,7 @@ __device__ inline std::uint16_t upper_half(float value) {
   return static_cast<std::uint16_t>(rounded >> 16U);
 }
 
-/// The bf16 of these bits, exactly.
+/// Bf16 with these bits, exactly.
 __device__ inline float from_upper_half(std::uint16_t bits) {
   return __uint_as_float(static_cast<std::uint32_t>(bits) << 16U);
 }

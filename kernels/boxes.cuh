@@ -10,35 +10,35 @@
 #include "kernels/kernel_list.hpp"
 #include "kernels/mma.cuh"
 
-// Boxes of a tensor that one thread has copied to shared memory, barriers there that say when they
-// have come, and registers that warpgroups of different tasks give each other: what devices of
-// compute capability 9.0 have besides. The emulated device has its own file of this name, so what
-// is written here runs on a device alone (PTX ISA: mbarrier, cp.async.bulk.tensor, setmaxnreg).
+// Features of compute capability 9.0: boxes of a tensor that one thread copies to shared memory,
+// barriers that tell their arrival, and registers moved between warpgroups (PTX ISA: mbarrier,
+// cp.async.bulk.tensor, setmaxnreg). The emulated device has its own file of this name, so this one
+// runs only on a device.
 namespace train::kernels::cuda {
 
-/// A barrier of 8 bytes in shared memory. A phase of it is over when as many threads as it was made
-/// for have arrived and all bytes that were announced are there; the first phase has parity 0.
+/// Barrier of 8 bytes in shared memory. A phase ends when the barrier's number of threads have
+/// arrived and all announced bytes are there; the first phase has parity 0.
 using Barrier = SharedAddress;
 constexpr int barrier_bytes = 8;
 
 __device__ inline void make_barrier(Barrier barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-/// After the last make_barrier(), and before __syncthreads().
+/// Call after the last make_barrier() and before __syncthreads().
 __device__ inline void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 __device__ inline void arrive(Barrier barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-/// Arrives, and announces what copies will bring in this phase.
+/// Arrives, and announces the bytes that copies will bring in this phase.
 __device__ inline void arrive_and_expect(Barrier barrier, int size_bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
                "r"(size_bytes)
                : "memory");
 }
-/// Waits until the phase of this parity is over. Of a barrier that has begun its first phase, the
-/// one of parity 1 is.
+/// Waits until the phase of this parity is over. For a barrier in its first phase, the phase of
+/// parity 1 counts as over.
 __device__ inline void await(Barrier barrier, unsigned parity) {
   asm volatile(
       "{ .reg .pred over; "
@@ -50,14 +50,14 @@ __device__ inline void await(Barrier barrier, unsigned parity) {
 
 constexpr int box_columns = 64;
 
-/// Heads of bf16, cut into boxes of 64 columns and `rows` rows. An argument of a kernel, as
+/// Map of bf16 heads, divided into boxes of 64 columns and `rows` rows. Passed to a kernel as
 /// `const __grid_constant__`.
 struct BoxMap {
   CUtensorMap map;
 };
 
-/// `columns` columns of `tokens` rows of each head of each sequence. REQUIRES: aligned to 16 bytes,
-/// and so are the strides. Throws DeviceError.
+/// Makes the map of `columns` columns of `tokens` rows of each head of each sequence. REQUIRES:
+/// data and strides aligned to 16 bytes. Throws DeviceError.
 inline BoxMap box_map(const void* data, std::int64_t columns, std::int64_t tokens,
                       std::int64_t heads, std::int64_t sequences, const RowLayout& layout,
                       int rows) {
@@ -90,9 +90,9 @@ inline BoxMap box_map(const void* data, std::int64_t columns, std::int64_t token
   return made;
 }
 
-/// Begins to copy the box whose first element is (column, row) of a head to `to`, aligned to 1024
-/// bytes: chunk c of 16 bytes of row r at place c ^ (r % 8). What lies outside the tensor, before
-/// it too, becomes zeros. Its bytes count for `barrier`.
+/// Starts copying the box whose first element is (column, row) of a head to `to`, aligned to 1024
+/// bytes: 16-byte chunk c of row r goes to place c ^ (r % 8). Elements outside the tensor, also
+/// before it, become zeros. Its bytes count for `barrier`.
 __device__ inline void copy_box(SharedAddress to, const BoxMap& from, Barrier barrier, int column,
                                 int row, int head, int sequence) {
   asm volatile(
@@ -102,8 +102,8 @@ __device__ inline void copy_box(SharedAddress to, const BoxMap& from, Barrier ba
       : "memory");
 }
 
-/// The threads of the warpgroup have `count` registers each from here on: more, or fewer, than
-/// before. A multiple of 8.
+/// Sets the registers of each of the warpgroup's threads to `count`, more or fewer than before. A
+/// multiple of 8.
 template <int count>
 __device__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
@@ -113,16 +113,16 @@ __device__ void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
 }
 
-/// Waits for `count` threads of the block that call it with this id, of 1 to 15.
+/// Waits for `count` threads of the block that call it with this id, 1 to 15.
 __device__ inline void sync_threads(int id, int count) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(count) : "memory");
 }
 
-/// `value` of the warp's first lane: what follows from it is computed once for the warp.
+/// `value` of the warp's first lane, so that dependent values are computed once per warp.
 __device__ inline int of_warp(int value) { return __shfl_sync(0xffffffffU, value, 0); }
 
-/// Computes x here. The compiler orders a store and a wait for products, and would put arithmetic
-/// that is to be done meanwhile behind the wait. `place`: 4 bytes of this thread.
+/// Forces x to be computed here: the compiler would move arithmetic meant to overlap with a product
+/// behind the wait for it. `place`: 4 bytes of this thread.
 __device__ inline void compute_here(float x, SharedAddress place) {
   asm volatile("st.volatile.shared.f32 [%0], %1;" ::"r"(place), "f"(x) : "memory");
 }

@@ -5,7 +5,7 @@
 namespace train::kernels {
 namespace {
 
-/// A kernel that has something to do needs every one of its pointers.
+/// Checks that a kernel with work to do has all of its pointers.
 template <class... Pointers>
 void require_pointers(const char* kernel, std::int64_t count, const Pointers*... pointers) {
   TRAIN_CHECK(count >= 0, "{}: negative size {}", kernel, count);

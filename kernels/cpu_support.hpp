@@ -13,10 +13,10 @@
 
 namespace train::kernels::cpu {
 
-/// A product, as a kernel that is made of products takes it: one for each kernel set.
+/// Matrix product as kernels built on products call it; one per kernel set.
 using Product = void (*)(const MatmulParams& params, int threads);
 
-/// check_params(), and that every element is an f32: these kernels know nothing else.
+/// check_params(), and a check that every element is f32, the only type of these kernels.
 template <class Params>
 void check_cpu_params(const Params& params) {
   check_params(params);
@@ -28,29 +28,29 @@ void check_cpu_params(const Params& params) {
   }
 }
 
-/// Calls body(begin, end) for consecutive blocks of [0, count) on `threads` threads. The blocks
-/// depend on the count alone, so what a block computes is the same at any number of threads.
-/// REQUIRES: body does not throw.
+/// Calls body(begin, end) for consecutive blocks of [0, count) on `threads` threads. Blocks depend
+/// on the count alone, so results are equal for any number of threads. REQUIRES: body does not
+/// throw.
 template <class Body>
 void parallel_blocks(int threads, std::int64_t count, std::int64_t block, const Body& body) {
   parallel_shares(threads, divide_up(count, block),
                   [&](std::int64_t i, int) { body(i * block, std::min(count, (i + 1) * block)); });
 }
 
-/// Elements that one block of an elementwise kernel takes: a few microseconds of work.
+/// Elements per block of an elementwise kernel: a few microseconds of work.
 inline constexpr std::int64_t element_block = 16384;
-/// range(params..., begin, end) for the blocks of an elementwise kernel.
+/// Calls range(params..., begin, end) for each block of an elementwise kernel.
 template <class Range, class... Params>
 void each_block(int threads, std::int64_t count, const Range& range, const Params&... params) {
   parallel_blocks(threads, count, element_block,
                   [&](std::int64_t begin, std::int64_t end) { range(params..., begin, end); });
 }
-/// Rows of `cols` elements that make about one such block.
+/// Rows of `cols` elements per such block.
 [[nodiscard]] constexpr std::int64_t row_block(std::int64_t cols) {
   return std::max<std::int64_t>(1, element_block / std::max<std::int64_t>(1, cols));
 }
 
-/// body(row) for `rows` rows of `cols` elements, some of them in a block.
+/// Calls body(row) for `rows` rows of `cols` elements, several rows to a block.
 template <class Body>
 void each_row(int threads, std::int64_t rows, std::int64_t cols, const Body& body) {
   parallel_blocks(threads, rows, row_block(cols), [&](std::int64_t begin, std::int64_t end) {
@@ -60,9 +60,8 @@ void each_row(int threads, std::int64_t rows, std::int64_t cols, const Body& bod
   });
 }
 
-/// Scratch that grows and is kept, because fresh pages cost more than the kernels that use them.
-/// Meant as a thread_local of the thread that runs a stream. Contents are undefined; 64-byte
-/// aligned.
+/// Growing scratch memory, kept between calls because fresh pages cost more than the kernels that
+/// use them. Meant as a thread_local of a stream's thread. Contents are undefined; 64-byte aligned.
 class Scratch {
  public:
   template <class T>
@@ -82,12 +81,13 @@ class Scratch {
   std::size_t size_bytes_ = 0;
 };
 
-// bf16 on the host, one value at a time.
+// Scalar bf16 conversions on the host.
 
 inline constexpr std::uint32_t magnitude_mask = 0x7fffffffU;
 inline constexpr std::uint32_t infinity_bits = 0x7f800000U;
 inline constexpr std::uint32_t quiet_bit = 0x00400000U;
-inline constexpr std::uint32_t below_half = 0x7fffU;  // Of the half that is dropped.
+inline constexpr std::uint32_t below_half = 0x7fffU;  // Largest value of the dropped half, for
+                                                      // rounding.
 
 /// The nearest bf16, ties to even. NaN stays NaN, and quiet.
 inline std::uint16_t to_bf16(float value) {

@@ -5,7 +5,7 @@
 
 namespace train::kernels {
 
-/// Element type of activations and compute weights. Statistics, losses and gradients of weights are
+/// Element type of activations and compute weights. Statistics, losses and weight gradients are
 /// f32.
 enum class DType : std::uint8_t { f32, bf16 };
 

@@ -10,10 +10,10 @@
 #include "kernels/instructions.cuh"
 #include "kernels/launch.cuh"
 
-// Elements of either type: kernels are written once, compute in fp32, and round what they store.
+// Elements of either type: kernels are written once, compute in fp32, and round on store.
 namespace train::kernels::cuda {
 
-/// A bf16 as it lies in memory.
+/// Bf16 as stored in memory.
 struct Bf16 {
   std::uint16_t bits;
 };
@@ -26,7 +26,7 @@ __device__ inline void set_value(Bf16& element, float value) {
   element.bits = static_cast<std::uint16_t>(pack_pair(value, 0.0F));
 }
 
-/// Of neighbours.
+/// Array of neighbouring elements.
 template <class T, int n>
 __device__ void set_values(T (&element)[n], const float (&value)[n]) {
 #pragma unroll
@@ -44,7 +44,7 @@ requires(n % 2 == 0) __device__ void set_values(Bf16 (&element)[n], const float 
   }
 }
 
-/// Element i of memory that holds elements of type T.
+/// Element i of memory with elements of type T.
 template <class T>
 __device__ float load(const void* data, std::int64_t i) {
   return value_of(static_cast<const T*>(data)[i]);
@@ -54,7 +54,7 @@ __device__ void store(void* data, std::int64_t i, float value) {
   set_value(static_cast<T*>(data)[i], value);
 }
 
-/// Calls with<T>() for the type of the elements.
+/// Calls with<T>() for the element type.
 template <class With>
 void for_element_type(DType dtype, const With& with) {
   if (dtype == DType::bf16) {
@@ -64,12 +64,12 @@ void for_element_type(DType dtype, const With& with) {
   }
 }
 
-// Elementwise kernels that move 16 bytes of a thread at once: several neighbours, each computed as
-// alone, so the bits are the same however many they are.
+// Elementwise kernels that move 16 bytes per thread at once: several neighbours, each computed as
+// if alone, so the bits do not depend on their number.
 
 constexpr int vector_bytes = 16;
 
-/// `n` elements next to each other, as floats. Aligned to 16 bytes where n > 1.
+/// Loads `n` neighbouring elements as floats. Aligned to 16 bytes if n > 1.
 template <class T, int n>
 struct Several {
   struct alignas(n == 1 ? alignof(T) : vector_bytes) Stored {
@@ -107,14 +107,14 @@ __global__ void __launch_bounds__(block_threads) several_kernel(std::int64_t cou
   }
 }
 
-/// Whether all of these can be read and written 16 bytes at a time, from their first element on.
+/// True if all pointers can be accessed 16 bytes at a time, from the first element on.
 template <class... Pointers>
 __host__ __device__ bool aligned_to_vectors(const Pointers*... data) {
   return ((reinterpret_cast<std::uintptr_t>(data) % vector_bytes == 0) && ...);
 }
 
-/// body.run<n>(i) for every n elements [i, i + n), and body.run<1>(i) for those that are left; one
-/// by one where not all is `aligned`.
+/// Calls body.run<n>(i) for every n elements [i, i + n), and body.run<1>(i) for the rest; one by
+/// one unless all are `aligned`.
 template <int n, class Body>
 void launch_several(CudaStream& stream, std::int64_t count, bool aligned, const Body& body) {
   constexpr std::int64_t most_blocks = 1 << 16;
@@ -128,8 +128,7 @@ void launch_several(CudaStream& stream, std::int64_t count, bool aligned, const 
   }
 }
 
-/// The same of a body for the type of the elements, which is made of `params`: 8 of bf16, 4 of
-/// fp32.
+/// launch_several() with a body made of `params` for the element type: 8 of bf16, 4 of fp32.
 template <template <class> class Body, class Params>
 void launch_typed_several(CudaStream& stream, std::int64_t count, bool aligned,
                           const Params& params) {

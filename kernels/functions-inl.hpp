@@ -1,9 +1,8 @@
-// Elementary functions of float vectors, compiled once per instruction set as simd-inl.hpp is,
-// which includes this. They are ours: a library's may have other bits in its next version.
+// Elementary functions of float vectors, compiled once per instruction set, as simd-inl.hpp, which
+// includes this file. Own implementations: a library's may change bits with its version.
 //
-// Fused operations alone, so that the bits are those of every processor that we compile for, and
-// polynomials that scalar code for the same would have as well: an element's value does not depend
-// on its place in a vector.
+// Only fused operations, so that all supported processors give the same bits, and polynomials that
+// scalar code could repeat exactly: a value does not depend on its place in a vector.
 #if defined(TRAIN_KERNELS_FUNCTIONS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRAIN_KERNELS_FUNCTIONS_INL
 #undef TRAIN_KERNELS_FUNCTIONS_INL
@@ -23,21 +22,21 @@ using Floats = hn::ScalableTag<float>;
 using FloatVec = hn::Vec<Floats>;
 using Int32s = hn::RebindToSigned<Floats>;
 
-/// ln 2 as a sum: times an integer below 2^8 the first is exact.
+/// ln 2 as a sum of two; the product of the first with an integer below 2^8 is exact.
 inline constexpr float ln_2_upper = 0x1.62e4p-1F;
 inline constexpr float ln_2_lower = 0x1.7f7d1cp-20F;
 inline constexpr int float_mantissa_bits = 23;
 
 /// exp(x) = 2^octaves (1 + rest), -0.3 < rest < 0.42.
 struct FloatPower {
-  hn::Vec<Int32s> octaves;  ///< In the lower bits; those of `to_integer` are above them.
+  hn::Vec<Int32s> octaves;  ///< Held in the lower bits; those of `to_integer` are above them.
   FloatVec rest;
 };
 
-/// Added to a float, it leaves the nearest integer.
+/// Adding it to a float rounds to the nearest integer.
 inline constexpr float to_integer = 0x1.8p23F;
 
-/// REQUIRES: |x| < 2^14, or the result is anything.
+/// REQUIRES: |x| < 2^14, otherwise the result is undefined.
 HWY_INLINE FloatPower float_power(Floats d, FloatVec x) {
   constexpr float log2_e = 0x1.715476p0F;
   const FloatVec shift = hn::Set(d, to_integer);
@@ -53,7 +52,7 @@ HWY_INLINE FloatPower float_power(Floats d, FloatVec x) {
   return {hn::BitCast(Int32s(), shifted), hn::MulAdd(square, low, r)};
 }
 
-/// 2^k, k in the lower bits. REQUIRES: a normal float.
+/// 2^k, k in the lower bits. REQUIRES: the result is a normal float.
 HWY_INLINE FloatVec power_of_two(Floats d, hn::Vec<Int32s> k) {
   const Int32s integers;
   return hn::BitCast(d, hn::ShiftLeft<float_mantissa_bits>(hn::Add(k, hn::Set(integers, 127))));
@@ -61,12 +60,12 @@ HWY_INLINE FloatVec power_of_two(Floats d, hn::Vec<Int32s> k) {
 
 /// exp(x), 1.1 ulp; NaN stays NaN.
 HWY_INLINE FloatVec exp_of(Floats d, FloatVec x) {
-  constexpr float least = -104.0F;  // From here on 0, and infinity from the other.
+  constexpr float least = -104.0F;  // exp(x) is 0 below `least`, infinity above `most`.
   constexpr float most = 89.0F;
   const FloatVec within = hn::Min(hn::Max(x, hn::Set(d, least)), hn::Set(d, most));
   const FloatPower power = float_power(d, within);
   const Int32s integers;
-  // In two steps, of which the last may leave the normal numbers.
+  // Scaled in two steps; the second may leave the normal range.
   const auto octaves = hn::Sub(power.octaves, hn::BitCast(integers, hn::Set(d, to_integer)));
   const auto half = hn::ShiftRight<1>(octaves);
   const FloatVec scaled = hn::Mul(hn::Add(power.rest, hn::Set(d, 1.0F)), power_of_two(d, half));
@@ -74,8 +73,8 @@ HWY_INLINE FloatVec exp_of(Floats d, FloatVec x) {
   return hn::IfThenElse(hn::IsNaN(x), x, result);
 }
 
-/// exp(x), the same bits, in less time where all x are such that the results are normal, as they
-/// are below a maximum.
+/// exp(x) with the same bits as exp_of(), faster; for x whose result is normal, as for differences
+/// from a maximum.
 HWY_INLINE FloatVec exp_of_negative(Floats d, FloatVec x) {
   constexpr float least = -87.0F;
   constexpr float most = 87.0F;
@@ -87,7 +86,7 @@ HWY_INLINE FloatVec exp_of_negative(Floats d, FloatVec x) {
   return hn::BitCast(d, hn::Add(bits, hn::ShiftLeft<float_mantissa_bits>(power.octaves)));
 }
 
-/// The logarithm of a positive, normal number; NaN stays NaN. 2 ulp.
+/// Logarithm of a positive normal number, 2 ulp; NaN stays NaN.
 HWY_INLINE FloatVec log_of(Floats d, FloatVec x) {
   const Int32s integers;
   // x = 2^octaves z, z from 1 / sqrt(2) to sqrt(2).
@@ -113,14 +112,14 @@ HWY_INLINE FloatVec log_of(Floats d, FloatVec x) {
 
 /// tanh(x), 3 ulp; NaN stays NaN.
 HWY_INLINE FloatVec tanh_of(Floats d, FloatVec x) {
-  constexpr float most = 10.0F;  // The nearest float is 1 from 9.02 on.
+  constexpr float most = 10.0F;  // tanh rounds to 1 from 9.02 on.
   const FloatVec size = hn::Min(hn::Abs(x), hn::Set(d, most));
   const FloatPower power = float_power(d, hn::Add(size, size));
   const FloatVec one = hn::Set(d, 1.0F);
   const auto bits = hn::BitCast(Int32s(), one);
   const FloatVec scale =
       hn::BitCast(d, hn::Add(bits, hn::ShiftLeft<float_mantissa_bits>(power.octaves)));
-  // exp(2 size) - 1; without an octave it is the rest alone.
+  // exp(2 size) - 1; with octaves == 0 equal to the rest.
   const FloatVec above = hn::MulAdd(scale, power.rest, hn::Sub(scale, one));
   const FloatVec result = hn::Div(above, hn::Add(above, hn::Set(d, 2.0F)));
   return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(result, x));

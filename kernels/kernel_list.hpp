@@ -19,9 +19,9 @@
 #include "kernels/optimizer/global_norm.hpp"
 #include "kernels/optimizer/muon.hpp"
 
-/// Every kernel, a line each: its name and its params. From this list alone are made the table of a
-/// device (backend.hpp) and both of its initialisers, the declarations of a kernel's functions, and
-/// what checks a call and hands it to the stream (backend_cpu.cpp, backend_cuda.cpp).
+/// Lists every kernel: its name and its params. Generated from this list: a device's kernel table
+/// (backend.hpp) and both of its initialisers, the declarations of the kernel functions, and the
+/// code that checks a call and hands it to the stream (backend_cpu.cpp, backend_cuda.cpp).
 #define TRAIN_KERNELS(KERNEL)                              \
   KERNEL(matmul, MatmulParams)                             \
   KERNEL(embedding_forward, EmbeddingForwardParams)        \
@@ -74,15 +74,15 @@ namespace train::kernels {
 
 class CudaStream;
 
-// What makes a call of a kernel a wrong one, in one place for every kind of device. Each throws
-// CheckFailed, on the caller's thread and before anything is enqueued.
+// Checks of a kernel's params, shared by all devices. Each throws CheckFailed, on the caller's
+// thread and before anything is enqueued.
 #define TRAIN_KERNEL_CHECK(name, Params) void check_params(const Params& params);
 TRAIN_KERNELS(TRAIN_KERNEL_CHECK)
 #undef TRAIN_KERNEL_CHECK
 
 namespace cpu {
-// Enqueued on a stream; and run at once on the caller's thread and `threads` - 1 more, which is
-// what a kernel of the CPU is. REQUIRES of the latter: checked params.
+// CPU kernel, twice: enqueued on a stream; and run at once on the caller's thread and `threads` - 1
+// more. REQUIRES for the latter: checked params.
 #define TRAIN_KERNEL_OF_CPU(name, Params)          \
   void name(Stream& stream, const Params& params); \
   void name(const Params& params, int threads);
@@ -91,8 +91,8 @@ TRAIN_KERNELS(TRAIN_KERNEL_OF_CPU)
 }  // namespace cpu
 
 namespace cuda {
-// Submitted to a stream; and launched at once, from submitted work alone, which is what a kernel of
-// CUDA is: it does not wait. REQUIRES of the latter: checked params. Throws DeviceError.
+// CUDA kernel, twice: submitted to a stream; and launched at once, without waiting, only from
+// submitted work. REQUIRES for the latter: checked params. Throws DeviceError.
 #define TRAIN_KERNEL_OF_CUDA(name, Params)         \
   void name(Stream& stream, const Params& params); \
   void name(CudaStream& stream, const Params& params);

@@ -12,12 +12,12 @@
 #include "kernels/dtype.hpp"
 #include "kernels/kernel_list.hpp"
 
-// How a kernel is launched.
+// Launching of kernels.
 namespace train::kernels::cuda {
 
 constexpr int warp_size = 32;
 constexpr unsigned all_lanes = 0xffffffffU;
-/// Threads of a block, where nothing speaks for another number.
+/// Default number of threads per block.
 constexpr int block_threads = 256;
 
 struct Grid {
@@ -26,7 +26,7 @@ struct Grid {
   std::size_t shared_bytes = 0;  ///< Dynamic shared memory; above 48 KiB see allow_shared_bytes.
 };
 
-/// Launches `kernel`; nothing if the grid is empty. Throws DeviceError.
+/// Launches `kernel`, unless the grid is empty. Throws DeviceError.
 template <class... Params, class... Args>
 void launch(CudaStream& stream, void (*kernel)(Params...), const Grid& grid, Args&&... args) {
   if (grid.blocks.x == 0 || grid.blocks.y == 0) {
@@ -40,14 +40,14 @@ void launch(CudaStream& stream, void (*kernel)(Params...), const Grid& grid, Arg
   TRAIN_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...));
 }
 
-/// Lets `kernel` have more dynamic shared memory than 48 KiB. What it has once it keeps: streams of
-/// other threads launch it too.
+/// Allows `kernel` more than 48 KiB of dynamic shared memory. A limit is never lowered, as streams
+/// of other threads launch it too.
 template <class... Params>
 void allow_shared_bytes(void (*kernel)(Params...), std::size_t size_bytes) {
   raise_shared_limit(reinterpret_cast<const void*>(kernel), size_bytes);
 }
 
-/// The dynamic and static shared memory that a block of the current device may have at most.
+/// Largest dynamic and static shared memory of a block on the current device.
 inline std::int64_t most_shared_bytes() {
   int device = 0;
   int size_bytes = 0;
@@ -57,7 +57,7 @@ inline std::int64_t most_shared_bytes() {
   return size_bytes;
 }
 
-/// Of the current device.
+/// Number of multiprocessors of the current device.
 inline int multiprocessors() {
   int device = 0;
   int count = 0;
@@ -66,8 +66,8 @@ inline int multiprocessors() {
   return count;
 }
 
-/// Whether the current device multiplies with whole warpgroups (wgmma.cuh): compute capability 9.0
-/// alone, for which kernels are compiled with that.
+/// True if the current device has warpgroup products (wgmma.cuh): compute capability 9.0 only, for
+/// which kernels are compiled with them.
 inline bool has_warpgroups() {
   int device = 0;
   int major = 0;
@@ -76,12 +76,12 @@ inline bool has_warpgroups() {
   return major == 9;
 }
 
-/// Blocks for `count` items of `per_block`; grids of one dimension have room for 2^31.
+/// Blocks for `count` items of `per_block`; one-dimensional grids have room for 2^31.
 inline dim3 blocks_of(std::int64_t count, std::int64_t per_block) {
   return dim3(static_cast<unsigned>(divide_up(count, per_block)));
 }
 
-/// Index of this thread among all of a grid of one dimension.
+/// Index of this thread in a one-dimensional grid.
 __device__ inline std::int64_t thread_index() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
@@ -94,8 +94,7 @@ __global__ void __launch_bounds__(block_threads) each_kernel(std::int64_t count,
   }
 }
 
-/// body(i) for every i of [0, count), each on a thread of its own or one of few that a thread
-/// takes.
+/// Calls body(i) for every i of [0, count), one or a few per thread.
 template <class Body>
 void launch_each(CudaStream& stream, std::int64_t count, const Body& body) {
   constexpr std::int64_t most_blocks = 1 << 16;
@@ -103,8 +102,8 @@ void launch_each(CudaStream& stream, std::int64_t count, const Body& body) {
   launch(stream, each_kernel<Body>, {.blocks = dim3(static_cast<unsigned>(blocks))}, count, body);
 }
 
-/// Calls with<Index>() for the type of indices below `count`: a division of 32 bits takes a fifth
-/// of the instructions of one of 64.
+/// Calls with<Index>() for the index type for `count`: a 32-bit division takes a fifth of the
+/// instructions of a 64-bit one.
 template <class With>
 void for_index_type(std::int64_t count, const With& with) {
   if (count <= std::numeric_limits<std::int32_t>::max()) {
@@ -114,8 +113,8 @@ void for_index_type(std::int64_t count, const With& with) {
   }
 }
 
-/// Leaves for the host what is wrong in the data; of several findings one stays, whole: its fields
-/// are there before its flag. `kernel` is an address of the host, handed through.
+/// Reports invalid data to the host; of several findings one stays, complete: its fields are
+/// written before its flag. `kernel` is a host address, passed through.
 __device__ inline void report_fault(DeviceFault* fault, const char* kernel, std::int32_t value,
                                     std::int64_t position, std::int64_t limit,
                                     DeviceFault::Kind kind = DeviceFault::Kind::token) {
@@ -130,14 +129,14 @@ __device__ inline void report_fault(DeviceFault* fault, const char* kernel, std:
   }
 }
 
-/// The rows of a table that rows of a tensor go with: given for each, or one after the other.
+/// Row of a table for each row of a tensor: given by an index array, or in order.
 struct TableRows {
   const std::int32_t* positions = nullptr;
   std::int64_t count = 1;  ///< Rows of the table.
   DeviceFault* fault = nullptr;
   const char* kernel = nullptr;
 
-  /// Of row `row`; -1, once it is reported, where what is given is no row of the table.
+  /// Table row of `row`; -1 (and a report) if the given index is outside the table.
   template <class Index>
   [[nodiscard]] __device__ std::int64_t of(Index row) const {
     if (positions == nullptr) {

@@ -11,8 +11,8 @@
 
 namespace train::kernels::cuda {
 
-/// 16 bytes of neighbouring elements as they lie in memory: 8 of bf16 take four registers, where as
-/// floats they would take eight. Indices are known when it is compiled, or it is not kept in
+/// 16 bytes of neighbouring elements in their memory format: 8 of bf16 take four registers, as
+/// floats they would take eight. Indices must be compile-time constants, or it leaves the
 /// registers.
 template <class T>
 struct alignas(vector_bytes) Packed {
@@ -37,7 +37,7 @@ struct alignas(vector_bytes) Packed {
     }
   }
 
-  /// What follows from the elements is computed where it is used: no floats are kept for it.
+  /// Makes the compiler recompute values at each use instead of keeping floats for them.
   __device__ void keep_packed() {
 #pragma unroll
     for (std::uint32_t& word : words) {
@@ -45,8 +45,8 @@ struct alignas(vector_bytes) Packed {
     }
   }
 
-  /// Those of memory that are `inside` the first ones, zero for the others; one by one where they
-  /// are not `aligned` to 16 bytes (then and only then some of them may be inside and others not).
+  /// Loads the first `inside` elements, zero for the rest; one by one if not `aligned` to 16 bytes
+  /// (only then may `inside` be partial).
   template <bool aligned>
   __device__ void load(const void* from, int inside) {
     words[0] = words[1] = words[2] = words[3] = 0;
@@ -86,13 +86,13 @@ struct alignas(vector_bytes) Packed {
   static __device__ constexpr unsigned shift_of(int i) { return wide || i % 2 == 0 ? 0U : 16U; }
 };
 
-/// Whether a row's layout keeps what is aligned to 16 bytes so in every row.
+/// True if a row layout keeps the alignment to 16 bytes in every row.
 template <class T>
 bool aligned_rows(const RowLayout& layout) {
   return layout.outer_stride % Packed<T>::count == 0 && layout.inner_stride % Packed<T>::count == 0;
 }
 
-/// Cosines and sines of the pairs of a Packed.
+/// Cosines and sines of a Packed's pairs.
 template <class T>
 struct PackedAngles {
   static constexpr int count = Packed<T>::count / 2;
@@ -101,7 +101,7 @@ struct PackedAngles {
   };
   Table cos, sin;
 
-  /// Those of entries [first, first + inside), zero for the others; see Packed::load.
+  /// Loads entries [first, first + inside), zero for the rest; see Packed::load.
   template <bool aligned>
   __device__ void load(const float* cos_table, const float* sin_table, std::int64_t first,
                        int inside) {
@@ -131,7 +131,7 @@ struct PackedAngles {
   }
 };
 
-/// Rotates the pair (x0, x1) by the angle with these cosine and sine.
+/// Rotates the pair (x0, x1) by the angle with this cosine and sine.
 __device__ inline void rotate(float& x0, float& x1, float cos, float sin) {
   const float first = x0 * cos - x1 * sin;
   x1 = x0 * sin + x1 * cos;

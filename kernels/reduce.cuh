@@ -6,11 +6,11 @@
 
 #include "kernels/launch.cuh"
 
-// Sums and maxima over threads, each in one order whatever the machine does.
+// Sums and maxima over threads, in a fixed order.
 namespace train::kernels::cuda {
 
-/// The sum over `lanes` neighbouring threads of a warp (a power of two), on all of them. REQUIRES:
-/// the whole warp calls it.
+/// Sum over `lanes` neighbouring threads of a warp (a power of two), on all of them. REQUIRES: the
+/// whole warp calls it.
 template <int lanes = warp_size, class T>
 __device__ T warp_sum(T value) {
 #pragma unroll
@@ -38,9 +38,9 @@ __device__ std::int32_t warp_min(std::int32_t value) {
   return value;
 }
 
-/// Folds `values[threads]` of shared memory into values[0] by halves; every thread of the block
-/// calls it with what it has stored before. On return all see the result. REQUIRES: threads is a
-/// power of two and the size of the block.
+/// Reduces `values[threads]` of shared memory into values[0] by halves. Every thread of the block
+/// calls it with its stored value; on return all see the result. REQUIRES: threads is a power of
+/// two and the size of the block.
 template <class T, class Combine>
 __device__ void fold_block(T* values, int threads, const Combine& combine) {
   const int me = static_cast<int>(threadIdx.x);
@@ -60,13 +60,13 @@ struct Add {
   }
 };
 
-// Sums of a row in double, in the order that the CPU's have: sixteen partial sums, column c in sum
-// c % 16, then a tree over them.
+// Row sums in double in the CPU's order: sixteen partial sums, column c in sum c % 16, then a tree
+// over them.
 
 constexpr int row_sum_lanes = 16;
 
-/// The tree over the partial sums of row_sum_lanes neighbouring threads; the first one's result
-/// counts. REQUIRES: the whole warp calls it.
+/// Tree over the partial sums of row_sum_lanes neighbouring threads; the result is valid in the
+/// first one. REQUIRES: the whole warp calls it.
 __device__ inline double fold_row_sum(double sum) {
 #pragma unroll
   for (int half = row_sum_lanes / 2; half > 0; half /= 2) {

@@ -7,8 +7,8 @@
 
 #include "kernels/element.cuh"
 
-// Elementwise kernels of rows that lie apart: a thread has n neighbours of one row, and the row's
-// number is a division for each block, not for each thread.
+// Elementwise kernels on strided rows: a thread has n neighbours of one row, and the row's number
+// takes one division per block, not per thread.
 namespace train::kernels::cuda {
 
 template <int n, class Body>
@@ -22,8 +22,8 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-/// body.run<n>(row, column) for every n neighbours of [rows, cols] from `column` on; n is 1 where
-/// not all is `aligned` to so many, or rows are not whole ones.
+/// Calls body.run<n>(row, column) for every n neighbours of [rows, cols] from `column` on; n is 1
+/// if not all are `aligned`, or if n does not divide the rows.
 template <int n, class Body>
 void launch_rows(CudaStream& stream, std::int64_t rows, std::int64_t cols, bool aligned,
                  const Body& body) {
@@ -44,7 +44,7 @@ void launch_rows(CudaStream& stream, std::int64_t rows, std::int64_t cols, bool 
   }
 }
 
-/// Whether every row of such strides begins at a whole vector, if the first one does.
+/// True if every row with such strides begins at a whole vector when the first one does.
 template <class T, class... Strides>
 bool whole_strides(Strides... strides) {
   constexpr std::int64_t elements = vector_bytes / sizeof(T);

@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-/// How much of a vector counts: all of it, or the first `count` elements at the end of a range.
+/// Range of a vector that counts: all of it, or the first `count` elements at the end of a range.
 struct Whole {};
 struct Part {
   std::size_t count;
@@ -32,14 +32,14 @@ HWY_INLINE void store(FloatVec v, Floats d, float* p, Whole) { hn::StoreU(v, d, 
 HWY_INLINE void store(FloatVec v, Floats d, float* p, Part part) {
   hn::BlendedStore(v, hn::FirstN(d, part.count), d, p);
 }
-/// v, with the elements that do not count replaced by `other`: for maxima.
+/// v with the elements that do not count replaced by `other`: for maxima.
 HWY_INLINE FloatVec counted_or(FloatVec v, FloatVec, Floats, Whole) { return v; }
 HWY_INLINE FloatVec counted_or(FloatVec v, FloatVec other, Floats d, Part part) {
   return hn::IfThenElse(hn::FirstN(d, part.count), v, other);
 }
 
-/// body(i, Whole or Part) for the vectors of [begin, end). An element's value does not depend on
-/// its place in a vector: both cases run the same instructions.
+/// Calls body(i, Whole or Part) for the vectors of [begin, end). Both cases run the same
+/// instructions, so an element's value does not depend on its place in a vector.
 template <class Body>
 HWY_INLINE void each_vector(std::int64_t begin, std::int64_t end, const Body& body) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
@@ -52,8 +52,8 @@ HWY_INLINE void each_vector(std::int64_t begin, std::int64_t end, const Body& bo
   }
 }
 
-/// Sixteen partial results of a range, whatever a vector's width: element i of the range is in the
-/// one of i % 16. So every processor adds in the same order.
+/// Sixteen partial results of a range, whatever the vector width: element i belongs to partial
+/// result i % 16. So every processor adds in the same order.
 struct Floats16 {
   static constexpr std::int64_t count = 16;
   static constexpr std::int64_t lanes = HWY_LANES(float);
@@ -70,9 +70,9 @@ struct Floats16 {
   FloatVec parts[vectors];
 };
 
-/// body(i, Whole or Part, which) for the vectors of [begin, end), sixteen elements at a time: the
-/// vector from i on belongs to part `which` of a Floats16. At the end a Part may count nothing:
-/// what is computed of zeros then reaches the same partial results on every processor.
+/// Calls body(i, Whole or Part, which) for the vectors of [begin, end), sixteen elements at a time;
+/// the vector at i belongs to part `which` of a Floats16. At the end a Part may have count 0, so
+/// that its zeros reach the same partial results on every processor.
 template <class Body>
 HWY_INLINE void each_sixteen(std::int64_t begin, std::int64_t end, const Body& body) {
   constexpr std::int64_t lanes = Floats16::lanes;
@@ -94,7 +94,7 @@ HWY_INLINE void each_sixteen(std::int64_t begin, std::int64_t end, const Body& b
   }
 }
 
-/// The sixteen in halves: eight, four, two, one, the upper half on the left of op.
+/// Reduces the sixteen by halves: eight, four, two, one; the upper half is op's left operand.
 template <class Op>
 HWY_INLINE float folded(const Floats16& x, const Op& op) {
   const hn::FixedTag<float, 4> four;
@@ -112,12 +112,12 @@ HWY_INLINE float folded(const Floats16& x, const Op& op) {
 HWY_INLINE float sum_of(const Floats16& x) {
   return folded(x, [](auto upper, auto lower) { return hn::Add(upper, lower); });
 }
-/// Of two of which one is NaN, the lower one: max_of() may lose a NaN, in the same way everywhere.
+/// If one of two is NaN the lower one is taken: max_of() may lose a NaN, equally on all processors.
 HWY_INLINE float max_of(const Floats16& x) {
   return folded(x, [](auto upper, auto lower) { return hn::Max(upper, lower); });
 }
 
-/// 1 / (1 + exp(-x)), without overflow on either side.
+/// 1 / (1 + exp(-x)), without overflow at either end.
 HWY_INLINE FloatVec sigmoid(Floats d, FloatVec x) {
   const FloatVec one = hn::Set(d, 1.0F);
   const FloatVec e = exp_of_negative(d, hn::Neg(hn::Abs(x)));
@@ -125,12 +125,12 @@ HWY_INLINE FloatVec sigmoid(Floats d, FloatVec x) {
   return hn::Div(numerator, hn::Add(one, e));
 }
 
-/// cap tanh(x / cap): Gemma 2's soft cap (Gemma Team 2024).
+/// cap tanh(x / cap): logit soft-capping of Gemma 2 (Gemma Team 2024).
 HWY_INLINE FloatVec capped(Floats d, FloatVec x, float cap) {
   return hn::Mul(hn::Set(d, cap), tanh_of(d, hn::Mul(x, hn::Set(d, 1.0F / cap))));
 }
 
-/// Rotates the pairs (i, i + pairs): "half", as published weights mostly have it.
+/// Rotates the pairs (i, i + pairs): "half", the usual pairing of published weights.
 HWY_INLINE void rotate_halves(float* x, const float* cos, const float* sin, std::int64_t pairs,
                               float direction) {
   const Floats d;
@@ -145,7 +145,7 @@ HWY_INLINE void rotate_halves(float* x, const float* cos, const float* sin, std:
 }
 
 /// Rotates `pairs` interleaved pairs; `direction` is 1, or -1 for the inverse. No fused operations,
-/// so that the scalar tail gives the bits of the vector body.
+/// so that the scalar tail has the bits of the vector body.
 HWY_INLINE void rotate_row(float* x, const float* cos, const float* sin, std::int64_t pairs,
                            float direction) {
   const Floats d;

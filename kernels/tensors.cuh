@@ -10,20 +10,20 @@
 #include "kernels/element.cuh"
 #include "kernels/launch.cuh"
 
-// One launch over many tensors. A model has hundreds, of which most are too small to fill a device:
-// to launch for each takes longer than the work.
+// One launch over many tensors. A model has hundreds, most too small to fill a device: separate
+// launches would take longer than the work.
 namespace train::kernels::cuda {
 
-/// What a block may have to do with: an argument of a kernel, of which every device takes 4 KiB.
+/// Tensors of one launch, passed as a kernel argument, of which every device takes 4 KiB.
 template <class Tensor>
 struct TensorBatch {
   static constexpr int most = 3584 / static_cast<int>(sizeof(Tensor) + sizeof(std::int32_t));
 
   std::int32_t count = 0;
-  std::int32_t first_block[most] = {};  ///< Of each tensor; ascending, from 0.
+  std::int32_t first_block[most] = {};  ///< First block of each tensor; ascending from 0.
   Tensor tensors[most];
 
-  /// The one whose block this is. Its own first block is `first`.
+  /// Tensor of this block, whose first block becomes `first`.
   [[nodiscard]] __device__ const Tensor& of_block(std::int64_t& first) const {
     const auto block = static_cast<std::int32_t>(blockIdx.x);
     int low = 0;
@@ -40,8 +40,8 @@ struct TensorBatch {
   }
 };
 
-/// with(batch, blocks) for all of the tensors that have blocks, as many at a time as go into a
-/// batch and into a grid. `blocks_of`: of a tensor.
+/// Calls with(batch, blocks) for all tensors that have blocks, as many at a time as fit in a batch
+/// and a grid. `blocks_of`: blocks of a tensor.
 template <class Tensor, class BlocksOf, class With>
 void each_batch(const std::vector<Tensor>& tensors, const BlocksOf& blocks_of, const With& with) {
   constexpr std::int64_t most_blocks = std::numeric_limits<std::int32_t>::max();
@@ -68,7 +68,7 @@ void each_batch(const std::vector<Tensor>& tensors, const BlocksOf& blocks_of, c
   flush();
 }
 
-/// Elements of a tensor that a block takes: some for each thread, 16 bytes at a time.
+/// Elements of a tensor per block: several for each thread, 16 bytes at a time.
 constexpr std::int64_t tensor_block = 32 * block_threads;
 
 template <int n, class Body, class Tensor>
@@ -101,8 +101,8 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-/// body.run<n>(tensor, i) for every n elements [i, i + n) of every tensor, one by one where
-/// Body::aligned() denies that four can be moved at once.
+/// Calls body.run<n>(tensor, i) for every n elements [i, i + n) of every tensor; one by one where
+/// Body::aligned() is false.
 template <class Body, class Tensor>
 void launch_tensors(CudaStream& stream, const std::vector<Tensor>& tensors, const Body& body) {
   each_batch(

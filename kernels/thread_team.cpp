@@ -11,11 +11,11 @@
 namespace train::kernels::cpu {
 namespace {
 
-/// Longer than a kernel's last stragglers and the gap to the next kernel; shorter than anything a
-/// busy neighbour would notice.
+/// Longer than a kernel's last stragglers plus the gap to the next kernel; too short for a busy
+/// neighbour to notice.
 constexpr std::chrono::microseconds spin_time{50};
 
-/// Waits until `value` is not `old`: awake at first, then asleep.
+/// Waits until `value` is not `old`: spins first, then sleeps.
 void wait_for_change(const std::atomic<int>& value, int old) {
   constexpr int pauses_per_look = 32;
   const auto deadline = std::chrono::steady_clock::now() + spin_time;

@@ -12,9 +12,9 @@
 
 namespace train::kernels {
 
-/// Blocks every signal for as long as it lives, so that a thread started meanwhile inherits the
-/// mask and signals reach the main thread. Not those of a fault of the thread itself, which a mask
-/// would only keep from whoever reports it.
+/// Blocks all signals while it lives, so that threads started meanwhile inherit the mask and
+/// signals reach the main thread. Signals of a thread's own fault stay unblocked, for the crash
+/// handler.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -35,37 +35,37 @@ class SignalsBlocked {
 
 namespace cpu {
 
-/// Threads that run a kernel together with the thread that started it.
+/// Team of threads that run a kernel together with the calling thread.
 ///
-/// Why not OpenMP's team: it waits either by sleeping (70 us more for every kernel) or by spinning
-/// for milliseconds, which ruins everything else that needs the core. This one spins for some 50 us
-/// and then sleeps.
+/// Not OpenMP's team, which waits either by sleeping (70 us more for every kernel) or by spinning
+/// for milliseconds, which takes the core from everything else. This team spins for some 50 us and
+/// then sleeps.
 ///
-/// Threading: `run` is for one thread at a time, and not from inside a job.
+/// Threading: `run` from one thread at a time, and not from inside a job.
 class ThreadTeam {
  public:
   using Job = void (*)(void* context, int worker);
 
-  /// Starts threads - 1 threads; they take no signals.
+  /// Starts threads - 1 threads with all signals blocked.
   explicit ThreadTeam(int threads);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
   [[nodiscard]] int threads() const { return static_cast<int>(workers_.size()) + 1; }
-  /// Calls job(context, worker) once for each worker in [0, threads), 0 on the caller's thread, and
-  /// returns when all have returned. REQUIRES: job does not throw.
+  /// Calls job(context, worker) once for each worker in [0, threads), worker 0 on the caller's
+  /// thread, and returns when all have returned. REQUIRES: job does not throw.
   void run(Job job, void* context);
 
-  /// What is left of one worker's share of a job's items.
+  /// Remaining part of one worker's share of a job's items.
   struct alignas(64) Share {
     std::atomic<std::int64_t> next = 0;
     std::int64_t end = 0;
   };
-  /// One for each worker; who runs a job may use them.
+  /// One per worker, free for the running job to use.
   [[nodiscard]] std::vector<Share>& shares() { return shares_; }
 
-  /// The calling thread's own team, started when first asked for, ended with the thread.
+  /// The calling thread's own team, started on first use, ended with the thread.
   [[nodiscard]] static ThreadTeam& of_this_thread(int threads);
 
  private:
@@ -74,15 +74,15 @@ class ThreadTeam {
   Job job_ = nullptr;
   void* context_ = nullptr;
   bool stopping_ = false;
-  alignas(64) std::atomic<int> generation_ = 0;  // Of the job; publishes the members above.
-  alignas(64) std::atomic<int> pending_ = 0;     // Workers that have not finished it.
+  alignas(64) std::atomic<int> generation_ = 0;  // Job number; publishes the members above.
+  alignas(64) std::atomic<int> pending_ = 0;     // Workers that have not finished the job.
   std::vector<Share> shares_;
   std::vector<JoinedThread> workers_;
 };
 
-/// Calls body(index, worker) for every index of [0, count), each on whichever of `threads` threads
-/// comes first; worker in [0, threads) tells scratch memory apart. REQUIRES: body does not throw,
-/// and what it computes for an index depends on nothing but the index.
+/// Calls body(index, worker) for every index of [0, count), on whichever of `threads` threads is
+/// free; worker in [0, threads) selects scratch memory. REQUIRES: body does not throw, and its
+/// result for an index depends on the index alone.
 template <class Body>
 void parallel_for(int threads, std::int64_t count, const Body& body) {
   if (threads == 1 || count <= 1) {
@@ -109,9 +109,9 @@ void parallel_for(int threads, std::int64_t count, const Body& body) {
   ThreadTeam::of_this_thread(threads).run(job, &shared);
 }
 
-/// parallel_for(), for items that lie one after the other in memory. A worker begins with its share
-/// of them, the same part of the whole in every kernel, and so finds what it wrote in the one
-/// before in its core's cache; then it takes what the others have left.
+/// parallel_for() for items that are contiguous in memory. A worker begins with its own share, the
+/// same part in every kernel, whose data its core's cache still holds from the previous kernel;
+/// then it takes what other workers have left.
 template <class Body>
 void parallel_shares(int threads, std::int64_t count, const Body& body) {
   if (threads == 1 || count <= 1) {

@@ -1,5 +1,5 @@
-// Rows and columns of a matrix change places, compiled once per instruction set (no `#pragma once`:
-// Highway includes this file again for each).
+// Matrix transposition, compiled once per instruction set (no `#pragma once`: Highway includes this
+// file again for each).
 #if defined(TRAIN_KERNELS_TRANSPOSE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRAIN_KERNELS_TRANSPOSE_INL
 #undef TRAIN_KERNELS_TRANSPOSE_INL
@@ -17,9 +17,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-constexpr std::int64_t kBlock = 4;  // Floats of 128 bits, inside which elements change places.
+constexpr std::int64_t kBlock = 4;  // Floats per 128 bits, within which elements are shuffled.
 
-/// Four elements of every fourth of Lanes(d) rows, which lie `stride` apart.
+/// Loads four elements of every fourth of Lanes(d) rows, `stride` apart.
 template <class D>
 HWY_INLINE hn::Vec<D> four_of_each(D d, const float* from, std::int64_t stride) {
   constexpr auto lanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
@@ -62,17 +62,17 @@ HWY_INLINE void transpose_four(D d, const float* from, std::int64_t stride, floa
   }
 }
 
-/// A panel from rows of k elements, `stride` apart, one for each of its columns: the first `count`
-/// of them, the others are zero. d has as many lanes as the panel is wide, or a part of that.
+/// Packs a panel from rows of k elements, `stride` apart, one per column: `count` columns, the rest
+/// zero. d has as many lanes as the panel is wide, or a divisor of that.
 template <class D>
 HWY_INLINE void pack_across(D d, const float* from, std::int64_t stride, std::int64_t k,
                             std::int64_t count, float* to, std::int64_t width) {
   constexpr auto lanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
-  constexpr std::int64_t kLine = 16;  // Of a cache, in floats.
+  constexpr std::int64_t kLine = 16;  // Cache line, in floats.
   const std::int64_t whole = count / lanes * lanes;
   const std::int64_t fours = k / kBlock * kBlock;
   for (std::int64_t first = 0; first < fours; first += kLine) {
-    const std::int64_t last = std::min(fours, first + kLine);  // Used up while it is near.
+    const std::int64_t last = std::min(fours, first + kLine);  // Reused while still in cache.
     for (std::int64_t j = 0; j < whole; j += lanes) {
       for (std::int64_t i = first; i < last; i += kBlock) {
         transpose_four(d, from + j * stride + i, stride, to + i * width + j, width);

@@ -6,13 +6,13 @@
 
 #include "kernels/mma.cuh"
 
-// Products of whole warpgroups (four warps that follow each other, the first a multiple of four) on
-// tensor cores of compute capability 9.0, each behind a function. The emulated device has its own
-// file of this name, so what is written here runs on a device alone; layouts are those of the PTX
-// ISA (wgmma.mma_async.m64nNk16). All threads of a warpgroup call them together.
+// Products of whole warpgroups (four consecutive warps, the first a multiple of four) on tensor
+// cores of compute capability 9.0, each behind a function. The emulated device has its own file of
+// this name, so this one runs only on a device; layouts are those of the PTX ISA
+// (wgmma.mma_async.m64nNk16). All threads of a warpgroup call them together.
 //
-// A product is on its way until it is waited for: until then its sums and what it reads of
-// registers and shared memory must not be touched.
+// A product is asynchronous: until it is waited for, its sums and its operands in registers and
+// shared memory must not be touched.
 namespace train::kernels::cuda {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -21,28 +21,28 @@ constexpr bool compiled_for_warpgroups = true;
 constexpr bool compiled_for_warpgroups = false;
 #endif
 
-/// A matrix in shared memory, as the ISA describes it to the instruction (warpgroup_operand.cuh).
+/// Descriptor of a matrix in shared memory, as the ISA defines it (attention_panels.cuh).
 using WarpgroupOperand = std::uint64_t;
 
-/// Before the first product, and after registers of one were written: orders that before products.
+/// Call before the first product, and after writing registers of one: orders that before products.
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 /// Ends a group of products.
 __device__ inline void commit_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/// Waits for all groups but the `pending` last ones.
+/// Waits for all groups except the `pending` last ones.
 template <int pending>
 __device__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-/// What this thread has written to shared memory, or has waited for, is there for products that
-/// come after the next barrier: they read it by another way than threads do.
+/// Makes this thread's writes to shared memory, and copies it has waited for, visible to products
+/// after the next barrier, which access memory through another proxy.
 __device__ inline void publish_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/// Keeps the compiler from moving what is done with these sums across this line.
+/// Keeps the compiler from moving uses of these sums across this line.
 template <int columns>
 __device__ void hold_sums(float (&c)[columns][4]) {
 #pragma unroll
@@ -54,11 +54,11 @@ __device__ void hold_sums(float (&c)[columns][4]) {
   }
 }
 
-// multiply_warpgroup(): begins c = a b, or with `add` c += a b: of 64 x 16 and 16 x 64 or 16 x 128
-// bf16, in fp32. Warp w of the four has rows 16 w to 16 w + 15, and c[n] of columns 8 n to 8 n + 7
-// as multiply_add() has it. `a` lies in shared memory, each row along k, or in registers, as
-// multiply_add() has it. `by_columns`: of b in shared memory each row lies along the columns, else
-// each column along k.
+// multiply_warpgroup(): starts c = a b, or with `add` c += a b, for 64 x 16 and 16 x 64 or 16 x 128
+// bf16, in fp32. Warp w of the four has rows 16 w to 16 w + 15; c[n] holds columns 8 n to 8 n + 7,
+// laid out as in multiply_add(). `a` is in shared memory, each row along k, or in registers, laid
+// out as in multiply_add(). `by_columns`: rows of b in shared memory run along the columns;
+// otherwise columns run along k.
 
 #define TRAIN_EIGHT_SUMS(n)                                                      \
   "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3]), "+f"(c[n + 1][0]), \

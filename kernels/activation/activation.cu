@@ -86,11 +86,11 @@ struct SwigluBackwardEach {
   }
 };
 
-/// Element `i` of rows (token, head) of `head_dim`, in one of the tensors.
+/// Addresses element `i` of rows (token, head) of `head_dim` in a tensor.
 struct RowElement {
   std::int64_t token, head, column;
   __device__ RowElement(std::int64_t i, std::int64_t heads, std::int64_t head_dim) {
-    if (i <= UINT32_MAX) {  // Division of 64 bits takes a hundred instructions.
+    if (i <= UINT32_MAX) {  // A 64-bit division takes a hundred instructions.
       const auto at = static_cast<std::uint32_t>(i);
       const std::uint32_t row = at / static_cast<std::uint32_t>(head_dim);
       token = row / static_cast<std::uint32_t>(heads);
@@ -107,7 +107,7 @@ struct RowElement {
   }
 };
 
-/// Whether all rows of such tensors can be moved 16 bytes at a time.
+/// True if all rows of tensors with such layouts can be moved 16 bytes at a time.
 template <class... Layouts>
 bool whole_vectors(std::int64_t head_dim, DType dtype, const Layouts&... layouts) {
   const auto elements = static_cast<std::int64_t>(vector_bytes / size_of(dtype));

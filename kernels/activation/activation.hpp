@@ -15,12 +15,12 @@ struct GeluForwardParams {
   std::int64_t count = 0;
   DType dtype = DType::f32;
 };
-/// dx = dy * gelu'(x). Here and below each result may lie where one of the inputs does.
+/// dx = dy * gelu'(x). Results here and below may alias an input.
 struct GeluBackwardParams {
   const void* x = nullptr;
   const void* dy = nullptr;
   void* dx = nullptr;
-  void* y = nullptr;  ///< Or not null: the forward pass's result again, bit for bit.
+  void* y = nullptr;  ///< If not null: receives the forward result again, bit for bit.
   std::int64_t count = 0;
   DType dtype = DType::f32;
 };
@@ -39,7 +39,7 @@ struct SwigluBackwardParams {
   const void* dy = nullptr;
   void* dgate = nullptr;
   void* dup = nullptr;
-  void* y = nullptr;  ///< Or not null: the forward pass's result again, bit for bit.
+  void* y = nullptr;  ///< If not null: receives the forward result again, bit for bit.
   std::int64_t count = 0;
   DType dtype = DType::f32;
 };
@@ -51,33 +51,33 @@ enum class ActivationKind : std::uint8_t {
   relu,
 };
 
-/// y = act(x), or with `up` act(x) * up, of rows that lie apart: what gelu_forward and
-/// swiglu_forward do to whole buffers, for every activation and for gates beside their factors.
+/// y = act(x), or with `up` act(x) * up, on strided rows. gelu_forward and swiglu_forward do this
+/// for whole buffers; this kernel covers every activation, and gates stored beside their factors.
 struct ActivationForwardParams {
   ActivationKind kind = ActivationKind::silu;
   const void* x = nullptr;
-  const void* up = nullptr;  ///< Or null; rows as x's.
+  const void* up = nullptr;  ///< Optional; row stride as x.
   void* y = nullptr;
   std::int64_t rows = 0, cols = 0;
   std::int64_t x_stride = 0, y_stride = 0;  ///< Elements between rows.
   DType dtype = DType::f32;
 };
-/// dx, and with `up` dup, rows as x's and dup's as x's. y: the forward pass's result again. Each
-/// may lie where one of the inputs of its own stride does.
+/// dx, and with `up` also dup, both with the row strides of x. y: the forward result again. Each
+/// result may alias an input of the same stride.
 struct ActivationBackwardParams {
   ActivationKind kind = ActivationKind::silu;
   const void* x = nullptr;
   const void* up = nullptr;
   const void* dy = nullptr;
   void* dx = nullptr;
-  void* dup = nullptr;  ///< With `up`.
-  void* y = nullptr;    ///< Rows as dy's.
+  void* dup = nullptr;  ///< Only with `up`.
+  void* y = nullptr;    ///< Row stride as dy.
   std::int64_t rows = 0, cols = 0;
   std::int64_t x_stride = 0, dy_stride = 0, dx_stride = 0;
   DType dtype = DType::f32;
 };
 
-/// y = x * sigmoid(gate), rows (token, head) of `head_dim` elements by layout.
+/// y = x * sigmoid(gate), rows (token, head) of `head_dim` elements, addressed by `layout`.
 struct SigmoidGateForwardParams {
   const void* x = nullptr;
   const void* gate = nullptr;

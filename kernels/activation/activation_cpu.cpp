@@ -128,7 +128,7 @@ void swiglu_backward(const SwigluBackwardParams& p, int threads) {
 
 namespace {
 
-/// Where row (token, head) starts in a tensor.
+/// Address at which row (token, head) starts in a tensor.
 template <class T>
 T* row_of(T* data, const RowLayout& layout, std::int64_t row, std::int64_t heads) {
   return data + row / heads * layout.outer_stride + row % heads * layout.inner_stride;

@@ -5,7 +5,7 @@
 namespace train::kernels::cuda {
 namespace {
 
-/// An activation and its slope.
+/// Value and slope of an activation.
 struct Activated {
   float value, slope;
 };
@@ -91,7 +91,7 @@ struct ActivationBackwardRows {
   }
 };
 
-/// Calls with<T, kind>() for the type of the elements and the kind of the activation.
+/// Calls with<T, kind>() for the element type and the activation.
 template <class With>
 void for_activation(DType dtype, ActivationKind kind, const With& with) {
   for_element_type(dtype, [&]<class T>() {

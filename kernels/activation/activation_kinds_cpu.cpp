@@ -12,7 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-/// An activation and its slope at one vector.
+/// Value and slope of an activation at one vector.
 struct Activated {
   FloatVec value, slope;
 };

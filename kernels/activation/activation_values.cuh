@@ -5,9 +5,9 @@
 #include "kernels/element.cuh"
 #include "kernels/instructions.cuh"
 
-// The functions that activations are made of, by the type of the elements. What bf16 elements are
-// computed with need not be exact to the last bit of fp32: where the CPU's functions would take
-// longer than the memory, their place is taken by shorter ones.
+// Functions that activations are built on, by element type. For bf16 elements the last bits of fp32
+// do not matter: where the CPU's functions would take longer than the memory access, shorter ones
+// are used.
 namespace train::kernels::cuda {
 
 constexpr float log2_e = 1.44269504F;
@@ -23,7 +23,7 @@ __device__ inline float sigmoid<Bf16>(float x) {
   return reciprocal(1.0F + power_of_two(-log2_e * x));
 }
 
-/// At one place of the normal distribution: bell = exp(-x^2 / 2), cdf = Phi(x).
+/// Normal distribution at x: bell = exp(-x^2 / 2), cdf = Phi(x).
 struct Normal {
   float bell, cdf;
 };
@@ -31,9 +31,9 @@ template <class T>
 __device__ Normal normal_at(float x) {
   return {expf(x * x * -0.5F), normcdff(x)};
 }
-/// Phi(-a) = bell q(t), t = 1 / (1 + 0.31 a): q is the polynomial without constant term whose
-/// largest relative error on [0, 13.2] is least, 5e-6 (fitted to double precision). Beyond that,
-/// bell is 0.
+/// Phi(-a) = bell q(t), t = 1 / (1 + 0.31 a). q is the polynomial without constant term that
+/// minimises the largest relative error on [0, 13.2], 5e-6 (fitted in double precision). Beyond
+/// that range bell is 0.
 template <>
 __device__ inline Normal normal_at<Bf16>(float x) {
   constexpr float q[] = {0.12386057F,  0.12044266F, 0.13342435F,
@@ -56,7 +56,7 @@ __device__ inline float gelu_slope(float x, const Normal& normal) {
   return fmaf(x, normal.bell * inverse_sqrt_2pi, normal.cdf);
 }
 
-/// silu'(x) = s + x s (1 - s), of s = sigmoid(x) and silu = x s.
+/// silu'(x) = s + x s (1 - s), with s = sigmoid(x) and silu = x s.
 __device__ inline float silu_slope(float s, float silu) { return fmaf(silu, 1.0F - s, s); }
 
 }  // namespace train::kernels::cuda

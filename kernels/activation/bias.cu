@@ -35,8 +35,8 @@ __device__ Several<float, n> zeros() {
   return sum;
 }
 
-/// The sum of one block of rows that share an element of the bias, in their order: row b * period +
-/// t of `sums` is of block b of the t-th.
+/// Sums one block of rows that share a bias element, in order: row b * period + t of `sums` belongs
+/// to block b of period position t.
 template <class T>
 struct BlockSums {
   BiasGradientParams p;
@@ -65,7 +65,7 @@ struct BlockSums {
   }
 };
 
-/// The blocks' sums, in their order.
+/// Adds the blocks' sums in order.
 struct SumOfBlocks {
   const float* sums;
   float* dbias;
@@ -122,7 +122,7 @@ void bias_gradient(CudaStream& stream, const BiasGradientParams& p) {
     launch_rows<vector_bytes / sizeof(T)>(stream, blocks * p.period, p.cols, aligned,
                                           BlockSums<T>{p, sums});
   });
-  // Single columns: what is too few threads, four columns each would make fewer.
+  // One column per thread: four columns per thread would leave too few threads.
   launch_rows<1>(stream, p.period, p.cols, false,
                  SumOfBlocks{sums, p.dbias, blocks, p.period, p.cols});
 }

@@ -7,8 +7,9 @@
 
 namespace train::kernels {
 
-/// y[row,:] += bias[row % period,:], or where positions are given bias[positions[row],:]. Period 1:
-/// the bias of a product. Period seq_len, or positions: learned positions (Radford et al. 2019).
+/// y[row,:] += bias[row % period,:], or bias[positions[row],:] if positions are given. Period 1:
+/// the bias of a linear layer. Period seq_len, or positions: learned position embeddings (Radford
+/// et al. 2019).
 struct BiasAddParams {
   void* y = nullptr;                        ///< [rows, cols], `stride` elements between rows.
   const void* bias = nullptr;               ///< [period, cols].
@@ -18,9 +19,10 @@ struct BiasAddParams {
   DType dtype = DType::f32;
 };
 
-/// dbias[t,:] = sum of dy[row,:] over the rows with row % period == t, overwritten: blocks of
-/// BiasGradientParams::block such rows in rising order, then the blocks' sums in theirs. Where
-/// positions are given: of the rows at position t, in rising order.
+/// dbias[t,:] = sum of dy[row,:] over the rows with row % period == t (or at position t, if
+/// positions are given), overwritten. Rows are added in rising order in blocks of
+/// BiasGradientParams::block, and the block sums in rising order; with positions, in one rising
+/// order.
 struct BiasGradientParams {
   static constexpr std::int64_t block = 64;
   const void* dy = nullptr;

@@ -55,7 +55,7 @@ void bias_add(const BiasAddParams& p, int threads) {
 
 namespace {
 
-/// Of each thread some columns: every sum is of rows in their order.
+/// Divides the columns among threads, so that every sum adds its rows in order.
 void gradient_of_positions(const BiasGradientParams& p, int threads) {
   constexpr std::int64_t columns = 64;
   const auto add = HWY_DYNAMIC_DISPATCH(add_row);

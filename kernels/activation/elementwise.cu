@@ -88,14 +88,14 @@ struct IsNonzero {
   __device__ bool operator()(float x) const { return !(x == 0.0F); }
 };
 
-/// Elements to count, and where their number is added.
+/// Elements to count, and the counter to add to.
 struct Counted {
   const void* x;
   std::int64_t count;
   std::int64_t* total;
 };
 
-/// Adds the number of values that Is says. Integers: any order gives the same.
+/// Adds the number of values for which Is is true. Integers, so any order gives the same.
 template <class Is, class T, int n>
 __global__ void __launch_bounds__(block_threads) count_kernel(Counted p) {
   const Is is;
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(block_threads) count_kernel(Counted p) {
   }
 }
 
-/// A bf16 that is rounded as on the CPU, NaN too: it goes to other ranks.
+/// Bf16 rounded as on the CPU, NaN included, since it is sent to other ranks.
 struct ExactBf16 {
   std::uint16_t bits;
 };
@@ -126,7 +126,7 @@ __device__ inline void set_value(ExactBf16& element, float value) {
   element.bits = upper_half(value);
 }
 
-/// Either way: to bf16 a value is rounded, to a float it stays what it is.
+/// Converts either way: rounds to bf16; to float exactly.
 template <class From, class To>
 struct ConvertEach {
   const From* in;
@@ -166,7 +166,7 @@ void fill(CudaStream& stream, const FillParams& p) {
   launch_several<4>(stream, p.count, aligned_to_vectors(p.out), FillEach{p});
 }
 
-/// Between any two kinds of memory.
+/// Copies between any two kinds of memory.
 void copy(CudaStream& stream, const CopyParams& p) {
   if (p.in != p.out && p.size_bytes > 0) {
     TRAIN_CUDA_CHECK(cudaMemcpyAsync(p.out, p.in, static_cast<std::size_t>(p.size_bytes),

@@ -17,7 +17,7 @@ struct ResidualAddParams {
   DType dtype = DType::f32;
 };
 
-/// out = left + right, the node of a canonical tree over lanes (f32). out may be left or right.
+/// out = left + right, one node of a canonical tree over lanes (f32). out may alias an input.
 struct TreeAddParams {
   const float* left = nullptr;
   const float* right = nullptr;
@@ -25,8 +25,7 @@ struct TreeAddParams {
   std::int64_t count = 0;
 };
 
-/// y = scale * x (y may be x). With a `factor`, which the device reads, the product of both is the
-/// scale.
+/// y = scale * x (y may be x). With a `factor`, read on the device, the scale is scale * *factor.
 struct ScaleParams {
   const void* x = nullptr;
   void* y = nullptr;
@@ -64,15 +63,15 @@ struct CountNonfiniteParams {
   DType dtype = DType::f32;
 };
 
-/// *nonzero = number of elements that are not 0 (f32); NaN is one.
+/// *nonzero = number of elements that are not 0 (f32). NaN counts.
 struct CountNonzeroParams {
   const float* x = nullptr;
   std::int64_t count = 0;
   std::int64_t* nonzero = nullptr;
 };
 
-/// out = the upper halves of in, rounded to the nearest bfloat16, ties to even. NaN stays NaN (and
-/// quiet), what is too large becomes Inf. Integer arithmetic: the same bits on every device.
+/// out = in rounded to bfloat16, ties to even. NaN stays NaN (quiet); overflow becomes Inf. Integer
+/// arithmetic, so all devices have the same bits.
 struct PackBf16Params {
   const float* in = nullptr;
   std::uint16_t* out = nullptr;

@@ -96,7 +96,7 @@ void pack_bf16_range(const PackBf16Params& p, std::int64_t begin, std::int64_t e
     const auto quiet = hn::Or(bits, hn::Set(words, quiet_bit));
     const auto chosen = hn::BitCast(
         words, hn::IfThenElse(hn::IsNaN(value), hn::BitCast(d, quiet), hn::BitCast(d, rounded)));
-    // At most 16 bits are left, so the saturation of the narrowing changes nothing.
+    // The values have at most 16 bits, so the narrowing does not saturate.
     hn::StoreU(hn::DemoteTo(halves, hn::BitCast(numbers, hn::ShiftRight<16>(chosen))), halves,
                p.out + i);
   }
@@ -170,8 +170,8 @@ void copy(const CopyParams& p, int threads) {
 
 namespace {
 
-/// The sum of what `range` counts in blocks of `count` elements. Integers: any order gives the
-/// same.
+/// Sums the counts that `range` returns for blocks of `count` elements. Integers, so any order
+/// gives the same.
 template <class Range>
 std::int64_t count_blocks(int threads, std::int64_t count, const Range& range) {
   std::atomic<std::int64_t> total = 0;

@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-/// The polynomial in x with these coefficients, the highest power's first.
+/// Evaluates a polynomial in x; coefficients begin with the highest power.
 HWY_INLINE FloatVec polynomial(Floats d, FloatVec x, std::initializer_list<float> coefficients) {
   const float* next = coefficients.begin();
   FloatVec sum = hn::Set(d, *next);
@@ -24,21 +24,21 @@ HWY_INLINE FloatVec polynomial(Floats d, FloatVec x, std::initializer_list<float
   return sum;
 }
 
-/// The normal distribution at x: density phi(x) and Phi(x), the density's integral from -infinity.
+/// Normal distribution at x: density phi(x) and its integral Phi(x) from -infinity.
 struct Normal {
   FloatVec density, cdf;
 };
 
-/// Phi(-z) = 2^(c z^2) P(z) / Q(z), where c is -log2(e) / 2, rounded. P and Q, of degrees 4 and 5,
-/// are a minimax fit of the quotient for z in [0, 13.4], relative error 1.5e-8 before rounding; all
-/// of their coefficients are positive, so that nothing cancels. The power is taken 2^24 times as
-/// large and P as much smaller: where Phi has no normal float any more, the power still has. From
-/// normal_most on density and Phi(-z) are 0.
+/// Phi(-z) = 2^(c z^2) P(z) / Q(z), c = -log2(e) / 2, rounded. P and Q, of degrees 4 and 5, are a
+/// minimax fit of the quotient for z in [0, 13.4], relative error 1.5e-8 before rounding. All
+/// coefficients are positive, so nothing cancels. The power is scaled by 2^24 and P by 2^-24: the
+/// power stays a normal float where Phi is subnormal. From normal_most on density and Phi(-z) are
+/// 0.
 inline constexpr float normal_most = 14.4F;
 inline constexpr float normal_scale = 0x1p-24F;
 
-/// 2^(c square + 24), square up to normal_most^2: a polynomial for the fraction, a minimax fit with
-/// relative error 2e-9, and the integer added to its exponent.
+/// 2^(c square + 24) for square up to normal_most^2: a minimax polynomial for the fraction
+/// (relative error 2e-9), with the integer added to its exponent.
 HWY_INLINE FloatVec normal_power(Floats d, FloatVec square) {
   constexpr float c = -0.72134752F;
   constexpr int mantissa_bits = 23;
@@ -55,7 +55,8 @@ HWY_INLINE FloatVec normal_power(Floats d, FloatVec square) {
 
 HWY_INLINE Normal normal(Floats d, FloatVec x) {
   constexpr float scale = normal_scale;
-  // phi over the power: 1 / sqrt(2 pi), times e^(-z^2 / 2) / 2^(c z^2) of the rounded c, nearly 1.
+  // phi / power = 1 / sqrt(2 pi) * e^(-z^2 / 2) / 2^(c z^2); the last quotient is nearly 1 as c is
+  // rounded.
   constexpr float inverse_sqrt_2pi = 0.39894228F * scale;
   constexpr float rounding_of_c = -6.675e-9F;
   const FloatVec z = hn::Min(hn::Set(d, normal_most), hn::Abs(x));  // NaN stays NaN.

@@ -9,9 +9,9 @@
 #include "kernels/attention/attention_sight.cuh"
 #include "kernels/reduce.cuh"
 
-// What both passes of attention in fp32 are made of: square tiles of scores, 16 x 16 threads each
-// with a small square of them, operands in shared memory. Rows past the sequence and columns past
-// the head are zeros.
+// Building blocks of both fp32 attention passes: square tiles of scores, 16 x 16 threads with a
+// small square each, operands in shared memory. Rows past the sequence and columns past the head
+// are zeros.
 namespace train::kernels::cuda {
 
 constexpr int tile_side = 16;
@@ -20,15 +20,17 @@ static_assert(tile_side * tile_side == block_threads);
 /// Sizes for heads of up to `dim` columns.
 template <int dim>
 struct Tile {
-  static constexpr int rows = dim <= 128 ? 64 : 32;  ///< Queries, and keys; what memory allows.
-  static constexpr int own_rows = rows / tile_side;  ///< Of a thread: queries, and keys.
+  static constexpr int rows = dim <= 128 ? 64 : 32;  ///< Queries and keys of a tile, limited by
+                                                     ///< shared memory.
+  static constexpr int own_rows = rows / tile_side;  ///< Queries and keys of one thread.
   static constexpr int own_columns = dim / tile_side;
-  // One more than the width: threads that read down a column meet different banks.
+  // One more than the width, so that threads reading down a column use different banks.
   static constexpr int stride = dim + 1;
   static constexpr int score_stride = rows + 1;
   static constexpr int size = rows * stride;
   static constexpr int score_size = rows * score_stride;
-  /// Blocks of the backward pass whose tiles fit on a multiprocessor: registers are for as many.
+  /// Blocks of the backward pass per multiprocessor that shared memory allows; register use is
+  /// limited to match.
   static constexpr int blocks_at_once = dim <= 64 ? 2 : 1;
 };
 
@@ -36,21 +38,21 @@ struct Tile {
 struct HeadOfBlock {
   int sequence, head, seq_len, columns;
 
-  /// Of tensors with `heads` heads, the one that this block is for.
+  /// Picks this block's head among tensors with `heads` heads.
   template <class Params>
   __device__ HeadOfBlock(const Params& p, std::int64_t heads)
       : sequence(static_cast<int>(blockIdx.x / static_cast<unsigned>(heads))),
         head(static_cast<int>(blockIdx.x % static_cast<unsigned>(heads))),
         seq_len(static_cast<int>(p.seq_len)),
         columns(static_cast<int>(p.head_dim)) {}
-  /// In the same sequence, a head of another tensor.
+  /// Another tensor's head in the same sequence.
   [[nodiscard]] __device__ HeadOfBlock of(int other_head, std::int64_t other_columns) const {
     HeadOfBlock other = *this;
     other.head = other_head;
     other.columns = static_cast<int>(other_columns);
     return other;
   }
-  /// Of the head's first row in lse and delta. REQUIRES: it is a query head, of `heads`.
+  /// Index of the head's first row in lse and delta. REQUIRES: a query head, of `heads`.
   [[nodiscard]] __device__ std::int64_t first_row(std::int64_t heads) const {
     return (sequence * heads + head) * seq_len;
   }
@@ -64,7 +66,7 @@ struct HeadOfBlock {
 __device__ inline int thread_row() { return static_cast<int>(threadIdx.x) / tile_side; }
 __device__ inline int thread_column() { return static_cast<int>(threadIdx.x) % tile_side; }
 
-/// Rows [first, first + Tile::rows) of a head to shared memory.
+/// Copies rows [first, first + Tile::rows) of a head to shared memory.
 template <int dim>
 __device__ void load_tile(float* tile, const HeadOfBlock& at, const void* data,
                           const RowLayout& layout, int first) {
@@ -78,8 +80,9 @@ __device__ void load_tile(float* tile, const HeadOfBlock& at, const void* data,
   }
 }
 
-/// What a thread holds: of scores, rows own_rows * thread_row() + i and columns thread_column() +
-/// tile_side * j; of outputs the same rows and all columns thread_column() + tile_side * j.
+/// Part of a tile held by one thread: of scores, rows own_rows * thread_row() + i and columns
+/// thread_column() + tile_side * j; of outputs the same rows and all columns thread_column() +
+/// tile_side * j.
 template <int dim>
 using Scores = float[Tile<dim>::own_rows][Tile<dim>::own_rows];
 template <int dim>
@@ -129,7 +132,7 @@ __device__ void store_scores(float* to, const Scores<dim>& scores) {
   }
 }
 
-/// result += scores tile, or with `transposed` result += scores^T tile. Sums in the tile's order.
+/// result += scores tile, or with `transposed` result += scores^T tile. Sums in tile order.
 template <int dim, bool transposed>
 __device__ void multiply_scores(Outputs<dim>& result, const float* scores, const float* tile) {
   using T = Tile<dim>;
@@ -164,7 +167,7 @@ __device__ void clear(Outputs<dim>& values) {
   }
 }
 
-/// The thread's outputs times factor[own row] to rows [first, ...) of a head.
+/// Writes the thread's outputs times factor[own row] to rows [first, ...) of a head.
 template <int dim>
 __device__ void store_outputs(void* data, const RowLayout& layout, const HeadOfBlock& at,
                               const Outputs<dim>& values, const float* factor, int first) {
@@ -183,7 +186,7 @@ __device__ void store_outputs(void* data, const RowLayout& layout, const HeadOfB
   }
 }
 
-/// The first keys that a thread's queries see.
+/// Computes the first visible key of each of a thread's queries.
 template <int dim>
 struct FirstKeys {
   int row[Tile<dim>::own_rows];
@@ -196,7 +199,7 @@ struct FirstKeys {
   }
 };
 
-/// One block for each head and each tile of its rows.
+/// Grid with one block per head and tile of its rows.
 template <int dim>
 Grid attention_grid(std::int64_t heads, std::int64_t seq_len, int shared_floats) {
   return {.blocks = dim3(static_cast<unsigned>(heads),

@@ -8,29 +8,30 @@
 
 namespace train::kernels {
 
-/// Causal attention, out = softmax(q k^T * scale) v per (sequence, head), with no T x T matrix in
-/// memory: a block of query rows at a time, and the backward pass computes the scores again from
-/// lse (Dao et al. 2022). Token b * seq_len + t, head h of a tensor starts at pointer + token *
+/// Causal attention, out = softmax(q k^T * scale) v per (sequence, head), without a T x T matrix in
+/// memory: query rows are processed in blocks, and the backward pass recomputes the scores from lse
+/// (Dao et al. 2022). Token b * seq_len + t, head h of a tensor starts at pointer + token *
 /// outer_stride + h * inner_stride.
 ///
-/// Grouped queries (Ainslie et al. 2023): head h reads key and value head h / (heads / kv_heads),
-/// and dk, dv are the sums over the heads of a group, in their order.
+/// Grouped queries (Ainslie et al. 2023): head h reads key and value head h / (heads / kv_heads);
+/// dk and dv are summed over the heads of a group, in order.
 ///
-/// Documents: where `positions` are given, [sequences, seq_len] places of the tokens in their
-/// documents (0, 1, ... from each document's first token on), a query sees the keys of its own
-/// document alone. On the CPU all blocks begin where a document does: what a document yields has
-/// the same bits wherever it stands and whatever is beside it.
+/// Documents: `positions`, if given, holds each token's place in its document as [sequences,
+/// seq_len] (0, 1, ... from each document's first token on), and a query sees only keys of its own
+/// document. On the CPU all blocks begin at a document's start, so a document's results have the
+/// same bits wherever it stands and whatever is packed beside it.
 struct AttentionForwardParams {
   const void* q = nullptr;
   const void* k = nullptr;
   const void* v = nullptr;
   void* out = nullptr;
-  float* lse = nullptr;  ///< [sequences, heads, seq_len]: log of the row sums, for the backward.
-  const std::int32_t* positions = nullptr;  ///< Of documents; nullptr: a sequence is one.
+  float* lse = nullptr;  ///< [sequences, heads, seq_len]: log of the row sums, kept for backward.
+  const std::int32_t* positions = nullptr;  ///< Position in document; nullptr: one document per
+                                            ///< sequence.
   std::int64_t sequences = 0, seq_len = 0, heads = 0, head_dim = 0;
-  std::int64_t value_dim = 0;  ///< Of a head of v and out; 0: head_dim.
-  std::int64_t kv_heads = 0;   ///< Divides heads; 0: as many.
-  std::int64_t window = 0;     ///< Keys that a query sees, its own the last; 0: all.
+  std::int64_t value_dim = 0;  ///< Head size of v and out; 0: head_dim.
+  std::int64_t kv_heads = 0;   ///< Divides heads; 0: equal to heads.
+  std::int64_t window = 0;     ///< Number of keys a query sees, its own included; 0: all.
   float softcap = 0.0F;        ///< c in c tanh(scale q k^T / c), before the softmax; 0: none.
   RowLayout q_layout, k_layout, v_layout, out_layout;
   float scale = 1.0F;  ///< Not negative.
@@ -48,7 +49,7 @@ struct AttentionBackwardParams {
   const void* out = nullptr;
   const void* dout = nullptr;
   const float* lse = nullptr;
-  const std::int32_t* positions = nullptr;  ///< The forward pass's.
+  const std::int32_t* positions = nullptr;  ///< As in the forward pass.
   float* delta = nullptr;
   void* dq = nullptr;
   void* dk = nullptr;
@@ -67,7 +68,7 @@ struct AttentionBackwardParams {
 };
 
 namespace cuda {
-/// The widest head that attention is compiled for.
+/// Largest head size that attention is compiled for.
 inline constexpr std::int64_t max_head_dim = 256;
 }  // namespace cuda
 

@@ -1,5 +1,5 @@
-// The products of a block of the backward pass of attention, of either operands, compiled once per
-// instruction set (no `#pragma once`: Highway includes this file again for each).
+// Products of one block of the attention backward pass, for f32 and bf16 operands, compiled once
+// per instruction set (no `#pragma once`: Highway includes this file again for each).
 #if defined(TRAIN_KERNELS_ATTENTION_BACKWARD_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRAIN_KERNELS_ATTENTION_BACKWARD_INL
 #undef TRAIN_KERNELS_ATTENTION_BACKWARD_INL
@@ -14,14 +14,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-/// Keys [from, to) of a block, `from` a multiple of the vector.
+/// Keys [from, to) of a block; `from` is a multiple of the vector width.
 struct KeyRange {
   std::int64_t from, to;
-  std::int64_t padded;  ///< Whole vectors of them.
-  std::int64_t seen;    ///< Of these the block's first query sees so many, less 1.
+  std::int64_t padded;  ///< Key count rounded up to whole vectors.
+  std::int64_t seen;    ///< Keys visible to the block's first query, less 1.
 };
 
-/// Scores and the gradients of probabilities.
+/// Computes scores and the gradients of probabilities.
 HWY_INLINE void score_products(const AttentionSizes& s, const AttentionBackwardScratch& t,
                                const QueryBlock& block, const KeyRange& keys) {
   BlockProduct product{.a = t.q + block.first * s.padded_dim,
@@ -46,7 +46,7 @@ HWY_INLINE void score_products(const AttentionSizes& s, const AttentionBackwardS
   multiply_block(product);
 }
 
-/// The same of pairs of bf16.
+/// score_products() for operands in pairs of bf16.
 HWY_INLINE void score_pairs(const AttentionSizes& s, const AttentionBackwardScratch& t,
                             const QueryBlock& block, const KeyRange& keys) {
   PairProduct product{.a = pairs_in(t.q_pairs) + block.first * s.dim_pairs,
@@ -70,7 +70,7 @@ HWY_INLINE void score_pairs(const AttentionSizes& s, const AttentionBackwardScra
   multiply_pairs(product);
 }
 
-/// What the block adds to dk and dv.
+/// Adds the block's contributions to dk and dv.
 HWY_INLINE void key_products(const AttentionSizes& s, const AttentionBackwardScratch& t,
                              const QueryBlock& block, const KeyRange& keys) {
   BlockProduct product{.a = t.scores + keys.from,
@@ -96,8 +96,9 @@ HWY_INLINE void key_products(const AttentionSizes& s, const AttentionBackwardScr
   multiply_block(product);
 }
 
-/// The same of pairs of bf16. The scores' rows are theirs then: those of probabilities, and behind
-/// them those of the gradients of scores, which backward_queries() still needs as they are.
+/// key_products() for operands in pairs of bf16. Turns the score rows into pairs: first those of
+/// the probabilities, behind them those of the score gradients, which backward_queries() still
+/// needs unchanged.
 HWY_INLINE void key_pairs(const AttentionSizes& s, const AttentionBackwardScratch& t,
                           const QueryBlock& block, const KeyRange& keys) {
   Bf16Pair* const probabilities = pairs_in(t.scores) + keys.from;

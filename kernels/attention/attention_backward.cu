@@ -13,13 +13,13 @@ constexpr int query_shared_floats = 4 * Tile<dim>::size + Tile<dim>::score_size;
 template <int dim>
 constexpr int key_shared_floats = 4 * Tile<dim>::size + 2 * Tile<dim>::score_size;
 
-/// delta = sum over the head of dout * out, the softmax gradient's row term; a warp for each row.
+/// delta = sum over the head of dout * out, the softmax gradient's row term; one warp per row.
 __global__ void __launch_bounds__(block_threads) attention_delta_kernel(AttentionBackwardParams p) {
   const std::int64_t row =
       static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   if (row >= p.sequences * p.heads * p.seq_len) {
-    return;  // A whole warp leaves.
+    return;  // The whole warp returns.
   }
   const std::int64_t head = row / p.seq_len % p.heads;
   const std::int64_t token = row / p.seq_len / p.heads * p.seq_len + row % p.seq_len;
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(block_threads) attention_delta_kernel(Attentio
   }
 }
 
-/// lse and delta of a thread's queries; zeros past the sequence. `at`: a head of queries.
+/// Loads lse and delta of a thread's queries; zeros past the sequence. `at`: a query head.
 template <int dim>
 struct RowTerms {
   float lse[Tile<dim>::own_rows];
@@ -53,10 +53,11 @@ struct RowTerms {
   }
 };
 
-/// scores q k^T -> probabilities exp(capped(scale * score) - lse); gradients dout v^T -> p
-/// (gradient
-/// - delta), times the cap's slope. Zeros where the query does not see the key, or comes after the
-/// sequence.
+/// Turns scores q k^T into probabilities exp(capped(scale * score) - lse), and gradients dout v^T
+/// into p
+/// (gradient - delta) times the cap's slope. Zeros where the query does not see the key, or is past
+/// the
+/// end of the sequence.
 template <int dim>
 __device__ void softmax_backward(Scores<dim>& scores, Scores<dim>& gradients,
                                  const RowTerms<dim>& terms, const AttentionBackwardParams& p,
@@ -85,7 +86,7 @@ __device__ void softmax_backward(Scores<dim>& scores, Scores<dim>& gradients,
   }
 }
 
-/// dq of one tile of queries: the tiles of keys that one of them sees follow each other.
+/// Computes dq of one tile of queries, over all tiles of keys that any of them sees.
 template <int dim>
 __global__ void __launch_bounds__(block_threads, Tile<dim>::blocks_at_once)
     attention_query_gradient_kernel(AttentionBackwardParams p) {
@@ -107,7 +108,7 @@ __global__ void __launch_bounds__(block_threads, Tile<dim>::blocks_at_once)
   clear<dim>(dq);
   const int begin = sight.first_key(first) / T::rows * T::rows;
   for (int tile = begin; tile <= first; tile += T::rows) {
-    __syncthreads();  // The tiles before have been used.
+    __syncthreads();  // The previous tiles are no longer in use.
     load_tile<dim>(k, at.of(kv_head, p.head_dim), p.k, p.k_layout, tile);
     load_tile<dim>(v, at.of(kv_head, p.value_dim), p.v, p.v_layout, tile);
     __syncthreads();
@@ -128,8 +129,8 @@ __global__ void __launch_bounds__(block_threads, Tile<dim>::blocks_at_once)
   store_outputs<dim>(p.dq, p.dq_layout, at, dq, factor, first);
 }
 
-/// dk and dv of one tile of keys: for one query head of the group after the other, the tiles of
-/// queries that see one of the keys follow each other.
+/// Computes dk and dv of one tile of keys: for each query head of the group in order, over the
+/// tiles of queries that see any of the keys.
 template <int dim>
 __global__ void __launch_bounds__(block_threads, Tile<dim>::blocks_at_once)
     attention_key_gradient_kernel(AttentionBackwardParams p) {
@@ -154,7 +155,7 @@ __global__ void __launch_bounds__(block_threads, Tile<dim>::blocks_at_once)
   clear<dim>(dv);
   for (int head = at.head * group; head < (at.head + 1) * group; ++head) {
     for (int tile = first; tile < end; tile += T::rows) {
-      __syncthreads();  // The tiles before have been used.
+      __syncthreads();  // The previous tiles are no longer in use.
       load_tile<dim>(q, at.of(head, p.head_dim), p.q, p.q_layout, tile);
       load_tile<dim>(dout, at.of(head, p.value_dim), p.dout, p.dout_layout, tile);
       RowTerms<dim> terms;
@@ -187,7 +188,7 @@ __global__ void __launch_bounds__(block_threads, Tile<dim>::blocks_at_once)
 
 }  // namespace
 
-/// Three passes, each of which overwrites what it computes: no sums across blocks.
+/// Three passes, each of which overwrites its results: no sums across blocks.
 void attention_backward(CudaStream& stream, const AttentionBackwardParams& params) {
   const AttentionBackwardParams p = resolved(params);
   if (p.dtype == DType::bf16) {

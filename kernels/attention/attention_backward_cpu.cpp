@@ -29,8 +29,8 @@ HWY_INLINE float delta_row(const float* dout, const float* out, std::int64_t val
   return sum_of(sums);
 }
 
-/// scores -> probabilities exp(capped(scale score) - lse); dscores -> scale p (dscores - delta),
-/// times the cap's slope; zeros where nothing is seen.
+/// Turns scores into probabilities exp(capped(scale score) - lse), and dscores into scale p
+/// (dscores - delta) times the cap's slope; zeros for masked elements.
 HWY_INLINE void softmax_backward_row(const ScoreRow& row, float* dscores, float lse, float delta,
                                      float softcap, float scale) {
   const Floats d;
@@ -59,8 +59,8 @@ HWY_INLINE void softmax_backward_row(const ScoreRow& row, float* dscores, float 
   clear_unseen(row, dscores);
 }
 
-/// Of the block's keys [from, to), `from` a multiple of the vector: probabilities again, gradients
-/// of scores, and what the block adds to dk and dv.
+/// Recomputes the probabilities of the block's keys [from, to), `from` a multiple of the vector
+/// width, computes the score gradients, and adds to dk and dv.
 HWY_INLINE void backward_keys(const AttentionBackwardParams& p, const AttentionSizes& s,
                               const AttentionBackwardScratch& t, const AttentionHead& head,
                               const QueryBlock& block, std::int64_t from, std::int64_t to,
@@ -85,7 +85,7 @@ HWY_INLINE void backward_keys(const AttentionBackwardParams& p, const AttentionS
   bf16 ? key_pairs(s, t, block, keys) : key_products(s, t, block, keys);
 }
 
-/// dq of the block's rows [from, to), after backward_keys() of all its keys.
+/// Computes dq of the block's rows [from, to), after backward_keys() of all its keys.
 HWY_INLINE void backward_queries(const AttentionBackwardParams& p, const AttentionSizes& s,
                                  const AttentionBackwardScratch& t, const AttentionHead& head,
                                  const QueryBlock& block, std::int64_t from, std::int64_t to,
@@ -133,8 +133,8 @@ HWY_INLINE void backward_queries(const AttentionBackwardParams& p, const Attenti
   }
 }
 
-/// One of the tasks, in any order, that fill the scratch of a head (kBackwardPacks of them; the
-/// first kKeyPacks give the same for all heads of a group).
+/// Runs one of the kBackwardPacks tasks that fill a head's scratch, in any order. The first
+/// kKeyPacks are equal for all heads of a group.
 void attention_backward_pack(const AttentionBackwardParams& p, const AttentionHead& head,
                              std::int64_t length, float* memory, std::int64_t task,
                              Operands operands) {
@@ -182,7 +182,7 @@ void attention_backward_pack(const AttentionBackwardParams& p, const AttentionHe
   }
 }
 
-/// A share of backward_keys() of the block of query rows from `first` on: `part` of `parts`.
+/// Runs share `part` of `parts` of backward_keys() for the block of query rows from `first` on.
 void attention_backward_keys(const AttentionBackwardParams& p, const AttentionHead& head,
                              std::int64_t length, float* memory, const BlockPart& part,
                              Operands operands) {
@@ -196,7 +196,7 @@ void attention_backward_keys(const AttentionBackwardParams& p, const AttentionHe
   }
 }
 
-/// The same of backward_queries().
+/// Runs share `part` of `parts` of backward_queries().
 void attention_backward_queries(const AttentionBackwardParams& p, const AttentionHead& head,
                                 std::int64_t length, float* memory, const BlockPart& part,
                                 Operands operands) {
@@ -210,9 +210,9 @@ void attention_backward_queries(const AttentionBackwardParams& p, const Attentio
   }
 }
 
-/// All gradients of one head in a document of `length` tokens, those of keys and values left in the
-/// scratch: the query blocks follow each other, so dk and dv are summed in one order whatever the
-/// number of threads. `first_pack`: of the tasks that are not done yet.
+/// Computes all gradients of one head in a document of `length` tokens; those of keys and values
+/// stay in the scratch. Query blocks are processed in order, so dk and dv are summed in one order
+/// for any number of threads. `first_pack`: first packing task still to be done.
 void attention_backward_head(const AttentionBackwardParams& p, const AttentionHead& head,
                              std::int64_t length, float* memory, std::int64_t first_pack,
                              Operands operands) {
@@ -226,7 +226,7 @@ void attention_backward_head(const AttentionBackwardParams& p, const AttentionHe
   }
 }
 
-/// Rows of the scratch to rows of a tensor, or added to them.
+/// Copies or adds rows of the scratch to rows of a tensor.
 void unpack_rows(const float* from, std::int64_t padded, float* to, std::int64_t to_row,
                  std::int64_t rows, std::int64_t cols, bool add) {
   const Floats d;
@@ -257,13 +257,13 @@ HWY_EXPORT(unpack_rows);
 
 namespace {
 
-/// One query head of one document.
+/// Query head of a document.
 struct HeadOfDocument {
   Document document;
   std::int64_t head;
 };
 
-/// Where a document's row 0 of head `head` starts.
+/// Offset at which a document's row 0 of head `head` starts.
 std::int64_t head_start(const AttentionBackwardParams& p, const Document& document,
                         std::int64_t head, const RowLayout& layout) {
   return (document.sequence * p.seq_len + document.first) * layout.outer_stride +
@@ -288,7 +288,7 @@ AttentionHead tensors_of(const AttentionBackwardParams& p, const HeadOfDocument&
           .dq = static_cast<float*>(p.dq) + head_start(p, document, of.head, p.dq_layout)};
 }
 
-/// dk and dv of a head, which the scratch holds, to those of its group.
+/// Adds dk and dv of a head, held in the scratch, to those of its group.
 void add_to_group(const AttentionBackwardParams& p, const HeadOfDocument& of, float* memory) {
   const AttentionSizes s = attention_sizes(of.document.length, p.head_dim, p.values());
   const AttentionBackwardScratch t(memory, s);
@@ -303,7 +303,7 @@ void add_to_group(const AttentionBackwardParams& p, const HeadOfDocument& of, fl
          p.dv_layout.outer_stride, s.length, s.value_dim, add);
 }
 
-/// attention_backward_head() by all threads.
+/// Runs attention_backward_head() with all threads.
 void compute_together(const AttentionBackwardParams& p, const HeadOfDocument& of, float* memory,
                       std::int64_t first_pack, int threads, Operands operands) {
   const auto pack = HWY_DYNAMIC_DISPATCH(attention_backward_pack);
@@ -348,9 +348,9 @@ void attention_backward_with(const AttentionBackwardParams& p, int threads, Oper
     one_head(p, tensors_of(p, of), of.document.length, memory + slot * size, first_pack(i, slot),
              operands);
   };
-  // A thread a group as long as there is one for every thread; then a thread a head, whose shares
-  // of dk and dv are added afterwards; at last all threads one head. Each adds the heads of a group
-  // in order: the same bits.
+  // One thread per group while there is a group for every thread; then one thread per head, whose
+  // dk and dv are added afterwards; finally all threads on one head. Each way adds the heads of a
+  // group in order, so the bits are equal.
   const std::int64_t whole = heads / group / threads * threads;
   parallel_shares(threads, whole, [&](std::int64_t i, int worker) {
     for (std::int64_t j = i * group; j < (i + 1) * group; ++j) {

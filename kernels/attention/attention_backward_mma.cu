@@ -2,13 +2,13 @@
 #include "kernels/attention/attention_heads.cuh"
 #include "kernels/attention/attention_mma.cuh"
 
-// The scores are computed twice, once for the gradients of keys and values and once for those of
-// queries: seven products where one kernel would do with five, but every gradient is summed by one
-// warp in one order, in registers, with neither atomics nor sums in memory.
+// Scores are computed twice, for the gradients of keys and values and for those of queries. That is
+// seven products where one kernel would need five, but every gradient is summed by one warp in one
+// order, in registers, without atomics or sums in memory.
 namespace train::kernels::cuda {
 namespace {
 
-/// Own rows are queries. A warp's sums: dq, scores, gradients (32 x 128 and twice 32 x 32 at dim
+/// Own rows are queries. Sums of a warp: dq, scores, gradients (32 x 128 and twice 32 x 32 at dim
 /// 128: 192 registers of a lane).
 template <int dim>
 struct QueryShape : MmaShape<dim, 4, 2, 32> {
@@ -19,9 +19,9 @@ struct QueryShape<256> : MmaShape<256, 4, 1, 32> {
   static constexpr int blocks_at_once = 1;
 };
 
-/// Own rows are keys: dk and dv, scores, gradients. At dim 128 that leaves a warp 16 keys (twice 64
-/// registers, and twice 32), and eight of them a block, since every block reads all queries. At dim
-/// 256 a block sums half the columns only, and a second one the others.
+/// Own rows are keys. Sums: dk and dv, scores, gradients. At dim 128 this limits a warp to 16 keys
+/// (twice 64 registers, and twice 32); a block has eight warps, since every block reads all
+/// queries. At dim 256 a block sums only half the columns, and a second block the rest.
 template <int dim>
 struct KeyShape : MmaShape<dim, 8, 1, 64> {
   static constexpr int columns = dim;
@@ -59,7 +59,7 @@ struct Chunk {
   }
 };
 
-/// delta = sum over the head of dout * out, the softmax gradient's row term; dim / 8 lanes a row.
+/// delta = sum over the head of dout * out, the softmax gradient's row term; dim / 8 lanes per row.
 template <int dim>
 __global__ void __launch_bounds__(block_threads)
     attention_delta_mma_kernel(AttentionBackwardParams p, bool aligned) {
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-/// A tile's probabilities: of scores left right^T, see to_probabilities().
+/// Computes a tile's probabilities from scores left right^T; see to_probabilities().
 template <class Shape, bool limited, class Lse, class Seen>
 __device__ void compute_probabilities(Sums<Shape::blocks, Shape::others>& scores,
                                       const AttentionBackwardParams& p, SharedAddress left,
@@ -94,7 +94,7 @@ __device__ void compute_probabilities(Sums<Shape::blocks, Shape::others>& scores
   to_tile_probabilities<Shape, limited>(scores, p, masked, lse, seen);
 }
 
-/// A tile's gradients of the scores, of gradients left right^T of the probabilities.
+/// Computes a tile's score gradients from the probability gradients left right^T.
 template <class Shape, bool limited, class Lse, class Delta>
 __device__ void compute_gradients(Sums<Shape::blocks, Shape::others>& gradients,
                                   const Sums<Shape::blocks, Shape::others>& probabilities,
@@ -104,12 +104,12 @@ __device__ void compute_gradients(Sums<Shape::blocks, Shape::others>& gradients,
   to_tile_gradients<Shape, limited>(gradients, probabilities, p, lse, delta);
 }
 
-/// dq of one tile of queries: the tiles of keys that one of them sees follow each other.
+/// Computes dq of one tile of queries, over all tiles of keys that any of them sees.
 template <int dim, bool limited>
 __global__ void __launch_bounds__(QueryShape<dim>::threads, QueryShape<dim>::blocks_at_once)
     attention_query_gradient_mma_kernel(AttentionBackwardParams p, bool aligned) {
   using S = QueryShape<dim>;
-  constexpr int douts = S::own_bytes;  // Queries, dout, then pairs of keys and values.
+  constexpr int douts = S::own_bytes;  // Layout: queries, dout, then pairs of keys and values.
   constexpr int keys = 2 * S::own_bytes;
   const MmaHead at(p, p.heads, aligned);
   const int first = static_cast<int>(gridDim.y - 1 - blockIdx.y) * S::rows;
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(QueryShape<dim>::threads, QueryShape<dim>::blo
   load_tile<dim, S::rows, S::threads>(0, at, p.q, p.q_layout, first);
   load_tile<dim, S::rows, S::threads>(douts, at.of(at.head, p.value_dim), p.dout, p.dout_layout,
                                       first);
-  // Rows' terms, which would cost registers: lse, then delta, then the first key that is seen.
+  // Per-row terms, kept out of registers: lse, then delta, then the first visible key.
   float* lse = dynamic_shared<float>() + S::shared_bytes(2) / static_cast<int>(sizeof(float));
   const float* delta = lse + S::rows;
   int* first_keys = reinterpret_cast<int*>(lse + 2 * S::rows);
@@ -138,11 +138,11 @@ __global__ void __launch_bounds__(QueryShape<dim>::threads, QueryShape<dim>::blo
   clear<S::blocks, dim>(dq);
   for (int first_key = begin; first_key < end; first_key += S::others) {
     wait_for_copies<0>();
-    __syncthreads();  // This tile is there, and the one before has been used.
+    __syncthreads();  // This tile has arrived, and the previous one is no longer in use.
     if (first_key + S::others < end) {
       load_keys<S>(pair(first_key + S::others), at, p, first_key + S::others);
     }
-    if (first_key >= own + S::warp_rows || own >= at.seq_len) {  // A whole warp.
+    if (first_key >= own + S::warp_rows || own >= at.seq_len) {  // The whole warp skips.
       continue;
     }
     bool masked = first_key + S::others > own + 1;
@@ -173,8 +173,9 @@ __global__ void __launch_bounds__(QueryShape<dim>::threads, QueryShape<dim>::blo
   store_sums<S, dim>(p.dq, p.dq_layout, at, dq, 0, first, 0);
 }
 
-/// What a tile of queries, from `first_query` on, adds to dk and dv of a warp's keys, own_row of
-/// the block's. `tile`: where it lies, its dout behind it; lse, delta and first keys at `lse`.
+/// Adds the contributions of a tile of queries, from `first_query` on, to dk and dv of a warp's
+/// keys (own_row of the block's). `tile`: its place, with dout behind it; lse, delta and first keys
+/// lie at `lse`.
 template <class S, bool limited>
 __device__ void add_queries(Sums<S::blocks, S::columns>& dk, Sums<S::blocks, S::columns>& dv,
                             const AttentionBackwardParams& p, int tile, const float* lse,
@@ -186,7 +187,7 @@ __device__ void add_queries(Sums<S::blocks, S::columns>& dk, Sums<S::blocks, S::
   const int* first_keys = reinterpret_cast<const int*>(lse + 2 * S::others);
   bool masked = first_query + 1 < own + S::warp_rows;
   if constexpr (limited) {
-    if (first_keys[0] >= own + S::warp_rows) {  // Nobody sees one.
+    if (first_keys[0] >= own + S::warp_rows) {  // No query sees these keys.
       return;
     }
     masked = masked || first_keys[S::others - 1] > own;
@@ -210,14 +211,15 @@ __device__ void add_queries(Sums<S::blocks, S::columns>& dk, Sums<S::blocks, S::
   multiply_scores<S, S::columns>(dk, gradients, moved<dim>(rows_first<dim>(tile, 0), part / 16, 0));
 }
 
-/// dk and dv of one tile of keys: for one query head of the group after the other, the tiles of
-/// queries that see one of the keys follow each other. Scores lie transposed, a key's in a row, so
-/// that they are left operands where they are summed.
+/// Computes dk and dv of one tile of keys: for each query head of the group in order, over the
+/// tiles of queries that see any of the keys. Scores are transposed, one key per row, so that they
+/// can be the left operands of the sums.
 template <int dim, bool limited>
 __global__ void __launch_bounds__(KeyShape<dim>::threads, KeyShape<dim>::blocks_at_once)
     attention_key_gradient_mma_kernel(AttentionBackwardParams p, bool aligned) {
   using S = KeyShape<dim>;
-  constexpr int values = S::own_bytes;  // Keys, values, then pairs of queries and dout, then terms.
+  constexpr int values = S::own_bytes;  // Layout: keys, values, pairs of queries and dout, then
+                                        // terms.
   constexpr int queries = 2 * S::own_bytes;
   constexpr int columns = S::columns;
   constexpr int terms_of_row = limited ? 3 : 2;
@@ -251,7 +253,7 @@ __global__ void __launch_bounds__(KeyShape<dim>::threads, KeyShape<dim>::blocks_
       lse[me] = term;
     }
     wait_for_copies<0>();
-    __syncthreads();  // This tile is there, and the one before has been used.
+    __syncthreads();  // This tile has arrived, and the previous one is no longer in use.
     const int tile_query = first_query;
     first_query += S::others;
     if (first_query >= end) {
@@ -261,7 +263,7 @@ __global__ void __launch_bounds__(KeyShape<dim>::threads, KeyShape<dim>::blocks_
     if (head < heads_end) {
       term = load_queries<S, limited>(pair(1 - slot), at.of(head, p.head_dim), p, first_query);
     }
-    if (tile_query + S::others <= own || own >= at.seq_len) {  // A whole warp.
+    if (tile_query + S::others <= own || own >= at.seq_len) {  // The whole warp skips.
       continue;
     }
     add_queries<S, limited>(dk, dv, p, pair(slot), lse, tile_query, own_row);
@@ -279,7 +281,7 @@ bool all_aligned(const AttentionBackwardParams& p) {
          chunks_aligned(p.dk, p.dk_layout) && chunks_aligned(p.dv, p.dv_layout);
 }
 
-/// Three passes, each of which overwrites what it computes: no sums across blocks.
+/// Three passes, each of which overwrites its results: no sums across blocks.
 template <int dim, bool limited>
 void launch_backward(CudaStream& stream, const AttentionBackwardParams& p) {
   const bool aligned = all_aligned(p);

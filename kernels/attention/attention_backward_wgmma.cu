@@ -4,18 +4,18 @@
 #include "kernels/attention/attention_mma.cuh"
 #include "kernels/attention/attention_panels.cuh"
 
-// As attention_backward_mma.cu, where each gradient is summed by one warpgroup in one order: seven
-// products, two of them twice, for none of the sums is of several blocks. While one of a tile's two
-// products of scores runs, threads work on the other.
+// Variant of attention_backward_mma.cu in which one warpgroup sums each gradient in one order:
+// seven products, two of them computed twice, as no sum spans blocks. While one of a tile's two
+// score products runs, threads process the other.
 namespace train::kernels::cuda {
 
-/// Own rows: queries of the first kernel, keys of the second one; 64 of each of two warpgroups.
+/// Own rows: queries of the first kernel, keys of the second; 64 for each of two warpgroups.
 template <int dim_, bool limited_, int others_, bool many_sums>
 struct GradientFlowShape {
   static constexpr int dim = dim_;
   static constexpr bool limited = limited_;
   static constexpr int others = others_;
-  static constexpr int blocks = 1;  ///< Of 16 rows, of a warp.
+  static constexpr int blocks = 1;  ///< 16-row blocks of a warp.
   static constexpr int warp_rows = 16;
   static constexpr int groups = 2;
   static constexpr int rows = groups * group_rows;
@@ -25,7 +25,7 @@ struct GradientFlowShape {
   static constexpr int stages = 2;
   static constexpr int own_bytes = rows * dim * 2;
   static constexpr int other_bytes = others * dim * 2;
-  static constexpr int terms = (limited ? 3 : 2) * others;  ///< Of a tile of queries.
+  static constexpr int terms = (limited ? 3 : 2) * others;  ///< Terms of a tile of queries.
   static constexpr int terms_at = 2 * stages * (own_bytes + other_bytes);
   static constexpr int barriers_at = terms_at + stages * terms * static_cast<int>(sizeof(float));
   static constexpr int tiles_at = barriers_at + 5 * stages * barrier_bytes;
@@ -34,34 +34,34 @@ struct GradientFlowShape {
 
 namespace {
 
-/// Sums of a thread: at 128 columns dq 64 and twice 32 of a tile.
+/// Registers of a thread's sums: at 128 columns dq 64, and twice 32 for a tile.
 template <int dim, bool limited>
 using QueryShape = GradientFlowShape<dim, limited, dim == 64 ? 128 : 64, false>;
-/// At 128 columns dk and dv 128 and twice 32 of a tile.
+/// At 128 columns dk and dv 128, and twice 32 for a tile.
 template <int dim, bool limited>
 using KeyShape = GradientFlowShape<dim, limited, 64, dim == 128>;
 
-/// Where things lie in shared memory: own tiles (queries and dout, or keys and values) and tiles of
-/// others (the other pair), each of a pair in `stages` buffers; and their barriers.
+/// Layout of shared memory: own tiles (queries and dout, or keys and values) and other tiles (the
+/// other pair), each pair in `stages` buffers, and their barriers.
 template <class S>
 struct Places {
   static __device__ int own(int stage, int which) { return (2 * stage + which) * S::own_bytes; }
   static __device__ int other(int stage, int which) {
     return 2 * S::stages * S::own_bytes + (2 * stage + which) * S::other_bytes;
   }
-  /// lse, delta and first keys of a tile of queries.
+  /// Place of lse, delta and first keys of a tile of queries.
   static __device__ float* terms(int stage) {
     return dynamic_shared<float>() + S::terms_at / static_cast<int>(sizeof(float)) +
            stage * S::terms;
   }
   static __device__ Barrier own_full(int stage) { return barrier(0, stage); }
   static __device__ Barrier own_empty(int stage) { return barrier(1, stage); }
-  /// Of the first of a pair, with the terms of its rows; and of the second.
+  /// Barrier of the pair's first tile, with the terms of its rows, or of the second.
   static __device__ Barrier full(int stage, int which) { return barrier(2 + which, stage); }
   static __device__ Barrier empty(int stage) { return barrier(4, stage); }
-  /// Which tile own rows are.
+  /// Index of the own tile.
   static __device__ int own_tile(int stage) { return S::tiles_at + stage * tile_words * 4; }
-  /// `first_arrivals`: of those that fill the first of a pair.
+  /// `first_arrivals`: arrivals that complete the first tile of a pair.
   static __device__ void make_barriers(int first_arrivals) {
     if (threadIdx.x == 0) {
       for (int stage = 0; stage < S::stages; ++stage) {
@@ -82,7 +82,7 @@ struct Places {
   }
 };
 
-/// What all that work on one of the two kernels have.
+/// State shared by all workers of one of the two kernels.
 struct BackwardPass {
   AttentionBackwardParams p;
   BoxMap own[2], others[2];
@@ -90,7 +90,7 @@ struct BackwardPass {
   WorkCounters* counters;
 };
 
-/// Tiles of queries end with the sequence, the longest first; the last may begin before it.
+/// Query tiles, counted from the sequence's end, longest first; the last may begin before row 0.
 template <class S>
 __device__ OwnTile queries_of(const BackwardPass& pass, int index) {
   if (index >= pass.order.count()) {
@@ -109,7 +109,7 @@ __device__ OwnTile keys_of(const BackwardPass& pass, int index) {
   return OwnTile::of(item, pass.p.kv_heads, item.tile * S::rows);
 }
 
-/// A thread has own tiles and then tiles of others copied, as buffers become empty.
+/// One thread issues copies of own tiles, then of other tiles, as buffers become empty.
 template <class S>
 class TileCopier {
   using P = Places<S>;
@@ -117,7 +117,7 @@ class TileCopier {
  public:
   __device__ explicit TileCopier(const BackwardPass& pass) : pass_(pass) {}
 
-  /// Where there is no such tile, those that wait for it learn that.
+  /// Without a tile, waiting warpgroups are told so.
   __device__ void copy_own(const OwnTile& tile) {
     const Barrier full = P::own_full(own_.stage());
     await(P::own_empty(own_.stage()), own_.emptied());
@@ -149,9 +149,9 @@ class TileCopier {
   SmallRing<S::stages> own_, ring_;
 };
 
-/// The products of a warpgroup's rows with a tile of others: scores and gradients. Own rows stay in
-/// shared memory: as left operands in registers for a whole item, which is 2 to 3 % faster, ptxas
-/// 13.0 put other values into their registers while the loop still needed them.
+/// Products of a warpgroup's rows with another tile: scores and gradients. Own rows stay in shared
+/// memory: as left operands in registers for a whole item, which is 2 to 3 % faster, ptxas 13.0
+/// assigned their registers to other values while the loop still needed them.
 template <class S>
 class TileProducts {
   using P = Places<S>;
@@ -160,7 +160,7 @@ class TileProducts {
   __device__ TileProducts(int own_stage, int group)
       : first_(P::own(own_stage, 0)), second_(P::own(own_stage, 1)), group_(group) {}
 
-  /// Begins both, when their tiles are there.
+  /// Begins both products when their tiles have arrived.
   __device__ void begin(Sums<1, S::others>& scores, Sums<1, S::others>& gradients,
                         const Ring<S::stages>& ring) const {
     await(P::full(ring.stage(), 0), ring.phase());
@@ -175,7 +175,7 @@ class TileProducts {
   int first_, second_, group_;
 };
 
-/// dq of a warpgroup's queries.
+/// Computes dq of a warpgroup's queries.
 template <class S>
 class QueryGroup {
   using P = Places<S>;
@@ -192,12 +192,12 @@ class QueryGroup {
         return;
       }
       sum(tile, own.stage());
-      publish_shared();  // What was read and written there, before the next copy.
+      publish_shared();  // Orders the accesses to the tile before the next copy.
       release(P::own_empty(own.stage()));
     }
   }
 
-  /// The first tile of keys that one of the tile's queries sees.
+  /// First tile of keys that any of the tile's queries sees.
   static __device__ int first_tile(const AttentionBackwardParams& p, const OwnTile& tile) {
     return first_tile(p, tile.sequence, tile.first);
   }
@@ -207,7 +207,7 @@ class QueryGroup {
     }
     return 0;
   }
-  /// One past the last of the tiles that hold keys before `row`.
+  /// One past the last tile that holds keys before `row`.
   static __device__ int tiles_to(const AttentionBackwardParams& p, int row) {
     return (max(min(row, static_cast<int>(p.seq_len)), 0) + S::others - 1) / S::others;
   }
@@ -244,7 +244,7 @@ class QueryGroup {
         const int row = keys * S::others;
         const bool masked = row + S::others > own + 1 || (S::limited && row < last_first);
         add_keys(dq, products, masked, rows, row, own);
-      } else {  // The other warpgroup sees it.
+      } else {  // Only the other warpgroup sees this tile.
         await(P::full(ring_.stage(), 0), ring_.phase());
         await(P::full(ring_.stage(), 1), ring_.phase());
       }
@@ -255,7 +255,7 @@ class QueryGroup {
     store_panels<S>(p_.dq, p_.dq_layout, at, dq, P::own(stage, 0), tile.first);
   }
 
-  /// What keys from `row` on add to dq of the warpgroup's queries.
+  /// Adds the contributions of the keys from `row` on to dq of the warpgroup's queries.
   __device__ void add_keys(Sums<1, S::dim>& dq, const TileProducts<S>& products, bool masked,
                            const Row (&rows)[2], int row, int own) const {
     const Lane lane;
@@ -307,12 +307,12 @@ __device__ void copy_for_queries(const BackwardPass& pass) {
   queue.leave();
 }
 
-/// The tiles of queries that see one of a tile's keys: of one query head of the group after the
-/// other, from the keys on.
+/// Iterates over the query tiles that see any of a tile's keys: for each query head of the group in
+/// order, from the keys' row on.
 template <class S>
 struct SeeingTiles {
-  int begin, end;        ///< Of a head, in queries.
-  int head, heads_left;  ///< Of the group, this one too.
+  int begin, end;        ///< Range of queries within a head.
+  int head, heads_left;  ///< Heads left in the group, this one included.
   int query;
 
   __device__ SeeingTiles(const AttentionBackwardParams& p, const OwnTile& tile)
@@ -336,7 +336,7 @@ struct SeeingTiles {
   }
 };
 
-/// dk and dv of a warpgroup's keys.
+/// Computes dk and dv of a warpgroup's keys.
 template <class S>
 class KeyGroup {
   using P = Places<S>;
@@ -353,7 +353,7 @@ class KeyGroup {
         return;
       }
       sum(tile, own.stage());
-      publish_shared();  // What was read and written there, before the next copy.
+      publish_shared();  // Orders the accesses to the tile before the next copy.
       release(P::own_empty(own.stage()));
     }
   }
@@ -370,7 +370,7 @@ class KeyGroup {
     for (SeeingTiles<S> tiles(p_, tile); tiles.there(); tiles.next(), ring_.next()) {
       if (tiles.query + S::others > of_group) {
         add_queries(dk, dv, products, tiles.query, own);
-      } else {  // They see keys of the other warpgroup alone.
+      } else {  // These queries see only keys of the other warpgroup.
         await(P::full(ring_.stage(), 0), ring_.phase());
         await(P::full(ring_.stage(), 1), ring_.phase());
       }
@@ -384,7 +384,7 @@ class KeyGroup {
                     tile.first);
   }
 
-  /// What queries from `query` on add to dk and dv of the warpgroup's keys.
+  /// Adds the contributions of the queries from `query` on to dk and dv of the warpgroup's keys.
   __device__ void add_queries(Sums<1, S::dim>& dk, Sums<1, S::dim>& dv,
                               const TileProducts<S>& products, int query, int own) const {
     const Lane lane;
@@ -431,7 +431,7 @@ class KeyGroup {
   Ring<S::stages> ring_;
 };
 
-/// A thread of a warp has the tiles copied; all find out together who sees which.
+/// One thread of a warp issues the copies; all lanes together compute which queries see which keys.
 template <class S>
 __device__ void copy_for_keys(const BackwardPass& pass) {
   const ItemQueue queue(pass.counters);
@@ -458,7 +458,7 @@ __device__ void copy_for_keys(const BackwardPass& pass) {
   }
 }
 
-/// Each of a few warps writes the terms of 32 of a tile's queries, its lanes from row `own_row` on.
+/// A few warps write the terms of a tile's queries, 32 each; its lanes begin at row `own_row`.
 template <class S>
 __device__ void write_terms(const BackwardPass& pass, int own_row) {
   using P = Places<S>;
@@ -523,7 +523,7 @@ __global__ void __launch_bounds__(S::threads, 1)
   }
 }
 
-/// The four tensors that are read, of `own` rows and others: queries and dout, keys and values.
+/// The four input tensors as own rows and other rows: queries and dout, keys and values.
 template <class S>
 BackwardPass pass_of(CudaStream& stream, const AttentionBackwardParams& p, bool own_queries) {
   const auto map = [&](const void* data, std::int64_t columns, std::int64_t heads,
@@ -535,7 +535,7 @@ BackwardPass pass_of(CudaStream& stream, const AttentionBackwardParams& p, bool 
   const BoxMap k = map(p.k, p.head_dim, p.kv_heads, p.k_layout, !own_queries);
   const BoxMap v = map(p.v, p.value_dim, p.kv_heads, p.v_layout, !own_queries);
   const std::int64_t tiles = divide_up(p.seq_len, std::int64_t{S::rows});
-  const std::int64_t head_bytes = p.seq_len * S::dim * 4;  // Of the pair that others are of.
+  const std::int64_t head_bytes = p.seq_len * S::dim * 4;  // Bytes per head of the other pair.
   if (own_queries) {
     return {p,
             {q, dout},

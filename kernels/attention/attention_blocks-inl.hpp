@@ -1,6 +1,6 @@
-// What both passes of attention are made of, compiled once per instruction set (no `#pragma once`:
-// Highway includes this file again for each): small matrix products on padded scratch, and the
-// softmax of a row.
+// Building blocks of both attention passes, compiled once per instruction set (no `#pragma once`:
+// Highway includes this file again for each): small matrix products on padded scratch, and row
+// softmax.
 #if defined(TRAIN_KERNELS_ATTENTION_BLOCKS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRAIN_KERNELS_ATTENTION_BLOCKS_INL
 #undef TRAIN_KERNELS_ATTENTION_BLOCKS_INL
@@ -19,17 +19,18 @@
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-/// What of a product of a block on the causal diagonal is known before, and left out. Query i of
-/// the block sees its keys j <= i + BlockProduct::seen.
+/// Part of a block product that the causal mask makes unnecessary. Query i of the block sees keys j
+/// <= i + BlockProduct::seen.
 enum class Causal : std::uint8_t {
-  none,     ///< Nothing: all is computed.
-  scores,   ///< C has a row a query, a column a key; what no query of a tile sees is not written.
-  queries,  ///< A has a row a query, a column a key; what is not seen is zero, and not read.
-  keys,     ///< A has a row a key, a column a query; the same.
+  none,     ///< Everything is computed.
+  scores,   ///< C has queries as rows, keys as columns; elements masked for a whole tile are not
+            ///< written.
+  queries,  ///< A has queries as rows, keys as columns; masked elements are zero and are not read.
+  keys,     ///< A has keys as rows, queries as columns; masked elements are zero and are not read.
 };
 
-/// C[m,n] = A B (+ C if accumulate). A is read element by element, so any strides will do and a
-/// transposed A costs nothing; rows of B and C are contiguous, and n is a multiple of 16.
+/// C[m,n] = A B (+ C if accumulate). A is read element by element, so it may have any strides and a
+/// transposed A costs nothing. Rows of B and C are contiguous; n is a multiple of 16.
 struct BlockProduct {
   const float* a;
   std::int64_t a_row, a_column;
@@ -40,10 +41,10 @@ struct BlockProduct {
   std::int64_t m, n, k;
   bool accumulate;
   Causal causal = Causal::none;
-  std::int64_t seen = 0;  ///< Keys that query 0 sees, less 1.
+  std::int64_t seen = 0;  ///< Keys visible to query 0, less 1.
 };
 
-/// One tile of C, `rows` x (`vectors` vectors), held in registers over the whole of k.
+/// Computes one tile of C, `rows` x (`vectors` vectors), in registers over all of k.
 template <int rows, int vectors>
 HWY_INLINE void product_tile(const BlockProduct& p, std::int64_t i, std::int64_t j) {
   const Floats d;
@@ -92,8 +93,8 @@ HWY_INLINE void product_tile(const BlockProduct& p, std::int64_t i, std::int64_t
 
 template <int vectors>
 HWY_INLINE void product_columns(const BlockProduct& p, std::int64_t j) {
-  // As many rows as the registers hold beside a row of B: each element of B that comes from the
-  // second cache is used so often. Four keep the multipliers busy, too; two do not.
+  // Largest number of rows that fits the registers beside a row of B: reuses each element of B
+  // (from L2) most often. Four rows also saturate the FMA units; two do not.
   constexpr int tile_rows = 6;
   constexpr int few_rows = 4;
   std::int64_t i = 0;
@@ -115,8 +116,8 @@ HWY_INLINE void product_columns(const BlockProduct& p, std::int64_t j) {
 }
 
 static HWY_NOINLINE void multiply_block(const BlockProduct& p) {
-  constexpr int wide = HWY_TARGET == HWY_AVX3 ? 4 : 2;  // What the registers hold.
-  constexpr int narrow = 2;                             // Busy enough, and nearer to the diagonal.
+  constexpr int wide = HWY_TARGET == HWY_AVX3 ? 4 : 2;  // Limited by the registers.
+  constexpr int narrow = 2;  // Saturates the FMA units, and skips more above the diagonal.
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
   const std::int64_t whole = p.causal == Causal::scores ? std::min(p.n, p.seen + 1) : p.n;
   std::int64_t j = 0;
@@ -131,7 +132,7 @@ static HWY_NOINLINE void multiply_block(const BlockProduct& p) {
   }
 }
 
-/// Rows of `cols` elements to rows of `padded`, the rest zero.
+/// Copies rows of `cols` elements to rows of `padded`, filled up with zeros.
 HWY_INLINE void pack_rows(const float* from, std::int64_t from_row, float* to, std::int64_t rows,
                           std::int64_t cols, std::int64_t padded, float scale) {
   const Floats d;
@@ -144,20 +145,21 @@ HWY_INLINE void pack_rows(const float* from, std::int64_t from_row, float* to, s
   }
 }
 
-/// The transpose [cols, padded_rows] of rows of `cols` elements; columns past `rows` are zero.
+/// Writes the transpose [cols, padded_rows] of rows of `cols` elements; columns past `rows` are
+/// zero.
 HWY_INLINE void pack_transposed(const float* from, std::int64_t from_row, float* to,
                                 std::int64_t rows, std::int64_t cols, std::int64_t padded_rows) {
   pack_across(Floats(), from, from_row, cols, rows, to, padded_rows);
 }
 
-/// A row of scores: those of [begin, end) are seen, the rest of [0, padded) is not.
+/// Score row: [begin, end) is visible, the rest of [0, padded) is masked.
 struct ScoreRow {
   float* scores;
   std::int64_t begin, end, padded;
 };
 
-/// The end of a row of scores, of which `count` are seen: vectors are read and written whole, which
-/// is faster than a part of them, and zeros take the place of the others.
+/// Tail of a score row with `count` visible scores. Whole vectors are read and written, which is
+/// faster than masked access, and masked elements become zero.
 struct Padded {
   std::size_t count;
 };
@@ -171,7 +173,7 @@ HWY_INLINE void store(FloatVec v, Floats d, float* p, Padded part) {
   hn::StoreU(counted_or(v, hn::Zero(d), d, part), d, p);
 }
 
-/// each_sixteen() of the scores that are seen.
+/// Applies each_sixteen() to the visible scores.
 template <class Body>
 HWY_INLINE void each_seen(const ScoreRow& row, const Body& body) {
   constexpr std::int64_t count = Floats16::count;
@@ -190,14 +192,14 @@ HWY_INLINE void each_seen(const ScoreRow& row, const Body& body) {
   }
 }
 
-/// Zeros for what is not seen.
+/// Writes zeros to masked elements.
 HWY_INLINE void clear_unseen(const ScoreRow& row, float* values) {
   std::fill(values, values + row.begin, 0.0F);
   std::fill(values + row.end, values + row.padded, 0.0F);
 }
 
-/// Turns the seen scores into exp(capped(scale * score) - largest), the rest of the row into zeros.
-/// Returns the sum; *largest_scaled is the largest of the exponents.
+/// Turns visible scores into exp(capped(scale * score) - largest), masked ones into zeros. Returns
+/// the sum; *largest_scaled is the largest exponent.
 HWY_INLINE float exponentiate_scores(const ScoreRow& row, float scale, float softcap,
                                      float* largest_scaled) {
   float* scores = row.scores;

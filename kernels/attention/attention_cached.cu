@@ -9,12 +9,12 @@
 namespace train::kernels::cuda {
 namespace {
 
-/// One query head of one row, and the keys and values that it sees, in ascending order.
+/// Query head of one row, with its visible keys and values in ascending order.
 template <class T>
 struct CachedQuery {
   const T* keys;
   const T* values;
-  std::int64_t first, count;  ///< Positions: the first one, and how many from there on.
+  std::int64_t first, count;  ///< Position of the first key, and number of keys.
   std::int64_t capacity;
 
   __device__ CachedQuery(const AttentionCachedParams& p, std::int64_t row, std::int64_t head)
@@ -30,7 +30,7 @@ struct CachedQuery {
   [[nodiscard]] __device__ std::int64_t slot(std::int64_t i) const {
     return (first + i) % capacity;
   }
-  /// Of the i-th key with the query `q`, scaled and capped.
+  /// Score of the i-th key with the query `q`, scaled and capped.
   [[nodiscard]] __device__ float score(const AttentionCachedParams& p, const float* q,
                                        std::int64_t i) const {
     const T* key = keys + slot(i);
@@ -43,8 +43,8 @@ struct CachedQuery {
   }
 };
 
-/// A block for each head of each row: a thread a key for the scores of block_threads keys, then a
-/// thread a column, and of few columns several, of which each takes every so many keys.
+/// One block per head and row. Scores: one key per thread, block_threads keys at a time. Outputs:
+/// one thread per column, or, with few columns, several that each take every n-th key.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     attention_cached_kernel(AttentionCachedParams p, int columns, DeviceFault* fault,
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(block_threads)
   const CachedQuery<T> of(p, row, head);
   T* out =
       static_cast<T*>(p.out) + row * p.out_layout.outer_stride + head * p.out_layout.inner_stride;
-  if (of.count < 1 || of.count > of.capacity) {  // All threads leave.
+  if (of.count < 1 || of.count > of.capacity) {  // All threads return.
     if (me == 0) {
       report_fault(fault, name, p.positions[row], row, of.capacity, DeviceFault::Kind::position);
     }
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(block_threads)
   float sum = 0.0F;
   float result = 0.0F;
   for (std::int64_t begin = 0; begin < of.count; begin += block_threads) {
-    __syncthreads();  // The queries are there, and the weights before have been used.
+    __syncthreads();  // The queries are stored, and the previous weights are no longer in use.
     const auto keys = static_cast<int>(min(of.count - begin, std::int64_t{block_threads}));
     const float score = me < keys ? of.score(p, q, begin + me) : -INFINITY;
     folded[me] = score;
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(block_threads)
     const float above = fmaxf(largest, folded[0]);
     const float keep = expf(largest - above);
     largest = above;
-    __syncthreads();  // All have read it.
+    __syncthreads();  // All threads have read it.
     weights[me] = folded[me] = me < keys ? expf(score - above) : 0.0F;
     fold_block(folded, block_threads, Add());
     sum = fmaf(sum, keep, folded[0]);
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(block_threads)
       }
     }
   }
-  __syncthreads();  // All have read the sum.
+  __syncthreads();  // All threads have read the sum.
   folded[me] = result;
   __syncthreads();
   if (part == 0 && column < p.cache.value_dim) {
@@ -109,7 +109,8 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-/// Element i of a key or a value, of every head: of rows of one slot the later one stays.
+/// Appends element i of a key or a value, for every head; if rows share a slot, the later one
+/// stays.
 template <class T, bool of_key>
 struct AppendEach {
   KeyValueAppendParams p;

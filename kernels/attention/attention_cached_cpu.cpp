@@ -18,17 +18,17 @@
 #define TRAIN_KERNELS_ATTENTION_CACHED_ONCE
 namespace train::kernels::cpu {
 
-/// Some query heads of one row, which read the same keys and values.
+/// Query heads of one row that share keys and values.
 struct CachedHeads {
   std::int64_t row, first_head, heads;
 };
 
-/// Slots that lie side by side in the ring of a cache, and where their scores begin.
+/// Contiguous slots in a cache's ring, and the offset of their scores.
 struct Segment {
   std::int64_t slot, score, keys;
 };
 
-/// What a query sees, in ascending order of positions.
+/// Keys visible to a query, in ascending order of positions.
 struct VisibleKeys {
   Segment segments[2];
   std::int64_t count;
@@ -48,15 +48,14 @@ inline VisibleKeys visible_keys(const AttentionCachedParams& p, std::int64_t row
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-/// What some heads of a row are computed in.
+/// Scratch for the heads of a row.
 struct CachedScratch {
   float *scores, *out, *factors;  ///< [heads, score_row], [heads, out_row], [heads]
   Bf16Pair* q_pairs;              ///< [heads, row_of_pairs(head_dim)]
   std::int64_t score_row, out_row;
 };
 
-/// 1 / the sum of each head's row of exponentials, which take the place of `count` scores from
-/// `begin` on.
+/// Replaces `count` scores from `begin` on by exponentials; writes 1 / sum for each head.
 HWY_INLINE void exponentiate_heads(const AttentionCachedParams& p, const CachedScratch& t,
                                    std::int64_t heads, std::int64_t begin, std::int64_t count) {
   for (std::int64_t head = 0; head < heads; ++head) {
@@ -70,7 +69,7 @@ HWY_INLINE void exponentiate_heads(const AttentionCachedParams& p, const CachedS
   }
 }
 
-/// Queries, keys and values of some heads of a row.
+/// Queries, keys and values of the heads of a row.
 struct CachedInputs {
   const float *q, *keys, *values;
 };
@@ -108,7 +107,7 @@ HWY_INLINE void attend_floats(const AttentionCachedParams& p, const CachedInputs
   }
 }
 
-/// The same of pairs of bf16. The first key that is seen may be the second one of its pair.
+/// attend_floats() for pairs of bf16. The first visible key may be the second of its pair.
 HWY_INLINE void attend_pairs(const AttentionCachedParams& p, const CachedInputs& in,
                              const VisibleKeys& visible, std::int64_t heads, bool odd,
                              const CachedScratch& t) {
@@ -127,8 +126,8 @@ HWY_INLINE void attend_pairs(const AttentionCachedParams& p, const CachedInputs&
                  t.out_row, heads);
 }
 
-/// The sums are attention_forward's: over the elements of a head for a score, over the keys in
-/// their order for an output.
+/// Sums in the order of attention_forward: over a head's elements for a score, over the keys in
+/// order for an output.
 void attend_cached(const AttentionCachedParams& p, const CachedHeads& of, float* memory,
                    Operands operands) {
   constexpr std::int64_t vector = AttentionSizes::vector;
@@ -185,7 +184,8 @@ void attention_cached_with(const AttentionCachedParams& p, int threads, Operands
   }
   TRAIN_CHECK(most_keys <= p.cache.capacity, "attention_cached: {} keys, a cache of {}", most_keys,
               p.cache.capacity);
-  // Heads of a group together read their keys once; where that leaves threads idle, one by one.
+  // Heads of a group are computed together to read their keys once, or one by one if that would
+  // leave threads idle.
   const std::int64_t together = p.rows * p.cache.kv_heads >= threads ? p.group() : 1;
   const std::int64_t jobs_of_row = p.heads / together;
   const std::int64_t scores = together * cached_score_row(most_keys);
@@ -208,7 +208,7 @@ void attention_cached(const AttentionCachedParams& p, int threads) {
 
 void key_value_append(const KeyValueAppendParams& p, int threads) {
   const KeyValueCache& cache = p.cache;
-  // A thread some heads of all rows: rows of one slot stay in order.
+  // Each thread handles some heads of all rows, so that rows of one slot stay in order.
   parallel_for(threads, cache.kv_heads, [&](std::int64_t head, int) {
     for (std::int64_t row = 0; row < p.rows; ++row) {
       const std::int64_t slot = p.positions[row] % cache.capacity;

@@ -7,10 +7,10 @@
 #include "base/check.hpp"
 #include "kernels/attention/attention_scratch.hpp"
 
-// How both passes of attention on the CPU divide their work.
+// Division of work in both attention passes on the CPU.
 namespace train::kernels::cpu {
 
-/// The documents of all sequences, in their order.
+/// Lists the documents of all sequences, in order.
 template <class Params>
 std::vector<Document> documents_of(const Params& p) {
   std::vector<Document> documents;
@@ -40,12 +40,12 @@ inline std::int64_t longest(const std::vector<Document>& documents) {
   return length;
 }
 
-/// Whose keys and values the scratch of each thread holds: the heads of a group read the same.
+/// Tracks whose keys and values each thread's scratch holds, as heads of a group share them.
 class PackedKeys {
  public:
   explicit PackedKeys(int threads) : heads_(static_cast<std::size_t>(threads)) {}
-  /// Whether scratch `slot` has those of a head of keys of a document already; from now on it does.
-  /// For different slots at once.
+  /// True if scratch `slot` already holds the keys of this document and head; it counts as holding
+  /// them from now on. Safe concurrently for different slots.
   [[nodiscard]] bool has(std::int64_t slot, std::size_t document, std::int64_t kv_head) {
     Slot& held = heads_[static_cast<std::size_t>(slot)];
     const bool there = held.any && held.document == document && held.kv_head == kv_head;
@@ -62,8 +62,8 @@ class PackedKeys {
   std::vector<Slot> heads_;
 };
 
-/// Of `heads` that are computed one by a thread: the last few that would leave half of the threads
-/// idle or more. All threads compute such a head together.
+/// Number of last heads, out of `heads` computed one per thread, that would leave half or more of
+/// the threads idle. Such a head is computed by all threads together.
 inline std::int64_t heads_to_share(std::int64_t heads, int threads) {
   const std::int64_t rest = heads % threads;
   return 2 * rest <= threads ? rest : 0;

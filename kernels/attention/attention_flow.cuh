@@ -8,18 +8,18 @@
 #include "kernels/attention/attention_panels.cuh"
 #include "kernels/boxes.cuh"
 
-// How attention by products of warpgroups flows through a multiprocessor. One warpgroup of a block
-// has tiles copied to shared memory, the others multiply them: each at its own pace, so that one
-// multiplies while another takes exponentials. A block works on one item (a tile of own rows of a
-// head) after the other, and asks for the next one while it works: what an item yields does not
-// depend on who computes it, or when.
+// Work flow of wgmma attention on a multiprocessor. One warpgroup of a block issues copies of tiles
+// to shared memory, the others multiply them, each at its own pace, so that one multiplies while
+// another computes exponentials. A block works through items (one tile of a head's own rows each)
+// and requests the next one while it works. An item's result does not depend on which block
+// computes it, or when.
 namespace train::kernels::cuda {
 
-/// Which item comes when: sections of heads whose tensors stay in the second-level cache, in each
-/// the longest tiles first.
+/// Order of items: sections of heads whose tensors stay in L2; within a section the longest tiles
+/// first.
 struct ItemOrder {
   int heads, tiles;
-  int section;  ///< Heads of one.
+  int section;  ///< Heads per section.
 
   [[nodiscard]] __host__ __device__ int count() const { return heads * tiles; }
   struct Item {
@@ -33,20 +33,20 @@ struct ItemOrder {
   }
 };
 
-/// `head_bytes`: of what blocks read again and again of a head.
+/// `head_bytes`: bytes of a head that blocks read repeatedly.
 inline ItemOrder order_of_items(std::int64_t heads, std::int64_t tiles, std::int64_t head_bytes) {
   constexpr std::int64_t cached_bytes = 20 << 20;
   const std::int64_t section = std::clamp<std::int64_t>(cached_bytes / head_bytes, 1, heads);
   return {static_cast<int>(heads), static_cast<int>(tiles), static_cast<int>(section)};
 }
 
-/// A tile of own rows of a head in a sequence, from row `first` on; in shared memory, from who
-/// takes items to those that compute them.
+/// Tile of own rows of a head in a sequence, from row `first` on; passed in shared memory from the
+/// warpgroup that takes items to those that compute them.
 struct OwnTile {
-  int sequence = -1;  ///< Negative: there are no more.
+  int sequence = -1;  ///< Negative: no items are left.
   int head = 0, first = 0;
 
-  /// `heads`: of a sequence.
+  /// `heads`: number of heads per sequence.
   __device__ static OwnTile of(const ItemOrder::Item& item, std::int64_t heads, int first_row) {
     const int count = static_cast<int>(heads);
     return {item.head / count, item.head % count, first_row};
@@ -66,7 +66,7 @@ __device__ inline void write_tile(int place, const OwnTile& tile) {
   return {from[0], from[1], from[2]};
 }
 
-/// A head of queries or of keys for the helpers that know a head by its block.
+/// Query or key head, for helpers that find a head by its block.
 template <class Params>
 __device__ MmaHead head_at(const Params& p, int sequence, int head) {
   MmaHead at(p, p.heads, true);
@@ -75,18 +75,19 @@ __device__ MmaHead head_at(const Params& p, int sequence, int head) {
   return at;
 }
 
-/// As many blocks as multiprocessors; each has one item to begin with, and asks for more.
+/// Queue of items: each of as many blocks as multiprocessors starts with one item and requests
+/// more.
 class ItemQueue {
  public:
   __device__ explicit ItemQueue(WorkCounters* counters) : counters_(counters) {}
   [[nodiscard]] __device__ int first() const { return static_cast<int>(blockIdx.x); }
   [[nodiscard]] __device__ int next() const {
-    const int taken = atomicAdd(&counters_->taken, 1);  // Whole numbers: any order will do.
+    const int taken = atomicAdd(&counters_->taken, 1);  // Integers, so any order gives the same.
     return static_cast<int>(gridDim.x) + taken;
   }
-  /// The block asks for no more. The last one to do so leaves the counters as they were.
+  /// Called when the block is done. The last block resets the counters.
   __device__ void leave() const {
-    const int gone = atomicAdd(&counters_->gone, 1);  // Whole numbers, too.
+    const int gone = atomicAdd(&counters_->gone, 1);  // Integers, so any order gives the same.
     if (gone == static_cast<int>(gridDim.x) - 1) {
       counters_->taken = 0;
       counters_->gone = 0;
@@ -97,7 +98,7 @@ class ItemQueue {
   WorkCounters* counters_;
 };
 
-/// A place in a ring of `size` buffers, and the parity of the phase in which it is filled.
+/// Place in a ring of `size` buffers, with the parity of the phase that fills it.
 template <int size>
 class Ring {
  public:
@@ -109,7 +110,7 @@ class Ring {
   }
   [[nodiscard]] __device__ int stage() const { return stage_; }
   [[nodiscard]] __device__ unsigned phase() const { return phase_; }
-  /// Of the phase in which the buffer was emptied before it is filled now.
+  /// Parity of the phase that emptied the buffer before this fill.
   [[nodiscard]] __device__ unsigned emptied() const { return phase_ ^ 1U; }
 
  private:
@@ -117,7 +118,7 @@ class Ring {
   unsigned phase_ = 0;
 };
 
-/// The same in one register, for those that have few.
+/// Ring packed into one register.
 template <int size>
 class SmallRing {
  public:
@@ -131,8 +132,8 @@ class SmallRing {
   unsigned turn_ = 0;
 };
 
-/// Arrives once for the warp, all of which has done with what the barrier stands for, and waits at
-/// it no more.
+/// Arrives once for the warp, whose lanes have all finished with the barrier's buffer and no longer
+/// wait at it.
 __device__ inline void release(Barrier barrier) {
   __syncwarp();
   if (threadIdx.x % warp_size == 0) {
@@ -140,12 +141,12 @@ __device__ inline void release(Barrier barrier) {
   }
 }
 
-/// The block's warpgroup that this thread is of.
+/// Index of this thread's warpgroup in the block.
 __device__ inline int warpgroup_index() {
   return of_warp(static_cast<int>(threadIdx.x) / group_threads);
 }
 
-/// Begins to copy rows [row, row + rows) of a head to a tile at place `to`, by one thread.
+/// Starts copying rows [row, row + rows) of a head to the tile at `to`; called by one thread.
 template <int dim, int rows>
 __device__ void copy_tile(int to, const BoxMap& from, Barrier barrier, int row, int head,
                           int sequence) {
@@ -156,9 +157,9 @@ __device__ void copy_tile(int to, const BoxMap& from, Barrier barrier, int row, 
   }
 }
 
-/// A warpgroup's sums, rounded, to its rows of a tensor, of which row `first` is the block's first
-/// one; by way of its rows of a tile at place `tile`, which nothing else reads any more. All of the
-/// warpgroup have multiplied what lay there.
+/// Rounds a warpgroup's sums and writes them to its rows of a tensor; row `first` is the block's
+/// first. Goes through the warpgroup's rows of the tile at `tile`, which is no longer in use: the
+/// whole warpgroup has multiplied its contents.
 template <class Shape>
 __device__ void store_panels(void* data, const RowLayout& layout, const MmaHead& at,
                              const Sums<1, Shape::dim>& sums, int tile, int first) {
@@ -190,7 +191,7 @@ __device__ void store_panels(void* data, const RowLayout& layout, const MmaHead&
   }
 }
 
-/// A grid of at most as many blocks as there are multiprocessors.
+/// Grid of at most one block per multiprocessor.
 inline Grid flow_grid(const ItemOrder& order, int threads, int shared_bytes) {
   return {.blocks = dim3(static_cast<unsigned>(std::min(order.count(), multiprocessors()))),
           .threads = dim3(static_cast<unsigned>(threads)),

@@ -9,8 +9,8 @@ namespace {
 template <int dim>
 constexpr int forward_shared_floats = 2 * Tile<dim>::size + Tile<dim>::score_size;
 
-/// Takes a tile of scores into a thread's running maxima and sums; the scores become exp(score -
-/// maximum), and what was summed up before is to be multiplied by `keep`.
+/// Adds a tile of scores to a thread's running maxima and sums. Scores become exp(score - maximum);
+/// earlier sums must be multiplied by `keep`.
 template <int dim>
 __device__ void take_scores(Scores<dim>& scores, float* largest, float* sum, float* keep) {
   using T = Tile<dim>;
@@ -22,7 +22,7 @@ __device__ void take_scores(Scores<dim>& scores, float* largest, float* sum, flo
       above = fmaxf(above, scores[i][j]);
     }
     above = fmaxf(largest[i], warp_max<tile_side>(above));
-    // Nothing seen yet: no infinity less another.
+    // No key seen yet; avoids infinity minus infinity.
     const float shift = above == -INFINITY ? 0.0F : above;
     keep[i] = expf(largest[i] - shift);
     largest[i] = above;
@@ -36,7 +36,7 @@ __device__ void take_scores(Scores<dim>& scores, float* largest, float* sum, flo
   }
 }
 
-/// Scaled and capped scores; minus infinity where the query does not see the key.
+/// Scales and caps scores; -infinity where the query does not see the key.
 template <int dim>
 __device__ void mask_scores(Scores<dim>& scores, const AttentionForwardParams& p, int first_query,
                             int tile, const Sight& sight) {
@@ -58,18 +58,18 @@ __device__ void mask_scores(Scores<dim>& scores, const AttentionForwardParams& p
   }
 }
 
-/// One tile of queries against every tile of keys that one of them sees.
+/// Computes one tile of queries over all tiles of keys that any of them sees.
 template <int dim>
 __global__ void __launch_bounds__(block_threads)
     attention_forward_kernel(AttentionForwardParams p) {
   using T = Tile<dim>;
   float* q = dynamic_shared<float>();
-  float* kv = q + T::size;  // Keys, then values.
+  float* kv = q + T::size;  // Keys first, then values.
   float* probabilities = kv + T::size;
   const HeadOfBlock at(p, p.heads);
   const int kv_head = at.head / heads_of_group(p);
   const Sight sight(p, at.sequence);
-  // The longest rows first, so that the last blocks to finish are short ones.
+  // Longest rows first, so that the last blocks to finish are short.
   const int first = static_cast<int>(gridDim.y - 1 - blockIdx.y) * T::rows;
   load_tile<dim>(q, at, p.q, p.q_layout, first);
   float largest[T::own_rows];
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(block_threads)
   }
   const int begin = sight.first_key(first) / T::rows * T::rows;
   for (int tile = begin; tile <= first; tile += T::rows) {
-    __syncthreads();  // The values of the tile before have been used.
+    __syncthreads();  // The previous tile's values are no longer in use.
     load_tile<dim>(kv, at.of(kv_head, p.head_dim), p.k, p.k_layout, tile);
     __syncthreads();
     Scores<dim> scores;
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(block_threads)
       }
     }
     store_scores<dim>(probabilities, scores);
-    __syncthreads();  // The keys have been used.
+    __syncthreads();  // The keys are no longer in use.
     load_tile<dim>(kv, at.of(kv_head, p.value_dim), p.v, p.v_layout, tile);
     __syncthreads();
     multiply_scores<dim, false>(out, probabilities, kv);
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(block_threads)
   store_outputs<dim>(p.out, p.out_layout, at.of(at.head, p.value_dim), out, sum, first);
 }
 
-/// Reports what is no position in a document: all of one follow each other from 0 on.
+/// Reports invalid positions: a document's must count up from 0.
 struct CheckPositionsEach {
   const std::int32_t* positions;
   std::int64_t seq_len;

@@ -17,7 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-/// A head of a document, as the forward pass reads and writes it.
+/// Inputs and outputs of the forward pass for one head of a document.
 struct ForwardHead {
   const float *q, *k, *v;
   float *out, *lse;
@@ -37,7 +37,7 @@ HWY_INLINE ForwardHead forward_head(const AttentionForwardParams& p, const Docum
           .lse = p.lse + (document.sequence * p.heads + head) * p.seq_len + document.first};
 }
 
-/// Scores of the block's queries against its keys.
+/// Computes the scores of the block's queries and keys.
 HWY_INLINE void block_scores(const AttentionForwardParams& p, const AttentionSizes& s,
                              const AttentionForwardScratch& scratch, const float* q,
                              const QueryBlock& block, Operands operands) {
@@ -73,7 +73,7 @@ HWY_INLINE void block_scores(const AttentionForwardParams& p, const AttentionSiz
                   .seen = block.first - block.begin});
 }
 
-/// Sums of the block's values, by the exponentials that have taken the place of scores.
+/// Sums the block's values, weighted by the exponentials that have replaced the scores.
 HWY_INLINE void block_sums(const AttentionSizes& s, const AttentionForwardScratch& scratch,
                            const QueryBlock& block, Operands operands) {
   if (operands == Operands::bf16) {
@@ -109,7 +109,7 @@ HWY_INLINE void block_sums(const AttentionSizes& s, const AttentionForwardScratc
                   .seen = block.first - block.begin});
 }
 
-/// One block of query rows of a head, all of it.
+/// Computes one block of query rows of a head.
 HWY_INLINE void forward_block(const AttentionForwardParams& p, const AttentionSizes& s,
                               const AttentionForwardScratch& scratch, const ForwardHead& of,
                               std::int64_t first, Operands operands) {
@@ -138,7 +138,7 @@ HWY_INLINE void forward_block(const AttentionForwardParams& p, const AttentionSi
   }
 }
 
-/// Keys and values of head `head` of one document into the scratch.
+/// Packs keys and values of head `head` of one document into the scratch.
 void attention_forward_pack(const AttentionForwardParams& p, const Document& document,
                             std::int64_t head, float* memory, Operands operands) {
   const AttentionSizes s = attention_sizes(document.length, p.head_dim, p.values());
@@ -156,8 +156,8 @@ void attention_forward_pack(const AttentionForwardParams& p, const Document& doc
   pack_rows(of.v, p.v_layout.outer_stride, scratch.v, s.length, s.value_dim, s.padded_value, 1.0F);
 }
 
-/// The block of query rows from `first` on, with the keys and values that were packed into `packed`
-/// and all else in `memory`, which may be the same.
+/// Computes the block of query rows from `first` on, with keys and values packed in `packed` and
+/// other scratch in `memory`, which may be the same.
 void attention_forward_block(const AttentionForwardParams& p, const Document& document,
                              std::int64_t head, std::int64_t first, float* packed, float* memory,
                              Operands operands) {
@@ -169,7 +169,7 @@ void attention_forward_block(const AttentionForwardParams& p, const Document& do
   forward_block(p, s, scratch, forward_head(p, document, head), first, operands);
 }
 
-/// All query rows of head `head` of one document, whose keys and values were packed.
+/// Computes all query rows of head `head` of one document, whose keys and values are packed.
 void attention_forward_head(const AttentionForwardParams& p, const Document& document,
                             std::int64_t head, float* memory, Operands operands) {
   for (std::int64_t first = 0; first < document.length; first += AttentionSizes::query_block) {
@@ -213,7 +213,7 @@ void attention_forward_with(const AttentionForwardParams& p, int threads, Operan
   for (std::int64_t i = count - shared; i < count; ++i) {
     const Document& document = pack_once(i, 0);
     const std::int64_t blocks = divide_up(document.length, AttentionSizes::query_block);
-    parallel_for(threads, blocks, [&](std::int64_t done, int worker) {  // the longest first
+    parallel_for(threads, blocks, [&](std::int64_t done, int worker) {  // Longest blocks first.
       one_block(p, document, i % p.heads, (blocks - 1 - done) * AttentionSizes::query_block, memory,
                 memory + worker * size, operands);
     });

@@ -5,13 +5,13 @@
 namespace train::kernels::cuda {
 namespace {
 
-// Why these tiles: a warp has 32 queries, of which 128 columns are 128 of a lane's 255 registers
-// and the scores of 64 keys 64 more. So every key and value that is read from shared memory, which
-// is no faster than the tensor cores, serves two products, and 128 queries read memory as seldom as
-// four warps allow. On sm_90 two blocks share a multiprocessor (96 of 227 KiB and half of the
-// registers each), so that one takes exponentials while the other multiplies; sm_80 has memory for
-// one of 128 columns. Heads of 256 columns have registers for 16 queries of a warp, and twice the
-// warps. Where sight is limited, 128 columns leave registers for 32 keys at a time only.
+// Choice of tile sizes: a warp has 32 queries, whose 128 columns take 128 of a lane's 255 registers
+// and whose scores of 64 keys take 64 more. So each key and value read from shared memory, which is
+// no faster than the tensor cores, serves two products, and 128 queries per block keep memory reads
+// as rare as four warps allow. On sm_90 two blocks share a multiprocessor (96 of 227 KiB and half
+// of the registers each), so that one computes exponentials while the other multiplies; sm_80 has
+// memory for one block of 128 columns. Heads of 256 columns have registers for 16 queries per warp,
+// and twice the warps. With limited sight, 128 columns leave registers for only 32 keys at a time.
 template <int dim, bool limited>
 struct ForwardShape : MmaShape<dim, 4, 2, limited && dim == 128 ? 32 : 64> {
   static constexpr int blocks_at_once = 2;
@@ -21,21 +21,21 @@ struct ForwardShape<256, limited> : MmaShape<256, 8, 1, 32> {
   static constexpr int blocks_at_once = 1;
 };
 
-/// One tile of queries against every tile of keys that one of them sees; the next tile is on its
-/// way to shared memory while one is multiplied. `limited`: see limits_sight().
+/// Computes one tile of queries over all tiles of keys that any of them sees; the next tile is
+/// copied to shared memory while the current one is multiplied. `limited`: see limits_sight().
 template <int dim, bool limited>
 __global__ void __launch_bounds__(ForwardShape<dim, limited>::threads,
                                   ForwardShape<dim, limited>::blocks_at_once)
     attention_forward_mma_kernel(AttentionForwardParams p, bool aligned) {
   using S = ForwardShape<dim, limited>;
-  constexpr int keys = S::own_bytes;  // Where tiles lie in shared memory: queries, then pairs.
+  constexpr int keys = S::own_bytes;  // Layout of shared memory: queries, then pairs.
   const MmaHead at(p, p.heads, aligned);
-  // The longest rows first, so that the last blocks to finish are short ones.
+  // Longest rows first, so that the last blocks to finish are short.
   const int first = static_cast<int>(gridDim.y - 1 - blockIdx.y) * S::rows;
   const int own = first + warp_index() * S::warp_rows;
   const int end = min(first + S::rows, at.seq_len);
   int begin = 0;
-  // The first key that each of the block's queries sees.
+  // First visible key of each of the block's queries.
   int* first_keys = dynamic_shared<int>() + S::shared_bytes(1) / static_cast<int>(sizeof(int));
   load_tile<dim, S::rows, S::threads>(0, at, p.q, p.q_layout, first);
   if constexpr (limited) {
@@ -51,11 +51,11 @@ __global__ void __launch_bounds__(ForwardShape<dim, limited>::threads,
   const float scale_log2 = limited ? scale_of_scores(p) : p.scale * log2_of_e;
   for (int first_key = begin; first_key < end; first_key += S::others) {
     wait_for_copies<0>();
-    __syncthreads();  // This tile is there, and the one before has been used.
+    __syncthreads();  // This tile has arrived, and the previous one is no longer in use.
     if (first_key + S::others < end) {
       load_keys<S>(pair(first_key + S::others), at, p, first_key + S::others);
     }
-    if (first_key >= own + S::warp_rows || own >= at.seq_len) {  // A whole warp.
+    if (first_key >= own + S::warp_rows || own >= at.seq_len) {  // The whole warp skips.
       continue;
     }
     bool masked = first_key + S::others > own + 1;

@@ -7,15 +7,16 @@
 namespace train::kernels::cuda {
 
 // A warpgroup has 64 queries, and reads keys and values from shared memory once for four warps.
-// While the tensor cores multiply one tile's probabilities with its values and the next tile's keys
-// with the queries, threads take the exponentials of what is there. Heads of 128 columns: 64
-// registers of a thread for outputs, 64 for scores, 32 for probabilities, so two warpgroups. Heads
-// of 64 columns need as many exponentials for half of the products: three.
+// While the tensor cores multiply one tile's probabilities by its values and the next tile's keys
+// by the queries, threads compute the exponentials of finished scores. Heads of 128 columns take 64
+// registers of a thread for outputs, 64 for scores, 32 for probabilities, so there are two
+// warpgroups. Heads of 64 columns need as many exponentials for half of the products: three
+// warpgroups.
 template <int dim_, bool limited_>
 struct ForwardFlowShape {
   static constexpr int dim = dim_;
   static constexpr bool limited = limited_;
-  static constexpr int blocks = 1;  ///< Of 16 rows, of a warp.
+  static constexpr int blocks = 1;  ///< 16-row blocks of a warp.
   static constexpr int warp_rows = 16;
   static constexpr int groups = dim == 64 ? 3 : 2;
   static constexpr int rows = groups * group_rows;
@@ -36,8 +37,7 @@ struct ForwardFlowShape {
 
 namespace {
 
-/// Where things lie in shared memory: for each of the stages queries, keys and values, and their
-/// barriers.
+/// Layout of shared memory: queries, keys and values for each stage, and their barriers.
 template <class S>
 struct Places {
   enum Of { queries = 0, keys = 1, values = 2 };
@@ -49,7 +49,7 @@ struct Places {
   }
   static __device__ Barrier full(Of of, int stage) { return barrier(2 * of, stage); }
   static __device__ Barrier empty(Of of, int stage) { return barrier(2 * of + 1, stage); }
-  /// Which tile the queries are.
+  /// Index of the query tile.
   static __device__ int own_tile(int stage) { return S::tiles_at + stage * tile_words * 4; }
   static __device__ void make_barriers() {
     if (threadIdx.x == 0) {
@@ -70,7 +70,7 @@ struct Places {
   }
 };
 
-/// What all that work on the pass have.
+/// State shared by all workers of the pass.
 struct ForwardPass {
   AttentionForwardParams p;
   BoxMap q, k, v;
@@ -78,14 +78,14 @@ struct ForwardPass {
   WorkCounters* counters;
 };
 
-/// A tile of queries, and the tiles of keys from row `begin` on that one of them sees.
+/// Tile of queries, with the tiles of keys from row `begin` on that any of them sees.
 template <class S>
 struct ForwardItem {
   OwnTile own;
   int begin = 0;
   int tiles;
 
-  /// Tiles end with the sequence: the last one may begin before it.
+  /// Tiles are counted from the sequence's end; the last one may begin before row 0.
   static __device__ OwnTile own_tile(const ForwardPass& pass, int index) {
     if (index >= pass.order.count()) {
       return {};
@@ -107,7 +107,7 @@ struct ForwardItem {
   }
 };
 
-/// One thread has the tiles of all the block's items copied, as buffers become empty.
+/// One thread issues copies of the tiles of all the block's items, as buffers become empty.
 template <class S>
 __device__ void copy_tiles(const ForwardPass& pass) {
   using P = Places<S>;
@@ -143,12 +143,12 @@ __device__ void copy_tiles(const ForwardPass& pass) {
   queue.leave();
 }
 
-/// What the queries of a warp see of keys.
+/// Keys visible to a warp's queries.
 template <class S>
 struct WarpSight {
   int own;            ///< The warp's first query.
-  int first_keys[2];  ///< Of the lane's queries.
-  int last_first;     ///< Of the warp's last query: the largest.
+  int first_keys[2];  ///< First visible key of each of the lane's queries.
+  int last_first;     ///< First visible key of the warp's last query: the largest.
 
   __device__ WarpSight(const AttentionForwardParams& p, int sequence, int first)
       : own(first + of_warp(warp_index()) * S::warp_rows), first_keys{0, 0}, last_first(0) {
@@ -161,8 +161,8 @@ struct WarpSight {
     }
   }
 
-  /// Scores of a tile of keys from `row` on, as the softmax takes them: capped, and minus infinity
-  /// where a query does not see a key.
+  /// Prepares scores of a tile of keys from `row` on for the softmax: capped, and -infinity where a
+  /// query does not see a key.
   __device__ void mask(Sums<1, S::others>& scores, const AttentionForwardParams& p, int row) const {
     bool masked = row + S::others > own + 1;
     if constexpr (S::limited) {
@@ -178,7 +178,7 @@ struct WarpSight {
   }
 };
 
-/// A warpgroup's walk along the tiles of keys and values of one item after the other.
+/// Walk of a warpgroup along the tiles of keys and values of its items.
 template <class S>
 class ForwardGroup {
   using P = Places<S>;
@@ -198,13 +198,13 @@ class ForwardGroup {
         return;
       }
       attend(ForwardItem<S>(pass_.p, tile), P::tile(P::queries, own.stage()));
-      publish_shared();  // What was read and written there, before the next copy.
+      publish_shared();  // Orders the accesses to the tile before the next copy.
       release(P::empty(P::queries, own.stage()));
     }
   }
 
  private:
-  /// The warpgroup's outputs of an item whose queries lie at place `queries`.
+  /// Computes the warpgroup's outputs of an item whose queries lie at place `queries`.
   __device__ void attend(const ForwardItem<S>& item, int queries) {
     const AttentionForwardParams& p = pass_.p;
     const MmaHead at = head_at(p, item.own.sequence, item.own.head);
@@ -229,7 +229,7 @@ class ForwardGroup {
     store_panels<S>(p.out, p.out_layout, at.of(at.head, p.value_dim), out, queries, item.own.first);
   }
 
-  /// Tiles that other warpgroups see.
+  /// Skips tiles that only other warpgroups see.
   __device__ void pass_by(int begin, int end) {
     for (int tile = begin; tile < end; ++tile) {
       await(P::full(P::keys, keys_.stage()), keys_.phase());
@@ -325,7 +325,7 @@ void launch_forward(CudaStream& stream, const AttentionForwardParams& p) {
                        const RowLayout& layout, int rows) {
     return box_map(data, columns, p.seq_len, heads, p.sequences, layout, rows);
   };
-  // Keys and values of a head, which query heads of a group share.
+  // Keys and values of a head are shared by the query heads of a group.
   const std::int64_t head_bytes = p.seq_len * dim * 4 * p.kv_heads / p.heads;
   const ForwardPass pass{p,
                          map(p.q, p.head_dim, p.heads, p.q_layout, S::rows),

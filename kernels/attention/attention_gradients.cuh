@@ -7,12 +7,11 @@
 #include "kernels/attention/attention_mma.cuh"
 #include "kernels/attention/attention_sight.cuh"
 
-// What becomes of scores in the backward pass on tensor cores, in the registers of who has them.
+// Backward pass of attention on tensor cores: from scores to their gradients, in registers.
 namespace train::kernels::cuda {
 
-/// What a query's row takes from its whole row of scores: lse in powers of two, and delta. A query
-/// past the sequence has an infinite lse, so that its probabilities are zeros. `at`: a head of
-/// queries.
+/// Per-query terms of the softmax over its whole score row: lse in powers of two, and delta. A
+/// query past the sequence has infinite lse, so its probabilities are zero. `at`: a query head.
 __device__ inline float lse_term(const AttentionBackwardParams& p, const MmaHead& at, int query) {
   return query < at.seq_len ? p.lse[at.first_row(p.heads) + query] * log2_of_e : INFINITY;
 }
@@ -20,7 +19,8 @@ __device__ inline float delta_term(const AttentionBackwardParams& p, const MmaHe
   return query < at.seq_len ? p.delta[at.first_row(p.heads) + query] : 0.0F;
 }
 
-/// scores become probabilities; lse(m, n, i) is the query's, seen(m, n, i) whether it sees the key.
+/// Turns scores into probabilities; lse(m, n, i) is the query's, seen(m, n, i) is true if it sees
+/// the key.
 template <class Shape, class Lse, class Seen>
 __device__ void to_probabilities(Sums<Shape::blocks, Shape::others>& scores, float scale_log2,
                                  bool masked, const Lse& lse, const Seen& seen) {
@@ -40,7 +40,7 @@ __device__ void to_probabilities(Sums<Shape::blocks, Shape::others>& scores, flo
   }
 }
 
-/// gradients of the probabilities become those of the scores: probability (gradient - delta).
+/// Turns probability gradients into score gradients: probability (gradient - delta).
 template <class Shape, class Delta>
 __device__ void to_score_gradients(Sums<Shape::blocks, Shape::others>& gradients,
                                    const Sums<Shape::blocks, Shape::others>& probabilities,
@@ -57,8 +57,8 @@ __device__ void to_score_gradients(Sums<Shape::blocks, Shape::others>& gradients
   }
 }
 
-/// gradients of capped scores become those of the scores: times 1 - (capped score / cap)^2. The
-/// capped score is the log of its probability and lse(m, n, i).
+/// Turns gradients of capped scores into score gradients: times 1 - (capped score / cap)^2. The
+/// capped score is the log of its probability plus lse(m, n, i).
 template <class Shape, class Lse>
 __device__ void to_uncapped_gradients(Sums<Shape::blocks, Shape::others>& gradients,
                                       const Sums<Shape::blocks, Shape::others>& probabilities,
@@ -72,7 +72,7 @@ __device__ void to_uncapped_gradients(Sums<Shape::blocks, Shape::others>& gradie
       for (int i = 0; i < 4; ++i) {
         const float probability = probabilities[m][n][i];
         const float tanh = (log_to_two(probability) + lse(m, n, i)) * inverse;
-        if (probability > 0.0F) {  // Of 0 both are infinite, and the gradient is 0 already.
+        if (probability > 0.0F) {  // For 0 both are infinite, and the gradient is already 0.
           gradients[m][n][i] *= fmaf(-tanh, tanh, 1.0F);
         }
       }
@@ -80,7 +80,7 @@ __device__ void to_uncapped_gradients(Sums<Shape::blocks, Shape::others>& gradie
   }
 }
 
-/// A tile's probabilities where its scores were.
+/// Replaces a tile's scores by its probabilities.
 template <class Shape, bool limited, class Lse, class Seen>
 __device__ void to_tile_probabilities(Sums<Shape::blocks, Shape::others>& scores,
                                       const AttentionBackwardParams& p, bool masked, const Lse& lse,
@@ -94,7 +94,7 @@ __device__ void to_tile_probabilities(Sums<Shape::blocks, Shape::others>& scores
   to_probabilities<Shape>(scores, scale_log2, masked, lse, seen);
 }
 
-/// A tile's gradients of the scores where those of the probabilities were.
+/// Replaces a tile's probability gradients by its score gradients.
 template <class Shape, bool limited, class Lse, class Delta>
 __device__ void to_tile_gradients(Sums<Shape::blocks, Shape::others>& gradients,
                                   const Sums<Shape::blocks, Shape::others>& probabilities,
@@ -122,9 +122,9 @@ __device__ void scale_sums(Sums<blocks, columns>& sums, float factor) {
   }
 }
 
-/// Begins to copy a tile of queries and one of their dout behind it to shared memory at `to`.
-/// Returns this thread's one of the tile's lse, delta and first keys: a value for each row, in this
-/// order.
+/// Starts copying a tile of queries, with the tile of their dout behind it, to shared memory at
+/// `to`. Returns this thread's share of the tile's lse, delta and first keys: one value per row, in
+/// this order.
 template <class Shape, bool limited>
 __device__ float load_queries(int to, const MmaHead& query, const AttentionBackwardParams& p,
                               int first_query) {

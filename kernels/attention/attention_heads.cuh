@@ -20,16 +20,16 @@ void for_head_columns(std::int64_t head_dim, const With& with) {
   }
 }
 
-/// attention_forward() and attention_backward() of bf16, on tensor cores; by products of warpgroups
-/// where those can. They launch, and do not wait. REQUIRES: checked and resolved() params, heads of
+/// attention_forward() and attention_backward() for bf16 on tensor cores, with warpgroup products
+/// where possible. They launch, and do not wait. REQUIRES: checked and resolved() params, heads of
 /// at most max_head_dim. Throw DeviceError.
 void attention_forward_mma(CudaStream& stream, const AttentionForwardParams& params);
 void attention_backward_mma(CudaStream& stream, const AttentionBackwardParams& params);
 
-/// The forward pass by products of warpgroups, for heads of up to 128 columns whose rows begin at
-/// multiples of 16 bytes, on devices that have them (has_warpgroups()).
+/// Forward pass with warpgroup products, for heads of up to 128 columns whose rows begin at
+/// multiples of 16 bytes, on devices with has_warpgroups().
 void attention_forward_wgmma(CudaStream& stream, const AttentionForwardParams& params);
-/// The same of dq, dk and dv in the backward pass, of which delta exists.
+/// Backward pass with warpgroup products: dq, dk and dv, from an existing delta.
 void attention_gradients_wgmma(CudaStream& stream, const AttentionBackwardParams& params);
 constexpr std::int64_t most_wgmma_columns = 128;
 

@@ -12,15 +12,15 @@
 #include "kernels/mma.cuh"
 #include "kernels/reduce.cuh"
 
-// What both passes of attention on tensor cores are made of. Operands are bf16 tiles in shared
-// memory; sums and what becomes of the scores stay in the registers of the warp whose rows they
-// are. Rows past the sequence and columns past the head are zeros.
+// Building blocks of both attention passes on tensor cores. Operands are bf16 tiles in shared
+// memory; sums and scores stay in the registers of the warp that owns their rows. Rows past the
+// sequence and columns past the head are zeros.
 namespace train::kernels::cuda {
 
 constexpr float log2_of_e = 1.44269504F;
 
-/// How a pass is cut: a block owns warps * blocks * 16 rows (queries or keys), a warp blocks * 16
-/// of them, and walks along tiles of `others` rows of the other kind.
+/// Tiling of a pass: a block owns warps * blocks * 16 rows (queries or keys), a warp blocks * 16 of
+/// them, and loops over tiles of `others` rows of the other kind.
 template <int head_columns, int warps_, int blocks_, int others_>
 struct MmaShape {
   static constexpr int dim = head_columns;
@@ -30,15 +30,16 @@ struct MmaShape {
   static constexpr int warp_rows = blocks_ * 16;
   static constexpr int rows = warps_ * warp_rows;
   static constexpr int row_bytes = dim * 2;
-  static constexpr int own_bytes = rows * row_bytes;      ///< One tile of own rows.
-  static constexpr int other_bytes = others * row_bytes;  ///< One of the others.
-  /// Two tiles of own rows that stay at most, two of others at a time and two on their way.
+  static constexpr int own_bytes = rows * row_bytes;      ///< Bytes of a tile of own rows.
+  static constexpr int other_bytes = others * row_bytes;  ///< Bytes of a tile of other rows.
+  /// Space for up to two resident tiles of own rows, two tiles of others in use and two being
+  /// copied.
   static constexpr int shared_bytes(int own_tiles) {
     return own_tiles * own_bytes + 4 * other_bytes;
   }
 };
 
-/// Sums of a warp, as multiply_add() leaves them: of 16-row block m and 8-column block n.
+/// Sums of a warp as multiply_add() leaves them: 16-row block m, 8-column block n.
 template <int blocks, int columns>
 using Sums = float[blocks][columns / 8][4];
 
@@ -57,12 +58,12 @@ __device__ void clear(Sums<blocks, columns>& sums) {
 }
 
 /// scores = left right^T: the warp's rows of a tile of own rows, at rows_first(), times all rows of
-/// a tile of others, at columns_first().
+/// a tile of other rows, at columns_first().
 template <class Shape>
 __device__ void multiply_rows(Sums<Shape::blocks, Shape::others>& scores, SharedAddress left,
                               SharedAddress right) {
   clear<Shape::blocks, Shape::others>(scores);
-  // No further: what is loaded ahead takes registers that sums need.
+  // Limited unrolling: loading further ahead takes registers that the sums need.
 #pragma unroll 4
   for (int k = 0; k < Shape::dim / 16; ++k) {
     std::uint32_t a[Shape::blocks][4];
@@ -83,8 +84,8 @@ __device__ void multiply_rows(Sums<Shape::blocks, Shape::others>& scores, Shared
   }
 }
 
-/// sums += scores tile, the scores rounded to bf16: what lies in a lane as a sum lies there as a
-/// left operand too. `columns` of a tile of others that is at rows_first().
+/// sums += scores tile, with scores rounded to bf16: a lane's sums have the layout of a left
+/// operand. `columns` of a tile of other rows at rows_first().
 template <class Shape, int columns>
 __device__ void multiply_scores(Sums<Shape::blocks, columns>& sums,
                                 const Sums<Shape::blocks, Shape::others>& scores,
@@ -113,8 +114,8 @@ __device__ void multiply_scores(Sums<Shape::blocks, columns>& sums,
   }
 }
 
-/// The warp's sums, rounded, to its rows of a tensor and `columns` of them from first_column on, by
-/// way of its rows of a tile of own rows, which nothing else reads any more.
+/// Rounds the warp's sums and writes them to its rows of a tensor, `columns` of them from
+/// first_column on. Goes through the warp's rows of a tile of own rows that is no longer in use.
 template <class Shape, int columns>
 __device__ void store_sums(void* data, const RowLayout& layout, const MmaHead& at,
                            const Sums<Shape::blocks, columns>& sums, int tile, int first,
@@ -157,7 +158,7 @@ __device__ void store_sums(void* data, const RowLayout& layout, const MmaHead& a
   }
 }
 
-/// scores become cap * tanh(scale * score / cap). Good to 1e-7 of the cap.
+/// Replaces scores by cap * tanh(scale * score / cap). Accurate to 1e-7 of the cap.
 template <class Shape>
 __device__ void cap_scores(Sums<Shape::blocks, Shape::others>& scores, float scale, float cap) {
   const float exponent = 2.0F * log2_of_e * scale / cap;
@@ -174,14 +175,14 @@ __device__ void cap_scores(Sums<Shape::blocks, Shape::others>& scores, float sca
   }
 }
 
-/// What is left to multiply a score with, for its exponential in powers of two.
+/// Factor that remains to be applied to a score before exponentiation in powers of two.
 template <class Params>
 __device__ float scale_of_scores(const Params& p) {
   return (p.softcap == 0.0F ? p.scale : 1.0F) * log2_of_e;
 }
 
-/// Begins to copy a tile of keys and one of values behind it to shared memory at `to`, of the head
-/// of keys that `query` reads.
+/// Starts copying a tile of keys, with the tile of values behind it, to shared memory at `to`, from
+/// the key head that `query` reads.
 template <class Shape, class Params>
 __device__ void load_keys(int to, const MmaHead& query, const Params& p, int first_key) {
   const int kv_head = query.head / heads_of_group(p);
@@ -192,8 +193,8 @@ __device__ void load_keys(int to, const MmaHead& query, const Params& p, int fir
   commit_copies();
 }
 
-/// Writes the first key that each of the block's own rows sees, from row `first` on. Returns where
-/// the first tile of keys begins that one of them sees.
+/// Writes the first visible key of each of the block's own rows, from row `first` on. Returns the
+/// row at which the first tile of keys seen by any of them begins.
 template <class Shape>
 __device__ int find_first_keys(int* first_keys, const Sight& sight, int first) {
   for (int i = static_cast<int>(threadIdx.x); i < Shape::rows; i += Shape::threads) {
@@ -202,7 +203,7 @@ __device__ int find_first_keys(int* first_keys, const Sight& sight, int first) {
   return sight.first_key(first) / Shape::others * Shape::others;
 }
 
-/// One block for each head and each tile of its rows, `parts` times.
+/// Grid with one block per head and tile of its rows, times `parts`.
 template <class Shape>
 Grid mma_grid(std::int64_t heads, std::int64_t seq_len, int own_tiles, int extra_bytes, int parts) {
   return {.blocks = dim3(static_cast<unsigned>(heads),

@@ -8,16 +8,16 @@
 #include "kernels/attention/attention_tile.cuh"
 #include "kernels/wgmma.cuh"
 
-// Tiles of bf16 in shared memory for products of warpgroups: panels of 64 columns, one behind the
-// other, each of rows of 128 bytes. Chunk c of row r of a panel lies at place c ^ (r % 8): what the
-// ISA calls a swizzle of 128 bytes. Panels are aligned to 1024 bytes.
+// Bf16 tiles in shared memory for warpgroup products: consecutive panels of 64 columns with rows of
+// 128 bytes. Chunk c of row r of a panel lies at place c ^ (r % 8), the ISA's 128-byte swizzle.
+// Panels are aligned to 1024 bytes.
 namespace train::kernels::cuda {
 
 constexpr int panel_columns = 64;
 constexpr int panel_row_bytes = panel_columns * 2;
 constexpr int eight_rows_bytes = 8 * panel_row_bytes;
 
-/// Where chunks of a tile of `rows` rows lie.
+/// Addresses of chunks in a tile of `rows` rows.
 template <int rows>
 struct PanelPlaces {
   static constexpr int panel_bytes = rows * panel_row_bytes;
@@ -28,9 +28,9 @@ struct PanelPlaces {
   }
 };
 
-/// The operand that begins at `begin`: bits 0 to 13 its address, 16 to 29 the bytes from one panel
-/// to the next where rows lie along the columns (else nothing reads them), 32 to 45 those from
-/// eight rows to the next eight, in units of 16; bits 62 and 63 the swizzle of 128 bytes.
+/// Descriptor of the operand at `begin`: bits 0 to 13 hold its address, 16 to 29 the bytes between
+/// panels if rows lie along the columns (unused otherwise), 32 to 45 the bytes between groups of
+/// eight rows, all in units of 16; bits 62 and 63 select the 128-byte swizzle.
 __device__ inline WarpgroupOperand operand_at(SharedAddress begin, int panel_bytes) {
   constexpr auto swizzle = std::uint64_t{1} << 62U;
   constexpr auto group = static_cast<std::uint64_t>(eight_rows_bytes / 16) << 32U;
@@ -38,8 +38,8 @@ __device__ inline WarpgroupOperand operand_at(SharedAddress begin, int panel_byt
          (static_cast<std::uint64_t>(begin) & 0x3ffffU) >> 4U;
 }
 
-/// Columns [16 k, 16 k + 16) of the rows of a tile from `first_row` on, a multiple of eight: k runs
-/// along its columns.
+/// Operand of columns [16 k, 16 k + 16) of a tile's rows from `first_row` on, a multiple of eight;
+/// k runs along the columns.
 template <int rows>
 __device__ WarpgroupOperand operand_along_rows(SharedAddress tile, int first_row, int k) {
   constexpr int of_panel = panel_columns / 16;
@@ -47,22 +47,22 @@ __device__ WarpgroupOperand operand_along_rows(SharedAddress tile, int first_row
   return operand_at(tile + static_cast<SharedAddress>(begin + first_row * panel_row_bytes), 16);
 }
 
-/// Rows [16 k, 16 k + 16) of all columns of a tile: k runs down its rows.
+/// Operand of rows [16 k, 16 k + 16) of all columns of a tile; k runs down the rows.
 template <int rows>
 __device__ WarpgroupOperand operand_down_rows(SharedAddress tile, int k) {
   return operand_at(tile + static_cast<SharedAddress>(k * 2 * eight_rows_bytes),
                     PanelPlaces<rows>::panel_bytes);
 }
 
-constexpr int group_rows = 64;  ///< Own rows of a warpgroup.
+constexpr int group_rows = 64;  ///< Number of a warpgroup's own rows.
 constexpr int group_threads = 128;
 
-/// Where a place of the block's dynamic shared memory is.
+/// Address of a place in the block's dynamic shared memory.
 __device__ inline SharedAddress panel_address(int place) {
   return shared_address(dynamic_shared<unsigned char>() + place);
 }
 
-/// Sums of a tile rounded to bf16, as left operands of products with 16 other rows each.
+/// Rounds a tile's sums to bf16, as left operands of products with 16 other rows each.
 template <class Shape>
 using Rounded = std::uint32_t[Shape::others / 16][4];
 
@@ -78,8 +78,8 @@ __device__ void round_scores(Rounded<Shape>& rounded, const Sums<1, Shape::other
   }
 }
 
-/// Begins sums = left right^T, of the warpgroup's rows of the own tile at place `left` and all rows
-/// of the tile of others at place `right`.
+/// Starts sums = left right^T: the warpgroup's rows of the own tile at place `left`, times all rows
+/// of the other tile at place `right`.
 template <class Shape>
 __device__ void begin_rows(Sums<1, Shape::others>& sums, int left, int right, int group) {
   const SharedAddress own = panel_address(left);
@@ -91,7 +91,7 @@ __device__ void begin_rows(Sums<1, Shape::others>& sums, int left, int right, in
   }
   commit_products();
 }
-/// Begins sums += scores tile, of a tile of others.
+/// Starts sums += scores tile, for a tile of other rows.
 template <class Shape>
 __device__ void begin_sums(Sums<1, Shape::dim>& sums, const Rounded<Shape>& scores, int tile) {
   const SharedAddress others = panel_address(tile);

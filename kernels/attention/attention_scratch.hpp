@@ -6,24 +6,24 @@
 #include "kernels/cpu_support.hpp"
 #include "kernels/gemm/bf16_gemm.hpp"
 
-// What one thread of attention on the CPU works on.
+// Scratch memory of one thread of attention on the CPU.
 namespace train::kernels::cpu {
 
-/// Sizes that both passes of attention share. Scratch rows are padded to whole vectors of the
-/// widest instruction set, so that the layout is the same for all. Rows as long as the sequence
-/// take an odd number of cache lines: at a power of two all rows of a tile would fall into the same
-/// few sets of the cache (measured at 1024: a quarter of the speed).
+/// Sizes shared by both attention passes. Scratch rows are padded to the vector width of the widest
+/// instruction set, so that all have one layout. Rows as long as the sequence take an odd number of
+/// cache lines: at a power of two all rows of a tile map to the same few cache sets (measured at
+/// 1024: a quarter of the speed).
 struct AttentionSizes {
-  static constexpr std::int64_t query_block = 64;  ///< Query rows whose scores exist at a time.
+  static constexpr std::int64_t query_block = 64;  ///< Query rows processed at a time.
   static constexpr std::int64_t vector = 16;
 
-  std::int64_t length;  ///< Of a document.
+  std::int64_t length;  ///< Tokens of the document.
   std::int64_t head_dim, value_dim;
   std::int64_t padded_len, padded_dim, padded_value;
-  std::int64_t dim_pairs, value_pairs;  ///< row_of_pairs() of those.
+  std::int64_t dim_pairs, value_pairs;  ///< row_of_pairs() of the head sizes.
 };
 
-/// Pairs of bf16 in a row of `count` elements: whole vectors of them.
+/// Bf16 pairs per row of `count` elements, rounded up to whole vectors.
 [[nodiscard]] constexpr std::int64_t row_of_pairs(std::int64_t count) {
   return divide_up(count, 2 * AttentionSizes::vector) * AttentionSizes::vector;
 }
@@ -41,7 +41,7 @@ struct AttentionSizes {
           .value_pairs = row_of_pairs(value_dim)};
 }
 
-/// Tokens that see each other: `length` from `first` on, in sequence `sequence`.
+/// Document: tokens [first, first + length) of sequence `sequence`, which attend to each other.
 struct Document {
   std::int64_t sequence, first, length;
 };
@@ -61,8 +61,8 @@ struct AttentionForwardScratch {
            AttentionSizes::query_block * s.dim_pairs;
   }
 
-  // With operands of bf16 keys and values are pairs, half as many rows; so are, in half of each row
-  // of the scores, the probabilities in the end.
+  // With bf16 operands keys and values are pairs in half as many rows; the probabilities end up as
+  // pairs in half of each score row.
   float* k_transposed;  // [head_dim, padded_len]
   float* v;             // [length, padded_value]
   float* scores;        // [query_block, padded_len]
@@ -70,22 +70,22 @@ struct AttentionForwardScratch {
   float* q_pairs;       // [query_block, dim_pairs]
 };
 
-/// Scratch of floats that holds pairs instead.
+/// Views float scratch as bf16 pairs.
 [[nodiscard]] inline Bf16Pair* pairs_in(float* memory) {
   return reinterpret_cast<Bf16Pair*>(memory);
 }
 
-/// The first key that query `row` sees.
+/// First key that query `row` sees.
 [[nodiscard]] constexpr std::int64_t first_key(std::int64_t row, std::int64_t window) {
   return window == 0 || row < window ? 0 : row + 1 - window;
 }
 
-/// The first key that a block of query rows from `row` on reads: at a whole vector.
+/// First key that the block of query rows from `row` on reads, rounded down to a whole vector.
 [[nodiscard]] constexpr std::int64_t first_key_of_block(std::int64_t row, std::int64_t window) {
   return first_key(row, window) / AttentionSizes::vector * AttentionSizes::vector;
 }
 
-/// A block of query rows of a head, and the keys that one of them sees, from a whole vector on.
+/// Block of query rows of a head, with the keys that any of them sees, from a whole vector on.
 struct QueryBlock {
   std::int64_t first, rows;
   std::int64_t begin, keys;
@@ -98,32 +98,32 @@ struct QueryBlock {
   return {.first = first, .rows = rows, .begin = begin, .keys = first + rows - begin};
 }
 
-/// Keys up to whole vectors.
+/// Keys rounded up to whole vectors.
 [[nodiscard]] constexpr std::int64_t padded_keys(std::int64_t keys) {
   return divide_up(keys, AttentionSizes::vector) * AttentionSizes::vector;
 }
 
-/// Floats of a row of scores against cached keys, of which each of two segments may write up to a
-/// vector more than it has.
+/// Floats of a score row over cached keys; each of its two segments may write up to one vector too
+/// many.
 [[nodiscard]] constexpr std::int64_t cached_score_row(std::int64_t keys) {
   return divide_up(keys, AttentionSizes::vector) * AttentionSizes::vector + AttentionSizes::vector;
 }
 
-/// One query head's tensors at a document's first row, and its group's keys and values.
+/// One query head's tensors at a document's first row, with its group's keys and values.
 struct AttentionHead {
   const float *q, *k, *v, *out, *dout, *lse;
   float *delta, *dq;
 };
 
-/// A share of the block of query rows from `first` on.
+/// Share of the block of query rows that begins at `first`.
 struct BlockPart {
   std::int64_t first;
   std::int64_t part, parts;
 };
 
-/// Tasks that fill the scratch of the backward pass.
+/// Number of tasks that fill the scratch of the backward pass.
 inline constexpr std::int64_t kBackwardPacks = 5;
-/// Those of them, the first, that read keys and values alone.
+/// Number of those tasks, the first ones, that read only keys and values.
 inline constexpr std::int64_t kKeyPacks = 3;
 
 /// One thread's scratch of the backward pass.
@@ -153,8 +153,8 @@ struct AttentionBackwardScratch {
   float *q, *k, *dk;                   // [length, padded_dim]; q is already scaled.
   float *dout, *dv;                    // [length, padded_value]
   float* dq;                           // [query_block, padded_dim]
-  // With operands of bf16: pairs along a row. Keys, values, q and dout above are pairs across rows
-  // then, half as many of them, and q is not scaled; the gradients of scores are.
+  // With bf16 operands: pairs along a row. Keys, values, q and dout above are then pairs across
+  // rows, half as many rows; q is not scaled, the score gradients are.
   float *q_pairs, *dout_pairs;  // [length, dim_pairs], [length, value_pairs]
 };
 

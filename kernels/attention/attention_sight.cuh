@@ -9,12 +9,13 @@
 
 namespace train::kernels::cuda {
 
-/// Which keys the queries of one sequence see: query `row` those from first_key(row) on, to its
-/// own. first_key() does not fall from one row to the next, so what a tile of queries sees, and who
-/// sees a tile of keys, is one run of rows.
+/// Visibility of keys to the queries of one sequence: query `row` sees keys first_key(row) to
+/// `row`. first_key() is monotonic, so the keys seen by a tile of queries, and the queries that see
+/// a tile of keys, are one run of rows.
 struct Sight {
-  const std::int32_t* positions;  ///< Of this sequence's tokens in their documents, or nullptr.
-  int window;                     ///< 0: all.
+  const std::int32_t* positions;  ///< Positions of this sequence's tokens in their documents, or
+                                  ///< nullptr.
+  int window;                     ///< Window size; 0: all keys.
   int seq_len;
 
   template <class Params>
@@ -23,17 +24,17 @@ struct Sight {
         window(static_cast<int>(p.window)),
         seq_len(static_cast<int>(p.seq_len)) {}
 
-  /// Rows past the sequence: as the last one's.
+  /// Rows past the sequence count as the last one.
   [[nodiscard]] __device__ int first_key(int row) const {
     row = min(row, seq_len - 1);
     const int of_document = positions == nullptr ? 0 : max(row - positions[row], 0);
     return window == 0 ? of_document : max(of_document, row + 1 - window);
   }
 
-  /// One past the last query that sees `key`, which is inside the sequence. All lanes of a warp
-  /// call it together: each looks at one of 32 rows that cut what is left into equal parts.
+  /// One past the last query that sees `key`, which must be inside the sequence. To be called by
+  /// all lanes of a warp together: each tests one of 32 rows that divide the remaining range.
   [[nodiscard]] __device__ int end_of_queries(int key) const {
-    int begin = key + 1;  // The row before sees it, and none from `end` on.
+    int begin = key + 1;  // Row begin - 1 sees it, rows from `end` on do not.
     int end = window == 0 ? seq_len : min(seq_len, key + window);
     if (positions == nullptr) {
       return end;
@@ -50,19 +51,19 @@ struct Sight {
   }
 };
 
-/// Query heads that share one of keys and values. REQUIRES: resolved() params.
+/// Query heads per key and value head. REQUIRES: resolved() params.
 template <class Params>
 __device__ int heads_of_group(const Params& p) {
   return static_cast<int>(p.heads) / static_cast<int>(p.kv_heads);
 }
 
-/// Whether queries see less than all keys up to their own, or scores are capped.
+/// True if queries see fewer than all keys up to their own, or scores are capped.
 template <class Params>
 bool limits_sight(const Params& p) {
   return p.positions != nullptr || p.window != 0 || p.softcap != 0.0F;
 }
 
-/// The same call, with nothing left to its defaults and no window that holds all.
+/// Fills in the params' defaults and drops a window that covers everything.
 template <class Params>
 Params resolved(const Params& params) {
   Params p = params;
@@ -72,7 +73,7 @@ Params resolved(const Params& params) {
   return p;
 }
 
-/// Columns that a tile of any of the call's tensors has.
+/// Tile columns that fit any of the call's tensors.
 template <class Params>
 std::int64_t widest_head(const Params& p) {
   return std::max(p.head_dim, p.values());

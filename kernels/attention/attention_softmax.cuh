@@ -6,11 +6,11 @@
 
 #include "kernels/attention/attention_mma.cuh"
 
-// The softmax of a forward pass on tensor cores, of scores that come a tile of keys at a time.
+// Online softmax of a forward pass on tensor cores, over tiles of keys.
 namespace train::kernels::cuda {
 
-/// The running maxima and sums of a lane's rows: group and group + 8 of each 16. A sum is of the
-/// lane's own columns until finish(). `limited`: a tile may hold nothing that a row sees.
+/// Running maxima and sums of a lane's rows: group and group + 8 of each 16. Until finish() a sum
+/// covers only the lane's own columns. `limited`: a tile may hold no key that a row sees.
 template <class Shape, bool limited>
 struct RunningSoftmax {
   float largest[Shape::blocks][2];
@@ -26,7 +26,8 @@ struct RunningSoftmax {
     }
   }
 
-  /// A tile's scores become exp(scale (score - maximum)); the outputs so far follow the maxima.
+  /// Replaces a tile's scores by exp(scale (score - maximum)) and rescales the outputs to new
+  /// maxima.
   __device__ void take(Sums<Shape::blocks, Shape::others>& scores,
                        Sums<Shape::blocks, Shape::dim>& out, float scale_log2) {
 #pragma unroll
@@ -38,8 +39,8 @@ struct RunningSoftmax {
     }
   }
 
-  /// The scores of one of the lane's rows become exponentials. Returns by what its outputs so far
-  /// have to be multiplied.
+  /// Replaces the scores of one of the lane's rows by exponentials. Returns the factor for its
+  /// outputs so far.
   __device__ float exponentials(float (&scores)[Shape::others / 8][4], int m, int half,
                                 float scale_log2) {
     float above = largest[m][half];
@@ -50,7 +51,8 @@ struct RunningSoftmax {
     above = warp_max<4>(above);
     float shift = above * scale_log2;
     if constexpr (limited) {
-      shift = above == -INFINITY ? 0.0F : shift;  // Nothing seen yet: no infinity less another.
+      shift = above == -INFINITY ? 0.0F : shift;  // No key seen yet; avoids infinity minus
+                                                  // infinity.
     }
     const float keep = power_of_two(fmaf(largest[m][half], scale_log2, -shift));
     largest[m][half] = above;
@@ -67,7 +69,7 @@ struct RunningSoftmax {
     return keep;
   }
 
-  /// Maxima seldom move once a row has seen many keys: then all that was summed is kept as it is.
+  /// Maxima seldom change once a row has seen many keys: then the rescaling is skipped.
   __device__ static void follow(float (&out)[Shape::dim / 8][4], int half, float keep) {
     if (__ballot_sync(all_lanes, keep != 1.0F) != 0) {
       scale_row(out, half, keep);
@@ -82,7 +84,7 @@ struct RunningSoftmax {
     }
   }
 
-  /// Divides the outputs by the sums and writes the log of the sums of rows from `first` on.
+  /// Divides the outputs by the sums and writes log-sums of rows from `first` on.
   __device__ void finish(Sums<Shape::blocks, Shape::dim>& out, float* lse, int first, int seq_len,
                          float scale) {
     const Lane lane;
@@ -101,8 +103,8 @@ struct RunningSoftmax {
   }
 };
 
-/// Minus infinity where the key comes after the query, or before first_key(m, half), the first one
-/// that the query sees.
+/// Sets scores to -infinity where the key comes after the query, or before first_key(m, half), the
+/// first key that the query sees.
 template <class Shape, class FirstKey>
 __device__ void mask_scores(Sums<Shape::blocks, Shape::others>& scores, int first_query, int tile,
                             const FirstKey& first_key) {

@@ -8,7 +8,7 @@ TRAIN_BEFORE_BF16
 namespace train::kernels::cpu {
 namespace {
 
-/// One tile of C, `rows` x (`vectors` vectors), held in registers over the whole of k.
+/// Computes one tile of C, `rows` x (`vectors` vectors), in registers over all of k.
 template <int rows, int vectors>
 inline void pair_tile(const PairProduct& p, std::int64_t i, std::int64_t j) {
   std::int64_t begin = 0;
@@ -49,7 +49,7 @@ inline void pair_tile(const PairProduct& p, std::int64_t i, std::int64_t j) {
   for (int r = 0; r < rows; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; ++v) {
-      // Pairs of zeros, which a tile has or has not, turn -0 into 0: so does this.
+      // Pairs of zeros, which a tile may or may not contain, turn -0 into 0; so does this addition.
       _mm512_storeu_ps(c + r * p.c_row + v * kPairLanes,
                        _mm512_add_ps(sum[r][v], _mm512_setzero_ps()));
     }
@@ -75,7 +75,7 @@ void pair_columns(const PairProduct& p, std::int64_t j) {
   }
 }
 
-/// 16 elements from `column` on, of which `cols` are there.
+/// Loads 16 elements from `column` on, zeros from `cols` on.
 __m512 load_columns(const float* row, std::int64_t column, std::int64_t cols) {
   const std::int64_t left = std::clamp<std::int64_t>(cols - column, 0, kPairLanes);
   return _mm512_maskz_loadu_ps(first_lanes(left), row + column);
@@ -85,7 +85,7 @@ __m512 load_columns(const float* row, std::int64_t column, std::int64_t cols) {
 
 void multiply_pairs(const PairProduct& p) {
   constexpr std::int64_t wide = 4;
-  constexpr std::int64_t narrow = 2;  // Nearer to the diagonal.
+  constexpr std::int64_t narrow = 2;  // Narrow tiles skip more above the diagonal.
   const std::int64_t whole = p.scores ? std::min(p.n, p.seen + 1) : p.n;
   std::int64_t j = 0;
   for (; j + wide * kPairLanes <= whole; j += wide * kPairLanes) {

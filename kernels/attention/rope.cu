@@ -21,13 +21,13 @@ struct RopeTableEach {
   }
 };
 
-/// Vector i of all rows: 16 bytes, or as many as are left of a row that is not `aligned` to them.
+/// Vector i of all rows: 16 bytes, or the rest of a row that is not `aligned`.
 template <class T, bool aligned, class Index>
 struct RopeEach {
   static constexpr int width = Packed<T>::count;
   RopeParams p;
   TableRows table;
-  std::int64_t vectors;  // Of a row.
+  std::int64_t vectors;  // Vectors per row.
 
   __device__ void operator()(std::int64_t item) const {
     const auto i = static_cast<Index>(item);
@@ -55,7 +55,7 @@ struct RopeEach {
   }
 };
 
-/// Pairs of all heads of a token from `column` on, n of one head.
+/// Rotates pairs of all heads of a token, n pairs of a head from `column` on.
 template <class T>
 struct RopeHalvesRows {
   RopeParams p;

@@ -11,37 +11,36 @@ namespace train::kernels {
 
 enum class RopePairing : std::uint8_t {
   interleaved,  ///< (2i, 2i + 1), as in Su et al. 2021.
-  half,         ///< (i, i + head_dim / 2), as in the weights that most programs publish.
+  half,         ///< (i, i + head_dim / 2), as in most published weights.
 };
 
-/// Frequencies that are given rather than worked out, for at most as many pairs.
+/// Frequencies given by a table instead of theta, for at most `most_pairs` pairs.
 struct RopeFrequencies {
   static constexpr std::size_t most_pairs = 128;
   bool given = false;
-  std::array<float, most_pairs> values = {};  ///< Radians a position.
+  std::array<float, most_pairs> values = {};  ///< Radians per position.
 };
 
-/// Fills cos and sin, each [seq_len, head_dim / 2]: angle(t, i) = t * theta^(-2i / head_dim).
-/// Su et al. 2021. Computed in double, stored as float. With given frequencies the angle is the
-/// product of two floats, rounded to a float, as the programs do whose weights use such.
+/// Fills cos and sin, each [seq_len, head_dim / 2]: angle(t, i) = t * theta^(-2i / head_dim). Su et
+/// al. 2021. Computed in double, stored as float. With given frequencies the angle is a product of
+/// two floats rounded to float, as in the reference programs for such weights.
 struct RopeTableParams {
   float* cos = nullptr;
   float* sin = nullptr;
   std::int64_t seq_len = 0, head_dim = 0;
   double theta = 10000.0;
   RopeFrequencies frequencies = {};
-  float factor = 1.0F;  ///< Of cosine and sine.
+  float factor = 1.0F;  ///< Multiplies cosine and sine.
 };
 
-/// In place, pairs by pairing: y0 = x0 cos - x1 sin, y1 = x0 sin + x1 cos; `inverse` rotates back
-/// (the gradient). Row (token, head) as in RowLayout; position = token % seq_len, or where they are
-/// given positions[token]. `head_dim` is how many elements of a row, its first, are turned; the
-/// others stay.
+/// Rotates in place, pairs by `pairing`: y0 = x0 cos - x1 sin, y1 = x0 sin + x1 cos; `inverse`
+/// rotates back (the gradient). Row (token, head) as in RowLayout; position = token % seq_len, or
+/// positions[token] if given. Only the first `head_dim` elements of a row are rotated.
 struct RopeParams {
   void* x = nullptr;
   const float* cos = nullptr;
   const float* sin = nullptr;
-  const std::int32_t* positions = nullptr;  ///< [tokens], below the rows of the tables.
+  const std::int32_t* positions = nullptr;  ///< [tokens], less than the rows of the tables.
   std::int64_t tokens = 0, seq_len = 0, heads = 0, head_dim = 0;
   RowLayout layout;
   RopePairing pairing = RopePairing::interleaved;

@@ -14,7 +14,7 @@
 namespace train::kernels {
 namespace {
 
-/// nullptr when there is none.
+/// Returns nullptr if there is no memory.
 void* host_memory(std::size_t size_bytes) {
   constexpr std::size_t alignment = 64;
   void* data = nullptr;

@@ -8,25 +8,26 @@
 namespace train::kernels {
 
 enum class MemoryKind : std::uint8_t {
-  host,    ///< Plain memory.
-  pinned,  ///< Of the host, but the device reads and writes it as well, and copies at full speed.
-  device,  ///< Of the current CUDA device; the host may not touch it.
-  /// Of the host, for kernels: they read and write it over the bus, each byte best once. For the
-  /// host's own work it is like the device's.
+  host,    ///< Ordinary host memory.
+  pinned,  ///< Host memory that the device accesses too, with full-speed copies.
+  device,  ///< Memory of the current CUDA device; not accessible to the host.
+  /// Host memory for kernels, which read and write it over the bus; each byte is best touched once.
+  /// The host treats it like device memory.
   offloaded,
 };
 
-/// Gives memory of one kind back.
+/// Frees memory of one kind.
 struct FreeMemory {
   MemoryKind kind = MemoryKind::host;
   void operator()(std::byte* data) const;
 };
 
-/// Move-only owner of memory, 64-byte aligned, zero-filled. Blocks until it is.
+/// Move-only owner of 64-byte aligned, zero-filled memory. The constructor blocks until it is
+/// zeroed.
 class Buffer {
  public:
   Buffer() = default;
-  /// Throws DeviceError naming `name` and the size when there is no memory, or no such device.
+  /// Throws DeviceError with `name` and the size if there is no memory or no such device.
   Buffer(std::size_t size_bytes, std::string name, MemoryKind kind = MemoryKind::host);
 
   [[nodiscard]] std::byte* data() const { return data_.get(); }

@@ -22,10 +22,11 @@
 namespace train::kernels {
 namespace {
 
-/// Pieces of one mark that follow each other so closely are one stretch: an event takes the device
+/// Pieces of one mark with at most this gap are merged into one record: an event takes the device
 /// about that long.
 constexpr std::int64_t kJoined_ns = 2'000;
-/// The device gives differences in milliseconds as a float, which is exact enough for so long.
+/// The device reports differences in milliseconds as a float, which is exact enough up to this
+/// length.
 constexpr std::int64_t kLongest_ns = 500'000'000;
 
 bool same(const Mark& left, const Mark& right) {
@@ -35,14 +36,14 @@ bool same(const Mark& left, const Mark& right) {
 
 }  // namespace
 
-/// When a device worked on what a stream gave it: an event of the device before and after each
-/// piece of work. Between them lies also the time that the launch itself took if the device had
-/// nothing else to do (microseconds), and what a piece of several kernels waited between them.
+/// Times at which a device worked on a stream's pieces: a device event before and after each. The
+/// time between them includes the launch itself if the device was idle (microseconds), and gaps
+/// between a piece's kernels.
 ///
-/// Threading: trace() is safe from any thread, all else is for the stream's thread.
+/// Threading: trace() is safe from any thread; everything else only from the stream's thread.
 class CudaTracer {
  public:
-  /// Keeps the newest `capacity` stretches. Blocks until the stream has come here. Throws
+  /// Keeps the newest `capacity` records. Blocks until the stream reaches this point. Throws
   /// DeviceError. The stream must outlive this.
   CudaTracer(cudaStream_t stream, std::size_t capacity) : stream_(stream), ring_(capacity) {
     base_ = recorded();
@@ -56,15 +57,15 @@ class CudaTracer {
     spare_.insert(spare_.end(), {base_, began_});
     for (cudaEvent_t event : spare_) {
       if (event != nullptr) {
-        cudaEventDestroy(event);  // It can only repeat an earlier failure of the device.
+        cudaEventDestroy(event);  // An error can only repeat an earlier failure of the device.
       }
     }
   }
   CudaTracer(const CudaTracer&) = delete;
   CudaTracer& operator=(const CudaTracer&) = delete;
 
-  /// Around what hands a piece of work to the device; `waited`: it lets the stream wait for another
-  /// one. Throws DeviceError.
+  /// Called around handing a piece of work to the device; `waited`: the piece makes the stream wait
+  /// for another. Throws DeviceError.
   void begin() {
     const std::lock_guard lock(mutex_);
     finalize();
@@ -76,14 +77,14 @@ class CudaTracer {
     pieces_.push_back(
         {.mark = mark, .waited = waited, .begin = std::exchange(began_, nullptr), .end = end});
   }
-  /// Work of the host for which the device had to be done with all before it; steady clock, ns.
+  /// Records host work, before which the device had to finish all earlier work; steady clock, ns.
   void host_work(const Mark& mark, std::int64_t begin_ns, std::int64_t end_ns) {
     const std::lock_guard lock(mutex_);
     finalize();
     add({.mark = mark, .waited = false, .host = true, .begin_ns = begin_ns, .end_ns = end_ns});
   }
 
-  /// What the device has done so far.
+  /// Trace of the work finished so far.
   [[nodiscard]] Trace trace() {
     const std::lock_guard lock(mutex_);
     finalize();
@@ -113,7 +114,7 @@ class CudaTracer {
     TRAIN_CUDA_CHECK(cudaEventRecord(event, stream_));
     return event;
   }
-  /// Takes the times of all pieces that are done, in order.
+  /// Reads the times of all finished pieces, in order.
   void finalize() {
     while (!pieces_.empty() && cudaEventQuery(pieces_.front().end) == cudaSuccess) {
       const Piece piece = pieces_.front();
@@ -154,12 +155,12 @@ class CudaTracer {
   cudaStream_t stream_;
   std::mutex mutex_;  // Guards everything below.
   TraceRing<TraceRecord> ring_;
-  TraceRecord newest_;  // May grow; not in the ring yet.
+  TraceRecord newest_;  // May still grow; not yet in the ring.
   bool has_newest_ = false;
-  std::deque<Piece> pieces_;  // Whose times are not known yet.
+  std::deque<Piece> pieces_;  // Pieces whose times are not known yet.
   cudaEvent_t began_ = nullptr;
   std::vector<cudaEvent_t> spare_;
-  cudaEvent_t base_ = nullptr;  // Its time is known.
+  cudaEvent_t base_ = nullptr;  // Event whose time is known.
   std::int64_t base_ns_ = 0;
 };
 
@@ -167,12 +168,12 @@ namespace {
 
 class CudaPoint final : public DevicePoint {
  public:
-  /// Records on `stream`, which must live until record() has run. `flags` besides no timing.
+  /// Records on `stream`, which must live until record() has run. `flags` are added to "no timing".
   explicit CudaPoint(const CudaStream& stream, unsigned flags = 0)
       : stream_(stream), flags_(flags) {}
   ~CudaPoint() override {
     if (event_ != nullptr) {
-      cudaEventDestroy(event_);  // It can only repeat an earlier failure of the device.
+      cudaEventDestroy(event_);  // An error can only repeat an earlier failure of the device.
     }
   }
 
@@ -214,7 +215,7 @@ CudaStream::~CudaStream() {
   close();
 }
 
-// Who launches may still have something to be noticed, and what is noticed may fail the launching.
+// Launching work may still enqueue notices, and a notice may fail the launching stream.
 void CudaStream::end_threads() {
   {
     const std::lock_guard lock(closing_mutex_);
@@ -245,7 +246,8 @@ void CudaStream::open(int device) {
   TRAIN_CUDA_CHECK(cudaMemset(counters, 0, sizeof(WorkCounters)));
 }
 
-// A device that has failed refuses all of this as well; whoever ran the stream has heard of that.
+// A failed device fails all of these calls as well; the stream's owner already knows of that
+// failure.
 void CudaStream::close() {
   plans_.reset();
   tracer_.reset();
@@ -319,7 +321,7 @@ void CudaStream::submit(Work work) {
   });
 }
 
-// Its thread sleeps until the device has come here: whoever launches needs the core more.
+// The notice thread sleeps until the device is here, as the launching thread needs the core more.
 void CudaStream::notify(Work work) {
   TRAIN_CHECK(work != nullptr, "a stream cannot run empty work");
   host_->enqueue([this, work = std::move(work)] {
@@ -348,7 +350,7 @@ void CudaStream::await(const DevicePoint& point) {
 
 void* CudaStream::scratch(std::size_t size_bytes) {
   if (size_bytes > scratch_bytes_) {
-    // Freed in stream order: what runs still may use it.
+    // Freed in stream order, as running work may still use it.
     if (scratch_ != nullptr) {
       TRAIN_CUDA_CHECK(cudaFreeAsync(std::exchange(scratch_, nullptr), native_));
     }
@@ -366,7 +368,7 @@ Mark CudaStream::launching_mark() const {
   return host_->current(since_ns);
 }
 
-// What is waited for has been launched before what is being launched.
+// Work of a mark being waited for was launched before the work being launched now.
 Mark CudaStream::current(std::int64_t& since_ns) const {
   const Mark noticed = notices_->current(since_ns);
   return since_ns != 0 ? noticed : host_->current(since_ns);
@@ -381,9 +383,10 @@ void CudaStream::synchronize() {
   } catch (...) {
     const auto failure = std::current_exception();
     try {
-      notices_->synchronize();  // What they speak of may go as soon as this returns.
+      notices_->synchronize();  // The objects that notices refer to may be destroyed after this
+                                // returns.
     } catch (...) {
-      // The cause of the stream's failure, or what followed from it.
+      // The error is the cause of the stream's failure or follows from it.
     }
     std::rethrow_exception(failure);
   }
@@ -405,7 +408,7 @@ Trace CudaStream::trace() const { return tracer_ ? tracer_->trace() : Trace(); }
 
 namespace {
 
-/// What kernels have been given, by device.
+/// Dynamic shared memory limits of kernels, by device.
 struct SharedLimits {
   std::mutex mutex;
   std::map<std::pair<int, const void*>, std::size_t> given;

@@ -15,7 +15,7 @@ namespace {
 std::string absence_of_devices() {
   int count = 0;
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
-    cudaGetLastError();  // The next call would be told of it again.
+    cudaGetLastError();  // Clears the error, which the next call would report.
     return "no CUDA device: " + cuda_reason(status);
   }
   if (count == 0) {
@@ -33,10 +33,10 @@ std::string absence_of_devices() {
   return refusal_of(kind);
 }
 
-/// Zero-filled.
+/// Allocates zero-filled memory.
 cudaError_t allocate(MemoryKind kind, std::size_t size_bytes, void*& data) {
   const DeviceGate::Call call;
-  // With one address space for both, kernels may use pinned memory where it is.
+  // With unified addressing, kernels access pinned memory in place.
   cudaError_t status = kind == MemoryKind::device
                            ? cudaMalloc(&data, size_bytes)
                            : cudaHostAlloc(&data, size_bytes, cudaHostAllocPortable);
@@ -44,7 +44,8 @@ cudaError_t allocate(MemoryKind kind, std::size_t size_bytes, void*& data) {
     status = cudaMemset(data, 0, size_bytes);
   }
   if (status == cudaSuccess) {
-    status = cudaStreamSynchronize(nullptr);  // Streams of ours do not wait for the default one.
+    status = cudaStreamSynchronize(nullptr);  // Own streams do not synchronise with the default
+                                              // stream.
   }
   return status;
 }
@@ -56,7 +57,7 @@ std::string refusal_of(const DeviceKind& kind) {
     return fmt::format("CUDA device 0 has compute capability {}.{}; this build is for 8.x and 9.x",
                        kind.major, kind.minor);
   }
-  constexpr int least_bytes = 162 << 10;  // Of 8.0 and 9.0, 163 and 227 KiB.
+  constexpr int least_bytes = 162 << 10;  // Compute capabilities 8.0 and 9.0 have 163 and 227 KiB.
   if (kind.shared_bytes < least_bytes) {
     return fmt::format(
         "CUDA device 0 (compute capability {}.{}) has {} KiB of shared memory for a block; "
@@ -89,8 +90,8 @@ const Device& cuda_device() {
       .copy =
           [](void* to, const void* from, std::size_t size_bytes) {
             TRAIN_CUDA_CHECK(cudaMemcpy(to, from, size_bytes, cudaMemcpyDefault));
-            // What comes from plain memory may still be under way, and our streams do not wait for
-            // the default one.
+            // A copy from pageable memory may still be running, and own streams do not synchronise
+            // with the default stream.
             TRAIN_CUDA_CHECK(cudaStreamSynchronize(nullptr));
           },
       .memory_use =
@@ -137,7 +138,7 @@ void* cuda_memory(MemoryKind kind, std::size_t size_bytes, std::string& reason) 
   return data;
 }
 
-// What these calls could report is a device that has failed, and its user has heard of that.
+// Errors of these calls can only repeat a failure of the device that its user already knows.
 void free_cuda_memory(MemoryKind kind, void* data) {
   const DeviceGate::Call call;
   if (kind == MemoryKind::device) {

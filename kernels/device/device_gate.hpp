@@ -5,23 +5,23 @@
 
 namespace train::kernels {
 
-/// Keeps two kinds of work of one process on its device apart: exchanges with other processes,
-/// whose kernels spin until the peer's have come, and calls that may wait for all kernels of the
-/// device, as memory is allocated and freed. Two ranks whose calls wait for one exchange each,
-/// behind which the other rank's part of the other exchange cannot be launched, would wait forever.
+/// Keeps two kinds of device work of one process apart: exchanges with other processes, whose
+/// kernels spin until their peers' have started, and calls that may wait for all kernels of the
+/// device, such as allocating and freeing memory. Otherwise two ranks deadlock: each one's call
+/// waits for one exchange, behind which the rank's part of the other exchange cannot be launched.
 ///
-/// A call waits until no exchange is under way; an exchange waits for a call that has begun, never
-/// for one that waits. So what waits ends by itself: an exchange that is under way needs no more of
-/// the device than it has, once its peers have passed their own gates, and a call that has begun
-/// waits for kernels that wait for nobody.
+/// A call waits until no exchange is running; an exchange waits for a running call, never for a
+/// waiting one. Every wait ends: a running exchange needs nothing more from the device once its
+/// peers have passed their own gates, and a running call waits only for kernels that wait for no
+/// peer.
 ///
-/// Threading: from any thread. The two are not nested in each other.
+/// Threading: from any thread. Exchanges and calls must not be nested in each other.
 class DeviceGate {
  public:
-  /// Of this process.
+  /// The gate of this process.
   static DeviceGate& instance();
 
-  /// While it lives, an exchange is under way. Blocks while a call runs.
+  /// Scope of a running exchange. The constructor blocks while a call runs.
   class Exchange {
    public:
     explicit Exchange(DeviceGate& gate = instance());
@@ -33,8 +33,8 @@ class DeviceGate {
     DeviceGate& gate_;
   };
 
-  /// While it lives, a call runs that may wait for the whole device. Blocks while there are
-  /// exchanges.
+  /// Scope of a running call that may wait for the whole device. The constructor blocks while
+  /// exchanges run.
   class Call {
    public:
     explicit Call(DeviceGate& gate = instance());
@@ -46,7 +46,7 @@ class DeviceGate {
     DeviceGate& gate_;
   };
 
-  /// Calls that wait for exchanges to end.
+  /// Number of calls that wait for exchanges to end.
   [[nodiscard]] int waiting_calls() const;
 
  private:

@@ -11,8 +11,7 @@
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/stream.hpp"
 
-// Apart from device_cuda.cpp: NCCL needs this where a test has put a device of its own in the
-// other's place.
+// Separate from device_cuda.cpp: NCCL needs this also where a test replaces the device.
 namespace train::kernels {
 
 std::string cuda_reason(int status) {
@@ -30,8 +29,7 @@ void check_cuda(int status, const char* statement, const std::source_location& w
 
 namespace {
 
-/// Where toolkits are: as modules of clusters name the one that is loaded, the one that this was
-/// built with, and the usual place.
+/// Toolkit directories: the loaded environment module's, the one of the build, and the default.
 std::vector<std::string> library_directories() {
   std::vector<std::string> directories;
   for (const char* const variable : {"CUDA_HOME", "CUDA_PATH"}) {
@@ -43,7 +41,7 @@ std::vector<std::string> library_directories() {
   return directories;
 }
 
-/// What a library does to the floating-point mode where it is loaded, it shall not have done.
+/// Undoes changes that loading a library makes to the floating-point mode.
 void* open_library(const std::string& name) {
   void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   set_float_mode();

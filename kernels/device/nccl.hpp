@@ -8,24 +8,24 @@
 #include <span>
 #include <string>
 
-// NCCL between processes that have a CUDA device each. nccl_cuda.cpp defines this or, in a build
-// without CUDA or without nccl.h, nccl_none.cpp, which has none.
+// NCCL between processes with one CUDA device each. Defined by nccl_cuda.cpp or, in a build without
+// CUDA or nccl.h, by nccl_none.cpp, which has none.
 namespace train::kernels {
 
-/// Why bytes cannot travel by NCCL here, in one line; empty where they can. Looks for the library
-/// when first asked. Thread-safe.
+/// Reason, in one line, why NCCL cannot be used here; empty if it can. The first call searches for
+/// the library. Thread-safe.
 [[nodiscard]] const std::string& nccl_absence();
 
-/// What all ranks of a communicator have to know to find each other.
+/// Rendezvous id that all ranks of a communicator share.
 using NcclId = std::array<char, 128>;
 
-/// A new one, made by one rank for all. Throws DeviceError.
+/// Creates an id, on one rank for all. Throws DeviceError.
 [[nodiscard]] NcclId make_nccl_id();
 
-/// Asked again and again while something is waited for: a reason to give up, or none.
+/// Called repeatedly during a wait; returns a reason to give up, or nothing.
 using NcclInterrupt = std::function<std::optional<std::string>()>;
 
-/// Device memory for and from one other rank; a length of 0: nothing.
+/// Device memory sent to and received from one other rank; length 0: nothing.
 struct NcclRange {
   int peer = 0;
   const std::byte* send = nullptr;
@@ -34,20 +34,20 @@ struct NcclRange {
   std::size_t receive_bytes = 0;
 };
 
-/// A communicator of one rank, with a stream of its own on the current device.
+/// Communicator of one rank, with its own stream on the current device.
 ///
 /// Threading: one thread at a time; every wait ends when `interrupt` says so. After an error only
-/// the destructor may be called, which aborts what is under way and waits for no other rank.
+/// the destructor may be called; it aborts running work and waits for no other rank.
 class NcclComm {
  public:
-  /// Blocks until all `world_size` ranks have come. Throws DeviceError.
+  /// Blocks until all `world_size` ranks have joined. Throws DeviceError.
   NcclComm(const NcclId& id, int rank, int world_size, const NcclInterrupt& interrupt);
   ~NcclComm();
   NcclComm(const NcclComm&) = delete;
   NcclComm& operator=(const NcclComm&) = delete;
 
-  /// Sends and receives all ranges at the same time, each as its peer has it. Blocks until they
-  /// have moved. REQUIRES: what wrote the memory is done. Throws DeviceError.
+  /// Sends and receives all ranges at once; each peer passes the matching ranges. Blocks until they
+  /// have moved. REQUIRES: writes to the memory have finished. Throws DeviceError.
   void exchange(std::span<const NcclRange> ranges, const NcclInterrupt& interrupt);
   /// Copies within the device. Blocks. Throws DeviceError.
   void copy(std::byte* to, const std::byte* from, std::size_t size_bytes);

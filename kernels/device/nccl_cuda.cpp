@@ -16,7 +16,7 @@ namespace {
 
 static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
 
-/// The library's functions, found when first asked for: the program starts without it.
+/// Functions of the library, looked up on first use: the program starts without it.
 struct Nccl {
   CudaLibrary library{"libnccl.so.2", "NCCL"};
   decltype(&ncclGetVersion) version = library["ncclGetVersion"];
@@ -37,7 +37,7 @@ const Nccl& nccl() {
   return table;
 }
 
-/// The library's own version: what it does not know yet is not asked of it.
+/// Version of the loaded library, which limits the functions used.
 int library_version() {
   int version = 0;
   if (nccl().version(&version) != ncclSuccess) {
@@ -47,7 +47,7 @@ int library_version() {
 }
 
 std::string absence() {
-  constexpr int oldest = 21800;  // Non-blocking communicators that can be relied on.
+  constexpr int oldest = 21800;  // Oldest version with reliable non-blocking communicators.
   try {
     const int version = library_version();
     return version >= oldest ? std::string()
@@ -58,7 +58,7 @@ std::string absence() {
   }
 }
 
-/// Waits by looking: most of what is waited for comes within microseconds.
+/// Waits by polling: most waits end within microseconds.
 template <class Done>
 void wait_until(const Done& done, const NcclInterrupt& interrupt) {
   using Clock = std::chrono::steady_clock;
@@ -119,7 +119,7 @@ struct NcclComm::State {
                                   detail == nullptr || *detail == '\0' ? "" : ": ",
                                   detail == nullptr ? "" : detail));
   }
-  /// What a call has begun that returned before it was done.
+  /// Completes a call that returned while still in progress.
   void finalize(const char* what, const NcclInterrupt& interrupt) const {
     wait_until(
         [&] {

@@ -5,16 +5,17 @@
 
 namespace train::kernels {
 
-/// Memory of the current device that looks longer than it is: one piece, again and again. For
-/// operands that are read and mean nothing, of which a whole one would not have room.
+/// Device memory that maps one physical piece again and again, so that it looks longer than it is:
+/// for operands that are read but whose values do not matter, and for which the device has no room.
 ///
-/// Ownership: owns its memory. REQUIRES: nothing uses it any more when it goes; a DeviceGate::Call
-/// lives when it is made and when it goes, for both may wait for the whole device.
+/// Ownership: owns its memory. REQUIRES: it is not in use when destroyed, and a DeviceGate::Call
+/// lives during construction and destruction, as both may wait for the whole device.
 class RepeatedMemory {
  public:
-  /// Of at least `size_bytes` > 0. What is longer than `piece_bytes` repeats after so many, or the
-  /// few more that fill a page; where the driver cannot do that it is as long as it looks. Nothing
-  /// where the device has no room, or there is none. Contents undefined. Throws nothing.
+  /// Makes memory of at least `size_bytes` > 0. If longer than `piece_bytes` (rounded up to whole
+  /// pages) it repeats after that; if the driver cannot map memory repeatedly, all of it is
+  /// allocated. nullptr if the device has no room or there is none. Contents undefined. Throws
+  /// nothing.
   [[nodiscard]] static std::unique_ptr<RepeatedMemory> make(std::size_t size_bytes,
                                                             std::size_t piece_bytes);
   virtual ~RepeatedMemory() = default;
@@ -23,7 +24,7 @@ class RepeatedMemory {
 
   /// 256-byte aligned.
   [[nodiscard]] void* data() const { return data_; }
-  /// What is there only once: after so many bytes the first one comes again.
+  /// Length of the physical piece, after which the memory repeats.
   [[nodiscard]] std::size_t piece_bytes() const { return piece_bytes_; }
 
  protected:

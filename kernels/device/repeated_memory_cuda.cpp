@@ -11,7 +11,7 @@
 namespace train::kernels {
 namespace {
 
-/// What the driver has for memory whose addresses are chosen apart from it.
+/// Driver functions for memory that is mapped to chosen addresses.
 struct Driver {
   CudaLibrary library{"libcuda.so.1", "memory that repeats"};
   decltype(&cuMemGetAllocationGranularity) granularity = library["cuMemGetAllocationGranularity"];
@@ -24,13 +24,13 @@ struct Driver {
   decltype(&cuMemSetAccess) allow = library["cuMemSetAccess"];
 };
 
-/// None where the driver is too old for it.
+/// nullptr if the driver is too old.
 const Driver* driver() {
   static const std::unique_ptr<const Driver> found = [] {
     try {
       return std::make_unique<const Driver>();
     } catch (const DeviceError&) {
-      return std::unique_ptr<const Driver>();  // Then memory is as long as it looks.
+      return std::unique_ptr<const Driver>();  // Memory is then allocated at full length.
     }
   }();
   return found.get();
@@ -45,13 +45,14 @@ class PlainMemory final : public RepeatedMemory {
 std::unique_ptr<RepeatedMemory> plain_memory(std::size_t size_bytes) {
   void* data = nullptr;
   if (cudaMalloc(&data, size_bytes) != cudaSuccess) {
-    cudaGetLastError();  // The next call would be told of it again.
+    cudaGetLastError();  // Clears the error, which the next call would report.
     return nullptr;
   }
   return std::make_unique<PlainMemory>(data, size_bytes);
 }
 
-/// What is undone of addresses that are taken, and of pieces that are mapped to the first of them.
+/// Reserved addresses, and how many pieces are mapped from the first on; the destructor undoes
+/// both.
 struct Addresses {
   const Driver* driver = nullptr;
   CUdeviceptr begin = 0;
@@ -66,7 +67,7 @@ struct Addresses {
         mapped_bytes(std::exchange(other.mapped_bytes, 0)) {}
   Addresses(const Addresses&) = delete;
   Addresses& operator=(const Addresses&) = delete;
-  // What these calls could report is a device that has failed, and its user has heard of that.
+  // Errors of these calls can only repeat a failure of the device that its user already knows.
   ~Addresses() {
     if (mapped_bytes > 0) {
       driver->unmap(begin, mapped_bytes);
@@ -76,7 +77,7 @@ struct Addresses {
     }
   }
 
-  /// `piece` again and again, from the first address to the last.
+  /// Maps `piece` repeatedly, from the first address to the last.
   [[nodiscard]] bool map(CUmemGenericAllocationHandle piece, std::size_t piece_bytes,
                          const CUmemLocation& device) {
     while (mapped_bytes < size_bytes) {
@@ -126,7 +127,7 @@ std::unique_ptr<RepeatedMemory> mapped_memory(const Driver& driver, std::size_t 
     return nullptr;
   }
   const bool mapped = addresses.map(piece, once_bytes, kind.location);
-  driver.release(piece);  // It stays for as long as it is mapped.
+  driver.release(piece);  // The memory lives as long as it is mapped.
   return mapped ? std::make_unique<MappedMemory>(std::move(addresses), once_bytes) : nullptr;
 }
 

@@ -43,7 +43,7 @@ struct Event::State {
     changed.notify_all();
   }
 
-  /// Blocks. False when the recording stream failed before it came here.
+  /// Blocks. Returns false if the recording stream failed first.
   bool wait() {
     std::unique_lock lock(mutex);
     if (phase.load() == Phase::pending) {
@@ -57,12 +57,13 @@ struct Event::State {
   std::mutex mutex;
   std::condition_variable changed;
   std::atomic<Phase> phase = Phase::pending;
-  std::shared_ptr<DevicePoint> point;  // nullptr: reached with the phase. Set before all else.
+  std::shared_ptr<DevicePoint> point;  // nullptr: reached with the phase. Set before everything
+                                       // else.
 };
 
 Event Event::record(Stream& stream) {
-  /// Lives as long as the queued work: a failed stream drops the work without running it, and
-  /// whoever waits must hear of that instead of waiting for ever.
+  /// Lives as long as the queued work: a failed stream drops the work without running it, and its
+  /// waiters must be told instead of waiting for ever.
   struct Ticket {
     explicit Ticket(std::shared_ptr<State> of) : state(std::move(of)) {}
     ~Ticket() { state->finalize(State::Phase::abandoned); }
@@ -158,7 +159,7 @@ class InlineStream final : public Stream {
   [[nodiscard]] int threads() const override { return threads_; }
 
   void start_trace(std::size_t capacity) override {
-    // Between two pieces of work, so that every beginning has its end.
+    // Taken between two pieces of work, so that every begin has its end.
     const std::lock_guard running(running_);
     const std::lock_guard lock(mutex_);
     TRAIN_CHECK(!tracer_ && depth_ == 0, "a stream's trace is started once, not from its work");
@@ -171,7 +172,7 @@ class InlineStream final : public Stream {
   }
 
  private:
-  /// False when the stream has failed and the work must be dropped.
+  /// Returns false if the stream has failed and the work must be dropped.
   bool begin() {
     const std::lock_guard lock(mutex_);
     if (failure_) {
@@ -217,7 +218,7 @@ class InlineStream final : public Stream {
   }
 
   const int threads_;
-  std::recursive_mutex running_;  // One item at a time, also when several threads enqueue.
+  std::recursive_mutex running_;  // Runs one item at a time, also when several threads enqueue.
   mutable std::mutex mutex_;      // Guards everything below.
   int depth_ = 0;
   bool reported_ = false;
@@ -225,7 +226,7 @@ class InlineStream final : public Stream {
   std::int64_t since_ns_ = 0;
   std::unique_ptr<StreamFailure> failure_;
   FailureHandler handler_;
-  std::unique_ptr<StreamTracer> tracer_;  // None: nothing is kept.
+  std::unique_ptr<StreamTracer> tracer_;  // Null: no trace is kept.
 };
 
 }  // namespace

@@ -19,7 +19,7 @@
 namespace train::kernels {
 namespace {
 
-/// One entry of the queue: work, or a mark when `work` is empty.
+/// Queue entry: work, or a mark if `work` is empty.
 struct Item {
   Stream::Work work;
   Mark mark;
@@ -94,7 +94,8 @@ class ThreadStream final : public Stream {
   }
 
  private:
-  static constexpr std::size_t max_thread_name = 15;  // The kernel's limit, without the zero.
+  static constexpr std::size_t max_thread_name = 15;  // The kernel's limit, without the terminating
+                                                      // zero.
   static constexpr auto nobody_waits = std::numeric_limits<std::uint64_t>::max();
 
   void push(Item item) {
@@ -139,7 +140,7 @@ class ThreadStream final : public Stream {
     queue_.pop_front();
     if (failure_) {
       lock.unlock();
-      item.work = nullptr;  // Destroyed outside the lock: dropping work may touch other streams.
+      item.work = nullptr;  // Destroyed outside the lock, as dropping work may touch other streams.
       lock.lock();
     } else if (!item.work) {
       current_ = item.mark;
@@ -152,7 +153,7 @@ class ThreadStream final : public Stream {
     }
     if (++finished_ >= awaited_) {
       awaited_ = nobody_waits;
-      done_.notify_all();  // Who waits for a later one says so again.
+      done_.notify_all();  // Callers that wait for a later item set it again.
     }
   }
 
@@ -192,13 +193,13 @@ class ThreadStream final : public Stream {
 
   const int threads_;
   mutable std::mutex mutex_;
-  std::condition_variable wake_;  // To the stream's thread: something to do.
-  std::condition_variable done_;  // To `synchronize`: the awaited item has finished.
+  std::condition_variable wake_;  // Wakes the stream's thread: there is work.
+  std::condition_variable done_;  // Wakes `synchronize`: the awaited item has finished.
   std::deque<Item> queue_;
   std::uint64_t enqueued_ = 0;
   std::uint64_t finished_ = 0;
-  /// The first item that a caller of `synchronize` waits for. Waking it for one before would take
-  /// a core from the threads that compute the next one.
+  /// First item that a caller of `synchronize` waits for. Waking the caller for an earlier item
+  /// would take a core from the computing threads.
   std::uint64_t awaited_ = nobody_waits;
   bool waiting_ = false;
   bool stopping_ = false;
@@ -208,7 +209,7 @@ class ThreadStream final : public Stream {
   std::atomic<bool> waits_{false};
   std::unique_ptr<StreamFailure> failure_;
   FailureHandler handler_;
-  std::unique_ptr<StreamTracer> tracer_;  // None: nothing is kept.
+  std::unique_ptr<StreamTracer> tracer_;  // Null: no trace is kept.
   JoinedThread thread_;
 };
 

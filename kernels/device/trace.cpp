@@ -41,7 +41,7 @@ void StreamTracer::end(std::int64_t now_ns) {
     open_.end_ns = now_ns;
     return;
   }
-  // Not one stretch with the work around it. What was done since `end_ns` was the waiting.
+  // The wait gets a record of its own: the time since `end_ns` was spent waiting.
   TraceRecord wait = open_;
   wait.waited = true;
   wait.begin_ns = open_.end_ns;

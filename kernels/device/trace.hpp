@@ -10,9 +10,8 @@
 
 namespace train::kernels {
 
-/// The newest records of something, in the order in which they were added: memory is bounded, and
-/// what had to go is counted. No record is allocated for after the constructor.
-/// Threading: not thread-safe.
+/// Ring of the newest records, in the order added. Memory is bounded; dropped records are counted.
+/// Nothing is allocated after construction. Threading: not thread-safe.
 template <class Record>
 class TraceRing {
  public:
@@ -45,32 +44,32 @@ class TraceRing {
   std::uint64_t dropped_ = 0;
 };
 
-/// A stretch of a stream's time under one mark: work that ran without a pause. Steady clock, ns.
+/// Interval of a stream's time under one mark, without a pause. Steady clock, ns.
 struct TraceRecord {
   Mark mark;
-  bool waited = false;  ///< Blocked until another stream had come to an event.
-  bool host = false;    ///< The host's work on a stream of a device, which did nothing meanwhile.
+  bool waited = false;  ///< The stream waited for another stream's event.
+  bool host = false;    ///< Host work on a device's stream, while the device was idle.
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
 };
 
-/// What a stream has done; stretches follow one another and do not overlap.
+/// Trace of a stream; records are in order and do not overlap.
 struct Trace {
   std::vector<TraceRecord> records;
-  std::uint64_t dropped = 0;  ///< Older ones that there was no room for.
+  std::uint64_t dropped = 0;  ///< Number of older records that were dropped.
 };
 
-/// Makes stretches of single pieces of work: those that follow each other under one mark are one.
-/// Threading: not thread-safe; a stream calls it under the lock that it holds anyway.
+/// Merges consecutive pieces of work under one mark into one record. Threading: not thread-safe; a
+/// stream calls it under its own lock.
 class StreamTracer {
  public:
   explicit StreamTracer(std::size_t capacity) : ring_(capacity) {}
 
   void begin(const Mark& mark, std::int64_t now_ns);
   void end(std::int64_t now_ns);
-  /// Another mark, or nothing to do: what comes next is another stretch.
+  /// Ends the current record: the mark changes, or the stream becomes idle.
   void pause();
-  /// With the stretch under way, up to `now_ns`.
+  /// Includes the current record, up to `now_ns`.
   [[nodiscard]] Trace trace(std::int64_t now_ns) const;
 
  private:
@@ -80,14 +79,14 @@ class StreamTracer {
   bool working_ = false;
 };
 
-/// Work says that it blocked this thread until another stream had come somewhere: its time is not
-/// the stream's own. Holds for the piece of work that runs now.
+/// Reports that the running work blocked this thread until another stream reached an event, so that
+/// its time is not counted as the stream's own.
 void note_wait();
-/// Whether note_wait() was called on this thread since the last call.
+/// True if note_wait() was called on this thread since the last call.
 [[nodiscard]] bool take_wait_note();
-/// And that it goes on.
+/// Reports that the running work continues after note_wait().
 void note_wait_over();
-/// What note_wait() and note_wait_over() on this thread set and clear from here on; borrowed.
+/// Makes note_wait() and note_wait_over() on this thread set and clear `flag`, which is borrowed.
 void show_waits_in(std::atomic<bool>& flag);
 
 }  // namespace train::kernels

@@ -10,8 +10,8 @@
 namespace train::kernels::cuda {
 namespace {
 
-/// A row whose id is outside the vocabulary becomes NaN: it reaches the loss, which makes
-/// non-finite the update, and the host reads of it at the next host work.
+/// A row with an id outside the vocabulary becomes NaN. The NaN reaches the loss and makes the
+/// update non-finite; the host learns of the fault at the next host work.
 template <class T, int n>
 __global__ void __launch_bounds__(block_threads)
     embedding_forward_kernel(EmbeddingForwardParams p, DeviceFault* fault, const char* name) {
@@ -45,15 +45,15 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-/// Tokens that come more often than this are for the kernel of frequent ones.
+/// Tokens with more rows than this are left to the kernel for frequent tokens.
 constexpr int most_rare = 64;
 
-/// A block for each place in the order; that of a token's first position sums all of its rows, if
-/// they are not many, and the others leave.
+/// One block per place in the order. The block of a token's first place sums all of its rows unless
+/// the token is frequent; other blocks return.
 template <class T, int n>
 __global__ void __launch_bounds__(block_threads)
     rare_rows_kernel(RowSums p, const TokenAt* ordered) {
-  constexpr int at_once = 4;  // Rows on their way to a thread.
+  constexpr int at_once = 4;  // Rows in flight per thread.
   const std::int64_t first = blockIdx.x;
   const std::int32_t token = ordered[first].token;
   const bool continued = first > 0 && ordered[first - 1].token == token;
@@ -100,13 +100,13 @@ __global__ void __launch_bounds__(block_threads)
 
 constexpr int slice_columns = 64;
 
-/// Rows of a frequent token, a tile of them at a time, in a slice of the columns: all threads bring
-/// the next tile while one for each column adds this one.
+/// Sums the rows of a frequent token in tiles, for a slice of the columns: all threads load the
+/// next tile while one thread per column adds the current one.
 template <class T, int n>
 struct FrequentTile {
   static constexpr int rows = n == 1 ? 32 : 64 * static_cast<int>(sizeof(float) / sizeof(T));
   static constexpr int row_pieces = slice_columns / n;
-  static constexpr int pieces = rows * row_pieces / block_threads;  // Of a thread.
+  static constexpr int pieces = rows * row_pieces / block_threads;  // Pieces per thread.
   TokenAt items[pieces];
   Packed<T> piece[pieces];
 
@@ -114,8 +114,8 @@ struct FrequentTile {
     return (k * block_threads + static_cast<int>(threadIdx.x)) / row_pieces;
   }
 
-  /// Reads which rows are the tile's, from place `first` of the order on: a tile ahead, so that
-  /// load() waits for nothing.
+  /// Finds the tile's rows, from place `first` of the order on, one tile ahead so that load() need
+  /// not wait.
   __device__ void find(const RowSums& p, const TokenAt* ordered, std::int64_t first) {
 #pragma unroll
     for (int k = 0; k < pieces; ++k) {
@@ -124,7 +124,7 @@ struct FrequentTile {
       items[k].token = i < p.rows ? items[k].token : -1;
     }
   }
-  /// Reads those that find() has found and that are of `token`.
+  /// Loads the rows found by find() that belong to `token`.
   __device__ void load(const RowSums& p, std::int32_t token) {
     const std::int64_t slice = static_cast<std::int64_t>(blockIdx.y) * slice_columns;
 #pragma unroll
@@ -145,8 +145,8 @@ struct FrequentTile {
   }
 };
 
-/// Where the token at `place`, a multiple of most_rare, comes first, if it is frequent and has no
-/// such place before; -1 if not. Each warp finds it by itself.
+/// First place of the token at `place`, a multiple of most_rare, if the token is frequent and has
+/// no earlier such place; otherwise -1. Each warp computes it on its own.
 __device__ inline std::int64_t first_of_frequent(const TokenAt* ordered, std::int64_t place,
                                                  const RowSums& p) {
   const std::int32_t token = ordered[place].token;
@@ -164,15 +164,15 @@ __device__ inline std::int64_t first_of_frequent(const TokenAt* ordered, std::in
   return beyond < p.rows && ordered[beyond].token == token ? first : -1;
 }
 
-/// A block for each place that is a multiple of most_rare, of which every frequent token has one,
-/// and each slice of columns. The order of additions is that of positions, as for rare ones.
+/// One block per multiple of most_rare, of which every frequent token has one, and slice of
+/// columns. Additions are in order of positions, as for rare tokens.
 template <class T, int n>
 __global__ void __launch_bounds__(block_threads)
     frequent_rows_kernel(RowSums p, const TokenAt* ordered) {
   using Tile = FrequentTile<T, n>;
   static_assert(Tile::rows <= block_threads);
   alignas(vector_bytes) __shared__ T tile[Tile::rows * slice_columns];
-  __shared__ unsigned there[Tile::rows / warp_size];  // Bits: which of the tile's rows.
+  __shared__ unsigned there[Tile::rows / warp_size];  // Bit set of the tile's rows that are loaded.
   const std::int64_t place = static_cast<std::int64_t>(blockIdx.x) * most_rare;
   const std::int64_t first = first_of_frequent(ordered, place, p);
   if (first < 0) {
@@ -214,21 +214,21 @@ __global__ void __launch_bounds__(block_threads)
         sum += p.scale * value_of(tile[row * slice_columns + me]);
       }
     }
-    __syncthreads();  // The next tile takes its place.
+    __syncthreads();  // The next tile overwrites this one.
   }
   if (mine) {
     *to = sum;
   }
 }
 
-/// Threads for rows of so many moves: whole warps, up to a block.
+/// Threads for rows of so many moves: whole warps, up to one block.
 dim3 threads_of_row(std::int64_t moves) {
   const std::int64_t whole = divide_up(moves, warp_size) * warp_size;
   return dim3(static_cast<unsigned>(std::clamp<std::int64_t>(whole, warp_size, block_threads)));
 }
 
-/// Calls with<T, n>() for the type of the elements and how many of them a thread moves: 16 bytes
-/// where all rows begin at a multiple of them, and one if not.
+/// Calls with<T, n>() for the element type and the elements that a thread moves: 16 bytes if all
+/// rows are aligned to 16 bytes, otherwise one element.
 template <class With>
 void for_moves(DType dtype, std::int64_t cols, bool aligned, const With& with) {
   for_element_type(dtype, [&]<class T>() {

@@ -18,8 +18,8 @@ struct EmbeddingForwardParams {
 };
 
 /// dweight[v,:] = scale * sum of dout[i,:] over the i with token[i] == v, in the order of i; other
-/// rows zero. With `accumulate` the sum starts from what dweight holds, and other rows keep it. A
-/// scale that is not 1 multiplies each term.
+/// rows become zero. With `accumulate` the sum starts from dweight's value and other rows are kept.
+/// A scale other than 1 multiplies each term.
 struct EmbeddingBackwardParams {
   const std::int32_t* tokens = nullptr;  ///< [rows].
   const void* dout = nullptr;            ///< [rows, cols].

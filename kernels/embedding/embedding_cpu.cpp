@@ -10,7 +10,7 @@
 namespace train::kernels::cpu {
 namespace {
 
-/// The ids are device data: they can be read only when the stream has come here.
+/// Checks the ids, which are device data and readable only when the stream runs this.
 void require_in_vocabulary(const char* kernel, const std::int32_t* tokens, std::int64_t rows,
                            std::int64_t vocab) {
   for (std::int64_t i = 0; i < rows; ++i) {
@@ -20,9 +20,9 @@ void require_in_vocabulary(const char* kernel, const std::int32_t* tokens, std::
   }
 }
 
-/// Positions grouped by token, each group in rising order (a counting sort).
+/// Positions grouped by token, ascending within a group (counting sort).
 struct Groups {
-  std::vector<std::int64_t> first;     // [vocab + 1]: where the group of a token begins.
+  std::vector<std::int64_t> first;     // [vocab + 1]: start of each token's group.
   std::vector<std::int64_t> position;  // [rows].
 };
 
@@ -73,7 +73,7 @@ void embedding_forward(const EmbeddingForwardParams& p, int threads) {
 void embedding_backward(const EmbeddingBackwardParams& p, int threads) {
   require_in_vocabulary("embedding_backward", p.tokens, p.rows, p.vocab);
   const Groups groups = group_by_token(p.tokens, p.rows, p.vocab);
-  constexpr std::int64_t block = 32;  // Small: a frequent token is a long group.
+  constexpr std::int64_t block = 32;  // Small, as a frequent token is a long group.
   parallel_blocks(threads, p.vocab, block, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t token = begin; token < end; ++token) {
       sum_group(p, groups, token);

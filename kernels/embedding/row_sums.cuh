@@ -8,7 +8,7 @@
 namespace train::kernels::cuda {
 
 /// sums[v,:] = the sum of scale * data[i,:] over the i with token[i] == v, in the order of i; other
-/// rows zero. With `accumulate` the sum starts from what is there, and other rows keep it.
+/// rows become zero. With `accumulate` the sum starts from the old value and other rows are kept.
 struct RowSums {
   const std::int32_t* tokens = nullptr;  ///< [rows].
   const void* data = nullptr;            ///< [rows, cols], `stride` elements between rows.
@@ -16,11 +16,11 @@ struct RowSums {
   std::int64_t rows = 0, cols = 0, vocab = 0, stride = 0;
   bool accumulate = false;
   float scale = 1.0F;
-  DType dtype = DType::f32;  ///< Of data.
+  DType dtype = DType::f32;  ///< Type of data.
 };
 
 /// Launches, and does not wait. A token outside [0, vocab) is reported as `kind` by `kernel`, and
-/// its rows are left out. Throws DeviceError.
+/// its rows are skipped. Throws DeviceError.
 void sum_rows(CudaStream& stream, const RowSums& params, const char* kernel,
               DeviceFault::Kind kind);
 

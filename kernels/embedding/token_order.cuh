@@ -7,15 +7,14 @@
 
 #include "kernels/launch.cuh"
 
-// Positions in the order of their tokens, those of one token in the order of positions: a radix
-// sort from the lowest digit up, each pass of which keeps the order of equal digits. Two passes for
-// vocabularies below 2^18: four kernels of a few microseconds at 32768 rows. Comparing each two
+// Sorts positions by token, stably: a least-significant-digit radix sort. Two passes for
+// vocabularies below 2^18: four kernels of a few microseconds at 32768 rows. Comparing all pairs of
 // positions would take 10^9 comparisons there, of which a device makes 10^13 a second, and sixteen
 // times as many at 131072 rows.
 namespace train::kernels::cuda {
 
-/// A position, and its token; the vocabulary's size, and so the last ones, where the token is
-/// unknown.
+/// Position with its token. An unknown token is replaced by the vocabulary's size, so that it sorts
+/// last.
 struct alignas(8) TokenAt {
   std::int32_t token;
   std::int32_t position;
@@ -23,17 +22,17 @@ struct alignas(8) TokenAt {
 
 constexpr int digit_bits = 9;
 constexpr int digits = 1 << digit_bits;
-constexpr int order_threads = digits;  // One for each digit.
+constexpr int order_threads = digits;  // One thread per digit.
 constexpr int order_warps = order_threads / warp_size;
-constexpr int warp_rounds = 4;  // A warp has that many times 32 neighbours, so a block 2048.
+constexpr int warp_rounds = 4;  // A warp handles four times 32 neighbours, so a block 2048.
 constexpr int order_chunk = order_threads * warp_rounds;
 
-/// One pass: from `in`, or in the first one from the `tokens`, to `out`.
+/// One pass from `in` (or, in the first, from `tokens`) to `out`.
 struct OrderPass {
   const std::int32_t* tokens = nullptr;
   const TokenAt* in = nullptr;  ///< Null in the first pass.
   TokenAt* out = nullptr;
-  std::int32_t* counts = nullptr;  ///< [blocks, digits]: how often a block's chunk has each digit.
+  std::int32_t* counts = nullptr;  ///< [blocks, digits]: count of each digit in a block's chunk.
   std::int64_t rows = 0, vocab = 0;
   int shift = 0;
 
@@ -50,13 +49,13 @@ struct OrderPass {
   }
 };
 
-/// As what, and by which kernel, tokens that are unknown are reported.
+/// Fault kind and kernel name under which unknown tokens are reported.
 struct UnknownToken {
   const char* kernel;
   DeviceFault::Kind kind;
 };
 
-/// The first pass reports tokens that are unknown.
+/// The first pass reports unknown tokens.
 inline __global__ void __launch_bounds__(order_threads)
     digit_counts_kernel(OrderPass pass, DeviceFault* fault, UnknownToken unknown) {
   __shared__ unsigned count[digits];
@@ -79,8 +78,8 @@ inline __global__ void __launch_bounds__(order_threads)
       static_cast<std::int32_t>(count[me]);
 }
 
-/// Where the block's first item with digit `me` goes: after all smaller digits, and the same one of
-/// the blocks before. `sums` is shared memory.
+/// Destination of the block's first item with digit `me`: after all smaller digits, and after the
+/// same digit of earlier blocks. `sums` is shared memory.
 __device__ inline int first_place(const OrderPass& pass, int me, int* sums) {
   int before = 0;
   int total = 0;
@@ -101,7 +100,7 @@ __device__ inline int first_place(const OrderPass& pass, int me, int* sums) {
   return sums[me] - total + before;
 }
 
-/// Each warp numbers its own items among those of one digit; what comes before a warp's is added.
+/// Each warp numbers its own items of each digit; the counts of earlier warps are added.
 inline __global__ void __launch_bounds__(order_threads) place_kernel(OrderPass pass) {
   __shared__ int seen[order_warps][digits];
   __shared__ int place[digits];
@@ -127,7 +126,7 @@ inline __global__ void __launch_bounds__(order_threads) place_kernel(OrderPass p
     const int digit = pass.digit_of(items[round].token);
     const unsigned same = __match_any_sync(all_lanes, inside ? digit : digits);
     const int before = seen[warp][digit];
-    __syncwarp();  // All have read it.
+    __syncwarp();  // All lanes have read it.
     const unsigned left = same & ((1U << static_cast<unsigned>(lane)) - 1U);
     ranks[round] = before + __popc(left);
     if (inside && left == 0) {
@@ -135,7 +134,7 @@ inline __global__ void __launch_bounds__(order_threads) place_kernel(OrderPass p
     }
     __syncwarp();
   }
-  const int mine = first_place(pass, me, place);  // Its barriers show what the warps have seen.
+  const int mine = first_place(pass, me, place);  // Its barriers make the warps' counts visible.
   int sum = 0;
   for (int w = 0; w < order_warps; ++w) {
     const int of_warp = seen[w][me];
@@ -154,7 +153,8 @@ inline __global__ void __launch_bounds__(order_threads) place_kernel(OrderPass p
   }
 }
 
-/// The positions of `tokens` [rows] in order, in the stream's scratch memory. REQUIRES: rows > 0.
+/// Returns the sorted positions of `tokens` [rows], in the stream's scratch memory. REQUIRES: rows
+/// > 0.
 inline const TokenAt* order_tokens(CudaStream& stream, const std::int32_t* tokens,
                                    std::int64_t rows, std::int64_t vocab,
                                    const UnknownToken& unknown) {

@@ -7,7 +7,7 @@ TRAIN_BEFORE_BF16
 namespace train::kernels::cpu {
 namespace {
 
-/// Up to 16 columns of C, and one block of the inner dimension. a: its pairs of op(A), rows
+/// Up to 16 columns of C and one block of the inner dimension. a: the block's pairs of op(A), rows
 /// `stride` apart.
 struct Columns {
   const MatmulParams& p;
@@ -23,10 +23,11 @@ struct Columns {
   }
 };
 
-/// 16 pairs of B's columns from element i of the block on, a vector for each: from rows of B
-/// [k, n].
+/// Loads 16 pairs of B's columns from element i of the block on, one vector per column, from rows
+/// of B [k, n].
 inline void load_rows(const Columns& c, std::int64_t i, __m512i* to) {
-  constexpr std::int64_t ahead = 32;  // Rows of B: no other part of the machine guesses them.
+  constexpr std::int64_t ahead = 32;  // Prefetch distance for rows of B, which hardware prefetchers
+                                      // do not follow.
   const __mmask16 mask = first_lanes(c.columns);
   const std::int64_t left = std::min(c.depth - i, 2 * kPairLanes);
   for (std::int64_t pair = 0; 2 * pair < left; ++pair) {
@@ -85,7 +86,7 @@ void multiply(const Columns& c) {
   multiply_columns<rows>(c);
 }
 
-/// Pairs of A's rows, whole vectors of each.
+/// Rounds A's rows to pairs, filled up to whole vectors.
 void round_rows(const MatmulParams& p, std::int64_t stride, Bf16Pair* to) {
   for (std::int64_t row = 0; row < p.m; ++row) {
     const float* from = static_cast<const float*>(p.a) + row * p.lda;
@@ -107,7 +108,7 @@ void matmul_bf16_few_rows(const MatmulParams& p, int threads) {
   const std::int64_t stride = divide_up(p.k, 2 * kPairLanes) * kPairLanes;
   auto* a = scratch.get<Bf16Pair>(p.m * stride);
   round_rows(p, stride, a);
-  const std::int64_t depth = bf16_depth(p.k);  // Whole vectors of pairs.
+  const std::int64_t depth = bf16_depth(p.k);  // Pairs are rounded up to whole vectors.
   const std::int64_t pieces = std::int64_t{8} * threads;
   const std::int64_t columns = divide_up(divide_up(p.n, pieces), kPairLanes) * kPairLanes;
   parallel_blocks(threads, p.n, columns, [&](std::int64_t begin, std::int64_t end) {

@@ -9,13 +9,13 @@ namespace train::kernels::cpu {
 namespace {
 
 constexpr int kTileRows = 8;
-constexpr int kTileVectors = 3;  // 24 of 32 registers are sums.
-/// Of B at a time, which stay in the second-level cache while all rows of A pass.
+constexpr int kTileVectors = 3;  // Sums fill 24 of 32 registers.
+/// Columns of B packed at a time; they stay in L2 while all rows of A pass.
 constexpr std::int64_t kMostColumns = 144;
-/// Of A at a time, rounded once for all columns.
+/// Rows of A rounded at a time, once for all columns.
 constexpr std::int64_t kMostRows = 1024;
 
-/// A rectangle of C, and one block of the inner dimension.
+/// Rectangle of C and one block of the inner dimension.
 struct Block {
   const MatmulParams& p;
   Piece piece;
@@ -23,7 +23,7 @@ struct Block {
 
   [[nodiscard]] bool add() const { return p.accumulate || first > 0; }
   [[nodiscard]] std::int64_t pairs() const { return divide_up(depth, 2); }
-  /// Of op(A) and op(B), from row or column `at` of the rectangle.
+  /// Address in op(A) or op(B) of row or column `at` of the rectangle.
   [[nodiscard]] const float* a(std::int64_t at) const {
     const auto* a = static_cast<const float*>(p.a);
     const std::int64_t row = piece.row + at;
@@ -39,8 +39,8 @@ struct Block {
   }
 };
 
-/// C (+)= kTileRows rows of op(A) times a panel of B, in registers over all pairs of k. Of A's
-/// pairs those of a row are `step` apart, rows `stride`.
+/// C (+)= kTileRows rows of op(A) times a panel of B, in registers over all pairs of k. A's pairs
+/// are `step` apart within a row, rows `stride`.
 template <int vectors, std::int64_t step>
 [[gnu::noinline]] void multiply_tile(std::int64_t pairs, const Bf16Pair* a, std::int64_t stride,
                                      const Bf16Pair* b, float* c, std::int64_t ldc, bool add) {
@@ -81,8 +81,8 @@ template <int vectors, std::int64_t step>
   }
 }
 
-/// body(column, columns, vectors) for the panels of `columns` columns: three vectors wide, and at
-/// the end twice two rather than three and one, which would not keep the multipliers busy.
+/// Calls body(column, columns, vectors) for the panels of `columns` columns: three vectors wide; at
+/// the end twice two instead of three and one, which would not saturate the FMA units.
 template <class Body>
 inline void each_panel(std::int64_t columns, const Body& body) {
   std::int64_t column = 0;
@@ -102,18 +102,18 @@ inline void each_panel(std::int64_t columns, const Body& body) {
   }
 }
 
-/// Where the panel of a column of op(B) starts, in pairs. A line stays empty after each column's
-/// share: panels a multiple of 4096 bytes apart would share lines of the caches.
+/// Start of the panel of a column of op(B), in pairs. A cache line stays empty after each column's
+/// share: panels a multiple of 4096 bytes apart would map to the same cache sets.
 constexpr std::int64_t panel_at(std::int64_t column, std::int64_t pairs) {
   return column * (pairs + 1);
 }
 
-/// Pairs between the rows of A.
+/// Pairs between rows of A.
 constexpr std::int64_t row_stride(std::int64_t pairs) {
   return divide_up(pairs, kPairLanes) * kPairLanes + kPairLanes;
 }
 
-/// Panels of B [n, k]: 16 pairs of 16 columns change places.
+/// Packs panels of B [n, k]: transposes 16 pairs of 16 columns.
 void pack_columns(const Block& block, std::int64_t first, std::int64_t columns, Bf16Pair* to) {
   const std::int64_t ldb = block.p.ldb;
   each_panel(columns, [&](std::int64_t column, std::int64_t width, auto vectors) {
@@ -136,7 +136,8 @@ void pack_columns(const Block& block, std::int64_t first, std::int64_t columns, 
   });
 }
 
-/// 16 pairs of two neighbouring rows of a matrix; fewer columns, or no second row: zeros.
+/// Loads 16 pairs of two neighbouring rows of a matrix; zeros for missing columns or a missing
+/// second row.
 inline __m512i pairs_of_rows(const float* row, std::int64_t stride, bool two,
                              std::int64_t columns) {
   if (columns >= kPairLanes && two) {
@@ -147,7 +148,8 @@ inline __m512i pairs_of_rows(const float* row, std::int64_t stride, bool two,
                       two ? _mm512_maskz_loadu_ps(mask, row + stride) : _mm512_setzero_ps());
 }
 
-constexpr std::int64_t kAhead = 16;  // Rows: no other part of the machine guesses their distance.
+constexpr std::int64_t kAhead = 16;  // Prefetch distance for rows, which hardware prefetchers do
+                                     // not follow.
 
 inline void prefetch_rows(const float* row, std::int64_t stride, std::int64_t columns) {
   for (std::int64_t j = 0; j < columns; j += kPairLanes) {
@@ -156,7 +158,7 @@ inline void prefetch_rows(const float* row, std::int64_t stride, std::int64_t co
   }
 }
 
-/// Panels of B [k, n], all together: long streams of memory.
+/// Packs all panels of B [k, n] together, which gives long memory streams.
 void pack_rows(const Block& block, std::int64_t first, std::int64_t columns, Bf16Pair* to) {
   const std::int64_t ldb = block.p.ldb;
   for (std::int64_t i = 0; i < block.pairs(); ++i) {
@@ -175,7 +177,7 @@ void pack_rows(const Block& block, std::int64_t first, std::int64_t columns, Bf1
   }
 }
 
-/// A [m, k] row by row, as it lies. Rows up to a whole tile are zero.
+/// Rounds A [m, k] row by row, as stored. Rows up to a whole tile are zero.
 void round_rows(const Block& block, Bf16Pair* to) {
   const std::int64_t stride = row_stride(block.pairs());
   const std::int64_t rows = block.piece.rows;
@@ -193,12 +195,12 @@ void round_rows(const Block& block, Bf16Pair* to) {
   std::fill_n(to + rows * stride, (divide_up(rows, kTileRows) * kTileRows - rows) * stride, 0U);
 }
 
-/// A [k, m]: panels of kTileRows rows of op(A).
+/// Packs A [k, m] in panels of kTileRows rows of op(A).
 void pack_transposed_a(const Block& block, Bf16Pair* to) {
   const std::int64_t lda = block.p.lda;
   const std::int64_t rows = block.piece.rows;
   const std::int64_t to_panel = panel_at(kTileRows, block.pairs());
-  constexpr std::int64_t together = 128;  // Rows of op(A): one stream of memory for each k.
+  constexpr std::int64_t together = 128;  // Rows of op(A) per pass: one memory stream for each k.
   for (std::int64_t first = 0; first < rows; first += together) {
     const std::int64_t last = std::min(rows, first + together);
     Bf16Pair* panel = to + first / kTileRows * to_panel;
@@ -220,7 +222,7 @@ void pack_transposed_a(const Block& block, Bf16Pair* to) {
   }
 }
 
-/// One row of tiles with some panels of B.
+/// Computes one row of tiles with several panels of B.
 template <std::int64_t step>
 void multiply_row(const Block& block, std::int64_t row, const Bf16Pair* a, std::int64_t first,
                   std::int64_t columns, const Bf16Pair* panels) {
@@ -281,7 +283,7 @@ void multiply_piece(const MatmulParams& p, const Piece& piece) {
       p.transpose_a ? pack_transposed_a(block, rows) : round_rows(block, rows);
       for (std::int64_t column = 0; column < piece.columns; column += most_columns) {
         const std::int64_t columns = std::min(most_columns, piece.columns - column);
-        if (row == 0 || columns < piece.columns) {  // else they are still there
+        if (row == 0 || columns < piece.columns) {  // Otherwise they are still packed.
           p.transpose_b ? pack_columns(block, column, columns, panels)
                         : pack_rows(block, column, columns, panels);
         }

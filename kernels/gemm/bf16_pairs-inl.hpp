@@ -6,8 +6,8 @@
 
 #include "kernels/gemm/bf16_gemm.hpp"
 
-/// Functions that are compiled for AVX512_BF16; nothing of them runs elsewhere. GCC takes operands
-/// that its own intrinsics leave open for a mistake.
+/// Functions compiled for AVX512_BF16; they must not run elsewhere. GCC warns about the undefined
+/// operands in its own intrinsics.
 #ifdef __clang__
 #define TRAIN_BEFORE_BF16 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")
 #define TRAIN_AFTER_BF16 HWY_POP_ATTRIBUTES
@@ -21,7 +21,7 @@
 TRAIN_BEFORE_BF16
 namespace train::kernels::cpu {
 
-inline constexpr std::int64_t kPairLanes = 16;  // Of a vector.
+inline constexpr std::int64_t kPairLanes = 16;  // Pairs per vector.
 
 /// The first `count` of 16 lanes.
 inline __mmask16 first_lanes(std::int64_t count) {
@@ -30,7 +30,7 @@ inline __mmask16 first_lanes(std::int64_t count) {
 
 inline __m512i pairs_of(__m512bh halves) { return reinterpret_cast<__m512i>(halves); }
 
-/// 16 pairs from 32 neighbouring elements. Rounds to nearest even; NaN stays NaN.
+/// Makes 16 pairs from 32 neighbouring elements. Rounds to nearest even; NaN stays NaN.
 inline __m512i pairs_along(__m512 first, __m512 last) {
   return _mm512_rol_epi32(pairs_of(_mm512_cvtne2ps_pbh(last, first)), 16);
 }
@@ -39,14 +39,14 @@ inline __m512i pairs_along(const float* from) {
   return pairs_along(_mm512_loadu_ps(from), _mm512_loadu_ps(from + kPairLanes));
 }
 
-/// The same of the first `count` elements, below 32; zeros after them.
+/// Makes 16 pairs from the first `count` < 32 elements, filled up with zeros.
 inline __m512i pairs_along(const float* from, std::int64_t count) {
   const std::int64_t first = std::min(count, kPairLanes);
   return pairs_along(_mm512_maskz_loadu_ps(first_lanes(first), from),
                      _mm512_maskz_loadu_ps(first_lanes(count - first), from + first));
 }
 
-/// 16 pairs from two rows, of which `before` has the smaller k.
+/// Makes 16 pairs from two rows; `before` has the smaller k.
 inline __m512i pairs_across(__m512 before, __m512 after) {
   const __m512i order =
       _mm512_set_epi32(0x001F000F, 0x001E000E, 0x001D000D, 0x001C000C, 0x001B000B, 0x001A000A,
@@ -59,7 +59,7 @@ inline __m512 add_products(__m512 sum, __m512i left, __m512i right) {
   return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(left), reinterpret_cast<__m512bh>(right));
 }
 
-/// Rows and columns of 16 x 16 pairs change places.
+/// Transposes 16 x 16 pairs.
 inline void transpose(__m512i* x) {
   __m512i y[kPairLanes];
 #pragma GCC unroll 8
@@ -74,8 +74,8 @@ inline void transpose(__m512i* x) {
     x[i + 2] = _mm512_unpacklo_epi64(y[i + 1], y[i + 3]);
     x[i + 3] = _mm512_unpackhi_epi64(y[i + 1], y[i + 3]);
   }
-  constexpr int even = 0x88;  // Blocks of 128 bits: of each of two vectors the first and the third,
-  constexpr int odd = 0xDD;   // the second and the fourth.
+  constexpr int even = 0x88;  // 128-bit blocks: the first and third of each of two vectors,
+  constexpr int odd = 0xDD;   // or the second and fourth.
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     y[i] = _mm512_shuffle_i32x4(x[i], x[i + 4], even);
@@ -90,7 +90,7 @@ inline void transpose(__m512i* x) {
   }
 }
 
-/// What load_pairs_across() reads next: no other part of the machine follows so many rows.
+/// Prefetches the next rows of load_pairs_across(); hardware prefetchers do not follow that many.
 inline void prefetch_pairs(const float* from, std::int64_t stride) {
   for (std::int64_t row = 0; row < kPairLanes; ++row) {
     _mm_prefetch(reinterpret_cast<const char*>(from + row * stride), _MM_HINT_T0);
@@ -98,8 +98,8 @@ inline void prefetch_pairs(const float* from, std::int64_t stride) {
   }
 }
 
-/// 16 pairs each of up to 16 rows, `stride` apart, as the vectors of neighbouring pairs: to[i] has
-/// pair i of every row. Rows from `rows` on and elements from `count` on (of 32) are zero.
+/// Loads 16 pairs of each of up to 16 rows, `stride` apart, transposed: to[i] holds pair i of every
+/// row. Rows from `rows` on and elements from `count` on (of 32) are zero.
 inline void load_pairs_across(const float* from, std::int64_t stride, std::int64_t rows,
                               std::int64_t count, __m512i* to) {
   if (rows >= kPairLanes && count >= 2 * kPairLanes) {

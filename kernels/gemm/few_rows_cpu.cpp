@@ -14,7 +14,7 @@
 #define TRAIN_KERNELS_FEW_ROWS_ONCE
 namespace train::kernels::cpu {
 
-/// Columns [column, column + columns) of C = op(A) op(B), and one block of the inner dimension.
+/// Columns [column, column + columns) of C = op(A) op(B), for one block of the inner dimension.
 struct FewRows {
   const MatmulParams& p;
   std::int64_t column, columns;
@@ -35,13 +35,13 @@ struct FewRows {
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-/// sum, or what C holds plus it.
+/// Returns sum, or C + sum.
 template <class D>
 HWY_INLINE void store_sum(D d, hn::Vec<D> sum, float* to, bool add) {
   hn::StoreU(add ? hn::Add(hn::LoadU(d, to), sum) : sum, d, to);
 }
 
-/// One element at a time: what the vectors leave at the end.
+/// Computes one element: the remainder after the vectors.
 HWY_INLINE void multiply_element(const FewRows& block, std::int64_t row, std::int64_t column) {
   const hn::CappedTag<float, 1> d;
   const MatmulParams& p = block.p;
@@ -56,8 +56,8 @@ HWY_INLINE void multiply_element(const FewRows& block, std::int64_t row, std::in
   store_sum(d, sum, block.c(row, column), block.add());
 }
 
-/// A vector of columns, rows [row, row + rows): B is [n, k], so four of its elements of every
-/// column change places in registers.
+/// Computes a vector of columns, rows [row, row + rows), for B [n, k]: four elements of every
+/// column are transposed in registers.
 template <int rows>
 HWY_INLINE void multiply_vector_across(const FewRows& block, std::int64_t row,
                                        std::int64_t column) {
@@ -70,7 +70,7 @@ HWY_INLINE void multiply_vector_across(const FewRows& block, std::int64_t row,
     sum[r] = hn::Zero(d);
   }
   std::int64_t i = 0;
-  // The next vector's columns, a line of each column at a time.
+  // Prefetches the next vector's columns, a line of each column at a time.
   constexpr std::int64_t line = 16;
   for (; i + kBlock <= block.depth; i += kBlock) {
     if (i % line == 0) {
@@ -104,11 +104,12 @@ HWY_INLINE void multiply_vector_across(const FewRows& block, std::int64_t row,
   }
 }
 
-/// The same with B [k, n], and `vectors` vectors of columns: rows of B are read as they lie.
+/// Computes `vectors` vectors of columns for B [k, n], whose rows are read as stored.
 template <int rows, int vectors>
 HWY_INLINE void multiply_vectors_along(const FewRows& block, std::int64_t row,
                                        std::int64_t column) {
-  constexpr std::int64_t ahead = 16;  // Rows of B: no other part of the machine guesses them.
+  constexpr std::int64_t ahead = 16;  // Prefetch distance for rows of B, which hardware prefetchers
+                                      // do not follow.
   const Floats d;
   const MatmulParams& p = block.p;
   const float* b = static_cast<const float*>(p.b) + block.first * p.ldb + column;
@@ -145,7 +146,7 @@ HWY_INLINE void multiply_vectors_along(const FewRows& block, std::int64_t row,
   }
 }
 
-/// body(row, rows) for groups of at most `most` rows, a power of two.
+/// Calls body(row, rows) for groups of at most `most` rows, a power of two.
 template <int most, class Body>
 HWY_INLINE void each_row_group(std::int64_t rows, const Body& body) {
   std::int64_t row = 0;
@@ -198,7 +199,8 @@ namespace train::kernels::cpu {
 HWY_EXPORT(multiply_few_rows);
 
 bool has_few_rows(const MatmulParams& p) {
-  constexpr std::int64_t most = 8;  // Above, rearranging B once is cheaper than reading it so.
+  constexpr std::int64_t most = 8;  // With more rows, packing B once is cheaper than this way of
+                                    // reading it.
   return p.m <= most && !p.transpose_a;
 }
 

@@ -18,9 +18,8 @@
 namespace train::kernels::cpu {
 namespace {
 
-/// Columns of B whose panels are there at a time, of `columns`: they stay in the second-level
-/// cache, with room for what passes, while all rows of A do. Equal parts: where few columns were
-/// left at the end, A would be read anew for little.
+/// Columns of B packed at a time, out of `columns`: they stay in L2, with room for passing data,
+/// while all rows of A pass. Divided equally: a small remainder would read A again for little work.
 std::int64_t columns_at_once(std::int64_t columns, std::int64_t depth) {
   static const std::int64_t cache_bytes = std::max(sysconf(_SC_LEVEL2_CACHE_SIZE), 262144L);
   constexpr std::int64_t unit = 48;
@@ -30,8 +29,8 @@ std::int64_t columns_at_once(std::int64_t columns, std::int64_t depth) {
   return divide_up(divide_up(columns, divide_up(columns, most)), unit) * unit;
 }
 
-/// Rows of tiles that pass a panel of B before the next panel. Several of few rows of A that come
-/// from memory, so that fewer of them are on their way at once; otherwise one after the other.
+/// Rows of tiles that pass a panel of B before the next panel. Several if A has few rows that come
+/// from memory, so that fewer of them are requested at once; otherwise one.
 constexpr std::int64_t tiles_at_once(std::int64_t rows, std::int64_t k) {
   constexpr std::int64_t few = 256;
   constexpr std::int64_t cached_bytes = 16'777'216;
@@ -46,14 +45,14 @@ constexpr std::int64_t tiles_at_once(std::int64_t rows, std::int64_t k) {
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-/// A rectangle of C, and one block of the inner dimension.
+/// Rectangle of C and one block of the inner dimension.
 struct Block {
   const MatmulParams& p;
   Piece piece;
   std::int64_t first, depth;
 
   [[nodiscard]] bool add() const { return p.accumulate || first > 0; }
-  /// Of op(A) and op(B), from row or column `at` of the rectangle.
+  /// Address in op(A) or op(B) of row or column `at` of the rectangle.
   [[nodiscard]] const float* a(std::int64_t at) const {
     const auto* a = static_cast<const float*>(p.a);
     const std::int64_t row = piece.row + at;
@@ -69,9 +68,8 @@ struct Block {
   }
 };
 
-/// body(column, columns, vectors) for the panels of `columns` columns: as wide as a tile may be,
-/// and at the end twice two vectors rather than three and one, which would not keep the multipliers
-/// busy.
+/// Calls body(column, columns, vectors) for the panels of `columns` columns: as wide as a tile; at
+/// the end twice two vectors instead of three and one, which would not saturate the FMA units.
 template <class Body>
 HWY_INLINE void each_panel(std::int64_t columns, const Body& body) {
   std::int64_t column = 0;
@@ -91,13 +89,13 @@ HWY_INLINE void each_panel(std::int64_t columns, const Body& body) {
   }
 }
 
-/// Where the panel of a row of op(A) or a column of op(B) starts. One row of it stays empty: panels
-/// a multiple of 4096 bytes apart would share lines of the caches.
+/// Start of the panel of a row of op(A) or a column of op(B). One row of it stays empty: panels a
+/// multiple of 4096 bytes apart would map to the same cache sets.
 constexpr std::int64_t panel_at(std::int64_t index, std::int64_t depth) {
   return index * (depth + 1);
 }
 
-/// A panel of B, where the first tile does not make it on its way.
+/// Packs a panel of B, unless the first tile packs it on the way.
 template <int vectors>
 void pack_b(const Block& block, std::int64_t column, std::int64_t width, float* to) {
   constexpr std::int64_t whole = vectors * kLanes;
@@ -111,7 +109,7 @@ void pack_b(const Block& block, std::int64_t column, std::int64_t width, float* 
   }
 }
 
-/// The panel of `rows` rows of op(A) from `row` on, filled up with zeros to `width`.
+/// Packs `rows` rows of op(A) from `row` on, filled up with zeros to `width`.
 void pack_left_rows(const Block& block, std::int64_t row, std::int64_t rows, std::int64_t width,
                     float* to) {
   const MatmulParams& p = block.p;
@@ -126,8 +124,8 @@ void pack_left_rows(const Block& block, std::int64_t row, std::int64_t rows, std
   }
 }
 
-/// Of the columns from `column` on, and behind the last ones of the first in the next block of the
-/// inner dimension.
+/// Lines to prefetch: the columns from `column` on; after the last ones, the first columns of the
+/// next block of the inner dimension.
 Ahead columns_ahead(const Block& block, std::int64_t column, std::int64_t most) {
   if (column >= block.piece.columns) {
     const std::int64_t first = block.first + block.depth;
@@ -142,7 +140,7 @@ Ahead columns_ahead(const Block& block, std::int64_t column, std::int64_t most) 
           .stride = block.p.ldb};
 }
 
-/// One tile, by where its operands are.
+/// Computes one tile, by the places of its operands.
 template <int vectors>
 HWY_INLINE void multiply_whole_tile(const Tile& tile, Left left, Right right) {
   const auto with_right = [&](auto from) {
@@ -162,8 +160,8 @@ HWY_INLINE void multiply_whole_tile(const Tile& tile, Left left, Right right) {
   }
 }
 
-/// `tiles` rows of tiles that are whole in height, from `row` on, for one panel of B after the
-/// other. The first rows of the block make the panels. a_panels: scratch, where A lies transposed.
+/// Computes `tiles` rows of full-height tiles from `row` on, for each panel of B in turn. The
+/// block's first rows pack the panels. a_panels: scratch, used if A is transposed.
 void multiply_rows(const Block& block, std::int64_t row, std::int64_t tiles,
                    std::int64_t first_column, std::int64_t columns, float* panels, float* a_panels,
                    LinesAhead& ahead) {
@@ -202,7 +200,7 @@ void multiply_rows(const Block& block, std::int64_t row, std::int64_t tiles,
   });
 }
 
-/// The tiles of the rows that are left at the end. a_panel: scratch.
+/// Computes the tiles of the remaining rows. a_panel: scratch.
 void multiply_left_rows(const Block& block, std::int64_t row, std::int64_t first_column,
                         std::int64_t columns, float* panels, float* a_panel, LinesAhead& ahead) {
   const std::int64_t rows = block.piece.rows - row;
@@ -273,9 +271,9 @@ namespace {
 HWY_EXPORT(multiply_piece);
 
 constexpr PieceCosts kCosts{
-    .whole_rows = 8,  // Of every instruction set's tile.
+    .whole_rows = 8,  // Multiple of every instruction set's tile height.
     .whole_columns = 48,
-    .rearranged = 24.0,  // With its way from memory: measured, 6 is up to 6 % slower.
+    .rearranged = 24.0,  // Includes the memory access; measured, 6 is up to 6 % slower.
     .started = 20000.0,
 };
 

@@ -5,7 +5,7 @@
 
 #include "kernels/cpu_support.hpp"
 
-// How the CPU's products divide C among threads. Bits do not depend on it.
+// Division of C among threads in the CPU's products. Bits do not depend on it.
 namespace train::kernels::cpu {
 
 /// A rectangle of C.
@@ -14,19 +14,20 @@ struct Piece {
   std::int64_t column = 0, columns = 0;
 };
 
-/// What the pieces of a kind of product are made of, and take.
+/// Granularity and cost of the pieces of one kind of product.
 struct PieceCosts {
-  std::int64_t whole_rows, whole_columns;  ///< Of a tile: pieces are multiples, but for the last.
-  double rearranged;                       ///< An element of A or B, in multiply-adds.
-  double started;                          ///< A piece, in multiply-adds.
-  /// Rows of A that pass while B's columns stay, if there are more columns than `most_columns`:
-  /// then B is rearranged again for the next ones.
+  std::int64_t whole_rows, whole_columns;  ///< Tile size; pieces are multiples of it, except the
+                                           ///< last.
+  double rearranged;  ///< Cost of packing one element of A or B, in multiply-adds.
+  double started;     ///< Cost of starting a piece, in multiply-adds.
+  /// Rows of A per pass over B's columns if C has more columns than `most_columns`; B is packed
+  /// again for the next rows.
   std::int64_t most_rows = INT64_MAX, most_columns = INT64_MAX;
 };
 
 /// Pieces of C, each for one thread.
 struct Grid {
-  std::int64_t rows = 0, columns = 0;  ///< Of a piece; the last ones may have fewer.
+  std::int64_t rows = 0, columns = 0;  ///< Size of a piece; the last ones may be smaller.
   std::int64_t down = 1, across = 1;
   [[nodiscard]] std::int64_t count() const { return down * across; }
   [[nodiscard]] Piece piece(const MatmulParams& p, std::int64_t i) const {
@@ -41,8 +42,8 @@ struct Grid {
 
 [[nodiscard]] Grid cheapest_grid(const MatmulParams& p, const PieceCosts& costs, int threads);
 
-/// What needs no product: C empty, or a sum of no terms, which is 0 or leaves C as it is. False if
-/// there is one to compute.
+/// Handles products without terms: C empty, or k = 0, which sets C to 0 or leaves it. Returns false
+/// if there is a product to compute.
 [[nodiscard]] bool is_done_without_terms(const MatmulParams& p);
 
 }  // namespace train::kernels::cpu

@@ -16,17 +16,17 @@ Grid grid_of(const MatmulParams& p, const PieceCosts& costs, std::int64_t down,
           .across = divide_up(p.n, columns)};
 }
 
-/// How much more an element of A takes where A is larger than what a third-level cache leaves to a
-/// product: each column of pieces then reads all of it from memory again.
+/// Extra cost factor of an element of A if A is larger than a product's share of L3: each column of
+/// pieces then reads all of A from memory again.
 double way_of_a(const MatmulParams& p) {
   constexpr std::int64_t cached_bytes = 16'777'216;
   return p.m * p.k * static_cast<std::int64_t>(sizeof(float)) > cached_bytes ? 2.0 : 1.0;
 }
 
-/// What a product takes with this grid, in multiply-adds of one thread. Each piece rearranges its
-/// rows of A, and its columns of B as often as A's rows pass.
+/// Cost of a product with this grid, in multiply-adds of one thread. Each piece packs its rows of A
+/// once, and its columns of B once per pass of A's rows.
 double cost(const MatmulParams& p, const PieceCosts& costs, const Grid& grid, int threads) {
-  constexpr double idle = 0.12;  // Of a piece, at the end, on average.
+  constexpr double idle = 0.12;  // Average idle share at a piece's end.
   const auto rows = static_cast<double>(std::min(grid.rows, p.m));
   const auto columns = static_cast<double>(std::min(grid.columns, p.n));
   const double passes = grid.columns > costs.most_columns

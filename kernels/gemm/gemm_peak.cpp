@@ -11,7 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Of so many products of `size` x `size`, handed over at once.
+/// Time of so many products of `size` x `size`, submitted at once.
 double seconds_of(const KernelTable& table, Stream& stream, MatmulParams product, int times) {
   const auto begin = Clock::now();
   for (int i = 0; i < times; ++i) {
@@ -21,8 +21,8 @@ double seconds_of(const KernelTable& table, Stream& stream, MatmulParams product
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Values of either sign in [0.5, 1): what is all zeros takes less power, and a device that takes
-/// less runs faster.
+/// Random values of either sign in [0.5, 1): all-zero operands take less power, which makes a
+/// device run faster.
 Buffer random_operand(const Device& device, std::int64_t count, DType dtype) {
   const std::size_t size_bytes = static_cast<std::size_t>(count) * size_of(dtype);
   constexpr std::size_t block_bytes = std::size_t{1} << 20U;
@@ -44,10 +44,10 @@ Buffer random_operand(const Device& device, std::int64_t count, DType dtype) {
 
 struct Measured {
   double flops = 0.0;
-  double seconds = 0.0;  ///< Of a batch.
+  double seconds = 0.0;  ///< Time of a batch.
 };
 
-/// The best of the batches that `seconds` hold; one at least.
+/// Best of the batches that fit in `seconds`; at least one.
 Measured measure_at(const KernelTable& table, Stream& stream, DType dtype, std::int64_t size,
                     double seconds) {
   const Buffer a = random_operand(*table.device, size * size, dtype);
@@ -66,7 +66,7 @@ Measured measure_at(const KernelTable& table, Stream& stream, DType dtype, std::
                              .dtype = dtype,
                              .output_dtype = dtype};
   constexpr int together = 4;
-  seconds_of(table, stream, product, 1);  // Loads the library, chooses an algorithm.
+  seconds_of(table, stream, product, 1);  // Loads the library and chooses an algorithm.
   Measured best{.seconds = seconds_of(table, stream, product, together)};
   const auto begin = Clock::now();
   while (std::chrono::duration<double>(Clock::now() - begin).count() < seconds) {
@@ -88,7 +88,7 @@ double measure_gemm_flops(const KernelTable& table, DType dtype, double seconds)
         measure_at(table, *stream, dtype, size, size == largest ? seconds : 0.0);
     best = std::max(best, measured.flops);
     if (measured.seconds * 2 > seconds) {
-      break;  // A slow device is busy enough with this one.
+      break;  // This size is enough to saturate a slow device.
     }
   }
   return best;

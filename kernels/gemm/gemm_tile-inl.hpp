@@ -1,8 +1,9 @@
-// What a product is made of, compiled once per instruction set (no `#pragma once`: Highway includes
-// this file again for each): operands rearranged into panels, and the tile of C in registers.
+// Building blocks of a product, compiled once per instruction set (no `#pragma once`: Highway
+// includes this file again for each): packing of operands into panels, and the tile of C in
+// registers.
 //
 // A panel of width w holds k rows of w elements: column i of op(A) for w rows, or row i of op(B)
-// for w columns, one after the other, as the tile reads them (Goto and van de Geijn, "Anatomy of
+// for w columns, in the order in which the tile reads them (Goto and van de Geijn, "Anatomy of
 // High-Performance Matrix Multiplication", 2008).
 #if defined(TRAIN_KERNELS_GEMM_TILE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRAIN_KERNELS_GEMM_TILE_INL
@@ -23,14 +24,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-constexpr std::int64_t kLanes = HWY_LANES(float);  // A constant on x86.
-/// The sums of a tile fill 24 of 32 registers, or 12 of 16.
+constexpr std::int64_t kLanes = HWY_LANES(float);  // Constant on x86.
+/// A tile's sums fill 24 of 32 registers, or 12 of 16.
 constexpr int kTileRows = HWY_TARGET == HWY_AVX3 ? 8 : 6;
 constexpr int kTileVectors = HWY_TARGET == HWY_AVX3 ? 3 : 2;
-constexpr int kFewTileRows = 4;  ///< Of a tile for the rows that are left at the end.
+constexpr int kFewTileRows = 4;  ///< Tile height for the remaining rows at the end.
 constexpr std::int64_t kSteps = 16;
 
-/// One row of a panel: `count` elements, and zeros up to `vectors` vectors.
+/// Writes one row of a panel: `count` elements, then zeros up to `vectors` vectors.
 template <int vectors>
 HWY_INLINE void pack_row(const float* from, std::int64_t count, float* to) {
   const Floats d;
@@ -46,33 +47,33 @@ HWY_INLINE void pack_row(const float* from, std::int64_t count, float* to) {
   std::fill_n(to + count, width - count, 0.0F);
 }
 
-/// What a tile reads an operand from.
+/// Source that a tile reads an operand from.
 enum class Left : std::uint8_t {
   panel,
-  rows,     ///< Rows of op(A) as they lie in memory.
-  columns,  ///< A lies transposed, and a panel is made of it on the way.
+  rows,     ///< Rows of op(A) as stored.
+  columns,  ///< A is transposed; a panel is packed on the way.
 };
 enum class Right : std::uint8_t {
   panel,
-  rows,  ///< Rows of op(B) as they lie in memory; a panel is made of them on the way.
+  rows,  ///< Rows of op(B) as stored; a panel is packed on the way.
 };
 
 struct Tile {
   std::int64_t k;
   const float* a;
-  std::int64_t a_stride;  ///< Of its rows in memory, unless it is a panel.
+  std::int64_t a_stride;  ///< Row stride in memory, unless it is a panel.
   const float* b;
   std::int64_t b_stride;
   float* c;
   std::int64_t ldc;
-  std::int64_t rows, columns;  ///< Of C that are written.
+  std::int64_t rows, columns;  ///< Rows and columns of C to write.
   bool add;
-  float* a_panel;  ///< Where one is made.
+  float* a_panel;  ///< Destination of the panel packed on the way.
   float* b_panel;
-  LinesAhead* ahead;  ///< A part of which comes near every kSteps of k.
+  LinesAhead* ahead;  ///< Lines to prefetch, a part every kSteps of k.
 };
 
-/// Writes the sums of one row, or adds them: the last vector as far as C has columns.
+/// Writes or adds the sums of one row; the last vector only up to C's columns.
 template <int vectors>
 HWY_INLINE void store_row(const FloatVec* sum, float* to, std::int64_t columns, bool add) {
   const Floats d;
@@ -89,7 +90,7 @@ HWY_INLINE void store_row(const FloatVec* sum, float* to, std::int64_t columns, 
   }
 }
 
-/// One column of op(A) for a panel. It may write a little more, which the next one overwrites.
+/// Packs one column of op(A). It may write past the column's end, which the next column overwrites.
 HWY_INLINE void copy_column(const float* from, float* to) {
   const hn::CappedTag<float, 8> d;
   static_assert(kTileRows == 8 || kTileRows == 6);
@@ -100,12 +101,13 @@ HWY_INLINE void copy_column(const float* from, float* to) {
   }
 }
 
-/// C (+)= `rows` rows of op(A) times `vectors` vectors of columns of op(B), in registers over all
-/// k. Every element is one chain of fused multiply-adds in the order of k, and then one addition:
-/// its bits depend on nothing else.
+/// Computes C (+)= `rows` rows of op(A) times `vectors` vectors of columns of op(B), in registers
+/// over all of k. Each element is one chain of fused multiply-adds in the order of k, then one
+/// addition; its bits depend on nothing else.
 template <int rows, int vectors, Left left, Right right>
 HWY_NOINLINE void multiply_tile(const Tile& tile) {
-  constexpr std::int64_t ahead = 16;  // Rows in memory: no other part of the machine guesses them.
+  constexpr std::int64_t ahead = 16;  // Prefetch distance for rows in memory, which hardware
+                                      // prefetchers do not follow.
   const Floats d;
   const float* HWY_RESTRICT a = tile.a;
   const float* HWY_RESTRICT b = tile.b;

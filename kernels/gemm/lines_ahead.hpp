@@ -6,25 +6,24 @@
 
 #include "kernels/cpu_support.hpp"
 
-// What products bring near before they read it. No result depends on it.
+// Software prefetching of products. Results do not depend on it.
 namespace train::kernels::cpu {
 
-inline constexpr std::int64_t kCacheLine = 16;  ///< Of floats.
+inline constexpr std::int64_t kCacheLine = 16;  ///< In floats.
 
-/// Elements in memory that are needed soon: rows of so many elements, `stride` apart.
+/// Elements in memory that are needed soon: rows, `stride` apart.
 struct Ahead {
   const float* from = nullptr;
   std::int64_t rows = 0, row_elements = 0, stride = 0;
 };
 
-/// Brings them into the second-level cache, a few lines at a time, from sum to sum of the tiles: of
-/// many lines from memory at once a processor would wait for some. Rows need not begin with a line:
-/// one that was left out at the end of each would make the tile that reads it take three times as
-/// long.
+/// Prefetches rows into L2, a few lines per tile: requesting many lines at once would stall the
+/// processor. Rows need not be aligned to lines; skipping the partial line at a row's end would
+/// make the tile that reads it take three times as long.
 class LinesAhead {
  public:
   LinesAhead() = default;
-  /// `times`: how often prefetch() will be called; more are allowed.
+  /// `times`: expected number of calls of prefetch(); more are allowed.
   LinesAhead(const Ahead& all, std::int64_t times)
       : next_row_(all.from),
         stride_(all.stride),
@@ -44,7 +43,7 @@ class LinesAhead {
     }
   }
 
-  /// An address in the next line, null after the last one.
+  /// Address in the next line; null after the last.
   const float* next_line() {
     if (lines_left_ == 0) {
       if (rows_left_ == 0) {
@@ -65,7 +64,7 @@ class LinesAhead {
   const float* line_ = nullptr;
   const float* next_row_ = nullptr;
   std::int64_t stride_ = 0, row_elements_ = 0;
-  std::int64_t lines_left_ = 0;  ///< Of the row that was begun.
+  std::int64_t lines_left_ = 0;  ///< Lines left in the current row.
   std::int64_t rows_left_ = 0, each_time_ = 0;
 };
 

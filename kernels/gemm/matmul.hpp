@@ -19,13 +19,13 @@ struct MatmulParams {
   bool transpose_a = false;
   bool transpose_b = false;
   bool accumulate = false;
-  DType dtype = DType::f32;         ///< Of A and B.
-  DType output_dtype = DType::f32;  ///< Of C; f32 for gradients of weights.
+  DType dtype = DType::f32;         ///< Type of A and B.
+  DType output_dtype = DType::f32;  ///< Type of C; f32 for weight gradients.
 };
 
 namespace cuda {
-/// Library and version that products come from ("cublaslt-13.0.2"). Throws DeviceError if it is not
-/// there.
+/// Library and version that computes products ("cublaslt-13.0.2"). Throws DeviceError if it is
+/// missing.
 [[nodiscard]] std::string gemm_library();
 }  // namespace cuda
 

@@ -23,8 +23,8 @@
 
 namespace train::kernels {
 namespace {
-/// The functions of cuBLASLt that are used, found when first asked for: the program starts without
-/// the library, and without CUDA.
+/// Functions of cuBLASLt, looked up on first use: the program starts without the library and
+/// without CUDA.
 struct CublasLt {
   CudaLibrary library{fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR), "cuBLASLt"};
   decltype(&cublasLtCreate) create = library["cublasLtCreate"];
@@ -46,7 +46,7 @@ struct CublasLt {
       library["cublasLtMatmulPreferenceSetAttribute"];
 };
 
-/// Thread-safe. Throws DeviceError, every time, where the library cannot be found or is too old.
+/// Thread-safe. Throws DeviceError, every time, if the library is missing or too old.
 const CublasLt& cublas_lt() {
   static const CublasLt table;
   return table;
@@ -58,7 +58,7 @@ void check_library(cublasStatus_t status, const char* what) {
   }
 }
 
-/// One product, ready to be launched again and again with the same algorithm.
+/// Plan of a product, launched repeatedly with one algorithm.
 struct MatmulPlan {
   using Desc = std::unique_ptr<cublasLtMatmulDescOpaque_t, decltype(&cublasLtMatmulDescDestroy)>;
   using Layout =
@@ -70,8 +70,8 @@ struct MatmulPlan {
   cublasLtMatmulAlgo_t algorithm{};
 };
 
-/// What an algorithm may depend on: the shapes, and what all operands are aligned to. So the same
-/// call has the same bits wherever in memory its operands lie, as long as that holds.
+/// Properties that may decide the algorithm: shapes, and the alignment shared by all operands. So
+/// equal calls have equal bits wherever their operands lie, while the alignment holds.
 using Key = std::array<std::int64_t, 8>;
 
 cudaDataType_t library_type(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
@@ -84,7 +84,7 @@ Key key_of(const MatmulParams& p) {
 
 }  // namespace
 
-/// The library's handle and the plans made so far; of one stream, and used on its thread alone.
+/// Library handle and cached plans of one stream, used only on its thread.
 class MatmulPlans {
  public:
   MatmulPlans() { check_library(cublas_lt().create(&handle_), "cublasLtCreate"); }
@@ -95,13 +95,15 @@ class MatmulPlans {
   MatmulPlans(const MatmulPlans&) = delete;
   MatmulPlans& operator=(const MatmulPlans&) = delete;
 
-  /// What Hopper's kernels want at most; the same everywhere, for it decides the algorithm.
+  /// Largest workspace that Hopper's kernels want; the same on all devices, as it affects the
+  /// algorithm.
   static constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;
 
-  /// Begins the product. The first time it tries some ways on `stream`, and waits for them.
+  /// Launches the product. The first launch tries several algorithms on `stream` and waits for
+  /// them.
   void multiply(CudaStream& stream, const MatmulParams& p) {
-    // The library loads kernels as they are first launched, for which the driver may wait for all
-    // that the device does: no exchange is under way meanwhile.
+    // The library loads kernels at their first launch, for which the driver may wait for the whole
+    // device: no exchange may run meanwhile.
     std::optional<DeviceGate::Call> loads;
     if (!plans_.contains(key_of(p))) {
       loads.emplace();
@@ -110,7 +112,7 @@ class MatmulPlans {
     launch(stream, plan, plan.algorithm, p);
   }
 
-  /// Begins the product as `plan` says, by `algorithm`.
+  /// Launches the product of `plan` with `algorithm`.
   void launch(CudaStream& stream, const MatmulPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
               const MatmulParams& p) const;
 
@@ -130,7 +132,7 @@ class MatmulPlans {
     return found->second;
   }
   [[nodiscard]] MatmulPlan make(CudaStream& stream, const MatmulParams& p) const;
-  /// What the library's heuristic proposes, the best first. Not empty.
+  /// Algorithms proposed by the library's heuristic, best first. Not empty.
   [[nodiscard]] Ways ways_of(const MatmulPlan& plan, const MatmulParams& p) const;
 
   cublasLtHandle_t handle_ = nullptr;
@@ -139,8 +141,7 @@ class MatmulPlans {
 
 namespace {
 
-/// A matrix as the library has it, by columns: what is stored as `rows` rows of `cols` is its
-/// transpose.
+/// Column-major layout for the library: a matrix stored as `rows` rows of `cols` is its transpose.
 cublasLtMatrixLayout_t stored_layout(DType dtype, std::int64_t rows, std::int64_t cols,
                                      std::int64_t stride) {
   cublasLtMatrixLayout_t layout = nullptr;
@@ -164,26 +165,26 @@ void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, bo
                 "cublasLtMatmulDescSetAttribute");
 }
 
-/// Small products are over before another way could save what a trial takes.
+/// False for small products, which finish before a better algorithm could repay the trial.
 bool worth_a_trial(const MatmulParams& p) {
   constexpr double least_flop = 1e9;
   return 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) >=
          least_flop;
 }
 
-/// Elements from the first of a matrix of `rows` rows to its last.
+/// Elements from the first to the last of a matrix of `rows` rows.
 std::int64_t extent(std::int64_t rows, std::int64_t cols, std::int64_t stride) {
   return (rows - 1) * stride + cols;
 }
 
-/// What a trial computes: the product of random operands, of the real one's shapes, into the real
-/// result where nothing is added to that, for the product will overwrite it anyway. So a trial
-/// needs little memory of its own, and a device that is nearly full has room for it.
+/// Operands of a trial: random operands in the real shapes, with the real result as output unless
+/// it is accumulated into, since the product overwrites it anyway. So a trial needs little memory
+/// and fits on a nearly full device.
 ///
-/// All of it is gone with this. REQUIRES: a DeviceGate::Call lives until then.
+/// The destructor frees everything. REQUIRES: a DeviceGate::Call lives until then.
 class TrialOperands {
  public:
-  /// Begins to fill them. None where the device has no room.
+  /// Starts filling the operands. nullptr if the device has no room.
   static std::unique_ptr<TrialOperands> make(CudaStream& stream, const MatmulParams& p) {
     auto operands = std::unique_ptr<TrialOperands>(new TrialOperands(stream, p));
     if (!operands->there()) {
@@ -202,7 +203,7 @@ class TrialOperands {
     return operands;
   }
 
-  /// Waits for what still uses them. What could be wrong by now has been said by who launched it.
+  /// Waits for their last use. Errors up to here were reported by the launches.
   ~TrialOperands() { cudaStreamSynchronize(stream_.native()); }
   TrialOperands(const TrialOperands&) = delete;
   TrialOperands& operator=(const TrialOperands&) = delete;
@@ -221,9 +222,9 @@ class TrialOperands {
   }
 
  private:
-  /// More than the caches of a device have (50 MiB), or an operand would not come from its memory.
-  /// Two numbers that are prime to each other and to what rows are long: neither do two pairs of
-  /// rows come again whose products are added, nor are the parts of a sum that is split the same.
+  /// Larger than a device's caches (50 MiB), so that operands come from memory. The two sizes are
+  /// coprime to each other and to row lengths: no pair of rows repeats within a sum, and the parts
+  /// of a split sum differ.
   static constexpr std::size_t a_piece_bytes = std::size_t{2 * 31} << 20U;
   static constexpr std::size_t b_piece_bytes = std::size_t{2 * 37} << 20U;
   static constexpr std::size_t whole = std::numeric_limits<std::size_t>::max();
@@ -251,7 +252,7 @@ class TrialOperands {
   std::unique_ptr<RepeatedMemory> a_, b_, c_, fold_;
 };
 
-/// Tries the library's ways to compute one product on the device.
+/// Tries the library's algorithms for one product on the device.
 class Trial {
  public:
   Trial(const MatmulPlans& plans, CudaStream& stream, const MatmulPlan& plan,
@@ -274,10 +275,11 @@ class Trial {
     plans_.launch(stream_, plan_, ways_[way].algo, operands_.product);
   }
 
-  /// Of what a way makes of the operands. Throws DeviceError.
+  /// Hash of the result of an algorithm. Throws DeviceError.
   [[nodiscard]] unsigned long long bits_of(std::size_t way) const {
     unsigned long long fold = 0;
-    // What is added to; and what a way leaves out would be another one's.
+    // Refills the result: it is accumulated into, and elements an algorithm skips must not come
+    // from another.
     cuda::fill_with_random(stream_, operands_.result());
     launch(way);
     TRAIN_CUDA_CHECK(cudaMemsetAsync(operands_.fold(), 0, sizeof(fold), stream_.native()));
@@ -292,11 +294,11 @@ class Trial {
     try {
       return bits_of(way) == expected_;
     } catch (const DeviceError&) {
-      return false;  // Proposed, and refused.
+      return false;  // The algorithm was proposed, but does not run.
     }
   }
 
-  /// Of the fastest of a few.
+  /// Fastest of a few runs.
   [[nodiscard]] double seconds(std::size_t way) const {
     using Clock = std::chrono::steady_clock;
     constexpr int times = 4;
@@ -321,12 +323,12 @@ class Trial {
 
 }  // namespace
 
-/// Row by row C = A B is column by column C = B A, so the operands change places.
+/// C = A B in rows is C = B A in columns, so the operands are swapped.
 MatmulPlan MatmulPlans::make(CudaStream& stream, const MatmulParams& p) const {
   MatmulPlan plan;
   cublasLtMatmulDesc_t desc = nullptr;
-  // Without TF32: products of fp32 are those of the CPU but for the order of the sums. Those of
-  // bf16 are exact, and added up in fp32.
+  // No TF32: products of fp32 differ from the CPU's only in the order of sums. Products of bf16 are
+  // exact, and summed in fp32.
   check_library(cublas_lt().desc_create(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
                 "cublasLtMatmulDescCreate");
   plan.desc.reset(desc);
@@ -356,7 +358,7 @@ MatmulPlans::Ways MatmulPlans::ways_of(const MatmulPlan& plan, const MatmulParam
                         decltype(&cublasLtMatmulPreferenceDestroy)>
       preference(made, cublas_lt().preference_destroy);
   set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
-  // Sums of a split k are to be added in one order, from the workspace.
+  // Partial sums of a split k must be added in one order, from the workspace.
   set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   const ProductAlignment alignment = alignment_of(p);

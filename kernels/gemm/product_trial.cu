@@ -8,7 +8,7 @@
 namespace train::kernels::cuda {
 namespace {
 
-/// A word of which each bit depends on all of `i` (the finalizer of MurmurHash3, Appleby, public
+/// Hash in which each bit depends on all of `i` (the finalizer of MurmurHash3, Appleby, public
 /// domain).
 __device__ std::uint32_t mixed(std::uint32_t i) {
   i ^= i >> 16U;
@@ -18,7 +18,7 @@ __device__ std::uint32_t mixed(std::uint32_t i) {
   return i ^ i >> 16U;
 }
 
-/// The same of 64 bits (SplitMix64, Vigna, public domain).
+/// 64-bit hash (SplitMix64, Vigna, public domain).
 __device__ unsigned long long mixed_wide(unsigned long long i) {
   i = (i ^ i >> 30U) * 0xbf58476d1ce4e5b9ULL;
   i = (i ^ i >> 27U) * 0x94d049bb133111ebULL;
@@ -37,7 +37,7 @@ struct RandomEach {
   __device__ void operator()(std::int64_t i) const { store_random<T>(data, i, i); }
 };
 
-/// Where element `i` of all is.
+/// Offset of element `i`.
 __device__ std::int64_t place_of(const TrialMatrix& matrix, std::int64_t i) {
   return i / matrix.cols * matrix.stride + i % matrix.cols;
 }
@@ -50,7 +50,8 @@ struct RandomElement {
   }
 };
 
-/// Part `part` of all elements: every `parts`-th, so that neighbours read neighbours.
+/// Hashes part `part` of all elements: every `parts`-th, so that neighbouring threads read
+/// neighbours.
 template <class Bits>
 struct FoldPart {
   TrialMatrix matrix;
@@ -63,13 +64,13 @@ struct FoldPart {
       sum += mixed_wide(static_cast<unsigned long long>(i + 1) * 0x9e3779b97f4a7c15ULL +
                         bits[place_of(matrix, i)]);
     }
-    atomicAdd(fold, sum);  // Whole numbers: any order gives the same.
+    atomicAdd(fold, sum);  // Integers, so any order gives the same.
   }
 };
 
 template <class Bits>
 void launch_fold(CudaStream& stream, const TrialMatrix& matrix, unsigned long long* fold) {
-  constexpr std::int64_t most_parts = 1 << 18;  // As many threads as a device runs at once.
+  constexpr std::int64_t most_parts = 1 << 18;  // Number of threads that a device runs at once.
   const std::int64_t parts = std::min(most_parts, matrix.rows * matrix.cols);
   launch_each(stream, parts, FoldPart<Bits>{matrix, parts, fold});
 }

@@ -4,7 +4,7 @@
 
 namespace train::kernels::cpu {
 
-/// The kernels of the head with the products of a kernel set.
+/// Kernels of the head, with the product of a kernel set.
 void head_loss_with(const HeadLossParams& p, int threads, Product multiply);
 void token_log_probs_with(const TokenLogProbsParams& p, int threads, Product multiply);
 

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int terms_per_row = 4;  // Cross-entropy, lse^2, correct, has a target.
 
-/// The terms of row `place`, which has a target, of one thread alone. `chosen`: the target's logit.
+/// Writes the terms of row `place`, which has a target; called by one thread. `chosen`: the
+/// target's logit.
 template <bool shaped>
 __device__ void write_terms(const HeadLossParams& p, std::int64_t place, const SeenLogits& seen,
                             float chosen) {
@@ -31,8 +32,8 @@ __device__ void write_terms(const HeadLossParams& p, std::int64_t place, const S
   terms[3] = 1.0;
 }
 
-/// Those of a row that has none: it counts nowhere. With a target that is not of the vocabulary the
-/// loss is NaN before the host has read of it.
+/// Writes the terms of a row without a target, which counts nowhere. If the target is outside the
+/// vocabulary the loss becomes NaN before the host learns of the fault.
 __device__ void write_no_terms(double* terms, bool known) {
   for (int term = 0; term < terms_per_row; ++term) {
     terms[term] = 0.0;
@@ -42,7 +43,7 @@ __device__ void write_no_terms(double* terms, bool known) {
   }
 }
 
-/// A unit of gradients where its logits were: 16 bytes at once of either type.
+/// Writes a unit of gradients in place of its logits: 16 bytes at once for either type.
 template <class T, bool aligned, bool shaped>
 __device__ void store_unit(const LogitRow<aligned, shaped>& row, float* to, int unit,
                            const float* values) {
@@ -75,25 +76,25 @@ __device__ void store_unit(const LogitRow<aligned, shaped>& row, float* to, int 
   }
 }
 
-/// What the gradients of a row are made of.
+/// Factors of a row's gradients.
 struct RowGradient {
   float factor, shift;
   int target;
   float at_target;
-  float uniform;  ///< Of shaped rows alone.
+  float uniform;  ///< For shaped rows only.
 };
 
-/// The gradient where a shaped row's logit is.
+/// Gradient of a shaped row's logit, written in its place.
 __device__ float gradient_at(const LogitShape& shape, const RowGradient& g, int column,
                              float logit) {
   const float of_softmax = g.factor * exponential(logit, g.shift) - g.uniform;
   return shape.slope(logit) * (of_softmax - (column == g.target ? g.at_target : 0.0F));
 }
 
-/// The gradients take the place of the logits, as elements of T from the begin of their row.
-/// Smaller ones lie where other threads' logits were: those of tile t where tile t / 2 was. So all
-/// threads have to have read that far before tiles 0, 2, 4, 8 and so on are written, and need not
-/// wait for each other more often.
+/// Overwrites the logits by gradients, as elements of T from the row's begin. For smaller T the
+/// gradients of tile t overwrite logits of tile t / 2, which belong to other threads. So all
+/// threads must have read that far before tiles 0, 2, 4, 8 and so on are written; no other
+/// synchronisation is needed.
 template <class T, bool aligned, bool shaped>
 __device__ void write_gradient(const LogitRow<aligned, shaped>& row, float* to,
                                const RowGradient& g) {
@@ -135,10 +136,9 @@ __device__ void write_no_gradient(const LogitRow<aligned, shaped>& row, float* t
   }
 }
 
-/// Loss terms of one row of logits, a block for each row; with `gradient` the logits become the
-/// gradients of the loss (head_loss.hpp). The first pass goes from the last logit to the first, so
-/// that the second one finds what was read last in the cache, and keeps `kept_units` in shared
-/// memory.
+/// Loss terms of rows of logits, one block per row; with `gradient` the logits become the gradients
+/// of the loss (head_loss.hpp). The first pass runs from the last logit to the first, so that the
+/// second finds the latest reads in the cache, and keeps `kept_units` in shared memory.
 template <class T, bool aligned, bool shaped>
 __global__ void __launch_bounds__(most_threads)
     loss_row_kernel(HeadLossParams p, std::int64_t first, int kept_units, DeviceFault* fault,
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(most_threads)
                                       dynamic_shared<float>(),
                                       {p.logit_scale, p.softcap}};
   const std::int32_t target = p.targets[place];
-  // It has the least to do.
+  // This thread has the least work.
   const bool writes_terms = threadIdx.x == blockDim.x - 1;
   if (target < 0 || target >= p.vocab) {
     if (p.dx != nullptr) {
@@ -191,10 +191,10 @@ __global__ void __launch_bounds__(most_threads)
   }
 }
 
-/// Of rows whose loss is no cross-entropy, whose sums take more registers.
+/// Threads for rows with another loss than cross-entropy, whose sums take more registers.
 constexpr int other_threads = most_threads / 2;
 
-/// The same of those rows.
+/// Loss terms of rows with such a loss.
 template <class T, RowLoss loss>
 __global__ void __launch_bounds__(other_threads, 1)
     other_loss_row_kernel(HeadLossParams p, std::int64_t first, DeviceFault* fault,
@@ -235,9 +235,9 @@ __global__ void __launch_bounds__(other_threads, 1)
   }
 }
 
-/// The rows' terms in one order: thread t has every blockDim.x-th row, then a tree.
+/// Adds the rows' terms in one order: thread t has every blockDim.x-th row, then a tree.
 __global__ void __launch_bounds__(most_threads) loss_sums_kernel(HeadLossParams p) {
-  constexpr int at_once = 3;  // Rows on their way.
+  constexpr int at_once = 3;  // Rows in flight.
   constexpr int sums_of_row = terms_per_row + 1;
   __shared__ double shared[most_threads];
   const auto threads = static_cast<int>(blockDim.x);
@@ -269,7 +269,7 @@ __global__ void __launch_bounds__(most_threads) loss_sums_kernel(HeadLossParams 
     shared[threadIdx.x] = sums[term];
     fold_block(shared, threads, Add());
     result[term] = shared[0];
-    __syncthreads();  // All have read it.
+    __syncthreads();  // All threads have read it.
   }
   if (threadIdx.x == 0) {
     p.sums->cross_entropy = result[0];
@@ -280,8 +280,8 @@ __global__ void __launch_bounds__(most_threads) loss_sums_kernel(HeadLossParams 
   }
 }
 
-/// Units at the end of a row that have room in a block's shared memory. Static memory, and that
-/// the rest begins at a multiple of 1024 bytes, take up to 1024.
+/// Units at a row's end that fit in a block's shared memory. Static memory, and the alignment of
+/// the rest to 1024 bytes, take up to 1024.
 int kept_units_of(const HeadLossParams& p) {
   constexpr std::int64_t unit_bytes = unit_columns * sizeof(float);
   const std::int64_t room = (most_shared_bytes() - 1024) / unit_bytes;
@@ -308,7 +308,7 @@ void launch_chunk(CudaStream& stream, const HeadLossParams& p, std::int64_t firs
   if (p.row_loss == RowLoss::divergence) {
     matmul(stream, products.reference());
   }
-  // Whether each of the rows begins where 16 bytes can be read.
+  // True if each row begins at a multiple of 16 bytes.
   const bool aligned = aligned_to_vectors(p.logits) && p.vocab * sizeof(float) % vector_bytes == 0;
   const bool shaped = p.logit_scale != 1.0F || p.softcap != 0.0F || p.label_smoothing != 0.0F;
   for_element_type(p.dtype, [&]<class T>() {

@@ -7,23 +7,24 @@
 
 namespace train::kernels {
 
-/// Sums over the rows of one lane that have a target, in double, in an order that their number
-/// decides.
+/// Sums in double over the rows of one lane that have a target, in an order determined by their
+/// number.
 struct LossSums {
-  double cross_entropy = 0.0;  ///< Of CE (below), times the rows' weights.
-  double z_squared = 0.0;      ///< Of logsumexp(logits)^2, without weights.
+  double cross_entropy = 0.0;  ///< Sum of CE (below) times row weight.
+  double z_squared = 0.0;      ///< Sum of logsumexp(logits)^2, unweighted.
   double correct = 0.0;        ///< Rows whose largest logit is the target (first one on ties).
-  double targets = 0.0;        ///< Rows.
-  double weights = 0.0;        ///< Of the rows' weights; without any as `targets`.
+  double targets = 0.0;        ///< Number of such rows.
+  double weights = 0.0;        ///< Sum of row weights; without weights equal to `targets`.
 };
 
-/// What is lost in a row that has a target, in the place of CE (below).
+/// Row loss that replaces CE (below).
 enum class RowLoss : std::uint8_t {
   cross_entropy,
-  divergence,   ///< sum p0 (log p0 - log p), p0 the softmax of the same row of `reference_x`.
-  top_entropy,  ///< lse - mean of the `top_k` largest z alone, of equals the first ones:
-                ///< cross-entropy with the uniform distribution over them. Theirs, as if there were
-                ///< no others: the others have no gradient.
+  divergence,  ///< sum p0 (log p0 - log p), p0 the softmax of the same row of `reference_x`.
+  /// lse minus the mean of the `top_k` largest z (ties: first ones win): cross-entropy of the
+  /// softmax over them with the uniform distribution over them. All other logits are ignored and
+  /// have no gradient.
+  top_entropy,
 };
 
 /// Fused LM head + cross-entropy + z-loss: logits = x weight^T exist for `chunk_rows` rows at a

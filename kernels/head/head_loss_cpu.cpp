@@ -23,15 +23,15 @@ RowGradient gradient_of(const HeadLossParams& p, const RowExponentials& row, flo
           .target = target};
 }
 
-/// Makes logits of products, in place; their largest.
+/// Turns products into logits, in place; returns the largest.
 float shaped(const HeadLossParams& p, float* logits, float* slopes) {
   const LogitShape shape{.scale = p.logit_scale, .softcap = p.softcap};
   return shape.plain() ? max_of_row(logits, p.vocab)
                        : shape_row(logits, p.vocab, shape, logits, slopes);
 }
 
-/// A row whose loss is no cross-entropy; it is one of `of_reference`, or of none. Its first two
-/// terms.
+/// Handles a row with another loss than cross-entropy; `of_reference` is its reference row or null.
+/// Writes its first two terms.
 void other_loss_row(const HeadLossParams& p, const RowLossRow& row, float weight,
                     float* of_reference, double* terms) {
   RowLossTerms found;
@@ -45,8 +45,8 @@ void other_loss_row(const HeadLossParams& p, const RowLossRow& row, float weight
   terms[1] = found.lse * found.lse;
 }
 
-/// Loss terms of one row of logits, which has a target; with `gradient` the logits become
-/// d loss / d logits. `of_reference`: HeadLossParams::reference_logits of the row.
+/// Loss terms of one row of logits with a target; with `gradient` the logits become d loss / d
+/// logits. `of_reference`: HeadLossParams::reference_logits of the row.
 void loss_row(const HeadLossParams& p, std::int64_t row, float* logits, bool gradient,
               float* of_reference, double* terms) {
   static thread_local Scratch scratch;

@@ -16,7 +16,8 @@ template <class Params>
          static_cast<std::size_t>(first * params.cols) * size_of(params.dtype);
 }
 
-/// logits[rows, vocab] = x weight^T of rows [first, first + rows): of both passes over the head.
+/// Product logits[rows, vocab] = x weight^T of rows [first, first + rows), for both passes over the
+/// head.
 template <class Params>
 [[nodiscard]] MatmulParams head_product(const Params& params, std::int64_t first,
                                         std::int64_t rows) {
@@ -33,7 +34,7 @@ template <class Params>
           .dtype = params.dtype};
 }
 
-/// The log-probabilities of rows [first, first + rows), of which the products exist.
+/// Params of the log-probabilities of rows [first, first + rows), whose products exist.
 [[nodiscard]] inline LogitsLogProbsParams log_probs_of_rows(const TokenLogProbsParams& params,
                                                             std::int64_t first, std::int64_t rows) {
   const auto from_first = [&](auto* values) { return values == nullptr ? values : values + first; };
@@ -54,20 +55,20 @@ template <class Params>
           .softcap = params.softcap};
 }
 
-/// The other products of rows [first, first + rows) of the head: what every device computes.
+/// Remaining products of the head for rows [first, first + rows), the same on every device.
 struct HeadLossProducts {
   const HeadLossParams& params;
   std::int64_t first = 0;
   std::int64_t rows = 0;
 
-  /// reference_logits[rows, vocab] of RowLoss::divergence.
+  /// Product reference_logits[rows, vocab] of RowLoss::divergence.
   [[nodiscard]] MatmulParams reference() const {
     MatmulParams product = head_product(params, first, rows);
     product.a = static_cast<const std::byte*>(params.reference_x) + input_offset();
     product.c = params.reference_logits;
     return product;
   }
-  /// dx[rows, cols] = dlogits weight; dlogits lie where the logits did, each row at its row's
+  /// Product dx[rows, cols] = dlogits weight; dlogits overwrite the logits, each row at its row's
   /// begin.
   [[nodiscard]] MatmulParams input_gradient() const {
     return {.a = params.logits,
@@ -82,7 +83,7 @@ struct HeadLossProducts {
             .dtype = params.dtype,
             .output_dtype = params.dtype};
   }
-  /// dweight[vocab, cols] (+)= dlogits^T x; the first rows begin it.
+  /// Product dweight[vocab, cols] (+)= dlogits^T x; the first chunk overwrites.
   [[nodiscard]] MatmulParams weight_gradient() const {
     return {.a = params.logits,
             .b = head_input(params, first),
@@ -102,8 +103,7 @@ struct HeadLossProducts {
   [[nodiscard]] std::size_t input_offset() const {
     return static_cast<std::size_t>(first * params.cols) * size_of(params.dtype);
   }
-  /// Elements between the rows of dlogits, of which the logits' rows hold as many again where they
-  /// are smaller.
+  /// Elements between rows of dlogits; twice the logits' row stride if dlogits are half as wide.
   [[nodiscard]] std::int64_t gradient_stride() const {
     return params.vocab * static_cast<std::int64_t>(sizeof(float) / size_of(params.dtype));
   }

@@ -16,7 +16,7 @@ __device__ void put(T* to, std::int64_t row, Value value) {
   }
 }
 
-/// All that is asked for, of one value.
+/// Writes one value to all requested results.
 __device__ void put_everywhere(const LogProbResults& results, std::int64_t row, float value) {
   put(results.log_probs, row, value);
   put(results.lse, row, value);
@@ -27,8 +27,7 @@ __device__ void put_everywhere(const LogProbResults& results, std::int64_t row, 
   put(results.top_mean, row, value);
 }
 
-/// With e = exp(logit), divided by 2^shift, the sums of e^2 and of e (logit - largest); all threads
-/// get them.
+/// With e = exp(logit) / 2^shift, the sums of e^2 and of e (logit - largest), on all threads.
 struct Moments {
   double squares = 0.0, shifted = 0.0;
 };
@@ -38,13 +37,13 @@ __device__ Moments moments_of_row(const Row& row, const SeenLogits& seen) {
   each_logit(row, [&](float logit) {
     const float e = exponential(logit, seen.shift);
     moments.squares += static_cast<double>(e * e);
-    // -Inf times 0 is 0 here: such a token cannot be.
+    // -Inf times 0 counts as 0: the token is impossible.
     moments.shifted += e > 0.0F ? static_cast<double>(e * (logit - seen.largest)) : 0.0;
   });
   return {block_sum(moments.squares), block_sum(moments.shifted)};
 }
 
-/// log sum exp and mean of the `top` largest.
+/// log sum exp and mean of the `top` largest logits.
 struct TopLogits {
   double lse = 0.0, mean = 0.0;
 };
@@ -68,7 +67,7 @@ __device__ TopLogits top_of_row(const Row& row, const SeenLogits& seen, std::int
   return {.lse = log_sum_exp(of_top), .mean = largest + all / static_cast<double>(top)};
 }
 
-/// A block for each row. `first`: of these rows among all of the call.
+/// One block per row. `first`: index of the first of these rows in the call.
 template <bool aligned, bool shaped>
 __global__ void __launch_bounds__(most_threads)
     log_prob_row_kernel(LogitsLogProbsParams p, std::int64_t first, DeviceFault* fault,

@@ -7,31 +7,29 @@
 
 namespace train::kernels {
 
-/// What is known of each row of logits z, p = softmax(z): [rows] each, nullptr where it is not
-/// asked for. A row that is left out has 0 everywhere and argmax -1; one whose logits are not
-/// finite has NaN everywhere and argmax -1 (-Inf beside a finite logit is fine: a token that cannot
-/// be).
+/// Results for each row of logits z, p = softmax(z): [rows] each, nullptr if not wanted. A skipped
+/// row gets 0 everywhere and argmax -1; a row with non-finite logits gets NaN everywhere and argmax
+/// -1 (-Inf beside a finite logit is fine: an impossible token).
 struct LogProbResults {
   float* log_probs = nullptr;       ///< log p[target].
   float* lse = nullptr;             ///< log sum exp z.
-  std::int32_t* argmax = nullptr;   ///< The first of the largest.
+  std::int32_t* argmax = nullptr;   ///< First index of the largest logit.
   float* entropy = nullptr;         ///< -sum p log p.
   float* log_square_sum = nullptr;  ///< log sum p^2 = lse(2 z) - 2 lse(z).
-  float* top_lse = nullptr;         ///< lse of the top_k largest; of them all p = exp(this - lse).
-  float* top_mean = nullptr;        ///< Mean of the top_k largest logits.
-  std::int64_t top_k = 0;           ///< All where there are fewer.
+  float* top_lse = nullptr;   ///< lse of the top_k largest logits; their p = exp(z - top_lse).
+  float* top_mean = nullptr;  ///< Mean of the top_k largest logits.
+  std::int64_t top_k = 0;     ///< All if there are fewer.
 };
 
-/// Log-probabilities of chosen tokens, from logits that exist. On the CPU the log-probability of a
-/// row is the negative of the cross-entropy that head_loss computes for it (rounded from double),
-/// to the bit: whatever the other rows, their number, the row's place among them, and head_loss's
-/// chunks are.
+/// Log-probabilities of given tokens, from existing logits. On the CPU a row's log-probability is
+/// bitwise the negative of head_loss's cross-entropy (rounded from double), whatever the other
+/// rows, their number, the row's index, and head_loss's chunks.
 struct LogitsLogProbsParams {
-  /// [rows, vocab], not written. Products of the head as they are: z is made of them as head_loss
-  /// does it, by logit_scale and softcap.
+  /// [rows, vocab], read only. Raw products of the head; z is computed from them as in head_loss,
+  /// with logit_scale and softcap.
   const float* logits = nullptr;
-  /// [rows], -1 (the row is left out) or in [0, vocab); nullptr: log_probs are not asked for, and
-  /// no row is left out.
+  /// [rows], -1 (skip the row) or in [0, vocab); nullptr: no log_probs are wanted and no row is
+  /// skipped.
   const std::int32_t* targets = nullptr;
   LogProbResults results = {};
   std::int64_t rows = 0, vocab = 0;
@@ -39,10 +37,10 @@ struct LogitsLogProbsParams {
   float softcap = 0.0F;
 };
 
-/// The same from what the head reads: its logits = x weight^T exist for `chunk_rows` rows at a
-/// time. An objective's first pass: log-probabilities of all rows, from which it makes the row
-/// weights of head_loss, the second one. The bits depend on neither chunk_rows nor the threads on
-/// the CPU, where a product's element has the same bits in a product of any number of rows.
+/// Log-probabilities from the head's input: logits = x weight^T exist for `chunk_rows` rows at a
+/// time. First pass of an objective that computes from them the row weights of head_loss, the
+/// second pass. On the CPU the bits depend on neither chunk_rows nor threads, as a product's
+/// element has the same bits for any number of rows.
 struct TokenLogProbsParams {
   const void* x = nullptr;                ///< [rows, cols].
   const void* weight = nullptr;           ///< [vocab, cols].
@@ -52,7 +50,7 @@ struct TokenLogProbsParams {
   std::int64_t rows = 0, cols = 0, vocab = 0, chunk_rows = 0;
   float logit_scale = 1.0F;
   float softcap = 0.0F;
-  DType dtype = DType::f32;  ///< Of x and weight.
+  DType dtype = DType::f32;  ///< Type of x and weight.
 };
 
 }  // namespace train::kernels

@@ -27,7 +27,7 @@ void put(T* to, std::int64_t row, double value) {
   }
 }
 
-/// All that is asked for, of one value.
+/// Writes one value to all requested results.
 void put_everywhere(const LogProbResults& results, std::int64_t row, double value) {
   for (float* to : {results.log_probs, results.lse, results.entropy, results.log_square_sum,
                     results.top_lse, results.top_mean}) {
@@ -46,7 +46,7 @@ void put_top(const LogProbResults& results, std::int64_t row, const float* logit
   put(results.top_mean, row, top.mean);
 }
 
-/// Of one row of logits, whose largest is known.
+/// Writes the results of one row of logits, whose largest is known.
 void put_row(const LogitsLogProbsParams& p, std::int64_t row, const float* logits, float largest) {
   const LogProbResults& results = p.results;
   RowMoments moments;

@@ -10,65 +10,65 @@
 #include "kernels/launch.cuh"
 #include "kernels/reduce.cuh"
 
-// One row of logits as a block goes through it. The threads have units of neighbouring columns in
-// turns, two of each a tile, wherever the row lies: so the order of sums is the number of columns'.
+// Access of a block to one row of logits. Threads take units of neighbouring columns in turn, two
+// per tile, wherever the row lies: the order of sums depends only on the number of columns.
 namespace train::kernels::cuda {
 
 constexpr int most_threads = 1024;
 constexpr int most_warps = most_threads / warp_size;
 constexpr int unit_columns = 8;
-constexpr int tile_units = 2;  // Of a thread: 64 bytes on their way.
+constexpr int tile_units = 2;  // Units per thread: 64 bytes in flight.
 constexpr int tile_columns = tile_units * unit_columns;
 
-/// Threads of a row's block, from the number of columns alone: a tile or more for each.
+/// Threads of a row's block, at least a tile each; depends only on the number of columns.
 inline int row_threads(std::int64_t vocab) {
   return vocab >= most_threads * tile_columns ? most_threads
          : vocab >= 256 * tile_columns        ? 256
                                               : 64;
 }
 
-/// How logits are made of the head's products: softcap tanh(scale product / softcap); without a cap
-/// scale product.
+/// Logits from the head's products: softcap tanh(scale product / softcap), or scale product without
+/// a cap.
 struct LogitShape {
   float scale, softcap;
 
   [[nodiscard]] __device__ float logit(float product) const {
     return softcap > 0.0F ? softcap * tanhf(product * (scale / softcap)) : product * scale;
   }
-  /// By what the cap multiplies a gradient at `logit`.
+  /// Factor that the cap applies to a gradient at `logit`.
   [[nodiscard]] __device__ float slope(float logit) const {
     const float tanh = logit * (1.0F / softcap);
     return softcap > 0.0F ? fmaf(-tanh, tanh, 1.0F) : 1.0F;
   }
 };
 
-/// The logits of a row, of which the last units are kept in shared memory once they were read.
-/// `aligned`: the row begins at a multiple of 16 bytes; else it is read one by one. `shaped`: what
-/// lies in memory are products, of which `shape` makes the logits; else it says nothing.
+/// Logits of a row; the units read last are kept in shared memory. `aligned`: the row begins at a
+/// multiple of 16 bytes; otherwise it is read element by element. `shaped`: memory holds products,
+/// which `shape` turns into logits; otherwise `shape` is unused.
 template <bool aligned, bool shaped>
 struct LogitRow {
   const float* logits;
   int vocab, units;
-  int first_kept;  ///< `units` where none is.
-  float* kept;     ///< First halves of units, then second ones: what a warp reads is contiguous.
+  int first_kept;  ///< `units` if none is kept.
+  float* kept;     ///< First halves of units, then second halves: a warp's reads are contiguous.
   LogitShape shape;
 
   [[nodiscard]] __device__ int tiles() const {
     const int of_tile = tile_units * static_cast<int>(blockDim.x);
     return (units + of_tile - 1) / of_tile;
   }
-  /// The unit `j` of this thread in a tile.
+  /// Unit `j` of this thread in a tile.
   [[nodiscard]] __device__ int unit_of(int tile, int j) const {
     return (tile * tile_units + j) * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
   }
   [[nodiscard]] __device__ bool whole(int unit) const { return (unit + 1) * unit_columns <= vocab; }
 
-  /// The logit of one column.
+  /// Logit of one column.
   [[nodiscard]] __device__ float at(int column) const {
     return shaped ? shape.logit(logits[column]) : logits[column];
   }
-  /// This thread's logits of a tile; -Inf beyond the row. For the first time what lies in memory,
-  /// of which shape_tile() makes the logits once they are needed.
+  /// This thread's logits of a tile; -Inf beyond the row. The first read returns the raw memory,
+  /// which shape_tile() turns into logits when they are needed.
   template <bool again>
   __device__ void load(int tile, float (&values)[tile_columns]) const {
 #pragma unroll
@@ -91,7 +91,7 @@ struct LogitRow {
       shape_unit(unit_of(tile, j), values + j * unit_columns);
     }
   }
-  /// Keeps what load() has given, where there is room. A thread reads what it has kept itself.
+  /// Keeps the values of load() if there is room. Each thread reads back only its own.
   __device__ void keep(int tile, const float (&values)[tile_columns]) const {
     constexpr int half = unit_columns / 2;
 #pragma unroll

@@ -22,7 +22,7 @@ HWY_INLINE FloatVec lowest(Floats d) { return hn::Set(d, -std::numeric_limits<fl
 
 float max_of_row(const float* logits, std::int64_t count) {
   const Floats d;
-  // Four maxima in turns: one alone would wait for itself.
+  // Four interleaved maxima: a single chain would wait for itself.
   constexpr std::int64_t turn = Floats16::count;
   Floats16 largest[4] = {lowest16(), lowest16(), lowest16(), lowest16()};
   std::int64_t i = 0;
@@ -88,11 +88,11 @@ std::int64_t find_in_row(const float* logits, std::int64_t count, float value) {
   return -1;
 }
 
-/// Elements that are added in fp32, before the sum goes on in double.
+/// Elements added in fp32 before the sum continues in double.
 constexpr std::int64_t exact_run = 4096;
 
-/// see(i, part, which, e, logit - largest) for the vectors of a row, in runs that a float sum can
-/// stand; add_run() after each.
+/// Calls see(i, part, which, e, logit - largest) for the vectors of a row, in runs short enough for
+/// float sums, and add_run() after each run.
 template <class See, class AddRun>
 HWY_INLINE void each_exponential(const float* logits, std::int64_t count, float largest,
                                  const See& see, const AddRun& add_run) {
@@ -114,7 +114,7 @@ HWY_INLINE void add_counted(FloatVec& partial, FloatVec values, Amount part) {
   partial = hn::Add(partial, counted_or(values, hn::Zero(d), d, part));
 }
 
-/// The sum of a run; `partial` begins another one.
+/// Returns the sum of a run and resets `partial`.
 HWY_INLINE double end_run(Floats16& partial) {
   const auto sum = static_cast<double>(sum_of(partial));
   partial = Floats16(0.0F);
@@ -149,7 +149,7 @@ RowMoments sum_moments(const float* logits, std::int64_t count, float largest) {
       [&](std::int64_t, auto part, auto which, FloatVec e, FloatVec shifted) {
         add_counted(partial[which], e, part);
         add_counted(partial_squares[which], hn::Mul(e, e), part);
-        // -Inf times 0 is 0 here: such a token cannot be.
+        // -Inf times 0 counts as 0: the token is impossible.
         const FloatVec product = hn::Mul(e, shifted);
         add_counted(partial_shifted[which], hn::IfThenZeroElse(hn::Eq(e, hn::Zero(d)), product),
                     part);
@@ -175,7 +175,7 @@ double sum_of_row(const float* logits, std::int64_t count) {
   return sum;
 }
 
-/// values = of(values, i, part), which is the vector at i.
+/// values = of(values, i, part), with the vector at i.
 template <class Of>
 HWY_INLINE void replace_row(float* values, std::int64_t count, const Of& of) {
   const Floats d;
@@ -201,8 +201,8 @@ void replace_by_gradient(float* values, const float* slopes, std::int64_t count,
   }
 }
 
-/// Appends what is above `threshold` of [begin, end); returns the new size. Writes up to a vector
-/// beyond it.
+/// Appends the values of [begin, end) above `threshold`; returns the new size. May write up to a
+/// vector beyond it.
 std::int64_t append_above(const float* logits, std::int64_t begin, std::int64_t end,
                           float threshold, float* found, std::int64_t size) {
   const Floats d;
@@ -280,10 +280,10 @@ void gradient_of_row(float* exponentials, const float* slopes, std::int64_t coun
 }
 
 TopLogits top_of_row(const float* logits, std::int64_t count, std::int64_t top) {
-  // What may belong to them is collected, and thinned out when there are too many: after the first
-  // few pieces hardly anything is above the least of the largest.
+  // Candidates are collected, and reduced when there are too many: after a few pieces hardly any
+  // value exceeds the least of the largest.
   constexpr std::int64_t piece = 1024;
-  constexpr std::int64_t beyond = 64;  // A vector of any instruction set.
+  constexpr std::int64_t beyond = 64;  // A vector of the widest instruction set.
   static thread_local Scratch scratch;
   auto* found = scratch.get<float>(top + piece + beyond);
   float threshold = -std::numeric_limits<float>::infinity();
@@ -298,7 +298,7 @@ TopLogits top_of_row(const float* logits, std::int64_t count, std::int64_t top) 
     }
   }
   std::fill(found + size, found + top, -std::numeric_limits<float>::infinity());
-  std::sort(found, found + top, std::greater<>());  // Sums in an order that the values decide.
+  std::sort(found, found + top, std::greater<>());  // Sums in an order determined by the values.
   const auto largest = static_cast<double>(found[0]);
   double sum = 0.0;
   double shifted = 0.0;

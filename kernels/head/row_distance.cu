@@ -6,7 +6,7 @@
 namespace train::kernels::cuda {
 namespace {
 
-/// A half warp takes a row: column c in the sum of thread c % 16, as on the CPU.
+/// A half warp per row: column c goes to the sum of thread c % 16, as on the CPU.
 template <class T>
 __global__ void __launch_bounds__(block_threads) row_distance_kernel(RowDistanceParams p) {
   const std::int64_t row = thread_index() / row_sum_lanes;
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(block_threads) row_distance_kernel(RowDistance
   }
 }
 
-/// The rows' terms in one order: thread t has every blockDim.x-th row, then a tree.
+/// Adds the rows' terms in one order: thread t has every blockDim.x-th row, then a tree.
 __global__ void __launch_bounds__(block_threads) distance_sums_kernel(RowDistanceParams p) {
   __shared__ double shared[3][block_threads];
   const int me = static_cast<int>(threadIdx.x);

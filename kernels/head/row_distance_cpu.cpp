@@ -9,7 +9,7 @@
 namespace train::kernels::cpu {
 namespace {
 
-/// Sixteen partial sums, column c in sum c % 16, then a tree over them, as row_square_sums.
+/// Sixteen partial sums, column c in sum c % 16, then a tree over them, as in row_square_sums.
 double distance_of(const float* x, const float* reference, std::int64_t count) {
   constexpr std::int64_t lanes = 16;
   std::array<double, lanes> sums{};

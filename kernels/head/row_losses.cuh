@@ -8,8 +8,8 @@
 #include "kernels/head/seen_logits.cuh"
 #include "kernels/head/top_logits.cuh"
 
-// Rows of logits whose loss is no cross-entropy (RowLoss): a block for each. All threads get a
-// row's loss; the gradients take the place of the logits.
+// Rows of logits with another loss than cross-entropy (RowLoss), one block per row. All threads get
+// the row's loss; the gradients overwrite the logits.
 namespace train::kernels::cuda {
 
 using ProductRow = LogitRow</*aligned=*/false, /*shaped=*/true>;
@@ -20,9 +20,9 @@ __device__ inline ProductRow product_row(const HeadLossParams& p, const float* p
   return {products, vocab, units, units, nullptr, {p.logit_scale, p.softcap}};
 }
 
-/// Puts gradient(column) of each column where the logits are, as elements of T from the begin of
-/// the row: those of smaller T lie where logits of the same columns or of earlier ones were, so
-/// all threads have read theirs before one is written.
+/// Overwrites the logits by gradient(column), as elements of T from the row's begin. For smaller T
+/// they overwrite logits of the same or earlier columns, so all threads have read theirs before any
+/// is written.
 template <class T, class Gradient>
 __device__ void replace_logits(float* logits, int vocab, const Gradient& gradient) {
   for (int first = 0; first < vocab; first += static_cast<int>(blockDim.x)) {
@@ -35,21 +35,21 @@ __device__ void replace_logits(float* logits, int vocab, const Gradient& gradien
   }
 }
 
-/// RowLoss::divergence of a row in which all threads have `own`. `scale`: by what the loss is
-/// multiplied in the gradient.
+/// RowLoss::divergence of a row; all threads have `own`. `scale`: factor of the loss in the
+/// gradient.
 template <class T>
 __device__ double divergence_of_row(const HeadLossParams& p, float* logits, const float* reference,
                                     const SeenLogits& own, float scale) {
   const ProductRow row = product_row(p, logits);
   const ProductRow expected = product_row(p, reference);
-  __syncthreads();  // All have read of the fold before.
+  __syncthreads();  // All threads have read the previous fold.
   const SeenLogits of_reference = fold_seen<true>(see_row(expected));
   double above = 0.0;
   for (int column = static_cast<int>(threadIdx.x); column < row.vocab;
        column += static_cast<int>(blockDim.x)) {
     const float logit = expected.at(column);
     const float e = exponential(logit, of_reference.shift);
-    // A token that cannot be has -Inf in both.
+    // An impossible token has -Inf in both.
     above += e > 0.0F ? static_cast<double>(e) *
                             (static_cast<double>(logit) - static_cast<double>(row.at(column)))
                       : 0.0;
@@ -60,7 +60,7 @@ __device__ double divergence_of_row(const HeadLossParams& p, float* logits, cons
     const float of_expected = scale / static_cast<float>(of_reference.sum);
     replace_logits<T>(logits, row.vocab, [&](int column) {
       const float logit = row.at(column);
-      // Two products that are each rounded: of equal rows the difference is 0.
+      // Both products are rounded, so for equal rows the difference is 0.
       const float value =
           __fmul_rn(factor, exponential(logit, own.shift)) -
           __fmul_rn(of_expected, exponential(expected.at(column), of_reference.shift));
@@ -70,15 +70,15 @@ __device__ double divergence_of_row(const HeadLossParams& p, float* logits, cons
   return above / of_reference.sum + (log_sum_exp(own) - log_sum_exp(of_reference));
 }
 
-/// The column up to which those that are equal to the threshold are among the largest: the first
-/// ones. All threads get it.
+/// Column up to which logits equal to the threshold count among the largest (the first ones do).
+/// All threads get it.
 __device__ inline int last_of_equals(const ProductRow& row, const Threshold& threshold) {
   __shared__ int last;
   double equal = 0.0;
   each_logit(row,
              [&](float logit) { equal += ordered_bits(logit) == threshold.ordered ? 1.0 : 0.0; });
   if (block_sum(equal) == static_cast<double>(threshold.equal)) {
-    return row.vocab;  // As good as always.
+    return row.vocab;  // Nearly always the case.
   }
   if (threadIdx.x == 0) {
     int column = -1;
@@ -91,7 +91,7 @@ __device__ inline int last_of_equals(const ProductRow& row, const Threshold& thr
   return last;
 }
 
-/// RowLoss::top_entropy, as above.
+/// RowLoss::top_entropy of a row; as above.
 template <class T>
 __device__ double top_entropy_of_row(const HeadLossParams& p, float* logits, const SeenLogits& seen,
                                      float scale) {

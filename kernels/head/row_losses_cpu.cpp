@@ -23,7 +23,7 @@ RowLossTerms divergence_of_row(const RowLossRow& row, const float* reference,
       exponentiate_row(reference, row.count, largest_of_reference, expected);
   double above = 0.0;
   for (std::int64_t v = 0; v < row.count; ++v) {
-    // A token that cannot be has -Inf in both.
+    // An impossible token has -Inf in both.
     above += expected[v] > 0.0F
                  ? static_cast<double>(expected[v]) *
                        (static_cast<double>(reference[v]) - static_cast<double>(row.logits[v]))
@@ -37,7 +37,7 @@ RowLossTerms divergence_of_row(const RowLossRow& row, const float* reference,
   for (std::int64_t v = 0; row.gradient && v < row.count; ++v) {
     row.logits[v] = (factor * row.logits[v] - factor_of_reference * expected[v]) * slope_of(row, v);
   }
-  // Equal rows cancel to 0: the first term is, and both logarithms have the same bits.
+  // Equal rows give exactly 0: the first term is 0, and both logarithms have the same bits.
   return {.loss = above / of_reference.sum + (own.lse - of_reference.lse), .lse = own.lse};
 }
 
@@ -53,7 +53,7 @@ RowLossTerms top_entropy_of_row(const RowLossRow& row, std::int64_t top) {
     return {.loss = nan, .lse = nan};
   }
   const TopLogits found = top_of_row(row.logits, row.count, top);
-  // In the order of the vocabulary: the exponentials have the same bits on every processor.
+  // In vocabulary order: the exponentials have the same bits on every processor.
   const auto each_of_top = [&](const auto& visit) {
     std::int64_t equal = found.equal;
     for (std::int64_t v = 0; v < row.count; ++v) {

@@ -7,25 +7,25 @@
 
 #include "kernels/head/logit_row.cuh"
 
-// What a block has seen of a row of logits: the largest, and the sum of exponentials.
+// A block's running maximum and sum of exponentials over a row of logits.
 namespace train::kernels::cuda {
 
-// exp(x) is 2^(x log2_e), and the sums are of 2^(x log2_e - shift) with a whole number as shift:
-// another shift is another exponent, and rounds nothing. log2_e is 1.4e-8 off, the difference to
-// the shift is rounded once and power_of_two() has 2 ulps: together below 1e-6 of a term that is
-// within e^-16 of the largest.
+// exp(x) is 2^(x log2_e), and sums are of 2^(x log2_e - shift) with an integer shift: changing the
+// shift changes only exponents, without rounding. log2_e is 1.4e-8 off, the difference to the shift
+// is rounded once, and power_of_two() has 2 ulps: together below 1e-6 of a term that is within
+// e^-16 of the largest.
 constexpr float log2_e = 1.442695041F;
 
-/// The least whole number that is not below `largest` log2_e. A finite one for -Inf, against which
-/// 2^-Inf is 0. Logits beyond 1e9 poison the row.
+/// Smallest integer not below `largest` log2_e. Finite for -Inf, so that 2^-Inf relative to it is
+/// 0. Logits beyond 1e9 poison the row.
 __device__ inline float shift_of(float largest) { return fmaxf(ceilf(largest * log2_e), -FLT_MAX); }
 
-/// exp(logit), divided by 2^shift.
+/// exp(logit) / 2^shift.
 __device__ inline float exponential(float logit, float shift) {
   return power_of_two(fmaf(logit, log2_e, -shift));
 }
 
-/// 2^whole bitwise; 0 below 2^-126. REQUIRES: a whole number up to 0, -Inf or NaN.
+/// 2^whole, exact; 0 below 2^-126. REQUIRES: an integer up to 0, -Inf or NaN.
 __device__ inline float whole_power(float whole) {
   if (!(whole >= -126.0F)) {
     return isnan(whole) ? whole : 0.0F;
@@ -33,7 +33,7 @@ __device__ inline float whole_power(float whole) {
   return __uint_as_float(static_cast<std::uint32_t>(127 + static_cast<int>(whole)) << 23U);
 }
 
-/// The sum of n values, neighbours first.
+/// Sum of n values, neighbours first.
 template <int n>
 __device__ float sum_of_pairs(const float* values) {
   if constexpr (n == 1) {
@@ -43,22 +43,22 @@ __device__ float sum_of_pairs(const float* values) {
   }
 }
 
-/// What was seen of a row: the largest logit and where it comes first, NaN left out, and the sum of
-/// exponentials, which a NaN makes NaN.
+/// State of a row: the largest logit and its first index, NaN ignored, and the sum of exponentials,
+/// which becomes NaN with a NaN.
 struct SeenLogits {
   float largest = -INFINITY;
   std::int32_t index = INT32_MAX;
   float shift = -FLT_MAX;
   double sum = 0.0;
-  double total = 0.0;  ///< Of the logits themselves; of shaped rows alone.
+  double total = 0.0;  ///< Sum of the logits; for shaped rows only.
 
-  /// Brings the sum to another shift, which is not below the one that it has.
+  /// Rescales the sum to another shift, not below the current one.
   __device__ void rise_to(float higher) {
     sum *= static_cast<double>(whole_power(shift - higher));
     shift = higher;
   }
 
-  /// Sees a tile. Tiles come from the last to the first, so that of equals the last seen counts.
+  /// Adds a tile. Tiles come from the last to the first, so that on ties the last one added wins.
   template <bool aligned, bool shaped>
   __device__ void see(const LogitRow<aligned, shaped>& row, int tile,
                       const float (&values)[tile_columns]) {
@@ -77,7 +77,7 @@ struct SeenLogits {
       largest = most;
       rise_to(shift_of(most));
     }
-    // Sixteen terms in pairs: four roundings of fp32, 2.4e-7, as no term is negative.
+    // Sixteen terms in pairs: four fp32 roundings, 2.4e-7, as no term is negative.
     float terms[tile_columns];
 #pragma unroll
     for (int i = 0; i < tile_columns; ++i) {
@@ -95,8 +95,8 @@ struct SeenLogits {
   }
 };
 
-/// What a thread has seen of a whole row. From the last tile to the first, each on its way while
-/// the one after it is seen; what there is room for is kept.
+/// Reduces a thread's part of a row, from the last tile to the first; each tile is loaded while the
+/// following one is reduced, and kept if there is room.
 template <bool aligned, bool shaped>
 __device__ SeenLogits see_row(const LogitRow<aligned, shaped>& row) {
   SeenLogits seen;
@@ -118,13 +118,13 @@ __device__ SeenLogits see_row(const LogitRow<aligned, shaped>& row) {
   return seen;
 }
 
-/// The sum over the threads of a block, on all of them.
+/// Sum over the threads of a block, on all of them.
 __device__ inline double block_sum(double value) {
   __shared__ double sums[most_warps];
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   const double of_warp = warp_sum(value);
-  __syncthreads();  // All have read the sums before.
+  __syncthreads();  // All threads have read the previous sums.
   if (lane == 0) {
     sums[warp] = of_warp;
   }
@@ -132,8 +132,8 @@ __device__ inline double block_sum(double value) {
   return warp_sum(lane < static_cast<int>(blockDim.x) / warp_size ? sums[lane] : 0.0);
 }
 
-/// Folds what the threads of a block have seen; all threads get the result. The largest logit
-/// first, the first of equals, then the sums at its shift.
+/// Combines the states of a block's threads; all threads get the result. First the largest logit
+/// (first index on ties), then the sums at its shift.
 template <bool shaped>
 __device__ SeenLogits fold_seen(SeenLogits seen) {
   __shared__ float largest[most_warps];
@@ -169,15 +169,15 @@ __device__ SeenLogits fold_seen(SeenLogits seen) {
 
 constexpr double ln_2 = 0.6931471805599453;
 
-/// log(sum of exp(logit)) of all that was seen; NaN if no logit is above -Inf.
+/// log(sum of exp(logit)) of the row; NaN if no logit is above -Inf.
 __device__ inline double log_sum_exp(const SeenLogits& seen) {
   const auto largest = static_cast<double>(seen.largest);
-  // The shift is not quite that of the largest one.
+  // The shift differs from the largest logit.
   const double rest = static_cast<double>(seen.shift) - largest * static_cast<double>(log2_e);
   return seen.largest == -INFINITY ? NAN : largest + (log(seen.sum) + ln_2 * rest);
 }
 
-/// The same in fp32: all threads need it for the gradients, which are not summed up.
+/// log_sum_exp() in fp32: all threads need it for gradients, which are not summed.
 __device__ inline float short_log_sum_exp(const SeenLogits& seen) {
   const float rest = fmaf(-seen.largest, log2_e, seen.shift);
   const float log_sum = logf(static_cast<float>(seen.sum));

@@ -6,10 +6,10 @@
 
 #include "kernels/head/logit_row.cuh"
 
-// Which of a row's logits are the largest.
+// Selection of a row's largest logits.
 namespace train::kernels::cuda {
 
-/// see(logit) of this thread's columns of a row.
+/// Calls see(logit) for this thread's columns of a row.
 template <bool aligned, bool shaped, class See>
 __device__ void each_logit(const LogitRow<aligned, shaped>& row, const See& see) {
   for (int column = static_cast<int>(threadIdx.x); column < row.vocab;
@@ -18,8 +18,8 @@ __device__ void each_logit(const LogitRow<aligned, shaped>& row, const See& see)
   }
 }
 
-// The largest logits of a row by radix selection: bits that are ordered as the logits are, eight of
-// them at a time, from the highest ones.
+// Radix selection of the largest logits of a row: on bits ordered like the logits, eight at a time
+// from the highest.
 
 __device__ inline std::uint32_t ordered_bits(float value) {
   const std::uint32_t bits = __float_as_uint(value);
@@ -32,13 +32,13 @@ __device__ inline float of_ordered_bits(std::uint32_t ordered) {
 constexpr int digit_bits = 8;
 constexpr int digits = 1 << digit_bits;
 
-/// The least of the `top` largest, and how many of those are equal to it.
+/// Least of the `top` largest logits, and how many of those equal it.
 struct Threshold {
   std::uint32_t ordered = 0;
   std::int32_t equal = 0;
 };
 
-/// Counts the digits at `shift` of those whose higher digits are the threshold's.
+/// Counts the digits at `shift` of logits whose higher digits equal the threshold's.
 template <class Row>
 __device__ void count_digits(const Row& row, const Threshold& found, int shift, int* counts) {
   for (int digit = static_cast<int>(threadIdx.x); digit < digits;
@@ -46,12 +46,12 @@ __device__ void count_digits(const Row& row, const Threshold& found, int shift, 
     counts[digit] = 0;
   }
   __syncthreads();
-  // Most have one and the same digit: a thread adds up those that follow each other.
+  // Most digits are equal: a thread adds up runs of equal digits.
   int last = 0;
   int times = 0;
   const auto flush = [&] {
     if (times > 0) {
-      atomicAdd(&counts[last], times);  // Whole numbers: any order gives the same.
+      atomicAdd(&counts[last], times);  // Integers, so any order gives the same.
     }
     times = 0;
   };
@@ -72,7 +72,7 @@ __device__ void count_digits(const Row& row, const Threshold& found, int shift, 
   __syncthreads();
 }
 
-/// All threads get it. REQUIRES: 1 <= top <= columns; no NaN.
+/// The result is given to all threads. REQUIRES: 1 <= top <= columns; no NaN.
 template <class Row>
 __device__ Threshold threshold_of_row(const Row& row, std::int32_t top) {
   __shared__ int counts[digits];
@@ -87,7 +87,8 @@ __device__ Threshold threshold_of_row(const Row& row, std::int32_t top) {
       for (int higher = digit + 1; higher < digits; ++higher) {
         above += counts[higher];
       }
-      if (above < found.equal && found.equal <= above + counts[digit]) {  // One digit alone.
+      // True for exactly one digit.
+      if (above < found.equal && found.equal <= above + counts[digit]) {
         chosen = static_cast<std::uint32_t>(digit);
         equal = found.equal - above;
       }

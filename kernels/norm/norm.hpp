@@ -21,15 +21,16 @@ enum class NormKind : std::uint8_t {
   rms,    ///< y = x * rstd * w, rstd = 1/sqrt(mean(x^2) + eps). Zhang & Sennrich 2019.
 };
 
-/// Rotary positions of a norm's rows, as RopeParams has them: position = outer index % seq_len,
-/// tables [seq_len, cols / 2]. No tables: no rotation.
+/// Rotary positions of a norm's rows, as in RopeParams: position = outer index % seq_len, tables
+/// [seq_len, cols / 2]. Without tables nothing is rotated.
 struct RowRotation {
   const float* cos = nullptr;
   const float* sin = nullptr;
   std::int64_t seq_len = 1;
 };
 
-/// The residual addition before a norm, on the way: sum = base + scale * branch. No branch: none.
+/// Residual addition fused before a norm: sum = base + scale * branch. Without a branch nothing is
+/// added.
 struct NormResidual {
   const void* base = nullptr;
   const void* branch = nullptr;
@@ -47,10 +48,9 @@ struct NormForwardParams {
   std::int64_t outer = 0, inner = 1, cols = 0;
   RowLayout x_layout, y_layout;
   float eps = 1e-5F;
-  float gain_offset = 0.0F;  ///< w is this plus weight: 1 in Gemma's.
-  NormResidual residual =
-      {};                     ///< x is its sum, written first; all of its rows are laid out as x's.
-  RowRotation rotation = {};  ///< Of y, after the norm.
+  float gain_offset = 0.0F;    ///< w = gain_offset + weight; 1 for Gemma.
+  NormResidual residual = {};  ///< x is its sum, written first; all its rows have x's layout.
+  RowRotation rotation = {};   ///< Applied to y, after the norm.
   DType dtype = DType::f32;
 };
 
@@ -62,14 +62,14 @@ struct NormBackwardParams {
   const float* mean = nullptr;
   const float* rstd = nullptr;
   const void* dy = nullptr;
-  void* dx = nullptr;        ///< May be dy itself when not accumulating (same layout).
+  void* dx = nullptr;        ///< May be dy itself if not accumulating (same layout).
   float* dweight = nullptr;  ///< [cols], overwritten; nullptr: not wanted.
   std::int64_t outer = 0, inner = 1, cols = 0;
   RowLayout x_layout, dy_layout, dx_layout;
-  float gain_offset = 0.0F;  ///< The forward pass's.
-  float dy_scale = 1.0F;     ///< dy is read as dy_scale * dy (the residual branch's factor).
+  float gain_offset = 0.0F;  ///< As in the forward pass.
+  float dy_scale = 1.0F;     ///< dy is read as dy_scale * dy (factor of the residual branch).
   bool accumulate_dx = false;
-  /// The forward pass's: dy is rotated back first, in its place. REQUIRES: dx is dy.
+  /// As in the forward pass: dy is first rotated back, in place. REQUIRES: dx is dy.
   RowRotation rotation = {};
   DType dtype = DType::f32;
 };

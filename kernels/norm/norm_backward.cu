@@ -4,7 +4,7 @@
 namespace train::kernels::cuda {
 namespace {
 
-/// What a thread has of a row: x, dx as it is where it is added to, and g = dy * w.
+/// A thread's part of a row: x, the old dx if it is accumulated into, and g = dy * w.
 template <class Shape, bool aligned>
 struct BackwardRow {
   RowPart<Shape, aligned> x, before;
@@ -12,12 +12,12 @@ struct BackwardRow {
   float mean = 0.0F, rstd = 0.0F;
 };
 
-/// Whether a block leaves registers to read dx before the sums are known.
+/// True if a block has registers to read dx before the sums are known.
 template <class Shape>
 constexpr bool early = Shape::lanes < 512;
 
-/// Reads a row, adds dy * xhat to `dweight`, and leaves the thread's sums of g and g * xhat.
-/// Beyond the row's columns all is zero.
+/// Reads a row, adds dy * xhat to `dweight`, and computes the thread's sums of g and g * xhat.
+/// Zeros beyond the row's columns.
 template <bool rotated, class Shape, bool aligned>
 __device__ void begin_row(const NormBackwardParams& p, const RowWalk& walk, int lane, int cols,
                           BackwardRow<Shape, aligned>& row, float (&dweight)[Shape::elements],
@@ -65,8 +65,7 @@ __device__ void begin_row(const NormBackwardParams& p, const RowWalk& walk, int 
   }
 }
 
-/// dx = rstd * (g - mean(g) - xhat * mean(g xhat)); mean(g) is 0 for the RMS norm. Takes the place
-/// of x.
+/// dx = rstd * (g - mean(g) - xhat * mean(g xhat)); mean(g) is 0 for the RMS norm. Overwrites x.
 template <bool rotated, class Shape, bool aligned>
 __device__ void finish_row(const NormBackwardParams& p, BackwardRow<Shape, aligned>& row,
                            float g_mean, float gx_mean) {
@@ -89,7 +88,7 @@ __device__ void finish_row(const NormBackwardParams& p, BackwardRow<Shape, align
 }
 
 /// Adds the teams' sums and writes the block's to partial[cols]: over the teams of a warp, then
-/// over warps in their order.
+/// over warps in order.
 template <class Shape>
 __device__ void write_partial(float (&dweight)[Shape::elements], float* partial, int cols) {
   using Four = typename Several<float, 4>::Stored;
@@ -123,18 +122,17 @@ __device__ void write_partial(float (&dweight)[Shape::elements], float* partial,
   }
 }
 
-/// Registers of a thread: what it has of a row, and the sums of its columns.
+/// Registers of a thread: its part of a row, and the sums of its columns.
 template <class Shape>
 constexpr int backward_registers =
     Packed<typename Shape::T>::wide || Shape::elements > 16 || !early<Shape> ? 128 : 80;
 
-/// The most blocks that rows are given to: about as many as 132 multiprocessors run at once, or
-/// twice that.
+/// Largest number of blocks: about what 132 multiprocessors run at once, or twice that.
 template <class Shape>
 constexpr std::int64_t most_backward_blocks = backward_registers<Shape> == 80 ? 768 : 512;
 
-/// x, dy and, where it is added to, dx are read once, and dx is written once. What each column adds
-/// to the gradient of the weight stays with the thread that has the column, from row to row.
+/// x, dy and, if accumulated into, dx are read once, and dx is written once. A thread keeps the
+/// weight gradient of its columns from row to row.
 template <class Shape, bool aligned, bool rotated>
 __global__ void __launch_bounds__(Shape::threads,
                                   blocks_with_registers<Shape>(aligned ? backward_registers<Shape>
@@ -148,7 +146,7 @@ __global__ void __launch_bounds__(Shape::threads,
   const std::int64_t end = min(begin + plan.rows_of_block, plan.rows);
   RowWalk walk(begin + team, p.inner, p.rotation);
   for (std::int64_t first = begin; first < end; first += Shape::teams) {
-    // A team without a row goes along with the others of its warp.
+    // A team without a row still takes part in its warp's operations.
     const int cols = walk.row() < end ? static_cast<int>(p.cols) : 0;
     BackwardRow<Shape, aligned> row;
     float sums[2];

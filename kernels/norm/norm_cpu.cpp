@@ -15,16 +15,15 @@
 #define TRAIN_KERNELS_NORM_ROW
 namespace train::kernels::cpu {
 
-/// Rows whose statistics are worked out together: their chains of dependent operations overlap, and
-/// the rows are still in the first cache when they are normalised.
+/// Rows whose statistics are computed together: their dependency chains overlap, and the rows are
+/// still in L1 when they are normalised.
 inline constexpr std::int64_t norm_batch = 16;
 
-/// Elements between the row that is computed and the one that is fetched meanwhile, both what is
-/// read and what is written: other kernels have taken the cache since, and heads lie apart in a
-/// fused projection.
+/// Prefetch distance in elements, for reads and writes: other kernels have replaced the cache's
+/// contents since, and the heads of a fused projection are not contiguous.
 inline constexpr std::int64_t fetch_ahead = 512;
 
-/// Walks the rows of a RowLayout without dividing for each.
+/// Iterates over the rows of a RowLayout without a division per row.
 class RowWalk {
  public:
   RowWalk(std::int64_t row, std::int64_t inner)
@@ -50,7 +49,7 @@ struct NormBackwardRow {
   const float* weight;
   const float* dy;
   float* dx;
-  float* dweight;  // This block's partial sum, added to.
+  float* dweight;  // Partial sum of this block, added to.
   float mean, rstd, dy_scale, gain_offset;
   bool layer, accumulate_dx;
   std::int64_t cols;
@@ -62,7 +61,7 @@ struct NormBackwardRow {
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-/// written: or read.
+/// written: prefetch for writing instead of reading.
 template <bool written = false>
 HWY_INLINE void fetch_row(const float* row, std::int64_t cols) {
   constexpr std::int64_t line = 64 / sizeof(float);
@@ -71,7 +70,7 @@ HWY_INLINE void fetch_row(const float* row, std::int64_t cols) {
   }
 }
 
-/// Mean of the row (0 if not `centred`) and the mean square distance from it.
+/// Mean of the row (0 unless `centred`) and mean squared distance from it.
 HWY_INLINE void moments_row(const float* x, std::int64_t cols, bool centred, float* mean,
                             float* square) {
   const Floats d;
@@ -94,7 +93,7 @@ HWY_INLINE void moments_row(const float* x, std::int64_t cols, bool centred, flo
   *square = sum_of(squares) / n;
 }
 
-/// The arithmetic of residual_add.
+/// Arithmetic of residual_add.
 HWY_INLINE void add_branch_row(const NormResidual& residual, std::int64_t offset,
                                std::int64_t cols) {
   const Floats d;
@@ -118,7 +117,7 @@ HWY_INLINE void normalise_row(const float* x, const float* weight, float* y, std
   });
 }
 
-/// With g = dy * w: dx = rstd * (g - mean(g) - xhat * mean(g xhat)); mean(g) is absent from the RMS
+/// With g = dy * w: dx = rstd * (g - mean(g) - xhat * mean(g xhat)); mean(g) is absent in the RMS
 /// norm.
 HWY_INLINE void norm_backward_row(const NormBackwardRow& r) {
   const Floats d;
@@ -151,7 +150,7 @@ HWY_INLINE void norm_backward_row(const NormBackwardRow& r) {
   });
 }
 
-/// rstd = 1 / sqrt(square + eps), in place, of a whole batch.
+/// rstd = 1 / sqrt(square + eps) for a whole batch, in place.
 HWY_INLINE void invert_roots(float* square, float eps) {
   const Floats d;
   each_vector(0, norm_batch, [&](std::int64_t i, auto part) {
@@ -177,7 +176,7 @@ void norm_forward_rows(const NormForwardParams& p, std::int64_t begin, std::int6
   auto* y = static_cast<float*>(p.y);
   const std::int64_t distance = HWY_MAX(1, fetch_ahead / p.cols);
   float mean[norm_batch];
-  float rstd[norm_batch] = {};  // Mean squares at first.
+  float rstd[norm_batch] = {};  // Holds mean squares at first.
   for (std::int64_t first = begin; first < end; first += norm_batch) {
     const std::int64_t count = HWY_MIN(norm_batch, end - first);
     RowWalk walk(first, p.inner);
@@ -255,8 +254,8 @@ HWY_EXPORT(norm_backward_rows);
 
 namespace {
 
-/// Blocks of rows whose sums of dy * xhat are kept apart and then added in order: their number
-/// depends on the rows alone.
+/// Rows per block. Each block has its own sums of dy * xhat, which are then added in order; the
+/// number of blocks depends only on the rows.
 std::int64_t backward_block(std::int64_t rows) {
   constexpr std::int64_t max_blocks = 64;
   constexpr std::int64_t min_rows = 16;

@@ -4,8 +4,8 @@
 namespace train::kernels::cuda {
 namespace {
 
-/// x and, where there is a residual branch, its sum, which is written as it is rounded: what
-/// follows sees it as it lies in memory.
+/// Loads x or, with a residual branch, computes and writes the rounded sum; later steps see the
+/// rounded values.
 template <class Shape, bool aligned>
 __device__ RowPart<Shape, aligned> load_input(const NormForwardParams& p, std::int64_t offset,
                                               int lane, int cols) {
@@ -30,7 +30,7 @@ __device__ RowPart<Shape, aligned> load_input(const NormForwardParams& p, std::i
   return x;
 }
 
-/// What f(sum, x) makes of the thread's part, one column after the other; of those that are there.
+/// Sum over the thread's columns of f(sum, x), one after the other.
 template <class Shape, bool aligned, class F>
 __device__ float sum_of_part(const RowPart<Shape, aligned>& x, int lane, int cols, const F& f) {
   float sum = 0.0F;
@@ -49,7 +49,7 @@ __device__ float sum_of_part(const RowPart<Shape, aligned>& x, int lane, int col
   return sum;
 }
 
-/// x is replaced by y.
+/// Replaces x by y.
 template <bool rotated, class Shape, bool aligned>
 __device__ void normalise(const NormForwardParams& p, RowPart<Shape, aligned>& x,
                           const RowPart<Shape, aligned>& weight, float mean, float rstd, int lane,
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(Shape::threads,
   const std::int64_t end = min(begin + plan.rows_of_block, plan.rows);
   RowWalk walk(begin + team, p.inner, p.rotation);
   for (std::int64_t first = begin; first < end; first += Shape::teams) {
-    // A team without a row goes along with the others of its warp.
+    // A team without a row still takes part in its warp's operations.
     const int cols = walk.row() < end ? static_cast<int>(p.cols) : 0;
     RowPart<Shape, aligned> x = load_input<Shape, aligned>(p, walk.offset(p.x_layout), lane, cols);
     RowPart<Shape, aligned> weight;
@@ -132,7 +132,7 @@ bool whole_vectors(const NormForwardParams& p) {
 
 template <class T>
 void run_forward(CudaStream& stream, const NormForwardParams& p) {
-  // About as many as 132 multiprocessors run at once, or twice that.
+  // About what 132 multiprocessors run at once, or twice that.
   constexpr std::int64_t most_blocks = 1024;
   for_row_shape<T>(p.cols, p.rotation.cos != nullptr, [&]<class Shape, bool rotated>() {
     const RowPlan plan = plan_rows<Shape>(p, most_blocks);

@@ -11,14 +11,13 @@
 #include "kernels/packed.cuh"
 #include "kernels/reduce.cuh"
 
-// Rows of a norm in registers: a team of threads holds a row between the passes over it, so that
-// memory is read once. Which team, and which columns each of its threads has, is a matter of the
-// number of columns and the type alone; what is not aligned to 16 bytes (rows, weight, rotary
-// tables) is read element by element into the same places. So the bits are the same wherever a row
-// lies.
+// Norm rows in registers: a team of threads holds a row between passes, so memory is read once. The
+// division into teams and columns depends only on the number of columns and the type; unaligned
+// data (rows, weight, rotary tables) is read element by element into the same places. So the bits
+// do not depend on a row's address.
 namespace train::kernels::cuda {
 
-/// A team of `lanes` threads that hold `elements` each.
+/// Team of `lanes` threads that hold `elements` each.
 template <class T_, int lanes_, int elements_>
 struct RowShape {
   using T = T_;
@@ -27,21 +26,21 @@ struct RowShape {
   static constexpr int columns = lanes * elements;
   static constexpr int width = Packed<T>::count;
   static constexpr int vectors = elements / width;
-  static constexpr int threads = std::max(lanes, elements == 16 ? 128 : 256);  ///< Of a block.
+  /// Threads per block.
+  static constexpr int threads = std::max(lanes, elements == 16 ? 128 : 256);
   static constexpr int teams = threads / lanes;
   static constexpr int warps = threads / warp_size;
 };
 
-/// Blocks on a multiprocessor that leave `registers` for each thread: enough of them hide how long
-/// memory takes.
+/// Blocks per multiprocessor that leave `registers` per thread; enough of them hide memory latency.
 template <class Shape>
 constexpr int blocks_with_registers(int registers) {
   return std::max(1, (1 << 16) / registers / Shape::threads);
 }
 
-/// Whether rows are held so: by the shapes alone. Others are a warp's, which goes through memory
-/// for each pass (norm_wide.cu): rows of more than 8192 columns, and rotated ones, which are heads,
-/// of more than 256.
+/// True if rows fit in registers, which depends only on the shapes. Other rows get one warp each,
+/// which reads memory in each pass (norm_wide.cu): rows of more than 8192 columns, and rotated rows
+/// (heads) of more than 256.
 template <class Params>
 bool held_in_registers(const Params& p) {
   constexpr std::int64_t most = std::numeric_limits<int>::max();
@@ -49,7 +48,7 @@ bool held_in_registers(const Params& p) {
   return p.cols <= most_columns && p.inner <= most && p.rotation.seq_len <= most;
 }
 
-/// Calls with<Shape, rotated>() for the shape of rows that are held in registers.
+/// Calls with<Shape, rotated>() for the shape of rows held in registers.
 template <class T, class With>
 void for_row_shape(std::int64_t cols, bool rotated, const With& with) {
   const auto head = [&]<class Shape>() {
@@ -67,7 +66,7 @@ void for_row_shape(std::int64_t cols, bool rotated, const With& with) {
     head.template operator()<RowShape<T, 16, 16>>();
   } else if (cols <= 512) {
     with.template operator()<RowShape<T, 32, 16>, false>();
-  } else if (cols <= 768) {  // 24 of fp32 leave too few registers to the pass back.
+  } else if (cols <= 768) {  // 24 elements of fp32 leave too few registers for the backward pass.
     using Shape = std::conditional_t<Packed<T>::wide, RowShape<T, 64, 16>, RowShape<T, 32, 24>>;
     with.template operator()<Shape, false>();
   } else if (cols <= 1024) {
@@ -81,14 +80,14 @@ void for_row_shape(std::int64_t cols, bool rotated, const With& with) {
   }
 }
 
-/// A thread's part of a row: every lanes-th Packed of it.
+/// A thread's part of a row: every lanes-th Packed.
 template <class Shape, bool aligned>
 struct RowPart {
   using Vector = Packed<typename Shape::T>;
   Vector part[Shape::vectors];
 
   static __device__ int column(int lane, int v) { return (v * Shape::lanes + lane) * Shape::width; }
-  /// The row that begins at element `offset`, of `cols` columns (0: none; nothing is read).
+  /// Loads the row at element `offset`, with `cols` columns (0: nothing is read).
   __device__ void load(const void* data, std::int64_t offset, int lane, int cols) {
     const auto* row = static_cast<const typename Shape::T*>(data) + offset;
 #pragma unroll
@@ -111,12 +110,12 @@ struct RowPart {
   }
 };
 
-/// How the rows are given to blocks, and a team's step from a row to its next: by the shapes alone.
+/// Assignment of rows to blocks, and a team's step between rows; depends only on the shapes.
 struct RowPlan {
   std::int64_t rows, rows_of_block;
   std::int64_t step_outer;
   int step_inner, step_position;
-  float column_share;  ///< 1 / cols: of a sum, what its mean is.
+  float column_share;  ///< 1 / cols, which turns a sum into a mean.
   [[nodiscard]] std::int64_t blocks() const { return divide_up(rows, rows_of_block); }
 };
 
@@ -133,7 +132,7 @@ RowPlan plan_rows(const Params& p, std::int64_t most_blocks) {
           .column_share = 1.0F / static_cast<float>(p.cols)};
 }
 
-/// A team's rows of a block, one after the other; divisions are for the first alone.
+/// Iterates over a team's rows of a block; divides only for the first.
 class RowWalk {
  public:
   __device__ RowWalk(std::int64_t row, std::int64_t inner, const RowRotation& rotation)
@@ -147,7 +146,7 @@ class RowWalk {
     }
   }
   [[nodiscard]] __device__ std::int64_t row() const { return row_; }
-  /// Of the rotary tables.
+  /// Row of the rotary tables.
   [[nodiscard]] __device__ int position() const { return position_; }
   [[nodiscard]] __device__ std::int64_t offset(const RowLayout& layout) const {
     return outer_ * layout.outer_stride + inner_ * layout.inner_stride;
@@ -173,7 +172,7 @@ class RowWalk {
   int inner_, position_;
 };
 
-/// Sums over a team, on all of it. The whole block calls it together.
+/// Sums over a team, given to all its threads. To be called by the whole block.
 template <class Shape>
 class TeamSum {
  public:
@@ -192,8 +191,8 @@ class TeamSum {
  private:
   static constexpr int most_values = 2;
 
-  // Two places in turns: whoever writes one again has passed the other's barrier, before which all
-  // had read this one.
+  // Two alternating buffers: a thread writes one again only after the other's barrier, before which
+  // all have read it.
   template <int n>
   __device__ void over_warps(float (&values)[n]) {
     static_assert(n <= most_values);
@@ -223,16 +222,16 @@ class TeamSum {
   int turn_ = 0;
 };
 
-/// Norms of rows that no team holds in registers: a warp for each, elements one by one, and memory
-/// read again for each pass.
+/// Norms of rows too large for registers: one warp per row, element by element, with memory read in
+/// each pass.
 void wide_norm_forward(CudaStream& stream, const NormForwardParams& params);
 void wide_norm_backward(CudaStream& stream, const NormBackwardParams& params);
 
-/// Room for what `blocks` blocks add to the gradient of the weight: [blocks, cols], until the
-/// stream's scratch memory is asked for again.
+/// Scratch for the weight gradient of `blocks` blocks: [blocks, cols], valid until the stream's
+/// scratch is requested again.
 float* weight_partials(CudaStream& stream, std::int64_t blocks, std::int64_t cols);
 
-/// dweight[c] = sum of partial[block, c] over the blocks, in an order that their number fixes.
+/// dweight[c] = sum of partial[block, c] over the blocks, in an order fixed by their number.
 void add_weight_partials(CudaStream& stream, const float* partial, std::int64_t blocks,
                          const NormBackwardParams& params);
 

@@ -16,7 +16,7 @@ __device__ std::int64_t offset_of(const RowLayout& layout, std::int64_t row, std
   return row / inner * layout.outer_stride + row % inner * layout.inner_stride;
 }
 
-/// The arithmetic of residual_add, a warp for the row; all of it sees the sums afterwards.
+/// Arithmetic of residual_add, one warp per row; all its lanes see the sums afterwards.
 template <class T>
 __device__ void add_branch(const NormResidual& residual, std::int64_t offset, std::int64_t cols,
                            int lane) {
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(block_threads) wide_norm_forward_kernel(NormFo
       static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   if (row >= p.outer * p.inner) {
-    return;  // A whole warp leaves.
+    return;  // The whole warp returns.
   }
   const std::int64_t offset = offset_of(p.x_layout, row, p.inner);
   const T* row_x = static_cast<const T*>(p.x) + offset;
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(block_threads) wide_norm_forward_kernel(NormFo
   }
 }
 
-/// partial[block, c] = sum of dy * xhat over the block's rows, in one order; a thread takes a
+/// partial[block, c] = sum of dy * xhat over the block's rows, in one order; a thread takes one
 /// column and every gradient_rows-th row.
 constexpr int gradient_rows = block_threads / warp_size;
 
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-/// With g = dy * w: dx = rstd * (g - mean(g) - xhat * mean(g xhat)); mean(g) is absent from the RMS
+/// With g = dy * w: dx = rstd * (g - mean(g) - xhat * mean(g xhat)); mean(g) is absent in the RMS
 /// norm.
 template <class T>
 __global__ void __launch_bounds__(block_threads) wide_norm_backward_kernel(NormBackwardParams p) {
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(block_threads) wide_norm_backward_kernel(NormB
       static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   if (row >= p.outer * p.inner) {
-    return;  // A whole warp leaves.
+    return;  // The whole warp returns.
   }
   const T* x = static_cast<const T*>(p.x) + offset_of(p.x_layout, row, p.inner);
   const T* dy = static_cast<const T*>(p.dy) + offset_of(p.dy_layout, row, p.inner);
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(block_threads) wide_norm_backward_kernel(NormB
   }
 }
 
-/// Undoes the forward pass's rotation of dy, in its place.
+/// Undoes the forward rotation of dy, in place.
 template <class T>
 struct RotateBackEach {
   NormBackwardParams p;
@@ -165,7 +165,7 @@ struct RotateBackEach {
   }
 };
 
-/// dx may be dy, so everything that reads dy comes before it.
+/// dx may be dy, so all reads of dy come first.
 template <class T>
 void run_backward(CudaStream& stream, const NormBackwardParams& p) {
   constexpr std::int64_t max_blocks = 256;
@@ -199,7 +199,7 @@ void wide_norm_backward(CudaStream& stream, const NormBackwardParams& params) {
 
 namespace {
 
-/// Threads that share a column: each has every partial_groups-th block.
+/// Threads per column: each has every partial_groups-th block.
 constexpr int partial_groups = 16;
 
 __global__ void __launch_bounds__(warp_size* partial_groups)

@@ -9,13 +9,13 @@
 namespace train::kernels {
 
 /// AdEMAMix (Pagliardini, Ablin, Grangier 2024, arXiv 2409.03137), one fused pass over many
-/// tensors, 36 bytes per parameter. With g' = guard->grad_scale * g and t = step counted from 1:
+/// tensors, 36 bytes per parameter. With g' = guard->grad_scale * g and t = step, counted from 1:
 ///   fast = beta1 fast + (1 - beta1) g';  slow = beta3 slow + (1 - beta3) g'
 ///   v = beta2 v + (1 - beta2) g'^2
 ///   u = (fast / (1 - beta1^t) + alpha slow) / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 ///   p = (1 - decay) p - lr u
-/// beta3 and alpha are those of this step. Factors are worked out in double and rounded once.
-/// Does nothing when guard->non-finite. An element's bits depend on its own values alone.
+/// beta3 and alpha are those of this step. Factors are computed in double and rounded once.
+/// No-op if `guard->nonfinite` is set. An element's bits depend only on its own values.
 struct AdemamixParams {
   struct Tensor {
     float* p = nullptr;
@@ -25,11 +25,11 @@ struct AdemamixParams {
     float* v = nullptr;
     std::int64_t count = 0;
   };
-  std::vector<Tensor> tensors = {};  ///< No memory is two tensors'.
+  std::vector<Tensor> tensors = {};  ///< No two tensors share memory.
   const UpdateGuard* guard = nullptr;
   std::int64_t step = 1;
   double lr = 0.0, beta1 = 0.9, beta2 = 0.999, beta3 = 0.9999, alpha = 2.0, eps = 1e-8;
-  double decay = 0.0;  ///< Share of the weights that this step takes away.
+  double decay = 0.0;  ///< Fraction of the weights that this step subtracts.
 };
 
 }  // namespace train::kernels

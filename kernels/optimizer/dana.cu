@@ -6,12 +6,12 @@
 namespace train::kernels::cuda {
 namespace {
 
-/// What an update reads and changes of an element.
+/// Inputs and outputs of an element's update.
 struct DanaElement {
   float p, g, m, v, tau;
 };
 
-/// The quantities of one element that the diagnostics sum up.
+/// Quantities of one element that the diagnostics sum.
 struct DanaTerms {
   float alpha, ratio, m;
 };
@@ -95,14 +95,14 @@ struct DanaEach {
   }
 };
 
-/// Of one tensor.
+/// Rows of one tensor per block.
 constexpr std::int64_t block_rows = block_threads / row_sum_lanes;
 
-/// The update, a half warp for each row, with the row's sums in the CPU's order.
+/// Update by a half warp per row, with the row's sums in the CPU's order.
 __global__ void __launch_bounds__(block_threads)
     dana_rows_kernel(const __grid_constant__ TensorBatch<DanaParams::Tensor> batch,
                      const __grid_constant__ DanaEach each) {
-  constexpr int at_once = 4;  // Elements on their way to a thread.
+  constexpr int at_once = 4;  // Elements in flight per thread.
   if (each.guard->nonfinite != 0) {
     return;
   }

@@ -8,17 +8,17 @@
 
 namespace train::kernels {
 
-/// Sums over the elements of a row that a dana_update can write.
+/// Per-row sums that a dana_update can write.
 struct DanaRowSums {
-  double alpha = 0.0;             ///< Of A, the clipped growth factor times the ratio.
-  double ratio = 0.0;             ///< Of r = |m| / s (dana-star: with tau's correction).
-  double momentum_squared = 0.0;  ///< Of m^2.
-  double count = 0.0;             ///< Elements.
+  double alpha = 0.0;             ///< Sum of A, the clipped growth factor times the ratio.
+  double ratio = 0.0;             ///< Sum of r = |m| / s (dana-star: with tau's correction).
+  double momentum_squared = 0.0;  ///< Sum of m^2.
+  double count = 0.0;             ///< Number of elements.
 };
 
-/// ADana, and Dana-Star where `tau` is given (Ferbach, Paquette, Gidel, Everett, Paquette 2026,
+/// ADana, and Dana-Star if `tau` is given (Ferbach, Paquette, Gidel, Everett, Paquette 2026,
 /// arXiv 2602.05298), one fused pass over many tensors; 28 bytes per parameter, Dana-Star 36. With
-/// g' = guard->grad_scale * g, a = delta / (delta + t), t = step counted from 1:
+/// g' = guard->grad_scale * g, a = delta / (delta + t), t = step, counted from 1:
 ///   m += a (g' - m);  v = (1 - a) v + a g'^2;  s = sqrt(v) + eps
 /// without tau:
 ///   r = |m| / s;  A = min((1 + t)^(1 - kappa) r, clip)
@@ -27,8 +27,8 @@ struct DanaRowSums {
 ///   tau += a (|g'| / (|g'| + s) - tau);  c = min(tau, 1/2);  R = max(c / (1 - c), 1 / (1 + t))
 ///   n = sqrt(R) / s;  r = |m| n / R;  A = min(max(tau t, 1)^(1 - kappa) r, clip)
 ///   p -= lr g' n + lr gamma_3 sign(m) (R A + |m| n)
-/// and at last p *= 1 - decay. Factors are worked out in double and rounded once.
-/// Does nothing when guard->non-finite. An element's bits depend on its own values alone.
+/// and finally p *= 1 - decay. Factors are computed in double and rounded once.
+/// No-op if `guard->nonfinite` is set. An element's bits depend only on its own values.
 struct DanaParams {
   struct Tensor {
     float* p = nullptr;
@@ -36,16 +36,16 @@ struct DanaParams {
     float* m = nullptr;
     float* v = nullptr;
     float* tau = nullptr;  ///< nullptr: ADana.
-    /// [rows]; nullptr: nobody asks. In double, in an order that depends on `cols` alone.
+    /// [rows]; nullptr: not wanted. In double, in an order that depends on `cols` alone.
     DanaRowSums* row_sums = nullptr;
     std::int64_t rows = 0, cols = 1;
   };
-  std::vector<Tensor> tensors = {};  ///< No memory is two tensors'.
+  std::vector<Tensor> tensors = {};  ///< No two tensors share memory.
   const UpdateGuard* guard = nullptr;
   std::int64_t step = 1;
   double lr = 0.0, delta = 8.0, kappa = 0.85, eps = 1e-8, gamma_3 = 1.0;
   double clip = 0.0;   ///< 0: no clipping.
-  double decay = 0.0;  ///< Share of the weights that this step takes away.
+  double decay = 0.0;  ///< Fraction of the weights that this step subtracts.
 };
 
 }  // namespace train::kernels

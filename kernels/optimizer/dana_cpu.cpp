@@ -11,12 +11,12 @@
 
 #include "kernels/simd-inl.hpp"
 
-// Defined once although the file is read once per instruction set.
+// Defined once, although the file is included once per instruction set.
 #ifndef TRAIN_KERNELS_DANA_FACTORS
 #define TRAIN_KERNELS_DANA_FACTORS
 namespace train::kernels::cpu {
 
-/// Sums of a row, column c in sum c % 16, then a tree over them: one order on every machine.
+/// Row sums: column c in sum c % 16, then a tree over them; one order on every machine.
 class DanaSums {
  public:
   void add(std::int64_t column, float alpha, float ratio, float momentum) {
@@ -54,7 +54,7 @@ class DanaSums {
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-/// The quantities of one vector that the diagnostics sum up.
+/// Quantities of one vector that the diagnostics sum.
 struct DanaVectors {
   FloatVec alpha, ratio, m;
 };

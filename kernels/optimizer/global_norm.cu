@@ -9,10 +9,10 @@
 namespace train::kernels::cuda {
 namespace {
 
-/// Of one tensor.
+/// Rows of one tensor per block.
 constexpr std::int64_t block_rows = block_threads / row_sum_lanes;
 
-/// A half warp takes a row: column c in the sum of thread c % 16, as on the CPU, bitwise.
+/// A half warp per row: column c in the sum of thread c % 16, bitwise as on the CPU.
 __global__ void __launch_bounds__(block_threads)
     row_square_sums_kernel(const __grid_constant__ TensorBatch<RowSquareSumsParams::Tensor> batch) {
   std::int64_t first = 0;
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(block_threads)
       (blockIdx.x - first) * block_rows + static_cast<std::int64_t>(threadIdx.x) / row_sum_lanes;
   const int lane = static_cast<int>(threadIdx.x) % row_sum_lanes;
   const bool inside = row < p.rows;
-  constexpr int at_once = 16;  // Elements on their way to a thread.
+  constexpr int at_once = 16;  // Elements in flight per thread.
   const float* x = p.x + row * p.cols;
   double sum = 0.0;
   for (std::int64_t begin = lane; inside && begin < p.cols; begin += at_once * row_sum_lanes) {
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(block_threads)
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
       const std::int64_t c = begin + i * row_sum_lanes;
-      values[i] = c < p.cols ? x[c] : 0.0F;  // Which changes no sum of squares.
+      values[i] = c < p.cols ? x[c] : 0.0F;  // Zeros do not change a sum of squares.
     }
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(block_threads)
 constexpr int tree_leaves = 2 * block_threads;
 
 /// out[block] = sum of the block's tree_leaves values, neighbours first: whole subtrees of the
-/// canonical tree, whose left parts are powers of two. 0 of no values.
+/// canonical tree, whose left parts are powers of two. 0 for no values.
 __global__ void __launch_bounds__(block_threads)
     tree_sum_kernel(const __grid_constant__ TensorBatch<TreeSumParams::Sum> batch) {
   __shared__ double nodes[tree_leaves];
@@ -109,7 +109,7 @@ void tree_sum(CudaStream& stream, const TreeSumParams& p) {
   const auto blocks_of = [](const Sum& sum) {
     return std::max<std::int64_t>(1, divide_up(sum.count, tree_leaves));
   };
-  // The sums of a level's blocks are the values of the next one.
+  // The block sums of a level are the values of the next.
   std::int64_t nodes = 0;
   for (const Sum& sum : p.sums) {
     for (std::int64_t left = sum.count; left > tree_leaves; left = divide_up(left, tree_leaves)) {

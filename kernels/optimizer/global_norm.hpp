@@ -8,7 +8,7 @@
 namespace train::kernels {
 
 /// row_sums[r] = sum over columns of x[r,c]^2 in double, in a fixed order that depends on cols
-/// alone: a row is never split between ranks, so the sums are the same at any sharding.
+/// alone. A row is never split between ranks, so the sums are equal for any sharding.
 struct RowSquareSumsParams {
   struct Tensor {
     const float* x = nullptr;
@@ -27,21 +27,20 @@ struct TreeSumParams {
     std::int64_t count = 0;
     std::int64_t stride = 1;
   };
-  std::vector<Sum> sums = {};  ///< None reads what another writes.
+  std::vector<Sum> sums = {};  ///< No sum reads another's output.
 };
 
-/// What the optimizer reads on the device, so that no host waits for the norm.
+/// Scale and checks of an update, read on the device, so that the host never waits for the norm.
 struct UpdateGuard {
-  float grad_scale = 1.0F;  ///< min(1, clip / (norm + 1e-6)); 1 when clip is 0.
-  float grad_norm = 0.0F;   ///< Before clipping.
-  std::int32_t nonfinite =
-      0;  ///< Sticky: a loss or norm was not finite; no weight changes any more.
+  float grad_scale = 1.0F;     ///< min(1, clip / (norm + 1e-6)); 1 when clip is 0.
+  float grad_norm = 0.0F;      ///< Before clipping.
+  std::int32_t nonfinite = 0;  ///< Sticky: a loss or norm was not finite; weights no longer change.
   std::int32_t reserved = 0;
   double loss = 0.0;  ///< loss_scale * cross_entropy + z_scale * z_squared.
 };
 
-/// Fills guard from the squared norm and the loss sums of all lanes; sets non-finite if the norm or
-/// the loss is not finite (and leaves it set).
+/// Fills the guard from the squared norm and the loss sums of all lanes; sets nonfinite (and never
+/// clears it) if the norm or the loss is not finite.
 struct ClipScaleParams {
   const double* squared_norm = nullptr;
   const double* cross_entropy = nullptr;  ///< Sum over all lanes.

@@ -36,7 +36,7 @@ struct MuonNormaliseEach {
   template <int n>
   __device__ void run(std::int64_t i) const {
     const float norm = rounded_to_bf16(static_cast<float>(sqrt(*squared_norm)));
-    // As std::max has it: NaN stays.
+    // Like std::max: NaN is kept.
     const float divisor = rounded_to_bf16((norm < least ? least : norm) + added);
     Several<float, n> values(x, i);
 #pragma unroll

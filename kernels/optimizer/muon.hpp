@@ -7,13 +7,13 @@
 
 namespace train::kernels {
 
-// The elementwise passes of Muon (Jordan et al. 2024); the products between them are matmul's.
-// Values said to be rounded to bf16 stay fp32 in memory: a product of two of them is exact in fp32,
-// so a matmul over them is one with bf16 inputs and fp32 sums.
+// Elementwise passes of Muon (Jordan et al. 2024); matmul computes the products between them.
+// Values called "rounded to bf16" stay fp32 in memory: the product of two is exact in fp32, so a
+// matmul of them equals one with bf16 inputs and fp32 sums.
 
-/// m = momentum_keep m + gradient_add g', g' = guard->grad_scale g; then
-/// x = nesterov ? next_gradient g' + next_momentum m : m, rounded to bf16. m stays where the guard
-/// is non-finite. 16 bytes per parameter.
+/// m = momentum_keep m + gradient_add g', g' = guard->grad_scale g; then x = nesterov ?
+/// next_gradient g' + next_momentum m : m, rounded to bf16. m is unchanged if `guard->nonfinite` is
+/// set. 16 bytes per parameter.
 struct MuonMomentumParams {
   const float* g = nullptr;
   float* m = nullptr;
@@ -25,8 +25,8 @@ struct MuonMomentumParams {
   bool nesterov = true;
 };
 
-/// x *= 1 / max(sqrt(*squared_norm), least), or / (sqrt(*squared_norm) + added); the norm and the
-/// result rounded to bf16.
+/// x *= 1 / max(sqrt(*squared_norm), least), or 1 / (sqrt(*squared_norm) + added); norm and result
+/// are rounded to bf16.
 struct MuonNormaliseParams {
   float* x = nullptr;
   const double* squared_norm = nullptr;
@@ -43,7 +43,7 @@ struct BlendBf16Params {
   double a = 1.0, b = 1.0;
 };
 
-/// p = (1 - decay) p - step_size x; nothing where the guard is non-finite. 12 bytes per parameter.
+/// p = (1 - decay) p - step_size x; no-op if `guard->nonfinite` is set. 12 bytes per parameter.
 struct MuonApplyParams {
   float* p = nullptr;
   const float* x = nullptr;

@@ -17,7 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-/// To the nearest bf16, ties to even, as fp32. NaN stays NaN.
+/// Rounds to the nearest bf16, ties to even, as fp32. NaN stays NaN.
 HWY_INLINE FloatVec rounded_to_bf16(Floats d, FloatVec value) {
   const hn::RebindToUnsigned<Floats> words;
   const auto bits = hn::BitCast(words, value);

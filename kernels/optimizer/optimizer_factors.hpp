@@ -5,9 +5,9 @@
 #include "kernels/optimizer/dana.hpp"
 #include "kernels/optimizer/muon.hpp"
 
-// What a step of an optimizer multiplies by, worked out on the host in double and rounded once: the
-// same for every kind of device. `grad_scale` is the guard's and left to the kernel, which alone
-// may read it, in stream order.
+// Scalar factors of an optimizer step, computed on the host in double and rounded once, so that
+// they are equal on all devices. The guard's `grad_scale` is left to the kernel, which alone may
+// read it, in stream order.
 namespace train::kernels {
 
 struct AdamwFactors {
@@ -15,7 +15,7 @@ struct AdamwFactors {
   float keep, beta1, one_minus_beta1, beta2, one_minus_beta2;
   float inverse_root_correction2;  ///< 1 / sqrt(1 - beta2^t)
   float eps, step_size;            ///< step_size = lr / (1 - beta1^t)
-  float keep_after;                ///< 1: exact, as if there was no such factor.
+  float keep_after;                ///< 1: exact, as if there was no factor.
 };
 
 struct AdemamixFactors {
