@@ -17,7 +17,7 @@ enum class Durability : std::uint8_t {
   synced,    ///< Survives a power cut; costs about 0.3 ms.
 };
 
-/// Changes that take effect together or not at all.
+/// Changes applied atomically.
 class WriteBatch {
  public:
   void put(std::string key, std::string value) {
@@ -25,14 +25,14 @@ class WriteBatch {
   }
   void remove(std::string key) { operations_.emplace_back(std::move(key), std::nullopt); }
 
-  using Operation = std::pair<std::string, std::optional<std::string>>;  ///< No value: remove.
+  using Operation = std::pair<std::string, std::optional<std::string>>;  ///< Value nullopt: remove.
   [[nodiscard]] const std::vector<Operation>& operations() const { return operations_; }
 
  private:
   std::vector<Operation> operations_;
 };
 
-/// An ordered map of byte strings on disk. All calls block. Threading: one owner.
+/// Ordered map of byte strings on disk. All calls block. Threading: one owner.
 class KvStore {
  public:
   /// Returns false to stop.
@@ -43,12 +43,12 @@ class KvStore {
   KvStore& operator=(const KvStore&) = delete;
   virtual ~KvStore() = default;
 
-  /// All of `batch`, in order, atomically.
+  /// Applies all of `batch`, in order, atomically.
   virtual Status write(const WriteBatch& batch, Durability durability) = 0;
   /// Visits the keys that start with `prefix` in ascending byte order, from `first` on.
   virtual Status scan_from(std::string_view first, std::string_view prefix,
                            const Visitor& visitor) = 0;
-  /// The last key that starts with `prefix`; empty: there is none. Reads no other.
+  /// Last key with `prefix`; nullopt: there is none. Reads no other key.
   virtual Result<std::optional<std::string>> last_key(std::string_view prefix) = 0;
 
   /// Visits all keys that start with `prefix`.

@@ -18,7 +18,7 @@ rocksdb::Status refused(const std::string& path, int error_number) {
                                 : rocksdb::Status::IOError(path, std::strerror(error_number));
 }
 
-/// `make()` unless the hook refuses the call.
+/// Runs `make()` unless the hook refuses the call.
 template <class Make>
 rocksdb::Status pass(FileCall call, const Make& make) {
   const std::string path(call.path);
@@ -41,7 +41,7 @@ class HookedFile final : public rocksdb::WritableFileWrapper {
     if (call.bytes.size() == bytes.size()) {
       return file_->Append(data);
     }
-    // A short write: the system's is followed by one of the rest.
+    // A short write: a real one is followed by a write of the rest.
     const rocksdb::Status part = file_->Append(rocksdb::Slice(data.data(), call.bytes.size()));
     return part.ok() ? Append(rocksdb::Slice(data.data() + call.bytes.size(),
                                              data.size() - call.bytes.size()))

@@ -8,12 +8,12 @@ class Env;
 
 namespace train::storage {
 
-/// RocksDB's view of the disk through the calls of file_calls.hpp, for tests: their hook sees what
-/// it writes, syncs, renames and removes. Null: no hook is installed that wants to.
+/// RocksDB environment that goes through file_calls.hpp, for tests: the hook sees writes, syncs,
+/// renames and removals. Null if no installed hook wants that.
 [[nodiscard]] std::shared_ptr<rocksdb::Env> hooked_rocks_env();
 
-/// `env`, or RocksDB's own where that is null, for a file system that has no locks to give:
-/// whoever opens a store there sees to it that nobody else does, as the lock of a run does.
+/// `env`, or RocksDB's own if null, without file locks, for file systems that have none: the caller
+/// keeps other processes away, as a run's lock does.
 [[nodiscard]] std::shared_ptr<rocksdb::Env> unlocked_rocks_env(std::shared_ptr<rocksdb::Env> env);
 
 }  // namespace train::storage

@@ -25,7 +25,7 @@ struct RocksStore::Database {
   Database(std::filesystem::path path, std::unique_ptr<rocksdb::DB> opened)
       : directory(std::move(path)), handle(std::move(opened)) {}
   std::filesystem::path directory;
-  std::shared_ptr<rocksdb::Env> env;  ///< Of tests; outlives `handle`.
+  std::shared_ptr<rocksdb::Env> env;  ///< Set by tests; outlives `handle`.
   std::unique_ptr<rocksdb::DB> handle;
 };
 
@@ -41,7 +41,7 @@ Error to_error(const rocksdb::Status& status, const std::filesystem::path& direc
         "index {} is already in use by another process; wait for it or stop it ({})", place, text));
   }
   if (status.IsNoSpace() || text.find("No space left") != std::string::npos ||
-      text.find("quota exceeded") != std::string::npos) {  // EDQUOT: RocksDB has no word for it
+      text.find("quota exceeded") != std::string::npos) {  // RocksDB has no status for EDQUOT.
     return failure(fmt::format("cannot write index {}: {}: free space there ({})", place,
                                disk_full_words, text));
   }
@@ -58,8 +58,8 @@ Error to_error(const rocksdb::Status& status, const std::filesystem::path& direc
   return failure(fmt::format("index {}: {}", place, text));
 }
 
-/// Instead of RocksDB's own log of what it does: a reader must not write into the owner's
-/// directory, and on a full disk Debian's build ends the process at the log's second write.
+/// Replaces RocksDB's own log: a reader must not write into the owner's directory, and on a full
+/// disk Debian's build aborts at the log's second write.
 class SilentLogger final : public rocksdb::Logger {
  public:
   using rocksdb::Logger::Logv;
@@ -75,13 +75,12 @@ rocksdb::Options options_with_checks() {
 
 rocksdb::Slice slice(std::string_view text) { return {text.data(), text.size()}; }
 
-/// Behind all keys with a prefix: keys are text.
+/// Key after all keys with a prefix: keys are text.
 std::string behind(std::string_view prefix) { return std::string(prefix) + '\xff'; }
 
 rocksdb::Status visit(rocksdb::DB& database, std::string_view first, std::string_view prefix,
                       const KvStore::Visitor& visitor) {
-  // Without a bound, one that finds no key reads on to the next there is, past all that was removed
-  // in front of that.
+  // Without a bound, a scan that finds no key would read on past all removed keys to the next one.
   const std::string end = behind(prefix);
   const rocksdb::Slice bound(end);
   rocksdb::ReadOptions options;
@@ -94,10 +93,10 @@ rocksdb::Status visit(rocksdb::DB& database, std::string_view first, std::string
       break;
     }
   }
-  return position->status();  // at a damaged block it just ends; only this tells
+  return position->status();  // A scan just ends at a damaged block; only the status tells.
 }
 
-/// That the file system has no locks, whoever asks for one: what strerror() says of it.
+/// True for the strerror() text of a file system without locks.
 bool means_no_locks(const std::string& status) {
   static constexpr std::array<int, 3> kNoLocks = {ENOSYS, EOPNOTSUPP, ENOLCK};
   return status.find("lock file") != std::string::npos &&
@@ -112,8 +111,8 @@ bool means_damage(std::string_view status) {
   const auto says = [status](std::string_view part) {
     return status.find(part) != std::string_view::npos;
   };
-  // Also as the cause of what RocksDB calls corruption: a file that it could not look at. Damaged
-  // names lead to no file, to another kind of file, or are none.
+  // RocksDB may also call an I/O error corruption, if it could not look at a file. Damaged names
+  // lead to a missing file or another kind of file.
   if (says("IO error")) {
     static constexpr std::array<std::string_view, 5> kBadName = {
         "No such file or directory", "Not a directory", "Is a directory", "File name too long",
@@ -133,10 +132,10 @@ Result<std::unique_ptr<RocksStore>> RocksStore::open(const std::filesystem::path
   rocksdb::Options options = options_with_checks();
   options.create_if_missing = true;
   options.max_background_jobs = 1;
-  // The index is small: so is its memory, and the log that every open replays.
+  // The index is small, so its memory and the log replayed by every open are limited.
   options.write_buffer_size = std::size_t{1} << 20U;
-  // An open makes a small table of that log, and some opens rewrite those tables with the first
-  // level. Small levels keep this from being a rewrite of all that the index has.
+  // An open turns that log into a small table, and some opens merge those with the first level.
+  // Small levels keep this from rewriting the whole index.
   options.max_bytes_for_level_base = std::uint64_t{512} << 10U;
   options.target_file_size_base = std::uint64_t{512} << 10U;
   options.target_file_size_multiplier = 4;
@@ -178,7 +177,7 @@ Result<std::unique_ptr<RocksStore>> RocksStore::open_read_only(
     if (status.ok()) {
       return std::unique_ptr<RocksStore>(new RocksStore(std::move(database)));
     }
-    // The writer removes files that it has rewritten, also between our looking and our opening.
+    // The writer removes files that it has rewritten, possibly between listing and opening.
     std::this_thread::sleep_for(pause);
   }
   return to_error(status, directory);

@@ -8,31 +8,30 @@
 
 namespace train::storage {
 
-/// Whether RocksDB's status, as its text (Status::ToString()), says that the stored bytes are of no
-/// use to this program: damaged, incomplete, or of a newer format. An error of the disk or of the
-/// system (out of space, a stale handle, a time-out, no permission, …) says nothing about them.
-/// Pure.
+/// True if the text of a RocksDB status (Status::ToString()) means that the stored bytes are
+/// unusable: damaged, incomplete, or of a newer format. A disk or system error (out of space, a
+/// stale handle, a time-out, no permission, …) says nothing about the bytes. Pure.
 [[nodiscard]] bool means_damage(std::string_view status);
 
-/// A KvStore in a RocksDB directory.
+/// KvStore in a RocksDB directory.
 ///
-/// RocksDB opens cleanly after its log was cut or lost and forgets what followed: callers keep a
-/// sequence and a running hash of their own (checkpoint/index/index.hpp does).
+/// RocksDB opens without an error after its log was truncated or lost, and forgets later writes:
+/// callers keep a sequence number and a running hash of their own (as checkpoint/index/index.hpp).
 class RocksStore final : public KvStore {
  public:
   /// Creates the directory if missing. Errors: open in another process (user); damaged (failure;
-  /// says how to rebuild); not writable (user).
-  /// `damaged`, if given, tells whether the error is one that only a new store mends.
+  /// says how to rebuild); not writable (user). `damaged`, if given, is set if only a new store can
+  /// fix the error.
   static Result<std::unique_ptr<RocksStore>> open(const std::filesystem::path& directory,
                                                   bool* damaged = nullptr);
 
-  /// Opens what is there at this moment for reading; takes no lock and changes nothing on disk, so
-  /// it works while another process writes. Later writes of that process do not show. write() is
-  /// an error. Errors: as open(); missing (user).
+  /// Opens the current content for reading; takes no lock and changes nothing on disk, so it works
+  /// while another process writes. Later writes are not visible. write() is an error. Errors: as
+  /// open(); missing (user).
   static Result<std::unique_ptr<RocksStore>> open_read_only(const std::filesystem::path& directory);
   ~RocksStore() override;
 
-  /// Reads all of it. `damaged` as of open(): a damaged block shows only when it is read.
+  /// Reads everything. `damaged` as in open(): a damaged block is only noticed when read.
   [[nodiscard]] Status read_all(bool* damaged);
 
   Status write(const WriteBatch& batch, Durability durability) override;

@@ -18,8 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr int background_nice = 19;
 
-/// The last two lines that say something, as one: the last is rsync's verdict, the one before it
-/// the cause.
+/// Last two non-empty lines, joined: the last is rsync's verdict, the one before it the cause.
 std::string last_words(std::string_view text) {
   std::string words;
   for (int lines = 0; lines < 2 && !text.empty();) {
@@ -75,15 +74,15 @@ Status rsync_file(const fs::path& from, const fs::path& to_directory, const Rsyn
         "directory: checkpoint.local_dir = \"none\"",
         from.string(), name));
   }
-  // Absolute: what holds a colon before its first slash would be a host to rsync.
+  // Absolute, as rsync reads a colon before the first slash as a host name.
   const auto source = absolute_path(from);
   TRAIN_RETURN_IF_ERROR(source);
   const auto directory = absolute_path(to_directory);
   TRAIN_RETURN_IF_ERROR(directory);
   const fs::path target = *directory / from.filename();
   file_point("rsync-start", target);
-  // Without checksums of its own, which cost more than all else it does: the callers compare the
-  // copy with the digest of what was written.
+  // rsync's own checksums, its largest cost, are off: callers compare the copy with the original's
+  // digest.
   const std::vector<std::string> words = {
       *program, "--whole-file",   "--ignore-times",          "--checksum-choice=none",
       "--",     source->string(), (*directory / "").string()};

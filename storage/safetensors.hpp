@@ -24,26 +24,27 @@ struct TensorEntry {
   std::uint64_t end = 0;
 };
 
-/// A safetensors file whose header passed every check (ST-3): whatever the bytes, parse() returns
-/// an error or a table whose entries lie inside the file, cover it exactly once and fit their
-/// shapes. It needs memory of the order of the header, which is limited (safetensors_header.hpp).
-/// The tensors' bytes stay on disk.
+/// Safetensors file whose header passed every check (ST-3): for any bytes, parse() returns an error
+/// or a table whose entries lie inside the file, cover it exactly once and fit their shapes. Memory
+/// is proportional to the header, which is limited (safetensors_header.hpp). Tensor data stays on
+/// disk.
 class SafetensorsFile {
  public:
   /// Errors: those of InputFile::open; a malformed file (failure; names file and reason). Blocks.
   static Result<SafetensorsFile> open(const std::filesystem::path& path,
                                       Links links = Links::follow);
-  /// `malformed`, if given, tells an error of the file's bytes or size from one of reading them.
+  /// `malformed`, if given, is set if the error is in the file's bytes or size, not in reading
+  /// them.
   static Result<SafetensorsFile> parse(InputFile file, bool* malformed = nullptr);
 
   /// In the order of their bytes in the file.
   [[nodiscard]] std::span<const TensorEntry> entries() const { return entries_; }
   [[nodiscard]] const TensorMetadata& metadata() const { return metadata_; }
-  /// nullptr if there is none of that name.
+  /// nullptr if no tensor has that name.
   [[nodiscard]] const TensorEntry* find(std::string_view name) const;
 
-  /// Fills `out` with bytes of a tensor, from its byte `offset` on. Blocks.
-  /// REQUIRES: an entry of this file, which has so many. Errors: those of InputFile::read.
+  /// Fills `out` with bytes of a tensor, from its byte `offset` on. Blocks. REQUIRES: an entry of
+  /// this file with enough bytes. Errors: those of InputFile::read.
   Status read(const TensorEntry& entry, std::uint64_t offset, std::span<std::byte> out) const;
 
   /// InputFile::expect_read() of such bytes.
@@ -52,7 +53,8 @@ class SafetensorsFile {
   }
 
   [[nodiscard]] const InputFile& file() const { return file_; }
-  [[nodiscard]] std::uint64_t data_start() const { return data_start_; }  ///< Bytes before tensors.
+  /// Bytes before the tensors.
+  [[nodiscard]] std::uint64_t data_start() const { return data_start_; }
 
  private:
   explicit SafetensorsFile(InputFile file) : file_(std::move(file)) {}
@@ -61,7 +63,7 @@ class SafetensorsFile {
   InputFile file_;
   std::uint64_t data_start_ = 0;
   std::vector<TensorEntry> entries_;
-  std::vector<std::uint32_t> by_name_;  ///< Locations in entries_, in the order of the names.
+  std::vector<std::uint32_t> by_name_;  ///< Indices into entries_, sorted by name.
   TensorMetadata metadata_;
 };
 

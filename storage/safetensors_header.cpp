@@ -167,13 +167,13 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   Place place_ = Place::outside;
   std::string key_;
   TensorKey field_ = TensorKey::dtype;
-  unsigned seen_ = 0;  ///< Keys of the tensor at hand.
+  unsigned seen_ = 0;  ///< Keys seen of the current tensor.
   bool metadata_seen_ = false;
   std::vector<std::int64_t> numbers_;
   std::string defect_;
 };
 
-/// Empty if no two entries have one name. Memory: a number per entry.
+/// Empty if all names are distinct. Memory: a number per entry.
 std::string name_defect(std::span<const TensorEntry> entries) {
   std::vector<std::uint32_t> order(entries.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -205,7 +205,7 @@ std::uint64_t element_bytes(std::string_view dtype) {
 }  // namespace
 
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view text) {
-  // The format wants the object to begin at once; spaces may follow it.
+  // The format requires the object to begin at once; spaces may follow it.
   if (text.empty() || text.front() != '{') {
     return failure("header does not begin with {");
   }

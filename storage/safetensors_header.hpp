@@ -11,11 +11,11 @@
 
 namespace train::storage {
 
-/// What is read of a header, so that a hostile one takes neither time nor memory. The format itself
+/// Largest header accepted, so that a hostile one costs neither time nor memory. The format itself
 /// allows 100,000,000 bytes.
 inline constexpr std::uint64_t header_limit_bytes = std::uint64_t{32} << 20;
 
-/// Bytes of the number before the header, which is its length.
+/// Bytes of the header length before the header.
 inline constexpr std::size_t kLengthBytes = 8;
 inline constexpr std::size_t tensor_count_limit = 250'000;
 
@@ -24,14 +24,14 @@ struct SafetensorsHeader {
   TensorMetadata metadata;
 };
 
-/// Parses the JSON header of a safetensors file, accepting nothing but its grammar: one object of
-/// {dtype, shape, data_offsets} objects and an optional __metadata__ of strings; no name twice, no
-/// unknown key. Never recurses; memory of the order of the text. Errors (failure): the reason
-/// alone, on one short line, without the file.
+/// Parses the JSON header of a safetensors file, accepting only its grammar: one object of {dtype,
+/// shape, data_offsets} objects and an optional __metadata__ of strings; no duplicate name, no
+/// unknown key. Never recurses; memory is proportional to the text. Errors (failure): only the
+/// reason, on one short line, without the file.
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view text);
 
-/// Bytes of a tensor; empty if the dtype is unknown, a dimension negative, or the product does not
-/// fit 63 bits.
+/// Bytes of a tensor; nullopt if the dtype is unknown, a dimension is negative, or the product
+/// overflows 63 bits.
 [[nodiscard]] std::optional<std::uint64_t> tensor_size_bytes(std::string_view dtype,
                                                              std::span<const std::int64_t> shape);
 

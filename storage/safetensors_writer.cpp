@@ -31,7 +31,7 @@ Header header_of(std::span<const TensorHeading> tensors, const TensorMetadata& m
     TRAIN_CHECK(size.has_value(), "tensor {}: dtype {} unknown, or its shape too large",
                 tensor.name, tensor.dtype);
     const std::uint64_t end = header.data_bytes + *size;
-    // Not by key: that would look through all names each time.
+    // Not by key, which would search all names each time.
     object.push_back({tensor.name,
                       {{"dtype", tensor.dtype},
                        {"shape", tensor.shape},

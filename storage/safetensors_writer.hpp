@@ -14,7 +14,7 @@
 
 namespace train::storage {
 
-/// What a safetensors header says of a tensor before its bytes are there.
+/// Header entry of a tensor whose bytes are still to be written.
 struct TensorHeading {
   std::string name;
   std::vector<std::int64_t> shape;
@@ -23,12 +23,12 @@ struct TensorHeading {
 
 struct WrittenFile {
   std::uint64_t size_bytes = 0;
-  std::string digest;  ///< Of the whole file.
+  std::string digest;  ///< Digest of the whole file.
 };
 
-/// Writes a safetensors file whose tensors come one after the other, in pieces of any size, so that
-/// no more than a piece need be in memory. Atomic as AtomicFile (ST-1): dropped without commit(),
-/// nothing is left. Threading: one owner. Every call blocks on the disk.
+/// Writes a safetensors file, tensor by tensor, in pieces of any size, so that only one piece need
+/// be in memory. Atomic as AtomicFile (ST-1): without commit() nothing remains. Threading: one
+/// owner. Every call blocks on the disk.
 class SafetensorsWriter {
  public:
   /// Writes the header; the data starts at a multiple of 8.
@@ -37,11 +37,11 @@ class SafetensorsWriter {
                                           std::span<const TensorHeading> tensors,
                                           const TensorMetadata& metadata = {});
 
-  /// Appends bytes of the tensors, in the order of their headings.
-  /// REQUIRES: no more than the headings announce. Errors: as AtomicFile.
+  /// Appends tensor bytes, in the order of the headings. REQUIRES: no more than the headings
+  /// announce. Errors: as AtomicFile.
   Status write(std::span<const std::byte> bytes);
 
-  /// Makes the file durable under its name. REQUIRES: every byte announced has been written.
+  /// Makes the file durable under its name. REQUIRES: all announced bytes were written.
   Result<WrittenFile> commit();
 
  private:
@@ -51,7 +51,7 @@ class SafetensorsWriter {
 
   AtomicFile file_;
   StreamingDigest digest_;
-  std::uint64_t due_bytes_;  ///< Of tensors, not written yet.
+  std::uint64_t due_bytes_;  ///< Bytes of tensors still to be written.
 };
 
 }  // namespace train::storage

@@ -65,7 +65,7 @@ double wall_time_s() {
   return std::chrono::duration<double>(now).count();
 }
 
-/// The fields that every event has: wall_time (1) and step (2).
+/// Fields of every event: wall_time (1) and step (2).
 std::string event_at(std::int64_t step) {
   std::string event;
   append_key(event, 1, Wire::fixed64);
@@ -81,7 +81,7 @@ std::string version_event() {
   return event;
 }
 
-/// session_log (7) with status (1) START: what earlier files hold from `step` on is void.
+/// session_log (7) with status (1) START: events of earlier files from `step` on are void.
 std::string start_event(std::int64_t step) {
   std::string session;
   append_key(session, 1, Wire::varint);
@@ -103,7 +103,7 @@ std::string scalar_event(std::string_view tag, std::int64_t step, float number) 
   return event;
 }
 
-/// Files are read in the order of their names: a second one within the second sorts behind.
+/// Files are read in name order: a second one within the same second must sort after the first.
 std::filesystem::path free_name(const std::filesystem::path& directory) {
   const std::string name =
       fmt::format("events.out.tfevents.{:010}.{}.{}", static_cast<std::int64_t>(wall_time_s()),

@@ -10,21 +10,21 @@
 
 namespace train::storage {
 
-/// Writes scalars to an event file that TensorBoard reads. Format: storage/README.md.
+/// Writes scalars to an event file for TensorBoard. Format: storage/README.md.
 ///
-/// Threading: not thread-safe. Each record is one write(2), so a reader sees it at once and a
-/// killed process leaves whole records; none is fsynced (curves are not checkpoints). What cannot
-/// be written waits (AppendFile).
+/// Threading: not thread-safe. Each record is one write(2), so readers see it at once and a killed
+/// process leaves whole records; none is fsynced (curves are not checkpoints). Records that cannot
+/// be written wait (AppendFile).
 class TensorboardWriter {
  public:
-  /// A new event file in `directory`, which begin() makes; earlier files stay.
+  /// Names a new event file in `directory`, which begin() creates; earlier files stay.
   explicit TensorboardWriter(const std::filesystem::path& directory);
 
-  /// TensorBoard drops what the files hold from `first_step` on, so that a resumed run shows one
-  /// curve. Errors: the file may not be written (user).
+  /// Makes TensorBoard ignore earlier events from `first_step` on, so that a resumed run shows one
+  /// curve. Errors: the file cannot be written (user).
   Status begin(std::int64_t first_step = 0);
 
-  /// Wall time is now.
+  /// The wall time is the current time.
   void scalar(std::string_view tag, std::int64_t step, float value);
 
   [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
@@ -36,7 +36,7 @@ class TensorboardWriter {
   bool begun_ = false;
 };
 
-/// CRC-32C (Castagnoli) of `bytes`, as TFRecord frames use it before masking.
+/// CRC-32C (Castagnoli) of `bytes`, as in TFRecord frames before masking.
 [[nodiscard]] std::uint32_t crc32c(std::string_view bytes);
 
 }  // namespace train::storage

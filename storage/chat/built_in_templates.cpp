@@ -11,7 +11,7 @@
 namespace train::storage {
 namespace {
 
-/// A text as it grows, and what of it the model says.
+/// Growing text with the spans that the model writes.
 class ChatText {
  public:
   void add(std::string_view piece) {
@@ -20,7 +20,7 @@ class ChatText {
       return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U;
     }));
   }
-  /// `generated`: the model says it.
+  /// `generated`: written by the model.
   void add(std::string_view piece, bool generated) {
     TextSpan span{.begin_bytes = chat_.text.size(), .begin_characters = characters_};
     add(piece);
@@ -42,7 +42,7 @@ std::string_view token(const SpecialTokens& tokens, std::string_view name) {
   return found == tokens.end() ? std::string_view() : found->second;
 }
 
-/// Roles that every family has. Errors: another one, or content that is no text.
+/// Checks that roles are common to all families. Errors: another role, or content that is not text.
 Status check_turns(std::span<const ChatMessage> messages) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const ChatMessage& message = messages[i];
@@ -86,7 +86,7 @@ Result<RenderedChat> render_llama3(std::span<const ChatMessage> messages,
   return text.take();
 }
 
-/// What a system message says goes before what the user says first.
+/// Puts the system message before the first user message.
 Result<RenderedChat> render_gemma(std::span<const ChatMessage> messages, bool add_generation_prompt,
                                   const SpecialTokens& tokens) {
   ChatText text;
@@ -125,7 +125,7 @@ Result<RenderedChat> render_tulu(std::span<const ChatMessage> messages, bool add
   return text.take();
 }
 
-/// One content after the other, with nothing between them.
+/// Concatenates the contents without separators.
 Result<RenderedChat> render_plain(std::span<const ChatMessage> messages, bool,
                                   const SpecialTokens&) {
   ChatText text;

@@ -9,18 +9,18 @@
 
 namespace train::storage {
 
-/// A family's way to write conversations, without Jinja: what its published template prints for
-/// conversations of texts.
+/// Chat template of a model family, without Jinja: prints what the published template prints for
+/// text-only conversations.
 struct BuiltInTemplate {
   std::string_view name;
-  SpecialTokens tokens;  ///< Unless others are given.
+  SpecialTokens tokens;  ///< Defaults; settings may replace them.
   /// Errors (user): without the name of the template.
   Result<RenderedChat> (*render)(std::span<const ChatMessage> messages, bool add_generation_prompt,
                                  const SpecialTokens& tokens);
-  std::string_view source;  ///< A Jinja template that prints the same, with those tokens.
+  std::string_view source;  ///< Jinja template that prints the same, with those tokens.
 };
 
-/// All of them, sorted by name.
+/// All built-in templates, sorted by name.
 [[nodiscard]] std::span<const BuiltInTemplate> built_in_templates();
 
 }  // namespace train::storage

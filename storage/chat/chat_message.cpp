@@ -28,7 +28,7 @@ const Json* member_of(const Json& object, const char* key) {
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
-/// What the parser says, from the line on, without its own name and number.
+/// The parser's message from the line on, without its own name and number.
 std::string parse_reason(const std::string& message) {
   const std::size_t begin = message.find("line ");
   const std::string reason = begin == std::string::npos ? message : message.substr(begin);

@@ -28,13 +28,13 @@ const BuiltInTemplate* find_built_in(std::string_view name) {
   return found == all.end() ? nullptr : &*found;
 }
 
-/// A text to render: the beginning of a conversation.
+/// Text to render: a prefix of a conversation.
 struct ChatItem {
   const Conversation* conversation = nullptr;
   ChatPrefix prefix;
 };
 
-/// Members that say something and that no built-in template asks for, sorted.
+/// Non-empty members that no built-in template reads, sorted.
 std::vector<std::string> members_besides_texts(const std::vector<ChatMessage>& messages) {
   constexpr std::array<std::string_view, 5> texts = {"role", "content", "reasoning_content",
                                                      "thinking", "reasoning"};
@@ -59,7 +59,7 @@ Status check_settings(const ChatSettings& settings) {
   return {};
 }
 
-/// The conversation as the process reads it. Errors (user): too much of it.
+/// Conversation as sent to the process. Errors (user): too large.
 Result<std::string> conversation_line(const Conversation& conversation) {
   std::string messages;
   for (const ChatMessage& message : conversation.messages) {
@@ -86,12 +86,12 @@ struct ChatTemplate::State {
   std::string where;
   SpecialTokens tokens;
   TemplateSources sources;
-  const BuiltInTemplate* built_in = nullptr;  ///< Instead of the sources.
-  std::optional<JinjaProcess> process;        ///< Once one was needed.
+  const BuiltInTemplate* built_in = nullptr;  ///< Used instead of the sources.
+  std::optional<JinjaProcess> process;        ///< Set once one was needed.
   bool turns_known = false;
   std::optional<TurnTexts> turn_texts;
 
-  /// Of `spans`: whether the spans are asked for.
+  /// `spans`: whether spans are wanted.
   std::vector<Result<RenderedChat>> render(std::span<const ChatItem> items, bool spans);
   Error about(const Error& error) const {
     return {error.kind, fmt::format("{}: {}", where, error.message)};
@@ -103,7 +103,7 @@ struct ChatTemplate::State {
   Status send(const ChatItem& item, bool spans);
   std::vector<Result<RenderedChat>> render_jinja(std::span<const ChatItem> items, bool spans);
 
-  const Conversation* sent_ = nullptr;  ///< What the process has now.
+  const Conversation* sent_ = nullptr;  ///< Conversation that the process has now.
 };
 
 std::vector<Result<RenderedChat>> ChatTemplate::State::render(std::span<const ChatItem> items,
@@ -140,7 +140,7 @@ Result<RenderedChat> ChatTemplate::State::render_built_in(const ChatItem& item) 
   return chat;
 }
 
-/// The name of the template that a conversation has.
+/// Name of the template to use for a conversation.
 Result<std::string> ChatTemplate::State::source_for(const Conversation& conversation) const {
   std::string name = settings.name;
   if (name.empty()) {
@@ -176,15 +176,15 @@ Status ChatTemplate::State::send(const ChatItem& item, bool spans) {
   return {};
 }
 
-/// The process always has some texts to go on with, and a bounded number of them.
+/// Keeps the process busy with some queued texts, and their number bounded.
 std::vector<Result<RenderedChat>> ChatTemplate::State::render_jinja(std::span<const ChatItem> items,
                                                                     bool spans) {
   constexpr std::size_t most_ahead = 64;
   constexpr std::size_t most_bytes_ahead = std::size_t{1} << 20U;
   std::vector<Result<RenderedChat>> texts;
   std::map<std::size_t, Error> not_sent;
-  std::size_t next = 0;  // to be sent
-  sent_ = nullptr;       // another conversation may have the same address by now
+  std::size_t next = 0;  // Next text to send.
+  sent_ = nullptr;       // Another conversation may have the same address by now.
   while (texts.size() < items.size()) {
     const std::size_t now = texts.size();
     if (!process || !process->usable()) {
@@ -318,7 +318,7 @@ std::vector<Result<RenderedChat>> ChatTemplate::render_prefixes(
 
 namespace {
 
-/// Of a question and what asks for an answer to it, of the question alone, and of both messages.
+/// Inputs: a question with its generation prompt, the question alone, and both messages.
 std::optional<TurnTexts> turn_texts_of(std::span<const Result<RenderedChat>> rendered,
                                        std::string_view answer) {
   if (!rendered[0] || !rendered[1] || !rendered[2]) {
@@ -335,7 +335,7 @@ std::optional<TurnTexts> turn_texts_of(std::span<const Result<RenderedChat>> ren
   }
   TurnTexts texts{.question = asked.substr(unasked.size()),
                   .end = whole.substr(found + answer.size())};
-  // What asks may begin a thought that answers do not have.
+  // The generation prompt may begin a thought that answers do not have.
   const std::string header = whole.substr(unasked.size(), found - unasked.size());
   if (!header.empty() && texts.question.starts_with(header)) {
     texts.question = header;

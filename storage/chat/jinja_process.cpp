@@ -28,7 +28,7 @@ namespace {
 using nlohmann::json;
 
 constexpr double start_seconds = 30.0;
-/// Of an answer's line: a million spans.
+/// Limit of an answer's line: a million spans.
 constexpr std::size_t head_limit_bytes = std::size_t{32} << 20U;
 
 double clock_seconds(clockid_t clock) {
@@ -40,7 +40,7 @@ double clock_seconds(clockid_t clock) {
 
 double now_seconds() { return clock_seconds(CLOCK_MONOTONIC); }
 
-/// Processor time that a process has taken so far; none: it has ended.
+/// CPU seconds used by a process; nullopt: it has ended.
 std::optional<double> processor_seconds_of(pid_t pid) {
   clockid_t clock{};
   return ::clock_getcpuclockid(pid, &clock) == 0 ? std::optional(clock_seconds(clock))
@@ -55,7 +55,7 @@ std::string json_line(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace) + '\n';
 }
 
-/// Spans of code points of `text`, in bytes too. `spans` may overlap, in any order.
+/// Converts spans of code points of `text` to bytes. `spans` may overlap, in any order.
 std::optional<std::vector<TextSpan>> spans_in(const std::string& text, const json& spans) {
   std::vector<TextSpan> found;
   std::vector<std::pair<std::size_t, std::size_t*>> wanted;
@@ -143,7 +143,7 @@ Result<JinjaProcess> JinjaProcess::start_program(const std::string& program,
                                                  const std::string& setup,
                                                  const ChatSettings& settings) {
   std::array<int, 2> ends{};
-  // A socket and not pipes: writing to one whose reader has died raises no signal.
+  // A socket instead of pipes: writing to one whose reader has died raises no signal.
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return system_error_of("no socket");
   }
@@ -153,7 +153,7 @@ Result<JinjaProcess> JinjaProcess::start_program(const std::string& program,
   if (!errors) {
     return system_error_of("no memory for its messages");
   }
-  // -I: no variables, no directories of the user; -B: writes no files.
+  // -I: no environment variables, no user directories; -B: writes no files.
   const std::vector<std::string> words = {
       program, "-I", "-B", "-X", "utf8", "-c", jinja_script(), std::to_string(theirs.get())};
   auto process = Process::start(
@@ -161,7 +161,7 @@ Result<JinjaProcess> JinjaProcess::start_program(const std::string& program,
   if (!process) {
     return failure(fmt::format("it does not start: {}", process.error().message));
   }
-  theirs.reset();  // else its end would not be seen
+  theirs.reset();  // Otherwise the end of the process would not be noticed.
   JinjaProcess started(std::move(process).value(), std::move(ours), std::move(errors), program,
                        settings);
   started.send(setup);
@@ -239,7 +239,8 @@ Result<std::string> JinjaProcess::receive_line(double deadline) {
   }
 }
 
-/// Sends and receives what goes without waiting; waits for the socket before, within the limits.
+/// Sends and receives what is possible without waiting, after waiting for the socket within the
+/// limits.
 Status JinjaProcess::exchange_some(double deadline) {
   double rest = deadline - now_seconds();
   if (const auto taken = pid_ < 0 ? std::nullopt : processor_seconds_of(pid_)) {
@@ -257,7 +258,7 @@ Status JinjaProcess::exchange_some(double deadline) {
   pollfd watched{.fd = socket_.get(), .events = events, .revents = 0};
   const int milliseconds = static_cast<int>(std::ceil(std::clamp(rest, 0.0, 60.0) * 1000.0));
   if (::poll(&watched, 1, milliseconds) <= 0) {
-    return {};  // the limits are looked at again
+    return {};  // The limits are checked again.
   }
   if ((watched.revents & POLLOUT) != 0) {
     const ssize_t sent =
@@ -289,7 +290,7 @@ Error JinjaProcess::given_up(Error error) {
   return error;
 }
 
-/// It has closed its socket, which it does when it ends.
+/// The process has closed its socket, as it does when it ends.
 Error JinjaProcess::ended() {
   usable_ = false;
   process_.kill();

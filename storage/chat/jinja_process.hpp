@@ -17,16 +17,16 @@
 
 namespace train::storage {
 
-/// Year, month and day of YYYY-MM-DD; none: it is no such date.
+/// Year, month and day of YYYY-MM-DD; empty if it is not a valid date.
 [[nodiscard]] std::optional<std::array<int, 3>> date_parts(const std::string& date);
 
-/// A Python process that renders templates, one text after another (see jinja_script()). It has no
-/// locale, no user's modules and no environment variable of Python's, and ends with this.
-/// Not thread-safe.
+/// Python process that renders templates, one text after another (see jinja_script()). It runs
+/// without locale, user modules and Python environment variables, and ends with this object. Not
+/// thread-safe.
 class JinjaProcess {
  public:
-  /// Starts the first of `settings.pythons` that has jinja2. Blocks at most 30 s for each of them.
-  /// Errors (user): there is none; with the reason of each and the package.
+  /// Starts the first of `settings.pythons` that has jinja2. Blocks at most 30 s for each. Errors
+  /// (user): none is usable, with the reason for each and the package to install.
   static Result<JinjaProcess> start(const TemplateSources& sources, const SpecialTokens& tokens,
                                     const ChatSettings& settings);
 
@@ -34,15 +34,15 @@ class JinjaProcess {
   JinjaProcess& operator=(JinjaProcess&&) = delete;
   ~JinjaProcess() = default;
 
-  /// Queues lines, which the next answers are waited for with.
+  /// Queues lines, to be sent while the next answers are awaited.
   void send(std::string_view lines) { unsent_ += lines; }
-  /// How much of that is still here.
+  /// Bytes queued but not yet sent.
   [[nodiscard]] std::size_t unsent_bytes() const { return unsent_.size(); }
 
-  /// The next text. Blocks within the limits of time. Errors: as ChatTemplate::render, without the
-  /// name of the template.
+  /// Returns the next text. Blocks within the time limits. Errors: as ChatTemplate::render, without
+  /// the name of the template.
   Result<RenderedChat> receive();
-  /// False: it has ended, or must not be asked again.
+  /// False if the process has ended or must not be used again.
   [[nodiscard]] bool usable();
   /// The program that was started.
   [[nodiscard]] const std::string& program() const { return program_; }
@@ -61,16 +61,16 @@ class JinjaProcess {
 
   Process process_;
   Descriptor socket_;
-  Descriptor errors_;  ///< What it prints to its standard error.
+  Descriptor errors_;  ///< Standard error of the process.
   std::string program_;
-  double time_limit_ = 0.0;  ///< Seconds of processor time for a text.
+  double time_limit_ = 0.0;  ///< CPU seconds allowed per text.
   std::size_t output_limit_ = 0;
   std::string unsent_;
   std::string received_;
-  pid_t pid_ = -1;                  ///< Of the interpreter, which a script may have started.
-  double processor_seconds_ = 0.0;  ///< Of the process, when it gave the last answer.
+  pid_t pid_ = -1;  ///< Pid of the interpreter, which a wrapper script may have started.
+  double processor_seconds_ = 0.0;  ///< CPU seconds of the process at its last answer.
   bool usable_ = true;
-  pid_t started_by_ = ::gettid();  ///< The thread that it ends with, perhaps at any moment.
+  pid_t started_by_ = ::gettid();  ///< Thread whose end, at any time, ends the process.
 };
 
 }  // namespace train::storage

@@ -46,7 +46,7 @@ Result<std::string> read_template(const fs::path& path) {
   return text;
 }
 
-/// A JSON document; null if there is no such file.
+/// Parsed JSON file; null if it is missing.
 Result<json> read_document(const fs::path& path) {
   constexpr JsonLimits limits = {
       .bytes = file_limit_bytes, .values = 1'000'000, .run = file_limit_bytes, .depth = 32};
@@ -63,7 +63,8 @@ Result<json> read_document(const fs::path& path) {
   return document;
 }
 
-/// Each that has a name, a model's own names too, as transformers hands them to templates.
+/// Every named special token, the model's own names included, as transformers passes them to
+/// templates.
 Result<SpecialTokens> tokens_in(const fs::path& folder) {
   const auto settings = read_tokenizer_settings(folder);
   TRAIN_RETURN_IF_ERROR(settings);
@@ -74,7 +75,7 @@ Result<SpecialTokens> tokens_in(const fs::path& folder) {
   return tokens;
 }
 
-/// Text, or a list of {"name", "template"}, or an object of names and templates.
+/// Accepts text, a list of {"name", "template"}, or an object of names and templates.
 Result<TemplateSources> sources_of(const json& member, const fs::path& file) {
   TemplateSources sources;
   if (member.is_string()) {
@@ -104,7 +105,7 @@ Result<TemplateSources> sources_of(const json& member, const fs::path& file) {
   return sources;
 }
 
-/// chat_template.jinja and those of additional_chat_templates/, where a default goes before it.
+/// chat_template.jinja and those of additional_chat_templates/, where a "default" takes precedence.
 Result<TemplateSources> template_files_in(const fs::path& folder) {
   TemplateSources sources;
   std::map<std::string, fs::path> files;
@@ -201,7 +202,7 @@ bool is_file_name(const std::string& name) {
          });
 }
 
-/// Takes the template out of tokenizer_config.json, where there is one.
+/// Removes the template from tokenizer_config.json, if present.
 Status remove_configured_template(const fs::path& folder) {
   const fs::path file = folder / "tokenizer_config.json";
   if (!is_file(file)) {

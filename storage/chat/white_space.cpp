@@ -12,7 +12,7 @@ constexpr std::array<std::string_view, 29> spaces = {
     "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a",
     "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
 
-/// Bytes of the one that `matches`; 0: none does.
+/// Length in bytes of the white space that `matches`; 0: none does.
 template <typename Matches>
 std::size_t space_length(Matches matches) {
   const auto* const found = std::find_if(spaces.begin(), spaces.end(), matches);

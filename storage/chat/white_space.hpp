@@ -5,13 +5,13 @@
 
 namespace train::storage {
 
-// White space as Python's strip() has it, and so the templates that trim: also that of Unicode.
+// White space as defined by Python's strip(), hence by templates that trim: Unicode's included.
 
-/// Without the white space around it.
+/// `text` without leading and trailing white space.
 [[nodiscard]] std::string_view trimmed(std::string_view text);
-/// Without any.
+/// `text` without any white space.
 [[nodiscard]] std::string without_white_space(std::string_view text);
-/// Whether it is nothing else.
+/// True if `text` is all white space.
 [[nodiscard]] bool is_blank(std::string_view text);
 
 }  // namespace train::storage

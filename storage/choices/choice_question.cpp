@@ -66,7 +66,7 @@ Result<std::size_t> in_range(const std::string& shown_answer, std::int64_t answe
   return static_cast<std::size_t>(answer);
 }
 
-/// An index, as a number or its digits, or a letter.
+/// Index given as a number, as digits, or as a letter.
 Result<std::size_t> index_member(const json& line, std::string_view key, std::size_t choices) {
   const json& member = json_member(line, key);
   if (member.is_number_integer()) {
@@ -93,7 +93,7 @@ Result<std::size_t> index_member(const json& line, std::string_view key, std::si
   return in_range(text, index, choices, key);
 }
 
-/// The lines before the question; may be empty.
+/// Text before the question; may be empty.
 std::string description_of(const json& line) {
   const std::string given = stripped(json_text(line, "description").value_or(""));
   if (!given.empty()) {
@@ -166,7 +166,7 @@ Result<ChoiceQuestion> parse_arc(const json& line) {
   return with_texts(fmt::format("Question: {}\nAnswer:", *question), std::move(*texts), answer);
 }
 
-/// First letter in upper case, the others in lower; of ASCII.
+/// First letter upper case, the others lower case; ASCII only.
 std::string capitalized(std::string text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char letter = text[i];
@@ -186,7 +186,7 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
   }
 }
 
-/// HellaSwag's texts of WikiHow have titles and links in brackets.
+/// Removes titles and links in brackets, which HellaSwag's WikiHow texts contain.
 std::string without_brackets(std::string_view given) {
   std::string text = stripped(given);
   replace_all(text, " [title]", ". ");

@@ -9,20 +9,20 @@
 
 namespace train::storage {
 
-/// What is stripped of texts, and moved from a context to its continuations.
+/// White space stripped from texts, and moved from a context to its continuations.
 inline constexpr std::string_view white_space = " \t\n\r\f\v";
 
-/// A question and its answers, as they are put to a model: the context, and after it each of the
-/// continuations, whose likelihoods are compared.
+/// Multiple-choice question as put to a model: a context and several continuations whose
+/// likelihoods are compared.
 struct ChoiceQuestion {
   std::string context;
   std::vector<std::string> continuations;  ///< At least two; each begins with a space.
-  /// What the lengths of acc_norm and acc_bytes are of: the letter, or the answer's text.
+  /// Texts whose lengths acc_norm and acc_bytes divide by: the letter, or the answer's text.
   std::vector<std::string> choices;
-  std::size_t answer = 0;  ///< Index of the right one.
+  std::size_t answer = 0;  ///< Index of the correct choice.
 };
 
-/// The members that each layout is known by, for messages.
+/// Members that identify each layout, for messages.
 [[nodiscard]] std::string_view choice_layouts_help();
 
 /// Reads one line. Its members tell the layout, and with it the prompt, which is lm-eval's:

@@ -25,8 +25,8 @@ ChoiceReading::ChoiceReading(std::optional<Tokenizer> tokenizer, const ChoiceOpt
   }
 }
 
-/// What the tokenizer puts around a text goes with it, but for an end, and for a beginning that the
-/// text has itself.
+/// Keeps the tokens that the tokenizer puts around a text, except an end, and a beginning that the
+/// text already has.
 Result<ChoiceReading::Ids> ChoiceReading::encode(std::string_view text) {
   Ids ids;
   if (!encoder_) {

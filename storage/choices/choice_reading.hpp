@@ -16,39 +16,38 @@
 
 namespace train::storage {
 
-/// A choice as a model reads it: tokens of its context and of its continuation, one after the
-/// other.
+/// One choice as model input: tokens of the context, then of the continuation.
 struct ChoiceDocument {
   std::size_t first_token = 0;     ///< Index into QuestionTokens::tokens.
   std::uint32_t context = 0;       ///< Tokens; at least one.
   std::uint32_t continuation = 0;  ///< Tokens; at least one.
 
-  /// Tokens that are read: all but the last one.
+  /// Tokens read by the model: all but the last.
   [[nodiscard]] std::int64_t inputs() const {
     return static_cast<std::int64_t>(context) + continuation - 1;
   }
 };
 
-/// Questions as tokens.
+/// Tokenized questions.
 struct QuestionTokens {
   std::vector<ScoredQuestion> questions;
-  std::vector<ChoiceDocument> documents;  ///< Of each question's choices, in order.
+  std::vector<ChoiceDocument> documents;  ///< Choices of each question, in order.
   std::vector<std::int32_t> tokens;
 };
 
 struct ChoiceOptions {
-  std::int64_t row_length = 0;     ///< Tokens that a model sees at most.
+  std::int64_t row_length = 0;     ///< Longest input of the model, in tokens.
   std::int64_t rows_per_lane = 1;  ///< batch.micro_batch.
-  std::int64_t vocab_size = 0;     ///< Of the model.
+  std::int64_t vocab_size = 0;     ///< Vocabulary size of the model.
 };
 
-/// Reads the questions of files, one file after the other. Threading: one owner.
+/// Reads questions from files, one file after the other. Threading: one owner.
 class ChoiceReading {
  public:
-  /// `tokenizer`: none: a token a byte.
+  /// `tokenizer`: nullopt: one token per byte.
   ChoiceReading(std::optional<Tokenizer> tokenizer, const ChoiceOptions& options);
 
-  /// Adds all of a file. Blocks. Errors: those of ChoiceSet::open.
+  /// Adds all questions of a file. Blocks. Errors: those of ChoiceSet::open.
   Status read(const std::string& file, std::size_t source);
   [[nodiscard]] QuestionTokens take() { return std::move(read_); }
 

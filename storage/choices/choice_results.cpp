@@ -12,7 +12,7 @@ namespace {
 struct Sums {
   std::int64_t questions = 0;
   double acc = 0.0, acc_norm = 0.0, acc_bytes = 0.0, margin = 0.0, correct_prob = 0.0;
-  double log_likelihood = 0.0, tokens = 0.0;  // Of right choices.
+  double log_likelihood = 0.0, tokens = 0.0;  // Sums over correct choices.
 
   void add(const ScoredQuestion& question, std::span<const double> values);
   [[nodiscard]] ChoiceScore means(std::string source) const;

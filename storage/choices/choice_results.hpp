@@ -8,43 +8,43 @@
 
 namespace train::storage {
 
-/// What is known of a question once it is made of tokens.
+/// Data of a tokenized question needed for scoring.
 struct ScoredQuestion {
   std::size_t source = 0;          ///< Index of its file.
-  std::uint64_t line = 0;          ///< In that file, from 1.
-  std::size_t first_document = 0;  ///< Of its first choice; the others follow.
-  std::size_t answer = 0;          ///< Index of the right choice.
+  std::uint64_t line = 0;          ///< Line in that file, from 1.
+  std::size_t first_document = 0;  ///< Index of its first choice's document; the others follow.
+  std::size_t answer = 0;          ///< Index of the correct choice.
   struct Choice {
-    std::size_t characters = 0;  ///< Of its text (code points).
+    std::size_t characters = 0;  ///< Characters (code points) of the choice's text.
     std::size_t bytes = 0;
-    std::size_t tokens = 0;  ///< Whose log-probabilities are added up.
+    std::size_t tokens = 0;  ///< Tokens whose log-probabilities are added.
 
     bool operator==(const Choice&) const = default;
   };
   std::vector<Choice> choices;
 };
 
-/// What a model makes of the questions of a file, or of all of them: means over questions, so that
-/// files weigh by their size.
+/// Scores over the questions of one file, or of all files: means over questions, so files weigh by
+/// size.
 struct ChoiceScore {
-  std::string source = {};  ///< Empty: all.
+  std::string source = {};  ///< Empty: all files.
   std::int64_t questions = 0;
-  double acc = 0.0;        ///< The likeliest choice is the right one; of equals the first counts.
-  double acc_norm = 0.0;   ///< The same of log-likelihoods divided by the choices' characters,
-  double acc_bytes = 0.0;  ///< and by their bytes.
-  /// Log-likelihood of the right choice less that of the likeliest other one.
+  double acc = 0.0;        ///< Accuracy: the likeliest choice is correct; ties: first choice wins.
+  double acc_norm = 0.0;   ///< Accuracy with log-likelihoods divided by characters of the choice,
+  double acc_bytes = 0.0;  ///< and divided by its bytes.
+  /// Log-likelihood of the correct choice minus that of the likeliest other.
   double margin = 0.0;
-  double correct_prob = 0.0;  ///< Of the right one, of likelihoods that add up to 1.
-  double perplexity = 0.0;    ///< Of the tokens of right choices, after their contexts.
+  double correct_prob = 0.0;  ///< Probability of the correct choice, normalised over the choices.
+  double perplexity = 0.0;    ///< Perplexity of the correct choices' tokens, given their contexts.
 };
 
-/// Of every file in their order, and then of all. `log_likelihoods`: by document, in nats. Pure;
-/// all sums are made in the order of the questions.
+/// Scores of each file in order, then of all. `log_likelihoods`: by document, in nats. Pure; sums
+/// are in the order of the questions.
 [[nodiscard]] std::vector<ChoiceScore> score_choices(std::span<const std::string> sources,
                                                      std::span<const ScoredQuestion> questions,
                                                      std::span<const double> log_likelihoods);
 
-/// Index of the largest value; of equals the first.
+/// Index of the largest value; ties: the first.
 [[nodiscard]] std::size_t likeliest(std::span<const double> values);
 
 }  // namespace train::storage

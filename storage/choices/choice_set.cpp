@@ -36,7 +36,7 @@ Result<ChoiceSet> ChoiceSet::open(const std::vector<std::string>& files,
 }
 
 void ChoiceSet::pack() {
-  std::int64_t used = options_.row_length + 1;  // no row is open
+  std::int64_t used = options_.row_length + 1;  // No row is open.
   for (std::size_t i = 0; i < read_.documents.size(); ++i) {
     if (used + read_.documents[i].inputs() > options_.row_length) {
       rows_.push_back(i);

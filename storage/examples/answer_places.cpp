@@ -25,7 +25,7 @@ std::size_t common_length(std::string_view left, std::string_view right) {
       left.begin());
 }
 
-/// A text of letters that `whole` does not have.
+/// Makes a text of letters that does not occur in `whole`.
 std::string placeholder_for(std::string_view whole, std::string text) {
   while (whole.find(text) != std::string_view::npos) {
     text += "Qx";
@@ -33,7 +33,7 @@ std::string placeholder_for(std::string_view whole, std::string text) {
   return text;
 }
 
-/// The text on both sides of a placeholder.
+/// Text before and after a placeholder.
 struct Around {
   std::string_view before;
   std::string_view after;
@@ -41,7 +41,7 @@ struct Around {
   bool operator==(const Around&) const = default;
 };
 
-/// Counts the places of a placeholder in a text, up to two.
+/// Counts the occurrences of a placeholder in a text, up to two.
 std::size_t count_of(std::string_view text, std::string_view placeholder) {
   const std::size_t first = text.find(placeholder);
   if (first == std::string_view::npos) {
@@ -57,7 +57,7 @@ Around around(std::string_view text, std::string_view placeholder) {
 
 using Rendered = std::span<const Result<RenderedChat>>;
 
-/// Places the answers of one conversation.
+/// Locates the answers of one conversation.
 class AnswerPlaces {
  public:
   AnswerPlaces(ChatTemplate& chat_template, const Conversation& conversation,
@@ -68,7 +68,7 @@ class AnswerPlaces {
         one_(placeholder_for(whole, "QxAnswerOneQx")),
         two_(placeholder_for(whole, "QxAnotherAnswerTwoQx")) {}
 
-  /// Conversations to render for an answer, in the order in which place() reads them.
+  /// Prefixes to render for an answer, in the order in which place() reads them.
   [[nodiscard]] std::array<ChatPrefix, renders_each> prefixes(std::size_t answer) const {
     const std::size_t all = conversation_.messages.size();
     return {ChatPrefix{.messages_count = answer, .options = {.add_generation_prompt = true}},
@@ -141,7 +141,8 @@ class AnswerPlaces {
     return !content || is_blank(*content);
   }
 
-  /// Whether the template writes what answers calls before the text that the calling message has.
+  /// True if the template prints the replies to an answer's tool calls before the text of the
+  /// calling message.
   bool results_before(std::size_t answer) {
     const std::size_t next = answer + 1;
     if (next >= conversation_.messages.size() || conversation_.messages[next].role() != "tool") {
@@ -152,8 +153,8 @@ class AnswerPlaces {
     return !both || both->text.find(two_) < both->text.find(one_);
   }
 
-  /// Of an answer of calls alone, beside which the template writes no text: what the conversation
-  /// up to it has in common with the whole, behind what asks for it.
+  /// Place of an answer with tool calls only, for which the template prints no text: the common
+  /// part of the prefix up to it and the whole, after the generation prompt.
   std::variant<AnswerSpan, Dropped> between_beginnings(std::size_t answer,
                                                        const Result<RenderedChat>& asked) {
     const auto with = render(ChatPrefix{.messages_count = answer + 1});
@@ -176,18 +177,18 @@ class AnswerPlaces {
     return span_of(answer, begin + skipped, begin + length, length - skipped);
   }
 
-  /// What follows the answer up to the end of its turn: what follows it also where it is the last
-  /// one.
+  /// Length of the text from the answer to the end of its turn: the text that also follows it when
+  /// it is the last message.
   [[nodiscard]] std::size_t tail_length(std::string_view after,
                                         const Result<RenderedChat>& last) const {
     if (!last || count_of(last->text, one_) != 1) {
-      return 0;  // The token that ends the turn is found behind the answer.
+      return 0;  // The token that ends the turn is found after the answer.
     }
     return common_length(after, around(last->text, one_).after);
   }
 
-  /// How much of what asks for the answer the whole has, too: what asks may begin a thought that
-  /// the answer then has in another way.
+  /// Length of the generation prompt that the whole also contains: it may begin a thought that the
+  /// answer writes differently.
   std::size_t shared_with_whole(std::size_t answer, std::string_view header) {
     if (whole_.starts_with(header)) {
       return header.size();
@@ -198,7 +199,7 @@ class AnswerPlaces {
     return same ? common_length(whole_, header) : header.size();
   }
 
-  /// Where what asks for the answer ends in `before`; none: it is not there.
+  /// End of the generation prompt in `before`; nullopt: it does not occur.
   std::optional<std::size_t> begin_of(std::size_t answer, std::string_view before,
                                       const Result<RenderedChat>& asked) {
     if (asked && before == asked->text) {
@@ -211,14 +212,15 @@ class AnswerPlaces {
     const auto unasked = render(ChatPrefix{.messages_count = answer});
     const bool both = asked && unasked && asked->text.starts_with(unasked->text);
     if (both && before.starts_with(unasked->text)) {
-      // Behind the same beginning; or behind more, which templates put before a first message.
+      // After the same beginning, or after more text, which some templates put before a first
+      // message.
       const std::size_t shared = unasked->text.size();
       const std::size_t same = common_length(asked->text, before);
       const Beginning found =
           longest_beginning(before.substr(shared), std::string_view(asked->text).substr(shared));
       return found.length > same - shared ? shared + found.end : same;
     }
-    // The template writes earlier messages in another way where they are the last ones.
+    // The template prints earlier messages differently when they are the last ones.
     const auto question = both ? asked->text.substr(unasked->text.size()) : question_alone();
     const auto between = between_messages(answer);
     if (!question || !between || !before.ends_with(*between)) {
@@ -227,8 +229,8 @@ class AnswerPlaces {
     return before.size() - between->size() + longest_beginning(*between, *question).end;
   }
 
-  /// How much of `more`, which stands before an answer behind what asks for it, begins its turn all
-  /// the same: some templates ask for nothing, or for nothing behind the results of calls.
+  /// Length of the part of `more`, which precedes an answer after the generation prompt, that still
+  /// begins its turn: some templates have no generation prompt, or none after tool replies.
   std::size_t header_unasked(std::size_t answer, std::string_view more, std::string_view asked) {
     const std::string question = question_alone().value_or("");
     const std::size_t found = question.empty() ? more.npos : more.find(question);
@@ -240,13 +242,13 @@ class AnswerPlaces {
     return unasked && unasked->text == asked;
   }
 
-  /// A beginning of one text that another one has.
+  /// Prefix of one text that occurs in another.
   struct Beginning {
     std::size_t length = 0;
-    std::size_t end = 0;  ///< Where it ends in the other one; without any, where that ends.
+    std::size_t end = 0;  ///< Its end in the other text; if empty, the end of that text.
   };
 
-  /// The longest beginning of `question` that `between` has, the last such one.
+  /// Longest prefix of `question` that occurs in `between`, at its last place.
   static Beginning longest_beginning(std::string_view between, std::string_view question) {
     Beginning longest{.end = between.size()};
     for (std::size_t at = 0; at < between.size(); ++at) {
@@ -262,8 +264,8 @@ class AnswerPlaces {
     return std::move(template_.render_prefixes(conversation_, std::span(&prefix, 1)).front());
   }
 
-  /// What asks for an answer to any question, or begins one where nothing asks; none: the template
-  /// does not say.
+  /// Generation prompt after any question, or the beginning of an answer if there is no prompt;
+  /// nullopt: unknown.
   const std::optional<std::string>& question_alone() {
     if (!question_known_) {
       question_known_ = true;
@@ -282,8 +284,7 @@ class AnswerPlaces {
     return question_;
   }
 
-  /// What stands in `whole` behind `asked` and before an answer; spaces at its end are the
-  /// answer's.
+  /// Text in `whole` between `asked` and an answer; trailing spaces belong to the answer.
   [[nodiscard]] std::string header_of(std::string_view whole, std::string_view asked) const {
     if (!whole.starts_with(asked) || count_of(whole, two_) != 1) {
       return {};
@@ -292,7 +293,7 @@ class AnswerPlaces {
     return std::string(header.substr(0, header.find_last_not_of(' ') + 1));
   }
 
-  /// What the template writes between the contents of the message before and of the answer.
+  /// Template text between the contents of the previous message and of the answer.
   std::optional<std::string> between_messages(std::size_t answer) {
     ChatPrefix prefix{.messages_count = conversation_.messages.size(),
                       .contents = {{answer, one_}}};
@@ -320,9 +321,9 @@ class AnswerPlaces {
   std::optional<std::string> question_ = {};
 };
 
-/// Places the answers of a conversation by one text of it in which all of them are replaced, where
-/// the template writes each as it is said, or trimmed, behind what asks for it: where the text with
-/// those words in the place of the others is the whole one.
+/// Locates a conversation's answers with a single rendering in which all of them are replaced.
+/// Works if the template prints each answer unchanged or trimmed after the generation prompt:
+/// substituting the answers for the placeholders must give the whole text.
 class AnswersAtOnce {
  public:
   AnswersAtOnce(ChatTemplate& chat_template, const Conversation& conversation,
@@ -338,7 +339,7 @@ class AnswersAtOnce {
     }
   }
 
-  /// Of those of which this tells it.
+  /// Places of the answers that this method can locate.
   std::map<std::size_t, AnswerSpan> run() {
     if (prefix_.contents.empty() || !template_.turn_texts()) {
       return {};
@@ -363,7 +364,7 @@ class AnswersAtOnce {
     std::size_t end = 0;
   };
 
-  /// What templates do not take apart, as they do thoughts and calls.
+  /// True for content without parts that templates extract, such as thoughts and tool calls.
   [[nodiscard]] bool is_plain(std::size_t answer) const {
     const ChatMessage& message = conversation_.messages[answer];
     const bool before_result = answer + 1 < conversation_.messages.size() &&
@@ -373,7 +374,7 @@ class AnswersAtOnce {
            message.json().find("\"tool_calls\"") == std::string::npos;
   }
 
-  /// Where the answers stand in the whole. False: it is another text.
+  /// Finds the answers in the whole. False if the texts differ.
   bool follow(std::string_view rest) {
     std::size_t at = 0;
     std::string_view between = next_piece(rest);
@@ -395,14 +396,14 @@ class AnswersAtOnce {
     return rest.empty() && whole_.substr(at) == between;
   }
 
-  /// Takes what stands before the next placeholder.
+  /// Takes the text before the next placeholder.
   [[nodiscard]] std::string_view next_piece(std::string_view& rest) const {
     const std::string_view piece = rest.substr(0, rest.find(placeholder_));
     rest.remove_prefix(piece.size());
     return piece;
   }
 
-  /// Of a content, as it is or trimmed, that stands in the whole at a place, before `next`.
+  /// Length of a content, unchanged or trimmed, that occurs in the whole at a place, before `next`.
   [[nodiscard]] std::optional<std::size_t> length_at(std::size_t at, std::string_view content,
                                                      std::string_view next, bool is_last) const {
     for (const std::string_view said : {content, trimmed(content)}) {
@@ -417,8 +418,8 @@ class AnswersAtOnce {
     return std::nullopt;
   }
 
-  /// None: before it, or behind it where it is the last message, stands what the template writes
-  /// around no other answer.
+  /// nullopt if the text before it (or after it, if it is the last message) differs from that
+  /// around all other answers.
   [[nodiscard]] std::optional<AnswerSpan> span_of(std::size_t answer, const Said& said) {
     const TurnTexts& turn = *template_.turn_texts();
     const std::string_view after = whole_.substr(said.end);

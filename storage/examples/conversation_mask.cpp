@@ -17,7 +17,7 @@ namespace {
 
 using MessageJson = nlohmann::ordered_json;
 
-/// White space aside, which templates trim and put in.
+/// Ignores white space, which templates trim and insert.
 bool has_text(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos ||
          without_white_space(text).find(without_white_space(part)) != std::string::npos;
@@ -38,8 +38,7 @@ bool has_calls(const ChatMessage& message) {
   return message.json().find("\"tool_calls\"") != std::string::npos;
 }
 
-/// The functions that a message calls: where their names and arguments stand, as
-/// {"name": ..., "arguments": ...}.
+/// Tool calls of a message: where names and arguments stand, as {"name": ..., "arguments": ...}.
 std::vector<MessageJson*> calls_of(MessageJson& message) {
   std::vector<MessageJson*> calls;
   const auto list = message.find("tool_calls");
@@ -61,7 +60,7 @@ const std::string* text_of(const MessageJson& object, const char* key) {
                                                      : nullptr;
 }
 
-/// Renders a conversation, and mends what a template makes of what it does not know.
+/// Renders a conversation, and works around template output for unsupported content.
 class ConversationRender {
  public:
   ConversationRender(ChatTemplate& chat_template, Conversation& conversation)
@@ -84,14 +83,14 @@ class ConversationRender {
     if (chat) {
       return chat;
     }
-    // Perhaps a block whose place is not known: the text alone may do.
+    // A generation block may have no known place: the text alone may suffice.
     auto text = template_.render(conversation_);
     TRAIN_RETURN_IF_ERROR(text);
     return RenderedChat{.text = std::move(*text), .generated = {}};
   }
 
-  /// Gives messages without content an empty one, where the template prints None for null or
-  /// refuses it. False: nothing was changed.
+  /// Gives messages without content an empty one if the template prints None for null or rejects
+  /// it. False: nothing was changed.
   bool empties_nulls(const Result<RenderedChat>& chat) {
     const std::size_t nones = chat ? occurrences(chat->text, "None") : 1;
     ChatPrefix prefix{.messages_count = conversation_.messages.size()};
@@ -116,8 +115,7 @@ class ConversationRender {
     return true;
   }
 
-  /// Makes values of arguments that are a JSON text, where the template writes it as a text of JSON
-  /// once more.
+  /// Parses tool call arguments given as JSON text, if the template would escape them again.
   bool parse_arguments(const RenderedChat& chat) {
     bool any = false;
     for (std::size_t i = 0; i < conversation_.messages.size(); ++i) {
@@ -157,14 +155,13 @@ class ConversationRender {
   Conversation& conversation_;
 };
 
-/// The last line that is not blank: what stands before it may be thoughts, which templates take
-/// out.
+/// Last non-blank line: text before it may be thoughts, which templates remove.
 std::string_view last_line(std::string_view content) {
   const std::string_view text = trimmed(content);
   return text.substr(text.rfind('\n') + 1);
 }
 
-/// Where a marked piece of a text has the end of a content; none: it has it nowhere, or twice.
+/// Position in a marked piece at which a content ends; nullopt: absent or ambiguous.
 std::optional<std::size_t> end_of_content(std::string_view said, std::string_view content) {
   for (const std::string_view part : {trimmed(content), last_line(content)}) {
     const std::size_t at = said.find(part);
@@ -176,7 +173,8 @@ std::optional<std::size_t> end_of_content(std::string_view said, std::string_vie
   return std::nullopt;
 }
 
-/// What the template says itself; none: nothing, or not whose answers they are.
+/// Answers marked by the template; nullopt: none are, or it is unclear to which messages they
+/// belong.
 std::optional<std::vector<AnswerSpan>> by_markers(const RenderedChat& chat,
                                                   const Conversation& conversation,
                                                   const std::vector<std::size_t>& answers,
@@ -194,8 +192,8 @@ std::optional<std::vector<AnswerSpan>> by_markers(const RenderedChat& chat,
   const bool alike = std::all_of(answers.begin(), answers.end(), [&](std::size_t answer) {
     return weights[answer] == weights[answers.front()];
   });
-  // Some templates mark one thing more behind the last answer: the end of the whole text. Others
-  // mark thoughts and calls on their own, which is all the same where all answers are.
+  // Some templates mark one more span after the last answer: the end of the whole text. Others mark
+  // thoughts and tool calls separately, which does not matter if all answers are trained.
   const bool each = spans.size() == answers.size() || spans.size() == answers.size() + 1;
   if (spans.empty() || !ordered || (!each && !alike)) {
     return std::nullopt;
@@ -216,14 +214,14 @@ std::optional<std::vector<AnswerSpan>> by_markers(const RenderedChat& chat,
   return spans;
 }
 
-/// Looks for what the messages of a conversation say in its text.
+/// Compares the messages of a conversation with its text.
 class LeftOut {
  public:
   LeftOut(ChatTemplate& chat_template, const Conversation& conversation,
           const MaskedConversation& masked)
       : template_(chat_template), conversation_(conversation), masked_(masked) {}
 
-  /// A call that the template does not write, or an answer of which it writes nothing.
+  /// A tool call that the template does not print, or an answer of which it prints nothing.
   [[nodiscard]] std::optional<Dropped> lost(std::span<const float> weights) const {
     for (std::size_t i = 0; i < conversation_.messages.size(); ++i) {
       const ChatMessage& message = conversation_.messages[i];
@@ -242,7 +240,7 @@ class LeftOut {
         if (name == nullptr) {
           continue;
         }
-        // A name that the content has, too, may be there alone.
+        // A name that also occurs in the content may only stand there.
         const bool doubtful = message.content() && has_text(*message.content(), *name);
         if (!has_text(said, *name) || (doubtful && !writes_calls(i))) {
           return Dropped{DropReason::call_lost,
@@ -276,8 +274,8 @@ class LeftOut {
   }
 
  private:
-  /// All that the template writes as the answer; with marks, as any of them; all there is where its
-  /// place is not known.
+  /// Text printed as the answer; with markers, as any answer; the whole text if the place is
+  /// unknown.
   [[nodiscard]] std::string said_by(std::size_t message) const {
     std::string said;
     for (const AnswerSpan& span : masked_.answers) {
@@ -288,7 +286,8 @@ class LeftOut {
     return said.empty() ? masked_.text : said;
   }
 
-  /// The member of a message that is its thoughts, if the template does not write them; else null.
+  /// Name of a message's member that holds thoughts, if the template does not print them; otherwise
+  /// null.
   [[nodiscard]] const char* lost_thoughts(const ChatMessage& message) const {
     for (const char* const key : {"reasoning_content", "thinking", "reasoning"}) {
       if (message.json().find(key) != std::string::npos) {
@@ -301,7 +300,7 @@ class LeftOut {
     return nullptr;
   }
 
-  /// Whether the text is another one with other names in the calls of a message.
+  /// True if renaming the functions in a message's tool calls changes the text.
   [[nodiscard]] bool writes_calls(std::size_t index) const {
     Conversation renamed = conversation_;
     auto object = json_of(conversation_.messages[index]);
@@ -334,8 +333,8 @@ class LeftOut {
   const MaskedConversation& masked_;
 };
 
-/// Of all messages of the assistant with marks; else of those that are trained, and of calls, which
-/// are looked for in their places.
+/// With markers, for all assistant messages; otherwise for the trained ones, and for tool calls,
+/// which are searched in their places.
 std::optional<Dropped> find_answers(ChatTemplate& chat_template, const Conversation& conversation,
                                     std::span<const float> weights, const RenderedChat& chat,
                                     MaskedConversation& masked) {

@@ -53,10 +53,10 @@ bool has(const LineJson& line, const char* key) {
   return found != line.end() && !found->is_null();
 }
 
-/// The names of the label: TRL's, open-instruct's, LLaMA-Factory's.
+/// Names of the label in TRL, open-instruct and LLaMA-Factory.
 constexpr std::array<const char*, 3> label_names = {"label", "binary_labels", "kto_tag"};
 
-/// Null: none is there.
+/// Null if there is none.
 const LineJson* label_member(const LineJson& line) {
   for (const char* const key : label_names) {
     if (has(line, key)) {
@@ -66,7 +66,7 @@ const LineJson* label_member(const LineJson& line) {
   return nullptr;
 }
 
-/// What a label says: true or false, 1 or 0, in tables as a text.
+/// Value of a label: true or false, 1 or 0, or their text in tables.
 std::optional<bool> label_value(const LineJson& label) {
   if (label.is_boolean()) {
     return label.get<bool>();
@@ -85,12 +85,12 @@ std::optional<bool> label_value(const LineJson& label) {
 
 constexpr std::array<const char*, 3> message_names = {"messages", "conversations", "conversation"};
 
-/// Of peers' data sets: what holds words of the prompt there.
+/// Members that hold parts of the prompt in other programs' data sets.
 constexpr std::array<std::string_view, 12> prompt_names = {
     "messages", "conversations", "conversation", "prompt",  "instruction", "question",
     "input",    "query",         "context",      "history", "system",      "system_prompt"};
 
-/// Whether all texts of a value stand in `words`; roles are none.
+/// True if all texts of a value, except roles, occur in `words`.
 bool stands_in(const LineJson& value, const std::string& words) {
   if (value.is_string()) {
     return words.find(trimmed(value.get_ref<const std::string&>())) != std::string::npos;
@@ -102,7 +102,7 @@ bool stands_in(const LineJson& value, const std::string& words) {
   });
 }
 
-/// All that a side of a pair says.
+/// All text of one side of a pair.
 std::string words_of(const ExampleText& text) {
   std::string words = text.prompt + "\n" + text.answer;
   if (text.conversation) {
@@ -123,10 +123,10 @@ Dropped missing(const std::string& what) { return {DropReason::members, what}; }
 
 using ListOrDropped = std::variant<MessageList, Dropped>;
 
-/// What an example begins with.
+/// Beginning of an example.
 struct PromptPart {
-  const std::string* raw = nullptr;  ///< A text that is no message; null: `list`.
-  std::string member = {};           ///< Where it stands; empty: there is none.
+  const std::string* raw = nullptr;  ///< Plain text instead of a message; null: `list`.
+  std::string member = {};           ///< Name of its member; empty: there is none.
   MessageList list = {};
 };
 using PromptOrDropped = std::variant<PromptPart, Dropped>;
@@ -171,20 +171,19 @@ class LineParser {
   }
 
  private:
-  /// Of a member that nobody read: whether it says what neither prompt nor answers do.
+  /// True if an unread member holds text that neither prompt nor answers contain.
   bool may_be_prompt(const std::string& name, const Example& example) {
     return std::find(prompt_names.begin(), prompt_names.end(), name) != prompt_names.end() &&
            !stands_in(*line_.read(name), words_of(example.text) + words_of(*example.worse));
   }
 
-  /// A text that is not a list of messages, as JSON or as Python prints it.
+  /// A text that is not a list of messages, neither as JSON nor as printed by Python.
   const std::string* plain_text(const char* key) {
     const std::string* const text = line_.text(key);
     return text != nullptr && (says_messages(*text) || prints_messages(*text)) ? nullptr : text;
   }
 
-  /// A text that goes into a message. Null: there is none; one that says something and is of
-  /// another type is remembered.
+  /// A text for a message. Null if missing; a non-empty value of another type is remembered.
   const std::string* said_text(const char* key) {
     const std::string* const text = line_.text(key);
     if (text == nullptr && line_.has(key) && !line_.read(key)->empty() && other_type_.empty()) {
@@ -230,7 +229,7 @@ class LineParser {
     return rendered(std::get<MessageList>(list), train_on_last);
   }
 
-  /// The messages of a line, or those that Alpaca's members are.
+  /// Messages of a line, or those made of Alpaca's members.
   ListOrDropped messages() {
     for (const char* const key : message_names) {
       if (line_.has(key)) {
@@ -255,7 +254,7 @@ class LineParser {
     return *asked;
   }
 
-  /// "system" beside a list, unless that has one of its own.
+  /// Prepends "system" to a list that has no system message.
   void prepend_system(MessageList& list) {
     const std::string* const system =
         list.messages.empty() || list.messages.front().value("role", "") != "system"
@@ -268,7 +267,7 @@ class LineParser {
     }
   }
 
-  /// NeMo's name of the role that is not trained, beside conversations.
+  /// Reads NeMo's name of the untrained role, beside conversations.
   void read_masked_role() {
     const auto* const mask = line_.has("mask") ? line_.text("mask") : nullptr;
     if (mask != nullptr && message_role(*mask).name != "user") {
@@ -276,7 +275,7 @@ class LineParser {
     }
   }
 
-  /// Alpaca's question: "history", "instruction" and "input", "system". None: it has no
+  /// Question in Alpaca's members: "history", "instruction" and "input", "system". nullopt: no
   /// instruction.
   std::optional<ListOrDropped> instruction() {
     const std::string* const text = said_text("instruction");
@@ -300,7 +299,7 @@ class LineParser {
     return list;
   }
 
-  /// What comes before the answers of a pair or the completion.
+  /// Prompt before the answers of a pair or before the completion.
   PromptOrDropped prompt() {
     const std::string* const text = plain_text("prompt");
     if (text != nullptr) {
@@ -341,7 +340,7 @@ class LineParser {
     return part;
   }
 
-  /// An answer: messages, or the text of one.
+  /// Answer: messages, or the text of one.
   ListOrDropped answer(const char* key) {
     const std::string* const text = plain_text(key);
     if (text == nullptr) {
@@ -362,7 +361,7 @@ class LineParser {
     return ExampleText{.prompt = prompt, .answer = answer};
   }
 
-  /// The prompt and its completion: both texts, or messages.
+  /// Prompt and completion: both texts, or both messages.
   TextOrDropped completed() {
     auto before = prompt();
     if (const auto* const dropped = std::get_if<Dropped>(&before)) {
@@ -387,7 +386,7 @@ class LineParser {
     return rendered(after_prompt(part.list, completion));
   }
 
-  /// A prompt that ends with an answer has none for this one to answer.
+  /// Rejects a prompt that ends with an answer, which leaves nothing to answer.
   static std::optional<Dropped> answered_twice(const PromptPart& part, const MessageList& answer,
                                                DropReason reason) {
     const auto is_answer = [](const LineJson& message) {
@@ -401,7 +400,7 @@ class LineParser {
                                        part.member)};
   }
 
-  /// A conversation's label is about its last message.
+  /// A conversation's label applies to its last message.
   std::optional<Dropped> labelled(Example& example) {
     const LineJson* label = nullptr;
     for (const char* const key : label_names) {
@@ -436,8 +435,8 @@ class LineParser {
                                         : pair_of_messages(part, example);
   }
 
-  /// The prompt is what both texts begin with, without a space at its end; if nothing else of the
-  /// line may be it.
+  /// Takes the common prefix of both texts, without a trailing space, as the prompt, if no other
+  /// member may be it.
   std::optional<Dropped> split_texts(const std::string& chosen, const std::string& rejected,
                                      Example& example) {
     const auto [left, right] = std::mismatch(
@@ -497,8 +496,8 @@ class LineParser {
     return dropped ? dropped : take(rendered(right), *example.worse);
   }
 
-  /// The prompt is the messages that both lists begin with; one that stands beside them is among
-  /// those.
+  /// Takes the messages that both lists begin with as the prompt; a prompt given separately is
+  /// among them.
   std::optional<Dropped> split_messages(const PromptPart& part, MessageList& left,
                                         MessageList& right) {
     std::size_t shared = 0;
@@ -536,8 +535,7 @@ class LineParser {
     return std::nullopt;
   }
 
-  /// A message's content as JSON writes it, without the marks around it and white space at the
-  /// ends.
+  /// Content of a message as JSON, without quotes or brackets and surrounding white space.
   static std::string inner_text(const LineJson& message) {
     const LineJson content = message.value("content", LineJson());
     const std::string text = content.is_string() ? content.get<std::string>() : std::string();
@@ -560,7 +558,7 @@ class LineParser {
   }
 
   LineMembers line_;
-  std::string other_type_ = {};  ///< The member that should be a text and is none; empty: none is.
+  std::string other_type_ = {};  ///< Member that should be text and is not; empty: none.
   const ExampleOptions& options_;
   std::vector<Remark> remarks_ = {};
 };
@@ -592,7 +590,7 @@ std::optional<ExampleKind> example_kind_of(const LineJson& line) {
     return label != nullptr ? ExampleKind::kto : ExampleKind::prompt;
   }
   const bool conversation = has_messages(line) || (has(line, "instruction") && has(line, "output"));
-  // A number beside a conversation may be anything, as the class of a text is.
+  // A number beside a conversation may mean anything, such as a class.
   const bool says = label != nullptr && !label->is_number() && label_value(*label).has_value();
   if (conversation && says && *label != "0" && *label != "1") {
     return ExampleKind::kto;

@@ -16,27 +16,27 @@
 
 namespace train::storage {
 
-/// What a line of a data set is an example of.
+/// Kind of example that a line of a data set holds.
 enum class ExampleKind : std::uint8_t {
-  chat,        ///< Messages; or ShareGPT's, or Alpaca's members, which become messages.
-  prompt,      ///< A prompt and its completion.
-  preference,  ///< A better answer and a worse one.
-  kto,         ///< A prompt, its completion, and whether that is desirable.
-  text,        ///< A text, all of which is trained.
+  chat,        ///< Messages, or ShareGPT's or Alpaca's members, converted to messages.
+  prompt,      ///< Prompt and completion.
+  preference,  ///< Chosen and rejected answer.
+  kto,         ///< Prompt, completion, and a label: desirable or not.
+  text,        ///< Plain text, trained in full.
 };
 
 /// Errors (user): lists the names.
 [[nodiscard]] Result<ExampleKind> example_kind_named(std::string_view name);
 [[nodiscard]] std::string_view example_kind_name(ExampleKind kind);
-/// By the members of a line; none: those of no kind.
+/// Kind of a line by its members; nullopt: no known kind.
 [[nodiscard]] std::optional<ExampleKind> example_kind_of(const nlohmann::ordered_json& line);
-/// The members that each kind is known by, for messages.
+/// Members that identify each kind, for messages.
 [[nodiscard]] std::string_view example_kinds_help();
 
-/// Why a line gives no document.
+/// Reason why a line yields no document.
 enum class DropReason : std::uint8_t {
   long_line,
-  cut_off,  ///< These and what follows up to `not_json`: as LineFault has them.
+  cut_off,  ///< This and the following values up to `not_json`: as in LineFault.
   half_surrogate,
   no_number,
   huge_number,
@@ -45,19 +45,19 @@ enum class DropReason : std::uint8_t {
   fields,
   open_quote,
   not_json,
-  members,  ///< Some are missing, or of another kind's type.
-  message,  ///< One that is no message.
-  image,    ///< Content that is no text.
+  members,  ///< Members are missing, or of the wrong type for the kind.
+  message,  ///< An element is not a message.
+  image,    ///< Content is not text.
   label,    ///< Neither true nor false.
   empty_answer,
-  equal_pair,   ///< Both answers have the same tokens.
-  pair_prompt,  ///< Which of a pair's words are its prompt is not known.
+  equal_pair,   ///< Both answers have equal tokens.
+  pair_prompt,  ///< The prompt of a preference pair is ambiguous.
   nothing_trained,
-  template_error,  ///< The template refuses the conversation.
-  no_mask,         ///< The answers' places in the text are not known.
-  call_lost,       ///< The template writes nothing of a call.
-  truncated_away,  ///< What is trained lies behind the row's end.
-  text_error,      ///< The tokenizer refuses the text.
+  template_error,  ///< The template rejects the conversation.
+  no_mask,         ///< The answers' places in the text are unknown.
+  call_lost,       ///< The template does not print a tool call.
+  truncated_away,  ///< All trained tokens lie beyond the row's end.
+  text_error,      ///< The tokenizer rejects the text.
 };
 inline constexpr std::size_t drop_reason_count = 23;
 [[nodiscard]] std::string_view drop_reason_text(DropReason reason);
@@ -65,14 +65,14 @@ inline constexpr std::size_t drop_reason_count = 23;
 
 struct Dropped {
   DropReason reason = DropReason::members;
-  std::string detail = {};  ///< What it is about; may be empty.
+  std::string detail = {};  ///< Subject of the message; may be empty.
 };
 
-/// What a line says that its document does not have.
+/// Content of a line that is missing from its document.
 enum class RemarkKind : std::uint8_t {
-  not_read,      ///< A member that nobody reads.
-  left_out,      ///< What the template does not write as it is said.
-  unknown_role,  ///< A role that is left to the template.
+  not_read,      ///< A member that is never read.
+  left_out,      ///< Text that the template does not print unchanged.
+  unknown_role,  ///< An unknown role, left to the template.
 };
 inline constexpr std::size_t remark_kind_count = 3;
 
@@ -83,32 +83,32 @@ struct Remark {
   bool operator==(const Remark&) const = default;
 };
 
-/// A text and which parts of it are trained.
+/// Text, and its trained parts.
 struct ExampleText {
   /// Rendered by a template, if there is one.
   std::optional<Conversation> conversation = {};
-  /// Of each message of the conversation; 0: it is not trained. Only an assistant's is above 0.
+  /// Weight of each message of the conversation; 0: not trained. Non-zero only for the assistant's.
   std::vector<float> message_weights = {};
-  std::string prompt = {};  ///< Without a conversation: this, which is not trained,
-  std::string answer = {};  ///< and this, which is.
+  std::string prompt = {};  ///< Without a conversation: this text, untrained,
+  std::string answer = {};  ///< and this one, trained.
 };
 
 struct Example {
   ExampleKind kind = ExampleKind::text;
-  ExampleText text = {};                  ///< Or the better answer.
-  std::optional<ExampleText> worse = {};  ///< Of a preference.
-  bool desirable = true;                  ///< Of KTO's.
-  std::string source = {};                ///< As the line says; empty: it does not.
+  ExampleText text = {};                  ///< For a preference the chosen answer.
+  std::optional<ExampleText> worse = {};  ///< For a preference the rejected answer.
+  bool desirable = true;                  ///< KTO label.
+  std::string source = {};                ///< As given by the line; empty: not given.
   std::vector<Remark> remarks = {};
 };
 
 struct ExampleOptions {
   ExampleKind kind = ExampleKind::text;
-  bool train_on_last = false;   ///< Only the last answer of a conversation.
-  std::string source_key = {};  ///< The member that names a line's source; empty: none.
+  bool train_on_last = false;   ///< Train only the last answer of a conversation.
+  std::string source_key = {};  ///< Member that names a line's source; empty: none.
 };
 
-/// Of one line. Pure.
+/// Parses one line. Pure.
 [[nodiscard]] std::variant<Example, Dropped> parse_example(std::string_view line,
                                                            const ExampleOptions& options);
 

@@ -12,7 +12,7 @@
 namespace train::storage {
 namespace {
 
-/// Parts of the names of tokens that end a turn or a text, as models have them.
+/// Parts of the names of tokens that end a turn or a text.
 constexpr std::array<std::string_view, 8> ends_of_turns = {"end",  "eot",      "eom",    "eos",
                                                            "</s>", "|return|", "|call|", "EOS"};
 
@@ -33,14 +33,14 @@ bool is_space(const Tokenizer& tokenizer, std::uint32_t id) {
   return is_blank(tokenizer.decode(ids, false));
 }
 
-/// The tokens of an answer: see train_answers().
+/// Tokens of an answer: see train_answers().
 struct TokenRange {
   std::size_t begin = 0;
-  std::size_t closing = 0;  ///< The first one behind what the message says, as far as is known.
+  std::size_t closing = 0;  ///< First token after the message's content, if known.
   std::size_t end = 0;
 };
 
-/// Whether tokens of a text, `begin` to `end`, are white space.
+/// True if tokens `begin` to `end` of a text are white space.
 bool are_spaces(const Tokenizer& tokenizer, const EncodedText& encoded, std::size_t begin,
                 std::size_t end) {
   return std::all_of(encoded.ids.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -79,13 +79,13 @@ TokenRange answer_tokens(const Tokenizer& tokenizer, const EncodedText& encoded,
     ++range.end;
   } else if (answer.tail_bytes > 0 && range.closing > range.begin &&
              are_spaces(tokenizer, encoded, range.closing, range.end)) {
-    range.end = range.closing;  // Nothing marks it, and it ends no turn.
+    range.end = range.closing;  // The tokens are unmarked and do not end a turn.
   }
   return range;
 }
 
-/// The first of the tokens that end the answer's turn, behind which there is white space and other
-/// such tokens alone; the range's end: there is none.
+/// First of the tokens that end the answer's turn, after which only white space and further such
+/// tokens come; the range's end if there is none.
 std::size_t end_of_turn_token(const Tokenizer& tokenizer, const EncodedText& encoded,
                               const TokenRange& range, std::string_view end_of_turn) {
   std::size_t end = range.end;
@@ -219,7 +219,7 @@ ExampleEncoder::TextOrDropped ExampleEncoder::encode_conversation(const ExampleT
       end_of_turn == template_->special_tokens().end() ? std::string_view() : end_of_turn->second);
 }
 
-/// The prompt's tokens are those that it has in common with the whole.
+/// The prompt's tokens are those that it shares with the whole text.
 ExampleEncoder::TextOrDropped ExampleEncoder::encode_completion(const ExampleText& text,
                                                                 EncodedExample& encoded) {
   std::vector<std::uint32_t> prompt;
@@ -230,7 +230,7 @@ ExampleEncoder::TextOrDropped ExampleEncoder::encode_completion(const ExampleTex
   }
   if (auto* const row = std::get_if<RowText>(&whole)) {
     while (!prompt.empty() && prompt.back() == tokenizer_.end_of_text()) {
-      prompt.pop_back();  // The tokenizer ends every text with it.
+      prompt.pop_back();  // Token with which the tokenizer ends every text.
     }
     const auto shared = static_cast<std::size_t>(
         std::mismatch(prompt.begin(), prompt.end(), row->tokens.begin(), row->tokens.end()).first -
@@ -241,7 +241,7 @@ ExampleEncoder::TextOrDropped ExampleEncoder::encode_completion(const ExampleTex
   return whole;
 }
 
-/// All of it is trained, with the token that ends it.
+/// Trains the whole text, with the token that ends it.
 ExampleEncoder::TextOrDropped ExampleEncoder::encode_plain(const ExampleText& text) {
   if (settings_.keywords) {
     return encode_keywords(text.answer);
@@ -260,7 +260,7 @@ ExampleEncoder::TextOrDropped ExampleEncoder::encode_plain(const ExampleText& te
   return row;
 }
 
-/// What the keywords are about is trained, and not the token that ends the text.
+/// Trains the tokens that match the keywords, not the token that ends the text.
 ExampleEncoder::TextOrDropped ExampleEncoder::encode_keywords(const std::string& text) {
   EncodedText encoded;
   const Status status = encoder_.encode_with_spans(text, {.add_special_tokens = true}, encoded);
@@ -281,7 +281,7 @@ ExampleEncoder::TextOrDropped ExampleEncoder::encode_keywords(const std::string&
   return row;
 }
 
-/// Keeps the beginning. Of a pair that is too long the shorter side gives up nothing of its half. A
+/// Keeps the beginning. In a pair that is too long, a side shorter than half a row is not cut. A
 /// KTO example leaves half a row to its mismatched document.
 void ExampleEncoder::truncate(EncodedExample& encoded) const {
   if (!settings_.truncates) {

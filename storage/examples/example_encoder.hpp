@@ -18,41 +18,41 @@
 
 namespace train::storage {
 
-/// The tokens of an example, with what is trained of them.
+/// Tokens of an example, with the trained ones marked.
 struct EncodedExample {
-  Example example = {};  ///< Without its texts.
+  Example example = {};  ///< Texts are moved out.
   RowText text = {};
-  RowText worse = {};  ///< Of a preference.
+  RowText worse = {};  ///< Rejected answer of a preference.
   std::optional<MaskMethod> method = {};
   bool truncated = false;
-  std::vector<Remark> remarks = {};  ///< Each once.
-  bool merged = false;  ///< The prompt's last token and the answer's first one became one.
+  std::vector<Remark> remarks = {};  ///< Without duplicates.
+  bool merged = false;               ///< The prompt's last and the answer's first token merged.
 };
 
 struct EncoderSettings {
-  std::string chat_template = {};  ///< As ChatTemplate::find() takes it.
+  std::string chat_template = {};  ///< Argument of ChatTemplate::find().
   ChatSettings chat = {};
   std::uint32_t row_length = 0;
-  bool truncates = true;  ///< false: documents of any length.
-  /// Of a plain text those tokens alone are trained; null: all.
+  bool truncates = true;  ///< false: documents may have any length.
+  /// Train only these tokens of a plain text; null: all.
   std::shared_ptr<const KeywordMask> keywords = {};
 };
 
-/// Marks as trained what overlaps the answers: of each the token that ends its turn too, though it
-/// stands right behind the span (D-R2), and not the white space behind that token, which is never
-/// asked for. The first token is never trained. `weights` are of all messages. Pure.
+/// Marks as trained the tokens that overlap the answers. That includes the token that ends the
+/// turn, even directly behind the span (D-R2), but not the white space behind that token, which is
+/// never generated. The first token is never trained. `weights` has one entry per message. Pure.
 [[nodiscard]] RowText train_answers(const Tokenizer& tokenizer, const EncodedText& encoded,
                                     std::span<const AnswerSpan> answers,
                                     std::span<const float> weights, std::string_view end_of_turn);
 
-/// Encodes examples, one after the other. Threading: one for each thread; its template's process
-/// ends with the thread that encoded first.
+/// Encodes examples one after the other. Threading: one per thread; the template's process ends
+/// with the thread that encoded first.
 class ExampleEncoder {
  public:
-  /// REQUIRES: the tokenizer has an end-of-text.
+  /// REQUIRES: the tokenizer has an end-of-text token.
   ExampleEncoder(Tokenizer tokenizer, EncoderSettings settings);
 
-  /// Errors: those that are not of this example: no template, no program that renders it.
+  /// Errors: those not specific to the example: no template, no program to render it.
   Result<std::variant<EncodedExample, Dropped>> encode(Example example);
 
  private:

@@ -19,7 +19,7 @@ namespace {
 
 using ExampleJson = nlohmann::ordered_json;
 
-/// Roles by the names that chat templates have for them.
+/// Names of roles, and their names in chat templates.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 16> role_names = {
     {{"human", "user"},
      {"user", "user"},
@@ -38,7 +38,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 16> role_nam
      {"function", "tool"},
      {"ipython", "ipython"}}};
 
-/// {from, value} becomes {role, content}, and a role has the name of chat templates. An unknown one
+/// Renames {from, value} to {role, content}, and roles to those of chat templates. An unknown role
 /// stays, for the template to judge.
 void rename_members(ExampleJson& message, std::vector<Remark>& remarks) {
   const bool share_gpt = !message.contains("role") && message.contains("from");
@@ -58,13 +58,13 @@ void rename_members(ExampleJson& message, std::vector<Remark>& remarks) {
   message = std::move(renamed);
 }
 
-/// A function by the form that chat templates have for its calls, and for tools.
+/// Function in the form of chat templates, for tool calls and tools.
 ExampleJson of_function(const ExampleJson& function) {
   return {{"type", "function"}, {"function", function}};
 }
 
-/// The member "function_call", which "tool_calls" took the place of; or a message of that role,
-/// whose content is {"name", "arguments"}, or a list of such, as a JSON text. False: it is none.
+/// Converts the member "function_call", the predecessor of "tool_calls", or a message of that role,
+/// whose content is {"name", "arguments"}, or a list of these, as JSON text. False: there is none.
 bool take_calls(ExampleJson& message) {
   if (const auto call = message.find("function_call"); call != message.end()) {
     if (!call->is_object() || message.contains("tool_calls")) {
@@ -97,8 +97,7 @@ bool take_calls(ExampleJson& message) {
   return !calls.empty();
 }
 
-/// Parts of text become one text, and their other members have their names. False: one of them is
-/// no text.
+/// Joins text parts to one text, and reports their other members. False: a part is not text.
 bool join_parts(ExampleJson& message, std::vector<Remark>& remarks) {
   const auto content = message.find("content");
   if (content == message.end() || !content->is_array()) {
@@ -132,7 +131,7 @@ void erase_null(ExampleJson& message) {
   }
 }
 
-/// What a message says of its weight; a text: what is wrong with that.
+/// Weight of a message; a text: the error in it.
 std::variant<float, std::string> take_weight(ExampleJson& message) {
   double weight = 1.0;
   bool trained = true;
@@ -174,7 +173,7 @@ bool says_nothing(const ExampleJson& message) {
   return empty && !message.contains("tool_calls");
 }
 
-/// Reads one message, and appends it.
+/// Reads and appends one message.
 std::optional<Dropped> take_message(const ExampleJson& object, MessageList& list) {
   ExampleJson message = object;
   const std::string which = fmt::format("message {}", list.weights.size() + 1);
@@ -211,7 +210,7 @@ std::optional<Dropped> take_message(const ExampleJson& object, MessageList& list
     if (!message.contains("tool_calls")) {
       return Dropped{DropReason::message, fmt::format("{}: it has no content", which)};
     }
-    message["content"] = nullptr;  // Whether it is there depends on the file's format.
+    message["content"] = nullptr;  // Whether the member exists depends on the file's format.
   }
   if (counts && std::get<float>(weight) > 0.0F && !assistant && role.is_string()) {
     list.remarks.push_back(
@@ -222,7 +221,7 @@ std::optional<Dropped> take_message(const ExampleJson& object, MessageList& list
   return std::nullopt;
 }
 
-/// Whether a text begins as a list of objects does that Python prints, and JSON never.
+/// True if a text begins like a list of objects printed by Python, never like JSON.
 bool is_printed_list(const std::string& text) {
   std::string_view rest = trimmed(text);
   for (const char bracket : {'[', '{'}) {
@@ -238,7 +237,7 @@ bool is_printed_list(const std::string& text) {
 constexpr std::string_view printed_list =
     "a list as Python prints it, which is no JSON: write it with json.dumps(), or give Parquet";
 
-/// A list, or a text that is one in JSON.
+/// List, or JSON text of one.
 ExampleJson list_or_text(const ExampleJson& value) {
   if (!value.is_string()) {
     return value;
@@ -325,7 +324,7 @@ MessageList after_prompt(MessageList prompt, const MessageList& answer) {
 
 namespace {
 
-/// The roles of a conversation, each once.
+/// Roles of a conversation, each once.
 std::string roles_of(const MessageList& list) {
   std::vector<std::string> roles;
   for (const ExampleJson& message : list.messages) {

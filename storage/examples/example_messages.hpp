@@ -11,43 +11,43 @@
 
 namespace train::storage {
 
-/// Messages in the form of chat templates, and what each of them counts.
+/// Messages in the form of chat templates, with their weights.
 struct MessageList {
   std::vector<nlohmann::ordered_json> messages;
   std::vector<float> weights;
-  std::vector<Remark> remarks = {};  ///< Roles that are not known, weights of others.
+  std::vector<Remark> remarks = {};  ///< Unknown roles, weights on other roles.
 };
 
-/// A role by the name that chat templates have for it; `known`: whether there is one.
+/// Role by its name in chat templates; `known`: such a name exists.
 struct MessageRole {
   std::string name;
   bool known = false;
 };
 [[nodiscard]] MessageRole message_role(std::string_view name);
 
-/// Reads a list of messages: with role and content, or ShareGPT's from and value; one message
-/// alone; such a list as a JSON text. "function_call" becomes a call of the assistant,
-/// "observation" and "function" what a tool says. "weight", "train" and "loss" say what an answer
-/// counts. A message of the system without content says nothing and is left out.
+/// Reads a list of messages with role and content, or ShareGPT's from and value; a single message;
+/// or such a list as JSON text. "function_call" becomes a tool call of the assistant, "observation"
+/// and "function" a tool's reply. "weight", "train" and "loss" set an answer's weight. An empty
+/// system message is dropped.
 [[nodiscard]] std::variant<MessageList, Dropped> message_list(const nlohmann::ordered_json& list);
 
-/// Whether a text is such a list as JSON: what tables have in the place of one.
+/// True if a text is such a list as JSON, as in table cells.
 [[nodiscard]] bool says_messages(const std::string& text);
 
-/// Whether a text is such a list as Python or NumPy prints it, which is no JSON.
+/// True if a text is such a list as printed by Python or NumPy, which is not JSON.
 [[nodiscard]] bool prints_messages(const std::string& text);
 
-/// One message of texts.
+/// Single message with text content.
 [[nodiscard]] MessageList text_message(const char* role, const std::string& content);
 
-/// Puts messages behind others.
+/// Appends messages.
 void append(MessageList& list, const MessageList& more);
 
-/// Puts an answer's messages behind its prompt's, which are not trained any more.
+/// Appends an answer's messages to its prompt's, whose weights become 0.
 [[nodiscard]] MessageList after_prompt(MessageList prompt, const MessageList& answer);
 
-/// Turns `list` into what is rendered, with the line's "tools" (a list, or a text of one; else its
-/// "functions") and "chat_template_kwargs".
+/// Makes the template's input of `list`, with the line's "tools" (a list, or its text; otherwise
+/// its "functions") and "chat_template_kwargs".
 [[nodiscard]] std::variant<ExampleText, Dropped> conversation_text(const MessageList& list,
                                                                    LineMembers& line,
                                                                    bool train_on_last);

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t waiting_limit_bytes = std::size_t{4} << 20;
 constexpr std::size_t waiting_limit_lines = 4096;
 
-/// Of an object that is no example: how its members become those of one.
+/// Advice for an object that is not an example: how to rename its members.
 std::string rename_advice(const nlohmann::ordered_json& line) {
   return fmt::format(
       "give what its {} hold under such names, as `jq -c '{{prompt: .KEY, chosen: .KEY, rejected: "
@@ -24,7 +24,7 @@ std::string rename_advice(const nlohmann::ordered_json& line) {
       member_list(line));
 }
 
-/// Of an object that is no example, and holds a list of objects: those may be them.
+/// Advice for an object that is not an example but holds a list of objects.
 std::string wrapped_hint(const nlohmann::ordered_json& line) {
   for (const auto& [name, value] : line.items()) {
     if (value.is_array() && !value.empty() && value.front().is_object()) {
@@ -55,7 +55,7 @@ std::string ExampleReading::where(const LinePlace& place) const {
 Status ExampleReading::run(const Take& take, const PrepareProgress& progress) {
   progress_ = &progress;
   for (const auto& input : request_.inputs) {
-    std::error_code ignored;  // Opening it says what is wrong.
+    std::error_code ignored;  // Opening the file reports the error.
     const auto size = std::filesystem::file_size(input, ignored);
     total_bytes_ += ignored ? 0 : size;
   }
@@ -101,7 +101,7 @@ Result<ExampleKind> ExampleReading::kind_of(const Waiting& line) const {
                                     wrapped_hint(json), rename_advice(json)));
 }
 
-/// Of the first line that says it: one that is broken is counted like any other.
+/// Uses the first line that determines a kind; broken lines are counted like any other.
 Result<ExampleKind> ExampleReading::kind_of_first() const {
   for (const Waiting& line : waiting_) {
     if (auto kind = kind_of(line)) {

@@ -17,27 +17,27 @@
 
 namespace train::storage {
 
-/// Where a line stands.
+/// Place of a line.
 struct LinePlace {
   std::size_t input = 0;  ///< Index into the request's inputs.
   std::uint64_t line = 1;
 };
 using EncodedLine = std::variant<EncodedExample, Dropped>;
 
-/// Reads the lines of all inputs and encodes them, on all threads, some MiB at a time.
+/// Reads the lines of all inputs and encodes them on all threads, some MiB at a time.
 class ExampleReading {
  public:
-  /// Gets every line that is not blank, in order.
+  /// Receives every non-blank line, in order.
   using Take = std::function<Status(EncodedLine line, const LinePlace& place)>;
 
-  /// `request` outlives this.
+  /// `request` must outlive this object.
   ExampleReading(const PrepareRowsRequest& request, const Tokenizer& tokenizer);
 
-  /// Errors: of inputs that cannot be read; of first lines (4096, or 4 MiB) of which none says what
-  /// it is; of a template that is not there; `take`'s.
+  /// Errors: unreadable inputs; no recognisable example within the first lines (4096, or 4 MiB); a
+  /// missing template; errors of `take`.
   Status run(const Take& take, const PrepareProgress& progress);
 
-  // Known from the first line that says it on.
+  // Valid from the first recognised line on.
   [[nodiscard]] ExampleKind kind() const { return parsing_.kind; }
   [[nodiscard]] Packing packing() const { return packing_; }
 
@@ -59,10 +59,11 @@ class ExampleReading {
   Tokenizer tokenizer_;
   ExampleOptions parsing_;
   Packing packing_ = Packing::bfd;
-  std::shared_ptr<const KeywordMask> keywords_;  ///< Null: there are none.
+  std::shared_ptr<const KeywordMask> keywords_;  ///< Null if there are none.
   bool begun_ = false;
   OrderedWorkers workers_;
-  std::vector<std::unique_ptr<ExampleEncoder>> encoders_;  ///< Of each worker, from its first line.
+  std::vector<std::unique_ptr<ExampleEncoder>> encoders_;  ///< One per worker, created at its first
+                                                           ///< line.
   std::vector<Waiting> waiting_;
   std::size_t waiting_bytes_ = 0;
   std::uint64_t total_bytes_ = 0;

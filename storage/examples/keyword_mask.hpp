@@ -12,21 +12,21 @@
 
 namespace train::storage {
 
-/// Which tokens of a text a list of expressions is about: those of which any byte belongs to a
-/// match. Upper and lower case are the same.
+/// Selects the tokens of a text that match a list of regular expressions: those with any byte
+/// inside a match. Case-insensitive.
 ///
 /// Threading: immutable.
 class KeywordMask {
  public:
-  /// Errors (user): no expressions, an empty one, one that Regex::compile() refuses; names it.
+  /// Errors (user): no expressions, an empty one, or one that Regex::compile() rejects; names it.
   [[nodiscard]] static Result<KeywordMask> compile(std::span<const std::string> expressions);
 
-  /// Of a file with an expression on each line; empty lines and those that begin with '#' are none.
-  /// Errors (user): the file cannot be read; those of compile(), naming it.
+  /// Reads a file with one expression per line; empty lines and lines that begin with '#' are
+  /// skipped. Errors (user): an unreadable file; those of compile(), with the file's name.
   [[nodiscard]] static Result<KeywordMask> read(const std::filesystem::path& file);
 
-  /// `spans`: of the tokens, as Tokenizer::encode_with_spans() has them; those put around the text
-  /// are about nothing. Errors (user): a search that takes too many steps. REQUIRES: valid UTF-8.
+  /// `spans`: of the tokens, as from Tokenizer::encode_with_spans(); tokens put around the text
+  /// never match. Errors (user): a search with too many steps. REQUIRES: valid UTF-8.
   [[nodiscard]] Result<std::vector<bool>> of(std::string_view text,
                                              std::span<const TokenSpan> spans) const;
 

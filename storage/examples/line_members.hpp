@@ -7,25 +7,25 @@
 
 namespace train::storage {
 
-/// The members of a line of a data set, and which of them somebody has read: what says something
-/// and nobody reads is known by its name afterwards, without a list of what there might be.
+/// Members of a line of a data set, with a record of which have been read: unread non-empty members
+/// can be reported by name without a list of possible names.
 ///
 /// Ownership: borrows the line, a JSON object.
 class LineMembers {
  public:
   explicit LineMembers(const nlohmann::ordered_json& line) : line_(line) {}
 
-  /// Whether there is one that says something: not null. Reads nothing.
+  /// True if the member exists and is not null. Does not mark it as read.
   [[nodiscard]] bool has(std::string_view key) const { return find(key) != nullptr; }
-  /// Whether there is one that says nothing: null.
+  /// True if the member exists and is null.
   [[nodiscard]] bool is_null(std::string_view key) const;
-  /// Null: it is missing, or null.
+  /// nullptr if missing or null.
   const nlohmann::ordered_json* read(std::string_view key);
-  /// The same of a text. Null: also what is no text, which stays unread.
+  /// Reads a string; nullptr also for other types, which stay unread.
   const std::string* text(std::string_view key);
 
-  /// Those that say something and were not read, in their order; an empty text, list or object says
-  /// nothing. `that_may_be_words`: of those that hold a text, not numbers and truth values.
+  /// Non-empty members that were not read, in order; an empty text, list or object counts as empty.
+  /// `that_may_be_words`: only members that hold text, not numbers and booleans.
   [[nodiscard]] std::vector<std::string> unread(bool that_may_be_words = false) const;
 
  private:

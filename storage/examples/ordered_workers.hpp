@@ -13,8 +13,8 @@
 
 namespace train::storage {
 
-/// Threads that live as long as this, for work that leaves something behind in its thread (an
-/// encoder's words, a template's process). Threading: one owner, who works too, as number 0.
+/// Thread pool that lives as long as this object, for work with per-thread state (an encoder's
+/// cache, a template's process). Threading: one owner, who works too, as worker 0.
 class OrderedWorkers {
  public:
   using Work = std::function<void(unsigned worker, std::size_t index)>;
@@ -24,8 +24,8 @@ class OrderedWorkers {
   OrderedWorkers& operator=(const OrderedWorkers&) = delete;
   ~OrderedWorkers();
 
-  /// Calls `work` once for every index below `count`, on any worker. Blocks. The first exception of
-  /// a call is thrown here, when all workers are done.
+  /// Calls `work` once for every index below `count`, on any worker. Blocks. Rethrows the first
+  /// exception when all workers are done.
   void run(std::size_t count, const Work& work);
 
  private:
@@ -34,7 +34,7 @@ class OrderedWorkers {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  // Guarded by mutex_, except that work_ and count_ stay as they are during a round.
+  // Guarded by mutex_, except that work_ and count_ are constant during a round.
   const Work* work_ = nullptr;
   std::size_t count_ = 0;
   std::uint64_t round_ = 0;

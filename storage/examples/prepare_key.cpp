@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Counts the rules by which lines become rows: what older ones made is made anew.
+/// Version of the rules that turn lines into rows: rows of older versions are prepared again.
 constexpr int row_rules_version = 3;
 
 Result<std::string> file_digest(const fs::path& path) {

@@ -8,15 +8,15 @@
 
 namespace train::storage {
 
-/// What ChatTemplate::find() takes of a request.
+/// Argument of ChatTemplate::find() for a request.
 [[nodiscard]] std::string template_of(const PrepareRowsRequest& request);
 
-/// How it is rendered: with the special tokens of the request's tokenizer.
+/// Settings of rendering for a request: with its tokenizer's special tokens.
 [[nodiscard]] ChatSettings chat_settings_of(const PrepareRowsRequest& request);
 
-/// A digest of all that rows are made from: the bytes and names of the inputs, the bytes of
-/// the tokenizer's files, the template, the options, the version of the format. Reads the inputs
-/// once. Errors: those of reading.
+/// Digest of everything that determines the rows: names and bytes of the inputs, bytes of the
+/// tokenizer's files, the template, the options, the format version. Reads the inputs once. Errors:
+/// read errors.
 [[nodiscard]] Result<std::string> prepare_key(const PrepareRowsRequest& request);
 
 }  // namespace train::storage

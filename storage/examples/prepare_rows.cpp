@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr std::int64_t short_ids = 65536;
 constexpr std::int64_t row_length_most = std::int64_t{1} << 24;
 constexpr std::size_t sources_most = 65536;
-/// What fewer ends of answers have than one in so many is some answer's own.
+/// Turn ends rarer than one in this many answers belong to single answers.
 constexpr std::uint64_t one_in_most = 100;
 
 Status check_rows_request(const PrepareRowsRequest& request) {
@@ -46,14 +46,14 @@ Status check_rows_request(const PrepareRowsRequest& request) {
   return {};
 }
 
-/// What `meta.json` calls the template.
+/// Name of the template in `meta.json`.
 std::string template_name(const PrepareRowsRequest& request) {
   const fs::path path = request.chat_template;
   const fs::path name = path.has_filename() ? path.filename() : path.parent_path().filename();
   return name.empty() ? "tokenizer" : name.string();
 }
 
-/// Writes what is read to a hidden directory, and counts it.
+/// Writes examples to a hidden directory, and counts them.
 class RowsJob {
  public:
   RowsJob(const PrepareRowsRequest& request, const Tokenizer& tokenizer, fs::path staging)
@@ -216,7 +216,7 @@ class RowsJob {
     }
   }
 
-  /// Where turns end as text does, nothing stops the model.
+  /// If turns end like plain text, nothing makes the model stop.
   void note_endless_turns() {
     if (turns_ > 0 && turns_ended_ * one_in_most < turns_) {
       report_.notes.emplace_back(
@@ -225,7 +225,7 @@ class RowsJob {
     }
   }
 
-  /// Without those of an answer or two that ends with a special token of its own.
+  /// Excludes those of a few answers that end with a special token of their own.
   [[nodiscard]] std::vector<std::uint32_t> turn_ends() const {
     std::uint64_t total = 0;
     std::vector<std::pair<std::uint64_t, std::uint32_t>> counts;
@@ -272,11 +272,11 @@ class RowsJob {
   std::optional<RowSplitWriter> val_;
   std::map<std::string, std::size_t> source_numbers_;
   std::map<std::uint32_t, std::uint64_t> turn_ends_;
-  std::uint64_t turns_ = 0;        ///< Of conversations that are whole,
+  std::uint64_t turns_ = 0;        ///< Complete conversations,
   std::uint64_t turns_ended_ = 0;  ///< and those that end with a special token.
 };
 
-/// The template that conversations were rendered with. Empty: there are none.
+/// Template of the rendered conversations. Empty: there are none.
 Result<TemplateSources> rendered_with(const PrepareRowsRequest& request, const RowFacts& facts) {
   if (facts.chat_template.empty()) {
     return TemplateSources{};
@@ -287,8 +287,8 @@ Result<TemplateSources> rendered_with(const PrepareRowsRequest& request, const R
   return found->sources();
 }
 
-/// With the template of conversations beside the kept tokenizer, so that what is trained on them is
-/// asked as they are.
+/// Stores the conversations' template beside the tokenizer's copy, so that generation uses the
+/// template of training.
 Status publish_rows(const fs::path& staging, const PrepareRowsRequest& request,
                     const RowFacts& facts) {
   const auto sources = rendered_with(request, facts);

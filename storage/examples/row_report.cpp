@@ -50,7 +50,7 @@ std::string remark_line(const NameTally& tally, const char* text) {
   return fmt::format("{}: {}", text, fmt::join(names, ", "));
 }
 
-/// The reason that took most.
+/// Most frequent reason.
 std::size_t worst_reason(const RowReport& report) {
   std::size_t worst = 0;
   for (std::size_t i = 0; i < report.dropped.size(); ++i) {

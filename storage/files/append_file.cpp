@@ -47,14 +47,14 @@ std::optional<Error> AppendFile::open() {
   file_.reset(descriptor);
   struct stat facts {};
   if (::fstat(descriptor, &facts) == 0) {
-    // Shorter than it was: somebody has put another file in its place.
+    // The file is shorter than before: it was replaced.
     const auto size = static_cast<std::uint64_t>(facts.st_size);
     size_bytes_ = std::min(size_bytes_.value_or(size), size);
   }
   return std::nullopt;
 }
 
-/// What an earlier write, or a process that was killed in one, left of a record.
+/// Handles half a record left by an earlier write or a killed process.
 std::optional<Error> AppendFile::mend_end() {
   if (mended_) {
     return std::nullopt;
@@ -93,9 +93,9 @@ std::optional<Error> AppendFile::write(std::string_view record) {
   }
   Error error = os_error(Access::write, path_, errno);
   mended_ = false;
-  // At once if possible, for those who read along.
+  // At once if possible, for readers that follow the file.
   (void)mend_end();
-  file_.reset();  // a handle can be what is broken
+  file_.reset();  // The handle may be what is broken.
   return error;
 }
 
@@ -130,7 +130,7 @@ void AppendFile::cut(std::uint64_t size_bytes) {
   size_bytes_ = size_bytes;
   mended_ = false;
   if (!open()) {
-    (void)mend_end();  // else before the next record
+    (void)mend_end();  // Otherwise before the next record.
   }
 }
 

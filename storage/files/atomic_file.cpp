@@ -27,7 +27,7 @@ fs::path directory_of(const fs::path& path) {
   return parent.empty() ? fs::path(".") : parent;
 }
 
-/// Opens what is there already, syncs it with `sync(descriptor, path)` and closes it.
+/// Opens an existing file, syncs it with `sync(descriptor, path)` and closes it.
 template <class Sync>
 Status sync_path(const fs::path& path, int flags, const Sync& sync) {
   const Descriptor file(::open(path.c_str(), flags | O_RDONLY | O_CLOEXEC));
@@ -40,8 +40,8 @@ Status write_all(Result<AtomicFile> file, std::string_view content) {
   return file->commit();
 }
 
-/// Goes down by descriptors, so that a directory that is exchanged for a link meanwhile leads
-/// nowhere else.
+/// Removes a tree by descriptors, so that a directory replaced by a link meanwhile leads nowhere
+/// else.
 class TreeRemoval {
  public:
   void remove(int parent, const std::string& name, const fs::path& path) {
@@ -78,7 +78,8 @@ class TreeRemoval {
     ::closedir(directory);
   }
 
-  /// Read before any goes, and sorted: the order of the calls does not depend on the file system.
+  /// Read before any is removed, and sorted: the order of the calls does not depend on the file
+  /// system.
   std::vector<std::string> names(DIR* directory, const fs::path& path) {
     std::vector<std::string> found;
     errno = 0;
@@ -140,7 +141,7 @@ Result<AtomicFile> AtomicFile::create(const fs::path& target, Readers readers) {
       fmt::format(".{}.tmp-{}-{}", target.filename().string(), ::getpid(), serial++);
   const bool owned = readers == Readers::owner;
   if (owned) {
-    ::unlink(hidden.c_str());  // of a process that had this number before, for whomever to read
+    ::unlink(hidden.c_str());  // Hidden file of an earlier process with this pid.
   }
   const int flags = O_WRONLY | O_NOFOLLOW | (owned ? O_EXCL : O_TRUNC);
   const int descriptor = disk_open(hidden, flags, owned ? 0600 : 0666);
@@ -154,9 +155,9 @@ void AtomicFile::discard() noexcept {
   if (!writer_) {
     return;
   }
-  writer_.reset();  // it may be writing still
+  writer_.reset();  // It may still be writing.
   if (descriptor_) {
-    disk_close(descriptor_.release(), hidden_);  // of bytes that nobody wants
+    disk_close(descriptor_.release(), hidden_);  // The bytes are discarded.
   }
   disk_unlink(AT_FDCWD, hidden_.c_str(), hidden_);
 }

@@ -9,17 +9,17 @@
 
 namespace train::storage {
 
-/// "xxh3-128:" and 32 hexadecimal digits (canonical, most significant first). It finds damage; it
-/// is no defence against someone who wants two contents with one digest.
+/// "xxh3-128:" and 32 hexadecimal digits (canonical, most significant first). Detects damage; not
+/// collision-resistant against an attacker.
 [[nodiscard]] std::string digest_bytes(std::span<const std::byte> bytes);
 [[nodiscard]] std::string digest_text(std::string_view text);
-/// Whether `text` has the form of one; of what, it does not say.
+/// True if `text` has the form of a digest.
 [[nodiscard]] bool is_digest(std::string_view text);
 
-/// XXH3-64: for blocks, of which there are many.
+/// XXH3-64, for blocks, of which there are many.
 [[nodiscard]] std::uint64_t short_digest(std::span<const std::byte> bytes);
 
-/// The digest of digest_bytes() of bytes that come in pieces.
+/// digest_bytes() of bytes that come in pieces.
 class StreamingDigest {
  public:
   StreamingDigest();

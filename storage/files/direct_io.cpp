@@ -18,8 +18,8 @@
 namespace train::storage {
 namespace {
 
-/// What a disk wants of addresses, sizes and offsets; none known wants more, and one that did would
-/// refuse (EINVAL), after which we go on without.
+/// Alignment of addresses, sizes and offsets for O_DIRECT; no known disk needs more, and one that
+/// did would return EINVAL, after which ordinary writes are used.
 constexpr std::size_t direct_alignment = 4096;
 constexpr std::size_t kWritePieceBytes = std::size_t{2} << 20;
 constexpr std::size_t kDigestPieceBytes = std::size_t{1} << 20;
@@ -31,16 +31,15 @@ DirectBytes new_piece(std::size_t size) {
   return bytes;
 }
 
-/// Has what is read or written from here on go past the page cache, or through it. Whether the
-/// system does so; errno if not.
+/// Turns O_DIRECT on or off. False, with errno, if the system refuses.
 bool set_direct(int descriptor, bool direct) {
   const int flags = ::fcntl(descriptor, F_GETFL);
   return flags >= 0 &&
          ::fcntl(descriptor, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
 }
 
-/// Has the system start writing these bytes without waiting for them. Where it cannot, fsync does
-/// all of the work.
+/// Makes the system start writing these bytes, without waiting. If it cannot, fsync does all of the
+/// work.
 int start_writing(int descriptor, std::uint64_t begin, std::uint64_t end) {
   const int result = ::sync_file_range(descriptor, static_cast<off64_t>(begin),
                                        static_cast<off64_t>(end - begin), SYNC_FILE_RANGE_WRITE);
@@ -48,7 +47,7 @@ int start_writing(int descriptor, std::uint64_t begin, std::uint64_t end) {
   return result != 0 && !unknown_here ? errno : 0;
 }
 
-/// 0 or an error number.
+/// Returns 0 or an error number.
 int digest_all(int descriptor, StreamingDigest& digest) {
   const DirectBytes bytes = new_piece(kDigestPieceBytes);
   bool direct = set_direct(descriptor, true);
@@ -58,7 +57,7 @@ int digest_all(int descriptor, StreamingDigest& digest) {
       continue;
     }
     if (got < 0 && errno == EINVAL && direct) {
-      // Refused only now, or where the last piece, which is shorter, has moved the offset.
+      // The system refuses only now, or the shorter last piece has moved the offset.
       direct = false;
       if (!set_direct(descriptor, false)) {
         return errno;
@@ -149,7 +148,7 @@ void PieceWriter::serve() {
     if (!busy_) {
       return;
     }
-    if (error_number_ == 0) {  // after an error the file is not worth a write
+    if (error_number_ == 0) {  // After an error the file is abandoned.
       lock.unlock();
       const int error_number = write_out({writing_.bytes.get(), writing_.size});
       lock.lock();
@@ -164,7 +163,7 @@ void PieceWriter::wait_until_written(std::unique_lock<std::mutex>& lock) {
   changed_.wait(lock, [this] { return !busy_; });
 }
 
-/// Whether or not the system agrees: what it refuses then is the error of the next write.
+/// A refusal here shows up as an error of the next write.
 void PieceWriter::leave_direct() {
   (void)set_direct(descriptor_, false);
   direct_ = false;
@@ -177,11 +176,12 @@ int PieceWriter::write_out(std::span<const std::byte> bytes) {
       continue;
     }
     if (written < 0 && errno == EINVAL && direct_) {
-      leave_direct();  // refused only now, or after a short write: ordinary ones from here on
+      leave_direct();  // The system refuses only now, or after a short write: use ordinary writes
+                       // from here on.
       continue;
     }
     if (written <= 0) {
-      return written == 0 ? EIO : errno;  // no file system takes nothing without an error
+      return written == 0 ? EIO : errno;  // No file system writes nothing without an error.
     }
     bytes = bytes.subspan(static_cast<std::size_t>(written));
     const std::uint64_t begin = written_bytes_;

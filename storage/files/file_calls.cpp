@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 std::atomic<FileCallHook*> installed{nullptr};
 
-/// `make(call)` between the hook's two halves, if there is one.
+/// Runs `make(call)` between the hook's before() and after(), if there is a hook.
 template <class Make>
 auto pass(FileCall call, const Make& make) -> decltype(make(call)) {
   FileCallHook* const hook = installed.load(std::memory_order_acquire);
@@ -38,7 +38,7 @@ auto pass(FileCall call, const Make& make) -> decltype(make(call)) {
   return result;
 }
 
-/// `make(size_bytes)` if the hook lets it be made, with as many bytes as it leaves.
+/// Runs `make(size_bytes)` if the hook allows it, with as many bytes as it leaves.
 template <class Make>
 auto pass_read(FileRead read, const Make& make) -> decltype(make(std::size_t{0})) {
   FileCallHook* const hook = installed.load(std::memory_order_acquire);
@@ -62,7 +62,7 @@ int until_not_interrupted(const Call& call) {
 
 std::string_view text(const fs::path& path) { return path.native(); }
 
-/// `write` writes some of the bytes that are left.
+/// `write` writes some of the remaining bytes.
 int write_all(std::span<const std::byte> bytes,
               const std::function<ssize_t(std::span<const std::byte>)>& write) {
   while (!bytes.empty()) {
@@ -71,7 +71,7 @@ int write_all(std::span<const std::byte> bytes,
       continue;
     }
     if (written <= 0) {
-      errno = written == 0 ? EIO : errno;  // no file system takes nothing without an error
+      errno = written == 0 ? EIO : errno;  // No file system writes nothing without an error.
       return -1;
     }
     bytes = bytes.subspan(static_cast<std::size_t>(written));
@@ -170,7 +170,7 @@ int disk_close(int descriptor, const fs::path& path) {
     called = true;
     return ::close(descriptor);
   });
-  if (!called) {  // refused by a hook; the descriptor goes whatever close() reports
+  if (!called) {  // A hook refused the call; the descriptor is closed whatever close() returns.
     const int error_number = errno;
     ::close(descriptor);
     errno = error_number;

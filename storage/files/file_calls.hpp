@@ -11,47 +11,46 @@
 
 namespace train::storage {
 
-// The calls through which storage/ and checkpoint/ change the disk (RocksDB's own files where a
-// hook asks for them) and read whole files or checkpoints, as thin as the system's: they return
-// what the system returns and set errno. A process-wide hook, which the product never installs,
-// sees each of them: tests make them fail, record them, or end the process there. Without a hook a
-// call costs one load more.
+// Calls through which storage/ and checkpoint/ change the disk (RocksDB's files too if a hook asks
+// for it) and read whole files or checkpoints. Thin wrappers that return the system's result and
+// set errno. A process-wide hook, never installed in production, sees each call: tests make calls
+// fail, record them, or end the process there. Without a hook a call costs one extra load.
 
 enum class FileCallKind : std::uint8_t {
-  open,              ///< To write: the file is created if missing, emptied if opened so.
-  write,             ///< Puts `bytes` at the end, or over what lies from `offset` on.
+  open,              ///< For writing: the file is created if missing, truncated if asked.
+  write,             ///< Appends `bytes`, or overwrites from `offset` on.
   truncate,          ///< To `size_bytes`.
   sync,              ///< fsync of a file.
-  close,             ///< Of a file opened to write.
+  close,             ///< Close of a file opened for writing.
   rename,            ///< `path` to `to`.
-  make_directory,    ///< One, not its parents.
+  make_directory,    ///< One directory, without its parents.
   sync_directory,    ///< fsync of a directory: its entries.
-  unlink,            ///< Of anything but a directory.
-  remove_directory,  ///< An empty one.
-  point,             ///< Changes nothing itself: a named instant, see file_point().
+  unlink,            ///< Removes anything but a directory.
+  remove_directory,  ///< Removes an empty directory.
+  point,             ///< No change: a named instant, see file_point().
 };
 
 /// "open", "write", …
 [[nodiscard]] std::string_view name_of(FileCallKind kind);
 
-/// One call. The views live as long as the call.
+/// File call. The views live as long as the call.
 struct FileCall {
   FileCallKind kind = FileCallKind::point;
-  std::string_view path = {};             ///< As the caller gave it.
-  std::string_view to = {};               ///< rename: the new name. point: the name of the point.
-  std::span<const std::byte> bytes = {};  ///< write: to be written; afterwards: those that were.
-  std::optional<std::uint64_t> offset = {};  ///< write: where to; none: at the end.
+  std::string_view path = {};                ///< As passed by the caller.
+  std::string_view to = {};                  ///< rename: the new name. point: the point's name.
+  std::span<const std::byte> bytes = {};     ///< write: bytes to write; afterwards: bytes written.
+  std::optional<std::uint64_t> offset = {};  ///< write: position; nullopt: the end.
   std::uint64_t size_bytes = 0;              ///< truncate: the new size.
-  bool empties = false;                      ///< open: drops the content that is there.
+  bool empties = false;                      ///< open: truncates existing content.
 };
 
-/// A call that opens a file to read it, or reads some of it.
+/// Call that opens a file for reading, or reads from it.
 struct FileRead {
-  std::string_view path = {};    ///< As the caller gave it.
-  std::uint64_t size_bytes = 0;  ///< Asked for; 0: the file is opened.
+  std::string_view path = {};    ///< As passed by the caller.
+  std::uint64_t size_bytes = 0;  ///< Bytes requested; 0: the file is opened.
 };
 
-/// Sees every call. Threading: called from any thread, several at a time.
+/// Hook for every call. Threading: called from any thread, concurrently.
 class FileCallHook {
  public:
   FileCallHook() = default;
@@ -59,64 +58,64 @@ class FileCallHook {
   FileCallHook& operator=(const FileCallHook&) = delete;
   virtual ~FileCallHook() = default;
 
-  /// 0: the call is made, with what `bytes` was shortened to (a short write). Otherwise an error
-  /// number, with which it fails without being made; that of a point is ignored.
+  /// Returns 0 to make the call with `bytes`, possibly shortened (a short write); otherwise the
+  /// error number with which it fails without being made (ignored for a point).
   virtual int before(FileCall& call) = 0;
-  /// Once it has been made, with its error number or 0. Not for one that before() let fail.
+  /// Called after the call, with its error number or 0; not if before() made it fail.
   virtual void after(const FileCall& call, int error_number) = 0;
-  /// 0: the call is made, for as many bytes as `size_bytes` was lowered to (0: as at the end of the
-  /// file). Otherwise an error number, with which it fails without being made.
+  /// Returns 0 to make the call with `size_bytes`, possibly lowered (0: as at the end of the file);
+  /// otherwise the error number with which it fails without being made.
   virtual int before_read(FileRead& /*read*/) { return 0; }
-  /// Whether a RocksDB that is opened from now on shows what it does with its files, too.
+  /// True if a RocksDB opened from now on should report its file calls too.
   [[nodiscard]] virtual bool sees_index() const { return false; }
 };
 
-/// Installs `hook` (borrowed until another is installed; nullptr: none) and returns the one before.
-/// For tests. REQUIRES: no other thread changes the disk meanwhile.
+/// Installs `hook` (borrowed until another is installed; nullptr: none) and returns the previous
+/// one. For tests. REQUIRES: no other thread changes the disk meanwhile.
 FileCallHook* install_file_call_hook(FileCallHook* hook);
 
-/// Whether a hook is installed that sees_index().
+/// True if the installed hook sees_index().
 [[nodiscard]] bool hook_sees_index();
-/// Asks the hook about a call that somebody else makes. Returns 0, with `call` as the hook left it,
-/// or the error number to fail with.
+/// Passes a call made elsewhere to the hook. Returns 0, with `call` as changed by the hook, or the
+/// error number to fail with.
 int ask_hook(FileCall& call);
 
-/// Names an instant, so that tests can stop the process there: "index-put", "rsync-start", ….
-/// REQUIRES: `name` is a literal.
+/// Names an instant at which tests can stop the process: "index-put", "rsync-start", …. REQUIRES:
+/// `name` is a literal.
 void file_point(std::string_view name, const std::filesystem::path& path);
 
-/// open(2) with `flags`, O_CREAT and O_CLOEXEC, `mode` less the umask; repeated after EINTR.
+/// open(2) with `flags`, O_CREAT and O_CLOEXEC, `mode` minus the umask; repeated after EINTR.
 int disk_open(const std::filesystem::path& path, int flags, mode_t mode = 0666);
-/// write(2) of a file that is only added to: may be short, may be interrupted. disk_write_all() is
-/// what most callers want.
+/// write(2) to an append-only file: may be short or interrupted. Most callers want
+/// disk_write_all().
 ssize_t disk_write(int descriptor, const std::filesystem::path& path,
                    std::span<const std::byte> bytes);
-/// All of `bytes`, however many calls that takes. Returns 0, or -1 with errno.
+/// Writes all of `bytes`, in as many calls as needed. Returns 0, or -1 with errno.
 int disk_write_all(int descriptor, const std::filesystem::path& path,
                    std::span<const std::byte> bytes);
-/// The same over what lies from `offset` on.
+/// Overwrites from `offset` on, like disk_write_all().
 int disk_write_all_at(int descriptor, const std::filesystem::path& path,
                       std::span<const std::byte> bytes, std::uint64_t offset);
 int disk_truncate(int descriptor, const std::filesystem::path& path, std::uint64_t size_bytes);
-/// fsync(2), repeated after EINTR. After any other failure the system may forget which pages were
-/// not written and a second fsync may lie: abandon the file.
+/// fsync(2), repeated after EINTR. After any other failure the system may have dropped the
+/// unwritten pages and a second fsync may wrongly succeed: abandon the file.
 int disk_sync(int descriptor, const std::filesystem::path& path);
-/// close(2). EINTR counts as done: the descriptor is gone, and the bytes are fsync's business.
+/// close(2). EINTR counts as success: the descriptor is closed, and durability is up to fsync.
 int disk_close(int descriptor, const std::filesystem::path& path);
 int disk_rename(const std::filesystem::path& from, const std::filesystem::path& to);
 int disk_make_directory(const std::filesystem::path& path);
-/// mkdirat(2) of the last name of `path`, below the directory that `parent` is open on.
+/// mkdirat(2) of the last name of `path`, below the open directory `parent`.
 int disk_make_directory(int parent, const char* name, const std::filesystem::path& path,
                         mode_t mode);
 int disk_sync_directory(int descriptor, const std::filesystem::path& path);
-/// unlinkat(2) of the last name of `path`, below the directory that `parent` is open on (or
-/// AT_FDCWD and all of `path` as the name).
+/// unlinkat(2) of the last name of `path`, below the open directory `parent` (or AT_FDCWD with all
+/// of `path` as the name).
 int disk_unlink(int parent, const char* name, const std::filesystem::path& path);
 int disk_remove_directory(int parent, const char* name, const std::filesystem::path& path);
 
-/// open(2) with `flags` and O_CLOEXEC of a file that is there.
+/// open(2) of an existing file with `flags` and O_CLOEXEC.
 int disk_open_to_read(const std::filesystem::path& path, int flags);
-/// read(2) and pread(2): may be short, may be interrupted.
+/// read(2) and pread(2): may be short or interrupted.
 ssize_t disk_read(int descriptor, const std::filesystem::path& path, std::span<std::byte> out);
 ssize_t disk_read_at(int descriptor, const std::filesystem::path& path, std::span<std::byte> out,
                      std::uint64_t offset);

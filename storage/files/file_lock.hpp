@@ -8,24 +8,22 @@
 
 namespace train::storage {
 
-/// Takes the lock of an open file, or directory, if nobody has it: flock without waiting. True too
-/// where the file system has no locks to give (Lustre without its option, NFS without its server's
-/// daemon), as on one that gives them to everybody. False: errno says why, EWOULDBLOCK that
-/// somebody has it.
+/// Tries to lock an open file or directory (flock without waiting). Returns true also if the file
+/// system does not support locks (Lustre without its option, NFS without its server's daemon).
+/// Returns false with errno; EWOULDBLOCK: it is locked elsewhere.
 [[nodiscard]] bool lock_if_free(int descriptor);
 
-/// Keeps a second process out of a directory for as long as it lives (ST-2); that of a run has a
-/// RunLock.
+/// Keeps other processes out of a directory while it lives (ST-2); a run's directory has a RunLock.
 ///
-/// An exclusive flock: the kernel drops it when the process ends, however it ends, so a stale lock
-/// cannot exist. Where the file system has no locks to give, nobody is kept out.
+/// An exclusive flock: the kernel releases it when the process ends in any way, so a stale lock
+/// cannot exist. On a file system without locks it excludes nobody.
 class FileLock {
  public:
-  /// On `<directory>/<name>`, which holds the owner's process id and stays. Does not wait. Errors:
-  /// held elsewhere (user; names the process), not writable (user).
+  /// Locks `<directory>/<name>`, which holds the owner's pid and is not removed. Does not wait.
+  /// Errors: held elsewhere (user; names the process), not writable (user).
   static Result<FileLock> acquire(const std::filesystem::path& directory, std::string_view name);
-  /// On the directory itself: no file is made, and acquire() knows nothing of it. Blocks until
-  /// nobody else has it so. Errors: no directory that can be opened.
+  /// Locks the directory itself: no file is created, and acquire() does not notice it. Blocks until
+  /// the lock is free. Errors: the directory cannot be opened.
   static Result<FileLock> wait_for(const std::filesystem::path& directory);
 
  private:

@@ -14,7 +14,7 @@
 namespace train::storage {
 
 Result<InputFile> InputFile::open(const std::filesystem::path& path, Links links) {
-  // Non-blocking, so that a named pipe is refused below instead of waited for.
+  // Non-blocking, so that a named pipe is rejected below instead of waited for.
   const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY;
   const int descriptor =
       disk_open_to_read(path, links == Links::refuse ? flags | O_NOFOLLOW : flags);

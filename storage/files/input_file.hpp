@@ -11,36 +11,35 @@
 
 namespace train::storage {
 
-/// What to do if the last name of a path is a symbolic link.
+/// Handling of a symbolic link as the last name of a path.
 enum class Links : std::uint8_t { follow, refuse };
 
-/// A regular file, open for reading at any position. Unlike a mapping, a file that someone shortens
-/// meanwhile, or a disk that fails, is an error here and not a signal.
+/// Regular file, open for reading at any position. Unlike with a mapping, a file shortened
+/// meanwhile, or a failing disk, is an error here and not a signal.
 ///
 /// Threading: read() may be called from several threads. All calls block on the disk.
 class InputFile {
  public:
-  /// Never waits for a writer of a named pipe. Errors: missing, not a regular file, no permission,
-  /// a link where none may be (all user), other (failure).
+  /// Never waits for a named pipe's writer. Errors: missing, not a regular file, no permission, a
+  /// link where refused (all user), other (failure).
   static Result<InputFile> open(const std::filesystem::path& path, Links links = Links::follow);
 
-  /// Fills `out` with the bytes from `offset` on. Errors (failure): the file has no such bytes, or
-  /// no longer; the disk.
+  /// Fills `out` with the bytes from `offset` on. Errors (failure): the file has fewer bytes; the
+  /// disk.
   Status read(std::uint64_t offset, std::span<std::byte> out) const;
 
-  /// Lets the system begin to read these bytes, so that the disk is busy before read() asks for
-  /// them. A hint: nothing fails, nothing is waited for.
+  /// Asks the system to read ahead these bytes before read() needs them. A hint: does not fail or
+  /// block.
   void expect_read(std::uint64_t offset, std::uint64_t size_bytes) const;
 
-  /// All of it, mapped to be read: null of an empty file. Valid without this. A file that someone
-  /// shortens while it is mapped ends the process (SIGBUS): our writers only ever replace files by
-  /// renaming.
+  /// Maps the whole file read-only: null if empty. Outlives this object. A mapped file that is
+  /// shortened ends the process (SIGBUS): own writers replace files only by renaming.
   [[nodiscard]] Result<Mapping> map() const;
 
-  /// All of it. Larger than `limit_bytes`: a failure, before anything is read.
+  /// Reads the whole file. More than `limit_bytes` is a failure, before anything is read.
   [[nodiscard]] Result<std::string> read_text(std::uint64_t limit_bytes) const;
 
-  /// When it was opened.
+  /// Size when opened.
   [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 

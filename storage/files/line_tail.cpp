@@ -28,7 +28,7 @@ std::optional<LineTail::Found> LineTail::look(int descriptor, const char* path) 
 }
 
 LineTail::More LineTail::next(const Reader& reader) {
-  // By its path alone nothing is learned but whether there is something new.
+  // A path only tells whether there is something new.
   const auto named = look(AT_FDCWD, place_.path().c_str());
   if (!named) {
     problem_.clear();
@@ -59,7 +59,7 @@ LineTail::More LineTail::lose(const Reader& reader) {
 
 LineTail::More LineTail::pause() {
   piece_.resize(filled_);
-  piece_.shrink_to_fit();  // many runs are watched, and few of them write
+  piece_.shrink_to_fit();  // Many runs are watched, and few of them write.
   return More::no;
 }
 
@@ -76,7 +76,7 @@ void LineTail::arrive(const Found& found, const Reader& reader) {
   if (size_ - offset_ > limits_.newest_bytes) {
     offset_ = size_ - limits_.newest_bytes;
     filled_ = 0;
-    skipping_ = true;  // the beginning of this line is missing
+    skipping_ = true;  // The beginning of this line is missing.
   }
 }
 
@@ -91,7 +91,7 @@ LineTail::More LineTail::read(int descriptor, const Reader& reader) {
   const ssize_t got =
       ::pread(descriptor, piece_.data() + filled_, room, static_cast<off_t>(offset_));
   if (got <= 0) {
-    return More::no;  // cut meanwhile, or not readable: the next look tells
+    return More::no;  // Truncated meanwhile, or unreadable: the next look tells.
   }
   offset_ += static_cast<std::uint64_t>(got);
   filled_ += static_cast<std::size_t>(got);

@@ -23,11 +23,11 @@ namespace fs = std::filesystem;
 constexpr mode_t kOwnerAlone = 0700;
 constexpr mode_t kWrittenByOthers = S_IWGRP | S_IWOTH;
 
-/// A name in a directory that is open.
+/// Name in an open directory.
 struct Entry {
   int parent = -1;
   std::string name;
-  fs::path path;  ///< For errors.
+  fs::path path;  ///< Used in errors.
 };
 
 Error refused(const fs::path& path, std::string_view what, std::string_view way_out) {
@@ -52,7 +52,7 @@ Error not_opened(const Entry& entry, int error_number, std::string_view way_out)
   return os_error(Access::write, entry.path, error_number);
 }
 
-/// Nothing: this name is gone.
+/// nullopt: the name no longer exists.
 Result<Descriptor> open_own(const Entry& entry, std::string_view way_out) {
   Descriptor opened(
       ::openat(entry.parent, entry.name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -69,7 +69,7 @@ Result<Descriptor> open_own(const Entry& entry, std::string_view way_out) {
   return opened;
 }
 
-/// REQUIRES: `opened` is this user's.
+/// REQUIRES: `opened` is owned by this user.
 Status keep_others_out(const Descriptor& opened, const fs::path& path) {
   struct stat facts {};
   if (::fstat(opened.get(), &facts) != 0) {
@@ -80,7 +80,7 @@ Status keep_others_out(const Descriptor& opened, const fs::path& path) {
                                                           : os_error(Access::write, path, errno);
 }
 
-/// What others could write holds what they like.
+/// A directory that others could write may hold anything.
 Status check_not_written_by_others(const Descriptor& opened, const fs::path& path,
                                    std::string_view way_out) {
   struct stat facts {};
@@ -123,7 +123,7 @@ Result<std::vector<std::string>> names_in(int directory, const fs::path& path) {
   if (!list) {
     return os_error(Access::read, path, errno);
   }
-  (void)again.release();  // the list's from here on
+  (void)again.release();  // Owned by the list from here on.
   std::vector<std::string> names;
   errno = 0;
   while (const dirent* entry = ::readdir(list.get())) {
@@ -146,7 +146,7 @@ Result<Descriptor> open_private_directory(const fs::path& base, const fs::path& 
   }
   fs::path parent = base;
   for (const fs::path& part : below) {
-    if (part.empty()) {  // behind a slash at the end
+    if (part.empty()) {  // Empty part after a trailing slash.
       continue;
     }
     const Entry entry{.parent = opened.get(), .name = part.string(), .path = parent / part};

@@ -37,15 +37,15 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kName = "run.lock";
-/// Of a record, padded: so a later one is written over it in one call that needs no room.
+/// Size of a padded record: a later one overwrites it in one call that needs no more space.
 constexpr std::size_t kRecordBytes = 512;
 
-/// Who has the directory. What an older version wrote is the first line alone.
+/// Owner of the directory. Older versions wrote only the first line.
 struct Record {
   std::int64_t pid = 0;
   std::string host = {}, boot = {}, job = {};
-  std::string processes = {};  ///< Among which the pid counts: each container has its own.
-  std::string word = {};       ///< Of this lock; empty: an older version's.
+  std::string processes = {};  ///< Pid namespace of the owner: each container has its own.
+  std::string word = {};       ///< Random word of this lock; empty: an older version's.
   std::uint64_t token = 0, beat = 0;
   bool given_back = false;
 
@@ -91,7 +91,7 @@ Record record_of(const std::string& text) {
       number >> record.beat;
     } else if (key == "state") {
       record.given_back = value == "given_back";
-      break;  // what lies behind a record is not of it
+      break;  // Bytes after a record do not belong to it.
     }
   }
   return record;
@@ -107,7 +107,7 @@ Result<Record> read_record(int descriptor, const fs::path& path) {
   return record_of(text);
 }
 
-/// None: there is no file.
+/// nullopt: the file is missing.
 Result<std::optional<Record>> record_at(const fs::path& path) {
   const Descriptor file(disk_open_to_read(path, O_RDONLY));
   if (!file) {
@@ -124,7 +124,7 @@ std::string machine() {
   return boot.empty() ? host_name() : boot;
 }
 
-/// The kernel's name of this process's space of process numbers; "": it says none.
+/// The kernel's name of this process's pid namespace; "": unknown.
 std::string process_space() {
   std::error_code code;
   return fs::read_symlink("/proc/self/ns/pid", code).string();
@@ -163,10 +163,10 @@ bool is_at(int descriptor, const fs::path& path) {
          open.st_dev == there.st_dev && open.st_ino == there.st_ino;
 }
 
-/// How long a beat has stood still, by the clock of who looks.
+/// Time for which a beat has stood still, by the observer's clock.
 class Stillness {
  public:
-  /// True: it has moved since the first look, so its owner lives.
+  /// True: the beat has changed since the first look, so its owner lives.
   bool look(const Record& record) {
     const bool same = seen_ && seen_->word == record.word && seen_->beat == record.beat;
     const bool moved = seen_ && seen_->word == record.word && seen_->beat != record.beat;
@@ -185,13 +185,13 @@ class Stillness {
   Clock::time_point since_ = Clock::now();
 };
 
-/// Takes the lock of one directory, as soon as nobody has it.
+/// Takes a directory's lock as soon as it is free.
 class Taking {
  public:
   Taking(const fs::path& directory, const RunLock::Timing& timing, Record own)
       : directory_(directory), path_(directory / kName), timing_(timing), own_(std::move(own)) {}
 
-  /// The file, locked where the file system can, with own() in it.
+  /// Returns the file, locked if the file system has locks, with own() written.
   Result<Descriptor> take() {
     while (true) {
       Descriptor file(disk_open(path_, O_RDWR));
@@ -203,7 +203,7 @@ class Taking {
         return os_error(Access::write, path_, errno);
       }
       if (!is_at(file.get(), path_)) {
-        continue;  // it was replaced
+        continue;  // The file was replaced.
       }
       const auto found = read_record(file.get(), path_);
       TRAIN_RETURN_IF_ERROR(found);
@@ -227,14 +227,14 @@ class Taking {
   [[nodiscard]] const Record& own() const { return own_; }
 
  private:
-  /// Whether it can be taken now; no: later perhaps. Errors: its owner lives.
+  /// True if the lock can be taken now; false: try again later. Errors: its owner lives.
   Result<bool> may_take(const Record& owner, bool locked) {
     const bool here = owner.boot == own_.boot;
     if (locked && (!owner.has_beat() || owner.given_back)) {
       return true;
     }
     if (locked && here) {
-      // Locked by us and its owner alive: the file system has no locks.
+      // The lock was granted although its owner lives: the file system has no locks.
       const bool gone = has_ended(owner);
       const bool lives = !gone && still_.look(owner);
       return lives ? Result<bool>(in_use(directory_, owner))
@@ -254,8 +254,8 @@ class Taking {
     return !here && still_.lasts(locked ? timing_.unlocked : timing_.locked);
   }
 
-  /// Whether the owner, of this machine, is known to have: of one in another container only its
-  /// beat tells.
+  /// True if the owner is on this machine and known to have ended; an owner in another container
+  /// shows only its beat.
   [[nodiscard]] bool has_ended(const Record& owner) const {
     return owner.processes == own_.processes &&
            (owner.pid == ::getpid() || owner.pid <= 0 ||
@@ -264,15 +264,15 @@ class Taking {
 
   Result<Descriptor> write_here(Descriptor file) const {
     const std::string text = text_of(own_);
-    // Over what is there: nobody ever finds it empty, and a full disk has room for it.
+    // Overwrites the content, so the file is never empty, and a full disk has room for it.
     if (disk_write_all_at(file.get(), path_, std::as_bytes(std::span(text)), 0) != 0) {
       return os_error(Access::write, path_, errno);
     }
     return file;
   }
 
-  /// Puts a file of ours in the place of one that a dead client keeps locked. No descriptor:
-  /// another was faster.
+  /// Replaces a file that a dead client keeps locked by an own one. No descriptor: another process
+  /// was faster.
   Result<Descriptor> replace(const Record& owner) const {
     const fs::path mine = directory_ / fmt::format(".{}.{}", kName, own_.word);
     Descriptor file(::open(mine.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
@@ -289,7 +289,8 @@ class Taking {
       return made ? Result<Descriptor>(Descriptor())
                   : Result<Descriptor>(os_error(Access::write, mine, error_number));
     }
-    std::this_thread::sleep_for(2 * timing_.look);  // of two that did so at once, the second has it
+    std::this_thread::sleep_for(2 * timing_.look);  // If two processes did so at once, the second
+                                                    // one owns it.
     const auto there = record_at(path_);
     log_warning(fmt::format("lock_taken_over {} from {}, which has said nothing for long",
                             directory_.string(), name_of(owner)));
@@ -326,7 +327,7 @@ class RunLock::Holder {
     }
   }
 
-  /// A file that is gone, or says nothing, is nobody's.
+  /// A missing or empty file has no owner.
   [[nodiscard]] Status check() const {
     const auto there = record_at(path_);
     TRAIN_RETURN_IF_ERROR(there);
@@ -341,9 +342,9 @@ class RunLock::Holder {
  private:
   void write() const {
     const std::string text = text_of(own_);
-    // What cannot be written now is the next beat's.
+    // If it cannot be written now, the next beat will be.
     if (::pwrite(file_.get(), text.data(), text.size(), 0) > 0) {
-      ::fdatasync(file_.get());  // else a client of NFS keeps it to itself
+      ::fdatasync(file_.get());  // Otherwise an NFS client only caches the write.
     }
   }
   void count(const std::stop_token& stop, std::chrono::milliseconds beat) {
@@ -360,7 +361,7 @@ class RunLock::Holder {
 
   fs::path path_;
   Descriptor file_;
-  Record own_;  // of the thread, while it runs
+  Record own_;  // Owned by the thread while it runs.
   OnLost on_lost_;
   JoinedThread thread_;
 };

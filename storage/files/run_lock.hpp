@@ -11,35 +11,35 @@
 
 namespace train::storage {
 
-/// Keeps a second process out of the directory of a run for as long as it lives (ST-2), also where
-/// the kernel alone cannot: on file systems without locks, and where a server keeps the lock of a
-/// client that is dead.
+/// Keeps other processes out of a run's directory while it lives (ST-2), also where the kernel
+/// alone cannot: on file systems without locks, and where a server keeps the lock of a dead client.
 ///
-/// `<directory>/run.lock` is locked (flock: a process of the same machine drops it however it ends)
-/// and says who has it: process, machine, batch job, a random word of this lock, a number that
-/// grows with every owner, and a beat that the owner counts up every two seconds. Whoever finds one
-/// that was not given back watches the beat, by its own clock:
-///   - owner of this machine: alive, as the lock says; or else it has ended, and there is no wait,
+/// `<directory>/run.lock` is locked (flock: released however a process of the same machine ends)
+/// and names its owner: process, machine, batch job, a random word of this lock, a number that
+/// grows with every owner, and a beat that the owner increments every two seconds. A process that
+/// finds a lock that was not released watches the beat, by its own clock:
+///   - owner on this machine: alive if the flock is held; otherwise it has ended, without a wait,
 ///     unless the file system has no locks and the owner is in another container: then as below;
-///   - of another machine, and not locked: taken over when the beat has stood still for a while;
-///   - of another machine, and locked: the same after a minute, with a new file in its place.
-/// One that was taken over finds out before it publishes anything, and ends: check().
+///   - owner on another machine, not locked: taken over when the beat has stopped for a while;
+///   - owner on another machine, locked: taken over after a minute, with a new file in its place.
+/// An owner whose lock was taken over notices before it publishes anything, and ends: check().
 ///
-/// Threading: one owner; a thread counts the beat.
+/// Threading: one owner; a thread increments the beat.
 class RunLock {
  public:
   struct Timing {
     std::chrono::milliseconds beat{2000};
-    std::chrono::milliseconds look{100};          ///< Between looks at another's.
-    std::chrono::milliseconds unlocked{10'000};   ///< Of stillness, where nothing is locked.
-    std::chrono::milliseconds locked{60'000};     ///< The same where the lock is held.
-    std::chrono::milliseconds same_job{120'000};  ///< For an earlier start of this very batch job.
+    std::chrono::milliseconds look{100};          ///< Interval between looks at another's lock.
+    std::chrono::milliseconds unlocked{10'000};   ///< Time without a beat, if nothing is locked.
+    std::chrono::milliseconds locked{60'000};     ///< Time without a beat, if the lock is held.
+    std::chrono::milliseconds same_job{120'000};  ///< Time to wait for an earlier start of this
+                                                  ///< batch job.
   };
-  /// What ends the process when the directory has become another's; it does not return.
+  /// Ends the process when another process has taken the directory over; does not return.
   using OnLost = std::function<void(const std::string& text)>;
 
-  /// Blocks while it watches another's beat; ends early for a signal that asks to stop. Errors: in
-  /// use (user; names process, machine and job); not writable (user); stopped (failure).
+  /// Blocks while it watches another's beat; returns early on a stop signal. Errors: in use (user;
+  /// names process, machine and job); not writable (user); stopped (failure).
   static Result<RunLock> acquire(const std::filesystem::path& directory, OnLost on_lost,
                                  const Timing& timing);
   static Result<RunLock> acquire(const std::filesystem::path& directory, OnLost on_lost) {
@@ -48,12 +48,12 @@ class RunLock {
 
   RunLock(RunLock&&) noexcept;
   RunLock& operator=(RunLock&&) noexcept;
-  ~RunLock();  ///< Gives it back, and says so in the file.
+  ~RunLock();  ///< Releases the lock, and notes that in the file.
 
-  /// Reads the file: nobody has taken the directory over. Calls OnLost if somebody has. Errors
-  /// (failure): the file cannot be read, which is no word of anybody. Blocks.
+  /// Reads the file and calls OnLost if another process has taken the directory over. Errors
+  /// (failure): the file cannot be read, which proves nothing. Blocks.
   [[nodiscard]] Status check() const;
-  /// check(), for as long as this lives, wherever it is moved.
+  /// check(), valid as long as this object lives, also when moved.
   [[nodiscard]] std::function<Status()> checks() const;
 
  private:

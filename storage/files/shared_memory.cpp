@@ -25,7 +25,7 @@ constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 
 std::string text_of(int error_number) { return std::generic_category().message(error_number); }
 
-/// The number in a file of one; nothing if there is none ("max" is none).
+/// Number in a file; nullopt if there is none ("max" is none).
 std::optional<std::uint64_t> number_in(const fs::path& file) {
   std::ifstream stream(file);
   std::uint64_t number = 0;
@@ -43,7 +43,7 @@ std::uint64_t available_on_machine() {
   return kUnlimited;
 }
 
-/// The least that any control group above this process leaves (version 2 of them).
+/// Least memory that any control group (version 2) above this process leaves.
 std::uint64_t available_in_groups() {
   const fs::path root = "/sys/fs/cgroup";
   std::ifstream lines("/proc/self/cgroup");
@@ -68,7 +68,7 @@ std::uint64_t available_in_groups() {
   return least;
 }
 
-/// The kernel ends a process that makes a file longer than this, and memory is one to it.
+/// The kernel kills a process that makes a file longer than this; shared memory counts as a file.
 std::uint64_t file_size_limit() {
   rlimit limit{};
   const bool limited = ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;

@@ -10,25 +10,26 @@
 
 namespace train::storage {
 
-/// Memory without a name that several processes share: it lives as long as any of them has its
-/// descriptor or maps it, so what a process wrote there outlives it. All of it is taken from the
-/// system at once, and nobody can make it smaller: no access of it can fail later.
+/// Anonymous memory shared by several processes: it lives as long as any of them holds its
+/// descriptor or mapping, so it survives its writer. All pages are allocated at once and it cannot
+/// shrink: no access can fail later.
 ///
-/// Threading: as the bytes' users agree. Ownership: the mapping and the descriptor.
+/// Threading: up to the users of the bytes. Ownership: the mapping and the descriptor.
 class SharedMemory {
  public:
-  /// Zeros. Blocks while the system makes them. Errors (failure): a limit of this process or its
-  /// control group, or the machine, leaves less (says which, and how much); no such system call.
+  /// Zero-filled. Blocks while the system allocates. Errors (failure): a limit of this process, its
+  /// control group or the machine is too low (says which, and how much is left); the system call is
+  /// missing.
   [[nodiscard]] static Result<SharedMemory> create(const std::string& name,
                                                    std::uint64_t size_bytes);
-  /// What another process made, by a descriptor that this one inherited and gives away.
-  /// Errors (failure): not such memory; no room in the address space.
+  /// Attaches memory of another process through an inherited descriptor, whose ownership passes.
+  /// Errors (failure): not such memory; no address space.
   [[nodiscard]] static Result<SharedMemory> attach(int descriptor);
 
   [[nodiscard]] std::span<std::byte> bytes() const {
     return {data_.get(), data_.get_deleter().size_bytes};
   }
-  /// Closed when a new program begins, unless its starter leaves it open.
+  /// Closed on exec, unless the starting process keeps it open.
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
 
  private:
@@ -39,8 +40,8 @@ class SharedMemory {
   Mapping data_;
 };
 
-/// What the machine and the control groups of this process leave it, in bytes; a value that is
-/// right at the moment of the call.
+/// Bytes that the machine and this process's control groups leave available at the moment of the
+/// call.
 [[nodiscard]] std::uint64_t available_memory();
 
 }  // namespace train::storage

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A named pipe is refused below instead of waited for, and no terminal becomes this process's.
+// Rejects a named pipe below instead of waiting, and acquires no controlling terminal.
 constexpr int kReading = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 
 Error leads_out(const Within& place) {
@@ -40,10 +40,10 @@ int open_beneath(int folder, const fs::path& below) {
   return static_cast<int>(::syscall(SYS_openat2, folder, below.c_str(), &how, sizeof how));
 }
 
-/// By which an open descriptor can be opened anew, whatever names mean by then.
+/// Path by which an open descriptor can be reopened, whatever names refer to by then.
 std::string own_path(int descriptor) { return fmt::format("/proc/self/fd/{}", descriptor); }
 
-/// Where it is now.
+/// Current path of the descriptor.
 std::optional<std::string> place_of(int descriptor) {
   std::array<char, PATH_MAX> text{};
   const ssize_t size = ::readlink(own_path(descriptor).c_str(), text.data(), text.size());
@@ -59,8 +59,8 @@ bool is_in(int folder, int file) {
   return outer && inner && inner->starts_with(*outer == "/" ? "/" : *outer + "/");
 }
 
-/// The kernel refuses absolute links to within, too, and an old one knows no openat2(): what the
-/// names lead to is held first, without opening it, and where it is decides.
+/// For absolute links into the folder, which the kernel rejects too, and for kernels without
+/// openat2(): the target is first held without opening it, and its place decides.
 Result<Descriptor> open_held(int folder, const Within& place) {
   const Descriptor held(::openat(folder, place.below.c_str(), O_PATH | O_CLOEXEC));
   if (!held) {
@@ -87,7 +87,7 @@ Result<Descriptor> open_within(const Within& place) {
   }
   Descriptor file(open_beneath(folder.get(), place.below));
   if (!file) {
-    // All else may be the kernel's refusal, of which the other way knows the cause.
+    // Other errors may be a refusal by the kernel, whose cause the fallback finds out.
     constexpr std::array<int, 5> kPlain = {ENOENT, ENOTDIR, EACCES, EMFILE, ENFILE};
     return std::find(kPlain.begin(), kPlain.end(), errno) != kPlain.end()
                ? os_error(Access::read, place.path(), errno)

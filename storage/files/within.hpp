@@ -9,8 +9,8 @@
 
 namespace train::storage {
 
-/// A place in a folder that several people write. The folder is the one that was asked for, whether
-/// by a link or not; what lies below it has to be in it.
+/// Place in a folder with several writers. The folder is the given one, whether a link or not;
+/// everything below must be inside it.
 struct Within {
   std::filesystem::path folder;
   std::filesystem::path below = {};  ///< Relative; empty: the folder itself.
@@ -23,14 +23,14 @@ struct Within {
   }
 };
 
-/// The regular file at `place`, open for reading. A link in `place.below` is followed as long as it
-/// leads to somewhere in the folder, whoever changes it meanwhile. Never waits for the writer of a
-/// named pipe. Errors: missing, no regular file, no permission, a link out of the folder (all
-/// user), other (failure). Blocks on the disk.
+/// Opens the regular file at `place` for reading. Links in `place.below` are followed while they
+/// stay in the folder, even if changed concurrently. Never waits for a named pipe's writer. Errors:
+/// missing, not a regular file, no permission, a link out of the folder (all user), other
+/// (failure). Blocks on the disk.
 [[nodiscard]] Result<Descriptor> open_within(const Within& place);
 
-/// All of it, as far as it goes when it is read. More than `limit_bytes`: a failure, without more
-/// memory. Other errors: those of open_within(). Blocks on the disk.
+/// Reads the whole file up to its current end. More than `limit_bytes` is a failure, without using
+/// more memory. Other errors: those of open_within(). Blocks on the disk.
 [[nodiscard]] Result<std::string> read_within(const Within& place, std::uint64_t limit_bytes);
 
 }  // namespace train::storage

@@ -23,7 +23,7 @@ struct BinaryKind {
   const char* advice;
 };
 
-/// A line each. Longer beginnings first, where one begins with another.
+/// One kind per line. A signature comes before those that are its prefix.
 constexpr auto binary_kinds = std::to_array<BinaryKind>({
     {{"PK\x03\x04", 4}, "a ZIP archive", unpack_first},
     {{"7z\xbc\xaf\x27\x1c", 6}, "a 7z archive", unpack_first},
@@ -57,8 +57,8 @@ constexpr auto binary_kinds = std::to_array<BinaryKind>({
 
 constexpr std::size_t tar_magic_offset = 257;
 
-/// A stream of Arrow's begins with the bytes of -1, which ids may, too: with the length of a
-/// message behind them, whose first table has a list of its members' places.
+/// Arrow streams begin with the bytes of -1, as ids may too: the length of a message must follow,
+/// whose first table lists the places of its members.
 bool is_arrow_stream(std::string_view head) {
   constexpr std::size_t message_at = 8;
   constexpr std::uint64_t message_most = std::uint64_t{1} << 28;
@@ -84,7 +84,7 @@ bool is_arrow_stream(std::string_view head) {
   return places_bytes >= 4 && places_bytes % 2 == 0 && places_bytes <= members_most;
 }
 
-/// Of ASCII every second byte is 0, and no other.
+/// For ASCII text every second byte is 0, and no other.
 bool is_wide_text(std::string_view head, std::size_t zeros_at) {
   constexpr std::size_t looked_at = 64;
   constexpr std::size_t least = 16;
@@ -128,7 +128,7 @@ std::string binary_content(std::string_view head, std::size_t shortest) {
 }
 
 double unreadable_share(std::string_view head) {
-  // What a character's length at most may lie behind the end is no break.
+  // A sequence cut off by the end, shorter than a character, is not invalid.
   std::size_t end = head.size();
   for (int back = 0; back < 3 && end > 0 && continues(head[end - 1]); ++back) {
     --end;

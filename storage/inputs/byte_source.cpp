@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t source_piece_bytes = std::size_t{1} << 20;
 
-/// A file as it is.
+/// Uncompressed file.
 class PlainSource : public ByteSource {
  public:
   explicit PlainSource(InputFile file) : file_(std::move(file)) {}
@@ -40,7 +40,7 @@ class PlainSource : public ByteSource {
   std::uint64_t offset_ = 0;
 };
 
-/// A compressed file, piece by piece.
+/// Compressed file, read piece by piece.
 class PackedSource : public ByteSource {
  public:
   PackedSource(InputFile file, const PackedFormat& format)
@@ -70,7 +70,7 @@ class PackedSource : public ByteSource {
   [[nodiscard]] std::uint64_t consumed() const override { return file_.consumed(); }
 
  private:
-  /// The next piece, if the last one is used up. False: the file is at its end.
+  /// Reads the next piece if the last one is used up. False: end of file.
   Result<bool> refill() {
     if (!left_.empty()) {
       return true;
@@ -89,15 +89,15 @@ class PackedSource : public ByteSource {
   const PackedFormat& format_;
   std::unique_ptr<Unpacker> unpacker_;
   std::vector<char> piece_;
-  std::span<const char> left_;  ///< Of the piece.
+  std::span<const char> left_;  ///< Rest of the piece.
   Unpacked last_;
 };
 
 constexpr std::string_view parquet_magic = "PAR1";
 constexpr std::string_view parquet_ending = ".parquet";
 
-/// A file that is named as if it were compressed, or Parquet, and does not begin so: nobody wants
-/// its bytes as they are.
+/// Rejects a file named as compressed or Parquet whose content is not: its raw bytes are never
+/// wanted.
 Status check_ending(const std::filesystem::path& path) {
   const std::string ending = lower_case(path.extension().string());
   const auto formats = packed_formats();

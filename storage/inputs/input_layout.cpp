@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array<std::string_view, 5> said_names = {"", "text", "json", "csv", "tsv"};
 constexpr auto json_endings = std::to_array<std::string_view>({".json", ".jsonl", ".ndjson"});
-/// What examples are known by; a table that is not named so has one of them in its first row.
+/// Members that identify examples; an unnamed table must have one of them in its first row.
 constexpr auto member_names = std::to_array<std::string_view>(
     {"text", "prompt", "completion", "response", "chosen", "rejected", "instruction", "output",
      "messages", "conversations", "question", "answer"});
@@ -26,7 +26,7 @@ struct TableKind {
   char delimiter;
   InputLayout layout;
 };
-/// What separates cells, the usual one first.
+/// Cell separators, the most common first.
 constexpr auto table_kinds = std::to_array<TableKind>({{',', InputLayout::csv},
                                                        {'\t', InputLayout::tsv},
                                                        {';', InputLayout::semicolons},
@@ -38,17 +38,17 @@ bool is_object(std::string_view text) {
   return text.starts_with('{') && nlohmann::json::accept(text.begin(), text.end());
 }
 
-/// Whether what follows the first character of `text`, and spaces, is `wanted`.
+/// True if `wanted` follows the first character of `text` and spaces.
 bool continues_with(std::string_view text, char wanted) {
   const std::size_t next = text.find_first_not_of(json_spaces, 1);
   return next != std::string_view::npos && text[next] == wanted;
 }
 
-/// The first of the values, if it ends within `text`.
+/// First value, if it ends within `text`.
 std::optional<std::string> first_value(std::string_view text) {
   std::optional<std::string> first;
   const auto cutter = make_value_cutter(text.size());
-  // A user's error: the reading ends with the first one.
+  // The reading ends with the first record, by a user error.
   static_cast<void>(cutter->feed(text, [&](const InputRecord& record) -> Status {
     first = std::string(record.text);
     return user_error("enough");
@@ -56,8 +56,8 @@ std::optional<std::string> first_value(std::string_view text) {
   return first;
 }
 
-/// Whether what begins with a bracket, and no object behind it, is an array: elements that are
-/// whole, and more than a footnote's mark.
+/// True if text that begins with a bracket, without an object after it, is an array: complete
+/// elements, more than a footnote mark.
 bool is_array(const InputHead& head, std::string_view text) {
   if (head.is_all) {
     return nlohmann::json::accept(text.begin(), text.end()) &&
@@ -75,7 +75,7 @@ bool is_array(const InputHead& head, std::string_view text) {
   return whole && elements == elements_looked_at;
 }
 
-/// Of what begins with a bracket; none: it is not JSON by its content.
+/// Layout of text that begins with a bracket; nullopt: not JSON by its content.
 std::optional<InputLayout> json_layout(const InputHead& head, bool is_named) {
   const std::string_view text = head.text.substr(head.text.find_first_not_of(json_spaces));
   if (text.front() == '[') {
@@ -92,10 +92,10 @@ std::optional<InputLayout> json_layout(const InputHead& head, bool is_named) {
   }
   const auto value = first_value(text);
   if (value && is_object(*value) && continues_with(text.substr(value->size() - 1), '{')) {
-    return InputLayout::json_values;  // One behind the other, without the end of a line.
+    return InputLayout::json_values;  // Values one after the other, without line breaks.
   }
   if (line_end == std::string_view::npos) {
-    // One line that is longer than the head, or ends with the file and is broken.
+    // One line that is longer than the head, or is cut off by the end of the file.
     const bool cut = !head.is_all && continues_with(text, '"');
     return cut || is_named ? std::optional(InputLayout::json_lines) : std::nullopt;
   }
@@ -104,16 +104,16 @@ std::optional<InputLayout> json_layout(const InputHead& head, bool is_named) {
       return InputLayout::json_values;
     }
   } else if (is_named && !continues_with(text.substr(line_end), '{')) {
-    // A value that is longer than the head, or one that the file's end cuts off.
+    // A value that is longer than the head, or is cut off by the end of the file.
     return InputLayout::json_values;
   }
-  // The first line is broken: the next ones tell.
+  // The first line is broken: the next ones decide.
   const std::string_view rest = text.substr(line_end + 1);
   const bool next_is_object = is_object(rest.substr(0, rest.find('\n')));
   return next_is_object || is_named ? std::optional(InputLayout::json_lines) : std::nullopt;
 }
 
-/// A cell that may name a column, and hardly is part of a sentence.
+/// A cell that may name a column, and is hardly part of a sentence.
 bool is_name(std::string_view cell) {
   return !cell.empty() && std::all_of(cell.begin(), cell.end(), [](char letter) {
     return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
@@ -121,7 +121,7 @@ bool is_name(std::string_view cell) {
   });
 }
 
-/// Whether the head's first row names members, and those below have as many cells.
+/// True if the head's first row names members, and rows below have as many cells.
 bool is_table(const InputHead& head, char delimiter) {
   const std::string_view names = head.text.substr(0, head.text.find_first_of("\r\n"));
   std::size_t begin = 0;
@@ -151,7 +151,7 @@ bool is_table(const InputHead& head, char delimiter) {
   bool equal = true;
   const auto cutter = make_table_cutter(delimiter, head.text.size());
   const TakeRecord take = [&](const InputRecord& record) -> Status {
-    // Cells that are not there are null: of a text, where commas come by chance, the last ones.
+    // Missing cells are null: in text, where commas come by chance, the last ones.
     const auto row = nlohmann::json::parse(record.text, nullptr, false);
     equal = equal && !record.fault && row.is_object() && row.size() == count;
     full += equal && !row.at(last).is_null() ? 1 : 0;
@@ -164,7 +164,7 @@ bool is_table(const InputHead& head, char delimiter) {
   return equal && rows > 0 && 2 * full >= rows;
 }
 
-/// A table, by its first row; none: it is not known as one.
+/// Table layout by the first row; nullopt: not recognised as a table.
 std::optional<InputLayout> table_layout(const InputHead& head) {
   const auto* const kind =
       std::find_if(table_kinds.begin(), table_kinds.end(),

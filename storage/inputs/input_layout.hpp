@@ -8,33 +8,32 @@
 
 namespace train::storage {
 
-/// How examples lie in an input.
+/// Layout of examples in an input.
 enum class InputLayout : std::uint8_t {
   text,
   json_lines,
   json_values,  ///< An array, or values over several lines each.
   csv,
   tsv,
-  semicolons,  ///< As spreadsheets write CSV where the comma is the decimal point.
+  semicolons,  ///< CSV as spreadsheets write it where the comma is the decimal point.
   pipes,
 };
 
-/// What the user may say of inputs, where their beginning does not tell: "text", "json", "csv",
-/// "tsv".
+/// Layouts that the user may give if the content is ambiguous: "text", "json", "csv", "tsv".
 enum class SaidLayout : std::uint8_t { nothing, text, json, csv, tsv };
 /// Errors (user): lists the names.
 [[nodiscard]] Result<SaidLayout> said_layout_named(std::string_view name);
 
-/// The beginning of what an input holds.
+/// Beginning of an input's content.
 struct InputHead {
   std::string_view text;  ///< Without a byte order mark.
-  bool is_all = false;    ///< There is no more.
-  std::string ending;     ///< As content_ending() has it.
+  bool is_all = false;    ///< The content ends here.
+  std::string ending;     ///< From content_ending().
 };
 
-/// By the content: what begins as JSON does is JSON, a first row that names members of examples
-/// with rows of as many cells below it is a table. The name decides where the content does not
-/// (.json, .jsonl, .ndjson, .csv, .tsv); all else is text. Pure.
+/// Layout by content: text that begins like JSON is JSON; a first row that names members of
+/// examples, above rows of as many cells, is a table. If the content is ambiguous, the name decides
+/// (.json, .jsonl, .ndjson, .csv, .tsv); everything else is text. Pure.
 [[nodiscard]] InputLayout layout_of(const InputHead& head, SaidLayout said);
 
 }  // namespace train::storage

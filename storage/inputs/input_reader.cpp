@@ -17,7 +17,7 @@ constexpr std::size_t head_bytes = std::size_t{256} << 10;
 constexpr std::size_t record_piece_bytes = std::size_t{1} << 20;
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
-/// A source whose beginning was read already.
+/// Source whose beginning was already read.
 class HeadedSource : public ByteSource {
  public:
   HeadedSource(std::string head, std::unique_ptr<ByteSource> rest)
@@ -40,7 +40,7 @@ class HeadedSource : public ByteSource {
   std::size_t given_ = 0;
 };
 
-/// Up to `head_bytes`; less: that is all.
+/// Reads up to `head_bytes`; less at the end of the source.
 Result<std::string> read_head(ByteSource& source) {
   std::string head(head_bytes, '\0');
   std::size_t size = 0;

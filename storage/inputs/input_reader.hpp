@@ -12,24 +12,24 @@
 
 namespace train::storage {
 
-/// Longest line, row or element of an input. A document that is longer belongs in a text file.
+/// Longest line, row or element of an input. A longer document belongs in a text file.
 inline constexpr std::size_t record_limit_bytes = std::size_t{32} << 20;
 
-/// An input, known by its content whatever its name: how it is compressed, and how examples lie in
-/// it. Threading: one owner. Memory: a few MiB, and a record.
+/// Input whose compression and layout are detected by content, whatever its name. Threading: one
+/// owner. Memory: a few MiB, and a record.
 class InputReader {
  public:
-  /// Errors (user): as open_byte_source(); bytes that are no text, said by name; a text of mostly
-  /// other bytes than UTF-8's, unless `said` is text.
+  /// Errors (user): as open_byte_source(); binary content, by name; mostly invalid UTF-8, unless
+  /// `said` is text.
   static Result<InputReader> open(const std::filesystem::path& path,
                                   SaidLayout said = SaidLayout::nothing);
 
   [[nodiscard]] InputLayout layout() const { return layout_; }
-  /// What it holds, from its beginning on (of a table or of JSON without a byte order mark).
+  /// Content from the beginning (for a table or JSON without a byte order mark).
   [[nodiscard]] ByteSource& bytes() { return *bytes_; }
 
-  /// All records, in order. A text's are its lines, as if it were JSON: who reads them says what
-  /// they lack. Errors: those of reading; `take`'s.
+  /// Reads all records, in order. For a text these are its lines, as if they were JSON: the caller
+  /// reports the fault. Errors: read errors; errors of `take`.
   Status read_records(const TakeRecord& take);
 
  private:
@@ -40,7 +40,7 @@ class InputReader {
   InputLayout layout_;
 };
 
-/// What of an input's text may be U+FFFD or control characters before it is taken for no text.
+/// Fraction of U+FFFD and control characters beyond which an input is not accepted as text.
 inline constexpr double unreadable_share_most = 0.3;
 [[nodiscard]] Error no_text_error(const std::filesystem::path& path, double unreadable);
 

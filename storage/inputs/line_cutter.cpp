@@ -44,7 +44,7 @@ class LineCutter : public RecordCutter {
   }
 
   std::size_t limit_bytes_;
-  std::string before_;  ///< Of the line, from earlier pieces.
+  std::string before_;  ///< Part of the line from earlier pieces.
   bool too_long_ = false;
   std::uint64_t line_ = 1;
 };

@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, line_fault_count> fault_texts = {
     "\"text\" is no string",
     "an empty text"};
 
-/// Stops at the first mistake and keeps what the parser says of it.
+/// Stops at the first error and keeps the parser's message.
 class FaultHandler : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool null() override { return true; }
@@ -49,7 +49,7 @@ class FaultHandler : public nlohmann::json_sax<nlohmann::json> {
     return false;
   }
 
-  /// The number of bytes read when it was found; 0: there is none.
+  /// Number of bytes read when the error was found; 0: none.
   [[nodiscard]] std::size_t position() const { return position_; }
   [[nodiscard]] bool says(std::string_view words) const {
     return said_.find(words) != std::string::npos;
@@ -60,9 +60,9 @@ class FaultHandler : public nlohmann::json_sax<nlohmann::json> {
   std::string said_;
 };
 
-/// Whether a word that Python's writer has for a number stands where the parser stopped.
+/// True if the parser stopped at a word that Python writes for a number (NaN, Infinity).
 bool stops_at_no_number(std::string_view line, std::size_t position) {
-  // It stops within the word, behind at most its sign and two letters.
+  // The parser stops within the word, after at most its sign and two letters.
   const std::size_t from = position > 3 ? position - 3 : 0;
   const std::string_view near = line.substr(from, 12);
   return near.find("NaN") < 4 || near.find("Infinity") < 4;
@@ -75,7 +75,7 @@ std::string_view line_fault_text(LineFault fault) {
 }
 
 std::optional<std::size_t> json_mistake(std::string_view text) {
-  // An end within a character or a word is said as a mistake near it.
+  // The parser reports an end within a character or a word as an error near it.
   constexpr std::size_t end_bytes = 12;
   FaultHandler handler;
   const bool sound = nlohmann::json::sax_parse(text.begin(), text.end(), &handler);
@@ -105,7 +105,8 @@ LineFault json_fault(std::string_view line) {
   if (handler.says("control character")) {
     return LineFault::control;
   }
-  // An end within true, null, a number or an escape is said as a wrong letter behind the last one.
+  // The parser reports an end within true, null, a number or an escape as a wrong letter after the
+  // last.
   if (handler.position() > line.size()) {
     return LineFault::cut_off;
   }

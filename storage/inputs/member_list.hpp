@@ -5,7 +5,7 @@
 
 namespace train::storage {
 
-/// The members of an object for a message: "members "a", "b"", the first ones of many.
+/// Members of an object for a message: "members "a", "b"", shortened if there are many.
 [[nodiscard]] std::string member_list(const nlohmann::ordered_json& object);
 
 }  // namespace train::storage

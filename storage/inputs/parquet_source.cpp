@@ -20,8 +20,8 @@ namespace train::storage {
 namespace {
 
 /// Arguments: the descriptor to write to, the file. Dates and bytes become text, and numbers that
-/// JSON does not have null, so that no row that has such a column besides is lost. A struct has
-/// every member that another row has, as null where this row has none: those are left out.
+/// JSON lacks become null, so that no row is lost for such a column. A struct has every member that
+/// any row has, null where a row lacks it: those are omitted.
 constexpr const char* parquet_script = R"PYTHON(
 import json, math, sys
 out = open(int(sys.argv[1]), "w", encoding="utf-8", errors="replace", newline="\n")
@@ -81,7 +81,7 @@ class ParquetSource : public ByteSource {
     TRAIN_RETURN_IF_ERROR(ended());
     return std::size_t{0};
   }
-  /// Of the rows as text, which is more than the file has.
+  /// Counts bytes of the rows as text, more than the file has.
   [[nodiscard]] std::uint64_t consumed() const override { return consumed_; }
 
  private:

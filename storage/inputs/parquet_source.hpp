@@ -8,9 +8,9 @@
 
 namespace train::storage {
 
-/// The rows of a Parquet file as lines of JSON, in their order, by a process of python3 with
-/// pyarrow that lives as long as this. Errors (user): no such file; no such python3, with what to
-/// install; those of reading come from read().
+/// Rows of a Parquet file as JSON lines, in order, from a process of python3 with pyarrow that
+/// lives as long as the source. Errors (user): missing file; no such python3, with what to install;
+/// read errors come from read().
 [[nodiscard]] Result<std::unique_ptr<ByteSource>> open_parquet_source(
     const std::filesystem::path& path);
 

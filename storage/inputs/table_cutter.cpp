@@ -11,12 +11,12 @@
 namespace train::storage {
 namespace {
 
-/// What pandas, which reads tables for `datasets`, takes for a missing value.
+/// Values that pandas, which reads tables for `datasets`, treats as missing.
 constexpr auto missing_cells = std::to_array<std::string_view>(
     {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
      "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"});
 
-/// Lines that tell whether a quote was left open.
+/// Lines examined to decide whether a quote was left open.
 constexpr std::size_t rows_after_quote_most = 1000;
 
 void append_quoted(std::string_view text, std::string& to) {
@@ -41,7 +41,7 @@ class TableCutter : public RecordCutter {
 
   Status feed(std::string_view piece, const TakeRecord& take) override {
     for (const char letter : piece) {
-      // A new line behind a carriage return ends no second row.
+      // A line feed after a carriage return does not end a second row.
       const bool second_half = std::exchange(after_return_, false) && letter == '\n';
       if (letter == '\n' && !second_half) {
         ++line_;
@@ -82,7 +82,7 @@ class TableCutter : public RecordCutter {
     }
     if (letter == '"' && state_ != State::plain) {
       is_blank_ = false;
-      // Twice: one that belongs to the cell.
+      // A doubled quote is part of the cell.
       if (state_ == State::quote_in_quoted) {
         add(letter);
       }
@@ -106,14 +106,14 @@ class TableCutter : public RecordCutter {
     is_blank_ = is_blank_ && state_ == State::plain && (letter == ' ' || letter == '\t');
     if (++row_bytes_ > limit_bytes_) {
       cell_.clear();
-      // A quote that nobody ends would take all that follows.
+      // An unclosed quote would swallow everything after it.
       state_ = State::plain;
       return;
     }
     cell_ += letter;
   }
 
-  /// Whether lines are rows of this table, and no part of one cell: most have as many cells.
+  /// True if lines are rows of this table, not part of one cell: most have as many cells.
   [[nodiscard]] bool are_rows(std::string_view lines) const {
     std::size_t rows = 0;
     std::size_t full = 0;
@@ -129,7 +129,7 @@ class TableCutter : public RecordCutter {
     return names_.size() > 1 && 2 * full > rows;
   }
 
-  /// A quote that nothing closes costs the line that it is in, and not all behind it.
+  /// An unclosed quote costs only its own line, not everything after it.
   Status reread(const TakeRecord& take) {
     TRAIN_RETURN_IF_ERROR(take({.text = {}, .line = first_line_, .fault = LineFault::open_quote}));
     const std::string lines = std::exchange(behind_, {});
@@ -139,7 +139,7 @@ class TableCutter : public RecordCutter {
     return feed(lines, take);
   }
 
-  /// Of a row whose quote is open at the table's end.
+  /// Drops the lines of a row whose quote is open at the table's end.
   Status drop_lines(const TakeRecord& take) {
     const bool ends_line = behind_.ends_with('\n') || behind_.ends_with('\r');
     const std::uint64_t end = line_ + (ends_line ? 0 : 1);
@@ -150,7 +150,7 @@ class TableCutter : public RecordCutter {
     return {};
   }
 
-  /// Of a row that is too long.
+  /// Forgets the lines of a row that is too long.
   Status forget_behind() {
     behind_.clear();
     return {};
@@ -192,7 +192,7 @@ class TableCutter : public RecordCutter {
     return status;
   }
 
-  /// As pandas names what has none, and what is there twice.
+  /// Names unnamed and duplicate columns as pandas does.
   void take_names() {
     std::vector<std::string> seen;
     for (std::size_t i = 0; i < cells_.size(); ++i) {
@@ -229,11 +229,11 @@ class TableCutter : public RecordCutter {
 
   char delimiter_;
   std::size_t limit_bytes_;
-  std::vector<std::string> names_;  ///< As JSON, with the colon behind it.
-  std::vector<std::string> cells_;  ///< Of this row.
+  std::vector<std::string> names_;  ///< As JSON, with the colon.
+  std::vector<std::string> cells_;  ///< Cells of this row.
   std::string cell_;
-  std::string behind_;  ///< Of this row, the end of its first line and what came since.
-  std::string row_;     ///< As JSON.
+  std::string behind_;  ///< End of this row's first line, and everything since.
+  std::string row_;     ///< Row as JSON.
   State state_ = State::begins;
   std::size_t row_bytes_ = 0;
   bool is_blank_ = true;

@@ -14,16 +14,16 @@
 namespace train::storage {
 namespace {
 
-/// So much is handed to a library at a time: some count in 32 bits.
+/// Bytes passed to a library at a time: some count in 32 bits.
 constexpr std::size_t unpacked_piece_bytes = std::size_t{1} << 20;
 constexpr const char* is_damaged = "the compressed data is damaged";
 constexpr const char* no_memory = "there is not the memory that decompressing it takes";
 
-/// gzip: members, one after the other. Zeros may stand behind each, as tapes and block devices
-/// leave them, and the program of that name passes over them.
+/// gzip: consecutive members. Zeros may follow each, as on tapes and block devices, and are skipped
+/// as the program gzip does.
 class GzipUnpacker : public Unpacker {
  public:
-  // 15 bits of window, and 16: a header of gzip.
+  // 15 bits of window, plus 16: a gzip header.
   GzipUnpacker() : usable_(inflateInit2(&stream_, 15 + 16) == Z_OK) {}
   GzipUnpacker(const GzipUnpacker&) = delete;
   GzipUnpacker& operator=(const GzipUnpacker&) = delete;
@@ -69,7 +69,7 @@ class GzipUnpacker : public Unpacker {
   bool behind_member_ = false;
 };
 
-/// Zstandard: frames, one after the other, of any window that the format has.
+/// Zstandard: consecutive frames, with any window size of the format.
 class ZstdUnpacker : public Unpacker {
  public:
   ZstdUnpacker() {
@@ -102,7 +102,7 @@ class ZstdUnpacker : public Unpacker {
                                                                         ZSTD_freeDStream};
 };
 
-/// xz: streams, one after the other, with the padding that the format has between them.
+/// xz: consecutive streams, with the format's padding between them.
 class XzUnpacker : public Unpacker {
  public:
   XzUnpacker() : usable_(lzma_stream_decoder(&stream_, UINT64_MAX, LZMA_CONCATENATED) == LZMA_OK) {}
@@ -118,7 +118,8 @@ class XzUnpacker : public Unpacker {
     stream_.avail_in = in.size();
     stream_.next_out = reinterpret_cast<std::uint8_t*>(out.data());
     stream_.avail_out = out.size();
-    // Without input the file is at its end: the library then says whether its last stream is whole.
+    // Without input the file has ended: the library then reports whether its last stream is
+    // complete.
     const lzma_ret code = lzma_code(&stream_, in.empty() ? LZMA_FINISH : LZMA_RUN);
     const bool sound = code == LZMA_OK || code == LZMA_STREAM_END || code == LZMA_BUF_ERROR;
     return {.used = in.size() - stream_.avail_in,
@@ -135,7 +136,7 @@ class XzUnpacker : public Unpacker {
   bool usable_ = false;
 };
 
-/// bzip2: streams, one after the other.
+/// bzip2: consecutive streams.
 class Bzip2Unpacker : public Unpacker {
  public:
   Bzip2Unpacker() { begin(); }
@@ -147,7 +148,7 @@ class Bzip2Unpacker : public Unpacker {
     if (!usable_) {
       return {.fault = no_memory};
     }
-    // The library does not write to its input, whose type has no const.
+    // The library does not write to its input, although the type lacks const.
     stream_.next_in = const_cast<char*>(in.data());
     stream_.avail_in = static_cast<unsigned>(in.size());
     stream_.next_out = out.data();
@@ -185,13 +186,13 @@ std::unique_ptr<Unpacker> make_unpacker() {
 }
 
 bool begins_zstd(std::string_view head) {
-  // A frame, or one to be skipped (0x184D2A50 to 5F), which tools put first.
+  // A frame, or a skippable one (0x184D2A50 to 5F), which some tools put first.
   return head.starts_with("\x28\xb5\x2f\xfd") ||
          (head.size() >= 4 && (head[0] & '\xf0') == '\x50' && head.substr(1, 3) == "\x2a\x4d\x18");
 }
 
 bool begins_bzip2(std::string_view head) {
-  // "BZh" and a digit begin texts, too; a block, or the end of an empty stream, does not.
+  // Text may begin with "BZh" and a digit too, but not a block or the end of an empty stream.
   return head.size() >= 10 && head.starts_with("BZh") && head[3] >= '1' && head[3] <= '9' &&
          (head.substr(4, 6) == "1AY&SY" || head.substr(4, 6) == "\x17\x72\x45\x38\x50\x90");
 }

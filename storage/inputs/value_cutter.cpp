@@ -12,14 +12,14 @@ bool is_json_space(char letter) {
   return letter == ' ' || letter == '\t' || letter == '\r' || letter == '\n';
 }
 
-/// Values that are longer are looked at, whether a bracket was left open in them.
+/// Longer values are checked for an unclosed bracket.
 constexpr std::size_t checked_bytes = std::size_t{1} << 16;
 
-/// A value that holds so many others, each within the one before, is one.
+/// A value with this many nested candidates is accepted as one.
 constexpr std::size_t within_most = 64;
 
-/// Values end where the brackets that they open are closed; words and numbers at the next comma,
-/// bracket or space. What is between the brackets is judged by who parses it.
+/// Values end where their brackets are closed; words and numbers at the next comma, bracket or
+/// space. The text between brackets is left to the parser.
 class ValueCutter : public RecordCutter {
  public:
   explicit ValueCutter(std::size_t limit_bytes) : limit_bytes_(limit_bytes) {}
@@ -40,7 +40,7 @@ class ValueCutter : public RecordCutter {
           give(whole ? std::optional<LineFault>() : std::optional(LineFault::cut_off), take));
     }
     if (whole && inside_array_) {
-      // All elements were whole, but there may have been more.
+      // All elements were complete, but more may have followed.
       return take({.text = {}, .line = line_, .fault = LineFault::cut_off});
     }
     return {};
@@ -81,8 +81,8 @@ class ValueCutter : public RecordCutter {
     return {};
   }
 
-  /// A bracket that nothing closes costs the value that it is in, and not all behind it: where the
-  /// value is no JSON before its end, the next one that begins as the others do is looked for.
+  /// An unclosed bracket costs only its own value, not everything after it: if the value is invalid
+  /// JSON before its end, the next value that begins like the others is searched.
   Status leave_open_value(std::size_t least_bytes, const TakeRecord& take) {
     while (state_ != State::between && state_ != State::word && value_.size() >= least_bytes) {
       const std::size_t next = next_value();
@@ -100,15 +100,15 @@ class ValueCutter : public RecordCutter {
     return {};
   }
 
-  /// Of the open one, where the one behind it begins.
+  /// Begin of the next value after the open one.
   [[nodiscard]] std::size_t next_value() const {
     const auto mistake = json_mistake(value_);
     return mistake ? beginning_behind(std::max<std::size_t>(*mistake, 2) - 2) : std::string::npos;
   }
 
-  /// Where in the value, behind `at`, an object begins as the values do.
+  /// Position in the value, after `at`, at which an object begins like the other values.
   [[nodiscard]] std::size_t beginning_behind(std::size_t at) const {
-    // The first value itself says how they begin, where it is the broken one.
+    // If the first value is the broken one, it defines how values begin.
     const std::string_view wanted = first_key_.empty() ? first_key(value_) : first_key_;
     while (!wanted.empty() && at != std::string::npos) {
       at = value_.find('{', at + 1);
@@ -119,7 +119,7 @@ class ValueCutter : public RecordCutter {
     return std::string::npos;
   }
 
-  /// Of an object: its first member's name with the quotes; empty: it has none.
+  /// Name of an object's first member, with quotes; empty: it has none.
   static std::string_view first_key(std::string_view object) {
     const std::size_t begin = object.find_first_not_of(" \t\r\n", 1);
     if (!object.starts_with('{') || begin == std::string_view::npos || object[begin] != '"') {
@@ -130,7 +130,7 @@ class ValueCutter : public RecordCutter {
                                          : object.substr(begin, end - begin + 1);
   }
 
-  /// The state behind a letter of a text.
+  /// Updates the state after a letter of a string.
   void in_text(char letter) {
     if (state_ == State::escape) {
       state_ = State::text;
@@ -186,8 +186,8 @@ class ValueCutter : public RecordCutter {
   Status end_value(std::string_view piece, std::size_t end, const TakeRecord& take) {
     keep(piece.substr(kept_to_, end - kept_to_));
     kept_to_ = end;
-    // The bracket may close what the value is in; and a quote too many hides the end of the value,
-    // and another one in the next value shows that one's.
+    // The bracket may close the enclosing array; or a surplus quote hides the end of the value, and
+    // another quote in the next value shows that value's.
     const bool doubtful = value_.starts_with('{') &&
                           (!value_.ends_with('}') || beginning_behind(0) != std::string::npos);
     if (doubtful && within_ < within_most) {
@@ -218,17 +218,17 @@ class ValueCutter : public RecordCutter {
   }
 
   std::size_t limit_bytes_;
-  std::size_t check_at_ = checked_bytes;  ///< Of a value's bytes.
-  std::string first_key_;                 ///< Of the first value, with its quotes.
+  std::size_t check_at_ = checked_bytes;  ///< In bytes of the value.
+  std::string first_key_;                 ///< First key of the first value, with its quotes.
   State state_ = State::between;
-  bool inside_array_ = false;  ///< Of the records.
-  std::size_t depth_ = 0;      ///< Of brackets within the value.
-  std::string value_;          ///< Its part from earlier pieces.
-  std::size_t kept_to_ = 0;    ///< Where the rest of it begins in this piece.
+  bool inside_array_ = false;  ///< The records are elements of an array.
+  std::size_t depth_ = 0;      ///< Open brackets within the value.
+  std::string value_;          ///< Part of the value from earlier pieces.
+  std::size_t kept_to_ = 0;    ///< Start of its rest in this piece.
   bool too_long_ = false;
   std::uint64_t line_ = 1;
   std::uint64_t first_line_ = 1;
-  std::size_t within_ = 0;  ///< Values that are looked at within one that is broken.
+  std::size_t within_ = 0;  ///< Values examined inside a broken one.
 };
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 constexpr std::array<std::string_view, 5> packing_names = {"bfd", "bfd_split", "wrapped", "greedy",
                                                            "none"};
 
-/// Documents as items; those longer than a row in pieces of a row.
+/// Documents as items, those longer than a row cut to row length.
 std::vector<PackItem> items_of(std::span<const std::uint64_t> groups,
                                std::span<const std::uint32_t> lengths, std::uint32_t row_length) {
   std::vector<PackItem> items;
@@ -32,7 +32,7 @@ std::vector<PackItem> items_of(std::span<const std::uint64_t> groups,
   return items;
 }
 
-/// Longest first; each to the row with the least room that takes it, the oldest of those.
+/// Longest first; each into the row with the least room that fits, the oldest on ties.
 std::vector<PackedRow> best_fit(const std::vector<PackItem>& items, std::uint32_t row_length) {
   std::vector<std::uint32_t> order(items.size());
   std::iota(order.begin(), order.end(), 0U);
@@ -40,7 +40,7 @@ std::vector<PackedRow> best_fit(const std::vector<PackItem>& items, std::uint32_
     return items[left].length > items[right].length;
   });
   std::vector<PackedRow> rows;
-  std::set<std::pair<std::uint32_t, std::size_t>> room;  // what is left of a row, and its number
+  std::set<std::pair<std::uint32_t, std::size_t>> room;  // Remaining room of a row, and its number.
   for (const std::uint32_t index : order) {
     const PackItem& item = items[index];
     const auto found = room.lower_bound({item.length, 0});

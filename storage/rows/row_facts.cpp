@@ -16,10 +16,10 @@ namespace fs = std::filesystem;
 using RowJson = nlohmann::ordered_json;
 
 constexpr std::uint64_t row_facts_limit_bytes = std::uint64_t{8} << 20;
-/// No row is longer: positions are 32-bit numbers.
+/// Longest row: positions are 32-bit numbers.
 constexpr std::int64_t row_length_limit = std::int64_t{1} << 30;
 
-/// Members of one JSON object; the first that is wrong is kept as the error.
+/// Reads members of a JSON object; keeps the first error.
 class FactReader {
  public:
   FactReader(const RowJson& object, std::string place)

@@ -11,30 +11,30 @@
 
 namespace train::storage {
 
-/// What meta.json says of one split.
+/// Entries of meta.json for one split.
 struct RowCounts {
   std::uint64_t rows = 0;
   std::uint64_t segments = 0;
   std::uint64_t documents = 0;
   std::uint64_t tokens = 0;
   std::uint64_t trained_tokens = 0;
-  std::uint64_t pairs = 0;                 ///< Of a preference set; KTO's examples.
-  std::optional<std::string> digest = {};  ///< Of all bytes of its files, as digest.hpp has it.
+  std::uint64_t pairs = 0;                 ///< Pairs of a preference set, or KTO examples.
+  std::optional<std::string> digest = {};  ///< Digest over all bytes of its files (digest.hpp).
 
   bool operator==(const RowCounts&) const = default;
 };
 
-/// What meta.json says of a directory of rows.
+/// Contents of meta.json in a row directory.
 struct RowFacts {
   std::string kind = "text";  ///< "chat", "prompt", "preference", "kto" or "text".
   std::string tokenizer = {};
-  std::int64_t vocab_size = 0;  ///< Ids are below it; 0: not said.
+  std::int64_t vocab_size = 0;  ///< Ids are less than this; 0: unknown.
   std::int64_t token_bytes = 4;
   std::optional<std::int64_t> end_of_text = {};
-  std::vector<std::uint32_t> turn_ends = {};  ///< Special tokens that are trained as the end of an
-                                              ///< assistant's turn, the most frequent first.
-  /// What conversations were rendered with: a built-in template's name, a file's, or "tokenizer".
-  /// The template itself lies beside the kept tokenizer. Empty: none.
+  std::vector<std::uint32_t> turn_ends = {};  ///< Special tokens trained as the end of an
+                                              ///< assistant's turn, most frequent first.
+  /// Template of the conversations: a built-in template's name, a file's, or "tokenizer". The
+  /// template itself is stored with the tokenizer's copy. Empty: none.
   std::string chat_template = {};
   std::int64_t row_length = 0;
   std::string packing = {};
@@ -42,20 +42,20 @@ struct RowFacts {
   std::vector<std::string> sources = {};
   RowCounts train = {};
   RowCounts val = {};
-  std::string key = {};     ///< Of what the rows were made from; empty: by hand.
-  std::string report = {};  ///< What preparing counted, a JSON object; empty: none.
+  std::string key = {};     ///< Digest of all inputs; empty: made by hand.
+  std::string report = {};  ///< Counts of preparing, a JSON object; empty: none.
 
   [[nodiscard]] const RowCounts& of(const std::string& split) const {
     return split == "val" ? val : train;
   }
 };
 
-/// Whether `directory` is there at all. `key`: of the configuration that names it; empty: none
-/// does. `row_length`: that is wanted; 0: any. Errors (user): it is not; says what makes it.
+/// Checks that `directory` exists. `key`: configuration key that names it; empty: none.
+/// `row_length`: wanted length; 0: any. Errors (user): missing; says which command makes it.
 [[nodiscard]] Status check_row_directory(const std::filesystem::path& directory,
                                          std::string_view key = {}, std::int64_t row_length = 0);
 
-/// Whether meta.json of `directory` says that it holds rows. Errors (user): it is malformed.
+/// True if meta.json of `directory` says that it holds rows. Errors (user): malformed meta.json.
 [[nodiscard]] Result<bool> holds_rows(const std::filesystem::path& directory);
 
 /// Errors (user): check_row_directory(); no meta.json, another format or version, malformed; names

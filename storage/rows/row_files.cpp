@@ -13,7 +13,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "records are mapped as they are stored");
 
-/// Opens the files of a split and says what is wrong with them.
+/// Opens the files of a split and reports errors in them.
 class RowFilesReader {
  public:
   RowFilesReader(const std::filesystem::path& directory, const std::string& split,

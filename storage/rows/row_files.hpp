@@ -13,7 +13,7 @@
 
 namespace train::storage {
 
-/// A mapped file of records. Threading: const calls are thread-safe.
+/// Mapped file of records. Threading: const calls are thread-safe.
 template <class Record>
 class RecordFile {
  public:
@@ -34,7 +34,7 @@ class RecordFile {
   std::uint64_t count_ = 0;
 };
 
-/// The mapped files of one split. Every index in them was checked when they were opened.
+/// Mapped files of one split. All indices in them were checked on opening.
 struct RowFiles {
   std::filesystem::path tokens_path;
   Mapping tokens;
@@ -45,7 +45,7 @@ struct RowFiles {
   RecordFile<RowRecord> rows;
   std::int64_t token_bytes = 4;
 
-  /// REQUIRES: `at` below the tokens of the split.
+  /// REQUIRES: `at` less than the number of the split's tokens.
   [[nodiscard]] std::uint32_t token(std::uint64_t at) const {
     std::uint32_t value = 0;
     std::memcpy(&value, tokens.get() + at * static_cast<std::uint64_t>(token_bytes),
@@ -66,8 +66,8 @@ struct RowFiles {
     return row + 1 < rows.count() ? rows[row + 1].first_segment : segments.count();
   }
 
-  /// Errors (user): a file that is missing, of another size than meta.json says, or with an index
-  /// out of range; names the file.
+  /// Errors (user): a file that is missing, of another size than in meta.json, or with an index out
+  /// of range; names the file.
   static Result<RowFiles> open(const std::filesystem::path& directory, const std::string& split,
                                const RowFacts& facts);
 };

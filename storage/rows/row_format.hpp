@@ -6,30 +6,30 @@
 #include <string_view>
 #include <type_traits>
 
-// The files of a split of a row directory. All numbers are little-endian; storage/README.md has the
-// same as NumPy's types.
+// Files of a split in a row directory. All numbers are little-endian; storage/README.md gives them
+// as NumPy types.
 namespace train::storage {
 
 /// `format` in meta.json, and the version of the layout below.
 inline constexpr std::string_view row_format_name = "rows";
 inline constexpr std::int64_t row_format_version = 1;
 
-/// One document: a conversation, a prompt with its completion, one side of a pair, a text.
+/// Document: a conversation, a prompt with its completion, one side of a pair, or a text.
 struct DocumentRecord {
   std::uint64_t first_token = 0;  ///< In the split's tokens.
   std::int64_t pair = -1;         ///< As RowDocument::pair.
   std::uint32_t length = 0;       ///< Tokens; at least 1.
-  std::uint32_t trained = 0;      ///< Of its tokens, as targets.
+  std::uint32_t trained = 0;      ///< Number of trained targets.
   std::uint32_t source = 0;       ///< Index into `sources` of meta.json.
   std::uint32_t side = 0;         ///< As RowDocument::side.
 
   bool operator==(const DocumentRecord&) const = default;
 };
 
-/// Tokens of a document that lie in one row: all of it unless it was cut.
+/// Part of a document in one row: the whole document unless it was cut.
 struct SegmentRecord {
   std::uint64_t document = 0;
-  std::uint32_t start = 0;    ///< Its first token, within the document.
+  std::uint32_t start = 0;    ///< First token of the part, within the document.
   std::uint32_t length = 0;   ///< Tokens; at least 1.
   std::uint32_t trained = 0;  ///< Targets that are trained.
   std::uint32_t unused = 0;
@@ -37,12 +37,12 @@ struct SegmentRecord {
   bool operator==(const SegmentRecord&) const = default;
 };
 
-/// One row: its segments follow each other in the file of segments, up to those of the next row.
+/// Row: its segments are contiguous in the segment file, up to those of the next row.
 struct RowRecord {
   std::uint64_t first_segment = 0;
-  std::uint32_t tokens = 0;   ///< Of all its segments; at most the row's length.
-  std::uint32_t trained = 0;  ///< Of all its segments.
-  double weight_sum = 0.0;    ///< Of the trained targets.
+  std::uint32_t tokens = 0;   ///< Tokens of all its segments; at most the row's length.
+  std::uint32_t trained = 0;  ///< Trained targets of all its segments.
+  double weight_sum = 0.0;    ///< Sum of the trained targets' weights.
 
   bool operator==(const RowRecord&) const = default;
 };
@@ -51,9 +51,9 @@ static_assert(sizeof(DocumentRecord) == 32 && std::is_trivially_copyable_v<Docum
 static_assert(sizeof(SegmentRecord) == 24 && std::is_trivially_copyable_v<SegmentRecord>);
 static_assert(sizeof(RowRecord) == 24 && std::is_trivially_copyable_v<RowRecord>);
 
-/// `<split>.<part>`: ids of all documents, one after the other; a bit a token (the lowest of a byte
-/// first), set where the token is trained as a target; a float a token, in data that has weights;
-/// the records.
+/// `<split>.<part>`: ids of all documents, concatenated; one bit per token (lowest bit of a byte
+/// first), set if the token is a trained target; one float per token, in weighted data; the
+/// records.
 inline constexpr std::string_view token_part = "tokens";
 inline constexpr std::string_view mask_part = "mask";
 inline constexpr std::string_view weight_part = "weights";

@@ -16,7 +16,7 @@ namespace train::storage {
 namespace {
 
 constexpr std::uint32_t largest_token = 0x7fffffffU;
-/// Of each end of the tokens, when they are opened; all are looked at when they are read.
+/// Ids checked at each end of the tokens on opening; all are checked when read.
 constexpr std::uint64_t ids_looked_at = 4096;
 
 Error no_rows(const std::filesystem::path& directory, const std::string& split) {
@@ -49,7 +49,7 @@ struct RowSplit::State {
     return facts.vocab_size > 0 && id >= facts.vocab_size;
   }
   [[nodiscard]] Error outside(std::uint64_t position, std::uint32_t id) const;
-  /// Of the ids that are looked at when the files are opened.
+  /// Checks the first and last ids when the files are opened.
   [[nodiscard]] Status check_said_vocabulary(std::uint64_t tokens) const;
 
   Status read_segment(const SegmentRecord& segment, std::size_t place, const RowColumns& out) const;

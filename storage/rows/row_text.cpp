@@ -11,7 +11,7 @@ std::string printable(const std::string& text) {
   std::string result;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
-    // U+0080 to U+009F, which terminals obey too.
+    // U+0080 to U+009F, which terminals interpret too.
     const bool second =
         byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
     if (second) {

@@ -9,21 +9,22 @@
 #include "storage/rows/row_split.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 
-// Rows as people read them.
+// Rows as readable text.
 namespace train::storage {
 
-/// A document as it lies in a row.
+/// Document of a row.
 struct RowExcerpt {
   RowDocument document = {};
   std::vector<std::uint32_t> tokens = {};
-  std::vector<bool> trained = {};  ///< Of each token, as the target of the one before it.
+  std::vector<bool> trained = {};  ///< For each token: it is a trained target of the token before
+                                   ///< it.
 };
 
-/// The documents of a row, in order. Errors: those of RowSplit::read(). REQUIRES: row < rows().
+/// Documents of a row, in order. Errors: those of RowSplit::read(). REQUIRES: row < rows().
 [[nodiscard]] Result<std::vector<RowExcerpt>> read_excerpts(const RowSplit& split,
                                                             std::uint64_t row);
 
-/// The first row that has a document, by its number; none: no row has. Looks at every row.
+/// First row that holds a document, by its index; nullopt: no row does. Scans all rows.
 [[nodiscard]] std::optional<std::uint64_t> row_of_document(const RowSplit& split,
                                                            std::uint64_t document);
 
@@ -31,8 +32,8 @@ struct Marks {
   std::string begin;
   std::string end;
 };
-/// The text of a document, special tokens included, with marks around what is trained. Control
-/// characters but new lines and tabs are left out: a data set may not command a terminal.
+/// Text of a document, special tokens included, with marks around the trained parts. Control
+/// characters except new lines and tabs are removed: a data set must not control the terminal.
 [[nodiscard]] std::string marked_text(const Tokenizer& tokenizer, const RowExcerpt& excerpt,
                                       const Marks& marks);
 

@@ -19,7 +19,7 @@ Result<Mapping> mapped_file(const std::filesystem::path& path) {
   return file->map();
 }
 
-/// Writes the index of rows, for documents whose files are there.
+/// Writes the index of rows, for documents already written.
 class RowIndexWriter {
  public:
   RowIndexWriter(RowFiles files, RowPartWriter segments, RowPartWriter rows, bool in_pairs)
@@ -70,7 +70,7 @@ class RowIndexWriter {
     return segments_.write_record(segment);
   }
 
-  /// What is trained of a piece, the first token after it included, and the sum of its weights.
+  /// Counts a piece's trained targets, the first token after it included, and sums their weights.
   void measure(const DocumentRecord& document, SegmentRecord& segment, double& weight) const {
     const std::uint32_t end = std::min(segment.start + segment.length + 1, document.length);
     segment.trained = 0;

@@ -17,20 +17,20 @@
 
 namespace train::storage {
 
-/// A document as it is written.
+/// Document to be written.
 struct RowText {
-  std::vector<std::uint32_t> tokens = {};  ///< At least one.
-  std::vector<bool> trained = {};          ///< Of each token, as a target; the first one is none.
-  std::vector<float> weights = {};         ///< Of each token; empty: all 1.
+  std::vector<std::uint32_t> tokens = {};  ///< At least one token.
+  std::vector<bool> trained = {};          ///< For each token, as a target; false for the first.
+  std::vector<float> weights = {};         ///< For each token; empty: all 1.
 };
 
-/// KTO's mismatched document: what stands before the first trained token of `prompt`, then what
-/// `answer` has from its own first one on, up to `length_most` tokens; trained as that is. Pure.
-/// REQUIRES: each has a trained token, `prompt` before `length_most`.
+/// KTO's mismatched document: the tokens of `prompt` before its first trained one, then those of
+/// `answer` from its first trained one on, up to `length_most` tokens; marked as trained as in
+/// `answer`. Pure. REQUIRES: each has a trained token, in `prompt` before `length_most`.
 [[nodiscard]] RowText mismatched_text(const RowText& prompt, const RowText& answer,
                                       std::size_t length_most);
 
-/// A file of one split, and the digest of its bytes. Threading: one owner.
+/// File of one split, with a digest of its bytes. Threading: one owner.
 class RowPartWriter {
  public:
   static Result<RowPartWriter> create(const std::filesystem::path& path);
@@ -58,29 +58,29 @@ struct RowLayout {
   std::uint64_t seed = 0;
 };
 
-/// Writes the files of one split to a directory: documents as they come, then, in finish(), the
-/// rows that they are packed into. The bytes are a pure function of the documents and the layout.
-/// Memory: 4 bytes a document or pair, and a window of rows. Threading: one owner. All calls block.
+/// Writes the files of one split to a directory: documents as they are added, and in finish() the
+/// packed rows. The bytes are a pure function of the documents and the layout. Memory: 4 bytes per
+/// document or pair, and a window of rows. Threading: one owner. All calls block.
 class RowSplitWriter {
  public:
   static Result<RowSplitWriter> create(const std::filesystem::path& directory,
                                        const std::string& split, const RowLayout& layout);
 
-  /// A plain document.
+  /// Adds a plain document.
   Status add(const RowText& text, std::uint32_t source);
-  /// An example of KTO. Its mismatched document (mismatched_text()) has the answer of the next one
-  /// that is added, the last one's that of the first; both lie in the same row.
-  /// REQUIRES: half a row of tokens at most, one of them trained.
+  /// Adds a KTO example. Its mismatched document (mismatched_text()) has the answer of the next
+  /// example added, the last one's that of the first; both lie in the same row. REQUIRES: at most
+  /// half a row of tokens, one of them trained.
   Status add_labelled(const RowText& text, std::uint32_t source, bool desirable);
-  /// Both lie in the same row.
+  /// Adds a preference pair; both documents lie in the same row.
   Status add_pair(const RowText& chosen, const RowText& rejected, std::uint32_t source);
 
-  /// Packs, and makes all files durable under their names. REQUIRES: nothing is added after it.
+  /// Packs, and makes all files durable under their names. REQUIRES: nothing is added afterwards.
   Status finish();
-  /// REQUIRES: finish() before.
+  /// REQUIRES: finish() was called.
   [[nodiscard]] const RowCounts& counts() const { return counts_; }
   [[nodiscard]] bool has_weights() const { return weights_.has_value(); }
-  /// Writes weights although all were 1, as the other split has some.
+  /// Writes weights even if all were 1, as the other split has some.
   Status keep_weights();
 
  private:
@@ -88,7 +88,7 @@ class RowSplitWriter {
       : directory_(std::move(directory)), split_(std::move(split)), layout_(layout) {}
   Result<RowPartWriter> part(std::string_view name) const;
   Status add_document(const RowText& text, const DocumentRecord& record);
-  /// Writes the example that waits, with the answer of `next`.
+  /// Writes the waiting example, with the answer of `next`.
   Status add_waiting(const RowText& next);
   Status add_mask(const std::vector<bool>& trained);
   Status commit_documents();
@@ -101,7 +101,8 @@ class RowSplitWriter {
   std::optional<RowPartWriter> mask_;
   std::optional<RowPartWriter> weights_;
   std::optional<RowPartWriter> documents_;
-  std::vector<std::uint32_t> lengths_;  ///< Of each group: a document, or both sides of a pair.
+  std::vector<std::uint32_t> lengths_;  ///< Tokens of each group: a document, or both sides of a
+                                        ///< pair.
   bool in_pairs_ = false;
   struct Labelled {
     RowText text;

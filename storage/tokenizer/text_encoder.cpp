@@ -77,7 +77,7 @@ Status TextEncoder::encode_raw(std::string_view text) {
     return text.empty() ? Status{} : encode_part(text, origins, true, parts_->normalizer);
   }
   parts_->added.find(text, false, raw_parts_);
-  // SentencePiece puts no space before what follows a token that was added to it.
+  // SentencePiece puts no space after an added token.
   if (parts_->rendered && raw_parts_.size() > 1) {
     return encode_between(text, *parts_->rendered);
   }
@@ -147,7 +147,7 @@ void TextEncoder::word(std::string_view text, const TokenSpan* origins) {
     located_word(text, origins);
     return;
   }
-  // No merge crosses the places where a marker begins: the parts are words of their own.
+  // No merge crosses the begin of a marker: the parts are words of their own.
   std::size_t from = 0;
   std::size_t at = text.find(space_marker, 1);
   std::size_t behind = text.starts_with(space_marker) ? space_marker.size() : 0;
@@ -197,11 +197,11 @@ void TextEncoder::cached_word(std::string_view text) {
 
 namespace {
 
-/// Documents side by side that one thread takes at once: some thousand words, so that threads
-/// seldom meet.
+/// Adjacent documents that a thread takes at once: some thousand words, so that threads seldom
+/// contend.
 constexpr std::size_t share_bytes = std::size_t{1} << 16U;
 
-/// Where each share begins, and the end.
+/// Begin of each share, and the end.
 std::vector<std::size_t> shares_of(std::span<const std::string_view> documents) {
   std::vector<std::size_t> begins = {0};
   std::size_t bytes = 0;
@@ -232,7 +232,7 @@ Result<EncodedDocuments> DocumentEncoder::encode(std::span<const std::string_vie
   std::atomic<std::size_t> next = 0;
   std::atomic<std::uint64_t> replaced = 0;
   const auto work = [&](TextEncoder& encoder) {
-    // Its own until a document is complete: two threads would write to one line of the cache.
+    // Local until a document is complete, so that threads do not share cache lines.
     std::vector<std::uint32_t> ids;
     const std::uint64_t replaced_before = encoder.replaced_count();
     for (std::size_t share = next++; share + 1 < shares.size(); share = next++) {

@@ -17,10 +17,10 @@
 
 namespace train::storage {
 
-/// Encodes text after text, remembering words: the fast way.
+/// Encodes many texts, caching words: the fast way.
 ///
-/// Threading: one for each thread. Shares what the tokenizer holds; owns its cache and buffers.
-/// Invariant: TK-2 what it remembers never changes the ids.
+/// Threading: one per thread. Shares the tokenizer's data; owns its cache and buffers. Invariant:
+/// TK-2 the cache never changes ids.
 class TextEncoder : private WordSink {
  public:
   enum class Memory : std::uint8_t { words, none };
@@ -29,16 +29,16 @@ class TextEncoder : private WordSink {
 
   [[nodiscard]] Status encode(std::string_view text, const EncodeOptions& options,
                               std::vector<std::uint32_t>& ids);
-  /// Appends to `ids`. Errors: as Tokenizer::encode, and `ids` has some of the text's then.
+  /// Appends to `ids`. Errors: as Tokenizer::encode; `ids` then holds a part of the text's.
   [[nodiscard]] Status encode(std::string_view text, bool add_special_tokens,
                               std::vector<std::uint32_t>& ids);
 
   /// Appends ids and spans, which count from the beginning of `text`. Errors: as
-  /// Tokenizer::encode_with_spans, and `encoded` has some of the text's then.
+  /// Tokenizer::encode_with_spans; `encoded` then holds a part of the text's.
   [[nodiscard]] Status encode_with_spans(std::string_view text, const EncodeOptions& options,
                                          EncodedText& encoded);
 
-  /// Breaks in UTF-8 that were read as U+FFFD so far.
+  /// Number of invalid UTF-8 sequences read as U+FFFD so far.
   [[nodiscard]] std::uint64_t replaced_count() const { return replaced_; }
 
  private:
@@ -49,7 +49,7 @@ class TextEncoder : private WordSink {
   [[nodiscard]] Status encode_framed(std::string_view text, const EncodeOptions& options);
   [[nodiscard]] Status encode_raw(std::string_view text);
   [[nodiscard]] Status encode_rendered(std::string_view text, const RenderedRules& rules);
-  /// The tokens of raw_parts_, and what lies between them.
+  /// Encodes the tokens of raw_parts_, and the text between them.
   [[nodiscard]] Status encode_between(std::string_view text, const RenderedRules& rules);
   [[nodiscard]] Status encode_part(std::string_view text, const TokenSpan* origins, bool at_start,
                                    const Normalizer& normalizer);
@@ -61,30 +61,29 @@ class TextEncoder : private WordSink {
   std::vector<AddedTokens::Part> normal_parts_;
   std::string repaired_;
   std::string normal_;
-  std::vector<std::uint32_t>* ids_ = nullptr;  ///< During encode().
-  std::vector<TokenSpan>* spans_ = nullptr;    ///< During encode_with_spans().
-  Origins origins_;                            ///< Of the text, where spans are wanted,
+  std::vector<std::uint32_t>* ids_ = nullptr;  ///< Set during encode().
+  std::vector<TokenSpan>* spans_ = nullptr;    ///< Set during encode_with_spans().
+  Origins origins_;                            ///< Origins of the text, if spans are wanted,
   Origins normal_origins_;                     ///< and of a part of it in normal form.
   std::vector<TokenSpan> places_;
   std::uint64_t replaced_ = 0;
 };
 
 struct EncodedDocuments {
-  std::vector<std::vector<std::uint32_t>> ids;  ///< Of each document, in their order.
-  std::uint64_t replaced_count = 0;             ///< As TextEncoder's.
+  std::vector<std::vector<std::uint32_t>> ids;  ///< One per document, in order.
+  std::uint64_t replaced_count = 0;             ///< As in TextEncoder.
 };
 
-/// Encodes documents on several threads, list after list, and remembers words from one list to the
-/// next.
+/// Encodes documents on several threads, list after list, keeping the word caches between lists.
 ///
-/// Threading: one caller; starts threads of its own during a call. Memory: 4 MiB a thread.
-/// Invariant: TK-2 the result does not depend on how many they are.
+/// Threading: one caller; starts threads of its own during a call. Memory: 4 MiB per thread.
+/// Invariant: TK-2 the result does not depend on the number of threads.
 class DocumentEncoder {
  public:
-  /// On `threads` threads, the caller's among them (0 counts as 1).
+  /// Uses `threads` threads, the caller's included (0 counts as 1).
   DocumentEncoder(const Tokenizer& tokenizer, unsigned threads);
 
-  /// Errors: that of the first document that has one.
+  /// Errors: that of the first document with one.
   [[nodiscard]] Result<EncodedDocuments> encode(std::span<const std::string_view> documents,
                                                 bool add_special_tokens);
 

@@ -5,12 +5,12 @@
 namespace train::storage {
 namespace {
 
-/// So many tokens are kept, so that those at the beginning are none of the text's beginning, where
-/// decoders drop spaces; older ones go when there are twice as many.
+/// Number of tokens kept, so that the first ones are not at the text's beginning, where decoders
+/// drop spaces; older ones are dropped at twice this number.
 constexpr std::size_t kKept = 32;
 constexpr std::string_view kReplaced = "\xEF\xBF\xBD";
 
-/// Of text that ends in bytes of no whole character: those, or what stands for them.
+/// Length of the incomplete character, or of its replacement, at a text's end.
 std::size_t unfinished_bytes(std::string_view text) {
   std::size_t end = text.size();
   while (text.substr(0, end).ends_with(kReplaced)) {
@@ -48,8 +48,8 @@ std::string TextStream::finish() {
   return shown_ < text.size() ? text.substr(shown_) : std::string();
 }
 
-// Bytes that tokens stand for are read together as long as no other token comes, and one that makes
-// no character changes what all of them become.
+// Consecutive byte tokens are decoded together, and one that completes no character changes the
+// result of all of them.
 std::size_t TextStream::settled_tokens() const {
   std::size_t settled = tokens_.size();
   for (std::size_t i = tokens_.size(); i-- > 0;) {
@@ -66,7 +66,7 @@ void TextStream::forget_old_tokens() {
   if (tokens_.size() < 2 * kKept || settled_tokens() != tokens_.size()) {
     return;
   }
-  // Those that stay begin with text, so that what follows is not at a text's beginning.
+  // The kept tokens begin with text, so that later ones are not at a text's beginning.
   for (std::size_t kept = kKept; kept < tokens_.size(); kept *= 2) {
     const auto last = std::span(tokens_).last(kept);
     const std::string text = tokenizer_->decode(last, /*skip_special=*/true);

@@ -10,20 +10,20 @@
 
 namespace train::storage {
 
-/// The text of tokens that come one after the other behind others: what decoding all of them gives
-/// behind what decoding those before gives, whatever pieces it is shown in (TK-4). Special tokens
-/// are left out. What later tokens may change is held back.
+/// Streaming decoder for tokens that follow others: the pieces add up to what decoding all tokens
+/// gives beyond decoding the earlier ones (TK-4). Special tokens are left out. Text that later
+/// tokens may change is held back.
 ///
-/// Not thread-safe. Borrows the tokenizer. Memory and time of a token: of the order of a line of
-/// text, or of the bytes that one character after the other is written in.
+/// Not thread-safe. Borrows the tokenizer. Memory and time per token: proportional to a line of
+/// text, or to the byte tokens of consecutive characters.
 class TextStream {
  public:
-  /// `before`: tokens whose text is shown already.
+  /// `before`: tokens whose text is already shown.
   TextStream(const Tokenizer& tokenizer, std::span<const std::uint32_t> before);
 
-  /// What `token` adds to the text, as far as nothing can change it any more.
+  /// Text added by `token`, as far as it is final.
   [[nodiscard]] std::string add(std::uint32_t token);
-  /// What is left at the end.
+  /// Returns the remaining text at the end.
   [[nodiscard]] std::string finish();
 
  private:
@@ -31,8 +31,8 @@ class TextStream {
   void forget_old_tokens();
 
   const Tokenizer* tokenizer_;
-  std::vector<std::uint32_t> tokens_;  ///< The last ones.
-  std::size_t shown_ = 0;              ///< Bytes of their text.
+  std::vector<std::uint32_t> tokens_;  ///< The most recent tokens.
+  std::size_t shown_ = 0;              ///< Bytes of their text already shown.
 };
 
 }  // namespace train::storage

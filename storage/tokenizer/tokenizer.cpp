@@ -21,7 +21,7 @@ std::vector<AddedToken> numbered(std::vector<AddedToken> tokens, const Vocabular
     }
     const auto [place, is_new] = places.try_emplace(token.content, kept.size());
     if (!is_new) {
-      // The later one's flags count, but special stays special.
+      // The later one's flags apply, but special stays special.
       AddedToken& earlier = kept[place->second];
       token.id = earlier.id;
       token.special = token.special || earlier.special;
@@ -97,7 +97,8 @@ std::string_view Tokenizer::token_text(std::uint32_t id) const {
 }
 
 bool Tokenizer::is_special(std::uint32_t id) const {
-  // By its text, so that a token whose normal form is another text is none; the reference's rule.
+  // Looked up by text, so a token whose normal form is another text does not count; the reference's
+  // rule.
   const AddedToken* added = parts_->added.token(token_text(id));
   return added != nullptr && added->special;
 }

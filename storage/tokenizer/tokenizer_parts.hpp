@@ -13,21 +13,22 @@
 
 namespace train::storage {
 
-/// Ids around those of a text, where special tokens are wanted.
+/// Ids around those of a text, if special tokens are wanted.
 struct SpecialFrame {
   std::vector<std::uint32_t> before;
   std::vector<std::uint32_t> after;
 };
 
-/// How the text of a chat template is read where that is not how any text is.
+/// Rules for the text of a chat template, if they differ from those for other text.
 struct RenderedRules {
-  AddedTokens controls;            ///< Looked for in the text itself.
-  Normalizer with_prefix = {};     ///< Of what lies between, where a space goes before it,
-  Normalizer without_prefix = {};  ///< and where none does.
-  bool prefix_each = false;  ///< A space goes before each such part, not the first of a text alone.
+  AddedTokens controls;            ///< Control tokens, searched in the text itself.
+  Normalizer with_prefix = {};     ///< Normaliser of text between them if a space is put before it,
+  Normalizer without_prefix = {};  ///< and if none is.
+  bool prefix_each = false;  ///< Put a space before each such part, not only before the first of a
+                             ///< text.
 };
 
-/// What a tokenizer is made of, in the order in which text passes through.
+/// Stages of a tokenizer, in processing order.
 struct TokenizerParts {
   AddedTokens added;
   Normalizer normalizer;
@@ -40,9 +41,9 @@ struct TokenizerParts {
   std::vector<std::string> notes;
 };
 
-/// Gives ids to added tokens as the reference does, whatever the file says: that of a token of the
-/// vocabulary with the text, else the next free one behind vocabulary and earlier ones. Empty texts
-/// and repeated ones go.
+/// Assigns ids to added tokens as the reference does, ignoring the file: the id of an equal
+/// vocabulary token, otherwise the next free id after the vocabulary and earlier ones. Empty and
+/// repeated texts are dropped.
 [[nodiscard]] std::vector<AddedToken> numbered(std::vector<AddedToken> tokens,
                                                const Vocabulary& vocabulary);
 

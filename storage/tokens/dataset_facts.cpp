@@ -38,7 +38,7 @@ constexpr TextKey kTexts[] = {
     {"train_digest", &DatasetFacts::train_digest, is_digest, kDigest},
     {"val_digest", &DatasetFacts::val_digest, is_digest, kDigest}};
 
-/// The member `key`; null: there is none.
+/// Member `key`; null if missing.
 const json* member_of(const json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() || found->is_null() ? nullptr : &*found;

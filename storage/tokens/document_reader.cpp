@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
 
-/// A source read front to back in pieces.
+/// Source read sequentially in pieces.
 class SequentialFile {
  public:
   explicit SequentialFile(ByteSource& source) : source_(source) {}
@@ -32,7 +32,7 @@ class SequentialFile {
   ByteSource& source_;
 };
 
-/// Tells the sink how far the file was read.
+/// Reports to the sink how far the file was read.
 class Consumption {
  public:
   Consumption(const ByteSource& source, const DocumentSink& sink) : source_(source), sink_(sink) {}
@@ -49,13 +49,13 @@ class Consumption {
   std::uint64_t reported_ = 0;
 };
 
-/// Cuts a stream at a separator that may lie across pieces.
+/// Splits a stream at a separator that may cross pieces.
 class Cutter {
  public:
   Cutter(std::string_view separator, const DocumentSink& sink)
       : separator_(separator), sink_(sink) {}
 
-  /// Consumes what can be decided of `buffer`; the rest stays for the next call.
+  /// Consumes the decidable part of `buffer`; the rest waits for the next call.
   Status feed(std::string& buffer, bool at_end) {
     std::size_t done = 0;
     while (!separator_.empty()) {
@@ -67,7 +67,7 @@ class Cutter {
       TRAIN_RETURN_IF_ERROR(finish());
       done = found + separator_.size();
     }
-    // A separator may have begun at the end of the buffer.
+    // A separator may begin at the end of the buffer.
     const std::size_t undecided =
         at_end || separator_.empty() ? 0 : std::min(separator_.size() - 1, buffer.size() - done);
     TRAIN_RETURN_IF_ERROR(
@@ -107,8 +107,8 @@ Status read_text(ByteSource& bytes, std::string_view separator, const DocumentSi
   }
 }
 
-/// Keeps the top-level member "text" of an object and nothing else, so that a line costs no more
-/// memory than its text, whatever other members it has.
+/// Keeps only the top-level member "text" of an object, so that a line takes no more memory than
+/// its text, whatever other members it has.
 class TextHandler : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool null() override {
@@ -147,12 +147,12 @@ class TextHandler : public nlohmann::json_sax<nlohmann::json> {
   }
 
   [[nodiscard]] const std::optional<std::string>& text() const { return text_; }
-  /// Why there is no text.
+  /// Reason why there is no text.
   [[nodiscard]] LineFault fault() const { return fault_; }
 
  private:
   [[nodiscard]] bool at_member() const { return depth_ == 1 && at_text_; }
-  /// A value that is no text. False: it stands outside an object, where nothing is found.
+  /// Handles a value that is not text. False: it is outside an object, where nothing is wanted.
   bool other_member() {
     if (at_member()) {
       text_.reset();

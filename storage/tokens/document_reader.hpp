@@ -19,15 +19,16 @@ namespace train::storage {
 struct DocumentSink {
   std::function<Status(std::span<const std::byte> piece)> text;  ///< Never empty.
   std::function<Status()> end;                                   ///< The document is complete.
-  /// A record that gives no document, and why.
+  /// Record that yields no document, with the reason.
   std::function<Status(LineFault fault, const InputRecord& record)> dropped = {};
-  std::function<void(std::uint64_t bytes)> consumed;  ///< Bytes of the file read further.
+  std::function<void(std::uint64_t bytes)> consumed;  ///< Number of further bytes of the file that
+                                                      ///< were read.
 };
 
-/// Streams the documents of a file in order, as InputReader knows it: of JSON and of tables the
-/// members "text" of all records, of any other file what `separator` cuts, or the whole file if it
-/// is empty. Blocks; holds a few MiB, whatever the length of a document. Errors (user): as
-/// InputReader; a separator for what is no text. The sink's errors pass through.
+/// Streams the documents of a file in order. Input format as in InputReader: for JSON and tables
+/// the member "text" of each record; otherwise the text split by `separator`, or the whole file if
+/// it is empty. Blocks; holds a few MiB, for documents of any length. Errors (user): as
+/// InputReader; a separator for an input that is not text; the sink's errors.
 Status read_documents(const std::filesystem::path& path, std::string_view separator,
                       SaidLayout said, const DocumentSink& sink);
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t seeds_per_file = 1000;
 
-/// Sequences of an epoch: one is given up, so that every offset below T leaves room.
+/// Sequences per epoch: one is given up, so that every offset below T fits.
 std::uint64_t sequences_of(std::uint64_t tokens, std::uint64_t length) {
   const std::uint64_t starts = tokens > length + 1 ? tokens - length - 1 : 0;
   return starts / length == 0 ? 0 : starts / length - 1;
@@ -46,7 +46,7 @@ struct Shuffle {
 
 struct Span {
   std::uint64_t sequences;
-  std::uint64_t batches_before;  ///< Of the files before it.
+  std::uint64_t batches_before;  ///< Batches of earlier files.
 };
 
 }  // namespace
@@ -56,8 +56,8 @@ struct DstarOrder::State {
   std::vector<Span> files;
   std::uint64_t batches = 0;
   std::mutex mutex;
-  std::optional<Shuffle> shuffle;  ///< The newest; guarded by `mutex`.
-  std::size_t shuffled_file = 0;   ///< Whose it is.
+  std::optional<Shuffle> shuffle;  ///< Latest permutation; guarded by `mutex`.
+  std::size_t shuffled_file = 0;   ///< File of that permutation.
 };
 
 DstarOrder::DstarOrder(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -100,7 +100,7 @@ DstarOrder::Place DstarOrder::place(std::uint64_t batch, std::uint64_t row) cons
   const std::uint64_t seed = options.seed + epoch + seeds_per_file * file;
   const std::lock_guard lock(state.mutex);
   if (!state.shuffle || state.shuffle->seed != seed || state.shuffled_file != file) {
-    state.shuffle.reset();  // First, so that only one permutation exists at a time.
+    state.shuffle.reset();  // Reset first, so that only one permutation exists at a time.
     state.shuffle.emplace(seed, span.sequences, options.sequence_length);
     state.shuffled_file = file;
   }

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* tokenizer_folder = "tokenizer";
 
-/// What files beside a tokenizer's say of its tokens, and of how texts end.
+/// Files beside a tokenizer that describe its tokens and its end-of-text.
 constexpr std::array side_names = {"tokenizer_config.json", "added_tokens.json",
                                    "special_tokens_map.json", "generation_config.json",
                                    "config.json"};
@@ -39,7 +39,7 @@ std::vector<fs::path> tokenizer_files(const fs::path& tokenizer) {
     return files;
   }
   std::vector<fs::path> names(tokenizer_file_names.begin(), tokenizer_file_names.end());
-  names.emplace_back("config.json");  // It may name the end-of-text.
+  names.emplace_back("config.json");  // May name the end-of-text.
   for (const auto& entry : fs::directory_iterator(tokenizer, ignored)) {
     if (entry.path().extension() == ".tiktoken") {
       names.push_back(entry.path().filename());
@@ -61,7 +61,7 @@ Status keep_tokenizer(const fs::path& tokenizer, const fs::path& data) {
   std::error_code ignored;
   if (fs::equivalent(tokenizer, to, ignored) ||
       fs::equivalent(tokenizer.parent_path(), to, ignored)) {
-    return {};  // Kept earlier, and used again.
+    return {};  // The tokenizer is the copy itself.
   }
   TRAIN_RETURN_IF_ERROR(remove_tree(to));
   TRAIN_RETURN_IF_ERROR(make_directory(to));

@@ -7,19 +7,19 @@
 
 namespace train::storage {
 
-/// The files that are a tokenizer, name tokens of it, and say how its texts end: those that are
-/// kept beside tokens. `tokenizer` is what Tokenizer::load() takes.
+/// Files of a tokenizer that are copied beside tokens: the tokenizer, its token names, its
+/// end-of-text. `tokenizer` is the argument of Tokenizer::load().
 [[nodiscard]] std::vector<std::filesystem::path> tokenizer_files(
     const std::filesystem::path& tokenizer);
 
-/// Copies them to `tokenizer/` in `data`, so that the data says what its tokens mean. Errors: those
-/// of reading and writing.
+/// Copies them to `tokenizer/` in `data`, so that the data documents its tokens. Errors: those of
+/// reading and writing.
 Status keep_tokenizer(const std::filesystem::path& tokenizer, const std::filesystem::path& data);
 
-/// The directory below `data` that they are copied to, and a chat template with them.
+/// Directory below `data` for the copies and the chat template.
 [[nodiscard]] std::filesystem::path kept_tokenizer_folder(const std::filesystem::path& data);
 
-/// The directory or file below `data` that Tokenizer::load() takes; empty if none was kept.
+/// Directory or file below `data` for Tokenizer::load(); empty if there is no copy.
 [[nodiscard]] std::filesystem::path kept_tokenizer(const std::filesystem::path& data);
 
 }  // namespace train::storage

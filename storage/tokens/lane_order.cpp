@@ -29,7 +29,7 @@ std::uint64_t shuffled_index(std::uint64_t seed, std::uint64_t epoch, std::uint6
   if (size == 1) {
     return 0;
   }
-  // The two halves have equal widths, so the domain is below 4 * size.
+  // Both halves have equal width, so the domain is less than 4 * size.
   const auto half_bits = static_cast<unsigned>((std::bit_width(size - 1) + 1) / 2);
   const std::uint64_t mask = (std::uint64_t{1} << half_bits) - 1;
   const std::uint64_t key = mix(mix(seed + 0x5851f42d4c957f2dU) ^ epoch);

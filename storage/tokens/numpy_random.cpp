@@ -15,7 +15,7 @@ using Pool = std::array<std::uint32_t, pool_words>;
 
 std::uint32_t fold(std::uint32_t value) { return value ^ (value >> 16U); }
 
-/// Hashes words one after the other; each call has a multiplier of its own.
+/// Hashes words in sequence; each call has its own multiplier.
 class WordHash {
  public:
   WordHash(std::uint32_t start, std::uint32_t factor) : constant_(start), factor_(factor) {}
@@ -35,7 +35,7 @@ std::uint32_t mix(std::uint32_t left, std::uint32_t right) {
   return fold(left * 0xca01f9ddU - right * 0x4973f715U);
 }
 
-/// The seed sequence's pool: every word of the seed reaches every word of the pool.
+/// Pool of the seed sequence: every word of the seed affects every word of the pool.
 Pool seed_pool(std::uint64_t seed) {
   WordHash hash(0x43b0d7e5U, 0x931e8875U);
   Pool pool = {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32U), 0, 0};
@@ -125,7 +125,7 @@ std::uint64_t NumpyGenerator::integers(std::uint64_t size) {
   constexpr std::uint64_t two_32 = std::uint64_t{1} << 32U;
   TRAIN_CHECK(size >= 1 && size <= two_32, "integers({})", size);
   if (size == 1) {
-    return 0;  // NumPy draws nothing either.
+    return 0;  // NumPy draws nothing here either.
   }
   const std::uint64_t refused_below = two_32 % size;
   std::uint64_t scaled = 0;

@@ -6,7 +6,7 @@
 
 namespace train::storage {
 
-/// The numbers of NumPy's `default_rng(seed)`, bit for bit: a SeedSequence seeds a PCG64 generator.
+/// Numbers of NumPy's `default_rng(seed)`, bit for bit: a PCG64 generator seeded by a SeedSequence.
 ///
 /// O'Neill, PCG: a family of simple fast space-efficient statistically good algorithms for random
 /// number generation (2014; XSL-RR 128/64), and the same author's seed sequence (2015). Tested
@@ -16,10 +16,10 @@ class NumpyGenerator {
   explicit NumpyGenerator(std::uint64_t seed);
 
   std::uint64_t next64();
-  /// The low half of a 64-bit draw, then its high half: a half that is left over is the next call's
-  /// result, whatever 64-bit draws lie between.
+  /// Returns the low half of a 64-bit draw, then its high half, which is kept for the next call
+  /// even across 64-bit draws.
   std::uint32_t next32();
-  /// Uniform on [0, max], by rejection under the smallest mask of ones; 32-bit draws while they do.
+  /// Uniform on [0, max], by masked rejection; uses 32-bit draws if they suffice.
   std::uint64_t interval(std::uint64_t max);
   /// Generator.integers(size): uniform on [0, size), for 1 <= size <= 2^32. Lemire 2019.
   std::uint64_t integers(std::uint64_t size);

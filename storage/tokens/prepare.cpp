@@ -30,7 +30,7 @@ Status read_all(const PrepareRequest& request, DocumentSink sink, DropCount& dro
   return drops.check(documents);
 }
 
-/// `utf8_breaks`: of all documents.
+/// `utf8_breaks`: invalid sequences in all documents.
 Result<TokenCensus> take_census(const PrepareRequest& request, DropCount& drops,
                                 ReadProgress& progress, std::uint64_t& utf8_breaks) {
   TokenCensus census;
@@ -58,7 +58,7 @@ Result<TokenCensus> take_census(const PrepareRequest& request, DropCount& drops,
   return census;
 }
 
-/// The second reading: sends every token to its split.
+/// Second pass: sends every token to its split.
 class Splitter {
  public:
   Splitter(const PrepareRequest& request, const SplitPlan& plan, TokenWriter& train,

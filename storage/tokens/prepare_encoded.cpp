@@ -22,14 +22,14 @@ namespace fs = std::filesystem;
 
 using TokenList = std::vector<std::uint32_t>;
 
-/// Documents are encoded so many bytes at a time, by all threads.
+/// Bytes of documents encoded at a time, by all threads.
 constexpr std::size_t batch_bytes = std::size_t{8} << 20;
 constexpr std::int64_t short_token_limit = 65536;
 
-/// A document's tokens, its end-of-text among them, and the bytes of its text.
+/// Tokens of a document with its end-of-text, and the bytes of its text.
 using TakeDocument = std::function<Status(const TokenList& tokens, std::uint64_t text_bytes)>;
 
-/// Reads all inputs and gives every document to `take`, in order.
+/// Reads all inputs and passes every document to `take`, in order.
 class EncodedReading {
  public:
   EncodedReading(const PrepareRequest& request, const Tokenizer& tokenizer,
@@ -89,7 +89,7 @@ class EncodedReading {
     auto encoded = encoder_.encode(texts, /*add_special_tokens=*/true);
     TRAIN_RETURN_IF_ERROR(encoded);
     replaced_ += encoded->replaced_count;
-    // What begins as text may go on as something else.
+    // An input that begins as text may continue as something else.
     const double unreadable = static_cast<double>(replaced_) / static_cast<double>(text_bytes_);
     if (text_bytes_ > 0 && unreadable > unreadable_share_most &&
         request_.layout != SaidLayout::text) {
@@ -165,7 +165,7 @@ class EncodedSplitter {
   TokenCensus census_;
 };
 
-/// What one reading wrote, under hidden names.
+/// Files written by one pass, under hidden names.
 struct EncodedTokens {
   TokenWriters writers;
   TokenCensus census;
@@ -183,8 +183,8 @@ Result<EncodedTokens> write_encoded(const PrepareRequest& request, const SplitPl
   return EncodedTokens{std::move(*writers), splitter.census()};
 }
 
-/// One reading does, if the hash gives validation its share. Else, of few or uneven documents, all
-/// is read again.
+/// One pass suffices if the hash gives validation its share. Otherwise, with few or uneven
+/// documents, everything is read again.
 Result<EncodedTokens> split_encoded(const PrepareRequest& request, const Tokenizer& tokenizer,
                                     EncodedReading& reading, SplitPlan& plan) {
   auto written = write_encoded(request, plan, tokenizer, reading);

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What is written under a hidden name first.
+/// Files first written under a hidden name.
 constexpr std::array<std::string_view, 4> written_files = {"train.bin", "val.bin", facts_file_name,
                                                            unfinished_file_name};
 constexpr std::size_t token_buffer_bytes = std::size_t{1} << 20;
@@ -107,7 +107,7 @@ Result<std::vector<fs::path>> earlier_files(const fs::path& directory) {
                         (name.starts_with("train") || name == "val.bin" || name == "val.npy");
     const bool rows = is_row_file(name);
     if (name == facts_file_name) {
-      // First: a crash in between must not leave facts about files that are gone.
+      // First: a crash in between must not leave facts about missing files.
       found.insert(found.begin(), directory / name);
     } else if (tokens || rows) {
       found.push_back(directory / name);
@@ -174,9 +174,9 @@ std::vector<std::string> PrepareReport::dropped_lines() const {
 
 namespace {
 
-/// What to do with a record that has no member "text".
+/// Advice for a record without a member "text".
 std::string no_text_advice(std::string_view record) {
-  // What conversations, prompts and pairs are known by.
+  // Members that identify conversations, prompts and pairs.
   static const std::vector<std::vector<const char*>> kinds = {{"messages"},
                                                               {"conversations"},
                                                               {"conversation"},
@@ -206,7 +206,7 @@ Status DropCount::add(LineFault fault, const fs::path& input, const InputRecord&
       no_text_advice_ = no_text_advice(record.text);
     }
   }
-  // Of another kind than texts: not after hours.
+  // Detects data of another kind early, not after hours.
   return ++dropped_ == first_records && documents == 0 ? check(documents) : Status{};
 }
 

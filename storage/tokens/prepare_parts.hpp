@@ -15,25 +15,25 @@
 #include "storage/tokens/dataset_facts.hpp"
 #include "storage/tokens/prepare.hpp"
 
-// What preparing bytes and preparing a tokenizer's tokens have alike.
+// Parts shared by preparing bytes and preparing a tokenizer's tokens.
 namespace train::storage {
 
-/// A number in [0, 1) that depends on the document's number and the seed alone.
+/// Hash in [0, 1) that depends only on the document's number and the seed.
 [[nodiscard]] double document_hash(std::uint64_t seed, std::uint64_t document);
 
-/// What the first reading finds out.
+/// Counts from the first pass.
 struct TokenCensus {
   std::uint64_t documents = 0;
   std::uint64_t tokens = 0;
-  std::uint64_t hashed_tokens = 0;  ///< Of the documents that the hash gives to validation.
+  std::uint64_t hashed_tokens = 0;  ///< Tokens of documents that the hash assigns to validation.
 
   bool operator==(const TokenCensus&) const = default;
 };
 
-/// Which tokens are for validation.
+/// Assignment of tokens to validation.
 struct SplitPlan {
   bool whole_documents = true;
-  std::uint64_t tail_begin = 0;  ///< If not: the first validation token of all.
+  std::uint64_t tail_begin = 0;  ///< Otherwise: index of the first validation token.
 };
 
 [[nodiscard]] SplitPlan make_split_plan(const TokenCensus& census, double val_fraction);
@@ -44,20 +44,20 @@ class TokenWriter {
   /// `token_bytes`: 2 or 4.
   TokenWriter(AtomicFile file, std::int64_t token_bytes);
 
-  /// Tokens that are bytes of a text.
+  /// Adds the bytes of a text as tokens.
   Status add(std::span<const std::byte> text);
   Status add_token(std::uint32_t token);
-  /// Bytes of text behind tokens that add_token() took.
+  /// Counts text bytes of tokens passed to add_token().
   void count_text(std::uint64_t bytes) { text_bytes_ += bytes; }
 
-  /// All bytes durable under the hidden name.
+  /// Makes all bytes durable under the hidden name.
   Status finish();
   Status commit() { return file_.commit(); }
 
   [[nodiscard]] std::uint64_t tokens() const { return tokens_; }
   [[nodiscard]] std::uint64_t text_bytes() const { return text_bytes_; }
   [[nodiscard]] std::int64_t token_bytes() const { return token_bytes_; }
-  /// Of all bytes of the file. REQUIRES: finish() before.
+  /// Digest over all bytes of the file. REQUIRES: finish() was called.
   [[nodiscard]] std::string digest() const { return digest_.finish(); }
 
  private:
@@ -71,7 +71,7 @@ class TokenWriter {
   std::uint64_t text_bytes_ = 0;
 };
 
-/// The files of both splits, under hidden names.
+/// Files of both splits, under hidden names.
 struct TokenWriters {
   TokenWriter train;
   TokenWriter val;
@@ -80,18 +80,19 @@ struct TokenWriters {
   static Result<TokenWriters> create(const std::filesystem::path& out, std::int64_t token_bytes);
 };
 
-/// What was written, without what only the input tells.
+/// Report of what was written, without the counts that only the input gives.
 [[nodiscard]] PrepareReport token_report(const TokenCensus& census, const SplitPlan& plan,
                                          const TokenWriters& writers);
-/// Counts the records of a reading that give no document.
+/// Counts the input records that yield no document.
 class DropCount {
  public:
   explicit DropCount(const PrepareRequest& request) : request_(request) {}
 
-  /// Errors (user): the first thousand records, all of them.
+  /// Errors (user): if the first thousand records all yield none.
   Status add(LineFault fault, const std::filesystem::path& input, const InputRecord& record,
              std::uint64_t documents);
-  /// After all: errors (user): more than the request allows; no document at all.
+  /// Called after all records. Errors (user): more dropped than the request allows; no document at
+  /// all.
   [[nodiscard]] Status check(std::uint64_t documents) const;
 
   [[nodiscard]] const std::array<DropTally, line_fault_count>& by_fault() const {
@@ -101,11 +102,11 @@ class DropCount {
  private:
   const PrepareRequest& request_;
   std::array<DropTally, line_fault_count> by_fault_ = {};
-  std::string no_text_advice_ = {};  ///< Of the first record without one.
+  std::string no_text_advice_ = {};  ///< Advice from the first record without a text.
   std::uint64_t dropped_ = 0;
 };
 
-/// Counts progress over all readings of the input.
+/// Progress over all passes of the input.
 class ReadProgress {
  public:
   ReadProgress(const PrepareProgress& callback, std::uint64_t total)
@@ -118,29 +119,29 @@ class ReadProgress {
   std::uint64_t done_ = 0;
 };
 
-/// Files of tokens or rows of an earlier run in `directory`, meta.json first.
+/// Token or row files of an earlier run in `directory`, meta.json first.
 [[nodiscard]] Result<std::vector<std::filesystem::path>> earlier_files(
     const std::filesystem::path& directory);
 
-/// Whether these files of a directory are data: files of rows alone, without meta.json, and those
-/// of a publication that did not end are what a killed run left.
+/// True if these files of a directory are data. Row files without meta.json, and files of an
+/// unfinished replacement, are left over from a killed run.
 [[nodiscard]] bool holds_data(const std::filesystem::path& directory,
                               const std::vector<std::filesystem::path>& files);
 
-/// In the output directory: where rows are written before they are published.
+/// Folder in the output directory where rows are written before publication.
 inline constexpr const char* rows_staging_folder = ".rows.tmp";
 
-/// Removes hidden files of a run that was killed. REQUIRES: the lock is held.
+/// Removes hidden files of a killed run. REQUIRES: the lock is held.
 Status remove_hidden(const std::filesystem::path& directory);
 
-/// Replaces what `out` holds: earlier files go, facts first, then `place` puts the new ones there,
-/// the tokenizer's are copied beside them unless `tokenizer` is "bytes", and `write_facts` comes
-/// last (ST-6). Meanwhile `out` is marked as unfinished, and stays so if this is stopped.
+/// Replaces the content of `out`: removes earlier files, facts first; calls `place` to put the new
+/// ones there; copies the tokenizer's files beside them unless `tokenizer` is "bytes"; calls
+/// `write_facts` last (ST-6). `out` is marked as unfinished meanwhile, and stays so if interrupted.
 Status publish_data(const std::filesystem::path& out, const std::string& tokenizer,
                     const std::function<Status()>& place,
                     const std::function<Status()>& write_facts);
 
-/// Publishes the tokens of both files. Of `facts` what the files decide is filled in.
+/// Publishes the tokens of both files. Fills in the members of `facts` that the files determine.
 Status publish_tokens(const PrepareRequest& request, DatasetFacts facts, TokenWriters& writers);
 
 }  // namespace train::storage

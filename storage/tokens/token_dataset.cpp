@@ -20,7 +20,7 @@ constexpr const char* make_command =
     "make it with `actortrain data prepare --input FILE --tokenizer bytes --out DIR`";
 
 constexpr std::int64_t largest_vocabulary = 0x7fffffff;
-/// Of each end of a file, when it is opened; all are looked at when they are read.
+/// Ids checked at each end of a file on opening; all are checked when read.
 constexpr std::uint64_t ids_looked_at = 4096;
 
 struct SplitFiles {
@@ -28,7 +28,7 @@ struct SplitFiles {
   std::vector<fs::path> validation;  ///< May be empty.
 };
 
-/// Whether `word` stands in `name` from `at` on, with no letter behind it.
+/// True if `word` stands in `name` at `at`, with no letter after it.
 bool is_word_at(std::string_view name, std::size_t at, std::string_view word) {
   if (at > name.size() || !name.substr(at).starts_with(word)) {
     return false;
@@ -37,8 +37,8 @@ bool is_word_at(std::string_view name, std::size_t at, std::string_view word) {
   return rest.empty() || std::isalpha(static_cast<unsigned char>(rest.front())) == 0;
 }
 
-/// Those whose names begin with the split's; if none is for training, those that have it behind
-/// "_", as other programs name theirs. In their order.
+/// Files whose names begin with the split's; if none is for training, those with the split after
+/// "_", as other programs name them. In name order.
 SplitFiles files_by_name(const std::vector<fs::path>& all) {
   SplitFiles ours;
   SplitFiles others;
@@ -57,7 +57,7 @@ SplitFiles files_by_name(const std::vector<fs::path>& all) {
   return ours.train.empty() ? others : ours;
 }
 
-/// Error (user): the same ids may be there twice.
+/// Error (user): the same ids may exist twice.
 Status check_endings(const std::vector<fs::path>& files) {
   const auto is_numpy = [](const fs::path& path) { return path.extension() == ".npy"; };
   const auto numpy = std::find_if(files.begin(), files.end(), is_numpy);
@@ -93,7 +93,7 @@ Result<SplitFiles> split_files(const fs::path& directory) {
         fmt::format("data directory {} holds no train.bin (nor train_0000.bin, ...); {}",
                     directory.string(), make_command));
   }
-  // What lies beside a val.bin was never read.
+  // Files beside a val.bin were never read.
   const fs::path only = directory / "val.bin";
   if (std::find(files.validation.begin(), files.validation.end(), only) != files.validation.end()) {
     files.validation = {only};
@@ -169,7 +169,7 @@ std::uint32_t TokenSplit::token(const File& file, std::uint64_t position) const 
   for (std::uint64_t i = file.token_bytes; i-- > 0;) {
     value = (value << 8U) | std::to_integer<std::uint64_t>(bytes[i]);
   }
-  // No vocabulary has what does not fit.
+  // No vocabulary holds an id that does not fit.
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(value, 0xffffffffU));
 }
 
@@ -277,7 +277,7 @@ Result<TokenDataset> TokenDataset::open(const fs::path& directory, const Dataset
   const auto files = split_files(directory);
   TRAIN_RETURN_IF_ERROR(files);
   dataset.facts_ = std::move(*facts);
-  // A tokenizer may have more tokens than a model: what counts is what the data has of them.
+  // A tokenizer may have more tokens than a model: the ids in the data count.
   const std::int64_t vocab_size =
       options.vocab_size > 0 ? options.vocab_size : dataset.facts_.vocab_size.value_or(0);
   const TokenSplit::Layout layout{.sequence_length = options.sequence_length,

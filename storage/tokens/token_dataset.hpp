@@ -16,22 +16,22 @@ namespace train::storage {
 /// Token files of one split, cut into sequences of a fixed length T.
 ///
 /// A file of N tokens holds (N - 1) / T sequences; a sequence never crosses files. Targets are the
-/// tokens one further. Threading: reading is const and thread-safe.
+/// tokens shifted by one. Threading: reading is const and thread-safe.
 class TokenSplit {
  public:
   struct Layout {
     std::int64_t sequence_length = 256;           ///< T, tokens.
-    std::optional<std::int64_t> said_bytes = {};  ///< Of a token, 2 or 4; none: nobody says.
-    bool is_ours = false;                         ///< `data prepare` wrote the files.
-    std::int64_t vocab_size = 0;                  ///< Of the model; 0: no limit.
-    std::int64_t said_vocab_size = 0;  ///< Of the data, as meta.json says; 0: it does not.
-    bool may_be_short = false;         ///< Files without a whole sequence are no error.
+    std::optional<std::int64_t> said_bytes = {};  ///< Bytes per token, 2 or 4; nullopt: unknown.
+    bool is_ours = false;                         ///< The files were written by `data prepare`.
+    std::int64_t vocab_size = 0;                  ///< Vocabulary of the model; 0: no limit.
+    std::int64_t said_vocab_size = 0;  ///< Vocabulary of the data in meta.json; 0: not given.
+    bool may_be_short = false;         ///< Accept files without a whole sequence.
   };
 
   TokenSplit() = default;
   /// Maps `files`, in that order. Errors (user): unreadable, those of token_encoding_of(), fewer
-  /// than T + 1 tokens in every file; an id at a file's beginning or end that `said_vocab_size` is
-  /// not above.
+  /// than T + 1 tokens in every file; an id at a file's beginning or end not less than
+  /// `said_vocab_size`.
   static Result<TokenSplit> open(std::span<const std::filesystem::path> files,
                                  const Layout& layout);
 
@@ -39,27 +39,26 @@ class TokenSplit {
   [[nodiscard]] std::uint64_t sequences() const { return sequences_; }
   [[nodiscard]] std::int64_t sequence_length() const { return layout_.sequence_length; }
 
-  /// Fills `tokens` and `targets` (T each) with sequence `index` < sequences(). Waits for the disk
-  /// where the page is not in memory. Errors: a token >= the vocabulary (user; names file,
-  /// position, id).
+  /// Fills `tokens` and `targets` (T each) with sequence `index` < sequences(). Blocks on the disk
+  /// if a page is not in memory. Errors: a token >= the vocabulary (user; names file, position,
+  /// id).
   Status read(std::uint64_t index, std::span<std::int32_t> tokens,
               std::span<std::int32_t> targets) const;
 
-  /// One file of the split, in the order in which they were opened.
+  /// Number of files, in the order in which they were opened.
   [[nodiscard]] std::size_t file_count() const { return files_.size(); }
   [[nodiscard]] const std::filesystem::path& path(std::size_t file) const {
     return files_[file].path;
   }
   [[nodiscard]] std::uint64_t tokens_of(std::size_t file) const { return files_[file].tokens; }
-  /// Of the whole file.
+  /// Size of the whole file.
   [[nodiscard]] std::uint64_t size_bytes_of(std::size_t file) const {
     return files_[file].size_bytes;
   }
-  /// How its ids are written, where that is not `said_bytes` from its beginning on; else empty.
+  /// Encoding of a file's ids if not plain `said_bytes` from its beginning on; otherwise empty.
   [[nodiscard]] std::string encoding_of(std::size_t file) const;
 
-  /// The same from the token at `first` of a file on, at any multiple or none of T.
-  /// REQUIRES: first + T < tokens_of(file).
+  /// Reads from token `first` of a file on, at any position. REQUIRES: first + T < tokens_of(file).
   Status read_at(std::size_t file, std::uint64_t first, std::span<std::int32_t> tokens,
                  std::span<std::int32_t> targets) const;
 
@@ -74,10 +73,9 @@ class TokenSplit {
     std::uint64_t first_sequence;
   };
   Status add(const std::filesystem::path& path);
-  /// Ids are below it.
+  /// Ids must be less than this.
   [[nodiscard]] std::uint32_t id_limit() const;
-  /// Whether all bits of a token of 32 bits or more are set: what other programs write where there
-  /// is no id.
+  /// True if all bits of a token of 32 bits or more are set: other programs' mark for no id.
   [[nodiscard]] static bool is_minus_one(const File& file, std::uint64_t position);
   [[nodiscard]] Error outside(const File& file, std::uint64_t position, std::uint32_t id) const;
   [[nodiscard]] Status check_said_vocabulary() const;
@@ -91,31 +89,31 @@ class TokenSplit {
 
 struct DatasetOptions {
   std::int64_t sequence_length = 256;  ///< T, tokens; at least 1.
-  std::int64_t vocab_size = 0;         ///< The model's; 0: that of meta.json, else no limit.
-  bool need_validation = true;         ///< false: a val.bin that is missing or too short is no
-                                       ///< error; what it says wrong of itself is.
+  std::int64_t vocab_size = 0;         ///< The model's; 0: that of meta.json, otherwise no limit.
+  bool need_validation = true;         ///< false: a missing or too short val.bin is no error; a
+                                       ///< malformed one is.
 };
 
-/// A directory of token files: `train.bin` or any `train*.bin` (read in the order of their names),
-/// `val.bin` or any `val*.bin`, and, optionally, `meta.json`. Where none is named so, those with
-/// `_train` and `_val` in their names. `.npy` in the place of `.bin`. Formats: storage/README.md.
+/// Directory of token files: `train.bin` or any `train*.bin` (in name order), `val.bin` or any
+/// `val*.bin`, and optionally `meta.json`. If none is named so, files with `_train` and `_val` in
+/// their names. `.npy` is accepted for `.bin`. Formats: storage/README.md.
 class TokenDataset {
  public:
-  /// Maps the files; reads some tokens of each. Errors (user): directory, file or permission
-  /// missing, size not a multiple of the token's, fewer than T + 1 tokens in every file of a split,
-  /// meta.json malformed or at odds with the files or the model.
+  /// Maps the files; reads a few tokens of each. Errors (user): directory, file or permission
+  /// missing, a size that is not a multiple of the token's, fewer than T + 1 tokens in every file
+  /// of a split, meta.json malformed or inconsistent with the files or the model.
   static Result<TokenDataset> open(const std::filesystem::path& directory,
                                    const DatasetOptions& options);
 
   [[nodiscard]] const TokenSplit& train() const { return train_; }
-  /// Without sequences if val.bin is missing and was not needed.
+  /// Has no sequences if val.bin is missing and was not needed.
   [[nodiscard]] const TokenSplit& validation() const { return validation_; }
-  /// Those that are there, also where no sequence of theirs was needed or fits.
+  /// Existing validation files, even if none of their sequences is needed or fits.
   [[nodiscard]] const std::vector<std::filesystem::path>& validation_files() const {
     return validation_files_;
   }
   [[nodiscard]] const DatasetFacts& facts() const { return facts_; }
-  /// Bytes of text per validation token, for bits per byte; empty where meta.json does not tell.
+  /// Bytes of text per validation token, for bits per byte; nullopt if meta.json does not give it.
   [[nodiscard]] std::optional<double> bytes_per_token() const;
 
  private:

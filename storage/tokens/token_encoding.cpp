@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A little-endian number of a file.
+/// Little-endian number in a file.
 std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t at, std::size_t width) {
   std::uint64_t value = 0;
   for (std::size_t i = width; i-- > 0;) {
@@ -49,12 +49,12 @@ struct LlmcKind {
 };
 constexpr auto llmc_kinds = std::to_array<LlmcKind>({{20240520, 1, 2}, {20240801, 7, 4}});
 
-/// The magic numbers of its files are days.
+/// Magic numbers of its files are dates.
 constexpr std::uint64_t llmc_first_day = 20'240'000;
 constexpr std::uint64_t llmc_last_day = 20'991'231;
 
-/// Whether a file begins with a header of llm.c's, of whatever kind: an id of a magic's value at a
-/// file's beginning is none. What reads these files asks for magic and version alone.
+/// True if a file begins with any kind of llm.c header: a magic number never occurs as first id.
+/// Programs that read these files check only magic and version.
 bool has_llmc_header(const TokenFile& file) {
   if (file.bytes.size() < 12) {
     return false;
@@ -65,7 +65,7 @@ bool has_llmc_header(const TokenFile& file) {
   const bool is_known = std::any_of(
       llmc_kinds.begin(), llmc_kinds.end(),
       [&](const LlmcKind& kind) { return kind.magic == magic && kind.version == version; });
-  // Other kinds have a few more numbers: at most a quarter says something.
+  // Other kinds have a few more numbers: at most a quarter is non-zero.
   const auto said =
       std::count_if(rest.begin(), rest.end(), [](std::byte byte) { return byte != std::byte{0}; });
   return is_known || (magic >= llmc_first_day && magic <= llmc_last_day && version < 100 &&
@@ -95,7 +95,7 @@ Result<TokenEncoding> read_llmc(const TokenFile& file) {
                                          "write it anew with a current one",
                                          version, kind.version));
   }
-  // Of more than 2^32 tokens the header has the lower half.
+  // For more than 2^32 tokens the header holds the lower half.
   if (data_bytes % width != 0 || (data_bytes / width) % (std::uint64_t{1} << 32U) != said) {
     return token_error(file,
                        fmt::format("its header (llm.c's) says {} tokens of {} bytes, but {} bytes "
@@ -105,11 +105,11 @@ Result<TokenEncoding> read_llmc(const TokenFile& file) {
   return TokenEncoding{llmc_header_bytes, data_bytes / width, kind.token_bytes};
 }
 
-// NumPy: a header that is Python's text of a dictionary.
+// NumPy: the header is the text of a Python dictionary.
 
 constexpr std::string_view numpy_magic = "\x93NUMPY";
 
-/// What follows `key` of the header, up to `end`.
+/// Value of `key` in the header, up to `end`.
 std::string_view numpy_value(std::string_view header, std::string_view key, std::string_view end) {
   const std::size_t at = header.find(key);
   if (at == std::string_view::npos) {
@@ -163,11 +163,11 @@ Result<TokenEncoding> read_numpy(const TokenFile& file) {
   return TokenEncoding{first, tokens, width};
 }
 
-// Megatron: an index beside the ids: their type, and the length and place of every document.
+// Megatron: an index beside the ids, with their type and the length and place of every document.
 
 constexpr std::string_view megatron_magic = std::string_view("MMIDIDX\0\0", 9);
-constexpr std::size_t megatron_header_bytes = 34;  // magic, version, type, sequences, documents
-/// Bytes of a token, by the type's code; 0: no ids.
+constexpr std::size_t megatron_header_bytes = 34;  // Magic, version, type, sequences, documents.
+/// Bytes per token by type code; 0: not ids.
 constexpr std::array<std::int64_t, 9> megatron_widths = {0, 1, 1, 2, 4, 8, 0, 0, 2};
 
 Result<TokenEncoding> read_megatron(const TokenFile& file, const fs::path& index_path) {
@@ -214,16 +214,16 @@ Result<TokenEncoding> read_megatron(const TokenFile& file, const fs::path& index
   return TokenEncoding{0, next / static_cast<std::uint64_t>(width), width};
 }
 
-// Ids alone.
+// Plain ids.
 
-/// The first ones and the last ones are looked at.
+/// Words examined at each end.
 constexpr std::size_t sample_words = std::size_t{1} << 15;
-/// Fewer may look like anything.
+/// Fewer words are inconclusive.
 constexpr std::size_t sample_words_least = 64;
-/// Vocabularies have fewer ids than this many times 65536.
+/// Vocabularies have fewer ids than this times 65536.
 constexpr std::uint64_t high_half_most = 4;
 
-/// Words of so many bytes from both ends of a file, of which a multiple of `group` lies before.
+/// Words from both ends of a file, aligned to multiples of `group`.
 std::vector<std::uint64_t> sampled_words(std::span<const std::byte> bytes, std::size_t width,
                                          std::size_t group) {
   const std::size_t count = bytes.size() / width / group * group;
@@ -237,9 +237,9 @@ std::vector<std::uint64_t> sampled_words(std::span<const std::byte> bytes, std::
   return words;
 }
 
-/// Whether the words are lower and upper halves of numbers twice as wide, of ids: all upper ones
-/// are small, or those of -1, and of the lower ones most say something. Where the
-/// words are ids of the vocabulary (0: not known) and the numbers are not, they are words.
+/// True if the words are lower and upper halves of ids twice as wide: all upper ones are small, or
+/// those of -1, and most lower ones are non-zero. If the words are ids of the vocabulary (0:
+/// unknown) and the wide numbers are not, the words count.
 bool are_halves(std::span<const std::uint64_t> words, std::uint64_t all_ones,
                 std::int64_t vocab_size) {
   bool ids_below = false;
@@ -264,7 +264,7 @@ bool are_halves(std::span<const std::uint64_t> words, std::uint64_t all_ones,
          words.size() >= sample_words_least;
 }
 
-/// Whether words are floats that hold ids: whole numbers, not all of them 0 or 1.
+/// True if the words are floats that hold ids: integers, not all of them 0 or 1.
 template <class Float>
 bool are_floats(std::span<const std::uint64_t> words) {
   constexpr double id_most = 1 << 20;
@@ -281,7 +281,7 @@ bool are_floats(std::span<const std::uint64_t> words) {
   return says && words.size() >= sample_words_least / 2;
 }
 
-/// Numbers of so many bytes, of ids, the upper half first, whose halves are the words.
+/// Width of big-endian ids of which the words are halves, if they are.
 int swapped_bytes(std::span<const std::uint64_t> words) {
   for (const std::size_t group : {4U, 2U}) {
     bool zeros_first = true;
@@ -311,7 +311,7 @@ bool is_printable(std::string_view head) {
          });
 }
 
-/// Error: what was computed in floats was written so.
+/// Error: the ids are stored as floats.
 Status check_floats(const TokenFile& file) {
   const bool is_double = are_floats<double>(sampled_words(file.bytes, 8, 1));
   if (!is_double && !are_floats<float>(sampled_words(file.bytes, 4, 1))) {
@@ -324,7 +324,7 @@ Status check_floats(const TokenFile& file) {
                         8 * bytes, bytes));
 }
 
-/// What says of ids that look like others that they are of that width.
+/// Advice for ids that look like another width but are of this one.
 std::string if_they_are(std::int64_t width) {
   return fmt::format(
       "if they are uint{} all the same, give them with that type in the place of this file: "
@@ -411,7 +411,7 @@ Result<TokenEncoding> token_encoding_of(const TokenFile& file) {
     return read_llmc(file);
   }
   const fs::path index = fs::path(file.path).replace_extension(".idx");
-  std::error_code ignored;  // What cannot be looked for is not there.
+  std::error_code ignored;  // A file that cannot be examined counts as missing.
   if (fs::exists(index, ignored)) {
     return read_megatron(file, index);
   }

@@ -10,28 +10,28 @@
 
 namespace train::storage {
 
-/// Where the ids of a token file lie, little-endian.
+/// Place and width of a token file's ids, little-endian.
 struct TokenEncoding {
   std::uint64_t first_byte = 0;
   std::uint64_t tokens = 0;
   std::int64_t token_bytes = 2;  ///< 1, 2, 4 or 8.
 };
 
-/// A token file, and what is known of it besides.
+/// Token file, and what is known about it from elsewhere.
 struct TokenFile {
   const std::filesystem::path& path;
   std::span<const std::byte> bytes;
-  /// 2 or 4, as meta.json says; none: it does not.
+  /// 2 or 4, from meta.json; nullopt: not given.
   std::optional<std::int64_t> said_bytes;
-  /// `data prepare` wrote it: ids alone, of that width.
+  /// Written by `data prepare`: plain ids of that width.
   bool is_ours = false;
-  std::int64_t vocab_size = 0;  ///< 0: not known.
+  std::int64_t vocab_size = 0;  ///< 0: unknown.
 };
 
-/// Files that say themselves how they are written are read so: NumPy's (.npy), those with the
-/// header of llm.c and modded-nanogpt, Megatron's .bin beside an .idx. Any other is ids alone,
-/// uint16 unless meta.json says uint32, as long as its bytes do not show that they are not. Errors
-/// (user): what the bytes are instead, and what to do; a header or index at odds with the file.
+/// Detects self-describing files: NumPy's (.npy), those with the header of llm.c and
+/// modded-nanogpt, Megatron's .bin beside an .idx. Any other file is plain ids, uint16 unless
+/// meta.json says uint32, unless its bytes contradict that. Errors (user): what the bytes are
+/// instead, and what to do; a header or index inconsistent with the file.
 [[nodiscard]] Result<TokenEncoding> token_encoding_of(const TokenFile& file);
 
 }  // namespace train::storage

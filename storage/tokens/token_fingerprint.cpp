@@ -23,20 +23,20 @@ struct SplitFile {
   std::string encoding = {};
 };
 
-/// A number that the size and the index decide.
+/// Pseudo-random number from size and index.
 std::uint64_t drawn(std::uint64_t size_bytes, std::uint64_t index) {
   const std::array<std::uint64_t, 2> key = {size_bytes, index};
   return short_digest(std::as_bytes(std::span(key)));
 }
 
-/// Of the blocks that sampled_blocks() says. Only files that hold some of them are opened, one at a
-/// time: there may be more of them than a process may open.
+/// Digest of the blocks of sampled_blocks(). Only files with such blocks are opened, one at a time:
+/// a process may not be able to open all.
 Result<std::string> sample_digest(std::span<const SplitFile> files, std::uint64_t size_bytes) {
   const std::vector<SampledBlock> blocks = sampled_blocks(size_bytes);
   StreamingDigest digest;
   std::vector<std::byte> bytes(sampled_block_bytes);
   auto block = blocks.begin();
-  std::uint64_t begin = 0;  // of the file, within the split
+  std::uint64_t begin = 0;  // Begin of the file within the split.
   for (const SplitFile& file : files) {
     const std::uint64_t end = begin + file.size_bytes;
     if (block == blocks.end() || block->offset >= end) {
@@ -52,7 +52,7 @@ Result<std::string> sample_digest(std::span<const SplitFile> files, std::uint64_
       TRAIN_RETURN_IF_ERROR(input->read(first - begin, piece));
       digest.update(piece);
       if (block->offset + block->size_bytes > end) {
-        break;  // the rest is in the next file
+        break;  // The rest is in the next file.
       }
       ++block;
     }
@@ -61,7 +61,7 @@ Result<std::string> sample_digest(std::span<const SplitFile> files, std::uint64_
   return digest.finish();
 }
 
-/// Of one split, as text.
+/// Text of one split for the digest.
 Result<std::string> split_text(std::span<const SplitFile> files,
                                const std::optional<std::string>& whole_digest) {
   std::string text;
@@ -87,7 +87,7 @@ std::vector<SampledBlock> sampled_blocks(std::uint64_t size_bytes) {
     return blocks;
   }
   constexpr std::uint64_t kParts = sampled_blocks_most - 2;
-  const std::uint64_t part = (size_bytes - 2 * kLength) / kParts;  // at least kLength
+  const std::uint64_t part = (size_bytes - 2 * kLength) / kParts;  // At least kLength.
   blocks.push_back({0, kLength});
   for (std::uint64_t i = 0; i < kParts; ++i) {
     const std::uint64_t within = drawn(size_bytes, i) % (part - kLength + 1);

@@ -27,10 +27,10 @@ float from_half(std::uint16_t half) {
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000U) << 16U;
   const std::uint32_t exponent = (half >> 10U) & 0x1FU;
   const std::uint32_t fraction = half & 0x3FFU;
-  if (exponent == 0x1FU) {  // infinite, or no number
+  if (exponent == 0x1FU) {  // Infinite or NaN.
     return std::bit_cast<float>(sign | 0x7F800000U | (fraction << 13U));
   }
-  if (exponent == 0) {  // fraction * 2^-24
+  if (exponent == 0) {  // Subnormal: fraction * 2^-24.
     const float value = std::ldexp(static_cast<float>(fraction), -24);
     return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
   }
@@ -41,14 +41,14 @@ std::uint16_t to_half(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>((bits >> 16U) & 0x8000U);
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
-  if (magnitude > 0x7F800000U) {  // a quiet NaN with the upper bits of its payload
+  if (magnitude > 0x7F800000U) {  // Quiet NaN with the upper bits of its payload.
     const std::uint32_t payload = (magnitude >> 13U) & 0x3FFU;
     return static_cast<std::uint16_t>(sign | 0x7C00U | (payload == 0 ? 0x200U : payload));
   }
   if (magnitude >= 0x477FF000U) {  // 65520 and above round to infinity
     return static_cast<std::uint16_t>(sign | 0x7C00U);
   }
-  if (magnitude < 0x38800000U) {  // below 2^-14: a multiple of 2^-24, or zero
+  if (magnitude < 0x38800000U) {  // Less than 2^-14: a multiple of 2^-24, or zero.
     const float scaled = std::ldexp(std::bit_cast<float>(magnitude), 24);
     return static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(std::nearbyint(scaled)));
   }
@@ -66,7 +66,7 @@ std::uint16_t to_bfloat(float value) {
   return static_cast<std::uint16_t>((bits + 0x7FFFU + odd) >> 16U);
 }
 
-/// Rounds all of `in`; false where a finite value has become infinite.
+/// Rounds all of `in`; false if a finite value became infinite.
 template <class Round>
 bool round_all(std::span<const float> in, std::span<std::byte> out, std::uint16_t infinity,
                const Round& round) {
@@ -109,7 +109,7 @@ void to_floats(WeightType type, std::span<const std::byte> in, std::span<float> 
     std::memcpy(out.data(), in.data(), in.size());
     return;
   }
-  // A loop for each type: that of bf16 becomes vector instructions, and is as fast as memory.
+  // One loop per type: that of bf16 vectorises, and is as fast as memory.
   if (type == WeightType::bf16) {
     widen_all(in, out, [](std::uint16_t bits) {
       return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);

@@ -8,8 +8,8 @@
 namespace train::storage {
 namespace {
 
-// Blocks of 32 elements have one scale. Those of 256 ("K") have a scale of their scales and consist
-// of groups of 32, or 16, with a scale of a few bits each.
+// Blocks of 32 elements have one scale. Blocks of 256 ("K") have a scale for their scales and
+// consist of groups of 32, or 16, with a scale of a few bits each.
 constexpr std::size_t small_block = 32;
 constexpr std::size_t half_block = small_block / 2;
 constexpr std::size_t group_elements = 32;
@@ -42,7 +42,7 @@ void dequantize_q8_0(const std::byte* block, float* values) {
   }
 }
 
-/// The low four bits of byte i are element i, the high ones element i + 16.
+/// Nibble of an element: the low four bits of byte i are element i, the high ones element i + 16.
 unsigned nibble_of(const std::byte* nibbles, std::size_t element) {
   return byte_at(nibbles, element % half_block) >> (element < half_block ? 0 : 4) & 15;
 }
@@ -62,7 +62,7 @@ void dequantize_q4_1(const std::byte* block, float* values) {
   }
 }
 
-/// A nibble, and as its fifth bit that of a word with a bit for each element.
+/// Nibble with a fifth bit from a word with one bit per element.
 unsigned five_bits_of(const std::byte* fifth_bits, std::size_t element) {
   const unsigned fifth = byte_at(fifth_bits, element / 8) >> (element % 8) & 1;
   return nibble_of(fifth_bits + 4, element) | fifth << 4;
@@ -83,15 +83,15 @@ void dequantize_q5_1(const std::byte* block, float* values) {
   }
 }
 
-/// What a group's elements are multiplied with, and what is subtracted then.
+/// Factor of a group's elements, and the value subtracted then.
 struct GroupScale {
   float factor = 0;
   float offset = 0;
 };
 
-/// Of Q4_K and Q5_K, which begin with two halves and twelve bytes of eight pairs of six-bit
-/// numbers. Bytes 0 to 3 have the scales of the first four groups, bytes 4 to 7 their offsets, each
-/// in the low six bits; bytes 8 to 11 have the low four bits of the other groups' scale and offset,
+/// Scales of Q4_K and Q5_K, which begin with two halves and twelve bytes of eight pairs of six-bit
+/// numbers. Bytes 0 to 3 hold the scales of the first four groups, bytes 4 to 7 their offsets, each
+/// in the low six bits; bytes 8 to 11 hold the low four bits of the other groups' scale and offset,
 /// whose upper two are the top bits of bytes 0 to 3 and 4 to 7.
 std::array<GroupScale, groups_in_block> group_scales(const std::byte* block) {
   const float scale = half_at(block);
@@ -110,7 +110,7 @@ std::array<GroupScale, groups_in_block> group_scales(const std::byte* block) {
   return scales;
 }
 
-/// Each 32 bytes are two groups, in their low and in their high halves.
+/// Each 32 bytes hold two groups, in their low and high halves.
 unsigned grouped_nibble(const std::byte* nibbles, std::size_t group, std::size_t element) {
   return byte_at(nibbles, group / 2 * group_elements + element) >> (group % 2 * 4) & 15;
 }
@@ -126,7 +126,7 @@ void dequantize_q4_k(const std::byte* block, float* values) {
   }
 }
 
-/// As Q4_K, with a fifth bit: that of element i of group g is bit g of byte i.
+/// Like Q4_K with a fifth bit: that of element i of group g is bit g of byte i.
 void dequantize_q5_k(const std::byte* block, float* values) {
   const auto scales = group_scales(block);
   const std::byte* fifth_bits = block + 4 + packed_scales_bytes;
@@ -140,9 +140,9 @@ void dequantize_q5_k(const std::byte* block, float* values) {
   }
 }
 
-/// 128 bytes of low halves, 64 of two upper bits, 16 signed scales, each of 16 elements, and the
-/// scale of these. Each half of the block has four groups of 32: their low bits are the low halves
-/// of 64 bytes, then the high ones; their upper bits lie in four pairs of 32 bytes.
+/// 128 bytes of low halves, 64 of two upper bits, 16 signed scales of 16 elements each, and a scale
+/// for these. Each half of the block has four groups of 32: their low bits are the low halves of 64
+/// bytes, then the high ones; their upper bits are four pairs in 32 bytes.
 void dequantize_q6_k(const std::byte* block, float* values) {
   constexpr std::size_t low_bytes = 128;
   constexpr std::size_t upper_bytes = 64;
@@ -224,7 +224,7 @@ void dequantize_blocks(const GgufType& type, std::span<const std::byte> bytes,
   TRAIN_CHECK(type.dequantize != nullptr && values.size() % type.block_elements == 0);
   const std::size_t blocks = values.size() / type.block_elements;
   TRAIN_CHECK(bytes.size() == blocks * type.block_bytes);
-  // What is no block is converted in one loop.
+  // Types without blocks are converted in one loop.
   if (type.block_elements == 1) {
     to_floats(*weight_type(type.name), bytes, values);
     return;

@@ -19,61 +19,62 @@
 
 namespace train::storage {
 
-/// A value of a GGUF file's metadata. Integers of all sizes are widened, floats too.
+/// Metadata value of a GGUF file. All integer sizes are widened, floats too.
 using GgufValue =
     std::variant<bool, std::uint64_t, std::int64_t, double, std::string, std::vector<bool>,
                  std::vector<std::uint64_t>, std::vector<std::int64_t>, std::vector<double>,
                  std::vector<std::string>>;
 using GgufMetadata = std::map<std::string, GgufValue, std::less<>>;
 
-/// What is read of metadata and tensor table, so that a hostile file takes neither time nor memory.
+/// Largest metadata and tensor table accepted, so that a hostile file costs neither time nor
+/// memory.
 inline constexpr std::uint64_t gguf_header_limit_bytes = std::uint64_t{256} << 20;
 inline constexpr std::uint64_t gguf_key_limit = 65'536;
 inline constexpr std::uint64_t gguf_tensor_limit = 250'000;
-/// Of all arrays of the metadata together.
+/// Total of all metadata arrays.
 inline constexpr std::uint64_t gguf_element_limit = 8'000'000;
 
-/// A tensor of a GgufFile.
+/// Tensor of a GgufFile.
 struct GgufEntry {
   std::string name = {};
-  std::vector<std::int64_t> shape = {};  ///< Row-major as PyTorch's: the file's in reverse.
+  std::vector<std::int64_t> shape = {};  ///< Row-major as in PyTorch: the file's order reversed.
   GgufType type = {};
   std::uint64_t elements_count = 0;
-  std::uint64_t begin = 0;  ///< Byte of the file.
+  std::uint64_t begin = 0;  ///< Byte offset in the file.
   std::uint64_t size_bytes = 0;
 };
 
-/// A GGUF file of version 2 or 3, little-endian, whose table passed every check: whatever the
-/// bytes, open() returns an error or a table whose tensors lie inside the file, at multiples of its
-/// alignment, without overlap, and fit their shapes. It takes memory of the order of metadata and
-/// table. The tensors' bytes stay on disk.
+/// GGUF file of version 2 or 3, little-endian, whose table passed every check: for any bytes,
+/// open() returns an error or a table whose tensors lie inside the file, at multiples of its
+/// alignment, without overlap, and fit their shapes. Memory is proportional to metadata and table.
+/// Tensor data stays on disk.
 ///
 /// Threading: reads may be made from several threads. All calls block on the disk.
 class GgufFile {
  public:
-  /// Errors: those of InputFile::open; a malformed file, another version, a type that is not known
-  /// (failure; names file and reason).
+  /// Errors: those of InputFile::open; a malformed file, another version, an unknown type (failure;
+  /// names file and reason).
   static Result<GgufFile> open(const std::filesystem::path& path);
 
   [[nodiscard]] std::uint32_t version() const { return version_; }
   [[nodiscard]] const GgufMetadata& metadata() const { return metadata_; }
-  /// The value of `key`, if there is one of that type.
+  /// Value of `key`, if it exists with that type.
   template <class T>
   [[nodiscard]] const T* value_of(std::string_view key) const {
     const auto found = metadata_.find(key);
     return found == metadata_.end() ? nullptr : std::get_if<T>(&found->second);
   }
-  /// The same of an integer, signed or not, that is not negative.
+  /// Value of an integer key, signed or not, if not negative.
   [[nodiscard]] std::optional<std::uint64_t> count_of(std::string_view key) const;
 
   /// Sorted by name.
   [[nodiscard]] std::span<const GgufEntry> entries() const { return entries_; }
-  /// nullptr if there is none of that name.
+  /// nullptr if no tensor has that name.
   [[nodiscard]] const GgufEntry* find(std::string_view name) const;
 
-  /// Fills `out` with the elements from `first_element` on, dequantized block by block. Takes at
-  /// most 1 MiB besides. REQUIRES: an entry of this file, which has so many. Errors: a type without
-  /// a way to read it (user; names tensor, file and what is read); those of InputFile::read.
+  /// Fills `out` with elements from `first_element` on, dequantized block by block. Uses at most 1
+  /// MiB. REQUIRES: an entry of this file with enough elements. Errors: an unreadable type (user;
+  /// names tensor, file and the readable types); those of InputFile::read.
   Status read_fp32(const GgufEntry& entry, std::uint64_t first_element, std::span<float> out) const;
 
   [[nodiscard]] const InputFile& file() const { return file_; }

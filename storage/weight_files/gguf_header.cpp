@@ -20,7 +20,7 @@ constexpr std::uint64_t gguf_name_limit = std::uint64_t{64} << 10;
 constexpr std::uint32_t gguf_rank_limit = 4;
 constexpr std::uint32_t gguf_magic = 0x4655'4747;  // "GGUF"
 constexpr std::uint64_t gguf_default_alignment = 32;
-// The least that a key with its value, and a tensor of the table, take.
+// Least bytes of a key with its value, and of a tensor in the table.
 constexpr std::uint64_t gguf_key_bytes = 8 + 4 + 1;
 constexpr std::uint64_t gguf_tensor_bytes = 8 + 4 + 4 + 8;
 
@@ -40,7 +40,7 @@ enum class ValueKind : std::uint32_t {
   float64,
 };
 
-/// Calls `use(T{})` with the C++ type of a number in the file. False: it is no number.
+/// Calls `use(T{})` with the C++ type of a number in the file. False: not a number.
 template <class Use>
 bool with_number_type(ValueKind kind, const Use& use) {
   switch (kind) {
@@ -69,14 +69,14 @@ bool with_number_type(ValueKind kind, const Use& use) {
   }
 }
 
-/// The type that a GgufValue has for a number of type T.
+/// Type in GgufValue for a number of type T.
 template <class T>
 using WideNumber =
     std::conditional_t<std::is_floating_point_v<T>, double,
                        std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
 
-/// Reads from the file's start on through a small window. After the first error everything that is
-/// read is zero or empty, so that callers need to ask only where they would go on for long.
+/// Reads from the file's start through a small window. After the first error every read returns
+/// zero or empty, so callers check only before long loops.
 class GgufCursor {
  public:
   explicit GgufCursor(const InputFile& file)
@@ -107,7 +107,7 @@ class GgufCursor {
     return failed() ? std::string() : text;
   }
 
-  /// A count of things of at least `each_bytes`.
+  /// Count of items of at least `each_bytes`.
   std::uint64_t count(std::string_view what, std::uint64_t each_bytes, std::uint64_t limit) {
     const auto value = number<std::uint64_t>();
     if (value > limit || value > rest() / each_bytes) {
@@ -175,7 +175,7 @@ GgufValue read_elements(GgufCursor& cursor, std::uint64_t count, const Read& rea
   return values;
 }
 
-/// `elements_left`: of the limit of all arrays.
+/// `elements_left`: rest of the limit on all arrays.
 GgufValue read_array(GgufCursor& cursor, std::uint64_t& elements_left) {
   const auto kind = static_cast<ValueKind>(cursor.number<std::uint32_t>());
   std::uint64_t each_bytes = kind == ValueKind::string ? 8 : 1;
@@ -276,7 +276,7 @@ std::string size_defect(GgufEntry& entry) {
   return {};
 }
 
-/// `begin` is from the start of the tensors' bytes yet.
+/// `begin` still counts from the start of the tensor data.
 GgufEntry read_entry(GgufCursor& cursor) {
   GgufEntry entry;
   entry.name = cursor.string(gguf_name_limit);
@@ -304,7 +304,7 @@ GgufEntry read_entry(GgufCursor& cursor) {
   return entry;
 }
 
-/// Empty if the tensors, counted from `start`, are aligned, lie in the file and apart.
+/// Empty if the tensors, counted from `start`, are aligned, inside the file and disjoint.
 std::string gguf_layout_defect(std::vector<GgufEntry>& entries, std::uint64_t start,
                                std::uint64_t alignment, std::uint64_t file_bytes) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
@@ -332,7 +332,7 @@ std::string gguf_layout_defect(std::vector<GgufEntry>& entries, std::uint64_t st
   return {};
 }
 
-/// Empty if no two tensors have one name.
+/// Empty if all names are distinct.
 std::string gguf_name_defect(std::span<const GgufEntry> entries) {
   std::vector<std::string_view> names;
   for (const GgufEntry& entry : entries) {
@@ -343,7 +343,7 @@ std::string gguf_name_defect(std::span<const GgufEntry> entries) {
   return twice == names.end() ? std::string() : fmt::format("tensor {} twice", shown(*twice));
 }
 
-/// The version; stops the cursor if it is not one that is read.
+/// Version; stops the cursor if it is unsupported.
 std::uint32_t read_version(GgufCursor& cursor) {
   const auto magic = cursor.number<std::uint32_t>();
   const auto version = cursor.number<std::uint32_t>();

@@ -9,14 +9,14 @@
 
 namespace train::storage {
 
-/// What a GGUF file says before its tensors.
+/// Header of a GGUF file, before its tensors.
 struct GgufHeader {
   std::uint32_t version = 0;
   GgufMetadata metadata = {};
-  std::vector<GgufEntry> entries = {};  ///< In the order of the file; every check passed.
+  std::vector<GgufEntry> entries = {};  ///< In file order; all checks passed.
 };
 
-/// Reads and checks metadata and tensor table. Errors: the reason alone, on one short line, without
+/// Reads and checks metadata and tensor table. Errors: only the reason, on one short line, without
 /// the file (failure); those of InputFile::read.
 Result<GgufHeader> read_gguf_header(const InputFile& file);
 

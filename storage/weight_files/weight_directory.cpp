@@ -19,9 +19,9 @@ namespace fs = std::filesystem;
 constexpr const char* kOneFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr std::uint64_t kLargestIndex = std::uint64_t{256} << 20;
-constexpr std::size_t kPieceBytes = std::size_t{1} << 18;  // stays in a cache of a core
+constexpr std::size_t kPieceBytes = std::size_t{1} << 18;  // Fits in a core's cache.
 
-/// A name of a file in the same directory.
+/// True for the name of a file in the same directory.
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
          name.find('\0') == std::string::npos;
@@ -32,7 +32,7 @@ Error no_index(const fs::path& index, std::string_view why) {
                                 index.string(), why));
 }
 
-/// Which file each tensor is in.
+/// File of each tensor.
 Result<std::map<std::string, std::string>> parse_weight_map(const fs::path& index,
                                                             const std::string& text) {
   const auto parsed = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -53,12 +53,12 @@ Result<std::map<std::string, std::string>> parse_weight_map(const fs::path& inde
   return map;
 }
 
-/// Why a directory has no weights to read: what it holds in their stead, and what to do with that.
+/// Explains why a directory has no readable weights: what it holds instead, and what to do with it.
 Error no_weights(const fs::path& path) {
   std::string shard;
   std::string pickled;
   bool adapter = false;
-  std::error_code failed;  // of a directory that is not there nothing is to be said
+  std::error_code failed;  // A missing directory needs no explanation.
   for (fs::directory_iterator entry(path, failed), end; !failed && entry != end;
        entry.increment(failed)) {
     const std::string name = entry->path().filename().string();
@@ -125,12 +125,12 @@ Status WeightDirectory::add_file(const fs::path& file, const Places& places) {
   TRAIN_RETURN_IF_ERROR(input);
   bool malformed = false;
   auto opened = SafetensorsFile::parse(std::move(*input), &malformed);
-  if (!opened && malformed) {  // which no second try makes any better
+  if (!opened && malformed) {  // A second attempt would not help.
     return user_error(fmt::format("{}; fetch it again", opened.error().message));
   }
   TRAIN_RETURN_IF_ERROR(opened);
   files_.push_back(std::move(opened).value());
-  // Entries stay where they are when the file's object moves.
+  // Entries keep their addresses when the file object moves.
   for (const TensorEntry& entry : files_.back().entries()) {
     const Location here{files_.size() - 1, &entry};
     const auto [at, added] = tensors_.emplace(entry.name, here);

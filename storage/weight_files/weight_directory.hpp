@@ -14,36 +14,35 @@
 
 namespace train::storage {
 
-/// The tensors of a published model: `model.safetensors`, or those of the shards that
-/// `model.safetensors.index.json` names. The index says which files there are, and which of two has
-/// a tensor that is in both; what it lists and they lack is remembered, for whoever needs it.
-/// Threading: reading from any number of threads. Everything blocks on the disk.
+/// Tensors of a published model: `model.safetensors`, or the shards that
+/// `model.safetensors.index.json` names. The index gives the files, and which of two holds a tensor
+/// that is in both; tensors it lists and the files lack are remembered. Threading: reading from any
+/// number of threads. Everything blocks on the disk.
 class WeightDirectory {
  public:
-  /// `path`: such a directory, or one safetensors file.
-  /// Errors (user, one line with the file): neither is there (the line says what is, and what to do
-  /// with it); an index that is no index, that names a file elsewhere or one that is missing; a
-  /// tensor in two files that the index does not place; a file that is cut short or damaged. Those
-  /// of reading.
+  /// `path`: such a directory, or one safetensors file. Errors (user, one line with the file):
+  /// neither exists (the line says what does, and what to do with it); an invalid index, one that
+  /// names a file elsewhere or a missing one; a tensor in two files that the index does not assign;
+  /// a truncated or damaged file. Read errors.
   static Result<WeightDirectory> open(const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  /// By name, rising.
+  /// Sorted by name.
   [[nodiscard]] std::vector<std::string> names() const;
-  /// nullptr if there is none of that name.
+  /// nullptr if no tensor has that name.
   [[nodiscard]] const TensorEntry* find(std::string_view name) const;
   [[nodiscard]] std::uint64_t tensor_bytes() const;
-  /// Tensors that the index lists and no file holds, and the file that each should be in.
+  /// Tensors that the index lists but no file holds, with the file that each should be in.
   [[nodiscard]] const std::map<std::string, std::string, std::less<>>& absent() const {
     return absent_;
   }
 
-  /// Tensors that are in a second file, which the index does not mean.
+  /// Tensors that are also in a second file, which the index does not assign them to.
   [[nodiscard]] const std::vector<std::string>& doubled() const { return doubled_; }
 
   /// Fills `out` with elements of a tensor of F32, BF16 or F16 from `first` on, exactly, through a
-  /// buffer of at most 256 KiB. REQUIRES: the tensor is there and has so many.
-  /// Errors: another type (user, names it), those of SafetensorsFile::read.
+  /// buffer of at most 256 KiB. REQUIRES: the tensor exists and has enough elements. Errors:
+  /// another type (user, names it), those of SafetensorsFile::read.
   Status read_floats(std::string_view name, std::uint64_t first, std::span<float> out) const;
 
  private:
@@ -53,7 +52,7 @@ class WeightDirectory {
   };
   explicit WeightDirectory(std::filesystem::path path) : path_(std::move(path)) {}
   using Places = std::map<std::string, std::string>;
-  /// `places`: the name of the file that each tensor should be in.
+  /// `places`: name of the file that each tensor should be in.
   Status add_file(const std::filesystem::path& file, const Places& places);
   Status read_index(const std::filesystem::path& index);
 
@@ -64,7 +63,7 @@ class WeightDirectory {
   std::vector<std::string> doubled_;
 };
 
-/// Why a directory that holds an adapter of PEFT's alone is no model, and what to do with it.
+/// Explains why a directory that holds only a PEFT adapter is not a model, and what to do with it.
 [[nodiscard]] std::string adapter_alone(const std::filesystem::path& path);
 
 }  // namespace train::storage

@@ -6,7 +6,7 @@
 
 namespace train::storage {
 
-/// The bytes that a text in base64 stands for; nothing if it has other letters.
+/// Decodes base64; nullopt if the text has other characters.
 [[nodiscard]] std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace train::storage

@@ -6,8 +6,8 @@
 
 namespace train::storage {
 
-/// What belongs to a tokenizer in a model's directory, its chat template among it: carried along
-/// wherever the tokenizer is kept.
+/// Tokenizer files in a model's directory, its chat template included; copied wherever the
+/// tokenizer is kept.
 inline constexpr std::array tokenizer_file_names = {"tokenizer.json",
                                                     "tokenizer_config.json",
                                                     "tokenizer.model",
@@ -20,7 +20,7 @@ inline constexpr std::array tokenizer_file_names = {"tokenizer.json",
                                                     "special_tokens_map.json",
                                                     "generation_config.json"};
 
-/// Whether a directory has a file that a tokenizer is read from.
+/// True if a directory has a file from which a tokenizer can be read.
 [[nodiscard]] inline bool holds_tokenizer(const std::filesystem::path& directory) {
   std::error_code ignored;
   for (const char* name : {"tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json"}) {

@@ -7,16 +7,16 @@
 
 namespace train::storage {
 
-/// Goes through the fields of a protocol buffer's message, in their order.
+/// Iterates over the fields of a protocol buffer message, in order.
 class MessageFields {
  public:
-  /// REQUIRES: what `bytes` shows outlives this and the fields.
+  /// REQUIRES: the memory of `bytes` outlives this object and the fields.
   explicit MessageFields(std::string_view bytes) : rest_(bytes) {}
 
   struct Field {
     std::uint64_t number = 0;
-    std::uint64_t value = 0;  ///< Of a number: its bits.
-    std::string_view bytes;   ///< Of a text or an inner message.
+    std::uint64_t value = 0;  ///< Bits of a number.
+    std::string_view bytes;   ///< Content of a string or a nested message.
     bool holds_bytes = false;
 
     [[nodiscard]] bool flag() const { return value != 0; }
@@ -25,7 +25,7 @@ class MessageFields {
     }
   };
 
-  /// Nothing at the end, and where the bytes are no message: see broken().
+  /// nullopt at the end, and if the bytes are malformed: see broken().
   [[nodiscard]] std::optional<Field> next();
 
   [[nodiscard]] bool broken() const { return broken_; }

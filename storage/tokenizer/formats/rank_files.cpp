@@ -1,4 +1,4 @@
-// Vocabularies without a description of how text is split: ranks, and vocabulary with merges.
+// Vocabularies without a description of splitting: ranks, and vocabulary with merges.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,12 +22,12 @@ struct NamedId {
   std::string_view name;
 };
 
-/// A vocabulary that is known by its number of ranks.
+/// Vocabulary known by its number of ranks.
 struct KnownRanks {
   std::size_t ranks;
   KnownPattern pattern;
   bool nfc;
-  std::optional<std::uint32_t> begin;  ///< Put before a text.
+  std::optional<std::uint32_t> begin;  ///< Token put before a text.
   std::span<const NamedId> specials;
 };
 
@@ -58,7 +58,7 @@ constexpr KnownRanks known_ranks[] = {
     {199998, KnownPattern::o200k, false, std::nullopt, o200k_specials},
 };
 
-/// Goes through lines that are not empty, until one fails.
+/// Iterates over non-empty lines until one fails.
 template <class Each>
 Status for_each_line(std::string_view text, Each&& each) {
   for (std::size_t number = 1; !text.empty(); ++number) {
@@ -104,7 +104,7 @@ PreTokenizer bytes_split_by(KnownPattern pattern) {
   return PreTokenizer(std::move(stages));
 }
 
-/// The space goes before what the pattern splits, but GPT-2's, which is part of the same stage.
+/// The space is added before splitting, except with GPT-2's pattern, whose stage adds it.
 PreTokenizer spaced_and_split_by(KnownPattern pattern) {
   std::vector<PreTokenizerStage> stages;
   ByteLevelStage bytes{.add_prefix_space = true, .splitter = std::nullopt};

@@ -1,4 +1,4 @@
-// SentencePiece models as the parts of a tokenizer.
+// Converts SentencePiece models to tokenizer parts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ Result<Vocabulary> vocabulary_of(const Model& model) {
   return vocabulary;
 }
 
-/// The highest score merges first; equal scores have equal ranks, so that the leftmost does.
+/// The highest score merges first; equal scores have equal ranks, so the leftmost merges first.
 std::vector<std::uint32_t> ranks_of(const Model& model) {
   std::vector<float> scores;
   for (const Model::Piece& piece : model.pieces) {
@@ -62,9 +62,8 @@ Result<Bpe> bpe_of(const Model& model, Vocabulary vocabulary) {
   return Bpe::from_ranks(std::move(vocabulary), ranks_of(model), std::move(options));
 }
 
-/// The user's own pieces win over others by a score above 0, the longer of them over the shorter;
-/// an unknown character is less likely than any piece. All of it in floats, as the reference has
-/// it.
+/// User-defined pieces beat others by a score above 0, longer ones beat shorter ones; an unknown
+/// character scores below any piece. All in floats, as in the reference.
 Unigram unigram_of(const Model& model, Vocabulary vocabulary) {
   constexpr float unknown_penalty = 10.0F;
   constexpr double own_score_of_a_byte = 0.1;
@@ -101,8 +100,8 @@ Result<WordModel> word_model(const Model& model) {
   return WordModel(std::move(*bpe));
 }
 
-/// Control pieces, which no text gives, and the user's own, which a text has before anything
-/// merges; a Unigram model finds those itself.
+/// Control pieces, never produced from text, and user-defined ones, matched before merging; a
+/// Unigram model matches those itself.
 std::vector<AddedToken> added_tokens(const Model& model) {
   std::vector<AddedToken> tokens;
   for (std::uint32_t id = 0; id < model.pieces.size(); ++id) {
@@ -125,8 +124,8 @@ Normalizer normalizer_of(SentencePieceRules rules) {
       {SentencePieceStep{std::make_shared<const SentencePieceRules>(std::move(rules))}});
 }
 
-/// Rendered text has control pieces and the unknown one by their texts, besides the user's own. Of
-/// BPE, transformers changes no character of what lies between: line feeds stay.
+/// In rendered text control pieces and the unknown one are matched too, besides user-defined ones.
+/// For BPE transformers leaves the text between them unchanged: line feeds stay.
 Result<RenderedRules> rendered_rules(const Model& model, const SentencePieceRules& of_model,
                                      bool prefix_each) {
   const SentencePieceRules rules =
@@ -193,7 +192,7 @@ Result<TokenizerParts> read_sentencepiece_file(std::string_view bytes, const Fra
   TRAIN_RETURN_IF_ERROR(words);
   auto rules = SentencePieceRules::make(*model);
   TRAIN_RETURN_IF_ERROR(rules);
-  // The texts of pieces are in normal form already.
+  // Texts of pieces are already in normal form.
   auto added = AddedTokens::make(added_tokens(*model), Normalizer());
   TRAIN_RETURN_IF_ERROR(added);
   auto rendered = rendered_rules(*model, *rules, wishes.legacy);

@@ -16,13 +16,13 @@ using Model = SentencePieceModel;
 using PieceType = Model::PieceType;
 
 constexpr std::size_t piece_limit = std::size_t{1} << 22U;
-constexpr char pieces_tag = '\x0a';  // Field 1, bytes: what every such file begins with.
+constexpr char pieces_tag = '\x0a';  // Field 1, bytes: the beginning of every such file.
 
 Error damaged() {
   return user_error("no SentencePiece model, or one that breaks off or is damaged");
 }
 
-/// Calls `each` with every field of a message; false if that is none, or if one of them was wrong.
+/// Calls `each` with every field of a message; false if malformed or if a call fails.
 template <class Each>
 bool read_fields(std::string_view message, Each&& each) {
   MessageFields fields(message);
@@ -100,7 +100,7 @@ bool read_rules(std::string_view message, Model::Rules& rules) {
   });
 }
 
-/// The byte that a piece like <0x0A> stands for.
+/// Byte of a piece like <0x0A>.
 std::optional<unsigned> byte_of(std::string_view text) {
   for (unsigned byte = 0; byte < 256; ++byte) {
     if (text == fmt::format("<0x{:02X}>", byte)) {
@@ -110,7 +110,7 @@ std::optional<unsigned> byte_of(std::string_view text) {
   return std::nullopt;
 }
 
-/// What the format asks of pieces, besides that no text is there twice.
+/// Checks the format's rules for pieces, except uniqueness.
 Status check_pieces(const Model& model) {
   std::bitset<256> bytes;
   std::size_t unknown = 0;
@@ -141,7 +141,7 @@ Status check_pieces(const Model& model) {
 }  // namespace
 
 bool is_sentencepiece_model(std::string_view bytes) {
-  // A list of ranks is text, and may begin with an empty line at most.
+  // A rank file is text, with at most one empty line at its beginning.
   return bytes.size() > 2 && bytes[0] == pieces_tag && bytes[2] == pieces_tag;
 }
 
@@ -173,7 +173,7 @@ Result<SentencePieceModel> parse_sentencepiece_model(std::string_view bytes) {
   if (model.pieces.size() > piece_limit) {
     return user_error(fmt::format("more than {} pieces", piece_limit));
   }
-  // A file that was cut between two fields is a message all the same.
+  // A file truncated between two fields still parses.
   if (!read || !has_trainer || !has_rules) {
     return damaged();
   }

@@ -8,7 +8,7 @@
 
 namespace train::storage {
 
-/// What a SentencePiece file says, as far as encoding and decoding ask. Texts lie in its bytes.
+/// Contents of a SentencePiece file needed to encode and decode. Texts point into its bytes.
 struct SentencePieceModel {
   enum class Kind : std::uint8_t { unigram = 1, bpe = 2, word = 3, character = 4 };
   enum class PieceType : std::uint8_t {
@@ -24,7 +24,7 @@ struct SentencePieceModel {
     float score = 0.0F;
     PieceType type = PieceType::normal;
   };
-  /// How text is changed before it is cut, or after it was put together.
+  /// Normalisation of text before splitting, or after joining.
   struct Rules {
     std::string_view character_map;  ///< See CharacterMap; empty: none.
     bool add_dummy_prefix = true;
@@ -35,20 +35,19 @@ struct SentencePieceModel {
   std::vector<Piece> pieces;  ///< By id.
   Kind kind = Kind::unigram;
   Rules rules;
-  bool has_denormalizer = false;  ///< Decoded text is changed by a map of its own.
+  bool has_denormalizer = false;  ///< Decoded text has a character map of its own.
   bool whitespace_as_suffix = false;
   bool byte_fallback = false;
   std::string_view begin_text = "<s>";
   std::string_view end_text = "</s>";
-  std::string_view unknown_surface = " \u2047 ";  ///< What the unknown piece decodes to.
+  std::string_view unknown_surface = " \u2047 ";  ///< Decoded text of the unknown piece.
 };
 
-/// Whether a file begins as a SentencePiece model does.
+/// True if a file begins like a SentencePiece model.
 [[nodiscard]] bool is_sentencepiece_model(std::string_view bytes);
 
-/// Reads a protocol buffer of the format's messages; fields it does not know are passed over.
-/// Memory: of the order of `bytes`, which have to outlive the result.
-/// Errors (user): broken off or damaged; pieces that the format does not allow.
+/// Parses the protocol buffer; unknown fields are skipped. Memory is proportional to `bytes`, which
+/// must outlive the result. Errors (user): truncated or damaged; invalid pieces.
 [[nodiscard]] Result<SentencePieceModel> parse_sentencepiece_model(std::string_view bytes);
 
 }  // namespace train::storage

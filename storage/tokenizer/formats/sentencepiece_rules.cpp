@@ -5,7 +5,7 @@
 #include "storage/tokenizer/text/utf8.hpp"
 
 namespace train::storage {
-/// Appends to the changed text, and notes where it comes from.
+/// Appends to the normalised text, and records origins.
 class SentencePieceRules::Writer {
  public:
   Writer(std::string_view space, std::string& out, std::vector<std::size_t>* origins)
@@ -31,7 +31,8 @@ class SentencePieceRules::Writer {
     }
   }
 
-  /// Takes spaces off the end; the text ends there, then: where the first of them came from.
+  /// Strips trailing spaces. Returns the origin of the text's new end: that of the first one
+  /// stripped.
   std::size_t strip(std::size_t origin) {
     while (out_.ends_with(space_)) {
       out_.resize(out_.size() - space_.size());

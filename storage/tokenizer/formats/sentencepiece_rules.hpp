@@ -12,8 +12,8 @@
 
 namespace train::storage {
 
-/// How a SentencePiece model changes text before it cuts it: a table of characters, spaces that
-/// become one or "▁", one put before (or behind) the text. Its user's own pieces stay as they are.
+/// Normalisation of a SentencePiece model: a character table, spaces merged or replaced by "▁", one
+/// put before (or behind) the text. User-defined pieces are unchanged.
 ///
 /// Threading: immutable.
 class SentencePieceRules {
@@ -21,14 +21,14 @@ class SentencePieceRules {
   /// Errors (user): a damaged table.
   static Result<SentencePieceRules> make(const SentencePieceModel& model);
 
-  /// The same rules for a text that nothing is put before or behind.
+  /// These rules without the space before or behind a text.
   [[nodiscard]] SentencePieceRules without_prefix() const {
     SentencePieceRules rules = *this;
     rules.add_dummy_prefix_ = false;
     return rules;
   }
 
-  /// The same rules for a text that is changed in nothing but its spaces, all of which stay.
+  /// These rules with no change except of spaces, all of which are kept.
   [[nodiscard]] SentencePieceRules spaces_alone() const {
     SentencePieceRules rules = *this;
     rules.characters_ = {};
@@ -36,14 +36,14 @@ class SentencePieceRules {
     return rules;
   }
 
-  /// Writes the changed text to `out`, and to `origins`, unless it is null, where in `text` each of
-  /// its bytes and its end come from. REQUIRES: valid UTF-8.
+  /// Writes the normalised text to `out`, and to `origins`, unless null, the position in `text` of
+  /// each of its bytes and of its end. REQUIRES: valid UTF-8.
   void apply(std::string_view text, std::string& out, std::vector<std::size_t>* origins) const;
 
  private:
   class Writer;
 
-  /// What stands at the beginning of a text, changed, and the bytes that it took there.
+  /// Normalised beginning of a text, and the bytes that it takes there.
   struct Beginning {
     std::string_view content;
     std::size_t length = 0;
@@ -55,7 +55,7 @@ class SentencePieceRules {
 
   CharacterMap characters_;
   TextFinder user_defined_;
-  std::string_view space_ = " ";  ///< What a space becomes; static.
+  std::string_view space_ = " ";  ///< Replacement of a space; static.
   bool add_dummy_prefix_ = true;
   bool remove_extra_whitespaces_ = true;
   bool whitespace_as_suffix_ = false;

@@ -5,7 +5,7 @@
 namespace train::storage {
 namespace {
 
-/// Appends fields to a message of a protocol buffer.
+/// Appends fields to a protocol buffer message.
 class MessageWriter {
  public:
   MessageWriter& number(unsigned field, std::uint64_t value) {

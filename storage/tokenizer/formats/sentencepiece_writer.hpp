@@ -6,7 +6,7 @@
 
 namespace train::storage {
 
-/// The file that parse_sentencepiece_model() reads the same model from, and SentencePiece, too.
+/// File from which parse_sentencepiece_model(), and SentencePiece, read an equal model.
 [[nodiscard]] std::string sentencepiece_file(const SentencePieceModel& model);
 
 }  // namespace train::storage

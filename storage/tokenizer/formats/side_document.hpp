@@ -7,10 +7,10 @@
 
 namespace train::storage {
 
-/// The JSON object in a file beside the tokenizer, its members in the order of the file; an empty
-/// one if there is no such file. Errors: that of reading it; (user, names the file) no JSON object.
+/// JSON object in a file beside the tokenizer, in file order; empty if the file is missing. Errors:
+/// read errors; (user, names the file) not a JSON object.
 [[nodiscard]] Result<nlohmann::ordered_json> side_members(const std::filesystem::path& path);
-/// The same, without an order.
+/// side_members() without the order.
 [[nodiscard]] Result<nlohmann::json> side_document(const std::filesystem::path& path);
 
 }  // namespace train::storage

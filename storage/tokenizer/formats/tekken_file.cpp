@@ -1,4 +1,4 @@
-// Mistral's tekken.json: ranks, a pattern that splits, and special tokens before the ranks.
+// Mistral's tekken.json: ranks, a splitting pattern, and special tokens before the ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-/// What files without a list of special tokens have, by id.
+/// Special tokens by id, for files without a list.
 constexpr std::array<std::string_view, 20> usual_specials = {"<unk>",
                                                              "<s>",
                                                              "</s>",
@@ -39,7 +39,7 @@ constexpr std::array<std::string_view, 20> usual_specials = {"<unk>",
                                                              "[/SYSTEM_PROMPT]",
                                                              "[TOOL_CONTENT]"};
 
-/// An entry of "vocab" or "special_tokens".
+/// Entry of "vocab" or "special_tokens".
 struct Entry {
   std::uint64_t rank = token_id_limit;
   std::string text;  ///< In base64, or the name.
@@ -53,7 +53,7 @@ struct TekkenDocument {
   std::vector<Entry> specials;
 };
 
-/// Receives the events of nlohmann's SAX parser, for what the document asks of the file.
+/// Receives the events of nlohmann's SAX parser, and keeps what the document needs.
 class TekkenEvents : public nlohmann::json_sax<json> {
  public:
   explicit TekkenEvents(TekkenDocument& document) : document_(document) {}
@@ -129,13 +129,13 @@ class TekkenEvents : public nlohmann::json_sax<json> {
 
   TekkenDocument& document_;
   Entry entry_;
-  std::string section_;  ///< The member of the whole document that is open.
+  std::string section_;  ///< Current top-level member.
   std::string key_;
   std::size_t depth_ = 0;
   std::size_t defect_position_ = 0;
 };
 
-/// As many tokens of the list as the size leaves room for behind the special ones.
+/// Takes as many tokens of the list as fit after the special ones.
 Result<Vocabulary> vocabulary_of(const TekkenDocument& document) {
   const std::uint64_t wanted = document.vocab_size - document.specials_count;
   Vocabulary vocabulary;
@@ -157,7 +157,7 @@ Result<Vocabulary> vocabulary_of(const TekkenDocument& document) {
   return vocabulary;
 }
 
-/// By id; those that the file does not name are named for their ids.
+/// Special tokens by id; unnamed ones are named after their ids.
 Result<std::vector<AddedToken>> special_tokens_of(const TekkenDocument& document) {
   std::vector<std::string> names(document.specials_count);
   if (document.specials.empty()) {

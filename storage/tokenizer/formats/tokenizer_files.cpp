@@ -38,7 +38,7 @@ std::optional<std::uint32_t> id_of_text(const TokenizerParts& parts, std::string
   return parts.model.vocabulary().find(text);
 }
 
-/// The ids of a config, which gives one or a list.
+/// Ids in a config: one, or a list.
 std::vector<std::uint32_t> numbered_ids(const json& config) {
   const json& member = json_member(config, "eos_token_id");
   std::vector<std::uint32_t> ids;
@@ -50,7 +50,7 @@ std::vector<std::uint32_t> numbered_ids(const json& config) {
   return ids;
 }
 
-/// The token that the settings have for a name.
+/// Token that the settings give for a name.
 std::optional<std::uint32_t> named_id(const TokenizerParts& parts,
                                       const TokenizerSettings& settings, const char* name) {
   const auto text = settings.text_of(name);
@@ -79,7 +79,7 @@ std::optional<std::uint32_t> find_end_of_text(const TokenizerParts& parts,
   return std::nullopt;
 }
 
-/// How a vocabulary with merges splits, by the class that its configuration names.
+/// Splitting pattern of a vocabulary with merges, by the class name in its configuration.
 Result<KnownPattern> pattern_of_class(const TokenizerSettings& settings) {
   const auto name = json_text(settings.config, "tokenizer_class");
   if (!name || name->starts_with("GPT2")) {
@@ -93,7 +93,7 @@ Result<KnownPattern> pattern_of_class(const TokenizerSettings& settings) {
       shown(*name)));
 }
 
-/// Around a text stands what the settings name in the place of the tokenizer's own.
+/// Tokens named in the settings replace the tokenizer's own around a text.
 void frame_by_names(const TokenizerSettings& settings, TokenizerParts& parts) {
   const auto put = [&](const char* name, std::vector<std::uint32_t>& side) {
     const auto id = named_id(parts, settings, name);
@@ -105,7 +105,8 @@ void frame_by_names(const TokenizerSettings& settings, TokenizerParts& parts) {
   put("eos_token", parts.frame.after);
 }
 
-/// Of a vocabulary with merges: by default <|endoftext|>, but Qwen's texts begin with nothing.
+/// For a vocabulary with merges: <|endoftext|> by default, but Qwen's texts have no beginning
+/// token.
 void frame_two_files(const TokenizerSettings& settings, KnownPattern pattern,
                      TokenizerParts& parts) {
   const auto put = [&](const char* wish, const char* name, std::vector<std::uint32_t>& side) {
@@ -121,14 +122,14 @@ void frame_two_files(const TokenizerSettings& settings, KnownPattern pattern,
   put("add_eos_token", "eos_token", parts.frame.after);
 }
 
-/// Whether the normalizer puts the marker of a space before each part of a text.
+/// True if the normalizer puts the space marker before each part of a text.
 bool spaces_each_part(const Normalizer& normalizer) {
   std::string buffer;
   const auto normal = normalizer.apply("a", buffer);
   return normal.ok() && normal->text.starts_with(space_marker);
 }
 
-/// What the configuration says and nobody reads where a file says how text is cut.
+/// Reports settings that are ignored because the file defines the splitting.
 void note_unread(const TokenizerSettings& settings, std::string_view model_type,
                  TokenizerParts& parts) {
   const auto prefix = settings.flag("add_prefix_space");
@@ -141,7 +142,7 @@ void note_unread(const TokenizerSettings& settings, std::string_view model_type,
   if (!parts.model.is_bpe() && settings.flag("clean_up_tokenization_spaces").value_or(false)) {
     parts.notes.emplace_back("clean_up_tokenization_spaces is left out: spaces stay as they are");
   }
-  // Of Mistral's kin transformers reads the file as it is, whatever class is named.
+  // For Mistral models transformers uses the file as it is, whatever class is named.
   const std::string name = json_text(settings.config, "tokenizer_class").value_or("");
   const bool made_anew = name.starts_with("LlamaTokenizer") || name.starts_with("CodeLlama");
   if (made_anew && !model_type.ends_with("stral") && !settings.flag("legacy").value_or(false) &&
@@ -161,7 +162,7 @@ Result<TokenizerParts> read_single_file(const fs::path& file, const TokenizerSet
                                            .end = settings.flag("add_eos_token"),
                                            .legacy = settings.flag("legacy").value_or(false)});
   }
-  // By its name, as Mistral's own programs know it.
+  // Recognised by name, as Mistral's own programs do.
   const std::string name = file.filename().string();
   if (name.find("tekken") != std::string::npos && name.ends_with(".json")) {
     return read_tekken_file(*text);
@@ -182,7 +183,7 @@ Result<TokenizerParts> read_two_files(const fs::path& folder, const TokenizerSet
                                     settings.flag("add_prefix_space").value_or(false));
 }
 
-/// The file of ranks or of tekken in a folder: of two the first by name.
+/// Rank file or tekken file in a folder: the first by name.
 std::optional<fs::path> rank_file_in(const fs::path& folder) {
   std::optional<fs::path> found;
   std::error_code failed;
@@ -199,7 +200,7 @@ std::optional<fs::path> rank_file_in(const fs::path& folder) {
 }
 
 Error about(const fs::path& path, const Error& error) {
-  // What reading files says names them already.
+  // Read errors already name the file.
   const bool named = error.message.find(path.string()) != std::string::npos;
   return named ? error : Error{error.kind, fmt::format("{}: {}", path.string(), error.message)};
 }

@@ -11,40 +11,39 @@
 
 namespace train::storage {
 
-/// Reads a tokenizer in any of its forms (see Tokenizer::load), and what the files beside it say of
-/// the end of a text. Errors (user): name the file.
+/// Reads a tokenizer of any format (see Tokenizer::load), and its end-of-text token from the files
+/// beside it. Errors (user): name the file.
 [[nodiscard]] Result<TokenizerParts> read_tokenizer_files(const std::filesystem::path& path);
 
-/// The tokens that a model's own files say its texts end with: those of generation_config.json,
-/// else of config.json; none where they do not say. A chat model's turn may end otherwise than a
-/// document does. Errors (user): a file of them that is no JSON object, by its name.
+/// End-of-text tokens from generation_config.json, otherwise config.json; empty if neither has
+/// them. The end of a chat model's turn may differ from the end of a document. Errors (user): names
+/// a file that is not a JSON object.
 [[nodiscard]] Result<std::vector<std::uint32_t>> configured_ends(
     const std::filesystem::path& folder);
 
-/// Reads lines of a token in base64 and its rank, which is its id. How text is split such a file
-/// does not say: it is known by how many ranks there are. Errors (user): not such lines; an unknown
-/// number of them.
+/// Reads lines of a base64 token and its rank, which is its id. Such a file does not give the
+/// splitting pattern: it is inferred from the number of ranks. Errors (user): other lines; an
+/// unknown number of ranks.
 [[nodiscard]] Result<TokenizerParts> read_rank_file(std::string_view text);
 
-/// Reads Mistral's tekken.json. Its special tokens are in rendered text alone. Errors (user):
-/// another shape; a pattern that is no regular expression.
+/// Reads Mistral's tekken.json. Its special tokens occur only in rendered text. Errors (user):
+/// malformed; an invalid regular expression.
 [[nodiscard]] Result<TokenizerParts> read_tekken_file(std::string_view text);
 
-/// What a configuration beside a SentencePiece model says of the tokens around a text, and in it.
+/// Settings beside a SentencePiece model for tokens around and within a text.
 struct FrameWishes {
-  std::optional<bool> begin;  ///< By default of a model whose pairs merge, as of Llama's kin.
-  std::optional<bool> end;    ///< By default not.
-  bool legacy = false;        ///< In rendered text a space goes before each part.
+  std::optional<bool> begin;  ///< Default: true for models with merges (Llama family).
+  std::optional<bool> end;    ///< Default: false.
+  bool legacy = false;        ///< Rendered text: a space is put before each part.
 };
 
-/// Reads a SentencePiece model. Its user's own pieces are found in text; control pieces are in
-/// rendered text alone.
-/// Errors (user): no such model, broken off, or of a kind that is not supported.
+/// Reads a SentencePiece model. User-defined pieces are found in any text; control pieces only in
+/// rendered text. Errors (user): not a model, truncated, or of an unsupported kind.
 [[nodiscard]] Result<TokenizerParts> read_sentencepiece_file(std::string_view bytes,
                                                              const FrameWishes& wishes);
 
-/// Reads the vocabulary and merges of GPT-2 and its kin. `prefix_space`: one goes before a text,
-/// or each word of it, without one. Errors (user): another shape.
+/// Reads the vocabulary and merges of GPT-2 and similar tokenizers. `prefix_space`: put a space
+/// before a text, or before each word of it. Errors (user): malformed.
 [[nodiscard]] Result<TokenizerParts> read_vocabulary_and_merges(std::string_view vocabulary,
                                                                 std::string_view merges,
                                                                 KnownPattern pattern,

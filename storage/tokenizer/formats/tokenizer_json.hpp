@@ -7,8 +7,8 @@
 
 namespace train::storage {
 
-/// Reads the text of a tokenizer.json. Errors (user): not JSON; a part that is not supported, or
-/// not as the format has it, by its name. Memory: of the order of the text.
+/// Parses tokenizer.json. Errors (user): invalid JSON; an unsupported or malformed part, by name.
+/// Memory is proportional to the text.
 [[nodiscard]] Result<TokenizerParts> read_tokenizer_json(std::string_view text);
 
 }  // namespace train::storage

@@ -146,7 +146,7 @@ class TokenizerEvents : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  /// What a list [text, score] of the vocabulary says.
+  /// Adds an entry [text, score] of the vocabulary.
   bool add_piece() {
     const std::size_t id = document_.scores.size();
     if (pair_count_ != 1 || !score_) {
@@ -170,7 +170,7 @@ class TokenizerEvents : public nlohmann::json_sax<nlohmann::json> {
            open_.back()->is_object();
   }
 
-  /// Puts a value where it belongs: into the list or object that is open. Null if it may not be.
+  /// Stores a value in the open list or object. Null if not allowed there.
   nlohmann::json* put(nlohmann::json value) {
     if (place_ != Place::rest) {
       stop(what_does_not_belong());
@@ -221,13 +221,13 @@ class TokenizerEvents : public nlohmann::json_sax<nlohmann::json> {
 
   TokenizerDocument& document_;
   std::vector<nlohmann::json*>
-      open_;  ///< Each lies in the one before, which does not grow meanwhile.
+      open_;  ///< Each is inside the one before, which does not grow meanwhile.
   std::string key_;
   std::string pair_[2];
   std::size_t pair_count_ = 0;
   std::optional<double> score_;
   Place place_ = Place::rest;
-  bool model_open_ = false;  ///< The member of the whole document that is open.
+  bool model_open_ = false;  ///< The top-level member "model" is open.
   std::string defect_;
 };
 

@@ -13,7 +13,7 @@
 
 namespace train::storage {
 
-/// Merges as pairs of texts, one behind the other in one string.
+/// Merges as pairs of texts, concatenated in one string.
 class MergeList {
  public:
   void add(std::string_view left, std::string_view right);
@@ -30,22 +30,22 @@ class MergeList {
   std::vector<Place> places_;
 };
 
-/// A tokenizer.json: vocabulary and merges, or pieces with scores, which are nearly all of it, and
-/// the rest as a document.
+/// Parsed tokenizer.json: vocabulary and merges, or scored pieces (nearly all of the file), and the
+/// rest as a document.
 struct TokenizerDocument {
   Vocabulary vocabulary;
   MergeList merges;
-  std::vector<double> scores;  ///< By id, where the vocabulary is a list as of Unigram models.
+  std::vector<double> scores;  ///< By id, if the vocabulary is a list (Unigram models).
   std::unique_ptr<nlohmann::json> rest;
 };
 
-/// Adds a line "left right". Returns false if it is not one; a version comment is no merge.
+/// Adds a line "left right". Returns false if malformed; a version comment is skipped.
 [[nodiscard]] bool add_merge_line(MergeList& merges, std::string_view line);
 
-/// The largest id that files may use, for the memory that a table by id takes.
+/// Largest id allowed in files, which bounds the memory of tables by id.
 inline constexpr std::uint64_t token_id_limit = std::uint64_t{1} << 24U;
 
-/// Reads in one pass. Errors (user): not JSON, a vocabulary or merges of another shape.
+/// Parses in one pass. Errors (user): invalid JSON, a malformed vocabulary or merges.
 [[nodiscard]] Result<TokenizerDocument> read_tokenizer_document(std::string_view text);
 
 }  // namespace train::storage

@@ -24,7 +24,7 @@ Error unsupported(std::string_view section, std::string_view type, std::string_v
       fmt::format("{}: type {} is not supported; what is: {}", section, shown(type), supported));
 }
 
-/// A pattern as the format writes it: {"Regex": ...} or {"String": ...}.
+/// Pattern in the format: {"Regex": ...} or {"String": ...}.
 struct PatternText {
   std::string text;
   bool literal = false;
@@ -67,7 +67,7 @@ Result<MatchBehavior> read_behavior(std::string_view type, const json& section) 
   return user_error(fmt::format("pre_tokenizer: {} has no behavior {}", type, shown(wanted)));
 }
 
-/// The one character of a text member.
+/// Single character of a string member.
 Result<std::string> read_character(std::string_view section, const json& owner,
                                    std::string_view key) {
   auto text = json_text(owner, key);
@@ -313,12 +313,12 @@ Result<SpecialFrame> read_post_processor(const json& section) {
       for_each_in_sequence(section, "processors", [&frame](const json& part) -> Status {
         const std::string type = type_of(part);
         if (type == "ByteLevel") {
-          return {};  // Of bytes there are only offsets to trim, which nobody asks for.
+          return {};  // For bytes only offsets would be trimmed, which are not needed.
         }
         if (type != "TemplateProcessing") {
           return unsupported("post_processor", type, "TemplateProcessing, ByteLevel, Sequence");
         }
-        // What the first one makes is several parts, which the next one takes for a pair.
+        // The first template's output has several parts, which the next would read as a pair.
         if (frame) {
           return user_error(
               "post_processor: a Sequence of two TemplateProcessing is read as nobody means it; "

@@ -35,7 +35,7 @@ std::vector<AddedToken> extra_tokens_in(const json& list) {
   return tokens;
 }
 
-/// Puts the two files together.
+/// Merges the two files.
 class Merging {
  public:
   explicit Merging(const ordered_json& config) : config_(config) {
@@ -85,7 +85,7 @@ class Merging {
     return found == config_.end() || found->is_null() || found->empty();
   }
 
-  /// extra_special_tokens may be an object of names that the model has for its tokens.
+  /// extra_special_tokens may be an object with the model's names for its tokens.
   void take_own_names(const char* key) {
     const auto found = config_.find(key);
     if (found == config_.end() || !found->is_object()) {
@@ -134,7 +134,7 @@ std::optional<AddedToken> token_of(const json& entry, bool special) {
   if (!content) {
     return std::nullopt;
   }
-  // An object that was saved as such says all of itself.
+  // An object saved by transformers is complete.
   special = json_flag(entry, "special", special && json_member(entry, "__type").is_null());
   return AddedToken{.content = std::move(*content),
                     .single_word = json_flag(entry, "single_word", false),

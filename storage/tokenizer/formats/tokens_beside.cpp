@@ -20,19 +20,19 @@ using nlohmann::json;
 
 constexpr const char* kAddedTokens = "added_tokens.json";
 
-/// A token that a file names, and the id that it gives it.
+/// Token named in a file, with the id given there.
 struct TokenBeside {
   AddedToken token;
   std::optional<std::uint32_t> id = {};
   const char* file = kTokenizerConfig;
-  bool late = false;  ///< Of TokenizerSettings::late_extra; SentencePiece gets none of them.
+  bool late = false;  ///< In TokenizerSettings::late_extra; not added to SentencePiece.
 };
 
 Error no_token(const char* file, std::string_view key) {
   return user_error(fmt::format("{}: {} is no token with an id", file, shown(key)));
 }
 
-/// {"32000": {"content": "<|im_start|>", ...}, ...}, by rising ids.
+/// {"32000": {"content": "<|im_start|>", ...}, ...}, by ascending id.
 Result<std::vector<TokenBeside>> decoder_tokens(const json& decoder) {
   std::map<std::uint32_t, AddedToken> tokens;
   for (const auto& [key, entry] : decoder.items()) {
@@ -62,7 +62,7 @@ bool has_name(const TokenizerSettings& settings, std::string_view content) {
       [&](const TokenizerSettings::Named& one) { return one.token.content == content; });
 }
 
-/// {"<|im_start|>": 32000, ...}, by rising ids; special are those that the settings know by then.
+/// {"<|im_start|>": 32000, ...}, by ascending id; special are those the settings know by then.
 Result<std::vector<TokenBeside>> listed_tokens(const json& list,
                                                const TokenizerSettings& settings) {
   std::map<std::uint32_t, AddedToken> tokens;
@@ -105,7 +105,7 @@ Result<std::vector<TokenBeside>> tokens_beside(const TokenizerSettings& settings
   return all;
 }
 
-/// Tokens that are there already, and those that come to them.
+/// Existing tokens and those added.
 class GrowingTokens {
  public:
   GrowingTokens(const AddedTokens& tokens, const Vocabulary& vocabulary)
@@ -122,7 +122,7 @@ class GrowingTokens {
     });
     return found == tokens_.end() ? nullptr : &*found;
   }
-  /// Of a token with this text.
+  /// Id for a token with this text.
   [[nodiscard]] std::uint32_t id_for(std::string_view content) {
     const AddedToken* there = find(content);
     return there != nullptr ? there->id : vocabulary_.find(content).value_or(next_);
@@ -144,8 +144,8 @@ bool same_flags(const AddedToken& a, const AddedToken& b) {
          std::tuple(b.single_word, b.lstrip, b.rstrip, b.normalized, b.special);
 }
 
-/// Puts a token in, or its flags on the one with its text, where those are others. `is_named`: the
-/// settings have a name for it, which makes a token that changes a special one.
+/// Adds a token, or updates the flags of the one with its text if they differ. `is_named`: the
+/// settings name it; a token whose flags change is then special.
 void add_or_flag(GrowingTokens& tokens, const TokenBeside& one, bool is_named) {
   AddedToken token = one.token;
   token.id = tokens.id_for(token.content);
@@ -153,14 +153,14 @@ void add_or_flag(GrowingTokens& tokens, const TokenBeside& one, bool is_named) {
   AddedToken* there = tokens.find(token.content);
   if (there == nullptr) {
     tokens.add(std::move(token));
-  } else if (one.id && !same_flags(one.token, *there)) {  // a name alone brings no flags
+  } else if (one.id && !same_flags(one.token, *there)) {  // A name alone does not change flags.
     token.special = token.special || there->special;
     token.searched = there->searched;
     *there = std::move(token);
   }
 }
 
-/// Qwen2's class adds all that has a name once more, special and without other flags.
+/// Qwen2's class adds all named tokens again, as special without other flags.
 void add_named_again(GrowingTokens& tokens, const TokenizerSettings& settings) {
   const auto again = [&tokens](const AddedToken& token) {
     if (AddedToken* const there = tokens.find(token.content)) {
@@ -174,8 +174,8 @@ void add_named_again(GrowingTokens& tokens, const TokenizerSettings& settings) {
   std::for_each(settings.late_extra.begin(), settings.late_extra.end(), again);
 }
 
-/// Of SentencePiece. Control tokens are in rendered text alone, whoever names them, and no rule
-/// changes the text of any: see Tokenizer.
+/// For SentencePiece. Control tokens occur only in rendered text, whatever names them, and the text
+/// of tokens is never normalised: see Tokenizer.
 void add_to_pieces(GrowingTokens& plain, GrowingTokens& rendered, TokenBeside one, bool is_named) {
   one.token.normalized = false;
   one.token.special = one.token.special || is_named;

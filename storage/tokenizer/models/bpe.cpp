@@ -13,7 +13,7 @@
 namespace train::storage {
 namespace {
 
-/// Words of up to so many symbols look through all pairs for each merge: cheaper than a heap.
+/// Up to this many symbols, scanning all pairs for each merge is cheaper than a heap.
 constexpr std::size_t few_symbols = 48;
 
 }  // namespace
@@ -58,7 +58,7 @@ void Bpe::find_whole_words() {
 
 void Bpe::find_marker_cuts(std::span<const MergeTexts> merges) {
   const bool inside = std::any_of(merges.begin(), merges.end(), [](const MergeTexts& merge) {
-    // Within one side it would be the result of an earlier merge, or one character.
+    // Within one side the marker would come from an earlier merge, or be one character.
     return merge.right.starts_with(space_marker) && !merge.left.ends_with(space_marker);
   });
   cuts_before_marker_ = !inside && !options_.byte_level && !options_.ignore_merges &&
@@ -169,8 +169,8 @@ std::uint32_t Bpe::character_id(std::string_view character) const {
   return vocabulary_.find(character).value_or(no_id);
 }
 
-/// An unknown character is held back until a known one follows, and is passed by byte tokens: the
-/// reference does so. `add` takes an id and its place in the word.
+/// An unknown character is held back until a known one follows, also across byte tokens, as in the
+/// reference. `add` takes an id and its place in the word.
 template <class Add>
 void Bpe::split_characters(std::string_view word, const Add& add) const {
   TokenSpan pending;
@@ -200,7 +200,7 @@ void Bpe::split_characters(std::string_view word, const Add& add) const {
     const auto fallback = [this](char byte) {
       return fallback_ids_[static_cast<unsigned char>(byte)];
     };
-    // Of a vocabulary of bytes it is the character in the place of a byte that falls back.
+    // In a byte vocabulary: the character standing for the byte.
     const std::string written =
         options_.byte_level ? to_byte_level(character) : std::string(character);
     if (options_.byte_fallback && std::all_of(written.begin(), written.end(),
@@ -240,18 +240,18 @@ void Bpe::encode(std::string_view word, std::vector<std::uint32_t>& ids, Scratch
 void Bpe::locate(std::string_view word, std::span<const std::uint32_t> ids,
                  std::vector<TokenSpan>& places) const {
   if (ids.empty()) {
-    return;  // Of characters that have no token.
+    return;  // The characters have no token.
   }
   if (ids.size() == 1) {
     places.push_back({0, static_cast<std::uint32_t>(word.size())});
     return;
   }
-  // A merged token's text is that of its symbols, one behind the other.
+  // The text of a merged token is the concatenation of its symbols.
   std::size_t token = 0;
-  std::size_t missing = 0;  // Of the text of the token that the next symbol is part of.
+  std::size_t missing = 0;  // Rest of the current token's text.
   split_characters(word, [&](std::uint32_t symbol, TokenSpan place) {
     const std::size_t size = vocabulary_.text(symbol).size();
-    // An empty symbol that merged into the token before it, of a strange file, has none of its own.
+    // An empty symbol, in unusual files, has merged into the token before it.
     if (missing == 0 && token < ids.size()) {
       missing = vocabulary_.text(ids[token++]).size();
       places.push_back(place);
@@ -293,8 +293,8 @@ void Bpe::merge_few(std::vector<std::uint32_t>& out, Scratch& scratch) const {
   out.insert(out.end(), ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
-/// A list of symbols, and a heap of (rank, place) that keeps entries whose pair is gone: their rank
-/// is no longer the one at the place.
+/// Linked list of symbols, and a heap of (rank, place) that keeps stale entries: their rank differs
+/// from the one at the place.
 void Bpe::merge_many(std::vector<std::uint32_t>& out, Scratch& scratch) const {
   auto& chain = scratch.symbols;
   auto& heap = scratch.heap;
@@ -316,7 +316,7 @@ void Bpe::merge_many(std::vector<std::uint32_t>& out, Scratch& scratch) const {
   };
   for (std::uint32_t i = 0; i < count; ++i) {
     chain[i].id = scratch.ids[i];
-    chain[i].previous = i - 1;  // Wraps at the first, beyond any place.
+    chain[i].previous = i - 1;  // Wraps around for the first, beyond any place.
     chain[i].next = i + 1;
   }
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -343,7 +343,7 @@ void Bpe::merge_many(std::vector<std::uint32_t>& out, Scratch& scratch) const {
     Scratch::Symbol& right = chain[left.next];
     left.id = left.merged;
     left.next = right.next;
-    right.rank = PairTable::no_rank;  // It is no place any more.
+    right.rank = PairTable::no_rank;  // It is no longer a symbol.
     if (left.next < count) {
       chain[left.next].previous = place;
     }

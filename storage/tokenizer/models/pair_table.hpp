@@ -7,8 +7,8 @@
 
 namespace train::storage {
 
-/// What becomes of two tokens side by side: the rank of their merge (the lowest goes first) and the
-/// token it gives. Made once, then read by several threads.
+/// Merge of two adjacent tokens: its rank (lowest first) and the resulting token. Built once, then
+/// read by several threads.
 class PairTable {
  public:
   static constexpr std::uint32_t no_rank = 0xffffffffU;
@@ -18,19 +18,19 @@ class PairTable {
     std::uint32_t id = 0;
   };
 
-  /// Room for so many pairs. REQUIRES: before the first add().
+  /// Reserves room for `pairs`. REQUIRES: called before the first add().
   void reserve(std::size_t pairs) {
     slots_.assign(std::bit_ceil(pairs * 2 + 2), Slot{});
     shift_ = 64U - static_cast<unsigned>(std::countr_zero(slots_.size()));
   }
 
-  /// A pair that is there already gets the new merge. REQUIRES: no more pairs than reserved.
+  /// Replaces the merge of an existing pair. REQUIRES: no more pairs than reserved.
   void add(std::uint32_t left, std::uint32_t right, Merge merge) {
     Slot& slot = slots_[find_slot(left, right)];
     slot = {left, right, merge};
   }
 
-  /// Rank no_rank of a pair that does not merge. REQUIRES: reserve() before.
+  /// Rank no_rank if the pair does not merge. REQUIRES: reserve() was called.
   [[nodiscard]] Merge find(std::uint32_t left, std::uint32_t right) const {
     return slots_[find_slot(left, right)].merge;
   }

@@ -5,7 +5,7 @@
 namespace train::storage {
 namespace {
 
-/// Texts that share the beginning which leads to a unit.
+/// Texts that share the prefix leading to a unit.
 struct Group {
   std::size_t first = 0;
   std::size_t last = 0;
@@ -20,7 +20,7 @@ PrefixTrie::PrefixTrie(const std::vector<std::pair<std::string_view, std::uint32
   std::vector<Group> groups = {{0, texts.size(), 0, 0}};
   std::vector<bool> taken = {true};
   std::size_t lowest_free = 1;
-  std::vector<std::pair<unsigned, std::size_t>> children;  // byte, and where its texts begin
+  std::vector<std::pair<unsigned, std::size_t>> children;  // Byte, and the begin of its texts.
   while (!groups.empty()) {
     Group group = groups.back();
     groups.pop_back();
@@ -41,7 +41,7 @@ PrefixTrie::PrefixTrie(const std::vector<std::pair<std::string_view, std::uint32
     while (lowest_free < taken.size() && taken[lowest_free]) {
       ++lowest_free;
     }
-    // The first place where all children find a free unit; not below 0 for the first of them.
+    // First base for which all children find a free unit; not below 0 for the first child.
     std::size_t base = lowest_free > children[0].first ? lowest_free - children[0].first : 0;
     const auto fits = [&](std::size_t where) {
       return std::all_of(children.begin(), children.end(), [&](const auto& child) {
@@ -49,7 +49,7 @@ PrefixTrie::PrefixTrie(const std::vector<std::pair<std::string_view, std::uint32
         return unit >= taken.size() || !taken[unit];
       });
     };
-    // Few tries, then the end: what is left over is found by groups of one child.
+    // Few tries, then the end: gaps are filled by groups with one child.
     constexpr std::size_t tries = 256;
     for (std::size_t i = 0; !fits(base); ++i) {
       base = i < tries ? base + 1 : taken.size();

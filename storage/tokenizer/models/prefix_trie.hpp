@@ -8,23 +8,23 @@
 
 namespace train::storage {
 
-/// Texts with numbers, searched byte by byte from the beginning of another text: a double array.
+/// Numbered texts, matched byte by byte against the beginning of another text: a double array.
 ///
 /// Threading: immutable.
 class PrefixTrie {
  public:
   static constexpr std::uint32_t none = 0xffffffffU;
 
-  /// REQUIRES: texts are sorted, not empty, and none is there twice; a zero byte ends a text.
+  /// REQUIRES: texts are sorted, non-empty and unique; a zero byte ends a text.
   explicit PrefixTrie(const std::vector<std::pair<std::string_view, std::uint32_t>>& texts);
   PrefixTrie() : PrefixTrie(std::vector<std::pair<std::string_view, std::uint32_t>>()) {}
 
-  /// A place in the trie, after the bytes that led there.
+  /// Position in the trie after some bytes.
   struct Place {
     std::uint32_t at = 0;
   };
 
-  /// Goes on with a byte; false, and `place` is of no more use, if no text does.
+  /// Advances by a byte; false if no text continues so, and `place` is then invalid.
   [[nodiscard]] bool step(Place& place, char byte) const {
     const std::uint32_t next = units_[place.at].children + static_cast<unsigned char>(byte);
     if (next >= units_.size() || units_[next].parent != place.at) {
@@ -34,12 +34,12 @@ class PrefixTrie {
     return true;
   }
 
-  /// The number of the text that ends here, or none.
+  /// Number of the text that ends here, or none.
   [[nodiscard]] std::uint32_t number(Place place) const { return units_[place.at].number; }
 
  private:
   struct Unit {
-    std::uint32_t children = 0;  ///< A child lies so far on, and its byte further.
+    std::uint32_t children = 0;  ///< Offset of the children; a child's byte is added.
     std::uint32_t parent = none;
     std::uint32_t number = none;
   };

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t no_id = 0xffffffffU;
 
-/// Sums of floats begin anew beyond this, so that a long text's pieces are told apart as well as a
+/// Float sums restart beyond this, so that a long text's pieces are distinguished as well as a
 /// short one's.
 constexpr float sum_limit = 100000.0F;
 
@@ -29,7 +29,7 @@ PrefixTrie trie_of(const Vocabulary& vocabulary, std::span<const Unigram::Piece>
   return PrefixTrie(texts);
 }
 
-/// Takes the sum at ends[from] off all that follow it.
+/// Subtracts the sum at ends[from] from all that follow.
 void begin_anew(std::size_t from, std::vector<Unigram::Scratch::End>& ends) {
   const auto offset = static_cast<float>(ends[from].score);
   for (std::size_t i = from; i < ends.size(); ++i) {
@@ -41,7 +41,7 @@ void begin_anew(std::size_t from, std::vector<Unigram::Scratch::End>& ends) {
 
 }  // namespace
 
-/// Takes pieces one after the other, and gives out ids or their places. Unknown neighbours are one
+/// Takes pieces one after the other and outputs ids or places. Adjacent unknown characters are one
 /// token, or bytes.
 class Unigram::Output {
  public:
@@ -55,7 +55,8 @@ class Unigram::Output {
       put(id, begin, end);
       return;
     }
-    // The bytes of floats' model stand for their character, those of doubles' for all neighbours.
+    // With float sums byte tokens stand for their character, with double sums for all adjacent
+    // unknown ones.
     if (model_.options_.byte_fallback && model_.options_.sums == UnigramOptions::Sums::floats) {
       finish();
     }
@@ -102,7 +103,7 @@ class Unigram::Output {
   std::string_view word_;
   std::vector<std::uint32_t>* ids_;
   std::vector<TokenSpan>* places_;
-  std::size_t unknown_begin_ = 0;  ///< Neighbours that are held back.
+  std::size_t unknown_begin_ = 0;  ///< Unknown characters held back.
   std::size_t unknown_end_ = 0;
 };
 
@@ -117,7 +118,7 @@ Unigram::Unigram(Vocabulary vocabulary, std::vector<Piece> pieces, const Unigram
   }
 }
 
-/// Enters all pieces that begin at `from`, which lies at ends[from - done]. Returns the end of the
+/// Enters all pieces that begin at `from`, stored at ends[from - done]. Returns the end of the
 /// longest.
 template <class Real>
 std::size_t Unigram::extend(std::string_view word, std::size_t from, std::size_t done,
@@ -156,8 +157,8 @@ std::size_t Unigram::extend(std::string_view word, std::size_t from, std::size_t
 template <class Real>
 void Unigram::find_path(std::string_view word, Output& output, Scratch& scratch) const {
   scratch.ends.assign(1, {});
-  std::size_t done = 0;   // What has been given out; ends[0] is there.
-  std::size_t reach = 0;  // No piece so far goes on behind this.
+  std::size_t done = 0;   // Amount already output; stored at ends[0].
+  std::size_t reach = 0;  // No piece so far extends beyond this.
   const auto give_out = [&](std::size_t size) {
     scratch.path.clear();
     for (std::size_t end = size; end > 0; end -= scratch.ends[end].length) {
@@ -172,7 +173,7 @@ void Unigram::find_path(std::string_view word, Output& output, Scratch& scratch)
   };
   for (std::size_t at = 0; at < word.size(); at += code_point_at(word.data() + at).length) {
     if (at == reach && at > done) {
-      give_out(at - done);  // Whatever follows, the best pieces up to here stay.
+      give_out(at - done);  // The best pieces up to here are final.
     }
     if (std::is_same_v<Real, float> && std::abs(scratch.ends[at - done].score) > sum_limit) {
       begin_anew(at - done, scratch.ends);

@@ -13,49 +13,49 @@
 
 namespace train::storage {
 
-/// What a file says of a unigram language model, besides its pieces.
+/// Options of a unigram language model, besides its pieces.
 struct UnigramOptions {
-  /// How the reference that made the file adds up: as PyPI's sentencepiece in floats, from the
-  /// beginning of a whole text on, or as its tokenizers in doubles, word by word.
+  /// Summation of the reference program: PyPI's sentencepiece adds floats, over a whole text;
+  /// tokenizers adds doubles, word by word.
   enum class Sums : std::uint8_t { floats, doubles };
 
   Sums sums = Sums::floats;
-  bool byte_fallback = false;  ///< Characters without a piece become pieces like <0x0A>.
-  std::uint32_t unknown = 0;   ///< The piece that stands for what has none,
-  double unknown_score = 0.0;  ///< and the score of each character that does.
+  bool byte_fallback = false;  ///< Characters without a piece become byte pieces like <0x0A>.
+  std::uint32_t unknown = 0;   ///< Id for characters without a piece,
+  double unknown_score = 0.0;  ///< and the score of each such character.
 };
 
-/// A unigram language model: of all ways to write a word as pieces it takes the likeliest, that
-/// with the highest sum of scores; of equal ones that with the longer last piece.
+/// Unigram language model: splits a word into the pieces with the highest sum of scores; on ties
+/// the longer last piece wins.
 ///
-/// Threading: immutable; each thread brings a scratch.
-/// Invariants: TK-1 rounds as the reference does, so that ways which are nearly as likely are told
-/// apart as there. TK-3, O(n) steps for a word of n bytes and pieces of bounded length.
+/// Threading: immutable; each thread has its own scratch. Invariants: TK-1 rounds like the
+/// reference, so that near ties are resolved alike. TK-3, O(n) steps for a word of n bytes and
+/// pieces of bounded length.
 class Unigram {
  public:
   struct Piece {
     double score = 0.0;
-    bool found = true;  ///< Text can give it.
+    bool found = true;  ///< May be produced from text.
   };
 
-  /// Memory that words use one after the other.
+  /// Working memory, reused from word to word.
   struct Scratch {
     struct End {
-      double score = 0.0;        ///< Of the best pieces that end here.
-      std::uint32_t length = 0;  ///< Of the last of them; 0: nothing ends here.
+      double score = 0.0;        ///< Score of the best pieces that end here.
+      std::uint32_t length = 0;  ///< Length of the last of them; 0: nothing ends here.
       std::uint32_t id = 0;
     };
     std::vector<End> ends;
     std::vector<std::size_t> path;
   };
 
-  /// `pieces` by id. REQUIRES: as many as the vocabulary's ids; the unknown one among them.
+  /// `pieces` by id. REQUIRES: one per id of the vocabulary; the unknown one among them.
   Unigram(Vocabulary vocabulary, std::vector<Piece> pieces, const UnigramOptions& options);
 
   /// Appends the ids of a word in UTF-8.
   void encode(std::string_view word, std::vector<std::uint32_t>& ids, Scratch& scratch) const;
 
-  /// Appends where in `word` each of the ids stands that encode() gives for it.
+  /// Appends the place in `word` of each id from encode().
   void locate(std::string_view word, std::vector<TokenSpan>& places) const;
 
   [[nodiscard]] const Vocabulary& vocabulary() const { return vocabulary_; }

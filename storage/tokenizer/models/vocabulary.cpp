@@ -5,7 +5,7 @@
 namespace train::storage {
 namespace {
 
-/// Byte by byte, so that two parts hash as the whole.
+/// Byte by byte, so that two parts hash like their concatenation.
 std::uint64_t hash_on(std::uint64_t hash, std::string_view text) {
   for (const char letter : text) {
     hash = (hash ^ static_cast<unsigned char>(letter)) * 0x9e3779b97f4a7c15U;

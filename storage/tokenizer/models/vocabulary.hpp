@@ -9,28 +9,28 @@
 
 namespace train::storage {
 
-/// Texts by id and ids by text. Ids may have gaps; a text has one id.
+/// Maps ids to texts and texts to ids. Ids may have gaps; texts are unique.
 class Vocabulary {
  public:
   void reserve(std::size_t texts, std::size_t bytes);
 
-  /// Returns false, and changes nothing, if the text or the id is taken.
+  /// Returns false, without a change, if the text or the id is taken.
   bool add(std::string_view text, std::uint32_t id);
 
   [[nodiscard]] std::optional<std::uint32_t> find(std::string_view text) const;
-  /// The same for the texts a and b, one behind the other.
+  /// Finds the concatenation of a and b.
   [[nodiscard]] std::optional<std::uint32_t> find(std::string_view a, std::string_view b) const;
 
-  /// Empty if there is no such id.
+  /// Empty if the id does not exist.
   [[nodiscard]] std::string_view text(std::uint32_t id) const {
     return id < spans_.size() ? std::string_view(bytes_).substr(spans_[id].begin, spans_[id].size)
                               : std::string_view();
   }
   [[nodiscard]] bool has(std::uint32_t id) const { return id < spans_.size() && spans_[id].used; }
 
-  /// Texts.
+  /// Number of texts.
   [[nodiscard]] std::size_t size() const { return size_; }
-  /// One more than the largest id.
+  /// Largest id plus one.
   [[nodiscard]] std::uint32_t id_limit() const { return static_cast<std::uint32_t>(spans_.size()); }
 
  private:
@@ -41,16 +41,16 @@ class Vocabulary {
   };
 
   void grow();
-  /// The slot of a text, or the free one where it belongs.
+  /// Slot of a text, or the free slot for it.
   [[nodiscard]] std::size_t slot_of(std::string_view a, std::string_view b) const;
 
   std::string bytes_;
   std::vector<Span> spans_;           ///< By id.
-  std::vector<std::uint32_t> slots_;  ///< Id + 1, or 0; a power of two of them.
+  std::vector<std::uint32_t> slots_;  ///< Id + 1, or 0; the size is a power of two.
   std::size_t size_ = 0;
 };
 
-/// A number that depends on every byte; never the same on two machines of different byte order.
+/// Hash over every byte; differs between machines of different byte order.
 [[nodiscard]] std::uint64_t hash_text(std::string_view text);
 
 }  // namespace train::storage

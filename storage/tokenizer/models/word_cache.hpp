@@ -10,8 +10,8 @@
 
 namespace train::storage {
 
-/// The ids of words seen lately. A word has two places, and the older one there gives way: a stream
-/// of words that never come back costs little, and frequent ones return at once.
+/// Cache of recent words' ids, two-way set associative with the older entry evicted: a stream of
+/// unique words costs little, and frequent words hit.
 ///
 /// Threading: not thread-safe. Memory: 4 MiB.
 class WordCache {
@@ -21,7 +21,7 @@ class WordCache {
 
   WordCache() : entries_(entry_count) {}
 
-  /// Ids of the word, valid until put(); empty if it is not known. REQUIRES: 0 < size <= limit.
+  /// Ids of the word, valid until put(); empty if unknown. REQUIRES: 0 < size <= limit.
   [[nodiscard]] std::span<const std::uint32_t> find(std::string_view word) const {
     const std::size_t place = place_of(word);
     for (const std::size_t at : {place, place ^ 1U}) {
@@ -34,7 +34,7 @@ class WordCache {
     return {};
   }
 
-  /// Remembers a word that find() does not know. REQUIRES: sizes within the limits, not 0.
+  /// Adds a word that find() does not know. REQUIRES: sizes within the limits, not 0.
   void put(std::string_view word, std::span<const std::uint32_t> ids) {
     const std::size_t place = place_of(word);
     entries_[place ^ 1U] = entries_[place];
@@ -47,7 +47,7 @@ class WordCache {
 
  private:
   static constexpr std::size_t entry_count = std::size_t{1} << 16U;
-  /// A line of the processor's cache.
+  /// One cache line.
   struct alignas(64) Entry {
     std::array<std::uint32_t, ids_limit> ids{};
     std::uint8_t size = 0;
@@ -67,7 +67,7 @@ class WordCache {
     return hash ^ (hash >> 29U);
   }
 
-  /// Reads all bytes in blocks, the last of which may overlap the one before.
+  /// Hashes all bytes in blocks; the last may overlap the one before.
   static std::size_t place_of(std::string_view word) {
     const char* bytes = word.data();
     const std::size_t size = word.size();

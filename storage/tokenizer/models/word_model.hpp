@@ -12,9 +12,9 @@
 
 namespace train::storage {
 
-/// What turns words into ids: pairs that merge, or the likeliest pieces.
+/// Encoder of words: BPE or unigram.
 ///
-/// Threading: immutable; each thread brings a scratch.
+/// Threading: immutable; each thread has its own scratch.
 class WordModel {
  public:
   struct Scratch {
@@ -25,7 +25,7 @@ class WordModel {
   WordModel(Bpe model) : model_(std::move(model)) {}      // NOLINT: implicit
   WordModel(Unigram model) : model_(std::move(model)) {}  // NOLINT: implicit
 
-  /// Appends the ids of a word that is not empty.
+  /// Appends the ids of a non-empty word.
   void encode(std::string_view word, std::vector<std::uint32_t>& ids, Scratch& scratch) const {
     if (const Bpe* bpe = std::get_if<Bpe>(&model_)) {
       bpe->encode(word, ids, scratch.bpe);
@@ -34,7 +34,7 @@ class WordModel {
     }
   }
 
-  /// Appends where in `word` each of the ids stands. REQUIRES: those that encode() gives for it.
+  /// Appends the place in `word` of each id. REQUIRES: the ids come from encode().
   void locate(std::string_view word, std::span<const std::uint32_t> ids,
               std::vector<TokenSpan>& places) const {
     if (const Bpe* bpe = std::get_if<Bpe>(&model_)) {

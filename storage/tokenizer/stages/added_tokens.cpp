@@ -31,7 +31,7 @@ Result<AddedTokens> AddedTokens::make(std::vector<AddedToken> tokens,
   AddedTokens made;
   made.tokens_ = std::move(tokens);
   auto& all = made.tokens_;
-  // Special ones first: of two with one normal form, the reference finds those.
+  // Special ones first: the reference prefers those among equal normal forms.
   for (const bool special : {true, false}) {
     for (std::uint32_t i = 0; i < all.size(); ++i) {
       if (all[i].special != special) {
@@ -67,7 +67,7 @@ void AddedTokens::find(std::string_view text, bool normalized, std::vector<Part>
   parts.clear();
   const TextFinder& texts = finder(normalized);
   std::size_t done = 0;
-  std::size_t spaces_end = 0;  ///< Where the last token that takes spaces has stopped.
+  std::size_t spaces_end = 0;  ///< End of the spaces taken by the last token that takes spaces.
   for (auto found = texts.find(text, 0); found; found = texts.find(text, found->end)) {
     const AddedToken& token = tokens_[found->value];
     if (token.single_word && !stands_alone(text, *found)) {
@@ -78,10 +78,10 @@ void AddedTokens::find(std::string_view text, bool normalized, std::vector<Part>
     while (token.lstrip && begin > done && is_at(text, before(text, begin), space_classes)) {
       begin = before(text, begin);
     }
-    // A token before it may have taken more than those spaces, up to all of this one.
+    // The previous token may have taken these spaces and more, even this whole one.
     begin = token.lstrip ? std::max(begin, done) : begin;
     if (token.rstrip) {
-      // A token within spaces that an earlier one took need not look at them again.
+      // A token within spaces already taken does not search them again.
       end = std::max(end, spaces_end);
       while (end < text.size() && is_at(text, end, space_classes)) {
         end += code_point_at(text.data() + end).length;

@@ -12,20 +12,20 @@
 
 namespace train::storage {
 
-/// A token that is found in the text itself, before words are.
+/// Token that is searched in the text itself, before splitting into words.
 struct AddedToken {
   std::string content;
   std::uint32_t id = 0;
-  bool single_word = false;  ///< Not between word characters.
-  bool lstrip = false;       ///< Takes the spaces before it.
-  bool rstrip = false;       ///< Takes the spaces behind it.
-  bool normalized = false;   ///< Looked for in normalised text, in its own normal form.
-  bool searched = true;      ///< Otherwise no text gives it.
-  bool special = false;      ///< Left out of decoded text that is to be read.
-  std::string text = {};     ///< What it decodes to: its normal form, if normalized.
+  bool single_word = false;  ///< Does not match between word characters.
+  bool lstrip = false;       ///< Includes the spaces before it.
+  bool rstrip = false;       ///< Includes the spaces after it.
+  bool normalized = false;   ///< Matched in normalised form against normalised text.
+  bool searched = true;      ///< False: never matched in text.
+  bool special = false;      ///< Left out of readable decoded text.
+  std::string text = {};     ///< Decoded text: the normal form, if normalized.
 };
 
-/// The added tokens of a tokenizer.
+/// Added tokens of a tokenizer.
 ///
 /// Threading: immutable.
 class AddedTokens {
@@ -34,22 +34,21 @@ class AddedTokens {
   /// Errors (user): those of the normalizer.
   static Result<AddedTokens> make(std::vector<AddedToken> tokens, const Normalizer& normalizer);
 
-  /// A part of a text: a token, or what is between tokens.
+  /// Part of a text: a token, or the text between tokens.
   struct Part {
     std::size_t begin = 0;
     std::size_t end = 0;
     std::optional<std::uint32_t> id;
   };
 
-  /// Parts of a text that is not normalised yet, or already; never empty ones. Forgets what `parts`
-  /// had.
+  /// Splits a text into non-empty parts, before or after its normalisation. Overwrites `parts`.
   void find(std::string_view text, bool normalized, std::vector<Part>& parts) const;
   [[nodiscard]] bool any(bool normalized) const { return !finder(normalized).empty(); }
 
   [[nodiscard]] const std::vector<AddedToken>& tokens() const { return tokens_; }
-  /// By its text.
+  /// Finds a token by its text.
   [[nodiscard]] const AddedToken* token(std::string_view content) const;
-  /// By its id: the last one that has it.
+  /// Finds a token by its id: the last one with it.
   [[nodiscard]] const AddedToken* token(std::uint32_t id) const;
 
  private:
@@ -58,7 +57,7 @@ class AddedTokens {
   }
 
   std::vector<AddedToken> tokens_;
-  std::vector<std::uint32_t> by_content_;  ///< Places in tokens_.
+  std::vector<std::uint32_t> by_content_;  ///< Indices into tokens_.
   std::vector<std::uint32_t> by_id_;
   TextFinder raw_;
   TextFinder normalized_;

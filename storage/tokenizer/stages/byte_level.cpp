@@ -24,7 +24,7 @@ constexpr std::array<char32_t, 256> make_characters() {
 
 constexpr std::array<char32_t, 256> byte_characters = make_characters();
 
-/// The bytes that U+0100 and on stand for.
+/// Bytes that U+0100 and on stand for.
 constexpr std::array<unsigned char, 68> make_substituted() {
   std::array<unsigned char, 68> bytes{};
   for (unsigned byte = 0; byte < 256; ++byte) {

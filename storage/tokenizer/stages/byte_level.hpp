@@ -6,20 +6,19 @@
 
 namespace train::storage {
 
-/// Vocabularies of bytes are written as text, with a printable character for every byte: those of
-/// ASCII and Latin-1 that print stand for themselves, U+0100 and on for the others in their order.
+/// Byte vocabularies are written as text, with a printable character for every byte: printable
+/// bytes of ASCII and Latin-1 stand for themselves, the others for U+0100 and on, in order.
 
-/// The character that stands for a byte.
+/// Character for a byte.
 [[nodiscard]] char32_t byte_level_character(unsigned char byte);
 
-/// The byte that a character stands for.
+/// Byte for a character.
 [[nodiscard]] std::optional<unsigned char> byte_level_byte(char32_t character);
 
-/// Bytes as a vocabulary writes them.
+/// Bytes in the notation of a vocabulary.
 [[nodiscard]] std::string to_byte_level(std::string_view bytes);
 
-/// The bytes that a text of a vocabulary means; nothing where a character stands for none.
-/// REQUIRES: valid UTF-8.
+/// Bytes of a vocabulary's text; nullopt if a character stands for no byte. REQUIRES: valid UTF-8.
 [[nodiscard]] std::optional<std::string> from_byte_level(std::string_view text);
 
 }  // namespace train::storage

@@ -29,10 +29,10 @@ unsigned utf8proc_flags(UnicodeForm form) {
 }
 
 struct FreeText {
-  void operator()(utf8proc_uint8_t* text) const { std::free(text); }  // utf8proc uses malloc
+  void operator()(utf8proc_uint8_t* text) const { std::free(text); }  // utf8proc uses malloc.
 };
 
-/// Appends `text`, none of which was assigned late, in the form of `flags`.
+/// Appends `text`, which has no late-assigned characters, in the form of `flags`.
 void append_mapped(std::string_view text, unsigned flags, std::string& out) {
   if (text.empty()) {
     return;
@@ -46,7 +46,7 @@ void append_mapped(std::string_view text, unsigned flags, std::string& out) {
   out.append(reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(length));
 }
 
-/// Where the first of the text's characters that marks follow ends: the next one that is no mark.
+/// End of the text's first character and its marks.
 std::size_t end_of_cluster(std::string_view text) {
   std::size_t at = code_point_at(text.data()).length;
   while (at < text.size()) {
@@ -60,8 +60,8 @@ std::size_t end_of_cluster(std::string_view text) {
   return at;
 }
 
-/// Notes where `mapped`, which the piece became, comes from: the same characters at its beginning
-/// and end from themselves, what is between from all of what is between.
+/// Records the origins of `mapped`, made of the piece: equal characters at both ends map to
+/// themselves, the rest to all of the rest.
 void trace_piece(std::string_view text, std::size_t begin, std::size_t end, std::string_view mapped,
                  OriginTrace& trace) {
   const std::string_view piece = text.substr(begin, end - begin);
@@ -90,8 +90,8 @@ void trace_piece(std::string_view text, std::size_t begin, std::size_t end, std:
   trace.kept(end - last, end);
 }
 
-/// Notes where `mapped`, the form of a part, comes from: character by character with their marks,
-/// where those do not touch each other.
+/// Records the origins of `mapped`, the normal form of a part: per character with its marks, where
+/// those do not interact.
 void trace_mapped(std::string_view text, std::size_t begin, std::size_t end,
                   std::string_view mapped, unsigned flags, OriginTrace& trace) {
   struct Cluster {
@@ -118,8 +118,8 @@ void trace_mapped(std::string_view text, std::size_t begin, std::size_t end,
   }
 }
 
-/// The parts of a text that a form may change. Each begins with the character that a following one
-/// may join, and ends before one that nothing joins.
+/// Parts of a text that a normal form may change. Each begins with a character that a following one
+/// may join, and ends before one that joins nothing.
 class UnsafeParts {
  public:
   UnsafeParts(UnicodeForm form, std::string_view text) : text_(text) {
@@ -128,7 +128,7 @@ class UnsafeParts {
     beyond_ascii_ = !composes;
   }
 
-  /// Finds the next part; false if there is none. What lies between parts stays.
+  /// Finds the next part; false at the end. Text between parts is unchanged.
   bool next() {
     const char* const end = text_.data() + text_.size();
     const char* starter = nullptr;
@@ -177,7 +177,7 @@ class UnsafeParts {
   std::size_t end_ = 0;
 };
 
-/// Lower case of what the library does not know, or knows otherwise.
+/// Lower case of characters that the library lacks or treats differently.
 char32_t lower_of(char32_t value) {
   struct Row {
     char32_t first;
@@ -207,7 +207,7 @@ char32_t lower_of(char32_t value) {
   }
 }
 
-/// Each step gives its output in `out` and returns true, or returns false: nothing to change.
+/// Each step writes to `out` and returns true, or returns false if there is nothing to change.
 struct StepRunner {
   std::string_view text;
   std::string& out;
@@ -228,7 +228,7 @@ struct StepRunner {
     }
     out = step.text;
     out += text;
-    // As the reference has it: what is put before a character stands for it, too.
+    // Text prepended to a character stands for it too, as in the reference.
     trace.made(step.text.size(), 0, code_point_at(text.data()).length);
     trace.kept(0, text.size());
     return true;
@@ -287,7 +287,7 @@ struct StepRunner {
   }
 
  private:
-  /// Each byte stands for what lies between its place and the next one that is another.
+  /// Each byte stands for the span up to the next differing place.
   void trace_places(const std::vector<std::size_t>& places) const {
     for (std::size_t i = 0; i < out.size();) {
       std::size_t next = i;
@@ -299,8 +299,7 @@ struct StepRunner {
     }
   }
 
-  /// What takes the place of a text's beginning stands for the last character of it, as the
-  /// reference has it.
+  /// A replacement of a text's beginning stands for its last character, as in the reference.
   static bool stays_at_start(const ReplaceStep& step, std::string_view replaced) {
     return !step.content.empty() && code_point_at(replaced.data()).length == replaced.size();
   }
@@ -390,7 +389,7 @@ Result<Normalizer::Output> Normalizer::apply(std::string_view text, std::string&
     TRAIN_RETURN_IF_ERROR(changed);
     if (*changed) {
       trace.finish();
-      // The step may have read the buffer: it gets the new text only now.
+      // The step may have read the buffer: the new text is stored only now.
       buffer.swap(scratch);
       output.text = buffer;
     }

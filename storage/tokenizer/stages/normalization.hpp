@@ -15,16 +15,16 @@
 
 namespace train::storage {
 
-/// The normal forms of Unicode 9.0: characters assigned later stay as and where they are.
+/// Normal forms of Unicode 9.0: characters assigned later are left unchanged.
 enum class UnicodeForm : std::uint8_t { nfc, nfd, nfkc, nfkd };
 
 struct ReplaceStep {
   Regex pattern;
-  std::string literal;  ///< What the pattern matches, if it is no more than that.
+  std::string literal;  ///< Set if the pattern is a literal.
   std::string content;
 };
 struct PrependStep {
-  std::string text;  ///< Of a text that is not empty.
+  std::string text;  ///< Prepended to a non-empty text.
 };
 struct StripStep {
   bool left = true;
@@ -43,7 +43,7 @@ struct CharacterMapStep {
 using NormalizationStep = std::variant<UnicodeForm, ReplaceStep, PrependStep, StripStep,
                                        LowercaseStep, SentencePieceStep, CharacterMapStep>;
 
-/// What happens to text before it is split: steps, one after the other. None: nothing.
+/// Normalisation of text before splitting: a sequence of steps, possibly empty.
 ///
 /// Threading: immutable.
 class Normalizer {
@@ -53,12 +53,12 @@ class Normalizer {
 
   struct Output {
     std::string_view text;
-    bool at_start = true;  ///< The text begins with what the input begins with.
+    bool at_start = true;  ///< The text begins at the input's beginning.
   };
 
-  /// The text normalised: `text` itself or what `buffer` holds then. `origins`, unless null, are
-  /// those of `text` and become those of the output. REQUIRES: valid UTF-8.
-  /// Errors (user): an expression that takes too long.
+  /// Normalises: returns `text` itself or the content of `buffer`. `origins`, unless null, are
+  /// those of `text` and become those of the output. REQUIRES: valid UTF-8. Errors (user): a
+  /// regular expression that takes too long.
   [[nodiscard]] Result<Output> apply(std::string_view text, std::string& buffer,
                                      Origins* origins = nullptr) const;
 
@@ -68,7 +68,7 @@ class Normalizer {
   std::vector<NormalizationStep> steps_;
 };
 
-/// `text` in a normal form, or nothing where it is in that form already. REQUIRES: valid UTF-8.
+/// Normal form of `text`; returns false if it already is in that form. REQUIRES: valid UTF-8.
 [[nodiscard]] bool to_unicode_form(UnicodeForm form, std::string_view text, std::string& out,
                                    OriginTrace& trace);
 

@@ -8,13 +8,13 @@
 namespace train::storage {
 namespace {
 
-/// Puts matches and what lies between them together as a behavior says.
+/// Combines matches and the text between them according to a behavior.
 template <class Emit>
 class Joiner {
  public:
   Joiner(MatchBehavior behavior, Emit& emit) : behavior_(behavior), emit_(emit) {}
 
-  /// The next part of the text.
+  /// Adds the next part of the text.
   void part(Match place, bool match) {
     switch (behavior_) {
       case MatchBehavior::isolated:
@@ -57,17 +57,17 @@ class Joiner {
   MatchBehavior behavior_;
   Emit& emit_;
   std::optional<Match> held_;
-  bool held_match_ = false;  ///< Of the last part.
+  bool held_match_ = false;  ///< Whether the last part was a match.
 };
 
 bool is_digit(char32_t value, std::uint8_t entry) {
-  // The reference asks another library here, with two blocks of Unicode 17.0.
+  // The reference uses another library here, with two blocks of Unicode 17.0.
   return in_classes(entry, number_classes) || (value >= 0x11de0 && value <= 0x11de9) ||
          (value >= 0x16ff4 && value <= 0x16ff6);
 }
 
 bool is_punctuation(char32_t value, std::uint8_t entry) {
-  // The reference's table is that of Unicode 8.0, where two more were punctuation.
+  // The reference's table is that of Unicode 8.0, with two more punctuation characters.
   return in_classes(entry, classes(CharClass::punctuation, CharClass::connector)) ||
          (value < 0x80 && in_classes(entry, symbol_classes)) || value == 0x166d || value == 0x111c9;
 }
@@ -84,7 +84,7 @@ bool is_of_kind(ClassStage::Kind kind, char32_t value, std::uint8_t entry) {
   return in_classes(entry, space_classes);
 }
 
-/// A part of the text, with the origins of its bytes where those are wanted.
+/// Part of the text, with the origins of its bytes if wanted.
 struct Piece {
   std::string_view bytes;
   const TokenSpan* origins = nullptr;
@@ -94,7 +94,7 @@ struct Piece {
   }
 };
 
-/// A text that a stage makes of a piece.
+/// Text that a stage makes of a piece.
 class MadeText {
  public:
   explicit MadeText(const Piece& from) : from_(from) {}
@@ -105,7 +105,7 @@ class MadeText {
       origins_.reserve(bytes_count);
     }
   }
-  /// Adds a text that stands for these bytes of the piece.
+  /// Adds text that stands for these bytes of the piece.
   void add(std::string_view text, std::size_t begin, std::size_t end) {
     bytes_ += text;
     if (from_.origins != nullptr) {
@@ -113,7 +113,7 @@ class MadeText {
                       span_of(from_.bytes.substr(begin, end - begin), from_.origins + begin));
     }
   }
-  /// Adds a text that stands for the first character of the piece, as that does itself.
+  /// Adds text that stands for the first character of the piece, as that does itself.
   void add_before(std::string_view text) { add(text, 0, code_point_at(from_.bytes.data()).length); }
   /// Adds these bytes of the piece.
   void keep(std::size_t begin, std::size_t end) {
@@ -133,7 +133,7 @@ class MadeText {
   Origins origins_;
 };
 
-/// One call of split(): goes down the stages with each piece before it turns to the next.
+/// One call of split(): takes each piece through all stages before the next piece.
 class SplitRun {
  public:
   SplitRun(const std::vector<PreTokenizerStage>& stages, WordSink& sink)
@@ -325,7 +325,7 @@ class SplitRun {
   Status status_;
 };
 
-/// The splitter that is all the stages amount to, if one is.
+/// Splitter equivalent to all stages, if there is one.
 std::optional<KnownSplitter> only_splitter(const std::vector<PreTokenizerStage>& stages) {
   if (stages.empty() || stages.size() > 2) {
     return std::nullopt;
@@ -342,7 +342,7 @@ std::optional<KnownSplitter> only_splitter(const std::vector<PreTokenizerStage>&
     return std::nullopt;
   }
   const auto* known = std::get_if<KnownSplitter>(&split->pattern);
-  // A match that is kept or a gap that is kept: these patterns leave no gaps.
+  // Keeps a match or a gap: these patterns leave no gaps.
   const bool keeps = split->behavior == MatchBehavior::isolated ||
                      (split->behavior == MatchBehavior::removed && split->invert);
   const bool gaps = known != nullptr && (known->pattern() == KnownPattern::digits3 ||

@@ -14,8 +14,8 @@
 
 namespace train::storage {
 
-/// What becomes of the matches of a pattern that splits: pieces of their own, nothing, part of the
-/// piece before or after them, one piece of neighbours.
+/// Handling of a splitting pattern's matches: own pieces, removed, part of the piece before or
+/// after, or merged when adjacent.
 enum class MatchBehavior : std::uint8_t {
   isolated,
   removed,
@@ -25,34 +25,34 @@ enum class MatchBehavior : std::uint8_t {
 };
 
 struct SplitStage {
-  std::variant<KnownSplitter, Regex, std::string> pattern;  ///< A string: that text.
+  std::variant<KnownSplitter, Regex, std::string> pattern;  ///< A string matches literally.
   MatchBehavior behavior = MatchBehavior::isolated;
-  bool invert = false;  ///< What lies between matches takes their place.
+  bool invert = false;  ///< Swaps matches and the text between them.
 };
-/// The words are bytes afterwards: no stage may follow.
+/// Turns words into bytes: no stage may follow.
 struct ByteLevelStage {
   bool add_prefix_space = true;
-  std::optional<KnownSplitter> splitter;  ///< gpt2, or nothing to split.
+  std::optional<KnownSplitter> splitter;  ///< gpt2, or no splitting.
 };
 enum class PrependScheme : std::uint8_t { always, first, never };
 struct MetaspaceStage {
-  std::string replacement;  ///< Of a space.
+  std::string replacement;  ///< Replacement of a space.
   PrependScheme prepend = PrependScheme::always;
   bool split = true;
 };
-/// Characters of a kind as matches.
+/// Matches characters of a class.
 struct ClassStage {
   enum class Kind : std::uint8_t { digit, punctuation, space };
   Kind kind = Kind::digit;
   MatchBehavior behavior = MatchBehavior::isolated;
 };
-/// Runs of word characters, and runs of others that are no spaces.
+/// Runs of word characters, and runs of other non-space characters.
 struct WordRunStage {};
 
 using PreTokenizerStage =
     std::variant<SplitStage, ByteLevelStage, MetaspaceStage, ClassStage, WordRunStage>;
 
-/// Receives words in their order.
+/// Receives words in order.
 class WordSink {
  public:
   WordSink() = default;
@@ -64,7 +64,8 @@ class WordSink {
   virtual void word(std::string_view text, const TokenSpan* origins) = 0;
 };
 
-/// Cuts text into words, within which pairs merge: each stage cuts the pieces of the one before.
+/// Splits text into words, within which pairs merge: each stage splits the pieces of the previous
+/// one.
 ///
 /// Threading: immutable.
 class PreTokenizer {
@@ -72,18 +73,18 @@ class PreTokenizer {
   PreTokenizer() = default;
   explicit PreTokenizer(std::vector<PreTokenizerStage> stages);
 
-  /// `at_start`: the text begins what was given to the tokenizer. `origins`: of its bytes, or null.
-  /// REQUIRES: valid UTF-8. Errors (user): an expression that takes too long.
+  /// `at_start`: the text begins the tokenizer's input. `origins`: of its bytes, or null. REQUIRES:
+  /// valid UTF-8. Errors (user): a regular expression that takes too long.
   [[nodiscard]] Status split(std::string_view text, const TokenSpan* origins, bool at_start,
                              WordSink& sink) const;
 
   [[nodiscard]] bool byte_level() const { return byte_level_; }
-  /// Whether a text gets a space before it; nothing if no stage could put one there.
+  /// Whether a text gets a leading space; nullopt if no stage could add one.
   [[nodiscard]] std::optional<bool> prefix_space() const;
 
  private:
   std::vector<PreTokenizerStage> stages_;
-  std::optional<KnownSplitter> only_;  ///< If it is all that the stages do.
+  std::optional<KnownSplitter> only_;  ///< Set if the stages do nothing else.
   bool byte_level_ = false;
 };
 

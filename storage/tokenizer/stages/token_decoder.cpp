@@ -20,7 +20,7 @@ std::optional<unsigned> hex_digit(char letter) {
                                       : std::nullopt;
 }
 
-/// The byte that a token like <0x0A> stands for.
+/// Byte of a token like <0x0A>.
 std::optional<char> fallback_byte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || !token.ends_with('>')) {
     return std::nullopt;
@@ -131,7 +131,7 @@ struct DecodeRunner {
       append_characters(out, bytes);
       bytes.clear();
     };
-    bool at_start = true;  // A space here is no text.
+    bool at_start = true;  // A space here is dropped.
     bool dropped = false;
     for (std::string& token : tokens) {
       if (const auto byte = step.has_bytes ? fallback_byte(token) : std::nullopt) {
@@ -159,7 +159,7 @@ struct DecodeRunner {
   }
 
  private:
-  /// Whole characters as they are, and U+FFFD for each byte that belongs to none.
+  /// Copies valid characters, and writes U+FFFD for each other byte.
   static void append_characters(std::string& out, std::string_view bytes) {
     while (!bytes.empty()) {
       const std::size_t valid = valid_prefix(bytes);
@@ -172,7 +172,7 @@ struct DecodeRunner {
     }
   }
 
-  /// What a hostile expression would take too long for stays as it is.
+  /// Text on which a hostile expression takes too long is left unchanged.
   static std::string replaced_matches(const ReplaceDecode& step, const std::string& text) {
     Regex::Matches matches(step.pattern, text);
     std::string out;

@@ -12,18 +12,18 @@
 
 namespace train::storage {
 
-/// Texts of tokens that mean bytes become those bytes, all of them one text.
+/// Byte notation of tokens becomes bytes, concatenated.
 struct ByteLevelDecode {};
 struct ReplaceDecode {
   Regex pattern;
-  std::string literal;  ///< What the pattern matches, if it is no more than that.
+  std::string literal;  ///< Set if the pattern is a literal.
   std::string content;
 };
-/// Tokens like <0x0A> become the bytes, or U+FFFD for each where they are not UTF-8.
+/// Tokens like <0x0A> become bytes, or U+FFFD for each if the bytes are not UTF-8.
 struct ByteFallbackDecode {};
-/// All tokens become one.
+/// Concatenates all tokens.
 struct FuseDecode {};
-/// Off each token, at most so many characters.
+/// Strips characters from each token, up to a maximum number.
 struct StripDecode {
   char32_t content = U' ';
   std::size_t start = 0;
@@ -31,47 +31,46 @@ struct StripDecode {
 };
 struct MetaspaceDecode {
   std::string replacement;
-  bool drop_first = true;  ///< The first token's are prefixes, not spaces.
+  bool drop_first = true;  ///< The first token's are a prefix, not spaces.
 };
 
-/// All of what SentencePiece does: "▁" are spaces, tokens like <0x0A> bytes, and those that are not
-/// UTF-8 U+FFFD each.
+/// Decoding of SentencePiece: "▁" become spaces, tokens like <0x0A> bytes, and invalid UTF-8 bytes
+/// U+FFFD each.
 struct SentencePieceDecode {
-  std::string unknown;       ///< The token that stands for what has none.
-  std::string surface;       ///< What that becomes.
-  bool has_bytes = true;     ///< There are tokens for bytes.
-  bool drop_first = true;    ///< The space at the beginning is no text,
-  bool drop_leading = true;  ///< nor are any further ones there.
+  std::string unknown;       ///< The unknown token.
+  std::string surface;       ///< Decoded text of the unknown token.
+  bool has_bytes = true;     ///< The vocabulary has byte tokens.
+  bool drop_first = true;    ///< Drop the space at the beginning,
+  bool drop_leading = true;  ///< and all further ones there.
 };
 
 using DecodeStep = std::variant<ByteLevelDecode, ReplaceDecode, ByteFallbackDecode, FuseDecode,
                                 StripDecode, MetaspaceDecode, SentencePieceDecode>;
 
-/// Makes text of the texts of tokens.
+/// Decodes token texts.
 ///
 /// Threading: immutable.
 class TokenDecoder {
  public:
-  /// Without a decoder there is a space between tokens.
+  /// Without a decoder, tokens are joined by spaces.
   TokenDecoder() = default;
   explicit TokenDecoder(std::vector<DecodeStep> steps) : steps_(std::move(steps)) {}
 
   [[nodiscard]] std::string decode(std::vector<std::string> tokens) const;
 
-  /// The bytes that each token stands for can be put together without looking at others.
+  /// Each token decodes to bytes independently of the others.
   [[nodiscard]] bool only_byte_level() const;
-  /// Tokens like <0x0A> become bytes, those side by side together.
+  /// Tokens like <0x0A> become bytes, and adjacent ones are joined.
   [[nodiscard]] bool joins_bytes() const;
 
  private:
   std::optional<std::vector<DecodeStep>> steps_;
 };
 
-/// Whether it is one like <0x0A>.
+/// True for tokens like <0x0A>.
 [[nodiscard]] bool is_fallback_byte(std::string_view token);
 
-/// What a token of a byte-level vocabulary contributes: the bytes, or its text where that means
-/// none.
+/// Bytes of a byte-level token, or its text if it stands for no bytes.
 [[nodiscard]] std::string decoded_bytes(std::string_view token);
 
 }  // namespace train::storage

@@ -24,7 +24,7 @@ bool in_ranges(const std::array<PointRange, count>& ranges, char32_t point) {
   });
 }
 
-/// Marks that take space of their own, after which a new cluster begins.
+/// Spacing marks, after which a new cluster begins.
 constexpr std::array<PointRange, 13> standing_marks = {{{0x102b, 0x102c},
                                                         {0x1038, 0x1038},
                                                         {0x1062, 0x1064},
@@ -39,7 +39,7 @@ constexpr std::array<PointRange, 13> standing_marks = {{{0x102b, 0x102c},
                                                         {0xaa7d, 0xaa7d},
                                                         {0x11720, 0x11721}}};
 
-/// What joins the character before without being a mark, or a mark of Unicode 17.0 alone.
+/// Characters that join the previous one without being marks, or marks only in Unicode 17.0.
 constexpr std::array<PointRange, 14> other_joining = {{{0xe33, 0xe33},
                                                        {0xeb3, 0xeb3},
                                                        {0x1acf, 0x1add},
@@ -55,7 +55,7 @@ constexpr std::array<PointRange, 14> other_joining = {{{0xe33, 0xe33},
                                                        {0x1f3fb, 0x1f3ff},
                                                        {0xe0020, 0xe007f}}};
 
-/// Signs that belong to the character behind them.
+/// Signs that belong to the following character.
 constexpr std::array<PointRange, 15> prepended = {{{0x600, 0x605},
                                                    {0x6dd, 0x6dd},
                                                    {0x70f, 0x70f},
@@ -72,7 +72,7 @@ constexpr std::array<PointRange, 15> prepended = {{{0x600, 0x605},
                                                    {0x11d46, 0x11d46},
                                                    {0x11f02, 0x11f02}}};
 
-/// Nothing joins these on either side.
+/// Characters that join on neither side.
 constexpr std::array<PointRange, 11> controls = {{{0, 0x1f},
                                                   {0x7f, 0x9f},
                                                   {0xad, 0xad},
@@ -90,7 +90,7 @@ bool joins(char32_t point) {
   return mark ? !in_ranges(standing_marks, point) : in_ranges(other_joining, point);
 }
 
-/// The bytes of the cluster that a text begins with.
+/// Bytes of a text's first cluster.
 std::size_t cluster_size(std::string_view text) {
   if (text.starts_with("\r\n")) {
     return 2;

@@ -5,9 +5,9 @@
 namespace train::storage {
 namespace {
 
-/// A unit of the double array: bits 0 to 7 the byte that leads to it, bit 8 says that a value
-/// belongs to it, bits 10 to 30 tell where its children are, in steps of 256 if bit 9 is set.
-/// With bit 31 it holds a value.
+/// Unit of the double array: bits 0 to 7 hold the byte that leads to it, bit 8 says that it has a
+/// value, bits 10 to 30 give the offset of its children, in steps of 256 if bit 9 is set. With bit
+/// 31 it holds a value.
 struct Unit {
   std::uint32_t bits = 0;
 
@@ -31,7 +31,7 @@ Result<CharacterMap> CharacterMap::parse(std::string_view bytes) {
     std::memcpy(&size, bytes.data(), sizeof(size));
     bytes.remove_prefix(sizeof(size));
   }
-  // The texts end in a zero, so that none reaches beyond.
+  // The texts end with a zero, so that none extends beyond.
   if (size == 0 || size >= bytes.size() || size % sizeof(std::uint32_t) != 0 ||
       bytes.back() != '\0') {
     return user_error("its precompiled_charsmap is damaged");

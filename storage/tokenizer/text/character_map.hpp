@@ -10,23 +10,23 @@
 
 namespace train::storage {
 
-/// The compiled table of a SentencePiece model that gives texts for beginnings of a text: its
-/// normalisation. A double array of the library Darts-clone, then the texts, each ended by a zero.
+/// Compiled normalisation table of a SentencePiece model, which maps text prefixes to texts: a
+/// double array of the library Darts-clone, then zero-terminated texts.
 ///
-/// Threading: immutable. Invariant: no search reads outside of it, whatever the bytes were.
+/// Threading: immutable. Invariant: no search reads out of bounds, for any bytes.
 class CharacterMap {
  public:
   CharacterMap() = default;
-  /// Errors (user): sizes that do not fit each other.
+  /// Errors (user): inconsistent sizes.
   static Result<CharacterMap> parse(std::string_view bytes);
 
   struct Found {
-    std::size_t length = 0;    ///< Of the beginning.
-    std::string_view content;  ///< What takes its place.
+    std::size_t length = 0;    ///< Length of the prefix.
+    std::string_view content;  ///< Replacement text.
   };
-  /// The longest beginning of `text` that is in the table.
+  /// Longest prefix of `text` in the table.
   [[nodiscard]] std::optional<Found> find(std::string_view text) const;
-  /// The shortest one.
+  /// Shortest prefix of `text` in the table.
   [[nodiscard]] std::optional<Found> find_shortest(std::string_view text) const;
 
   [[nodiscard]] bool empty() const { return units_.empty(); }

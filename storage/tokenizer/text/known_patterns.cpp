@@ -38,12 +38,12 @@ constexpr bool is_ascii_letter(char letter) {
   return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
 }
 
-/// A place in a text, and what stands there.
+/// Position in a text, with its code point.
 class Cursor {
  public:
   Cursor(const char* end, const std::uint8_t* table) : end_(end), table_(table) {}
 
-  /// The class of the code point at `at`, and where the next one begins.
+  /// Class of the code point at `at`, and the begin of the next.
   struct Seen {
     std::uint8_t entry = 0;
     const char* next = nullptr;
@@ -56,7 +56,7 @@ class Cursor {
   }
   [[nodiscard]] bool is(const char* at, ClassSet set) const { return at < end_ && see(at).in(set); }
 
-  /// Where a run of at most `limit` code points of a set ends.
+  /// End of a run of at most `limit` code points of a set.
   [[nodiscard]] const char* run(const char* at, ClassSet set, std::size_t limit = ~0ULL) const {
     for (; at < end_ && limit > 0; --limit) {
       const Seen seen = see(at);
@@ -75,8 +75,8 @@ class Cursor {
   const std::uint8_t* table_;
 };
 
-/// 's 't 're 've 'm 'll 'd at `at`: where it ends, else `at`. In any case of letters: the long s,
-/// which folds to s, too.
+/// 's 't 're 've 'm 'll 'd at `at`: its end, otherwise `at`. With any_case ignoring case: also the
+/// long s, which folds to s.
 template <bool any_case>
 const char* contraction(const char* at, const char* end) {
   if (end - at < 2 || *at != '\'') {
@@ -101,7 +101,7 @@ const char* contraction(const char* at, const char* end) {
   return two ? at + 3 : at;
 }
 
-/// \s+(?!\S) or \s+: a run of spaces, less its last one where text follows.
+/// \s+(?!\S) or \s+: a run of spaces, less its last one if text follows.
 const char* blanks(const Cursor& text, const char* begin) {
   const char* last = begin;
   const char* at = begin;
@@ -116,7 +116,7 @@ const char* blanks(const Cursor& text, const char* begin) {
   return at;
 }
 
-/// \s*[\r\n]+ first, where the run of spaces at `begin` has a line's end; then as `blanks`.
+/// \s*[\r\n]+ if the run of spaces at `begin` contains a line end; otherwise as `blanks`.
 const char* lines_or_blanks(const Cursor& text, const char* begin) {
   const char* after_newline = nullptr;
   for (const char* at = begin; at < text.end();) {
@@ -157,12 +157,12 @@ const char* next_gpt2(const Cursor& text, const char* begin) {
   return blanks(text, begin);
 }
 
-/// The patterns that took over from cl100k.
+/// Patterns derived from cl100k.
 template <ClassSet letter_set, ClassSet plain_set, std::size_t digits>
 const char* next_cl100k(const Cursor& text, const char* begin) {
   const Cursor::Seen first = text.see(begin);
   if (first.in(letter_set)) {
-    // A mark is also what may stand before letters, to the same end.
+    // A mark may also be the character before letters, with the same result.
     return text.run(first.next, letter_set);
   }
   if (const char* after = contraction<true>(begin, text.end()); after != begin) {
@@ -185,11 +185,11 @@ const char* next_cl100k(const Cursor& text, const char* begin) {
   return lines_or_blanks(text, begin);
 }
 
-/// U*L+ or else U+L* at `begin`, where U are capitals and L small letters, and letters without case
-/// are both: where it ends, or null.
+/// U*L+ or otherwise U+L* at `begin`, with U capitals, L small letters, and caseless letters in
+/// both: its end, or null.
 const char* cased_word(const Cursor& text, const char* begin) {
   const char* at = begin;
-  const char* last_both = nullptr;  // Where a letter ends that could also begin L+.
+  const char* last_both = nullptr;  // End of a letter that could also begin L+.
   while (at < text.end()) {
     const Cursor::Seen seen = text.see(at);
     if (!seen.in(upper_like)) {
@@ -207,7 +207,7 @@ const char* cased_word(const Cursor& text, const char* begin) {
   return nullptr;
 }
 
-/// Only capitals: U+L* where U*L+ found nothing.
+/// Capitals only: U+L* after U*L+ found nothing.
 const char* capitals(const Cursor& text, const char* begin) {
   const char* at = text.run(begin, upper_like);
   return at > begin ? text.run(at, lower_like) : nullptr;
@@ -241,7 +241,7 @@ const char* next_o200k(const Cursor& text, const char* begin) {
   return lines_or_blanks(text, begin);
 }
 
-/// Null where nothing matches at `begin`.
+/// Null if nothing matches at `begin`.
 const char* next_deepseek(const Cursor& text, const char* begin) {
   const Cursor::Seen first = text.see(begin);
   const char* const end = text.end();
@@ -273,7 +273,7 @@ const char* next_deepseek(const Cursor& text, const char* begin) {
   return first.in(space_classes) ? lines_or_blanks(text, begin) : nullptr;
 }
 
-/// Null where nothing matches at `begin`.
+/// Null if nothing matches at `begin`.
 const char* next_han_kana(const Cursor& text, const char* begin) {
   const char* at = begin;
   while (at < text.end()) {
@@ -293,7 +293,7 @@ const char* next_digits3(const Cursor& text, const char* begin) {
   return at > begin ? at : nullptr;
 }
 
-/// For patterns that do not match everywhere: all up to the next match is one piece.
+/// For patterns that do not match everywhere: the text up to the next match is one piece.
 template <class Next>
 KnownSplitter::Piece match_or_gap(const Cursor& text, const char* begin, Next&& next) {
   if (const char* after = next(text, begin)) {
@@ -309,7 +309,7 @@ KnownSplitter::Piece match_or_gap(const Cursor& text, const char* begin, Next&& 
 }  // namespace
 
 std::optional<KnownPattern> known_pattern(std::string_view pattern) {
-  // Some files have the line ends themselves where others write them as escapes.
+  // Some files contain the line ends that others write as escapes.
   std::string escaped;
   for (const char letter : pattern) {
     if (is_newline(letter)) {

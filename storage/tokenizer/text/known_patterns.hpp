@@ -9,39 +9,39 @@
 
 namespace train::storage {
 
-/// Patterns that are split by hand, many times as fast as by a regular expression.
+/// Patterns with a hand-written splitter, many times as fast as a regular expression.
 enum class KnownPattern : std::uint8_t {
   gpt2,
   cl100k,         ///< Llama 3 and others: numbers of up to three digits.
   qwen2,          ///< cl100k with single digits.
-  qwen35,         ///< qwen2 with marks as letters.
-  o200k,          ///< Words end where capitals begin.
+  qwen35,         ///< qwen2, with marks counted as letters.
+  o200k,          ///< Words end before capitals.
   tekken,         ///< o200k with single digits and without contractions.
-  digits3,        ///< DeepSeek's first: numbers of up to three digits, and nothing else.
+  digits3,        ///< DeepSeek's first: only numbers of up to three digits.
   han_kana,       ///< DeepSeek's second: runs of Chinese characters and kana.
   deepseek_words  ///< DeepSeek's third.
 };
 
-/// The pattern with exactly this text in tokenizer.json.
+/// Pattern with exactly this text in tokenizer.json.
 [[nodiscard]] std::optional<KnownPattern> known_pattern(std::string_view pattern);
 
-/// The text of a pattern, for files that only imply it.
+/// Text of a pattern, for files that only imply it.
 [[nodiscard]] std::string_view pattern_text(KnownPattern pattern);
 
-/// Cuts text the way that the matches of a known pattern do; what no match covers is a piece too.
+/// Splits text at the matches of a known pattern; text between matches is a piece too.
 ///
-/// Threading: may be shared. Cost: linear in the text, whatever it is.
+/// Threading: may be shared. Cost: linear in any text.
 class KnownSplitter {
  public:
   explicit KnownSplitter(KnownPattern pattern) : pattern_(pattern), table_(unicode_table()) {}
 
   struct Piece {
     const char* end = nullptr;
-    bool match = true;  ///< Not what lies between matches.
+    bool match = true;  ///< False for text between matches.
   };
 
-  /// The piece that begins at `begin`. REQUIRES: begin < end; valid UTF-8; `begin` is where the
-  /// piece before ended.
+  /// Piece that begins at `begin`. REQUIRES: begin < end; valid UTF-8; `begin` is the end of the
+  /// previous piece.
   [[nodiscard]] Piece next(const char* begin, const char* end) const;
 
   [[nodiscard]] KnownPattern pattern() const { return pattern_; }

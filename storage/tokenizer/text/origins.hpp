@@ -7,7 +7,7 @@
 
 namespace train::storage {
 
-/// Bytes of a source text, from `first` to before `last`.
+/// Bytes [first, last) of a source text.
 struct TokenSpan {
   std::uint32_t first = 0;
   std::uint32_t last = 0;
@@ -15,23 +15,23 @@ struct TokenSpan {
   bool operator==(const TokenSpan&) const = default;
 };
 
-/// Of each byte of a text that was made of a source: the bytes of the source that it stands for.
+/// For each byte of a derived text: the source bytes that it stands for.
 using Origins = std::vector<TokenSpan>;
 
-/// What a piece of such a text stands for. REQUIRES: not empty.
+/// Source span of a piece of such a text. REQUIRES: not empty.
 [[nodiscard]] inline TokenSpan span_of(std::string_view piece, const TokenSpan* origins) {
   return {origins[0].first, origins[piece.size() - 1].last};
 }
 
-/// Follows a step that makes a text of another, so that the origins of the one become those of the
-/// other. Without origins it does nothing.
+/// Tracks a text transformation, to turn the input's origins into the output's. Without origins a
+/// no-op.
 class OriginTrace {
  public:
   explicit OriginTrace(Origins* origins) : before_(origins) {}
 
   [[nodiscard]] bool follows() const { return before_ != nullptr; }
 
-  /// The next bytes of the output are these of the input.
+  /// The next output bytes equal these input bytes.
   void kept(std::size_t begin, std::size_t end) {
     if (before_ != nullptr) {
       const auto at = before_->begin();
@@ -40,15 +40,15 @@ class OriginTrace {
     }
   }
 
-  /// The next bytes of the output are made of these of the input, and stand for all of them. Of
-  /// none (`begin` is `end`): they stand for nothing, at that place.
+  /// The next output bytes are made of these input bytes, and stand for all of them; if none
+  /// (`begin` is `end`), for the empty span at that place.
   void made(std::size_t bytes_count, std::size_t begin, std::size_t end) {
     if (before_ != nullptr) {
       after_.insert(after_.end(), bytes_count, source_of(begin, end));
     }
   }
 
-  /// The output is complete.
+  /// Call when the output is complete.
   void finish() {
     if (before_ != nullptr) {
       before_->swap(after_);

@@ -13,7 +13,7 @@
 namespace train::storage {
 namespace {
 
-/// Steps from one place of the text; patterns that do not explode take a few for each byte of a
+/// Limit of steps from one position; patterns that do not explode take a few for each byte of a
 /// word.
 constexpr std::uint32_t match_limit = 5'000'000;
 constexpr std::uint32_t heap_limit_kib = 64 * 1024;
@@ -69,7 +69,7 @@ Result<Regex> Regex::literal(std::string_view text) {
 Result<Regex> Regex::compile_rewritten(std::string pattern, const std::string& rewritten) {
   int error = 0;
   PCRE2_SIZE offset = 0;
-  // Ruby's ^ and $ are those of lines, always.
+  // In Ruby ^ and $ always match at lines.
   const std::uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
   auto code = std::make_shared<Code>();
   code->code.reset(
@@ -78,7 +78,7 @@ Result<Regex> Regex::compile_rewritten(std::string pattern, const std::string& r
     return user_error(fmt::format("regular expression {} is not understood: {}", shown(pattern),
                                   pcre2_message(error)));
   }
-  // Without it the same matches take longer.
+  // Without JIT the matches are equal, but slower.
   static_cast<void>(pcre2_jit_compile_8(code->code.get(), PCRE2_JIT_COMPLETE));
   return Regex(std::move(pattern), std::move(code));
 }
@@ -96,7 +96,7 @@ Regex::Matches::~Matches() = default;
 
 Result<std::optional<Match>> Regex::Matches::next() {
   while (from_ <= text_.size()) {
-    // The text is known to be valid: checking it again for each match would be quadratic.
+    // The text is known to be valid: checking it for each match would be quadratic.
     const auto search = [this] {
       return pcre2_match_8(regex_.code_->code.get(), code_units(text_), text_.size(), from_,
                            PCRE2_NO_UTF_CHECK, state_->data.get(), state_->context.get());

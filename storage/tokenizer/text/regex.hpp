@@ -10,34 +10,34 @@
 
 namespace train::storage {
 
-/// Where a match lies in the text that was searched.
+/// Place of a match in the searched text.
 struct Match {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
 
-/// A regular expression as tokenizer.json has them: Oniguruma's Ruby syntax, its \s and \w, classes
-/// of Unicode 16.0. Searched by PCRE2, for which it is rewritten where the two differ.
+/// Regular expression of tokenizer.json: Oniguruma's Ruby syntax, its \s and \w, classes of Unicode
+/// 16.0. Executed by PCRE2, for which it is rewritten where the two differ.
 ///
-/// Threading: may be shared between threads that search.
+/// Threading: may be shared between searching threads.
 class Regex {
  public:
-  /// Errors (user): no regular expression, or one with a construct that PCRE2 reads otherwise.
+  /// Errors (user): invalid, or a construct that PCRE2 treats differently.
   static Result<Regex> compile(std::string_view pattern);
-  /// One that matches this text and nothing else.
+  /// Matches exactly this text.
   static Result<Regex> literal(std::string_view text);
 
-  /// Goes through the matches of a text, leftmost first, none within another. An empty match at the
-  /// end of the one before it is no match.
+  /// Iterates over the matches of a text, leftmost first, without overlap. An empty match at the
+  /// end of the previous one is skipped.
   class Matches {
    public:
-    /// REQUIRES: `text`, valid UTF-8, and `regex` outlive this.
+    /// REQUIRES: `text` (valid UTF-8) and `regex` outlive this object.
     Matches(const Regex& regex, std::string_view text);
     ~Matches();
     Matches(const Matches&) = delete;
     Matches& operator=(const Matches&) = delete;
 
-    /// Nothing after the last. Errors (user): the search takes more steps than any sane pattern.
+    /// nullopt after the last match. Errors (user): more search steps than any sane pattern takes.
     [[nodiscard]] Result<std::optional<Match>> next();
 
    private:
@@ -59,7 +59,7 @@ class Regex {
   static Result<Regex> compile_rewritten(std::string pattern, const std::string& rewritten);
 
   std::string pattern_;
-  std::shared_ptr<const Code> code_;  ///< Shared by copies; never changes.
+  std::shared_ptr<const Code> code_;  ///< Shared by copies; immutable.
 };
 
 }  // namespace train::storage

@@ -14,12 +14,12 @@
 namespace train::storage {
 namespace {
 
-/// Members of a bracketed class that are \s, without the brackets.
+/// \s as members of a bracketed class, without the brackets.
 constexpr std::string_view space_members =
     R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029})"
     R"(\x{202f}\x{205f}\x{3000})";
 
-/// The classes of a property by its name in a pattern. Only those that got characters lately
+/// Classes of a property by its name in a pattern. Only those with recently added characters
 /// matter.
 std::optional<ClassSet> property_classes(std::string_view name) {
   static constexpr std::pair<std::string_view, ClassSet> properties[] = {
@@ -50,7 +50,7 @@ std::optional<ClassSet> property_classes(std::string_view name) {
   return std::nullopt;
 }
 
-/// Members of a bracketed class: what Unicode 16.0 has in `set`, if it has one of `flags`.
+/// Unicode 16.0's characters of `set` with one of `flags`, as members of a bracketed class.
 std::string members_of(ClassSet set, unsigned flags) {
   const std::uint8_t* table = unicode_table();
   const auto late = [&](std::size_t point) {
@@ -69,13 +69,13 @@ std::string members_of(ClassSet set, unsigned flags) {
   return members;
 }
 
-/// Those that PCRE2's tables lack.
+/// Characters that PCRE2's tables lack.
 std::string late_members(ClassSet set) { return members_of(set, assigned_after_14); }
 
-/// Outside of brackets, \w has superscripts and fractions of Latin-1 as well; no others.
+/// Outside of brackets \w also matches the superscripts and fractions of Latin-1.
 constexpr std::string_view more_word_members = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 
-/// Of \w within brackets.
+/// Members of \w within brackets.
 std::string word_members() {
   return R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc})" +
          members_of(classes(CharClass::alphabetic_symbol), ~0U) +
@@ -83,7 +83,7 @@ std::string word_members() {
                       classes(CharClass::number, CharClass::connector));
 }
 
-/// Goes through a pattern once, copying what both engines read alike.
+/// Scans a pattern once, copying what both engines read alike.
 class Rewriter {
  public:
   explicit Rewriter(std::string_view pattern) : pattern_(pattern) {}
@@ -139,7 +139,7 @@ class Rewriter {
     }
   }
 
-  /// Ruby's m is what everyone else calls s; its i, x and what begins a group are as usual.
+  /// Ruby's m is s elsewhere; its i, x and group openings are as usual.
   Defect group() {
     groups_.push_back(out_.size());
     if (!rest().starts_with("(?")) {
@@ -157,7 +157,7 @@ class Rewriter {
     return std::nullopt;
   }
 
-  /// A + behind an interval repeats it there, and makes it possessive here.
+  /// A + after an interval repeats it in Ruby, and makes it possessive in PCRE2.
   Defect interval() {
     const std::size_t end = rest().find('}');
     const bool counts =
@@ -183,7 +183,7 @@ class Rewriter {
     return std::nullopt;
   }
 
-  /// Outside of brackets.
+  /// Rewrites an escape outside of brackets.
   Defect escape() {
     atom_ = out_.size();
     std::string members;
@@ -209,7 +209,7 @@ class Rewriter {
     return std::nullopt;
   }
 
-  /// A backslash and what it stands before, which both engines read alike but for \u0000.
+  /// Copies a backslash with its operand, which both engines read alike except \u0000.
   void copy_escaped() {
     const std::string_view digits = at_ + 2 <= pattern_.size() ? rest().substr(2, 4) : "";
     if (rest().starts_with("\\u") && digits.size() == 4 &&
@@ -221,7 +221,7 @@ class Rewriter {
     copy(at_ + 1 < pattern_.size() ? 1 + code_point_at(pattern_.data() + at_ + 1).length : 1);
   }
 
-  /// Reads \s, \w, \h, \d and properties to members of a class; leaves others alone.
+  /// Turns \s, \w, \h, \d and properties into members of a class; leaves others unchanged.
   Defect class_escape(std::string& members, bool& negated) {
     const char kind = at_ + 1 < pattern_.size() ? pattern_[at_ + 1] : '\0';
     switch (kind) {
@@ -310,7 +310,7 @@ class Rewriter {
     return "a class without its end";
   }
 
-  /// [:space:] and its like within brackets. Those that contain letters differ between the engines.
+  /// [:space:] and similar within brackets. Those with letters differ between the engines.
   Defect named_class() {
     const std::size_t end = std::min(rest().find(":]"), rest().size());
     const std::string_view name = rest().substr(2, end - 2);
@@ -339,7 +339,7 @@ class Rewriter {
     } else if (!negated) {
       out_ += members;
     } else if (pattern_[begin + 1] == 'S') {
-      // All that is no space, as ranges between the spaces.
+      // Everything but spaces, as the ranges between them.
       out_ += R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff})"
               R"(\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff})"
               R"(\x{3001}-\x{d7ff}\x{e000}-\x{10ffff})";
@@ -352,8 +352,8 @@ class Rewriter {
   std::string_view pattern_;
   std::size_t at_ = 0;
   std::string out_;
-  std::size_t atom_ = 0;             ///< In `out_`: what a repetition behind it repeats.
-  std::vector<std::size_t> groups_;  ///< In `out_`: the open ones.
+  std::size_t atom_ = 0;  ///< Index in `out_` of the atom that a following repetition repeats.
+  std::vector<std::size_t> groups_;  ///< Indices in `out_` of the open groups.
 };
 
 }  // namespace

@@ -7,11 +7,11 @@
 
 namespace train::storage {
 
-/// `pattern` (Oniguruma's Ruby syntax) as PCRE2 has to be given it to match the same. Errors
-/// (user): a construct that has no such form.
+/// Rewrites `pattern` (Oniguruma's Ruby syntax) for PCRE2 with the same matches. Errors (user): a
+/// construct without an equivalent.
 [[nodiscard]] Result<std::string> rewritten_for_pcre2(std::string_view pattern);
 
-/// A pattern for PCRE2 that matches `text` literally.
+/// PCRE2 pattern that matches `text` literally.
 [[nodiscard]] std::string quoted_for_pcre2(std::string_view text);
 
 }  // namespace train::storage

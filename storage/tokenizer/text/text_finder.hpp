@@ -9,7 +9,7 @@
 
 namespace train::storage {
 
-/// Finds texts in a text: the leftmost, and of those that begin there the longest.
+/// Finds the leftmost of several texts in a text, the longest of those at one place.
 ///
 /// Threading: immutable after the last add().
 class TextFinder {
@@ -20,10 +20,10 @@ class TextFinder {
     std::uint32_t value = 0;
   };
 
-  /// Of two equal texts the first stays. REQUIRES: not empty.
+  /// The first of equal texts stays. REQUIRES: not empty.
   void add(std::string_view text, std::uint32_t value);
   [[nodiscard]] std::optional<Found> find(std::string_view text, std::size_t from) const;
-  /// The longest that begins at `at`.
+  /// Longest text that begins at `at`.
   [[nodiscard]] std::optional<Found> find_at(std::string_view text, std::size_t at) const;
   [[nodiscard]] bool empty() const { return nodes_.size() <= 1; }
 
@@ -40,9 +40,9 @@ class TextFinder {
   [[nodiscard]] std::size_t next_candidate(std::string_view text, std::size_t from) const;
 
   std::vector<Node> nodes_ = std::vector<Node>(1);
-  std::bitset<65536> pairs_;  ///< Two bytes that begin a text.
-  std::bitset<256> singles_;  ///< One byte that begins a text.
-  std::string firsts_;        ///< Those bytes.
+  std::bitset<65536> pairs_;  ///< Two-byte beginnings of the texts.
+  std::bitset<256> singles_;  ///< First bytes of one-byte texts.
+  std::string firsts_;        ///< Those bytes, as a string.
 };
 
 }  // namespace train::storage

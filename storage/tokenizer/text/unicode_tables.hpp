@@ -7,7 +7,7 @@ namespace train::storage {
 
 inline constexpr std::size_t code_point_count = 0x110000;
 
-/// What a code point is in Unicode 16.0, as far as splitting text asks.
+/// Class of a code point in Unicode 16.0, as needed to split text.
 enum class CharClass : std::uint8_t {
   other,              ///< Unassigned, controls, formats, private use.
   upper,              ///< Lu
@@ -17,30 +17,30 @@ enum class CharClass : std::uint8_t {
   other_letter,       ///< Lo
   mark,               ///< M
   number,             ///< Nd, Nl
-  other_number,       ///< No, which no word contains
+  other_number,       ///< No; not part of words
   connector,          ///< Pc
-  punctuation,        ///< P without Pc, of Unicode 8.0
+  punctuation,        ///< P without Pc, by Unicode 8.0
   symbol,             ///< S
-  alphabetic_symbol,  ///< S in words: letters in circles
-  space,              ///< White_Space, the controls among them included
+  alphabetic_symbol,  ///< S that counts as word character: circled letters
+  space,              ///< White_Space, including such controls
   joiner,             ///< U+200C, U+200D
-  late_punctuation,   ///< P that Unicode 8.0 does not have
+  late_punctuation,   ///< P added after Unicode 8.0
 };
 
 inline constexpr unsigned class_mask = 0x0f;
-/// Composes, decomposes or reorders under NFC; under NFKC. By Unicode 9.0.
+/// Changes (composes, decomposes or reorders) under NFC; under NFKC. By Unicode 9.0.
 inline constexpr unsigned nfc_unsafe = 0x10;
 inline constexpr unsigned nfkc_unsafe = 0x20;
-/// Would do so by Unicode 16.0, but was not assigned in 9.0: stays as it is.
+/// Changes by Unicode 16.0, but was not assigned in 9.0: stays unchanged.
 inline constexpr unsigned normalized_after_9 = 0x40;
-/// Not assigned in Unicode 14.0, which the regular expression library knows.
+/// Not assigned in Unicode 14.0, the version of the regular expression library.
 inline constexpr unsigned assigned_after_14 = 0x80;
 
-/// A byte for each code point: its CharClass and the flags above. Made once, by whoever asks first;
-/// valid until the program ends.
+/// One byte per code point: its CharClass and the flags above. Built at the first call; valid until
+/// the program ends.
 [[nodiscard]] const std::uint8_t* unicode_table();
 
-/// A set of classes; bit i is CharClass i.
+/// Set of classes; bit i is CharClass i.
 using ClassSet = std::uint16_t;
 
 [[nodiscard]] constexpr ClassSet class_bit(CharClass one) {

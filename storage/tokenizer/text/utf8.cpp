@@ -5,8 +5,8 @@
 namespace train::storage {
 namespace {
 
-/// What is at the beginning of a text: a code point of `length` bytes, or, if not `valid`, so many
-/// bytes that only began one.
+/// Beginning of a text: a code point of `length` bytes, or, if not `valid`, that many bytes of an
+/// incomplete one.
 struct Utf8Step {
   std::size_t length = 1;
   bool valid = false;
@@ -21,7 +21,7 @@ Utf8Step utf8_step(std::string_view text) {
   if (first < 0xc2 || first > 0xf4) {
     return {1, false};
   }
-  // The second byte's range keeps out longer forms than needed, surrogates and what follows 10FFFF.
+  // The second byte's range excludes overlong forms, surrogates and values above 10FFFF.
   const unsigned low = first == 0xe0 ? 0xa0U : first == 0xf0 ? 0x90U : 0x80U;
   const unsigned high = first == 0xed ? 0x9fU : first == 0xf4 ? 0x8fU : 0xbfU;
   if (text.size() < 2 || byte(1) < low || byte(1) > high) {
@@ -120,7 +120,7 @@ std::string Utf8Breaks::count(std::string_view text) {
     text.remove_prefix(valid_prefix(text));
     const std::size_t broken = text.empty() ? 0 : utf8_step(text).length;
     if (broken == text.size()) {
-      break;  // What comes next may go on with it.
+      break;  // The next piece may continue it.
     }
     ++count_;
     text.remove_prefix(broken);

@@ -9,16 +9,16 @@
 
 namespace train::storage {
 
-/// What SentencePiece and its kin write for a space.
+/// Character for a space in SentencePiece and similar vocabularies.
 inline constexpr std::string_view space_marker = "\u2581";
 
-/// A code point of a text, and the bytes that it takes there.
+/// Code point of a text, and its length in bytes.
 struct CodePoint {
   char32_t value = 0;
   unsigned length = 0;
 };
 
-/// The code point that begins at `text`. REQUIRES: valid UTF-8 there.
+/// Code point at `text`. REQUIRES: valid UTF-8 there.
 [[nodiscard]] inline CodePoint code_point_at(const char* text) {
   const auto byte = [text](std::size_t i) {
     return static_cast<char32_t>(static_cast<unsigned char>(text[i]));
@@ -38,12 +38,12 @@ struct CodePoint {
           4};
 }
 
-/// Whether a byte continues a code point.
+/// True for a continuation byte.
 [[nodiscard]] constexpr bool continues(char byte) {
   return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80U;
 }
 
-/// Where the code point that ends before `end` begins. REQUIRES: valid UTF-8, end > begin.
+/// Begin of the code point that ends before `end`. REQUIRES: valid UTF-8, end > begin.
 [[nodiscard]] inline const char* previous_code_point(const char* begin, const char* end) {
   --end;
   while (end > begin && continues(*end)) {
@@ -54,18 +54,18 @@ struct CodePoint {
 
 void append_utf8(std::string& text, char32_t value);
 
-/// Bytes at the beginning that are below 0x80.
+/// Number of leading bytes below 0x80.
 [[nodiscard]] std::size_t ascii_prefix(std::string_view text);
 
-/// Bytes at the beginning that are whole code points in UTF-8.
+/// Number of leading bytes that are complete UTF-8 code points.
 [[nodiscard]] std::size_t valid_prefix(std::string_view text);
 
-/// `text` with U+FFFD for every longest run of bytes that begins a code point and breaks off; how
-/// many is added to `replaced`.
+/// Replaces each maximal invalid prefix of a code point in `text` by U+FFFD, and adds their number
+/// to `replaced`.
 [[nodiscard]] std::string repaired_utf8(std::string_view text, std::uint64_t& replaced);
 
-/// The same, with what each byte of the result stands for in `text`: the character that it is part
-/// of, or the run that broke off. REQUIRES: a text of less than 4 GiB.
+/// repaired_utf8() with the origin in `text` of each byte of the result: its character, or the
+/// invalid bytes. REQUIRES: a text of less than 4 GiB.
 [[nodiscard]] std::string repaired_utf8(std::string_view text, std::uint64_t& replaced,
                                         Origins& origins);
 
@@ -73,15 +73,15 @@ void append_utf8(std::string& text, char32_t value);
 class Utf8Breaks {
  public:
   void add(std::string_view piece);
-  /// The text is at its end.
+  /// Call at the end of the text.
   void finish();
   [[nodiscard]] std::uint64_t count() const { return count_; }
 
  private:
-  /// Of all but the bytes at the end that may begin a code point, which it returns.
+  /// Counts in all but the trailing bytes that may begin a code point, which it returns.
   std::string count(std::string_view text);
 
-  std::string begun_;  ///< Those.
+  std::string begun_;  ///< Bytes that may begin a code point.
   std::uint64_t count_ = 0;
 };
 
