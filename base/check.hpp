@@ -9,8 +9,8 @@
 
 namespace train {
 
-/// A broken invariant: a defect of the program, never of its input.
-/// Thrown by TRAIN_CHECK; ends the actor (or stream) that met it and, with it, the rank.
+/// Broken invariant: a defect of the program, never of its input. Thrown by TRAIN_CHECK; ends the
+/// actor (or stream) that threw it and, with it, the rank.
 class CheckFailed : public std::logic_error {
  public:
   using std::logic_error::logic_error;
@@ -31,8 +31,8 @@ std::string check_text(fmt::format_string<Args...> format, Args&&... args) {
 
 }  // namespace train
 
-/// Always on, in every build type; no side effects inside. Further arguments: a fmt format and its
-/// values.
+/// Checks an invariant, in every build type; the condition must have no side effects. Further
+/// arguments: a fmt format and its values.
 #define TRAIN_CHECK(condition, ...)                                       \
   do {                                                                    \
     if (!(condition)) [[unlikely]] {                                      \

@@ -39,12 +39,12 @@ class Descriptor {
   int value_ = -1;
 };
 
-/// Ends a mapping of so many bytes.
+/// Unmaps so many bytes.
 struct Unmap {
   std::size_t size_bytes = 0;
   void operator()(std::byte* data) const { ::munmap(data, size_bytes); }
 };
-/// Owns what mmap() returned.
+/// Owns a mapping made by mmap().
 using Mapping = std::unique_ptr<std::byte, Unmap>;
 
 }  // namespace train

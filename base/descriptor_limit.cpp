@@ -7,8 +7,8 @@
 namespace train {
 namespace {
 
-/// Programs that we start may look at each one that they could have: a container without a limit
-/// would keep them busy for minutes.
+/// Limited, as child programs may iterate over all possible descriptors: without a limit, as in
+/// some containers, that would take minutes.
 constexpr rlim_t kMost = rlim_t{1} << 20;
 
 }  // namespace

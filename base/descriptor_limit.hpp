@@ -4,8 +4,8 @@
 
 namespace train {
 
-/// Descriptors that this process may have open at once, from here on as many as the system lets it:
-/// the soft limit, often 1024, is raised to the hard one. Children inherit it.
+/// Raises the soft limit of open descriptors, often 1024, to the hard one, and returns it. Children
+/// inherit it.
 std::int64_t raise_descriptor_limit();
 
 }  // namespace train

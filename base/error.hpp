@@ -9,15 +9,15 @@
 
 namespace train {
 
-/// Who has to act on an error: the user (exit 2) or the world (exit 1).
+/// Side that must act on an error: the user (exit 2) or the environment (exit 1).
 enum class ErrorKind : std::uint8_t {
-  user,     ///< The user's mistake: bad key, missing file, data that does not fit. Exit code 2.
-  failure,  ///< A failure of the world: disk full, corrupt file, dead peer. Exit code 1.
-  damage,   ///< A failure, too: stored bytes are not, or may not be, those that were saved.
+  user,     ///< User error: bad key, missing file, data that does not fit. Exit code 2.
+  failure,  ///< Environment failure: disk full, corrupt file, dead peer. Exit code 1.
+  damage,   ///< Failure: stored bytes differ, or may differ, from those saved.
 };
 
-/// An expected error as a value. `message` is one line: what (file, key, line), why, and the fix.
-/// It may quote what users and files say, so the functions below put spaces for control characters.
+/// Expected error as a value. `message` is one line: what (file, key, line), why, and the fix. It
+/// may quote users and files, so the functions below replace control characters by spaces.
 struct Error {
   ErrorKind kind = ErrorKind::failure;
   std::string message;

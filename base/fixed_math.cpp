@@ -1,6 +1,6 @@
-// The arguments are reduced to a table's nearest entry, by steps so small that a short Taylor
-// series does for the rest. What is larger than a result's last bits is computed exactly, as a sum
-// of two doubles; a product is exact where its factors have 26 bits each.
+// Arguments are reduced to the nearest entry of a table, with steps so small that a short Taylor
+// series covers the rest. Terms larger than a result's last bits are computed exactly, as a sum of
+// two doubles; a product is exact if its factors have 26 bits each.
 #include "base/fixed_math.hpp"
 
 #include <bit>
@@ -17,14 +17,14 @@ using namespace tables;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-/// Added and subtracted again, it rounds a number below 2^51 to an integer.
+/// Adding and subtracting it rounds a number below 2^51 to an integer.
 constexpr double kRounder = 0x1.8p52;
 constexpr int kFractionBits = 52;
 
 constexpr std::uint64_t bits_of(double x) { return std::bit_cast<std::uint64_t>(x); }
 constexpr double double_of(std::uint64_t bits) { return std::bit_cast<double>(bits); }
 
-/// A number and what rounding it has lost.
+/// Number and its rounding error.
 struct Sum {
   double value;
   double tail;
@@ -36,7 +36,7 @@ constexpr Sum sum_of(double a, double b) {
   return {value, b - (value - a)};
 }
 
-/// Its upper 26 bits.
+/// Upper 26 bits of x.
 constexpr double upper_bits(double x) { return double_of(bits_of(x) & ~((1ULL << 27U) - 1)); }
 
 /// 2^k. REQUIRES: a normal number.
@@ -53,11 +53,11 @@ struct Power {
   std::int64_t octaves;
 };
 
-/// exp(x + tail). REQUIRES: |x| < 1100, a tail of less than x's last bits.
+/// exp(x + tail). REQUIRES: |x| < 1100, tail smaller than x's last bits.
 inline Power power_at(double x, double tail) {
   const double rounded = x * kStepsOfOne + kRounder;
   const double count = rounded - kRounder;
-  // The count, below a bit of the rounder's own.
+  // Number of steps, in the mantissa's low bits.
   const std::int64_t steps = static_cast<std::int64_t>(bits_of(rounded) << 13U) >> 13U;
   const ExpStep& step = kExp[static_cast<std::uint64_t>(steps) & 127U];
   const double r = (x - count * kStepUpper) - (count * kStepLower - tail);
@@ -66,7 +66,7 @@ inline Power power_at(double x, double tail) {
   return {step.value, (step.tail + r) + series, steps >> 7U};
 }
 
-/// The value of a power that may not be a normal number, rounded once.
+/// Value of a power that may not be normal, rounded once.
 double scaled_slowly(const Power& power, double sign) {
   if (power.octaves > 1024) {
     return sign * kInfinity;
@@ -75,7 +75,7 @@ double scaled_slowly(const Power& power, double sign) {
     const double half = sign * power.value * power_of_two(power.octaves - 1);
     return (half + half * power.share) * 2.0;
   }
-  // In units of the least normal number: what is below 1 there has the places of a 1 + it.
+  // In units of the least normal number: a result below 1 there has the precision of 1 + it.
   if (power.octaves < -1080) {
     return sign * 0.0;
   }
@@ -89,7 +89,7 @@ double scaled_slowly(const Power& power, double sign) {
 }
 
 inline double scaled(const Power& power, double sign) {
-  if (power.octaves > 1022 || power.octaves < -960) {  // The share of it is a normal number, too.
+  if (power.octaves > 1022 || power.octaves < -960) {  // Its tail is a normal number, too.
     return scaled_slowly(power, sign);
   }
   const double value =
@@ -100,8 +100,8 @@ inline double scaled(const Power& power, double sign) {
 
 // Logarithms --------------------------------------------------------------------------------------
 
-/// x = 2^octaves z (1 + r), where head + tail is the logarithm of 2^octaves z; r = upper + lower.
-/// Exact, but for `tail`: head + upper is, and so is upper^2.
+/// x = 2^octaves z (1 + r), where head + tail is the logarithm of 2^octaves z and r = upper +
+/// lower. Exact except `tail`: head + upper is exact, and so is upper^2.
 struct Reduced {
   double head;
   double tail;
@@ -109,8 +109,8 @@ struct Reduced {
   double lower;
 };
 
-/// The reduction of x + rest. REQUIRES: x positive, finite, with these bits where it is normal, and
-/// with `octaves` less where it is not.
+/// Reduction of x + rest. REQUIRES: x positive and finite, with these bits if normal, otherwise
+/// scaled by `octaves`.
 inline Reduced reduced(std::uint64_t bits, double rest, std::int64_t octaves) {
   constexpr std::uint64_t first = std::bit_cast<std::uint64_t>(0.6875);
   const std::uint64_t above = bits - first;
@@ -140,7 +140,7 @@ inline double log_of(const Reduced& x) {
   return (x.head + x.upper) + (x.lower + (series + x.tail));
 }
 
-/// Good to 2^-66 of it.
+/// Relative error 2^-66.
 inline Sum exact_log_of(const Reduced& x) {
   const double r = x.upper + x.lower;
   const double rr = r * r;
@@ -156,14 +156,14 @@ inline Sum exact_log_of(const Reduced& x) {
 constexpr std::uint64_t kLeastNormal = std::bit_cast<std::uint64_t>(0x1p-1022);
 constexpr std::uint64_t kInfinityBits = std::bit_cast<std::uint64_t>(kInfinity);
 
-/// Where log(x) is a series of x - 1 alone: the cells around 1.
+/// True for the cells around 1, where log(x) is a series of x - 1 alone.
 inline bool is_near_one(std::uint64_t bits) {
   constexpr std::uint64_t least = std::bit_cast<std::uint64_t>(1.0 - 0x1p-8);
   constexpr std::uint64_t end = std::bit_cast<std::uint64_t>(1.0 + 0x1p-7);
   return bits - least < end - least;
 }
 
-/// The logarithm of what has none, or only an infinite one.
+/// Logarithm of 0, negative numbers, infinity and NaN.
 double log_of_special(double x) {
   if (x == 0.0) {
     return -kInfinity;
@@ -171,7 +171,7 @@ double log_of_special(double x) {
   return x < 0.0 ? kNaN : x + x;  // Infinity and NaN.
 }
 
-/// The reduction of any positive finite number.
+/// Reduction of any positive finite number.
 inline Reduced reduced_any(double x) {
   std::uint64_t bits = bits_of(x);
   if (bits >= kLeastNormal) {
@@ -182,7 +182,7 @@ inline Reduced reduced_any(double x) {
 
 // Angles ------------------------------------------------------------------------------------------
 
-/// An angle = steps pi / 64 + value + tail, |value| < pi / 127.
+/// Angle = steps pi / 64 + value + tail, |value| < pi / 127.
 struct Angle {
   std::uint64_t steps;  ///< Modulo 128.
   double value;
@@ -191,11 +191,11 @@ struct Angle {
 
 __extension__ using Wide = unsigned __int128;
 
-/// 256 bits, the lowest word first.
+/// 256 bits, lowest word first.
 struct Bits256 {
   std::uint64_t words[4];
 
-  /// What begins at a bit, counted from the highest; zeros follow.
+  /// 64 bits from a bit on, counted from the highest; zeros follow.
   [[nodiscard]] std::uint64_t word_at(unsigned bit) const {
     const unsigned first = bit / 64;
     const unsigned shift = bit % 64;
@@ -205,13 +205,13 @@ struct Bits256 {
   }
 };
 
-/// Of a positive finite angle >= 2^-7: its product with 2 / pi, modulo 4, to 2^-200 (Payne & Hanek
-/// 1983).
+/// Reduces a positive finite angle >= 2^-7 by its product with 2 / pi, modulo 4, to 2^-200 (Payne &
+/// Hanek 1983).
 Angle angle_from_digits(double x) {
   const std::uint64_t bits = bits_of(x);
   const int exponent = static_cast<int>(bits >> kFractionBits) - 1075;
   const std::uint64_t mantissa = (bits & ((1ULL << 52U) - 1)) | (1ULL << 52U);
-  // Digits worth a multiple of 4 do not count; the table has 64 zeros before the first.
+  // Digits worth a multiple of 4 are skipped; the table has 64 zeros before the first digit.
   const auto begin = static_cast<unsigned>(exponent - 2 + 64);
   Bits256 product{};
   Wide carry = 0;
@@ -224,13 +224,13 @@ Angle angle_from_digits(double x) {
     product.words[i] = static_cast<std::uint64_t>(carry);
     carry >>= 64U;
   }
-  // Seven bits count the steps; the others are a fraction, here rounded to the nearest step.
+  // Seven bits count the steps; the rest is a fraction, rounded here to the nearest step.
   const std::uint64_t fraction = product.word_at(7);
   const bool down = (fraction >> 63U) != 0;
   const std::uint64_t steps = (product.words[3] >> 57U) + (down ? 1 : 0);
   if (down) {
     for (std::uint64_t& word : product.words) {
-      word = ~word;  // But for its last bit: the negative.
+      word = ~word;  // Negated, except for the last bit.
     }
   }
   unsigned lead = 7;
@@ -246,9 +246,9 @@ Angle angle_from_digits(double x) {
   return {steps & 127U, sign * angle.value, sign * angle.tail};
 }
 
-/// Of a finite angle that is not negative.
+/// Reduces a non-negative finite angle.
 inline Angle angle_of(double x) {
-  constexpr double most_exact = 0x1p18;  // The steps are below 2^23 then.
+  constexpr double most_exact = 0x1p18;  // Up to here there are fewer than 2^23 steps.
   constexpr double least_rest = 0x1p-26;
   if (x < most_exact) {
     const double rounded = x * kTurnsOfOne + kRounder;
@@ -256,7 +256,7 @@ inline Angle angle_of(double x) {
     const double first = x - count * kTurnFirst;
     const double second = count * kTurnSecond;
     const double near = first - second;
-    const double back = near - first;  // Either of the two may be the larger one.
+    const double back = near - first;  // Either one may be larger.
     const double lost = (first - (near - back)) - (second + back);
     if (count == 0.0 || std::abs(near) >= least_rest) {
       const Sum rest = sum_of(near, lost - count * kTurnThird);
@@ -287,20 +287,20 @@ inline double cos_at(std::uint64_t steps, const Angle& angle) {
   return sin_at((steps + 32U) & 127U, angle);
 }
 
-constexpr double kLeastAngle = 0x1p-27;  ///< Below it sin x is x.
+constexpr double kLeastAngle = 0x1p-27;  ///< Below this sin x rounds to x.
 
 }  // namespace
 
 double exp(double x) {
   if (!(std::abs(x) < 746.0)) {
-    return x < 0.0 ? 0.0 : x + kInfinity;  // NaN stays what it is.
+    return x < 0.0 ? 0.0 : x + kInfinity;  // NaN is unchanged.
   }
   return scaled(power_at(x, 0.0), 1.0);
 }
 
 double expm1(double x) {
   if (std::abs(x) < 0x1p-54) {
-    return x;  // With its sign, if it is 0.
+    return x;  // Keeps the sign of 0.
   }
   if (std::abs(x) < 0x1p-4) {
     const double xx = x * x;
@@ -364,7 +364,7 @@ double tanh(double x) {
   if (!(size < 20.0)) {
     return x != x ? x : std::copysign(1.0, x);
   }
-  // 1 - 2 / (1 + exp(2 |x|)): the quotient's upper bits first, then what they leave of the 2.
+  // 1 - 2 / (1 + exp(2 |x|)): first the quotient's upper bits, then the remainder of the 2.
   const Power power = power_at(2.0 * size, 0.0);
   const double value = power.value * power_of_two(power.octaves);
   const Sum one_more = sum_of(value, 1.0);
@@ -382,7 +382,7 @@ namespace {
 
 enum class Parity : std::uint8_t { fraction, even, odd };
 
-/// Of a finite number.
+/// Parity of a finite number.
 Parity parity_of(double y) {
   if (std::floor(y) != y) {
     return Parity::fraction;
@@ -390,7 +390,7 @@ Parity parity_of(double y) {
   return std::fmod(y, 2.0) == 0.0 ? Parity::even : Parity::odd;
 }
 
-/// Of a positive finite number and a finite one; times 1 or -1.
+/// Power of a positive finite number with a finite exponent, times 1 or -1.
 double finite_pow(const Reduced& x, double y, double sign) {
   const Sum log = exact_log_of(x);
   const double size = y * log.value;
@@ -404,7 +404,7 @@ double finite_pow(const Reduced& x, double y, double sign) {
   return scaled(power_at(value, (y - y_upper) * log_upper + y * log_lower), sign);
 }
 
-/// Of 0, infinity, NaN and negative numbers, and to the power of them: Annex F.9.4.4 of C11.
+/// Power with a 0, infinite, NaN or negative base, or with such an exponent: Annex F.9.4.4 of C11.
 double special_pow(double x, double y) {
   if (y == 0.0 || x == 1.0) {
     return 1.0;

@@ -11,9 +11,9 @@
 namespace train {
 
 void set_float_mode() noexcept {
-  std::fesetenv(FE_DFL_ENV);  // Of the x87 unit too, which the compiler uses for long double.
+  std::fesetenv(FE_DFL_ENV);  // Also sets the x87 unit, which the compiler uses for long double.
 #if defined(__x86_64__)
-  // The C library leaves alone how subnormal numbers are taken: here bits 6 and 15 are 0, and the
+  // The C library does not set the handling of subnormal numbers: here bits 6 and 15 are 0, and the
   // six exceptions masked.
   constexpr unsigned all_masked = 0x1f80;
   _mm_setcsr(all_masked);

@@ -4,11 +4,10 @@
 
 namespace train {
 
-/// The name of this machine; `unknown` where it has none.
+/// Name of this machine; `unknown` if it has none.
 [[nodiscard]] std::string host_name(const char* unknown = "unknown");
 
-/// The word by which the kernel tells this start of this machine from all others; "" where it says
-/// none.
+/// The kernel's id of this boot, unique among all machines and boots; "" if unavailable.
 [[nodiscard]] std::string boot_id();
 
 }  // namespace train

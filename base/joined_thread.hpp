@@ -8,9 +8,9 @@
 
 namespace train {
 
-/// Every thread that we start: in the floating-point mode of base/float_mode.hpp from its first
-/// instruction on, and joined by its destructor, which asks it to stop first if its body takes a
-/// stop token. Nothing else starts threads (tests/tidy/host_math_test.cpp).
+/// Thread that runs in the floating-point mode of base/float_mode.hpp from its first instruction
+/// on, and is joined by its destructor, which first requests a stop if the body takes a stop token.
+/// The only way to start threads (tests/tidy/host_math_test.cpp).
 class JoinedThread : public std::jthread {
  public:
   JoinedThread() = default;

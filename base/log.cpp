@@ -15,7 +15,7 @@
 namespace train {
 namespace {
 
-/// Lines to standard error, which need not be written at once; the level in colour on a terminal.
+/// Writes lines to standard error, possibly later; the level is coloured on a terminal.
 class ErrorOutputSink final : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
@@ -40,7 +40,7 @@ class ErrorOutputSink final : public spdlog::sinks::base_sink<std::mutex> {
   bool colours_ = ::isatty(STDERR_FILENO) == 1;
 };
 
-// spdlog keeps one process-wide logger; this is its only user, so nothing else can hold the state.
+// spdlog has one process-wide logger, used only here.
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
     auto sink = std::make_shared<ErrorOutputSink>();

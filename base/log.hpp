@@ -12,7 +12,7 @@ void log_warning(std::string_view line);
 void log_error(std::string_view line);
 
 enum class LogLevel : std::uint8_t { info, warning };
-/// Drops the lines below `least` from now on. Result: the level before, at first info.
+/// Drops lines below `least` from now on. Returns the previous level, initially info.
 LogLevel log_from(LogLevel least);
 
 }  // namespace train

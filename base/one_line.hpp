@@ -5,12 +5,13 @@
 
 namespace train {
 
-/// A control character, which could break a message into lines or move a terminal's cursor.
+/// True for a control character, which could break a message into lines or move a terminal's
+/// cursor.
 [[nodiscard]] inline bool is_control(char letter) {
   return static_cast<unsigned char>(letter) < 32 || letter == 127;
 }
 
-/// The text with spaces for control characters.
+/// Text with control characters replaced by spaces.
 [[nodiscard]] inline std::string without_controls(std::string text) {
   for (char& letter : text) {
     letter = is_control(letter) ? ' ' : letter;
@@ -18,8 +19,8 @@ namespace train {
   return text;
 }
 
-/// The first 200 bytes of a user's text with spaces for control characters: for messages, which
-/// are one line each.
+/// First 200 bytes of a user's text with control characters replaced by spaces: for one-line
+/// messages.
 [[nodiscard]] inline std::string one_line(std::string_view text) {
   return without_controls(std::string(text.substr(0, 200)));
 }

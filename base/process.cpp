@@ -23,7 +23,7 @@
 #include "base/stop_signals.hpp"
 #include "base/wake.hpp"
 
-extern "C" {  // the C library's header leaves this to us before version 2.37
+extern "C" {  // Before version 2.37 the C library's headers do not declare this.
 #include <sys/pidfd.h>
 }
 
@@ -34,12 +34,12 @@ using ProcessClock = std::chrono::steady_clock;
 
 constexpr int kExitNotStarted = 127;
 
-/// What the child needs to know; read after vfork(), when nothing may be made any more.
+/// Parameters of the child, read after vfork(), when nothing may be allocated.
 struct Birth {
   char* const* words;
   pid_t parent;
   int null;
-  int report;  ///< Takes the error number if it cannot become the program.
+  int report;  ///< Receives the error number if exec fails.
   const Process::Options& options;
 };
 
@@ -69,17 +69,17 @@ bool set_up_child(const Birth& birth) {
       (own_errors && ::dup2(options.errors, STDERR_FILENO) < 0)) {
     return false;
   }
-  // Sockets and locks of ours are not the child's; what lacks CLOEXEC would be, too.
+  // Closes own sockets and locks that lack CLOEXEC.
   ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   return std::all_of(options.inherited.begin(), options.inherited.end(),
                      [](int descriptor) { return ::fcntl(descriptor, F_SETFD, 0) == 0; });
 }
 
-/// In the child, in the parent's memory, until exec: system calls only.
+/// Runs in the child, in the parent's memory, until exec: system calls only.
 [[noreturn]] void become(const Birth& birth) {
   const bool tied = ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
   if (::getppid() != birth.parent) {
-    ::_exit(kExitNotStarted);  // it ended before the line above could take effect
+    ::_exit(kExitNotStarted);  // The parent ended before the line above could take effect.
   }
   if (tied && set_up_child(birth)) {
     ::execve(birth.words[0], birth.words, environ);
@@ -90,13 +90,13 @@ bool set_up_child(const Birth& birth) {
   ::_exit(kExitNotStarted);
 }
 
-/// vfork() and not fork(): the pages of a process that trains are many, and copying their tables
-/// would hold up its threads, which would then fault on each page they write.
+/// vfork() instead of fork(): copying the page tables of a training process would stall its
+/// threads, which would then fault on each page they write.
 pid_t give_birth(const Birth& birth) {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // no handler may run in the shared memory
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // No handler may run in the shared memory.
   const pid_t pid = ::vfork();
   if (pid == 0) {
     become(birth);
@@ -173,11 +173,11 @@ Result<Process> Process::start(const std::vector<std::string>& words, const Opti
   Process process(pid, options.isolated);
   const int no_handle = process.handle_ ? 0 : errno;
   int error_number = 0;
-  // Until exec or failure.
+  // Blocks until exec or failure.
   const auto got =
       retry([&] { return ::read(report->first.get(), &error_number, sizeof(error_number)); });
   if (got > 0 || no_handle != 0) {
-    if (no_handle != 0) {  // nobody could wait for it otherwise
+    if (no_handle != 0) {  // Without a handle it could not be waited for.
       process.kill();
       ::waitpid(pid, nullptr, 0);
     }
@@ -193,7 +193,7 @@ Process::~Process() {
   }
 }
 
-/// And the leader, which has no group yet where vfork() is fork(), as under a thread sanitizer.
+/// Also kills the leader, which has no group yet if vfork() is fork(), as under a thread sanitizer.
 void Process::kill() const {
   ::kill(pid_, SIGKILL);
   if (isolated_) {
@@ -231,12 +231,12 @@ int rest_of(std::optional<ProcessClock::time_point> deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(rest.count(), 0, 60'000));
 }
 
-/// What a child writes to its standard error.
+/// Standard error of a child.
 class ChildErrors {
  public:
   explicit ChildErrors(Descriptor pipe) : pipe_(std::move(pipe)) {}
 
-  /// To wait for; -1: no process has it open any more.
+  /// Descriptor to wait for; -1: every process has closed it.
   [[nodiscard]] int descriptor() const { return pipe_.get(); }
   [[nodiscard]] const std::string& text() const { return text_; }
   void read() {
@@ -256,7 +256,7 @@ class ChildErrors {
   std::string text_;
 };
 
-/// Waits for the end of the leader, `stop` to be readable, or `deadline`.
+/// Waits until the leader ends, `stop` becomes readable, or `deadline` passes.
 void wait_for_child(const Process& child, ChildErrors& errors, int stop,
                     std::optional<ProcessClock::time_point> deadline, ChildEnd& end) {
   while (true) {
@@ -264,7 +264,7 @@ void wait_for_child(const Process& child, ChildErrors& errors, int stop,
         {{child.handle(), POLLIN, 0}, {stop, POLLIN, 0}, {errors.descriptor(), POLLIN, 0}}};
     const int ready = ::poll(watched.data(), watched.size(), rest_of(deadline));
     if (ready < 0 && errno != EINTR) {
-      return;  // of memory: the group is killed then
+      return;  // Out of memory: the group is then killed.
     }
     if (ready > 0 && watched[2].revents != 0) {
       errors.read();
@@ -280,12 +280,12 @@ void wait_for_child(const Process& child, ChildErrors& errors, int stop,
   }
 }
 
-/// Kills what is left of the group, and sees it gone: each of its processes holds the pipe of
-/// standard errors open.
+/// Kills the rest of the group and waits until it is gone: each of its processes holds the standard
+/// error pipe open.
 ProcessEnd end_group(Process& child, ChildErrors& errors) {
   child.kill();
   child.await_end();
-  child.kill();  // the leader, not yet reaped, keeps the group's number from being used again
+  child.kill();  // The unreaped leader keeps the group's number from being reused.
   const auto deadline = ProcessClock::now() + std::chrono::seconds(5);
   while (errors.descriptor() >= 0 && ProcessClock::now() < deadline) {
     pollfd watched{.fd = errors.descriptor(), .events = POLLIN, .revents = 0};

@@ -17,48 +17,48 @@
 
 namespace train {
 
-/// How a process ended.
+/// End of a process.
 struct ProcessEnd {
-  int exit_code = -1;  ///< -1: a signal ended it.
-  int signal = 0;      ///< That ended it, or 0.
+  int exit_code = -1;  ///< -1: ended by a signal.
+  int signal = 0;      ///< Signal that ended it, or 0.
 
   /// "exit code 3", "killed by SIGKILL".
   [[nodiscard]] std::string text() const;
 };
 
-/// A child process that runs another program. It reads /dev/null, blocks no signal, inherits no
-/// descriptor that it is not given, and the kernel kills it when the thread that started it ends,
-/// however that ends. Not thread-safe.
+/// Child process that runs another program. It reads /dev/null, blocks no signal, inherits only
+/// given descriptors, and the kernel kills it when the thread that started it ends in any way. Not
+/// thread-safe.
 class Process {
  public:
   struct Options {
-    std::span<const int> inherited = {};  ///< Descriptors that it has under the same numbers.
-    std::span<const int> ignored = {};    ///< Signals that it ignores.
-    int errors = -1;                      ///< Its standard error; -1: ours.
-    int output = -1;        ///< Its standard output; -1: ours, dropped where `errors` is given.
-    bool isolated = false;  ///< A process group of its own, in which no signal is ignored.
-    int nice = 0;           ///< Not below the caller's own.
+    std::span<const int> inherited = {};  ///< Descriptors inherited under the same numbers.
+    std::span<const int> ignored = {};    ///< Signals to ignore.
+    int errors = -1;                      ///< Standard error; -1: the parent's.
+    int output = -1;        ///< Standard output; -1: the parent's, discarded if `errors` is given.
+    bool isolated = false;  ///< Own process group, in which no signal is ignored.
+    int nice = 0;           ///< Niceness, not below the caller's.
   };
 
-  /// Starts `words`: an absolute path, then arguments. On return the program runs.
-  /// Errors (failure): the system's text alone.
+  /// Starts `words`: an absolute path, then arguments. On return the program runs. Errors
+  /// (failure): only the system's text.
   [[nodiscard]] static Result<Process> start(const std::vector<std::string>& words,
                                              const Options& options);
   Process(Process&& other) noexcept = default;
   Process& operator=(Process&& other) = delete;
-  /// Kills it, and its group if it is isolated, and waits for its end.
+  /// Kills the process, and its group if isolated, and waits for its end.
   ~Process();
 
   [[nodiscard]] pid_t pid() const { return pid_; }
-  /// Readable when it has ended.
+  /// Becomes readable when the process has ended.
   [[nodiscard]] int handle() const { return handle_.get(); }
-  /// SIGKILL, also for its group if it is isolated. REQUIRES: it has not been reaped.
+  /// Sends SIGKILL, also to its group if isolated. REQUIRES: it has not been reaped.
   void kill() const;
-  /// Blocks until it has ended; its number stays taken until it is reaped.
+  /// Blocks until the process has ended; its pid is not reused until it is reaped.
   void await_end() const;
-  /// How it ended; none: it runs. Does not block.
+  /// Result of an ended process; nullopt: it still runs. Does not block.
   [[nodiscard]] std::optional<ProcessEnd> try_reap();
-  /// Blocks until it has ended. REQUIRES: it has not been reaped.
+  /// Blocks until the process has ended. REQUIRES: it has not been reaped.
   ProcessEnd reap();
 
  private:
@@ -66,33 +66,33 @@ class Process {
 
   pid_t pid_ = -1;
   bool isolated_ = false;
-  Descriptor handle_;  // none: it has been reaped
+  Descriptor handle_;  // Empty: it has been reaped.
 };
 
-/// How a program ended that was run to its end.
+/// End of a program run to completion.
 struct ChildEnd : ProcessEnd {
-  bool stopped = false;    ///< Killed because a stop was asked for.
-  bool timed_out = false;  ///< Killed because its time was over.
-  std::string errors;      ///< The last 4 KiB of its standard error.
+  bool stopped = false;    ///< Killed because a stop was requested.
+  bool timed_out = false;  ///< Killed because of the timeout.
+  std::string errors;      ///< Last 4 KiB of its standard error.
 };
 
 struct ChildOptions {
-  int nice = 0;                          ///< Not below the caller's own.
-  std::chrono::milliseconds timeout{0};  ///< 0: none.
+  int nice = 0;                          ///< Niceness, not below the caller's.
+  std::chrono::milliseconds timeout{0};  ///< 0: no timeout.
   std::stop_token stop = {};
-  std::function<void()> started = {};  ///< Called once it runs.
+  std::function<void()> started = {};  ///< Called when it runs.
 };
 
-/// Runs `words` as an isolated Process and waits for its end; its group is killed when it has ended
-/// or has to: on return, all of it has ended. Blocks. Errors (failure): it could not be started.
+/// Runs `words` as an isolated Process and waits for its end; then, or if it has to end, its group
+/// is killed: on return all of it has ended. Blocks. Errors (failure): it could not be started.
 Result<ChildEnd> run_child(const std::vector<std::string>& words, const ChildOptions& options);
 
-/// Where the shell would find `program`: a name with a slash as it is, another in PATH. Empty:
-/// nowhere.
+/// Path of `program` as the shell would find it: a name with a slash unchanged, others in PATH.
+/// nullopt: not found.
 std::optional<std::string> find_program(const std::string& program);
 
-/// Processes that the kernel has killed on this machine because memory ran out, as `vmstat` (a file
-/// like /proc/vmstat) counts them; none: it does not say.
+/// Number of processes killed on this machine for lack of memory, from `vmstat` (a file like
+/// /proc/vmstat); nullopt: not available.
 [[nodiscard]] std::optional<std::uint64_t> count_oom_kills(
     const std::filesystem::path& vmstat = "/proc/vmstat");
 

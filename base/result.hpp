@@ -9,8 +9,7 @@
 
 namespace train {
 
-/// Either a value or an Error. Asking for the wrong one is a programmer's error and throws
-/// CheckFailed.
+/// A value or an Error. Accessing the wrong one is a programmer's error and throws CheckFailed.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -47,7 +46,7 @@ class [[nodiscard]] Result {
   std::variant<T, Error> state_;
 };
 
-/// The result of something done for its effect.
+/// Result without a value.
 template <>
 class [[nodiscard]] Result<void> {
  public:
@@ -77,7 +76,7 @@ using Status = Result<void>;
     }                                                          \
   } while (false)
 
-/// The same of a coroutine.
+/// TRAIN_RETURN_IF_ERROR in a coroutine.
 #define TRAIN_CO_RETURN_IF_ERROR(expression)                   \
   do {                                                         \
     if (auto&& train_result_ = (expression); !train_result_) { \

@@ -5,7 +5,7 @@
 
 namespace train {
 
-/// Now, by the clock that never goes back: ns since some fixed time.
+/// Current time of the monotonic clock, ns.
 [[nodiscard]] inline std::int64_t steady_now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())

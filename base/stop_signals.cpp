@@ -20,8 +20,8 @@ namespace {
 
 constexpr int kExitInterrupted = 130;
 
-/// Whoever started the program wants it to live on without its terminal. (A shell without job
-/// control has SIGINT ignored in what it starts in the background; `kill -INT` saves there, too.)
+/// True if the program was started to survive its terminal. (A shell without job control makes
+/// background programs ignore SIGINT; `kill -INT` still saves there.)
 bool stays_ignored(int signal) {
   struct sigaction action = {};
   return signal == SIGHUP && ::sigaction(signal, nullptr, &action) == 0 &&
@@ -42,7 +42,7 @@ sigset_t watched_signals() {
 [[noreturn]] void leave_at_once() {
   constexpr std::string_view kLine = "\nleft at once: the committed checkpoints stand\n";
   pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
-  if (::poll(&error, 1, 0) == 1) {  // a terminal that is stopped must not keep it
+  if (::poll(&error, 1, 0) == 1) {  // A stopped terminal must not block the exit.
     [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, kLine.data(), kLine.size());
   }
   _exit(kExitInterrupted);
@@ -50,10 +50,10 @@ sigset_t watched_signals() {
 
 }  // namespace
 
-/// Of this process. It is never destroyed: its thread takes signals until the very end.
+/// Signal watch of the process. Never destroyed: its thread takes signals until the very end.
 struct SignalWatch {
   std::atomic<int> taken{0};
-  std::mutex mutex;  ///< Guards the rest.
+  std::mutex mutex;  ///< Guards the members below.
   bool runs = false;
   std::vector<SignalListener*> listeners;
 
@@ -79,9 +79,9 @@ struct SignalWatch {
   }
 
  private:
-  /// Not asio::signal_set: a blocked signal waits in the kernel, and can be asked for, wherever no
-  /// loop runs (in the preparation, between generations, in a run of one rank), while the set's
-  /// handler would have to be there first and interrupt the system calls of every thread.
+  /// Not asio::signal_set: a blocked signal stays pending in the kernel and can be queried when no
+  /// loop runs (during preparation, between generations, in a run of one rank), while a handler
+  /// must be installed first and interrupts the system calls of every thread.
   void run() {
     const sigset_t set = watched_signals();
     const timespec patience{.tv_sec = 0, .tv_nsec = 20'000'000};
@@ -95,7 +95,7 @@ struct SignalWatch {
       tell(std::max(signal, 0));
     }
   }
-  /// `signal`: 0 for none; then only who has yet to hear of one that came before.
+  /// `signal`: 0 for none; then only listeners that have missed an earlier one are told.
   void tell(int signal) {
     const std::lock_guard lock(mutex);
     if (signal != 0) {

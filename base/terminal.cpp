@@ -9,7 +9,7 @@
 namespace train {
 namespace {
 
-// There is one terminal, and log lines know nothing of who else writes to it.
+// State of the one terminal, shared with the log.
 struct Terminal {
   std::mutex mutex;
   LiveBlock* block = nullptr;
@@ -34,7 +34,7 @@ LiveBlock::~LiveBlock() {
   }
 }
 
-// Each in one text, which comes whole or is dropped whole.
+// Writes each block as one text, which is written or dropped as a whole.
 void LiveBlock::show(std::vector<std::string> lines) {
   const std::lock_guard lock(terminal().mutex);
   std::string text = erased();
@@ -60,7 +60,7 @@ std::size_t LiveBlock::columns(const TextOutput& out) {
   return ::ioctl(out.descriptor(), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// Up to the block's first line and all from there on.
+// Control sequence that moves to the block's first line and erases from there on.
 std::string LiveBlock::erased() {
   return std::exchange(drawn_, false) ? "\x1b[" + std::to_string(lines_.size()) + "A\x1b[J" : "";
 }

@@ -10,25 +10,25 @@
 
 namespace train {
 
-/// Lines at the bottom of a terminal that are replaced as a whole. What this process logs meanwhile
-/// goes above them.
+/// Lines at the bottom of a terminal that are replaced together. Log lines of this process go above
+/// them.
 ///
 /// Threading: safe from any thread. One at a time in a process. A closed pipe is no error.
 class LiveBlock {
  public:
-  /// `out` is a terminal, and outlives this.
+  /// `out` is a terminal, and outlives this object.
   explicit LiveBlock(TextOutput& out);
-  ~LiveBlock();  ///< What was shown last stays.
+  ~LiveBlock();  ///< Leaves the last block on the screen.
   LiveBlock(const LiveBlock&) = delete;
   LiveBlock& operator=(const LiveBlock&) = delete;
 
   void show(std::vector<std::string> lines);
-  /// A line above the block.
+  /// Prints a line above the block.
   void print(std::string_view line);
-  /// Leaves what is shown; a later show() begins another block below.
+  /// Leaves the block on the screen; a later show() begins another one below.
   void leave();
 
-  /// Letters that fit into a line of the terminal behind `out`; 80 where it does not say.
+  /// Width of the terminal behind `out`; 80 if unknown.
   [[nodiscard]] static std::size_t columns(const TextOutput& out);
 
  private:
@@ -41,7 +41,7 @@ class LiveBlock {
   bool drawn_ = false;
 };
 
-/// Calls `print`, which writes whole lines to the terminal, with the block out of the way.
+/// Calls `print`, which writes whole lines to the terminal, with the block temporarily erased.
 void above_live_block(const std::function<void()>& print);
 
 }  // namespace train

@@ -17,11 +17,11 @@
 namespace train {
 namespace {
 
-/// A pipe that takes anything takes so much at once: POSIX's PIPE_BUF.
+/// A writable pipe accepts this much at once: POSIX's PIPE_BUF.
 constexpr std::size_t kPieceBytes = 4096;
 constexpr std::size_t kQueueBytes = std::size_t{4} << 20;
 constexpr std::chrono::milliseconds kPatience{2000};
-constexpr int kBetweenLooks_ms = 50;  // at whether to give up
+constexpr int kBetweenLooks_ms = 50;  // Interval of checks whether to give up.
 
 enum class Piece : std::uint8_t { written, full, broken };
 
@@ -30,7 +30,7 @@ bool has_room(int descriptor, int wait_ms) {
   return ::poll(&writable, 1, wait_ms) > 0;
 }
 
-/// Writes the front of `text`, and removes it; waits if there is no room.
+/// Writes and removes the front of `text`; waits if there is no room.
 Piece write_piece(int descriptor, std::string_view& text) {
   const ssize_t bytes = ::write(descriptor, text.data(), std::min(text.size(), kPieceBytes));
   if (bytes >= 0) {
@@ -55,7 +55,7 @@ struct Text {
 }  // namespace
 
 struct TextOutput::Queue {
-  std::mutex direct;  ///< Held by who writes without the thread: texts stay whole.
+  std::mutex direct;  ///< Held while writing without the thread: keeps texts whole.
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -63,12 +63,12 @@ struct TextOutput::Queue {
   std::size_t waiting_bytes = 0, limit_bytes = 0;
   std::uint64_t dropped = 0;
   DroppedLine dropped_line;
-  bool queues = false;    ///< There is a thread.
-  bool ending = false;    ///< It is to end when nothing waits.
-  bool given_up = false;  ///< It is to end at once.
+  bool queues = false;    ///< The thread is running.
+  bool ending = false;    ///< End when the queue is empty.
+  bool given_up = false;  ///< End at once.
   bool closed = false;
 
-  // With the lock:
+  // REQUIRES: the lock is held.
   void push(Text text) {
     waiting_bytes += text.bytes.size();
     texts.push_back(std::move(text));
@@ -79,7 +79,8 @@ struct TextOutput::Queue {
     }
   }
   void add(int descriptor, std::string_view text) {
-    const std::size_t full = dropped > 0 ? limit_bytes / 2 : limit_bytes;  // not one in, one out
+    // Hysteresis: accepts texts again only at half the limit.
+    const std::size_t full = dropped > 0 ? limit_bytes / 2 : limit_bytes;
     if (waiting_bytes + text.size() > full) {
       ++dropped;
       return;
@@ -89,8 +90,8 @@ struct TextOutput::Queue {
     changed.notify_all();
   }
 
-  // On the thread:
-  /// What waits first; none: the thread has to end.
+  // Runs on the thread.
+  /// Takes the first queued text; false: the thread must end.
   bool next(int descriptor, Text& text) {
     std::unique_lock lock(mutex);
     changed.wait(lock, [this] { return !texts.empty() || ending || given_up; });
@@ -104,7 +105,7 @@ struct TextOutput::Queue {
     texts.pop_front();
     return true;
   }
-  /// False: the reader has gone.
+  /// False: the reader is gone.
   bool write_whole(const Text& text) {
     std::string_view left = text.bytes;
     while (!left.empty()) {
@@ -199,7 +200,7 @@ bool TextOutput::closed() const {
   return queue_->closed;
 }
 
-// They outlive every thread that logs while the process ends.
+// Outlive every thread that logs while the process ends.
 TextOutput& standard_output() {
   static auto* const output = new TextOutput(STDOUT_FILENO);
   return *output;
@@ -213,7 +214,7 @@ TextOutput& standard_error() {
 }
 
 void keep_standard_descriptors() {
-  // An open file gets the lowest number that is free.
+  // An opened file gets the lowest free number.
   int opened = 0;
   while (opened >= 0 && opened <= STDERR_FILENO) {
     opened = ::open("/dev/null", O_RDWR);

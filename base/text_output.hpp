@@ -10,36 +10,34 @@
 
 namespace train {
 
-/// Text for whoever reads a terminal, a pipe or a file.
+/// Text output to a terminal, a pipe or a file.
 ///
-/// A reader that has gone is no error: what is written then is lost. One that does not read (a
-/// terminal stopped with Ctrl-S, a pipe into a program that waits) blocks write(), unless it
-/// queues. Threading: safe from any thread; of two texts one comes whole before the other.
+/// A closed reader is no error: the text is lost. A reader that does not read (a terminal stopped
+/// with Ctrl-S, a pipe into a waiting program) blocks write(), unless queued. Threading: safe from
+/// any thread; texts are never interleaved.
 class TextOutput {
  public:
-  /// What stands in the place of texts that were dropped, a line with its end.
+  /// Line (with its end) that replaces a number of dropped texts.
   using DroppedLine = std::function<std::string(std::uint64_t texts)>;
 
-  /// `descriptor` stays the caller's, and open for as long.
+  /// `descriptor` stays owned by the caller, and must stay open.
   explicit TextOutput(int descriptor);
-  /// The same, where what is written here and there keeps its order: both may lead to one terminal.
+  /// Keeps the order of texts across both outputs, which may lead to one terminal.
   TextOutput(int descriptor, const TextOutput& in_order_with);
-  ~TextOutput();  ///< finish(), without patience.
+  ~TextOutput();  ///< Calls finish() without patience.
   TextOutput(const TextOutput&) = delete;
   TextOutput& operator=(const TextOutput&) = delete;
 
   void write(std::string_view text);
 
-  /// From here on write() does not block: a thread writes what is queued, in order. What comes
-  /// while `limit_bytes` wait is dropped, each text as a whole, and counted in a line where it
-  /// would stand.
+  /// Makes write() non-blocking: a thread writes queued texts in order. Texts that arrive while
+  /// `limit_bytes` are queued are dropped, each as a whole, and counted in a line in their place.
   void queue(DroppedLine dropped, std::size_t limit_bytes);
-  /// Waits until all that is queued is written, `patience` at most, and goes back to writing at
-  /// once. What has not been written then is dropped, and so is all that is written later: nobody
-  /// reads.
+  /// Waits for at most `patience` until the queue is written, and returns to direct writing. If the
+  /// queue is not empty by then, it is dropped, as is all later text: nobody reads.
   void finish(std::chrono::milliseconds patience);
 
-  /// The reader has gone, or does not read what finish() had left.
+  /// True if the reader is gone, or did not read the rest after finish().
   [[nodiscard]] bool closed() const;
   [[nodiscard]] int descriptor() const { return descriptor_; }
 
@@ -47,30 +45,31 @@ class TextOutput {
   struct Queue;
 
   int descriptor_;
-  std::shared_ptr<Queue> queue_;  ///< Its thread shares it, and may be stuck in a call for ever.
+  std::shared_ptr<Queue> queue_;  ///< Shared with the thread, which may be blocked in a call for
+                                  ///< ever.
 };
 
-/// Of this process; in order with each other if they are one file.
+/// Outputs of this process; kept in order with each other if both are one file.
 [[nodiscard]] TextOutput& standard_output();
 [[nodiscard]] TextOutput& standard_error();
 
-/// Opens /dev/null in the place of each of the three standard descriptors that was closed when the
-/// program started (`>&-`, some daemons). Else the first files that it opens would have their
-/// numbers, and what it prints would go into them. Call it before anything is opened.
+/// Opens /dev/null for each of the three standard descriptors that was closed at program start
+/// (`>&-`, some daemons). Otherwise the first opened files would get their numbers, and output
+/// would be written into them. Call it before opening any file.
 void keep_standard_descriptors();
 
-/// While it lives, what this process prints and logs is queued, and neither a handler nor a
-/// scheduler's thread waits for a reader. One at a time in a process.
+/// Queues output and logs of this process while it lives, so that no handler or scheduler thread
+/// waits for a reader. One at a time in a process.
 class QueuedOutput {
  public:
-  /// `json`: a line of standard output is a JSON object.
+  /// `json`: each line of standard output is a JSON object.
   explicit QueuedOutput(bool json);
-  ~QueuedOutput();  ///< Waits a moment for a slow reader, as finish_output() does.
+  ~QueuedOutput();  ///< Waits briefly for a slow reader, as finish_output() does.
   QueuedOutput(const QueuedOutput&) = delete;
   QueuedOutput& operator=(const QueuedOutput&) = delete;
 };
 
-/// What is queued is written, unless nobody reads for a moment: before a process ends at once.
+/// Writes the queue, unless nobody reads for a moment: to be called before a process ends at once.
 void finish_output();
 
 }  // namespace train

@@ -11,7 +11,7 @@ std::string format_bytes(std::uint64_t size_bytes) {
   static constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
   auto value = static_cast<double>(size_bytes);
   std::size_t unit = 0;
-  // Limits are where the printed value would round up to the next unit.
+  // The limit is where the printed value would round up to the next unit.
   while (value >= (unit == 0 ? 1024.0 : 1023.95) && unit + 1 < kUnits.size()) {
     value /= 1024.0;
     ++unit;

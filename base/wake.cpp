@@ -12,13 +12,13 @@ Wake::Wake() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { TRAIN_CHECK(ev
 
 void Wake::set() const {
   const std::uint64_t one = 1;
-  // An eventfd that is not full always takes it.
+  // Always succeeds unless the eventfd is full.
   [[maybe_unused]] const ssize_t written = ::write(event_.get(), &one, sizeof(one));
 }
 
 void Wake::clear() const {
   std::uint64_t count = 0;
-  // Nothing to read: it was clear.
+  // Fails if it was already clear.
   [[maybe_unused]] const ssize_t got = ::read(event_.get(), &count, sizeof(count));
 }
 

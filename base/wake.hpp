@@ -4,7 +4,7 @@
 
 namespace train {
 
-/// Ends another thread's wait for descriptors.
+/// Interrupts another thread's wait on descriptors.
 class Wake {
  public:
   Wake();

@@ -31,7 +31,7 @@ bool ascii_equal(std::string_view left, std::string_view right) {
   });
 }
 
-/// Whether a numeric address is this machine's own; empty: it is none.
+/// True if a numeric address belongs to the loopback; nullopt: not numeric.
 std::optional<bool> loopback(const std::string& host) {
   in_addr four = {};
   if (::inet_pton(AF_INET, host.c_str(), &four) == 1) {

@@ -7,22 +7,21 @@
 
 namespace train::configs {
 
-/// Where a board listens.
+/// Listening address of a board.
 struct BoardAddress {
   std::string host;  ///< A numeric address.
   std::uint16_t port = 0;
   bool loopback = false;
 };
 
-/// "127.0.0.1:8080", "[::1]:0", "localhost:0", "0.0.0.0:80"; empty: of another form, or no port.
-/// Whether this machine has the address, and whether the port is free, shows when it is listened
-/// to.
+/// Parses "127.0.0.1:8080", "[::1]:0", "localhost:0", "0.0.0.0:80"; nullopt: malformed, or no port.
+/// Whether this machine has the address and the port is free is only known when listening.
 [[nodiscard]] std::optional<BoardAddress> parse_board_address(std::string_view text);
 
-/// The same of a text whose port may be missing; it is not read.
+/// Parses an address whose port may be missing and is ignored.
 [[nodiscard]] std::optional<BoardAddress> parse_board_host(std::string_view text);
 
-/// What it must be, behind the name of a key.
+/// Form of the value, for messages, after a key's name.
 inline constexpr std::string_view kBoardAddressRule =
     "must be an address of this machine and a port, for example \"127.0.0.1:8080\" or "
     "\"127.0.0.1:0\" (any free port)";

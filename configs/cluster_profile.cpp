@@ -39,7 +39,7 @@ bool is_gpus(std::string_view text) {
 bool is_time(std::string_view text) { return seconds_of_job_time(text).has_value(); }
 bool is_value(std::string_view text) { return !text.empty() && is_line(text); }
 
-/// What a value may be, and how to say so.
+/// Rule for a value, with its text.
 struct Rule {
   bool (*holds)(std::string_view);
   const char* wanted;
@@ -201,7 +201,7 @@ Result<ClusterProfile> load_profile(const fs::path& path) {
   return parse_cluster_profile(text, path.string());
 }
 
-/// The .toml files of a directory that may be missing, in the order of their names.
+/// Files ending in .toml of a directory, which may be missing, in name order.
 std::vector<fs::path> profiles_in(const fs::path& directory) {
   std::vector<fs::path> paths;
   std::error_code none;

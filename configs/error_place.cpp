@@ -17,7 +17,8 @@ bool continues_name(char letter) {
          (letter >= '0' && letter <= '9') || letter == '_' || letter == '-';
 }
 
-/// Where `text` names the key; npos: nowhere. "run.steps" is no part of "run.steps_per_job".
+/// Position at which `text` names the key; npos: none. "run.steps" does not match in
+/// "run.steps_per_job".
 std::size_t find_key(std::string_view text, std::string_view key) {
   for (std::size_t at = text.find(key); at != std::string_view::npos; at = text.find(key, at + 1)) {
     const bool begins = at == 0 || !(continues_name(text[at - 1]) || text[at - 1] == '.');
@@ -29,7 +30,7 @@ std::size_t find_key(std::string_view text, std::string_view key) {
   return std::string_view::npos;
 }
 
-/// The first key of those set that the text names, or null.
+/// First given key that the text names, or null.
 const std::pair<const std::string, std::string>* named_key(std::string_view text,
                                                            const KeyPositions& places) {
   const std::pair<const std::string, std::string>* first = nullptr;
@@ -43,7 +44,7 @@ const std::pair<const std::string, std::string>* named_key(std::string_view text
   return first;
 }
 
-/// Whether the text is about this path: begins with it, but for the words of a system error.
+/// True if the text begins with this path, ignoring the words of a system error.
 bool begins_with_path(std::string_view text, const std::string& path) {
   for (const std::string_view words :
        {"cannot read ", "cannot write ", "cannot create directory ", "cannot create "}) {
@@ -72,7 +73,7 @@ std::vector<std::string> paths_of(const Field& field, const RunConfig& config) {
   return texts == nullptr ? std::vector<std::string>() : **texts;
 }
 
-/// The key of those set whose path the text begins with, or null.
+/// Given key whose path the text begins with, or null.
 const Field* key_of_path(std::string_view text, const RunConfig& config,
                          const KeyPositions& places) {
   for (const Field& field : all_fields()) {

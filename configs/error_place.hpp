@@ -6,11 +6,10 @@
 
 namespace train::configs {
 
-/// The user's error about a run that was found after its file was read, with the place in front
-/// where the key was set that it is about: "a.toml:12: ...". That is the first key of `places`
-/// which the message names, or else one whose path the message begins with: then the key follows
-/// its place. Unchanged: a failure, an error that already begins with a place, and one about
-/// nothing that was set.
+/// Prefixes a user error about a run with the place of the key it is about: "a.toml:12: ...". That
+/// is the first key of `places` which the message names, or otherwise one whose path the message
+/// begins with, and then the key follows its place. Unchanged: failures, errors that already begin
+/// with a place, and errors about no given key.
 [[nodiscard]] Error with_place(Error error, const RunConfig& config, const KeyPositions& places);
 
 }  // namespace train::configs

@@ -36,7 +36,7 @@ std::string table_text(const toml::table& table) {
   return fmt::format("{{{}}}", fmt::join(parts, ", "));
 }
 
-// Two values are the same exactly if their texts are.
+// Text of a value; equal texts mean equal values.
 std::string value_text(const toml::node& node) {
   if (const auto* text = node.as_string()) {
     return toml_quoted(text->get());
@@ -50,7 +50,7 @@ std::string value_text(const toml::node& node) {
   if (const auto* table = node.as_table()) {
     return table_text(*table);
   }
-  std::ostringstream out;  // integers, booleans, dates, times
+  std::ostringstream out;  // Integers, booleans, dates, times.
   node.visit([&out](const auto& value) { out << value; });
   return out.str();
 }
@@ -60,7 +60,7 @@ bool holds_tables(const toml::array& array) {
                                        [](const toml::node& each) { return each.is_table(); });
 }
 
-/// Goes through two files side by side; either side may lack what the other one has.
+/// Walks two files side by side; either may lack entries of the other.
 class Walk {
  public:
   void tables(const std::string& path, const toml::table* before, const toml::table* now) {
@@ -93,7 +93,7 @@ class Walk {
   void nodes(const std::string& path, const toml::node* before, const toml::node* now) {
     const toml::table* const table_before = before == nullptr ? nullptr : before->as_table();
     const toml::table* const table_now = now == nullptr ? nullptr : now->as_table();
-    // A section that one side lacks is gone through, too: its keys have rules of their own.
+    // A section missing on one side is walked too: its keys have rules of their own.
     const bool section = path.find('.') == std::string::npos;
     if ((table_before != nullptr && table_now != nullptr) ||
         (section && (before == nullptr || table_before != nullptr) &&

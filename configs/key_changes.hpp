@@ -10,29 +10,29 @@
 
 namespace train::configs {
 
-/// One value that two run files have differently.
+/// Value that differs between two run files.
 struct KeyChange {
   std::string path;              ///< "run.steps"; of a table within a key: "data.parts[1].weight".
-  std::string before;            ///< As TOML, on one line; empty: it was not set.
-  std::string now;               ///< The same.
-  const Field* field = nullptr;  ///< Of all_fields(); null: no key of the table.
+  std::string before;            ///< As TOML, on one line; empty: not set.
+  std::string now;               ///< Value in the second file; likewise.
+  const Field* field = nullptr;  ///< Entry of all_fields(); null: unknown key.
 
   [[nodiscard]] BetweenStarts rule() const {
     return field == nullptr ? BetweenStarts::stays : field->between_starts;
   }
-  /// The values for people: "not set" where there is none.
+  /// Values for display: "not set" if missing.
   [[nodiscard]] std::string_view before_text() const;
   [[nodiscard]] std::string_view now_text() const;
 };
 
-/// Every value in which two run files differ, those of the table of keys in its order, others at
-/// the end. CF-4 (nothing skipped): whatever is written in one of them and is not the same in the
-/// other is in here, of whatever kind it is: tables and lists of tables are gone through, all else
-/// is compared as a whole, numbers by their bits. Pure. Errors (user, without a place): no TOML.
+/// Lists all values that differ between two run files, known keys in table order, others at the
+/// end. CF-4 (nothing skipped): every difference is listed, whatever its kind: tables and lists of
+/// tables are walked, everything else is compared as a whole, numbers by their bits. Pure. Errors
+/// (user, without a place): invalid TOML.
 [[nodiscard]] Result<std::vector<KeyChange>> key_changes(std::string_view before,
                                                          std::string_view now);
 
-/// The same of what to_toml() writes, which is all that a configuration says (CF-2).
+/// Differences between the texts of to_toml(), which hold all of a configuration (CF-2).
 [[nodiscard]] std::vector<KeyChange> key_changes(const RunConfig& before, const RunConfig& now);
 
 }  // namespace train::configs

@@ -68,7 +68,7 @@ std::string wanted_text(const Field& field) {
   return fmt::format("{} {}", type == "integer" ? "an" : "a", type);
 }
 
-// The texts of a list; one text alone is a list of one.
+// Texts of a list; a single text counts as a list of one.
 std::optional<std::vector<std::string>> read_list(const toml::node& node) {
   if (const auto* text = node.as_string()) {
     return std::vector<std::string>{text->get()};
@@ -88,8 +88,8 @@ std::optional<std::vector<std::string>> read_list(const toml::node& node) {
   return texts;
 }
 
-// The value of `node` as T, or nothing if it has another type (an integer is a number too, and a
-// text where the field says so).
+// Value of `node` as T, or nullopt if it has another type (an integer is also accepted as a number,
+// and as a text if the field allows it).
 template <class T>
 std::optional<T> read_value(const Field& field, const toml::node& node) {
   if constexpr (std::is_same_v<T, std::vector<std::string>>) {
@@ -165,7 +165,7 @@ Error unknown_key(const std::string& place, const std::string& key) {
     }
   }
   const std::vector<std::string> keys = all_keys();
-  // The right name under the wrong section is likelier than several slips, but not than one.
+  // The right name in the wrong section is likelier than several typos, but not than one.
   const std::string nearest = nearest_name(key, keys);
   const bool one_slip = !nearest.empty() && edit_distance(key, nearest) == 1;
   std::string hint = same_name.size() == 1 && !one_slip
@@ -177,7 +177,7 @@ Error unknown_key(const std::string& place, const std::string& key) {
   return user_error(fmt::format("{}: unknown key \"{}\"{}", place, one_line(key), hint));
 }
 
-/// What the mistake likely is, where the parser's own words leave it open.
+/// Hint at the likely mistake, if the parser's message is unspecific.
 std::string_view hint_for(std::string_view description) {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kHints = {
       {{"could not determine value type", "; text is written in quotes"},
@@ -234,7 +234,7 @@ class Loader {
     }
     const bool of_targets = objective_form(config_.objective.name) == ObjectiveForm::targets;
     if ((published || !of_targets) && !places_.by_key.contains("model.z_loss_coeff")) {
-      config_.model.z_loss_coeff = 0.0;  // the loss that such models were trained with
+      config_.model.z_loss_coeff = 0.0;  // Loss with which such models were trained.
     }
     const std::string cut = cut_warmup();
     TRAIN_RETURN_IF_ERROR(validate_config(config_, places_));
@@ -246,8 +246,8 @@ class Loader {
   [[nodiscard]] const KeyPositions& places() const { return places_; }
 
  private:
-  // A run file that is tried for a few steps is no mistake. Returns what to tell the user, if the
-  // warm-up was cut; what is out of range is left to validate_config().
+  // Allows a short trial of a run file. Returns a notice for the user if the warm-up was cut;
+  // values out of range are left to validate_config().
   std::string cut_warmup() {
     const std::int64_t steps = config_.run.steps;
     std::int64_t& warmup = config_.schedule.warmup_steps;

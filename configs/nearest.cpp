@@ -30,7 +30,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest_name(std::string_view wrong, std::span<const std::string> candidates) {
-  // Long input is no slip of the finger, and the distance costs the product of the lengths.
+  // Long input is not a typo, and the distance costs the product of the lengths.
   constexpr std::size_t kLongest = 80;
   if (wrong.size() > kLongest) {
     return {};

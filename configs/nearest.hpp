@@ -7,15 +7,15 @@
 
 namespace train::configs {
 
-/// Insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`
+/// Number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`
 /// (optimal string alignment distance).
 [[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The candidate nearest to `wrong`, or "" if none is near enough to be what was meant.
+/// Candidate nearest to `wrong`, or "" if none is near enough.
 [[nodiscard]] std::string nearest_name(std::string_view wrong,
                                        std::span<const std::string> candidates);
 
-/// `; did you mean "x"?`, or "" when nothing is near.
+/// `; did you mean "x"?`, or "" if nothing is near.
 [[nodiscard]] std::string did_you_mean(std::string_view wrong,
                                        std::span<const std::string> candidates);
 

@@ -8,7 +8,7 @@
 
 namespace train::configs {
 
-// What each objective's section may say besides its name. Objectives may share one.
+// Keys of each objective's section besides its name. Objectives may share a list.
 
 inline constexpr std::array<OptionKey, 0> kPretrainKeys = {};
 
@@ -52,20 +52,20 @@ inline constexpr auto kUnlearningKeys =
                               {"maintain_unlearned", false},
                               {"target_seed", std::uint64_t{0}}});
 
-/// What an objective's loss is of: what the rules between keys and the texts of a run depend on.
+/// Form of an objective's loss, on which rules between keys and messages depend.
 enum class ObjectiveForm : std::uint8_t {
-  targets,     ///< Each target of a row: a cross-entropy, which has a perplexity and a z-loss.
-  answers,     ///< Answers that are compared: pairs or examples.
-  two_passes,  ///< Two passes a step, over data.dir and data.forget_dir.
+  targets,     ///< Over each target of a row: a cross-entropy, with a perplexity and a z-loss.
+  answers,     ///< Over answers: pairs or labelled examples.
+  two_passes,  ///< Two passes per step, over data.dir and data.forget_dir.
 };
 
 /// Values of objective.loss, joined by '|'.
 inline constexpr std::string_view kPairLosses =
     "sigmoid|hinge|ipo|robust|exo_pair|nca_pair|bco_pair|sppo_hard|apo_zero|apo_down|discopop";
 
-/// Every objective, a line each: an identifier, its name in objective.name, its form, its keys.
-/// From this list are made what a run file may say (named_options.hpp) and the engine's registry,
-/// where make_<identifier>() is what makes it (engine/objective/registry.hpp).
+/// All objectives, one per line: identifier, name in objective.name, form, keys. Generated from
+/// this list: the keys allowed in a run file (named_options.hpp) and the engine's registry, which
+/// calls make_<identifier>() (engine/objective/registry.hpp).
 #define TRAIN_OBJECTIVES(OBJECTIVE)                       \
   OBJECTIVE(pretrain, "pretrain", targets, kPretrainKeys) \
   OBJECTIVE(sft, "sft", targets, kSftKeys)                \

@@ -7,7 +7,7 @@
 
 namespace train::configs {
 
-// What each optimizer's section may say. Optimizers may share one.
+// Keys of each optimizer's section. Optimizers may share a list.
 
 inline constexpr auto kAdamWKeys = std::to_array<OptionKey>({{"lr", 1e-3},
                                                              {"beta1", 0.9},
@@ -104,9 +104,9 @@ inline constexpr auto kDMuonKeys = std::to_array<OptionKey>({{"lr", 1e-3},
                                                              {"ns_steps", std::int64_t{5}},
                                                              {"matched_rms", 0.2}});
 
-/// Every optimizer, a line each: an identifier, its name in optimizer.name, its keys. From this
-/// list are made what a run file may say (optimizer_table.hpp) and the engine's registry, where
-/// make_<identifier>() is what makes it (engine/optimizer/registry.hpp).
+/// All optimizers, one per line: identifier, name in optimizer.name, keys. Generated from this
+/// list: the keys allowed in a run file (optimizer_table.hpp) and the engine's registry, which
+/// calls make_<identifier>() (engine/optimizer/registry.hpp).
 #define TRAIN_OPTIMIZERS(OPTIMIZER)                                              \
   OPTIMIZER(adamw, "adamw", kAdamWKeys)                                          \
   OPTIMIZER(adamw_decaying_wd, "adamw-decaying-wd", kAdamWDecayingKeys)          \

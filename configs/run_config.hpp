@@ -19,7 +19,7 @@
 
 namespace train::configs {
 
-/// One run, whole: the sections in the order of the file.
+/// Configuration of one run: the sections in file order.
 struct RunConfig {
   RunSection run;
   ModelSection model;
@@ -41,8 +41,8 @@ struct RunConfig {
   LoraSection lora;
   RuntimeSection runtime;
 
-  /// By key, where its value is from: "rule", "file", "--set" or "default". Empty where no scaling
-  /// rule was applied; never read back.
+  /// Origin of each key's value: "rule", "file", "--set" or "default". Empty if no scaling rule was
+  /// applied; never read back.
   std::map<std::string, std::string, std::less<>> origins;
 };
 

@@ -37,7 +37,7 @@ std::string pairs_of(const ScalingTable& table) {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-/// The formula of the nearest kappa, the first of equals, among those for exactly `sequences`.
+/// Formula of the nearest kappa, the first on ties, among those for exactly `sequences`.
 const LrFormula* nearest_formula(const ScalingRule& rule, const LrQuery& query,
                                  std::optional<std::int64_t> sequences) {
   const LrFormula* best = nullptr;
@@ -55,21 +55,21 @@ const LrFormula* nearest_formula(const ScalingRule& rule, const LrQuery& query,
   return best;
 }
 
-/// All that a rule may set; optimizer.wd_ts where the optimizer has that key.
+/// All keys that a rule may set; optimizer.wd_ts if the optimizer has that key.
 constexpr std::array<std::string_view, 10> kRuled = {
     "model.arch",     "model.layers",        "model.heads",
     "model.head_dim", "model.embedding_dim", "model.mlp_hidden",
     "run.steps",      "optimizer.lr",        "optimizer.weight_decay",
     "optimizer.wd_ts"};
 
-/// As in the resolved configuration of a run, which must be readable without the table.
+/// True for the resolved configuration of a run, which must be readable without the table.
 bool all_given(const RunConfig& config, const KeyPositions& places) {
   return std::all_of(kRuled.begin(), kRuled.end(), [&](std::string_view key) {
     return !applies(*find_field(key), config) || places.by_key.contains(key);
   });
 }
 
-/// Sets keys by name; those that were given stay.
+/// Sets keys by name; given keys are kept.
 class RuleSetter {
  public:
   RuleSetter(RunConfig& config, KeyPositions& places)
@@ -99,7 +99,7 @@ class RuleSetter {
     ruled_.insert(key);
   }
 
-  /// Where the values of all keys are from.
+  /// Records the origins of all keys.
   void note_origins() const {
     for (const Field& field : all_fields()) {
       const std::string key = field.key();
@@ -124,7 +124,7 @@ Error at(const KeyPositions& places, std::string_view key, const std::string& wh
   return user_error(fmt::format("{}: {}", places.of(key), what));
 }
 
-/// What the rule computes with is in range before it computes.
+/// Checks the ranges of the rule's inputs before it computes.
 Status check_inputs(const RunConfig& config, const KeyPositions& places) {
   for (const Field& field : all_fields()) {
     const std::string key = field.key();
@@ -253,7 +253,7 @@ std::int64_t scaled_steps(std::int64_t parameters, double tokens_per_parameter,
 }
 
 bool has_decaying_weight_decay(std::string_view optimizer) {
-  // has_key() is true of an optimizer that nobody knows.
+  // has_key() is true for an unknown optimizer.
   return find_optimizer(optimizer) != nullptr && has_key(optimizer, "wd_decaying");
 }
 

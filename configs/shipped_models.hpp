@@ -5,13 +5,13 @@
 
 namespace train::configs {
 
-/// The shape of a published model: a file of configs/models/, part of the program.
+/// Shape of a published model: a file of configs/models/, compiled into the program.
 struct ShippedModel {
   std::string_view name;         ///< "llama-3.2-1b".
-  std::string_view config_json;  ///< As its config.json says it.
+  std::string_view config_json;  ///< Text of its config.json.
 };
 
-/// All of them, by name, rising.
+/// All shipped shapes, sorted by name.
 [[nodiscard]] std::span<const ShippedModel> shipped_models();
 
 }  // namespace train::configs

@@ -15,7 +15,7 @@ namespace {
 
 template <class Number>
 bool inside(const Limits& limits, Number value) {
-  // Whole limits are exact in a double, and compared as integers they stay exact.
+  // Integer limits are exact in a double, and compared as integers they stay exact.
   const auto low = static_cast<Number>(limits.low);
   const auto high = static_cast<Number>(limits.high);
   return (limits.low_excluded ? value > low : value >= low) &&
@@ -24,7 +24,7 @@ bool inside(const Limits& limits, Number value) {
 
 Status check_text(const Field& field, const std::string& value, const KeyPositions& places) {
   const std::vector<std::string> choices = split_choices(field);
-  // Stored run files have every key; whether this one may be empty is check_model()'s.
+  // Stored run files contain every key; check_model() decides whether this one may be empty.
   const bool not_given = value.empty() && field.key() == "model.arch";
   if (!choices.empty() && !not_given &&
       std::find(choices.begin(), choices.end(), value) == choices.end()) {
@@ -80,7 +80,7 @@ Status check_value(const Field& field, const RunConfig& config, const KeyPositio
         } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
           return check_list(field, *value, places);
         } else if constexpr (!std::is_same_v<Value, bool>) {
-          if (!inside(field.limits, *value)) {  // nor is a NaN
+          if (!inside(field.limits, *value)) {  // Rejects NaN as well.
             return broken(places, field.key(),
                           fmt::format("must be {}, found {}", allowed_values(field), *value));
           }

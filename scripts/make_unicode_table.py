@@ -114,7 +114,7 @@ namespace train::storage {{
 namespace {{
 
 // clang-format off
-/// What the letters below stand for, from the colon on; all of them follow the digits.
+/// Values of the letters below, from the colon on; all of them follow the digits.
 constexpr std::uint8_t run_values[] = {{
     {table}}};
 

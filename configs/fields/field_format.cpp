@@ -1,4 +1,4 @@
-// Everything that is said about a field, as text: TOML values, ranges, the printed table.
+// Text output of fields: TOML values, ranges, the printed table.
 #include <fmt/format.h>
 
 #include <algorithm>

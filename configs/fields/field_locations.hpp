@@ -3,8 +3,8 @@
 #include "configs/fields/field_table.hpp"
 #include "configs/run_config.hpp"
 
-/// Where the fields of each section lie in a RunConfig: `run<&RunSection::name>` is the function
-/// that finds the key run.name (Field::locate).
+/// Accessors of each section's fields in a RunConfig: `run<&RunSection::name>` finds the key
+/// run.name (Field::locate).
 namespace train::configs::locations {
 
 template <auto Section, auto Member>

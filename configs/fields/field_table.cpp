@@ -24,8 +24,8 @@ constexpr double kManySteps = 1e9;
 constexpr double kManyRanks = 65536;
 constexpr double kManyBlocks = 4096;
 constexpr bool kOrInteger = true;
-// TOML's integers are signed, so the upper half of a 64-bit seed cannot be written in a file.
-// The largest double below 2^63.
+// Largest double below 2^63: TOML integers are signed, so a file cannot contain the upper half of
+// 64-bit seeds.
 constexpr double kLargestSeed = 9223372036854774784.0;
 constexpr Limits kFromOneStep{.low = 1, .high = kManySteps};
 constexpr Limits kFromZeroSteps{.low = 0, .high = kManySteps};
@@ -47,14 +47,14 @@ constexpr auto kFields = std::to_array<Field>({
     {"run", "steps", "steps", "Optimizer steps of the whole run.", run<&RunSection::steps>, kWarns,
      kOptional, kFromOneStep},
     {"run", "steps_per_job", "steps",
-     "One start does at most so many steps, saves and ends with exit code 75; 0: all that are "
-     "left.",
+     "Largest number of steps of one start, which then saves and ends with exit code 75; 0: no "
+     "limit.",
      run<&RunSection::steps_per_job>, kMayChange, kOptional, kFromZeroSteps},
-    {"run", "log_interval_steps", "steps", "A metrics line every this many steps.",
+    {"run", "log_interval_steps", "steps", "Write a metrics line every this many steps.",
      run<&RunSection::log_interval_steps>, kMayChange, kOptional, kFromOneStep},
     {"run", "digest_interval_steps", "steps",
-     "Digests of all tensors every this many steps, in the journal (`actortrain replay`); 0: only "
-     "at the end.",
+     "Write digests of all tensors to the journal every this many steps (`actortrain replay`); 0: "
+     "only at the end.",
      run<&RunSection::digest_interval_steps>, kMayChange, kOptional, kFromZeroSteps},
     {"run", "sample_prompt", "",
      "Prompt of the sample shown at the end; empty: the end-of-text token.",
@@ -65,7 +65,8 @@ constexpr auto kFields = std::to_array<Field>({
      kMayChange},
 
     {"model", "arch", "",
-     "Architecture whose dimensions the keys below give; `qwen3` is the old name of `dstar_qwen3`.",
+     "Architecture with the dimensions of the keys below; `qwen3` is the old name of "
+     "`dstar_qwen3`.",
      model<&ModelSection::arch>, kStays, kOptional, kNone, "enoki|dstar_qwen3|qwen3"},
     {"model", "config", "path",
      "Instead of `arch`: a shipped shape (`actortrain describe` lists them) or a config.json; "
@@ -73,8 +74,8 @@ constexpr auto kFields = std::to_array<Field>({
      "weights.",
      model<&ModelSection::config>, kStays},
     {"model", "from", "path",
-     "Instead of `arch`: a directory with config.json and safetensors, whose weights are where "
-     "training starts.",
+     "Instead of `arch`: a directory with config.json and safetensors, whose weights training "
+     "starts from.",
      model<&ModelSection::from>, kStays},
     {"model", "layers", "blocks",
      "Transformer blocks; 0: enoki 3/4 of `heads` (rounded down), qwen3 twice `heads`.",
@@ -92,9 +93,9 @@ constexpr auto kFields = std::to_array<Field>({
     {"model", "vocab_size", "tokens",
      "Rows of embedding and head; 0: the data's vocabulary, padded to a multiple of 64.",
      model<&ModelSection::vocab_size>, kStays, kOptional, between(0, 1 << 24)},
-    {"model", "init_scheme", "", "How weights are first drawn.", model<&ModelSection::init_scheme>,
+    {"model", "init_scheme", "", "Weight initialisation.", model<&ModelSection::init_scheme>,
      kStays, kOptional, kNone, "scaled_gpt|karpathy_gpt2|standard"},
-    {"model", "init_std", "", "Standard deviation of weights under `karpathy_gpt2`.",
+    {"model", "init_std", "", "Standard deviation of weights initialised by `karpathy_gpt2`.",
      model<&ModelSection::init_std>, kStays, kOptional, above(0, 10)},
     {"model", "z_loss_coeff", "",
      "Weight of the mean squared logsumexp of the logits in the loss; 0: off.",
@@ -103,40 +104,43 @@ constexpr auto kFields = std::to_array<Field>({
      kOptional, above(0, 1)},
     {"model", "rope_theta", "", "Base of the rotary frequencies.", model<&ModelSection::rope_theta>,
      kStays, kOptional, above(0, 1e12)},
-    {"model", "residual_scale", "", "Factor of a block's output where it joins the stream.",
+    {"model", "residual_scale", "",
+     "Factor of a block's output where it is added to the residual stream.",
      model<&ModelSection::residual_scale>, kStays, kOptional, above(0, 1e3)},
     {"model", "qk_norm", "", "Normalise queries and keys per head before the rotation.",
      model<&ModelSection::qk_norm>, kStays},
     {"model", "attention_output_gate", "", "qwen3: a sigmoid gate on the attention output.",
      model<&ModelSection::attention_output_gate>, kStays},
     {"model", "tie_embeddings", "",
-     "The head uses the embedding's matrix, which is drawn as an embedding and not decayed.",
+     "The head shares the embedding's matrix, which is initialised as an embedding and not "
+     "decayed.",
      model<&ModelSection::tie_embeddings>, kStays},
 
     {"data", "dir", "path",
      "Directory with `train*.bin` and `val.bin`, or of packed rows (`objective.name`).",
      data<&DataSection::dir>, kMayMove, kRequired},
-    {"data", "forget_dir", "path", "sequential_unlearning: packed rows of what is forgotten.",
+    {"data", "forget_dir", "path", "sequential_unlearning: packed rows to forget.",
      data<&DataSection::forget_dir>, kMayMove},
-    {"data", "sequence_length", "tokens", "Tokens of a sequence.",
+    {"data", "sequence_length", "tokens", "Tokens per sequence.",
      data<&DataSection::sequence_length>, kStays, kOptional, between(2, 1 << 20)},
     {"data", "order", "",
      "Reading order of training data; `lanes`: a pure function of `run.seed`, step and lane; "
-     "`dstar`: that of the DSTAR trainer's reader with as many accumulation steps as lanes.",
+     "`dstar`: the order of the DSTAR trainer's reader with as many accumulation steps as lanes.",
      data<&DataSection::order>, kStays, kOptional, kNone, "lanes|dstar"},
     {"data", "seed", "", "dstar: seed of the reading order, the trainer's `data_seed`.",
      data<&DataSection::seed>, kStays, kOptional, between(0, kLargestSeed)},
 
-    {"batch", "lanes", "lanes", "Microbatches of a step, whatever the number of ranks.",
+    {"batch", "lanes", "lanes", "Microbatches per step, for any number of ranks.",
      batch<&BatchSection::lanes>, kStays, kOptional, between(1, 65536)},
-    {"batch", "micro_batch", "sequences", "Sequences of a lane.", batch<&BatchSection::micro_batch>,
+    {"batch", "micro_batch", "sequences", "Sequences per lane.", batch<&BatchSection::micro_batch>,
      kStays, kOptional, between(1, 65536)},
 
     {"objective", "name", "",
-     "What is minimised; `pretrain`: the next token of plain token files; `sft`: the trained "
-     "targets of packed rows; `dpo`, `dpo_norm`, `simpo`, `wpo`, `orpo`: a loss of packed pairs; "
-     "`kto`: of answers that are each wanted or not; "
-     "`sequential_unlearning`: what is forgotten, and what is retained, layer by layer.",
+     "Training objective; `pretrain`: next-token cross-entropy on plain token files; `sft`: "
+     "cross-entropy on the trained targets of packed rows; `dpo`, `dpo_norm`, `simpo`, `wpo`, "
+     "`orpo`: preference losses on packed pairs; `kto`: a loss on answers labelled desirable or "
+     "undesirable; `sequential_unlearning`: forget one data set and retain another, layer by "
+     "layer.",
      objective<&ObjectiveSection::name>, kStays, kOptional, kNone, kObjectiveNames},
 
     {"optimizer", "name", "", "Optimizer.", optimizer<&OptimizerSection::name>, kStays, kOptional,
@@ -150,9 +154,9 @@ constexpr auto kFields = std::to_array<Field>({
     {"optimizer", "eps", "", "Added to the root of the second moment.",
      optimizer<&OptimizerSection::eps>, kStays, kOptional, above(0, 1)},
     {"optimizer", "weight_decay", "per lr",
-     "Decoupled decay of matrices; norms and the embedding are not decayed.",
+     "Decoupled weight decay of matrices; norms and the embedding are not decayed.",
      optimizer<&OptimizerSection::weight_decay>, kStays, kOptional, between(0, 1e3)},
-    {"optimizer", "grad_clip", "", "Largest norm of the whole gradient; 0: no clipping.",
+    {"optimizer", "grad_clip", "", "Largest global gradient norm; 0: no clipping.",
      optimizer<&OptimizerSection::grad_clip>, kStays, kOptional, between(0, 1e9)},
     {"optimizer", "delta", "steps",
      "adana, dana-*: averages move by delta / (delta + t); ademamix*: see `beta3`.",
@@ -161,18 +165,17 @@ constexpr auto kFields = std::to_array<Field>({
      "adana, dana-*: the momentum is scaled by time^(1 - kappa); ademamix*: see `alpha`.",
      optimizer<&OptimizerSection::kappa>, kStays, kOptional, between(0, 2)},
     {"optimizer", "clipsnr", "",
-     "dana-mk4, dana-star-mk4: largest value of the scaled signal-to-noise ratio of an element.",
+     "dana-mk4, dana-star-mk4: clip of an element's scaled signal-to-noise ratio.",
      optimizer<&OptimizerSection::clipsnr>, kStays, kOptional, above(0, 1e9)},
-    {"optimizer", "gamma_3_factor", "",
-     "adana, dana-*, ademamix*: multiplies the part of the momentum.",
+    {"optimizer", "gamma_3_factor", "", "adana, dana-*, ademamix*: factor of the momentum term.",
      optimizer<&OptimizerSection::gamma_3_factor>, kStays, kOptional, between(0, 1e6)},
     {"optimizer", "wd_decaying", "",
-     "adana, dana-*, *-decaying-wd: weight decay falls with 1 / (1 + t / wd_ts).",
+     "adana, dana-*, *-decaying-wd: multiply weight decay by 1 / (1 + t / wd_ts).",
      optimizer<&OptimizerSection::wd_decaying>, kStays},
-    {"optimizer", "wd_ts", "steps", "Time scale of a falling weight decay.",
+    {"optimizer", "wd_ts", "steps", "Time scale of the decaying weight decay.",
      optimizer<&OptimizerSection::wd_ts>, kStays, kOptional, above(0, kManySteps)},
     {"optimizer", "wd_coupling", "",
-     "What those multiply `weight_decay` with: the learning rate, or its share of the peak.",
+     "`lr_coupled`: decay × lr. `schedule_only`: decay × lr/peak_lr.",
      optimizer<&OptimizerSection::wd_coupling>, kStays, kOptional, kNone,
      "lr_coupled|schedule_only"},
     {"optimizer", "beta3", "per step",
@@ -181,60 +184,60 @@ constexpr auto kFields = std::to_array<Field>({
     {"optimizer", "alpha", "", "ademamix*: weight of the slow average; 0: run.steps^(1 - kappa).",
      optimizer<&OptimizerSection::alpha>, kStays, kOptional, between(0, 1e6)},
     {"optimizer", "beta3_warmup", "steps",
-     "ademamix*: steps in which the slow average slows down from `beta1` to `beta3`; 0: none.",
+     "ademamix*: steps over which the slow average's decay rises from `beta1` to `beta3`; 0: none.",
      optimizer<&OptimizerSection::beta3_warmup>, kStays, kOptional, kFromZeroSteps},
     {"optimizer", "alpha_warmup", "steps",
-     "ademamix*: steps in which its weight rises to `alpha`; 0: none.",
+     "ademamix*: steps over which the slow average's weight rises from 0 to `alpha`; 0: none.",
      optimizer<&OptimizerSection::alpha_warmup>, kStays, kOptional, kFromZeroSteps},
-    {"optimizer", "momentum", "per step", "muon, d-muon: decay of the momentum of matrices.",
+    {"optimizer", "momentum", "per step", "muon, d-muon: momentum decay of matrices.",
      optimizer<&OptimizerSection::momentum>, kStays, kOptional, kBelowOne},
-    {"optimizer", "nesterov", "", "muon, d-muon: look one step ahead of the momentum.",
+    {"optimizer", "nesterov", "", "muon, d-muon: use Nesterov momentum.",
      optimizer<&OptimizerSection::nesterov>, kStays},
     {"optimizer", "ns_steps", "iterations",
      "muon, d-muon: Newton-Schulz iterations of the orthogonalisation.",
      optimizer<&OptimizerSection::ns_steps>, kStays, kOptional, between(1, 100)},
     {"optimizer", "matched_rms", "per lr",
-     "muon, d-muon: root mean square of a matrix's update (0.2: about AdamW's).",
+     "muon, d-muon: root mean square of a matrix's update (0.2 is about AdamW's).",
      optimizer<&OptimizerSection::matched_rms>, kStays, kOptional, above(0, 1e3)},
 
     {"schedule", "name", "",
-     "Learning rate over the steps: `cos` and `linear` one cycle, `cos_inf` a cosine to a floor, "
-     "`wsd` flat, then a decay at the end, `constant` flat.",
+     "Learning rate schedule: `cos` and `linear` one cycle, `cos_inf` a cosine to a floor, `wsd` "
+     "constant, then a decay at the end, `constant` constant.",
      schedule<&ScheduleSection::name>, kStays, kOptional, kNone, "cos|linear|cos_inf|wsd|constant"},
     {"schedule", "warmup_steps", "steps",
-     "Steps from the first learning rate to the peak; as many as `run.steps` or more: a tenth of "
-     "those.",
+     "Steps from the first learning rate to the peak; a value of `run.steps` or more is reduced to "
+     "a tenth of those.",
      schedule<&ScheduleSection::warmup_steps>, kStays, kOptional, kFromZeroSteps},
-    {"schedule", "div_factor", "", "The first learning rate is the peak divided by this.",
+    {"schedule", "div_factor", "", "First learning rate: peak / div_factor.",
      schedule<&ScheduleSection::div_factor>, kStays, kOptional, above(0, 1e12)},
     {"schedule", "final_div_factor", "",
-     "cos, linear, cos_inf: the last learning rate is the first one divided by this.",
+     "cos, linear, cos_inf: last learning rate: first learning rate / final_div_factor.",
      schedule<&ScheduleSection::final_div_factor>, kStays, kOptional, above(0, 1e12)},
-    {"schedule", "constant_tail_steps", "steps", "cos_inf: last steps, spent at the floor.",
+    {"schedule", "constant_tail_steps", "steps", "cos_inf: number of last steps at the floor.",
      schedule<&ScheduleSection::constant_tail_steps>, kStays, kOptional, kFromZeroSteps},
     {"schedule", "decay_fraction", "",
-     "wsd: share of `run.steps` (rounded down to a step) in which the learning rate falls at the "
-     "end.",
+     "wsd: final fraction of `run.steps` (rounded down to a step) over which the learning rate "
+     "decays.",
      schedule<&ScheduleSection::decay_fraction>, kStays, kOptional, between(0, 1)},
-    {"schedule", "decay_shape", "", "wsd: how the learning rate falls.",
+    {"schedule", "decay_shape", "", "wsd: shape of the decay.",
      schedule<&ScheduleSection::decay_shape>, kStays, kOptional, kNone,
      "linear|cosine|mirror_cosine|exp|square|sqrt"},
-    {"schedule", "decay_floor", "", "wsd: the learning rate falls to the peak times this.",
+    {"schedule", "decay_floor", "", "wsd: last learning rate, as a fraction of the peak.",
      schedule<&ScheduleSection::decay_floor>, kStays, kOptional, between(0, 1)},
 
     {"scaling", "rule", "",
-     "Rule that decides the model, `run.steps`, `optimizer.lr` and `optimizer.weight_decay`, as "
-     "far "
-     "as they are not set: `none`, `enoki`, `qwen3`, or one of `table`.",
+     "Rule that sets the model, `run.steps`, `optimizer.lr` and `optimizer.weight_decay` unless "
+     "they are given: `none`, `enoki`, `qwen3`, or one of `table`.",
      scaling<&ScalingSection::rule>, kMayChange},
-    {"scaling", "heads", "heads", "Attention heads that the rule begins with.",
+    {"scaling", "heads", "heads", "Attention heads, from which the rule derives the rest.",
      scaling<&ScalingSection::heads>, kMayChange, kOptional, between(0, 1024)},
     {"scaling", "params", "",
-     "Weights that `tokens_per_parameter` counts: all, or those without embedding and head.",
+     "Weights counted by `tokens_per_parameter`: all, or those without embedding and head.",
      scaling<&ScalingSection::params>, kMayChange, kOptional, kNone, "total|non_embedding"},
-    {"scaling", "tokens_per_parameter", "tokens", "Tokens of the run for each of those weights.",
+    {"scaling", "tokens_per_parameter", "tokens", "Training tokens per such weight.",
      scaling<&ScalingSection::tokens_per_parameter>, kMayChange, kOptional, above(0, 1e9)},
-    {"scaling", "omega", "", "Weight decay of the run as a whole, whatever its length and rate.",
+    {"scaling", "omega", "",
+     "Total weight decay of the run, independent of its length and learning rate.",
      scaling<&ScalingSection::omega>, kMayChange, kOptional, between(0, 1e6)},
     {"scaling", "table", "path", "File of scaling rules; empty: the shipped `scaling_rules.toml`.",
      scaling<&ScalingSection::table>, kMayChange},
@@ -242,20 +245,20 @@ constexpr auto kFields = std::to_array<Field>({
     {"eval", "interval_steps", "steps", "Evaluate every this many steps and at the end; 0: never.",
      eval<&EvalSection::interval_steps>, kMayChange, kOptional, kFromZeroSteps},
     {"eval", "lanes", "lanes",
-     "Lanes of an evaluation, each of `batch.micro_batch` sequences: the first ones of the "
+     "Lanes per evaluation, each of `batch.micro_batch` sequences: the first sequences of the "
      "validation data, each once.",
      eval<&EvalSection::lanes>, kMayChange, kOptional, between(1, 65536)},
     {"eval", "choices", "paths",
-     "Files of multiple-choice questions (JSON lines or Parquet) that are answered by likelihood.",
+     "Files of multiple-choice questions (JSON lines or Parquet), scored by likelihood.",
      eval<&EvalSection::choices>, kMayChange},
     {"eval", "choices_interval_steps", "steps",
-     "Answer `eval.choices` every this many steps and at the end; 0: every `eval.interval_steps`.",
+     "Score `eval.choices` every this many steps and at the end; 0: every `eval.interval_steps`.",
      eval<&EvalSection::choices_interval_steps>, kMayChange, kOptional, kFromZeroSteps},
 
     {"checkpoint", "interval_steps", "steps",
      "Save every this many steps and at the end; 0: only at the end.",
      checkpoint<&CheckpointSection::interval_steps>, kMayChange, kOptional, kFromZeroSteps},
-    {"checkpoint", "keep_last", "checkpoints", "Keep the newest this many; 0: keep all.",
+    {"checkpoint", "keep_last", "checkpoints", "Keep this many newest checkpoints; 0: all.",
      checkpoint<&CheckpointSection::keep_last>, kMayChange, kOptional, between(0, 1e6)},
     {"checkpoint", "keep_every", "steps",
      "Also keep every checkpoint whose step is a multiple of this; 0: off.",
@@ -265,176 +268,173 @@ constexpr auto kFields = std::to_array<Field>({
      "divide `interval_steps`.",
      checkpoint<&CheckpointSection::keep_best>, kMayChange, kOptional, between(0, 1e6)},
     {"checkpoint", "local_dir", "path",
-     "Fast directory of each node that checkpoints are written to before they are copied to the "
-     "run's directory; `auto`: $SLURM_TMPDIR where it is set; `none`: straight to the run's "
-     "directory.",
+     "Fast local directory of each node: checkpoints are written there, then copied to the run's "
+     "directory; `auto`: $SLURM_TMPDIR if set; `none`: straight to the run's directory.",
      checkpoint<&CheckpointSection::local_dir>, kMayChange},
     {"checkpoint", "drain_s", "seconds",
-     "When training has ended, wait this long for the last checkpoint to reach the run's "
-     "directory.",
+     "After the last step, wait this long for the last checkpoint to reach the run's directory.",
      checkpoint<&CheckpointSection::drain_s>, kMayChange, kOptional, between(0, 1e6)},
 
     {"recovery", "rank_loss", "",
-     "When the process of a rank is lost (killed, cut off, silent): start all ranks again and "
-     "resume from the newest snapshot or checkpoint, in the same job; or end the run.",
+     "Reaction to a lost rank process (killed, cut off, silent): `respawn`: start all ranks again "
+     "and resume from the newest snapshot or checkpoint, in the same job; `stop`: end the run.",
      recovery<&RecoverySection::rank_loss>, kMayChange, kOptional, kNone, "respawn|stop"},
     {"recovery", "max_respawns", "starts",
-     "Starts in a row that may be lost without progress; then the run continues with fewer ranks, "
-     "or ends if it is one of several nodes. As often a job of `submit` starts the launcher of a "
-     "node other than the first again when it is killed.",
+     "Largest number of consecutive respawns without progress; then the run continues with fewer "
+     "ranks, or ends if it is one of several nodes. A job of `submit` restarts the killed launcher "
+     "of a node other than the first as often.",
      recovery<&RecoverySection::max_respawns>, kMayChange, kOptional, between(0, 1e6)},
     {"recovery", "start_wait_s", "seconds",
-     "When a job of several nodes begins, wait this long for the launchers of all of them; then "
-     "the run ends with exit code 75.",
+     "At the start of a job of several nodes, wait this long for all launchers; then end the run "
+     "with exit code 75.",
      recovery<&RecoverySection::start_wait_s>, kMayChange, kOptional, between(0, 1e6)},
     {"recovery", "node_wait_s", "seconds",
-     "When a node is cut off or lost, wait this long for it to come back; then the other nodes "
-     "continue without it until it does, or the run ends with exit code 75 where they are too few "
-     "for its strategy.",
+     "Wait this long for a node that is cut off or lost; then continue without it until it "
+     "returns, or end the run with exit code 75 if the other nodes are too few for its strategy.",
      recovery<&RecoverySection::node_wait_s>, kMayChange, kOptional, between(0, 1e6)},
     {"recovery", "snapshot_interval_steps", "steps",
-     "Every rank copies its shard of the state this often (2 or more) into memory of its node that "
-     "outlives its process: ranks that are started again resume from there. 0: only from "
-     "checkpoints. No effect where ranks share the launcher's process.",
+     "Interval at which every rank copies its shard of the state into its node's memory, where it "
+     "survives the process (2 or more): respawned ranks resume from there. 0: only from "
+     "checkpoints. No effect if ranks share the launcher's process.",
      recovery<&RecoverySection::snapshot_interval_steps>, kMayChange, kOptional, between(0, 1e6)},
     {"recovery", "buddy_snapshots", "",
-     "On several nodes, keep each node's snapshots in memory also on the next node, so that the "
-     "run resumes from there when a node is lost with its memory, with the node started again or "
-     "without it. Takes as much memory again.",
+     "With several nodes: also copy each node's snapshots into the next node's memory, so that the "
+     "run resumes from there when a node is lost with its memory, whether the node is restarted or "
+     "left out. Takes the same memory again.",
      recovery<&RecoverySection::buddy_snapshots>, kMayChange},
 
     {"watchdog", "stall_s", "seconds",
-     "When nothing has moved for so long, say who waits for whom; 0: never.",
+     "Report which actor waits for which after this long without progress; 0: never.",
      watchdog<&WatchdogSection::stall_s>, kMayChange, kOptional, between(0, 1e6)},
     {"watchdog", "abort_after_s", "seconds",
-     "A stall that lasts so long ends the run, with exit code 1 and a line that says who waited "
-     "for whom; 0: never. No effect with `watchdog.stall_s` = 0.",
+     "Stall that ends the run, with exit code 1 and a line that says which actor waited for which; "
+     "0: never. No effect with `watchdog.stall_s` = 0.",
      watchdog<&WatchdogSection::abort_after_s>, kMayChange, kOptional, between(0, 1e6)},
 
     {"status", "listen", "",
-     "Address and port at which browsers and programs can watch the run, for example "
-     "`127.0.0.1:8080`; port 0 is any that is free; empty: nowhere.",
+     "Address and port of the run's status page and API, for example `127.0.0.1:8080`; port 0: any "
+     "free port; empty: off.",
      status<&StatusSection::listen>, kMayChange},
     {"status", "token_file", "path",
-     "File whose first line a browser must know, as `?token=` of the address; needed where "
-     "`status.listen` is no loopback address. Only its owner may read it.",
+     "File whose first line is the access token, passed as `?token=` in the address; required "
+     "unless `status.listen` is a loopback address. Only its owner may have read permission.",
      status<&StatusSection::token_file>, kMayChange},
 
-    {"parallel", "ranks", "ranks", "Ranks of the run, at most `batch.lanes`.",
+    {"parallel", "ranks", "ranks", "Number of ranks, at most `batch.lanes`.",
      parallel<&ParallelSection::ranks>, kMayChange, kOptional, between(1, kManyRanks)},
     {"parallel", "strategy", "",
-     "What ranks shard: nothing, the optimizer's state, gradients too, weights too, or all that "
-     "within groups of ranks.",
+     "State sharded across ranks: none, optimizer state, also gradients, also weights (`full`), or "
+     "all of it within groups of ranks (`hybrid`).",
      parallel<&ParallelSection::strategy>, kMayChange, kOptional, kNone, kStrategies},
     {"parallel", "group", "ranks",
-     "hybrid: ranks that share one copy of the weights, a divisor of "
-     "`ranks`; 0 with any other strategy.",
+     "hybrid: ranks per sharding group, which holds one copy of the weights; divides `ranks`; 0 "
+     "with any other strategy.",
      parallel<&ParallelSection::group>, kMayChange, kOptional, between(0, kManyRanks)},
     {"parallel", "reshard", "ranks",
-     "Gathered weights after the forward pass: kept to the end of the step, freed, or kept split "
-     "over so many ranks.",
+     "Gathered weights after the forward pass: kept to the end of the step, freed, or resharded "
+     "over this many ranks.",
      parallel<&ParallelSection::reshard>, kMayChange, kOptional, between(2, kManyRanks),
      "never|after_forward", kOrInteger},
     {"parallel", "wrapping", "",
-     "What is gathered and reduced as one: `per_block`, `by_size` (neighbours, up to "
+     "Units gathered and reduced together: `per_block`, `by_size` (neighbours, up to "
      "`wrap_min_parameters`), or patterns of unit names: each matching unit alone, the others "
      "together.",
      parallel<&ParallelSection::wrapping>, kMayChange},
     {"parallel", "wrap_min_parameters", "weights",
-     "by_size: neighbouring units are joined until they have this many.",
+     "by_size: neighbouring units are merged until they have this many weights.",
      parallel<&ParallelSection::wrap_min_parameters>, kMayChange, kOptional, between(1, 1e12)},
     {"parallel", "strategy_by_unit", "",
-     "Texts \"pattern = strategy\" for parts of the model; the first that matches a unit's name "
-     "wins.",
+     "Overrides \"pattern = strategy\" for parts of the model; the first pattern that matches a "
+     "unit's name applies.",
      parallel<&ParallelSection::strategy_by_unit>, kMayChange},
-    {"parallel", "gather_credits", "groups", "Groups whose weights are gathered at a time.",
+    {"parallel", "gather_credits", "groups",
+     "Largest number of groups whose weights are gathered at a time.",
      parallel<&ParallelSection::gather_credits>, kMayChange, kOptional, between(1, kManyBlocks)},
-    {"parallel", "prefetch_forward", "groups", "Groups gathered ahead in the forward pass.",
+    {"parallel", "prefetch_forward", "groups", "Groups prefetched in the forward pass.",
      parallel<&ParallelSection::prefetch_forward>, kMayChange, kOptional, between(0, kManyBlocks)},
-    {"parallel", "prefetch_backward", "groups", "Groups gathered ahead in the backward pass.",
+    {"parallel", "prefetch_backward", "groups", "Groups prefetched in the backward pass.",
      parallel<&ParallelSection::prefetch_backward>, kMayChange, kOptional, between(0, kManyBlocks)},
     {"parallel", "sync", "lanes",
-     "Gradients are sent after every lane, after a rank's last one, or after every so many; "
-     "`auto`: after every lane where a strategy splits gradients, else after the last.",
+     "When gradients are reduced: after every lane, after a rank's last lane, or after every this "
+     "many; `auto`: after every lane if the strategy shards gradients, otherwise after the last.",
      parallel<&ParallelSection::sync>, kMayChange, kOptional, between(1, 65536),
      "auto|every_lane|last_lane", kOrInteger},
     {"parallel", "transport", "",
-     "How bytes travel between ranks: `tcp` between processes, one for each rank; `nccl` the "
-     "same, "
-     "each rank with a CUDA device of its own, from device to device; `auto`: `nccl` on `cuda`, "
-     "else "
-     "`tcp`; `inproc` with all ranks in one process. `gloo` is the old name of `tcp`.",
+     "Transport between ranks: `tcp`: one process per rank; `nccl`: one process and CUDA device "
+     "per rank, from device to device; `auto`: `nccl` on `cuda`, otherwise `tcp`; `inproc`: all "
+     "ranks in one process. `gloo` is the old name of `tcp`.",
      parallel<&ParallelSection::transport>, kMayChange, kOptional, kNone,
      "auto|tcp|nccl|inproc|gloo"},
-    {"parallel", "nodes", "nodes", "Machines that the ranks are divided among evenly.",
+    {"parallel", "nodes", "nodes", "Number of nodes, which share the ranks evenly.",
      parallel<&ParallelSection::nodes>, kMayChange, kOptional, between(1, kManyRanks)},
-    {"parallel", "interface", "", "Network interface that ranks talk over; empty: the loopback.",
+    {"parallel", "interface", "",
+     "Network interface for traffic between ranks; empty: the loopback.",
      parallel<&ParallelSection::interface>, kMayChange},
-    {"parallel", "port", "", "TCP port where the run's ranks report; 0: any that is free.",
+    {"parallel", "port", "", "TCP port of the control connection; 0: any free port.",
      parallel<&ParallelSection::port>, kMayChange, kOptional, between(0, 65535)},
 
-    {"precision", "master", "", "Weights that the optimizer updates, and its state.",
+    {"precision", "master", "", "Type of the master weights and the optimizer state.",
      precision<&PrecisionSection::master>, kStays, kOptional, kNone, "fp32"},
     {"precision", "compute", "",
-     "Weights as layers read them, and as they are gathered; on `cuda` activations too, on `cpu` "
-     "what matrix products read, where it has AVX512_BF16.",
+     "Type of the weights that are gathered and computed with; on `cuda` also of activations; on "
+     "`cpu` of the inputs of matrix products, if the processor has AVX512_BF16.",
      precision<&PrecisionSection::compute>, kStays, kOptional, kNone, "fp32|bf16"},
     {"precision", "reduce", "",
-     "Gradients on their way between ranks; with `bf16` results depend on the number of ranks.",
+     "Type of gradients in reductions between ranks; with `bf16` results depend on the number of "
+     "ranks.",
      precision<&PrecisionSection::reduce>, kStays, kOptional, kNone, "fp32|bf16"},
     {"precision", "determinism", "",
-     "Same bits at any number of ranks (`world`), or at this one alone (`run`, fewer buffers).",
+     "Bitwise reproducibility: at any number of ranks (`world`), or only at the same number "
+     "(`run`, fewer buffers).",
      precision<&PrecisionSection::determinism>, kStays, kOptional, kNone, "world|run"},
 
     {"memory", "activation_checkpointing", "blocks",
-     "Blocks that keep less and compute it again in the backward pass: none, all, or one in so "
-     "many.",
+     "Blocks that store less and recompute it in the backward pass: none, all, or every N-th.",
      memory<&MemorySection::activation_checkpointing>, kMayChange, kOptional,
      between(1, kManyBlocks), "none|all", kOrInteger},
     {"memory", "checkpointed_part", "",
-     "What those compute again: all but their input (`block`), the attention, or the MLP alone.",
+     "Part of each checkpointed block that is recomputed in backward: everything after its input "
+     "(`block`), the attention, or the MLP.",
      memory<&MemorySection::checkpointed_part>, kMayChange, kOptional, kNone,
      "block|attention|mlp"},
     {"memory", "offload", "",
-     "What lies in the host's memory while `cuda` computes: optimizer state, or `parameters`: "
-     "that, "
-     "the masters and shards of weights.",
+     "State kept in host memory while `cuda` computes: the optimizer state, or (`parameters`) also "
+     "the master weights and weight shards.",
      memory<&MemorySection::offload>, kMayChange, kOptional, kNone, "none|optimizer|parameters"},
     {"memory", "bf16_weights", "",
-     "The bf16 weights that `cuda` computes with: kept of all layers, or cast from a layer's fp32 "
-     "weights whenever it is computed, which saves two bytes a weight for a few percent of the "
+     "Source of the bf16 weights that `cuda` computes with: kept for all layers, or cast from a "
+     "layer's fp32 weights at each use, which saves two bytes per weight for a few percent of the "
      "time. The results are the same.",
      memory<&MemorySection::bf16_weights>, kMayChange, kOptional, kNone, "kept|made"},
 
-    {"train", "freeze", "", "Patterns of parameter or unit names whose weights do not change.",
+    {"train", "freeze", "", "Patterns of parameter or unit names to freeze.",
      train<&TrainSection::freeze>, kStays},
     {"train", "ema", "",
-     "Keep a running average of the trained weights, which after each update is ema x itself + "
-     "(1 - ema) x the weights; 0: none.",
+     "Decay of an exponential moving average of the trained weights: after each update it becomes "
+     "ema x itself + (1 - ema) x the weights; 0: none.",
      train<&TrainSection::ema>, kStays, kOptional, kBelowOne},
     {"train", "ema_warmup", "",
-     "Use at most (1 + t) / (10 + t) after update t, so that the average forgets its begin.",
+     "Limit the decay to (1 + t) / (10 + t) after update t, so that early weights are forgotten.",
      train<&TrainSection::ema_warmup>, kStays},
 
     {"lora", "rank", "",
-     "Inner dimension of the adapters that are trained in the place of the model's weights; 0: "
-     "there are none.",
+     "Rank of the LoRA adapters that are trained instead of the model's weights; 0: no adapters.",
      lora<&LoraSection::rank>, kStays, kOptional, between(0, 65536)},
-    {"lora", "alpha", "", "What adapters add is multiplied by alpha / rank.",
-     lora<&LoraSection::alpha>, kStays, kOptional, above(0, 1e6)},
-    {"lora", "rslora", "", "Multiply by alpha / sqrt(rank) instead.", lora<&LoraSection::rslora>,
-     kStays},
+    {"lora", "alpha", "", "Scales the adapters' output by alpha / rank.", lora<&LoraSection::alpha>,
+     kStays, kOptional, above(0, 1e6)},
+    {"lora", "rslora", "", "Scale by alpha / sqrt(rank) instead (rsLoRA).",
+     lora<&LoraSection::rslora>, kStays},
     {"lora", "targets", "",
-     "Linear maps of the layers that get one: `all-linear`, or patterns of their names or of the "
-     "ends of those behind a dot (`q_proj`).",
+     "Linear layers with adapters: `all-linear`, or patterns of their names or of the last parts "
+     "of their names (`q_proj`).",
      lora<&LoraSection::targets>, kStays},
-    {"lora", "dropout", "", "Of the adapters' input; 0 alone is supported.",
+    {"lora", "dropout", "", "Dropout on the adapters' input; only 0 is supported.",
      lora<&LoraSection::dropout>, kStays, kOptional, between(0.0, 1.0)},
 
     {"runtime", "threads", "threads",
-     "Compute threads of a rank; 0: every core this process may use.",
+     "Compute threads per rank; 0: every core this process may use.",
      runtime<&RuntimeSection::threads>, kMayChange, kOptional, between(0, 4096)},
-    {"runtime", "device", "", "Device that computes; `cuda` where build and machine have one.",
+    {"runtime", "device", "", "Compute device; `cuda` if build and machine have it.",
      runtime<&RuntimeSection::device>, kMayChange, kOptional, kNone, "cpu|cuda"},
 });
 

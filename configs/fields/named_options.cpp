@@ -40,7 +40,7 @@ void set_default(const std::string& key, const OptionKey& option, RunConfig& con
       field->locate(config), option.value);
 }
 
-/// Of a section's options: `field` is one, but not of the chosen name.
+/// Error for a key of the section that does not belong to the chosen name.
 Error foreign_key(const NamedSection& section, const Field& field, const RunConfig& config,
                   const KeyPositions& places) {
   std::vector<std::string_view> owners;

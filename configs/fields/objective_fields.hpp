@@ -8,7 +8,7 @@
 #include "configs/fields/field_table.hpp"
 #include "configs/objective_list.hpp"
 
-// The keys of [objective] but its name.
+// Keys of [objective] except its name.
 
 namespace train::configs {
 
@@ -21,37 +21,38 @@ inline constexpr auto kObjectiveFields = std::to_array<Field>({
     {"objective",
      "loss",
      "",
-     "dpo: the loss of a pair.",
+     "dpo: loss of a preference pair.",
      locations::objective<&ObjectiveSection::loss>,
      kStays,
      false,
      {},
      kPairLosses},
     {"objective", "beta", "",
-     "What log-probabilities are multiplied by as rewards; orpo: weight of the odds; "
-     "sequential_unlearning with `npo`: by what the mean ratio of log-probabilities is multiplied.",
+     "DPO/KTO: β. orpo: λ of the odds-ratio term. sequential_unlearning with `npo`: β of NPO.",
      locations::objective<&ObjectiveSection::beta>, kStays, false, kAboveZero},
     {"objective",
      "label_smoothing",
      "",
-     "sft: share of a target that goes to the whole vocabulary; pairs: share of wrong labels.",
+     "sft: probability mass of a target that is spread over the whole vocabulary; pairs: assumed "
+     "fraction of flipped labels.",
      locations::objective<&ObjectiveSection::label_smoothing>,
      kStays,
      false,
      {.low = 0, .high = 1, .high_excluded = true}},
-    {"objective", "gamma_beta_ratio", "", "simpo: margin between both answers, over beta.",
+    {"objective", "gamma_beta_ratio", "", "simpo: target reward margin γ, divided by β.",
      locations::objective<&ObjectiveSection::gamma_beta_ratio>, kStays, false, kFromZero},
     {"objective", "discopop_tau", "", "dpo with loss `discopop`: temperature of its mixture.",
      locations::objective<&ObjectiveSection::discopop_tau>, kStays, false, kAboveZero},
-    {"objective", "desirable_weight", "", "kto: weight of the wanted answers' losses.",
+    {"objective", "desirable_weight", "", "kto: weight of the losses of desirable answers.",
      locations::objective<&ObjectiveSection::desirable_weight>, kStays, false, kFromZero},
-    {"objective", "undesirable_weight", "", "kto: weight of the unwanted answers' losses.",
+    {"objective", "undesirable_weight", "", "kto: weight of the losses of undesirable answers.",
      locations::objective<&ObjectiveSection::undesirable_weight>, kStays, false, kFromZero},
     {"objective",
      "reference",
      "",
-     "Log-probabilities of the model before the first step; `cache`: computed once, and kept in "
-     "the run directory; `live`: in every step, with a frozen copy of the weights.",
+     "Source of the reference model's log-probabilities (the model before the first step); "
+     "`cache`: computed once, and kept in the run directory; `live`: computed in every step from a "
+     "frozen copy of the weights.",
      locations::objective<&ObjectiveSection::reference>,
      kStays,
      false,
@@ -61,7 +62,7 @@ inline constexpr auto kObjectiveFields = std::to_array<Field>({
     {"objective",
      "first_layer",
      "layers",
-     "Layer that is trained first; the model's are 0, 1, ...; -1: the last one.",
+     "Layer to train first; layers are numbered from 0; -1: the last one.",
      locations::objective<&ObjectiveSection::first_layer>,
      kStays,
      false,
@@ -69,7 +70,7 @@ inline constexpr auto kObjectiveFields = std::to_array<Field>({
     {"objective",
      "last_layer",
      "layers",
-     "No layer below it is trained.",
+     "Lowest layer to train.",
      locations::objective<&ObjectiveSection::last_layer>,
      kStays,
      false,
@@ -77,7 +78,7 @@ inline constexpr auto kObjectiveFields = std::to_array<Field>({
     {"objective",
      "layer_stride",
      "layers",
-     "From one trained layer down to the next.",
+     "Distance from one trained layer down to the next.",
      locations::objective<&ObjectiveSection::layer_stride>,
      kStays,
      false,
@@ -85,7 +86,7 @@ inline constexpr auto kObjectiveFields = std::to_array<Field>({
     {"objective",
      "steps_per_layer",
      "steps",
-     "Steps that train one layer; `run.steps` is that many for each.",
+     "Steps per trained layer; `run.steps` must be the total.",
      locations::objective<&ObjectiveSection::steps_per_layer>,
      kStays,
      false,
@@ -93,9 +94,9 @@ inline constexpr auto kObjectiveFields = std::to_array<Field>({
     {"objective",
      "retain_loss",
      "",
-     "Of the rows of `data.dir`; `nll`: cross-entropy; `kl`: divergence from the model before the "
-     "first step, of which a frozen copy is kept; `l2`: distances of the trained layers' outputs "
-     "from those of that copy.",
+     "Loss on the rows of `data.dir`; `nll`: cross-entropy; `kl`: divergence from a frozen copy of "
+     "the model before the first step; `l2`: distance of the trained layers' outputs from those of "
+     "that copy.",
      locations::objective<&ObjectiveSection::retain_loss>,
      kStays,
      false,
@@ -104,13 +105,12 @@ inline constexpr auto kObjectiveFields = std::to_array<Field>({
     {"objective",
      "forget_loss",
      "",
-     "Of the rows of `data.forget_dir`; `random_targets`: cross-entropy with tokens that are "
-     "drawn; "
-     "`max_entropy`: with the uniform distribution; `top_k_entropy`: the same among the `top_k` "
-     "likeliest tokens. All over the logarithm of the tokens' number. `npo`: negative preference "
-     "optimisation against a frozen copy of the model before the first step. `max_update`: minus "
-     "the distances of the trained layers' weights from those before the first step, without "
-     "`data.forget_dir`.",
+     "Loss on the rows of `data.forget_dir`; `random_targets`: cross-entropy with random tokens; "
+     "`max_entropy`: cross-entropy with the uniform distribution; `top_k_entropy`: the same among "
+     "the `top_k` likeliest tokens. These are divided by the logarithm of the number of tokens. "
+     "`npo`: negative preference optimisation against a frozen copy of the model before the first "
+     "step. `max_update`: negative distance of the trained layers' weights from those before the "
+     "first step, without `data.forget_dir`.",
      locations::objective<&ObjectiveSection::forget_loss>,
      kStays,
      false,
@@ -119,7 +119,7 @@ inline constexpr auto kObjectiveFields = std::to_array<Field>({
     {"objective",
      "top_k",
      "tokens",
-     "`top_k_entropy`: how many of the likeliest tokens.",
+     "`top_k_entropy`: number of likeliest tokens.",
      locations::objective<&ObjectiveSection::top_k>,
      kStays,
      false,
@@ -127,7 +127,7 @@ inline constexpr auto kObjectiveFields = std::to_array<Field>({
     {"objective",
      "retain_coefficient",
      "",
-     "Factor of the retain loss; a layer's first step has 1/4 of it, the last one nearly all.",
+     "Factor of the retain loss; ramps from 1/4 in a layer's first step to nearly all in its last.",
      locations::objective<&ObjectiveSection::retain_coefficient>,
      kStays,
      false,
@@ -135,36 +135,33 @@ inline constexpr auto kObjectiveFields = std::to_array<Field>({
     {"objective",
      "forget_coefficient",
      "",
-     "Factor of the forget loss; a layer's first step has all of it, the last one a little above "
-     "3/4.",
+     "Factor of the forget loss; ramps from all in a layer's first step to a little above 3/4 in "
+     "its last.",
      locations::objective<&ObjectiveSection::forget_coefficient>,
      kStays,
      false,
      {.low = 0, .high = 1e6}},
     {"objective", "ramp_retain_from_zero", "",
-     "A layer's first step has nothing of `retain_coefficient`.",
+     "Start the ramp of `retain_coefficient` at 0 in each layer.",
      locations::objective<&ObjectiveSection::ramp_retain_from_zero>, kStays},
     {"objective",
      "forget_layer_scale",
      "",
-     "Above 1: `forget_coefficient` grows with the distance from `first_layer`, to so many times "
-     "as "
-     "much at layer 0.",
+     "Above 1: `forget_coefficient` grows with the distance from `first_layer`, up to this factor "
+     "at layer 0.",
      locations::objective<&ObjectiveSection::forget_layer_scale>,
      kStays,
      false,
      {.low = 1, .high = 1e6}},
     {"objective", "l2sp_coefficient", "",
-     "By what the squares of the distances of a trained layer's weights from those before the "
-     "first "
-     "step are multiplied: with their gradient the retain pass pulls them back.",
+     "Coefficient of L2-SP: penalises the squared distance of a trained layer's weights from those "
+     "before the first step, in the retain pass.",
      locations::objective<&ObjectiveSection::l2sp_coefficient>, kStays, false, kFromZero},
     {"objective",
      "gradient_join",
      "",
-     "Retain and forget gradients r, f by element; `sum`: r + f; `same_sign`: r + f where the "
-     "signs "
-     "agree, else 0; `same_sign_forget`: r + f where they agree, else r.",
+     "Combination of the retain and forget gradients r, f, per element; `sum`: r + f; `same_sign`: "
+     "r + f if the signs agree, otherwise 0; `same_sign_forget`: r + f if they agree, otherwise r.",
      locations::objective<&ObjectiveSection::gradient_join>,
      kStays,
      false,
@@ -173,26 +170,26 @@ inline constexpr auto kObjectiveFields = std::to_array<Field>({
     {"objective",
      "frozen_layers",
      "",
-     "What a step does to layers of other phases; `skip_update`: nothing; `zero`: an update with "
-     "gradient 0, so that weight decay and momentum go on.",
+     "Update of layers that the current phase does not train; `skip_update`: none; `zero`: an "
+     "update with gradient 0, so that weight decay and momentum continue.",
      locations::objective<&ObjectiveSection::frozen_layers>,
      kStays,
      false,
      {},
      "skip_update|zero"},
-    {"objective", "maintain_unlearned", "", "A step trains the layers of earlier phases, too.",
+    {"objective", "maintain_unlearned", "", "Each step also trains the layers of earlier phases.",
      locations::objective<&ObjectiveSection::maintain_unlearned>, kStays},
     {"objective",
      "target_seed",
      "",
-     "Seed of drawn targets.",
+     "Seed of the random targets.",
      locations::objective<&ObjectiveSection::target_seed>,
      kStays,
      false,
      {.low = 0, .high = 1e18}},
 });
 
-/// `fields` with `more` behind those of their section.
+/// `fields`, with `more` inserted after those of their section.
 template <std::size_t n, std::size_t m>
 constexpr std::array<Field, n + m> with_fields(const std::array<Field, n>& fields,
                                                const std::array<Field, m>& more) {

@@ -10,23 +10,23 @@
 
 namespace train::configs {
 
-/// The names of optimizer_list.hpp, joined by '|'.
+/// Names in optimizer_list.hpp, joined by '|'.
 #define TRAIN_OPTIMIZER_NAME(identifier, name, keys) "|" name
 inline constexpr std::string_view kOptimizerNames =
     std::string_view(TRAIN_OPTIMIZERS(TRAIN_OPTIMIZER_NAME)).substr(1);
 #undef TRAIN_OPTIMIZER_NAME
 
-/// [optimizer] as optimizer_list.hpp has it.
+/// [optimizer], from optimizer_list.hpp.
 [[nodiscard]] const NamedSection& optimizer_options();
 [[nodiscard]] std::span<const NamedOptions> all_optimizers();
 
-/// The optimizer's entry, or null.
+/// Entry of the optimizer, or null.
 [[nodiscard]] const NamedOptions* find_optimizer(std::string_view name);
 
-/// The optimizer has the key "wd_ts", say. An unknown optimizer has every key.
+/// True if the optimizer has the key, such as "wd_ts". An unknown optimizer has every key.
 [[nodiscard]] bool has_key(std::string_view optimizer, std::string_view key);
 
-/// A section with the defaults of the optimizer `name`. REQUIRES: there is one.
+/// Section with the defaults of the optimizer `name`. REQUIRES: it exists.
 [[nodiscard]] OptimizerSection default_optimizer(std::string_view name);
 
 }  // namespace train::configs

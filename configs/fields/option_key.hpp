@@ -6,8 +6,8 @@
 
 namespace train::configs {
 
-/// One key of a section whose keys depend on what it names ([optimizer], [objective]), and its
-/// default there.
+/// Key of a section whose keys depend on its name ([optimizer], [objective]), with its default for
+/// that name.
 struct OptionKey {
   std::string_view name;
   std::variant<double, std::int64_t, std::uint64_t, bool, std::string_view> value;

@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kBuiltIn = "the built-in scaling rules";
 constexpr std::int64_t kLargestWhole = std::int64_t{1} << 24;
 
-/// The keys of one table, read one after the other; the first mistake is kept.
+/// Reads the keys of one table; keeps the first error.
 class Reader {
  public:
   Reader(const toml::table& table, std::string name, const std::string& file)
@@ -61,7 +61,7 @@ class Reader {
 
   [[nodiscard]] bool has(const char* key) const { return table_.contains(key); }
 
-  /// The first mistake, or a key that nobody asked for.
+  /// Returns the first error, which may be an unread key.
   Status finish() {
     for (const auto& [key, node] : table_) {
       const std::string name(key.str());

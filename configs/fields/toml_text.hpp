@@ -5,11 +5,11 @@
 
 namespace train::configs {
 
-/// `text` as a TOML string on one line, whatever bytes it has.
+/// `text` as a TOML string on one line, for any bytes.
 [[nodiscard]] std::string toml_quoted(std::string_view text);
 
-/// The shortest decimal that reads back as the same double, always recognisable as a float.
-/// REQUIRES: it is finite.
+/// Shortest decimal that reads back as the same double, always recognisable as a float. REQUIRES:
+/// finite.
 [[nodiscard]] std::string float_text(double value);
 
 }  // namespace train::configs

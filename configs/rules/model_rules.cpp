@@ -6,8 +6,8 @@
 namespace train::configs {
 namespace {
 
-// Tokens of one lane stay addressable with 32-bit counts; tokens of a step times the largest
-// number of steps stay below 2^62.
+// Keeps tokens of one lane addressable with 32-bit counts, and tokens of a step times the largest
+// number of steps below 2^62.
 constexpr std::int64_t kLargestLaneTokens = std::int64_t{1} << 31;
 constexpr std::int64_t kLargestStepTokens = std::int64_t{1} << 32;
 constexpr std::size_t kLongestName = 200;
@@ -32,7 +32,7 @@ void check_names(const RunConfig& config, Rules& rules) {
       config.data.order);
 }
 
-/// Whose model it is: one of three keys says it, and dimensions belong to the first of them.
+/// Checks that exactly one of three keys gives the model, and dimensions only with the first.
 void check_model(const RunConfig& config, Rules& rules) {
   const ModelSection& model = config.model;
   const bool published = !model.config.empty() || !model.from.empty();

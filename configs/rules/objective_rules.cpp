@@ -3,7 +3,7 @@
 
 namespace train::configs {
 
-/// [objective]: what goes with the loss of a pair, and what with none of answers.
+/// Checks which keys of [objective] fit a pair loss, and which fit no answers.
 void check_objective(const RunConfig& config, Rules& rules) {
   const ObjectiveSection& objective = config.objective;
   const ObjectiveForm form = objective_form(objective.name);

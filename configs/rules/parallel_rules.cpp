@@ -7,7 +7,7 @@
 namespace train::configs {
 namespace {
 
-/// Texts "pattern = strategy", and the groups of "hybrid".
+/// Checks "pattern = strategy" texts, and the groups of "hybrid".
 void check_strategies(const RunConfig& config, Rules& rules) {
   const ParallelSection& parallel = config.parallel;
   const std::string key = "parallel.strategy_by_unit";

@@ -13,14 +13,14 @@
 
 namespace train::configs {
 
-/// A mistake of the user's at `key`: where it was set, its name, and `rule`, which begins with what
-/// is wrong and ends with the fix.
+/// User error at `key`: its place, its name, and `rule`, which begins with the fault and ends with
+/// the fix.
 [[nodiscard]] inline Error broken(const KeyPositions& places, std::string_view key,
                                   const std::string& rule) {
   return user_error(fmt::format("{}: {} {}", places.of(key), key, rule));
 }
 
-/// Rules between keys. The first that is broken is kept.
+/// Collects rules between keys; keeps the first violation.
 class Rules {
  public:
   explicit Rules(const KeyPositions& places) : places_(places) {}
@@ -39,10 +39,10 @@ class Rules {
   std::optional<Error> error_;
 };
 
-// The rules of a run file, a file for each kind of section. REQUIRES: every value is in its range.
+// Rules of a run file, one source file per kind of section. REQUIRES: every value is in its range.
 void check_names(const RunConfig& config, Rules& rules);
 void check_model(const RunConfig& config, Rules& rules);
-/// CF-3.
+/// Checks CF-3.
 void check_sizes(const RunConfig& config, Rules& rules);
 void check_optimizer(const RunConfig& config, Rules& rules);
 void check_objective(const RunConfig& config, Rules& rules);
@@ -50,7 +50,7 @@ void check_schedule(const RunConfig& config, Rules& rules);
 void check_scaling(const RunConfig& config, Rules& rules);
 void check_evaluation(const RunConfig& config, Rules& rules);
 void check_checkpoint(const RunConfig& config, Rules& rules);
-/// Whether what [memory] asks for can be had of this device, precision and strategy.
+/// Checks that device, precision and strategy support the keys of [memory].
 void check_memory(const RunConfig& config, Rules& rules);
 void check_parallel(const RunConfig& config, Rules& rules);
 void check_lora(const RunConfig& config, Rules& rules);

@@ -6,14 +6,14 @@
 
 namespace train::configs {
 
-/// [lora]: small matrices that are trained while the model's own weights stay as they are.
+/// [lora]: low-rank adapters, trained while the model's own weights are frozen.
 struct LoraSection {
-  std::int64_t rank = 0;  ///< Inner dimension of an adapter; 0: there are none.
-  double alpha = 16.0;    ///< Adapters are multiplied by alpha / rank,
+  std::int64_t rank = 0;  ///< Rank of an adapter; 0: no adapters.
+  double alpha = 16.0;    ///< Adapter outputs are scaled by alpha / rank,
   bool rslora = false;    ///< or by alpha / sqrt(rank).
-  /// "all-linear", or patterns of the maps that get one: of whole names, or of their last parts.
+  /// "all-linear", or patterns of layers with adapters: of whole names, or of their last parts.
   std::vector<std::string> targets = {"all-linear"};
-  double dropout = 0.0;  ///< Of an adapter's input; 0 alone is supported.
+  double dropout = 0.0;  ///< Dropout on an adapter's input; only 0 is supported.
 };
 
 }  // namespace train::configs

@@ -5,12 +5,12 @@
 
 namespace train::configs {
 
-/// [model]: one of `arch` with dimensions (zero means "derive it by the architecture's rule"),
-/// `config` and `from`. The dimensions belong to `arch`; the others' stand in their config.json.
+/// [model]: one of `arch` with dimensions (0: derived by the architecture's rule), `config` and
+/// `from`. The dimensions belong to `arch`; the other two have a config.json.
 struct ModelSection {
   std::string arch;                ///< "enoki" or "dstar_qwen3" ("qwen3" is its old name).
-  std::string config;              ///< A shipped shape's name, or a path of a config.json.
-  std::string from;                ///< A model's directory: its config.json, and its weights.
+  std::string config;              ///< Name of a shipped shape, or path of a config.json.
+  std::string from;                ///< Directory of a model: its config.json and its weights.
   std::int64_t layers = 0;         ///< Transformer blocks. Rule: enoki 3*heads/4, qwen3 2*heads.
   std::int64_t heads = 3;          ///< Attention heads.
   std::int64_t head_dim = 0;       ///< Width of a head, even. Rule: enoki 64, qwen3 128.
@@ -26,7 +26,7 @@ struct ModelSection {
   double residual_scale = 1.0;             ///< c in x + c * branch(x).
   bool qk_norm = true;                     ///< Normalise queries and keys per head before RoPE.
   bool attention_output_gate = true;       ///< qwen3: sigmoid gate on the attention output.
-  bool tie_embeddings = false;  ///< The head's matrix is the embedding's, which is not decayed.
+  bool tie_embeddings = false;  ///< The head shares the embedding's matrix, which is not decayed.
 };
 
 }  // namespace train::configs

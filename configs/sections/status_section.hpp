@@ -4,10 +4,10 @@
 
 namespace train::configs {
 
-/// [status]: who can watch the run; never changes a result.
+/// [status]: watching the run; never changes a result.
 struct StatusSection {
-  std::string listen;      ///< "127.0.0.1:8080": the board of this run is there; empty: nowhere.
-  std::string token_file;  ///< Whose first line a browser must know; empty: none.
+  std::string listen;      ///< "127.0.0.1:8080": address of the run's board; empty: none.
+  std::string token_file;  ///< File whose first line is the access token; empty: none.
 };
 
 }  // namespace train::configs

@@ -60,7 +60,7 @@ class EncodedReading {
     return drops_->check(documents_);
   }
 
-  // Of the last reading.
+  // Counts of the last pass.
   /// Breaks in UTF-8 that were read as U+FFFD.
   [[nodiscard]] std::uint64_t replaced() const { return replaced_; }
   [[nodiscard]] const DropCount& drops() const { return *drops_; }
