@@ -23,7 +23,7 @@ std::string full_name(const CLI::App& command) {
                            : fmt::format("{} {}", full_name(*parent), command.get_name());
 }
 
-/// "<command>: <what>; ...", one line, with where help is.
+/// "<command>: <error>; ...", one line, with a pointer to help.
 Error usage_error(const CLI::App& command, const std::string& what) {
   const std::string name = full_name(command);
   std::string text = fmt::format("{}: {}; \"{} --help\" explains", name, what, name);
@@ -33,7 +33,7 @@ Error usage_error(const CLI::App& command, const std::string& what) {
   return user_error(std::move(text));
 }
 
-// The innermost command that `words` start with, and how many words name it.
+// Innermost command named by the beginning of `words`, and the number of words that name it.
 std::pair<CLI::App*, std::size_t> command_of(CLI::App& app, const std::vector<std::string>& words) {
   CLI::App* command = &app;
   std::size_t used = 0;
@@ -54,7 +54,7 @@ std::pair<CLI::App*, std::size_t> command_of(CLI::App& app, const std::vector<st
 std::vector<std::string> names_of_commands(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::App* inner : command.get_subcommands({})) {
-    if (!inner->get_group().empty()) {  // Not hidden.
+    if (!inner->get_group().empty()) {  // Visible in help.
       names.push_back(inner->get_name());
     }
   }
@@ -71,8 +71,8 @@ std::vector<std::string> names_of_options(const CLI::App& command) {
   return names;
 }
 
-// A word where a command should be, or an option nobody knows: said before CLI11 sees them, because
-// it does not know the nearest right one.
+// Reports unknown commands and options before CLI11 sees them, as it does not suggest the nearest
+// name.
 Status check_words(CLI::App& app, const std::vector<std::string>& words) {
   const auto [command, used] = command_of(app, words);
   const std::vector<std::string> inner = names_of_commands(*command);
@@ -132,7 +132,7 @@ void CommandSyntax::step(std::optional<std::int64_t>& target) {
 
 void CommandSyntax::date(std::string& target) {
   const auto take = [&target](std::string_view text) {
-    target = text;  // A day that does not exist is the template's to refuse.
+    target = text;  // Whether the day exists is checked by the template.
     return text.size() == 10 && text[4] == '-' && text[7] == '-' &&
            text.find_first_not_of("0123456789-") == std::string_view::npos;
   };
@@ -198,7 +198,7 @@ void describe_program(CommandSyntaxes& commands) {
       "Trains language models: reproducible to the bit, resumable after any stop.");
   describe_commands(commands);
   commands.app.footer(kExitCodes);
-  commands.app.require_subcommand(0, 1);  // A word behind a command is its own.
+  commands.app.require_subcommand(0, 1);  // Words after a command belong to it.
   const std::string version = "Print the version";
   commands.app.add_flag("--version", version);
 }
@@ -236,7 +236,8 @@ Result<Command> parse(int argc, const char* const* argv) {
   TRAIN_RETURN_IF_ERROR(check_words(app, words));
   const CLI::App& command = *command_of(app, words).first;
   try {
-    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
+    // In the order that CLI11 expects.
+    std::vector<std::string> reversed(words.rbegin(), words.rend());
     app.parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {
     const HelpOptions help{app.help()};

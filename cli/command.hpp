@@ -20,8 +20,8 @@
 #include "base/result.hpp"
 #include "cli/options.hpp"
 
-// What a command is made of: each is one file of cli/commands/, with its words and what it does,
-// and one line in cli/commands/registry.cpp. They rely on what this header includes.
+// Building blocks of commands. Each command is one file of cli/commands/, with its arguments and
+// its action, and one line in cli/commands/registry.cpp; it relies on what this header includes.
 namespace train::cli {
 
 inline constexpr const char* kExitCodes =
@@ -40,14 +40,14 @@ struct IntegerOf<std::optional<Integer>> {
   using type = Integer;
 };
 
-/// The words of one command. What they may not be is a usage error, found when all were read.
+/// Arguments of one command. Invalid values are usage errors, found after all were parsed.
 class CommandSyntax {
  public:
   CommandSyntax(CLI::App& parent, const std::string& name, const char* help)
       : app(*parent.add_subcommand(name, help)) {}
 
-  /// What the command does: its exit code, a Status, or the error to report. Returns the options
-  /// that its words fill, which live as long as this.
+  /// Sets the command's action, which returns its exit code, a Status, or the error to report.
+  /// Returns the options struct that the arguments fill; it lives as long as this object.
   template <class Outcome, class Options>
   Options& runs(Outcome (*action)(const Options&)) {
     const auto options = std::make_shared<Options>();
@@ -64,27 +64,27 @@ class CommandSyntax {
     return *options;
   }
 
-  /// CONFIG and --set, alike for every command that reads a run file.
+  /// CONFIG and --set, shared by all commands that read a run file.
   void run_file(std::string& config, std::vector<std::string>& set);
-  /// The required RUN_DIRECTORY.
+  /// Required argument RUN_DIRECTORY.
   void run_directory(std::string& target);
-  /// --device, of commands that compute with a run's model elsewhere than it was trained.
+  /// --device, for commands that compute with a run's model.
   void device(std::optional<std::string>& target);
-  /// --step, of commands that use a checkpoint.
+  /// --step, for commands that use a checkpoint.
   void step(std::optional<std::int64_t>& target);
 
-  /// --date, of commands that render chat templates.
+  /// --date, for commands that render chat templates.
   void date(std::string& target);
 
-  /// An option that keeps its text.
+  /// Option with a text value.
   CLI::Option* text(const std::string& name, std::string& target, const std::string& help,
                     const std::string& type) {
     return app.add_option(name, target, help)->type_name(type);
   }
-  /// An option whose text `read` understands; else it "<wanted>, not "<text>"".
+  /// Option whose text is parsed by `read`; on failure the error "<wanted>, not "<text>"".
   CLI::Option* read(const std::string& name, std::function<bool(std::string_view)> read,
                     const std::string& wanted, const std::string& help, const std::string& type);
-  /// An integer, optional or not, of `least` or more; CLI11's own conversion saturates silently.
+  /// Option with an integer value of at least `least`; CLI11's own conversion saturates silently.
   template <class Target>
   CLI::Option* integer(const std::string& name, Target& target, const std::string& help,
                        std::int64_t least = std::numeric_limits<std::int64_t>::min()) {
@@ -105,12 +105,12 @@ class CommandSyntax {
     };
     return app.add_option_function<std::string>(name, take, help)->type_name("INT");
   }
-  /// A number, finite or not, whose value now is its default.
+  /// Option with a number, finite or not; the current value is its default.
   CLI::Option* number(const std::string& name, double& target, const std::string& help);
-  /// What is wrong with all of them together; empty: nothing.
+  /// Adds a check of all options together; it returns an error text, or empty.
   void check(std::function<std::string()> mistake) { checks_.push_back(std::move(mistake)); }
 
-  /// REQUIRES: the words were read, and runs() was called. Errors: usage errors.
+  /// REQUIRES: the arguments were parsed, and runs() was called. Errors: usage errors.
   [[nodiscard]] Result<Command> finish() const;
 
   CommandSyntax(const CommandSyntax&) = delete;
@@ -124,11 +124,11 @@ class CommandSyntax {
   std::function<Command()> command_;
 };
 
-/// All commands while they are described, in the order in which help shows them.
+/// All commands under construction, in the order of help.
 class CommandSyntaxes {
  public:
   explicit CommandSyntaxes(CLI::App& program) : app(program) {}
-  /// `name`: "eval", or "data prepare" of a group, which is described with its first command.
+  /// `name`: "eval", or "data prepare" for one of a group, which is created with its first command.
   CommandSyntax& add(const std::string& name, const char* help);
 
   [[nodiscard]] const std::deque<CommandSyntax>& all() const { return all_; }
@@ -139,20 +139,20 @@ class CommandSyntaxes {
   std::deque<CommandSyntax> all_;
 };
 
-/// Describes every command of the registry.
+/// Adds every command of the registry.
 void describe_commands(CommandSyntaxes& commands);
-/// Names and explains the program itself, and describes its commands.
+/// Sets the program's own name and help, and adds its commands.
 void describe_program(CommandSyntaxes& commands);
 
-/// `text` as an integer that is all of it and within these limits.
+/// `text` as an integer, if all of it is one within these limits.
 [[nodiscard]] std::optional<std::int64_t> integer_in(
     std::string_view text, std::int64_t least,
     std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
-/// All of a file; of standard input, if `file` is empty or "-".
+/// Whole content of a file, or of standard input if `file` is empty or "-".
 [[nodiscard]] Result<std::string> whole_input(const std::string& file);
 
-/// To standard output, at once.
+/// Prints to standard output, unbuffered.
 void print(std::string_view text);
 
 }  // namespace train::cli

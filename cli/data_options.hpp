@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-// The options of the commands that make and show data.
+// Options of the commands that make and show data.
 namespace train::cli {
 
 /// actortrain data prepare
@@ -12,22 +12,22 @@ struct PrepareOptions {
   std::vector<std::string> inputs;  ///< At least one.
   std::string tokenizer = "bytes";
   std::string out;
-  std::string layout;          ///< How examples lie in the inputs; empty: by their content.
+  std::string layout;          ///< Layout of examples in the inputs; empty: detected by content.
   double val_fraction = 0.05;  ///< Above 0, below 1.
-  double max_dropped = 0.05;   ///< Share of lines.
-  std::string separator;       ///< Empty: a file is one document.
-  std::uint64_t seed = 0;      ///< Chooses the validation documents.
-  bool force = false;          ///< Replace token files already there.
-  std::int64_t threads = 0;    ///< That encode; 0: all.
+  double max_dropped = 0.05;   ///< Fraction of lines.
+  std::string separator;       ///< Empty: each file is one document.
+  std::uint64_t seed = 0;      ///< Selects the validation documents.
+  bool force = false;          ///< Replace existing token files.
+  std::int64_t threads = 0;    ///< Encoding threads; 0: all.
   // Of rows alone.
   std::int64_t row_length = 0;  ///< Tokens of a row; 0: token files, not rows.
-  std::string kind;             ///< Empty: by the first line.
-  std::string packing;          ///< Empty: by the kind.
-  std::string chat_template;    ///< A name or a path; empty: the tokenizer's.
+  std::string kind;             ///< Empty: detected from the first line.
+  std::string packing;          ///< Empty: chosen by the kind.
+  std::string chat_template;    ///< Name or path; empty: the tokenizer's.
   std::string date;             ///< YYYY-MM-DD; empty: that of ChatSettings.
   std::string train_on = "all";
   std::string source_key;  ///< Empty: the files are the sources.
-  std::string keywords;    ///< A file of expressions; empty: all of a text is trained.
+  std::string keywords;    ///< File of expressions; empty: all of a text is trained.
 };
 
 /// actortrain data show
@@ -35,7 +35,7 @@ struct ShowOptions {
   std::string dir;
   std::string split = "train";
   std::int64_t row = 0;
-  std::int64_t document = -1;  ///< None: the row.
+  std::int64_t document = -1;  ///< -1: show the row.
 };
 
 }  // namespace train::cli

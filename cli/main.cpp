@@ -24,7 +24,7 @@ Result<int> run_command(int argc, const char* const* argv) {
 int run_program(int argc, const char* const* argv) {
   const Result<int> code = run_command(argc, argv);
   if (!code) {
-    log_error(code.error().message);  // one line on stderr
+    log_error(code.error().message);  // One line on stderr.
     return code.error().exit_code();
   }
   return *code;

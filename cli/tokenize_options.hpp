@@ -6,14 +6,14 @@ namespace train::cli {
 
 /// actortrain tokenize, and detokenize
 struct TokenizeOptions {
-  std::string tokenizer;  ///< A directory or a file.
+  std::string tokenizer;  ///< Directory or file.
   std::string file;       ///< Empty: standard input.
-  bool lines = false;     ///< A text and its ids a line.
-  bool jsonl = false;     ///< {"text"} and {"ids"} a line.
-  bool special = false;   ///< With special tokens: added, and shown.
-  bool spans = false;     ///< "spans" beside "ids": the bytes that each stands for.
-  bool pieces = false;    ///< "pieces" behind "prompt": what each token adds to the text.
-  bool rendered = false;  ///< The text is a chat template's.
+  bool lines = false;     ///< One text, and its ids, per line.
+  bool jsonl = false;     ///< {"text"} and {"ids"} per line.
+  bool special = false;   ///< Add and show special tokens.
+  bool spans = false;     ///< Add "spans" to "ids": the bytes of each id.
+  bool pieces = false;    ///< Add "pieces" to "prompt": the text added by each token.
+  bool rendered = false;  ///< The text comes from a chat template.
 };
 
 }  // namespace train::cli

@@ -48,7 +48,7 @@ Result<checkpoint::StepJournal> read_journal(const fs::path& index) {
   return journal;
 }
 
-/// Fills in what was not asked for, and checks the rest.
+/// Fills in missing options, and checks the others.
 Status choose_steps(const ReplayOptions& options, const Candidates& placed, ReplayRange& range) {
   const auto& steps = range.journal.steps;
   const std::int64_t first = steps.begin()->first;
@@ -85,7 +85,7 @@ Status choose_steps(const ReplayOptions& options, const Candidates& placed, Repl
   return {};
 }
 
-/// The step has the learning rate of this configuration.
+/// True if this configuration gives the step's learning rate.
 bool has_rate(const configs::RunConfig& config,
               const std::pair<const std::int64_t, checkpoint::StepRecord>& step) {
   const double rate =
@@ -93,7 +93,7 @@ bool has_rate(const configs::RunConfig& config,
   return std::bit_cast<std::uint64_t>(rate) == std::bit_cast<std::uint64_t>(step.second.lr);
 }
 
-/// How many steps in a row the configuration has the journal's learning rates of.
+/// Number of consecutive steps whose learning rates in the journal match the configuration.
 std::int64_t rates_alike(const configs::RunConfig& config, const ReplayRange& range) {
   std::int64_t alike = 0;
   for (auto step = range.journal.steps.find(range.from);
@@ -104,7 +104,7 @@ std::int64_t rates_alike(const configs::RunConfig& config, const ReplayRange& ra
   return alike;
 }
 
-/// run.steps may have grown since: then the schedule of these steps was that of another file.
+/// run.steps may have changed since: then another config file holds the schedule of these steps.
 Result<configs::RunConfig> config_of_steps(const configs::RunConfig& stored,
                                            const Candidates& placed, const ReplayRange& range) {
   configs::RunConfig best = stored;
@@ -116,7 +116,7 @@ Result<configs::RunConfig> config_of_steps(const configs::RunConfig& stored,
     const auto found = checkpoint::examine_manifest(candidate.path);
     TRAIN_RETURN_IF_ERROR(found);
     if (!found->manifest) {
-      continue;  // damaged or retired meanwhile: it only could have helped
+      continue;  // Damaged or retired meanwhile; it was only an optional candidate.
     }
     const auto config = configs::parse_config(found->manifest->fields.config_text,
                                               (candidate.path / "manifest.json").string());
@@ -129,8 +129,8 @@ Result<configs::RunConfig> config_of_steps(const configs::RunConfig& stored,
   return best;
 }
 
-/// Steps on both sides of another run.steps have schedules of their own, and a replay has one:
-/// `config`'s, which has the rates of the first steps that were asked for.
+/// A replay has one schedule, that of `config`, which has the rates of the first requested steps;
+/// steps after a change of run.steps have another.
 Status check_one_length(const configs::RunConfig& config, const ReplayRange& range) {
   const auto change =
       std::find_if(range.changes.begin(), range.changes.end(), [&](const std::string& text) {
@@ -160,7 +160,7 @@ Status check_one_length(const configs::RunConfig& config, const ReplayRange& ran
   return {};
 }
 
-/// `ranks` ranks in this process, or as many as the bits of the run want.
+/// Uses `ranks` ranks in this process, or as many as the run's bits require.
 Result<configs::RunConfig> on_ranks(configs::RunConfig config, std::optional<std::int64_t> ranks) {
   if (ranks.value_or(1) > config.batch.lanes) {
     return user_error(fmt::format("--ranks {}: the run has {} lanes; use at most that many ranks",
@@ -184,8 +184,8 @@ Result<configs::RunConfig> on_ranks(configs::RunConfig config, std::optional<std
   return config;
 }
 
-/// The checkpoints that were written while the steps were trained, and the first one after them; if
-/// none is left, the one that the replay begins with.
+/// Checkpoints written while the steps were trained, and the first one after them; if none is left,
+/// the start of the replay.
 Candidates checkpoints_of_steps(const Candidates& placed, const ReplayRange& range) {
   Candidates found;
   for (auto each = placed.rbegin(); each != placed.rend(); ++each) {
@@ -202,13 +202,13 @@ Candidates checkpoints_of_steps(const Candidates& placed, const ReplayRange& ran
   return found;
 }
 
-/// On other tokens no step would have the bits of the journal.
+/// With other tokens no step could match the journal.
 Status check_data(const Candidates& placed, const ReplayRange& range, const RunPlan& plan) {
   for (const checkpoint::Candidate& candidate : checkpoints_of_steps(placed, range)) {
     const auto found = checkpoint::examine_manifest(candidate.path);
     TRAIN_RETURN_IF_ERROR(found);
     if (!found->manifest) {
-      continue;  // damaged or retired meanwhile
+      continue;  // Damaged or retired meanwhile.
     }
     const std::string difference = data_difference(found->manifest->fields, candidate.path, plan);
     if (!difference.empty()) {
@@ -248,7 +248,7 @@ Result<ReplayPlan> plan_replay(const ReplayOptions& options) {
   auto plan = plan_run(replayed);
   TRAIN_RETURN_IF_ERROR(plan);
   TRAIN_RETURN_IF_ERROR(check_data(*placed, range, *plan));
-  if (original->parallel.nodes == 1) {  // as the run itself did
+  if (original->parallel.nodes == 1) {  // As in the run itself.
     TRAIN_RETURN_IF_ERROR(enter_phase(*plan, range.first_step()));
   }
   if (const std::int64_t end = engine::last_step_of(plan->engine); range.to > end) {
@@ -289,7 +289,7 @@ Status run_local_ranks(const std::vector<RankContext>& ranks, const RunProgram::
     WaitBoard waits;
     const ConductorActor conductor = spawn_conductor(system, waits, program);
     const ReporterActor reporter = spawn_listener(system, waiter);
-    const IndexActor index = spawn_index(system, {}, {});  // nothing is saved
+    const IndexActor index = spawn_index(system, {}, {});  // Nothing is saved.
     std::vector<caf::actor> actors = {caf::actor_cast<caf::actor>(conductor),
                                       caf::actor_cast<caf::actor>(reporter),
                                       caf::actor_cast<caf::actor>(index)};

@@ -17,47 +17,49 @@
 
 namespace train::cli {
 
-/// Which steps are computed again, from where, and what they are compared with.
+/// Steps to recompute, their start state, and the journal to compare with.
 struct ReplayRange {
-  checkpoint::StepJournal journal;             ///< The run's.
-  std::optional<checkpoint::Candidate> start;  ///< None: initial weights.
-  std::int64_t from = 0;                       ///< First step that was asked for.
-  std::int64_t to = 0;                         ///< Last one.
-  std::vector<std::string> changes;            ///< Of the configuration, between these steps.
+  checkpoint::StepJournal journal;             ///< Journal of the run.
+  std::optional<checkpoint::Candidate> start;  ///< nullopt: initial weights.
+  std::int64_t from = 0;                       ///< First requested step.
+  std::int64_t to = 0;                         ///< Last requested step.
+  std::vector<std::string> changes;            ///< Configuration changes between these steps.
 
   [[nodiscard]] std::int64_t first_step() const { return start ? start->step : 0; }
-  /// Where it begins, for people.
+  /// Start of the replay, as text.
   [[nodiscard]] std::string start_text() const;
 };
 
 struct ReplayPlan {
-  actors::RunPlan run;  ///< Of the replay's own ranks, all in this process.
+  actors::RunPlan run;  ///< Plan of the replay's own ranks, all in this process.
   ReplayRange range;
 };
 
-/// The run file in place, or the one that a checkpoint carries: that whose learning rates the
-/// journal has. Reads the journal and manifests; changes nothing. Blocks.
-/// Errors (user): no run there; other data than that of the steps; steps of more than one length of
-/// the run; more ranks than lanes, or other ranks than its bits allow; no steps in the journal, or
-/// not those; (failure) steps missing in between, an unreadable journal.
+/// Uses the run's config.toml, or the one stored in a checkpoint: whichever has the learning rates
+/// in the journal. Reads the journal and manifests; changes nothing. Blocks. Errors (user): no run
+/// there; data that differs from that of the steps; steps with different values of run.steps; more
+/// ranks than lanes, or another number of ranks than its bits allow; no steps in the journal, or
+/// not these; (failure) steps missing in between, an unreadable journal.
 [[nodiscard]] Result<ReplayPlan> plan_replay(const ReplayOptions& options);
 
 /// Names of all tensors of these ranks' run, sorted.
 [[nodiscard]] std::vector<std::string> tensor_names(const std::vector<actors::RankContext>& ranks);
 
-/// Digests of what the ranks hold now, by tensor_names(). REQUIRES: their streams are idle.
+/// Digests of the ranks' current tensors, in the order of tensor_names(). REQUIRES: their streams
+/// are idle.
 [[nodiscard]] std::vector<std::uint64_t> tensor_digests(
     const std::vector<actors::RankContext>& ranks);
 
-/// What is heard of ranks; false: stop.
+/// Callbacks for reports of ranks; they return false to stop.
 struct LocalListener {
-  std::function<bool(const checkpoint::StepRecord&)> step;  ///< With digests of all tensors.
+  std::function<bool(const checkpoint::StepRecord&)> step;  ///< Record of a step, with digests of
+                                                            ///< all tensors.
   std::function<bool(const actors::EvaluationFinished&)> evaluation;
 };
 
-/// Runs the actors of `ranks`, which are in this process, as `program` says, until it is over or
-/// `listener` says stop. Nothing is written. Blocks. Errors: a rank failed; a step was not finite.
-/// REQUIRES: `listener` has a function for all that `program` makes happen.
+/// Runs the actors of `ranks`, all in this process, through `program`, until it ends or `listener`
+/// stops it. Nothing is written. Blocks. Errors: a rank failed; a step was not finite. REQUIRES:
+/// `listener` has a function for every event of `program`.
 Status run_local_ranks(const std::vector<actors::RankContext>& ranks,
                        const actors::RunProgram::Options& program, const LocalListener& listener);
 

@@ -32,7 +32,7 @@ std::size_t row_bytes_of(const TensorRecord& record) {
   return bytes;
 }
 
-/// Digests of tensors from pieces of their records.
+/// Digests of tensors, from pieces of their records.
 class Digests {
  public:
   void add(const TensorRecord& record, std::span<const std::byte> piece) {
@@ -55,7 +55,7 @@ class Digests {
     rest_.erase(rest_.begin(), rest_.begin() + static_cast<std::ptrdiff_t>(view.size_bytes));
   }
 
-  /// 0 of a tensor without bytes, as of one without rows.
+  /// 0 for a tensor without bytes or rows.
   [[nodiscard]] std::uint64_t of(const std::string& name) const {
     const auto found = by_name_.find(name);
     return found == by_name_.end() ? 0 : found->second;
@@ -64,7 +64,7 @@ class Digests {
  private:
   const TensorRecord* record_ = nullptr;
   std::int64_t next_row_ = 0;
-  std::vector<std::byte> rest_;  ///< Of a row whose end has not come.
+  std::vector<std::byte> rest_;  ///< Part of a row whose end has not been read.
   std::map<std::string, std::uint64_t> by_name_;
 };
 
@@ -79,7 +79,7 @@ Result<CheckpointContent> read_content(const std::filesystem::path& directory) {
   TRAIN_RETURN_IF_ERROR(found);
   CheckpointContent content{.found = std::move(found).value(), .tensors = {}, .digests = {}};
   if (content.found.whole()) {
-    for (const TensorRecord& tensor : content.found.manifest->tensors) {  // sorted by name
+    for (const TensorRecord& tensor : content.found.manifest->tensors) {  // Sorted by name.
       if (content.tensors.empty() || content.tensors.back() != tensor.name) {
         content.tensors.push_back(tensor.name);
         content.digests.push_back(digests.of(tensor.name));
@@ -130,7 +130,8 @@ std::vector<std::string> audit_checkpoint(const CheckpointFacts& facts,
       problem(
           fmt::format("the journal ends at step {}", steps.empty() ? 0 : steps.rbegin()->first));
     }
-    return problems;  // a step in between is the journal's problem; the oldest ones it forgets
+    return problems;  // A missing record in between is reported for the journal; the oldest ones
+                      // are dropped.
   }
   if (record->second.tokens != facts.tokens) {
     problem(fmt::format("it has read {} tokens, the journal says {}", facts.tokens,
@@ -155,7 +156,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using checkpoint::StepRecord;
 
-/// JSON has no number that is none: such a value reads as null.
+/// JSON has no NaN or infinity: such a value reads as null.
 bool same(const Json& value, double wanted) {
   if (!value.is_number()) {
     return value.is_null() && !std::isfinite(wanted);
@@ -178,7 +179,7 @@ class Audit {
       return problem("no JSON object with a step");
     }
     const auto step = entry["step"].get<std::int64_t>();
-    if (entry.value("event", "") != "choices") {  // of answers nothing else is kept
+    if (entry.value("event", "") != "choices") {  // The journal keeps no other evaluation results.
       entry.contains("val_loss") ? evaluation(step, entry) : training(step, entry);
     }
   }
@@ -213,7 +214,8 @@ class Audit {
     const auto record = facts_.steps->find(step);
     if (record == facts_.steps->end()) {
       const bool newer = facts_.steps->empty() || step > facts_.steps->rbegin()->first;
-      const bool older = !newer && step < facts_.steps->begin()->first;  // the journal forgets
+      // The journal drops old steps.
+      const bool older = !newer && step < facts_.steps->begin()->first;
       found_.newer += newer ? 1 : 0;
       if (!newer && !older) {
         problem(fmt::format("step {} is not in the journal", step));
@@ -263,7 +265,7 @@ class Audit {
   std::string file_;
   const MetricsFacts& facts_;
   std::int64_t number_ = 0;
-  std::int64_t last_ = 0;  ///< Step.
+  std::int64_t last_ = 0;  ///< Last step.
   MetricsAudit found_;
 };
 

@@ -12,52 +12,54 @@
 
 namespace train::cli {
 
-/// A checkpoint as its bytes are.
+/// Content of a checkpoint, from its bytes.
 struct CheckpointContent {
   checkpoint::Verification found;
-  std::vector<std::string> tensors;    ///< Sorted names: engine::tensor_names() of its run.
-  std::vector<std::uint64_t> digests;  ///< engine::tensor_digests() of its run, if it is whole.
+  std::vector<std::string> tensors;    ///< engine::tensor_names() of its run, sorted.
+  std::vector<std::uint64_t> digests;  ///< engine::tensor_digests() of its run, if the checkpoint
+                                       ///< is intact.
 };
 
-/// Reads every byte of the checkpoint in `directory` once, with memory for some MiB. Blocks.
-/// Damage is a finding; errors as verify_checkpoint().
+/// Reads every byte of the checkpoint in `directory` once, using some MiB of memory. Blocks. Damage
+/// is reported in the result; errors as verify_checkpoint().
 [[nodiscard]] Result<CheckpointContent> read_content(const std::filesystem::path& directory);
 
-/// What of the journal does not fit itself: records that cannot be read, steps missing in between,
-/// numbers of tokens. A line for each. Pure.
+/// Inconsistencies within a journal: unreadable records, missing steps, token counts. One line
+/// each. Pure.
 [[nodiscard]] std::vector<std::string> audit_journal(const checkpoint::StepJournal& journal,
                                                      std::int64_t tokens_per_step);
 
-/// What a whole checkpoint says of itself, and what was computed from its bytes.
+/// Statements of an intact checkpoint, and values computed from its bytes.
 struct CheckpointFacts {
   std::int64_t step = 0;
-  std::string name;  ///< Of its directory.
+  std::string name;  ///< Name of its directory.
   std::int64_t tokens = 0;
-  std::string weights_digest;          ///< Of the manifest; may be empty.
+  std::string weights_digest;          ///< From the manifest; may be empty.
   std::vector<std::string> tensors;    ///< Sorted names.
   std::vector<std::uint64_t> digests;  ///< engine::tensor_digests() of its bytes.
 };
 
-/// What of a checkpoint does not fit the journal of its run, or itself. A line for each. Pure.
+/// Inconsistencies of a checkpoint with its run's journal, or within itself. One line each. Pure.
 [[nodiscard]] std::vector<std::string> audit_checkpoint(const CheckpointFacts& facts,
                                                         const checkpoint::StepJournal& journal);
 
-/// What metrics.jsonl says, against what the journal does.
+/// Comparison of metrics.jsonl with the journal.
 struct MetricsAudit {
-  std::vector<std::string> problems;  ///< A line for each.
-  std::int64_t steps = 0;             ///< Lines of steps that were compared.
-  std::int64_t newer = 0;             ///< Lines of steps that the journal has not come to.
+  std::vector<std::string> problems;  ///< One line each.
+  std::int64_t steps = 0;             ///< Number of steps whose lines were compared.
+  std::int64_t newer = 0;             ///< Number of lines for steps beyond the journal.
 };
 
 struct MetricsFacts {
-  const std::map<std::int64_t, checkpoint::StepRecord>* steps = nullptr;  ///< The journal's.
-  std::map<std::int64_t, double> validation_losses;  ///< By step, as far as the index knows.
-  /// The first so many digests of a step are those of weights; 0: not known.
+  /// Records of the journal.
+  const std::map<std::int64_t, checkpoint::StepRecord>* steps = nullptr;
+  std::map<std::int64_t, double> validation_losses;  ///< By step, as far as the index has them.
+  /// Number of leading digests of a step that are weights; 0: unknown.
   std::size_t weights = 0;
 };
 
-/// Compares every line, number by number, bitwise. A file that is missing is a problem only if
-/// the journal has steps. Blocks.
+/// Compares every line, number by number, bitwise. A missing file is a problem only if the journal
+/// has steps. Blocks.
 [[nodiscard]] MetricsAudit audit_metrics(const std::filesystem::path& file,
                                          const MetricsFacts& facts);
 

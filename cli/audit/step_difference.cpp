@@ -14,7 +14,7 @@
 namespace train::cli {
 namespace {
 
-constexpr std::size_t kMostNamed = 4;  // tensors on a line
+constexpr std::size_t kMostNamed = 4;  // Tensors named on a line.
 
 /// "model.x" and "optimizer.<state>.x" belong to parameter x.
 std::string_view parameter_of(std::string_view tensor) {
@@ -37,7 +37,7 @@ std::string both(double journal, double replayed) {
                      replayed, bits(replayed));
 }
 
-/// Units whose norms differ; the backward pass begins with the last one.
+/// Units whose norms differ, in backward order: the last unit first.
 std::vector<std::size_t> differing_units(const std::vector<std::uint64_t>& a,
                                          const std::vector<std::uint64_t>& b) {
   std::vector<std::size_t> units;
@@ -68,14 +68,15 @@ std::string unit_name(const ModelNames& names, std::size_t unit) {
 ModelNames ModelNames::of(const std::vector<engine::UnitParameters>& units,
                           std::vector<std::string> tensors) {
   ModelNames names;
-  std::map<std::string_view, std::pair<std::size_t, std::size_t>> parameters;  // unit, place in it
+  // Unit, and place in it.
+  std::map<std::string_view, std::pair<std::size_t, std::size_t>> parameters;
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
     names.units.push_back(units[unit].name);
     for (std::size_t i = 0; i < units[unit].parameters.size(); ++i) {
       parameters[units[unit].parameters[i].name] = {unit, i};
     }
   }
-  using Place = std::tuple<std::size_t, std::size_t, std::size_t>;  // unit, parameter, tensor
+  using Place = std::tuple<std::size_t, std::size_t, std::size_t>;  // Unit, parameter, tensor.
   std::vector<Place> order;
   for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor) {
     const auto known = parameters.find(parameter_of(tensors[tensor]));

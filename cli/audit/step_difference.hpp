@@ -10,12 +10,12 @@
 
 namespace train::cli {
 
-/// What units and tensors of a run are called: numbers in StepRecord are in these orders.
+/// Names of a run's units and tensors, whose indices StepRecord uses.
 struct ModelNames {
   std::vector<std::string> units;    ///< In the order of the forward pass.
   std::vector<std::string> tensors;  ///< Sorted: engine::tensor_names().
-  /// By tensor: its unit, and its place in the order of the model, weights before the optimizer's
-  /// states of them.
+  /// For each tensor: its unit, and its place in model order, weights before their optimizer
+  /// states.
   std::vector<std::size_t> unit_of;
   std::vector<std::size_t> place_of;
 
@@ -25,30 +25,30 @@ struct ModelNames {
   [[nodiscard]] std::string described(std::size_t tensor) const;
 };
 
-/// Where two computations of a step first part, in the order in which a step computes.
+/// First stage of a step at which two computations differ, in execution order.
 enum class StepPart : std::uint8_t {
   learning_rate,
   loss,           ///< The forward pass, or the weights before it.
   gradient,       ///< The backward pass of some units.
-  gradient_norm,  ///< Of all units together.
+  gradient_norm,  ///< Gradient norm of all units.
   update,         ///< Weights or optimizer states after the step.
 };
 
 struct StepDifference {
   std::int64_t step = 0;
   StepPart part = StepPart::loss;
-  /// gradient: units, update: tensors, that differ; the one that was computed first in front.
+  /// Units (gradient) or tensors (update) that differ, the first computed one first.
   std::vector<std::size_t> where;
   std::string values;  ///< "2.5 (4004000000000000) and 2.6 (…)", or empty.
 };
 
-/// Compares the bits of two records of one step; what one of them lacks is not compared. Digests or
-/// norms of different number differ in all. Empty: the same.
+/// Compares two records of one step bitwise; values missing in one are skipped. Lists of digests or
+/// norms of different lengths count as different everywhere. nullopt: equal.
 [[nodiscard]] std::optional<StepDifference> compare_steps(const checkpoint::StepRecord& journal,
                                                           const checkpoint::StepRecord& replayed,
                                                           const ModelNames& names);
 
-/// The tensors whose digests differ, in the order of the model.
+/// Tensors with differing digests, in model order.
 [[nodiscard]] std::vector<std::size_t> differing_tensors(const std::vector<std::uint64_t>& a,
                                                          const std::vector<std::uint64_t>& b,
                                                          const ModelNames& names);
@@ -57,8 +57,8 @@ struct StepDifference {
 [[nodiscard]] std::string tensors_text(const std::vector<std::size_t>& tensors,
                                        const ModelNames& names);
 
-/// One line: step, part, layer and tensor as far as they can be known. `digests_agreed`: the last
-/// step before it after which all tensors are known to be the same.
+/// One line: step, stage, layer and tensor as far as known. `digests_agreed`: last earlier step
+/// after which all tensors are known to be equal.
 [[nodiscard]] std::string describe(const StepDifference& difference, const ModelNames& names,
                                    std::int64_t digests_agreed);
 

@@ -12,7 +12,7 @@
 namespace train::cli {
 namespace {
 
-constexpr std::string_view kHttpPort = "80";  // which browsers leave out
+constexpr std::string_view kHttpPort = "80";  // Default port, which browsers omit.
 constexpr std::size_t kShortestToken = 16;
 constexpr std::uint64_t kLargestTokenFile = 4096;
 
@@ -21,8 +21,8 @@ bool is_token_character(char each) {
          each == '.' || each == '~';
 }
 
-/// "actortrain_token_8080=", with the port that the browser knows: with a port that was forwarded,
-/// it is not that which the board listens on.
+/// "actortrain_token_8080=", with the port that the browser uses; with port forwarding it differs
+/// from the board's own.
 std::string cookie_name(std::string_view host) {
   const std::size_t colon = host.rfind(':');
   std::string_view port = colon == std::string_view::npos ? "" : host.substr(colon + 1);
@@ -68,7 +68,7 @@ bool BoardAccess::is_token(std::string_view text) const {
   if (text.size() != token_->size()) {
     return false;
   }
-  // As long for the first wrong character as for the last: time shall tell nothing.
+  // Constant-time comparison: timing must not reveal the first wrong character.
   unsigned different = 0;
   for (std::size_t at = 0; at < text.size(); ++at) {
     different |= static_cast<unsigned char>(text[at]) ^ static_cast<unsigned char>((*token_)[at]);

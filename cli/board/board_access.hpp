@@ -11,38 +11,38 @@
 
 namespace train::cli {
 
-/// configs::parse_board_address(). Errors (user), which begin with `name`: of another form.
+/// configs::parse_board_address(). Errors (user), which begin with `name`: malformed.
 [[nodiscard]] Result<configs::BoardAddress> parse_board_address(std::string_view text,
                                                                 std::string_view name);
 
-/// The token in a file: its first line, of 16 or more letters, digits and "-_.~". Errors (user):
-/// not readable; readable by others than its owner; too short, or of other characters. Blocks.
+/// Token in a file: its first line, of 16 or more letters, digits and "-_.~". Errors (user):
+/// unreadable; readable by other users than its owner; too short, or with other characters. Blocks.
 [[nodiscard]] Result<std::string> read_board_token(const std::filesystem::path& file);
 
-/// What a request says of who it is from.
+/// Identification of a request's sender.
 struct BoardCaller {
   std::string_view host = {};           ///< The header Host.
-  std::string_view authorization = {};  ///< "Bearer ..."; empty: none.
+  std::string_view authorization = {};  ///< "Bearer ..."; empty: missing.
   std::string_view cookie = {};
-  std::string_view query_token = {};  ///< token= of the target; empty: none.
+  std::string_view query_token = {};  ///< token= in the target; empty: missing.
 };
 
-/// Who may look. Threading: immutable.
+/// Access check. Threading: immutable.
 class BoardAccess {
  public:
-  /// None: everybody who reaches it by a numeric address or as localhost, so that no page of
-  /// another site can, under a name of its own that it lets point here.
+  /// Without a token: grants access to any request by a numeric address or localhost, so that no
+  /// other site's page gets access through a host name that it resolves to this board.
   explicit BoardAccess(std::optional<std::string> token) : token_(std::move(token)) {}
 
   enum class Verdict : std::uint8_t {
     granted,
-    granted_by_query,  ///< The token shall move from the address to a cookie.
+    granted_by_query,  ///< Granted; the token should move from the address to a cookie.
     refused,
   };
   [[nodiscard]] Verdict judge(const BoardCaller& caller) const;
-  /// Of the token as a cookie for browsers that call this board `host`. Browsers send a cookie to
-  /// all ports of a machine, so its name has the port: boards side by side have one each. REQUIRES:
-  /// a token.
+  /// Cookie with the token, for browsers that reach this board as `host`. Browsers send a cookie to
+  /// all ports of a machine, so its name contains the port: boards on one machine have separate
+  /// cookies. REQUIRES: a token.
   [[nodiscard]] std::string cookie(std::string_view host) const;
 
  private:

@@ -26,13 +26,13 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMostConnections = 256;
 constexpr std::size_t kMostOfOnePeer = 192;
 constexpr std::size_t kMostEventStreams = 64;
-constexpr std::size_t kSmallBody = 8192;  // of all connections 2 MiB, which are not counted
+constexpr std::size_t kSmallBody = 8192;  // Not budgeted: 2 MiB for all connections together.
 constexpr int kPiecesPerLook = 8;
 constexpr std::string_view kTooMuchUnsent = "too much is not sent yet";
 constexpr std::size_t kLargestHeader = 8192;
 constexpr auto kRequestTime = 10s;
 constexpr auto kWriteTime = 15s;
-constexpr auto kSlow = 1s;  // who takes longer may be dropped for others
+constexpr auto kSlow = 1s;  // Slower readers may be dropped for others.
 constexpr auto kLookEvery = 500ms;
 constexpr auto kAliveEvery = 10s;
 constexpr auto kForgetAfter = 300s;
@@ -50,7 +50,7 @@ asio::awaitable<void> await_turn(Pace& pace) {
   }
 }
 
-/// Sets `what` to false, however its holder ends.
+/// Sets `what` to false when its scope ends in any way.
 struct Reset {
   bool& what;
   ~Reset() { what = false; }
@@ -67,7 +67,7 @@ void log_failure(const std::exception_ptr& failed) {
   }
 }
 
-/// The message with its bytes, which live elsewhere.
+/// Response whose bytes are owned elsewhere.
 BoardLoop::Response answer_of(const BoardLoop::Request& request, http::status status,
                               std::string_view type, std::string_view bytes) {
   BoardLoop::Response response{.message = {status, request.version()}};
@@ -130,8 +130,8 @@ BoardLoop::Connection::Connection(asio::ip::tcp::socket socket) : stream(std::mo
   peer = stream.socket().remote_endpoint(gone).address();
 }
 
-/// Closes the connection (of `peer`, if one is given) that has been silent or slow for longest.
-/// False: there is none.
+/// Closes the connection (of `peer`, if given) that has been silent or slow for longest. Returns
+/// false if there is none.
 bool BoardLoop::drop(const asio::ip::address* peer, bool slow) {
   const auto now = Clock::now();
   auto worst = connections_.end();
@@ -153,7 +153,7 @@ bool BoardLoop::drop(const asio::ip::address* peer, bool slow) {
   return true;
 }
 
-/// Where there are as many connections as may be, of all or of this peer.
+/// Needed if the limit of connections, in total or for this peer, is reached.
 bool BoardLoop::make_room(const asio::ip::address* peer) {
   const auto here =
       std::count_if(connections_.begin(), connections_.end(), [peer](const Connection& each) {
@@ -166,7 +166,7 @@ bool BoardLoop::make_room(const asio::ip::address* peer) {
 asio::awaitable<void> BoardLoop::accept(asio::ip::tcp::acceptor acceptor) {
   while (true) {
     auto [error, socket] = co_await acceptor.async_accept(use_tuple);
-    if (error) {  // no descriptor is left, perhaps
+    if (error) {  // Possibly out of descriptors.
       co_await pause(100ms);
       continue;
     }
@@ -190,7 +190,7 @@ void BoardLoop::look() {
   runs_.look(surroundings_now());
 }
 
-/// Others have their turn between two runs.
+/// Yields to other work between two runs.
 asio::awaitable<void> BoardLoop::look_in_turns() {
   looked_ = Clock::now();
   runs_.look_at_folder();
@@ -226,7 +226,7 @@ asio::awaitable<void> BoardLoop::look_again_and_again() {
 
 asio::awaitable<void> BoardLoop::read_metrics(std::shared_ptr<WatchedRun> run) {
   while (run->read_metrics()) {
-    co_await asio::post(asio::use_awaitable);  // others have their turn between two pieces
+    co_await asio::post(asio::use_awaitable);  // Yields to other work between two pieces.
   }
 }
 
@@ -277,15 +277,15 @@ asio::awaitable<bool> BoardLoop::serve_one(Connection& connection, beast::flat_b
   co_return !unwritten && more;
 }
 
-/// Waits until `body` is counted among what is not sent yet. False: others hold too much of it,
-/// none of them slow.
+/// Waits until `body` fits in the budget of unsent bytes. False: other connections hold too much,
+/// and none is slow.
 asio::awaitable<bool> BoardLoop::afford(Body& body) {
   const std::size_t bytes = body.text.size();
   if (bytes <= kSmallBody || body.claim) {
     co_return true;
   }
   if (affording_) {
-    co_return false;  // what waits for room is not counted: it is one answer at most
+    co_return false;  // The waiting response is not counted: it is at most one.
   }
   affording_ = true;
   const Reset done{affording_};
@@ -296,7 +296,7 @@ asio::awaitable<bool> BoardLoop::afford(Body& body) {
     if (!drop(nullptr, true)) {
       co_return false;
     }
-    // Until its coroutine has let go of it.
+    // Until the coroutine has released it.
     const std::size_t before = unsent_.used_bytes();
     for (int wait = 0; wait < 100 && unsent_.used_bytes() >= before; ++wait) {
       co_await pause(1ms);
@@ -433,7 +433,7 @@ asio::awaitable<void> BoardLoop::send_events(Connection& connection, const Board
     if (body.text.empty() && Clock::now() - sent_at > kAliveEvery) {
       body.text = ": alive\n\n";
     }
-    // What is not affordable now is told with the next look, as it is then.
+    // If over budget now, the next look sends the state of that time.
     if (!body.text.empty() && co_await afford(body)) {
       news = told;
       connection.stream.expires_after(kWriteTime);

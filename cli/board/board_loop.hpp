@@ -27,28 +27,29 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
 
-/// What the server's thread does, as coroutines of one io_context.
+/// Event loop of the server's thread, as coroutines of one io_context.
 ///
-/// Threading: all of it on the thread that runs context().
+/// Threading: everything on the thread that runs context().
 class BoardLoop {
  public:
   BoardLoop(BoardRuns runs, BoardAccess access)
       : runs_(std::move(runs)), access_(std::move(access)) {}
 
   [[nodiscard]] asio::io_context& context() { return context_; }
-  /// Begins to accept on `acceptor`, and to look at the runs.
+  /// Starts to accept on `acceptor`, and to watch the runs.
   void begin(asio::ip::tcp::acceptor acceptor);
 
   using Request = http::request<http::empty_body>;
-  /// What is sent, which several connections may share.
+  /// Body of a response, which several connections may share.
   struct Body {
     std::string text;
-    std::optional<SendBudget::Claim> claim = {};  ///< None of a small one.
+    std::optional<SendBudget::Claim> claim = {};  ///< Empty for a small body.
   };
   struct Response {
     http::response<http::span_body<const char>> message;
-    std::shared_ptr<Body> body = {};  ///< Holds the message's bytes; null: they are the program's.
-    bool events = false;              ///< Instead of it, events of a run begin.
+    std::shared_ptr<Body> body = {};  ///< Owns the message's bytes; null: they belong to the
+                                      ///< program.
+    bool events = false;              ///< Starts a stream of a run's events instead.
   };
 
  private:
@@ -57,9 +58,9 @@ class BoardLoop {
     explicit Connection(asio::ip::tcp::socket socket);
     beast::tcp_stream stream;
     asio::ip::address peer;
-    bool silent = true;              ///< Between requests, or before the first.
-    bool leaving = false;            ///< As soon as its coroutine hears of it.
-    std::optional<Time> sends = {};  ///< Since when it takes what it is sent.
+    bool silent = true;              ///< Waiting for a request.
+    bool leaving = false;            ///< To be closed as soon as its coroutine notices.
+    std::optional<Time> sends = {};  ///< Time since which a response is being sent.
   };
 
   asio::awaitable<void> accept(asio::ip::tcp::acceptor acceptor);
@@ -78,26 +79,26 @@ class BoardLoop {
   void look();
   asio::awaitable<void> look_in_turns();
 
-  /// The last answer of series.json: browsers that watch a run ask for the same, one by one.
+  /// Last response to series.json: browsers that watch a run request the same, one by one.
   struct Series {
-    std::string of;  ///< What was asked for, of which version of the numbers.
+    std::string of;  ///< Request, and version of the data.
     std::shared_ptr<Body> json;
   };
-  SendBudget unsent_{std::size_t{32} << 20U};  // outlives its claims
+  SendBudget unsent_{std::size_t{32} << 20U};  // Outlives its claims.
   Series series_;
-  /// A flood waits in the system's queue or for its turn, not in the way of training: many more
-  /// than a few dozen browsers and scrapers need.
+  /// Limits floods, which wait in the system's queue or for their turn instead of slowing training;
+  /// far above the needs of a few dozen browsers and scrapers.
   Pace connections_pace_{/*per_second=*/50, /*burst=*/150};
   Pace requests_pace_{/*per_second=*/100, /*burst=*/300};
   std::size_t event_streams_ = 0;
   bool reading_range_ = false;
-  bool affording_ = false;  ///< An answer waits until it may be counted.
+  bool affording_ = false;  ///< A response waits for its budget.
   Time looked_ = {}, asked_ = {};
   BoardRuns runs_;
   BoardAccess access_;
-  asio::io_context context_{1};        // ends coroutines, which use what is above,
-  std::list<Connection> connections_;  // and outlives these
-  /// Never runs out: streams of events wait for it, and a look at the runs lets all of them go on.
+  asio::io_context context_{1};  // Destroying it ends coroutines, which use the members above,
+  std::list<Connection> connections_;  // but these must outlive it.
+  /// Never expires: event streams wait on it, and every look at the runs wakes all of them.
   asio::steady_timer looked_again_{context_, asio::steady_timer::time_point::max()};
 };
 

@@ -9,7 +9,7 @@ namespace train::cli {
 std::string BoardNews::of(const WatchedRun& run) {
   fmt::memory_buffer text;
   const auto out = std::back_inserter(text);
-  // They are numbered one after the other, so what was told before need not be looked at.
+  // Numbers are consecutive, so events already sent can be skipped.
   const std::deque<WatchedRun::Event>& events = run.events();
   const std::uint64_t first = events.empty() ? 0 : events.front().number;
   for (std::size_t at = event_ < first ? 0 : event_ - first + 1; at < events.size(); ++at) {

@@ -7,12 +7,13 @@
 
 namespace train::cli {
 
-/// What one browser does not know yet of a run, as server-sent events (WHATWG HTML, 9.2).
+/// Updates of a run that one browser has not received yet, as server-sent events (WHATWG HTML,
+/// 9.2).
 class BoardNews {
  public:
-  /// Empty: nothing. All of it counts as told.
+  /// Empty: no updates. Counts everything as sent.
   [[nodiscard]] std::string of(const WatchedRun& run);
-  /// That the run's directory is no more.
+  /// Event for a run whose directory has disappeared.
   [[nodiscard]] static std::string gone();
 
  private:

@@ -13,28 +13,29 @@
 
 namespace train::cli {
 
-/// The runs of a folder, or one run alone. Runs that come are taken in, those that go are dropped.
-/// Of a folder that others fill without end, those that came first stay; that there are more is
-/// said. Only what lies in the folder is read (storage::Within).
+/// Runs in a folder, or a single run. New runs are added, vanished ones removed. If a folder has
+/// too many, the first ones are kept, and the surplus is reported. Only files inside the folder are
+/// read (storage::Within).
 ///
 /// Threading: not thread-safe; look() blocks on the disk.
 class BoardRuns {
  public:
   static constexpr std::size_t kMostRuns = 2000;
-  static constexpr std::size_t kMostNames = 20'000;  ///< Of a folder that are looked at.
+  static constexpr std::size_t kMostNames = 20'000;  ///< Largest number of names examined in a
+                                                     ///< folder.
 
   /// Errors (user): neither a run's directory nor a folder.
   [[nodiscard]] static Result<BoardRuns> open(const std::filesystem::path& root);
 
-  /// Looks which runs there are,
+  /// Updates the list of runs,
   void look_at_folder();
-  /// and at all of them.
+  /// and reads all of them.
   void look(const Surroundings& here);
 
-  /// By name; null: there is no such run. An empty name: the only run, or null.
+  /// Run by name; null if unknown. Empty name: the only run, or null.
   [[nodiscard]] std::shared_ptr<WatchedRun> find(std::string_view name) const;
-  [[nodiscard]] std::vector<std::shared_ptr<WatchedRun>> all() const;  ///< By name.
-  /// {"runs": [...]}, and "left_out": true if there are more than are shown.
+  [[nodiscard]] std::vector<std::shared_ptr<WatchedRun>> all() const;  ///< Sorted by name.
+  /// {"runs": [...]}, with "left_out": true if some are not shown.
   [[nodiscard]] std::string json() const;
   [[nodiscard]] std::string open_metrics() const;
 

@@ -16,8 +16,8 @@ namespace train::cli {
 namespace {
 
 constexpr int kLowPriority = 10;
-constexpr int kBacklog = 256;  // who would wait for longer than seconds is not let in
-// Of a connection, in the kernel: what it makes of them by itself grows to megabytes.
+constexpr int kBacklog = 256;  // Connections that would wait for more than seconds are refused.
+// Kernel send buffer of a connection, whose default grows to megabytes.
 constexpr int kUnsent = 64 << 10;
 constexpr int kUnread = 16 << 10;
 
@@ -30,7 +30,7 @@ Result<asio::ip::tcp::acceptor> listen(asio::io_context& context,
   acceptor.open(endpoint.protocol(), error);
   if (!error) {
     acceptor.set_option(asio::socket_base::reuse_address(true), error);
-    boost::system::error_code ignored;  // bounds alone; connections inherit them
+    boost::system::error_code ignored;  // Only sets limits; connections inherit them.
     acceptor.set_option(asio::socket_base::send_buffer_size(kUnsent), ignored);
     acceptor.set_option(asio::socket_base::receive_buffer_size(kUnread), ignored);
     acceptor.bind(endpoint, error);
@@ -73,7 +73,7 @@ class BoardServer::Loop {
   void run(asio::ip::tcp::acceptor acceptor) {
     loop_.begin(std::move(acceptor));
     thread_ = JoinedThread([this] {
-      // Of this thread alone, as Linux has it: training goes first.
+      // Applies to this thread only, on Linux: training has priority.
       ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowPriority);
       try {
         loop_.context().run();
@@ -85,7 +85,7 @@ class BoardServer::Loop {
 
  private:
   BoardLoop loop_;
-  JoinedThread thread_;  // last: it uses the loop
+  JoinedThread thread_;  // Declared last, as it uses the loop.
 };
 
 BoardServer::BoardServer(std::unique_ptr<Loop> loop, std::string url)

@@ -19,7 +19,7 @@ void add_list(fmt::memory_buffer& text, const char* name, const Bins& bins, std:
   fmt::format_to(std::back_inserter(text), "\"{}\":[", name);
   for (std::size_t bin = from; bin < bins.size(); ++bin) {
     const char* comma = bin == from ? "" : ",";
-    // A mean of rates around 0 may be none.
+    // The mean of rates around 0 may not be finite.
     const auto number = bins[bin].count == 0 ? std::numeric_limits<double>::quiet_NaN()
                                              : static_cast<double>(number_of(bins[bin]));
     if (std::isfinite(number)) {
@@ -81,8 +81,8 @@ std::string series_json(const MetricHistory& history, const SeriesRequest& reque
 
 namespace {
 
-/// As a label's value, in quotes: escaped as in JSON, which is what OpenMetrics asks for but in
-/// control characters; a run's name that has those, or is not UTF-8, must not cost the others.
+/// Quoted label value, escaped as in JSON, which matches OpenMetrics except for control characters;
+/// a run name with those, or with invalid UTF-8, must not break the other runs.
 std::string label(const std::string& text) {
   std::string plain = text;
   std::replace_if(

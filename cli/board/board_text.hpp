@@ -8,34 +8,34 @@
 
 namespace train::cli {
 
-/// What is asked of a history.
+/// Parameters of a series request.
 struct SeriesRequest {
-  std::int64_t since = 0;        ///< Bins that end before this step are known already, if they
-  std::int64_t since_width = 0;  ///< had this width; 0: none are.
+  std::int64_t since = 0;        ///< Bins that end before this step are already known, if they
+  std::int64_t since_width = 0;  ///< had this width; 0: none are known.
 };
 
 /// A history as one JSON object, for charts:
 ///   first, width, last_step     bin i begins at step first + i * width
-///   columns.<name>              min, max, mean: lists of numbers, null where a bin has none; mean
-///                               alone where all bins have one value at most; newest: the value
-///                               of the last step that has one, which no bin's mean is
+///   columns.<name>              min, max, mean: lists of numbers, null for an empty bin; only
+///                               mean if all bins have one value at most; newest: the value of
+///                               the last step that has one, as no bin's mean shows it
 /// Numbers have nine digits. `more`: further members, each ", \"key\": value".
 [[nodiscard]] std::string series_json(const MetricHistory& history, const SeriesRequest& request,
                                       const std::string& more);
 
-/// A run for OpenMetrics.
+/// Values of a run for OpenMetrics.
 struct RunGauges {
   std::string run;
   bool running = false;
   std::int64_t step = 0, steps = 0, generation = 0, ranks = 0;
-  double loss = 0.0, val_loss = 0.0, grad_norm = 0.0, lr = 0.0;  ///< NaN: not known.
+  double loss = 0.0, val_loss = 0.0, grad_norm = 0.0, lr = 0.0;  ///< NaN: unknown.
   double tokens_per_second = 0.0;
   std::int64_t saved_step = -1;
   std::int64_t written_unix_s = 0;
 };
 
-/// The text of all runs in the OpenMetrics format 1.0.0 (openmetrics.io): a gauge a quantity, with
-/// the run's name as a label.
+/// All runs in the OpenMetrics format 1.0.0 (openmetrics.io): one gauge per quantity, with the
+/// run's name as label.
 [[nodiscard]] std::string open_metrics_text(const std::vector<RunGauges>& runs);
 
 }  // namespace train::cli

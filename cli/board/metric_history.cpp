@@ -46,7 +46,7 @@ void MetricHistory::add(std::size_t column, std::int64_t step, double value) {
   if (step < first_step_) {
     return;
   }
-  if (!(std::abs(value) <= std::numeric_limits<float>::max())) {  // a NaN, too
+  if (!(std::abs(value) <= std::numeric_limits<float>::max())) {  // True for NaN, too.
     ++lost_;
     return;
   }

@@ -12,36 +12,37 @@
 
 namespace train::cli {
 
-/// What a quantity was in some steps that follow each other.
+/// Summary of a quantity over consecutive steps.
 struct MetricBin {
   float least = 0.0F;
   float most = 0.0F;
-  double sum = 0.0;         ///< Of what the quantity's mean is taken of (MetricHistory::Column).
-  std::uint32_t count = 0;  ///< Values; 0: none, and the rest says nothing.
+  double sum = 0.0;         ///< Sum of the values that are averaged (see MetricHistory::Column).
+  std::uint32_t count = 0;  ///< Number of values; if 0, the other members are meaningless.
 
   void add(double value, double summand);
   void add(const MetricBin& later);
 };
 
-/// Quantities over the steps of a run in bounded memory, however long it is: bins of equally many
-/// steps, two of which become one when they are too many. Least and most of a bin are kept, so that
-/// no peak is lost. Values that a float does not hold (NaN, 1e300) count in `lost` alone.
+/// History of quantities over a run's steps in bounded memory, however long the run: bins of
+/// equally many steps, merged in pairs when there are too many. Bins keep minimum and maximum, so
+/// no peak is lost. Values that a float cannot hold (NaN, 1e300) are only counted in `lost`.
 ///
 /// Threading: not thread-safe.
 class MetricHistory {
  public:
   static constexpr std::size_t kMostBins = 2048;
-  static constexpr std::size_t kMostColumns = 256;  ///< Further ones are not kept,
-  static constexpr std::size_t kLongestName = 256;  ///< nor those with longer names.
+  static constexpr std::size_t kMostColumns = 256;  ///< Further ones are dropped,
+  static constexpr std::size_t kLongestName = 256;  ///< as are those with longer names.
 
   struct Column {
     std::string name;
-    /// Bin i has the steps first_step() + i * width() up to those of the next. Trailing ones may be
-    /// missing.
+    /// Bin i covers the steps from first_step() + i * width() up to the next bin. Trailing bins may
+    /// be missing.
     std::vector<MetricBin> bins = {};
     double newest = std::numeric_limits<double>::quiet_NaN();
     std::int64_t newest_step = -1;
-    /// Tokens over time, equally many in each value: the mean is all tokens over all the time.
+    /// Rate: tokens over time, with equally many tokens in each value; its mean is total tokens
+    /// over total time.
     bool rate = false;
 
     [[nodiscard]] double summand(double value) const { return rate ? 1.0 / value : value; }
@@ -52,15 +53,15 @@ class MetricHistory {
     }
   };
 
-  /// Of steps from `first_step` on; those before are ignored.
+  /// Ignores steps before `first_step`.
   explicit MetricHistory(std::int64_t first_step = 0) : first_step_(first_step) {}
 
-  /// Where the values of a quantity go; none: it is not kept.
+  /// Column of a quantity; nullopt: it is dropped.
   [[nodiscard]] std::optional<std::size_t> column(std::string_view name);
-  /// Steps in any order.
+  /// Adds a value; steps may come in any order.
   void add(std::size_t column, std::int64_t step, double value);
 
-  /// In the order in which they came.
+  /// In order of first appearance.
   [[nodiscard]] const std::vector<Column>& columns() const { return columns_; }
   [[nodiscard]] const Column* find(std::string_view name) const;
   [[nodiscard]] std::int64_t first_step() const { return first_step_; }

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLargestPasswd = std::uint64_t{1} << 24U;
 
-/// Lower ones are the system's, and those from 65,534 on of nobody and of containers.
+/// Lower uids are the system's; from 65,534 on they belong to nobody and containers.
 bool is_person(uid_t user) { return user >= 1000 && user < 65534; }
 
 /// name:password:uid:gid:comment:home:shell

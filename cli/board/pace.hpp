@@ -5,8 +5,8 @@
 
 namespace train::cli {
 
-/// Lets through so many a second, and a burst of some after a rest; who comes faster waits for his
-/// turn. Pure: knows no clock.
+/// Rate limiter: so many events per second, with a burst after a pause; faster ones must wait.
+/// Pure: reads no clock.
 class Pace {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -16,7 +16,7 @@ class Pace {
   constexpr Pace(int per_second, int burst)
       : interval_(Duration(std::chrono::seconds(1)) / per_second), rest_(interval_ * (burst - 1)) {}
 
-  /// One comes at `now`, not before the one before it: how long it waits for its turn.
+  /// Registers an event at `now`, not before the previous one, and returns how long it must wait.
   constexpr Duration take(Time now) {
     const Time turn = std::max(next_, now - rest_);
     next_ = turn + interval_;
@@ -25,7 +25,7 @@ class Pace {
 
  private:
   Duration interval_, rest_;
-  Time next_{};  // the earliest turn of the next, had it come in time
+  Time next_{};  // Earliest regular time of the next event.
 };
 
 }  // namespace train::cli

@@ -11,16 +11,17 @@ namespace train::cli {
 namespace {
 
 constexpr std::size_t kMostNumbers = 4096;
-constexpr double kLastStep = 1e15;  // exact as a double, and far beyond every run
+constexpr double kLastStep = 1e15;  // Exact as a double, and far beyond every run.
 
 }  // namespace
 
-/// A line to numbers. The lines of a run are alike, so it remembers which quantity came where.
+/// Parses lines to numbers. The lines of a run are similar, so it remembers the column at each
+/// position.
 class RunMetrics::Parser {
  public:
   explicit Parser(StepRange steps) : steps_(steps) {}
 
-  /// False: the line is damaged, and nothing of it was added.
+  /// Returns false if the line is damaged; then nothing was added.
   bool add(std::string_view line, MetricHistory& history) {
     numbers_.clear();
     position_ = 0;
@@ -51,7 +52,7 @@ class RunMetrics::Parser {
 
   bool read(std::string_view line, MetricHistory& history) {
     simdjson::dom::object object;
-    // Its bytes end in padding (storage::LineTail::kPadding), so they need not be copied.
+    // The line is followed by padding (storage::LineTail::kPadding), so it need not be copied.
     if (parser_.parse(line.data(), line.size(), false).get(object) != simdjson::SUCCESS) {
       return false;
     }

@@ -15,13 +15,12 @@ struct StepRange {
   std::int64_t to = std::numeric_limits<std::int64_t>::max();
 };
 
-/// The numbers of `<run>/metrics.jsonl`, as far as they are written.
+/// Metrics of `<run>/metrics.jsonl`, as far as written.
 ///
-/// Quantities have the names of the file; those of an object ("unit_grad_norm") are
-/// "unit_grad_norm/<its key>"; those of an evaluation begin with "val_". Lines that are damaged are
-/// counted, those too that are longer than 1 MiB or hold more than 4,096 numbers. Memory is bounded
-/// (MetricHistory). Threading: not thread-safe; read_on() blocks on the disk for the time of one
-/// piece.
+/// Quantities have the file's names; members of an object ("unit_grad_norm") are named
+/// "unit_grad_norm/<key>"; those of an evaluation begin with "val_". Damaged lines are counted, as
+/// are lines longer than 1 MiB or with more than 4,096 numbers. Memory is bounded (MetricHistory).
+/// Threading: not thread-safe; read_on() blocks on the disk for one piece.
 class RunMetrics {
  public:
   explicit RunMetrics(const storage::Within& run, StepRange steps = {});
@@ -29,16 +28,16 @@ class RunMetrics {
   RunMetrics(const RunMetrics&) = delete;
   RunMetrics& operator=(const RunMetrics&) = delete;
 
-  /// Reads a piece on; whether there is more to read at once.
+  /// Reads the next piece; returns true if there is more to read at once.
   bool read_on();
 
   [[nodiscard]] const MetricHistory& history() const { return history_; }
   [[nodiscard]] std::uint64_t damaged_lines() const;
-  /// Why there are none though there is a file, as one line; empty: nothing is wrong.
+  /// One-line reason why an existing file gives no metrics; empty: no problem.
   [[nodiscard]] const std::string& problem() const { return tail_.problem(); }
-  /// Grows whenever something was read or dropped.
+  /// Grows whenever data was read or dropped.
   [[nodiscard]] std::uint64_t version() const { return version_; }
-  /// Of the file, 0 to 1.
+  /// Fraction of the file that was read, 0 to 1.
   [[nodiscard]] double share_read() const;
 
  private:

@@ -6,8 +6,8 @@
 
 namespace train::cli {
 
-/// What all answers together may hold in memory until they are sent. Threading: not thread-safe.
-/// Ownership: outlives its claims.
+/// Memory budget for all unsent responses. Threading: not thread-safe. Ownership: outlives its
+/// claims.
 class SendBudget {
  public:
   explicit SendBudget(std::size_t limit_bytes) : limit_(limit_bytes) {}
@@ -15,7 +15,7 @@ class SendBudget {
   SendBudget& operator=(const SendBudget&) = delete;
   ~SendBudget() = default;
 
-  /// A part of it, given back when destroyed.
+  /// Part of the budget, returned on destruction.
   class Claim {
    public:
     Claim(Claim&& other) noexcept
@@ -40,7 +40,7 @@ class SendBudget {
     std::size_t bytes_;
   };
 
-  /// None: there is not so much left.
+  /// nullopt: not enough is left.
   [[nodiscard]] std::optional<Claim> claim(std::size_t bytes) {
     if (bytes > limit_ - used_) {
       return std::nullopt;

@@ -20,21 +20,21 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr auto kReplace = Json::error_handler_t::replace;
-// A list of thousands of runs must not read all of their files: the newest events and numbers are
-// at the end.
+// Reads only the end of the files, where the newest events and numbers are: a list may have
+// thousands of runs.
 constexpr storage::LineTail::Limits kEventLines = {.line_bytes = std::size_t{64} << 10U,
                                                    .newest_bytes = std::uint64_t{1} << 20U};
 constexpr storage::LineTail::Limits kNewestLines = {.line_bytes = std::size_t{64} << 10U,
                                                     .newest_bytes = std::uint64_t{64} << 10U};
-// Some shared file systems tell of a file that another machine replaced only when it is opened.
+// Some shared file systems notice a file replaced by another machine only when it is opened.
 constexpr auto kOpenAfter = std::chrono::seconds(5);
-// One run whose files are large and always new must not take the others' time.
+// A run with large, constantly changing files must not take the others' time.
 constexpr auto kLongLook = std::chrono::milliseconds(50);
 constexpr int kRestPerLook = 20;
 
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, kReplace); }
 
-/// Resident bytes of a process of this machine; none: it is gone.
+/// Resident bytes of a process of this machine; nullopt: it has ended.
 std::optional<std::uint64_t> resident_bytes(std::int64_t pid) {
   std::ifstream file(fmt::format("/proc/{}/status", pid));
   for (std::string line; std::getline(file, line);) {
@@ -45,7 +45,7 @@ std::optional<std::uint64_t> resident_bytes(std::int64_t pid) {
   return std::nullopt;
 }
 
-/// What the processes of the run hold, each once, where they are on this machine.
+/// Memory of the run's processes on this machine, each counted once.
 Json memory_of(const Json& status, const std::string& host) {
   Json memory = Json::array();
   std::set<std::int64_t> seen;
@@ -88,8 +88,7 @@ void WatchedRun::look(const Surroundings& here) {
   }
 }
 
-// A status is large, and most looks find the one that is known: then only whether its writer lives
-// is looked at.
+// Avoids parsing the large status if it is unchanged: then only checks that its writer lives.
 bool WatchedRun::status_is_known(const Surroundings& here) {
   struct stat there = {};
   FileState now;
@@ -141,11 +140,11 @@ void WatchedRun::show_error(const std::string& message) {
 }
 
 void WatchedRun::show_status(const Surroundings& here) {
-  Json json = Json::parse(seen_->file);  // checked when it was read
+  Json json = Json::parse(seen_->file);  // Validated when it was read.
   error_.clear();
   condition_ = condition_name(seen_->condition);
   json["condition"] = condition_;
-  json["age_s"] = 0;  // else each look would be news
+  json["age_s"] = 0;  // Otherwise each look would be a change.
   json["problems"] = problems();
   gauges_.running = seen_->condition == RunCondition::running;
   gauges_.step = json.value("step", std::int64_t{0});
@@ -215,9 +214,9 @@ void WatchedRun::look_at_newest_numbers() {
 void WatchedRun::take_numbers(std::string_view line) {
   simdjson::dom::parser parser;
   simdjson::dom::object numbers;
-  // Its bytes end in padding (storage::LineTail::kPadding), so they need not be copied.
+  // The line is followed by padding (storage::LineTail::kPadding), so it need not be copied.
   if (parser.parse(line.data(), line.size(), false).get(numbers) != simdjson::SUCCESS) {
-    return;  // read_metrics() counts it
+    return;  // Counted by read_metrics().
   }
   for (const auto& [key, gauge] :
        {std::pair{"loss", &RunGauges::loss}, std::pair{"val_loss", &RunGauges::val_loss},
@@ -240,7 +239,7 @@ std::string WatchedRun::summary_json() const {
                {"ranks", gauges_.ranks},
                {"generation", gauges_.generation},
                {"written_unix_s", gauges_.written_unix_s}};
-  json["loss"] = gauges_.loss;  // a NaN becomes null
+  json["loss"] = gauges_.loss;  // NaN becomes null.
   json["val_loss"] = gauges_.val_loss;
   if (!error_.empty()) {
     json["error"] = error_;

@@ -17,43 +17,45 @@
 
 namespace train::cli {
 
-/// A run seen from its directory, whether it is on or over: status.json, metrics.jsonl and
-/// events.jsonl, as far as they have come. It only reads.
+/// A running or finished run, read from its directory: status.json, metrics.jsonl and events.jsonl,
+/// as far as written. Read-only.
 ///
-/// Another person may have written it: no file is too large, too deep or of the wrong kind, no link
-/// leads out of the folder, and no look takes longer than a piece of each file. A file that is
-/// missing or damaged is no error: what is wrong with it is said in the texts.
-/// Threading: not thread-safe; look() and read_metrics() block on the disk.
+/// The files may belong to another user: size, depth and kind of every file are limited, no link
+/// leads out of the folder, and a look reads at most one piece of each file. A missing or damaged
+/// file is no error: the texts report it. Threading: not thread-safe; look() and read_metrics()
+/// block on the disk.
 class WatchedRun {
  public:
   explicit WatchedRun(storage::Within run);
 
-  /// An event of the run, as the line of events.jsonl that says it.
+  /// Event of the run: a line of events.jsonl.
   struct Event {
-    std::uint64_t number = 0;  ///< From 1, in the order of the file.
+    std::uint64_t number = 0;  ///< From 1, in file order.
     std::string json;
   };
-  static constexpr std::size_t kMostEvents = 2000;  ///< Older ones are forgotten,
-  static constexpr std::size_t kMostEventBytes = std::size_t{512} << 10U;  ///< and all beyond this.
+  static constexpr std::size_t kMostEvents = 2000;  ///< Older ones are dropped,
+  /// and all beyond this size.
+  static constexpr std::size_t kMostEventBytes = std::size_t{512} << 10U;
 
-  /// Looks whether status and events have changed; not at once again if that took long.
+  /// Checks for a new status and new events; skipped for a while after a slow look.
   void look(const Surroundings& here);
-  /// Reads numbers on; whether there are more to read at once. They are kept from the first call
-  /// on, until forget_metrics().
+  /// Reads more metrics; returns true if there is more to read at once. They are kept from the
+  /// first call until forget_metrics().
   bool read_metrics();
   void forget_metrics() { metrics_.reset(); }
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const storage::Within& directory() const { return directory_; }
-  /// Status with `condition`, `age_s` and, of processes of this machine, `memory`; or {"error":
-  /// one line}. `problems`: what cannot be read, a line each. Version: grows with each change but
+  /// Status with `condition`, `age_s` and, for processes of this machine, `memory`; or {"error":
+  /// one line}. `problems`: unreadable files, one line each. Version: grows with each change except
   /// of `age_s`.
   [[nodiscard]] const std::string& status_json() const { return status_; }
   [[nodiscard]] std::uint64_t status_version() const { return status_version_; }
   [[nodiscard]] const std::deque<Event>& events() const { return events_; }
-  /// None: read_metrics() was not called.
+  /// Null: read_metrics() was not called.
   [[nodiscard]] const RunMetrics* metrics() const { return metrics_.get(); }
-  /// For lists of runs: "name", "condition", "step", "steps", "tokens_per_second", "loss", ...
+  /// Summary for lists of runs: "name", "condition", "step", "steps", "tokens_per_second", "loss",
+  /// ...
   [[nodiscard]] std::string summary_json() const;
   [[nodiscard]] RunGauges gauges() const;
 
@@ -78,10 +80,10 @@ class WatchedRun {
   std::string name_;
   std::string status_ = "{}";
   std::uint64_t status_version_ = 0;
-  std::optional<StatusView> seen_;  ///< What it was made of; none: it could not be read.
+  std::optional<StatusView> seen_;  ///< Status that it was made from; nullopt: unreadable.
   std::string condition_ = "unknown";
-  std::string error_;              ///< Why there is no status; empty: there is one.
-  std::string problems_ = "null";  ///< As `status_` says them.
+  std::string error_;              ///< Reason why there is no status; empty: there is one.
+  std::string problems_ = "null";  ///< Same as in `status_`.
   StatusWatch watch_;
   FileState status_file_;
   StatusWatch::Time status_read_ = {}, rest_until_ = {};
@@ -92,7 +94,7 @@ class WatchedRun {
   std::uint64_t next_event_ = 1;
   std::uint64_t damaged_events_ = 0;
   std::unique_ptr<RunMetrics> metrics_;
-  storage::LineTail newest_lines_;  ///< Of metrics.jsonl, its end alone.
+  storage::LineTail newest_lines_;  ///< Reads only the end of metrics.jsonl.
 };
 
 }  // namespace train::cli

@@ -7,17 +7,16 @@
 
 namespace train::cli {
 
-/// The model that a config.json describes, for so many positions (0: not known). Logs a warning
-/// that names what the text says and no part of the model has. Errors: those of
-/// engine::spec_from_config().
+/// Model described by a config.json, for so many positions (0: unknown). Logs a warning that names
+/// keys which no part of the model uses. Errors: those of engine::spec_from_config().
 [[nodiscard]] Result<engine::ModelSpec> read_model_config(const std::string& text,
                                                           const std::string& source,
                                                           std::int64_t context);
 
-/// The same of a model that is read already. `source`: named in it.
+/// Logs that warning for a model that is already parsed. `source`: named in it.
 void warn_of_unread_keys(const engine::ModelSpec& model, const std::string& source);
 
-/// Of a model that is about to be trained: it says dropout, and none is done.
+/// Warns before training that the model's dropout is not applied.
 void warn_of_dropout(const engine::ModelSpec& model, const std::string& source);
 
 }  // namespace train::cli

@@ -10,7 +10,7 @@
 namespace train::cli {
 namespace {
 
-/// "5GB", "512MiB", "4096": bytes; nothing if it is no size of 1 or more.
+/// Parses "5GB", "512MiB", "4096" as bytes; nullopt if it is not a size of at least 1.
 std::optional<std::uint64_t> size_in(std::string_view text) {
   static constexpr std::array<std::pair<std::string_view, std::uint64_t>, 8> kUnits = {
       {{"", 1},

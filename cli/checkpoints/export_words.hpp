@@ -11,22 +11,22 @@
 #include "cli/command.hpp"
 #include "engine/model/spec.hpp"
 
-// What `export` and `convert` have alike.
+// Parts shared by `export` and `convert`.
 namespace train::cli {
 
-/// Of "fp32", "bf16" and "fp16".
+/// Type named "fp32", "bf16" or "fp16".
 [[nodiscard]] std::optional<storage::WeightType> weight_type_of(std::string_view word);
 
-/// --dtype.
+/// Option --dtype.
 CLI::Option* read_dtype(CommandSyntax& command, std::string& target, const std::string& help);
-/// --max-shard-size, or --max-file-bytes.
+/// Option --max-shard-size, or --max-file-bytes.
 void read_file_size(CommandSyntax& command, std::uint64_t& target);
 
 /// Every tensor of the dialect's files, in the order of the units.
 [[nodiscard]] std::vector<checkpoint::ExportTensor> tensors_of(
     const engine::ModelSpec& model, engine::Dialect dialect = engine::Dialect::hf);
 
-/// Those of companion_files() that are in `directory`.
+/// Those of companion_files() that exist in `directory`.
 [[nodiscard]] std::vector<std::filesystem::path> companions_in(
     const std::filesystem::path& directory);
 

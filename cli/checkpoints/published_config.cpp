@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The ropes as `model` has them, in both dialects, in place of all that was said of them.
+/// Replaces all rope settings by those of `model`, in both dialects.
 void say_ropes(Json& config, const engine::ModelSpec& model) {
   if (model.rope_keys.empty()) {
     return;
@@ -37,7 +37,7 @@ Result<std::string> published_config(const std::string& config_text, const std::
   TRAIN_CHECK(architecture != nullptr, "{} is not published", model.architecture);
   config["architectures"] = {std::string(architecture->class_name)};
   config.erase("dtype");
-  config.erase("quantization_config");  // What is written is not quantised.
+  config.erase("quantization_config");  // The output is not quantised.
   config["tie_word_embeddings"] = model.tie_embeddings;
   config["torch_dtype"] = storage::config_name(type);
   say_ropes(config, model);

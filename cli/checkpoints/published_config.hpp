@@ -8,10 +8,10 @@
 
 namespace train::cli {
 
-/// The config.json of weights that are written as `type`: as `config_text` has it, with the class
-/// that loads them, their type, and ropes in both dialects, so that all versions read the same; of
-/// a model that also sees or hears the language model's, with the keys of the whole. Errors (user):
-/// `config_text`, of `source`, is no JSON object.
+/// The config.json for weights stored as `type`: `config_text` with the class that loads them,
+/// their type, and rope settings in both dialects, so that all versions read the same; for a
+/// multimodal model the language model's config, with the keys of the whole. Errors (user):
+/// `config_text`, from `source`, is not a JSON object.
 [[nodiscard]] Result<std::string> published_config(const std::string& config_text,
                                                    const std::string& source,
                                                    const engine::ModelSpec& model,

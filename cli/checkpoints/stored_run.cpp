@@ -19,8 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kLargestConfig = std::uint64_t{1}
-                                         << 20U;  // as configs::load_config() has it
+constexpr std::uint64_t kLargestConfig = std::uint64_t{1} << 20U;  // As in configs::load_config().
 
 Error no_such_step(const fs::path& checkpoints, std::int64_t step) {
   const auto found = checkpoint::list_checkpoints(checkpoints);
@@ -56,7 +55,7 @@ Result<configs::RunConfig> load_run_config(const fs::path& run) {
   if (!fs::exists(run / "config.toml", ignored)) {
     return not_a_run(run);
   }
-  // Perhaps another person's run: nothing is waited for there.
+  // May be another user's run: the read must not block.
   const auto text = storage::read_within({.folder = run, .below = "config.toml"}, kLargestConfig);
   TRAIN_RETURN_IF_ERROR(text);
   auto config = configs::parse_config(*text, (run / "config.toml").string());
@@ -115,7 +114,7 @@ Result<checkpoint::FoundCheckpoint> find_checkpoint(const fs::path& checkpoints,
     return *std::move(report->newest);
   }
   const fs::path path = checkpoints / checkpoint::checkpoint_name(*step);
-  std::error_code ignored;  // not there and not readable are the same to the user
+  std::error_code ignored;  // Missing and unreadable are the same to the user.
   if (!fs::is_directory(path, ignored)) {
     return no_such_step(checkpoints, *step);
   }

@@ -13,10 +13,10 @@
 #include "checkpoint/load/reader.hpp"
 #include "configs/run_config.hpp"
 
-// What a run has left in its directory, for the commands that look at it. All that reads blocks.
+// Files of a run in its directory, for commands that read them. All reads block.
 namespace train::cli {
 
-/// A run's directory, as far as its checkpoints go.
+/// Directory of a run, with its checkpoints.
 struct StoredRun {
   std::filesystem::path root;
 
@@ -24,30 +24,30 @@ struct StoredRun {
   [[nodiscard]] std::filesystem::path index() const { return root / "index"; }
 };
 
-/// The errors (user) of a directory that no run has made, and of a run without checkpoints.
+/// Errors (user) for a directory that is not a run's, and for a run without checkpoints.
 [[nodiscard]] Error not_a_run(const std::filesystem::path& directory);
 [[nodiscard]] Error none_yet(const StoredRun& run);
 
 /// Errors (user): not a run's directory.
 [[nodiscard]] Result<StoredRun> open_run(const std::string& directory);
-/// The configuration that `run` was made with. Errors (user): not a run directory.
+/// Configuration of `run`. Errors (user): not a run directory.
 [[nodiscard]] Result<configs::RunConfig> load_run_config(const std::filesystem::path& run);
-/// Error (user): `average` is asked for, and the run keeps none (train.ema).
+/// Error (user): `average` is requested, but the run keeps none (train.ema).
 [[nodiscard]] Status check_average(const configs::RunConfig& config, bool average);
-/// The checkpoints in place, newest first. Errors (user): there is none.
+/// Checkpoints in place, newest first. Errors (user): none exists.
 [[nodiscard]] Result<std::vector<checkpoint::Candidate>> placed_in(const StoredRun& run);
-/// The directory of a step. Errors (user): there is none, names the nearest.
+/// Directory of a step. Errors (user): it does not exist; names the nearest.
 [[nodiscard]] Result<std::filesystem::path> directory_of(const StoredRun& run, std::int64_t step);
 
-/// The checkpoint of `step`, or the newest whole one, found without changing anything.
-/// Errors: (user) none yet, no such step (names those there are); (failure) it is damaged.
+/// Checkpoint of `step`, or the newest intact one, found without changing anything. Errors: (user)
+/// none yet, no such step (names the existing ones); (failure) it is damaged.
 [[nodiscard]] Result<checkpoint::FoundCheckpoint> find_checkpoint(
     const std::filesystem::path& checkpoints, std::optional<std::int64_t> step);
 
-/// The run's checkpoints; says on stderr if the index could not be used.
+/// Checkpoints of the run; reports on stderr if the index could not be used.
 [[nodiscard]] Result<checkpoint::IndexView> look(const StoredRun& run);
 
-/// Of all its files, in bytes.
+/// Total bytes of its files.
 [[nodiscard]] std::uint64_t size_of(const checkpoint::Manifest& manifest);
 
 /// "2026-11-21 11:28:46", local time.

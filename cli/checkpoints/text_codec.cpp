@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where a run's tokenizer is; empty if nowhere.
+/// Tokenizer of a run; empty if there is none.
 fs::path tokenizer_of(const fs::path& run, const configs::RunConfig& config) {
   const fs::path model = actors::model_directory(run);
   return storage::holds_tokenizer(model) ? model : storage::kept_tokenizer(config.data.dir);
@@ -47,7 +47,7 @@ Result<TextCodec> TextCodec::of_run(const fs::path& run, const configs::RunConfi
   }
   auto codec_of_path = of_directory(path, vocab);
   TRAIN_RETURN_IF_ERROR(codec_of_path);
-  // A model that began with the run has no files of its own that say how turns end.
+  // A model trained from scratch has no files of its own that define turn ends.
   if (facts && facts->format) {
     const auto rows = storage::read_row_facts(config.data.dir);
     TRAIN_RETURN_IF_ERROR(rows);

@@ -17,7 +17,7 @@ std::vector<const float*> weights_of(const TrainedModel& model) {
   return weights;
 }
 
-/// Bytes at the end of `text` that a stop text begins with.
+/// Length of the longest suffix of `text` that a stop text begins with.
 std::size_t beginning_of(const std::string& stop, const std::string& text) {
   for (std::size_t length = std::min(stop.size() - 1, text.size()); length > 0; --length) {
     if (text.compare(text.size() - length, length, stop, 0, length) == 0) {

@@ -16,18 +16,18 @@
 
 namespace train::cli {
 
-/// What a text shows of its tokens, up to the first stop text, which ends it and is not shown. What
-/// may yet become a stop text is held back.
-/// Not thread-safe. Borrows codec and stops, which must outlive this.
+/// Visible text of tokens up to the first stop text, which ends it and is not shown. Text that may
+/// become a stop text is held back. Not thread-safe. Borrows codec and stops, which must outlive
+/// this object.
 class StoppedText {
  public:
   StoppedText(const TextCodec& codec, std::span<const std::int32_t> prompt,
               const std::vector<std::string>& stops)
       : tokens_(codec, prompt), stops_(&stops) {}
 
-  /// What can be shown now that `token` has come.
+  /// Text that can be shown after `token`.
   [[nodiscard]] std::string add(std::int32_t token) { return shown_of(tokens_.add(token), false); }
-  /// What is left to be shown at the end.
+  /// Remaining text at the end.
   [[nodiscard]] std::string finish() { return shown_of(tokens_.finish(), true); }
   [[nodiscard]] bool stopped() const { return stopped_; }
 
@@ -40,34 +40,34 @@ class StoppedText {
   bool stopped_ = false;
 };
 
-/// Texts to be continued.
+/// Texts to continue.
 struct TextRequest {
-  std::vector<std::vector<std::int32_t>> prompts;  ///< See TextCodec.
-  std::int64_t tokens = 0;                         ///< New tokens of each at most.
+  std::vector<std::vector<std::int32_t>> prompts;  ///< Encoded prompts; see TextCodec.
+  std::int64_t tokens = 0;                         ///< Largest number of new tokens for each.
   engine::SamplingOptions sampling;
-  std::vector<std::string> stops = {};  ///< Texts that end a text; none of them empty.
+  std::vector<std::string> stops = {};  ///< Stop texts, non-empty.
 };
 
-/// What a token adds to a text.
+/// Contribution of a token to a text.
 struct WrittenToken {
   std::size_t text = 0;     ///< Index of the prompt.
-  std::int32_t token = -1;  ///< -1: none; what was held back is shown.
+  std::int32_t token = -1;  ///< -1: no token; held back text is shown.
   float log_probability = 0;
   std::string shown;  ///< May be empty.
 };
 
-/// Threads and memory for continuing texts with one model: weights, activations, caches.
-/// Not thread-safe. Borrows model and codec, which must outlive this.
+/// Threads and memory for generation with one model: weights, activations, caches. Not thread-safe.
+/// Borrows model and codec, which must outlive this object.
 class TextWriter {
  public:
   TextWriter(const TrainedModel& model, const TextCodec& codec, std::int64_t threads,
              std::int64_t texts_at_once);
 
-  /// Called with every token of each text; false ends that text.
+  /// Called for every token of each text; false ends that text.
   using OnToken = std::function<bool(const WrittenToken&)>;
 
-  /// A text ends with the tokens that end texts (not given to `written`), with a stop text, or
-  /// after `tokens`. Blocking.
+  /// A text ends at an end-of-text token (not passed to `written`), at a stop text, or after
+  /// `tokens`. Blocking.
   void write(const TextRequest& request, const OnToken& written);
 
  private:

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How often a run that goes on may retire the newest checkpoint while it is read.
+// Number of attempts, as a running run may retire the newest checkpoint while it is read.
 constexpr int kReads = 50;
 
 engine::StateView weight_view(const engine::Parameter& parameter, float* flat) {

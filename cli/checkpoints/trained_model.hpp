@@ -15,31 +15,31 @@
 
 namespace train::cli {
 
-/// Weights of a committed checkpoint, and what they belong to.
+/// Weights of a committed checkpoint, with their model and run.
 struct TrainedModel {
   configs::RunConfig config;
   engine::RankOptions options;
   std::vector<kernels::Buffer> units;  ///< Flat fp32 weights of each unit.
 };
 
-/// Reads the weights alone, of `step` or the newest. Blocking.
+/// Reads only the weights, of `step` or the newest checkpoint. Blocking.
 [[nodiscard]] Result<TrainedModel> load_model(const std::filesystem::path& run,
                                               std::optional<std::int64_t> step);
 
-/// Reads a published model's weights from its directory, to be continued over texts of `context`
-/// tokens at most. Blocking. Errors: those of spec_from_config() and PublishedWeights::open.
+/// Reads a published model's weights from its directory, for texts of at most `context` tokens.
+/// Blocking. Errors: those of spec_from_config() and PublishedWeights::open.
 [[nodiscard]] Result<TrainedModel> load_model_directory(const std::filesystem::path& directory,
                                                         std::int64_t context);
 
-/// The `bytes` tokenizer for prompts: one token per byte. An empty text is one end-of-text token,
-/// so that there is always something to continue.
+/// `bytes` tokenizer for prompts: one token per byte. An empty text becomes one end-of-text token,
+/// so that there is something to continue.
 [[nodiscard]] std::vector<std::int32_t> encode_bytes(std::string_view text);
 
-/// A token as it is shown: its byte; end-of-text as a line break; control characters as '?'.
+/// Display form of a token: its byte; end-of-text as a line break; control characters as '?'.
 [[nodiscard]] std::string show_byte(std::int32_t token);
 
-/// Prints what the trained model writes after run.sample_prompt, from the run's newest checkpoint;
-/// nothing if no sample is asked for or nobody knows the tokens. Blocking.
+/// Prints a sample from the run's newest checkpoint after run.sample_prompt; no-op if no sample is
+/// requested or the tokenizer is unknown. Blocking.
 void show_sample(const actors::PreparedRun& run);
 
 }  // namespace train::cli

@@ -68,7 +68,7 @@ Result<int> diff(const DiffOptions& options) {
   return difference->same_bits() ? kExitFinished : kExitFailure;
 }
 
-/// RUN:STEP; the run's directory may hold colons itself.
+/// Parses RUN:STEP; the run's directory may contain colons.
 bool read_side(const std::string& word, DiffOptions::Side& side) {
   const std::size_t colon = word.rfind(':');
   const auto step = colon == std::string::npos || colon == 0
@@ -78,7 +78,7 @@ bool read_side(const std::string& word, DiffOptions::Side& side) {
   return step.has_value();
 }
 
-/// Both sides, of two words or three.
+/// Parses both sides, given as two or three words.
 bool read_sides(const std::vector<std::string>& words, DiffOptions& options) {
   if (words.size() == 2) {
     return read_side(words[0], options.a) && read_side(words[1], options.b);

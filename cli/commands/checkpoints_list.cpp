@@ -18,7 +18,7 @@ bool shown(const IndexEntry& entry, bool all) {
   return all || entry.state != CheckpointState::retired;
 }
 
-/// Where its bytes are.
+/// Place of the checkpoint's bytes.
 std::string_view place_of(CheckpointState state) {
   switch (state) {
     case CheckpointState::local:
@@ -53,7 +53,7 @@ std::string json_text(const checkpoint::IndexView& view, const ListOptions& opti
       item["size_bytes"] = entry.size_bytes;
       item["ranks"] = entry.ranks;
       item["tokens"] = entry.tokens;
-      // JSON has no number that is none: such a loss reads as null, like one that is not known.
+      // JSON has no NaN or infinity: such a loss reads as null, like an unknown one.
       item["validation_loss"] = entry.validation_loss ? Json(*entry.validation_loss) : Json();
     }
     item["place"] = place_of(entry.state);
@@ -77,7 +77,7 @@ void add_row(fmt::memory_buffer& text, const IndexEntry& entry) {
   fmt::format_to(std::back_inserter(text), "  {}\n", place_of(entry.state));
 }
 
-/// A table for people, newest last, or one JSON object.
+/// Text table, newest last, or one JSON object.
 std::string list_text(const checkpoint::IndexView& view, const ListOptions& options) {
   if (options.json) {
     return json_text(view, options);

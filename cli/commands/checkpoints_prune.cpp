@@ -15,7 +15,7 @@ namespace {
 using checkpoint::CheckpointState;
 using checkpoint::IndexEntry;
 
-/// The run's own rule, as far as the command line does not say otherwise.
+/// Rule of the run, with the command line's overrides.
 Result<checkpoint::RetentionRule> rule_of(const StoredRun& run, const PruneOptions& options) {
   checkpoint::RetentionRule rule{.keep_last = options.keep_last.value_or(0),
                                  .keep_every = options.keep_every.value_or(0),
@@ -68,7 +68,7 @@ Status rehearse(const StoredRun& run, const checkpoint::RetentionRule& rule) {
   return {};
 }
 
-/// The newest must be able to stand in for those that go.
+/// Checks the newest checkpoint, which must replace those removed.
 Status check_newest(const StoredRun& run, const IndexEntry& newest) {
   const auto found = checkpoint::verify_checkpoint(run.placed() / newest.directory);
   TRAIN_RETURN_IF_ERROR(found);
@@ -82,7 +82,7 @@ Status check_newest(const StoredRun& run, const IndexEntry& newest) {
 }
 
 Status prune(const PruneOptions& options) {
-  allow_signals();  // what is cut short is finished at the next start
+  allow_signals();  // An interrupted removal is completed at the next start.
   const auto run = open_run(options.run_directory);
   TRAIN_RETURN_IF_ERROR(run);
   const auto rule = rule_of(*run, options);

@@ -40,7 +40,7 @@ std::string facts_text(const fs::path& directory, const Manifest& manifest,
   return fmt::to_string(text);
 }
 
-/// Files by number, tensors with the rows that each file holds.
+/// Files by number, and tensors with the rows in each file.
 std::string tables_text(const Manifest& manifest) {
   fmt::memory_buffer text;
   const auto out = std::back_inserter(text);

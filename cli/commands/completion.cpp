@@ -7,12 +7,12 @@
 namespace train::cli {
 namespace {
 
-/// A command that help shows, as completion and manual know it.
+/// Visible command, for completion and manual.
 struct Described {
   std::string name;  ///< "eval", "data prepare"; empty: the program.
   std::string help;
   std::vector<const CLI::Option*> options;
-  std::vector<std::string> inner;  ///< Names of its commands.
+  std::vector<std::string> inner;  ///< Names of its subcommands.
 };
 
 bool is_hidden(const CLI::App& command) { return command.get_group().empty(); }
@@ -34,7 +34,7 @@ void append(const CLI::App& command, const std::string& name, std::vector<Descri
   }
 }
 
-/// The program and its commands, in the order of help.
+/// Visits the program and its commands, in the order of help.
 template <class Use>
 void with_commands(const Use& use) {
   CLI::App app;
@@ -59,7 +59,7 @@ std::vector<std::string> names_of(const CLI::Option& option) {
 
 bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
-/// The values of an option whose type lists them ("cpu|cuda", "fp32|bf16|fp16=fp32"); else none.
+/// Values of an option whose type lists them ("cpu|cuda", "fp32|bf16|fp16=fp32"); otherwise empty.
 std::string choices_of(const CLI::Option& option) {
   std::string type = option.get_type_name();
   type = type.substr(0, type.find('='));
@@ -136,7 +136,7 @@ complete -o default -F _actortrain actortrain
                      values, fmt::join(keys, " "), words);
 }
 
-/// Text as roff takes it: no line begins with a control character, no backslash or hyphen is read.
+/// Escapes text for roff: no control character at a line's beginning, no bare backslash or hyphen.
 std::string roff(const std::string& text) {
   std::string out;
   for (const char letter : text) {

@@ -18,14 +18,14 @@ namespace train::cli {
 using namespace actors;
 namespace {
 
-/// The type of the embedding, which stands for the model's.
+/// Type of the embedding, used for the whole model.
 storage::WeightType stored_type(const checkpoint::PublishedWeights& weights,
                                 const engine::ModelSpec& model) {
   const auto* entry = weights.directory().find(weights.name_in_files(model.embedding));
-  return storage::weight_type(entry->dtype).value();  // checked when the weights were opened
+  return storage::weight_type(entry->dtype).value();  // Checked when the weights were opened.
 }
 
-/// What is converted: its model, where its elements come from, what belongs beside it.
+/// Source of a conversion: its model, its tensors, its companion files.
 struct Conversion {
   engine::ModelSpec model;
   std::shared_ptr<const engine::WeightSource> weights;
@@ -99,7 +99,7 @@ Status convert_model(const ConvertOptions& options) {
 
 }  // namespace
 
-/// A published model's weights once more, in another type or other files. Leaves nothing half-made.
+/// Writes a published model's weights in another type or other files. Leaves nothing incomplete.
 void describe_convert(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add(
       "convert", "Write a published model's weights again: another type, other files; no run.");

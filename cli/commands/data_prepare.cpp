@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kBarWidth = 40;
 
-/// A bar on a terminal; a line every ten per cent elsewhere.
+/// Progress bar on a terminal; otherwise a line every ten per cent.
 class ProgressBar {
  public:
   void show(std::uint64_t done, std::uint64_t total) {
@@ -42,7 +42,7 @@ class ProgressBar {
   int shown_ = -1;
 };
 
-/// Conversations, prompts, pairs or texts, as rows.
+/// Prepares conversations, prompts, pairs or texts as rows.
 Status prepare_rows(const PrepareOptions& options, storage::SaidLayout layout) {
   storage::PrepareRowsRequest request{.inputs = {options.inputs.begin(), options.inputs.end()},
                                       .layout = layout,

@@ -18,7 +18,7 @@ const char* side_name(bool kto, int side) {
   return side == 0 ? (kto ? "desirable" : "chosen") : (kto ? "undesirable" : "rejected");
 }
 
-/// One document, with a line that says what it is.
+/// Prints one document after a line that describes it.
 void show_document(const storage::RowSplit& split, const storage::Tokenizer& tokenizer,
                    const storage::RowExcerpt& excerpt, std::uint64_t number) {
   const storage::RowDocument& document = excerpt.document;

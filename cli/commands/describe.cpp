@@ -14,7 +14,7 @@ namespace train::cli {
 using namespace actors;
 namespace {
 
-/// The model of a run file, as far as its data says the vocabulary.
+/// Model of a run file; the vocabulary comes from its data, if available.
 Result<engine::ModelSpec> model_of_run(const std::string& file) {
   const auto config = configs::load_config(file);
   TRAIN_RETURN_IF_ERROR(config);
@@ -74,7 +74,7 @@ Status describe_model(const DescribeOptions& options) {
 
 }  // namespace
 
-/// A model as its spec says it, without allocating it.
+/// Prints a model from its spec, without allocating it.
 void describe_describe(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add(
       "describe",

@@ -24,29 +24,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::milliseconds kPoll{500};  // of the directory of checkpoints
+constexpr std::chrono::milliseconds kPoll{500};  // Polling interval of the checkpoints directory.
 constexpr std::int64_t kPublishedContext = 1024;
 
-/// The configuration of an evaluation of `config`'s model on `ranks` ranks in this process.
+/// Configuration for evaluating `config`'s model on `ranks` ranks in this process.
 configs::RunConfig evaluation_config(configs::RunConfig config, std::int64_t ranks) {
   config.parallel = {};
   config.parallel.ranks = ranks;
   config.parallel.strategy = ranks > 1 ? "full" : "none";
   config.parallel.transport = "inproc";
   if (config.eval.interval_steps == 0) {
-    config.eval.interval_steps = 1;  // the run itself never evaluated; asking for it is enough
+    config.eval.interval_steps = 1;  // Set although the run never evaluated, as the user requests
+                                     // it.
   }
   return config;
 }
 
-/// The same of a run that answers questions alone, or of a published model that does.
+/// Configuration for answering questions only, with a run's or a published model's weights.
 configs::RunConfig choice_config(configs::RunConfig config, const EvalOptions& options,
                                  const fs::path& root) {
   config = evaluation_config(std::move(config), options.ranks);
   config.run.dir = root.parent_path().string();
   config.run.name = root.filename().string();
   config.batch.lanes = options.ranks;
-  config.objective = {};  // of what is trained, which is nothing here
+  config.objective = {};  // Nothing is trained here.
   config.data.sequence_length = options.context.value_or(config.data.sequence_length);
   config.eval.choices = options.choices;
   config.runtime.device = options.device.value_or(config.runtime.device);
@@ -54,10 +55,10 @@ configs::RunConfig choice_config(configs::RunConfig config, const EvalOptions& o
 }
 
 struct Evaluated {
-  EvaluationFinished losses, answers;  ///< Those that there are.
+  EvaluationFinished losses, answers;  ///< Results that were produced.
 };
 
-/// The ranks follow two or three commands: evaluate, score, and stop.
+/// Runs two or three commands: evaluate, score, stop.
 Result<Evaluated> evaluate(const std::vector<RankContext>& contexts, std::int64_t step) {
   const RankRuntime& first = *contexts.front();
   int left = 0;
@@ -89,7 +90,7 @@ Status check_plan(const RunPlan& plan) {
   return engine::check_device(plan.config.runtime.device, plan.engine.model, kOtherDevice);
 }
 
-/// A line of JSON for each question.
+/// Writes one JSON line per question.
 Status write_details(const std::string& path, const storage::ChoiceSet& choices,
                      const ChoiceReport& report) {
   std::string text;
@@ -106,7 +107,7 @@ Status write_details(const std::string& path, const storage::ChoiceSet& choices,
   return storage::write_file_atomically(path, text);
 }
 
-/// Ranks in this process, with the weights of a checkpoint or their running average.
+/// Makes ranks in this process, with the weights of a checkpoint or their running average.
 Result<std::vector<RankContext>> start_ranks(const RunPlan& plan, const StartState& start,
                                              bool average) {
   auto contexts = make_local_ranks(plan, start);
@@ -119,7 +120,7 @@ Result<std::vector<RankContext>> start_ranks(const RunPlan& plan, const StartSta
   return contexts;
 }
 
-/// `start`: a checkpoint, or none for a published model's weights. `name`: what is evaluated.
+/// `start`: a checkpoint, or nullopt for a published model's weights. `name`: for the output.
 Status answer_choices(const configs::RunConfig& config, const StartState& start, std::int64_t step,
                       const std::string& name, const EvalOptions& options) {
   const auto plan = plan_choices(config);
@@ -173,7 +174,7 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
   return {};
 }
 
-/// Evaluates what is committed, oldest first, until the run's last step or a signal.
+/// Evaluates committed checkpoints, oldest first, until the run's last step or a signal.
 Status follow(const configs::RunConfig& config, const fs::path& checkpoints,
               const EvalOptions& options) {
   watch_signals();
@@ -205,7 +206,7 @@ Status follow(const configs::RunConfig& config, const fs::path& checkpoints,
   return {};
 }
 
-/// A directory that a model was published in, and no run has made.
+/// True for a published model's directory that is not a run's.
 bool is_published_model(const fs::path& directory) {
   std::error_code ignored;
   return fs::exists(directory / "config.json", ignored) &&
@@ -269,7 +270,7 @@ std::string mistake_in(const EvalOptions& options) {
 
 }  // namespace
 
-/// The evaluation of a checkpoint, or of each new one, on any number of ranks.
+/// Evaluates a checkpoint, or each new one, on any number of ranks.
 void describe_eval(CommandSyntaxes& commands) {
   CommandSyntax& command =
       commands.add("eval", "Evaluate a run's checkpoint on the validation data.");

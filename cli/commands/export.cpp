@@ -25,9 +25,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// What computes the model, as far as the weights' shapes do not say it. Names as other programs
-/// use them where they have one. `model_type` is no name of theirs: the tensors are named otherwise
-/// than in theirs, and a program that took them for its own would start from random weights.
+/// Architecture settings that the weights' shapes do not show, under the names that other programs
+/// use, if any. `model_type` is deliberately an own name: the tensors are named differently from
+/// theirs, and a program that mistook the model for its own would start from random weights.
 Json describe_model(const configs::RunConfig& config, const engine::ModelSpec& model,
                     checkpoint::ExportType type) {
   const bool enoki = model.architecture == "enoki";
@@ -54,7 +54,7 @@ Json describe_model(const configs::RunConfig& config, const engine::ModelSpec& m
           {"torch_dtype", storage::config_name(type)}};
 }
 
-/// The data may be gone by now; then the tokenizer is null.
+/// If the data no longer exists the tokenizer is null.
 Json describe_tokenizer(const configs::RunConfig& config) {
   const auto facts = storage::read_dataset_facts(config.data.dir);
   if (!facts || !facts->tokenizer) {
@@ -86,7 +86,7 @@ std::string config_text(const configs::RunConfig& config, const engine::ModelSpe
   return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-/// config.json, and the files of a published model that belong beside it.
+/// Adds config.json, and the companion files of a published model.
 Status describe_to(checkpoint::ExportRequest& request, const configs::RunConfig& config,
                    const engine::ModelSpec& model, const checkpoint::FoundCheckpoint& found,
                    const fs::path& run) {
@@ -108,7 +108,7 @@ std::string averages_of(const ExportOptions& options) {
   return options.ema ? fmt::format("optimizer.{}.", engine::kAverageState) : std::string();
 }
 
-/// The model, with what adapters add merged into its weights.
+/// Writes the model with adapters merged into its weights.
 Result<checkpoint::ExportReport> write_model(checkpoint::ExportRequest request,
                                              const configs::RunConfig& config,
                                              const engine::ModelSpec& model,
@@ -144,7 +144,7 @@ Status export_run(const ExportOptions& options) {
   const auto engine = engine_options(*config, 0);
   TRAIN_RETURN_IF_ERROR(engine);
   TRAIN_RETURN_IF_ERROR(check_average(*config, options.ema));
-  allow_signals();  // there is nothing yet that would have to be removed
+  allow_signals();  // Nothing exists yet that would have to be removed.
   const auto found = find_checkpoint(run / "checkpoints", options.step);
   block_signals();
   watch_signals();
@@ -171,8 +171,8 @@ Status export_run(const ExportOptions& options) {
 
 }  // namespace
 
-/// A checkpoint's weights as safetensors files and what is needed to use them. A signal ends it and
-/// leaves nothing.
+/// Writes a checkpoint's weights as safetensors files, with the files needed to use them. A signal
+/// ends it and leaves nothing.
 void describe_export(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add(
       "export", "Write a checkpoint's weights as safetensors files for other programs.");

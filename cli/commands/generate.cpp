@@ -25,21 +25,21 @@ namespace train::cli {
 using namespace actors;
 namespace {
 
-/// Of a published model, unless the words say another.
+/// Default context of a published model.
 constexpr std::int64_t kContext = 1024;
 
 using Json = nlohmann::ordered_json;
 using Tokens = std::vector<std::int32_t>;
 
-/// What writes, and what turns its tokens into text.
+/// Model for generation, with the codec of its tokens.
 struct Writer {
   TrainedModel model;
   TextCodec codec;
-  std::filesystem::path files;  ///< Where the chat template is.
+  std::filesystem::path files;  ///< Directory of the chat template.
   bool is_run = true;
 };
 
-/// The run's own, or that of its data, where a model that began with the run has none.
+/// Template of the run, or of its data if the model was trained from scratch.
 std::filesystem::path template_folder(const std::filesystem::path& run,
                                       const configs::RunConfig& config) {
   std::filesystem::path own = model_directory(run);
@@ -48,7 +48,7 @@ std::filesystem::path template_folder(const std::filesystem::path& run,
   return !has_own && storage::ChatTemplate::open(kept).ok() ? kept : own;
 }
 
-/// How much of a text a published model sees: what is asked for, and what its positions allow.
+/// Context length of a published model: the requested one, limited by its positions.
 Result<std::int64_t> context_of(const GenerateOptions& options) {
   const auto config = find_model_config(options.run_directory);
   TRAIN_RETURN_IF_ERROR(config);
@@ -102,13 +102,13 @@ Result<Writer> open_writer(const GenerateOptions& options) {
   return Writer{std::move(model).value(), std::move(codec).value(), std::move(files)};
 }
 
-/// A text that is to be continued: as it stands, or the conversation that a template renders.
+/// Prompt to continue: plain text, or a conversation for the template.
 struct Prompt {
   std::string text;
   storage::Conversation conversation = {};
 };
 
-/// Turns prompts into tokens: text as it is, or by the model's chat template.
+/// Turns prompts into tokens: plain text, or with the model's chat template.
 class PromptReader {
  public:
   static Result<PromptReader> open(const GenerateOptions& options, const Writer& writer) {
@@ -130,7 +130,7 @@ class PromptReader {
     return reader;
   }
 
-  /// A prompt of --prompt or of a line: with --chat what the user says, or a JSON list of messages.
+  /// Prompt of --prompt or of a line: with --chat a user message, or a JSON list of messages.
   [[nodiscard]] Result<Prompt> read(const std::string& text) const {
     Prompt prompt{.text = text};
     if (!options_->chat) {
@@ -147,7 +147,7 @@ class PromptReader {
     return prompt;
   }
 
-  /// A conversation in which nobody has said anything yet but --system.
+  /// Conversation with only the system message.
   [[nodiscard]] storage::Conversation begun() const {
     storage::Conversation conversation;
     if (!options_->system.empty()) {
@@ -156,7 +156,7 @@ class PromptReader {
     return conversation;
   }
 
-  /// `where`: the prompt's, in the line that says that the model does not see all of it.
+  /// `where`: name of the prompt, in the warning that it was truncated.
   [[nodiscard]] Result<Tokens> tokens_of(const Prompt& prompt, const std::string& where) {
     auto tokens = read_tokens(prompt);
     TRAIN_RETURN_IF_ERROR(tokens);
@@ -198,17 +198,17 @@ TextRequest request_of(const GenerateOptions& options, std::vector<Tokens> promp
           .stops = options.stops};
 }
 
-/// Text as JSON has it; a character that breaks off is shown as U+FFFD.
+/// Text as JSON; an incomplete character is shown as U+FFFD.
 std::string quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// A number that reads back as the same float.
+/// Decimal that reads back as the same float.
 std::string exact(float value) { return fmt::format("{:.9g}", static_cast<double>(value)); }
 
 bool go_on() { return !standard_output().closed() && stop_signal() == 0; }
 
-/// One text, as it is written; with --logprobs a line for each token.
+/// Prints one text as it is generated; with --logprobs one line per token.
 std::string write_one(const GenerateOptions& options, TextWriter& writer, Tokens prompt) {
   std::string text;
   writer.write(request_of(options, {std::move(prompt)}), [&](const WrittenToken& written) {
@@ -224,7 +224,7 @@ std::string write_one(const GenerateOptions& options, TextWriter& writer, Tokens
   return text;
 }
 
-/// One line of JSON for each prompt of the file, in its order.
+/// Prints one JSON line for each prompt of the file, in order.
 Status write_file(const GenerateOptions& options, PromptReader& reader, TextWriter& writer) {
   constexpr std::uint64_t kLargest = std::uint64_t{1} << 30;
   const auto file = storage::InputFile::open(options.prompts);
@@ -260,7 +260,7 @@ Status write_file(const GenerateOptions& options, PromptReader& reader, TextWrit
     text.shown += written.shown;
     if (written.token >= 0) {
       text.tokens.push_back(written.token);
-      // The shortest text of a float's double is not that of the float.
+      // Formatted as a float: the shortest text of its double differs.
       text.log_probabilities.push_back(Json::parse(exact(written.log_probability)));
     }
     return go_on();
@@ -282,7 +282,7 @@ void prompt_for_turn() {
   }
 }
 
-/// A conversation with whoever is at standard input, a line a turn, until it ends.
+/// Chats with standard input, one line per turn, until it ends.
 Status talk(const GenerateOptions& options, PromptReader& reader, TextWriter& writer) {
   Prompt prompt{.text = {}, .conversation = reader.begun()};
   for (std::string line; go_on() && (prompt_for_turn(), std::getline(std::cin, line));) {
@@ -299,7 +299,7 @@ Status talk(const GenerateOptions& options, PromptReader& reader, TextWriter& wr
   return {};
 }
 
-/// Continues prompts with the newest (or named) checkpoint of a run, or a published model.
+/// Continues prompts with the newest (or given) checkpoint of a run, or a published model.
 Status generate(const GenerateOptions& options) {
   allow_signals();
   const auto opened = open_writer(options);

@@ -8,7 +8,7 @@ namespace train::cli {
 using namespace actors;
 namespace {
 
-/// Who keeps what under every strategy, and what is sent.
+/// Prints the state kept by each rank under every strategy, and the traffic.
 Status show_plan(const PlanOptions& options) {
   configs::KeyPositions places;
   const auto config = configs::load_config(options.config, options.set, &places);

@@ -17,7 +17,7 @@ Status plot(const PlotOptions& options) {
   return {};
 }
 
-/// Empty, if `value` is one of `names`.
+/// Error text, empty if `value` is one of `names`.
 std::string unless_one_of(const char* option, const std::string& value,
                           const std::vector<std::string>& names) {
   return std::find(names.begin(), names.end(), value) != names.end()

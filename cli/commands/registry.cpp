@@ -1,7 +1,7 @@
 #include "cli/command.hpp"
 
-/// Every command, a line each, in the order in which help shows them. It is described by
-/// describe_<command>(), in the file of that name.
+/// All commands, one per line, in the order of help. Each is defined by describe_<command>(), in
+/// the file of that name.
 #define TRAIN_COMMANDS(COMMAND) \
   COMMAND(run)                  \
   COMMAND(plan)                 \

@@ -21,7 +21,7 @@ Result<ChatTemplate> open_template(const RenderOptions& options) {
                                : ChatTemplate::open(options.model, settings);
 }
 
-/// A conversation of one text.
+/// Renders a single conversation.
 Result<int> render_one(const RenderOptions& options, ChatTemplate& chat_template,
                        const std::string& input) {
   const auto conversation = storage::parse_conversation(input);
@@ -35,7 +35,7 @@ Result<int> render_one(const RenderOptions& options, ChatTemplate& chat_template
   return kExitFinished;
 }
 
-/// What a text is as a line of JSON.
+/// JSON line of a rendered text.
 std::string line_of_text(const Result<storage::RenderedChat>& text) {
   nlohmann::ordered_json line = nlohmann::ordered_json::object();
   if (!text) {
@@ -50,7 +50,7 @@ std::string line_of_text(const Result<storage::RenderedChat>& text) {
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-/// A conversation a line, each with its own outcome.
+/// Renders one conversation per line, each with its own result.
 Result<int> render_lines(const RenderOptions& options, ChatTemplate& chat_template,
                          const std::string& input) {
   std::vector<Conversation> conversations;
@@ -83,7 +83,7 @@ Result<int> render_input(const RenderOptions& options) {
 
 }  // namespace
 
-/// What a model reads of a conversation.
+/// Prints the model's input text for a conversation.
 void describe_render(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add(
       "render", "Print the text that a chat template makes of a conversation, [{\"role\", ...}].");

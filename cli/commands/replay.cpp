@@ -18,13 +18,13 @@ namespace {
 namespace fs = std::filesystem;
 using checkpoint::StepRecord;
 
-/// A replay, from ranks at its start to what was found.
+/// Replay of steps, from creating ranks to the findings.
 class Replay {
  public:
   Replay(ReplayPlan plan, fs::path run)
       : run_plan_(std::move(plan.run)), range_(std::move(plan.range)), run_(std::move(run)) {}
 
-  /// A line for each finding, or one that all is the same.
+  /// Prints a line for each finding, or one that everything is equal.
   Result<int> run() {
     auto ranks = start();
     TRAIN_RETURN_IF_ERROR(ranks);
@@ -44,7 +44,7 @@ class Replay {
       return kExitFinished;
     }
     const int exit_code = found(describe(*difference_, names_, agreed_));
-    ranks->clear();  // their memory is needed again
+    ranks->clear();  // Their memory is needed again.
     TRAIN_RETURN_IF_ERROR(compute_again());
     return exit_code;
   }
@@ -90,10 +90,11 @@ class Replay {
     return {};
   }
 
-  /// What was restored against what the journal says of that step.
+  /// Compares the restored state with the journal's record of that step.
   [[nodiscard]] std::optional<std::string> compare_start(const std::vector<RankContext>& ranks) {
     if (engine::begins_phase(run_plan_.engine, range_.first_step())) {
-      return std::nullopt;  // the record is of moments that have ended with the phase before
+      return std::nullopt;  // The record includes optimizer states that ended with the previous
+                            // phase.
     }
     const auto record = range_.journal.steps.find(range_.first_step());
     if (record == range_.journal.steps.end() || record->second.tensor_digests.empty()) {
@@ -115,7 +116,8 @@ class Replay {
                        tensors_text(tensors, names_), checkpoint::checkpoint_name(step));
   }
 
-  /// Checkpoints in place on the way say what the journal may not. A text: one differs from it.
+  /// Adds digests of checkpoints on the way, which the journal may lack. A text: one differs from
+  /// the journal.
   Result<std::string> add_checkpoints() {
     const auto placed = checkpoint::list_checkpoints(run_ / "checkpoints");
     TRAIN_RETURN_IF_ERROR(placed);
@@ -129,7 +131,7 @@ class Replay {
       TRAIN_RETURN_IF_ERROR(digests);
       auto& journal = record->second.tensor_digests;
       if (digests->size() != names_.tensors.size()) {
-        continue;  // retired meanwhile
+        continue;  // Retired meanwhile.
       }
       if (journal.empty()) {
         journal = std::move(*digests);
@@ -140,7 +142,7 @@ class Replay {
     return std::string();
   }
 
-  /// Empty: it is no longer there.
+  /// Empty: it no longer exists.
   static Result<std::vector<std::uint64_t>> digests_of(const fs::path& directory) {
     auto content = read_content(directory);
     TRAIN_RETURN_IF_ERROR(content);
@@ -163,14 +165,14 @@ class Replay {
                            {.step = std::move(heard), .evaluation = {}});
   }
 
-  /// Compares each step with the journal, up to the first that differs.
+  /// Compares each step with the journal, up to the first difference.
   Status compute(const std::vector<RankContext>& ranks) {
     agreed_ = range_.first_step();
     return replay_to(range_.to, ranks, [this](const StepRecord& step) {
       replayed_[step.step] = step;
       const auto journal = range_.journal.steps.find(step.step);
       if (journal == range_.journal.steps.end()) {
-        return true;  // before those that were asked for
+        return true;  // Before the requested steps.
       }
       difference_ = compare_steps(journal->second, step, names_);
       if (!difference_ && !journal->second.tensor_digests.empty()) {
@@ -181,8 +183,8 @@ class Replay {
     });
   }
 
-  /// Once more up to the difference, compared at every step and tensor with the first time: whose
-  /// bits cannot be trusted, the run's or this machine's?
+  /// Recomputes up to the difference and compares every step and tensor with the first attempt, to
+  /// decide whether the run's or this machine's bits are unreliable.
   Status compute_again() {
     const auto ranks = start();
     TRAIN_RETURN_IF_ERROR(ranks);
@@ -207,11 +209,11 @@ class Replay {
   ModelNames names_;
   std::map<std::int64_t, StepRecord> replayed_;
   std::optional<StepDifference> difference_;
-  std::int64_t agreed_ = 0;    ///< The last step whose digests are the same.
-  std::uint64_t digests_ = 0;  ///< That were compared.
+  std::int64_t agreed_ = 0;    ///< Last step with equal digests.
+  std::uint64_t digests_ = 0;  ///< Number of digests compared.
 };
 
-/// Bits belong to a kernel set.
+/// Warns if the kernel set differs, which determines the bits.
 Status warn_of_kernels(const ReplayRange& range, const configs::RunConfig& config) {
   if (!range.start) {
     return {};
@@ -226,9 +228,9 @@ Status warn_of_kernels(const ReplayRange& range, const configs::RunConfig& confi
   return {};
 }
 
-/// Computes steps again, from the newest checkpoint in place before them or from the initial
-/// weights, and compares loss, norms, learning rate and digests with the journal, and digests with
-/// the checkpoints in place. Writes nothing.
+/// Recomputes steps, from the newest checkpoint before them or from the initial weights, and
+/// compares loss, norms, learning rate and digests with the journal, and digests with the existing
+/// checkpoints. Writes nothing.
 Result<int> replay(const ReplayOptions& options) {
   allow_signals();
   auto plan = plan_replay(options);

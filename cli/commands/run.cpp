@@ -35,7 +35,8 @@ namespace train::cli {
 using namespace actors;
 namespace {
 
-/// All ranks, in this process. A signal ends the reading of a checkpoint: there is nothing to save.
+/// Makes all ranks in this process. A signal ends reading a checkpoint: there is nothing to save
+/// yet.
 Result<std::vector<RankContext>> make_ranks(const PreparedRun& run) {
   const StopOnSignal signal;
   StartState start{.memory = run.memory.start(),
@@ -48,8 +49,8 @@ Result<std::vector<RankContext>> make_ranks(const PreparedRun& run) {
   return make_local_ranks(run.plan, start);
 }
 
-/// What the table says of ranks that start in this process: how they end before the first step;
-/// none: they train. Errors: that of `made`, of which no row is.
+/// Result of the recovery table for ranks that start in this process, if they end before the first
+/// step; nullopt: they train. Errors: that of `made`, if no table row covers it.
 Result<std::optional<RunFinished>> end_of_start(const PreparedRun& run, const Status& made) {
   Verdict verdict(HeadState::starting);
   if (const int signal = stop_signal(); signal != 0) {
@@ -68,7 +69,7 @@ Result<std::optional<RunFinished>> end_of_start(const PreparedRun& run, const St
   return std::optional<RunFinished>();
 }
 
-/// Runs the actors of all ranks in this process until the conductor says that the run is over.
+/// Runs the actors of all ranks in this process until the conductor reports the end of the run.
 Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> report) {
   const auto contexts = make_ranks(run);
   const auto ended = end_of_start(run, contexts ? Status() : Status(contexts.error()));
@@ -107,12 +108,12 @@ Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> 
     const SignalListener signals([conductor = actors.conductor](int signal) {
       caf::anon_send(conductor, StopRequested{signal});
     });
-    self->monitor(actors.conductor);  // nobody else would hear of its end
+    self->monitor(actors.conductor);  // Otherwise its end would go unnoticed.
     self->receive([&outcome](const RunFinished& finished) { outcome = finished; },
                   [&outcome, &run](const caf::down_msg& down) {
                     outcome = head_failure(run.first_step(), failure_text(down.reason));
                   });
-    copies.request_stop();  // one that is still under way has had its time
+    copies.request_stop();  // A copy still running had its time.
     cancel_transports(*contexts, "the run is over");
     stop_training(actors);
   }
@@ -123,16 +124,16 @@ Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> 
     }
     if (const Status written = write_rank_profile(profile_directory(run.directory.root), *context);
         !written) {
-      log_error(written.error().message);  // the run's own end comes first
+      log_error(written.error().message);  // The error of the run itself takes precedence.
     }
   }
   return outcome;
 }
 
-/// Joins what the ranks left and shows the table; false if that failed.
+/// Joins the ranks' profiles and prints the table; returns false on failure.
 bool show_profile(const PreparedRun& run) {
   const auto directory = profile_directory(run.directory.root);
-  // Those of this node have ended.
+  // The ranks of this node have ended.
   const auto patience = std::chrono::seconds(run.config().parallel.nodes > 1 ? 10 : 0);
   const auto table = join_profiles(directory, run.config().parallel.ranks, patience);
   if (!table) {
@@ -162,7 +163,7 @@ Result<RunFinished> run_generation(PreparedRun& run, ProcessRanks& processes) {
     if (run.generation == 0) {
       return room.error();
     }
-    // Fewer nodes have more each; they can do without.
+    // With fewer nodes each holds more state; snapshots in memory are optional.
     log_warning(fmt::format("no_snapshots_in_memory {}", room.error().message));
   }
   auto report = open_report(run);
@@ -174,7 +175,7 @@ Result<RunFinished> run_generation(PreparedRun& run, ProcessRanks& processes) {
   return outcome;
 }
 
-/// The board of this run, if it is to have one. What is wrong with it is no reason not to train.
+/// Starts the status page if configured. Failing to start it never stops training.
 std::unique_ptr<BoardServer> start_board(const PreparedRun& run) {
   const configs::StatusSection& section = run.config().status;
   if (section.listen.empty()) {
@@ -235,7 +236,7 @@ Result<int> run_to_end(PreparedRun& run) {
   return exit_code == kExitFinished && !shown ? kExitFailure : exit_code;
 }
 
-/// What of the tokenizer that made the data is left out, for who trains on data of others.
+/// Warns about tokenizer features that were dropped when the data was prepared.
 void warn_of_tokenizer(const std::filesystem::path& data) {
   const auto kept = storage::kept_tokenizer(data);
   if (kept.empty()) {
@@ -251,7 +252,7 @@ void warn_of_tokenizer(const std::filesystem::path& data) {
   }
 }
 
-/// What the launcher of node 0 does, or the only one.
+/// Runs the launcher of node 0, or the only one.
 Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOptions& options) {
   if (in_processes(plan.config.parallel, plan.separate_processes)) {
     TRAIN_RETURN_IF_ERROR(check_network(plan.config.parallel));
@@ -261,7 +262,8 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
   auto run =
       prepare_run(std::move(plan), {.fresh = options.fresh, .accept_data = options.accept_data});
   TRAIN_RETURN_IF_ERROR(run);
-  for (const configs::KeyChange& change : run->directory.changes) {  // the index has them
+  // They are recorded in the index.
+  for (const configs::KeyChange& change : run->directory.changes) {
     run->files->events.note(
         {.kind = kConfigChanged, .text = change_text(change, run->first_step())});
   }
@@ -274,7 +276,7 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
   run->profile = options.profile;
   run->output = options.quiet ? Output::nothing : options.json ? Output::json : Output::lines;
   if (options.fresh) {
-    // The same command would begin yet another run.
+    // Repeating the command would begin another new run.
     log_info(
         fmt::format("fresh_run directory={}; resume it with --set run.name={}, without --fresh",
                     run->directory.root.string(), run->directory.root.filename().string()));

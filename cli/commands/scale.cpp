@@ -16,7 +16,7 @@ Status show_scaling(const ScaleOptions& options) {
   return {};
 }
 
-/// "3..40", "6", or several of them parted by commas; nothing if it is none of these.
+/// Parses "3..40", "6", or several of these separated by commas; nullopt otherwise.
 std::optional<std::vector<std::int64_t>> list_of_heads(std::string_view text) {
   std::vector<std::int64_t> heads;
   while (true) {

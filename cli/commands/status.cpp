@@ -6,7 +6,7 @@
 namespace train::cli {
 namespace {
 
-/// A run writes its status every second.
+/// Runs write their status every second.
 constexpr auto kPatience = 5 * actors::kWatchPeriod;
 
 Status show_status(const StatusOptions& options) {

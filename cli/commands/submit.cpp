@@ -29,14 +29,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Beside the run file, as the runs that are shipped have it, or of the working directory.
+/// Directory beside the run file, as for shipped runs, or in the working directory.
 fs::path profile_directory_of(const std::string& config) {
   const fs::path beside = fs::path(config).parent_path() / "clusters";
   std::error_code unknown;
   return fs::is_directory(beside, unknown) ? beside : fs::path("configs") / "clusters";
 }
 
-/// The profile, with what the command line says in place of what the profile says.
+/// Profile with the command line's overrides.
 Result<configs::ClusterProfile> cluster_for(const SubmitOptions& options) {
   auto cluster = configs::find_cluster_profile(profile_directory_of(options.config),
                                                options.profile, host_name(""));
@@ -56,8 +56,8 @@ Result<configs::ClusterProfile> cluster_for(const SubmitOptions& options) {
   return cluster;
 }
 
-/// What the job passes to `run` as --set: what the profile says of keys that the run leaves open,
-/// then what the user said.
+/// --set arguments for `run`: the profile's values for keys that the run leaves open, then the
+/// user's.
 std::vector<std::string> keys_for(const configs::RunConfig& config,
                                   const configs::ClusterProfile& cluster,
                                   const std::vector<std::string>& set) {
@@ -78,7 +78,7 @@ std::vector<std::string> keys_for(const configs::RunConfig& config,
 }
 
 struct Answer {
-  int exit_code = -1;  ///< -1: a signal ended it.
+  int exit_code = -1;  ///< -1: ended by a signal.
   std::string out;
   std::string errors;
 };
@@ -91,7 +91,7 @@ std::string content_of(int file) {
   return text;
 }
 
-/// Runs a program to its end with no input. Its words of up to 4 KiB each are kept.
+/// Runs a program to its end without input. Keeps up to 4 KiB of each of its outputs.
 Result<Answer> ask(const std::vector<std::string>& words) {
   const Descriptor out(::memfd_create("out", MFD_CLOEXEC));
   const Descriptor errors(::memfd_create("errors", MFD_CLOEXEC));
@@ -110,8 +110,8 @@ std::string lines_joined(std::string text) {
   return text.empty() ? "it said nothing" : text;
 }
 
-/// The cores of a node of the partition (empty: of any), the fewest where they differ. Slurm says
-/// "64" or "64+". Blocks until it has answered.
+/// Cores per node of the partition (empty: of any), the smallest number if they differ. Slurm
+/// prints "64" or "64+". Blocks until it has answered.
 Result<std::int64_t> node_cores(const std::string& partition) {
   constexpr const char* kOtherwise =
       "give --cpus N, or cpus in the cluster's profile, or set runtime.threads";
@@ -156,12 +156,13 @@ Result<std::int64_t> cpus_for(const configs::RunConfig& config,
   return (config.parallel.ranks + nodes - 1) / nodes * config.runtime.threads;
 }
 
-/// The run as its jobs will see it. Errors: those of `run`.
+/// Resolves the run as its jobs will see it. Errors: those of `run`.
 Result<BatchJob> make_job(const SubmitOptions& options) {
   const auto cluster = cluster_for(options);
   TRAIN_RETURN_IF_ERROR(cluster);
   std::vector<std::string> set = options.set;
-  set.emplace_back("parallel.nodes=1");  // several need a network, which the profile may name
+  set.emplace_back("parallel.nodes=1");  // Several nodes need a network, which the profile may
+                                         // name.
   const auto asked = configs::load_config(options.config, set);
   TRAIN_RETURN_IF_ERROR(asked);
   set.pop_back();
@@ -196,7 +197,7 @@ Result<BatchJob> make_job(const SubmitOptions& options) {
   return job;
 }
 
-/// Steps that a finished run's jobs have left in the marker; 0 if there is none.
+/// Steps in the marker left by a finished run's jobs; 0 if there is none.
 std::int64_t steps_reached(const fs::path& run_directory) {
   std::ifstream file(finished_marker(run_directory));
   std::int64_t steps = 0;
@@ -233,10 +234,10 @@ Status submit(const BatchJob& job, const std::string& script) {
   return {};
 }
 
-/// Checks the run as `run` does, writes <run.dir>/<run.name>.sbatch and hands it to sbatch, or
+/// Checks the run as `run` does, writes <run.dir>/<run.name>.sbatch and submits it with sbatch, or
 /// prints it. Blocks until sbatch has answered.
 Status submit_run(const SubmitOptions& options) {
-  allow_signals();  // for sbatch too
+  allow_signals();  // Also for sbatch.
   const auto job = make_job(options);
   TRAIN_RETURN_IF_ERROR(job);
   const auto script = batch_script(*job);
@@ -252,7 +253,7 @@ using configs::is_plain_word;
 
 bool is_time(std::string_view text) { return configs::seconds_of_job_time(text).has_value(); }
 
-/// A word for the batch script: what it may be, and how to say so.
+/// Argument for the batch script: its rule, with the rule's text.
 struct BatchWord {
   const char* option;
   std::string SubmitOptions::*target;

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 using Ids = std::vector<std::uint32_t>;
 
-/// Calls `each` with the lines of a text, without their ends; the last one also where it has none.
+/// Calls `each` with the lines of a text, without line ends; the last line may lack one.
 template <class Each>
 Status for_each_line(std::string_view text, Each&& each) {
   for (std::size_t number = 1; !text.empty(); ++number) {
@@ -26,14 +26,14 @@ Status for_each_line(std::string_view text, Each&& each) {
   return {};
 }
 
-/// The member of a line that is a JSON object, if it is of the wanted type.
+/// Member of a line that is a JSON object, if it has the wanted type.
 template <class Wanted>
 Result<Wanted> member_of(std::string_view line, std::size_t number, const char* name) {
   const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (object.is_object() && object.contains(name)) {
     try {
       return object.at(name).get<Wanted>();
-    } catch (const json::exception&) {  // Of another type: said below.
+    } catch (const json::exception&) {  // The wrong type is reported below.
     }
   }
   return user_error(fmt::format("line {}: no JSON object with the member \"{}\": {}", number, name,
@@ -50,7 +50,7 @@ Result<storage::Tokenizer> load(const TokenizeOptions& options) {
   return tokenizer;
 }
 
-/// Collects lines, so that many short ones cost few calls.
+/// Buffers lines, so that many short ones need few system calls.
 class LinePrinter {
  public:
   LinePrinter() = default;
@@ -123,7 +123,7 @@ Status tokenize(const TokenizeOptions& options) {
   return {};
 }
 
-/// Ids of a line. Errors (user): what is none.
+/// Parses the ids of a line. Errors (user): an invalid id.
 Result<Ids> ids_in(std::string_view line, std::uint32_t vocab) {
   Ids ids;
   std::istringstream stream{std::string(line)};
@@ -138,7 +138,7 @@ Result<Ids> ids_in(std::string_view line, std::uint32_t vocab) {
   return ids;
 }
 
-/// The same of a list.
+/// Checks the ids of a list.
 Result<Ids> checked_ids(const std::vector<std::int64_t>& numbers, std::uint32_t vocab) {
   for (const std::int64_t number : numbers) {
     if (number < 0 || number >= static_cast<std::int64_t>(vocab)) {
@@ -148,7 +148,7 @@ Result<Ids> checked_ids(const std::vector<std::int64_t>& numbers, std::uint32_t 
   return Ids(numbers.begin(), numbers.end());
 }
 
-/// A line with what each token adds to a prompt's text, and what is left at the end.
+/// Line with the text added by each token after a prompt, and the rest at the end.
 Result<std::string> pieces_line(const storage::Tokenizer& tokenizer, std::string_view line,
                                 std::size_t number, const Ids& ids) {
   const auto numbers = member_of<std::vector<std::int64_t>>(line, number, "prompt");
@@ -226,7 +226,7 @@ TokenizeOptions& describe_words(CommandSyntax& command, TokenizeOptions& options
 
 }  // namespace
 
-/// Text to ids, separated by spaces.
+/// Converts text to ids, separated by spaces.
 void describe_tokenize(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add("tokenize", "Print the token ids of a text.");
   TokenizeOptions& options =
@@ -238,7 +238,7 @@ void describe_tokenize(CommandSyntaxes& commands) {
                        "With --jsonl: \"spans\", the bytes of the text that each id stands for");
 }
 
-/// The inverse.
+/// Converts ids to text.
 void describe_detokenize(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add("detokenize", "Print the text of token ids.");
   TokenizeOptions& options =

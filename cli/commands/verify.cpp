@@ -21,18 +21,18 @@ namespace fs = std::filesystem;
 using checkpoint::CheckpointState;
 using checkpoint::IndexEntry;
 
-// At the index, for what has become of a checkpoint that is gone: two seconds.
+// Number of looks at the index for the fate of a missing checkpoint: two seconds.
 constexpr int kLooks = 40;
 constexpr std::chrono::milliseconds kBetweenLooks{50};
 
-/// All that is checked of a run, from its directory to the list of problems.
+/// All checks of a run, from its directory to the list of problems.
 class RunAudit {
  public:
   RunAudit(fs::path root, const configs::RunConfig& config)
       : root_(std::move(root)), tokens_per_step_(tokens_per_step(config)) {}
 
   Status look() {
-    // Before the index: what is published meanwhile is in the index then.
+    // Listed before the index is read, which then includes later publications.
     auto placed = checkpoint::list_checkpoints(root_ / "checkpoints");
     TRAIN_RETURN_IF_ERROR(placed);
     std::reverse(placed->begin(), placed->end());
@@ -71,7 +71,7 @@ class RunAudit {
     const auto view = checkpoint::view_index(root_ / "index", root_ / "checkpoints");
     TRAIN_RETURN_IF_ERROR(view);
     if (!view->without_index.empty()) {
-      problem(view->without_index);  // the chain is broken, or behind the newest manifest
+      problem(view->without_index);  // The chain is broken, or behind the newest manifest.
     }
     auto store = storage::RocksStore::open_read_only(root_ / "index");
     if (!store) {
@@ -102,7 +102,7 @@ class RunAudit {
     const std::string name = candidate.path.filename().string();
     const auto content = read_content(candidate.path);
     if ((!content || !content->found.whole()) && checkpoint::is_gone(candidate.path)) {
-      return {};  // retired meanwhile
+      return {};  // Retired meanwhile.
     }
     TRAIN_RETURN_IF_ERROR(content);
     const checkpoint::Verification& found = content->found;
@@ -116,7 +116,7 @@ class RunAudit {
     ++checkpoints_;
     const IndexEntry* entry = index_.entries.find(candidate.step);
     if (entry == nullptr || entry->state != CheckpointState::committed) {
-      if (!index_.notes.contains(candidate.step)) {  // else it is just being published
+      if (!index_.notes.contains(candidate.step)) {  // Otherwise it is just being published.
         problem(
             fmt::format("{}: in place, but not committed in the index; the run's next start, "
                         "or `actortrain checkpoints reindex`, records it",
@@ -130,7 +130,7 @@ class RunAudit {
     return {};
   }
 
-  /// A whole checkpoint against the journal.
+  /// Compares an intact checkpoint with the journal.
   void check_content(const checkpoint::Candidate& candidate, const CheckpointContent& content) {
     const checkpoint::Manifest& manifest = *content.found.manifest;
     const CheckpointFacts facts{.step = candidate.step,
@@ -168,7 +168,7 @@ class RunAudit {
     }
   }
 
-  /// A run that goes on removes a checkpoint first and records that then.
+  /// A running run removes a checkpoint first, and records that afterwards.
   void erase_retired(std::vector<IndexEntry>& entries) const {
     const auto store = storage::RocksStore::open_read_only(root_ / "index");
     if (store) {
@@ -199,7 +199,7 @@ class RunAudit {
   checkpoint::IndexContent index_;
   checkpoint::StepJournal journal_;
   std::vector<std::string> problems_;
-  std::vector<std::string> changes_;  ///< Of the configuration, between starts.
+  std::vector<std::string> changes_;  ///< Configuration changes between starts.
   std::int64_t checkpoints_ = 0;
   std::int64_t digested_checkpoints_ = 0;
   std::int64_t metric_steps_ = 0;
@@ -207,7 +207,7 @@ class RunAudit {
   std::size_t weights_ = 0;
 };
 
-/// A line for each thing that does not fit, or one that says what fits. Writes nothing.
+/// Prints a line for each inconsistency, or one that lists what is consistent. Writes nothing.
 Result<int> verify_run(const VerifyOptions& options) {
   allow_signals();
   const auto config = load_run_config(options.run_directory);

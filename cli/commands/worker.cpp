@@ -34,13 +34,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kJoinTime = 30s;  // of finding the head and being taken in
-// Of all ranks' set-up: one may have a large file to read. What they exchange later has no limit: a
-// rank that is slow lives, and one that is lost is seen by its connections and heartbeats.
+constexpr auto kJoinTime = 30s;  // Limit for finding the head and joining.
+// Limit for the set-up of all ranks: one may have a large file to read. Later exchanges have no
+// limit: a slow rank lives, and a lost one is detected by connections and heartbeats.
 constexpr auto kConnectTime = 120s;
 
-/// An exception that nobody catches, on a thread that is neither a stream's nor the actors', ends
-/// the process by SIGABRT: before that its text is logged with the rank.
+/// Logs an uncaught exception with the rank, before SIGABRT ends the process: for threads that
+/// belong to neither streams nor actors.
 void say_why_it_terminates(std::int64_t rank) {
   static std::int64_t own_rank = -1;
   own_rank = rank;
@@ -58,13 +58,13 @@ void say_why_it_terminates(std::int64_t rank) {
   std::_Exit(exit_code);
 }
 
-/// What the rank and the head must agree on.
+/// Settings on which rank and head must agree.
 struct Identity {
   std::uint64_t plan_digest = 0;
   std::string data_fingerprint;
 };
 
-/// What the launcher has left open for this process; none: nothing.
+/// Memory whose descriptor the launcher left open; nullopt: none.
 Result<SharedSnapshots> attach_memory(std::int64_t descriptor) {
   if (descriptor < 0) {
     return SharedSnapshots();
@@ -74,8 +74,8 @@ Result<SharedSnapshots> attach_memory(std::int64_t descriptor) {
   return std::make_shared<const checkpoint::MemorySnapshots>(std::move(attached).value());
 }
 
-/// NCCL finds its ranks over a network that it chooses itself, unless it is told: this one, as all
-/// else that goes between processes.
+/// Makes NCCL use this network for its rendezvous, as for all other traffic; it would choose one
+/// itself.
 void bind_nccl(const std::string& interface) {
   const std::string name = "=" + (interface.empty() ? std::string("lo") : interface);
   ::setenv("NCCL_SOCKET_IFNAME", name.c_str(), /*overwrite=*/0);
@@ -104,7 +104,7 @@ struct Worker {
     return answer;
   }
 
-  /// `peer_lost`: it fails for want of a rank that it was or has been connected with.
+  /// `peer_lost`: it failed because a rank that it was connected with, now or earlier, is missing.
   [[nodiscard]] Result<RankContext> set_up(const Assignment& assignment,
                                            std::int64_t& digest_interval, Identity& identity,
                                            bool& peer_lost) const {
@@ -135,8 +135,8 @@ struct Worker {
     }
     auto context = make_rank(*plan, options.rank, state, assignment.threads);
     TRAIN_RETURN_IF_ERROR(context);
-    // Pinned memory is made before ranks exchange anything: to make it can wait for all that the
-    // device does, and that for another rank.
+    // Pinned memory is allocated before ranks exchange anything: allocation may wait for all work
+    // of the device, and that for another rank.
     (*context)->memory = {.snapshots = *memory,
                           .interval = config->recovery.snapshot_interval_steps,
                           .rows = *memory ? memory_rows(*(*context)->engine, **memory) : nullptr};
@@ -152,7 +152,7 @@ struct Worker {
                                  .generation = assignment.generation,
                                  .timeout = kConnectTime,
                                  .nccl = plan->config.parallel.transport == "nccl"});
-    // At a first start the network is not as it should be; later it was, and may be so again.
+    // At a first start the network is misconfigured; later it worked, and may work again.
     peer_lost = assignment.generation > 0;
     TRAIN_RETURN_IF_ERROR(transports);
     peer_lost = true;
@@ -163,7 +163,7 @@ struct Worker {
     return context;
   }
 
-  /// None: the rank does not resume from memory. `memory`: where this generation's snapshots go.
+  /// nullopt: the rank does not resume from memory. `memory`: place of this generation's snapshots.
   [[nodiscard]] Result<std::optional<MemoryStart>> memory_start(
       const Assignment& assignment, const SharedSnapshots& memory) const {
     if (assignment.memory.step < 0) {
@@ -183,10 +183,10 @@ struct Worker {
     return std::optional(std::move(start));
   }
 
-  /// With all other ranks. From here on the node's memory has the state too, as these ranks share
-  /// it.
+  /// Restores together with all other ranks. Afterwards the node's memory also holds the state as
+  /// sharded by these ranks.
   [[nodiscard]] Status restore(const MemoryStart& start, RankRuntime& rank) const {
-    // What is in memory is the host's, on every device.
+    // Snapshots in memory are host memory on every device.
     const auto& transport = rank.transports[static_cast<std::size_t>(engine::Channel::control)];
     TRAIN_RETURN_IF_ERROR(
         restore_from_memory(start, *rank.engine, transport.get(), rank.generation));
@@ -266,7 +266,7 @@ struct Worker {
                                  .rank_actor = caf::actor_cast<caf::strong_actor_ptr>(actors.rank),
                                  .process = caf::actor_cast<caf::strong_actor_ptr>(self)});
     const int exit_code = wait_for_end();
-    copies.request_stop();  // one that is still under way has had its time
+    copies.request_stop();  // A copy still running had its time.
     for (const auto& transport : (*context)->transports) {
       transport->cancel("the run is over");
     }
@@ -277,8 +277,8 @@ struct Worker {
       }
     }
     if (exit_code != kExitFinished && exit_code != kExitStopped) {
-      // Streams may be in the middle of long work that nobody needs any more; nothing of this
-      // process is left on the disk but shards that are never published.
+      // Streams may be in the middle of long work that is no longer needed; this process leaves on
+      // the disk only shards that are never published.
       leave(exit_code);
     }
     stop_actors(actors.all);
@@ -293,7 +293,7 @@ struct Worker {
     return exit_code;
   }
 
-  /// A rank has nobody else to follow.
+  /// Without its head a rank cannot continue.
   void say_head_is_gone() const {
     log_error(fmt::format("rank {}: the head is gone", options.rank));
   }
@@ -323,17 +323,17 @@ Result<int> serve_rank(const WorkerOptions& options) {
     leave(kExitUserError);
   }
   const int exit_code = worker.follow(std::get<Assignment>(answer));
-  // Actors that know each other across processes would wait for one another at the end.
+  // Actors connected across processes would wait for one another at the end.
   leave(exit_code);
 }
 
 }  // namespace
 
-/// One rank of a run whose launcher started this process.
+/// Runs one rank of a run whose launcher started this process.
 void describe_worker(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add("worker", "One rank of a run.");
   WorkerOptions& options = command.runs(serve_rank);
-  command.app.group("");  // Hidden: only the launcher has use for it.
+  command.app.group("");  // Hidden: only the launcher uses it.
   command.app.footer(kExitCodes);
   const auto head = [&options](std::string_view text) {
     options.head = text;

@@ -20,12 +20,12 @@ namespace train::cli {
 namespace {
 
 constexpr double kIntervals = 7.0;
-/// Between values that lie closer together, marks are no numbers any more.
+/// Ticks between closer values are not representable.
 constexpr double kLeastShare = 1e-12;
 constexpr double kLeastRange = 1e-290;
-/// A mark may be said with an error of so much of the way to its neighbour.
+/// Allowed rounding error of a label, as a fraction of the distance to its neighbour.
 constexpr double kError = 0.05;
-/// More digits than these are easier to read without a prefix.
+/// Labels with more digits use a prefix.
 constexpr int kPrefixDigits = 4;
 
 /// 1, 2 or 5 times a power of ten.
@@ -33,15 +33,15 @@ struct Step {
   double mantissa = 1.0;
   int exponent = 0;
 
-  /// So many steps. A division by a power of ten that a double has is rounded once: the number that
-  /// a person would write.
+  /// `count` steps. Division by a power of ten that a double holds exactly is rounded once: the
+  /// number as a person would write it.
   [[nodiscard]] double times(double count) const {
     const double power = fixed::pow(10.0, std::abs(exponent));
     return exponent < 0 ? count * mantissa / power : count * mantissa * power;
   }
 };
 
-/// The smallest that is at least `least`.
+/// Smallest round step that is at least `least`.
 Step round_step(double least) {
   const auto exponent = static_cast<int>(std::floor(fixed::log10(least)));
   for (const double mantissa : {1.0, 2.0, 5.0}) {
@@ -74,7 +74,7 @@ AxisTicks one_tick(double value) {
   return {.low = value - around, .high = value + around, .values = {value}};
 }
 
-/// How numbers of an axis are written.
+/// Format of an axis's numbers.
 struct Form {
   double unit = 1.0;
   const char* prefix = "";
@@ -95,7 +95,7 @@ Form form_of(double largest, bool with_prefix) {
   return {};
 }
 
-/// Of so many significant digits, without zeros at the end.
+/// Number with so many significant digits, without trailing zeros.
 std::string label_of(double value, const Form& form, int digits) {
   if (value == 0.0) {
     return "0";
@@ -115,7 +115,7 @@ std::string label_of(double value, const Form& form, int digits) {
   return mantissa + text.substr(at);
 }
 
-/// The way from a value to its nearer neighbour.
+/// Distance of a value to its nearer neighbour.
 double gap_at(const std::vector<double>& values, std::size_t at) {
   double gap = std::numeric_limits<double>::infinity();
   if (at > 0) {
@@ -127,13 +127,13 @@ double gap_at(const std::vector<double>& values, std::size_t at) {
   return values.size() == 1 ? std::abs(values[at]) * 1e-3 : gap;
 }
 
-/// Nothing: so many digits are too few.
+/// nullopt: this number of digits is too small.
 std::optional<std::vector<std::string>> labels_with(const std::vector<double>& values,
                                                     const Form& form, int digits) {
   std::vector<std::string> labels;
   for (std::size_t at = 0; at < values.size(); ++at) {
     const double gap = gap_at(values, at);
-    // What is left of a subtraction is no number to show.
+    // A rounding residue near 0 is shown as 0.
     const double value = std::abs(values[at]) < 1e-6 * gap ? 0.0 : values[at];
     labels.push_back(label_of(value, form, digits));
     const double said = std::strtod(labels.back().c_str(), nullptr) * form.unit;
@@ -177,7 +177,7 @@ AxisTicks log_axis_ticks(double low, double high) {
       }
     }
   }
-  if (ticks.values.size() < 3) {  // of less than a decade: as if it were no logarithm
+  if (ticks.values.size() < 3) {  // Less than a decade: use linear ticks.
     ticks.values = multiples(round_step(high / kIntervals - low / kIntervals), low, high);
   }
   return ticks;
@@ -194,7 +194,7 @@ std::vector<std::string> axis_labels(const std::vector<double>& values) {
       return *labels;
     }
   }
-  std::vector<std::string> exact;  // all that a double holds
+  std::vector<std::string> exact;  // All digits of the doubles.
   for (const double value : values) {
     exact.push_back(fmt::format("{}", value));
   }

@@ -29,14 +29,14 @@ namespace {
 namespace fs = std::filesystem;
 using Points = std::vector<std::pair<double, double>>;
 
-/// More is not read into memory at once: some 20 million steps.
+/// Limit of a file read into memory: some 20 million steps.
 constexpr std::uint64_t kMostBytes = std::uint64_t{8} << 30;
 
-/// Told apart by people with any colour vision, as far as ten can be; then they begin again.
+/// Distinguishable with any colour vision, as far as ten can be; repeated after that.
 constexpr std::array kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00",
                                  "#56b4e9", "#000000", "#8c510a", "#762a83", "#7f7f7f"};
 
-/// How --what is called in metrics.jsonl, and on the axis.
+/// Names of --what in metrics.jsonl and on the axis.
 struct Quantity {
   const char* key;
   const char* title;
@@ -63,7 +63,7 @@ std::optional<double> number(const nlohmann::ordered_json& entry, const char* ke
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
-/// What is known of one step, from its training line and its evaluation.
+/// Values of one step, from its training line and its evaluation.
 struct StepFacts {
   std::optional<double> tokens;
   std::optional<double> tokens_per_second;
@@ -90,13 +90,13 @@ std::map<double, StepFacts> facts_of(std::string_view metrics, const char* key) 
       facts.tokens_per_second = number(entry, "tokens_per_second");
     }
     if (entry.contains(key)) {
-      facts.value = number(entry, key);  // Nothing, where the later value is none.
+      facts.value = number(entry, key);  // Empty if the later value is not finite.
     }
   }
   return steps;
 }
 
-/// Walks along the steps and says where each lies.
+/// Computes the x value of each step.
 class Axis {
  public:
   explicit Axis(std::string x) : x_(std::move(x)) {}
@@ -116,9 +116,9 @@ class Axis {
   double seconds_ = 0.0;
 };
 
-/// The mean of the last `window` values up to each. Windows are put together from sums of blocks of
-/// `window` points, of their ends and their beginnings: nothing is subtracted, so that a huge value
-/// leaves no rounding behind.
+/// Moving average over the last `window` values. Windows are composed of prefix and suffix sums of
+/// blocks of `window` points: nothing is subtracted, so a huge value leaves no rounding error
+/// behind.
 void smooth(Points& points, std::size_t window) {
   std::vector<double> to_end_of_block(points.size());
   for (std::size_t i = points.size(); i-- > 0;) {
@@ -145,7 +145,7 @@ std::string quoted_for_csv(const std::string& text) {
   return quoted + "\"";
 }
 
-/// As a gnuplot string, in which nothing but the quote means anything.
+/// Gnuplot string, in which only the quote is special.
 std::string quoted_for_gnuplot(const std::string& text) {
   std::string quoted = "'";
   for (const char letter : text) {
@@ -155,7 +155,7 @@ std::string quoted_for_gnuplot(const std::string& text) {
   return quoted + "'";
 }
 
-/// The least and the most of what `number_of` takes of the points. REQUIRES: there is one.
+/// Minimum and maximum of `number_of` over the points. REQUIRES: there is one.
 template <class NumberOf>
 std::pair<double, double> range_of(const std::vector<Curve>& curves, const NumberOf& number_of) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -169,7 +169,7 @@ std::pair<double, double> range_of(const std::vector<Curve>& curves, const Numbe
   return range;
 }
 
-/// gnuplot's own marks have six digits, which may be too few to tell them apart.
+/// Gnuplot's own tick labels have six digits, which may not distinguish them.
 std::string marks_of(const char* axis, const AxisTicks& ticks) {
   std::string script =
       fmt::format("set {0}range [{1}:{2}]\nset {0}tics (", axis, ticks.low, ticks.high);
@@ -186,7 +186,7 @@ fs::path without_slash(const fs::path& run) {
   return path.has_filename() ? path : path.parent_path();
 }
 
-/// "runs/a/" is "a"; "." is what the current directory is called.
+/// Name "a" for "runs/a/"; for "." that of the current directory.
 std::string name_of(const fs::path& run) {
   const fs::path name = without_slash(run).filename();
   if (!name.empty() && name != "." && name != "..") {
@@ -286,7 +286,7 @@ std::string script_of(const std::vector<Curve>& curves, const PlotOptions& optio
   script += options.log_x ? "set logscale x\n" : "";
   const auto [first_x, last_x] = range_of(curves, [](const auto& point) { return point.first; });
   AxisTicks x_ticks = options.log_x ? log_axis_ticks(first_x, last_x) : axis_ticks(first_x, last_x);
-  if (first_x < last_x) {  // nothing empty before the first step and behind the last one
+  if (first_x < last_x) {  // No empty space before the first step and after the last.
     x_ticks.low = first_x;
     x_ticks.high = last_x;
   }
@@ -306,7 +306,7 @@ namespace {
 /// Far more than a picture of millions of points takes.
 constexpr std::chrono::minutes kDrawingLimit(5);
 
-/// Removes a directory and what is in it.
+/// Removes a directory tree.
 struct RemoveTree {
   void operator()(const fs::path* directory) const {
     if (const Status removed = storage::remove_tree(*directory); !removed) {
@@ -317,7 +317,7 @@ struct RemoveTree {
 };
 using Workshop = std::unique_ptr<const fs::path, RemoveTree>;
 
-/// A hidden directory beside `target`, so that a rename takes what was drawn to its place.
+/// Hidden directory beside `target`, so that a rename moves the picture into place.
 Result<Workshop> workshop_beside(const fs::path& target) {
   const fs::path parent = target.parent_path();
   std::string name = (parent / fmt::format(".{}.tmp-XXXXXX", target.filename().string())).string();
@@ -327,7 +327,7 @@ Result<Workshop> workshop_beside(const fs::path& target) {
   return Workshop(new fs::path(name));
 }
 
-/// The first line that gnuplot complained with, without the place in the script.
+/// First line of gnuplot's error output, without the place in the script.
 std::string complaint_of(const ChildEnd& end) {
   if (end.timed_out) {
     return fmt::format("not ready after {} minutes", kDrawingLimit.count());

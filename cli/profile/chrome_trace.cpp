@@ -15,7 +15,7 @@ namespace train::cli {
 using namespace actors;
 namespace {
 
-// Numbers of a process's tracks; viewers sort by them.
+// Track numbers of a process, by which viewers sort.
 constexpr std::int32_t kCommandTrack = 1;
 constexpr std::int32_t kStreamTracks = 10;
 constexpr std::int32_t kChannelTracks = 20;
@@ -23,7 +23,7 @@ constexpr std::int32_t kWaitTracks = 30;
 
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20U;
 
-/// Something to draw; `record` is the number of its record in its track.
+/// Event to draw; `record` is the index of its record in its track.
 struct Event {
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
@@ -196,7 +196,7 @@ class ChromeTrace {
   const WriteText& write_;
   std::vector<Event> events_;
   std::string text_;
-  bool first_ = true;  // of the events
+  bool first_ = true;  // True until the first event.
 };
 
 }  // namespace

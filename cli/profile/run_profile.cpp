@@ -82,11 +82,11 @@ std::int64_t total_ns(const TimeSpans& spans) {
 
 namespace {
 
-using KernelKey = std::pair<std::string, std::string>;  // what, unit
+using KernelKey = std::pair<std::string, std::string>;  // Mark and unit.
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-/// Since when nothing is missing.
+/// Time since which no record is missing.
 std::int64_t complete_since(const RankProfile& profile) {
   std::int64_t since = 0;
   const Track& compute = profile.streams.front();
@@ -114,7 +114,7 @@ MeasuredSteps measured_steps(const RankProfile& profile) {
       measured.steps.push_back(command);
     }
   }
-  // Where something was dropped, the first steps were.
+  // If records were dropped, the first steps are among them.
   if (since == 0 && std::ssize(measured.steps) >= 2 * kFirstSteps) {
     measured.steps.erase(measured.steps.begin(), measured.steps.begin() + kFirstSteps);
     measured.left_out = kFirstSteps;
@@ -152,14 +152,14 @@ double sent_in_steps(const RankProfile& profile) {
   return bytes;
 }
 
-/// "forward block 3"; what runs outside all units has its mark alone.
+/// "forward block 3"; work outside all units has only its mark.
 std::string work_name(const RankProfile& profile, const Stretch& work) {
   const std::string& what = profile.names.at(work.name);
   const bool of_unit = work.unit >= 0 && static_cast<std::size_t>(work.unit) < profile.units.size();
   return of_unit ? what + " " + profile.units[static_cast<std::size_t>(work.unit)] : what;
 }
 
-/// The longest of the times that the stream did not work, and what it worked on around that.
+/// Adds the longest idle time of the stream, with the work before and after.
 void add_longest_gap(const RankProfile& profile, const TimeSpans& idle, RankSummary& summary) {
   const auto longest = std::max_element(
       idle.begin(), idle.end(),
@@ -224,7 +224,7 @@ void add_kernels(const RankProfile& profile, std::map<KernelKey, std::int64_t>& 
     while (step < steps.size() && steps[step].end_ns <= one.begin_ns) {
       ++step;
     }
-    // The end of a step and the begin of the next may be one stretch.
+    // The end of a step and the begin of the next may be one record.
     for (std::size_t at = step; at < steps.size() && steps[at].begin_ns < one.end_ns; ++at) {
       const std::int64_t begin = std::max(one.begin_ns, steps[at].begin_ns);
       const std::int64_t end = std::min(one.end_ns, steps[at].end_ns);
@@ -287,8 +287,7 @@ std::vector<std::string> remarks_on(const std::vector<RankProfile>& profiles) {
   return remarks;
 }
 
-/// A line of the steps that are left out and of the times without work; nothing of a rank that has
-/// no steps.
+/// Line about excluded steps and idle times; empty for a rank without steps.
 std::string gaps_text(const RankSummary& one) {
   if (one.steps == 0) {
     return {};
@@ -406,7 +405,7 @@ bool is_there(const fs::path& path, std::chrono::steady_clock::time_point deadli
   std::error_code unreadable;
   while (!fs::exists(path, unreadable)) {
     if (unreadable) {
-      return true;  // what is wrong is said by read_file()
+      return true;  // The error is reported by read_file().
     }
     if (std::chrono::steady_clock::now() >= deadline) {
       return false;

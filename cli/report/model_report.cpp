@@ -45,7 +45,7 @@ std::string layer_list(const std::vector<std::size_t>& layers) {
   return text;
 }
 
-/// What a layer is, the same for layers that are alike.
+/// Description of a layer, equal for equal layers.
 std::vector<std::string> layer_lines(const LayerSpec& layer) {
   std::vector<std::string_view> titles;
   std::vector<std::string> lines = {""};

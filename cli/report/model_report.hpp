@@ -6,8 +6,8 @@
 
 namespace train::cli {
 
-/// A table of the model for people: sizes, ropes, each kind of layer with the layers that are such,
-/// parameters, FLOPs of a token and bytes of its weights in each type.
+/// Text table of the model: sizes, ropes, each kind of layer with its layer numbers, parameters,
+/// FLOPs per token and bytes of the weights in each type.
 [[nodiscard]] std::string describe_spec(const engine::ModelSpec& model);
 
 }  // namespace train::cli

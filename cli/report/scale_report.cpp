@@ -15,7 +15,7 @@ struct ScaleRow {
   configs::ScaledModel model;
   double lr = 0.0;
   std::int64_t steps = 0;
-  std::int64_t decay_time = 0;  ///< 0: the decay does not fall with the steps.
+  std::int64_t decay_time = 0;  ///< 0: the decay is constant.
   double weight_decay = 0.0;    ///< 0 for a run without a step.
 };
 

@@ -7,9 +7,9 @@
 
 namespace train::cli {
 
-/// What the rule makes of each number of heads, as a table for people or as a JSON list. Blocks on
-/// the file system where a file of rules is named. Errors (user): no such rule, no learning rate
-/// for the optimizer, heads that give no model.
+/// Results of the rule for each number of heads, as a table or as a JSON list. Blocks on the file
+/// system if a file of rules is given. Errors (user): unknown rule, no learning rate for the
+/// optimizer, heads that give no model.
 [[nodiscard]] Result<std::string> describe_scaling(const ScaleOptions& options);
 
 }  // namespace train::cli

@@ -97,10 +97,10 @@ using engine::ShardPlan;
 using EngineOptions = engine::RankOptions;
 using Row = std::vector<std::string>;
 
-constexpr std::int64_t kRanksShown = 8;      // with a number each
-constexpr std::int64_t kRanksMeasured = 64;  // of more, those at both ends
+constexpr std::int64_t kRanksShown = 8;      // Ranks printed individually.
+constexpr std::int64_t kRanksMeasured = 64;  // With more ranks, those at both ends are measured.
 
-/// Columns as wide as their widest cell; the first `left` of them begin at the left.
+/// Columns as wide as their widest cell; the first `left` are left-aligned.
 std::string table(const std::vector<Row>& rows, std::size_t left) {
   std::vector<std::size_t> widths;
   for (const Row& row : rows) {
@@ -123,11 +123,11 @@ std::string table(const std::vector<Row>& rows, std::size_t left) {
   return text;
 }
 
-/// What one way of sharding costs: the rank with the most memory, the rank that sends most.
+/// Cost of one way of sharding: the rank with the most memory, and the rank with the most traffic.
 struct Cost {
   std::string name;
   MemoryPlan memory;
-  std::uint64_t snapshot_bytes = 0;  // of a rank in its node's memory, the largest
+  std::uint64_t snapshot_bytes = 0;  // Largest snapshot of a rank in its node's memory.
   StepTraffic traffic;
 };
 
@@ -182,7 +182,7 @@ std::int64_t largest_proper_divisor(std::int64_t number) {
   return 1;
 }
 
-/// The run with one strategy for all of it. What does not fit the strategy gives way.
+/// Options with one strategy for the whole run; conflicting options are reset.
 EngineOptions with_strategy(EngineOptions options, const char* strategy) {
   configs::ParallelSection& parallel = options.parallel;
   parallel.strategy = strategy;
@@ -199,7 +199,7 @@ EngineOptions with_strategy(EngineOptions options, const char* strategy) {
 
 std::vector<Cost> costs_of(const EngineOptions& options, const ShardPlan& plan,
                            std::int64_t nodes) {
-  // The same whatever is split: every rank computes whole lanes.
+  // Equal for every strategy: every rank computes whole lanes.
   const std::size_t activations = engine::plan_memory(options).activations_bytes;
   std::vector<Cost> costs = {cost_of("this run", options, plan, activations, nodes)};
   if (plan.ranks() == 1) {
@@ -217,7 +217,7 @@ std::vector<Cost> costs_of(const EngineOptions& options, const ShardPlan& plan,
   return costs;
 }
 
-/// A line of a table of costs: its name, and the bytes of a cost.
+/// Line of a cost table: its name, and the bytes for a cost.
 using CostLine = std::pair<const char*, std::function<std::size_t(const Cost&)>>;
 
 std::string cost_table(const char* title, const std::vector<Cost>& costs,
@@ -235,7 +235,7 @@ std::string cost_table(const char* title, const std::vector<Cost>& costs,
   return table(rows, 1);
 }
 
-/// `snapshots`: copies of a rank's share in memory.
+/// `snapshots`: copies of a rank's shard in memory.
 std::string memory_table(const std::vector<Cost>& costs, std::uint64_t snapshots) {
   std::vector<CostLine> lines;
   for (const auto& [name, bytes] : engine::kMemoryKinds) {
@@ -262,8 +262,8 @@ std::string traffic_table(const std::vector<Cost>& costs) {
   return cost_table("sent by a rank in a step", costs, lines);
 }
 
-/// Rows that each rank keeps: "all", "96 each", "12 13 12 13", "12 to 13". With an
-/// owner "all on 3": the rank of that part, in each group of `parts` ranks.
+/// Rows kept by each rank: "all", "96 each", "12 13 12 13", "12 to 13". With an owner "all on 3":
+/// the rank of that part, in each group of `parts` ranks.
 std::string rows_text(const engine::Parameter& parameter, const std::vector<std::int64_t>& rows,
                       std::int64_t owner, std::int64_t parts) {
   const auto [least, most] = std::minmax_element(rows.begin(), rows.end());
@@ -282,7 +282,7 @@ std::string rows_text(const engine::Parameter& parameter, const std::vector<std:
   return fmt::format("{}", fmt::join(rows, " "));
 }
 
-/// Rows of each parameter of the group that lie in every rank's part.
+/// Rows of each of the group's parameters in every rank's part.
 std::vector<std::vector<std::int64_t>> rows_by_rank(const ShardPlan& plan, std::size_t group,
                                                     engine::Part (ShardPlan::*part_of)(std::size_t,
                                                                                        std::int64_t)
@@ -337,7 +337,7 @@ std::string collective_table(const ShardPlan& plan, const Cost& cost) {
     return "collectives of a step: none, one rank has nobody to send to\n";
   }
   std::vector<Row> rows = {{"channel", "collectives of a step", "count", "sent by a rank"}};
-  // In the order of the channels, of kinds as they first come.
+  // In channel order, kinds in order of appearance.
   std::vector<std::pair<engine::Channel, CollectiveKind>> seen;
   for (const engine::CollectiveOp& op : ops) {
     const std::pair key{op.channel, op.kind};

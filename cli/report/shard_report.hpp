@@ -12,8 +12,8 @@ namespace train::cli {
 
 inline constexpr std::size_t kCollectiveKinds = 8;
 
-/// Bytes that one rank sends to others in a training step, by engine::CollectiveKind; without the
-/// headers of the transport.
+/// Bytes that one rank sends to others per training step, by engine::CollectiveKind; without
+/// transport headers.
 struct StepTraffic {
   std::array<std::size_t, kCollectiveKinds> sent_bytes{};
 
@@ -23,13 +23,13 @@ struct StepTraffic {
   [[nodiscard]] std::size_t total_bytes() const;
 };
 
-/// The traffic of the rank that `layout` describes; a pure function of plan and rank.
+/// Traffic of the rank described by `layout`; a pure function of plan and rank.
 [[nodiscard]] StepTraffic step_traffic(const engine::ShardPlan& plan,
                                        const engine::RankLayout& layout);
 
-/// What `plan` prints: memory by kind and bytes on the wire under this run's sharding and under
-/// each strategy, then this run's shards and the collectives of a step. `snapshots`: copies of each
-/// rank's state that its node, of `nodes`, keeps in memory. Allocates no model memory.
+/// Output of `plan`: memory by kind and bytes on the wire under this run's sharding and under each
+/// strategy, then this run's shards and the collectives of a step. `snapshots`: copies of each
+/// rank's state that its node, one of `nodes`, keeps in memory. Allocates no model memory.
 /// REQUIRES: plan_of(options) is not an error.
 [[nodiscard]] std::string describe_sharding(const engine::RankOptions& options,
                                             std::int64_t snapshots = 0, std::int64_t nodes = 1);

@@ -20,7 +20,7 @@ struct Member {
   Kind kind;
 };
 
-/// A name means the same wherever it stands in a status.
+/// A name has the same type everywhere in a status.
 constexpr std::array kMembers = {
     Member{"run", Kind::text},
     Member{"host", Kind::text},
@@ -69,7 +69,7 @@ constexpr std::array kMembers = {
     Member{"memory_plan", Kind::object},
 };
 
-/// Sums and differences of a few fit into 64 bits.
+/// Sums and differences of a few such values fit in 64 bits.
 bool is_moderate(const Json& value) {
   constexpr double kMost = 1e18;
   return value.is_number() && std::abs(value.get<double>()) <= kMost;
@@ -103,7 +103,7 @@ std::string_view name_of(Kind kind) {
 
 }  // namespace
 
-// As deep as the text, whose depth was limited before it was parsed (untrusted_json.hpp).
+// Recursion depth equals that of the text, which was limited before parsing (untrusted_json.hpp).
 std::string status_fault(const Json& status) {
   for (const auto& [name, value] : status.items()) {
     if (!value.is_primitive()) {

@@ -5,10 +5,9 @@
 
 namespace train::cli {
 
-/// What of a status is not of the kind that its name has: "ranks is no list of objects"; empty:
-/// nothing, so that whoever reads it by these names finds text, numbers in a range that may be
-/// added and turned into integers, lists of objects and objects where he looks for them. Names
-/// that are not known may hold anything.
+/// Type error in a status: "ranks is no list of objects"; empty: none. Then readers find text,
+/// numbers in a range that allows sums and conversion to integers, lists of objects and objects
+/// where the names promise them. Unknown names may hold anything.
 [[nodiscard]] std::string status_fault(const nlohmann::ordered_json& status);
 
 }  // namespace train::cli

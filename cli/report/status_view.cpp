@@ -25,8 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kLate_s = 15;        // a busy shared file system may hold an update back
-constexpr std::int64_t kClocksApart_s = 2;  // machines that set their clocks agree better
+constexpr std::int64_t kLate_s = 15;        // A busy shared file system may delay an update.
+constexpr std::int64_t kClocksApart_s = 2;  // Synchronised clocks agree better than this.
 constexpr auto kLookAgain = std::chrono::milliseconds(200);
 
 bool is_status(const Json& json) {
@@ -42,7 +42,7 @@ StatusWriter writer_of(const Json& json) {
           .written_unix_s = json.value("written_unix_s", std::int64_t{0})};
 }
 
-/// By the clocks of both machines: negative if the writer's is ahead.
+/// Age by the clocks of both machines: negative if the writer's is ahead.
 std::int64_t clock_age_of(const StatusWriter& writer, const Surroundings& here) {
   return here.now_unix_s - writer.written_unix_s;
 }
@@ -56,7 +56,8 @@ std::int64_t age_of(const StatusWriter& writer, const Surroundings& here,
   return std::max({std::int64_t{0}, clock_age_of(writer, here), watched_s});
 }
 
-/// A number that none is (a rate of no time) is written as null: as if it were not there.
+/// Removes nulls: a non-finite number (a rate over no time) is written as null, and treated as
+/// missing.
 void drop_nulls(Json& json) {
   for (auto member = json.begin(); member != json.end();) {
     if (json.is_object() && member->is_null()) {
@@ -214,7 +215,7 @@ void add(fmt::memory_buffer& text, fmt::format_string<Arguments...> pattern,
 
 std::int64_t number(const Json& json, const char* key) { return json.value(key, std::int64_t{0}); }
 
-/// `list` of `json`; empty where it has none.
+/// `list` of `json`; empty if missing.
 Json list_of(const Json& json, const char* list) { return json.value(list, Json::array()); }
 
 std::string condition_words(const StatusView& view, const Json& json) {
@@ -235,7 +236,7 @@ std::string condition_words(const StatusView& view, const Json& json) {
   return "unknown";
 }
 
-/// "3 s ago" as seen when the file was written.
+/// "3 s ago", relative to the time of the file.
 std::string ago(const Json& json, const Json& from, const char* key) {
   const std::int64_t then_s = number(from, key);
   return fmt::format("{} ago",

@@ -10,17 +10,17 @@
 #include "base/result.hpp"
 #include "storage/files/within.hpp"
 
-// A run's status, seen from outside.
+// Status of a run, seen from outside.
 namespace train::cli {
 
 enum class RunCondition : std::uint8_t {
   running,
-  over,  ///< It said so itself.
-  died,  ///< Its launcher is gone, on this machine, without a word.
-  lost,  ///< On another machine, and it has written nothing for long: died, or is cut off.
+  over,  ///< Reported by the run itself.
+  died,  ///< Its launcher, on this machine, has disappeared without a report.
+  lost,  ///< On another machine, and silent for long: died, or cut off.
 };
 
-/// Who wrote a status, and when: what its condition is judged by.
+/// Writer and time of a status, which determine its condition.
 struct StatusWriter {
   bool over = false;
   std::string host;
@@ -30,51 +30,51 @@ struct StatusWriter {
 };
 
 struct StatusView {
-  std::string file;  ///< Its content, of this format (status_schema.hpp), without its nulls.
+  std::string file;  ///< Validated content (status_schema.hpp), without nulls.
   StatusWriter writer = {};
   RunCondition condition = RunCondition::running;
-  std::int64_t age_s = 0;  ///< Of the file.
+  std::int64_t age_s = 0;  ///< Age of the file.
 };
 
-/// What is looked at to tell the living from the dead.
+/// Data of this machine needed to tell running from dead.
 struct Surroundings {
-  std::string host;  ///< This machine's name.
+  std::string host;  ///< Name of this machine.
   std::int64_t now_unix_s = 0;
   std::chrono::steady_clock::time_point now = {};
 };
 [[nodiscard]] Surroundings surroundings_now();
 
-/// What a reader has seen of a status itself, by its own clock: the clock of the machine that wrote
-/// it may be any time off. Threading: not thread-safe.
+/// Observations of a status over time, by the reader's clock: the writer's clock may be wrong.
+/// Threading: not thread-safe.
 class StatusWatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// The file has this content at `now`.
+  /// Records the file's content at `now`.
   void see(std::string_view file, Time now);
 
   enum class Verdict : std::uint8_t {
-    unknown,  ///< Not looked at for long enough.
-    alive,    ///< It has changed, and not long ago.
-    silent,   ///< For longer than a writer that lives would be.
+    unknown,  ///< Not observed for long enough.
+    alive,    ///< Changed recently.
+    silent,   ///< Unchanged for longer than a live writer would take.
   };
   [[nodiscard]] Verdict verdict(Time now) const;
-  /// Since it changed, or was seen first.
+  /// Time since the last change, or the first observation.
   [[nodiscard]] std::chrono::seconds unchanged(Time now) const;
 
  private:
-  std::optional<std::size_t> content_;  ///< Its hash.
+  std::optional<std::size_t> content_;  ///< Hash of the content.
   Time since_ = {};
   bool changed_ = false;
 };
 
-/// Of the run whose status that is, now. Its own observation decides; only before there is one, the
-/// clocks of both machines do.
+/// Current condition of the status's run. Decided by own observation; before there is any, by the
+/// clocks of both machines.
 [[nodiscard]] RunCondition condition_of(const StatusWriter& writer, const Surroundings& here,
                                         const StatusWatch& watch = {});
 
-/// The status of the run in directory `run`, which `watch` sees, too. Blocks on the file system.
-/// Errors: not a run, or no status yet (user); damaged (failure). Each is one line.
+/// Reads the status of the run in directory `run`, and records it in `watch`. Blocks on the file
+/// system. Errors: not a run, or no status yet (user); damaged (failure). Each is one line.
 [[nodiscard]] Result<StatusView> read_status(const storage::Within& run, const Surroundings& here,
                                              StatusWatch& watch);
 [[nodiscard]] inline Result<StatusView> read_status(const storage::Within& run,
@@ -83,15 +83,15 @@ class StatusWatch {
   return read_status(run, here, first_sight);
 }
 
-/// The same for somebody who looks once: where the clocks would say that the run is lost, or cannot
-/// be right, it looks on for up to `patience` whether the status changes. Blocks as long.
+/// Reads it once: if the clocks suggest that the run is lost, or cannot be right, observes for up
+/// to `patience` whether the status changes. Blocks as long.
 [[nodiscard]] Result<StatusView> watch_status(const storage::Within& run,
                                               std::chrono::milliseconds patience);
 
-/// A table for people.
+/// Status as a text table.
 [[nodiscard]] std::string status_text(const StatusView& view);
 [[nodiscard]] const char* condition_name(RunCondition condition);
-/// The file, with `condition` and `age_s`, for programs.
+/// Status file with `condition` and `age_s`, for programs.
 [[nodiscard]] std::string status_json(const StatusView& view);
 
 }  // namespace train::cli

@@ -7,21 +7,20 @@
 #include "base/result.hpp"
 #include "storage/files/untrusted_text.hpp"
 
-// JSON in files of runs, which may be another person's. Whoever writes such a file can put anything
-// there: a text that would take the stack or the memory of its reader is refused unparsed.
+// JSON in files of runs, which may belong to another user and hold anything: a text that would
+// exhaust the reader's stack or memory is rejected without parsing.
 namespace train::cli {
 
-/// Of a line of metrics.jsonl or events.jsonl.
+/// For a line of metrics.jsonl or events.jsonl.
 inline constexpr storage::JsonLimits kLineLimits = {
     .bytes = std::size_t{1} << 20U, .values = 20'000, .run = std::size_t{64} << 10U, .depth = 16};
-/// Of status.json: of many thousand ranks.
+/// For a status.json with many thousand ranks.
 inline constexpr storage::JsonLimits kStatusLimits = {.bytes = std::size_t{16} << 20U,
                                                       .values = 1'000'000,
                                                       .run = std::size_t{64} << 10U,
                                                       .depth = 16};
 
-/// Errors (failure), without a file's name: beyond the limits; no JSON, which a text that is not
-/// UTF-8 is not either.
+/// Errors (failure), without a file's name: beyond the limits; invalid JSON, or invalid UTF-8.
 [[nodiscard]] inline Result<nlohmann::ordered_json> parse_untrusted_json(
     std::string_view text, const storage::JsonLimits& limits) {
   if (const std::string excess = storage::json_excess(text, limits); !excess.empty()) {

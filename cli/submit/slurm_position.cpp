@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kMostNodes = 65536;
 constexpr const char* kStepNodes = "SLURM_STEP_NUM_NODES";
 
-/// A variable that has to be there and be a number.
+/// Required numeric variable.
 Result<std::int64_t> number_in(const Environment& environment, const std::string& name) {
   const auto entry = environment.find(name);
   if (entry == environment.end()) {
@@ -35,7 +35,7 @@ std::string text(const Environment& environment, const std::string& name) {
   return entry == environment.end() ? std::string() : entry->second;
 }
 
-/// A batch script is a task too, but one that no step started.
+/// A batch script counts as a task too, but not of a step.
 bool in_step(const Environment& environment) { return environment.contains(kStepNodes); }
 
 Result<NodePosition> position_in_step(std::int64_t nodes, const Environment& environment) {

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// From the warning to the end of the job, at most so much of its time.
+/// The warning comes at most this fraction of the job's time before its end.
 constexpr std::int64_t kGraceShare = 4;
 
 bool has_control(std::string_view text) {
@@ -41,7 +41,7 @@ Status check_all(const BatchJob& job) {
   return {};
 }
 
-/// sbatch takes its own lines apart by rules of its own: only what no rule touches goes there.
+/// True for a path without characters that sbatch interprets in its directives.
 bool plain_path(const fs::path& path) {
   const std::string text = path.string();
   return text.find_first_not_of(
@@ -90,7 +90,8 @@ std::string requests(const BatchJob& job) {
   ask("open-mode", "append");
   ask("signal", fmt::format("B:USR1@{}", grace_of(cluster)));
   text.append("#SBATCH --requeue\n");
-  return job.nodes > 1 ? text.append("#SBATCH --no-kill\n") : text;  // goes on with those left
+  // Continue with the remaining nodes.
+  return job.nodes > 1 ? text.append("#SBATCH --no-kill\n") : text;
 }
 
 std::string opening(const BatchJob& job) {
@@ -139,7 +140,7 @@ std::string preparation(const BatchJob& job) {
   return text.append("set -euo pipefail\n");
 }
 
-/// What the script knows how to do. Traps hold no $(...): two of those at once confuse bash.
+/// Shell functions of the script. Traps contain no $(...): two of those at once confuse bash.
 constexpr const char* kFunctions = R"(
 # The warning before the job's time is over comes to this shell alone; the launchers need it.
 step=
@@ -174,7 +175,7 @@ queue_again() {
 }
 )";
 
-/// srun's exit code may be of a task that it ended itself: the head's own is kept in a file.
+/// srun's exit code may belong to a task that srun ended itself: the head's own is kept in a file.
 std::string step(const BatchJob& job) {
   std::string words;
   for (const std::string& word : job.words) {
