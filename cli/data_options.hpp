@@ -19,7 +19,7 @@ struct PrepareOptions {
   std::uint64_t seed = 0;      ///< Selects the validation documents.
   bool force = false;          ///< Replace existing token files.
   std::int64_t threads = 0;    ///< Encoding threads; 0: all.
-  // Of rows alone.
+  // For rows only.
   std::int64_t row_length = 0;  ///< Tokens of a row; 0: token files, not rows.
   std::string kind;             ///< Empty: detected from the first line.
   std::string packing;          ///< Empty: chosen by the kind.

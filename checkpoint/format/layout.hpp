@@ -11,7 +11,7 @@
 
 namespace train::checkpoint {
 
-/// A directory that has the name of a checkpoint; whether it is whole is another question.
+/// Directory named like a checkpoint; it may not be intact.
 struct Candidate {
   std::int64_t step = 0;
   std::filesystem::path path;
@@ -19,13 +19,13 @@ struct Candidate {
 
 /// "step-00000200".
 [[nodiscard]] std::string checkpoint_name(std::int64_t step);
-/// The step of a name that checkpoint_name() gives; empty for any other name.
+/// Step in a name from checkpoint_name(); nullopt for any other name.
 [[nodiscard]] std::optional<std::int64_t> checkpoint_step(std::string_view name);
 
-/// The step-* directories in `checkpoints`, newest first. A missing directory holds none.
+/// Directories step-* in `checkpoints`, newest first. Empty for a missing directory.
 Result<std::vector<Candidate>> list_checkpoints(const std::filesystem::path& checkpoints);
 
-/// Whether nothing has this name any more, for certain: not if nobody can tell. Follows no link.
+/// True if `path` certainly does not exist; false if that is unknown. Follows no link.
 [[nodiscard]] bool is_gone(const std::filesystem::path& path);
 
 /// Names of the damaged-* directories in `checkpoints`, sorted.
@@ -34,8 +34,8 @@ Result<std::vector<std::string>> list_damaged(const std::filesystem::path& check
 /// Renames a checkpoint to damaged-<its name>[.n], durably; returns the new path.
 Result<std::filesystem::path> set_aside(const std::filesystem::path& checkpoint);
 
-/// Removes what killed processes left: .incoming-* and .retired-* directories.
-/// REQUIRES: no other process writes here (the run's lock is held).
+/// Removes the remains of killed processes: .incoming-* and .retired-* directories. REQUIRES: no
+/// other process writes here (the run's lock is held).
 Status remove_leftovers(const std::filesystem::path& checkpoints);
 
 }  // namespace train::checkpoint

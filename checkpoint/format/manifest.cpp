@@ -20,13 +20,13 @@ constexpr std::string_view format_name = "actortrain checkpoint";
 constexpr std::string_view digest_key = "\"manifest_digest\": \"";
 constexpr std::string_view blank_digest = "xxh3-128:00000000000000000000000000000000";
 
-constexpr std::size_t digits = 16;  // of a block
+constexpr std::size_t digits = 16;  // Digits per block.
 
 std::uint64_t blocks_of(std::uint64_t bytes, std::uint64_t block_bytes) {
   return bytes / block_bytes + (bytes % block_bytes != 0 ? 1 : 0);
 }
 
-/// Where the 41 characters of the manifest's own digest stand; npos if nowhere.
+/// Position of the 41 characters of the manifest's own digest; npos if missing.
 std::size_t own_digest_position(std::string_view text) {
   const std::size_t key = text.rfind(digest_key);
   if (key == std::string_view::npos ||
@@ -48,7 +48,7 @@ bool own_digest_holds(std::string_view text) {
   return digest.finish() == text.substr(position, blank_digest.size());
 }
 
-/// A name is opened below the checkpoint's directory and must not lead out of it.
+/// Names are opened below the checkpoint's directory and must not lead out of it.
 bool is_plain_name(std::string_view name) {
   const auto plain = [](char letter) {
     return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
@@ -96,7 +96,7 @@ std::string all_blocks_defect(const Manifest& manifest) {
   return {};
 }
 
-/// These are shown to people and compared; nothing else is in them.
+/// These fields are only displayed and compared.
 std::string fields_defect(const Manifest& manifest) {
   const ManifestFields& fields = manifest.fields;
   for (const std::string* text : {&fields.kernel_set, &fields.weights_digest, &fields.index_head}) {
@@ -129,7 +129,7 @@ std::string content_defect(const Manifest& manifest) {
   return defect.empty() ? fields_defect(manifest) : defect;
 }
 
-/// One record a line, in an array.
+/// Array with one record per line.
 template <class Record>
 std::string lines_of(const std::vector<Record>& records) {
   std::string text = "[";

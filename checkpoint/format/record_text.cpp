@@ -19,7 +19,7 @@ constexpr storage::JsonLimits text_limits = {.bytes = manifest_text_limit,
                                              .run = std::size_t{1} << 20,
                                              .depth = 16};
 
-/// What a member holds: text, a count, or a list of what its name says.
+/// Value of a member: text, a count, or a list named by the member.
 enum class List : std::uint8_t { files, tensors, shape };
 using Target = std::variant<std::string*, std::int64_t*, std::uint64_t*, List>;
 
@@ -41,8 +41,8 @@ const char* wanted_kind(const Target& target) {
   }
 }
 
-/// Receives the events of nlohmann's SAX parser. Notes the first defect and goes on, so that a text
-/// of another version can still say which.
+/// Receives the events of nlohmann's SAX parser. Records the first defect and continues, so that
+/// the version of another format can still be read.
 class RecordsHandler : public nlohmann::json_sax<json> {
  public:
   explicit RecordsHandler(std::span<const WantedMember> wanted) {
@@ -216,7 +216,7 @@ class RecordsHandler : public nlohmann::json_sax<json> {
     return false;
   }
 
-  /// A value that the text should not have here, or that nobody asked for.
+  /// Handles a value that is not allowed here, or is not wanted.
   bool other() {
     if (skipped_ > 0) {
       return true;
@@ -272,10 +272,10 @@ class RecordsHandler : public nlohmann::json_sax<json> {
 
   RecordsFound found_;
   Place place_ = Place::outside;
-  std::size_t skipped_ = 0;  ///< Open brackets of a value that is skipped.
+  std::size_t skipped_ = 0;  ///< Open brackets of a skipped value.
   std::vector<Member> top_;
-  std::vector<Member> members_;  ///< Of the record at hand.
-  Member* member_ = nullptr;     ///< Whose value comes next; nullptr: an unknown key.
+  std::vector<Member> members_;  ///< Members of the current record.
+  Member* member_ = nullptr;     ///< Member whose value comes next; nullptr: an unknown key.
 };
 
 }  // namespace

@@ -12,29 +12,30 @@
 
 namespace train::checkpoint {
 
-/// One record as a JSON object on one line.
+/// Record as a JSON object on one line.
 [[nodiscard]] std::string record_text(const FileRecord& file);
 [[nodiscard]] std::string record_text(const TensorRecord& tensor);
-/// `text` as a JSON string, with its quotes. REQUIRES: UTF-8.
+/// `text` as a quoted JSON string. REQUIRES: UTF-8.
 [[nodiscard]] std::string json_string(std::string_view text);
 
-/// A member of the outer object, and where it goes.
+/// Member of the outer object, with its destination.
 struct WantedMember {
   std::string_view key;
   std::variant<std::string*, std::int64_t*> target;
-  bool required = true;  ///< false: where it is missing, the target stays as it is.
+  bool required = true;  ///< false: if it is missing, the target is unchanged.
 };
 
-/// What was read before the first defect, if there is one.
+/// Data read before the first defect, if there is one.
 struct RecordsFound {
-  std::vector<FileRecord> files;      ///< Of the member "files".
-  std::vector<TensorRecord> tensors;  ///< Of the member "tensors"; not checked against each other.
-  std::string defect;                 ///< One line; empty if nothing is missing or of a wrong type.
+  std::vector<FileRecord> files;      ///< Contents of the member "files".
+  std::vector<TensorRecord> tensors;  ///< Contents of the member "tensors"; not checked against
+                                      ///< each other.
+  std::string defect;  ///< One line; empty if nothing is missing or of the wrong type.
 };
 
 /// Reads a JSON object of `wanted` members, files and tensors, in any order; unknown members are
-/// skipped. Whatever the text: no recursion, memory of the order of the text, and records and
-/// nesting are limited.
+/// skipped. For any text: no recursion, memory proportional to the text, and records and nesting
+/// are limited.
 [[nodiscard]] RecordsFound read_records(std::string_view text,
                                         std::span<const WantedMember> wanted);
 

@@ -9,7 +9,7 @@
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/digest.hpp"
 
-// A line of JSON, then the values as little-endian doubles.
+// Format: a line of JSON, then the values as little-endian doubles.
 
 namespace train::checkpoint {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "reference log-probabilities";
-/// Of version 1 ReferenceKey::model is of a sample of the weights: nothing to compare with.
+/// In version 1 ReferenceKey::model covers only a sample of the weights and cannot be compared.
 constexpr std::int64_t kVersion = 2;
 constexpr std::uint64_t kLargestBytes = std::uint64_t{64} << 30;
 

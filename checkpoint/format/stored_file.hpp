@@ -11,18 +11,18 @@
 
 namespace train::checkpoint {
 
-/// A file of a checkpoint, open; or why there is no such file (one line), which is damage.
+/// Open file of a checkpoint, or the reason why it cannot be opened (one line), which is damage.
 struct StoredFile {
   std::optional<storage::InputFile> file;
   std::string damage;
 };
 
 /// Opens the file `name` of the directory `checkpoint`. Missing, a link, a pipe, a directory: a
-/// finding. Nothing outside the directory is opened. REQUIRES: `name` is no path.
+/// finding. Nothing outside the directory is opened. REQUIRES: `name` has no directory part.
 /// Errors: no permission (user), out of memory or descriptors (failure).
 Result<StoredFile> open_stored(const std::filesystem::path& checkpoint, const std::string& name);
 
-/// Empty if a file's tensor has the type and the shape of the record's rows.
+/// Empty if a file's tensor has the type and shape of the record's rows.
 [[nodiscard]] std::string entry_defect(const storage::TensorEntry& entry,
                                        const TensorRecord& record);
 

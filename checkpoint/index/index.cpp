@@ -21,7 +21,7 @@ constexpr std::int64_t steps_kept = 100'000;
 constexpr std::int64_t digests_kept = 10'000;
 constexpr std::int64_t events_kept = 10'000;
 
-/// What earlier versions kept besides the journal.
+/// Keys that earlier versions kept besides the journal.
 constexpr std::string_view legacy_entry_prefix = "checkpoint/";
 constexpr std::string_view legacy_rebuilt_key = "rebuilt";
 
@@ -41,8 +41,8 @@ std::string note_text(const IndexNote& note) {
   return fmt::format("{} {}", state_name(note.state), note.noted_s);
 }
 
-/// Before a checkpoint that was found is relied on: who published it may have ended between the
-/// rename and the sync of the directory, and a power cut would take the name back.
+/// Makes the directory entries of found checkpoints durable: their publisher may have ended between
+/// the rename and the sync, and a power cut would undo the rename.
 Status make_names_last(const fs::path& checkpoints) {
   return storage::fsync_directory(checkpoints);
 }
@@ -64,7 +64,7 @@ Result<CheckpointIndex> CheckpointIndex::open(storage::KvStore& store, fs::path 
   TRAIN_RETURN_IF_ERROR(index.finalize_notes());
   std::string damage = index.known_.damage;
   if (damage.empty() && *newest && !index.known_.knows_head) {
-    // A rebuild begins a new chain; what it found in place carries heads of the one before.
+    // A rebuild begins a new chain; existing checkpoints carry heads of the old one.
     const IndexEntry* entry = index.known_.entries.find((*newest)->step);
     if (entry == nullptr || !entry->rebuilt || entry->manifest_digest != (*newest)->digest) {
       damage = fmt::format("{} knows of index changes that the index lost",
@@ -93,7 +93,7 @@ Result<CheckpointIndex> CheckpointIndex::make_anew(storage::KvStore& store, fs::
 
 namespace {
 
-/// The number of the last key with a prefix; nothing: there is none.
+/// Number of the last key with a prefix; nullopt: there is none.
 Result<std::optional<std::int64_t>> last_number(storage::KvStore& store, std::string_view prefix) {
   const auto last = store.last_key(prefix);
   TRAIN_RETURN_IF_ERROR(last);
@@ -102,9 +102,8 @@ Result<std::optional<std::int64_t>> last_number(storage::KvStore& store, std::st
 
 }  // namespace
 
-/// Where the journals of steps and events end. Where they begin follows from it: to look for that
-/// is to read past the keys that were dropped, and those are as many as the store has not
-/// compacted.
+/// Finds the ends of the journals of steps and events. Their beginnings follow from the ends:
+/// searching for them would read past all dropped keys, as many as the store has not compacted.
 Status CheckpointIndex::load_journals() {
   const auto begin = [](std::int64_t next, std::int64_t kept) {
     return std::max<std::int64_t>(1, next - kept - trim_at_once);
@@ -127,7 +126,7 @@ Status CheckpointIndex::load_journals() {
   return {};
 }
 
-/// Of earlier versions, and of an index that was made anew: once.
+/// Done once, for an index of earlier versions and for a rebuilt one.
 Status CheckpointIndex::number_digests() {
   storage::WriteBatch batch;
   TRAIN_RETURN_IF_ERROR(store_->scan(index_keys::digest, [&](std::string_view key, auto) {
@@ -138,8 +137,8 @@ Status CheckpointIndex::number_digests() {
   return batch.operations().empty() ? Status() : store_->write(batch, Durability::buffered);
 }
 
-/// No save outlives the process that made it: what it wrote half is nothing, what was on its way is
-/// on the nodes' own disks.
+/// No save survives its process: partly written data is discarded, and local copies are on the
+/// nodes' own disks.
 Status CheckpointIndex::finalize_notes() {
   storage::WriteBatch batch;
   std::map<std::int64_t, IndexNote> kept;
@@ -177,7 +176,7 @@ Status CheckpointIndex::drop_legacy() {
   return {};
 }
 
-/// Makes the entries those of the checkpoints in place.
+/// Makes the entries match the checkpoints in place.
 Status CheckpointIndex::reconcile(const LocatedManifests& placed, bool seen) {
   std::vector<IndexChange> changes;
   for (const IndexEntry& entry : known_.entries.all()) {
@@ -193,7 +192,7 @@ Status CheckpointIndex::reconcile(const LocatedManifests& placed, bool seen) {
   return adopt(placed, seen);
 }
 
-/// Records what is in place and not recorded; forgets what is in place and no longer the same.
+/// Records checkpoints in place that are not recorded; drops entries whose checkpoint has changed.
 Status CheckpointIndex::adopt(const LocatedManifests& placed, bool seen) {
   std::vector<IndexChange> changes;
   for (const Candidate& candidate : placed.all()) {
@@ -294,7 +293,7 @@ Status CheckpointIndex::rebuild_from(const LocatedManifests& placed, const std::
   return {};
 }
 
-/// Appends `changes` to the journal, with what is in `batch`; all or nothing.
+/// Appends `changes` to the journal, with the content of `batch`, atomically.
 Status CheckpointIndex::write(const std::vector<IndexChange>& changes, storage::WriteBatch batch) {
   std::int64_t sequence = known_.sequence;
   std::string digest = known_.digest;
@@ -421,7 +420,7 @@ Status CheckpointIndex::log_steps(std::span<const StepRecord> records) {
     if (!record.tensor_digests.empty()) {
       batch.put(index_keys::of(index_keys::digested, next_digest++),
                 fmt::format("{}", record.step));
-    } else if (record.step <= newest) {  // of a start that may have digested more steps
+    } else if (record.step <= newest) {  // Written by a start that may have digested more steps.
       batch.remove(index_keys::of(index_keys::digest, record.step));
     }
     newest = std::max(newest, record.step);
@@ -438,7 +437,7 @@ Status CheckpointIndex::log_steps(std::span<const StepRecord> records) {
   return {};
 }
 
-/// Digests whose number is below `first_kept`, and those of steps before that one's.
+/// Removes digests with numbers below `first_kept`, and those of earlier steps.
 Status CheckpointIndex::trim_digests(std::int64_t& oldest, std::int64_t first_kept,
                                      storage::WriteBatch& batch) {
   if (first_kept - oldest < trim_at_once) {
@@ -447,7 +446,7 @@ Status CheckpointIndex::trim_digests(std::int64_t& oldest, std::int64_t first_ke
   const std::string begin = index_keys::of(index_keys::digested, oldest);
   const std::string end = index_keys::of(index_keys::digested, first_kept);
   std::optional<std::int64_t> kept;
-  std::optional<std::int64_t> least;  // a start that resumes does steps again
+  std::optional<std::int64_t> least;  // A resuming start repeats steps.
   TRAIN_RETURN_IF_ERROR(
       store_->scan_from(begin, index_keys::digested, [&](std::string_view key, auto value) {
         const auto step = number_in<std::int64_t>(value);

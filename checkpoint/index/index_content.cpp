@@ -21,7 +21,7 @@ std::string link_digest(std::string_view digest_before, std::string_view body) {
 }
 
 struct Head {
-  std::int64_t sequence = -1;  // of no chain
+  std::int64_t sequence = -1;  // Not part of a chain.
   std::string_view digest;
 };
 
@@ -34,7 +34,7 @@ Head parse_head(std::string_view text) {
   return {*sequence, text.substr(split + 1)};
 }
 
-/// Adds one journal record to `content`; returns false at the first that does not fit.
+/// Adds one journal record to `content`; returns false at the first inconsistent one.
 bool follow(IndexContent& content, std::string_view key, std::string_view record) {
   const std::int64_t due = content.sequence + 1;
   const std::size_t split = record.find('\n');
@@ -144,7 +144,7 @@ std::string event_text(const EventRecord& event) {
 
 std::optional<EventRecord> parse_event(std::string_view text) {
   if (text.find_first_of("\r\n") != std::string_view::npos) {
-    return std::nullopt;  // not as event_text() writes any
+    return std::nullopt;  // Not in the format of event_text().
   }
   const auto logged_s = number_in<std::int64_t>(next_field(text));
   const std::string_view kind = next_field(text);

@@ -14,7 +14,7 @@
 
 namespace train::checkpoint {
 
-/// Keys of the index's store; what follows each prefix is a number of 20 digits.
+/// Key prefixes of the index's store, each followed by a number of 20 digits.
 namespace index_keys {
 inline constexpr std::string_view digest = "digest/";      ///< By step.
 inline constexpr std::string_view digested = "digested/";  ///< By sequence: steps with digests.
@@ -24,11 +24,11 @@ inline constexpr std::string_view loss = "loss/";          ///< By step, until i
 inline constexpr std::string_view note = "note/";          ///< By step, until it is committed.
 inline constexpr std::string_view step = "step/";          ///< By step.
 [[nodiscard]] std::string of(std::string_view prefix, std::int64_t number);
-/// The number of a key with this prefix; empty: not such a key.
+/// Number of a key with this prefix; nullopt: another key.
 [[nodiscard]] std::optional<std::int64_t> number_of(std::string_view prefix, std::string_view key);
 }  // namespace index_keys
 
-/// Entries in the order of their steps. Adding the newest costs O(1) whatever there is.
+/// Entries in step order. Appending the newest costs O(1).
 class EntryList {
  public:
   void put(IndexEntry entry);
@@ -41,39 +41,39 @@ class EntryList {
   std::vector<IndexEntry> entries_;
 };
 
-/// A checkpoint on its way.
+/// Checkpoint in progress.
 struct IndexNote {
   CheckpointState state = CheckpointState::writing;
   std::int64_t noted_s = 0;  ///< Unix time, seconds.
 };
 
-/// One change of the entries, as the journal holds it.
+/// Change of an entry, as recorded in the journal.
 struct IndexChange {
-  bool present = true;  ///< Or the entry goes.
+  bool present = true;  ///< false: the entry is removed.
   IndexEntry entry;
 };
 
-/// The journal's record of a change: its body, and the digest that chains it to those before.
+/// Journal record of a change: its body, and the digest that chains it to earlier ones.
 struct ChainLink {
   std::string record;
   std::string digest;
 };
 [[nodiscard]] ChainLink chain_link(std::string_view digest_before, const IndexChange& change);
 
-/// What a store holds, as far as the chain proves it.
+/// Content of a store, as far as the chain proves it.
 struct IndexContent {
   EntryList entries;
   std::map<std::int64_t, IndexNote> notes;
-  std::map<std::int64_t, double> losses;  ///< Of steps that are not committed.
-  std::int64_t sequence = 0;              ///< Of the last change.
-  std::string digest;                     ///< Of the chain up to there.
-  bool knows_head = false;                ///< The head that was asked for is in the chain.
-  std::string damage;                     ///< Where the chain breaks; empty: it holds.
-  std::optional<Error> unreadable;        ///< The store could not be read to its end.
+  std::map<std::int64_t, double> losses;  ///< Validation losses of steps not yet committed.
+  std::int64_t sequence = 0;              ///< Number of the last change.
+  std::string digest;                     ///< Digest of the chain up to there.
+  bool knows_head = false;                ///< The wanted head is in the chain.
+  std::string damage;                     ///< Place of the chain's break; empty: it is intact.
+  std::optional<Error> unreadable;        ///< Error that stopped reading the store.
 };
 
 /// Reads journal and notes and checks every link. `wanted_head`: "<sequence>:<digest>", or empty
-/// (known to every chain). Blocks.
+/// (found in every chain). Blocks.
 [[nodiscard]] IndexContent read_index_content(storage::KvStore& store,
                                               std::string_view wanted_head);
 
@@ -85,7 +85,7 @@ struct EventRecord {
 [[nodiscard]] std::string event_text(const EventRecord& event);
 [[nodiscard]] std::optional<EventRecord> parse_event(std::string_view text);
 
-/// The events, oldest first; records that cannot be parsed are left out. Errors: the store's.
+/// Events, oldest first; unparsable records are skipped. Errors: the store's.
 Result<std::vector<EventRecord>> read_events(storage::KvStore& store);
 
 }  // namespace train::checkpoint

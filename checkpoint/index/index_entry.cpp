@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 5> state_names = {"writing", "local", "pu
                                                          "committed", "retired"};
 constexpr char separator = '\t';
 
-/// Takes fields off the front of a line; the first that is missing or malformed makes it bad.
+/// Parses fields from the front of a line; a missing or malformed one makes it bad.
 class Fields {
  public:
   explicit Fields(std::string_view line) : rest_(line) {}
@@ -51,7 +51,7 @@ class Fields {
   bool good_ = true;
 };
 
-/// A text of the first version that can be a field of this one.
+/// A text of version 1 that can be a field of the current version.
 std::optional<std::string> json_field(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_string()) {
@@ -73,7 +73,7 @@ std::optional<std::int64_t> json_number(const nlohmann::json& object, const char
   return found->is_number_unsigned() && number < 0 ? std::nullopt : std::optional(number);
 }
 
-/// The form of the first version of the index: every entry was of a checkpoint in place.
+/// Format of the index's version 1, whose entries are all in place.
 std::optional<IndexEntry> parse_json_entry(std::string_view text) {
   const nlohmann::json object = nlohmann::json::parse(text, nullptr, false);
   if (!object.is_object()) {

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The index, if it can be trusted; else why not.
+/// The index if it can be trusted; otherwise the reason.
 struct Attempt {
   IndexContent content;
   std::string defect;
@@ -36,7 +36,8 @@ Attempt attempt(const fs::path& index, const std::string& newest_head) {
   return result;
 }
 
-/// A checkpoint that was made anew after a rebuild carries the head of the chain before it.
+/// A checkpoint saved after a rebuild carries the head of the new chain; older ones that of the
+/// old.
 bool is_behind(const IndexContent& content, const LocatedManifests::Newest& newest) {
   const IndexEntry* entry = content.entries.find(newest.step);
   const bool from_rebuild =
@@ -44,7 +45,7 @@ bool is_behind(const IndexContent& content, const LocatedManifests::Newest& newe
   return !content.knows_head && !from_rebuild;
 }
 
-/// Entries of the index, corrected by what is in place now.
+/// Index entries, corrected by the directory's current content.
 Result<std::vector<IndexEntry>> merged(const IndexContent& content,
                                        const LocatedManifests& placed) {
   EntryList list;
@@ -87,8 +88,10 @@ bool holds_committed(const std::vector<IndexEntry>& entries) {
 }  // namespace
 
 Result<IndexView> view_index(const fs::path& index, const fs::path& checkpoints) {
-  constexpr int looks = 50;    // A run may retire all that was there before it is read.
-  constexpr int attempts = 5;  // A run that commits meanwhile is ahead of what we read first.
+  constexpr int looks = 50;    // Limit of attempts: a run may retire every checkpoint before it is
+                               // read.
+  constexpr int attempts = 5;  // Limit of attempts: a run that commits meanwhile is ahead of what
+                               // was read first.
   int again = attempts - 1;
   for (int left = looks - 1;; --left) {
     const auto before = LocatedManifests::list(checkpoints);
@@ -107,12 +110,12 @@ Result<IndexView> view_index(const fs::path& index, const fs::path& checkpoints)
       }
       found.content = {};
     }
-    // Listed after the index was read: what it has committed is in place now or gone for good.
+    // Listed after the index was read: its committed checkpoints are now in place or retired.
     const auto placed = LocatedManifests::list(checkpoints);
     TRAIN_RETURN_IF_ERROR(placed);
     auto entries = merged(found.content, *placed);
     TRAIN_RETURN_IF_ERROR(entries);
-    // A run replaces its checkpoints; that all it had went away while we read is no answer.
+    // A run replaces its checkpoints: an empty result while they change is no answer.
     if (placed->all().empty() || holds_committed(*entries) || left == 0) {
       return IndexView{std::move(entries).value(), std::move(found.defect)};
     }

@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The text of a manifest; empty: there is none (also: it went away while we looked), or what has
-/// its name is none. That it cannot be read is an error, as nobody knows then.
+/// Text of a manifest; nullopt: it is missing (possibly removed meanwhile), or not a regular file.
+/// Failing to read it is an error, as its content is then unknown.
 Result<std::optional<std::string>> text_of(const Candidate& candidate) {
   using Text = std::optional<std::string>;
   const fs::path path = candidate.path / manifest_file_name;

@@ -13,23 +13,23 @@
 
 namespace train::checkpoint {
 
-/// The checkpoints in a directory as their manifests describe them. All calls block. Errors: the
-/// directory, or a manifest that is there, cannot be read (failure; no permission: user); what
-/// describes a checkpoint finds another run's (user).
+/// Checkpoints in a directory, as described by their manifests. All calls block. Errors: the
+/// directory, or an existing manifest, cannot be read (failure; no permission: user); a described
+/// checkpoint belongs to another run (user).
 class LocatedManifests {
  public:
   /// Reads names only. A missing directory holds none.
   static Result<LocatedManifests> list(const std::filesystem::path& checkpoints,
                                        RunIdentity identity = {});
 
-  /// By step.
+  /// Candidates by step.
   [[nodiscard]] const std::vector<Candidate>& all() const { return placed_; }
   [[nodiscard]] bool has(std::int64_t step) const;
 
-  /// Digest of the bytes of the manifest, whatever they are; empty: there is no manifest.
+  /// Digest of the manifest's bytes, valid or not; nullopt: no manifest.
   static Result<std::optional<std::string>> digest_of(const Candidate& candidate);
-  /// What the index would have recorded of it, at the time the manifest was written. Empty: there
-  /// is no manifest, or a damaged one, or one of another step.
+  /// Entry that the index would have recorded when the manifest was written. nullopt: the manifest
+  /// is missing, damaged, or of another step.
   [[nodiscard]] Result<std::optional<IndexEntry>> entry_at(const Candidate& candidate) const;
 
   struct Newest {
@@ -37,7 +37,7 @@ class LocatedManifests {
     std::string digest;
     std::string index_head;
   };
-  /// The newest with a manifest that can be read.
+  /// Newest one with a readable manifest.
   [[nodiscard]] Result<std::optional<Newest>> newest() const;
 
  private:

@@ -14,17 +14,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What can still be read of a store that cannot be read to its end.
+/// Readable part of a damaged store.
 struct Remains {
   IndexContent content;
-  storage::WriteBatch journals;  ///< Steps, digests and events, as they were.
+  storage::WriteBatch journals;  ///< Steps, digests and events, unchanged.
 };
 
 Remains save_what_reads(storage::KvStore& store) {
   Remains remains;
   remains.content = read_index_content(store, "");
   for (const std::string_view prefix : {index_keys::step, index_keys::event, index_keys::digest}) {
-    // That the store is damaged is known; what comes before the damage is what we are after.
+    // The store is known to be damaged; the records before the damage are wanted.
     (void)store.scan(prefix, [&remains](std::string_view key, std::string_view value) {
       remains.journals.put(std::string(key), std::string(value));
       return true;
@@ -33,7 +33,7 @@ Remains save_what_reads(storage::KvStore& store) {
   return remains;
 }
 
-/// A name beside `directory` that nothing has.
+/// Unused name beside `directory`.
 fs::path free_name(const fs::path& directory) {
   for (int number = 1;; ++number) {
     fs::path aside = directory;
@@ -47,7 +47,7 @@ fs::path free_name(const fs::path& directory) {
 Result<OpenedIndex> make_anew(const fs::path& directory, const fs::path& checkpoints,
                               const Remains& remains, const std::string& reason,
                               const RunIdentity& identity) {
-  // Before the old one is moved: what is another run's is refused as it is.
+  // Checked before the old index is moved: another run's is rejected and left unchanged.
   const auto placed = LocatedManifests::list(checkpoints, identity);
   TRAIN_RETURN_IF_ERROR(placed);
   for (const Candidate& candidate : placed->all()) {

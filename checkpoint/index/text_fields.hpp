@@ -7,10 +7,10 @@
 #include <string_view>
 #include <system_error>
 
-// Records of the index are texts of fields; what reads one field.
+// Parsing of the index's records, which are texts of fields.
 namespace train::checkpoint {
 
-/// All of `text` as a number; empty: it is none, or does not fit.
+/// All of `text` as a number; nullopt: malformed, or out of range.
 template <class Integer>
 std::optional<Integer> number_in(std::string_view text, int base = 10) {
   Integer value = 0;
@@ -20,7 +20,7 @@ std::optional<Integer> number_in(std::string_view text, int base = 10) {
              : std::nullopt;
 }
 
-/// A double from the hexadecimal digits of its bits.
+/// Double from the hexadecimal digits of its bits.
 inline std::optional<double> double_of(std::string_view bits) {
   const auto number = number_in<std::uint64_t>(bits, 16);
   return number ? std::optional(std::bit_cast<double>(*number)) : std::nullopt;
@@ -28,7 +28,7 @@ inline std::optional<double> double_of(std::string_view bits) {
 
 inline std::uint64_t bits_of(double value) { return std::bit_cast<std::uint64_t>(value); }
 
-/// Cuts the next field off `rest`; `separator` ends it.
+/// Removes and returns the first field of `rest`; `separator` ends it.
 inline std::string_view next_field(std::string_view& rest, char separator = ' ') {
   const std::size_t end = rest.find(separator);
   const std::string_view field = rest.substr(0, end);

@@ -17,7 +17,7 @@
 namespace train::checkpoint {
 namespace {
 
-/// What is read at a time of each checkpoint.
+/// Bytes read of each checkpoint at a time.
 constexpr std::int64_t kCompareBatchBytes = std::int64_t{8} << 20;
 constexpr std::int64_t float_bytes = sizeof(float);
 
@@ -40,7 +40,7 @@ std::int64_t elements_of(const Shape& shape) {
   return count;
 }
 
-/// Rows of one tensor, to be read from both.
+/// Rows of one tensor, to be read from both checkpoints.
 struct Piece {
   std::string name;
   Shape shape;
@@ -89,7 +89,7 @@ class Comparison {
     return {};
   }
 
-  /// Those that differ, by name.
+  /// Differing tensors, by name.
   std::vector<TensorDifference> take() {
     std::vector<TensorDifference> differing;
     for (auto& [name, found] : found_) {

@@ -23,7 +23,7 @@ Verification finding(Verdict verdict, std::string defect) {
   return {.verdict = verdict, .manifest = {}, .manifest_digest = {}, .defect = std::move(defect)};
 }
 
-/// What an error of reading means: that of the user is the caller's, all else is a finding.
+/// Turns a read error into a result: a user error is returned, all others are findings.
 Result<Verification> not_read(const Error& error) {
   if (error.kind == ErrorKind::user) {
     return error;
@@ -39,8 +39,8 @@ std::string size_defect(const storage::InputFile& file, const FileRecord& record
                                                               file.size_bytes(), record.size_bytes);
 }
 
-/// Reads one file of a checkpoint from front to back. Every method returns the damage, empty if
-/// there is none; an error is one of reading.
+/// Reads one file of a checkpoint sequentially. Every method returns the damage, empty if there is
+/// none; an error means that reading failed.
 class FileCheck {
  public:
   FileCheck(const FileRecord& record, const RecordByName& tensors, const SeeRecord& see)
@@ -144,7 +144,7 @@ class FileCheck {
   storage::StreamingDigest whole_;
 };
 
-/// The finding about one file: empty if it is what the manifest says.
+/// Defect of one file: empty if it matches the manifest.
 Result<std::string> file_defect(const fs::path& directory, const FileRecord& record,
                                 const RecordByName& tensors, const SeeRecord& see) {
   auto stored = open_stored(directory, record.name);
@@ -153,15 +153,15 @@ Result<std::string> file_defect(const fs::path& directory, const FileRecord& rec
                       : Result<std::string>(stored->damage);
 }
 
-/// How often a run that goes on may retire what is just being read.
+/// Limit of searches: a running run may retire the checkpoint being read.
 constexpr int kSearches = 50;
 
 using RecordsByFile = std::map<std::string_view, RecordByName>;
-/// What is wrong with one of its files; empty: nothing.
+/// Returns the defect of a file; empty: none.
 using LookAtFile =
     std::function<Result<std::string>(const FileRecord& record, const RecordByName& tensors)>;
 
-/// The manifest, then each file by `look`.
+/// Examines the manifest, then each file with `look`.
 Result<Verification> examine(const fs::path& checkpoint, const LookAtFile& look) {
   auto examined = examine_manifest(checkpoint);
   if (!examined) {
@@ -194,7 +194,7 @@ Result<Verification> examine(const fs::path& checkpoint, const LookAtFile& look)
                       .defect = {}};
 }
 
-/// Good is one whose manifest and files are there, whatever the bytes of its tensors are.
+/// Good if manifest and files exist, whatever the bytes of the tensors.
 Result<Verification> look_at_files(const fs::path& checkpoint) {
   return examine(checkpoint, [&](const FileRecord& record, const RecordByName& /*tensors*/) {
     const auto stored = open_stored(checkpoint, record.name);
@@ -208,7 +208,7 @@ std::string damage_line(const fs::path& checkpoint, std::string_view defect) {
   return fmt::format("{}: {}", checkpoint.string(), defect);
 }
 
-/// `left`: searches that may follow if this one meets a checkpoint that is retired meanwhile.
+/// `left`: searches that may follow if this one meets a checkpoint retired meanwhile.
 Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, Depth depth,
                             int left = 0) {
   const auto candidates = list_checkpoints(checkpoints);
@@ -218,7 +218,7 @@ Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, Depth
     auto found =
         depth == Depth::bytes ? verify_checkpoint(candidate.path) : look_at_files(candidate.path);
     if ((!found || !found->whole()) && left > 0 && is_gone(candidate.path)) {
-      return search(checkpoints, change_disk, depth, left - 1);  // what replaced it is there
+      return search(checkpoints, change_disk, depth, left - 1);  // Its replacement is in place.
     }
     TRAIN_RETURN_IF_ERROR(found);
     if (found->whole()) {

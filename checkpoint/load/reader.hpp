@@ -19,59 +19,61 @@
 namespace train::checkpoint {
 
 enum class Verdict : std::uint8_t {
-  good,        ///< Every byte was read and is what was saved.
-  damaged,     ///< For certain: bytes that were read differ, a file is missing or of another size.
-  unreadable,  ///< Nobody knows: something could not be read. Nothing may be done to it.
+  good,        ///< Every byte was read and is as saved.
+  damaged,     ///< Certainly damaged: bytes differ, or a file is missing or of another size.
+  unreadable,  ///< Unknown: something could not be read. The checkpoint must be left alone.
 };
 
-/// The finding about one checkpoint: good, or what is wrong with it.
+/// Result of verifying one checkpoint: good, or its defect.
 struct Verification {
   Verdict verdict = Verdict::good;
-  std::optional<Manifest> manifest;  ///< There if and only if the checkpoint is good (CK-3).
-  std::string manifest_digest;       ///< Of the bytes of manifest.json, if good.
-  std::string defect;  ///< One line, if not; of an unreadable one with file and cause.
+  std::optional<Manifest> manifest;  ///< Set if and only if the checkpoint is good (CK-3).
+  std::string manifest_digest;       ///< Digest of manifest.json's bytes, if good.
+  std::string defect;  ///< One line, if not good; for an unreadable one with file and cause.
 
   [[nodiscard]] bool whole() const { return verdict == Verdict::good; }
 };
 
-/// Sees the bytes of a record as they are read: in order, in pieces whose ends mean nothing.
+/// Receives the bytes of a record as they are read: in order, in arbitrary pieces.
 using SeeRecord = std::function<void(const TensorRecord& record, std::span<const std::byte> piece)>;
 
 /// Reads every byte of the checkpoint once, in pieces of 1 MiB, and compares sizes and digests:
-/// what is good, restore() restores. Follows no link. Blocks. `see` gets each record, whole before
-/// the next; of another checkpoint some of them, and bytes that are not those that were saved.
-/// Damage, and that it cannot be read, are findings. Errors (user): no permission, a newer format.
+/// restore() can restore what is good. Follows no link. Blocks. `see` receives each record,
+/// complete before the next; for a checkpoint that is not good only some of them, possibly with
+/// wrong bytes. Damage and unreadable files are findings. Errors (user): no permission, a newer
+/// format.
 Result<Verification> verify_checkpoint(const std::filesystem::path& checkpoint,
                                        const SeeRecord& see = {});
 
-/// Which tensors of the checkpoint the caller has to ask for.
+/// Tensors of the checkpoint that the caller must request.
 enum class Restore : std::uint8_t {
-  every_tensor,  ///< All of them: to train on.
+  every_tensor,  ///< All of them: to continue training.
   subset,        ///< Those in `state`: to use the weights.
 };
 
-/// What restore() read, in bytes.
+/// Bytes read by restore().
 struct RestoreStatistics {
-  std::uint64_t kept_bytes = 0;    ///< What the views asked for.
-  std::uint64_t tensor_bytes = 0;  ///< Read of tensors: what was kept and the rest of its blocks.
-  std::uint64_t header_bytes = 0;  ///< Read of the files' headers.
-  std::int64_t files = 0;          ///< Opened, each once.
+  std::uint64_t kept_bytes = 0;    ///< Bytes requested by the views.
+  std::uint64_t tensor_bytes = 0;  ///< Bytes read of tensors: the kept ones and the rest of their
+                                   ///< blocks.
+  std::uint64_t header_bytes = 0;  ///< Bytes read of the files' headers.
+  std::int64_t files = 0;          ///< Files opened, each once.
 };
 
 struct RestoreOptions {
   Restore which = Restore::every_tensor;
-  RestoreStatistics* statistics = nullptr;  ///< Filled in, if given and all went well.
-  std::stop_token stop = {};                ///< Ends the reading between two pieces (failure).
+  RestoreStatistics* statistics = nullptr;  ///< Filled in on success, if given.
+  std::stop_token stop = {};                ///< Stops reading between two pieces (failure).
 };
 
-/// Copies the rows that each view asks for into its bytes, however the checkpoint is sharded
-/// (CK-4). Opens only the files, and reads only the blocks, that hold them; of a checkpoint of
-/// version 1 the whole record. Names and shapes are checked before anything is copied, the digest
-/// of all that was read before the caller sees success: no verify_checkpoint() is needed before.
-/// Memory: the largest header and 1 MiB. Errors: (user) a tensor missing, left over, or of another
-/// shape: names the first in the order of `state`, wanted and found; (damage) bytes that were read
-/// differ, a file is missing or of another size; (failure) it cannot be read. `state` is then
-/// undefined. Blocks.
+/// Copies the rows requested by each view into its bytes, whatever the checkpoint's sharding
+/// (CK-4). Opens only the files, and reads only the blocks, that hold them; for a version 1
+/// checkpoint the whole record. Names and shapes are checked before anything is copied, and the
+/// digests of all bytes read before success is returned: verify_checkpoint() is not needed first.
+/// Memory: the largest header and 1 MiB. Errors: (user) a tensor that is missing, surplus, or of
+/// another shape: names the first in the order of `state`, wanted and found; (damage) bytes differ,
+/// a file is missing or of another size; (failure) it cannot be read. `state` is then undefined.
+/// Blocks.
 Status restore(const std::filesystem::path& checkpoint, const Manifest& manifest,
                std::span<engine::StateView> state, const RestoreOptions& options = {});
 
@@ -82,32 +84,33 @@ struct FoundCheckpoint {
 };
 
 struct SearchReport {
-  std::optional<FoundCheckpoint> newest;  ///< Empty: there is no checkpoint, a fresh start.
-  std::vector<std::string> set_aside;     ///< A line for the log per damaged checkpoint.
+  std::optional<FoundCheckpoint> newest;  ///< nullopt: there is no checkpoint, a fresh start.
+  std::vector<std::string> set_aside;     ///< Log line for each damaged checkpoint.
 };
 
-/// How far a search looks into a checkpoint.
+/// Depth of a search's checks.
 enum class Depth : std::uint8_t {
-  files,  ///< Its manifest is valid, and every file is there with its size. No tensor is read: for
-          ///< those who restore it, and so verify what they read.
+  files,  ///< Manifest valid, and every file present with its size. Reads no tensors: for callers
+          ///< that restore, which verifies what they read.
   bytes,  ///< verify_checkpoint().
 };
 
-/// The newest whole checkpoint, as far as `depth` looks. Damaged ones in front of it are set aside
-/// (damaged-*); leftovers of killed writers are removed. REQUIRES: the run's lock is held. Blocks.
-/// Errors (failure): checkpoints were there and none is whole (lists them): never a silent restart;
-/// one in front of it cannot be read (names file and cause): it stays, and none before it is taken.
+/// Finds the newest intact checkpoint, checked to `depth`. Newer damaged ones are set aside
+/// (damaged-*); remains of killed writers are removed. REQUIRES: the run's lock is held. Blocks.
+/// Errors (failure): checkpoints exist, but none is intact (lists them), so that a run never
+/// silently restarts; a newer one cannot be read (names file and cause): it stays, and no older one
+/// is used.
 Result<SearchReport> find_newest(const std::filesystem::path& checkpoints,
                                  Depth depth = Depth::bytes);
 
-/// The same by all bytes, without changing anything on disk and without the lock: for programs that
-/// only read, also while the run goes on and replaces its checkpoints.
+/// Finds it by verifying all bytes, without changing anything on disk and without the lock: for
+/// readers, also while the run continues and replaces its checkpoints.
 Result<SearchReport> find_newest_read_only(const std::filesystem::path& checkpoints);
 
-/// Of a checkpoint that cannot be read, by `cause`: a start ends with it (failure).
+/// Error for a checkpoint that cannot be read because of `cause`, which ends a start (failure).
 [[nodiscard]] Error unreadable(const std::filesystem::path& checkpoint, std::string_view cause);
 
-/// Sets one that is damaged by `defect` aside. Returns the line for the log.
+/// Sets a checkpoint with `defect` aside. Returns the log line.
 Result<std::string> set_damaged_aside(const std::filesystem::path& checkpoint,
                                       std::string_view defect);
 

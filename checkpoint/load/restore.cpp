@@ -23,10 +23,10 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kRestorePieceBytes = std::uint64_t{1} << 20;
 
-/// Records by tensor name, in row order. Borrows them.
+/// Records by tensor name, in row order. Borrowed.
 using RecordsByName = std::map<std::string_view, std::vector<const TensorRecord*>>;
 
-/// Bytes [begin, end) of a record's rows, and where they go.
+/// Bytes [begin, end) of a record's rows, with their destination.
 struct Wanted {
   const TensorRecord* record = nullptr;
   std::uint64_t begin = 0;
@@ -45,8 +45,8 @@ Error another_model(std::string_view source, std::string_view text) {
                   source, text));
 }
 
-/// Whether the records have the tensors of `state`, in their shapes; with Restore::every_tensor no
-/// others. Errors (user): names the first that differs.
+/// Checks that the records have the tensors of `state`, in their shapes; with Restore::every_tensor
+/// no others. Errors (user): names the first difference.
 Status check_fit(std::string_view source, const RecordsByName& records,
                  std::span<const engine::StateView> state, Restore which) {
   std::set<std::string_view> asked;
@@ -82,8 +82,8 @@ Status check_fit(std::string_view source, const RecordsByName& records,
   return {};
 }
 
-/// What fills `state`, whose tensors fit: which bytes of what ranks of one layout wrote go where
-/// with ranks of another (CK-4).
+/// Bytes that fill `state`, whose tensors fit: maps the shards written by one layout of ranks to
+/// those of another (CK-4).
 std::vector<Wanted> wanted_of(const RecordsByName& records, std::span<engine::StateView> state) {
   std::vector<Wanted> wanted;
   for (const engine::StateView& view : state) {
@@ -106,7 +106,7 @@ std::vector<Wanted> wanted_of(const RecordsByName& records, std::span<engine::St
   return wanted;
 }
 
-/// Copies wanted bytes out of one file, checking all that it reads.
+/// Copies wanted bytes from one file, verifying everything it reads.
 class FileReader {
  public:
   FileReader(const storage::SafetensorsFile& file, RestoreStatistics& statistics,
@@ -140,8 +140,7 @@ class FileReader {
     return file_.read(entry, offset, out);
   }
 
-  /// Whole blocks go straight to where they are wanted; those that are wanted in part go by way of
-  /// `piece_`.
+  /// Whole blocks are read directly to their destination; partly wanted ones go through `piece_`.
   Status copy_blocks(const storage::TensorEntry& entry, const Wanted& wanted) {
     const std::uint64_t length = wanted.record->block_bytes;
     const std::uint64_t size = entry.end - entry.begin;
@@ -184,7 +183,7 @@ class FileReader {
                                                     : damage(wanted, "does not match its digest");
   }
 
-  /// Copies what is wanted of `bytes`, which begin at byte `start` of the record's rows.
+  /// Copies the wanted part of `bytes`, which begin at byte `start` of the record's rows.
   static void take(std::span<const std::byte> bytes, std::uint64_t start, const Wanted& wanted) {
     const std::uint64_t first = std::max(start, wanted.begin);
     const std::uint64_t last = std::min(start + bytes.size(), wanted.end);
@@ -234,7 +233,7 @@ Status restore(const fs::path& checkpoint, const Manifest& manifest,
     records[record.name].push_back(&record);
   }
   TRAIN_RETURN_IF_ERROR(check_fit(checkpoint.string(), records, state, options.which));
-  std::map<std::string_view, std::vector<Wanted>> wanted;  // by the file's name
+  std::map<std::string_view, std::vector<Wanted>> wanted;  // By file name.
   for (const Wanted& part : wanted_of(records, state)) {
     wanted[part.record->file].push_back(part);
   }

@@ -15,9 +15,9 @@
 namespace train::checkpoint {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3154'5358'454d'5441;  // of this form of the memory
+constexpr std::uint64_t kMagic = 0x3154'5358'454d'5441;  // Identifies this memory layout.
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kPiece = std::uint64_t{256} << 10;  // copied and digested while cached
+constexpr std::uint64_t kPiece = std::uint64_t{256} << 10;  // Copied and digested while in cache.
 constexpr int kSlots = MemorySnapshots::kSlots;
 
 struct Header {
@@ -25,11 +25,11 @@ struct Header {
   std::int64_t ranks = 0;
   std::uint64_t plan_digest = 0;
   std::int64_t first_rank = 0;
-  std::uint64_t count = 0;  // of this node's ranks; their shards' bytes follow
+  std::uint64_t count = 0;  // Number of this node's ranks; their shards' bytes follow.
 };
 
-/// One a slot. `sealed` is the step + 1, 0 while there is no snapshot: written last, and first when
-/// the next one begins.
+/// One per slot. `sealed` is the step + 1, 0 if there is no snapshot: written last, and cleared
+/// first when the next one begins.
 struct Seal {
   std::uint64_t sealed = 0;
   std::uint64_t digest = 0;
@@ -49,7 +49,7 @@ std::uint64_t largest_shard(const MemorySnapshots::Layout& layout) {
   return pages(largest);
 }
 
-/// The digest of a shard, made as its pieces come.
+/// Digest of a shard, computed piece by piece.
 class PieceDigest {
  public:
   void update(std::span<const std::byte> piece) {
@@ -70,11 +70,11 @@ std::uint64_t digest_of_bytes(std::span<const std::byte> bytes) {
   return digest.value();
 }
 
-/// Copies the views to `to`, one after the other; the digest of what is there then.
+/// Copies the views to `to`, one after the other; returns the digest of the result.
 std::uint64_t copy_views(std::span<const engine::StateView> views, std::span<std::byte> to) {
   PieceDigest digest;
-  std::uint64_t done = 0;      // copied
-  std::uint64_t digested = 0;  // and digested: whole pieces
+  std::uint64_t done = 0;      // Bytes copied,
+  std::uint64_t digested = 0;  // and digested, in whole pieces.
   for (const engine::StateView& view : views) {
     for (std::uint64_t at = 0; at < view.size_bytes;) {
       const std::uint64_t size = std::min(view.size_bytes - at, digested + kPiece - done);
@@ -107,7 +107,7 @@ struct MemorySnapshots::Slot {
   [[nodiscard]] bool whole() const { return digest_of_bytes(bytes) == seal->digest; }
   void open() const {
     std::atomic_ref(seal->sealed).store(0, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);  // before the first byte changes
+    std::atomic_thread_fence(std::memory_order_release);  // Ordered before the first byte changes.
   }
   void close(std::int64_t step, std::uint64_t digest) const {
     seal->digest = digest;
@@ -195,7 +195,7 @@ void MemorySnapshots::write(std::int64_t rank, std::int64_t step,
   older.close(step, copy_views(shard, older.bytes));
 }
 
-/// The steps that every rank has sealed in a slot that is `good`, the newest first.
+/// Steps that every rank has sealed in a slot that is `good`, newest first.
 template <class Good>
 std::vector<std::int64_t> MemorySnapshots::steps_where(Good good) const {
   std::vector<std::int64_t> steps;
@@ -271,7 +271,7 @@ std::optional<MemorySnapshots::Slot> MemorySnapshots::sealed_slot(std::int64_t r
 }
 
 std::span<std::byte> MemorySnapshots::bytes_of(std::int64_t rank, std::int64_t step) const {
-  std::atomic_thread_fence(std::memory_order_acquire);  // after what was read of them before
+  std::atomic_thread_fence(std::memory_order_acquire);  // Ordered after the reads of those bytes.
   const auto found = sealed_slot(rank, step);
   return found ? found->bytes : std::span<std::byte>();
 }

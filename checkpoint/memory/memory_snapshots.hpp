@@ -13,76 +13,76 @@
 
 namespace train::checkpoint {
 
-/// The newest states of a node's ranks, in memory that outlives the processes of the ranks: the
-/// launcher makes it, each rank writes its shard there every few steps, and the ranks of the next
+/// Newest states of a node's ranks, in memory that survives the processes of the ranks: the
+/// launcher creates it, each rank writes its shard there every few steps, and the ranks of the next
 /// generation read it. Any number of ranks may die at any instant.
 ///
-/// Every rank has two slots. A snapshot is written over the older one and sealed last, with step
-/// and digest, so that a slot is whole or not sealed (CK-10). Two are enough if snapshots lie at
+/// Every rank has two slots. A snapshot overwrites the older one and is sealed last, with step and
+/// digest, so that a slot is complete or not sealed (CK-10). Two slots suffice if snapshots are at
 /// least two steps apart and no rank starts the update of step S + 1 before its snapshot of S is
 /// sealed: a rank that begins to write S + k, k >= 2, has finished an update beyond S + 1, which
-/// took gradients that every rank computed after its own update of S + 1; so every rank has sealed
-/// S, and what is overwritten is of no use any more.
+/// used gradients that every rank computed after its own update of S + 1; so every rank has sealed
+/// S, and the overwritten snapshot is no longer needed.
 ///
-/// Threading: each rank's slots have one writer, its process; everybody else reads them when that
-/// process has ended. Ownership: of the mapping; bytes are valid while this lives.
+/// Threading: each rank's slots have one writer, its process; others read them after that process
+/// has ended. Ownership: owns the mapping; bytes are valid while this object lives.
 class MemorySnapshots {
  public:
-  static constexpr int kSlots = 2;  ///< Of each rank.
+  static constexpr int kSlots = 2;  ///< Slots per rank.
 
-  /// Whose snapshots these are.
+  /// Layout of the snapshots.
   struct Layout {
-    std::int64_t ranks = 1;                  ///< Of the run.
+    std::int64_t ranks = 1;                  ///< Number of ranks of the run.
     std::uint64_t plan_digest = 0;           ///< ShardPlan::digest() of those ranks.
-    std::int64_t first_rank = 0;             ///< Of this node.
-    std::vector<std::uint64_t> shard_bytes;  ///< Of each rank of the node, from first_rank on.
+    std::int64_t first_rank = 0;             ///< First rank of this node.
+    std::vector<std::uint64_t> shard_bytes;  ///< For each rank of the node, from first_rank on.
 
     friend bool operator==(const Layout&, const Layout&) = default;
   };
 
-  /// Memory that create() takes: twice the largest shard for each rank, and some pages.
+  /// Memory needed by create(): twice the largest shard for each rank, and some pages.
   [[nodiscard]] static std::uint64_t size_bytes(const Layout& layout);
-  /// Empty slots. Errors: those of storage::SharedMemory::create().
+  /// Creates empty slots. Errors: those of storage::SharedMemory::create().
   [[nodiscard]] static Result<MemorySnapshots> create(const Layout& layout);
-  /// The same memory in another process. Errors (failure): `descriptor` is of something else.
+  /// Attaches the memory in another process. Errors (failure): `descriptor` belongs to something
+  /// else.
   [[nodiscard]] static Result<MemorySnapshots> attach(int descriptor);
 
   [[nodiscard]] int descriptor() const { return memory_.descriptor(); }
   [[nodiscard]] const Layout& layout() const { return layout_; }
   [[nodiscard]] bool has(std::int64_t rank) const;
 
-  /// Copies the rank's state after `step` steps and seals it; nothing if that step is there
-  /// already. REQUIRES: has(rank); `shard` has the layout's number of bytes.
+  /// Copies the rank's state after `step` steps and seals it; no-op if that step is already there.
+  /// REQUIRES: has(rank); `shard` has the layout's number of bytes.
   void write(std::int64_t rank, std::int64_t step, std::span<const engine::StateView> shard) const;
 
-  /// The steps that every rank of the node has whole, their digests compared, the newest first.
+  /// Steps that every rank of the node has complete, with digests verified, newest first.
   [[nodiscard]] std::vector<std::int64_t> whole_steps() const;
-  /// Of every snapshot that is sealed here: whether its bytes are those that were sealed. One that
-  /// is damaged is given up: from here on what is sealed is whole, until somebody writes. Reads all
-  /// bytes. REQUIRES: nobody writes.
+  /// Verifies every sealed snapshot. A damaged one is discarded: afterwards every sealed one is
+  /// intact, until the next write. Reads all bytes. REQUIRES: no rank is writing.
   struct Damaged {
     std::int64_t rank = 0;
     std::int64_t step = 0;
   };
   [[nodiscard]] std::vector<Damaged> give_up_damaged() const;
-  /// Whether the rank has sealed `step`, and its bytes match the digest. Reads them.
+  /// True if the rank has sealed `step`, and its bytes match the digest. Reads them.
   [[nodiscard]] bool whole(std::int64_t rank, std::int64_t step) const;
-  /// whole_steps() without a look at the bytes, also while the ranks write.
+  /// whole_steps() without reading the bytes; allowed while the ranks write.
   [[nodiscard]] std::vector<std::int64_t> sealed_steps() const;
-  /// Whether `step` is among those.
+  /// True if `step` is among sealed_steps().
   [[nodiscard]] bool has_sealed(std::int64_t step) const;
-  /// From here on there is no other snapshot than of `step`; none: there is none at all.
+  /// Discards all snapshots except those of `step`; nullopt: all.
   void keep_only(std::optional<std::int64_t> step) const;
-  /// The bytes of a sealed snapshot in the order of the rank's shard; empty if there is none.
+  /// Bytes of a sealed snapshot in the order of the rank's shard; empty if there is none.
   [[nodiscard]] std::span<std::byte> bytes_of(std::int64_t rank, std::int64_t step) const;
-  /// Of a sealed snapshot, as it was written; none: there is none.
+  /// Digest of a sealed snapshot, as written; nullopt: there is none.
   [[nodiscard]] std::optional<std::uint64_t> digest_of(std::int64_t rank, std::int64_t step) const;
 
-  // A snapshot that comes in pieces, from other memory of the same layout.
+  // Receiving a snapshot in pieces, from other memory of the same layout.
 
-  /// Gives up the rank's older snapshot: where the bytes of a new one go.
+  /// Discards the rank's older snapshot, and returns the place for a new one's bytes.
   [[nodiscard]] std::span<std::byte> open(std::int64_t rank) const;
-  /// They are all there. REQUIRES: open() before.
+  /// Seals the complete snapshot. REQUIRES: open() was called.
   void seal(std::int64_t rank, std::int64_t step, std::uint64_t digest) const;
 
  private:

@@ -23,7 +23,7 @@ void RowSources::add(std::int64_t rank, std::int64_t group, std::int64_t holder,
   }
 }
 
-/// What is still wanted of one view, as one group after the other is asked.
+/// Part of one view still to be found, as the groups are searched in turn.
 class RowSources::Search {
  public:
   Search(const StateView& view, std::size_t index)

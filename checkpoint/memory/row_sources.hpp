@@ -11,30 +11,30 @@
 
 namespace train::checkpoint {
 
-/// Bytes that lie together at their source and where they are wanted.
+/// Bytes that are contiguous at both source and destination.
 struct RowPiece {
-  std::int64_t rank = 0;         ///< Whose shard has them.
+  std::int64_t rank = 0;         ///< Rank whose shard holds them.
   std::uint64_t from = 0;        ///< First byte in that shard.
-  std::size_t view = 0;          ///< Of those that were wanted.
+  std::size_t view = 0;          ///< Index of the wanted view.
   std::uint64_t to = 0;          ///< First byte in that view.
   std::uint64_t size_bytes = 0;  ///< Never 0.
 };
 
-/// Which rows the shards of a snapshot have, and on which node they are now; the shards may have
-/// been written by other numbers of ranks and nodes than want them (CK-4). Knows no bytes, so that
-/// every rank can work out for itself what each of them takes from whom.
+/// Rows in the shards of a snapshot, and the nodes that hold them; the shards may have been written
+/// by other numbers of ranks and nodes (CK-4). Works without the bytes, so that every rank can
+/// compute each transfer on its own.
 ///
-/// Threading: not thread-safe. Ownership: of all it is told.
+/// Threading: not thread-safe. Ownership: owns all data.
 class RowSources {
  public:
-  /// The shard of `rank` lies on `holder`. `rows`: in the order of its bytes; those of the ranks
-  /// of one `group` are disjoint, and several groups may have the same rows.
+  /// Adds the shard of `rank`, held by node `holder`. `rows`: in the order of its bytes; those of
+  /// the ranks of one `group` are disjoint, and several groups may have the same rows.
   void add(std::int64_t rank, std::int64_t group, std::int64_t holder,
            std::span<const engine::StateView> rows);
 
-  /// Where each byte of `wanted` is: on the node `near` if that has it, else in the lowest group
-  /// that does. In the order of `wanted`; the same wherever it is asked. Errors (failure): nobody
-  /// has a row; names it.
+  /// Source of each byte of `wanted`: on the node `near` if it has it, otherwise in the lowest
+  /// group that does. In the order of `wanted`; equal on every rank. Errors (failure): a row is
+  /// missing; names it.
   [[nodiscard]] Result<std::vector<RowPiece>> find(std::span<const engine::StateView> wanted,
                                                    std::int64_t near) const;
 
@@ -46,7 +46,7 @@ class RowSources {
   };
   struct Group {
     std::int64_t holder = 0;
-    std::map<std::string, std::map<std::int64_t, Rows>, std::less<>> rows;  // by their first
+    std::map<std::string, std::map<std::int64_t, Rows>, std::less<>> rows;  // By first row.
   };
   class Search;
   std::map<std::int64_t, Group> groups_;

@@ -60,7 +60,7 @@ std::optional<SnapshotOutflow::Part> SnapshotOutflow::next() {
     return part({.kind = Kind::begin});
   }
   if (done_ > 0 && from_.bytes_of(rank_, step_).empty()) {
-    return std::nullopt;  // written over while the last piece was sent
+    return std::nullopt;  // Overwritten while the last piece was sent.
   }
   if (left_.empty()) {
     const Part seal = part({.kind = Kind::seal, .value = *digest_});

@@ -15,7 +15,7 @@ struct Placed {
   Manifest manifest;
 };
 
-/// The checkpoints in `place` whose manifests are intact, the newest first.
+/// Checkpoints in `place` with intact manifests, newest first.
 Result<std::vector<Placed>> intact_in(const fs::path& place) {
   const auto found = list_checkpoints(place);
   TRAIN_RETURN_IF_ERROR(found);
@@ -43,7 +43,7 @@ Result<GivenIdentity> give_identity(const fs::path& run, const std::vector<fs::p
   for (const fs::path& place : places) {
     const auto intact = intact_in(place);
     if (!intact && place != places.front()) {
-      continue;  // what cannot be read of another place is the search's to tell, or to do without
+      continue;  // Unreadable files of another place are left to the search.
     }
     TRAIN_RETURN_IF_ERROR(intact);
     for (const Placed& placed : *intact) {
@@ -83,7 +83,7 @@ Result<bool> rename_former(const Locations& places, const RunIdentity& identity)
   }
   const Locations before{.project = places.project, .local = places.former};
   if (!prove_local(before) || !check_all(places.former, identity)) {
-    return false;  // another run's, or another user's: it stays
+    return false;  // It belongs to another run or user, and stays.
   }
   TRAIN_RETURN_IF_ERROR(storage::rename_durably(former, own));
   return true;

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Copies one file into `directory`, which is made if it is missing: durable and read back.
+/// Copies one file into `directory`, creating it if missing: durable and read back.
 Status carry(const fs::path& file, const std::string& digest, const fs::path& directory,
              const storage::RsyncOptions& rsync) {
   TRAIN_RETURN_IF_ERROR(storage::make_directory(directory));
@@ -41,16 +41,17 @@ constexpr std::string_view kWayOut =
     "whoever can write there could give the run other checkpoints than its own: move it away, or "
     "set checkpoint.local_dir to another directory";
 
-/// Whether `directory` has exactly this manifest.
+/// True if `directory` has exactly this manifest.
 bool has_manifest(const fs::path& directory, const std::string& manifest) {
   const auto text = storage::read_file(directory / manifest_file_name, manifest.size() + 1);
   return text.ok() && *text == manifest;
 }
 
-/// Whose the checkpoints of a place are.
+/// Owners of a place's checkpoints.
 struct Owners {
-  bool ours = false;  ///< Some are, or may be: one that names no run can be of an earlier version.
-  Status others;      ///< Names the first that is another run's (user).
+  bool ours = false;  ///< Some belong, or may belong, to this run: one without an identity may be
+                      ///< of an earlier version.
+  Status others;      ///< Names the first one of another run (user).
 };
 
 Result<Owners> owners_in(const fs::path& place, const RunIdentity& identity) {
@@ -134,7 +135,7 @@ Result<std::string> ShardCarrier::prepare() const {
     return std::string();
   }
   TRAIN_RETURN_IF_ERROR(prove_local(places));
-  // Two nodes may have one local place between them.
+  // Two nodes may share one local place.
   const auto turn = storage::FileLock::wait_for(places.local.parent_path());
   TRAIN_RETURN_IF_ERROR(turn);
   const auto owners = owners_in(places.local, options_.identity);
@@ -170,7 +171,7 @@ Status ShardCarrier::seal(std::int64_t step, const std::string& manifest) const 
   const fs::path incoming = incoming_path(local, options_.tag, step);
   const fs::path target = local / checkpoint_name(step);
   TRAIN_RETURN_IF_ERROR(open_local(options_.places));
-  // Two nodes may have one local place between them: one after the other, and only the first works.
+  // Two nodes may share one local place: they take turns, and only the first has work to do.
   const auto turn = storage::FileLock::wait_for(local);
   TRAIN_RETURN_IF_ERROR(turn);
   std::error_code code;
@@ -179,7 +180,7 @@ Status ShardCarrier::seal(std::int64_t step, const std::string& manifest) const 
   }
   TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(incoming / manifest_file_name, manifest));
   if (fs::exists(target, code) && !has_manifest(target, manifest)) {
-    // One of an earlier start, whose steps have been done again.
+    // A checkpoint of an earlier start, whose steps have been repeated.
     TRAIN_RETURN_IF_ERROR(retire(local, step, options_.identity));
   }
   return storage::rename_durably(incoming, target);

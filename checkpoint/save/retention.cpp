@@ -39,12 +39,12 @@ std::set<std::int64_t> best_steps(std::span<const IndexEntry> committed, std::in
   return steps;
 }
 
-/// Removes all that was hidden to be removed: also by a retirement that failed in between.
+/// Removes everything hidden for removal, also by an earlier failed retirement.
 Status remove_hidden(const std::filesystem::path& checkpoints) {
   auto names = storage::entry_names(checkpoints);
   TRAIN_RETURN_IF_ERROR(names);
   std::erase_if(*names, [](const std::string& name) { return !name.starts_with(".retired-"); });
-  if (!names->empty()) {  // not before the renaming is durable: half a checkpoint would come back
+  if (!names->empty()) {  // Not before the rename is durable: half a checkpoint could come back.
     TRAIN_RETURN_IF_ERROR(storage::fsync_directory(checkpoints));
   }
   for (const std::string& name : *names) {
@@ -85,14 +85,14 @@ Status retire(const std::filesystem::path& checkpoints, std::int64_t step,
   }
   std::error_code code;
   if (std::filesystem::exists(std::filesystem::symlink_status(checkpoints / name, code))) {
-    // A name of its own: what an earlier crash left under the plain one would be in the way.
+    // A unique name: an earlier crash may have left the plain one.
     auto hidden = checkpoints / fmt::format(".retired-{}-{}", ::getpid(), name);
     for (int serial = 1; std::filesystem::exists(std::filesystem::symlink_status(hidden, code));
          ++serial) {
       hidden = checkpoints / fmt::format(".retired-{}.{}-{}", ::getpid(), serial, name);
     }
     storage::file_point("retire", hidden);
-    // Of two nodes with one local place between them the other may have been first.
+    // Another node with the same local place may have been first.
     if (storage::disk_rename(checkpoints / name, hidden) != 0 && errno != ENOENT) {
       return storage::os_error(storage::Access::write, checkpoints / name, errno);
     }

@@ -11,23 +11,23 @@
 
 namespace train::checkpoint {
 
-/// Which checkpoints stay. One that any of the three wants stays.
+/// Checkpoints to keep: those that any of the three rules wants.
 struct RetentionRule {
-  std::int64_t keep_last = 0;   ///< The newest so many; 0: all of them.
-  std::int64_t keep_every = 0;  ///< Those whose step is a multiple of this; 0: none for that.
-  /// So many with the lowest validation loss, the newer of equals; 0: none for that. One whose loss
-  /// was lost with an earlier index stays too, as it may be among them.
+  std::int64_t keep_last = 0;   ///< Number of newest ones; 0: all.
+  std::int64_t keep_every = 0;  ///< Steps that are a multiple of this; 0: off.
+  /// Number with the lowest validation loss, the newer on ties; 0: off. One whose loss was lost in
+  /// a rebuild of the index is kept too, as it may be among them.
   std::int64_t keep_best = 0;
 };
 
-/// Steps of `committed` (by step, all in place) that may go, oldest first. The newest always stays,
-/// so the only one does (CK-6). Pure.
+/// Steps of `committed` (by step, all in place) that may be removed, oldest first. The newest is
+/// always kept, so an only one is too (CK-6). Pure.
 [[nodiscard]] std::vector<std::int64_t> to_retire(std::span<const IndexEntry> committed,
                                                   const RetentionRule& rule);
 
-/// Removes the checkpoint of `step`: renamed to .retired-* first, durably, so that no half of one
-/// ever carries a checkpoint's name; what a crash leaves of it goes at the next start (CK-2).
-/// Missing: fine. Blocks. Errors: (user) it names another run than `identity`: it stays.
+/// Removes the checkpoint of `step`: renamed to .retired-* first, durably, so that no partial one
+/// ever has a checkpoint's name; the next start removes what a crash leaves (CK-2). Missing: fine.
+/// Blocks. Errors: (user) it names another run than `identity`, and stays.
 Status retire(const std::filesystem::path& checkpoints, std::int64_t step,
               const RunIdentity& identity = {});
 

@@ -25,8 +25,8 @@ void check_view(const engine::StateView& view) {
               "tensor {}: rows {} + {} of {}", view.name, view.first_row, view.rows, all);
 }
 
-/// Appends the rows of a view. They pass from memory to the processor once: a piece is digested
-/// thrice and copied to the file's buffer while the cache has it.
+/// Appends the rows of a view. They are read from memory once: each piece is digested three times
+/// and copied to the file's buffer while in cache.
 Result<TensorRecord> write_rows(storage::SafetensorsWriter& file, const engine::StateView& view,
                                 const std::string& file_name) {
   constexpr std::uint64_t cached_bytes = std::uint64_t{256} << 10;
@@ -69,7 +69,7 @@ Manifest assemble(const ManifestFields& fields, std::span<const ShardRecord> sha
   return manifest;
 }
 
-/// Empty if every file is in `directory` with its size; else the first that is not.
+/// Empty if every file is in `directory` with its size; otherwise the first that is not.
 std::string missing_file(const fs::path& directory, std::span<const FileRecord> files) {
   for (const FileRecord& file : files) {
     std::error_code code;
@@ -92,7 +92,7 @@ IncomingCheckpoint::IncomingCheckpoint(const fs::path& checkpoints, const std::s
 
 void IncomingCheckpoint::discard() noexcept {
   if (!path_.empty()) {
-    std::ignore = storage::remove_tree(path_);  // the rest goes at the next start (CK-2)
+    std::ignore = storage::remove_tree(path_);  // The next start removes the rest (CK-2).
     path_.clear();
   }
 }
