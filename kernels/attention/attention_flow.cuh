@@ -82,12 +82,12 @@ class ItemQueue {
   __device__ explicit ItemQueue(WorkCounters* counters) : counters_(counters) {}
   [[nodiscard]] __device__ int first() const { return static_cast<int>(blockIdx.x); }
   [[nodiscard]] __device__ int next() const {
-    const int taken = atomicAdd(&counters_->taken, 1);  // Integers, so any order gives the same.
+    const int taken = atomicAdd(&counters_->taken, 1);  // Whole numbers: any order gives the same.
     return static_cast<int>(gridDim.x) + taken;
   }
   /// Called when the block is done. The last block resets the counters.
   __device__ void leave() const {
-    const int gone = atomicAdd(&counters_->gone, 1);  // Integers, so any order gives the same.
+    const int gone = atomicAdd(&counters_->gone, 1);  // Whole numbers: any order gives the same.
     if (gone == static_cast<int>(gridDim.x) - 1) {
       counters_->taken = 0;
       counters_->gone = 0;

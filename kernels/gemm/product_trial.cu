@@ -64,7 +64,7 @@ struct FoldPart {
       sum += mixed_wide(static_cast<unsigned long long>(i + 1) * 0x9e3779b97f4a7c15ULL +
                         bits[place_of(matrix, i)]);
     }
-    atomicAdd(fold, sum);  // Integers, so any order gives the same.
+    atomicAdd(fold, sum);  // Whole numbers: any order gives the same.
   }
 };
 

@@ -51,7 +51,7 @@ __device__ void count_digits(const Row& row, const Threshold& found, int shift, 
   int times = 0;
   const auto flush = [&] {
     if (times > 0) {
-      atomicAdd(&counts[last], times);  // Integers, so any order gives the same.
+      atomicAdd(&counts[last], times);  // Whole numbers: any order gives the same.
     }
     times = 0;
   };

@@ -12,7 +12,7 @@ namespace {
 using boost::system::error_code;
 using LocalSocket = asio::local::stream_protocol::socket;
 
-constexpr std::size_t kPiece = 16384;  // a TLS record
+constexpr std::size_t kPiece = 16384;  // One TLS record.
 
 struct Relay {
   std::unique_ptr<SecureStream> secure;
@@ -25,7 +25,7 @@ struct Relay {
   }
 };
 
-/// What one side says to the other, until either is gone; true: the first has ended.
+/// Copies bytes one way until either side is gone; true: the sender has ended.
 template <class From, class To>
 asio::awaitable<bool> copy(From& from, To& to) {
   std::vector<char> piece(kPiece);
@@ -42,11 +42,11 @@ asio::awaitable<bool> copy(From& from, To& to) {
   }
 }
 
-/// `held`: what the owner wrote before he closed his end is to be sent all the same.
+/// `held`: keeps the loop alive, so that bytes written before the owner closed are still sent.
 asio::awaitable<void> send(std::shared_ptr<Relay> relay,
                            [[maybe_unused]] std::shared_ptr<void> held) {
   if (co_await copy(relay->local, *relay->secure)) {
-    error_code ignored;  // the peer closes when it has read the end
+    error_code ignored;  // The peer closes when it has read the end.
     relay->secure->next_layer().shutdown(tcp::socket::shutdown_send, ignored);
   } else {
     relay->close();

@@ -28,7 +28,7 @@ Task::Task(const EventLoop& loop, asio::awaitable<void> coroutine) : loop_(loop)
     log_failure(thrown);
     state->over.set_value();
   };
-  // Begun there: the signal is the loop's thread's alone.
+  // Started on the loop: its thread alone may use the signal.
   auto begin = [&] {
     asio::co_spawn(loop.context(), std::move(coroutine),
                    asio::bind_cancellation_slot(state_->cancel.slot(), std::move(over)));

@@ -17,13 +17,13 @@
 
 #include "actors/cluster/network/event_loop.hpp"
 
-// Coroutines of the event loop. For sources of actors/cluster alone: the library's headers are
+// Coroutines of the event loop. Only for sources of actors/cluster: the library's headers are
 // large.
 namespace train::actors {
 
 namespace asio = boost::asio;
 
-/// An operation's errors are values: `auto [error, size] = co_await ...(use_tuple)`.
+/// Returns errors as values: `auto [error, size] = co_await ...(use_tuple)`.
 inline constexpr auto use_tuple = asio::as_tuple(asio::use_awaitable);
 
 [[nodiscard]] inline asio::awaitable<void> pause(std::chrono::milliseconds time) {
@@ -31,13 +31,13 @@ inline constexpr auto use_tuple = asio::as_tuple(asio::use_awaitable);
   co_await timer.async_wait(use_tuple);
 }
 
-/// For the end of a coroutine that nobody waits for: says what it threw, if it was not ended.
+/// Completion handler of a detached coroutine: logs its exception, unless it was cancelled.
 void log_failure(const std::exception_ptr& thrown);
 
 /// Runs a coroutine on the loop and waits for its result. REQUIRES: not on the loop's thread.
 template <class T>
 T run_on(const EventLoop& loop, asio::awaitable<T> coroutine) {
-  std::optional<T> result;  // the library's own way wants a T that can be made from nothing
+  std::optional<T> result;  // The library's own way needs a default-constructible T.
   const auto fill = [](asio::awaitable<T> own, std::optional<T>& into) -> asio::awaitable<void> {
     into = co_await std::move(own);
   };
@@ -51,8 +51,8 @@ void call_on(const EventLoop& loop, Function function) {
   asio::post(loop.context(), asio::use_future(std::move(function))).get();
 }
 
-/// A coroutine on the loop that ends with this: what it waits for then is cancelled, and when the
-/// destructor returns, nothing of it is left. Threading: REQUIRES: not on the loop's thread.
+/// Coroutine on the loop with the lifetime of this object: the destructor cancels its waits and
+/// returns when it has ended. Threading: REQUIRES: not on the loop's thread.
 class Task {
  public:
   Task(const EventLoop& loop, asio::awaitable<void> coroutine);

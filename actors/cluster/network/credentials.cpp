@@ -25,31 +25,32 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr long kValidBefore_s = -24L * 3600;  // clocks of nodes differ a little
+constexpr long kValidBefore_s = -24L * 3600;  // Clocks of nodes may differ.
 constexpr mode_t kOthers = 077;
 
 template <auto Free>
-using FreedBy = std::integral_constant<decltype(Free), Free>;  // called as the function it holds
+// Deleter that calls a given function.
+using FreedBy = std::integral_constant<decltype(Free), Free>;
 using Key = std::unique_ptr<EVP_PKEY, FreedBy<EVP_PKEY_free>>;
 using Certificate = std::unique_ptr<X509, FreedBy<X509_free>>;
 using Extension = std::unique_ptr<X509_EXTENSION, FreedBy<X509_EXTENSION_free>>;
 using Memory = std::unique_ptr<BIO, FreedBy<BIO_free_all>>;
 
-/// What goes wrong here is lack of memory or of randomness: no user can cause or fix it.
+/// Failures here are lack of memory or randomness, which no user can cause or fix.
 void require(bool worked, const char* what) {
   const char* const why = ERR_reason_error_string(ERR_peek_last_error());
   TRAIN_CHECK(worked, "the certificates' {}: {}", what, why == nullptr ? "unknown" : why);
 }
 
-using Extensions = std::vector<std::pair<int, const char*>>;  // by their numbers
+using Extensions = std::vector<std::pair<int, const char*>>;  // By number.
 
-/// A key and a certificate for it.
+/// Key with its certificate.
 struct Identified {
   Key key = Key(EVP_EC_gen("P-256"));
   Certificate certificate = Certificate(X509_new());
 };
 
-/// `issuer` null: signed by its own key.
+/// `issuer` null: self-signed.
 Identified make_end(const char* name, std::chrono::seconds life, const Extensions& extensions,
                     const Identified* issuer) {
   Identified end;
@@ -80,14 +81,14 @@ Identified make_end(const char* name, std::chrono::seconds life, const Extension
   return end;
 }
 
-// The head cannot be played with a worker's key: each certificate serves one end only.
+// A worker's key cannot impersonate the head: each certificate serves one end only.
 Extensions use_as(const char* usage) {
   return {{NID_basic_constraints, "critical,CA:FALSE"},
           {NID_key_usage, "critical,digitalSignature"},
           {NID_ext_key_usage, usage}};
 }
 
-/// `key`: with the key.
+/// `key`: also write the key.
 Status write_end(const fs::path& file, const Identified& end, bool key) {
   const Memory memory(BIO_new(BIO_s_mem()));
   require(memory != nullptr && PEM_write_bio_X509(memory.get(), end.certificate.get()) == 1 &&

@@ -25,7 +25,7 @@ EventLoop::~EventLoop() {
   released.wait_for(kFlushTime);
   context_->stop();
   thread_.join();
-  context_.reset();  // with its coroutines, before what their holds refer to
+  context_.reset();  // With its coroutines, before the objects that their holds refer to.
 }
 
 }  // namespace train::actors

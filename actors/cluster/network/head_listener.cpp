@@ -23,10 +23,10 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kBetweenTries{100};
 constexpr std::chrono::milliseconds kTryTime{2000};
 
-/// The connection as the framework's broker reads and writes it. The framework's own TLS layer
-/// shakes hands inside the broker: there a peer that connects and says nothing keeps the network
-/// thread spinning and is never dropped. Here the framework sees a connection only after its peer
-/// has proved who it is, as a plain local socket.
+/// Wraps the connection for the framework's broker. The framework's own TLS layer performs the
+/// handshake inside the broker: there a silent peer keeps the network thread spinning and is never
+/// dropped. Here the framework gets a connection only after its peer has authenticated, as a plain
+/// local socket.
 Result<caf::io::scribe_ptr> make_scribe(caf::actor_system& system,
                                         std::unique_ptr<SecureStream> stream) {
   auto local = relay_bytes(loop_of(system), std::move(stream));
@@ -34,7 +34,7 @@ Result<caf::io::scribe_ptr> make_scribe(caf::actor_system& system,
   return system.middleman().backend().new_scribe(local->release());
 }
 
-/// The actor that is published at the other end, by the framework's own handshake.
+/// Actor published at the other end, by the framework's handshake.
 Result<caf::actor> take_published(caf::actor_system& system, std::unique_ptr<SecureStream> stream,
                                   std::uint16_t port, Clock::time_point deadline) {
   auto scribe = make_scribe(system, std::move(stream));
@@ -81,7 +81,7 @@ Result<std::unique_ptr<HeadListener>> HeadListener::open(caf::actor_system& syst
                           .port = listening->local_endpoint().port(),
                           .generation = options.generation};
   auto broker = system.middleman().named_broker<caf::io::basp_broker>(caf::atom("BASP"));
-  // Published on every connection by itself: the framework listens nowhere.
+  // Published on every connection separately: the framework does not listen.
   auto admit = [=, &system, port = endpoint.port](std::unique_ptr<SecureStream> stream) {
     auto scribe = make_scribe(system, std::move(stream));
     if (!scribe) {
@@ -109,7 +109,7 @@ Result<caf::actor> connect_to_head(caf::actor_system& system, const CredentialFi
     if (head) {
       return head;
     }
-    // With another run's certificate no try will do better.
+    // With another run's certificate no retry can succeed.
     if (head.error().kind == ErrorKind::user || Clock::now() + kBetweenTries >= deadline) {
       return failure(
           fmt::format("cannot join the head at {}: {}", to_string(endpoint), head.error().message));

@@ -11,30 +11,30 @@
 #include "actors/cluster/network/endpoint.hpp"
 #include "base/result.hpp"
 
-// How workers find the head: one port, one published actor, certificates on both sides.
+// Connection of workers to the head: one port, one published actor, certificates on both sides.
 namespace train::actors {
 
 class Task;
 
-/// Publishes one actor to whoever holds a worker's certificate of this run, for as long as this
-/// lives. Handles that workers have taken stay good after that.
+/// Publishes one actor, while it lives, to peers with a worker certificate of this run. Handles
+/// already given out stay valid afterwards.
 ///
-/// Threading: any one thread but that of the system's event loop, which serves it.
+/// Threading: any one thread except that of the system's event loop, which serves it.
 class HeadListener {
  public:
   struct Options {
     std::string address = "127.0.0.1";
-    std::uint16_t port = 0;        ///< 0: any free one.
+    std::uint16_t port = 0;        ///< 0: any free port.
     std::uint32_t generation = 0;  ///< As in Endpoint.
   };
 
-  /// Whether the address and the port of `options` are free to listen on, without doing so: to say
-  /// so before anything is begun. Errors (user): as open().
+  /// Checks, without listening, that the address and port of `options` are free, so that errors are
+  /// reported before anything starts. Errors (user): as open().
   [[nodiscard]] static Status check(const Options& options);
 
-  /// On return the port listens.
-  /// Errors: port taken or not allowed, address not of this node (user); files as credentials say.
-  /// REQUIRES: `system` is configured by ControlConfig and outlives this.
+  /// Listens on return. Errors: port taken or not allowed, address not of this node (user); errors
+  /// of the credential files. REQUIRES: `system` is configured by ControlConfig and outlives this
+  /// object.
   [[nodiscard]] static Result<std::unique_ptr<HeadListener>> open(
       caf::actor_system& system, const caf::actor& published, const CredentialFiles& credentials,
       const Options& options);
@@ -51,10 +51,9 @@ class HeadListener {
   std::unique_ptr<Task> accepting_;
 };
 
-/// The actor that the head has published. Tries again until `timeout`, for the head may be busy or
-/// not there yet; blocks.
-/// Errors: the certificates do not fit, or nobody answered in time (failure); files as credentials
-/// say. REQUIRES: `system` is configured by ControlConfig.
+/// Returns the actor that the head publishes. Retries until `timeout`, as the head may be busy or
+/// not yet there; blocks. Errors: certificates do not match, or no answer in time (failure); errors
+/// of the credential files. REQUIRES: `system` is configured by ControlConfig.
 [[nodiscard]] Result<caf::actor> connect_to_head(caf::actor_system& system,
                                                  const CredentialFiles& credentials,
                                                  const Endpoint& endpoint,

@@ -37,17 +37,17 @@ Error cannot_listen(const std::string& address, std::uint16_t port, const error_
 }
 
 struct Peer {
-  tcp::socket socket;                         ///< Until it has sent something, as a worker does.
-  std::unique_ptr<SecureStream> stream = {};  ///< From then on.
+  tcp::socket socket;  ///< Used until the peer has sent something, as workers do.
+  std::unique_ptr<SecureStream> stream = {};  ///< Used from then on.
 };
 
-/// Who waits to be let in, oldest first. All of it on the loop's thread.
+/// Peers before admission, oldest first. Used only on the loop's thread.
 struct Door {
   Identity identity;
   AdmitPeer admit;
   std::vector<std::shared_ptr<Peer>> peers = {};
 
-  /// Its coroutine hears of it, and ends.
+  /// Cancels the peer's coroutine, which then ends.
   void drop(std::vector<std::shared_ptr<Peer>>::iterator peer) {
     error_code ignored;
     ((*peer)->stream ? (*peer)->stream->next_layer() : (*peer)->socket).close(ignored);
@@ -109,7 +109,7 @@ asio::awaitable<void> accept_peers(tcp::acceptor listening, Identity identity, A
   });
   for (;;) {
     auto [error, socket] = co_await listening.async_accept(use_tuple);
-    if (error) {  // no descriptor is left, or the peer has gone already
+    if (error) {  // Out of descriptors, or the peer has already gone.
       co_await pause(kPauseWithoutDescriptor);
       continue;
     }

@@ -10,20 +10,20 @@
 
 namespace train::actors {
 
-/// A socket that listens; `port` 0: any free one. Errors: port taken or not allowed, address not of
-/// this node (user; name the keys of [parallel]).
+/// Listening socket; `port` 0: any free one. Errors: port taken or not allowed, address not of this
+/// node (user; names the keys of [parallel]).
 [[nodiscard]] Result<tcp::acceptor> open_port(asio::io_context& context, const std::string& host,
                                               std::uint16_t port);
 
-/// Takes a peer that holds a certificate of this run. Called on the loop's thread.
+/// Admits a peer with a certificate of this run. Called on the loop's thread.
 using AdmitPeer = std::function<void(std::unique_ptr<SecureStream>)>;
 
-/// Stands before the actor system: accepts connections, shakes hands, and lets in only who holds a
-/// certificate of this run. Whoever is silent, talks nonsense or holds no certificate is closed and
-/// takes at most one of 64 slots for 2 s; before it has said something it costs a socket alone.
-/// When all slots are taken, who has been silent longest makes room, or else who has waited
-/// longest. For a Task, whose end closes the port and all who wait. REQUIRES: `listening` listens,
-/// and is of the loop's context.
+/// Accepts connections, performs handshakes, and admits only peers with a certificate of this run.
+/// A peer that is silent, malformed or without a certificate is closed and holds one of 64 slots
+/// for at most 2 s; before its first byte it costs only a socket. If all slots are taken, the peer
+/// that has been silent longest is dropped, otherwise the one that has waited longest. For a Task,
+/// whose end closes the port and all waiting peers. REQUIRES: `listening` is listening, and belongs
+/// to the loop's context.
 [[nodiscard]] asio::awaitable<void> accept_peers(tcp::acceptor listening, Identity identity,
                                                  AdmitPeer admit);
 

@@ -11,7 +11,8 @@
 namespace train::actors {
 namespace {
 
-constexpr std::chrono::seconds kSetTime{60};  // a loaded head is slow, a lost one is seen at once
+constexpr std::chrono::seconds kSetTime{60};  // A loaded head is slow; a lost one is noticed at
+                                              // once.
 
 struct RendezvousState {
   static constexpr const char* name = "rendezvous";
@@ -20,7 +21,7 @@ struct RendezvousState {
   std::multimap<std::string, caf::typed_response_promise<RendezvousAnswer>> waiting = {};
   std::size_t stored_bytes = 0;
 
-  /// Why it is refused; empty: it is set.
+  /// Error text; empty: the key is set.
   std::string set(const std::string& key, const std::string& bytes) {
     if (const auto known = values.find(key); known != values.end()) {
       return known->second == bytes
@@ -81,7 +82,7 @@ Result<std::vector<char>> RemoteStore::ask(Message message, std::chrono::millise
   const std::string key = message.key;
   Result<std::vector<char>> result =
       failure(fmt::format("rendezvous: no answer for {} within {} ms", key, timeout.count()));
-  // A request to a head that dies would only time out; a monitor hears of it at once.
+  // A request to a dying head would only time out; a monitor notices at once.
   caf::scoped_actor self(*system_);
   self->monitor(store_);
   self->send(store_, std::move(message));

@@ -39,7 +39,8 @@ Result<Identity> load_identity(const CredentialFiles& files, StreamEnd end) {
   identity->set_verify_mode(ssl::verify_peer | ssl::verify_fail_if_no_peer_cert);
   SSL_CTX* const native = identity->native_handle();
   TRAIN_CHECK(SSL_CTX_set_min_proto_version(native, TLS1_3_VERSION) == 1);
-  // Nobody comes back with a ticket; without them the head says nothing before it knows the peer.
+  // No tickets: sessions are never resumed, and without them the head sends nothing before it has
+  // authenticated the peer.
   SSL_CTX_set_num_tickets(native, 0);
   SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);
   return identity;

@@ -23,13 +23,13 @@ using SecureStream = asio::ssl::stream<tcp::socket>;
 
 enum class StreamEnd : std::uint8_t { head, worker };
 
-/// One end's key, certificate and trust. Not changed after load_identity().
+/// Key, certificate and trust of one end. Not changed after load_identity().
 using Identity = std::shared_ptr<asio::ssl::context>;
 
-/// Blocks on the disk. Errors (user): a file is missing or is not what its name says.
+/// Blocks on the disk. Errors (user): a file is missing or invalid.
 [[nodiscard]] Result<Identity> load_identity(const CredentialFiles& files, StreamEnd end);
 
-/// Closes a socket when its time is over, which ends whatever waits for it; unless this ends first.
+/// Closes a socket at a deadline, which ends all waits on it; unless destroyed first.
 class Deadline {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -43,23 +43,22 @@ class Deadline {
   asio::steady_timer timer_;
 };
 
-/// Connects to a peer that proves that it holds a head's certificate of this run, until `deadline`.
-/// Errors, half a sentence each: its certificate is not of this run (user: no try will do better);
+/// Connects to a peer that proves to hold a head's certificate of this run, until `deadline`.
+/// Errors, half a sentence each: its certificate is not of this run (user: no retry can succeed);
 /// not connected (failure).
 [[nodiscard]] asio::awaitable<Result<std::unique_ptr<SecureStream>>> connect_securely(
     Endpoint endpoint, Identity identity, Deadline::Time deadline);
 
-/// Until the system has taken all `bytes` and what `follows`. Errors (failure): the connection is
-/// lost, or the peer did not take them within `patience`.
+/// Returns when the system has taken all `bytes` and `follows`. Errors (failure): the connection is
+/// lost, or the peer did not read them within `patience`.
 [[nodiscard]] asio::awaitable<Status> send_all(SecureStream& stream,
                                                std::span<const std::byte> bytes,
                                                std::chrono::milliseconds patience,
                                                std::span<const std::byte> follows = {});
-/// Until all bytes are there; false: the connection is lost.
+/// Returns when all bytes have arrived; false: the connection is lost.
 [[nodiscard]] asio::awaitable<bool> receive_all(SecureStream& stream, std::span<std::byte> bytes);
 
-/// For an end that only sends: does nothing for `time`; false: the peer is gone, for it has nothing
-/// to say.
+/// Sleeps for `time` on an end that only sends; false: the peer is gone, as it never sends.
 [[nodiscard]] asio::awaitable<bool> rest(SecureStream& stream, std::chrono::milliseconds time);
 
 }  // namespace train::actors

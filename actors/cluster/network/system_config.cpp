@@ -13,18 +13,19 @@ namespace train::actors {
 namespace {
 
 constexpr std::chrono::milliseconds kHeartbeat{200};
-// The framework looks at it once in a while: a silent peer is given up 4.1 to 4.9 s after its last
-// word.
+// The framework checks at intervals: a silent peer counts as lost 4.1 to 4.9 s after its last
+// message.
 constexpr std::chrono::milliseconds kLostAfter{3200};
 
 }  // namespace
 
 ControlConfig::ControlConfig() {
   load<caf::io::middleman>();
-  // "sharing" sleeps where "stealing" would poll; the compute threads keep the cores.
+  // "sharing" sleeps while "stealing" would poll; the compute threads need the cores.
   set("scheduler.policy", caf::atom("sharing"));
   set("scheduler.max-threads", std::size_t{1});
-  set("middleman.workers", std::size_t{0});  // messages are small: the network thread reads them
+  set("middleman.workers", std::size_t{0});  // Messages are small: the network thread deserialises
+                                             // them.
   set("middleman.heartbeat-interval", caf::timespan(kHeartbeat));
   set("middleman.connection-timeout", caf::timespan(kLostAfter));
   register_messages(*this);

@@ -7,18 +7,18 @@
 
 namespace train::actors {
 
-/// The actor system of a launcher or worker: one thread for handlers that never wait, one for the
-/// framework's messages, one for the network, a lost peer noticed within four seconds, and every
-/// message that crosses processes known by its name on both sides.
+/// Actor system of a launcher or worker: one thread for handlers that never block, one for the
+/// framework's messages, one for the network; a lost peer is noticed within four seconds, and every
+/// message between processes is registered by name on both sides.
 ///
-/// The framework never listens or connects by itself here: HeadListener and connect_to_head() bring
-/// it connections whose peers are known. Also ignores SIGPIPE in this process: a peer that has gone
-/// is an error of the write, not the end.
+/// The framework itself never listens or connects: HeadListener and connect_to_head() give it
+/// authenticated connections. Also ignores SIGPIPE in this process: a lost peer is an error of the
+/// write.
 class ControlConfig : public caf::actor_system_config {
  public:
   ControlConfig();
 
-  /// Serves what the system is connected by. Lives as long as this, longer than the system.
+  /// Serves the system's connections. Lives as long as this object, longer than the system.
   [[nodiscard]] const EventLoop& loop() const { return loop_; }
 
  private:

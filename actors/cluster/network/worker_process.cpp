@@ -21,9 +21,10 @@ namespace {
 constexpr const char* kShortOfMemory =
     " (the kernel has killed a process of this machine meanwhile because memory ran out: dmesg "
     "says which)";
-constexpr std::chrono::milliseconds kBetweenLooksAtChildren{2};  // whether the last has ended
+// Polling interval for the last child's end.
+constexpr std::chrono::milliseconds kBetweenLooksAtChildren{2};
 
-/// Whoever runs into an error of its own does so again; all else is the world's doing.
+/// A process with an error of its own would fail again; every other end is an environment failure.
 bool killed_from_outside(const ProcessEnd& end) {
   static constexpr std::array<int, 8> kOwnErrors = {0,      SIGSEGV, SIGABRT, SIGILL,
                                                     SIGFPE, SIGBUS,  SIGSYS,  SIGTRAP};
@@ -37,17 +38,18 @@ std::string text_of(const ProcessEnd& end) {
 
 }  // namespace
 
-/// Those of one node. Each is watched by a coroutine of its own.
+/// Worker processes of one node, each watched by its own coroutine.
 struct WorkerProcesses::Children {
   struct Child {
     Process process;
     bool told_to_end = false;
-    std::optional<std::uint64_t> oom_kills = count_oom_kills();  // when it was started
+    std::optional<std::uint64_t> oom_kills = count_oom_kills();  // At its start.
   };
 
   OnEnd on_end;
-  std::list<Child*> started = {};        // of the loop's thread
-  std::atomic<std::size_t> running = 0;  // ordered, and its end not yet reported
+  std::list<Child*> started = {};        // Used on the loop's thread.
+  std::atomic<std::size_t> running = 0;  // Started or ordered to start, with its end not yet
+                                         // reported.
 
   static asio::awaitable<void> watch(std::shared_ptr<Children> all, std::int32_t rank,
                                      std::vector<std::string> words, std::vector<int> inherited) {
@@ -105,7 +107,7 @@ std::size_t WorkerProcesses::terminate_all(std::chrono::milliseconds grace) {
     if (std::chrono::steady_clock::now() < patient_until) {
       continue;
     }
-    // Again and again: what had only been ordered may have been started meanwhile.
+    // Repeated, as ordered processes may have been started meanwhile.
     call_on(loop_, [&] {
       killed = std::max(killed, children_->started.size());
       for (Children::Child* const child : children_->started) {

@@ -21,9 +21,9 @@ constexpr std::uint64_t kMostBytes = 4096;
 constexpr std::chrono::milliseconds kBetweenLooksAtFiles{50};
 
 struct ControlNote {
-  std::string word;  ///< The matter, one line.
+  std::string word;  ///< Kind of record, one line.
   std::string start;
-  std::uint32_t number = 0;  ///< Of the generation, or what the matter says.
+  std::uint32_t number = 0;  ///< The generation, or the record's value.
 };
 
 Status write_note(const fs::path& file, const ControlNote& note) {
@@ -81,7 +81,7 @@ void forget_exit_record(const fs::path& root) { ::unlink(exit_record_file(root).
 void leave_exit_record(const fs::path& root, const std::string& start, int exit_code) {
   std::error_code error;
   if (!fs::exists(root / "config.toml", error)) {
-    return;  // it has come to no run
+    return;  // No run has begun.
   }
   Status left = storage::make_private_directory(control_directory(root));
   if (left) {

@@ -22,12 +22,13 @@ using SharedSnapshots = std::shared_ptr<const MemorySnapshots>;
 
 constexpr auto kConnectTime = 2s;
 constexpr auto kBetweenLinkTries = 200ms;
-constexpr auto kBetweenLooksAtSnapshots = 10ms;  // for the next snapshot, or what has come of it
+constexpr auto kBetweenLooksAtSnapshots = 10ms;  // Interval of checks for the next snapshot, or for
+                                                 // the result of one.
 constexpr auto kLinkPatience = 5s;
-constexpr auto kRestorePatience = 10s;  // while nothing moves
+constexpr auto kRestorePatience = 10s;  // Limit without progress.
 constexpr int kMissesToSay = 3;
 
-/// False: a rank has begun to write over it. Errors: send_all()'s.
+/// False: a rank has begun to overwrite it. Errors: those of send_all().
 asio::awaitable<Result<bool>> send_snapshot(SecureStream& stream, const MemorySnapshots& memory,
                                             std::int64_t step, std::chrono::milliseconds patience) {
   SnapshotOutflow outflow(memory, step);
@@ -38,11 +39,11 @@ asio::awaitable<Result<bool>> send_snapshot(SecureStream& stream, const MemorySn
   co_return outflow.complete();
 }
 
-/// Each that is sealed, until the connection is lost.
+/// Sends each sealed snapshot until the connection is lost.
 asio::awaitable<void> send_sealed(SecureStream& stream, const MemorySnapshots& memory,
                                   const Endpoint& to) {
   std::int64_t last = -1;
-  int missed = 0;  // in a row
+  int missed = 0;  // Consecutive misses.
   for (;;) {
     const auto steps = memory.sealed_steps();
     if (steps.empty() || steps.front() == last) {
@@ -67,8 +68,8 @@ asio::awaitable<void> send_sealed(SecureStream& stream, const MemorySnapshots& m
   }
 }
 
-/// A connection on which the memory's layout has been sent. Errors: those of connect_securely() and
-/// send_all(); whose.
+/// Opens a connection and sends the memory's layout. Errors: those of connect_securely() and
+/// send_all().
 asio::awaitable<Result<std::unique_ptr<SecureStream>>> begin_sending(
     const Endpoint& to, Identity identity, const MemorySnapshots& memory,
     std::chrono::milliseconds patience) {
@@ -92,7 +93,7 @@ asio::awaitable<void> keep_sending(Identity identity, Endpoint to, SharedSnapsho
 
 }  // namespace
 
-/// What comes, on the loop's thread.
+/// State of receiving, on the loop's thread.
 struct SnapshotReceiver::Inflow {
   explicit Inflow(const EventLoop& own) : loop(own), arrival(own.context()) {}
 
@@ -117,7 +118,7 @@ struct SnapshotReceiver::Inflow {
     }
   }
 
-  /// Until it is lost, talks nonsense, or another one comes.
+  /// Runs until the connection is lost, is malformed, or is replaced.
   asio::awaitable<void> follow(SecureStream& stream) {
     checkpoint::SnapshotInflow inflow(*memory);
     checkpoint::FrameBytes frame;
@@ -131,12 +132,12 @@ struct SnapshotReceiver::Inflow {
   }
 
   const EventLoop& loop;
-  SharedSnapshots memory = {};  // of the receiver's thread, while nothing is received
+  SharedSnapshots memory = {};  // Used on the receiver's thread while nothing is received.
   asio::steady_timer arrival;
   std::unique_ptr<SecureStream> arrived = {}, current = {};
-  std::atomic<std::uint64_t> frames = 0;  // that have come
-  std::optional<Task> receiving = {};     // uses all of the above,
-  std::optional<Task> accepting = {};     // and so does this
+  std::atomic<std::uint64_t> frames = 0;  // Number of frames received.
+  std::optional<Task> receiving = {};     // Uses the members above,
+  std::optional<Task> accepting = {};     // and so does this.
 };
 
 Result<std::unique_ptr<SnapshotReceiver>> SnapshotReceiver::open(const EventLoop& loop,
@@ -220,7 +221,7 @@ std::unique_ptr<BuddyLink> BuddyLink::open(const EventLoop& loop,
 Status BuddyLink::restore(const RestoreMemory& order, NodeMemory& memory) {
   memory.keep_only(order.step);
   if (order.take) {
-    memory.give_up_damaged();  // or it would pass for what is to come
+    memory.give_up_damaged();  // Otherwise it would count as newly received.
     receiver_->receive_into(memory.current());
   }
   if (!order.give_to.empty()) {
@@ -239,7 +240,7 @@ Status BuddyLink::restore(const RestoreMemory& order, NodeMemory& memory) {
 
 void BuddyLink::keep(const std::string& buddy, const NodeMemory& memory) {
   receiver_->receive_into(memory.buddy());
-  // Else the next node has no room, or no port: it has said so.
+  // Otherwise the next node has no room or no port, and has logged that.
   if (const auto to = parse_endpoint(buddy)) {
     sending_ = start_sending(loop_, identity_, *to, memory.current());
   }

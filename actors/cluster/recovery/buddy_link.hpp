@@ -22,30 +22,30 @@ class context;
 namespace train::actors {
 
 class Task;
-using Identity = std::shared_ptr<boost::asio::ssl::context>;  // secure_stream.hpp
+using Identity = std::shared_ptr<boost::asio::ssl::context>;  // See secure_stream.hpp.
 
-/// A launcher's port for snapshots in memory of other nodes' ranks. Who holds no certificate of
-/// this run is not heard; of those who do the last to come is, and a stream that does not fit the
-/// memory is dropped: its sender comes again.
+/// Port of a launcher for snapshots of other nodes' ranks. Only peers with a certificate of this
+/// run are accepted, the most recent one wins, and a stream that does not match the memory is
+/// dropped: its sender reconnects.
 ///
-/// Threading: one thread; bytes come on the loop's. Ownership: shares the memory.
+/// Threading: one thread; bytes arrive on the loop's. Ownership: shares the memory.
 class SnapshotReceiver {
  public:
   using Memory = std::shared_ptr<const checkpoint::MemorySnapshots>;
 
-  /// Listens on any free port of `interface`; of loopback if it is empty. Errors: those of
+  /// Listens on any free port of `interface`; on the loopback if it is empty. Errors: those of
   /// interface_address() and HeadListener::open().
   [[nodiscard]] static Result<std::unique_ptr<SnapshotReceiver>> open(
       const EventLoop& loop, const CredentialFiles& credentials, const std::string& interface);
 
   [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
 
-  /// What comes from here on goes into `memory`; none: it waits. Nothing is written any more to
-  /// what was there before. Waits for a piece under way.
+  /// Directs later data into `memory`; null: it waits. The previous memory is no longer written.
+  /// Waits for a piece in progress.
   void receive_into(const Memory& memory);
 
-  /// Waits until all ranks of the memory have `step` whole, their digests compared. Errors
-  /// (failure): nothing came for `patience`, or what came last is damaged.
+  /// Waits until all ranks of the memory have `step` complete, with digests verified. Errors
+  /// (failure): no progress for `patience`, or the last data was damaged.
   [[nodiscard]] Status wait_for(std::int64_t step, std::chrono::milliseconds patience);
 
  private:
@@ -57,44 +57,44 @@ class SnapshotReceiver {
   std::shared_ptr<Inflow> inflow_;
 };
 
-/// Sends a launcher's snapshots in memory to a SnapshotReceiver: for as long as the result lives
-/// each that all its ranks have sealed, the newest first. Ranks never wait for it: what they write
-/// over meanwhile is left out, and a connection that is lost is made again. Its end does not wait
-/// for what is under way. `identity`: a worker's.
+/// Sends a launcher's snapshots to a SnapshotReceiver while the result lives: each one sealed by
+/// all ranks, newest first. Ranks never wait for it: snapshots overwritten meanwhile are skipped,
+/// and a lost connection is reopened. Its destruction does not wait for data in transit.
+/// `identity`: a worker's.
 ///
 /// Threading: one thread; the loop's only reads the memory. Ownership: shares the memory.
 [[nodiscard]] std::shared_ptr<Task> start_sending(
     const EventLoop& loop, const Identity& identity, const Endpoint& to,
     std::shared_ptr<const checkpoint::MemorySnapshots> memory);
 
-/// Sends the snapshot of `step` alone, while no rank writes. Blocks. Errors (failure): the receiver
-/// cannot be reached, or takes nothing for `patience`; there is no such snapshot.
+/// Sends only the snapshot of `step`, while no rank writes. Blocks. Errors (failure): the receiver
+/// is unreachable, or reads nothing for `patience`; there is no such snapshot.
 [[nodiscard]] Status send_once(const EventLoop& loop, const Identity& identity, const Endpoint& to,
                                const checkpoint::MemorySnapshots& memory, std::int64_t step,
                                std::chrono::milliseconds patience);
 
-/// A launcher's part in the ring of buddies, for one generation of ranks: node n keeps what node
-/// n - 1 has in memory, and gives it back when that node comes without. Beside training, never in
-/// its way: a link that is slow or cut makes a buddy's copy older, or absent.
+/// Part of a launcher in the ring of buddies, for one generation of ranks: node n keeps copies of
+/// node n - 1's snapshots, and returns them when that node comes without. Never delays training: a
+/// slow or lost link only makes the buddy's copy older, or absent.
 ///
-/// Threading: one thread. Ownership: shares the node's memory as it is at each call, which may be
-/// laid out anew until keep().
+/// Threading: one thread. Ownership: shares the node's memory as of each call, which may be laid
+/// out again until keep().
 class BuddyLink {
  public:
-  /// None if the node is nobody's buddy, or if it cannot listen (which is said).
+  /// Null if the node has no buddy, or if it cannot listen (which is logged).
   [[nodiscard]] static std::unique_ptr<BuddyLink> open(const EventLoop& loop,
                                                        const CredentialFiles& credentials,
                                                        const RunPlan& plan);
 
-  /// Where this node takes snapshots, HOST:PORT.
+  /// Address at which this node receives snapshots, HOST:PORT.
   [[nodiscard]] std::string address() const { return to_string(receiver_->endpoint()); }
 
-  /// Gives and takes what the order says; blocks while bytes move. REQUIRES: no rank runs, and
-  /// nothing has been kept yet. Errors (failure): they do not move, or not all.
+  /// Sends and receives what the order says; blocks while bytes move. REQUIRES: no rank runs, and
+  /// keep() was not called yet. Errors (failure): the transfer failed or is incomplete.
   [[nodiscard]] Status restore(const RestoreMemory& order, NodeMemory& memory);
 
-  /// From here on the next node is sent what is sealed here (`buddy`: its address()), and what the
-  /// node before sends is kept. Does not block.
+  /// From now on sends snapshots sealed here to the next node (`buddy`: its address()), and keeps
+  /// those that the previous node sends. Does not block.
   void keep(const std::string& buddy, const NodeMemory& memory);
 
  private:

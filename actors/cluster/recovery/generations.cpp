@@ -15,7 +15,7 @@
 namespace train::actors {
 namespace {
 
-/// What the log says of other nodes than before.
+/// Logs changes in the set of nodes.
 void log_nodes(const PreparedRun& run, const Membership& met) {
   if (!met.complete()) {
     const std::string text = fmt::format(
@@ -32,7 +32,7 @@ void log_nodes(const PreparedRun& run, const Membership& met) {
   }
 }
 
-/// The head from its first meeting to the end of the run, as the table has it.
+/// Head of the run from its first meeting to its end, driven by the table.
 class Generations {
  public:
   Generations(PreparedRun& run, const GenerationRunner& run_generation, ProcessRanks* others)
@@ -57,7 +57,7 @@ class Generations {
       }
     }
     RunFinished end = course_.outcome(outcome_.step);
-    end.end = outcome_.end;  // of its last ranks
+    end.end = outcome_.end;  // Of its last ranks.
     return end;
   }
 
@@ -117,8 +117,8 @@ class Generations {
     return {};
   }
 
-  /// Finds where the next generation goes on, and gives every node what its ranks need for it. The
-  /// next phase of an objective may be that of an earlier step, where its state is what is left.
+  /// Finds the state to resume from, and gives every node what its ranks need of it. The next phase
+  /// of an objective may be that of an earlier step, if only its state is left.
   Status restore() {
     const bool same = met_.same();
     TRAIN_RETURN_IF_ERROR(verify_doubted());
@@ -143,9 +143,9 @@ class Generations {
     }
   }
 
-  /// Verifies the checkpoint that a rank called damaged. A damaged one is set aside, and the run
-  /// goes on from an older one; there are only so many. A good one means that the rank, or its way
-  /// to the disk, is at fault: that start is lost.
+  /// Verifies a checkpoint that a rank reported as damaged. If it is, it is set aside, and the run
+  /// resumes from an older one; their number is finite. If it is intact, the rank or its path to
+  /// the disk is at fault: that start is lost.
   Status verify_doubted() {
     older_ = false;
     if (!doubted_) {
@@ -165,7 +165,7 @@ class Generations {
     return {};
   }
 
-  /// `same`: of the nodes that took part, whose starts without progress are counted.
+  /// `same`: with the same nodes; then consecutive starts without progress are counted.
   Status start(bool same) {
     const configs::ParallelSection& parallel = run_.config().parallel;
     Result<RunPlan> fewer = failure("not needed");
@@ -224,20 +224,20 @@ class Generations {
       log_warning(fmt::format("rank_lost {}", outcome_.text));
       log_event(run_, "rank_lost", outcome_.text);
     }
-    met_ = {};  // nobody meets for the next phase: it is one of this node
+    met_ = {};  // No meeting for the next phase: it only concerns this node.
     ++run_.generation;
     return {};
   }
 
   PreparedRun& run_;
   const GenerationRunner& run_generation_;
-  ProcessRanks* others_;  // none: there are no other nodes
+  ProcessRanks* others_;  // Null: there are no other nodes.
   Respawns respawns_;
-  Verdict course_{HeadState::meeting};            // while no rank runs
-  Membership met_;                                // of this generation
-  std::optional<checkpoint::Candidate> doubted_;  // its last ranks say that it is damaged
-  bool older_ = false;                            // it was, and an older one follows
-  RunFinished outcome_;                           // of the last ranks
+  Verdict course_{HeadState::meeting};            // State while no rank runs.
+  Membership met_;                                // Of this generation.
+  std::optional<checkpoint::Candidate> doubted_;  // Reported as damaged by the last ranks.
+  bool older_ = false;   // The reported checkpoint was damaged, and an older one follows.
+  RunFinished outcome_;  // Of the last ranks.
 };
 
 }  // namespace

@@ -20,14 +20,15 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kFirstWord = 1s;          // for whom the start waits
-constexpr auto kBetweenWords = 10s;      // and then again
-constexpr auto kReturnTime = 5s;         // of nodes that are back, to the next meeting
-constexpr auto kAnswerAfterSignal = 5s;  // of nodes that restore what is in memory
-constexpr std::uint64_t kSlowestLink_bytes_s = 100'000'000;  // between two nodes
-constexpr auto kNodesIdle = 5s;  // of other nodes' ranks, from the word that the run is over
+constexpr auto kFirstWord = 1s;  // Delay of the first message about nodes that the start waits for,
+constexpr auto kBetweenWords = 10s;      // and interval of the following ones.
+constexpr auto kReturnTime = 5s;         // Time for returned nodes to reach the next meeting.
+constexpr auto kAnswerAfterSignal = 5s;  // Time after a signal for nodes that restore snapshots.
+// Slowest assumed link between two nodes.
+constexpr std::uint64_t kSlowestLink_bytes_s = 100'000'000;
+constexpr auto kNodesIdle = 5s;  // Time for other nodes' ranks to end after the run is over.
 
-/// Those of the first generation are good for all: a disk that is full meanwhile is no matter.
+/// Credentials of the first generation serve all: a disk that fills up meanwhile does not matter.
 Result<CredentialFiles> credentials_of(const std::filesystem::path& directory, bool first) {
   if (!first) {
     if (auto kept = load_credentials(directory)) {
@@ -134,7 +135,7 @@ Membership HeadNetwork::meet(Clock::time_point deadline) {
   auto next_word = Clock::now() + kFirstWord;
   while (awaited() && stop_signal() == 0 && Clock::now() < deadline) {
     if (Clock::now() >= next_word && !endpoint_told_) {
-      (void)tell_endpoint();  // that it is missing has been said
+      (void)tell_endpoint();  // The failure has been logged.
     }
     if (Clock::now() >= next_word && missing()) {
       const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - Clock::now());
@@ -170,7 +171,8 @@ Status HeadNetwork::give_positions(std::int64_t memory_step, bool earlier) {
 }
 
 Status HeadNetwork::await_answers(std::set<std::int64_t> nodes) {
-  // A node that lives moves all that it and its neighbour have through one link, and verifies it.
+  // Time limit: a live node moves all its own and its neighbour's snapshots through one link, and
+  // verifies them.
   const SharedSnapshots own = run_.memory.current();
   const auto bytes = own ? checkpoint::MemorySnapshots::size_bytes(own->layout()) : 0;
   auto deadline = Clock::now() + std::chrono::seconds(run_.config().recovery.node_wait_s) +
@@ -199,7 +201,7 @@ Status HeadNetwork::await_answers(std::set<std::int64_t> nodes) {
         },
         [&](const caf::down_msg& down) {
           if (launcher_down(down)) {
-            nodes.clear();  // it is missing(), and all meet again
+            nodes.clear();  // The node is now missing(), and all meet again.
           }
         },
         caf::after(50ms) >> [] {});
@@ -226,7 +228,7 @@ Status HeadNetwork::restore_memory(std::int64_t step) {
     return node == 0 ? head_lacks : !has_step(launcher_at(node)->said.held.own, step);
   };
   std::set<std::int64_t> awaited;
-  for (std::size_t position = count; position-- > 0;) {  // this node last: its part blocks
+  for (std::size_t position = count; position-- > 0;) {  // This node last, as its part blocks.
     const std::size_t before = (position + count - 1) % count;
     const RestoreMemory order{.step = step,
                               .give_to = lacks(before) ? snapshots_of(before) : std::string(),

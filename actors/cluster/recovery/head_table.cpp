@@ -61,7 +61,7 @@ constexpr auto kRows = std::to_array<HeadRow>({
     {{meeting}, {met_others}, {}, {first, missing, room}, restoring,
      {refuse_launcher, find_start}},
     {kAll - States{meeting}, {met, met_others}, {}, {}, same},
-    // The state to resume from is laid out; starts without progress are counted.
+    // The state to resume from is in place; starts without progress are counted.
     {{restoring}, {placed}, {allowed}, {}, starting, {start_ranks}},
     {{restoring}, {placed}, {fewer}, {allowed}, starting, {take_fewer, start_ranks}},
     {{restoring}, {placed}, {saved}, {allowed, fewer}, over, {tell_end}, Exit::stopped, kTold},
@@ -102,7 +102,8 @@ constexpr auto kRows = std::to_array<HeadRow>({
     {{training}, {snapshot_sealed}, {waiting}, {}, same, {ask_for_place}},
     {{training}, {snapshot_sealed}, {}, {waiting}, same},
     {kAll - States{training}, {snapshot_sealed, nodes_wait}, {}, {}, same},
-    // The ranks are ended. What the kernel says of the first worker stands before what others say.
+    // The ranks are being ended. The kernel's report of the first killed worker takes precedence
+    // over other causes.
     {{ending_loss, ending_back}, {worker_killed}, {}, {}, ending_loss, {},
      Exit::failure, kProcessEnded},
     {{ending_loss, ending_back}, {worker_crashed}, {}, {}, ending_run, {},
@@ -119,13 +120,13 @@ constexpr auto kRows = std::to_array<HeadRow>({
     {{ending_damage}, {ranks_gone}, {}, {signalled}, meeting, {tell_again, verify}},
     {{ending_run}, {ranks_gone}, {}, {}, over, {tell_end}, Exit::as_told, kTold},
     {kAll - kEnding, {ranks_gone}, {}, {}, same},
-    // Launchers that come and go, at any time.
+    // Launchers come and go at any time.
     {kNoRanks | kEnding, {launcher_came}, {}, {}, same, {keep_launcher}},
     {kRanks, {launcher_came}, {welcome}, {}, same, {keep_launcher}},
     {kRanks, {launcher_came}, {}, {welcome}, same, {refuse_launcher}},
     {{over}, {launcher_came}, {}, {}, same},
     {kRanks, {launcher_lost}, {}, {}, ending_loss, {end_ranks}, Exit::failure, kLauncherGone},
-    // Nobody says anything that counts before ranks start, or when it is settled how they ended.
+    // Ignored before ranks start, and when the end is already decided.
     {kAll - kRanks, {launcher_lost, rank_lost, rank_failed, rank_mistaken, rank_missed,
      rank_stranded, signal, program_over, phase_over}, {}, {}, same},
     {kAll - States{start_doubt, doubt}, {cause_time_over}, {}, {}, same},

@@ -13,12 +13,12 @@ namespace {
 
 using checkpoint::MemorySnapshots;
 
-/// Of snapshots that have just been looked through.
+/// Steps of snapshots that were just verified.
 HeldSteps steps_of(const SharedSnapshots& snapshots) {
   return snapshots ? snapshots->sealed_steps() : HeldSteps();
 }
 
-/// Gives up what is damaged, and says so; whether `step` was among it.
+/// Discards damaged snapshots, and logs them; true if `step` was among them.
 bool give_up(const std::vector<SharedSnapshots>& rooms, std::optional<std::int64_t> step = {}) {
   bool found = false;
   for (const SharedSnapshots& snapshots : rooms) {
@@ -33,8 +33,8 @@ bool give_up(const std::vector<SharedSnapshots>& rooms, std::optional<std::int64
   return found;
 }
 
-/// Of `ranks` ranks: by node which one has their snapshots of `step`, it or the next, and which one
-/// as well. REQUIRES: one has.
+/// For the nodes of `ranks` ranks: which node has their snapshots of `step`, it or the next, and
+/// which other one. REQUIRES: one has.
 MemoryOrigin origin_of(std::span<const NodeSteps> nodes, std::int64_t step, std::int64_t ranks) {
   MemoryOrigin origin{.step = step, .ranks = ranks, .holders = {}};
   for (std::size_t node = 0; node < nodes.size(); ++node) {
@@ -58,7 +58,7 @@ std::optional<std::int64_t> newest_common(std::span<const NodeSteps> nodes, std:
   if (nodes.empty()) {
     return newest;
   }
-  HeldSteps steps = nodes.front().own;  // of node 0's ranks: others are of no use
+  HeldSteps steps = nodes.front().own;  // Steps of node 0's ranks: others are not needed.
   const HeldSteps& elsewhere = nodes[1 % nodes.size()].buddy;
   steps.insert(steps.end(), elsewhere.begin(), elsewhere.end());
   for (const std::int64_t step : steps) {
@@ -74,7 +74,7 @@ std::optional<std::int64_t> newest_common(std::span<const NodeSteps> nodes, std:
 
 Status NodeMemory::make_room(const RunPlan& plan, const NodePosition& position, bool others) {
   std::vector<MemorySnapshots::Layout> layouts;
-  if (keeps_in_memory(plan)) {  // else the one rank left is in this process
+  if (keeps_in_memory(plan)) {  // Otherwise the only rank left is in this process.
     layouts.push_back(memory_layout(plan.engine, position));
   }
   if (has_buddies(plan)) {
@@ -89,7 +89,7 @@ Status NodeMemory::make_room(const RunPlan& plan, const NodePosition& position, 
   if (origin_ && before_.empty()) {
     before_ = rooms_;
   }
-  rooms_.clear();  // gives its memory back before more is taken
+  rooms_.clear();  // Releases its memory before more is allocated.
   for (const MemorySnapshots::Layout& layout : layouts) {
     auto made = MemorySnapshots::create(layout);
     if (!made) {
@@ -113,7 +113,7 @@ void NodeMemory::give_up_damaged() {
 NodeSteps NodeMemory::held() {
   give_up(rooms_);
   if (give_up(before_, earlier_step())) {
-    before_.clear();  // what the holders then had is not all here any more
+    before_.clear();  // The earlier holders' snapshots are no longer complete.
   }
   return {.own = steps_of(current()), .buddy = steps_of(buddy()), .earlier = earlier_step()};
 }
@@ -152,7 +152,8 @@ std::optional<std::int64_t> NodeMemory::look_back(std::int64_t reported,
     origin_ = origin_of(nodes, *step, current()->layout().ranks);
     return step;
   }
-  // The generation with other numbers ended before its ranks had written all that they resume from.
+  // The generation with other positions ended before its ranks had written the state they resume
+  // from.
   const auto still = [&](std::int32_t node) {
     return node >= 0 && nodes[static_cast<std::size_t>(node)].earlier == origin_->step;
   };
@@ -203,7 +204,7 @@ void NodeMemory::finalize() {
     const HeldSteps steps = snapshots->sealed_steps();
     return !steps.empty() && steps.front() >= origin_->step;
   };
-  // A buddy that cannot be reached does not keep this node's memory taken for ever.
+  // An unreachable buddy must not hold this node's memory for ever.
   const bool has_gone_on = has(rooms_.front()) && !rooms_.front()->has_sealed(origin_->step);
   if (has_gone_on || std::all_of(rooms_.begin(), rooms_.end(), has)) {
     before_.clear();

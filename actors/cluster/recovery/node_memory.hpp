@@ -14,72 +14,71 @@
 
 namespace train::actors {
 
-/// Steps as NodeSteps has them.
+/// Steps as in NodeSteps.
 using HeldSteps = std::vector<std::int64_t>;
 
-/// The newest step up to `reported` that the ranks of each node have, on that node or on the next
-/// one; none: there is none. `nodes`: all of them, in order. Pure.
+/// Newest step up to `reported` that the ranks of each node have, on that node or the next;
+/// nullopt: none. `nodes`: all of them, in order. Pure.
 [[nodiscard]] std::optional<std::int64_t> newest_common(std::span<const NodeSteps> nodes,
                                                         std::int64_t reported);
 
-/// Whether `steps` has `step`.
+/// True if `steps` contains `step`.
 [[nodiscard]] bool has_step(const HeldSteps& steps, std::int64_t step);
 
-/// The snapshots in memory of this node's ranks, from generation to generation. Held by the
-/// launcher of each node; while ranks run only they write. The head says which one all resume from.
+/// Snapshots of this node's ranks across generations. Held by the launcher of each node; while
+/// ranks run only they write. The head decides from which one all resume.
 class NodeMemory {
  public:
-  /// Makes room for the ranks of `plan`, if the run keeps snapshots and there is none yet, and for
-  /// those of the node before if this is its buddy. What the ranks resume from stays readable.
-  /// `others`: other nodes take part than had it, so what is in the room now is not what belongs
-  /// there, even if ranks have the same numbers. Errors (user): too little memory; names the key.
+  /// Allocates room for the ranks of `plan`, if the run keeps snapshots and there is none yet, and
+  /// for those of the previous node if this is its buddy. The snapshots to resume from stay
+  /// readable. `others`: other nodes take part than before, so the present snapshots do not belong
+  /// there, even if rank numbers agree. Errors (user): too little memory; names the key.
   [[nodiscard]] Status make_room(const RunPlan& plan, const NodePosition& position,
                                  bool others = false);
 
-  /// The steps of which all ranks are whole here. Compares all bytes with their digests, once: a
-  /// snapshot that is damaged is logged and given up, so that nothing decided later on what is
-  /// sealed can mean it. REQUIRES: no rank runs.
+  /// Steps of which all ranks are complete here. Verifies all bytes, once: a damaged snapshot is
+  /// logged and discarded, so that later decisions on sealed snapshots are safe. REQUIRES: no rank
+  /// runs.
   [[nodiscard]] NodeSteps held();
-  /// The same of this node's own ranks alone, before others' snapshots are put in their stead.
+  /// Verifies only this node's own ranks, before other snapshots replace theirs.
   void give_up_damaged();
-  /// On the head, after the end of a generation: where the next can go on, the newest_common() step
-  /// of this node and those `elsewhere`, or else NodeSteps::earlier if whoever then had something
-  /// still has it; other snapshots are given up. REQUIRES: no rank runs.
+  /// On the head, after a generation: step to resume from, the newest_common() step of this node
+  /// and those `elsewhere`, or otherwise NodeSteps::earlier if its holders still have it; other
+  /// snapshots are discarded. REQUIRES: no rank runs.
   [[nodiscard]] std::optional<std::int64_t> look_back(std::int64_t reported,
                                                       std::span<const NodeSteps> elsewhere = {});
-  /// Other snapshots than of `step` are given up, so that there is room for those that are missing.
-  /// REQUIRES: no rank runs.
+  /// Discards snapshots of other steps, to make room for missing ones. REQUIRES: no rank runs.
   void keep_only(std::optional<std::int64_t> step);
-  /// On the head, after look_back(): every node has its own ranks' snapshots again.
+  /// On the head, after look_back(): records that every node has its own ranks' snapshots again.
   void returned_to_owners();
-  /// On the head, after look_back(): the nodes that take part `were` those and `are` these now, and
-  /// have their numbers by that.
+  /// On the head, after look_back(): updates positions when the nodes that take part change from
+  /// `were` to `are`.
   void renumber_holders(std::span<const std::int64_t> were, std::span<const std::int64_t> are);
-  /// On another node: the ranks resume from `step`, other snapshots are given up; none: all are.
-  /// `earlier`: from that of held().earlier, if this node has it. REQUIRES: no rank runs.
+  /// On another node: keeps only the snapshots of `step`, to resume from; nullopt: discards all.
+  /// `earlier`: the step is that of held().earlier, if this node has it. REQUIRES: no rank runs.
   void resume_from(std::optional<std::int64_t> step, bool earlier = false);
-  /// Once the ranks have written what they resume from to current(), as they do before they train,
-  /// and this node keeps it for the node before, before() is given up. Cheap.
+  /// Discards before() once the ranks have written the state they resumed from to current(), as
+  /// they do before training, and this node holds it for the previous node. Cheap.
   void finalize();
 
-  /// What look_back() found, if it is not forgotten.
+  /// Result of look_back(), unless discarded.
   [[nodiscard]] std::optional<MemoryStart> start() const;
-  /// Where the ranks write; none: the run keeps no snapshots in memory.
+  /// Memory that the ranks write to; null: the run keeps no snapshots.
   [[nodiscard]] SharedSnapshots current() const {
     return rooms_.empty() ? nullptr : rooms_.front();
   }
-  /// The room for snapshots of the node before; none: this node is nobody's buddy.
+  /// Memory for snapshots of the previous node; null: this node is no buddy.
   [[nodiscard]] SharedSnapshots buddy() const {
     return rooms_.size() < 2 ? nullptr : rooms_.back();
   }
-  /// Of the ranks to resume from, if their numbers were others: of this node, and of the one
-  /// before.
+  /// Memory of the ranks to resume from, if positions have changed: of this node, and of the
+  /// previous one.
   [[nodiscard]] const std::vector<SharedSnapshots>& before() const { return before_; }
 
  private:
   [[nodiscard]] std::int64_t earlier_step() const;
 
-  std::vector<SharedSnapshots> rooms_;  // current(), and then buddy()
+  std::vector<SharedSnapshots> rooms_;  // Holds current(), then buddy().
   std::vector<SharedSnapshots> before_;
   std::optional<MemoryOrigin> origin_;
 };

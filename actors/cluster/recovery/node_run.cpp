@@ -35,47 +35,50 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kHeadConnectTime = 30s;  // from its first word of where it is
-constexpr auto kHeadTryTime = 3s;       // at an endpoint that may be an old one
+constexpr auto kHeadConnectTime = 30s;  // After its first announced address.
+constexpr auto kHeadTryTime = 3s;       // For an address that may be outdated.
 constexpr auto kBetweenRetries = 100ms;
-constexpr auto kEndWithoutHead = 3s;                // of ranks that nobody leads any more
-constexpr auto kEndOfGeneration = 200ms;            // of ranks of a generation that is over
-constexpr std::chrono::seconds kVerdictTime = 10s;  // from the end of all ranks to the head's word
-constexpr std::chrono::seconds kBetweenLooksAtMemory = 1s;  // at what the ranks have in memory
-constexpr auto kHeadNoticesLater = 10s;  // that a node is gone, than the node that the head is
+constexpr auto kEndWithoutHead = 3s;                // For ranks without a head.
+constexpr auto kEndOfGeneration = 200ms;            // For ranks of a finished generation.
+constexpr std::chrono::seconds kVerdictTime = 10s;  // From the end of all ranks to the head's
+                                                    // message.
+constexpr std::chrono::seconds kBetweenLooksAtMemory = 1s;  // Interval of checks of the ranks'
+                                                            // snapshots.
+constexpr auto kHeadNoticesLater = 10s;  // The head notices a lost node this much later than a node
+                                         // notices a lost head.
 
-/// A node's launcher from generation to generation, as the table has it.
+/// Life of a node's launcher across generations, driven by the table.
 struct NodeLife {
   RunPlan plan;
   NodePosition position;  ///< Among the nodes that take part.
-  std::int64_t node;      ///< As the nodes were first numbered.
+  std::int64_t node;      ///< Original number of the node.
   fs::path root = run_root(plan.config);
-  NodeMemory memory = {};  ///< Of its ranks, and of those of the node before.
+  NodeMemory memory = {};  ///< Snapshots of its ranks, and of those of the previous node.
   NodeState state = NodeState::first_look;
-  int exit_code = kExitFailure;  ///< As far as anybody has said.
-  std::uint32_t from = 0;        ///< The next generation to look for.
+  int exit_code = kExitFailure;  ///< As reported so far.
+  std::uint32_t from = 0;        ///< Next generation to look for.
 
-  /// Until it is over; returns the exit code.
+  /// Runs until the run is over; returns the exit code.
   int live();
-  /// Takes part in the next generation, or the first that this launcher sees: not always that of
-  /// the run, for it may have been started anew. Errors: the head was not found in time.
+  /// Takes part in the next generation, or the first that this launcher sees, not always the run's
+  /// first, as it may have been restarted. Errors: the head was not found in time.
   Status join(bool first, std::chrono::seconds wait);
-  /// Where the head of generation `first`, or a later one, listens.
+  /// Address of the head of generation `first`, or a later one.
   [[nodiscard]] Result<Endpoint> look(std::uint32_t first, Clock::duration time) const;
-  /// The head has ended, or this launcher is to end.
+  /// True if the head has ended, or this launcher is to end.
   [[nodiscard]] bool in_vain() const {
     return stop_signal() != 0 || exit_record(root, position.start);
   }
-  /// What follows from the event; says its line. `told`: the exit code that came with it.
+  /// Applies the event, and logs its line. `told`: exit code that came with it.
   NodeStep hear(NodeEvent event, NodeFacts facts, int told, LineWords words = {});
 };
 
-/// One generation of this node's ranks, from its introduction at the head's listener.
+/// One generation of this node's ranks, from its registration with the head.
 class NodeGeneration {
  public:
   explicit NodeGeneration(NodeLife& life) : life_(life), system_(config_), self_(system_) {}
 
-  /// `patience`: for the head's listener. Errors: it stays shut.
+  /// `patience`: for the head's listener. Errors: it cannot be reached.
   Status run(const Endpoint& endpoint, std::chrono::milliseconds patience) {
     const auto credentials = load_credentials(control_directory(life_.root));
     TRAIN_RETURN_IF_ERROR(credentials);
@@ -103,7 +106,7 @@ class NodeGeneration {
   }
 
  private:
-  /// Carries out what the table says.
+  /// Carries out the table's actions.
   NodeStep tell(NodeEvent event, std::optional<int> told = {}) {
     const auto facts = NodeFacts().set(NodeFact::in_order, started_ && clean_);
     const NodeStep step = life_.hear(event, facts, told.value_or(life_.exit_code));
@@ -116,7 +119,7 @@ class NodeGeneration {
       start_ranks();
     }
     if (step.has(NodeAction::end_ranks)) {
-      // The head goes last when all is well; ranks that had joined it know that it is gone.
+      // In an orderly end the head ends last; ranks that had joined it notice that it is gone.
       workers_->terminate_all(life_.state == NodeState::ending_again ? kEndOfGeneration
                                                                      : kEndWithoutHead);
       tell(NodeEvent::ranks_gone);
@@ -205,16 +208,16 @@ class NodeGeneration {
   caf::scoped_actor self_;
   caf::actor head_;
   Endpoint endpoint_;
-  StartRanks order_;  // the last
+  StartRanks order_;  // The last one.
   WorkerProcesses* workers_ = nullptr;
   std::unique_ptr<BuddyLink> link_;
-  std::atomic<bool> clean_{true};  // no rank has ended in disorder
+  std::atomic<bool> clean_{true};  // Every rank has ended in order.
   bool started_ = false;
-  bool new_position_ = false;  // the ranks resume from those of the position before
-  std::int64_t left_ = 0;      // ranks that have not ended
+  bool new_position_ = false;  // The ranks resume from the snapshots of another position.
+  std::int64_t left_ = 0;      // Number of ranks that have not ended.
 };
 
-/// When the run's status last changed: its head writes it all the time. The least there is: never.
+/// Time of the run status's last change, as the head updates it regularly. The minimum: never.
 fs::file_time_type status_time(const fs::path& root) {
   std::error_code error;
   return fs::last_write_time(root / "status.json", error);
@@ -247,7 +250,7 @@ int NodeLife::live() {
     const auto before = status_time(root);
     if (const Status joined = join(first, std::chrono::seconds(seconds)); !joined) {
       const auto record = exit_record(root, position.start);
-      // Without an endpoint the status is that of a head of another start.
+      // Without an address the status belongs to a head of another start.
       const bool alive = status_time(root) != before && look(0, 0s).ok();
       const auto facts =
           NodeFacts().set(NodeFact::recorded, record.has_value()).set(NodeFact::alive, alive);
@@ -282,11 +285,11 @@ Status NodeLife::join(bool first, std::chrono::seconds wait) {
       return failure(endpoint.error().message +
                      (first ? fmt::format(" (recovery.start_wait_s = {})", wait.count()) : ""));
     }
-    if (std::exchange(first, false)) {  // it may be slow, or this was a head that is gone
+    if (std::exchange(first, false)) {  // It may be slow, or its head is gone.
       last_try = Clock::now() + kHeadConnectTime;
     }
     const Status joined = NodeGeneration(*this).run(*endpoint, kHeadTryTime);
-    if (joined) {  // else the same generation may be in reach later, or this one is at its end
+    if (joined) {  // Otherwise the generation may become reachable later, or this one is ending.
       from = endpoint->generation + 1;
     }
     if (joined || Clock::now() >= last_try || in_vain()) {
@@ -321,7 +324,7 @@ void start_workers(WorkerProcesses& workers, const NodePosition& position, std::
 }
 
 int run_node(RunPlan plan, const NodePosition& position) {
-  const SignalListener signals([](int) {});  // the head hears it too, and decides for all
+  const SignalListener signals([](int) {});  // The head receives it too, and decides for all.
   NodeLife life{.plan = std::move(plan), .position = position, .node = position.node};
   if (const Status room = life.memory.make_room(life.plan, position); !room) {
     log_error(fmt::format("node {}: {}", life.node, room.error().message));

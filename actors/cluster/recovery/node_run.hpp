@@ -9,18 +9,17 @@
 #include "actors/cluster/recovery/node_memory.hpp"
 #include "actors/head/run_plan.hpp"
 
-// What the launcher of any node does for its ranks, and all that the launcher of a node does that
-// is not the head's.
+// Work of every node's launcher for its ranks, and of the launchers of nodes other than the head's.
 namespace train::actors {
 
-/// Starts the workers of this node, of `ranks` of the run in `root`; they find the head at
-/// `endpoint` and write to `memory`.
+/// Starts the workers of this node, out of `ranks` of the run in `root`; they connect to the head
+/// at `endpoint` and write to `memory`.
 void start_workers(WorkerProcesses& workers, const NodePosition& position, std::int64_t ranks,
                    const Endpoint& endpoint, const std::filesystem::path& root,
                    const NodeMemory& memory);
 
-/// On a node that is not the head's: starts this node's ranks, which follow the head, and again for
-/// each further generation of them, until the head or the run is at its end. Returns the exit code.
+/// On a node other than the head's: starts this node's ranks, which follow the head, for one
+/// generation after the other, until the head or the run ends. Returns the exit code.
 [[nodiscard]] int run_node(RunPlan plan, const NodePosition& position);
 
 }  // namespace train::actors

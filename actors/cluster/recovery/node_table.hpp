@@ -2,51 +2,51 @@
 
 #include "actors/cluster/recovery/recovery_table.hpp"
 
-// What the launcher of a node does that is not the head's: one pure function of state, event and
-// facts. run_node() carries out what it says.
+// Reaction of a launcher on a node other than the head's: one pure function of state, event and
+// facts. run_node() carries it out.
 namespace train::actors {
 
 struct NodeKind {
   enum class State : std::uint8_t {
-    first_look,    ///< For the head, which it has not met yet.
-    looking,       ///< For the head of a later generation.
-    joined,        ///< The head knows it; no rank runs here.
+    first_look,    ///< Looking for the head for the first time.
+    looking,       ///< Looking for the head of a later generation.
+    joined,        ///< Registered with the head; no rank runs here.
     running,       ///< Its ranks run.
-    leaving,       ///< They end: the run is over.
-    unclear,       ///< They have ended in disorder, and the head has not said what follows.
-    ending_again,  ///< They are ended: others follow.
-    ending_lost,   ///< The same: the head is gone.
+    leaving,       ///< Its ranks are ending: the run is over.
+    unclear,       ///< Its ranks ended in disorder, and the head has not decided yet.
+    ending_again,  ///< Its ranks are being ended; others follow.
+    ending_lost,   ///< Its ranks are being ended: the head is gone.
     over,
-    same  ///< In a row alone: the state stays.
+    same  ///< Only in a row: the state stays.
   };
   enum class Event : std::uint8_t {
-    head_found,      ///< And connected with.
-    head_not_found,  ///< Not within the time.
-    start,           ///< StartRanks
-    position,        ///< TakePosition
-    restore,         ///< RestoreMemory
+    head_found,      ///< The head was found and connected to.
+    head_not_found,  ///< The head was not found in time.
+    start,           ///< StartRanks.
+    position,        ///< TakePosition.
+    restore,         ///< RestoreMemory.
     again,           ///< GenerationOver: join the next generation.
     end,             ///< GenerationOver: the run is over.
-    without,         ///< GenerationOver: it goes on without this node.
-    head_lost,       ///< It has ended or cannot be reached.
+    without,         ///< GenerationOver: the run continues without this node.
+    head_lost,       ///< The head has ended or is unreachable.
     ranks_ended,     ///< The last rank here has ended by itself.
-    word_time_over,  ///< The head has not said what follows.
-    ranks_gone,      ///< No rank runs here any more.
+    word_time_over,  ///< The head has not decided in time.
+    ranks_gone,      ///< No rank is left here.
   };
   enum class Fact : std::uint8_t {
-    respawn,    ///< can_respawn(): lost ranks may be started again.
+    respawn,    ///< can_respawn(): lost ranks may be restarted.
     in_order,   ///< All ranks here have started, and ended by themselves with exit code 0.
     recorded,   ///< The head has left an exit record.
-    signalled,  ///< A signal has asked the run to stop.
-    alive,      ///< The run's status has changed while nobody answered: its head goes on.
+    signalled,  ///< A signal has requested a stop.
+    alive,      ///< The run's status has changed during the wait: its head is alive.
   };
   enum class Action : std::uint8_t {
-    introduce,      ///< NodeJoined, with what is in memory here.
-    start_ranks,    ///< From what the order says.
-    take_position,  ///< And lay memory out for it.
-    restore,        ///< Snapshots, from the buddy or to it.
-    end_ranks,      ///< Those that still run.
-    idle,           ///< NodeIdle: no rank runs here any more.
+    introduce,      ///< Send NodeJoined, with the snapshots held here.
+    start_ranks,    ///< From the state given in the order.
+    take_position,  ///< And lay out memory for it.
+    restore,        ///< Snapshots, from or to the buddy.
+    end_ranks,      ///< Ranks still running.
+    idle,           ///< Send NodeIdle: no rank runs here any more.
     look_again,     ///< For the same time once more.
   };
   friend NodeKind kind_of(State);

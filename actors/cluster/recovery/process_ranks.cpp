@@ -29,15 +29,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::milliseconds kOrderlyEnd = 10s;  // of workers that were told to go
+constexpr std::chrono::milliseconds kOrderlyEnd = 10s;  // For workers told to end.
 constexpr std::chrono::milliseconds kEndAfterFailure = 200ms;
-constexpr std::chrono::milliseconds kEndAfterLoss = 600ms;  // a large process takes time to die
-constexpr auto kBetweenListens = 200ms;                     // tries to open one
-constexpr auto kBetweenLooksForSnapshot = 50ms;  // for a snapshot that nodes that are back wait for
+constexpr std::chrono::milliseconds kEndAfterLoss = 600ms;  // A large process takes time to end.
+constexpr auto kBetweenListens = 200ms;                     // Interval of attempts to listen.
+constexpr auto kBetweenLooksForSnapshot = 50ms;  // Interval of checks for a snapshot that returned
+                                                 // nodes wait for.
 
 }  // namespace
 
-/// The head of one generation of ranks, from their start to their end.
+/// Head of one generation of ranks, from their start to their end.
 class GenerationHead {
  public:
   GenerationHead(PreparedRun& run, std::shared_ptr<RunReport> report, HeadNetwork& network)
@@ -58,11 +59,11 @@ class GenerationHead {
   ~GenerationHead() {
     stop_actors(actors_.all);
     caf::anon_send_exit(rendezvous_, caf::exit_reason::user_shutdown);
-    parts_.disk.reset();  // what it still does speaks to actors: done before their system ends
+    parts_.disk.reset();  // Its running work uses actors: finished before their system ends.
   }
 
   RunFinished run() {
-    // Before the first worker: the end of one is news whenever it comes.
+    // Set up before the first worker, whose end may be reported at any time.
     std::atomic<bool> over{false};
     FirstLoss first_loss;
     WorkerProcesses workers(
@@ -89,7 +90,7 @@ class GenerationHead {
     if (!trains()) {
       outcome.step = run_.first_step();
     }
-    // Ranks that have a profile to write get the time for it also after a failure.
+    // Ranks with a profile to write get time for it after a failure, too.
     const auto time = !trains()                                ? 0ms
                       : orderly || run_.profile                ? kOrderlyEnd
                       : outcome.end != GenerationEnd::run_over ? kEndAfterLoss
@@ -101,7 +102,7 @@ class GenerationHead {
   }
 
  private:
-  /// How they end: the cluster judges it while ranks start, then the conductor.
+  /// Judged by the cluster while ranks start, then by the conductor.
   RunFinished wait_for_end() {
     std::optional<RunFinished> outcome;
     const auto tell = [this](const auto& message) {
@@ -134,7 +135,7 @@ class GenerationHead {
     return *outcome;
   }
 
-  /// All ranks; else they start.
+  /// True if all ranks train; false while they start.
   [[nodiscard]] bool trains() const { return !processes_.empty(); }
 
   void connect(const ClusterReady& message) {
@@ -151,8 +152,8 @@ class GenerationHead {
     self_->monitor(actors_.conductor);
   }
 
-  /// One of a node that does not take part any more waits until it can, if there would be a place;
-  /// another has still to be missed.
+  /// A launcher of a node that no longer takes part waits for a place, if there could be one;
+  /// another node must first be missing.
   void came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
     if (!launcher || network_.takes_part(node.node)) {
       return;
@@ -161,9 +162,10 @@ class GenerationHead {
     if (returned.empty()) {
       seen_.reset();
     }
-    std::erase(returned, node.node);  // it may come a second time before the first is missed
+    std::erase(returned, node.node);  // It may come again before its first connection is noticed as
+                                      // lost.
     const auto nodes = static_cast<std::int64_t>(run_.members.size() + returned.size()) + 1;
-    // Without snapshots in memory their return would cost more than they bring.
+    // Without snapshots in memory a return costs more than it brings.
     const bool welcome = run_.memory.current() && plan_of_nodes(run_, nodes);
     const HeadFacts facts = HeadFacts().set(HeadFact::welcome, welcome);
     const HeadStep step = decide(HeadState::training, HeadEvent::launcher_came, facts);
@@ -174,7 +176,7 @@ class GenerationHead {
     }
   }
 
-  /// Nodes that are back take part from a snapshot in memory on that is as new as can be.
+  /// Lets returned nodes take part, at a snapshot as new as possible.
   void let_returned_in() {
     if (for_nodes_ || network_.returned().empty()) {
       return;
@@ -192,14 +194,14 @@ class GenerationHead {
   }
 
   PreparedRun& run_;
-  HeadParts parts_;  // before the system: actors keep lines of its wait board
+  HeadParts parts_;  // Before the system: actors hold rows of its wait board.
   HeadNetwork& network_;
   caf::scoped_actor& self_;
   HeadActors actors_;
   caf::actor rendezvous_;
-  std::vector<caf::strong_actor_ptr> processes_;  // of the ranks that train
-  std::optional<std::int64_t> seen_;  // newest snapshot when the first node was seen to be back
-  bool for_nodes_ = false;            // the generation is to end for them
+  std::vector<caf::strong_actor_ptr> processes_;  // Of the ranks that train.
+  std::optional<std::int64_t> seen_;  // Newest snapshot when the first node's return was noticed.
+  bool for_nodes_ = false;            // The generation ends to include them.
 };
 
 Status check_network(const configs::ParallelSection& parallel) {
@@ -212,13 +214,13 @@ ProcessRanks::~ProcessRanks() { forget_endpoint(endpoint_file(run_.directory.roo
 
 Result<Membership> ProcessRanks::meet() {
   using Clock = std::chrono::steady_clock;
-  // The first time nodes come when their batch system starts them.
+  // At first, nodes come when the batch system starts them.
   const bool first = run_.generation == 0;
   const configs::RecoverySection& recovery = run_.config().recovery;
   const auto deadline =
       Clock::now() + std::chrono::seconds(first ? recovery.start_wait_s : recovery.node_wait_s);
   auto network = HeadNetwork::open(run_);
-  // Later it may be this node's own network that is cut.
+  // Later, this node's own network may be down.
   while (!network && !first && Clock::now() < deadline && stop_signal() == 0) {
     std::this_thread::sleep_for(kBetweenListens);
     network = HeadNetwork::open(run_);
@@ -246,11 +248,11 @@ Status ProcessRanks::place(std::span<const std::int64_t> members) {
     TRAIN_RETURN_IF_ERROR(run_.memory.make_room(run_.plan, run_.position, true));
     return network_->give_positions(step, earlier);
   }
-  // Where some are gone for good a launcher that was started anew does not know its position.
+  // If some are gone for good a restarted launcher does not know its position.
   if (static_cast<std::int64_t>(members.size()) < run_.nodes_at_start) {
     TRAIN_RETURN_IF_ERROR(network_->give_positions(/*memory_step=*/-1, /*earlier=*/false));
   }
-  if (!start || earlier || network_->missing()) {  // whoever has something of earlier ones keeps it
+  if (!start || earlier || network_->missing()) {  // Holders of earlier snapshots keep them.
     return {};
   }
   TRAIN_RETURN_IF_ERROR(network_->restore_memory(step));
@@ -271,14 +273,14 @@ void ProcessRanks::end(const GenerationOver& over) {
 
 Result<RunFinished> ProcessRanks::run(std::shared_ptr<RunReport> report) {
   const bool one_node = run_.nodes_at_start == 1;
-  if (one_node) {  // nobody to meet
+  if (one_node) {  // There are no other nodes.
     auto network = HeadNetwork::open(run_);
     TRAIN_RETURN_IF_ERROR(network);
     network_ = std::move(network).value();
   }
   run_.nodes_awaited = 0;
   network_->send_returned_away();
-  if (const auto lost = network_->missing()) {  // since they met
+  if (const auto lost = network_->missing()) {  // Lost since the meeting.
     Verdict verdict(HeadState::starting);
     verdict.hear(HeadEvent::launcher_lost, {}, {.node = *lost});
     return verdict.outcome(run_.first_step());

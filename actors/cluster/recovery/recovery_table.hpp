@@ -12,17 +12,18 @@
 
 #include "base/check.hpp"
 
-// What a recovery table is made of: rows of (states, event, facts) -> (state, actions, exit, line).
-// Tables are head_table.hpp and node_table.hpp; docs/recovery.md shows both as the code has them.
+// Building blocks of recovery tables: rows of (states, event, facts) -> (state, actions, exit,
+// line). The tables are head_table.hpp and node_table.hpp; docs/recovery.md shows both, generated
+// from the code.
 namespace train::actors {
 
-/// The Kind (HeadKind, NodeKind) that an enumeration of states, events, facts or actions is of;
+/// Kind (HeadKind, NodeKind) to which an enumeration of states, events, facts or actions belongs;
 /// each Kind declares `kind_of` for its four.
 template <class Enum>
 using KindOf = decltype(kind_of(Enum{}));
 
-/// The value as the compiler spells it in the name of this instantiation: "HeadKind::Fact::room",
-/// or, where there is no such enumerator, a number with a cast before it.
+/// Value as the compiler spells it in the name of this instantiation: "HeadKind::Fact::room", or a
+/// number after a cast if there is no such enumerator.
 template <auto Value>
 [[nodiscard]] consteval std::string_view spelled() {
   constexpr std::string_view kText = __PRETTY_FUNCTION__;
@@ -32,7 +33,7 @@ template <auto Value>
 
 inline constexpr std::size_t kMostEnumerators = 32;
 
-/// The names of an enumeration whose values begin at 0 and have no gap; empty past the last.
+/// Names of an enumeration whose values begin at 0 without gaps; empty past the last.
 template <class Enum>
 inline constexpr auto kNames = []<std::size_t... n>(std::index_sequence<n...>) {
   const auto name = [](std::string_view text) {
@@ -42,19 +43,19 @@ inline constexpr auto kNames = []<std::size_t... n>(std::index_sequence<n...>) {
 }
 (std::make_index_sequence<kMostEnumerators>());
 
-/// How many values it has.
+/// Number of its values.
 template <class Enum>
 inline constexpr std::size_t kCount = static_cast<std::size_t>(std::find(kNames<Enum>.begin(),
                                                                          kNames<Enum>.end(), "") -
                                                                kNames<Enum>.begin());
 
-/// How an enumerator of a Kind is written in the code.
+/// Name of an enumerator of a Kind in the code.
 template <class Enum, class = KindOf<Enum>>
 [[nodiscard]] constexpr std::string_view name_of(Enum value) {
   return kNames<Enum>.at(static_cast<std::size_t>(value));
 }
 
-/// Some values of an enumeration of at most kMostEnumerators.
+/// Set of values of an enumeration with at most kMostEnumerators.
 template <class Enum>
 class SetOf {
  public:
@@ -91,30 +92,30 @@ class SetOf {
   std::uint32_t bits_ = 0;
 };
 
-/// Which exit code a row says.
+/// Exit code of a row.
 enum class Exit : std::uint8_t {
-  none,      ///< None: it is not over, or an earlier row has said it.
+  none,      ///< The run is not over, or an earlier row has set it.
   finished,  ///< 0
   failure,   ///< 1
   mistake,   ///< 2
   stopped,   ///< 75
-  as_told,   ///< What came with the event: of the program, or of the head for a node.
+  as_told,   ///< Code that came with the event: of the program, or from the head for a node.
 };
 
-/// The code. `told`: what came with the event. REQUIRES: `exit` is not none.
+/// Numeric code. `told`: code that came with the event. REQUIRES: `exit` is not none.
 [[nodiscard]] std::int32_t exit_code_of(Exit exit, std::int32_t told);
 
-/// One entry of a table. It applies to one of its events in one of its states while all of `with`
-/// and none of `without` hold.
+/// Row of a table. It applies to one of its events in one of its states if all of `with` and none
+/// of `without` hold.
 template <class Kind>
 struct TableRow {
   SetOf<typename Kind::State> in;
   SetOf<typename Kind::Event> on;
   SetOf<typename Kind::Fact> with = {}, without = {};
-  typename Kind::State next;  ///< Or the same as before.
+  typename Kind::State next;  ///< Or `same`.
   SetOf<typename Kind::Action> actions = {};
   Exit exit = Exit::none;
-  /// What is said of it, with words in braces that the event fills in; empty: nothing.
+  /// Log line, with words in braces filled in from the event; empty: none.
   std::string_view line = {};
 
   [[nodiscard]] constexpr bool applies(typename Kind::State state, typename Kind::Event what,
@@ -123,7 +124,7 @@ struct TableRow {
   }
 };
 
-/// What an event leads to.
+/// Result of an event.
 template <class Kind>
 struct TableStep {
   typename Kind::State next;
@@ -134,7 +135,7 @@ struct TableStep {
   [[nodiscard]] bool has(typename Kind::Action action) const { return actions.has(action); }
 };
 
-/// That of the one row that applies.
+/// Result of the one row that applies.
 template <class Kind>
 [[nodiscard]] TableStep<Kind> step_of(std::span<const TableRow<Kind>> rows,
                                       typename Kind::State state, typename Kind::Event event,
@@ -153,20 +154,20 @@ template <class Kind>
 template <class Kind>
 [[nodiscard]] std::span<const TableRow<Kind>> rows_of();
 
-/// What follows an event, from the row that applies. Pure.
+/// Result of an event, from the row that applies. Pure.
 template <class State>
 [[nodiscard]] TableStep<KindOf<State>> decide(State state, typename KindOf<State>::Event event,
                                               SetOf<typename KindOf<State>::Fact> facts) {
   return step_of(rows_of<KindOf<State>>(), state, event, facts);
 }
 
-/// What a line's words stand for.
+/// Words for a line.
 struct LineWords {
   std::int64_t rank = -1;
   std::int64_t node = -1;
   std::int64_t seconds = 0;
   int signal = 0;
-  std::string text = {};   ///< The cause, as whoever noticed it puts it.
+  std::string text = {};   ///< Cause, in the words of its reporter.
   std::string nodes = {};  ///< "node 2 has", "nodes 1, 2 have".
 };
 

@@ -11,58 +11,57 @@
 #include "actors/messages/event_messages.hpp"
 #include "base/exit_codes.hpp"
 
-// What ended a generation of ranks, and what follows: head_table.hpp says it. Here is what goes
-// with an event and is needed for its line. The cluster (for ranks that start), the conductor (for
-// ranks that train) and run_generations() (for the rest) keep a Verdict; the head's launcher adds
-// what the kernel says.
+// Cause of a generation's end, and what follows, according to head_table.hpp; this file holds the
+// data of an event that its line needs. The cluster (while ranks start), the conductor (while ranks
+// train) and run_generations() (for the rest) keep a Verdict; the head's launcher adds the kernel's
+// reports.
 namespace train::actors {
 
 /// A rank that lost another one waits this long for the other's own report.
 inline constexpr std::chrono::milliseconds kCauseTime{300};
 
-/// Carries the head, or a generation of its ranks, through the table, and keeps what goes with the
-/// event that ended it.
+/// State of the head, or of a generation of its ranks, in the table, with the data of the event
+/// that ended it.
 class Verdict {
  public:
   explicit Verdict(HeadState state) : state_(state) {}
 
-  /// `facts`: those of the table that the caller knows. `words`, `told`: what the event's line and
-  /// exit code are made of.
+  /// `facts`: facts known to the caller. `words`, `told`: data for the event's line and exit code.
   HeadStep hear(HeadEvent event, HeadFacts facts = {}, LineWords words = {},
                 std::int32_t told = kExitFailure);
-  /// Of a failure, which is an event with words of its own.
+  /// Handles a failure, an event with its own words.
   HeadStep hear(const RankFailed& failure, HeadFacts facts = {});
-  /// kCauseTime after a step that says so.
+  /// Called kCauseTime after a step that requests it.
   HeadStep conclude();
 
   [[nodiscard]] HeadState state() const { return state_; }
-  /// Ranks start.
+  /// True while ranks start.
   [[nodiscard]] bool starts() const {
     return state_ == HeadState::starting || state_ == HeadState::start_doubt;
   }
-  /// The ranks are to end, or the run is over.
+  /// True if the ranks are to end, or the run is over.
   [[nodiscard]] bool over() const { return state_ > HeadState::doubt; }
-  /// How it ended, after `step` steps. REQUIRES: over().
+  /// Result after `step` steps. REQUIRES: over().
   [[nodiscard]] RunFinished outcome(std::int64_t step) const;
 
  private:
   HeadState state_;
-  bool doubt_lost_ = false;  // HeadFact::lost
-  // What goes with the event that ended it, or with the first in doubt.
+  bool doubt_lost_ = false;  // HeadFact::lost.
+  // Words of the event that ended it, or of the first in doubt.
   LineWords words_;
   std::int32_t told_ = kExitFailure;
-  HeadStep last_{};  // that ended it
+  HeadStep last_{};  // Step that ended it.
 };
 
-/// Of a part of the head that has failed while ranks run.
+/// Result for a failed part of the head while ranks run.
 [[nodiscard]] RunFinished head_failure(std::int64_t step, std::string text);
 
-/// The first worker of this node that a signal ended. The others may say sooner that they have lost
-/// it than the kernel says how: a large process takes its time to die. Thread-safe.
+/// First worker of this node that was ended by a signal. Other ranks may report its loss before the
+/// kernel reports the signal: a large process takes time to end. Thread-safe.
 class FirstLoss {
  public:
   void hear(const WorkerEnd& end);
-  /// `outcome`, with the cause instead of what followed from it.
+  /// `outcome` with the cause in place of its consequence.
   [[nodiscard]] RunFinished cause_of(RunFinished outcome) const;
 
  private:
