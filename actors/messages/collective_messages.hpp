@@ -7,12 +7,12 @@
 #include "engine/collective/collective_schedule.hpp"
 #include "kernels/device/stream.hpp"
 
-// Within one rank: requests to the collective actor, and what becomes of them (EX-2); reservations
-// of gathered weights and of gradient buffers, which the buffers actor makes.
+// Within one rank: requests to the collective actor and their results (EX-2); reservations of
+// gathered weights and of gradient buffers by the buffers actor.
 namespace train::actors {
 
-/// Layer, buffers or rank -> collective: Run this operation when its turn has come. What it sends
-/// is on the compute stream, or was there before; a gradient is complete when `written` is reached.
+/// Layer, buffers or rank -> collective: Run this operation when its turn has come. Its data is
+/// already ordered on the compute stream; a gradient is complete when `written` is reached.
 /// Answered by CollectiveFinished.
 struct RequestCollective {
   engine::CollectiveIdentity identity;
@@ -20,18 +20,18 @@ struct RequestCollective {
 };
 
 /// Collective -> layer, buffers or rank: The data of the operation has moved, and the work that
-/// takes it in is on its stream.
+/// unpacks it is on its stream.
 struct CollectiveFinished {
   engine::CollectiveIdentity identity;
 };
 
-/// Compute or reduce stream -> collective: What an operation sends is complete.
+/// Compute or reduce stream -> collective: The data that an operation sends is complete.
 struct OperationPacked {
   engine::CollectiveIdentity identity;
 };
 
-/// Compute or reduce stream -> collective: What an operation received has been used, so its staging
-/// slot is free.
+/// Compute or reduce stream -> collective: The data received by an operation has been used, so its
+/// staging slot is free.
 struct OperationUnpacked {
   engine::Channel channel = engine::Channel::control;
   std::uint32_t slot = 0;
@@ -53,13 +53,13 @@ struct AcquireWeights {
   std::int32_t gather = -1;
 };
 
-/// Buffers -> layer: The weights that AcquireWeights asked for are there, in the order of the
+/// Buffers -> layer: The weights requested by AcquireWeights are available, in the order of the
 /// compute stream.
 struct WeightsAcquired {};
 
 /// Layer -> buffers: A visit of the layer needs memory for its lane's gradient. `gradient buffer`
 /// names the reservation of a gradient buffer; -1: the lane writes into the group's own partial
-/// sums, which the sync before must have sent. Answered by GradientBufferAcquired.
+/// sums, which the previous sync must have sent. Answered by GradientBufferAcquired.
 struct AcquireGradientBuffer {
   std::uint64_t command = 0;
   std::uint32_t group = 0;
@@ -67,8 +67,8 @@ struct AcquireGradientBuffer {
   std::int32_t gradient_buffer = -1;
 };
 
-/// Buffers -> layer: The memory that AcquireGradientBuffer asked for may be written, in the order
-/// of the compute stream.
+/// Buffers -> layer: The memory requested by AcquireGradientBuffer may be written, in the order of
+/// the compute stream.
 struct GradientBufferAcquired {};
 
 /// Layer -> buffers: All kernels of the visit are on the compute stream, so its reservations may
@@ -87,7 +87,7 @@ struct GradientPacked {
 };
 
 /// Buffers -> rank: Every gather of this training step has ended here, so all ranks have read the
-/// weights that this one sent, and they may change.
+/// weights sent by this one, and they may change.
 struct GathersFinished {
   std::uint64_t command = 0;
 };

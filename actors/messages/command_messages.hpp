@@ -26,8 +26,8 @@ struct Command {
   bool write_now = false;      ///< A snapshot is written at once; else when WriteSnapshot says so.
 };
 
-/// Conductor -> index, and every rank -> snapshot: The save of `step` is under way from here on. It
-/// is sent beside the order of commands, when no other save is under way.
+/// Conductor -> index, and every rank -> snapshot: The save of `step` begins now. It is sent beside
+/// the order of commands, when no other save is in progress.
 struct WriteSnapshot {
   std::int64_t step = 0;
 };

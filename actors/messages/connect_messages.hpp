@@ -5,17 +5,17 @@
 
 #include "actors/handles.hpp"
 
-// Wiring: sent once to each actor before the first command, because actors know each other in
-// circles. An actor that gets work before its wiring is a broken invariant.
+// Wiring: sent once to each actor before the first command, because the actors' references are
+// circular. Work that arrives before its wiring is a broken invariant.
 namespace train::actors {
 
-/// Wiring -> conductor: The ranks it commands, and who hears of the run.
+/// Wiring -> conductor: The ranks it commands, and the run's listeners.
 struct ConnectConductor {
   std::vector<RankActor> ranks;          ///< By rank.
-  std::vector<NamedListener> listeners;  ///< The run ends when they are done.
+  std::vector<NamedListener> listeners;  ///< The run ends when they have finished.
   caf::actor waiter;                     ///< Receives RunFinished.
-  IndexActor index = {};                 ///< None: nothing is ever saved.
-  ObserverActor observer = {};           ///< None: nobody asks about stalls.
+  IndexActor index = {};                 ///< Null: nothing is ever saved.
+  ObserverActor observer = {};           ///< Null: stalls are not watched.
 };
 
 /// Wiring -> rank: The parts it supervises, and its conductor.
@@ -23,28 +23,28 @@ struct ConnectRank {
   ConductorActor conductor;
   BatchActor batch;
   std::vector<LayerActor> layers;
-  std::vector<OptimizerActor> optimizers;  ///< One a parameter group.
+  std::vector<OptimizerActor> optimizers;  ///< One per parameter group.
   EvaluatorActor evaluator;
   SnapshotActor snapshot;
   CollectiveActor collective;
   BuffersActor buffers;
-  std::vector<CommandFollower> followers;  ///< Get every command when the rank begins it.
+  std::vector<CommandFollower> followers;  ///< Receive every command when the rank begins it.
   NamedActors parts;                       ///< All of the rank's actors: it fails when one ends.
 };
 
-/// Wiring -> collective: Who hears of a failure, and of gradients that are packed.
+/// Wiring -> collective: The receivers of failures, and of packed gradients.
 struct ConnectCollective {
   RankActor rank;
   BuffersActor buffers;
 };
 
-/// Wiring -> buffers: Who runs the gathers.
+/// Wiring -> buffers: The actor that runs the gathers.
 struct ConnectBuffers {
   CollectiveActor collective;
   RankActor rank;
 };
 
-/// Wiring -> batch: Who asks for lanes.
+/// Wiring -> batch: The actors that request lanes.
 struct ConnectBatch {
   RankActor rank;
   EvaluatorActor evaluator;
@@ -60,19 +60,19 @@ struct ConnectLayer {
   BuffersActor buffers;
 };
 
-/// Wiring -> evaluator: Where its lanes come from, and where they go.
+/// Wiring -> evaluator: The source of its lanes, and their destination.
 struct ConnectEvaluator {
   RankActor rank;
   BatchActor batch;
   LayerActor first_layer;
 };
 
-/// Wiring -> optimizer: Who asks for updates.
+/// Wiring -> optimizer: The actor that requests updates.
 struct ConnectOptimizer {
   RankActor rank;
 };
 
-/// Wiring -> snapshot: Who asks for copies, and who hears of shards and failures.
+/// Wiring -> snapshot: The actor that requests copies, and the receivers of shards and failures.
 struct ConnectSnapshot {
   RankActor rank;
   ConductorActor conductor;
@@ -85,7 +85,7 @@ struct ConnectIndex {
   ConductorActor conductor;
 };
 
-/// Wiring -> reporter: Who hears of a failure.
+/// Wiring -> reporter: The receiver of a failure.
 struct ConnectReporter {
   ConductorActor conductor;
 };

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
-// The fields of plain structs, so that nobody has to list them a second time.
+// Reflection over the fields of plain structs, so that they need not be listed twice.
 namespace train::actors {
 
 /// Stands for a value of any type where only types matter.
@@ -26,7 +26,7 @@ template <class Aggregate, class... Fields>
   }
 }
 
-/// visit(first field, second field, ...), in the order of declaration. At most 17 fields.
+/// Calls visit(first field, second field, ...), in the order of declaration. At most 17 fields.
 template <class Aggregate, class Visit>
 decltype(auto) with_fields(Aggregate& aggregate, const Visit& visit) {
   constexpr std::size_t kFields = field_count<std::remove_const_t<Aggregate>>();
@@ -87,26 +87,26 @@ decltype(auto) with_fields(Aggregate& aggregate, const Visit& visit) {
   }
 }
 
-/// "TrainStep" of train::actors::TrainStep, for texts.
+/// Name "TrainStep" of train::actors::TrainStep, for texts.
 template <class Message>
 [[nodiscard]] constexpr auto message_name() {
   constexpr std::string_view text = __PRETTY_FUNCTION__;
   constexpr std::string_view before = "Message = ";
   constexpr std::size_t type = text.find(before) + before.size();
   constexpr std::size_t end = text.find_first_of(";]", type);
-  // Compilers may leave the namespace out.
+  // Compilers may omit the namespace.
   constexpr std::size_t begin = std::max(type, text.rfind(':', end) + 1);
   std::array<char, end - begin + 1> name{};
   text.copy(name.data(), end - begin, begin);
   return name;
 }
 
-/// A message that may go to another process: a struct that is not declared unsafe for that.
+/// Message that may cross processes: a struct not declared unsafe for that.
 template <class Message>
 concept Crossing =
     std::is_aggregate_v<Message> && !caf::allowed_unsafe_message_type<Message>::value;
 
-/// How the actor framework writes, reads and prints such a message.
+/// Serialises and prints such a message for the actor framework.
 template <class Inspector, Crossing Message>
 typename Inspector::result_type inspect(Inspector& f, Message& message) {
   static constexpr auto kName = message_name<Message>();

@@ -56,7 +56,7 @@ struct LaneFinished {
 };
 
 /// Rank -> layer: This rank has no lane in the sync. The layer that reduces the group takes part in
-/// its reduction with nothing to add.
+/// the reduction without a contribution.
 struct ReduceWithoutLanes {
   engine::PassPlan pass = engine::kTrainStep;
   std::int64_t step = 0;
@@ -120,21 +120,21 @@ struct StateCopied {
   std::int64_t step = 0;
   std::int32_t staging = 0;
   bool nonfinite = false;  ///< The state is not finite: the buffer is as it was.
-  std::string failure;     ///< There was no memory; empty: there was.
+  std::string failure;     ///< Out of memory; empty: no failure.
 };
 
-/// Rank -> snapshot: The last command has come: answer when the saves under way are finished.
+/// Rank -> snapshot: The last command has come: answer when saves in progress are finished.
 struct DrainSnapshots {};
 
 /// Snapshot -> rank: No state is in its memory any more, and its disk stream is idle.
 struct SnapshotsDrained {};
 
-/// Stream or collective -> rank: The first failure of a stream, data that cannot be used, or a peer
-/// whose bytes will not come.
+/// Stream or collective -> rank: The first failure of a stream, unusable data, or a peer whose
+/// bytes will not come.
 struct WorkFailed {
   std::string text;
   std::int32_t exit_code = 1;
-  bool consequence = false;  ///< Of another rank's end (RankFailed).
+  bool consequence = false;  ///< Consequence of another rank's end (RankFailed).
 };
 
 }  // namespace train::actors

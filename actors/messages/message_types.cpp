@@ -21,7 +21,7 @@ void add_messages(caf::actor_system_config& config) {
 }  // namespace
 
 void register_messages(caf::actor_system_config& config) {
-  // Commands, events, and what the cluster says.
+  // Commands, events, and messages of the cluster.
   add_messages<Command, WriteSnapshot, CommandFinished>(config);
   add_messages<StepFinished, EvaluationFinished, CheckpointWritten, ShardWritten, ShardOrder,
                ShardDone, CheckpointLocal, SaveFinished, CheckpointFailed, CheckpointSkipped,

@@ -9,7 +9,7 @@
 
 #include "actors/messages/fields.hpp"
 
-// A save on its way, between the index and the snapshot actor of every rank. Orders go through the
+// A save in progress, between the index and the snapshot actor of every rank. Orders go through the
 // rank, which passes them on.
 namespace train::actors {
 
@@ -19,27 +19,27 @@ struct ShardWritten {
   std::int64_t step = 0;
   std::int32_t rank = 0;
   std::string record;                ///< checkpoint::shard_text(): file and tensors, with digests.
-  std::uint64_t weights_digest = 0;  ///< Of its rows of the weights; ranks' values add up.
+  std::uint64_t weights_digest = 0;  ///< Digest of its rows of the weights; ranks' values add up.
   std::int64_t elapsed_ns = 0;
 };
 
-/// What the ranks are to do with a save's shards; the first four when there are two places.
+/// Task of the ranks for a save's shards; the first four with two storage locations.
 enum class ShardTask : std::uint8_t {
   seal,      ///< The local copy is complete: add the manifest and give it its name.
-  send,      ///< Copy the rank's shard to the project's place, and verify it there.
-  finalize,  ///< Published: the local place keeps this one and no older one.
-  discard,   ///< Given up: remove what has no name yet in the local place. Also tells a rank whose
-             ///< disk was full that it need not keep its copy of the state any longer.
-  write,     ///< The rank's disk was full, and there is room now: write the shard again.
+  send,      ///< Copy the rank's shard to the project's location, and verify it there.
+  finalize,  ///< Published: the local location keeps this one and no older one.
+  discard,   ///< Given up: remove unnamed files in the local location. Also tells a rank whose disk
+             ///< was full that it need not keep its copy of the state any longer.
+  write,     ///< The rank's disk was full and now has room: write the shard again.
 };
 
-/// Index -> every rank -> snapshot: What the ranks do next with their shards: with two storage
-/// locations when all ranks have done the task before, and after a full disk when there is room. It
-/// is answered by ShardDone (write: ShardWritten), or by CheckpointFailed.
+/// Index -> every rank -> snapshot: The next task for the ranks' shards: with two storage locations
+/// when all ranks have done the previous task, and after a full disk when there is room. Answered
+/// by ShardDone (write: ShardWritten), or by CheckpointFailed.
 struct ShardOrder {
   std::int64_t step = 0;
   ShardTask task = ShardTask::seal;
-  std::string manifest;  ///< seal: its text.
+  std::string manifest;  ///< seal: text of the manifest.
 };
 
 /// Disk stream -> snapshot -> index: The rank has done the task of a ShardOrder.
@@ -52,20 +52,20 @@ struct ShardDone {
 /// Disk stream -> index: The launcher's own part of the save of `step` is done, or has failed.
 struct SaveWorkDone {
   std::int64_t step = 0;
-  std::string failure;                       ///< Empty: all is well.
-  std::string manifest;                      ///< Of the work before sealing.
-  std::optional<CheckpointWritten> written;  ///< Of the publication.
-  std::int64_t retired = 0;                  ///< Of making room: checkpoints that went.
+  std::string failure;                       ///< Empty: success.
+  std::string manifest;                      ///< Manifest, from the work before sealing.
+  std::optional<CheckpointWritten> written;  ///< Set by the publication.
+  std::int64_t retired = 0;                  ///< Checkpoints retired to make room.
 };
 
-/// Disk stream -> index: The steps, evaluations and events that were handed over are in the
-/// journal. The next batch of them may follow.
+/// Disk stream -> index: The steps, evaluations and events handed over are in the journal. Their
+/// next batch may follow.
 struct JournalWritten {};
 
 /// Snapshot -> itself: Sent later. If nothing has been copied since, the memory of the staging
-/// buffers is given back.
+/// buffers is released.
 struct ReleaseStaging {
-  std::uint64_t copies = 0;  ///< Made until then.
+  std::uint64_t copies = 0;  ///< Number of copies at that time.
 };
 
 }  // namespace train::actors
