@@ -1,6 +1,6 @@
-// What the actors cost: the quickstart model trained by the actors against the same steps in a
-// plain loop, messages per training step, and the time of one message hop while the run computes.
-// Usage: actors_bench [rounds].
+// Cost of the actors: the quickstart model trained by the actors against the same steps in a plain
+// loop, messages per training step, and the time of one message hop while the run computes. Usage:
+// actors_bench [rounds].
 #include <fmt/format.h>
 
 #include <unistd.h>
@@ -111,7 +111,7 @@ struct Hops {
 
 std::int64_t now_ns() { return Clock::now().time_since_epoch().count(); }
 
-/// A probe beside the run: once a millisecond a thread wakes an actor, which asks another one.
+/// Probe beside the run: once a millisecond a thread wakes an actor, which asks another one.
 Hops measure_hops(caf::actor_system& system, const std::atomic<bool>& stop) {
   Hops hops;
   const auto echo = system.spawn([](caf::event_based_actor*) -> caf::behavior {
@@ -132,7 +132,7 @@ Hops measure_hops(caf::actor_system& system, const std::atomic<bool>& stop) {
   }
   caf::anon_send_exit(probe, caf::exit_reason::user_shutdown);
   caf::anon_send_exit(echo, caf::exit_reason::user_shutdown);
-  system.await_all_actors_done();  // after this nobody writes to `hops` any more
+  system.await_all_actors_done();  // From here on `hops` is no longer written.
   return hops;
 }
 
@@ -224,7 +224,7 @@ double messages_per_step(std::int64_t steps) {
     scheduler.run();
     return messages;
   };
-  // The difference of two lengths leaves start and end out.
+  // The difference between two run lengths excludes start and end.
   return static_cast<double>(handled(steps + 2) - handled(2)) / static_cast<double>(steps);
 }
 

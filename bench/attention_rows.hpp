@@ -10,15 +10,15 @@
 
 namespace train::bench {
 
-/// Attention of sequences whose queries, keys and values lie side by side in `qkv`, their gradients
-/// in `dqkv`; outputs packed.
+/// Attention on sequences with fused queries, keys and values in `qkv`, and their gradients in
+/// `dqkv`; outputs are packed.
 struct AttentionCase {
   std::int64_t sequences, seq_len, heads, head_dim;
   kernels::DType dtype;
-  std::int64_t kv_heads = 0;  ///< Of keys and values; 0: as many.
+  std::int64_t kv_heads = 0;  ///< Heads of keys and values; 0: equal to heads.
   std::int64_t window = 0;    ///< Keys that a query sees; 0: all before it.
 
-  /// Half of each lies below the diagonal.
+  /// Half of each product lies below the diagonal.
   static constexpr double kForwardProducts = 2.0;
   static constexpr double kBackwardProducts = 5.0;
   [[nodiscard]] double product_flop() const {
@@ -33,9 +33,9 @@ struct AttentionCase {
   [[nodiscard]] std::int64_t kv_width() const {
     return (kv_heads == 0 ? heads : kv_heads) * head_dim;
   }
-  /// Of a token's queries, keys and values.
+  /// Elements of a token's queries, keys and values.
   [[nodiscard]] std::int64_t fused_width() const { return width() + 2 * kv_width(); }
-  /// Where a token's keys and values begin.
+  /// Offset of a token's keys, and of its values.
   [[nodiscard]] std::size_t key_bytes() const { return bytes_of(width()); }
   [[nodiscard]] std::size_t value_bytes() const { return bytes_of(width() + kv_width()); }
   [[nodiscard]] std::int64_t tokens() const { return sequences * seq_len; }
@@ -44,7 +44,7 @@ struct AttentionCase {
   [[nodiscard]] std::size_t bytes_of(std::int64_t count) const {
     return static_cast<std::size_t>(count) * kernels::size_of(dtype);
   }
-  /// By all queries of a sequence; without a window half of all pairs.
+  /// Keys seen by all queries of a sequence; without a window half of all pairs.
   [[nodiscard]] double keys_seen() const {
     const auto length = static_cast<double>(seq_len);
     if (window == 0 || window >= seq_len) {
@@ -55,7 +55,7 @@ struct AttentionCase {
   }
 };
 
-/// Its memory, where the kernels of the bench work.
+/// Its memory, on the device of the benchmark's kernels.
 struct AttentionMemory {
   const void* qkv;
   void* out;
@@ -65,7 +65,7 @@ struct AttentionMemory {
   float* delta;
 };
 
-/// Enqueues one pass. Queries, keys and values of a token lie one after the other.
+/// Enqueues one pass. Queries, keys and values of a token are contiguous.
 inline void attention_forward(kernels::Stream& stream, const kernels::KernelTable& kernels,
                               const AttentionCase& c, const AttentionMemory& memory) {
   const kernels::RowLayout fused{c.fused_width(), c.head_dim};
@@ -129,7 +129,7 @@ struct AttentionTimes {
   double backward = 0.0;
 };
 
-/// The rows of both passes. `Bench`: has kernels(), and row(name, flop, bytes, work), which returns
+/// Rows of both passes. `Bench`: has kernels(), and row(name, flop, bytes, work), which returns
 /// seconds.
 template <class Bench>
 AttentionTimes attention_rows(Bench& bench, const AttentionCase& c, const AttentionMemory& memory) {

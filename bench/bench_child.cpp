@@ -21,7 +21,7 @@ BenchChild::BenchChild(const Words& words, std::filesystem::path errors)
   if (::pipe2(to_child, O_CLOEXEC) != 0 || ::pipe2(from_child, O_CLOEXEC) != 0) {
     throw std::runtime_error("no pipe");
   }
-  ::signal(SIGPIPE, SIG_IGN);  // a child that has ended is noticed when it should answer
+  ::signal(SIGPIPE, SIG_IGN);  // An ended child is noticed when its answer is due.
   std::vector<char*> arguments;
   for (const std::string& word : words) {
     arguments.push_back(const_cast<char*>(word.c_str()));
@@ -29,7 +29,7 @@ BenchChild::BenchChild(const Words& words, std::filesystem::path errors)
   arguments.push_back(nullptr);
   id_ = ::fork();
   if (id_ == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // none goes on alone if the bench is stopped
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // The child ends with the benchmark.
     const int file = ::open(errors_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     ::dup2(to_child[0], STDIN_FILENO);
     ::dup2(from_child[1], STDOUT_FILENO);

@@ -11,7 +11,8 @@
 
 namespace train::bench {
 
-/// A program with its input and output in pipes and its errors in a file. Killed by the destructor.
+/// Child program with piped input and output, and standard error in a file. Killed by the
+/// destructor.
 class BenchChild {
  public:
   /// `words`: a program (PATH is searched) and its arguments. Throws std::runtime_error.
@@ -21,14 +22,14 @@ class BenchChild {
   BenchChild& operator=(const BenchChild&) = delete;
 
   void write_line(const std::string& line);
-  /// Waits until the next line begins, or the output ends; false: not within `seconds`.
+  /// Waits for the next line or the end of output; false: not within `seconds`.
   [[nodiscard]] bool wait_readable(double seconds) const;
-  /// Blocks; empty at the end of the output.
+  /// Blocks; nullopt at the end of output.
   [[nodiscard]] std::optional<std::string> read_line();
   [[nodiscard]] pid_t id() const { return id_; }
-  /// Waits for its end. The exit code, -1 if a signal ended it.
+  /// Waits for its end. Returns the exit code, -1 if ended by a signal.
   int wait();
-  /// Does not block.
+  /// Returns at once.
   [[nodiscard]] bool running();
   /// Highest resident memory so far (VmHWM), 0 once it has ended.
   [[nodiscard]] double peak_bytes() const;

@@ -1,6 +1,6 @@
-// Figures of checkpoints: what saving costs the steps, the disk, memory, the list, the way back.
-// Usage: bench_checkpoint [ROW]; a row is one of those below. A missed target is said, not failed.
-// Two quiet cores are meant; the figures of a busy machine mislead.
+// Figures of checkpoints: cost of saving to the steps, disk, memory, listing, restoring. Usage:
+// bench_checkpoint [ROW]; a row is one of those below. A missed target is reported, not a failure.
+// Needs two quiet cores; figures from a busy machine are misleading.
 #include "bench/bench_rows.hpp"
 #include "bench/checkpoint_rows.hpp"
 

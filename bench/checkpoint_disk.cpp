@@ -1,4 +1,4 @@
-// Rows about bytes: to the disk and back.
+// Rows on bytes to and from the disk.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -43,7 +43,7 @@ void check(bool fine, const char* what) {
   }
 }
 
-/// Bytes that no file system can compress away.
+/// Incompressible bytes.
 std::vector<std::byte> noise(std::size_t size) {
   std::vector<std::byte> bytes(size);
   std::uint64_t state = 88172645463325252U;
@@ -60,9 +60,9 @@ std::vector<std::byte> noise(std::size_t size) {
 
 constexpr std::size_t kTensors = 16;
 constexpr std::int64_t kRows = 1 << 14;
-constexpr std::int64_t kColumns = 1 << 10;  // 64 MiB a tensor, 1 GiB in all
+constexpr std::int64_t kColumns = 1 << 10;  // 64 MiB per tensor, 1 GiB in total.
 
-/// The same bytes by plain calls: what the disk itself can do.
+/// Writes equal bytes with plain calls: the speed of the disk itself.
 void write_raw(const fs::path& path, std::span<const std::byte> bytes) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   check(file >= 0, "cannot open");
@@ -88,7 +88,7 @@ double bytes_read_so_far() {
   throw std::runtime_error("no /proc/self/io");
 }
 
-/// State of the proportions of a model of 8 x 512: weights and two moments.
+/// State with the proportions of a model of 8 x 512: weights and two moments.
 class ModelState {
  public:
   ModelState() {
@@ -109,7 +109,7 @@ class ModelState {
 
   [[nodiscard]] double size_bytes() const { return static_cast<double>(size_); }
 
-  /// Rank `rank`'s rows of every tensor; `rows_bytes` grows by their size.
+  /// Rows of every tensor for rank `rank`; adds their size to `rows_bytes`.
   std::vector<engine::StateView> views(std::int64_t rank, std::int64_t ranks, double& rows_bytes) {
     std::vector<engine::StateView> views;
     for (const Tensor& tensor : tensors_) {
@@ -158,7 +158,7 @@ checkpoint::WriteOutcome write_shards(const fs::path& checkpoints, ModelState& s
   return value_or_throw(incoming.publish(fields, shards));
 }
 
-/// One rank of `ranks` reads its rows of what `writers` ranks wrote.
+/// Measures one rank of `ranks` reading its rows from a checkpoint of `writers` ranks.
 void show_restore(const fs::path& home, ModelState& state, std::int64_t writers,
                   std::int64_t ranks) {
   const fs::path checkpoints = home / fmt::format("of{}", writers);

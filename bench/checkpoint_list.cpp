@@ -1,4 +1,4 @@
-// The list of a run with very many checkpoints.
+// Listing of a run with very many checkpoints.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -30,8 +30,7 @@ void write_text(const fs::path& path, const std::string& text) {
   }
 }
 
-/// A checkpoint's directory with a manifest of the usual form; its shard is the same small file
-/// every time.
+/// Makes a checkpoint directory with an ordinary manifest; its shard is always the same small file.
 void make_checkpoint(const fs::path& checkpoints, const fs::path& shard, std::int64_t step) {
   const fs::path directory = checkpoints / checkpoint::checkpoint_name(step);
   fs::create_directory(directory);
@@ -49,7 +48,7 @@ void make_checkpoint(const fs::path& checkpoints, const fs::path& shard, std::in
   write_text(directory / checkpoint::manifest_file_name, checkpoint::manifest_text(manifest));
 }
 
-/// Fills the directory of a run that took a few steps; the index is made by the product itself.
+/// Makes the directory of a run of a few steps; the product itself makes the index.
 void fill_run(const fs::path& run) {
   const fs::path checkpoints = run / "checkpoints";
   fs::remove_all(checkpoints);

@@ -1,6 +1,6 @@
-// Rows that train with the real program and look at the steps beside which it saves. Every block of
-// steps after a save holds steps with the save beside them and steps without: the two are compared
-// within the block, so that a machine that changes its pace favours neither.
+// Rows that train with the real program and compare the steps during a save with others. Every
+// block of steps after a save contains both kinds, compared within the block, so that a change in
+// machine speed favours neither.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,20 +12,20 @@
 namespace train::bench {
 namespace {
 
-/// The figures are of saves every so many steps.
+/// The figures are for saves at this interval.
 constexpr std::int64_t kInterval = 20;
 constexpr std::size_t kFewestClean = 5;
 
-/// What the saves of one run did to its steps.
+/// Effect of one run's saves on its steps.
 struct Stalls {
-  Values added;      ///< Time added by a save, of the block's time without it.
-  Values slowdown;   ///< Of the steps beside which the save was written, against the others.
-  Values control;    ///< As `added`, for as many steps beside which nothing was written.
-  Values persist_s;  ///< From the end of the saved step until the checkpoint is published.
-  Values step_s;     ///< Without a save beside it.
+  Values added;      ///< Time added by a save, as a fraction of the block's time without it.
+  Values slowdown;   ///< Ratio of the steps during a save to the others.
+  Values control;    ///< Same as `added`, for as many steps without a save.
+  Values persist_s;  ///< From the end of the saved step to the checkpoint's publication.
+  Values step_s;     ///< Step time without a save.
 };
 
-/// The steps after `save` that began before it was published; at least one: the copy is beside it.
+/// Number of steps after `save` that began before its publication; at least one, during the copy.
 std::int64_t steps_beside(const TimedRun& run, const Save& save, std::int64_t spacing) {
   std::int64_t steps = 1;
   while (steps < spacing && run.step_begin_s(save.step + steps + 1) < save.published_s) {
@@ -65,8 +65,8 @@ struct Case {
   Words keys;
   int steps = 0;
   bool two_locations = false;
-  /// Steps from one save to the next: room for the save, which takes what time the steps leave
-  /// over, and for steps without it.
+  /// Steps between saves: enough for the save, which runs in the time left by the steps, and for
+  /// steps without it.
   std::int64_t spacing = kInterval;
 };
 
@@ -105,7 +105,7 @@ Words large_model() {
 
 const Words kAllCores = {"runtime.threads=0"};
 
-/// Largest resident memory from `begin_s` until `end_s`.
+/// Largest resident memory between `begin_s` and `end_s`.
 double peak(const TimedRun& run, double begin_s, double end_s) {
   double most = 0.0;
   for (const MemorySample& sample : run.memory) {
@@ -126,7 +126,7 @@ void show_memory(const Workplace& place, std::int64_t interval, int steps) {
   if (run.saves.empty()) {
     throw std::runtime_error("no save was published while the run went on");
   }
-  // The first two steps fill the buffers; the first save is far enough behind them.
+  // The first two steps allocate the buffers; the first save comes well after them.
   const double first_save_s = run.step_begin_s(run.saves.front().step + 1);
   const double before = peak(run, run.step_begin_s(3), first_save_s);
   Values growth;
@@ -137,7 +137,7 @@ void show_memory(const Workplace& place, std::int64_t interval, int steps) {
   print_at_most(fmt::format("{}: growth while saving / state", name), growth, 2.0);
   Values idle;
   for (const Save& save : run.saves) {
-    // The steps just before the next save: the one before it is long published.
+    // The steps just before the next save, when the previous one is long published.
     const std::int64_t last = save.step + interval;
     if (interval >= kInterval && last <= static_cast<std::int64_t>(run.step_end_s.size())) {
       idle.add((peak(run, run.step_begin_s(last - 3), run.step_begin_s(last)) - before) /

@@ -1,5 +1,5 @@
-// What the control connection costs: a message's way to the head and back, and 500 peers that
-// connect and say nothing. Usage: bench_connection.
+// Cost of the control connection: a message's round trip to the head, and 500 silent peers. Usage:
+// bench_connection.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -46,7 +46,7 @@ int be_head(const fs::path& control) {
   return 0;
 }
 
-/// Processor time of all threads, as the scheduler counts it.
+/// CPU seconds of all threads, from the scheduler.
 double processor_seconds(pid_t pid) {
   double sum_ns = 0;
   for (const auto& task : fs::directory_iterator(fmt::format("/proc/{}/task", pid))) {

@@ -10,7 +10,7 @@ namespace {
 using kernels::cpu_backend;
 using kernels::Stream;
 
-/// Attention with memory of its own.
+/// Attention with its own memory.
 class AttentionSite {
  public:
   explicit AttentionSite(const AttentionCase& c)
@@ -35,8 +35,8 @@ class AttentionSite {
     attention_forward(stream, cpu_backend(), case_, memory());
     attention_backward(stream, cpu_backend(), case_, memory());
   }
-  /// Keys and values of `grouped`, each as often as there are heads in its group; and back: the
-  /// sums of their gradients. As models without grouped kernels do.
+  /// Repeats keys and values of `grouped` for every head in their group, and sums the gradients
+  /// back, as models without grouped kernels do.
   void repeat_from(const AttentionSite& grouped, Stream& stream);
   void sum_into(AttentionSite& grouped, Stream& stream) const;
 

@@ -14,7 +14,7 @@
 #include "bench/fma_limit.hpp"
 #include "kernels/backend.hpp"
 
-// What the rows of bench_kernels share.
+// Parts shared by the rows of bench_kernels.
 namespace train::bench {
 
 using Floats = std::vector<float>;
@@ -28,7 +28,7 @@ inline Floats values(std::int64_t count) {
   return result;
 }
 
-/// Runs kernels of the CPU and prints a line of the table for each.
+/// Runs CPU kernels and prints a table line for each.
 class CpuKernelBench {
  public:
   explicit CpuKernelBench(int threads)
@@ -44,14 +44,14 @@ class CpuKernelBench {
 
   [[nodiscard]] const kernels::KernelTable& kernels() const { return kernels::cpu_backend(); }
 
-  /// Median over batches of runs; a batch is queued at once and lasts long enough to hide the time
-  /// that waking the stream takes. `flop` and `bytes`: work of one run, 0 if the rate says nothing.
-  /// Returns it, in seconds.
+  /// Median over batches of runs; a batch is queued at once and long enough to hide the stream's
+  /// wake-up. `flop` and `bytes`: work of one run, 0 if the rate is meaningless. Returns the
+  /// median, in seconds.
   double row(const std::string& name, double flop, double bytes, const Work& work) {
     constexpr double batch_seconds = 5e-3;
     constexpr int batches = 40;
     constexpr double max_seconds = 0.6;
-    batch(work, 1);  // Generates code, touches memory.
+    batch(work, 1);  // Warm-up: generates code, touches memory.
     const int runs = static_cast<int>(std::clamp(batch_seconds / batch(work, 1), 1.0, 1000.0));
     std::vector<double> seconds;
     double total = 0.0;
@@ -69,15 +69,15 @@ class CpuKernelBench {
     return median;
   }
 
-  /// How many times as long the second work takes as the first: median of turns in which both run
-  /// one after the other, and the range.
+  /// Ratio of the second work's time to the first's: median over turns that run both one after the
+  /// other, with the range.
   void compare(const std::string& name, double target, const std::pair<Work, Work>& works) {
     constexpr int turns = 9;
     std::vector<double> ratios;
     for (int turn = -1; turn < turns; ++turn) {
       const double first = batch(works.first, 1);
       const double second = batch(works.second, 1);
-      if (turn >= 0) {  // before that code is generated and memory touched
+      if (turn >= 0) {  // The first turn is the warm-up.
         ratios.push_back(second / first);
       }
     }

@@ -16,8 +16,8 @@ namespace train::bench::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// `times` operations of each of some chains, as many as hide an operation's latency; how many
-/// floating-point operations that was. The result goes to *to, so that it is computed.
+/// Runs `times` operations on enough independent chains to hide the latency; returns the number of
+/// floating-point operations. Stores the result in *to, so that it is not optimised away.
 double chains(std::int64_t times, float* to) {
   constexpr int count = 12;
   const hn::ScalableTag<float> d;

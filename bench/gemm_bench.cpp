@@ -1,9 +1,9 @@
-// Which library multiplies fastest at the shapes of a training step: the table in
-// kernels/README.md. Usage: bench_gemm [threads] [avx2] [--shape NAME]. BLIS and OpenBLAS take part
-// where they are installed (Debian: libblis4-openmp, libopenblas0-openmp). Each product is measured
-// with every library in turn, round after round; a figure is all products of a class at the medians
-// of their rounds. avx2: no library uses AVX-512. NAME: the classes whose name has it. "limit":
-// what the FMA units do in registers alone.
+// Comparison of GEMM libraries at the shapes of a training step: the table in kernels/README.md.
+// Usage: bench_gemm [threads] [avx2] [--shape NAME]. BLIS and OpenBLAS are included if installed
+// (Debian: libblis4-openmp, libopenblas0-openmp). Each product is measured with every library in
+// turn, in rounds; a figure covers all products of a class at the medians of their rounds. avx2: no
+// library uses AVX-512. NAME: only classes whose name contains it. "limit": the FMA units in
+// registers alone.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -27,8 +27,8 @@ using namespace train::bench;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRounds = 5;
-constexpr std::int64_t kHeadRows = 128;  // of logits at a time, as the head computes them
-constexpr double kRoundSeconds = 0.02;   // of one product and library; a slower product runs once
+constexpr std::int64_t kHeadRows = 128;  // Rows of logits at a time, as in the head.
+constexpr double kRoundSeconds = 0.02;   // For one product and library; a slower product runs once.
 
 struct ShapeClass {
   std::string name;
@@ -39,7 +39,7 @@ std::string kind_of(const Product& p) {
   return p.transpose_a ? "dW = dy^T x" : p.transpose_b ? "y = x W^T" : "dx = dy W";
 }
 
-/// A product of another layer's matrix of the same shape is the same one once more.
+/// Equal matrices of other layers are counted together.
 void add(std::vector<Product>& products, const Product& p) {
   for (Product& known : products) {
     if (known.m == p.m && known.n == p.n && known.k == p.k) {
@@ -50,7 +50,7 @@ void add(std::vector<Product>& products, const Product& p) {
   products.push_back(p);
 }
 
-/// The products of a model, by what they compute, the head apart.
+/// Products of a model, grouped by purpose, the head separately.
 std::vector<ShapeClass> classes_of(const Workplace& place, const StepCase& one,
                                    const std::string& name) {
   const auto plan = plan_of_case(place, one);
@@ -80,7 +80,7 @@ double seconds_of(GemmLibrary& library, int times) {
   return std::chrono::duration<double>(Clock::now() - begin).count() / times;
 }
 
-/// By library; 0: it does not take the product.
+/// Seconds by library; 0: the library does not support the product.
 std::vector<double> measure(const Product& product, int threads,
                             const std::vector<std::unique_ptr<GemmLibrary>>& libraries) {
   const std::vector<float> a = operand(product.m * product.k);
@@ -95,7 +95,7 @@ std::vector<double> measure(const Product& product, int threads,
       }
       libraries[i]->prepare({product, a.data(), b.data(), c.data()}, threads);
       if (times[i] == 0) {
-        seconds_of(*libraries[i], 1);  // Generates code, touches memory.
+        seconds_of(*libraries[i], 1);  // Warm-up: generates code, touches memory.
         times[i] = std::max(1, static_cast<int>(kRoundSeconds / seconds_of(*libraries[i], 1)));
       }
       seconds[i].add(seconds_of(*libraries[i], times[i]));
@@ -133,7 +133,7 @@ void print_class(const ShapeClass& one, int threads,
 struct Options {
   std::vector<int> threads = {1, 2};
   bool narrow = false;  ///< Without AVX-512.
-  std::string shape;    ///< Classes whose name has this alone.
+  std::string shape;    ///< Only classes whose name contains this.
 };
 
 /// Throws std::runtime_error.
@@ -180,10 +180,9 @@ void print_table(int threads, const std::string& shape) {
   }
 }
 
-/// Starts again with variables that are read before main() begins: OpenMP's threads would go on
-/// spinning on the cores of whatever is measured next, and freed operands would make the next
-/// product fetch its pages from the system again, which does not happen in a run. `narrow`: without
-/// AVX-512.
+/// Restarts with environment variables that are read before main(): otherwise OpenMP's threads
+/// would keep spinning on the cores of the next measurement, and freed operands would make the next
+/// product fault its pages in again, which does not happen in a run. `narrow`: without AVX-512.
 void start_undisturbed(char* argv[], bool narrow) {
   if (::getenv("OMP_WAIT_POLICY") == nullptr) {
     ::setenv("OMP_WAIT_POLICY", "passive", 1);

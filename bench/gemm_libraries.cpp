@@ -42,7 +42,7 @@ class OurKernel final : public GemmLibrary {
                .transpose_a = p.transpose_a,
                .transpose_b = p.transpose_b};
   }
-  /// As a step does: the stream has the next product before this one ends.
+  /// As in a step: the stream has the next product before this one ends.
   void run(int times) override {
     for (int i = 0; i < times; ++i) {
       kernels::cpu_backend().matmul(*stream_, params_);
@@ -83,7 +83,7 @@ class DnnlSgemm final : public GemmLibrary {
   Operands operands_;
 };
 
-/// oneDNN's primitive, with the right operand as it lies or as the library likes it best.
+/// Primitive of oneDNN, with the right operand as stored or in the library's preferred layout.
 class DnnlPrimitive final : public GemmLibrary {
  public:
   explicit DnnlPrimitive(bool packed) : packed_(packed) {}
@@ -91,7 +91,7 @@ class DnnlPrimitive final : public GemmLibrary {
   [[nodiscard]] std::string name() const override {
     return packed_ ? "oneDNN packed" : "oneDNN matmul";
   }
-  /// Weights are the right operand of all but the gradient of weights.
+  /// Weights are the right operand of all products except the weight gradient.
   [[nodiscard]] bool takes(const Product& product) const override {
     return !packed_ || !product.transpose_a;
   }
@@ -140,7 +140,7 @@ class DnnlPrimitive final : public GemmLibrary {
   std::unordered_map<int, dnnl::memory> arguments_;
 };
 
-/// A library with the interface of Fortran's BLAS, column by column: C^T = op(B)^T op(A)^T.
+/// Library with the interface of Fortran's BLAS, column-major: C^T = op(B)^T op(A)^T.
 class FortranBlas final : public GemmLibrary {
  public:
   using Sgemm = void (*)(const char*, const char*, const int*, const int*, const int*, const float*,

@@ -6,10 +6,10 @@
 
 #include "bench/step_gemm.hpp"
 
-// The GEMM libraries that bench_gemm compares, behind one call.
+// GEMM libraries compared by bench_gemm, behind one interface.
 namespace train::bench {
 
-/// A product with its operands, row-major and dense as stored.
+/// Product with its operands, row-major and dense as stored.
 struct Operands {
   Product product;
   const float* a = nullptr;
@@ -25,17 +25,15 @@ class GemmLibrary {
   virtual ~GemmLibrary() = default;
 
   [[nodiscard]] virtual std::string name() const = 0;
-  /// Whether it takes such a product; run() is for those alone.
+  /// True if it supports the product; run() requires that.
   [[nodiscard]] virtual bool takes(const Product& /*product*/) const { return true; }
-  /// What comes before the first run of these operands and is not timed: code, packed weights.
+  /// Untimed preparation for these operands: code, packed weights.
   virtual void prepare(const Operands& operands, int threads) = 0;
-  /// The product that was prepared last, so many times, one after the other. Blocks. Throws
-  /// std::runtime_error.
+  /// Runs the prepared product `times` times. Blocks. Throws std::runtime_error.
   virtual void run(int times) = 0;
 };
 
-/// The kernel of the engine, oneDNN's three ways, and those of BLIS and OpenBLAS that are
-/// installed.
+/// The engine's kernel, oneDNN in three ways, and BLIS and OpenBLAS if installed.
 [[nodiscard]] std::vector<std::unique_ptr<GemmLibrary>> gemm_libraries();
 
 }  // namespace train::bench

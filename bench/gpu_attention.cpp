@@ -1,4 +1,4 @@
-// Attention alone at each length of its heads: ours, and PyTorch's by cuDNN.
+// Attention alone for several head lengths: the engine's, and PyTorch's with cuDNN.
 #include <fmt/format.h>
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kPatience_s = 60.0;
 
-/// PyTorch's attention at the same shapes, one after the other.
+/// PyTorch's attention at the same shapes, one case after the other.
 class TorchAttention {
  public:
   TorchAttention(const GpuSite& site, const std::vector<AttentionCase>& cases) {
@@ -27,14 +27,15 @@ class TorchAttention {
     child_ = std::make_unique<BenchChild>(words, site.place().directory() / "torch_attention.err");
   }
 
-  /// Prints cuDNN's times of the next case beside ours.
+  /// Prints cuDNN's times of the next case beside the engine's.
   void print_next(const AttentionCase& c, const AttentionTimes& ours, const DeviceLimits& limits) {
     if (child_ == nullptr) {
       return;
     }
     std::optional<std::string> line;
     if (child_->running()) {
-      child_->write_line("next");  // It has waited: the two do not share the device.
+      child_->write_line("next");  // It waits until now: both never use the device at the same
+                                   // time.
       line = child_->wait_readable(kPatience_s) ? child_->read_line() : std::nullopt;
     }
     if (!line) {
@@ -64,7 +65,7 @@ class TorchAttention {
   }
 
  private:
-  std::unique_ptr<BenchChild> child_;  // None: there is no PyTorch, or no more.
+  std::unique_ptr<BenchChild> child_;  // Null: PyTorch is missing or has ended.
 };
 
 }  // namespace

@@ -1,8 +1,7 @@
 // Speed, memory and results of the engine on a CUDA device, against PyTorch on the same device in
-// the same run (bench/peers/README.md), and each family of kernels against the device's
-// limits. Usage: bench_gpu [--tiny] [--program FILE] [--data DIR] [--seconds N] [ROW]...; a row is
-// one of those below. A missed target is said, not failed. Where there is no device it says so, and
-// that is all.
+// the same run (bench/peers/README.md), and each family of kernels against the device's limits.
+// Usage: bench_gpu [--tiny] [--program FILE] [--data DIR] [--seconds N] [ROW]...; a row is one of
+// those below. A missed target is reported, not a failure. Without a device it only reports that.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -26,12 +25,12 @@ using namespace train::bench;
 struct GpuRow {
   const char* name;
   const char* title;
-  double seconds;  ///< That it is expected to take.
+  double seconds;  ///< Expected duration.
   void (*run)(const GpuSite& site);
 };
 
-// The cheap ones first, then by how much depends on them; PyTorch, which compiles for a minute and
-// more, when ours are measured.
+// Cheap rows first, then by importance; PyTorch, which compiles for a minute and more, after the
+// engine's own.
 constexpr GpuRow kRows[] = {
     {"kernels", "each family of kernels alone", 40, gpu_kernels_row},
     {"attention", "attention alone at each length, beside PyTorch's by cuDNN", 60,
@@ -58,7 +57,7 @@ struct Call {
   std::vector<std::string> rows;
 };
 
-/// Where the program lies, everything is: in the build's directory, or in a bundle.
+/// Files beside the program: in the build directory, or in a bundle.
 GpuSite::Options found_beside(const fs::path& self) {
   GpuSite::Options options{.paths = {},
                            .data = ACTORTRAIN_SOURCE_DIR "/data/quickstart",
@@ -82,7 +81,7 @@ bool is_row(std::string_view word) {
                      [&](const GpuRow& row) { return word == row.name; });
 }
 
-/// Nothing: a mistake, which has been said.
+/// nullopt: a usage error, already reported.
 std::optional<Call> parse(int argc, char** argv) {
   Call call{.site = found_beside(fs::read_symlink("/proc/self/exe")), .rows = {}};
   for (int i = 1; i < argc; ++i) {
@@ -111,7 +110,7 @@ std::optional<Call> parse(int argc, char** argv) {
   return call;
 }
 
-/// 1 if it could not be measured, else 0.
+/// Returns 1 if it could not be measured, otherwise 0.
 int run_row(const GpuSite& site, const GpuRow& row) {
   fmt::print("{}: {}\n", row.name, row.title);
   if (site.seconds_left() < row.seconds) {

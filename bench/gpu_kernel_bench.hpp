@@ -18,7 +18,7 @@ namespace train::bench {
 
 inline constexpr std::size_t kHalf = sizeof(std::uint16_t);
 
-/// Memory of the device for the arguments of one kernel, and its clock.
+/// Device memory for one kernel's arguments, and its timing.
 class KernelBench {
  public:
   explicit KernelBench(const GpuSite& site)
@@ -27,8 +27,8 @@ class KernelBench {
   [[nodiscard]] const kernels::KernelTable& kernels() const { return site_.kernels(); }
   [[nodiscard]] bool tiny() const { return site_.tiny(); }
 
-  /// Values of either sign in [0.5, 1), bf16 or fp32: what is all zeros takes less power, and a
-  /// device that takes less runs faster.
+  /// Random values of either sign in [0.5, 1), bf16 or fp32: all-zero operands take less power,
+  /// which makes a device run faster.
   std::byte* bf16(std::int64_t count) {
     return filled(static_cast<std::size_t>(count) * kHalf, 0x807F807FU, 0x3F003F00U);
   }
@@ -41,7 +41,7 @@ class KernelBench {
     return reinterpret_cast<float*>(
         filled(static_cast<std::size_t>(count) * sizeof(float), 0x007FFFFFU, 0x3F000000U));
   }
-  /// Ids that come about as often as tokens of a text do: the k-th with 1 / k.
+  /// Ids with about the frequencies of a text's tokens: the k-th with 1 / k.
   struct Ids {
     std::int32_t* data = nullptr;
     std::int64_t distinct = 0;
@@ -64,11 +64,10 @@ class KernelBench {
     buffers_.emplace_back(size_bytes, "bench", kernels().device->memory);
     return buffers_.back().template as<T>();
   }
-  /// Nothing asked for so far is used any more.
+  /// Frees the memory requested so far.
   void forget() { buffers_.clear(); }
 
-  /// What products and copies reach here, which the rows that follow are held against: a device's
-  /// data sheet promises more.
+  /// Measures products and copies as limits for the following rows: data sheets promise more.
   void measure_limits() {
     limits_.bf16_flops =
         measure_gemm_flops(kernels(), train::kernels::DType::bf16, tiny() ? 0.0 : 0.5);
@@ -88,8 +87,8 @@ class KernelBench {
                              stated.bf16_flops * 1e-12, stated.bytes_per_second * 1e-9));
   }
 
-  /// Prints the median over batches, which are queued at once and long enough to hide their start,
-  /// and returns it, in seconds. `flop` and `bytes`: of one call; 0 where that is not its limit.
+  /// Prints and returns the median over batches, in seconds; batches are queued at once and long
+  /// enough to hide their start. `flop` and `bytes`: of one call; 0 if it is not limited by that.
   double row(const std::string& name, double flop, double bytes,
              const std::function<void(kernels::Stream&)>& work) {
     batch(work, 1);
@@ -110,7 +109,7 @@ class KernelBench {
     print_result(name, text);
     return seconds.median();
   }
-  /// That measure_limits() found.
+  /// Limits found by measure_limits().
   [[nodiscard]] const DeviceLimits& limits() const { return limits_; }
 
  private:
@@ -150,7 +149,7 @@ class KernelBench {
   std::uint64_t state_ = 12345;
 };
 
-/// Prints both passes of ours, which read what a fused projection leaves.
+/// Prints both passes of the engine, on the output of a fused projection.
 AttentionTimes measure_attention(KernelBench& bench, const AttentionCase& c);
 
 }  // namespace train::bench

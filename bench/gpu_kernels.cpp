@@ -14,7 +14,7 @@ namespace {
 
 using namespace kernels;
 
-/// `full`, or what an emulated device gets through.
+/// `full`, or a size small enough for an emulated device.
 std::int64_t sized(const KernelBench& bench, std::int64_t full, std::int64_t tiny) {
   return bench.tiny() ? tiny : full;
 }
@@ -112,8 +112,8 @@ void norms(KernelBench& bench, NormKind kind, std::int64_t rows, std::int64_t co
   bench.forget();
 }
 
-/// Queries of a fused projection: normed and rotated into a buffer of queries and keys, and back in
-/// place; and rotated in place, without a norm.
+/// Query heads of a fused projection: norm and rotation into a buffer of queries and keys, and back
+/// in place; and rotation in place, without a norm.
 void heads(KernelBench& bench, std::int64_t tokens, std::int64_t seq_len, std::int64_t heads,
            std::int64_t head_dim) {
   const std::int64_t width = heads * head_dim;
@@ -283,8 +283,8 @@ void ends(KernelBench& bench, std::int64_t rows, std::int64_t cols, std::int64_t
   bench.row(fmt::format("head_loss {} x {} -> {} by {}", rows, cols, vocab, chunk_rows),
             6.0 * elements * static_cast<double>(vocab), 0,
             [&](Stream& stream) { head_loss(stream, cols); });
-  // Of so few columns that nearly all of it is logits: written by a product, read and replaced by
-  // the loss, and read by two products.
+  // So few columns that nearly everything is logits: written by a product, read and replaced by the
+  // loss, and read by two products.
   constexpr std::int64_t few = 16;
   bench.row(fmt::format("head_loss {} x {} -> {} by {}", rows, few, vocab, chunk_rows), 0,
             14.0 * static_cast<double>(rows) * static_cast<double>(vocab),
@@ -312,7 +312,7 @@ void ends(KernelBench& bench, std::int64_t rows, std::int64_t cols, std::int64_t
                                                             .dtype = DType::bf16});
               });
   };
-  // Zeros everywhere, and once more where a token comes; or what is there, read and written.
+  // Zeros everywhere, written again for present tokens; or the old value, read and written.
   const auto touched = static_cast<double>(ids.distinct * cols);
   backward("", false, 2 * elements + 4 * static_cast<double>(vocab * cols) + 4 * touched);
   backward(", accumulate", true, 2 * elements + 8 * touched);
@@ -341,8 +341,7 @@ void gpu_kernels_row(const GpuSite& site) {
   for (const AttentionCase& c : cases) {
     (void)measure_attention(bench, c);
   }
-  // Of buffers many times the size of the device's cache, 50 MiB of which keep what a step does
-  // not.
+  // Buffers many times the device's cache, 50 MiB of which would keep data that a step does not.
   norms(bench, NormKind::layer, of(262144, 4), of(768, 16));
   norms(bench, NormKind::rms, of(196608, 4), of(1024, 16));
   heads(bench, of(262144, 4), of(1024, 4), of(12, 1), of(64, 16));

@@ -1,4 +1,4 @@
-// The rows of whole training steps, model by model.
+// Rows on whole training steps, model by model.
 #include <fmt/format.h>
 
 #include <fstream>
@@ -23,7 +23,7 @@ StepCase gpt2_xl(const GpuSite& site) {
        "data.sequence_length=1024", "batch.micro_batch=16"});
 }
 
-/// 16384 tokens of sequences of `seq_len`.
+/// Case of 16384 tokens in sequences of `seq_len`.
 StepCase qwen3(const GpuSite& site, const std::string& name, int seq_len) {
   return site.model(
       name, "qwen3", 151936,
@@ -34,7 +34,7 @@ StepCase qwen3(const GpuSite& site, const std::string& name, int seq_len) {
        fmt::format("batch.micro_batch={}", 16384 / seq_len)});
 }
 
-/// The shape that a published model's config.json gives; `head_dim` is columns / heads.
+/// Shape in a published model's config.json; `head_dim` is columns / heads.
 struct PublishedShape {
   const char* type;
   std::int64_t layers, columns, heads, kv_heads, hidden, vocabulary;
@@ -42,7 +42,7 @@ struct PublishedShape {
   bool tied;
 };
 
-/// Fresh weights of that shape.
+/// Case with fresh weights of that shape.
 StepCase published(const GpuSite& site, const std::string& name, const PublishedShape& full,
                    const Words& keys) {
   PublishedShape shape = full;
@@ -70,7 +70,7 @@ StepCase published(const GpuSite& site, const std::string& name, const Published
   return site.published(name, file.string(), shape.vocabulary, keys);
 }
 
-/// From the end of step `first` to the end of step `last`, of which a run left its lines.
+/// Seconds from the end of step `first` to the end of step `last`, from a run's metrics lines.
 double seconds_between(const std::vector<nlohmann::json>& steps, std::int64_t first,
                        std::int64_t last) {
   double seconds = 0.0;
@@ -119,7 +119,7 @@ void gpu_qwen3_torch_row(const GpuSite& site) {
   compare_with_torch(site, qwen3(site, "0.6B", 2048), kSomeSteps);
 }
 
-// Every further sequence spares a part of the update, which is a tenth of a step of one.
+// Each further sequence saves part of the update, which is a tenth of a step of one.
 void gpu_8b_row(const GpuSite& site) {
   const PublishedShape llama3{.type = "llama",
                               .layers = 32,
@@ -175,8 +175,8 @@ void gpu_qwen25_row(const GpuSite& site) {
   }
 }
 
-// The price of the same bits at any number of ranks where there is one: sums of lanes in the order
-// of all lanes, not of the rank's.
+// Cost of equal bits at any number of ranks, where it arises: lane sums in the order of all lanes
+// instead of the rank's.
 void gpu_determinism_row(const GpuSite& site) {
   StepCase one = gpt2(site);
   one.keys = joined(one.keys,
@@ -185,7 +185,8 @@ void gpu_determinism_row(const GpuSite& site) {
   Values price;
   for (int round = 0; round < length.rounds; ++round) {
     double seconds[2] = {};
-    for (const int turn : {round % 2, 1 - round % 2}) {  // A slow drift favours none.
+    for (const int turn : {round % 2, 1 - round % 2}) {  // Alternates, so that a slow drift favours
+                                                         // neither.
       seconds[turn] =
           run_ours(site.place(), one, length.steps, length.dropped,
                    {fmt::format("precision.determinism=\"{}\"", turn == 1 ? "world" : "run")})
@@ -196,8 +197,8 @@ void gpu_determinism_row(const GpuSite& site) {
   print_at_most("124M, 4 lanes: price of determinism = \"world\"", price, 0.03);
 }
 
-// The steps from one checkpoint to the next, in the first of which it is copied and over many of
-// which it is written, against the same steps without. They are killed before the next is written.
+// Steps between two checkpoints, copied during the first and written during many, compared with
+// equal steps without a save. The run is killed before the next save.
 void gpu_checkpoint_row(const GpuSite& site) {
   StepCase one = gpt2_xl(site);
   const std::int64_t interval = site.tiny() ? 3 : 100;

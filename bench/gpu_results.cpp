@@ -1,4 +1,4 @@
-// What a step computes: against the CPU, and across a kill.
+// Results of a step: compared with the CPU, and across a kill.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 double loss_of(const nlohmann::json& step) { return step.at("loss").get<double>(); }
 
-/// The runs' lines belong together.
+/// Checks that the runs' lines match.
 void check_steps(const FinishedRun& first, const FinishedRun& second) {
   if (first.steps.empty() || first.steps.size() != second.steps.size()) {
     throw std::runtime_error(fmt::format("{} steps in one run, {} in the other", first.steps.size(),
@@ -20,7 +20,7 @@ void check_steps(const FinishedRun& first, const FinishedRun& second) {
   }
 }
 
-/// What has to be the same bits: not the speed.
+/// Compares everything that must be bitwise equal: not the speed.
 bool same_results(const nlohmann::json& first, const nlohmann::json& second) {
   return first.at("loss") == second.at("loss") && first.at("grad_norm") == second.at("grad_norm") &&
          first.value("weights_digest", "") == second.value("weights_digest", "");
@@ -67,7 +67,7 @@ void gpu_kill_row(const GpuSite& site) {
       fmt::format("{} of {}   target 0: {}", differing, last, differing == 0 ? "met" : "MISSED"));
 }
 
-// Where they share a device, ranks have it in turns: this is about their bits.
+// Ranks that share a device take turns: only their bits matter here.
 void gpu_ranks_row(const GpuSite& site) {
   const StepCase one = site.small_model();
   const int last = site.tiny() ? 3 : 20;

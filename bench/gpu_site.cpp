@@ -17,12 +17,12 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// Of rows and channels that an emulated device gets through in a second.
+/// Few enough rows and channels for an emulated device to finish in a second.
 const Words kTiny = {"model.layers=1",         "model.heads=2",       "model.head_dim=8",
                      "model.embedding_dim=16", "model.mlp_hidden=32", "batch.micro_batch=1",
                      "data.sequence_length=8"};
 
-/// Keys of models that are trained for their speed.
+/// Keys of models trained for speed.
 const Words kCommon = {"runtime.device=\"cuda\"", "precision.compute=\"bf16\"", "batch.lanes=1",
                        "run.digest_interval_steps=0", "run.steps=100000"};
 
@@ -37,7 +37,7 @@ double GpuSite::seconds_left() const {
 }
 
 double GpuSite::patience() const {
-  constexpr double least_s = 60.0;  // For who has asked for few rows, and little time.
+  constexpr double least_s = 60.0;  // Minimum for a call with few rows and little time.
   return std::max(least_s, seconds_left());
 }
 
@@ -114,7 +114,7 @@ Words GpuSite::words(const StepCase& one, const std::string& name, const Words& 
 void GpuSite::run_to_end(const Words& words, const std::string& name) const {
   BenchChild child(words, place_.directory() / (name + ".err"));
   do {
-    // A device that hangs would hang the child, and this with it.
+    // A hanging device would hang the child, and so this process.
     if (!child.wait_readable(patience())) {
       throw std::runtime_error(
           fmt::format("a run has said nothing until the time was over: {}", child.errors()));
@@ -145,7 +145,7 @@ void GpuSite::run_and_kill(const StepCase& one, const std::string& name, const W
   for (;;) {
     const auto steps = steps_of_run(name);
     if (!steps.empty() && steps.back().at("step").get<std::int64_t>() >= last) {
-      return;  // With it goes the child.
+      return;  // Ends the child.
     }
     if (!child.running()) {
       throw std::runtime_error(fmt::format("a run ended early: {}", child.errors()));
@@ -169,7 +169,7 @@ bool GpuSite::has_checkpoint(const std::string& name, std::int64_t step) const {
 void GpuSite::remove_run(const std::string& name) const { fs::remove_all(run_directory(name)); }
 
 double GpuSite::state_bytes(const StepCase& one) const {
-  constexpr double bytes_per_weight = 12.0;  // AdamW's, in fp32.
+  constexpr double bytes_per_weight = 12.0;  // AdamW's state, in fp32.
   return bytes_per_weight *
          static_cast<double>(
              engine::count_parameters(plan_of_case(place_, one).engine.model).total);

@@ -22,9 +22,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kGigabyte = 1e9;
 
-constexpr double kRatio = 1.15;  ///< To PyTorch's speed.
+constexpr double kRatio = 1.15;  ///< Target ratio to PyTorch's speed.
 
-/// Time on a processor of the threads of a process that run actors, in ns.
+/// CPU time of the threads of a process that run actors, in ns.
 double actor_nanoseconds(pid_t process) {
   double total = 0.0;
   std::error_code gone;
@@ -41,7 +41,7 @@ double actor_nanoseconds(pid_t process) {
   return total;
 }
 
-/// What is seen of our process from outside while it trains.
+/// External observation of the engine's process while it trains.
 class Observed {
  public:
   explicit Observed(const GpuSite& site) : site_(site), before_(site.device_bytes_used()) {}
@@ -54,7 +54,7 @@ class Observed {
     samples_.push_back({Clock::now(), actor_nanoseconds(process)});
   }
   [[nodiscard]] double peak_bytes() const { return peak_; }
-  /// Share of the time of one core that actors take, in the later half: the run has begun by then.
+  /// Share of one core's time that actors take, in the later half, when the run has begun.
   [[nodiscard]] double actors_share() const {
     if (samples_.size() < 4) {
       return NAN;
@@ -76,7 +76,7 @@ class Observed {
   std::vector<Sample> samples_;
 };
 
-/// Both sides' rounds.
+/// Rounds of both sides.
 struct Sides {
   Values ours_s, theirs_s, ratio;
   Values our_bytes, their_bytes;
@@ -95,7 +95,7 @@ std::unique_ptr<TorchPeer> start_peer(const GpuSite& site, const StepCase& one) 
                  fmt::format("first loss {:.3f}; products at {:.0f} TFLOP/s", peer->first_loss(),
                              peer->gemm_flops() * 1e-12));
     return peer;
-  } catch (const std::exception& error) {  // Ours is measured all the same.
+  } catch (const std::exception& error) {  // The engine is still measured.
     print_skipped(one.name + ": PyTorch", error.what());
     return nullptr;
   }
@@ -172,7 +172,7 @@ double planned_bytes(const GpuSite& site, const StepCase& one) {
       engine::plan_memory(plan_of_case(site.place(), one).engine).total_bytes());
 }
 
-/// What driver and libraries take besides: of a run whose own memory is next to nothing.
+/// Memory of driver and libraries: that of a run whose own memory is negligible.
 double library_bytes(const GpuSite& site) {
   StepCase one = site.small_model();
   one.keys = joined(one.keys,
@@ -184,7 +184,7 @@ double library_bytes(const GpuSite& site) {
 
 void print_memory(const GpuSite& site, const StepCase& one, const Sides& sides) {
   const double planned = planned_bytes(site, one);
-  if (sides.our_bytes.most() <= 0.0) {  // An emulated device counts nobody's.
+  if (sides.our_bytes.most() <= 0.0) {  // An emulated device does not count memory.
     print_result(one.name + ": predicted memory, GB", fmt::format("{:.3f}", planned / kGigabyte));
     print_skipped(one.name + ": measured memory", "the device does not say what is in use");
     return;
@@ -202,7 +202,7 @@ void print_memory(const GpuSite& site, const StepCase& one, const Sides& sides) 
   print_at_most(one.name + ": prediction off by", off, 0.05);
 }
 
-/// The case's tokens, one lane after the other, from the first again when there are no more.
+/// Tokens of the case, lane by lane, cyclic.
 class LaneTokens {
  public:
   explicit LaneTokens(const fs::path& file) : tokens_(fs::file_size(file) / sizeof(std::uint16_t)) {
@@ -222,8 +222,8 @@ class LaneTokens {
   std::size_t next_ = 0;
 };
 
-/// The same steps without actors, in this process: from the end of a step, when its result is here,
-/// to the end of the next, as the program's own times are.
+/// Seconds of the same steps without actors, in this process: from the end of a step, when its
+/// result has arrived, to the end of the next, like the program's own times.
 double plain_loop_seconds(const GpuSite& site, const StepCase& one, const Length& length) {
   const actors::RunPlan plan = plan_of_case(site.place(), one);
   const auto stream = site.kernels().device->make_stream("compute", 1);
@@ -272,7 +272,7 @@ void compare_with_torch(const GpuSite& site, const StepCase& one, const Length& 
   print_result(one.name + ": PyTorch, tokens/s",
                over(sides.theirs_s, tokens_of(site, one)).text(0));
   print_measured(one.name + ": ours / PyTorch's", sides.ratio, kRatio, 3);
-  // Theirs is what PyTorch has reserved: the driver comes on top of it.
+  // PyTorch's figure is its reserved memory, without the driver's.
   Values ratio;
   ratio.add((sides.our_bytes.median() - library_bytes(site)) / sides.their_bytes.median());
   print_result(one.name + ": PyTorch's peak memory, GB",
@@ -280,7 +280,7 @@ void compare_with_torch(const GpuSite& site, const StepCase& one, const Length& 
   print_result(one.name + ": peak memory / PyTorch's", ratio.text(3));
 }
 
-/// In turns with the program, so that both find the same device.
+/// Alternates with the program, so that both find the same device.
 void compare_with_plain_loop(const GpuSite& site, const StepCase& one, const Length& full) {
   const Length length = taken(site, full);
   Values plain_ms;
@@ -296,8 +296,8 @@ void compare_with_plain_loop(const GpuSite& site, const StepCase& one, const Len
   print_at_most(one.name + ": a step with actors / one of the plain loop", ratio, 1.01);
 }
 
-/// A short run of its own: an event before and after each piece of work costs some time. Of steady
-/// steps alone: the summary leaves out the first ones.
+/// Short separate run, as an event before and after each piece of work costs time. Steady steps
+/// only: the summary excludes the first ones.
 void print_gaps(const GpuSite& site, const StepCase& one) {
   const auto rank = site.profile(
       one, "profiled", {site.tiny() ? "run.steps=7" : "run.steps=23", "schedule.warmup_steps=2"});

@@ -1,7 +1,7 @@
-// What the start of training from a published model costs beside reading its bytes: an 8 B model in
-// bf16, one rank of four with "full", a group of units after the other, each of which is given up
-// before the next one (all of them want 32 GB). Files of zeros: sparse ones
-// (nothing but memory is moved), and written ones that are not in memory (the disk reads them).
+// Cost of starting from a published model beyond reading its bytes: an 8 B model in bf16, one rank
+// of four with "full", one group of units after the other, each released before the next (all
+// together need 32 GB). Files of zeros: sparse ones (only memory is moved), and written ones that
+// are not cached (the disk reads them).
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -62,14 +62,14 @@ engine::RankOptions one_rank(const engine::ModelSpec& spec) {
   return options;
 }
 
-/// Bytes of a file that follow each other.
+/// Contiguous bytes of a file.
 struct Extent {
   fs::path file;
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
 };
 
-/// Where the rank's rows are.
+/// Extents of the rank's rows.
 std::vector<Extent> extents_of(const engine::RankPlan& plan, const fs::path& directory) {
   std::vector<storage::SafetensorsFile> files;
   for (const auto& entry : fs::directory_iterator(directory)) {
@@ -95,7 +95,7 @@ std::vector<Extent> extents_of(const engine::RankPlan& plan, const fs::path& dir
   return extents;
 }
 
-/// Reads them as plainly as can be, into the same MiB over and over.
+/// Reads them with plain calls, into the same MiB over and over.
 void read_plainly(const std::vector<Extent>& extents) {
   std::vector<char> piece(kMiB);
   for (const Extent& extent : extents) {
@@ -111,7 +111,7 @@ void read_plainly(const std::vector<Extent>& extents) {
   }
 }
 
-/// Makes the next reading one of the disk.
+/// Drops the files from the page cache.
 void forget(const fs::path& directory) {
   for (const auto& entry : fs::directory_iterator(directory)) {
     const Descriptor file(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
@@ -128,7 +128,7 @@ void write_out(const fs::path& directory) {
     }
     const Descriptor file(::open(entry.path().c_str(), O_WRONLY | O_CLOEXEC));
     const auto size = static_cast<off_t>(fs::file_size(entry.path()));
-    for (off_t at = kMiB; at < size; at += kMiB) {  // the header is in the first
+    for (off_t at = kMiB; at < size; at += kMiB) {  // The header is in the first.
       const auto count = static_cast<std::size_t>(std::min<off_t>(kMiB, size - at));
       if (::pwrite(file.get(), zeros.data(), count, at) != static_cast<ssize_t>(count)) {
         throw std::runtime_error("cannot write " + entry.path().string());

@@ -2,7 +2,7 @@
 
 #include "bench/ranks_support.hpp"
 
-// The row of bench_published about a run's start: import_rows.cpp says what it prints.
+// Row of bench_published on a run's start; see import_rows.cpp.
 namespace train::bench {
 
 void start_row(const Workplace& place);

@@ -1,7 +1,6 @@
-// The cost of broken lines for `data prepare`: a million lines of JSON, and the same of which one
-// in a thousand is broken in each of ten ways, read in turns; the best of several rounds, in
-// seconds of the processor, which do not depend on who else computes. Usage: bench_inputs [LINES
-// [TOKENIZER]].
+// Cost of broken lines for `data prepare`: a million JSON lines, and the same with one in a
+// thousand broken in each of ten ways, read in turn; the best of several rounds, in CPU seconds,
+// which are independent of the machine's load. Usage: bench_inputs [LINES [TOKENIZER]].
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +32,7 @@ constexpr auto kBroken = std::to_array<std::string_view>(
      "{\"text\": \"a\ttabulator that is not escaped\"}", R"({'text': 'as Python prints it'})",
      "null", R"({"body": "another member"})", R"({"text": ["a list"]})"});
 
-/// Texts of about 400 bytes. `one_in`: of so many lines one is broken in each way; 0: none is.
+/// Writes texts of about 400 bytes. `one_in`: one of so many lines is broken in each way; 0: none.
 void write_lines(const fs::path& path, std::uint64_t lines, std::uint64_t one_in) {
   std::ofstream file(path, std::ios::binary);
   for (std::uint64_t i = 0; i < lines; ++i) {
@@ -50,7 +49,7 @@ void write_lines(const fs::path& path, std::uint64_t lines, std::uint64_t one_in
   }
 }
 
-/// Processor time of one preparation; negative: it failed.
+/// CPU seconds of one preparation; negative: it failed.
 double prepare_seconds(const fs::path& input, const std::string& tokenizer, const fs::path& out,
                        std::uint64_t& dropped) {
   const std::clock_t begin = std::clock();

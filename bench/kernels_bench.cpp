@@ -19,7 +19,7 @@ using namespace train::kernels;
 using namespace train::bench;
 using Bench = CpuKernelBench;
 
-/// The three products of a linear layer of `out` x `in` weights.
+/// Measures the three products of a linear layer with `out` x `in` weights.
 void bench_linear(Bench& bench, std::int64_t tokens, std::int64_t out, std::int64_t in) {
   const Floats x = values(tokens * in);
   const Floats w = values(out * in);
@@ -130,7 +130,7 @@ void bench_norm(Bench& bench, std::int64_t rows, std::int64_t cols) {
   });
 }
 
-/// Queries of a fused projection, normalised and rotated.
+/// Measures norm and rotation of a fused projection's queries.
 void bench_head_norm(Bench& bench, std::int64_t tokens, std::int64_t heads) {
   const std::int64_t head_dim = 64;
   const std::int64_t width = heads * head_dim;
@@ -206,7 +206,7 @@ void bench_elementwise(Bench& bench, std::int64_t count) {
   });
 }
 
-/// Rows of the updates say how many bytes an update moves for a parameter.
+/// Update rows show the bytes moved per parameter.
 void bench_updates(Bench& bench, std::int64_t count) {
   Floats p = values(count);
   const Floats g = values(count);

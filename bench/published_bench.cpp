@@ -1,6 +1,6 @@
 // Speed and memory of training published models on the CPU, against transformers on the same
-// machine in the same run (bench/peers/README.md). Usage: bench_published [ROW] [avx2]; a row
-// is one of those below. A missed target is said, not failed. Quiet cores are meant.
+// machine in the same run (bench/peers/README.md). Usage: bench_published [ROW] [avx2]; a row is
+// one of those below. A missed target is reported, not a failure. Needs quiet cores.
 #include "bench/bench_rows.hpp"
 #include "bench/import_rows.hpp"
 #include "bench/processor_choice.hpp"

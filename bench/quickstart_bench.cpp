@@ -1,6 +1,5 @@
-// Trains the quickstart run with the real program, in a directory of its own, and prints what a
-// newcomer gets: time, validation bits per byte, the sample. Needs data/quickstart (./dev bench
-// makes it).
+// Trains the quickstart run with the real program, in its own directory, and prints a newcomer's
+// result: time, validation bits per byte, the sample. Needs data/quickstart (./dev bench makes it).
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,7 +17,7 @@ namespace fs = std::filesystem;
 
 struct Outcome {
   double bits_per_byte = 0.0;
-  double tokens_per_second = 0.0;  ///< Of all steps, over the time that they took.
+  double tokens_per_second = 0.0;  ///< Over all steps.
 };
 
 Outcome read_metrics(const fs::path& file) {

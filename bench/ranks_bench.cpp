@@ -1,6 +1,7 @@
-// Figures of many ranks: memory, speed, exposed communication, gating, the price of P1, and a model
-// of ranks that are not here. Usage: ranks_bench [ROW]; a row is one of those below. A missed
-// target is said, not failed. Two quiet cores are meant; the figures of a busy machine mislead.
+// Figures of several ranks: memory, speed, exposed communication, gating, the cost of P1, and a
+// model of larger numbers of ranks. Usage: ranks_bench [ROW]; a row is one of those below. A missed
+// target is reported, not a failure. Needs two quiet cores; figures from a busy machine are
+// misleading.
 #include "bench/bench_rows.hpp"
 #include "bench/ranks_rows.hpp"
 

@@ -1,5 +1,5 @@
-// Two nodes on one machine: name spaces of networks and of processes each, joined by a link of 1
-// Gbit/s. Without the latter ranks would read each other's memory and never use the link.
+// Two nodes on one machine: separate network and process namespaces, joined by a link of 1 Gbit/s.
+// Without process namespaces ranks would read each other's memory and never use the link.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ bool shell(const std::string& command) {
   return std::system((command + " > /dev/null 2>&1").c_str()) == 0;
 }
 
-/// The name spaces, gone at the end.
+/// Namespaces, removed at the end.
 class TwoNodes {
  public:
   TwoNodes() {
@@ -33,7 +33,7 @@ class TwoNodes {
 
   [[nodiscard]] bool made() const { return made_; }
 
-  /// As a Slurm step of two nodes would start them.
+  /// As started by a Slurm step of two nodes.
   [[nodiscard]] std::vector<std::string> prefixes() const {
     std::vector<std::string> prefixes;
     for (const int node : {0, 1}) {
@@ -68,7 +68,7 @@ void gating_row(const Workplace& place) {
     print_result("gating", "skipped: no network name spaces here (root, ip and tc are needed)");
     return;
   }
-  // 11 M weights and short lanes: a model that such a link holds back.
+  // 11 M weights and short lanes: a model limited by such a link.
   const Words shape = {"model.layers=6",      "model.heads=6",
                        "model.head_dim=64",   "batch.lanes=8",
                        "batch.micro_batch=1", "data.sequence_length=128",

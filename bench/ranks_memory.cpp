@@ -1,4 +1,4 @@
-// What the engine of one rank allocates, in a process of its own.
+// Memory that the engine of one rank allocates, measured in a separate process.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ namespace {
 
 struct Measured {
   engine::MemoryPlan allocated;
-  std::size_t resident_bytes = 0;  ///< By how much the process grew.
+  std::size_t resident_bytes = 0;  ///< Growth of the process.
   std::int64_t parameters = 0;
 };
 
@@ -46,7 +46,7 @@ Measured measure(const engine::RankOptions& options) {
   return measured;
 }
 
-/// In a process of its own: memory that another engine has given back would not show.
+/// In a separate process: memory released by an earlier engine would hide the growth.
 Measured measure_apart(const engine::RankOptions& options) {
   int ends[2];
   if (::pipe(ends) != 0) {
@@ -70,7 +70,7 @@ Measured measure_apart(const engine::RankOptions& options) {
   return measured;
 }
 
-/// Shares of N that a strategy keeps: parameters, gradients, optimizer.
+/// Fractions of N that a strategy keeps: parameters, gradients, optimizer state.
 struct Table {
   const char* strategy;
   bool parameters_split, gradients_split, optimizer_split;
@@ -90,7 +90,7 @@ void memory_row(const Workplace& place) {
     for (const Table& table : kTable) {
       const bool hybrid = std::string(table.strategy) == "hybrid";
       if (hybrid && ranks == 2) {
-        continue;  // would be full, or none
+        continue;  // Would equal full, or none.
       }
       const auto config =
           configs::load_config(

@@ -14,7 +14,7 @@ Values speeds(const std::vector<RunOutcome>& outcomes) {
   return values;
 }
 
-/// Tokens per second of `one` over those of `other`, run by run.
+/// Ratios of tokens per second of `one` to `other`, run by run.
 Values ratios(const std::vector<RunOutcome>& one, const std::vector<RunOutcome>& other) {
   Values values;
   for (std::size_t i = 0; i < one.size(); ++i) {
@@ -51,7 +51,7 @@ void compare_speed(const Workplace& place, const Shape& shape, int steps, int ti
                            ratios(outcomes[2], outcomes[3]).text(3)));
 }
 
-/// Means over ranks, of the run's own profile.
+/// Means over ranks, from the run's own profile.
 void show_exposed(const Shape& shape, const char* strategy, const nlohmann::json& profile) {
   double step = 0.0;
   double exposed = 0.0;

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kStepsLeftOut = 2;  // the first steps fill caches and pages
+constexpr int kStepsLeftOut = 2;  // The first steps fill caches and fault in pages.
 
 void read_metrics(const fs::path& file, RunOutcome& outcome) {
   std::ifstream lines(file);
@@ -55,7 +55,7 @@ std::string end_of(const fs::path& file) {
   return text.size() > 600 ? text.substr(text.size() - 600) : text;
 }
 
-/// The program's words for a shell.
+/// Command line for a shell.
 std::string command_of(const Workplace& place, const RunSpec& spec, const std::string& name) {
   std::string command =
       fmt::format("'{}' run '{}/quickstart.toml'", place.paths().program, place.paths().configs);
@@ -66,7 +66,7 @@ std::string command_of(const Workplace& place, const RunSpec& spec, const std::s
   return command + (spec.profile ? " --profile" : "");
 }
 
-/// One launcher, or one a node: the head last, in the foreground.
+/// Script of one launcher, or one per node: the head last, in the foreground.
 std::string script_of(const std::string& command, const RunSpec& spec, const fs::path& output) {
   if (spec.node_prefixes.empty()) {
     return fmt::format("{} > '{}' 2>&1", command, output.string());
@@ -79,7 +79,7 @@ std::string script_of(const std::string& command, const RunSpec& spec, const fs:
   return script + fmt::format("wait; cat '{0}'.* > '{0}'; exit $code", output.string());
 }
 
-/// Its copies: speeds summed.
+/// Runs its copies at once, and adds their speeds.
 RunOutcome run_at_once(const Workplace& place, RunSpec spec) {
   std::vector<std::future<RunOutcome>> copies(static_cast<std::size_t>(spec.copies));
   spec.copies = 1;
@@ -144,7 +144,7 @@ Workplace::Workplace(BenchPaths paths)
 }
 
 Workplace::~Workplace() {
-  std::error_code ignored;  // nothing depends on what is left
+  std::error_code ignored;  // Remains are harmless.
   fs::remove_all(directory_, ignored);
 }
 
@@ -198,7 +198,7 @@ std::vector<std::vector<RunOutcome>> run_alternately(const Workplace& place,
   std::vector<std::vector<RunOutcome>> outcomes(specs.size());
   for (int i = 0; i < times; ++i) {
     for (std::size_t one = 0; one < specs.size(); ++one) {
-      // There and back, so that a machine that slowly changes its pace favours none.
+      // Forward and backward order, so that a drift of the machine's speed favours none.
       const std::size_t spec = i % 2 == 0 ? one : specs.size() - 1 - one;
       outcomes[spec].push_back(run_program(place, specs[spec]));
     }

@@ -7,14 +7,15 @@
 #include <string>
 #include <vector>
 
-// What the rows of bench_ranks share: a directory with tokens, runs of the real program, numbers.
+// Parts shared by the rows of bench_ranks: a directory with tokens, runs of the real program,
+// numbers.
 namespace train::bench {
 
 using Words = std::vector<std::string>;
 
 [[nodiscard]] Words joined(Words first, const Words& second);
 
-/// Measurements of one thing.
+/// Repeated measurements of one quantity.
 struct Values {
   std::vector<double> all;
 
@@ -26,19 +27,19 @@ struct Values {
   [[nodiscard]] std::string text(int digits) const;
 };
 
-/// One line: what, the value, and beside it the target and whether it is met.
+/// Prints one line: a name and a value; or also a target, and whether it is met.
 void print_result(const std::string& what, const std::string& value);
 void print_at_least(const std::string& what, const Values& values, double target);
 void print_at_most(const std::string& what, const Values& values, double target);
 
-/// Where the files are that a bench runs or reads: by itself those of this build.
+/// Paths of the files that a benchmark runs or reads; by default those of this build.
 struct BenchPaths {
   std::string program = ACTORTRAIN_BINARY_DIR "/actortrain";
   std::string configs = ACTORTRAIN_SOURCE_DIR "/configs";
   std::string peers = ACTORTRAIN_SOURCE_DIR "/bench/peers";
 };
 
-/// A directory of its own with synthetic tokens, gone at the end.
+/// Temporary directory with synthetic tokens, removed at the end.
 class Workplace {
  public:
   explicit Workplace(BenchPaths paths = {});
@@ -49,7 +50,7 @@ class Workplace {
   [[nodiscard]] const std::filesystem::path& directory() const { return directory_; }
   [[nodiscard]] const BenchPaths& paths() const { return paths_; }
   /// Overrides of configs/quickstart.toml that read these tokens and save and evaluate only at the
-  /// end; one thread a rank.
+  /// end; one thread per rank.
   [[nodiscard]] Words keys() const;
 
  private:
@@ -57,7 +58,7 @@ class Workplace {
   BenchPaths paths_;
 };
 
-/// A model and what a lane of it is.
+/// Model, and shape of its lanes.
 struct Shape {
   const char* name;
   Words keys;
@@ -66,21 +67,21 @@ struct Shape {
 [[nodiscard]] Shape wide_shape();        ///< 12 layers x 768, few tokens, lanes of 256.
 [[nodiscard]] Shape gpt2_shape();        ///< 124 M weights, tied, lanes of 256 tokens.
 
-/// One training run by the real program.
+/// Training run by the real program.
 struct RunSpec {
   Words keys;  ///< After Workplace::keys().
   bool profile = false;
-  /// What each node's launcher is started with (name space, variables); empty: one node.
+  /// Prefixes of each node's launcher (namespace, variables); empty: one node.
   std::vector<std::string> node_prefixes = {};
-  /// So many runs of their own at the same time, which never talk: their tokens per second together
-  /// are what the machine allows that many ranks.
+  /// Number of independent runs at the same time: their total tokens per second is the machine's
+  /// limit for that many ranks.
   int copies = 1;
 };
 
 struct RunOutcome {
   double step_seconds = 0.0;  ///< Mean, after the first two steps.
   double tokens_per_second = 0.0;
-  std::optional<nlohmann::json> profile;  ///< summary.json, if the run left one.
+  std::optional<nlohmann::json> profile;  ///< Parsed summary.json, if the run wrote one.
 };
 
 /// Blocks. Throws std::runtime_error with the end of the program's output if it fails.

@@ -1,7 +1,7 @@
-// Figures of recovery: what a lost worker costs a run, and what being ready for it costs.
-// Usage: bench_recovery [ROW]; a row is one of those below. A missed target is said, not failed.
-// ACTORTRAIN_BENCH_KILLS, ACTORTRAIN_BENCH_THROWS: how many; ACTORTRAIN_BENCH_GOODPUT_S: how long.
-// Two quiet cores are meant; the figures of a busy machine mislead.
+// Figures of recovery: the cost of a lost worker to a run, and the cost of being prepared. Usage:
+// bench_recovery [ROW]; a row is one of those below. A missed target is reported, not a failure.
+// ACTORTRAIN_BENCH_KILLS, ACTORTRAIN_BENCH_THROWS: numbers; ACTORTRAIN_BENCH_GOODPUT_S: duration.
+// Needs two quiet cores; figures from a busy machine are misleading.
 #include "bench/bench_rows.hpp"
 #include "bench/recovery_rows.hpp"
 

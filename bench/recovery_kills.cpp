@@ -27,13 +27,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kRanks = 2;
 constexpr std::int64_t kInterval = 10;
-constexpr double kBetweenKills = 60.0;  // of the goodput, in seconds
+constexpr double kBetweenKills = 60.0;  // For the goodput, in seconds.
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// The number after the last `before` in `text`, or -1.
+/// Number after the last `before` in `text`, or -1.
 std::int64_t last_number_after(const std::string& text, const std::string& before) {
   const std::size_t at = text.rfind(before);
   return at == std::string::npos ? -1 : std::atoll(text.c_str() + at + before.size());
@@ -45,7 +45,7 @@ Words ranks_keys() {
           fmt::format("recovery.snapshot_interval_steps={}", kInterval)};
 }
 
-/// A run of the real program whose workers can be killed.
+/// Run of the real program whose workers can be killed.
 class KilledTraining {
  public:
   KilledTraining(const Workplace& place, const std::string& name, const Words& keys)
@@ -72,7 +72,7 @@ class KilledTraining {
   KilledTraining(const KilledTraining&) = delete;
   KilledTraining& operator=(const KilledTraining&) = delete;
 
-  /// Steps that the run's report has.
+  /// Number of steps in the run's report.
   [[nodiscard]] std::int64_t reported() const {
     const std::string text = text_of(root_ / "metrics.jsonl");
     return last_number_after(text.substr(0, text.rfind('\n') + 1), "{\"step\":");
@@ -89,12 +89,12 @@ class KilledTraining {
     }
   }
 
-  /// Kills one worker and waits until the run has made the next step anew.
+  /// Kill of one worker, up to the completion of the next new step.
   struct Kill {
-    double seconds = 0.0;          ///< Until that step was reported.
-    std::int64_t again = 0;        ///< Steps that had been reported and were computed again.
-    double noticed_s = 0.0;        ///< Until the launcher said that the rank was lost,
-    double started_again_s = 0.0;  ///< and that all ranks are started again.
+    double seconds = 0.0;          ///< Time until that step was reported.
+    std::int64_t again = 0;        ///< Number of reported steps that were recomputed.
+    double noticed_s = 0.0;        ///< Time until the launcher reported the lost rank,
+    double started_again_s = 0.0;  ///< and until all ranks were started again.
   };
   Kill kill_one(int rank) {
     const std::string errors = text_of(errors_);
@@ -111,7 +111,7 @@ class KilledTraining {
     kill.noticed_s = said("rank_lost ");
     kill.started_again_s = said("respawned generation=");
     const std::int64_t step = last_number_after(text_of(errors_), " step=");
-    const std::int64_t old_ones = steps_said_;  // none of the new ranks yet
+    const std::int64_t old_ones = steps_said_;  // None of the new ranks yet.
     until([&] { return steps_said_ > old_ones; });
     kill.seconds = seconds_since(begin);
     kill.again = std::max<std::int64_t>(0, before - step);
@@ -122,7 +122,7 @@ class KilledTraining {
   fs::path root_, errors_;
   std::unique_ptr<BenchChild> child_;
   std::thread output_;
-  std::atomic<std::int64_t> steps_said_{0};  // in all generations
+  std::atomic<std::int64_t> steps_said_{0};  // Over all generations.
   std::atomic<bool> ended_{false};
 };
 
@@ -165,7 +165,7 @@ void kills_row(const Workplace& place) {
   print_at_most("steps computed again", again, static_cast<double>(kInterval));
   Values goodput;
   for (std::size_t i = 0; i < seconds.all.size(); ++i) {
-    // The first new step is no loss, what is computed again after it is.
+    // The first new step is no loss; those recomputed after it are.
     const double lost = seconds.all[i] + step_s * (again.all[i] - 1.0);
     goodput.add(100.0 * (1.0 - lost / kBetweenKills));
   }
@@ -214,8 +214,9 @@ void goodput_row(const Workplace& place) {
                      joined(ranks_keys(), {"run.steps=1000000", "checkpoint.interval_steps=200",
                                            "recovery.max_respawns=1000"}));
   run.until([&] { return run.reported() > 10; });
-  // Step and time: of the start, and of stretches without a kill. Those are of the same run, as the
-  // speed of a shared machine changes by more from minute to minute than what is measured.
+  // Step and time of the start, and of intervals without a kill. The latter are taken from the same
+  // run, as the speed of a shared machine changes by more from minute to minute than the effect
+  // measured.
   const auto next_step = [&] {
     const std::int64_t before = run.reported();
     run.until([&] { return run.reported() > before; });
@@ -236,7 +237,8 @@ void goodput_row(const Workplace& place) {
   for (double at = kBetweenKills / 2; at < seconds; at += kBetweenKills, ++kills) {
     std::this_thread::sleep_until(begin + std::chrono::duration<double>(at));
     const std::int64_t before = end_quiet();
-    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 100));  // within a step
+    // Somewhere within a step.
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 100));
     run.kill_one(static_cast<int>(random() % kRanks));
     run.until([&] { return run.reported() > before; });
     std::tie(quiet_step, quiet_since) = next_step();

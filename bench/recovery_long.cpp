@@ -1,4 +1,4 @@
-// What a start and a lost rank cost a run that has a long past, beside one that has none.
+// Cost of a start and of a lost rank for a run with a long history, compared with one without.
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -24,11 +24,11 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using test::ProcessCost;
 
-constexpr int kStarts = 15;  // ticks of 10 ms, a busy machine
-// As the metrics of the quickstart's model are, and all that a journal keeps.
+constexpr int kStarts = 15;  // With ticks of 10 ms on a busy machine.
+// Like the metrics of the quickstart's model, with all that a journal keeps.
 constexpr test::LongPast kPast = {.lines = 1'000'000, .line_bytes = 320, .steps = 95'000};
 
-/// A start of the real program that resumes.
+/// Start of the real program that resumes.
 class Start {
  public:
   Start(const Workplace& place, const std::string& name)
@@ -74,7 +74,7 @@ class Start {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
-  /// Saves, so that the next start has something to resume from.
+  /// Saves, so that the next start can resume.
   void stop() {
     ::kill(child_->id(), SIGTERM);
     if (child_->wait() != 75) {
@@ -90,7 +90,7 @@ class Start {
   std::atomic<bool> ended_{false};
 };
 
-/// Of the launcher alone: the workers know nothing of the past.
+/// Costs of the launcher only: workers do not read the history.
 struct Costs {
   Values wall_s, processor_s, read_mb, written_mb, peak_mb;
 
@@ -113,7 +113,7 @@ void measure_start(const Workplace& place, const std::string& name, Measured& me
   start.until([&] { return start.step() > 0; });
   measured.start.add(begin, test::cost_of(start.id()));
   const std::int64_t first = start.step();
-  start.until([&] { return start.step() > first + 12; });  // memory has a newer state
+  start.until([&] { return start.step() > first + 12; });  // A newer state is in memory.
   test::forget_peak_of(start.id());
   const ProcessCost before = test::cost_of(start.id());
   const auto killed = Clock::now();
@@ -151,7 +151,7 @@ void long_row(const Workplace& place) {
   }
   test::lengthen(place.directory() / "runs" / "long", kPast);
   Measured without, with;
-  Measured sorting;  // the first start after so much was put into the index at once
+  Measured sorting;  // First start after such a large insertion into the index.
   measure_start(place, "long", sorting);
   for (int start = 0; start < kStarts; ++start) {
     measure_start(place, "short", without);

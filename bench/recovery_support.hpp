@@ -8,21 +8,21 @@
 
 #include "bench/ranks_support.hpp"
 
-// What the rows of bench_recovery share.
+// Parts shared by the rows of bench_recovery.
 namespace train::bench {
 
-/// The words of `actortrain run configs/quickstart.toml` after the program's name.
+/// Arguments of `actortrain run configs/quickstart.toml`, after the program's name.
 [[nodiscard]] Words run_words(const Workplace& place, const std::string& name, const Words& keys);
 
-/// Empty if there is no such file.
+/// Content of a file; empty if it does not exist.
 [[nodiscard]] std::string text_of(const std::filesystem::path& file);
 
-/// The process of a rank: a child of the launcher with its number among its words; 0: none yet.
+/// Process of a rank: the launcher's child with its number among its arguments; 0: none yet.
 [[nodiscard]] pid_t find_worker(pid_t launcher, int rank);
-/// The same. Throws std::runtime_error if there is none.
+/// find_worker(). Throws std::runtime_error if there is none.
 [[nodiscard]] pid_t worker_of(pid_t launcher, int rank);
 
-/// `part`: 0.99 for the value that 99 % of `values` do not exceed. REQUIRES: not empty.
+/// Percentile of `values`; `part` 0.99 is the value that 99 % do not exceed. REQUIRES: not empty.
 [[nodiscard]] double percentile(std::vector<double> values, double part);
 
 }  // namespace train::bench

@@ -1,5 +1,4 @@
-// Rows about errors that a rank meets by itself: how soon all ranks have ended and the cause is
-// said.
+// Rows on errors within a rank: the time until all ranks have ended and the cause is reported.
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -25,13 +24,13 @@ namespace fs = std::filesystem;
 constexpr double kMost_s = 1.0;
 constexpr double kPatience_s = 60.0;
 
-/// The clock that faults are stamped with (tests/support/devices/kernel_faults.hpp).
+/// Clock of the faults' time stamps (tests/support/devices/kernel_faults.hpp).
 double now_s() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration<double>(now).count();
 }
 
-/// A process that is not this one's child; its end can be waited for.
+/// Process that is not a child of this one; its end can be waited for.
 class WatchedProcess {
  public:
   explicit WatchedProcess(pid_t process)
@@ -56,11 +55,11 @@ class WatchedProcess {
 };
 
 struct Ending {
-  double reported_s = 0.0;  ///< From the fault to the first line that is an error,
+  double reported_s = 0.0;  ///< From the fault to the first error line,
   double over_s = 0.0;      ///< and to the end of the last worker.
 };
 
-/// A run that `fault` ends, in the way of ACTORTRAIN_TEST_FAULT.
+/// Run ended by `fault`, given as ACTORTRAIN_TEST_FAULT.
 Ending end_by(const Workplace& place, const std::string& fault, int rank, int ranks) {
   const fs::path errors = place.directory() / "faulty.err";
   const fs::path stamp = place.directory() / "faulty.stamp";
@@ -120,7 +119,7 @@ void throws_among(const Workplace& place, int ranks) {
   for (const std::string what : {"throw", "bad_alloc", "nan"}) {
     Values reported, over;
     for (int i = 0; i < times; ++i) {
-      const auto call = 8 + random() % 24;  // of an attention's backward pass: in the first steps
+      const auto call = 8 + random() % 24;  // In an attention backward pass of the first steps.
       const auto rank = static_cast<int>(random() % static_cast<unsigned>(ranks));
       const Ending ending = end_by(place, fmt::format("{}:{}", what, call), rank, ranks);
       reported.add(ending.reported_s);

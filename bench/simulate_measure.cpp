@@ -40,8 +40,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Runs `measure` in `processes` processes at once; the doubles that the first one found. All
-/// begin when the last one is ready.
+/// Runs `measure` in `processes` processes at once, all starting when the last one is ready;
+/// returns the doubles of the first one.
 std::vector<double> in_processes(int processes, std::size_t count,
                                  const std::function<std::vector<double>(int)>& measure) {
   int ends[2];
@@ -80,7 +80,7 @@ std::vector<double> in_processes(int processes, std::size_t count,
   return found;
 }
 
-/// Engines of one lane a rank in one thread, as the plain loop runs them, with a watch.
+/// Engines with one lane per rank in one thread, run as in the plain loop, with a clock.
 class Bench {
  public:
   Bench(RankOptions options, std::int64_t ranks)
@@ -106,7 +106,7 @@ class Bench {
       stream_->synchronize();
     });
   }
-  /// Forward and backward of a rank's lane; appends each unit's time.
+  /// Runs forward and backward of a rank's lane; appends each unit's time.
   void lane(std::size_t rank, std::vector<double>& forward, std::vector<double>& backward) {
     const auto number = static_cast<std::int64_t>(rank);
     const LaneWork work{.step = 0, .lane = number, .slot = 0, .round = 0};
@@ -143,7 +143,7 @@ double model_bytes(const ShardPlan& plan) {
                          [](double sum, const ShardGroup& one) { return sum + bytes_of(one); });
 }
 
-/// Median over repetitions, unit by unit; every block gets the mean of all blocks.
+/// Median over repetitions, per unit; every block gets the mean of all blocks.
 std::vector<double> by_unit(const std::vector<std::vector<double>>& repetitions) {
   std::vector<double> units;
   for (std::size_t unit = 0; unit < repetitions.front().size(); ++unit) {
@@ -159,7 +159,7 @@ std::vector<double> by_unit(const std::vector<std::vector<double>>& repetitions)
   return units;
 }
 
-/// One rank alone: passes, norms, update.
+/// Times of a single rank: passes, norms, update.
 KernelTimes measure_passes(const RankOptions& options) {
   Bench bench(options, 1);
   RankEngine& engine = bench.rank(0);
@@ -196,7 +196,7 @@ KernelTimes measure_passes(const RankOptions& options) {
           .once_per_step = median(once)};
 }
 
-/// Two ranks in one process: what packing and unpacking a reduction costs.
+/// Cost of packing and unpacking a reduction, with two ranks in one process.
 void measure_packing(const RankOptions& options, KernelTimes& times) {
   Bench bench(options, 2);
   const ShardPlan& plan = bench.rank(0).plan();
@@ -231,7 +231,7 @@ void measure_packing(const RankOptions& options, KernelTimes& times) {
         }
       });
     }
-    if (i >= 0) {  // each rank packs one whole sum and adds two halves
+    if (i >= 0) {  // Each rank packs one whole sum and adds two halves.
       copy.push_back(pack / (2.0 * model_bytes(plan)));
       add.push_back(unpack / (2.0 * model_bytes(plan)));
     }
@@ -249,7 +249,7 @@ double processor_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-/// Times of one exchange of `size` bytes each way: the clock's and the processor's.
+/// Wall and CPU time of one exchange of `size` bytes each way.
 std::pair<double, double> exchange_times(Collectives& channel, int rank, std::size_t size,
                                          int times) {
   std::vector<std::byte> sent(size), received(size);

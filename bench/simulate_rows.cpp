@@ -1,4 +1,5 @@
-// The model of a step, first against runs on this machine, then of ranks that are not here.
+// Model of a step, first compared with runs on this machine, then applied to larger numbers of
+// ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +15,7 @@ namespace {
 
 using Options = engine::RankOptions;
 
-constexpr int kCores = 2;  // of the machine that the rows are meant for
+constexpr int kCores = 2;  // Cores of the machine that the rows are meant for.
 
 Options options_of(const Workplace& place, const Words& keys) {
   const auto config = configs::load_config(ACTORTRAIN_SOURCE_DIR "/configs/quickstart.toml",
@@ -39,8 +40,8 @@ struct Case {
   const char* strategy;
 };
 
-/// Kernels are measured right before the run that they are compared with, with as many processes
-/// at work as cores can be.
+/// Kernels are measured right before the run they are compared with, with as many active processes
+/// as cores allow.
 void validate(const Workplace& place, const Shape& shape, const Case& one,
               const engine::LinkModel& link) {
   const Words keys = joined(shape.keys, plan_keys(one.ranks, 8, one.strategy));
@@ -80,7 +81,7 @@ void validate_all(const Workplace& place) {
              kCores);
 }
 
-/// Speed of `ranks` against one: weak scaling if lanes grow with ranks.
+/// Predicted speed of `ranks` relative to one: weak scaling if lanes grow with ranks.
 void project(const Workplace& place, const Shape& shape, const char* strategy,
              const engine::StepModelOptions& model) {
   constexpr std::int64_t kStrongLanes = 512;

@@ -1,6 +1,7 @@
 // Speed and memory of a training step on the CPU, against PyTorch on the same machine in the same
 // run (bench/peers/README.md). Usage: bench_step [ROW] [avx2]; a row is one of those below. A
-// missed target is said, not failed. Quiet cores are meant; the figures of a busy machine mislead.
+// missed target is reported, not a failure. Needs quiet cores; figures from a busy machine are
+// misleading.
 #include "bench/bench_rows.hpp"
 #include "bench/processor_choice.hpp"
 #include "bench/step_rows.hpp"

@@ -17,7 +17,8 @@ void print_bf16_gain(const Workplace& place, const StepCase& one, const Length& 
   Values seconds[2];
   Values gain;
   for (int round = 0; round < length.rounds; ++round) {
-    for (const int turn : {round % 2, 1 - round % 2}) {  // a slow drift favours none
+    for (const int turn : {round % 2, 1 - round % 2}) {  // Alternates, so that a slow drift favours
+                                                         // neither.
       const char* compute = turn == 1 ? "bf16" : "fp32";
       seconds[turn].add(run_ours(place, one, length.steps, length.dropped,
                                  {fmt::format("precision.compute=\"{}\"", compute)})

@@ -4,9 +4,8 @@
 
 namespace train::bench {
 
-/// Prints how fast steps with precision.compute = "bf16" are against those with "fp32", round by
-/// round in turn. `target`: of the quotient of speeds. Says so where the processor has no products
-/// of bf16. Blocks.
+/// Prints the speed of steps with precision.compute = "bf16" relative to "fp32", in alternating
+/// rounds. `target`: for the ratio. Reports if the processor lacks bf16 products. Blocks.
 void print_bf16_gain(const Workplace& place, const StepCase& one, const Length& length,
                      double target);
 

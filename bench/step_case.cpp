@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kLargestVocabulary = 65536;  // of two bytes a token
-constexpr std::int64_t kByteVocabulary = 320;       // what the quickstart's data are padded to
+constexpr std::int64_t kLargestVocabulary = 65536;  // With two bytes per token.
+constexpr std::int64_t kByteVocabulary = 320;       // Padded vocabulary of the quickstart's data.
 
 void write_tokens(const fs::path& path, std::size_t count, std::int64_t vocabulary) {
   std::vector<std::uint16_t> tokens(count);

@@ -26,7 +26,7 @@ std::unique_ptr<TorchPeer> start_peer(const Workplace& place, const StepCase& on
   return peer;
 }
 
-/// One model on both sides begins with about the same loss, near that of guessing.
+/// Checks that both sides' first losses are about equal, near that of guessing.
 void check_first_loss(const Workplace& place, const StepCase& one, double ours, double theirs) {
   constexpr double kFarFromGuessing = 1.0;
   constexpr double kSame = 0.15;

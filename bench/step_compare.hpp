@@ -5,28 +5,29 @@
 
 #include "bench/step_case.hpp"
 
-// Our step against PyTorch's of the same model, round by round: what the rows of bench_step and
-// bench_published have in common.
+// Comparison of the engine's step with PyTorch's for the same model, in rounds: shared by the rows
+// of bench_step and bench_published.
 namespace train::bench {
 
-/// How long a comparison lasts.
+/// Length of a comparison.
 struct Length {
-  int rounds = 3;        ///< At most: after three of them none begins once 100 s are over.
-  int steps = 3;         ///< Of each side in a round.
-  int dropped = 2;       ///< First steps of ours: they fill caches and pages.
-  bool thorough = true;  ///< The peers find their faster way, and wake up before each round.
+  int rounds = 3;   ///< Largest number: after three rounds none begins once 100 s are over.
+  int steps = 3;    ///< Steps of each side per round.
+  int dropped = 2;  ///< Excluded first steps of the engine, which fill caches and fault in pages.
+  bool thorough = true;  ///< PyTorch first determines its faster way, and warms up before each
+                         ///< round.
 };
 
-/// Both sides, round by round; without PyTorch only ours.
+/// Results of both sides, round by round; without PyTorch only the engine's.
 struct Comparison {
   Values ours_s, eager_s, compiled_s;
-  Values ratio;  ///< Of speeds: ours to the better of both others in the same round.
+  Values ratio;  ///< Ratio of speeds: the engine's to the better of the others in the same round.
   Values gemm_s;
-  double first_loss = 0.0;        ///< Ours.
-  Values our_bytes, their_bytes;  ///< Theirs: of the more frugal one.
+  double first_loss = 0.0;        ///< First loss of the engine.
+  Values our_bytes, their_bytes;  ///< PyTorch's: the smaller one.
 };
 
-/// `after_round` may add to what a round has measured. Blocks. Throws std::runtime_error.
+/// `after_round` may add to a round's measurements. Blocks. Throws std::runtime_error.
 [[nodiscard]] Comparison compare(const Workplace& place, const StepCase& one, const Length& length,
                                  const std::function<void(Comparison&)>& after_round = {});
 
@@ -35,7 +36,7 @@ struct Comparison {
 
 void print_speeds(const Workplace& place, const StepCase& one, const Comparison& result,
                   double target);
-/// `most_gigabytes`: a target of ours alone.
+/// `most_gigabytes`: a target for the engine only.
 void print_memory(const StepCase& one, const Comparison& result,
                   std::optional<double> most_gigabytes);
 

@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Forward, dX and dW of a matrix [out, in].
+/// Adds forward, dX and dW of a matrix [out, in].
 void add_matrix(std::vector<Product>& products, std::int64_t rows, std::int64_t out,
                 std::int64_t in, std::int64_t times) {
   products.push_back({rows, out, in, false, true, times});
@@ -38,11 +38,12 @@ double run_once(const Product& p, const float* a, const float* b, float* c) {
 
 double median_seconds(const Product& p) {
   constexpr std::size_t kRuns = 3;
-  constexpr double kEnough = 0.05;  // small products are run more often
+  constexpr double kEnough = 0.05;  // Small products are repeated.
   const std::vector<float> a = operand(p.m * p.k);
   const std::vector<float> b = operand(p.k * p.n);
   std::vector<float> c(static_cast<std::size_t>(p.m * p.n));
-  double total = run_once(p, a.data(), b.data(), c.data());  // generates code, touches pages
+  // Warm-up: generates code, touches pages.
+  double total = run_once(p, a.data(), b.data(), c.data());
   Values seconds;
   while (seconds.all.size() < kRuns || total < kEnough) {
     seconds.add(run_once(p, a.data(), b.data(), c.data()));
@@ -84,7 +85,7 @@ std::vector<Product> products_of(const engine::ModelSpec& model, std::int64_t ro
 }
 
 double library_seconds(const std::vector<Product>& products, int threads) {
-  // On a thread of its own, whose team ends with it.
+  // Runs on its own thread, whose team ends with it.
   return std::async(std::launch::async, seconds_of_all, std::cref(products), threads).get();
 }
 

@@ -7,7 +7,7 @@
 
 namespace train::bench {
 
-/// One product of a training step: op(A) [m, k] times op(B) [k, n], and how often a lane has it.
+/// Product of a training step: op(A) [m, k] times op(B) [k, n], and its number per lane.
 struct Product {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
@@ -16,14 +16,14 @@ struct Product {
 };
 
 /// All products of `rows` tokens through the model: forward, dX and dW of every matrix and of the
-/// head, each over all rows at once. No attention.
+/// head, each over all rows at once. Without attention.
 [[nodiscard]] std::vector<Product> products_of(const engine::ModelSpec& model, std::int64_t rows);
 
-/// Numbers to multiply, between -0.5 and 0.5.
+/// Random operands between -0.5 and 0.5.
 [[nodiscard]] std::vector<float> operand(std::int64_t count);
 
-/// Seconds of all of `products`, each at the GEMM library's own call (sgemm) with `threads`
-/// threads: per product the median of a few runs. Blocks.
+/// Total seconds of `products` with the GEMM library's own call (sgemm) on `threads` threads: per
+/// product the median of a few runs. Blocks.
 [[nodiscard]] double library_seconds(const std::vector<Product>& products, int threads);
 
 /// The sum of flops() over all of them.

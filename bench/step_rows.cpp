@@ -13,7 +13,7 @@
 namespace train::bench {
 namespace {
 
-/// The library's products of a step beside each round.
+/// Measures the library's products of a step beside each round.
 Comparison compare_with_gemm(const Workplace& place, const StepCase& one, const Length& length) {
   const actors::RunPlan plan = plan_of_case(place, one);
   const std::int64_t lane_rows = plan.engine.batch.micro_batch * plan.engine.seq_len;
@@ -24,7 +24,7 @@ Comparison compare_with_gemm(const Workplace& place, const StepCase& one, const 
   });
 }
 
-/// FLOP/s of the step over those of sgemm at the step's own shapes.
+/// Prints the FLOP/s of the step relative to sgemm at the step's own shapes.
 void print_gemm_share(const Workplace& place, const StepCase& one, const Comparison& result) {
   const actors::RunPlan plan = plan_of_case(place, one);
   const double lanes = static_cast<double>(plan.engine.batch.lanes);
@@ -100,7 +100,8 @@ void determinism_price_row(const Workplace& place) {
     Values price;
     for (int round = 0; round < priced.length.rounds; ++round) {
       double seconds[2] = {};
-      for (const int turn : {round % 2, 1 - round % 2}) {  // a slow drift favours none
+      for (const int turn : {round % 2, 1 - round % 2}) {  // Alternates, so that a slow drift
+                                                           // favours neither.
         const char* determinism = turn == 1 ? "world" : "run";
         seconds[turn] =
             run_ours(place, priced.one, priced.length.steps, priced.length.dropped,

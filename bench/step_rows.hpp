@@ -2,7 +2,7 @@
 
 #include "bench/ranks_support.hpp"
 
-// The rows of bench_step: what each prints is in step_bench.cpp.
+// Rows of bench_step; their output is described in step_bench.cpp.
 namespace train::bench {
 
 void gpt2_row(const Workplace& place);

@@ -1,6 +1,6 @@
-// Where the time of a step goes: the plain loop of the training step
-// (tests/support/runs/world_step.hpp) with a table of kernels that read the clock. The profile of a
-// run has whole units only.
+// Breakdown of a step's time by kernel: the plain loop of the training step
+// (tests/support/runs/world_step.hpp) with a kernel table that reads the clock. A run's profile
+// only has whole units.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using kernels::KernelTable;
 
 enum class Group : std::uint8_t { gemm, attention, optimizer, other };
 
-/// Time of all calls of one kernel. Written on the stream's thread alone, read when it is still.
+/// Time of all calls of one kernel. Written only on the stream's thread, read when it is idle.
 struct KernelClock {
   const char* name = "";
   Group group = Group::other;
@@ -31,7 +31,7 @@ struct KernelClock {
   double seconds = 0.0;
 };
 
-/// In the order of the table. Kernels are plain functions: what they count is the program's.
+/// In table order. Kernels are plain functions, so their counters are global.
 std::vector<KernelClock*>& all_clocks() {
   static std::vector<KernelClock*> clocks;
   return clocks;
@@ -43,7 +43,7 @@ KernelClock& clock_of() {
   return clock;
 }
 
-/// Those that are timed.
+/// Kernel table being timed.
 const KernelTable*& timed_kernels() {
   static const KernelTable* kernels = &kernels::cpu_backend();
   return kernels;
@@ -82,7 +82,7 @@ void clock(KernelTable& table, const char* name, Group group = Group::other) {
   all_clocks().push_back(&clock_of<Field>());
 }
 
-/// All kernels that AdamW's training step has. One that is not here counts as what is between them.
+/// Covers all kernels of AdamW's training step. A missing one counts as time between kernels.
 KernelTable clocked_table() {
   KernelTable table = *timed_kernels();
   all_clocks().clear();
@@ -114,7 +114,7 @@ KernelTable clocked_table() {
   return table;
 }
 
-/// The least of a few runs of what work() enqueues.
+/// Minimum over several runs of the work enqueued by work().
 template <class Work>
 double least_seconds(kernels::Stream& stream, const Work& work) {
   double least = 1e9;
@@ -127,7 +127,7 @@ double least_seconds(kernels::Stream& stream, const Work& work) {
   return least;
 }
 
-/// The three products of each chunk of a head_loss call.
+/// Enqueues the three products of each chunk of a head_loss call.
 void enqueue_products(kernels::Stream& stream, const kernels::HeadLossParams& params) {
   const KernelTable& cpu = *timed_kernels();
   for (std::int64_t first = 0; first < params.rows; first += params.chunk_rows) {
@@ -139,10 +139,10 @@ void enqueue_products(kernels::Stream& stream, const kernels::HeadLossParams& pa
   }
 }
 
-/// What of a head_loss call is not its products: the same call with hardly any columns, less its
-/// products alone, which still write the logits once and read them twice.
+/// Time of a head_loss call without its products: a call with very few columns, minus its products
+/// alone, which still write the logits once and read them twice.
 double loss_without_products(kernels::Stream& stream, kernels::HeadLossParams params) {
-  params.cols = 16;  // one vector
+  params.cols = 16;  // One vector.
   const auto elements = [&](std::int64_t rows) {
     return std::vector<float>(static_cast<std::size_t>(rows * params.cols), 0.01F);
   };
@@ -170,8 +170,8 @@ double loss_without_products(kernels::Stream& stream, kernels::HeadLossParams pa
 /// Means per step.
 struct Shares {
   double step_s = 0.0;
-  double softmax_s = 0.0;  ///< Part of the clock of head_loss.
-  Values other;            ///< Share of each step that is in none of the first three groups.
+  double softmax_s = 0.0;  ///< Part of head_loss's time.
+  Values other;            ///< Fraction of each step outside the first three groups.
 };
 
 engine::WorldStep::ReadLane random_lanes(const engine::RankOptions& options) {
@@ -224,7 +224,7 @@ struct Line {
   double seconds = 0.0;
 };
 
-/// The clocks' lines, means per step; the longest first.
+/// Lines of all clocks, means per step; longest first.
 std::vector<Line> lines_of(const Shares& shares, int steps) {
   std::vector<Line> lines = {{"head_loss: softmax and loss", shares.softmax_s}};
   double rest = shares.step_s - shares.softmax_s;

@@ -6,8 +6,7 @@
 
 namespace train::bench {
 
-/// Prints, kernel by kernel, where the time of a step of the plain loop goes; means of `steps`.
-/// Blocks.
+/// Prints the time of a plain loop's step, kernel by kernel; means of `steps`. Blocks.
 void print_shares(const Workplace& place, const StepCase& one, const std::string& title, int steps);
 
 }  // namespace train::bench

@@ -40,7 +40,7 @@ Words our_words(const Workplace& place, const StepCase& one, const Words& keys) 
   return words;
 }
 
-/// What config.json says, for transformers; null of our own architectures.
+/// Content of config.json, for transformers; null for own architectures.
 Json published_config(const StepCase& one) {
   if (one.published.empty()) {
     return nullptr;
@@ -134,7 +134,8 @@ StepTimes run_ours(const Workplace& place, const StepCase& one, int steps, int d
       if (!child.running()) {
         throw std::runtime_error(fmt::format("a run failed: {}", child.errors()));
       }
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // seldom: it shares our cores
+      // Rarely, as it shares the engine's cores.
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
       if (watch) {
         watch(child.id());
       }

@@ -7,8 +7,8 @@
 
 namespace train::bench {
 
-/// Writes `count` tokens with some structure, so that the numbers stay ordinary; content does not
-/// change the speed.
+/// Writes `count` tokens with some structure, so that values stay in an ordinary range; content
+/// does not affect the speed.
 inline void write_tokens(const std::filesystem::path& path, std::size_t count) {
   std::ofstream file(path, std::ios::binary);
   std::uint32_t state = 12345;

@@ -22,7 +22,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// The number after `before` in `line`, or -1.
+/// Number after `before` in `line`, or -1.
 std::int64_t number_after(const std::string& line, const std::string& before) {
   const std::size_t at = line.find(before);
   std::int64_t number = -1;
@@ -33,7 +33,7 @@ std::int64_t number_after(const std::string& line, const std::string& before) {
   return number;
 }
 
-/// What a process keeps from others: its own memory less what it has lent back (LazyFree).
+/// Private memory of a process, without LazyFree pages.
 double resident_bytes(pid_t process) {
   double kilobytes = 0.0;
   const auto add = [&](const char* file, std::initializer_list<const char*> keys, double sign) {
@@ -56,7 +56,8 @@ std::string text_of(const fs::path& file) {
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
-/// Ends of all steps, from the time of each and the moment at which `known_step` ended.
+/// Computes the end time of every step, from the step times and the moment at which `known_step`
+/// ended.
 void place_steps(const fs::path& metrics, std::int64_t known_step, double known_s, TimedRun& run) {
   std::ifstream lines(metrics);
   double tokens_before = 0.0;

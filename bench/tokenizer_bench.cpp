@@ -1,7 +1,7 @@
-// How fast a tokenizer is: loading it, then encoding a text file on one thread and on more, with
-// nothing remembered before, then texts of 1 MB that are one word, and a pattern made to explode.
-// PyPI's tokenizers on the same file: peers/tokenizers_speed.py.
-// Usage: bench_tokenizer TOKENIZER TEXT [THREADS [DOCUMENT_BYTES]].
+// Speed of a tokenizer: loading it, then encoding a text file on one and on more threads, with
+// empty caches, then texts of 1 MB that are one word, and a pattern that explodes. PyPI's
+// tokenizers on the same file: peers/tokenizers_speed.py. Usage: bench_tokenizer TOKENIZER TEXT
+// [THREADS [DOCUMENT_BYTES]].
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Pieces of about `bytes`, each of which ends with a line.
+/// Splits into pieces of about `bytes`, each of which ends with a line.
 std::vector<std::string_view> documents_of(std::string_view text, std::size_t bytes) {
   std::vector<std::string_view> documents;
   while (!text.empty()) {
@@ -45,7 +45,7 @@ std::vector<std::string_view> documents_of(std::string_view text, std::size_t by
   return documents;
 }
 
-/// The best of several rounds, each of which remembers nothing of the one before.
+/// Best of several rounds, each with empty caches.
 std::optional<double> best_seconds(const Tokenizer& tokenizer,
                                    std::span<const std::string_view> documents, unsigned threads) {
   std::optional<double> best;
@@ -62,7 +62,7 @@ std::optional<double> best_seconds(const Tokenizer& tokenizer,
   return best;
 }
 
-/// A megabyte of one character, as one document.
+/// Encodes a megabyte of one character as one document.
 bool measure_repeated(const Tokenizer& tokenizer) {
   constexpr std::size_t bytes = 1'000'000;
   constexpr std::pair<const char*, const char*> characters[] = {
@@ -82,7 +82,7 @@ bool measure_repeated(const Tokenizer& tokenizer) {
   return true;
 }
 
-/// How long it takes until a pattern that tries all ways to cut a text is given up.
+/// Measures the time until a pattern that tries all ways to split a text is aborted.
 void measure_explosion() {
   const auto pattern = Regex::compile("(?:(?:a+)+b)|(?:(?:a|aa)+$c)");
   if (!pattern) {

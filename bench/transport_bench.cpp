@@ -1,6 +1,6 @@
-// What moving bytes between two processes costs: our exchange over Gloo, by reads of the other's
-// memory and over loopback TCP, against Gloo's own alltoall and allgather over loopback TCP.
-// Usage: transport_bench [rounds].
+// Cost of moving bytes between two processes: the engine's exchange over Gloo, by reading the
+// other's memory and over loopback TCP, against Gloo's own alltoall and allgather over loopback
+// TCP. Usage: transport_bench [rounds].
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gloo/allgather.h>
@@ -39,7 +39,7 @@ namespace fs = std::filesystem;
 constexpr int kRanks = 2;
 constexpr std::size_t kSizes[] = {1U << 10, 64U << 10, 1U << 20, 16U << 20, 64U << 20};
 
-/// Our store for Gloo's own context.
+/// Store for Gloo's own context.
 class PlainStore final : public gloo::rendezvous::Store {
  public:
   explicit PlainStore(RendezvousStore& store) : store_(store) {}
@@ -65,7 +65,7 @@ struct Bytes {
   std::vector<std::byte> sent, received;
 };
 
-/// One way to do it; each call is one collective in which a rank gets `size` bytes from each rank.
+/// Way to run a collective; each call is one in which a rank gets `size` bytes from each rank.
 struct Way {
   const char* name;
   std::function<void(std::size_t size)> run;
@@ -94,7 +94,7 @@ struct Rank {
       throw std::runtime_error(status.error().message);
     }
   }
-  /// Of all ranks.
+  /// Sum over all ranks.
   double sum(double own) {
     std::vector<double> all(kRanks);
     Transfer transfer;
@@ -124,7 +124,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Seconds of one collective: the ways take turns, so that a busy moment meets all of them.
+/// Seconds of one collective: the ways take turns, so that a busy moment affects all of them.
 std::vector<double> measure(const std::vector<Way>& ways, std::size_t size, int rounds) {
   std::vector<std::vector<double>> seconds(ways.size());
   for (int round = -2; round < rounds; ++round) {
@@ -152,8 +152,8 @@ double processor_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-/// Processor seconds of one collective, of all ranks together: each way alone, so that what a
-/// thread does after the end is counted where it belongs.
+/// CPU seconds of one collective over all ranks: each way runs alone, so that work after its end is
+/// attributed to it.
 std::vector<double> measure_processor(Rank& self, const std::vector<Way>& ways, std::size_t size,
                                       int rounds) {
   std::vector<double> seconds;
