@@ -35,7 +35,7 @@ using ProcessClock = std::chrono::steady_clock;
 constexpr int kExitNotStarted = 127;
 
 /// Parameters of the child, read after vfork(), when nothing may be allocated.
-struct Birth {
+struct ChildSpec {
   char* const* words;
   pid_t parent;
   int null;
@@ -43,8 +43,8 @@ struct Birth {
   const Process::Options& options;
 };
 
-bool set_up_child(const Birth& birth) {
-  const Process::Options& options = birth.options;
+bool set_up_child(const ChildSpec& child) {
+  const Process::Options& options = child.options;
   if (options.isolated) {
     ::setpgid(0, 0);
     for (const int signal : stop_signals) {
@@ -64,8 +64,8 @@ bool set_up_child(const Birth& birth) {
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   const bool own_errors = options.errors >= 0;
-  const int output = options.output >= 0 ? options.output : own_errors ? birth.null : -1;
-  if (::dup2(birth.null, STDIN_FILENO) < 0 || (output >= 0 && ::dup2(output, STDOUT_FILENO) < 0) ||
+  const int output = options.output >= 0 ? options.output : own_errors ? child.null : -1;
+  if (::dup2(child.null, STDIN_FILENO) < 0 || (output >= 0 && ::dup2(output, STDOUT_FILENO) < 0) ||
       (own_errors && ::dup2(options.errors, STDERR_FILENO) < 0)) {
     return false;
   }
@@ -76,30 +76,30 @@ bool set_up_child(const Birth& birth) {
 }
 
 /// Runs in the child, in the parent's memory, until exec: system calls only.
-[[noreturn]] void become(const Birth& birth) {
+[[noreturn]] void exec_child(const ChildSpec& child) {
   const bool tied = ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
-  if (::getppid() != birth.parent) {
+  if (::getppid() != child.parent) {
     ::_exit(kExitNotStarted);  // The parent ended before the line above could take effect.
   }
-  if (tied && set_up_child(birth)) {
-    ::execve(birth.words[0], birth.words, environ);
+  if (tied && set_up_child(child)) {
+    ::execve(child.words[0], child.words, environ);
   }
   const int error_number = errno;
   [[maybe_unused]] const ssize_t written =
-      ::write(birth.report, &error_number, sizeof(error_number));
+      ::write(child.report, &error_number, sizeof(error_number));
   ::_exit(kExitNotStarted);
 }
 
 /// vfork() instead of fork(): copying the page tables of a training process would stall its
 /// threads, which would then fault on each page they write.
-pid_t give_birth(const Birth& birth) {
+pid_t spawn(const ChildSpec& child) {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // No handler may run in the shared memory.
   const pid_t pid = ::vfork();
   if (pid == 0) {
-    become(birth);
+    exec_child(child);
   }
   const int error_number = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -161,11 +161,11 @@ Result<Process> Process::start(const std::vector<std::string>& words, const Opti
     arguments.push_back(const_cast<char*>(word.c_str()));
   }
   arguments.push_back(nullptr);
-  const pid_t pid = give_birth({.words = arguments.data(),
-                                .parent = ::getpid(),
-                                .null = null.get(),
-                                .report = report->second.get(),
-                                .options = options});
+  const pid_t pid = spawn({.words = arguments.data(),
+                           .parent = ::getpid(),
+                           .null = null.get(),
+                           .report = report->second.get(),
+                           .options = options});
   if (pid < 0) {
     return system_failure(errno);
   }

@@ -40,7 +40,7 @@ sigset_t watched_signals() {
 }
 
 [[noreturn]] void leave_at_once() {
-  constexpr std::string_view kLine = "\nleft at once: the committed checkpoints stand\n";
+  constexpr std::string_view kLine = "\nexiting immediately; committed checkpoints are safe\n";
   pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
   if (::poll(&error, 1, 0) == 1) {  // A stopped terminal must not block the exit.
     [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, kLine.data(), kLine.size());
