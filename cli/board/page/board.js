@@ -1,5 +1,5 @@
 "use strict";
-// Ties it together: which runs are shown, and when what is drawn anew.
+// Main script: selects the runs to show, and redraws what has changed.
 
 const state = {
   run: "", runs: [], drawn: new Set(), series: new Map(), events: [], status: {}, stream: null,
@@ -54,7 +54,7 @@ function drawOther(main, all) {
 }
 
 async function updateSeries() {
-  if (state.asked) return;  // one question at a time
+  if (state.asked) return;  // one request at a time
   state.asked = true;
   try {
     for (const run of [...state.drawn]) {
@@ -96,7 +96,7 @@ function drawStatus(status) {
   drawMemory(status);
 }
 
-/// With the time that it is over: evaluations are not in it.
+/// Includes the estimated end time, without evaluations.
 function rateText(status) {
   if (!status.tokens_per_second) return "";
   const over = status.rate_window_s ? ` over the last ${formatSeconds(status.rate_window_s)} of training` : "";

@@ -1,7 +1,7 @@
 "use strict";
-// The numbers of runs, and their charts.
+// Metrics of runs, and their charts.
 
-/// What the server has told of a run's numbers; asks only for what is new.
+/// Metrics of a run received from the server; requests only new ones.
 class Series {
   constructor(run) {
     this.run = run;
@@ -41,7 +41,7 @@ class Series {
     return kept;
   }
 
-  /// Steps from .. to alone, with all their digits; null: the whole run again.
+  /// Only steps from .. to, at full resolution; null: the whole run.
   async zoom(from, to) {
     this.detail = null;
     if (from === null || this.width === 1) return;
@@ -50,7 +50,7 @@ class Series {
     if (answer.ok) this.detail = await answer.json();
   }
 
-  /// [step, [min, mean, max]] of a quantity.
+  /// Points [step, [min, mean, max]] of a quantity.
   points(name) {
     const shown = this.detail
       ? { first: this.detail.first, width: this.detail.width, lists: this.detail.columns[name] }
@@ -66,14 +66,14 @@ class Series {
     return points;
   }
 
-  /// Of one step; the last bin has the mean of several.
+  /// Value of one step; the last bin holds the mean of several.
   newest(name) {
     const column = this.columns.get(name);
     return column ? column.newest : null;
   }
 }
 
-/// Exponential mean; the band of least and most stays.
+/// Exponential moving average; the band of minimum and maximum is unchanged.
 function smoothed(points, share) {
   if (share <= 0) return points;
   let mean = null;
@@ -85,9 +85,9 @@ function smoothed(points, share) {
 
 const kColors = ["#3d6fdb", "#e07b00", "#1f9d55", "#c2410c", "#8b5cf6", "#0e9aa7", "#d6336c", "#6b7280"];
 
-const kLabelLetter = 8;  // pixels of a digit, at most
+const kLabelLetter = 8;  // largest width of a digit, in pixels
 
-/// Where dygraphs marks an axis, with labels that can be told apart.
+/// Ticks of an axis for dygraphs, with distinguishable labels.
 function axisTicks(from, to, pixels, options, chart, values) {
   const ticks = Dygraph.numericTicks(from, to, pixels, options, chart, values);
   const shown = ticks.filter((tick) => tick.label !== "" && tick.label !== undefined);
@@ -96,7 +96,7 @@ function axisTicks(from, to, pixels, options, chart, values) {
   return ticks;
 }
 
-/// One chart of some quantities of some runs.
+/// Chart of several quantities of several runs.
 class Chart {
   constructor(id, quantities, onZoom) {
     this.id = id;
@@ -156,18 +156,18 @@ class Chart {
     this.fitLabels(data);
   }
 
-  /// The vertical axis has room for its longest label, and does not get narrower again.
+  /// The vertical axis fits its longest label, and never becomes narrower.
   fitLabels(data) {
     const labels = [...byId(this.id).querySelectorAll(".dygraph-axis-label-y")];
     const longest = Math.max(0, ...labels.map((label) => label.textContent.length));
     if (longest * kLabelLetter <= this.labelWidth) return;
     this.labelWidth = longest * kLabelLetter;
-    // Without the data dygraphs would leave the place of the axis as it was.
+    // Without new data dygraphs would keep the old axis width.
     this.graph.updateOptions({ file: data, axes: { y: { axisLabelWidth: this.labelWidth } } });
   }
 }
 
-/// Norms of layers over steps as colours, on a logarithmic scale.
+/// Heat map of layer norms over steps, on a logarithmic scale.
 function drawHeat(series, canvas, legend) {
   const prefix = "unit_grad_norm/";
   const names = [...series.columns.keys()].filter((name) => name.startsWith(prefix));

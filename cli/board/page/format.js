@@ -1,5 +1,5 @@
 "use strict";
-// Numbers and times as people read them, and elements without HTML in strings.
+// Formatting of numbers and times, and creation of elements without HTML in strings.
 
 function element(kind, text, className) {
   const made = document.createElement(kind);
@@ -27,14 +27,14 @@ function formatNumber(value) {
   return String(Number(value.toPrecision(size >= 1000 ? 7 : 5)));
 }
 
-/// What an axis says at its marks, which increase: as many digits as tell each from its neighbours and
-/// no more, so that no two are alike, however little they differ. As axis_labels() of `actortrain plot`.
+/// Labels of an axis's increasing ticks: just as many digits as distinguish each from its neighbours, so
+/// that no two are equal, however close. Same as axis_labels() of `actortrain plot`.
 function axisLabels(values) {
   const largest = Math.max(...values.map(Math.abs));
   const gaps = values.map((value, at) => values.length === 1 ? Math.abs(value) * 1e-3
     : Math.min(at > 0 ? value - values[at - 1] : Infinity,
       at + 1 < values.length ? values[at + 1] - value : Infinity));
-  // What is left of a subtraction is no number to show.
+  // A rounding residue near 0 is shown as 0.
   const rounded = values.map((value, at) => Math.abs(value) < 1e-6 * gaps[at] ? 0 : value);
   for (let digits = 1; digits <= 17; ++digits) {
     const [prefix, unit] = axisUnit(largest, digits <= 4);
@@ -42,10 +42,10 @@ function axisLabels(values) {
     const near = said.every((value, at) => Math.abs(value * unit - rounded[at]) <= 0.05 * gaps[at]);
     if (near && new Set(said).size === said.length) return said.map((value) => axisLabel(value, largest, prefix));
   }
-  return rounded.map(String);  // all that a double holds
+  return rounded.map(String);  // all digits of the double
 }
 
-/// More than four digits are easier to read without a prefix.
+/// Labels with more than four digits use a prefix.
 function axisUnit(largest, withPrefix) {
   if (withPrefix && largest >= 1e4 && largest < 1e15) {
     return kPrefixes.find(([, size]) => largest >= size);

@@ -1,5 +1,5 @@
 "use strict";
-// What ranks do, who waits for whom, memory, checkpoints and events.
+// Ranks' work, the wait graph, memory, checkpoints and events.
 
 function rankCard(rank, stall) {
   const waits = rank.waits || [];
@@ -34,7 +34,7 @@ function drawRanks(status) {
   drawArrows(status.stall);
 }
 
-/// From every rank that waits to the one that is waited for.
+/// Edges from every waiting rank to the one it waits for.
 function drawArrows(stall) {
   const svg = byId("arrows");
   svg.replaceChildren();
