@@ -55,7 +55,7 @@ struct AttentionCase {
   }
 };
 
-/// Its memory, on the device of the benchmark's kernels.
+/// Memory of an AttentionCase, on the device of the benchmark's kernels.
 struct AttentionMemory {
   const void* qkv;
   void* out;

@@ -17,7 +17,7 @@ struct ReferenceKey {
   std::string compute = {};  ///< precision.compute.
   /// Fingerprint of the initial weights; empty: unknown.
   std::string model = {};
-  std::string kernel_set = {};     ///< As ManifestFields::kernel_set.
+  std::string kernel_set = {};     ///< See ManifestFields::kernel_set.
   std::int64_t training_rows = 0;  ///< Number of training rows covered, in the order of training.
   std::int64_t validation_rows = 0;
 };

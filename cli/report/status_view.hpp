@@ -16,7 +16,7 @@ namespace train::cli {
 enum class RunCondition : std::uint8_t {
   running,
   over,  ///< Reported by the run itself.
-  died,  ///< Its launcher, on this machine, has disappeared without a report.
+  died,  ///< The launcher, on this machine, has disappeared without a report.
   lost,  ///< On another machine, and silent for long: died, or cut off.
 };
 

@@ -25,8 +25,8 @@ struct ObjectiveSection {
   std::int64_t last_layer = 0;    ///< No layer below it is trained.
   std::int64_t layer_stride = 4;
   std::int64_t steps_per_layer = 64;
-  std::string retain_loss = "nll";             ///< Or "kl", "l2".
-  std::string forget_loss = "random_targets";  ///< Or another one of objective_fields.hpp.
+  std::string retain_loss = "nll";             ///< "nll", "kl" or "l2".
+  std::string forget_loss = "random_targets";  ///< See objective_fields.hpp.
   std::int64_t top_k = 100;                    ///< For top_k_entropy.
   double retain_coefficient = 20.0;
   double forget_coefficient = 5.0;
@@ -34,8 +34,8 @@ struct ObjectiveSection {
   double forget_layer_scale = 1.0;
   double l2sp_coefficient = 0.0;  ///< Factor of the squared distances of trained weights from the
                                   ///< first ones.
-  std::string gradient_join = "sum";          ///< Or "same_sign", "same_sign_forget".
-  std::string frozen_layers = "skip_update";  ///< Or "zero".
+  std::string gradient_join = "sum";          ///< "sum", "same_sign", "same_sign_forget".
+  std::string frozen_layers = "skip_update";  ///< "skip_update" or "zero".
   bool maintain_unlearned = false;            ///< Also train the layers of earlier phases.
   std::uint64_t target_seed = 0;              ///< Seed of random targets.
 };

@@ -17,11 +17,11 @@ inline constexpr std::int64_t row_format_version = 1;
 /// Document: a conversation, a prompt with its completion, one side of a pair, or a text.
 struct DocumentRecord {
   std::uint64_t first_token = 0;  ///< In the split's tokens.
-  std::int64_t pair = -1;         ///< As RowDocument::pair.
+  std::int64_t pair = -1;         ///< See RowDocument::pair.
   std::uint32_t length = 0;       ///< Tokens; at least 1.
   std::uint32_t trained = 0;      ///< Number of trained targets.
   std::uint32_t source = 0;       ///< Index into `sources` of meta.json.
-  std::uint32_t side = 0;         ///< As RowDocument::side.
+  std::uint32_t side = 0;         ///< See RowDocument::side.
 
   bool operator==(const DocumentRecord&) const = default;
 };

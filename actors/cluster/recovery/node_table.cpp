@@ -53,7 +53,7 @@ constexpr auto kRows = std::to_array<NodeRow>({
     {{running}, {head_lost}, {}, {}, ending_lost, {Action::end_ranks}},
     {{leaving}, {head_lost, ranks_ended}, {}, {}, same, {Action::end_ranks}},
     {kAll - kWithHead, {again, end, without, head_lost}, {}, {}, same},
-    // Its ranks end.
+    // The ranks end.
     {{running}, {ranks_ended}, {in_order}, {}, over, {}, Exit::finished},
     {{running}, {ranks_ended}, {}, {in_order}, unclear},
     {kAll - States{running, leaving}, {ranks_ended}, {}, {}, same},

@@ -11,11 +11,11 @@ struct NodeKind {
     first_look,    ///< Looking for the head for the first time.
     looking,       ///< Looking for the head of a later generation.
     joined,        ///< Registered with the head; no rank runs here.
-    running,       ///< Its ranks run.
-    leaving,       ///< Its ranks are ending: the run is over.
-    unclear,       ///< Its ranks ended in disorder, and the head has not decided yet.
-    ending_again,  ///< Its ranks are being ended; others follow.
-    ending_lost,   ///< Its ranks are being ended: the head is gone.
+    running,       ///< The node's ranks run.
+    leaving,       ///< The ranks are ending: the run is over.
+    unclear,       ///< The ranks ended in disorder, and the head has not decided yet.
+    ending_again,  ///< The ranks are being ended; others follow.
+    ending_lost,   ///< The ranks are being ended: the head is gone.
     over,
     same  ///< Only in a row: the state stays.
   };
@@ -43,7 +43,7 @@ struct NodeKind {
   enum class Action : std::uint8_t {
     introduce,      ///< Send NodeJoined, with the snapshots held here.
     start_ranks,    ///< From the state given in the order.
-    take_position,  ///< And lay out memory for it.
+    take_position,  ///< Take the position, and lay out memory for it.
     restore,        ///< Snapshots, from or to the buddy.
     end_ranks,      ///< Ranks still running.
     idle,           ///< Send NodeIdle: no rank runs here any more.

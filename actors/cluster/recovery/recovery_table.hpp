@@ -112,7 +112,7 @@ struct TableRow {
   SetOf<typename Kind::State> in;
   SetOf<typename Kind::Event> on;
   SetOf<typename Kind::Fact> with = {}, without = {};
-  typename Kind::State next;  ///< Or `same`.
+  typename Kind::State next;  ///< New state, or `same`.
   SetOf<typename Kind::Action> actions = {};
   Exit exit = Exit::none;
   /// Log line, with words in braces filled in from the event; empty: none.

@@ -19,7 +19,7 @@ inline constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 /// special_tokens_map.json override it.
 struct TokenizerSettings {
   struct Named {
-    std::string name;  ///< As "eos_token".
+    std::string name;  ///< Such as "eos_token".
     AddedToken token;
   };
 

@@ -57,7 +57,7 @@ class Joiner {
   MatchBehavior behavior_;
   Emit& emit_;
   std::optional<Match> held_;
-  bool held_match_ = false;  ///< Whether the last part was a match.
+  bool held_match_ = false;  ///< True if the last part was a match.
 };
 
 bool is_digit(char32_t value, std::uint8_t entry) {

@@ -79,7 +79,7 @@ class PreTokenizer {
                              WordSink& sink) const;
 
   [[nodiscard]] bool byte_level() const { return byte_level_; }
-  /// Whether a text gets a leading space; nullopt if no stage could add one.
+  /// True if a text gets a leading space; nullopt if no stage could add one.
   [[nodiscard]] std::optional<bool> prefix_space() const;
 
  private:

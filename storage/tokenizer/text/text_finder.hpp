@@ -42,7 +42,7 @@ class TextFinder {
   std::vector<Node> nodes_ = std::vector<Node>(1);
   std::bitset<65536> pairs_;  ///< Two-byte beginnings of the texts.
   std::bitset<256> singles_;  ///< First bytes of one-byte texts.
-  std::string firsts_;        ///< Those bytes, as a string.
+  std::string firsts_;        ///< Bytes of singles_, as a string.
 };
 
 }  // namespace train::storage
