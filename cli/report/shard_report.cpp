@@ -157,7 +157,7 @@ Cost cost_of(std::string name, const EngineOptions& options, const ShardPlan& pl
   for (const std::int64_t rank : measured_ranks(plan.ranks())) {
     of_rank.rank = rank;
     const engine::RankLayout layout(plan, of_rank);
-    const MemoryPlan memory = layout.memory();
+    const MemoryPlan memory = engine::plan_beside_activations(layout, plan, of_rank);
     if (memory.total_bytes() > cost.memory.total_bytes()) {
       cost.memory = memory;
     }

@@ -1,5 +1,7 @@
 #include "cli/report/shard_report.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
@@ -110,6 +112,23 @@ TEST_CASE("shard report: has a column for this run and for each strategy",
   CHECK_THAT(line_of(text, "optimizer"),
              Catch::Contains(' ' + format_bytes(whole.optimizer_bytes) + ' '));
   CHECK_THAT(line_of(text, "gather"), Catch::StartsWith("gather 0 B 0 B 0 B 0 B "));
+}
+
+TEST_CASE("shard report: the frozen copy of a live reference counts, whatever the strategy",
+          "[actors][shard_report]") {
+  Options options = report_options(4, "full");
+  options.objective.name = "dpo";
+  options.objective.reference = "live";
+  const std::string text = describe_sharding(options);
+  const std::size_t shard = engine::plan_memory(options).reference_bytes;
+  REQUIRE(shard > 0);
+  Options none = options;
+  none.parallel.strategy = "none";
+  const std::size_t whole = engine::plan_memory(none).reference_bytes;
+  REQUIRE(whole > shard);
+  CHECK_THAT(
+      line_of(text, "reference"),
+      Catch::StartsWith(fmt::format("reference {} {} ", format_bytes(shard), format_bytes(whole))));
 }
 
 TEST_CASE("shard report: snapshots in memory count, where the run keeps some",

@@ -89,17 +89,23 @@ std::size_t RankLayout::distance_factor_bytes() const {
   return rewards_distance_ ? floats(parameters) : 0;
 }
 
+MemoryPlan plan_beside_activations(const RankLayout& layout, const ShardPlan& plan,
+                                   const RankOptions& options) {
+  MemoryPlan memory = layout.memory();
+  for (std::size_t index = 0; index < plan.groups().size(); ++index) {
+    if (copies_reference(options, plan.groups()[index])) {
+      memory.reference_bytes += ReferenceWeights::planned_bytes(layout, index);
+    }
+  }
+  memory.reference_bytes += FrozenInputs::planned_bytes(layout, plan, options);
+  return memory;
+}
+
 MemoryPlan plan_memory(const RankOptions& options) {
   const Result<ShardPlan> plan = plan_of(options);
   TRAIN_CHECK(plan.ok(), "{}", plan.error().message);
   const RankLayout layout(*plan, options);
-  MemoryPlan memory = layout.memory();
-  for (std::size_t index = 0; index < plan->groups().size(); ++index) {
-    if (copies_reference(options, plan->groups()[index])) {
-      memory.reference_bytes += ReferenceWeights::planned_bytes(layout, index);
-    }
-  }
-  memory.reference_bytes += FrozenInputs::planned_bytes(layout, *plan, options);
+  MemoryPlan memory = plan_beside_activations(layout, *plan, options);
   memory.activations_bytes = planned_activation_bytes(
       trained_model(options), options.batch.micro_batch, options.seq_len,
       /*with_gradient=*/true, layout.activations(checkpointing_of(options.memory)));
