@@ -34,7 +34,7 @@ namespace train::engine {
 /// Ownership: owns staging; borrows all else.
 class Exchanges {
  public:
-  /// What is sent and filled, all of the same rank.
+  /// Sources and destinations of the exchanges, all of the same rank.
   struct Parts {
     const RankState& state;
     const GatheredWeights& gathered;
@@ -65,9 +65,9 @@ class Exchanges {
   void pack_all_gather(kernels::Stream& stream, const CollectiveOp& op) const;
   void pack_reduce(kernels::Stream& stream, const CollectiveOp& op);
   [[nodiscard]] Transfer transfer_blocks(const CollectiveOp& op) const;
-  /// What is sent from where it lies, without packing: empty unless op is of that kind.
+  /// Bytes that are sent in place, without packing; empty where `op` has to be packed.
   [[nodiscard]] std::span<const std::byte> sent_directly(const CollectiveOp& op) const;
-  /// The same bytes in memory of the host.
+  /// Bytes that the op sends, in memory of the host.
   [[nodiscard]] std::span<const std::byte> outgoing(const CollectiveOp& op) const;
   /// Enqueue the copies between the device and what transports send and fill; nothing on the CPU.
   void bring_to_host(kernels::Stream& stream, const CollectiveOp& op) const;

@@ -24,7 +24,7 @@ struct LaneSlot {
   std::span<std::int32_t> targets;
   std::span<std::int32_t> positions;
   std::span<float> weights;
-  /// Of the lane's documents, as many as could be; behind the last one of 0 rows, if there is room.
+  /// Space for the most documents a lane can have; a sequence of 0 rows ends the list if it fits.
   std::span<LaneSequence> sequences = {};
 };
 
@@ -41,7 +41,7 @@ class LaneHead {
   [[nodiscard]] std::span<LaneSequence> sequences(std::int32_t slot) const;
   /// Row weights are made of log-probabilities in some pass.
   [[nodiscard]] bool weighs() const { return weighting_.has_value(); }
-  /// What the head read in the frozen copy, if the lane's pass loses the divergence from it.
+  /// Input of the frozen copy's head, if the loss of the lane's pass is the divergence from it.
   [[nodiscard]] const std::byte* reference_input(const LaneWork& work) const;
 
   /// Enqueues the head's forward pass over a lane and what LossUse says. `columns`: of the lane,

@@ -26,7 +26,7 @@ namespace train::engine {
 /// the same compute stream. Ownership: owns the slots; borrows all else.
 class LaneRunner {
  public:
-  /// What the passes read and write, all of the same rank.
+  /// Parts that the passes read and write, all of the same rank.
   struct Parts {
     Model& model;
     RankState& state;

@@ -35,7 +35,7 @@ class RankEngine {
   RankEngine(const RankEngine&) = delete;
   RankEngine& operator=(const RankEngine&) = delete;
 
-  // What the rank is to do.
+  // Plan of the rank's work.
   [[nodiscard]] const RankPlan& rank_plan() const { return rank_; }
   [[nodiscard]] const kernels::KernelTable& kernel_table() const { return rank_.kernels(); }
   [[nodiscard]] const kernels::Device& device() const { return rank_.device(); }
@@ -50,7 +50,7 @@ class RankEngine {
     return rank_.unit_name(unit);
   }
 
-  // What does it.
+  // Parts that do the work.
   [[nodiscard]] LaneRunner& lanes() { return lanes_; }
   [[nodiscard]] const LaneRunner& lanes() const { return lanes_; }
   [[nodiscard]] GatheredWeights& gathered() { return gathered_; }
@@ -69,7 +69,7 @@ class RankEngine {
 
   /// In stream order: StepTotals::step_result() with the optimizer's sums.
   [[nodiscard]] StepResult step_result(std::int64_t step) const;
-  /// What is allocated, by kind; equals plan_memory() of the same options.
+  /// Allocated bytes by kind; equal to plan_memory() of the same options.
   [[nodiscard]] MemoryPlan allocated() const;
 
  private:

@@ -19,16 +19,16 @@
 
 namespace train::engine {
 
-/// What a finished step reports. Means are over the targets of the global batch, in nats.
+/// Results of a finished step. Means are over the targets of the global batch, in nats.
 struct StepResult {
   double loss = 0.0;  ///< Cross-entropy + z-loss.
   double cross_entropy = 0.0;
   double grad_norm = 0.0;  ///< Before clipping.
   double lr = 0.0;
   bool nonfinite = false;               ///< A loss or norm was not finite; no weight was changed.
-  std::vector<double> unit_grad_norms;  ///< Of each unit, before clipping.
-  /// Of the updated rows whose gradient this rank finishes: Optimizer::row_sums(), which added up
-  /// over ranks are those of the model (diagnose()). Empty in other steps and when non-finite.
+  std::vector<double> unit_grad_norms;  ///< One per unit, before clipping.
+  /// Optimizer::row_sums() of the updated rows whose gradient this rank finishes; their sum over
+  /// ranks covers the model (diagnose()). Empty in other steps and when non-finite.
   std::vector<ExactSum> optimizer_sums;
   /// Objective::metric_names() of the step; of a RowWeighting means over its items, NaN where there
   /// is none. Behind them block_metrics() of the model.
@@ -99,7 +99,7 @@ class NormTree {
   std::vector<std::vector<std::size_t>> index_of_;  // By group, in its order of parameters.
 };
 
-/// What a step, an evaluation or a probe comes to: loss sums by lane, norms by node, counts of NaN
+/// Totals of a step, an evaluation or a search: loss sums by lane, norms by node, counts of NaN
 /// and Inf. Each rank writes its own block; once the blocks of all ranks are here, the same trees
 /// over them give the same bits on every rank.
 ///
@@ -137,8 +137,8 @@ class StepTotals {
   void nonfinite_counted(kernels::Stream& stream, const std::int64_t* count) const;
   /// Enqueues the norms of this rank's rows of a group. `gradient`: packed as GroupLayout::reduce.
   void add_norms(kernels::Stream& stream, std::size_t group, const float* gradient) const;
-  /// The same of the last pass of several, before its gradient is joined with those before it;
-  /// in the pass before it of the distances that it rewards (GradientSource::distances).
+  /// Enqueues the norms of the last of several passes, before its gradient joins the earlier ones;
+  /// in the pass before the last, norms of the rewarded distances (GradientSource::distances).
   void add_pass_norms(kernels::Stream& stream, std::size_t group, const float* gradient) const;
   /// Where this rank counts the elements of a segment in which gradients agree; the device's.
   [[nodiscard]] std::int64_t* agreement(std::size_t group, std::size_t segment) const;
@@ -151,8 +151,7 @@ class StepTotals {
   /// After loss_and_norm of step `step` (from 0): enqueues loss, global norm, clip scale and the
   /// check for NaN and Inf.
   void combine(kernels::Stream& stream, std::int64_t step);
-  /// The same of a pass of several that is not the last: enqueues that what it came to is kept for
-  /// combine().
+  /// Enqueues that the outcome of a pass that is not the last of several is kept for combine().
   void combine_pass(kernels::Stream& stream, const PassPlan& pass, std::int64_t step);
   /// The pass behind this one rewards distances (GradientSource::distances).
   [[nodiscard]] bool measures_distances(const PassPlan& pass) const {
@@ -161,7 +160,7 @@ class StepTotals {
   /// The factor that makes the parameter's distance its gradient, in a step that rewards distance.
   /// Where kernels read it, in stream order after combine_pass().
   [[nodiscard]] const float* distance_factor(std::size_t group, std::size_t parameter) const;
-  /// What combine() decides, where kernels read it.
+  /// Decision of combine(), where kernels read it.
   [[nodiscard]] const kernels::UpdateGuard* guard() const;
 
   /// In stream order; of step `step` (from 0), but for StepResult::optimizer_sums.
@@ -173,7 +172,7 @@ class StepTotals {
   void add_allocated(MemoryPlan& memory) const;
 
  private:
-  /// What the host works out of a step's sums, and the gate that a kernel makes of that.
+  /// Values that the host derives from a step's sums, and the update guard a kernel makes of them.
   struct Scalars {
     double squared_norm = 0.0;
     double cross_entropy = 0.0;

@@ -24,7 +24,7 @@ namespace train::engine {
 /// owns the lists of sequences and what the passes hand over; borrows the rest.
 class LaneWeighting {
  public:
-  /// What the host has of a lane besides the log-probabilities; lives until the stream is past it.
+  /// Host columns of a lane besides the log-probabilities; they live until the stream is past them.
   struct HostRows {
     std::span<const std::int32_t> targets;
     std::span<const float> weights;
@@ -35,7 +35,7 @@ class LaneWeighting {
 
   /// A slot's list for the host to write; behind the last sequence one of 0 rows, if there is room.
   [[nodiscard]] std::span<LaneSequence> sequences(std::int32_t slot) const;
-  /// What the first pass writes; the device's.
+  /// Results of the first pass, in device memory.
   [[nodiscard]] kernels::LogProbResults results() const;
   /// Whether the references that the weights follow from are the frozen copy's (Compared), and
   /// not kept by document; and what the first pass over its rows writes, then, before weigh().
@@ -52,7 +52,7 @@ class LaneWeighting {
   /// The weights, for the second pass; the device's.
   [[nodiscard]] const float* row_weights() const { return row_weights_.device<float>(); }
 
-  /// Of all that an engine of these options allocates here.
+  /// Bytes that this class allocates in an engine of `options`.
   [[nodiscard]] static std::size_t planned_bytes(const RankOptions& options,
                                                  const Objective& objective);
   [[nodiscard]] std::size_t allocated_bytes() const;

@@ -19,13 +19,13 @@ namespace train::engine {
 /// owns the values; borrows the plan.
 class ReferenceLogProbs {
  public:
-  /// Of one document of a lane.
+  /// Reference log-probability of one document of a lane.
   struct Entry {
     std::int64_t document = -1;  ///< LaneSequence::document; -1: none.
     double log_prob = 0.0;
   };
 
-  /// Of RankOptions::reference_documents documents; nothing is known of any of them.
+  /// Holds RankOptions::reference_documents documents, all without a known value.
   explicit ReferenceLogProbs(const RankPlan& rank);
 
   /// NaN: not known.
@@ -36,19 +36,19 @@ class ReferenceLogProbs {
   /// REQUIRES: a value for each document.
   void restore(std::span<const double> values);
 
-  /// What the weights are, of this rank's rows; goes with its blocks from here on.
+  /// Notes the digest of this rank's rows of the weights; its blocks carry the digest from here on.
   void note_weights(std::uint64_t digest);
-  /// Of the rows of all ranks; 0: nobody noted it.
+  /// Digest over the rows of all ranks; 0: none was noted.
   [[nodiscard]] std::uint64_t weights_digest() const;
 
   /// Where the entries of a lane of this rank are put, all of them.
   [[nodiscard]] std::span<Entry> lane(std::int64_t lane);
-  /// What `rank` sends of its lanes of one command.
+  /// Block that `rank` sends for its lanes of one command.
   [[nodiscard]] std::span<std::byte> block(std::int64_t rank);
   /// Enqueues that the values of all lanes of one command, which are here, are known.
   void take(kernels::Stream& stream);
 
-  /// Of all that an engine of these options allocates here, for so many lanes of all ranks.
+  /// Bytes that this class allocates in an engine of `options`, lanes of all ranks included.
   [[nodiscard]] static std::size_t planned_bytes(const RankOptions& options,
                                                  const Objective& objective);
   [[nodiscard]] std::size_t allocated_bytes() const {

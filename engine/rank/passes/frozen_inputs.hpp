@@ -9,10 +9,10 @@
 
 namespace train::engine {
 
-/// What a pass compares the model with, of all rows of this rank's lanes: what the head reads in
-/// the frozen copy, or outputs of its layers (ComparedOutputs), whose place their distances'
-/// gradients take. Kept by the copy's forward pass (LossUse::compared) for the pass that comes
-/// next (Pass::compared).
+/// Rows of the frozen copy that a pass compares the model with, for all lanes of this rank: inputs
+/// of the copy's head, or outputs of its layers (ComparedOutputs), which the gradients of the
+/// distances overwrite. The copy's forward pass (LossUse::compared) keeps them for the next pass
+/// (Pass::compared).
 ///
 /// Threading: in the compute stream's order. Ownership: owns the memory, borrows the plan.
 class FrozenInputs {
@@ -25,7 +25,7 @@ class FrozenInputs {
   [[nodiscard]] Elements of(const LaneWork& work, std::size_t index = 0) const;
   [[nodiscard]] std::size_t lane_bytes() const { return lane_bytes_; }
 
-  /// Of all that an engine of these options allocates here.
+  /// Bytes that this class allocates in an engine of `options`.
   [[nodiscard]] static std::size_t planned_bytes(const RankLayout& layout, const ShardPlan& plan,
                                                  const RankOptions& options);
   [[nodiscard]] std::size_t allocated_bytes() const { return rows_.size_bytes(); }

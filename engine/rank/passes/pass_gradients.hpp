@@ -30,15 +30,15 @@ class PassGradients {
   void finish(kernels::Stream& stream, std::size_t group, const LaneWork& work, float* gradient);
 
   [[nodiscard]] std::size_t kept_bytes() const;
-  [[nodiscard]] std::size_t start_bytes() const;  ///< Of the weights that began the run.
+  [[nodiscard]] std::size_t start_bytes() const;  ///< Bytes of the run's initial weights.
   [[nodiscard]] std::size_t scratch_bytes() const { return agreeing_.size_bytes(); }
 
  private:
   /// Rows of one parameter.
   struct Rows {
-    float* kept = nullptr;  ///< What the passes before came to.
+    float* kept = nullptr;  ///< Joined gradient of the passes before.
     float* next = nullptr;
-    float* out = nullptr;  ///< Either: becomes what all come to.
+    float* out = nullptr;  ///< `kept` or `next`: receives the joined gradient.
     std::int64_t count = 0;
     std::int64_t* agreeing = nullptr;
   };
@@ -49,8 +49,8 @@ class PassGradients {
   /// out = a segment's weights minus those that began the run.
   void find_distance(kernels::Stream& stream, std::size_t group, const Segment& segment,
                      float* out) const;
-  /// Of GradientSource::distances: enqueues the norms of the distances, in the pass before;
-  /// and in that pass that they become its gradient, where the step trains.
+  /// GradientSource::distances: measure_distances() enqueues the norms of the distances in the pass
+  /// before; reward_distances() makes them the pass's gradient, where the step trains.
   void measure_distances(kernels::Stream& stream, std::size_t group, float* scratch) const;
   void reward_distances(kernels::Stream& stream, std::size_t group, std::int64_t step,
                         float* gradient) const;
@@ -60,9 +60,9 @@ class PassGradients {
   const RankState* state_;
   const StepTotals* totals_;
   std::vector<kernels::Buffer> kept_;  // By group.
-  // Of Objective::reads_first_weights(): the weights that began the run.
+  // Initial weights of the run, for Objective::reads_first_weights().
   std::vector<kernels::Buffer> start_;
-  kernels::Buffer agreeing_;  // Of one segment: the next gradient where it agrees; scratch.
+  kernels::Buffer agreeing_;  // Scratch for one segment: the next gradient where signs agree.
 };
 
 }  // namespace train::engine

@@ -6,7 +6,7 @@
 #include "engine/lanes/lane_tree.hpp"
 #include "engine/rank/step_totals.hpp"
 
-// What the passes of a step of several come to.
+// Outcomes of the passes in a step of several passes.
 
 namespace train::engine {
 

@@ -14,8 +14,8 @@ namespace train::engine {
 /// same on every rank and in the launcher. A new kind of pass is one entry here.
 class PassList {
  public:
-  /// Of steps with these passes, one or more. `live_reference`: log-probabilities of a reference
-  /// are the frozen copy's.
+  /// Lists the passes of steps with `passes`, one or more. `live_reference`: the frozen copy
+  /// computes the reference's log-probabilities.
   explicit PassList(const std::vector<Pass>& passes = {Pass{}}, bool live_reference = false);
 
   [[nodiscard]] const std::vector<PassPlan>& all() const { return all_; }
@@ -28,7 +28,7 @@ class PassList {
   /// The commands of a step, in their order; the last one updates. Before a pass that compares
   /// comes the frozen copy's forward pass over the same rows.
   [[nodiscard]] const std::vector<PassPlan>& step() const { return step_; }
-  /// Those that search a step again for what was not finite.
+  /// Passes that repeat a step to search for non-finite values.
   [[nodiscard]] const std::vector<PassPlan>& search() const { return search_; }
 
  private:

@@ -38,7 +38,7 @@ std::int64_t most(const std::vector<GroupLayout>& groups, const Value& value) {
   return most;
 }
 
-/// Of one segment.
+/// Rows of the largest segment.
 std::int64_t most_rows(const Part& part) {
   std::int64_t rows = 0;
   for (const Segment& segment : part.segments) {

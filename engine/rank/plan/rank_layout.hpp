@@ -29,13 +29,13 @@ struct MemoryPlan {
   std::size_t buffers_bytes = 0;      ///< Lane slots, loss sums, scratch of norms and optimizer.
   std::size_t reference_bytes = 0;    ///< Weights of a live reference (ReferenceWeights).
 
-  std::size_t offloaded_bytes = 0;  ///< Of all these, what a device leaves to the host.
+  std::size_t offloaded_bytes = 0;  ///< Share of all these that is offloaded to the host.
 
   [[nodiscard]] std::size_t total_bytes() const {
     return parameters_bytes + gradients_bytes + optimizer_bytes + lane_sums_bytes + gathered_bytes +
            transfer_bytes + activations_bytes + buffers_bytes + reference_bytes;
   }
-  /// Of a device's own memory, where one computes.
+  /// Bytes in the device's own memory, where a device computes.
   [[nodiscard]] std::size_t device_bytes() const { return total_bytes() - offloaded_bytes; }
   friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
 };
@@ -57,18 +57,18 @@ inline constexpr auto kMemoryKinds = std::to_array<MemoryKind>({
     {"reference", &MemoryPlan::reference_bytes},
 });
 
-/// What layers read as weights: the fp32 masters themselves; with bf16 compute masters rounded to
-/// bf16, held as such, or in fp32 memory where the device's kernels know no bf16.
+/// Weights that layers read: the fp32 masters themselves; with bf16 compute the masters rounded to
+/// bf16, stored as bf16, or as fp32 where the device's kernels know no bf16.
 enum class ComputeWeights : std::uint8_t { masters, rounded, bf16 };
 
 /// One group as one rank sees it: its rows, whom it talks to, the sizes of its buffers.
 struct GroupLayout {
-  Part rows;    ///< All that the rank's state part has, trained or not: of split weights the shard.
-  Part state;   ///< Of those what is trained: masters and optimizer state.
-  Part reduce;  ///< Trained rows whose gradient is finished here.
-  std::vector<Part> owners;  ///< Of all ranks the latter; empty in a world of one.
+  Part rows;  ///< All rows of the rank's state part, trained or frozen: the shard of split weights.
+  Part state;                ///< Trained rows among `rows`: masters and optimizer state.
+  Part reduce;               ///< Trained rows whose gradient is finished here.
+  std::vector<Part> owners;  ///< `reduce` of every rank; empty in a world of one.
 
-  /// Of a gather: peers, this rank included, and the rows that each of them sends.
+  /// Sources of an all-gather: peers, this rank included, and the rows that each of them sends.
   struct Sources {
     std::vector<std::int64_t> ranks;
     std::vector<Part> parts;
@@ -77,14 +77,14 @@ struct GroupLayout {
   Sources kept;    ///< Gather of rows kept after the forward pass (reshard = N), else no ranks.
   Part kept_here;  ///< This rank's rows of the latter.
 
-  std::int64_t flat = 0;           ///< Elements of the whole group,
-  std::int64_t gradient_flat = 0;  ///< and of its gradient.
-  std::int64_t own_buffers = 0;    ///< Of this rank's tree over its lanes; 0: it has none.
-  std::int64_t owner_buffers = 0;  ///< Of the tree over all lanes' `reduce` rows; 0: none.
-  bool resident = true;            ///< Whole compute weights stay here, or
-  bool made = false;               ///< are made of the masters, which are all here, when needed.
-  bool in_activations = false;     ///< `own_buffers` is one, which lies where activations did.
-  bool broadcast_apart = false;    ///< Spread gradients have a buffer of their own (`state`).
+  std::int64_t flat = 0;           ///< Elements of the whole group.
+  std::int64_t gradient_flat = 0;  ///< Elements of the group's gradient.
+  std::int64_t own_buffers = 0;    ///< Buffers of this rank's tree over its lanes; 0: no tree.
+  std::int64_t owner_buffers = 0;  ///< Buffers of the tree over all lanes' `reduce` rows; 0: none.
+  bool resident = true;            ///< Whole compute weights stay here.
+  bool made = false;            ///< Compute weights are made of the masters, all here, when needed.
+  bool in_activations = false;  ///< `own_buffers` is 1, in memory that activations have left.
+  bool broadcast_apart = false;  ///< The gradient broadcast uses its own buffer (`state`).
 };
 
 /// Rows that have fp32 values apart from what layers read: of split fp32 weights the whole shard.
@@ -118,7 +118,7 @@ class RankLayout {
   [[nodiscard]] ComputeWeights compute_weights() const { return compute_weights_; }
   [[nodiscard]] Offload offload() const { return offload_; }
   [[nodiscard]] bool compute_bf16() const { return compute_weights_ != ComputeWeights::masters; }
-  /// Of whole weights in memory, and of activations.
+  /// Dtype of whole weights in memory, and of activations.
   [[nodiscard]] kernels::DType compute_dtype() const;
   [[nodiscard]] bool reduce_bf16() const { return reduce_bf16_; }
   [[nodiscard]] SumOrder sum_order() const { return order_; }
@@ -140,7 +140,7 @@ class RankLayout {
   /// Elements of one shared buffer of gathered weights, and their number.
   [[nodiscard]] std::int64_t gather_elements() const { return gather_elements_; }
   [[nodiscard]] std::int64_t gather_buffers() const { return gather_buffers_; }
-  /// The same of gradient buffers.
+  /// Elements of a gradient buffer, and the number of such buffers.
   [[nodiscard]] std::int64_t gradient_buffer_elements() const { return gradient_buffer_elements_; }
   [[nodiscard]] std::int64_t gradient_buffer_count() const { return gradient_buffer_count_; }
   /// Elements of the fp32 copy of a received bf16 sum; 0: none is needed.
@@ -151,7 +151,7 @@ class RankLayout {
   [[nodiscard]] std::int64_t made_elements() const;
   /// Elements of all state tensors that the optimizer keeps of a group here, padding included.
   [[nodiscard]] std::int64_t optimizer_elements(std::size_t group) const;
-  /// What the largest update here needs for itself; 0: nothing.
+  /// Scratch bytes of the largest update on this rank; 0: none.
   [[nodiscard]] std::size_t optimizer_scratch_bytes() const;
   /// Doubles of the row sums of any update's slice, and of all slices where their rows are not too
   /// many: those that fit are summed up together.
@@ -171,7 +171,7 @@ class RankLayout {
   [[nodiscard]] std::int64_t eval_block(std::int64_t rank) const {
     return eval_blocks_[static_cast<std::size_t>(rank)];
   }
-  /// The same of training lanes.
+  /// First training lane of `rank` (rank == ranks: the number of lanes).
   [[nodiscard]] std::int64_t lane_block(std::int64_t rank) const {
     return lane_blocks_[static_cast<std::size_t>(rank)];
   }
@@ -201,8 +201,8 @@ class RankLayout {
 
   /// Bytes of the gradient of a group as its strategy keeps it (MemoryPlan::gradients_bytes).
   [[nodiscard]] std::size_t gradient_bytes(std::size_t group) const;
-  /// What the model keeps of this plan's lanes; its gradients are of the groups that are
-  /// GroupLayout::in_activations, in their order.
+  /// Options of the model's activations for the lanes of this plan; their gradients belong to the
+  /// groups with GroupLayout::in_activations, in the order of groups.
   [[nodiscard]] ActivationOptions activations(const Checkpointing& checkpointing) const;
   /// All but the model's activations.
   [[nodiscard]] MemoryPlan memory() const;

@@ -21,21 +21,21 @@
 
 namespace train::engine {
 
-/// What of the state lies in memory of kind Device::offload; the rest is where kernels compute.
+/// State kept in memory of kind Device::offload; the rest is where kernels compute.
 enum class Offload : std::uint8_t {
   nothing,
   optimizer,   ///< The optimizer's state tensors.
-  parameters,  ///< Those, and masters and shards of weights; not weights that layers read.
+  parameters,  ///< Also masters and shards of weights; not weights that layers read.
 };
 
-/// What [memory] asks for.
+/// Checkpointing and offload as [memory] sets them.
 [[nodiscard]] Checkpointing checkpointing_of(const configs::MemorySection& section);
 [[nodiscard]] Offload offload_of(const configs::MemorySection& section);
 /// Whether bf16 weights are made of the masters for each visit of a layer, where all masters are
 /// here.
 [[nodiscard]] bool makes_weights(const configs::MemorySection& section);
 
-/// What a run asks of each rank's engine: the same on all of them but for `rank`.
+/// Options of an engine, identical on all ranks except `rank`.
 struct RankOptions {
   ModelSpec model;
   InitOptions init;
@@ -51,8 +51,8 @@ struct RankOptions {
   std::int64_t rank = 0;
   std::int64_t seq_len = 0;
   std::int64_t total_steps = 0;
-  std::int64_t eval_lanes = 0;  ///< Of an evaluation, whose losses are added up.
-  /// Whose documents are scored (DocumentScores).
+  std::int64_t eval_lanes = 0;  ///< Lanes of an evaluation, whose losses are added up.
+  /// Lanes whose documents are scored (DocumentScores).
   std::int64_t scored_lanes = 0;
   std::int32_t lane_slots = 4;
   /// The optimizer's sums (StepResult) are made every this many finished steps and at the last.
@@ -74,12 +74,12 @@ struct RankOptions {
 
 /// The plan of `options`, which every rank and the launcher derive alike. Errors: ShardPlan::make.
 [[nodiscard]] Result<ShardPlan> plan_of(const RankOptions& options);
-/// What [optimizer] and [train] ask for: the same of all that plan, keep or update.
+/// Optimizer that [optimizer] and [train] set; planning, state and updates use equal ones.
 [[nodiscard]] std::unique_ptr<Optimizer> optimizer_of(const RankOptions& options);
 /// The model with what train.freeze names frozen, and with the adapters of [lora].
 [[nodiscard]] ModelSpec trained_model(const RankOptions& options);
-/// What a layer is trained with ends with its phase (TrainingSchedule::state_by_phase(); a running
-/// average of the weights outlasts it).
+/// True if a layer's optimizer state ends with its phase (TrainingSchedule::state_by_phase()); a
+/// running average of the weights outlasts the phase.
 [[nodiscard]] bool state_ends_with_phase(const RankOptions& options);
 /// So a run of `options` has gradients, masters and moments of what a phase trains, and of nothing
 /// else; but not on several nodes, whose launchers do not change their plans together.

@@ -17,8 +17,8 @@
 
 namespace train::engine {
 
-/// What one rank is to compute and to keep, fixed when its engine is built: kernels, options, plan,
-/// layout, passes and their schedules. Every part of the engine borrows it.
+/// Plan of one rank's work and memory, fixed when its engine is built: kernels, options, shard
+/// plan, layout, passes and their schedules. Every part of the engine borrows it.
 ///
 /// Threading: immutable. Ownership: borrows the kernels.
 class RankPlan {
@@ -59,12 +59,12 @@ class RankPlan {
   /// `sum` over the targets of step `step` (from 0) as the step's mean: over the sum of their
   /// weights; 0 where there is none. Of several passes over the targets of pass `number`.
   [[nodiscard]] double step_mean(std::int64_t step, double sum, std::size_t number = 0) const;
-  /// What lanes of one of passes() compute, in training or forward alone; of its coefficients the
-  /// first step's.
+  /// Computation of the lanes of one of passes(), in training or forward alone, with the
+  /// coefficients of the first step.
   [[nodiscard]] const Pass& pass(const PassPlan& pass) const {
     return computed_.at(static_cast<std::size_t>(pass.index));
   }
-  /// What the mean of the pass's row losses is multiplied by in the loss of step `step`.
+  /// Factor of the mean of the pass's row losses in the loss of step `step`.
   [[nodiscard]] double loss_factor(const PassPlan& pass, std::int64_t step) const;
   /// The unit of layer 0; the layers' units follow one another.
   [[nodiscard]] static constexpr std::size_t first_layer_unit() { return 1; }
@@ -72,7 +72,7 @@ class RankPlan {
   [[nodiscard]] bool trains(std::size_t unit, std::int64_t step) const;
   /// The unit of a parameter of a group.
   [[nodiscard]] std::size_t unit_of(std::size_t group, std::size_t parameter) const;
-  /// Of step `step`, from 0.
+  /// Learning rate of step `step`, from 0.
   [[nodiscard]] double learning_rate_of(std::int64_t step) const;
 
  private:

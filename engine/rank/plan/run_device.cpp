@@ -16,7 +16,7 @@
 namespace train::engine {
 namespace {
 
-/// What does not depend on the precision.
+/// The device does not depend on the precision.
 const kernels::Device& device_of(const std::string& device) {
   return *kernels_of(device, "fp32").device;
 }

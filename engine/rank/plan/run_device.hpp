@@ -22,8 +22,8 @@ namespace train::engine {
 [[nodiscard]] Status check_device(const std::string& device, const ModelSpec& model,
                                   std::string_view fix = "set runtime.device = \"cpu\"");
 
-/// Of `ranks` processes of this machine with a device each, which `transport`
-/// (parallel.transport) joins. Errors (user), in one line: there are fewer devices; no NCCL.
+/// Checks that this machine can run `ranks` processes with a device each, joined by `transport`
+/// (parallel.transport). Errors (user), in one line: there are fewer devices; no NCCL.
 /// REQUIRES: as kernels_of().
 [[nodiscard]] Status check_device_ranks(const std::string& device, const std::string& transport,
                                         std::int64_t ranks);
@@ -41,7 +41,7 @@ void take_device(std::int64_t local);
 [[nodiscard]] const kernels::KernelTable& kernels_of(const std::string& device,
                                                      const std::string& compute);
 
-/// What decides the bits of those kernels, by name. REQUIRES: as kernels_of().
+/// Name of the kernel set, which decides the bits of its results. REQUIRES: as kernels_of().
 [[nodiscard]] std::string kernel_set_name(const std::string& device, const std::string& compute);
 
 /// kernels::measure_gemm_flops() of that device, for those who may not see kernels; `compute` is

@@ -46,7 +46,7 @@ class GatheredWeights {
  public:
   explicit GatheredWeights(const RankPlan& rank);
 
-  /// Of a reservation of any command.
+  /// Buffer of a reservation of any command.
   [[nodiscard]] Elements of(const Reservation& reservation) const;
   /// Rows of the group kept for the backward pass, packed as GroupLayout::kept_here.
   [[nodiscard]] std::byte* kept(std::size_t group) const { return kept_[group].data(); }

@@ -21,9 +21,9 @@ class WeightsUnreadable : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What a rank keeps of one group between steps: fp32 masters and optimizer state of the trained
-/// rows of its state part, and weights for the layers: whole where they are resident, else the
-/// shard that gathers send.
+/// State of one group on a rank between steps: fp32 masters and optimizer state of the trained
+/// rows of the rank's state part, and weights for the layers: whole where they are resident, else
+/// the shard that gathers send.
 ///
 /// With fp32 compute the masters are those weights. With bf16 compute the weights are masters
 /// rounded to bf16: two bytes each in the shard, and whole ones too where the kernels know bf16,
@@ -41,11 +41,11 @@ class GroupState {
 
   /// A trained row that this rank keeps, REQUIRES: it is in the state part.
   [[nodiscard]] float* master(std::size_t parameter, std::int64_t row) const;
-  /// The same as bf16, where the kernels know it and such a copy is kept; else nullptr.
+  /// The row in bf16, where the kernels know bf16 and such a copy is kept; else nullptr.
   [[nodiscard]] std::uint16_t* rounded(std::size_t parameter, std::int64_t row) const;
   /// The most exact values of a row that this rank keeps, trained or frozen.
   [[nodiscard]] Elements weight(std::size_t parameter, std::int64_t row) const;
-  /// The same of the state tensors that the optimizer keeps of the parameter, in its order.
+  /// Rows of the parameter's optimizer state tensors, in the optimizer's order.
   [[nodiscard]] std::array<float*, kMostStates> states(std::size_t parameter,
                                                        std::int64_t row) const;
 
@@ -54,7 +54,7 @@ class GroupState {
   void make_weights(kernels::Stream& stream, std::uint16_t* out) const;
   /// Compute weights of the whole group, flat; nullptr unless they are resident, and not made.
   [[nodiscard]] Elements whole() const;
-  /// The same where they are fp32 in memory.
+  /// Compute weights of the whole group as fp32, where memory holds them as fp32.
   [[nodiscard]] float* whole_floats() const { return whole_.as<float>(); }
   /// The packed rows as gathers send them: fp32 or bf16.
   [[nodiscard]] const std::byte* shard() const;
@@ -76,7 +76,7 @@ class GroupState {
 
   [[nodiscard]] std::size_t weights_bytes() const;
   [[nodiscard]] std::size_t optimizer_bytes() const;
-  /// Of both, what lies in memory of kind Device::offload.
+  /// Bytes of weights and optimizer state in memory of kind Device::offload.
   [[nodiscard]] std::size_t offloaded_bytes() const;
 
  private:
@@ -90,7 +90,7 @@ class GroupState {
   void pack_shard(kernels::Stream& stream) const;
   /// initialise() of bf16 weights: the host rounds all of them, and keeps the masters' rows.
   void initialise_bf16(const ModelSpec& model, const InitOptions& options);
-  /// The same of a shard's frozen rows, which have no masters.
+  /// initialise() of a shard's frozen rows, which have no masters.
   void initialise_frozen_shard(const ModelSpec& model, const InitOptions& options);
   [[nodiscard]] const Part& masters() const { return master_part(*layout_, compute_); }
   /// The segment of `part` that holds the row. REQUIRES: there is one.

@@ -77,7 +77,7 @@ class HostDeviceBuffer {
     copy_out(stream, device_data, count * sizeof(T));
   }
 
-  /// Of one copy.
+  /// Bytes of one copy.
   [[nodiscard]] std::size_t size_bytes() const { return device_.size_bytes(); }
 
  private:

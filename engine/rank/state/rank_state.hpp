@@ -16,8 +16,8 @@
 
 namespace train::engine {
 
-/// What a rank keeps from step to step: masters, optimizer state and compute weights of all groups,
-/// as checkpoints and snapshots see them.
+/// State of a rank between steps: masters, optimizer state and compute weights of all groups, as
+/// checkpoints and snapshots see them.
 ///
 /// Threading: calls that take a stream only enqueue; "in stream order": call it from work on that
 /// stream or after synchronising it, and it blocks. Ownership: owns the memory, borrows the plan.

@@ -20,7 +20,7 @@ bool needs_first_weights(const RankOptions& options) {
 
 namespace {
 
-/// What is frozen now may have been trained in an earlier phase.
+/// A group that is frozen now may have been trained in an earlier phase.
 bool was_trained(const RankOptions& options, const ShardGroup& group) {
   const auto schedule = schedule_of(options.objective);
   return group.trained() ||

@@ -13,8 +13,8 @@ namespace train::engine {
 /// weights of the model as the run began, which its layers read in passes of the frozen copy
 /// (PassPlan::frozen): of each group what GroupState has for them, whole where it is
 /// resident, else the shard that gathers send, of the same type. No masters and no optimizer state.
-/// Of groups that are frozen there is no second copy, and with adapters of none: without them the
-/// model is the one that began.
+/// Frozen groups have no second copy. With adapters no group has one: the model without its
+/// adapters is the initial model.
 ///
 /// Threading: immutable. Ownership: owns the copies; borrows plan and state.
 class ReferenceWeights {
@@ -26,10 +26,11 @@ class ReferenceWeights {
   [[nodiscard]] bool serve(const PassPlan& pass, std::size_t group) const;
   /// Flat. REQUIRES: serve(), and the group is resident.
   [[nodiscard]] ConstElements whole(std::size_t group) const;
-  /// What the pass's gathers send: these rows or the state's. REQUIRES: it is not resident.
+  /// Shard that the pass's gathers send: the copy's or the state's. REQUIRES: the group is not
+  /// resident.
   [[nodiscard]] const std::byte* shard(const PassPlan& pass, std::size_t group) const;
 
-  /// Of a group that is copied.
+  /// Bytes of the copy of a group.
   [[nodiscard]] static std::size_t planned_bytes(const RankLayout& layout, std::size_t group);
   void add_allocated(MemoryPlan& memory) const;
 

@@ -27,7 +27,7 @@ namespace train::engine {
 void append_rows(const ShardGroup& group, const Part& part, const Optimizer& optimizer,
                  std::vector<StateView>& views);
 
-/// What RankState::shard_views() is on `rank` of `plan`, in its order; `data` is null.
+/// RankState::shard_views() of `rank` of `plan`, in the same order; `data` is null.
 [[nodiscard]] std::vector<StateView> shard_rows(const ShardPlan& plan, const Optimizer& optimizer,
                                                 std::int64_t rank);
 
@@ -35,7 +35,7 @@ void append_rows(const ShardGroup& group, const Part& part, const Optimizer& opt
 [[nodiscard]] std::uint64_t shard_bytes(const ShardPlan& plan, const Optimizer& optimizer,
                                         std::int64_t rank);
 
-// What the ranks of one node keep, shared out among them so that each row is there once.
+// Rows that the ranks of one node keep, divided among the ranks so that each row appears once.
 
 /// The ranks of one node.
 struct RankSpan {
@@ -63,7 +63,7 @@ struct RankSpan {
 [[nodiscard]] std::uint64_t node_bytes(const ShardPlan& plan, const Optimizer& optimizer,
                                        std::int64_t rank, const RankSpan& node);
 
-/// Those rows as the engine's rank keeps them; borrows from the engine.
+/// node_rows() of the engine's rank with its data; borrows from the engine.
 [[nodiscard]] std::vector<StateView> node_views(const RankEngine& rank, const RankSpan& node);
 
 /// Digest of the weights among `state` (is_weight(); other tensors are ignored): the sum modulo
@@ -76,8 +76,8 @@ struct RankSpan {
 /// checkpoint of the run holds, the same at any plan.
 [[nodiscard]] std::vector<std::string> tensor_names(std::span<const StateView> state);
 
-/// The same digest of each of `names` (sorted, all of `state` among them), of weights and of
-/// optimizer states alike: the part that the rows in `state` have in it. Ranks add theirs up.
+/// Digest of each of `names` (sorted, all of `state` among them), computed as for weights and also
+/// for optimizer states: the share of the rows in `state`. Sums over ranks give the whole digest.
 [[nodiscard]] std::vector<std::uint64_t> tensor_digests(std::span<const StateView> state,
                                                         std::span<const std::string> names);
 
