@@ -14,16 +14,16 @@
 
 namespace train::engine {
 
-/// What the backward pass finds in memory, and what it computes again: changes memory and time,
-/// never a bit but by `dtype`.
+/// Activations that the backward pass finds in memory and those it recomputes. The options change
+/// memory and time; results are bitwise identical for a given `dtype`.
 struct ActivationOptions {
   Checkpointing checkpointing = {};
   /// Compute outputs of norms again rather than keep them; by default where that saves much.
   std::optional<bool> lean = {};
   /// Gradients that lie where activations did (plan_arena()): of models run for one lane at a time.
   std::vector<UnitBytes> gradients = {};
-  /// Of activations, their gradients and the weights that kernels read. bf16 where the device's
-  /// kernels know it; sums, statistics and gradients of weights stay fp32.
+  /// Dtype of activations, their gradients and the weights that kernels read. bf16 only where the
+  /// device's kernels know it; sums, statistics and gradients of weights stay fp32.
   kernels::DType dtype = kernels::DType::f32;
   /// Texts of seq_len tokens at most whose decoding state is kept (CacheUse); 0: of none.
   std::int64_t cached_texts = 0;
@@ -61,7 +61,7 @@ class Model {
                     const void* input, const kernels::LogProbResults& results);
   [[nodiscard]] ConstElements head_input() const;
 
-  /// What the unit's forward pass has left, until that of the next unit: [rows, embedding_dim].
+  /// Output of the unit's forward pass, valid until the next unit's: [rows, embedding_dim].
   [[nodiscard]] ConstElements output(std::size_t unit) const {
     return workspace_->at(units_[unit]->output());
   }
@@ -96,7 +96,7 @@ class Model {
   std::vector<std::unique_ptr<LayerUnit>> units_;
 };
 
-/// What Model::activation_bytes() would be, without allocating anything.
+/// Model::activation_bytes() of these options, computed without allocating.
 [[nodiscard]] std::size_t planned_activation_bytes(const ModelSpec& spec, std::int64_t sequences,
                                                    std::int64_t seq_len, bool with_gradient,
                                                    const ActivationOptions& options = {});

@@ -98,7 +98,7 @@ std::vector<std::string> block_metrics(const ModelSpec& spec) {
 }
 
 double flops_per_token(const ModelSpec& spec, std::int64_t seq_len) {
-  // Of each product forward 2, of its input's gradient 2, of its weights' 2 (where they have one).
+  // FLOPs per product: forward 2, input gradient 2, weight gradient 2 (where there is one).
   const std::size_t lowest = lowest_trained_unit(spec);
   const auto flops_of = [&](std::size_t unit, bool frozen) {
     return unit < lowest ? 2 : frozen ? 4 : 6;

@@ -14,7 +14,7 @@ namespace train::engine {
 
 /// A norm. Of width `dim` of the model where nothing else is said.
 struct NormSpec {
-  std::string name = {};  ///< Of its weight, without ".weight", below the layer's prefix.
+  std::string name = {};  ///< Weight name without layer prefix and ".weight".
   kernels::NormKind kind = kernels::NormKind::rms;
   float eps = 1e-5F;
   bool plus_one = false;  ///< The gain is 1 + w, and w starts at 0 (Gemma).
@@ -28,8 +28,8 @@ struct RopeSpec {
   kernels::RopePairing pairing = kernels::RopePairing::interleaved;
   /// [rotary_dim / 2] radians a position. Empty: theta^(-2i / rotary_dim), in double.
   std::vector<float> frequencies = {};
-  float factor = 1.0F;           ///< Of cosine and sine (yarn, longrope).
-  std::string scaling = "none";  ///< What made `frequencies`; for people.
+  float factor = 1.0F;           ///< Factor of cosine and sine (yarn, longrope).
+  std::string scaling = "none";  ///< Method that made `frequencies`; for people.
 };
 
 class BlockSpec;
@@ -72,7 +72,7 @@ struct ModelSpec {
   std::int64_t vocab_size = 0;
   std::int64_t embedding_dim = 0;
   std::string embedding = {};    ///< "model.embed_tokens.weight".
-  float embedding_scale = 1.0F;  ///< Of the embedding's output (Gemma).
+  float embedding_scale = 1.0F;  ///< Factor of the embedding's output (Gemma).
   std::string positions = {};    ///< Learned positions' tensor; empty: none (GPT-2).
   std::int64_t position_rows = 0;
   std::vector<RopeSpec> ropes = {};
@@ -84,12 +84,12 @@ struct ModelSpec {
   float residual_scale = 1.0F;  ///< c in x + c * branch(x).
   float z_loss_coeff = 0.0F;
   bool transposed_linears = false;  ///< Layers' matrices are [inputs, outputs] (GPT-2).
-  std::int64_t max_positions = 0;   ///< Of the configuration; 0: it says nothing.
+  std::int64_t max_positions = 0;   ///< Limit in the configuration; 0: none is given.
   /// The keys of a config.json that say `ropes`, in both of its dialects: a JSON object as text.
   std::string rope_keys = {};
-  /// What the configuration says and no part of the function has, for people.
+  /// Configuration keys that no part of the function reads; for people.
   std::vector<std::string> unread_keys = {};
-  std::vector<std::string> dropout = {};  ///< Of its training, "attn_pdrop 0.1"; here is none.
+  std::vector<std::string> dropout = {};  ///< Dropout keys, "attn_pdrop 0.1"; not applied here.
   /// Shell patterns of parameters and units whose weights do not change (Parameter::frozen).
   std::vector<std::string> frozen = {};
   LoraSpec lora = {};  ///< With adapters all else is frozen.
@@ -99,7 +99,7 @@ struct ModelSpec {
 
   /// The widest head of any block.
   [[nodiscard]] std::int64_t widest_head() const;
-  /// Of all layers.
+  /// Number of branches of all layers.
   [[nodiscard]] std::int64_t branch_count() const;
   /// BlockSpec::sums() of all layers' blocks, in their order.
   [[nodiscard]] std::vector<std::string> block_sums() const;

@@ -93,7 +93,7 @@ struct Run {
   std::int64_t parameter, stored, count;
 };
 
-/// Those along the innermost axis whose elements of the parameter are from `begin` on, below `end`.
+/// Runs along the innermost axis that lie in elements [begin, end) of the parameter.
 std::vector<Run> runs_of(const TensorPart& part, std::int64_t begin, std::int64_t end) {
   std::vector<Run> runs;
   const TensorAxis& last = part.axes.back();
@@ -182,7 +182,7 @@ Rules rules_of(const ModelSpec& model, Dialect dialect) {
   return rules;
 }
 
-/// Those that name the parameter, or its module; of an adapter that of its map, for the name alone.
+/// Rules that name the parameter or its module; for an adapter its map's rule, for the name alone.
 std::vector<TensorRule> rules_for(const Parameter& parameter, const Rules& rules) {
   std::vector<TensorRule> found;
   std::string name = parameter.name;

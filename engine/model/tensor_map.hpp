@@ -19,7 +19,7 @@ struct NormSpec;
 /// A kind of files: how it names tensors, and how their elements lie.
 enum class Dialect : std::uint8_t {
   hf,    ///< Safetensors files as transformers reads them: a spec's own names and shapes.
-  gguf,  ///< Those of llama.cpp.
+  gguf,  ///< Names and shapes of llama.cpp.
   peft,  ///< Adapters alone: the names of hf behind "base_model.model.".
 };
 
@@ -44,15 +44,15 @@ struct TensorRule {
   std::string parameter;  ///< Below the layer's prefix; or that of a weight and its bias.
   std::string stored;     ///< Likewise. "{}": one tensor for each place of our axis 0, its number.
   TensorOrder order = TensorOrder::same;
-  std::int64_t heads = 0;  ///< Of rotary_pairs and by_parts.
+  std::int64_t heads = 0;  ///< Heads for rotary_pairs and by_parts.
   float added = 0.0F;      ///< Stored values are the parameter's plus this: gains of 1 + w.
-  AxisSlice slice = {};    ///< Of the parameter: what is stored there.
-  AxisSlice within = {};   ///< Of the stored tensor, whose axis has `count` places: where that is.
+  AxisSlice slice = {};    ///< Stored slice of the parameter.
+  AxisSlice within = {};  ///< Place of `slice` in the stored tensor, whose axis has `count` places.
 };
 
-/// Of a norm.
+/// Rule of a norm's weight.
 [[nodiscard]] TensorRule norm_rule(const NormSpec& norm, std::string stored);
-/// Adds those of the norms before and behind a branch, whichever it has.
+/// Adds the rules of the norms before and behind a branch, where it has them.
 void add_norm_rules(const BranchSpec& branch, const std::array<const char*, 2>& stored,
                     std::vector<TensorRule>& rules);
 
@@ -61,10 +61,10 @@ struct TensorAxis {
   std::int64_t count = 1, parameter = 1, stored = 1;
 };
 
-/// What a stored tensor and a parameter have in common.
+/// Intersection of a stored tensor and a parameter.
 struct TensorPart {
-  std::string name;                      ///< Of the stored tensor, and
-  std::vector<std::int64_t> shape = {};  ///< its whole shape.
+  std::string name;                      ///< Name of the stored tensor.
+  std::vector<std::int64_t> shape = {};  ///< Whole shape of the stored tensor.
   std::int64_t first = 0, stored = 0;    ///< The first element of either.
   std::vector<TensorAxis> axes = {};     ///< The outermost first, as the parameter's elements lie.
   float added = 0.0F;                    ///< As TensorRule's.

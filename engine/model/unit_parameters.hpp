@@ -9,7 +9,7 @@
 
 namespace train::engine {
 
-/// What is special about a unit, for those who drive it.
+/// Traits of a unit that its callers have to know.
 struct UnitTraits {
   bool makes_loss = false;  ///< Its forward pass reads the lane's targets and writes its sums.
   /// Its forward pass writes the gradients of its weights already, where they are asked for.

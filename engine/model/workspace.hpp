@@ -17,9 +17,9 @@ namespace train::engine {
 /// pass computes again rather than finds in memory, by the same kernels on the same values, so the
 /// same bits.
 struct Checkpointing {
-  std::int64_t every = 0;  ///< Of every so manieth layer; 1: of all, 0: of none.
-  /// Of such a layer: the branches whose blocks have this role, each from its norm to what its
-  /// output is made of; "block": all, so that the layer keeps its input alone.
+  std::int64_t every = 0;  ///< Recompute every N-th layer; 0 disables.
+  /// Recomputed part of such a layer: the branches whose blocks have this role, each from its norm
+  /// to the input of its output map; "block": all, so that the layer keeps its input alone.
   std::string part = "block";
 
   [[nodiscard]] bool computes_again(std::size_t layer, std::string_view role) const {
@@ -70,8 +70,8 @@ struct ArenaPlan {
 /// that of layers and head.
 enum class Phase : std::uint8_t { block, branch, head };
 
-/// What a slot holds: activations or their gradients, of the type that the workspace has for those;
-/// or sums, statistics and angles, which are fp32 whatever the activations are.
+/// Content of a slot: activations or their gradients, in the dtype of the workspace; or sums,
+/// statistics and angles, which are always fp32.
 enum class Content : std::uint8_t { elements, floats };
 
 /// Activations and scratch of one model: the residual stream at each unit boundary, what each block
@@ -92,7 +92,7 @@ class Workspace {
   [[nodiscard]] std::int64_t seq_len() const { return seq_len_; }
   [[nodiscard]] std::int64_t rows() const { return sequences_ * seq_len_; }
   [[nodiscard]] bool with_gradient() const { return with_gradient_; }
-  /// Of activations.
+  /// Dtype of activations.
   [[nodiscard]] kernels::DType dtype() const { return dtype_; }
 
   /// Slots kept from here on belong to `unit`, no lower one than before (at first 0).
@@ -169,8 +169,8 @@ class Workspace {
     Content content = Content::elements;
     std::optional<std::size_t> unit = {};  ///< Kept for it; else shared.
     std::optional<Phase> phase = {};       ///< Scratch.
-    std::string role = {};                 ///< Of Phase::branch.
-    bool for_texts = false;                ///< Shared with nobody.
+    std::string role = {};                 ///< Role of the branch in Phase::branch.
+    bool for_texts = false;                ///< Never shared.
     bool used = false;
   };
 

@@ -17,7 +17,7 @@ class ModelConfig;
 /// maths is read or refused; tensors are named as in its weights' files.
 struct ModelArchitecture {
   std::string_view model_type;  ///< In config.json.
-  std::string_view class_name;  ///< What `architectures` of an exported config.json says.
+  std::string_view class_name;  ///< `architectures` in an exported config.json.
   /// The keys that it reads, and the values of those that a file lacks, which are those of
   /// transformers' configuration class: a JSON object.
   std::string_view (*keys)();
@@ -60,7 +60,7 @@ struct ModelArchitecture {
 /// anything else as it is. REQUIRES: an object.
 [[nodiscard]] nlohmann::ordered_json language_model_config(const nlohmann::ordered_json& config);
 
-// What makes each of them.
+// Declares the functions that make an architecture.
 #define TRAIN_ARCHITECTURE_MAKER(identifier, model_type, class_name) \
   [[nodiscard]] std::string_view identifier##_keys();                \
   [[nodiscard]] ModelSpec identifier##_model(ModelConfig& config);

@@ -140,7 +140,7 @@ constexpr auto kKeys = std::to_array<ConfigKey>({
     {"vision_feature_select_strategy", KeyUse::no_effect, {}, kParts},
 });
 
-/// Of each key: the values that architectures take without it, and which do.
+/// Maps each key to the values that architectures assume without it, each with its architectures.
 using Readers = std::map<std::string, std::vector<std::pair<std::string, std::string>>>;
 
 void add_reader(Readers& readers, const std::string& key, const std::string& value,

@@ -7,11 +7,11 @@
 
 namespace train::engine {
 
-/// What becomes of a key of config.json that an architecture does not read.
+/// Treatment of a config.json key that an architecture does not read.
 enum class KeyUse : std::uint8_t {
   refused,    ///< It changes the function, unless its value is ConfigKey::neutral or null.
-  dropout,    ///< Of training alone: a run says that it trains without.
-  no_effect,  ///< On the function of a causal language model.
+  dropout,    ///< Affects training alone: a run reports that it trains without.
+  no_effect,  ///< No effect on the function of a causal language model.
 };
 
 /// A key that is known and not read. What an architecture reads is in ModelArchitecture::keys,

@@ -25,8 +25,8 @@ struct DecoderLayer {
   [[nodiscard]] LayerSpec spec() const;
 };
 
-/// What the families that came after Llama have alike: the keys of their sizes, the names of their
-/// tensors, RMS norms, SwiGLU, ropes by halves.
+/// Sizes shared by the families that follow Llama: equal config keys and tensor names, RMS norms,
+/// SwiGLU, ropes by halves.
 struct DecoderSizes {
   std::int64_t layers = 0, heads = 0, kv_heads = 0, head_dim = 0, hidden = 0;
   float eps = 1e-6F;

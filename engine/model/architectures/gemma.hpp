@@ -4,8 +4,8 @@
 
 namespace train::engine {
 
-/// What Gemma 2 and 3 have alike: a scaled embedding that is the head's matrix too, gains of 1 + w,
-/// norms before and behind both branches, attention's own scale.
+/// Parts shared by Gemma 2 and 3: a scaled embedding tied to the head, gains of 1 + w, norms before
+/// and behind both branches, attention's own scale.
 [[nodiscard]] ModelSpec gemma_model(ModelConfig& config, const DecoderSizes& sizes);
 void make_gemma_layer(ModelConfig& config, const DecoderSizes& sizes, DecoderLayer& layer);
 

@@ -10,9 +10,9 @@ namespace train::engine {
 /// DSTAR's variant of Qwen3: RMSNorm, SwiGLU, a sigmoid gate on the attention's output.
 [[nodiscard]] ModelSpec dstar_qwen3_spec(const ModelShape& shape);
 
-/// What both have alike: names of embedding, norms and head, ropes, scales.
+/// Spec shared by both architectures: names of embedding, norms and head, ropes, scales.
 [[nodiscard]] ModelSpec house_spec(const ModelShape& shape, kernels::NormKind norm);
-/// A layer of it, attention and MLP not filled in but for their sizes.
+/// A layer of house_spec(); only the sizes of attention and MLP are filled in.
 [[nodiscard]] DecoderLayer house_layer(const ModelShape& shape, kernels::NormKind norm,
                                        std::int64_t index);
 

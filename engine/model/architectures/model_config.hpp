@@ -35,9 +35,9 @@ class ModelConfig {
   [[nodiscard]] bool may_read(const std::string& key) const;
   /// The key's value; nullptr: it is null. REQUIRES: `defaults` has the key.
   [[nodiscard]] const nlohmann::json* find(const std::string& key);
-  /// What `defaults` has for it.
+  /// The key's value in `defaults`.
   [[nodiscard]] const nlohmann::json* otherwise(const std::string& key) const;
-  /// Of a family that takes `other` for another name of `key`: where it is given it counts.
+  /// Reads `other` as an alias of `key`, which it overrides where it is given.
   void take_as(const std::string& other, const std::string& key);
 
   // A size from 1 to 2^32.
@@ -59,8 +59,8 @@ class ModelConfig {
 
   /// Remembers an error: one line that names the file. The first counts.
   void refuse(const std::string& what);
-  /// What is in the file and was not read: refused, or in `spec` for people, by config_keys().
-  /// Error (user): what was remembered.
+  /// Handles keys of the file that were not read: config_keys() refuses them or lists them in
+  /// `spec` for people. Error (user): the remembered one.
   [[nodiscard]] Status finish(ModelSpec& spec);
 
  private:

@@ -4,7 +4,7 @@
 
 namespace train::engine {
 
-/// What OLMo 2 and 3 have alike.
+/// Fills in the parts of a layer that OLMo 2 and 3 share.
 void make_olmo_layer(ModelConfig& config, const DecoderSizes& sizes, DecoderLayer& layer);
 
 }  // namespace train::engine

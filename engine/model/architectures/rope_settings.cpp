@@ -13,7 +13,7 @@ constexpr std::string_view kSliding = "sliding_attention";
 constexpr const char* kContext = "original_max_position_embeddings";
 constexpr const char* kShare = "partial_rotary_factor";
 
-/// What each kind reads beside rope_type, rope_theta and partial_rotary_factor.
+/// Keys that each kind reads besides rope_type, rope_theta and partial_rotary_factor.
 const std::map<std::string, std::vector<std::string>>& kinds() {
   static const std::map<std::string, std::vector<std::string>> all = {
       {"default", {}},
@@ -94,7 +94,7 @@ void set_context(const Reading& reading, RopeSettings& settings) {
   set_default(reading.config, settings, kContext, "max_position_embeddings");
 }
 
-/// What the kind needs and the settings do not say, what they say and it does not need.
+/// Adds settings that the kind needs, removes those it does not read and notes the removed ones.
 void complete(const Reading& reading, RopeSettings& settings) {
   const std::string kind = settle_kind(reading, settings);
   if (!reading.family.partial) {

@@ -25,9 +25,9 @@ struct RopeFamily {
 /// rope_theta, partial_rotary_factor where a part of a head may turn, and what the kind needs.
 using RopeSettings = nlohmann::ordered_json;
 
-/// Of the family's one rope, or of full_attention and of sliding_attention. Puts them together as
-/// transformers 5 does from both dialects, rope_parameters, and rope_theta with rope_scaling, which
-/// goes before. Refuses in `config` what transformers cannot read, and kinds that are unknown here.
+/// Settings of the family's one rope, or of full_attention and sliding_attention. Merges both
+/// dialects as transformers 5 does: rope_parameters, and rope_theta with rope_scaling, which takes
+/// precedence. Refuses in `config` what transformers cannot read, and kinds unknown here.
 [[nodiscard]] std::vector<RopeSettings> read_rope_settings(ModelConfig& config,
                                                            const RopeFamily& family);
 

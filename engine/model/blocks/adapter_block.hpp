@@ -7,7 +7,7 @@
 
 namespace train::engine {
 
-/// What a low-rank adapter adds to a linear map: y += B u, u = s A x, with A [rank, inputs],
+/// Low-rank adapter of a linear map: y += B u, u = s A x, with A [rank, inputs],
 /// B [outputs, rank] and s the scale of LoraSpec (Hu et al. 2021,
 /// https://arxiv.org/abs/2106.09685). Its parameters are named as PEFT's files have them:
 /// "<module>.lora_A.weight".

@@ -33,17 +33,17 @@ struct AttentionSpec final : BlockSpec {
   ProjectionLayout layout = ProjectionLayout::separate;
   bool projection_bias = false, output_bias = false;
   HeadNorm head_norm = HeadNorm::none;
-  NormSpec norm = {};                    ///< Of queries and keys; its name is not used.
+  NormSpec norm = {};                    ///< Norm of queries and keys; its name is unused.
   std::optional<std::size_t> rope = {};  ///< Index into ModelSpec::ropes.
-  float scale = 0.0F;                    ///< Of q k^T; 0: 1 / sqrt(head_dim).
+  float scale = 0.0F;                    ///< Scale of q k^T; 0: 1 / sqrt(head_dim).
   float softcap = 0.0F;                  ///< c in c tanh(s / c); 0: none (Gemma 2).
   std::int64_t window = 0;               ///< Keys that a query sees, itself included; 0: all.
   bool output_gate = false;              ///< DSTAR: q's rows are per head [query D | gate D].
-  std::string query = {};                ///< Or the one matrix of the other layouts.
-  std::string key = {}, value = {};      ///< Of ProjectionLayout::separate.
+  std::string query = {};                ///< Query matrix, or the one matrix of other layouts.
+  std::string key = {}, value = {};      ///< ProjectionLayout::separate only.
   std::string output = {};
   std::string query_norm = {}, key_norm = {};
-  bool pairs_in_gguf = false;  ///< There rows of queries and keys are in rotary pairs (Llama).
+  bool pairs_in_gguf = false;  ///< GGUF has rows of queries and keys in rotary pairs (Llama).
 
   [[nodiscard]] std::unique_ptr<Block> make(const BlockContext& context,
                                             const ModelSpec& model) const override;
@@ -108,7 +108,7 @@ class AttentionBlock final : public Block {
   [[nodiscard]] View rotated_key() const;
   [[nodiscard]] Elements rotated() const;
   [[nodiscard]] bool has_norms() const { return spec_.head_norm != HeadNorm::none; }
-  /// What a norm sees as a row: a head, or all of them.
+  /// Row layout of a norm: a row is one head, or all heads.
   [[nodiscard]] kernels::RowLayout norm_layout(const View& view) const;
 
   const kernels::KernelTable* kernels_;
@@ -120,7 +120,7 @@ class AttentionBlock final : public Block {
   /// The norms' kernel can rotate what it has normalised: interleaved pairs of whole heads.
   bool norm_rotates_ = false;
   float scale_ = 1.0F;
-  std::int64_t query_dim_ = 0, kv_dim_ = 0;  ///< Of all heads.
+  std::int64_t query_dim_ = 0, kv_dim_ = 0;  ///< Columns of all heads.
   std::int64_t width_ = 0;                   ///< Columns of the projection buffer.
   View query_, gate_, key_, value_;
   std::vector<LinearBlock> projections_;

@@ -29,10 +29,10 @@ class HeadUnit final : public LayerUnit {
   void row_log_probs(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane,
                      const kernels::LogProbResults& results);
 
-  /// The same of rows that another forward pass has left (input()), in the place of this one's.
+  /// row_log_probs() of rows that another forward pass has left (input()), instead of its own.
   void log_probs_of(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane,
                     const void* input, const kernels::LogProbResults& results);
-  /// What the matrix is multiplied by, of the last forward pass: [rows, embedding_dim].
+  /// Input of the head's matrix in the last forward pass: [rows, embedding_dim].
   [[nodiscard]] ConstElements input() const { return ln_f_->output(); }
 
   /// Without the head: enqueues the distances of the rows of `output` from `reference`, which
@@ -60,7 +60,7 @@ class HeadUnit final : public LayerUnit {
   float softcap_;
   Workspace::Slot input_;
   std::optional<NormBlock> ln_f_;
-  ParameterPlace weight_;  ///< Of the embedding, where that is the head's.
+  ParameterPlace weight_;  ///< Place of the embedding, where it is tied to the head.
   std::int64_t chunk_rows_;
   Workspace::Slot logits_ = 0, row_terms_ = 0, residual_gradient_ = 0;
 };

@@ -69,7 +69,7 @@ struct UnitMemory {
   float* tied_gradient = nullptr;
 };
 
-/// What a block needs while it is built: it adds its parameters to its unit and reserves its slots.
+/// Context of a block's construction: the block adds its parameters to the unit and reserves slots.
 struct BlockContext {
   const kernels::KernelTable& kernels;
   ParameterList& parameters;
@@ -105,7 +105,7 @@ class LayerUnit {
   }
   /// Elements of the flat buffers (padding included).
   [[nodiscard]] std::int64_t element_count() const { return parameters_.element_count(); }
-  /// The same of its gradient.
+  /// Elements of the flat gradient (padding included).
   [[nodiscard]] std::int64_t gradient_count() const { return parameters_.gradient_count(); }
   [[nodiscard]] const UnitTraits& traits() const { return traits_; }
   /// Slot of the unit's output activations, [rows, embedding_dim].

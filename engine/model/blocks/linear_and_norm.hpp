@@ -97,17 +97,17 @@ class HeadNormBlock {
 /// Options of a norm over whole rows.
 [[nodiscard]] HeadNormBlock::Options row_norm(const NormSpec& spec, std::int64_t cols);
 
-/// The same norm over whole rows, which has its output.
+/// Norm over whole rows that owns the slot of its output.
 class NormBlock {
  public:
-  /// `phase`: whose scratch the result is where it is not kept.
+  /// `phase`: phase of the scratch slot that holds a result that is not kept.
   NormBlock(const BlockContext& context, const NormSpec& spec, std::int64_t cols,
             Phase phase = Phase::block);
 
   /// x, result: [rows, cols]. The result lasts until the next norm of the model at least.
   Elements forward(const BlockCall& call, ConstElements x,
                    const kernels::NormResidual& residual = {}) const;
-  /// The same result in the backward pass.
+  /// Result of forward() in the backward pass, recomputed if the workspace is lean.
   Elements output_again(const BlockCall& call, ConstElements x) const {
     return workspace_->lean() ? forward(call, x) : output();
   }

@@ -51,7 +51,7 @@ class MlpBlock final : public Block {
   /// From what `activated_` holds, its gradient: its contents again, and in the place of what the
   /// activation is applied to, which nobody needs after that, the gradient of it.
   void activate_backward(const BlockCall& call) const;
-  /// Of the buffers of `in_` and of its gradient.
+  /// Row stride of the buffers of `in_` and of its gradient.
   [[nodiscard]] std::int64_t stride() const {
     return spec_.fused || both_ ? 2 * spec_.hidden : spec_.hidden;
   }
