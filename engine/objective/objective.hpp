@@ -13,7 +13,7 @@
 
 namespace train::engine {
 
-/// What an objective's rows hold.
+/// Content of an objective's rows.
 enum class RowKind : std::uint8_t {
   tokens,     ///< Plain token files.
   documents,  ///< Packed documents.
@@ -24,8 +24,8 @@ enum class RowKind : std::uint8_t {
 
 /// Columns of a lane besides tokens and targets; a slot has memory for those of its objective.
 struct LaneColumns {
-  bool positions = false;  ///< Of tokens in their documents; else each sequence is one document.
-  bool weights = false;    ///< Of targets; else 1.
+  bool positions = false;  ///< Positions of tokens in documents; else each sequence is a document.
+  bool weights = false;    ///< Weights of targets; else 1.
   bool sequences = false;  ///< The documents of a lane (LaneSequence).
   /// Tokens of prompts are targets too, of weight 0; else they are none.
   bool prompt_targets = false;
@@ -33,7 +33,7 @@ struct LaneColumns {
   bool operator==(const LaneColumns&) const = default;
 };
 
-/// What is minimised: which columns its rows have, and what the head makes of them.
+/// Objective of training: the columns of its rows, and the loss that the head makes of them.
 ///
 /// The loss of a step is a sum over the targets of all its lanes, divided by the sum of their
 /// weights over the whole step (RowCount::weight), which every rank knows before the forward pass;
@@ -53,13 +53,13 @@ class Objective {
   /// The passes of step `step` (from 0): one, or several, each over rows of its own; as
   /// many in every step. An evaluation is of the data's own targets, without label smoothing.
   [[nodiscard]] virtual std::vector<Pass> passes(std::int64_t /*step*/) const { return {Pass{}}; }
-  /// Of several passes: what the optimizer reads of all gradients.
+  /// Join of the gradients of several passes, which the optimizer reads.
   [[nodiscard]] virtual GradientJoin join() const { return GradientJoin::sum; }
   /// Where not every step trains all, what it does; lives as long as this. Null: every one does.
   [[nodiscard]] virtual const TrainingSchedule* schedule() const { return nullptr; }
   /// As metrics.jsonl has them; those of a weighting(), unless there are others.
   [[nodiscard]] virtual std::vector<std::string> metric_names() const;
-  /// Of several passes: what they are in step `step`. `first_unit`: the unit of layer 0.
+  /// Metrics of step `step`, if it has several passes. `first_unit`: the unit of layer 0.
   [[nodiscard]] virtual std::vector<double> metric_values(std::int64_t /*step*/,
                                                           std::span<const PassOutcome> /*passes*/,
                                                           const SignAgreement& /*agreement*/,
@@ -95,11 +95,11 @@ class Objective {
   }
 };
 
-/// What some rows hold; of a step or a row. A pure function of data, seed and step.
+/// Counts of a step's rows or of one row. A pure function of data, seed and step.
 struct RowCount {
-  double weight = 0.0;         ///< Of trained targets, or items: what the loss is divided by.
+  double weight = 0.0;         ///< Weight of trained targets, or items; the loss is divided by it.
   std::int64_t trained = 0;    ///< Targets.
-  std::int64_t tokens = 0;     ///< That are not padding.
+  std::int64_t tokens = 0;     ///< Tokens that are not padding.
   std::int64_t positions = 0;  ///< Padding included.
 
   RowCount& operator+=(const RowCount& other) {

@@ -33,8 +33,8 @@ class PairObjective final : public Objective, private RowWeighting {
   PreferenceOptions options_;
 };
 
-/// What is known of sequence `index` of a lane: of its trained rows, or with `context` of all its
-/// targets.
+/// Log-probabilities of sequence `index` of a lane: of its trained rows, or with `context` of all
+/// its targets.
 [[nodiscard]] SequenceLogProbs sequence_log_probs(const LaneLogProbs& lane, std::size_t index,
                                                   bool context = false);
 /// Adds `weight` to the weights of the same rows.

@@ -13,7 +13,7 @@
 
 namespace train::engine {
 
-/// What the head loses in the rows of a pass.
+/// Loss of the head in the rows of a pass.
 struct HeadLoss {
   kernels::RowLoss row_loss = kernels::RowLoss::cross_entropy;  ///< HeadLossParams, as are these:
   float label_smoothing = 0.0F;
@@ -26,19 +26,19 @@ struct HeadLoss {
   /// over once.
   const RowWeighting* weighting = nullptr;
 
-  /// What the mean of the rows' losses is multiplied by.
+  /// Factor of the mean of the rows' losses.
   [[nodiscard]] double unit(std::int64_t vocab) const;
 };
 
-/// What a pass compares of the model with the copy of it that began the run.
+/// Part of the model that a pass compares with the frozen copy of the run's initial model.
 enum class Compared : std::uint8_t {
   nothing,
-  head_inputs,    ///< What the head reads: for its row loss, or for its weighting's references.
+  head_inputs,    ///< Inputs of the head: for its row loss, or for its weighting's references.
   layer_outputs,  ///< Outputs of the layers that the step trains: the loss is the mean of their
                   ///< rows' distances; what lies above the highest of them has no part in the pass.
 };
 
-/// What the gradient of a pass is made of.
+/// Source of a pass's gradient.
 enum class GradientSource : std::uint8_t {
   rows,
   /// No rows at all, in the last of several passes: it loses minus the sum of the Euclidean
@@ -59,7 +59,7 @@ enum class GradientSource : std::uint8_t {
 /// pass over the same rows (LossUse::compared), which leaves what is compared on the rank that has
 /// the lane. The head of the copy is the model's: it is frozen.
 struct Pass {
-  double coefficient = 1.0;  ///< What the mean loss is multiplied by.
+  double coefficient = 1.0;  ///< Factor of the mean loss.
   HeadLoss head = {};
   Compared compared = Compared::nothing;
   GradientSource source = GradientSource::rows;
@@ -86,11 +86,11 @@ enum class GradientJoin : std::uint8_t {
   asymmetric,  ///< r + f where they agree, else r.
 };
 
-/// What one pass of a step came to, over the lanes of all ranks.
+/// Outcome of one pass of a step, over the lanes of all ranks.
 struct PassOutcome {
   double loss = 0.0;                 ///< Mean over its targets, without coefficient.
-  double squared_norm = 0.0;         ///< Of its gradient, with the coefficient.
-  std::vector<double> unit_squares;  ///< The same of each unit.
+  double squared_norm = 0.0;         ///< Squared norm of the gradient, with the coefficient.
+  std::vector<double> unit_squares;  ///< Squared norm of each unit's gradient.
 };
 
 /// How the elements of the last pass's gradient agree with what those before it came to, over all

@@ -85,7 +85,7 @@ struct PreferenceLoss {
 [[nodiscard]] PairLoss kto_loss(const PreferenceOptions& options, bool desirable, double ratio,
                                 double baseline);
 
-/// What a pair is reported with; rewards/* and logps/* of a step are the means over its pairs.
+/// Metrics of a pair; rewards/* and logps/* of a step are the means over its pairs.
 struct PairMetrics {
   double log_prob_chosen = 0.0;    ///< log pi(y_c): logps/chosen.
   double log_prob_rejected = 0.0;  ///< log pi(y_r): logps/rejected.
@@ -95,7 +95,7 @@ struct PairMetrics {
   double accuracy = 0.0;           ///< 1 where the chosen reward is the larger: rewards/accuracies.
 };
 [[nodiscard]] PairMetrics pair_metrics(const PreferenceOptions& options, const PairLogProbs& pair);
-/// The same of a loss without a reference, with means over tokens: m and b m.
+/// Metrics of a loss without a reference, with means over tokens: m and b m.
 [[nodiscard]] PairMetrics mean_metrics(const PreferenceOptions& options, const PairLogProbs& pair);
 
 }  // namespace train::engine

@@ -22,10 +22,10 @@ struct LaneSequence {
 /// A lane after the first pass over the head: what its row weights are made of. Host memory.
 struct LaneLogProbs {
   std::span<const LaneSequence> sequences;  ///< In the order of their rows, none empty.
-  /// Of each sequence: the log-probability of its trained targets in the reference model; empty
-  /// unless asked for.
+  /// Log-probability of each sequence's trained targets in the reference model; empty unless asked
+  /// for.
   std::span<const double> references;
-  std::span<const std::int32_t> targets;  ///< Of rows; -1: none.
+  std::span<const std::int32_t> targets;  ///< One per row; -1: none.
   /// The data's weights of targets; a target of weight 0 is of the context (a prompt's token).
   std::span<const float> weights;
   std::span<const float> log_probs;        ///< log p[target]; 0 without a target.
@@ -53,10 +53,10 @@ struct MetricSum {
   double count = 0.0;
 };
 
-/// What an objective makes of a lane. All is zero before.
+/// Terms that an objective computes from a lane. All are zero before.
 struct LaneTerms {
   double loss = 0.0;     ///< Sum over its items.
-  double items = 0.0;    ///< Pairs or examples: what the step's loss is divided by, over all lanes.
+  double items = 0.0;    ///< Pairs or examples; their sum over all lanes divides the step's loss.
   double correct = 0.0;  ///< Items that count as right, for the accuracy of an evaluation.
   std::span<MetricSum> metrics;  ///< As RowWeighting::metrics() names them.
   std::span<float> row_weights;  ///< -d loss / d log p of each row, what its cross-entropy is
@@ -82,7 +82,7 @@ class RowWeighting {
   [[nodiscard]] virtual bool needs_square_sums() const { return false; }
   /// Reads all of a lane's rows; writes terms.
   virtual void weigh(const LaneLogProbs& lane, LaneTerms& terms) const = 0;
-  /// Of all lanes' means, in the order of metrics(): writes those that follow from others.
+  /// Writes the derived ones among the means over all lanes, which are in the order of metrics().
   virtual void derive(std::span<double> /*means*/) const {}
 };
 

@@ -12,8 +12,8 @@ struct UnlearningPhases {
   std::int64_t first_layer = 31;  ///< The deepest.
   std::int64_t last_layer = 8;    ///< None below it.
   std::int64_t stride = 4;
-  std::int64_t examples = 0;  ///< Of each stream in a phase; 1 or more.
-  std::int64_t batch = 32;    ///< Of each stream in a step; 1 or more.
+  std::int64_t examples = 0;  ///< Examples of each stream per phase; 1 or more.
+  std::int64_t batch = 32;    ///< Examples of each stream per step; 1 or more.
 
   /// In the order of training. REQUIRES: last_layer <= first_layer, stride > 0.
   [[nodiscard]] std::vector<std::int64_t> layers() const;

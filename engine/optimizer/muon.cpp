@@ -28,7 +28,7 @@ constexpr Variant kMuon{
 constexpr Variant kDMuon{
     .most_rows = 10000, .average = false, .clamped_norm = false, .corrected_eps = false};
 
-/// Of the norm of a matrix before its orthogonalisation.
+/// Least value of a matrix's norm before its orthogonalisation, or the term added to the norm.
 constexpr double kLeastNorm = 1e-7;
 /// Quintic Newton-Schulz iteration X <- a X + (b G + c G^2) X, G = X X^T, whose slope at 0 is
 /// steep.
@@ -86,7 +86,7 @@ struct Scratch {
   /// Elements from the first matrix, or square, to the end of the last one.
   [[nodiscard]] std::int64_t elements() const { return (count - 1) * size + matrix.count(); }
   [[nodiscard]] std::int64_t square_elements() const { return (count - 1) * square + side * side; }
-  /// What products read: all values are bf16.
+  /// Operand of products; all its values are bf16.
   [[nodiscard]] ConstElements operand_x(std::int64_t i) const {
     return x_halves == nullptr ? ConstElements(x + i * size) : halves(x_halves + i * size);
   }
@@ -184,7 +184,7 @@ class Muon final : public Optimizer {
     }
   }
 
-  /// Of one shape, as many as fit.
+  /// Updates matrices of one shape, as many as fit into the scratch.
   void update_matrices(kernels::Stream& stream, const Matrix& matrix,
                        std::span<const OptimizerSlice> slices, const OptimizerStep& step) const {
     TRAIN_CHECK(step.scratch != nullptr, "no scratch for {}", slices.front().parameter->name);
@@ -294,8 +294,8 @@ class Muon final : public Optimizer {
     kernels.blend_bf16(stream, {.x = x, .y = y, .out = x, .count = count, .a = a, .b = b});
   }
 
-  /// The same values where products can read them as bf16: tensor cores multiply those, exactly,
-  /// and add up in fp32.
+  /// Writes `values` as bf16 `halves` where products can read bf16: tensor cores multiply bf16
+  /// values exactly and add up in fp32.
   static void read_as_bf16(kernels::Stream& stream, const kernels::KernelTable& kernels,
                            const float* values, std::uint16_t* halves, std::int64_t count) {
     if (halves != nullptr) {

@@ -26,7 +26,7 @@ struct OptimizerSlice {
   const Parameter* parameter = nullptr;
   std::int64_t rows = 0;
   float* weights = nullptr;
-  std::uint16_t* rounded = nullptr;  ///< The same as bf16, where Optimizer::rounds() writes it.
+  std::uint16_t* rounded = nullptr;  ///< bf16 copy of `weights`, where Optimizer::rounds() is true.
   const float* gradient = nullptr;
   std::array<float*, kMostStates> states{};  ///< In the order of Optimizer::states().
   /// [rows][Optimizer::row_sums().size()]; nullptr: nobody asks.
@@ -53,8 +53,8 @@ struct OptimizerDiagnostic {
   double value = 0.0;
 };
 
-/// What an optimizer keeps of each parameter and how it changes weights. Holds options alone, no
-/// state: cheap to make, so that plans ask it as well. Pure and thread-safe but for update().
+/// Optimizer: the state tensors of each parameter and the update of weights. Holds options alone,
+/// no state: cheap to make, so that plans ask it too. Pure and thread-safe except update().
 class Optimizer {
  public:
   using Names = std::vector<std::string_view>;
@@ -82,7 +82,7 @@ class Optimizer {
   /// Names of the sums over the elements of a row that an update can write, in double and in an
   /// order that depends on the number of columns alone. Empty: it has none.
   [[nodiscard]] virtual std::span<const std::string_view> row_sums() const { return {}; }
-  /// What `sums` over all updated rows of the model come to. REQUIRES: one for each of row_sums().
+  /// Diagnostics of `sums` over all updated rows of the model. REQUIRES: one per row_sums().
   [[nodiscard]] virtual std::vector<OptimizerDiagnostic> diagnose(
       std::span<const double> /*sums*/) const {
     return {};
@@ -120,7 +120,7 @@ class OptimizerGroup {
   /// `unit`: whose they are, for Update::number_of.
   void add(const OptimizerSlice& slice, LaneRange counted = {}, std::size_t unit = 0);
 
-  /// What differs from step to step.
+  /// Values that change from step to step.
   struct Update {
     std::int64_t step = 1;  ///< From 1.
     double lr = 0.0;
@@ -151,7 +151,7 @@ class OptimizerGroup {
   /// rate, which `step` becomes.
   [[nodiscard]] std::vector<OptimizerSlice> next_slices(std::size_t& first, const Update& update,
                                                         OptimizerStep& step) const;
-  /// Of slices of the entries from `first` on.
+  /// Enqueues the row sums of `slices`, which belong to the entries from `first` on.
   void add_up(kernels::Stream& stream, std::size_t first, std::span<const OptimizerSlice> slices,
               const Update& update) const;
 
