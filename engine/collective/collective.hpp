@@ -76,7 +76,7 @@ void copy_own(const Transfer& transfer, int rank);
 /// The other ranks that the transfer has bytes for or from, ascending.
 [[nodiscard]] std::vector<int> peers_of(const Transfer& transfer, int rank);
 
-/// What one side of a pair means to do; both sides have to say the same.
+/// Claim of one side of a pair about the exchange; the claims of both sides have to match.
 struct PairClaim {
   int rank = 0;
   CollectiveIdentity identity;

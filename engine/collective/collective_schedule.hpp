@@ -44,7 +44,7 @@ struct CollectiveOp {
   std::int32_t group = -1;     ///< ShardGroup; -1: of none.
   std::int32_t part = -1;      ///< gather: its reservation; reduce: its sync; else -1.
   PassPlan pass = kTrainStep;  ///< Whose collective it is: a reservation is one of this pass's.
-  std::uint64_t hash = 0;      ///< Of all the above and the plan: compared before data moves.
+  std::uint64_t hash = 0;      ///< Hash of all the above and the plan: compared before data moves.
 
   /// "gather of block 3, reservation 17", for people.
   [[nodiscard]] std::string text(const ShardPlan& plan) const;
@@ -53,13 +53,13 @@ struct CollectiveOp {
 /// "gather", "loss and norm".
 [[nodiscard]] const char* collective_name(CollectiveKind kind);
 
-/// What ends a pass on the control channel; none: each rank reports what it has itself.
+/// Last collective of a pass on the control channel; none: each rank reports its own results.
 [[nodiscard]] std::optional<CollectiveKind> last_collective(const PassPlan& pass);
 
 /// Invariant EX-2: the collectives of a pass are a pure function of the plan and the pass, listed
 /// channel by channel, each in its order. One rank alone has none, and no other command has any.
 ///
-/// Gather channel: the gathers of BufferSchedule, then, where it updates, the refreshes in the
+/// Gather channel: the gathers of BufferSchedule, then, if the pass updates, the all-gathers in the
 /// order of groups; reduce channel, where gradients are reduced: for each sync each group's reduce
 /// in the order in which the backward pass completes groups, in the last sync of a pass that
 /// updates each followed, one reduce later, by the group's broadcast; control channel:
@@ -102,7 +102,7 @@ class ChannelOrder {
   /// newer generation.
   [[nodiscard]] Result<Due> request(const CollectiveIdentity& identity);
 
-  /// What the channel waits for; none when all begun commands have had theirs.
+  /// Collective that the channel waits for; none when those of all begun commands are done.
   [[nodiscard]] std::optional<CollectiveIdentity> expected(Channel channel) const;
 
  private:

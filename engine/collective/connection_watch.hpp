@@ -54,8 +54,9 @@ class ConnectionWatch {
   Descriptor epoll_;
   Descriptor end_;  ///< An eventfd.
   std::mutex mutex_;
-  std::map<int, Watched> watched_;      ///< By descriptor.
-  std::map<std::uint64_t, int> by_id_;  ///< What epoll knows: a descriptor may come again.
+  std::map<int, Watched> watched_;  ///< By descriptor.
+  std::map<std::uint64_t, int>
+      by_id_;  ///< Sockets by epoll id; descriptors are reused, ids are not.
   std::uint64_t last_id_ = 0;
   JoinedThread thread_;
 };

@@ -20,11 +20,11 @@ namespace train::engine {
 
 class TcpLink;
 
-/// What a rank tells the others so that they can try to reach its memory.
+/// Note of a rank to the others, with which they try to reach its memory.
 struct DirectNote {
   std::array<char, 40> machine = {};  ///< The boot id; empty: this rank takes no part.
   std::int64_t process = 0;
-  std::uint64_t address = 0;  ///< Of a word that holds `value`.
+  std::uint64_t address = 0;  ///< Address of a word that holds `value`.
   std::uint64_t value = 0;    ///< Also the mark of the inbox.
   std::int32_t inbox = -1;    ///< File descriptor, in that process.
 };
@@ -39,8 +39,9 @@ struct LocalRanks {
 
 /// Where the bytes of an exchange lie in the memory of the one that sends them.
 struct DirectOffer {
-  std::uint64_t address = 0;         ///< First byte for the rank that is told.
-  std::uint64_t ticket_address = 0;  ///< Of a word that holds `ticket` for as long as they do.
+  std::uint64_t address = 0;  ///< First byte for the rank that is told.
+  std::uint64_t ticket_address =
+      0;  ///< Address of a word that holds `ticket` as long as the bytes are valid.
   std::uint64_t ticket = 0;
 };
 

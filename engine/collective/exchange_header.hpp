@@ -24,7 +24,7 @@ namespace train::engine {
 /// Small messages travel with the header: one hop less.
 inline constexpr std::size_t kSmallBytes = 4096;
 
-/// What one side says first. Only between processes of one program: native layout.
+/// First message of each side. Only between processes of one program: native layout.
 struct ExchangeHeader {
   std::uint64_t generation = 0;
   std::int64_t command = 0;
@@ -33,7 +33,7 @@ struct ExchangeHeader {
   std::uint32_t index = 0;
   std::uint64_t sent_bytes = 0;      ///< By the side that says it.
   std::uint64_t received_bytes = 0;  ///< By the side that says it.
-  DirectOffer offer;                 ///< Of what it sends, if that is read directly.
+  DirectOffer offer;                 ///< Offer of the sent bytes, if the peer reads them directly.
 };
 
 [[nodiscard]] inline ExchangeHeader header_of(const PairClaim& claim, const DirectOffer& offer) {

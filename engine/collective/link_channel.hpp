@@ -74,8 +74,8 @@ class LinkChannel final : public Collectives {
   bool closing_ = false;
   bool in_order_ = false;  ///< Ended by the destructor alone, not by cancel().
 
-  std::optional<std::string> failed_;  ///< Of the thread alone: why the link is of no use any more.
-  JoinedThread thread_;                ///< Last: starts when all else is there.
+  std::optional<std::string> failed_;  ///< Used by the thread alone: why the link has failed.
+  JoinedThread thread_;                ///< Last member: starts when all others exist.
 };
 
 }  // namespace train::engine

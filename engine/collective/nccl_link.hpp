@@ -43,7 +43,7 @@ class NcclLink final : public ChannelLink {
   [[nodiscard]] int world_size() const override { return host_->world_size(); }
 
  private:
-  /// What both sides of each pair have to say the same of.
+  /// Sizes that both sides of each pair have to agree on.
   struct PairSizes {
     std::uint64_t sent_bytes = 0;
     std::uint64_t received_bytes = 0;
@@ -54,11 +54,11 @@ class NcclLink final : public ChannelLink {
                             const std::vector<int>& peers);
   [[nodiscard]] Status move(const CollectiveIdentity& identity, const Transfer& transfer,
                             const std::vector<int>& peers);
-  /// What ends a wait for NCCL: trouble of `peers`, or silence.
+  /// Interrupt that ends a wait for NCCL: a failure of `peers`, or silence.
   [[nodiscard]] kernels::NcclInterrupt interrupt(const std::vector<int>& peers);
 
   std::unique_ptr<TcpLink> host_;
-  std::optional<Milliseconds> limit_;        ///< Of one exchange; none: as long as it takes.
+  std::optional<Milliseconds> limit_;        ///< Time limit of one exchange; none: unlimited.
   std::unique_ptr<kernels::NcclComm> comm_;  ///< None once disconnected.
 };
 

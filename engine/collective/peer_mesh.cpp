@@ -135,7 +135,7 @@ struct Attempt {
   std::size_t channel = 0;
   Stage stage = Stage::pause;
   Descriptor socket;
-  Clock::time_point limit;  ///< Of this stage.
+  Clock::time_point limit;  ///< Deadline of this stage.
   Arriving<Challenge> challenge;
   Hello hello;
   Arriving<Welcome> welcome;
@@ -238,7 +238,7 @@ Status Mesh::meet(RendezvousStore& store) {
       store.set(key(fmt::format("address.{}", options_.rank)), {address_.begin(), address_.end()}));
   TRAIN_RETURN_IF_ERROR(share_secret(store));
   for (int peer = 0; peer < options_.world_size; ++peer) {
-    // Of all, though the lower ones connect by themselves: so everybody names who is absent.
+    // Addresses of lower ranks are read too, though those connect: every rank names an absent one.
     const auto found = store.get(key(fmt::format("address.{}", peer)), options_.timeout);
     if (!found) {
       return failure(fmt::format("rank {} has not appeared: {}", peer, found.error().message));
@@ -306,7 +306,7 @@ Status Mesh::serve(Clock::time_point deadline) {
   if (::poll(watched.data(), watched.size(), static_cast<int>(most)) < 0 && errno != EINTR) {
     return failure(fmt::format("connections cannot be waited for: {}", std::strerror(errno)));
   }
-  // What has come counts, however late this process looks: limits are checked afterwards.
+  // Data that has arrived counts, however late this process looks: limits are checked afterwards.
   std::size_t at = 1;
   for (Stranger& stranger : strangers_) {
     if (watched[at++].revents != 0 && !hear(stranger)) {

@@ -12,7 +12,7 @@
 namespace train::engine {
 namespace {
 
-/// What a proof is of: without padding, so that it is the same bytes on both sides.
+/// Input of a proof, without padding, so that both sides have the same bytes.
 struct Proven {
   std::array<char, 32> purpose = {};
   ConnectionName name;

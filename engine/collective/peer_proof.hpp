@@ -17,7 +17,7 @@
 // are neither encrypted nor signed.
 namespace train::engine {
 
-/// What the ranks of one generation know and nobody else does.
+/// Secret that only the ranks of one generation know.
 using GenerationSecret = std::array<std::byte, 32>;
 using Nonce = std::array<std::byte, 32>;
 using Proof = std::array<std::byte, 32>;

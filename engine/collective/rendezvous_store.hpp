@@ -11,8 +11,8 @@ namespace train::engine {
 /// Where the ranks of a world leave their addresses for each other. Keys are words of letters,
 /// digits, '.', '_' and '-'. Used by one thread at a time.
 ///
-/// What is left there is believed, and the secret of a generation is among it: only ranks of the
-/// run may read and write it.
+/// Values in the store are trusted, and the secret of a generation is among them: only ranks of the
+/// run may read and write the store.
 class RendezvousStore {
  public:
   virtual ~RendezvousStore() = default;

@@ -38,7 +38,7 @@ std::size_t bytes_of_inbox(int world_size) {
   return kMarkBytes + kChannelCount * bytes_of_channel(world_size);
 }
 
-/// A word that processes share, as wakeup.hpp asks for it.
+/// A futex word that processes share.
 class FutexWord {
  public:
   explicit FutexWord(std::atomic<std::uint32_t>& word, const timespec* limit = nullptr)

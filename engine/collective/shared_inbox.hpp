@@ -63,10 +63,10 @@ template <class Word>
 /// Bytes of one message in an inbox: a header and what is short enough to travel with it.
 inline constexpr std::size_t kInboxMessageBytes = 4352;
 
-/// What one peer writes into the inbox of a rank.
+/// Part of a rank's inbox that one peer writes.
 struct InboxDrawer {
   struct Message {
-    alignas(64) std::atomic<std::uint64_t> number{0};  ///< Of the exchange; written last.
+    alignas(64) std::atomic<std::uint64_t> number{0};  ///< Number of the exchange; written last.
     std::array<std::byte, kInboxMessageBytes> bytes = {};
   };
   std::array<Message, 2> messages;                  ///< By the lowest bit of the number.
@@ -75,7 +75,7 @@ struct InboxDrawer {
 
 /// Where the owner of an inbox sleeps, and what it shows its peers.
 struct InboxWakeup {
-  alignas(64) std::atomic<std::uint32_t> word{0};    ///< A futex: see wakeup.hpp.
+  alignas(64) std::atomic<std::uint32_t> word{0};    ///< A futex.
   alignas(64) std::atomic<std::uint64_t> ticket{0};  ///< Written by the owner: see DirectMemory.
 };
 
@@ -118,13 +118,12 @@ class InboxMemory {
 /// other one message; after a range that is read out of the sender's memory the reader says taken.
 ///
 /// Why a message is not overwritten before it has been read: the n-th goes where the (n-2)-th was.
-/// Whoever sends the n-th has ended its (n-1)-th exchange, so it has seen the other's (n-1)-th
-/// message; the other sent that after the end of its own (n-2)-th exchange, in which it read the
-/// (n-2)-th message. Each of these steps is a release store met by an acquire load. A failed link
-/// sends nothing any more.
+/// The sender of the n-th has ended its (n-1)-th exchange, so it has seen the peer's (n-1)-th
+/// message; the peer sent that message after the end of its own (n-2)-th exchange, in which it read
+/// the (n-2)-th message. Each of these steps is a release store met by an acquire load. A failed
+/// link sends nothing any more.
 ///
-/// Whoever writes rings the reader's wakeup (wakeup.hpp), so a ring costs a system call only if
-/// somebody sleeps.
+/// A writer rings the reader's wakeup; a ring costs a system call only if the reader sleeps.
 ///
 /// Threading: one owner; ring_own() from any thread.
 class SharedInbox {

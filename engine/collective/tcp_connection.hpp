@@ -20,8 +20,8 @@ namespace train::engine {
 /// the end a farewell. So data is on its way only while it is awaited: a peer that is held up
 /// elsewhere leaves nothing unread, which the kernel would take for a link that was cut.
 ///
-/// What a peer sends is never believed about its size: a header fits its place, data has the length
-/// that both have agreed on, and anything else breaks the connection.
+/// Sizes that a peer sends are never trusted: a header fits its buffer, data has the length that
+/// both sides have agreed on, and anything else breaks the connection.
 ///
 /// Threading: one owner.
 class TcpConnection {
@@ -37,16 +37,16 @@ class TcpConnection {
 
   [[nodiscard]] int socket() const { return socket_.get(); }
   [[nodiscard]] State state() const { return state_; }
-  /// Why it is lost.
+  /// Reason of State::lost.
   [[nodiscard]] const std::string& why() const { return why_; }
 
   // One exchange.
 
-  /// Begins it. `small`, at most kSmallBytes, is copied.
+  /// Begins an exchange. `small`, at most kSmallBytes, is copied.
   void send_header(const ExchangeHeader& header, std::span<const std::byte> small);
-  /// That of the peer: null until it has come.
+  /// Header of the peer; null until it has arrived.
   [[nodiscard]] const ExchangeHeader* header() const { return header_ ? &*header_ : nullptr; }
-  /// What came with it.
+  /// Small data that arrived with the peer's header.
   [[nodiscard]] std::span<const std::byte> small() const { return small_; }
   /// When header and small are not looked at any more: sends `sent` as soon as the peer is ready,
   /// and receives into `place`; empty: nothing. Both are borrowed until is_sent(), has_received().
@@ -62,7 +62,7 @@ class TcpConnection {
   bool move_bytes();
   /// The peer has closed the connection, or it broke: reads what has come before that.
   void end();
-  /// What move_bytes() waits for.
+  /// Socket events that move_bytes() waits for.
   [[nodiscard]] bool waits_to_read() const;
   [[nodiscard]] bool waits_to_write() const;
 
@@ -79,7 +79,7 @@ class TcpConnection {
   struct Frame {
     Kind kind = Kind::header;
     std::uint32_t reserved = 0;
-    std::uint64_t bytes = 0;  ///< That follow.
+    std::uint64_t bytes = 0;  ///< Bytes that follow.
   };
 
   void queue(Kind kind, std::uint64_t bytes);
@@ -99,18 +99,18 @@ class TcpConnection {
 
   std::vector<std::byte> queued_;  ///< Short messages, before `data_`.
   std::size_t queued_sent_ = 0;
-  std::span<const std::byte> data_;  ///< What is left to send.
+  std::span<const std::byte> data_;  ///< Bytes left to send.
   bool peer_ready_ = false;
-  bool data_announced_ = false;  ///< Its frame is queued.
+  bool data_announced_ = false;  ///< The frame of `data_` is queued.
 
   std::vector<std::byte> arrived_;  ///< Short messages, up to `arrived_end_`.
-  std::size_t arrived_begin_ = 0;   ///< Of those that are not parsed yet.
+  std::size_t arrived_begin_ = 0;   ///< First byte that is not parsed yet.
   std::size_t arrived_end_ = 0;
-  bool blocked_ = false;  ///< What is there is the header of the next exchange.
+  bool blocked_ = false;  ///< `arrived_` begins with the header of the next exchange.
   std::optional<ExchangeHeader> header_;
   std::vector<std::byte> small_;
-  std::span<std::byte> place_;  ///< What is left to receive.
-  bool in_data_ = false;        ///< Its frame has come.
+  std::span<std::byte> place_;  ///< Bytes left to receive.
+  bool in_data_ = false;        ///< The frame of the data for `place_` has arrived.
 };
 
 }  // namespace train::engine

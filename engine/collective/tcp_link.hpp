@@ -142,14 +142,14 @@ class TcpLink final : public ChannelLink {
   [[nodiscard]] bool has_left(int peer) const;
   [[nodiscard]] bool any_lost() const;
   [[nodiscard]] std::optional<std::string> aborted() const;
-  /// What went wrong: who is to blame, in words.
+  /// Error that names the failure and the ranks to blame.
   [[nodiscard]] Error blame(Exchange& exchange, const std::string& what);
   [[nodiscard]] Error blame_silence(const Exchange& exchange) const;
   [[nodiscard]] std::string silent_ranks(const Exchange& exchange) const;
   [[nodiscard]] std::string lost_ranks(const std::vector<int>& needed);
   void release_memory();
   void say_farewell();
-  /// Of the owner, under way or to come: it looks again. With the lock.
+  /// Ends the owner's current or next wait, so that it checks again. REQUIRES: the lock is held.
   void end_waits();
 
   int rank_;

@@ -28,8 +28,8 @@ struct TcpOptions {
   std::chrono::seconds cut_after{120};
   /// Let ranks on this machine read each other's memory where the kernel permits it (DirectMemory).
   bool direct = true;
-  /// What the channels `gather` and `reduce` move is memory of CUDA devices, one of each rank, and
-  /// goes from device to device by NCCL (NcclLink); `control` moves memory of the host.
+  /// True if the channels `gather` and `reduce` move memory of CUDA devices, one per rank, from
+  /// device to device by NCCL (NcclLink); `control` moves memory of the host.
   bool nccl = false;
 };
 

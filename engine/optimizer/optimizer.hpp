@@ -151,7 +151,7 @@ class OptimizerGroup {
   /// rate, which `step` becomes.
   [[nodiscard]] std::vector<OptimizerSlice> next_slices(std::size_t& first, const Update& update,
                                                         OptimizerStep& step) const;
-  /// Enqueues the row sums of `slices`, which belong to the entries from `first` on.
+  /// Enqueues adding up the row sums of `slices`, those of the entries from `first` on.
   void add_up(kernels::Stream& stream, std::size_t first, std::span<const OptimizerSlice> slices,
               const Update& update) const;
 
