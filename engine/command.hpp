@@ -21,14 +21,14 @@ inline constexpr CommandName kStopName = {"stop", "StopRank"};
 
 /// Which rows the lanes of a pass hold.
 enum class LaneRows : std::uint8_t {
-  training,    ///< Those of a step, of the stream that the objective's pass reads.
-  validation,  ///< Those that evaluations read.
+  training,    ///< Rows of a step, from the stream that the objective's pass reads.
+  validation,  ///< Rows that evaluations read.
   questions,   ///< Scored documents.
-  documents,   ///< All that a reference is asked about, in the data's order; as many lanes as a
+  documents,   ///< All documents that need a reference, in the data's order; as many lanes as a
                ///< step.
 };
 
-/// What becomes of the gradient of a pass.
+/// Use of the gradient of a pass.
 enum class GradientUse : std::uint8_t {
   none,      ///< Its lanes have forward passes alone.
   kept,      ///< Summed, reduced and kept for the passes of the step that come next.
@@ -36,7 +36,7 @@ enum class GradientUse : std::uint8_t {
   searched,  ///< Counted for NaN and Inf, by unit; no weight changes.
 };
 
-/// What becomes of what the head makes of a lane.
+/// Use of the head's results for a lane.
 enum class LossUse : std::uint8_t {
   summed,      ///< Losses, added up over all lanes.
   scores,      ///< Log-probabilities of the lane's documents (DocumentScores).
@@ -47,12 +47,12 @@ enum class LossUse : std::uint8_t {
 /// One way in which lanes go through the model. Plain data; the same on every rank.
 struct PassPlan {
   CommandName name;
-  std::int32_t index = 0;  ///< Its place in the run's PassList.
+  std::int32_t index = 0;  ///< Index in the run's PassList.
   LaneRows rows = LaneRows::training;
   GradientUse gradient = GradientUse::none;
   LossUse loss = LossUse::summed;
-  bool frozen = false;     ///< Its layers read the frozen copy's weights, not the run's.
-  std::size_t number = 0;  ///< Of training rows: the objective's pass that it is, or is kept for.
+  bool frozen = false;     ///< The layers read the frozen copy's weights, not the run's.
+  std::size_t number = 0;  ///< Training rows: index of the objective's pass it is or keeps for.
 
   [[nodiscard]] constexpr bool has_backward() const { return gradient != GradientUse::none; }
   [[nodiscard]] constexpr bool reduces() const {
@@ -89,7 +89,7 @@ struct LaneWork {
   std::int64_t step = 0;
   std::int64_t lane = 0;
   std::int32_t slot = 0;
-  std::int64_t round = 0;     ///< Of this rank's lanes (LaneSchedule).
+  std::int64_t round = 0;     ///< Round of this rank's lanes (LaneSchedule).
   std::uint64_t command = 0;  ///< Number of the command in the conductor's stream.
 };
 

@@ -12,8 +12,8 @@ namespace train::engine {
 /// embedding, also where the head uses the embedding's matrix.
 enum class ParameterGroup : std::uint8_t { decay, no_decay };
 
-/// What initial values are: the first three are normal with the deviation that the run's scheme
-/// gives the kind, `range` is uniform between two bounds.
+/// Distribution of initial values: the first three are normal with the standard deviation that the
+/// run's scheme gives the kind, `range` is uniform between two bounds.
 enum class InitKind : std::uint8_t { linear, residual_output, embedding, range };
 
 /// The initial values of a parameter.
@@ -31,31 +31,31 @@ struct Initializer {
   [[nodiscard]] bool is_constant() const { return kind == InitKind::range && low == high; }
 
   InitKind kind = InitKind::linear;
-  double low = 0.0, high = 0.0;  ///< Of `range`.
+  double low = 0.0, high = 0.0;  ///< Bounds of `range`.
 };
 
-/// One named tensor of a unit, and what others make of it: they ask these attributes, never the
-/// name or the shape. Ranks divide dimension 0, whose slices are its rows.
+/// One named tensor of a unit, with its attributes: callers read the attributes, and decide nothing
+/// by name or shape. Ranks divide dimension 0, whose slices are the rows.
 struct Parameter {
   std::string name;  ///< As the reference names it: "transformer.h.0.attn.c_attn.weight".
   std::vector<std::int64_t> shape = {};  ///< Any number of dimensions; one: norm weights, biases.
-  std::int64_t fan_in = 0;               ///< Of a product's matrix: its inputs; 0: cols().
+  std::int64_t fan_in = 0;               ///< Inputs of a product's matrix; 0: cols().
   ParameterGroup group = ParameterGroup::decay;
-  double lr_scale = 1.0;  ///< Its learning rate is the run's times this.
+  double lr_scale = 1.0;  ///< Factor of the run's learning rate.
   Initializer init = {};
   bool linear = false;  ///< Matrix of a product: FLOPs count its elements.
   bool muon = false;    ///< A matrix that Muon may take, or of more than two dimensions one a row.
   bool adaptable = false;   ///< Matrix of a linear map that [lora] may choose.
   bool is_head = false;     ///< The head's own matrix.
-  double used_share = 1.0;  ///< Of its elements, by one token: less of experts.
-  bool adapter = false;     ///< Of an AdapterBlock: no published model has it.
+  double used_share = 1.0;  ///< Share of elements that one token uses: less for experts.
+  bool adapter = false;     ///< Part of an AdapterBlock: no published model has it.
   /// Layers read it in fp32 where they read other weights in bf16; its gradient travels as theirs.
   bool exact = false;
   /// Its weights never change: it has no gradient, no master beside the weights that are computed
   /// with, and no state of the optimizer.
   bool frozen = false;
-  std::int64_t offset = 0;    ///< First element in the unit's flat weights (a multiple of 16),
-  std::int64_t gradient = 0;  ///< and in its flat gradient, which has trained parameters alone.
+  std::int64_t offset = 0;    ///< First element in the unit's flat weights (a multiple of 16).
+  std::int64_t gradient = 0;  ///< First element in its flat gradient, of trained parameters alone.
 
   [[nodiscard]] std::int64_t rows() const { return shape.empty() ? 0 : shape.front(); }
   /// Elements of a row.
@@ -75,7 +75,7 @@ struct Parameter {
   }
 };
 
-/// Elements up to the next 64-byte boundary: what a tensor takes in a flat or packed buffer.
+/// Elements that a tensor takes in a flat or packed buffer: rounded up to a 64-byte boundary.
 [[nodiscard]] constexpr std::int64_t padded(std::int64_t elements) {
   constexpr std::int64_t kAlignment = 16;
   return (elements + kAlignment - 1) / kAlignment * kAlignment;
@@ -83,8 +83,8 @@ struct Parameter {
 
 /// Where a block finds a parameter in its unit's flat buffers.
 struct ParameterPlace {
-  std::int64_t offset = 0;    ///< Of its weights.
-  std::int64_t gradient = 0;  ///< Of its gradient, unless it is frozen.
+  std::int64_t offset = 0;    ///< First weight.
+  std::int64_t gradient = 0;  ///< First gradient element, unless it is frozen.
   bool frozen = true;
 };
 

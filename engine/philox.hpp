@@ -5,7 +5,7 @@
 
 namespace train::engine {
 
-/// What the counter's last word says, so that no two uses of one seed share random numbers.
+/// Last word of the counter, which keeps uses of one seed from sharing random numbers.
 enum class RandomDomain : std::uint32_t { initial_weights = 1, sampling = 2, targets = 3 };
 
 /// Philox4x32-10, a counter-based generator: four random words of a counter and a key. Pure.
@@ -28,7 +28,7 @@ enum class RandomDomain : std::uint32_t { initial_weights = 1, sampling = 2, tar
   return counter;
 }
 
-/// The same with a 64-bit position and key: what the engine uses.
+/// philox4x32() with a 64-bit position and key, as the engine uses it.
 [[nodiscard]] constexpr std::array<std::uint32_t, 4> philox_at(std::uint64_t key,
                                                                std::uint64_t position,
                                                                RandomDomain domain) {

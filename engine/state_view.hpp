@@ -18,7 +18,7 @@ inline constexpr std::string_view kWeights = "model.";
   return tensor.starts_with(kWeights);
 }
 
-/// What a checkpoint may see of a tensor: its name, its place in the global tensor, its bytes.
+/// View of a tensor for checkpoints: its name, its place in the global tensor, its bytes.
 /// Borrows `data` (host memory, row-major, fp32); the owner outlives the view.
 struct StateView {
   std::string name;  ///< weight_name(parameter), "optimizer.exp_avg.<parameter>", ...

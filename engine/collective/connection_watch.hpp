@@ -54,9 +54,8 @@ class ConnectionWatch {
   Descriptor epoll_;
   Descriptor end_;  ///< An eventfd.
   std::mutex mutex_;
-  std::map<int, Watched> watched_;  ///< By descriptor.
-  std::map<std::uint64_t, int>
-      by_id_;  ///< Sockets by epoll id; descriptors are reused, ids are not.
+  std::map<int, Watched> watched_;      ///< By descriptor.
+  std::map<std::uint64_t, int> by_id_;  ///< Sockets by epoll id, which is never reused.
   std::uint64_t last_id_ = 0;
   JoinedThread thread_;
 };

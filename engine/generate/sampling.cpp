@@ -74,7 +74,7 @@ class Weights {
     return fixed::exp((comparable(logits_[static_cast<std::size_t>(id)]) - largest_) /
                       temperature_);
   }
-  /// Of all tokens, in the order of ids.
+  /// Sum over all tokens, in the order of ids.
   [[nodiscard]] double total() const {
     double sum = 0.0;
     for (std::size_t id = 0; id < logits_.size(); ++id) {
@@ -107,7 +107,7 @@ std::int32_t sample_token(std::span<const float> logits, std::int64_t vocab,
   const auto words =
       philox_at(options.seed, static_cast<std::uint64_t>(position), RandomDomain::sampling);
   const double random = open_unit(words[0]);
-  // Of all tokens, or of the k most likely.
+  // Sum over all tokens, or over the k most likely.
   double total = 0.0;
   if (most == real.size()) {
     total = weights.total();

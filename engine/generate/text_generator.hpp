@@ -31,24 +31,24 @@ class TextGenerator {
  public:
   struct Sizes {
     std::int64_t context = 0;  ///< Tokens that the model sees at most.
-    std::int64_t texts = 1;    ///< That are continued at a time; more wait for a place.
+    std::int64_t texts = 1;    ///< Texts continued at a time; more wait for a place.
   };
   TextGenerator(const kernels::KernelTable& kernels, const ModelSpec& spec, const Sizes& sizes,
                 std::vector<const float*> weights);
 
   using Tokens = std::vector<std::int32_t>;
   struct Request {
-    std::vector<Tokens> prompts;  ///< Of at least one token each.
+    std::vector<Tokens> prompts;  ///< Each has at least one token.
     std::int64_t tokens = 0;      ///< New tokens of each text.
     std::int64_t vocab = 0;       ///< Ids the tokenizer knows; the rest is padding.
-    SamplingOptions sampling;     ///< Of each text alike: the same prompt gives the same text.
+    SamplingOptions sampling;     ///< Equal for all texts: equal prompts give equal texts.
   };
   struct NewToken {
     std::size_t text = 0;  ///< Index of the prompt.
     std::int32_t token = 0;
     float log_probability = 0.0F;  ///< Natural, at temperature 1, of the model's whole vocabulary.
   };
-  /// Called with each new token, of each text in their order; false ends that text.
+  /// Receives each new token, in order within each text; false ends the text.
   using OnToken = std::function<bool(const NewToken& token)>;
 
   void generate(kernels::Stream& stream, const Request& request, const OnToken& on_token);
@@ -59,8 +59,8 @@ class TextGenerator {
 
  private:
   struct Text {
-    std::size_t index = 0;   ///< Of its prompt.
-    std::int32_t place = 0;  ///< In the caches.
+    std::size_t index = 0;   ///< Index of the prompt.
+    std::int32_t place = 0;  ///< Place in the caches.
     Tokens tokens;
     std::int64_t made = 0;
     std::int64_t kept = 0;  ///< Tokens whose keys and values are kept; 0: none are of use.
@@ -69,7 +69,7 @@ class TextGenerator {
   struct Pass {
     Lane lane;
     std::vector<Text*> texts;
-    std::vector<std::int64_t> last_rows;  ///< Of each text.
+    std::vector<std::int64_t> last_rows;  ///< One per text.
   };
 
   [[nodiscard]] UnitMemory memory_of(std::size_t unit) const;
@@ -87,7 +87,7 @@ class TextGenerator {
   Sizes sizes_;
   Model model_;
   std::vector<const float*> weights_;
-  std::int64_t rows_ = 0;                        ///< Of the pass that is being made.
+  std::int64_t rows_ = 0;                        ///< Rows of the pass under construction.
   kernels::Buffer tokens_, positions_, places_;  ///< [most rows].
   kernels::Buffer logits_, targets_, log_probabilities_;
 };

@@ -18,8 +18,8 @@ enum class SumOrder : std::uint8_t {
   arrival,    ///< One running sum in the order of arrival (determinism = "run").
 };
 
-/// Sums one vector per lane as lanes, or whole subtrees of them, arrive from left to right: what
-/// completes a node of the tree is added to its left sibling at once. Used by a rank for its own
+/// Sums one vector per lane as lanes, or whole subtrees of lanes, arrive from left to right: a
+/// complete node of the tree is added to its left sibling at once. Used by a rank for its own
 /// lanes and by the owner of rows for the sums of all ranks.
 ///
 /// Invariant EN-1: with SumOrder::canonical the result depends on the lanes' vectors alone, not on
@@ -27,26 +27,26 @@ enum class SumOrder : std::uint8_t {
 /// Ownership: owns the buffers, but for a `root` that is given.
 class LaneTree {
  public:
-  /// `lanes`: of the whole step. `buffers`: partial sums that can be held (lane_tree_buffers()).
-  /// `root`: memory to use for the first of them, not owned; nullptr: own memory.
+  /// `lanes`: lanes of a step. `buffers`: partial sums that can be held (lane_tree_buffers()).
+  /// `root`: memory for the first partial sum, borrowed; nullptr: own memory.
   LaneTree(const kernels::KernelTable& kernels, std::int64_t elements, std::int64_t lanes,
            SumOrder order, std::int64_t buffers, const std::string& name, float* root = nullptr);
 
-  /// Where the vector of `lanes` has to be written (in stream order): a buffer of the tree, or
-  /// `scratch` (if not null) where settle() adds it to what is held. REQUIRES: a subtree right of
-  /// all held; settle() comes next.
+  /// Memory that the vector of `lanes` is to be written to (in stream order): a buffer of the tree,
+  /// or `scratch` (if not null) if finalize() adds it to a held sum. REQUIRES: a subtree right of
+  /// all held; finalize() comes next.
   [[nodiscard]] float* place(LaneRange lanes, float* scratch) const;
   /// The vector of `lanes` is complete at `where` (which place() returned): enqueues the additions
   /// that it makes possible.
   void finalize(kernels::Stream& stream, LaneRange lanes, const float* where);
-  /// A vector that lies elsewhere: like place() and settle(), copied only if nothing can be added.
+  /// Adds a vector in other memory, as place() and finalize() do; copies it only if it must wait.
   void add(kernels::Stream& stream, LaneRange lanes, const float* vector);
 
   /// The partial sums held, left to right.
   [[nodiscard]] std::vector<std::pair<LaneRange, const float*>> held() const;
-  /// Forgets all partial sums: a new sync or step begins.
+  /// Drops all partial sums before a new sync or step.
   void clear();
-  /// Where the first partial sum is, and at the end the sum of all lanes; never changes.
+  /// Memory of the first partial sum, and at the end of the sum of all lanes; never changes.
   [[nodiscard]] float* root() const { return places_.front(); }
 
   [[nodiscard]] std::size_t size_bytes() const;
@@ -60,7 +60,7 @@ class LaneTree {
   std::int64_t lanes_;
   SumOrder order_;
   std::vector<kernels::Buffer> buffers_;
-  std::vector<float*> places_;  ///< Of partial sums: the buffers, or `root` and the buffers.
+  std::vector<float*> places_;  ///< Partial sums: the buffers, or `root` and the buffers.
   std::vector<LaneRange> held_;
 };
 

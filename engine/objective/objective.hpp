@@ -38,9 +38,9 @@ struct LaneColumns {
 /// The loss of a step is a sum over the targets of all its lanes, divided by the sum of their
 /// weights over the whole step (RowCount::weight), which every rank knows before the forward pass;
 /// with a weighting() a sum over pairs or examples, divided by their number.
-/// So neither lanes, ranks nor packing change what a target counts. A step without any weight has
-/// loss 0 and gradient 0, and is otherwise like every other: weight decay and momentum go on.
-/// Threading: immutable.
+/// Lanes, ranks and packing therefore do not change the weight of a target. A step without any
+/// weight has loss 0 and gradient 0, and is otherwise like every other: weight decay and momentum
+/// go on. Threading: immutable.
 class Objective {
  public:
   Objective() = default;

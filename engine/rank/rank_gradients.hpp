@@ -72,7 +72,7 @@ class RankGradients {
   const StepTotals* totals_;
   std::vector<GroupGradient> groups_;
   std::vector<kernels::Buffer> gradient_buffers_;
-  std::optional<PassGradients> passes_;  // Of steps that have several.
+  std::optional<PassGradients> passes_;  // For steps of several passes.
 };
 
 }  // namespace train::engine

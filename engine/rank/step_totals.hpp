@@ -95,7 +95,7 @@ class NormTree {
 
   std::size_t units_;
   std::vector<std::int64_t> first_node_;
-  std::vector<ParameterNodes> parameters_;          // Of all units, in their order.
+  std::vector<ParameterNodes> parameters_;          // Parameters of all units, in order.
   std::vector<std::vector<std::size_t>> index_of_;  // By group, in its order of parameters.
 };
 
@@ -212,12 +212,12 @@ class StepTotals {
   std::vector<std::int64_t> step_sums_at_, eval_sums_at_, lane_at_;  // By lane.
   kernels::Buffer row_sums_;                                         // Scratch of add_norms().
   NormTree norms_;
-  std::optional<NormTree> pass_norms_;                // Of the last pass.
+  std::optional<NormTree> pass_norms_;                // Norms of the last pass.
   std::vector<PassOutcome> passes_;                   // In their order.
   std::optional<HostDeviceBuffer> distance_factors_;  // By NormTree::index_of().
-  double distance_ = 0.0;                             // Of what the step trains, summed.
+  double distance_ = 0.0;                             // Sum over what the step trains.
   std::vector<double> unit_squares_;
-  std::vector<double> metrics_;  // Of the step.
+  std::vector<double> metrics_;  // Metrics of the step.
   HostDeviceBuffer scalars_;
   kernels::Buffer unread_sums_;
 };

@@ -45,8 +45,8 @@ class WeightUpdates {
   const StepTotals* totals_;
   OptimizerGroup decay_, no_decay_;
   kernels::Buffer scratch_;
-  HostDeviceBuffer row_sums_;                        // Of one update's slice; empty: it makes none.
-  std::array<std::vector<ExactSum>, 2> group_sums_;  // Of its rows reported here, by group.
+  HostDeviceBuffer row_sums_;                        // Sums of one update's slice; or empty.
+  std::array<std::vector<ExactSum>, 2> group_sums_;  // Sums of rows reported here, by group.
 };
 
 }  // namespace train::engine

@@ -79,7 +79,7 @@ std::vector<std::int32_t> BufferReservations::start_gathers() {
         reservation.backward ? parallel.prefetch_backward : parallel.prefetch_forward;
     const bool buffer_free = reservation.before < 0 ||
                              gather_states_[static_cast<std::size_t>(reservation.before)].ended;
-    // What the smaller group sends must have been copied.
+    // The rows that the smaller group sends must have been copied.
     const bool kept = reservation.keeper < 0 ||
                       gather_states_[static_cast<std::size_t>(reservation.keeper)].ended;
     if (!buffer_free || !kept || !(state.wanted || state.visits == 0 || ahead() < prefetch)) {

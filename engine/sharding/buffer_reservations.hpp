@@ -7,7 +7,7 @@
 
 namespace train::engine {
 
-/// What the buffers actor reserves for others, if anything: else nobody has to ask.
+/// True if the buffers actor reserves such memory; otherwise no actor has to ask it.
 [[nodiscard]] bool pools_weights(const ShardPlan& plan, std::size_t group);
 [[nodiscard]] bool pools_gradients(const ShardPlan& plan);
 [[nodiscard]] bool uses_pool(const ShardPlan& plan);

@@ -53,7 +53,7 @@ class Loads {
   }
 
  private:
-  /// Of the ranks that keep the same state part.
+  /// Largest element count in a state part among the ranks that keep the same part.
   [[nodiscard]] std::vector<std::int64_t> fullest_of_parts(std::size_t parts) const {
     std::vector<std::int64_t> fullest(parts, 0);
     for (std::size_t rank = 0; rank < state_.size(); ++rank) {
@@ -62,9 +62,9 @@ class Loads {
     return fullest;
   }
 
-  std::vector<std::int64_t> state_;                  // By rank: in its state part,
-  std::vector<std::int64_t> reduced_;                // in its reduce part,
-  std::vector<std::vector<std::int64_t>> of_group_;  // and of each group there.
+  std::vector<std::int64_t> state_;                  // Elements of each rank's state part.
+  std::vector<std::int64_t> reduced_;                // Elements of each rank's reduce part.
+  std::vector<std::vector<std::int64_t>> of_group_;  // Elements by group and rank.
 };
 
 std::vector<WholeParameter> largest_first(const std::vector<ShardGroup>& groups,

@@ -21,17 +21,17 @@ struct Segment {
   std::size_t parameter = 0;  ///< Index in ShardGroup::parameters.
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
-  std::int64_t flat_offset = 0;      ///< Of the first row in the group's flat weights,
-  std::int64_t gradient_offset = 0;  ///< and in its flat gradient, if it is trained.
-  std::int64_t packed_offset = 0;    ///< Of the first row in the part's packed buffer.
+  std::int64_t flat_offset = 0;      ///< Offset of the first row in the group's flat weights.
+  std::int64_t gradient_offset = 0;  ///< In the flat gradient, if it is trained.
+  std::int64_t packed_offset = 0;    ///< Offset of the first row in the part's packed buffer.
   std::int64_t count = 0;
 };
 
-/// What one part of a group's rows is made of; parameters without a row in it are left out.
+/// Segments of one part of a group's rows; parameters without a row in the part are left out.
 /// Packed offsets are multiples of 16 elements; with one part packed and flat are the same.
 struct Part {
   std::vector<Segment> segments;
-  std::int64_t element_count = 0;  ///< Of the packed buffer, padding included.
+  std::int64_t element_count = 0;  ///< Size of the packed buffer, padding included.
 };
 
 /// In ShardGroup::owners: no rank owns the parameter, its rows are split evenly.
@@ -41,14 +41,14 @@ inline constexpr std::int64_t kCutByRows = -1;
 struct ShardGroup {
   std::string name;                         ///< "block 3"; several units: "block 0 .. block 3".
   std::vector<std::size_t> units;           ///< Ascending.
-  std::vector<std::int64_t> unit_base;      ///< First element of each unit in the flat weights,
-  std::vector<std::int64_t> unit_gradient;  ///< and in the flat gradient.
-  std::vector<Parameter> parameters;        ///< Of all units; their places in the group's buffers.
-  std::int64_t element_count = 0;           ///< Of the flat weights.
-  std::int64_t gradient_count = 0;  ///< Of the flat gradient; 0: all of the group is frozen.
+  std::vector<std::int64_t> unit_base;      ///< First element of each unit in the flat weights.
+  std::vector<std::int64_t> unit_gradient;  ///< First element of each unit in the flat gradient.
+  std::vector<Parameter> parameters;  ///< All units', with their places in the group's buffers.
+  std::int64_t element_count = 0;     ///< Size of the flat weights.
+  std::int64_t gradient_count = 0;    ///< Size of the flat gradient; 0: the whole group is frozen.
   Strategy strategy = Strategy::none;
-  std::int64_t weight_parts = 1;  ///< Between steps the weights are split over so many ranks.
-  std::int64_t state_parts = 1;   ///< The same for masters and moments (and kept gradients).
+  std::int64_t weight_parts = 1;  ///< Number of shards of the weights between steps.
+  std::int64_t state_parts = 1;   ///< Number of shards of masters, moments and kept gradients.
   /// By parameter: the rank that finishes all its rows' gradient; kCutByRows: they are split.
   std::vector<std::int64_t> owners;
 
@@ -96,7 +96,7 @@ class ShardPlan {
   [[nodiscard]] std::size_t group_of(std::size_t unit) const { return group_of_[unit]; }
   /// First element of `unit` in its group's flat buffer.
   [[nodiscard]] std::int64_t base_of(std::size_t unit) const;
-  /// The same in its group's flat gradient.
+  /// First element of `unit` in its group's flat gradient.
   [[nodiscard]] std::int64_t gradient_base_of(std::size_t unit) const;
   /// The backward pass ends above the unit: nothing in it or below it is trained.
   [[nodiscard]] bool below_trained(std::size_t unit) const { return unit < lowest_trained_; }
@@ -152,7 +152,7 @@ class ShardPlan {
                                               : train_lanes_;
   }
 
-  /// Of everything that decides collectives: ranks with different plans never exchange a byte.
+  /// Digest of all that decides collectives: ranks with different plans never exchange a byte.
   [[nodiscard]] std::uint64_t digest() const { return digest_; }
 
  private:

@@ -60,7 +60,7 @@ void TransformerBlock::reserve(Workspace& workspace, const std::string& prefix) 
   workspace.recompute_kept(false);
   output_ = workspace.keep_for_next(prefix, "residual", count);
   branch_ = workspace.scratch(Phase::block, "branch", count);
-  norm_gradient_ = branch_;  // Of a backward pass, which needs no branch any more.
+  norm_gradient_ = branch_;  // The backward pass needs no branch any more.
   residual_gradient_ = share_residual_gradient(workspace, embedding_dim_);
   if (residual_scale_ != 1.0F || parallel_) {
     scaled_gradient_ = workspace.scratch_backward(Phase::block, "scaled residual gradient", count);

@@ -37,7 +37,7 @@ class DocumentScores {
 
  private:
   HostDeviceBuffer log_probs_;   // [lane_tokens]; none without scored lanes.
-  std::int64_t last_lane_ = -1;  // Of sums_, in stream order.
+  std::int64_t last_lane_ = -1;  // Last lane in sums_, in stream order.
   std::vector<double> sums_;
 };
 

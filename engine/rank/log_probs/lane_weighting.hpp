@@ -66,7 +66,7 @@ class LaneWeighting {
   ReferenceLogProbs* reference_;
   std::size_t capacity_;  // Sequences of a slot.
   mutable std::vector<LaneSequence> sequences_;
-  std::vector<double> references_;  // Of the lane that is weighed.
+  std::vector<double> references_;  // References of the weighed lane.
   HostDeviceBuffer log_probs_, row_weights_;
   std::optional<HostDeviceBuffer> log_square_sums_;
   std::optional<HostDeviceBuffer> frozen_log_probs_;

@@ -22,7 +22,7 @@ bool needs_reference(const Objective& objective) {
 ReferenceLogProbs::ReferenceLogProbs(const RankPlan& rank)
     : rank_(&rank), capacity_(most_sequences(rank.options())) {
   if (!needs_reference(rank.objective())) {
-    capacity_ = 0;  // Of a frozen copy nothing is kept by document.
+    capacity_ = 0;  // A frozen copy keeps nothing by document.
     entries_.resize(rank.objective().reads_frozen() ? block_at(rank.ranks()) : 0);
     return;
   }

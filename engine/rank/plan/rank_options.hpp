@@ -81,8 +81,8 @@ struct RankOptions {
 /// True if a layer's optimizer state ends with its phase (TrainingSchedule::state_by_phase()); a
 /// running average of the weights outlasts the phase.
 [[nodiscard]] bool state_ends_with_phase(const RankOptions& options);
-/// So a run of `options` has gradients, masters and moments of what a phase trains, and of nothing
-/// else; but not on several nodes, whose launchers do not change their plans together.
+/// True if a run keeps gradients, masters and moments only of what a phase trains; never on several
+/// nodes, whose launchers do not change their plans together.
 [[nodiscard]] bool keeps_state_by_phase(const RankOptions& options);
 /// The step after which ranks of `options` end, for those of the next phase or for good.
 [[nodiscard]] std::int64_t last_step_of(const RankOptions& options);

@@ -59,8 +59,8 @@ class RankState {
   const RankPlan* rank_;
   std::vector<GroupState> groups_;
   kernels::Buffer rounding_;      // bf16 halves on the way from masters to compute weights.
-  kernels::Buffer made_weights_;  // Of the group that was computed last, where they are
-  std::optional<std::size_t> made_group_;  // made of its masters; none: they have changed since.
+  kernels::Buffer made_weights_;  // Compute weights of `made_group_`.
+  std::optional<std::size_t> made_group_;  // Group made last; none: its masters have changed since.
 };
 
 }  // namespace train::engine
