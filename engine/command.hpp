@@ -30,7 +30,7 @@ enum class LaneRows : std::uint8_t {
 
 /// Use of the gradient of a pass.
 enum class GradientUse : std::uint8_t {
-  none,      ///< Its lanes have forward passes alone.
+  none,      ///< Lanes have forward passes alone.
   kept,      ///< Summed, reduced and kept for the passes of the step that come next.
   applied,   ///< Summed, reduced and joined with what was kept; the optimizer updates.
   searched,  ///< Counted for NaN and Inf, by unit; no weight changes.

@@ -241,7 +241,7 @@ class Hub {
     }
   }
 
-  /// Works off the list, unless somebody already does. Returns with the lock held.
+  /// Works off the list, unless another thread already does. Returns with the lock held.
   void deliver(std::unique_lock<std::mutex>& lock) {
     if (deliverer_ != std::thread::id()) {
       return;

@@ -73,7 +73,7 @@ void check_transfer(const Transfer& transfer, int rank, int world_size);
 /// Copies the range that a rank sends to itself; nothing when both are the same memory.
 void copy_own(const Transfer& transfer, int rank);
 
-/// The other ranks that the transfer has bytes for or from, ascending.
+/// Peers that the transfer sends bytes to or receives bytes from, ascending.
 [[nodiscard]] std::vector<int> peers_of(const Transfer& transfer, int rank);
 
 /// Claim of one side of a pair about the exchange; the claims of both sides have to match.

@@ -27,13 +27,13 @@ inline constexpr std::uint32_t kStagingSlots = 2;
 
 enum class CollectiveKind : std::uint8_t {
   gather,         ///< Weights of a group, from those who keep them, for one reservation.
-  all_gather,     ///< New weights of a group, to everybody, after the update.
+  all_gather,     ///< New weights of a group, to all ranks, after the update.
   reduce,         ///< Subtree sums of a group's gradient to the owners of their rows.
   broadcast,      ///< Reduced gradients to the replicas of their state part.
-  loss_and_norm,  ///< Loss sums of lanes and norms of rows, to everybody.
-  eval_sums,      ///< Loss sums of evaluation lanes, to everybody.
-  nonfinite,      ///< Counts of NaN and Inf, to everybody.
-  reference,      ///< Log-probabilities of documents in the reference, to everybody.
+  loss_and_norm,  ///< Loss sums of lanes and norms of rows, to all ranks.
+  eval_sums,      ///< Loss sums of evaluation lanes, to all ranks.
+  nonfinite,      ///< Counts of NaN and Inf, to all ranks.
+  reference,      ///< Log-probabilities of documents in the reference, to all ranks.
 };
 
 /// One collective of a pass. Every rank derives the same list, so a rank cannot leave one out.
@@ -43,7 +43,7 @@ struct CollectiveOp {
   std::uint32_t index = 0;     ///< In its channel, within the command.
   std::int32_t group = -1;     ///< ShardGroup; -1: of none.
   std::int32_t part = -1;      ///< gather: its reservation; reduce: its sync; else -1.
-  PassPlan pass = kTrainStep;  ///< Whose collective it is: a reservation is one of this pass's.
+  PassPlan pass = kTrainStep;  ///< Pass of the collective, and of the reservation.
   std::uint64_t hash = 0;      ///< Hash of all the above and the plan: compared before data moves.
 
   /// "gather of block 3, reservation 17", for people.

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kEnd = 0;  // of no connection
 
-/// Edges alone: what has been told once is not told again and again until somebody reads.
+/// Edge-triggered: an event is reported once, not again and again until it is read.
 epoll_event event_of(std::uint64_t id, const ConnectionWatch::Asked& asked) {
   epoll_event event = {};
   event.events =

@@ -29,7 +29,7 @@ struct DirectNote {
   std::int32_t inbox = -1;    ///< File descriptor, in that process.
 };
 
-/// The other ranks as this one reaches them.
+/// Memory of the peers as this rank reaches it.
 struct LocalRanks {
   std::shared_ptr<InboxMemory> own;  ///< Null: this rank takes no part.
   /// By rank. Null: over the connection, in both directions.

@@ -49,7 +49,7 @@ struct Welcome {
 
 enum class Side : std::uint8_t { connected, accepted };
 
-/// Bytes that nobody can guess. Throws CheckFailed where the system has none.
+/// Unpredictable random bytes. Throws CheckFailed where the system has none.
 [[nodiscard]] std::array<std::byte, 32> unguessable();
 
 /// The proof that `side` of the connection gives. `challenge`, `hello`: the nonces of both.

@@ -20,7 +20,7 @@ class RendezvousStore {
   RendezvousStore& operator=(const RendezvousStore&) = delete;
 
   [[nodiscard]] virtual Status set(const std::string& key, const std::vector<char>& bytes) = 0;
-  /// Waits until somebody has set `key`. Errors: failure, after `timeout`.
+  /// Waits until `key` is set. Errors: failure, after `timeout`.
   [[nodiscard]] virtual Result<std::vector<char>> get(const std::string& key,
                                                       std::chrono::milliseconds timeout) = 0;
 

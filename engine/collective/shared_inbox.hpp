@@ -46,7 +46,7 @@ void ring(Word& word) {
   }
 }
 
-/// For the owner: sleeps until somebody has rung since rings() was `seen`; may return earlier.
+/// For the owner: sleeps until a ring after rings() was `seen`; may return earlier.
 /// False: the time is over.
 template <class Word>
 [[nodiscard]] bool sleep(Word& word, std::uint32_t seen) {
@@ -95,7 +95,7 @@ class InboxMemory {
   ~InboxMemory();
 
   [[nodiscard]] int descriptor() const { return descriptor_; }
-  /// From here on nobody can map it any more.
+  /// Ends further mapping of the memory.
   void close_descriptor();
 
   [[nodiscard]] InboxWakeup& wakeup(std::size_t channel) const;

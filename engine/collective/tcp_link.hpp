@@ -68,7 +68,7 @@ class TcpLink final : public ChannelLink {
   /// takes. Between two exchanges.
   void set_limit(std::optional<Milliseconds> limit);
 
-  /// Exchanges headers with everybody: returns when all ranks have got here.
+  /// Exchanges headers with all ranks: returns when all of them have called it.
   [[nodiscard]] Status barrier(const CollectiveIdentity& identity);
 
   /// Between two exchanges, for whoever moves bytes another way: why nothing will come from one of
@@ -157,7 +157,7 @@ class TcpLink final : public ChannelLink {
   Milliseconds timeout_;
   std::shared_ptr<ConnectionWatch> watch_;
   std::vector<std::unique_ptr<TcpConnection>> connections_;  ///< By rank; empty: disconnected.
-  std::vector<std::atomic<bool>> ended_;  ///< By rank: the watch says so, and nobody has looked.
+  std::vector<std::atomic<bool>> ended_;  ///< By rank: ended, by the watch; not handled yet.
   std::vector<std::uint64_t> exchanges_;  ///< By rank: exchanges had with it.
   DirectMemory direct_;
   std::atomic<bool> is_aborted_{false};

@@ -68,7 +68,7 @@ struct LoraSpec {
 /// A model as plain data: everything that its units are built from. Tensors have the names and the
 /// shapes of its published weights' files, unless BlockSpec::tensor_rules says otherwise.
 struct ModelSpec {
-  std::string architecture = {};  ///< Its name in the registry.
+  std::string architecture = {};  ///< Name in the registry.
   std::int64_t vocab_size = 0;
   std::int64_t embedding_dim = 0;
   std::string embedding = {};    ///< "model.embed_tokens.weight".
@@ -77,7 +77,7 @@ struct ModelSpec {
   std::int64_t position_rows = 0;
   std::vector<RopeSpec> ropes = {};
   std::vector<LayerSpec> layers = {};
-  NormSpec final_norm = {};     ///< Its name is whole.
+  NormSpec final_norm = {};     ///< Full name, not relative to a layer.
   std::string head = {};        ///< "lm_head.weight"; unused when tied.
   bool tie_embeddings = false;  ///< The head's matrix is the embedding's.
   float logit_softcap = 0.0F;   ///< c in c tanh(logit / c); 0: none.

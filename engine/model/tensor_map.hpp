@@ -42,7 +42,7 @@ struct AxisSlice {
 /// each has a slice, or one stored tensor.
 struct TensorRule {
   std::string parameter;  ///< Below the layer's prefix; or that of a weight and its bias.
-  std::string stored;     ///< Likewise. "{}": one tensor for each place of our axis 0, its number.
+  std::string stored;     ///< Stored name. "{}": number of the place of axis 0, one tensor each.
   TensorOrder order = TensorOrder::same;
   std::int64_t heads = 0;  ///< Heads for rotary_pairs and by_parts.
   float added = 0.0F;      ///< Stored values are the parameter's plus this: gains of 1 + w.

@@ -11,8 +11,8 @@ namespace train::engine {
 
 /// Traits of a unit that its callers have to know.
 struct UnitTraits {
-  bool makes_loss = false;  ///< Its forward pass reads the lane's targets and writes its sums.
-  /// Its forward pass writes the gradients of its weights already, where they are asked for.
+  bool makes_loss = false;  ///< The forward pass reads a lane's targets, writes its sums.
+  /// The forward pass already writes the gradients of the weights, where they are requested.
   bool gradient_in_forward = false;
 };
 

@@ -136,7 +136,7 @@ class Workspace {
   /// share(), but without gradients it takes no memory.
   Slot share_backward(const std::string& name, std::int64_t count,
                       Content content = Content::elements);
-  /// share(), for contents that nobody needs after `phase`.
+  /// share() for contents that are not needed after `phase`.
   Slot scratch(Phase phase, const std::string& name, std::int64_t count,
                Content content = Content::elements);
   /// scratch(), but without gradients it takes no memory.

@@ -79,7 +79,7 @@ struct Pass {
 [[nodiscard]] std::string pass_name(std::size_t number);
 
 /// How the gradient f of a pass is joined with r, what those before it came to, by element.
-/// They agree where both are above 0 or both below: so their product may underflow.
+/// Elements agree where both are above 0 or both below, even if their product underflows.
 enum class GradientJoin : std::uint8_t {
   sum,         ///< r + f.
   symmetric,   ///< r + f where they agree, else 0.

@@ -91,7 +91,7 @@ struct PairMetrics {
   double log_prob_rejected = 0.0;  ///< log pi(y_r): logps/rejected.
   double reward_chosen = 0.0;      ///< b D_c: rewards/chosen.
   double reward_rejected = 0.0;    ///< b D_r: rewards/rejected.
-  double margin = 0.0;             ///< Their difference: rewards/margins.
+  double margin = 0.0;             ///< Difference of the rewards: rewards/margins.
   double accuracy = 0.0;           ///< 1 where the chosen reward is the larger: rewards/accuracies.
 };
 [[nodiscard]] PairMetrics pair_metrics(const PreferenceOptions& options, const PairLogProbs& pair);

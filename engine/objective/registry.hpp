@@ -18,7 +18,7 @@ using ObjectiveMaker = std::unique_ptr<const Objective> (*)(const configs::Objec
 /// was added before it takes the place. REQUIRES: no other thread makes objectives meanwhile.
 void add_objective(const std::string& name, ObjectiveMaker make);
 
-/// Its Objective::schedule(), which keeps the objective; null: every step trains all.
+/// Objective::schedule() that keeps the objective alive; null: every step trains all.
 /// REQUIRES: a validated section.
 [[nodiscard]] std::shared_ptr<const TrainingSchedule> schedule_of(
     const configs::ObjectiveSection& section);

@@ -10,8 +10,8 @@ namespace train::engine {
 /// One document of a lane, as an objective of pairs sees it. Plain data of the host.
 struct LaneSequence {
   std::int64_t item = -1;     ///< Number of its pair (or example) among those of the split.
-  std::int64_t document = 0;  ///< Its number among all documents of training, then validation.
-  std::int32_t first = 0;     ///< Its first row of the lane.
+  std::int64_t document = 0;  ///< Index among all documents of training, then validation.
+  std::int32_t first = 0;     ///< First row in the lane.
   std::int32_t rows = 0;      ///< 0: the lane's sequences end here.
   std::int32_t side = 0;      ///< RowDocument::side.
   std::int32_t unused = 0;

@@ -17,7 +17,7 @@ class TrainingSchedule {
   TrainingSchedule(const TrainingSchedule&) = delete;
   TrainingSchedule& operator=(const TrainingSchedule&) = delete;
 
-  /// Error (user) when a model of so many layers, or a run of so many steps, does not fit.
+  /// Error (user): the schedule does not fit the number of layers or of steps.
   [[nodiscard]] virtual Status check(std::int64_t layers, std::int64_t steps) const = 0;
   /// Some step trains the layer; the other parameters are frozen.
   [[nodiscard]] virtual bool ever_trains(std::int64_t layer) const = 0;

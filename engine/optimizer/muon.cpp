@@ -17,7 +17,7 @@ namespace {
 
 /// Where the two Muons differ.
 struct Variant {
-  std::int64_t most_rows = 0;  ///< Matrices with so many rows or more are AdamW's.
+  std::int64_t most_rows = 0;  ///< AdamW updates matrices with this many rows or more.
   bool average = false;        ///< The momentum is an average of gradients, else their sum.
   bool clamped_norm = false;   ///< The norm that a matrix is divided by is clamped, else added to.
   bool corrected_eps = false;  ///< AdamW's eps is added to the bias-corrected root.

@@ -29,7 +29,7 @@ struct OptimizerSlice {
   std::uint16_t* rounded = nullptr;  ///< bf16 copy of `weights`, where Optimizer::rounds() is true.
   const float* gradient = nullptr;
   std::array<float*, kMostStates> states{};  ///< In the order of Optimizer::states().
-  /// [rows][Optimizer::row_sums().size()]; nullptr: nobody asks.
+  /// [rows][Optimizer::row_sums().size()]; nullptr: not requested.
   double* row_sums = nullptr;
 
   [[nodiscard]] std::int64_t count() const { return rows * parameter->cols(); }
@@ -131,13 +131,13 @@ class OptimizerGroup {
     /// The number of a unit's update, from 1; 0: its slices stay as they are. None: `step`.
     std::function<std::int64_t(std::size_t unit)> number_of = {};
     /// When diagnosed, written on the stream: the sum of each over all counted rows. Meaningless
-    /// when guard->non-finite. nullptr: nobody asks.
+    /// if `guard->nonfinite` is set. nullptr: not requested.
     std::vector<ExactSum>* sums = nullptr;
     /// Where the slices' row sums lie, all from its begin; nullptr: in memory that the host reads,
     /// and that each has for itself.
     const HostDeviceBuffer* row_sums = nullptr;
   };
-  /// Enqueues an update of all slices. Nothing changes when guard->non-finite.
+  /// Enqueues an update of all slices. No-op if `guard->nonfinite` is set.
   void update(kernels::Stream& stream, const Update& update) const;
   [[nodiscard]] std::int64_t element_count() const;
 

@@ -97,7 +97,7 @@ void Exchanges::bring_to_host(kernels::Stream& stream, const CollectiveOp& op) c
   const HostDeviceBuffer& slot = slot_of(op);
   const StagedOp staged = rank_->layout().staged(op, smaller_group(op));
   for (std::size_t rank = 0; rank < staged.send.size(); ++rank) {
-    if (static_cast<std::int64_t>(rank) != rank_->rank()) {  // Its own sums stay where they are.
+    if (static_cast<std::int64_t>(rank) != rank_->rank()) {  // own sums stay in place
       const StagedOp::Range& range = staged.send[rank];
       slot.to_host(stream, slot.device<std::byte>() + range.offset, range.size_bytes);
     }
@@ -122,7 +122,7 @@ void Exchanges::pack(kernels::Stream& stream, const CollectiveOp& op) {
   } else if (op.kind == CollectiveKind::reduce) {
     pack_reduce(stream, op);
   }
-  // The others send what lies there: shards, kept rows, sums that earlier work wrote.
+  // Other kinds send in place: shards, kept rows, sums that earlier work wrote.
   bring_to_host(stream, op);
 }
 

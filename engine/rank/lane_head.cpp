@@ -72,7 +72,7 @@ void LaneHead::weigh(kernels::Stream& stream, const LaneWork& work, const UnitMe
   weighting_->weigh(stream, work.slot, {columns.targets, columns.weights}, outcome.sums,
                     outcome.metrics);
   if (lane.with_gradient) {
-    // Its sums are those of weighted rows, which say nothing: the objective's are the lane's.
+    // The head's sums over weighted rows mean nothing: the lane reports the objective's sums.
     lane.row_weights = weighting_->row_weights();
     lane.sums = totals_->unread_sums();
     head().forward(stream, memory, lane);

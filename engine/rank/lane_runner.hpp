@@ -41,7 +41,7 @@ class LaneRunner {
 
   /// A slot for the host to write.
   [[nodiscard]] LaneSlot slot(std::int32_t slot) const;
-  /// Its tokens and targets.
+  /// Tokens and targets of the slot.
   [[nodiscard]] std::int32_t* slot_tokens(std::int32_t slot) const;
   [[nodiscard]] std::int32_t* slot_targets(std::int32_t slot) const;
 

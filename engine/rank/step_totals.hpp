@@ -126,11 +126,11 @@ class StepTotals {
     std::span<MetricSum> metrics;
   };
   [[nodiscard]] LaneOutcome lane_outcome(const LaneWork& work) const;
-  /// Memory of the device for sums of a lane that nobody reads.
+  /// Device memory for sums of a lane that are never read.
   [[nodiscard]] kernels::LossSums* unread_sums() const {
     return unread_sums_.as<kernels::LossSums>();
   }
-  /// Where a probe counts values of a unit's pass that are not finite; the device's.
+  /// Device memory where a search counts the non-finite values of a unit's pass.
   [[nodiscard]] std::int64_t* nonfinite_count(const LaneWork& work, std::size_t unit,
                                               bool backward) const;
   /// Enqueues that the host sees that count, which is complete.
@@ -140,7 +140,7 @@ class StepTotals {
   /// Enqueues the norms of the last of several passes, before its gradient joins the earlier ones;
   /// in the pass before the last, norms of the rewarded distances (GradientSource::distances).
   void add_pass_norms(kernels::Stream& stream, std::size_t group, const float* gradient) const;
-  /// Where this rank counts the elements of a segment in which gradients agree; the device's.
+  /// Device memory where this rank counts the elements of a segment in which gradients agree.
   [[nodiscard]] std::int64_t* agreement(std::size_t group, std::size_t segment) const;
   /// Enqueues that the host sees that count, which is complete.
   void agreement_counted(kernels::Stream& stream, const std::int64_t* count) const;

@@ -30,7 +30,7 @@ class WeightUpdates {
   /// Waits, on the stream, for `copied`: the snapshot that still reads the weights.
   void update(kernels::Stream& stream, ParameterGroup group, std::int64_t step,
               const kernels::Event& copied);
-  /// StepResult::optimizer_sums of a step that was not non-finite. In stream order.
+  /// StepResult::optimizer_sums of a finite step. In stream order.
   [[nodiscard]] std::vector<ExactSum> sums(std::int64_t step) const;
 
   void add_allocated(MemoryPlan& memory) const;

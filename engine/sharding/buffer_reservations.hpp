@@ -28,15 +28,16 @@ class BufferReservations {
   void finalize() { finalized_ = true; }
   /// The gathers to start now, in order; each is returned once.
   [[nodiscard]] std::vector<std::int32_t> start_gathers();
-  /// A layer waits for the reservation.
+  /// Notes that a layer waits for the reservation.
   void want(std::int32_t gather);
-  /// Its weights are in the buffer (in the order of the stream).
+  /// Notes that the reservation's weights are in the buffer (in stream order).
   void gathered(std::int32_t gather);
   [[nodiscard]] bool ready(std::int32_t gather) const;
-  /// Every gather of the command is over: nobody reads this rank's weights any more. A rank without
-  /// a lane in the last rounds may get there after the gradients of all lanes are reduced.
+  /// True if every gather of the command is over: no rank reads this rank's weights any more. A
+  /// rank without a lane in the last rounds may reach that after the gradients of all lanes are
+  /// reduced.
   [[nodiscard]] bool all_gathered() const;
-  /// A visit of this rank is on the stream.
+  /// Notes that a visit of this rank is on the stream.
   void visited(std::size_t visit);
   /// Gathers whose reservation has ended since the last call: what keeps rows for the backward
   /// pass.

@@ -275,7 +275,7 @@ Result<ShardPlan> ShardPlan::make(const Options& options) {
   const bool splits = std::any_of(plan.groups_.begin(), plan.groups_.end(), splits_gradients);
   const auto rounds = rounds_per_sync_of(options.parallel.sync, splits ? 1 : 0);
   TRAIN_RETURN_IF_ERROR(rounds);
-  // One rank has nobody to send to: all its lanes are one sync.
+  // A single rank sends nothing: all its lanes are one sync.
   const std::int64_t rounds_per_sync = plan.ranks() == 1 ? 0 : *rounds;
   plan.train_lanes_ = LaneSchedule(options.train_lanes, plan.ranks(), rounds_per_sync);
   if (const std::int64_t needed = plan.gather_buffers_needed(); plan.gather_buffers() < needed) {

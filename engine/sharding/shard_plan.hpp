@@ -57,7 +57,7 @@ struct ShardGroup {
   [[nodiscard]] bool trained() const { return gradient_count > 0; }
 };
 
-/// Who keeps and computes what: a pure function of the configuration. Every rank and the launcher
+/// Assignment of state and work to ranks, a pure function of the configuration. Ranks and launcher
 /// derive the same one.
 ///
 /// Ranks r of one replica g = r / parts are neighbours; r % parts is the part. Rows are cut by
@@ -124,7 +124,7 @@ class ShardPlan {
 
   /// The weights of the group are whole on every rank between steps.
   [[nodiscard]] bool resident(std::size_t group) const { return groups_[group].weight_parts == 1; }
-  /// After an update the group's new rows are sent to everybody (optimizer, gradient).
+  /// True if an update is followed by an all-gather of the group's new rows (optimizer, gradient).
   [[nodiscard]] bool all_gathered(std::size_t group) const;
   /// Reduced gradients are sent on to the replicas of their state part (none, hybrid).
   [[nodiscard]] bool broadcast(std::size_t group) const;

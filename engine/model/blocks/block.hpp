@@ -32,7 +32,7 @@ class Block {
                         Elements dx) = 0;
 };
 
-/// A block as plain data, and what others ask about it: nobody else asks what kind a block is.
+/// A block as plain data and its properties; callers read the properties, never the block's kind.
 /// Does not change once it is a model's.
 class BlockSpec {
  public:

@@ -19,7 +19,7 @@ namespace train::engine {
 /// blocks keep from row to row (text generation).
 enum class CacheUse : std::uint8_t {
   none,    ///< Training: a lane is all there is.
-  fill,    ///< Its documents begin texts; their state is filled.
+  fill,    ///< Documents begin texts; their state is filled.
   extend,  ///< Each row is the next token of a text, and sees what its state keeps.
 };
 

@@ -21,7 +21,7 @@ class LinearBlock {
     InitKind init = InitKind::linear;
     bool bias = false;
     bool transposed = false;
-    bool bias_later = false;  ///< Its place is that of add_bias(), not behind the weight.
+    bool bias_later = false;  ///< add_bias() adds the bias, not the constructor.
   };
   LinearBlock(const BlockContext& context, const std::string& name, const Options& options);
   /// Layers of one input as a single one, whose outputs lie side by side; it adds no parameters and

@@ -64,7 +64,7 @@ class MlpBlock final : public Block {
   Workspace* workspace_;
   MlpSpec spec_;
   std::int64_t embedding_dim_;
-  LinearBlock in_;                 ///< Its output is the gate's where there is one.
+  LinearBlock in_;                 ///< Outputs the gate where there is one.
   std::optional<LinearBlock> up_;  ///< Gated and not fused.
   /// Both in one product, where the device joins those that are added up: the gradients of their
   /// input are.

@@ -35,7 +35,7 @@ class TransformerBlock final : public LayerUnit {
     std::optional<NormBlock> pre;
     std::unique_ptr<Block> block;
     std::optional<PostNormBlock> post;
-    bool again = false;       ///< Its backward pass computes it again.
+    bool again = false;       ///< The backward pass recomputes it.
     Workspace::Slot sum = 0;  ///< The residual stream in front of it.
   };
 

@@ -114,7 +114,7 @@ void StepTotals::combine_passes(std::int64_t step) {
   results->cross_entropy = 0.0;
   for (std::size_t number = 0; number < passes.size(); ++number) {
     results->cross_entropy += passes[number].coefficient * passes_[number].loss;
-    // Where signs disagree a join may drop what is not finite: nobody shall train on around it.
+    // Where signs disagree a join may drop non-finite values: training must not go on around them.
     if (!std::isfinite(passes_[number].squared_norm)) {
       results->squared_norm = std::numeric_limits<double>::quiet_NaN();
     }
