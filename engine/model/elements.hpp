@@ -9,8 +9,8 @@
 
 namespace train::engine {
 
-/// Where elements of one type begin in memory: activations and their gradients, or weights as
-/// kernels read them. Kernels take it as the pointer that it is, with its `dtype`.
+/// Typed pointer to elements in memory: activations and their gradients, or weights as kernels
+/// read them. Kernels take the pointer with its `dtype`.
 template <class Byte>
 struct BasicElements {
   static_assert(std::is_same_v<std::remove_const_t<Byte>, std::byte>);
@@ -38,7 +38,7 @@ struct BasicElements {
 using Elements = BasicElements<std::byte>;
 using ConstElements = BasicElements<const std::byte>;
 
-/// Where the rows of a parameter from `first_row` on lie in flat weights.
+/// Pointer to the rows of a parameter from `first_row` on in flat weights.
 template <class Byte>
 [[nodiscard]] BasicElements<Byte> rows_in(BasicElements<Byte> flat, const Parameter& parameter,
                                           std::int64_t first_row) {

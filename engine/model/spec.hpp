@@ -61,7 +61,7 @@ struct LoraSpec {
 
   /// alpha / rank, with rslora alpha / sqrt(rank) (Kalajdzievski 2023).
   [[nodiscard]] float scale() const;
-  /// Whether the map `module` of a layer, "model.layers.0.self_attn.q_proj", has one.
+  /// True if the map `module` of a layer, "model.layers.0.self_attn.q_proj", has an adapter.
   [[nodiscard]] bool adapts(const std::string& module) const;
 };
 
@@ -94,7 +94,7 @@ struct ModelSpec {
   std::vector<std::string> frozen = {};
   LoraSpec lora = {};  ///< With adapters all else is frozen.
 
-  /// Whether `parameter` of `unit` is frozen.
+  /// True if `parameter` of `unit` is frozen.
   [[nodiscard]] bool is_frozen(const std::string& unit, const Parameter& parameter) const;
 
   /// The widest head of any block.

@@ -75,7 +75,7 @@ struct MappedParameter {
   Parameter parameter;
   std::vector<TensorPart> parts = {};
 
-  /// Whether it is one stored tensor, element by element.
+  /// True if the parameter is one stored tensor, element by element.
   [[nodiscard]] bool is_copy() const;
 };
 

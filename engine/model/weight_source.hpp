@@ -8,7 +8,7 @@
 
 namespace train::engine {
 
-/// Where weights come from that are not drawn: a published model's files.
+/// Source of weights that are not drawn at random: a published model's files.
 /// Threading: any number of calls at a time.
 class WeightSource {
  public:

@@ -41,7 +41,7 @@ struct ScratchBytes {
   std::size_t block_bytes = 0;
 };
 
-/// Where activations, the gradients that take their place and scratch lie.
+/// Layout of activations, of the gradients that take their place, and of scratch.
 struct ArenaPlan {
   std::vector<std::size_t> kept;       ///< Offsets, as the slots were given.
   std::vector<std::size_t> gradients;  ///< Offsets, as the gradients were given.
@@ -120,7 +120,7 @@ class Workspace {
   /// lane to lane (CacheUse).
   Slot keep_for_texts(const std::string& name, std::int64_t count,
                       Content content = Content::elements);
-  /// Where the next block's sums begin in Lane::block_sums, [sum, count] each.
+  /// Adds `count` sums; returns the index of the first in Lane::block_sums, [sum, count] each.
   std::size_t add_sums(std::size_t count) { return std::exchange(sums_, sums_ + 2 * count); }
   /// Set before the first slot is reserved.
   void lean(bool on) { lean_ = on; }

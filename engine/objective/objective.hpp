@@ -68,15 +68,15 @@ class Objective {
   }
 
   [[nodiscard]] bool several_passes() const { return passes(0).size() > 1; }
-  /// How row weights are made, of steps of one pass and of evaluations; null: they are the data's.
+  /// Row weighting of steps of one pass and of evaluations; null: the data's weights.
   [[nodiscard]] const RowWeighting* weighting() const {
     return several_passes() ? nullptr : any_weighting();
   }
-  /// How they are made in the last pass of any step.
+  /// Row weighting of the last pass of any step.
   [[nodiscard]] const RowWeighting* any_weighting() const {
     return passes(0).back().head.weighting;
   }
-  /// Whether a pass compares the model with its frozen copy.
+  /// True if a pass compares the model with its frozen copy.
   [[nodiscard]] bool reads_frozen() const {
     return any_pass([](const Pass& pass) { return pass.compared != Compared::nothing; });
   }

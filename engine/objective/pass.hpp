@@ -78,7 +78,7 @@ struct Pass {
 /// "first pass", "second pass", "pass 3": for people, and for what identifies data.
 [[nodiscard]] std::string pass_name(std::size_t number);
 
-/// How the gradient f of a pass is joined with r, what those before it came to, by element.
+/// Join by element of a pass's gradient f with r, the joined gradient of the passes before it.
 /// Elements agree where both are above 0 or both below, even if their product underflows.
 enum class GradientJoin : std::uint8_t {
   sum,         ///< r + f.

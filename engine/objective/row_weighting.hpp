@@ -31,7 +31,7 @@ struct LaneLogProbs {
   std::span<const float> log_probs;        ///< log p[target]; 0 without a target.
   std::span<const float> log_square_sums;  ///< log sum p^2; empty unless asked for.
 
-  /// Whether the row is one that the objective trains.
+  /// True if the objective trains the row.
   [[nodiscard]] bool trained(std::size_t row) const {
     return targets[row] >= 0 && weights[row] > 0.0F;
   }
@@ -77,7 +77,7 @@ class RowWeighting {
 
   /// As metrics.jsonl has them ("rewards/margins"); views of literals.
   [[nodiscard]] virtual std::span<const std::string_view> metrics() const = 0;
-  /// Whether LaneLogProbs::references is read.
+  /// True if weigh() reads LaneLogProbs::references.
   [[nodiscard]] virtual bool needs_reference() const = 0;
   [[nodiscard]] virtual bool needs_square_sums() const { return false; }
   /// Reads all of a lane's rows; writes terms.

@@ -21,7 +21,7 @@ struct UnlearningPhases {
   [[nodiscard]] std::int64_t steps() const;
 };
 
-/// Where step `step` (from 0) is. REQUIRES: one of steps().
+/// Place of step `step` (from 0) in its phase. REQUIRES: one of steps().
 struct UnlearningPlace {
   std::int64_t layer = 0;
   std::int64_t examples_seen = 0;  ///< In the phase, before the step.

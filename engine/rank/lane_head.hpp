@@ -28,8 +28,8 @@ struct LaneSlot {
   std::span<LaneSequence> sequences = {};
 };
 
-/// Where a lane's loss comes from: the head, in one pass over it or two, or the outputs of layers
-/// that a pass compares; and what becomes of either in passes that have no loss (LossUse).
+/// Source of a lane's loss: the head, in one pass over it or two, or the outputs of layers that a
+/// pass compares. In passes without a loss LossUse decides the use of either.
 ///
 /// Threading: as LaneRunner. Ownership: owns what passes compare and row weights; borrows all else.
 class LaneHead {
@@ -48,8 +48,8 @@ class LaneHead {
   /// which live until the stream is past it.
   void forward(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
                const Lane& lane, const LaneSlot& columns);
-  /// Where the pass loses what the unit's output is off the frozen copy's: enqueue that it is
-  /// summed up, or that the copy's is kept; and its gradient.
+  /// For passes whose loss is the distance of the unit's output from the frozen copy's: enqueue the
+  /// loss sums, or keeping the copy's output; and the gradient.
   void compare_output(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
                       const Lane& lane, const ComparedOutputs& compared) const;
   void add_output_gradient(kernels::Stream& stream, std::size_t unit, const LaneWork& work,

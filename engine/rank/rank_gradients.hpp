@@ -32,7 +32,7 @@ class RankGradients {
   RankGradients(const RankGradients&) = delete;
   RankGradients& operator=(const RankGradients&) = delete;
 
-  /// Where the gradient of a lane of the group is to be written, flat; nullptr: all of it is
+  /// Flat memory that receives the gradient of a lane of the group; nullptr: the whole group is
   /// frozen. `gradient buffer`: UnitBuffers::gradient_buffer.
   [[nodiscard]] float* of_lane(std::size_t group, const LaneWork& work,
                                std::int32_t gradient_buffer) const;

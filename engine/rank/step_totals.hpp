@@ -45,7 +45,7 @@ struct EvaluationResult {
   std::vector<double> metrics = {};  ///< As StepResult::metrics.
 };
 
-/// Where NaN or Inf first appeared, in the order of computation.
+/// Origin of the first NaN or Inf, in the order of computation.
 struct NonfiniteOrigin {
   bool found = false;
   std::int64_t lane = 0;
@@ -65,7 +65,7 @@ double* sum_squares(const kernels::KernelTable& kernels, kernels::Stream& stream
 /// Host memory; a pure function of plan and layout decides what lies where.
 class NormTree {
  public:
-  /// `of_pass`: not of the norms in the end, but of the last pass's before it is joined.
+  /// `of_pass`: the tree covers norms of the last pass before its gradient is joined.
   NormTree(const ShardPlan& plan, const RankLayout& layout, bool of_pass = false);
 
   /// `values`: the exchanged blocks of all ranks (RankLayout::step_block). Writes the squared norm
@@ -73,12 +73,12 @@ class NormTree {
   double finish(const double* values, std::vector<double>& unit_squares) const;
   /// The squared norm of each parameter, of all units in their order; 0 of what is frozen.
   [[nodiscard]] std::vector<double> parameter_squares(const double* values) const;
-  /// Where in these the parameter of a group is, and the unit of the one at `index`.
+  /// Index of the parameter of a group among all, and unit of the parameter at `index`.
   [[nodiscard]] std::size_t index_of(std::size_t group, std::size_t parameter) const {
     return index_of_[group][parameter];
   }
   [[nodiscard]] std::size_t unit_of(std::size_t index) const { return parameters_[index].unit; }
-  /// Where, in its rank's block, the nodes of `group` begin.
+  /// First of the group's nodes in its rank's block.
   [[nodiscard]] std::int64_t first_node(std::size_t group) const { return first_node_[group]; }
 
  private:
@@ -109,12 +109,12 @@ class StepTotals {
  public:
   explicit StepTotals(const RankPlan& rank);
 
-  /// Where the loss of a lane of this rank is summed up; the device's.
+  /// Loss sums of a lane of this rank, in device memory.
   [[nodiscard]] kernels::LossSums* lane_sums(const LaneWork& work) const;
   /// Enqueues that the host sees the lane's sums, which are complete.
   void lane_summed(kernels::Stream& stream, const LaneWork& work) const;
-  /// Where blocks write their sums of a lane; the device's. nullptr: they have none, or the lane
-  /// is none of a step or an evaluation.
+  /// Device memory of the blocks' sums of a lane. nullptr: the blocks have none, or the lane
+  /// belongs neither to a step nor to an evaluation.
   [[nodiscard]] double* block_sums(const LaneWork& work) const;
   /// Enqueue that these are zeros, and that the host sees them, which are complete.
   void clear_block_sums(kernels::Stream& stream, const LaneWork& work) const;
@@ -158,7 +158,7 @@ class StepTotals {
     return distance_factors_ && pass.number + 2 == passes_.size();
   }
   /// The factor that makes the parameter's distance its gradient, in a step that rewards distance.
-  /// Where kernels read it, in stream order after combine_pass().
+  /// Factor of a distance's gradient for kernels, in stream order after combine_pass().
   [[nodiscard]] const float* distance_factor(std::size_t group, std::size_t parameter) const;
   /// Decision of combine(), where kernels read it.
   [[nodiscard]] const kernels::UpdateGuard* guard() const;

@@ -31,7 +31,7 @@ class ModelConfig {
 
   [[nodiscard]] std::int64_t sequence_length() const { return sequence_length_; }
 
-  /// Whether it is a key of the architecture.
+  /// True if `key` is a key of the architecture.
   [[nodiscard]] bool may_read(const std::string& key) const;
   /// The key's value; nullptr: it is null. REQUIRES: `defaults` has the key.
   [[nodiscard]] const nlohmann::json* find(const std::string& key);

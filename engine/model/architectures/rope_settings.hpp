@@ -8,7 +8,7 @@
 
 namespace train::engine {
 
-/// Where a family's configuration class looks for the settings of its ropes.
+/// Keys in which a family's configuration class looks for the settings of its ropes.
 struct RopeFamily {
   const char* theta_key = "rope_theta";
   const char* share_key = "partial_rotary_factor";

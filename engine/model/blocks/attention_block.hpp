@@ -76,7 +76,7 @@ class AttentionBlock final : public Block {
                 Elements dx) override;
 
  private:
-  /// Where a head's row starts in a buffer.
+  /// Position of a head's row in a buffer.
   struct View {
     std::int64_t column = 0;
     kernels::RowLayout layout;
@@ -89,7 +89,7 @@ class AttentionBlock final : public Block {
   void fill_table(const BlockCall& call);
   /// After how many rows positions begin anew, or with given positions how many there are.
   [[nodiscard]] std::int64_t rope_period(const BlockCall& call) const;
-  /// Whether the norms' kernel rotates what it has normalised; only by a row's place in its lane.
+  /// True if the norms' kernel also applies rope; only by a row's place in its lane.
   [[nodiscard]] bool norm_rotates(const BlockCall& call) const;
   void rotate(const BlockCall& call, Elements base, const View& view, bool inverse) const;
   [[nodiscard]] kernels::RowRotation rotation(const BlockCall& call) const;

@@ -58,8 +58,8 @@ struct Lane {
   [[nodiscard]] std::int64_t rows() const { return sequences * seq_len; }
 };
 
-/// Where one pass finds a unit's weights and puts its gradients. Device memory that lives until the
-/// stream has passed.
+/// Memory of a unit's weights and gradients in one pass: device memory that lives until the stream
+/// has passed.
 struct UnitMemory {
   ConstElements weights = nullptr;  ///< Flat [element_count()], of the activations' type.
   float* gradient = nullptr;        ///< Flat [gradient_count()]; nullptr where none is wanted.

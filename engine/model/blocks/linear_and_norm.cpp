@@ -17,7 +17,7 @@ ParameterPlace place_bias(const BlockContext& context, const std::string& name,
                                  .init = Initializer::constant(0.0)});
 }
 
-/// Whether `next` lies `count` elements behind `first`, its gradient too, and is trained as it is.
+/// True if `next` and its gradient lie `count` elements behind `first`, and both or none train.
 bool follows(const ParameterPlace& next, const ParameterPlace& first, std::int64_t count) {
   return next.frozen == first.frozen && next.offset == first.offset + count &&
          (first.frozen || next.gradient == first.gradient + count);

@@ -131,7 +131,7 @@ class PostNormBlock {
  public:
   PostNormBlock(const BlockContext& context, const NormSpec& spec, std::int64_t cols);
 
-  /// Where the branch goes.
+  /// Input of the norm, which the branch writes.
   [[nodiscard]] Elements input() const { return workspace_->at(input_); }
   void forward(const BlockCall& call, Elements y) const;
   /// The gradient at the branch, in a buffer of this block; dy stays.

@@ -42,7 +42,7 @@ class TransformerBlock final : public LayerUnit {
   void add_branch(const BlockContext& context, const ModelSpec& spec, const BranchSpec& branch,
                   bool again);
   void reserve(Workspace& workspace, const std::string& prefix);
-  /// Whether the backward pass computes the sum in front of the branch again.
+  /// True if the backward pass recomputes the sum in front of the branch.
   [[nodiscard]] bool sum_again(std::size_t index) const;
   /// Before the backward pass: what it needs and was not kept.
   void compute_again(const BlockCall& call);

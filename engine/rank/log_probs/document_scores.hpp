@@ -22,7 +22,7 @@ class DocumentScores {
  public:
   explicit DocumentScores(const RankPlan& rank);
 
-  /// Where the head writes the log-probabilities of a lane's rows; the device's.
+  /// Device memory that receives the log-probabilities of a lane's rows from the head.
   [[nodiscard]] kernels::LogProbResults results() const;
   /// Enqueues the sums of the lane, whose rows are written. `targets`, `positions`: of its rows,
   /// where the host has them until then. A lane that is not after the one before begins anew.

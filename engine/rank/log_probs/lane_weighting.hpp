@@ -37,8 +37,8 @@ class LaneWeighting {
   [[nodiscard]] std::span<LaneSequence> sequences(std::int32_t slot) const;
   /// Results of the first pass, in device memory.
   [[nodiscard]] kernels::LogProbResults results() const;
-  /// Whether the references that the weights follow from are the frozen copy's (Compared), and
-  /// not kept by document; and what the first pass over its rows writes, then, before weigh().
+  /// True if the frozen copy (Compared) gives the references, which then are not kept by document.
+  /// Its first pass over the rows writes frozen_results(), before weigh().
   [[nodiscard]] bool reads_frozen() const { return frozen_log_probs_.has_value(); }
   [[nodiscard]] kernels::LogProbResults frozen_results() const {
     return {.log_probs = frozen_log_probs_->device<float>()};

@@ -41,7 +41,7 @@ class ReferenceLogProbs {
   /// Digest over the rows of all ranks; 0: none was noted.
   [[nodiscard]] std::uint64_t weights_digest() const;
 
-  /// Where the entries of a lane of this rank are put, all of them.
+  /// Memory for all entries of a lane of this rank.
   [[nodiscard]] std::span<Entry> lane(std::int64_t lane);
   /// Block that `rank` sends for its lanes of one command.
   [[nodiscard]] std::span<std::byte> block(std::int64_t rank);
@@ -70,7 +70,7 @@ class ReferenceLogProbs {
 /// could be: each has a target, and so two tokens.
 [[nodiscard]] std::size_t most_sequences(const RankOptions& options);
 
-/// Whether the objective reads log-probabilities of a reference.
+/// True if the objective reads log-probabilities of a reference.
 [[nodiscard]] bool needs_reference(const Objective& objective);
 
 }  // namespace train::engine

@@ -92,7 +92,7 @@ struct GroupLayout {
   return compute == ComputeWeights::masters && !layout.resident ? layout.rows : layout.state;
 }
 
-/// Where the bytes of one op lie in its staging slot: send ranges first, then receive ranges.
+/// Ranges of one op in its staging slot: send ranges first, then receive ranges.
 struct StagedOp {
   struct Range {
     std::size_t offset = 0;

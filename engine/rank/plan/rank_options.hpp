@@ -31,7 +31,7 @@ enum class Offload : std::uint8_t {
 /// Checkpointing and offload as [memory] sets them.
 [[nodiscard]] Checkpointing checkpointing_of(const configs::MemorySection& section);
 [[nodiscard]] Offload offload_of(const configs::MemorySection& section);
-/// Whether bf16 weights are made of the masters for each visit of a layer, where all masters are
+/// True if bf16 weights are made of the masters for each visit of a layer, where all masters are
 /// here.
 [[nodiscard]] bool makes_weights(const configs::MemorySection& section);
 

@@ -32,8 +32,8 @@ namespace train::engine {
 /// `local`-th, from 0. Before anything asks the driver. Not thread-safe (setenv).
 void take_device(std::int64_t local);
 
-/// Whether that device's kernels compute in bf16 (RankOptions::knows_bf16), also where this
-/// machine has no such device.
+/// True if that device's kernels compute in bf16 (RankOptions::knows_bf16), even if this machine
+/// has no such device.
 [[nodiscard]] bool knows_bf16(const std::string& device);
 
 /// The kernels of the device named by runtime.device that compute in `compute` (precision.compute).

@@ -87,7 +87,7 @@ void HostState::store() const {
 
 namespace {
 
-/// Where `data` lies in `buffer`. REQUIRES: all `size_bytes` do.
+/// Offset of `data` in `buffer`. REQUIRES: all `size_bytes` lie in `buffer`.
 std::size_t offset_of(const kernels::Buffer& buffer, const void* data, std::size_t size_bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(buffer.data());
   const auto at = reinterpret_cast<std::uintptr_t>(data);

@@ -22,7 +22,7 @@ class ReferenceWeights {
   /// Copies the weights, which are those of the beginning. Blocking.
   ReferenceWeights(const RankPlan& rank, const RankState& state);
 
-  /// Whether the pass reads the group's weights here, and not in the state.
+  /// True if the pass reads the group's weights here, and not in the state.
   [[nodiscard]] bool serve(const PassPlan& pass, std::size_t group) const;
   /// Flat. REQUIRES: serve(), and the group is resident.
   [[nodiscard]] ConstElements whole(std::size_t group) const;
@@ -40,11 +40,11 @@ class ReferenceWeights {
   std::vector<kernels::Buffer> copies_;  // By group; empty: the state's are those of the beginning.
 };
 
-/// Whether an engine of these options computes the reference in every step.
+/// True if an engine of these options computes the reference in every step.
 [[nodiscard]] bool has_live_reference(const RankOptions& options);
-/// Whether it reads the weights that began the run, of which a checkpoint has none.
+/// True if such an engine reads the run's initial weights, which no checkpoint holds.
 [[nodiscard]] bool needs_first_weights(const RankOptions& options);
-/// Whether it needs a copy of the group's weights for that.
+/// True if an engine with a live reference needs a copy of the group's weights.
 [[nodiscard]] bool copies_reference(const RankOptions& options, const ShardGroup& group);
 
 }  // namespace train::engine
