@@ -61,7 +61,7 @@ struct PassPlan {
   [[nodiscard]] constexpr bool updates() const { return gradient == GradientUse::applied; }
   [[nodiscard]] constexpr bool searches() const { return gradient == GradientUse::searched; }
   [[nodiscard]] constexpr bool evaluates() const { return rows == LaneRows::validation; }
-  /// It comes after a step, and is not a part of one.
+  /// True if the pass comes after a step and is not a part of one.
   [[nodiscard]] constexpr bool after_step() const {
     return evaluates() || rows == LaneRows::questions;
   }
@@ -93,7 +93,7 @@ struct LaneWork {
   std::uint64_t command = 0;  ///< Number of the command in the conductor's stream.
 };
 
-/// Where one unit's pass finds the shared memory that its group has reserved.
+/// Shared memory that a unit's group has reserved for the unit's pass.
 struct UnitBuffers {
   std::int32_t gather = -1;  ///< Reservation of the gathered weights; -1: they are resident.
   /// Reservation of the gradient buffer of the lane's gradient (backward of training).

@@ -51,8 +51,8 @@ struct Parameter {
   bool adapter = false;     ///< Part of an AdapterBlock: no published model has it.
   /// Layers read it in fp32 where they read other weights in bf16; its gradient travels as theirs.
   bool exact = false;
-  /// Its weights never change: it has no gradient, no master beside the weights that are computed
-  /// with, and no state of the optimizer.
+  /// True if the weights never change: the parameter has no gradient, no master besides the compute
+  /// weights, and no optimizer state.
   bool frozen = false;
   std::int64_t offset = 0;    ///< First element in the unit's flat weights (a multiple of 16).
   std::int64_t gradient = 0;  ///< First element in its flat gradient, of trained parameters alone.
@@ -81,7 +81,7 @@ struct Parameter {
   return (elements + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// Where a block finds a parameter in its unit's flat buffers.
+/// Place of a parameter in its unit's flat buffers.
 struct ParameterPlace {
   std::int64_t offset = 0;    ///< First weight.
   std::int64_t gradient = 0;  ///< First gradient element, unless it is frozen.

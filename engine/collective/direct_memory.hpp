@@ -37,7 +37,7 @@ struct LocalRanks {
   std::vector<pid_t> processes;  ///< By rank.
 };
 
-/// Where the bytes of an exchange lie in the memory of the one that sends them.
+/// Address of the bytes of an exchange in the sender's memory.
 struct DirectOffer {
   std::uint64_t address = 0;  ///< First byte for the rank that is told.
   std::uint64_t ticket_address =

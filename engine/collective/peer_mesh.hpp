@@ -24,7 +24,7 @@ struct MeshOptions {
   /// A connection that carries nothing for so long, not even the kernel's answers of a machine
   /// whose process is busy, is cut. Whole seconds.
   std::chrono::seconds cut_after{120};
-  /// How long a connection may take to prove itself; one that this rank began is then begun anew.
+  /// Time limit of a connection's proof; a connection that this rank began is then begun anew.
   std::chrono::milliseconds proof_time{5000};
   /// Accepted connections that have proven nothing, beyond those that are expected: of more, the
   /// oldest is closed.

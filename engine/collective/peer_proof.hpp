@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// How two ranks prove to each other, on a new connection, that they belong to one generation.
+// Proof between two ranks on a new connection that both belong to one generation.
 //
 //   who accepted    -> Challenge   a nonce, at once
 //   who connected   -> Hello       which connection it is, a nonce of its own, its proof

@@ -8,7 +8,7 @@
 
 namespace train::engine {
 
-/// Where the ranks of a world leave their addresses for each other. Keys are words of letters,
+/// Store in which the ranks of a world exchange their addresses. Keys are words of letters,
 /// digits, '.', '_' and '-'. Used by one thread at a time.
 ///
 /// Values in the store are trusted, and the secret of a generation is among them: only ranks of the

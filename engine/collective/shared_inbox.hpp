@@ -73,7 +73,7 @@ struct InboxDrawer {
   alignas(64) std::atomic<std::uint64_t> taken{0};  ///< Number of the last range it has read.
 };
 
-/// Where the owner of an inbox sleeps, and what it shows its peers.
+/// Futex on which the owner of an inbox sleeps, and the ticket it shows its peers.
 struct InboxWakeup {
   alignas(64) std::atomic<std::uint32_t> word{0};    ///< A futex.
   alignas(64) std::atomic<std::uint64_t> ticket{0};  ///< Written by the owner: see DirectMemory.
@@ -140,8 +140,8 @@ class SharedInbox {
   /// Writes `header` and `small`, at most kInboxMessageBytes together, into the peer's inbox.
   void send(int peer, std::uint64_t number, std::span<const std::byte> header,
             std::span<const std::byte> small);
-  /// That message of the peer: null until it has come. Stays until this rank's next message but
-  /// one to that peer.
+  /// Message `number` of the peer; null until it has arrived. Valid until this rank's next message
+  /// but one to the peer.
   [[nodiscard]] const std::byte* message(int peer, std::uint64_t number) const;
 
   void say_taken(int peer, std::uint64_t number);

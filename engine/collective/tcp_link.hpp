@@ -97,7 +97,7 @@ class TcpLink final : public ChannelLink {
     std::vector<std::optional<ExchangeHeader>> headers;  ///< By rank: those that have come.
     bool in_data = false;                                ///< All have.
   };
-  /// Whether what is waited for has come from a peer. An error ends the exchange.
+  /// True if the awaited data has come from a peer. An error ends the exchange.
   using Arrived = std::function<Result<bool>(int peer)>;
   using Clock = SharedInbox::Clock;
 
@@ -108,13 +108,13 @@ class TcpLink final : public ChannelLink {
   [[nodiscard]] PairClaim own_claim(const Exchange& exchange, int peer) const;
 
   void send_header(const Exchange& exchange, int peer);
-  /// Whether a header is there, and says the same as this rank.
+  /// True if a header has arrived; an error if it contradicts this rank's claim.
   [[nodiscard]] Result<bool> take_header(Exchange& exchange, int peer) const;
   /// The bytes that came with a header.
   [[nodiscard]] std::span<const std::byte> small_of(const Exchange& exchange, int peer) const;
   void take_small(const Exchange& exchange, int peer) const;
   [[nodiscard]] Status read_local(Exchange& exchange);
-  /// Whether nothing has to move between this rank and a peer any more.
+  /// True if nothing is left to move between this rank and the peer.
   [[nodiscard]] bool is_complete(const Exchange& exchange, int peer) const;
 
   /// Waits until something has arrived from all of `awaited`, and moves what can be moved.
@@ -135,7 +135,7 @@ class TcpLink final : public ChannelLink {
   [[nodiscard]] bool is_local(int peer) const { return inbox_ && inbox_->reaches(peer); }
   /// The number of the exchange under way with that peer.
   [[nodiscard]] std::uint64_t number(int peer) const { return exchanges_[as_index(peer)] + 1; }
-  /// Whether that peer reads the bytes for it here, and has not said yet that it has.
+  /// True if the peer reads its bytes directly from this rank and has not yet said taken.
   [[nodiscard]] bool untaken(const Exchange& exchange, int peer) const;
 
   [[nodiscard]] TcpConnection& connection(int peer) const { return *connections_[as_index(peer)]; }

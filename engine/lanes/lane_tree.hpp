@@ -12,7 +12,7 @@
 
 namespace train::engine {
 
-/// How partial sums over lanes are joined.
+/// Order in which partial sums over lanes are joined.
 enum class SumOrder : std::uint8_t {
   canonical,  ///< The binary tree over lane indices, whoever computes (determinism = "world").
   arrival,    ///< One running sum in the order of arrival (determinism = "run").

@@ -15,7 +15,7 @@
 namespace train::engine {
 namespace {
 
-/// Where the two Muons differ.
+/// Differences between the two Muon variants.
 struct Variant {
   std::int64_t most_rows = 0;  ///< AdamW updates matrices with this many rows or more.
   bool average = false;        ///< The momentum is an average of gradients, else their sum.
@@ -110,8 +110,8 @@ struct Scratch {
   double* squared_norms;
 };
 
-/// How many matrices of a shape are updated together. A device takes as long to be told of a small
-/// one as to compute it; a processor would only find less in its caches.
+/// Number of matrices of a shape that are updated together. On a device the launch for a small
+/// matrix takes as long as the computation; on a CPU batching would only lower the cache hit rate.
 std::int64_t matrices_at_once(const Matrix& matrix, bool bf16) {
   constexpr std::size_t most_bytes = std::size_t{256} << 20U;
   constexpr std::size_t most = 32;

@@ -133,8 +133,8 @@ class OptimizerGroup {
     /// When diagnosed, written on the stream: the sum of each over all counted rows. Meaningless
     /// if `guard->nonfinite` is set. nullptr: not requested.
     std::vector<ExactSum>* sums = nullptr;
-    /// Where the slices' row sums lie, all from its begin; nullptr: in memory that the host reads,
-    /// and that each has for itself.
+    /// Buffer of all slices' row sums, from its beginning; nullptr: each slice has memory of its
+    /// own that the host reads.
     const HostDeviceBuffer* row_sums = nullptr;
   };
   /// Enqueues an update of all slices. No-op if `guard->nonfinite` is set.

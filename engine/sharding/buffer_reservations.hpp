@@ -33,9 +33,8 @@ class BufferReservations {
   /// Notes that the reservation's weights are in the buffer (in stream order).
   void gathered(std::int32_t gather);
   [[nodiscard]] bool ready(std::int32_t gather) const;
-  /// True if every gather of the command is over: no rank reads this rank's weights any more. A
-  /// rank without a lane in the last rounds may reach that after the gradients of all lanes are
-  /// reduced.
+  /// True once every gather of the command is over: no rank reads this rank's weights any more. On
+  /// a rank without lanes in the last rounds that may be after all gradients are reduced.
   [[nodiscard]] bool all_gathered() const;
   /// Notes that a visit of this rank is on the stream.
   void visited(std::size_t visit);
