@@ -16,7 +16,7 @@ namespace train::engine {
 
 /// The bytes of one collective as one rank sees them: send[r] goes to rank r, receive[r] comes from
 /// rank r; empty ranges move nothing. Sizes may differ from pair to pair. send[own] and
-/// receive[own] are equally long and are copied. An all-gather sends the same range to everybody.
+/// receive[own] are equally long and are copied. An all-gather sends the same range to all ranks.
 struct Transfer {
   std::vector<std::span<const std::byte>> send;
   std::vector<std::span<std::byte>> receive;

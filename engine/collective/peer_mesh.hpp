@@ -38,9 +38,9 @@ using PeerSockets = std::array<std::vector<Descriptor>, kChannelCount>;
 /// higher one accepts, and both prove that they know the secret that rank 0 has left in the store
 /// (peer_proof.hpp) before the connection counts.
 ///
-/// A stranger at the port costs nobody anything: it is sent a nonce, and closed as soon as what it
-/// sends is no proof, its time is over, or too many others have come. A rank whose connection was
-/// closed so, by a crowd, begins it anew. The port is open for as long as ranks are missing.
+/// Unproven connections to the port are harmless: each is sent a nonce, and closed as soon as it
+/// sends anything but a proof, its time is over, or too many others have come. A rank whose
+/// connection was closed by such a crowd begins it anew. The port is open while ranks are missing.
 ///
 /// Blocks; `store` is used until it returns. Errors (failure): a rank has not appeared, does not
 /// connect, or is not there any more: named; the address cannot be listened on.
@@ -49,7 +49,7 @@ using PeerSockets = std::array<std::vector<Descriptor>, kChannelCount>;
 /// From here on the kernel asks the other end of an idle connection now and then whether it is
 /// there; a connection over which nothing comes back for `limit`, asked or sent, breaks with
 /// ETIMEDOUT. That tells a peer that is slow from a link that was cut: the kernel of a machine
-/// answers for its processes, however busy they are, and over a cut link nobody answers.
+/// answers for its processes, however busy they are, and over a cut link no answer comes.
 /// REQUIRES: 4 s or more. Errors (failure): the kernel refuses.
 [[nodiscard]] Status find_cut(int socket, std::chrono::seconds limit);
 

@@ -13,20 +13,20 @@
 
 namespace train::engine {
 
-/// How one owner sleeps and others ring, in one 32-bit word: whether the owner sleeps in the lowest
-/// bit, the count of rings in the others. `Word` is that word as a shared futex:
+/// Wakeup of one owner by any number of ringers through one 32-bit word: the lowest bit says that
+/// the owner sleeps, the others count rings. `Word` is that word as a shared futex:
 ///
 ///   load(), fetch_add(n), compare_exchange(expected, desired), each sequentially consistent;
-///   wait(value): sleeps while the word is `value` and nobody wakes; false: the time is over;
+///   wait(value): sleeps while the word is `value` and no wake() comes; false: the time is over;
 ///   wake(): ends every such sleep.
 ///
-/// Why no ring is missed. The owner notes the rings, looks at what it waits for, and sets the bit
-/// only if nobody has rung since; it sleeps only while the word is what it then was. Who rings
-/// counts it after writing what is waited for. So a ring before the bit keeps the owner awake, and
-/// one after it finds the bit and wakes, or changes the word before the owner sleeps on it.
+/// No ring is missed: the owner notes the rings, checks for the awaited data, and sets the bit only
+/// if no ring has come since; it sleeps only while the word keeps that value. A ringer counts its
+/// ring after writing the data. A ring before the bit therefore keeps the owner awake, and a ring
+/// after the bit finds it and wakes, or changes the word before the owner sleeps on it.
 ///
-/// Why only the owner takes the bit away: a ringer that did could be stopped before it wakes, or
-/// killed there; those after it would find no bit, and the owner would sleep on, though rung.
+/// Only the owner clears the bit: a ringer that cleared it could be stopped or killed before it
+/// wakes the owner; later ringers would find no bit, and the owner would sleep on, though rung.
 /// A bit that stays too long costs a ringer one system call.
 namespace wakeup {
 
@@ -117,7 +117,7 @@ class InboxMemory {
 /// The exchanges of a pair are numbered from 1 at both ends alike. In the n-th each side sends the
 /// other one message; after a range that is read out of the sender's memory the reader says taken.
 ///
-/// Why a message is not overwritten before it has been read: the n-th goes where the (n-2)-th was.
+/// No message is overwritten before it has been read: the n-th takes the place of the (n-2)-th.
 /// The sender of the n-th has ended its (n-1)-th exchange, so it has seen the peer's (n-1)-th
 /// message; the peer sent that message after the end of its own (n-2)-th exchange, in which it read
 /// the (n-2)-th message. Each of these steps is a release store met by an acquire load. A failed

@@ -42,7 +42,7 @@ struct Lane {
   const float* row_weights = nullptr;
   kernels::LossSums* sums = nullptr;  ///< Written by the head.
   /// [sum, count] of each of ModelSpec::block_sums(): zeros, which Block::forward_kept() writes
-  /// over; nullptr: nobody asks.
+  /// over; nullptr: not requested.
   double* block_sums = nullptr;
   float label_smoothing = 0.0F;  ///< HeadLossParams, as are row_loss and top_k.
   kernels::RowLoss row_loss = kernels::RowLoss::cross_entropy;
