@@ -33,12 +33,12 @@ namespace train::engine {
 /// sender's memory and says so there, and the sender waits for that. Exchanges of a pair follow one
 /// another on both sides alike, so the next header of a peer is that of the pair's next exchange.
 ///
-/// The thread that runs an exchange moves all bytes itself: what is for remote peers is begun
-/// first, moves on between the pieces that are read from local ones, and is waited for last. So
-/// when run() returns nobody touches borrowed memory any more. While it waits for local ranks it
-/// sleeps on the inbox, else on the connections; a ConnectionWatch wakes it from either when any
-/// connection breaks, whoever it waits for. A rank that leaves in order, with a farewell, disturbs
-/// none but who needs it.
+/// The thread that runs an exchange moves all bytes itself: transfers with remote peers begin
+/// first, continue between the pieces that are read from local peers, and are waited for last.
+/// Borrowed memory is not touched after run() has returned. The thread sleeps on the inbox while it
+/// waits for local ranks, else on the connections; a ConnectionWatch wakes it from either when any
+/// connection breaks, whichever rank it waits for. A rank that leaves in order, with a farewell,
+/// disturbs only the ranks that need it.
 ///
 /// Threading: one owner; abort() is safe from any thread.
 class TcpLink final : public ChannelLink {

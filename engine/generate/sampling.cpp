@@ -29,8 +29,8 @@ std::int32_t most_likely(std::span<const float> logits) {
   return static_cast<std::int32_t>(best);
 }
 
-/// Token ids, most likely first, ties by id, as far as somebody asked: a vocabulary is large, and
-/// what is chosen is mostly among its first.
+/// Token ids, most likely first, ties by id, sorted only as far as requested: a vocabulary is
+/// large, and the chosen token is mostly among the first.
 class Ranking {
  public:
   explicit Ranking(std::span<const float> logits) : logits_(logits), ids_(logits.size()) {

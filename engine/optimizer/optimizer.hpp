@@ -68,8 +68,8 @@ class Optimizer {
   /// The update couples all elements of the parameter, so one owner must have all its rows.
   [[nodiscard]] virtual bool whole(const Parameter& /*parameter*/) const { return false; }
 
-  /// An update writes OptimizerSlice::rounded too, if there is one; else somebody has to round the
-  /// weights after it.
+  /// True if an update also writes OptimizerSlice::rounded where it is not null; otherwise the
+  /// caller has to round the weights after the update.
   [[nodiscard]] virtual bool rounds() const { return false; }
 
   /// Bytes that an update needs for itself, of the parameter and of those that are updated together

@@ -169,8 +169,8 @@ std::vector<Reservation> gather_reservations(const ShardPlan& plan,
 }
 
 /// reshard = N: the group's first reservation that begins and ends in a forward pass keeps rows,
-/// those that begin and end in a backward pass come from them; any other is gathered from
-/// everybody.
+/// those that begin and end in a backward pass are gathered from these rows; any other is gathered
+/// from all ranks.
 void set_smaller_groups(const ShardPlan& plan, const std::vector<Visit>& visits,
                         std::vector<Reservation>& reservations) {
   std::vector<std::int32_t> keeper(plan.groups().size(), -1);

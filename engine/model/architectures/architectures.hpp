@@ -45,14 +45,14 @@ struct ModelArchitecture {
 /// nullptr if there is none.
 [[nodiscard]] const ModelArchitecture* find_architecture(std::string_view model_type);
 
-/// The model that the text of a config.json describes. `source` names it in errors;
-/// `sequence_length`: of the run (0: not known), which chooses longrope's factors and must not be
-/// beyond what learned positions have.
-/// A key that the text lacks has the value that transformers would take. Of a model that also sees
-/// or hears it is the language model, with the keys of the whole that concern it.
-/// Errors (user): no JSON, an unknown model_type (the line lists those that are known), a key that
-/// has an impossible value, one that changes the maths and is not supported. Keys that nobody knows
-/// are in ModelSpec::unread_keys.
+/// Model that the text of a config.json describes. `source` names the text in errors;
+/// `sequence_length`: the run's (0: not known), which chooses longrope's factors and must not
+/// exceed the learned positions.
+/// A key that the text lacks has transformers' default. For a model that also sees or hears the
+/// result is the language model, with the keys of the whole that concern it.
+/// Errors (user): no JSON, an unknown model_type (the line lists the known ones), a key with an
+/// impossible value, a key that changes the maths and is not supported. Unknown keys are listed in
+/// ModelSpec::unread_keys.
 [[nodiscard]] Result<ModelSpec> spec_from_config(const std::string& text, const std::string& source,
                                                  std::int64_t sequence_length);
 

@@ -48,8 +48,8 @@ class MlpBlock final : public Block {
 
  private:
   void activate(const BlockCall& call) const;
-  /// From what `activated_` holds, its gradient: its contents again, and in the place of what the
-  /// activation is applied to, which nobody needs after that, the gradient of it.
+  /// Reads the gradient of `activated_` in its slot; restores the contents of `activated_`, and
+  /// overwrites the activation's input, which is not needed any more, with its gradient.
   void activate_backward(const BlockCall& call) const;
   /// Row stride of the buffers of `in_` and of its gradient.
   [[nodiscard]] std::int64_t stride() const {

@@ -16,9 +16,9 @@
 
 namespace train::engine {
 
-/// Between the two passes over the head: makes a lane's row weights of its log-probabilities, as
-/// the objective's RowWeighting does. The work is the host's, in the stream's order: nobody waits
-/// for a lane, a device's stream alone does.
+/// Computes a lane's row weights from its log-probabilities by the objective's RowWeighting,
+/// between the two passes over the head. The host does the work, in stream order: only a device's
+/// stream waits for a lane.
 ///
 /// Threading: weigh() only enqueues, always on the same stream; slots as LaneRunner's. Ownership:
 /// owns the lists of sequences and what the passes hand over; borrows the rest.

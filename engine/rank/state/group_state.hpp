@@ -105,8 +105,8 @@ class GroupState {
   Offload offload_;
   bool has_exact_;
   kernels::Buffer whole_, masters_, shard_bf16_;
-  /// By number of a state tensor: those of all parameters that have so many, packed like the state
-  /// part. state_at_: by segment, the first element there.
+  /// By index of a state tensor: the tensors of all parameters that have one of this index, packed
+  /// like the state part. state_at_: first element of each segment there.
   std::array<kernels::Buffer, kMostStates> states_;
   std::array<std::vector<std::int64_t>, kMostStates> state_at_;
 };
