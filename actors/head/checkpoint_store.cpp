@@ -38,7 +38,7 @@ Status CheckpointStore::open_local(const Options& options) {
   const checkpoint::Locations& locations = options.locations;
   TRAIN_RETURN_IF_ERROR(checkpoint::prove_local(locations));
   if (!options.new_run) {
-    // Where other nodes have parts of it each node looks at its own.
+    // With shards on several nodes, each node checks its own local location.
     return options.one_node ? checkpoint::check_all(locations.local, options.identity) : Status();
   }
   const auto aside = checkpoint::set_local_aside(locations, options.identity);
@@ -58,7 +58,7 @@ Result<std::unique_ptr<CheckpointStore>> CheckpointStore::open(const Options& op
   store->tag_ = options.surroundings.make_tag();
   Status opened = store->index_.open();
   if (!opened && storage::says_disk_full(opened.error().message)) {
-    // A save that was killed as the disk filled up may be what fills it.
+    // The leftover of a save that was killed on a full disk may be the cause.
     TRAIN_RETURN_IF_ERROR(checkpoint::remove_leftovers(options.locations.project));
     opened = store->index_.open();
   }
@@ -100,7 +100,7 @@ Result<CheckpointStore::Search> CheckpointStore::search_project(checkpoint::Dept
     return std::any_of(placed.begin(), placed.end(),
                        [step](const auto& one) { return one.step == step; });
   };
-  // What was set aside is no longer in place, whatever the search came to.
+  // A checkpoint that was set aside is no longer in place, even if the search failed.
   for (const checkpoint::IndexEntry& entry : index_.committed()) {
     if (!in_place(entry.step)) {
       log_unless(index_.change([&](auto& index) { return index.set_aside(entry.step, "damaged"); }),
@@ -144,11 +144,11 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start(checkpo
   using Start = std::optional<checkpoint::Candidate>;
   start_.reset();
   auto local_search = search_local(depth);
-  // Ranks will read the local copy: nobody would know whether the project's is complete.
+  // Ranks read the local copy, so the project's copy is verified here.
   const bool copy = local_search && local_search->report && local_search->report->newest;
   auto project_search = search_project(copy ? checkpoint::Depth::bytes : depth);
   if (copy && !(project_search && project_search->report && project_search->report->newest)) {
-    local_search = search_local(checkpoint::Depth::bytes);  // all that there is
+    local_search = search_local(checkpoint::Depth::bytes);  // The only checkpoint.
   }
   const std::array<Result<Search>, 2> locations = {std::move(project_search),
                                                    std::move(local_search)};
@@ -171,7 +171,7 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start(checkpo
     }
   }
   if (published == nullptr && own == nullptr) {
-    // Shards of other nodes are not here: no local checkpoint is whole before the first
+    // Shards of other nodes are not visible here: no local checkpoint is complete before the first
     // publication.
     const bool local_begun = local || local.error().kind == ErrorKind::damage;
     if (project && local_begun) {
@@ -246,7 +246,7 @@ Result<bool> CheckpointStore::set_aside_if_damaged(const checkpoint::Candidate& 
   return true;
 }
 
-/// The newest checkpoint is never retired: where there was one, there is one.
+/// The newest checkpoint is never retired: once a run has a checkpoint, it always has one.
 Status CheckpointStore::never_published() const {
   const auto newest = index_.newest_known();
   if (!newest) {
@@ -258,10 +258,11 @@ Status CheckpointStore::never_published() const {
                   options_.locations.project.string(), *newest));
 }
 
-/// Only in the local location: an end that came before it could be published.
+/// Publishes a checkpoint that only the local location has: an earlier start ended before
+/// publishing.
 void CheckpointStore::publish_leftover(const checkpoint::FoundCheckpoint& found) {
   const std::int64_t step = found.candidate.step;
-  const StopOnSignal signals;  // who waits for the end of the run waits for no copy
+  const StopOnSignal signals;  // A stop request also stops the copy.
   storage::RsyncOptions rsync = options_.surroundings.rsync;
   rsync.stop = signals.token();
   const auto publish = [&]() -> Status {
@@ -287,7 +288,7 @@ void CheckpointStore::publish_leftover(const checkpoint::FoundCheckpoint& found)
   }
 }
 
-/// The local location keeps what the run resumes from, and nothing else under a checkpoint's name.
+/// Keeps only the checkpoint that the run resumes from in the local location.
 void CheckpointStore::finalize_local(std::optional<std::int64_t> kept) {
   std::vector<checkpoint::Candidate> local;
   if (options_.locations.two() && options_.one_node) {
@@ -328,8 +329,8 @@ void CheckpointStore::compare_kernels(const checkpoint::FoundCheckpoint& start) 
 
 namespace {
 
-/// A checkpoint has no moments of layers whose phase is over or to come, if its ranks were for one
-/// phase: they stay 0.
+/// Checkpoints saved by ranks of one phase have no moments of layers that train in other phases:
+/// those moments stay 0.
 void drop_other_phases(const engine::RankEngine& engine, const checkpoint::Manifest& manifest,
                        std::vector<engine::StateView>& views) {
   std::set<std::string_view> going_on;
@@ -361,7 +362,7 @@ Status restore_rank(const fs::path& directory, engine::RankEngine& engine,
                     const std::stop_token& stop, const checkpoint::RunIdentity& identity) {
   const auto manifest = checkpoint::read_manifest(directory);
   TRAIN_RETURN_IF_ERROR(manifest);
-  if (!manifest->fields.run_id.empty()) {  // else the head knows
+  if (!manifest->fields.run_id.empty()) {  // The head has checked a checkpoint without a run id.
     TRAIN_RETURN_IF_ERROR(checkpoint::check_identity(directory, *manifest, identity));
   }
   std::vector<engine::StateView> views = engine.state().views();
@@ -374,7 +375,7 @@ Status restore_rank(const fs::path& directory, engine::RankEngine& engine,
   const Status read =
       checkpoint::restore(directory, *manifest, state.views(), {.which = which, .stop = stop});
   if (!read && read.error().kind == ErrorKind::failure && !stop.stop_requested()) {
-    // The head looks at it, too: another location may have a copy that can be read.
+    // The head verifies the checkpoint, too: another location may have a readable copy.
     return damage(checkpoint::unreadable(directory, read.error().message).message);
   }
   TRAIN_RETURN_IF_ERROR(read);
@@ -416,7 +417,7 @@ Result<std::string> CheckpointStore::seal(std::int64_t step,
 
 Result<WrittenCheckpoint> CheckpointStore::publish(std::int64_t step,
                                                    const std::vector<ShardWritten>& shards) {
-  if (!drafts_.contains(step)) {  // one location
+  if (!drafts_.contains(step)) {  // There is one location, without a sealed draft.
     TRAIN_RETURN_IF_ERROR(seal(step, shards));
   }
   checkpoint::ManifestDraft made = std::move(drafts_.extract(step).mapped());
@@ -472,7 +473,7 @@ std::int64_t CheckpointStore::make_room(std::int64_t step) {
   std::vector<checkpoint::IndexEntry> entries = index_.committed();
   std::erase_if(entries,
                 [step](const checkpoint::IndexEntry& entry) { return entry.step >= step; });
-  checkpoint::IndexEntry saved;  // as if it had been
+  checkpoint::IndexEntry saved;  // Assumes that the save of `step` succeeded.
   saved.step = step;
   entries.push_back(saved);
   std::vector<std::int64_t> old = checkpoint::to_retire(entries, options_.keep);

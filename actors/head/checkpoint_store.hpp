@@ -28,20 +28,20 @@
 
 namespace train::actors {
 
-/// The checkpoints of a run on disk, with their index: the head's view of both locations.
+/// Checkpoints of a run on disk, with their index: the head's view of both locations.
 ///
-/// A checkpoint is published only behind the journal of its steps (CK-7); old ones are retired also
-/// while the index cannot be written.
+/// A checkpoint is published only after the journal of its steps is written (CK-7); old ones are
+/// also retired while the index cannot be written.
 ///
 /// Threading: open(), find_start() and, when the actors have ended, event() from the main thread;
 /// restored() there or on the disk stream before the first save; the rest on the disk stream. All
 /// calls block. REQUIRES: the run's lock is held.
 class CheckpointStore {
  public:
-  /// Unique among all starts that may ever share a directory.
+  /// Unique among all starts that may share a directory.
   [[nodiscard]] static std::string unique_tag();
 
-  /// What a simulation puts instead of RocksDB, the clock and rsync.
+  /// Dependencies that a simulation replaces: RocksDB, the clock and rsync.
   struct Surroundings {
     std::function<Result<checkpoint::OpenedIndex>(
         const std::filesystem::path& index, const std::filesystem::path& checkpoints,
@@ -49,7 +49,7 @@ class CheckpointStore {
         open_index = checkpoint::open_index;
     std::function<std::string()> make_tag = unique_tag;
     std::function<std::string()> make_run_id = checkpoint::new_run_id;
-    storage::RsyncOptions rsync = {};  ///< `stop` apart.
+    storage::RsyncOptions rsync = {};  ///< Except `stop`.
   };
 
   struct Options {
@@ -57,86 +57,87 @@ class CheckpointStore {
     std::filesystem::path index;
     checkpoint::RetentionRule keep;
     std::int64_t tokens_per_step = 0;
-    std::shared_ptr<EventLog> events = {};  ///< Is told of saves; none: none is.
+    std::shared_ptr<EventLog> events = {};  ///< Receives events of saves; may be null.
     checkpoint::ManifestFields fields;  ///< Step, tokens and digests are filled in per checkpoint.
-    checkpoint::RunIdentity identity = {};  ///< No other run's checkpoint is used or removed.
-    /// The local location holds complete checkpoints: all ranks are on this node.
+    checkpoint::RunIdentity identity = {};  ///< Never touches other runs' checkpoints.
+    /// True if all ranks are on this node: the local location then holds complete checkpoints.
     bool one_node = true;
-    /// The run begins: what its local location holds is of one that was erased, and is set aside.
+    /// True for a new run: the local location's content is of an erased run, and is set aside.
     bool new_run = false;
-    /// Nobody has taken the run over: asked before each publication and each removal.
+    /// Error if another process has taken the run over; checked before each publication and
+    /// removal.
     std::function<Status()> still_ours = [] { return Status(); };
     Surroundings surroundings = {};
   };
 
-  /// Opens the index; a damaged one is made anew from the manifests (logged). Errors (user): in a
-  /// location is another run's checkpoint; the local one is not this user's alone.
+  /// Opens the index; a damaged one is rebuilt from the manifests (logged). Errors (user): a
+  /// location has another run's checkpoint; the local location is not owned by this user alone.
   static Result<std::unique_ptr<CheckpointStore>> open(const Options& options);
 
-  /// Where to go on: the newest checkpoint that is complete as far as `depth` looks, if there is
-  /// one; its directory is in the local location if that has it, too, and every byte of the
-  /// project's is then read here. A newer one that is only there is published first. Damaged ones
-  /// are set aside and logged, leftovers of killed runs removed, in both locations. No other
-  /// checkpoint goes before restored(). Errors (failure): there were checkpoints and none is
-  /// complete (says what each location has); one that is newer than the newest complete one cannot
-  /// be read: going on would lose its steps in silence.
+  /// Finds the newest checkpoint that is complete as far as `depth` checks; nullopt if there is
+  /// none. The path is in the local location if that has a copy; every byte of the project's copy
+  /// is then read here. A newer checkpoint that only the local location has is published first. In
+  /// both locations damaged checkpoints are set aside and logged, and leftovers of killed runs
+  /// removed. No other checkpoint is removed before restored(). Errors (failure): there were
+  /// checkpoints and none is complete (lists both locations); a checkpoint newer than the newest
+  /// complete one cannot be read: resuming would silently lose its steps.
   Result<std::optional<checkpoint::Candidate>> find_start(
       checkpoint::Depth depth = checkpoint::Depth::files);
 
-  /// Every rank has restored what find_start() has found, so it is complete. What the rule lets go
-  /// of is retired; the local location keeps what was restored, if it has it. Failures are logged.
+  /// Marks the checkpoint of find_start() as complete: every rank has restored it. Retires old ones
+  /// by the rule; the local location keeps its copy of the restored one. Failures are logged.
   void restored();
 
-  /// Reads every byte of a checkpoint that a rank says is damaged, or cannot be read. If it is
-  /// damaged, it is set aside and logged, and true is returned; so it is where a copy in the local
-  /// location cannot be read and the project's location has one: the local one is then left alone.
+  /// Reads every byte of a checkpoint that a rank reports as damaged or unreadable. If it is
+  /// damaged, sets it aside, logs it and returns true. Also returns true if a copy in the local
+  /// location cannot be read and the project's location has one: the local copy is then left alone.
   /// Errors: it cannot be read or renamed; it stays.
   Result<bool> set_aside_if_damaged(const checkpoint::Candidate& doubted);
 
-  /// The newest checkpoint in place, by its name: for a run that goes on from a newer state in
-  /// memory, which reads none. Leftovers of saves that were cut short are removed. The local
-  /// location is left as it is, the next save tidies it up. Errors: the directory's.
+  /// Finds the newest checkpoint in place by its name, for a run that resumes from a newer state in
+  /// memory and reads no checkpoint. Removes leftovers of interrupted saves. The local location is
+  /// left as it is; the next save cleans it up. Errors: the directory's.
   Result<std::optional<checkpoint::Candidate>> find_placed();
 
-  /// Drops what is known of saves under way, and compares the index with what is there. REQUIRES:
-  /// the ranks that made them have ended. That the index cannot be written now is logged.
+  /// Drops the state of saves under way, and compares the index with the directory. REQUIRES: the
+  /// ranks that made them have ended. An index that cannot be written now is logged.
   void forget_saves();
 
-  /// All of it for the index actor; borrows this.
+  /// Bundles these calls for the index actor; borrows this.
   [[nodiscard]] IndexWork index_work();
 
-  /// The journal's records of these steps; none where the index cannot be read. Blocks.
+  /// Reads the journal's records of these steps; empty if the index cannot be read. Blocks.
   [[nodiscard]] std::vector<checkpoint::StepRecord> steps(std::int64_t first,
                                                           std::int64_t last) const;
-  /// Bytes of all checkpoints but the newest: what make_room() may free.
+  /// Bytes of all checkpoints except the newest: an upper bound on the space make_room() frees.
   [[nodiscard]] std::uint64_t retirable_bytes() const;
 
-  // What index_work() is made of.
+  // Parts of index_work():
   Status set_state(std::int64_t step, checkpoint::CheckpointState state);
-  /// The text of the manifest, which publish() will use as well.
+  /// Returns the text of the manifest that publish() will use.
   Result<std::string> seal(std::int64_t step, const std::vector<ShardWritten>& shards);
-  /// Makes a checkpoint of the shards in incoming_path(project, tag(), step). On a full disk it
-  /// makes room, and tries once more.
+  /// Makes a checkpoint from the shards in incoming_path(project, tag(), step). On a full disk it
+  /// makes room and retries once.
   Result<WrittenCheckpoint> publish(std::int64_t step, const std::vector<ShardWritten>& shards);
-  /// Records what was published, then retires by the rule. That one could not be retired is logged.
+  /// Records the published checkpoint, then retires by the rule. Failures to retire are logged.
   Status record(std::int64_t step);
   Status discard(std::int64_t step, bool local);
-  /// The save of `step` has met a full disk. Retires what the rule would let go of if the save had
-  /// succeeded, but for the newest checkpoint that is known to be complete, and all if none is.
-  /// Returns how many went; what could not be retired is logged.
+  /// Frees space after the save of `step` has met a full disk. Retires the checkpoints that the
+  /// rule would retire after this save, except the newest known to be complete; retires none if
+  /// none is known to be. Returns the number retired; failures to retire are logged.
   std::int64_t make_room(std::int64_t step);
-  /// Adds steps to those that wait, and writes all that waits, remarks too. An error: some wait.
+  /// Queues steps, and writes the whole queue, remarks included. On an error some stay queued.
   Status journal(std::span<const checkpoint::StepRecord> steps);
-  /// Notes the validation loss of the weights after `step`. An error: the loss waits. Where the
-  /// index is closed it waits without an error: opening takes as long on a full disk as at a start,
-  /// and only journal() tries it.
+  /// Notes the validation loss of the weights after `step`. On an error the loss stays queued.
+  /// While the index is closed the loss is queued without an error: on a full disk, opening takes
+  /// as long as at a start, and only journal() tries it.
   Status evaluated(std::int64_t step, double validation_loss);
-  /// A line of events.jsonl.
+  /// Appends a line to events.jsonl.
   void note(std::int64_t step, const char* kind);
 
-  /// Adds to the events of the run. Waits as evaluated() does.
+  /// Appends to the index's events of the run. Queues as evaluated() does.
   Status event(std::string_view kind, std::string_view text);
-  /// Tells this start's unpublished checkpoints from leftovers of others.
+  /// Identifies this start's unpublished checkpoints; other tags are leftovers.
   [[nodiscard]] const std::string& tag() const { return tag_; }
   [[nodiscard]] const checkpoint::RunIdentity& identity() const { return options_.identity; }
   [[nodiscard]] const checkpoint::Locations& locations() const { return options_.locations; }
@@ -145,7 +146,7 @@ class CheckpointStore {
   explicit CheckpointStore(const Options& options);
   Result<checkpoint::ManifestDraft> draft(std::int64_t step,
                                           const std::vector<ShardWritten>& shards);
-  /// Result of searching a location, and the checkpoints that it left there, the newest first.
+  /// Result of searching a location, with the checkpoints left in place there, newest first.
   struct Search {
     Result<checkpoint::SearchReport> report;
     std::vector<checkpoint::Candidate> placed = {};
@@ -154,11 +155,11 @@ class CheckpointStore {
       return placed.empty() ? -1 : placed.front().step;
     }
   };
-  /// Logs what it sets aside.
+  /// Logs each checkpoint that it sets aside.
   Result<Search> search(const std::filesystem::path& location, checkpoint::Depth depth);
   Result<Search> search_project(checkpoint::Depth depth);
   Result<Search> search_local(checkpoint::Depth depth);
-  /// Errors (user): the index knows of checkpoints. REQUIRES: none is in place.
+  /// Errors (user): the index lists checkpoints. REQUIRES: none is in place.
   [[nodiscard]] Status never_published() const;
   static Status open_local(const Options& options);
   void publish_leftover(const checkpoint::FoundCheckpoint& found);
@@ -170,19 +171,19 @@ class CheckpointStore {
 
   Options options_;
   RunIndex index_;
-  std::map<std::int64_t, checkpoint::ManifestDraft> drafts_;  ///< Sealed, not published yet.
-  std::map<std::int64_t, checkpoint::IndexEntry> published_;  ///< Not recorded yet.
-  std::optional<checkpoint::Candidate> start_;  ///< What find_start() found, until restored().
-  /// In the project's location: the newest known to be complete. Ranks of this process have
-  /// restored or saved it, or it was copied there and read back.
+  std::map<std::int64_t, checkpoint::ManifestDraft> drafts_;  ///< Sealed, not yet published.
+  std::map<std::int64_t, checkpoint::IndexEntry> published_;  ///< Not yet recorded.
+  std::optional<checkpoint::Candidate> start_;  ///< Result of find_start(), until restored().
+  /// Newest checkpoint in the project's location known to be complete: restored or saved by ranks
+  /// of this process, or copied there and read back.
   std::optional<std::int64_t> verified_;
-  bool local_unreadable_ = false;  ///< What a start would read of the local location.
+  bool local_unreadable_ = false;  ///< A start could not read the local location.
   std::string tag_;
 };
 
-/// Fills what the engine's rank keeps from the checkpoint in `directory`. Blocks; `stop` ends it
-/// early. Errors: those of checkpoint::restore(), (damage) the manifest is damaged, (user) it is
-/// not of the run with `identity`.
+/// Restores the state of the engine's rank from the checkpoint in `directory`. Blocks; `stop` ends
+/// it early. Errors: those of checkpoint::restore(), (damage) the manifest is damaged, (user) the
+/// checkpoint belongs to another run than `identity`.
 Status restore_rank(const std::filesystem::path& directory, engine::RankEngine& engine,
                     const std::stop_token& stop = {}, const checkpoint::RunIdentity& identity = {});
 

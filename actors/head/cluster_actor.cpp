@@ -102,7 +102,7 @@ struct ClusterState {
     }
   }
 
-  // A process of another node ends unseen if its launcher ends with it.
+  // Watches a process of another node: its end goes unreported if its launcher ends with it.
   void watch(std::int32_t rank) {
     if (const caf::strong_actor_ptr process = self->current_sender()) {
       processes_[caf::actor_cast<caf::actor_addr>(process)] = rank;
@@ -110,7 +110,7 @@ struct ClusterState {
     }
   }
 
-  /// `failure`: its text names the rank. Of ranks that train the conductor hears by itself.
+  /// `failure`: its text names the rank. The conductor monitors training ranks itself.
   void failed(const RankFailed& failure) {
     if (verdict_.starts()) {
       carry_out(verdict_.hear(failure));
@@ -119,9 +119,9 @@ struct ClusterState {
 
   void launcher_lost(const LauncherLost& lost) {
     if (!verdict_.starts()) {
-      return self->send(options.waiter, lost);  // it has come to know that ranks train meanwhile
+      return self->send(options.waiter, lost);  // The waiter knows that ranks train.
     }
-    // Its ranks may not have come yet, and never will.
+    // The node's ranks may not have joined yet, and never will.
     carry_out(verdict_.hear(HeadEvent::launcher_lost, {}, {.node = lost.node}));
   }
 
@@ -143,7 +143,7 @@ struct ClusterState {
       self->send(options.waiter, ready_);
     }
     if (step.has(HeadAction::save)) {
-      self->send(options.waiter, *signal_);  // for the conductor
+      self->send(options.waiter, *signal_);  // For the conductor.
     }
     if (step.has(HeadAction::end_ranks)) {
       self->send(options.waiter, verdict_.outcome(0));
@@ -153,11 +153,11 @@ struct ClusterState {
   ClusterSelf self;
   std::set<std::int32_t> joined_;
   std::map<caf::actor_addr, std::int32_t> processes_;
-  std::optional<OpenCluster> order_;  // none: not open yet
+  std::optional<OpenCluster> order_;  // None: not open yet.
   ClusterReady ready_;
   std::size_t ready_count_ = 0;
-  std::optional<StopRequested> signal_;   // has come
-  Verdict verdict_{HeadState::starting};  // of ranks that start
+  std::optional<StopRequested> signal_;   // Received stop signal.
+  Verdict verdict_{HeadState::starting};  // Verdict on starting ranks.
 };
 
 caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) {

@@ -8,17 +8,19 @@
 
 namespace train::actors {
 
-/// The head's side of the start-up: takes in one worker per rank, hands each its assignment, and
-/// tells the waiter when all are ready.
+/// Start-up on the head: accepts one worker per rank, hands each its assignment, and tells the
+/// waiter when all are ready.
 ///
-///   OpenCluster, once -> workers are taken in from here on.
+///   OpenCluster, once -> workers are accepted from here on.
 ///   JoinCluster -> Assignment, or Refused: another version of the program, a rank that does not
-///     exist or is there already, a start-up that has not begun or is over.
-///   WorkerReady of all -> ClusterReady to the waiter. Data, a plan or a kernel set that are not
+///     exist or has already joined, a start-up that has not begun or is over.
+///   WorkerReady of all ranks -> ClusterReady to the waiter. Data, a plan or a kernel set that are
+///   not
 ///     the head's -> RunFinished (exit 2), which names the rank.
 ///   WorkerFailed, WorkerExited, the loss of a worker, LauncherLost or StopRequested before that ->
-///     RunFinished to the waiter, as the table has it (head_table.hpp).
-///   NodeJoined goes on to the waiter, with its sender; MemoryRestored and NodeIdle too.
+///     RunFinished to the waiter, according to head_table.hpp.
+///   NodeJoined, MemoryRestored and NodeIdle are forwarded to the waiter, NodeJoined with its
+///   sender.
 /// After ClusterReady: WorkerExited (of another node's launcher) goes to the conductor as
 /// RankFailed; LauncherLost and StopRequested go back to the waiter, for the conductor.
 struct ClusterOptions {

@@ -24,14 +24,14 @@
 namespace train::actors {
 namespace {
 
-/// Its lines of the launcher's wait board.
+/// Lines of the conductor on the launcher's wait board.
 struct BoardLines {
   WaitBoard::Line wait;
   WaitBoard::Credits commands;
   WaitBoard::Credits saves;
 };
 
-/// Of a program that is done, with whatever came of its saves.
+/// End of a finished program, with the result of its saves.
 struct ProgramEnd {
   int exit_code;
   std::string text;
@@ -54,7 +54,7 @@ struct ConductorState {
       give(*command);
     }
     show_credits();
-    board_->wait.end();  // each finished command starts the wait anew
+    board_->wait.end();  // Each finished command restarts the wait.
     if (!outstanding_.empty()) {
       board_->wait.begin("the ranks to finish a command", steps_finished_);
     }
@@ -93,7 +93,7 @@ struct ConductorState {
     announce_skipped();
   }
 
-  /// Every rank saves the same step next.
+  /// Tells every rank to save the same step next.
   void grant(std::optional<std::int64_t> step) {
     if (step) {
       tell_index(WriteSnapshot{*step});
@@ -115,7 +115,7 @@ struct ConductorState {
     finish_if_done();
   }
 
-  /// The last save has had its time: what is where.
+  /// Ends the wait for the last save and reports the location of each checkpoint.
   void drain_over() {
     if (saves_.idle() || outcome_) {
       return;
@@ -158,7 +158,7 @@ struct ConductorState {
     }
   }
 
-  // Every rank has computed the same loss and norm, or something is broken beyond repair.
+  // Every rank has computed the same loss and norm; a mismatch is fatal.
   void step_heard(const StepFinished& event) {
     const auto heard = agreement_.hear(event, peers_.ranks.size());
     if (!heard) {
@@ -172,7 +172,7 @@ struct ConductorState {
     if (event.nonfinite) {
       if (!nonfinite_) {
         nonfinite_ = true;
-        // The sign of a NaN says nothing to anybody.
+        // The sign of a NaN carries no information.
         nonfinite_text_ =
             fmt::format("loss {} and gradient norm {} at step {}", std::abs(event.loss.value()),
                         event.grad_norm.value(), event.step);
@@ -224,7 +224,7 @@ struct ConductorState {
     }
   }
 
-  /// `address`: of a listener that is done, or gone.
+  /// `address`: a listener that is done, or has ended.
   void listener_done(const caf::actor_addr& address) {
     undrained_.erase(address);
     tell_if_drained();
@@ -237,14 +237,14 @@ struct ConductorState {
     }
   }
 
-  /// Unless a failure has ended the run before.
+  /// Ends the run unless a failure has already ended it.
   void program_over(const ProgramEnd& end) {
     carry_out(verdict_.hear(end.event, {}, {.text = end.text}, end.exit_code));
   }
 
   void rank_failed(const RankFailed& event) {
     HeadFacts facts;
-    facts.set(HeadFact::alone, peers_.ranks.size() == 1);  // nobody else can be the cause
+    facts.set(HeadFact::alone, peers_.ranks.size() == 1);  // One rank: it is the cause.
     carry_out(verdict_.hear(event, facts));
   }
 
@@ -262,7 +262,7 @@ struct ConductorState {
   }
 
   void end_for_nodes() {
-    HeadFacts facts;  // otherwise it ends as it is, with what it saves, or by a loss
+    HeadFacts facts;  // Otherwise the run ends normally, after its saves, or by a loss.
     facts.set(HeadFact::steps_left, program_->further_steps() && !outcome_);
     carry_out(verdict_.hear(HeadEvent::nodes_wait, facts));
   }
@@ -274,7 +274,7 @@ struct ConductorState {
       if (down.source == ranks[rank].address()) {
         const bool lost = down.reason == caf::exit_reason::remote_link_unreachable;
         if (lost || !text.empty()) {
-          // A process that is gone says nothing itself: its node knows how it ended.
+          // A dead process cannot report: its node knows how it ended.
           rank_failed({static_cast<std::int32_t>(rank),
                        lost ? "its process is gone or cannot be reached" : text, kExitFailure, lost,
                        lost});
@@ -290,7 +290,7 @@ struct ConductorState {
     }
   }
 
-  /// How the run ends where nothing has ended it before its program was done.
+  /// Outcome of the run if nothing has ended it before its program was done.
   [[nodiscard]] ProgramEnd program_end() const {
     const std::int64_t step = steps_finished_;
     if (nonfinite_) {
@@ -318,7 +318,7 @@ struct ConductorState {
       return {kExitStopped, fmt::format("the phase is over at step {}, saved", step),
               HeadEvent::phase_over};
     }
-    if (!report_failure_.empty()) {  // of a part that goes on in another start it is no end
+    if (!report_failure_.empty()) {  // Never fails a part before the last.
       return {kExitFailure, report_failure_};
     }
     return {kExitFinished, fmt::format("finished at step {}", step)};
@@ -328,27 +328,27 @@ struct ConductorState {
   std::optional<RunProgram> program_;
   ConnectConductor peers_;
   std::optional<BoardLines> board_;
-  // Commands given out and not finished (stop not counted): ranks that still have to.
+  // Unfinished commands (without stop), and the number of ranks that still have to finish each.
   std::map<std::uint64_t, std::size_t> outstanding_;
   RankAgreement agreement_;
   SaveDrain drain_;
   SaveSchedule saves_;
-  std::optional<std::int64_t> local_;      // the save under way is complete in the local location
-  std::optional<std::int64_t> published_;  // the newest
+  std::optional<std::int64_t> local_;      // The save under way is complete in the local location.
+  std::optional<std::int64_t> published_;  // Newest published step.
   bool draining_ = false;
   std::int64_t steps_finished_ = 0;
   bool nonfinite_ = false;
   std::size_t ranks_stopped_ = 0;
   bool closing_ = false;
-  std::set<caf::actor_addr> undrained_;  // listeners that have more to write
-  bool told_ = false;                    // the waiter has its RunFinished
+  std::set<caf::actor_addr> undrained_;  // Listeners with output left to write.
+  bool told_ = false;                    // The waiter has its RunFinished.
   std::optional<std::int32_t> signal_;
-  std::string save_failure_;  // of the newest save; empty when it succeeded
+  std::string save_failure_;  // Failure of the newest save; empty if it succeeded.
   std::string report_failure_;
   std::string nonfinite_text_;
   NonfiniteFound nonfinite_origin_;
-  Verdict verdict_{HeadState::training};  // of ranks
-  std::optional<RunFinished> outcome_;    // of the run
+  Verdict verdict_{HeadState::training};  // Verdict on training ranks.
+  std::optional<RunFinished> outcome_;    // Outcome of the run.
 };
 
 ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram::Options program,
@@ -396,7 +396,7 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
       [state](const CheckpointLocal& event) { state->local_ = event.step; },
       [state](const SaveFinished& event) { state->save_finished(event.step); },
       [state](const NonfiniteFound& event) {
-        // All say the same; what the first pass made is not the second one's.
+        // All ranks report the same origin; the second pass must not replace the first pass's.
         if (event.rank == 0 && !state->nonfinite_origin_.found) {
           state->nonfinite_origin_ = event;
         }

@@ -10,24 +10,25 @@
 
 namespace train::actors {
 
-/// Emits the run's numbered commands and keeps `kCommandWindow` of them ahead, so that a rank never
-/// waits for its next command.
+/// Issues the run's numbered commands, `kCommandWindow` of them ahead, so that a rank never waits
+/// for its next command.
 ///
 ///   running --StopRequested--> saving (no further step; snapshot; stop)
 ///   running --StepFinished(non-finite)--> searching (FindNonfinite; stop; nothing is saved)
 ///   any --RankFailed--> over (exit 1, or the code that came with it)
 ///   any --NodesReturned--> over (the ranks start again with theirs)
 ///   any --RankStopped and every command finished--> reports close --> RunFinished to the waiter
-/// Saves: a TakeSnapshot says what SaveSchedule says, every SaveFinished grants the one that waits
-/// (WriteSnapshot to all ranks and the index). The run is over when no save is under way or waits,
-/// or when the last one has had its time: then it ends with exit code 1 and says what is where.
-/// A failed save does not end the run; it ends with exit code 1 unless a later save succeeded.
+/// Saves: TakeSnapshot carries the decisions of SaveSchedule; each SaveFinished grants the waiting
+/// save (WriteSnapshot to all ranks and the index). The run is over when no save is under way or
+/// waits, or when the last one has had its time: it then ends with exit code 1 and reports each
+/// location. A failed save does not end the run; it ends with exit code 1 unless a later save
+/// succeeded.
 inline constexpr std::size_t kCommandWindow = 2;
 
-/// What the end of a run waits for.
+/// Limits on the wait for saves at the end of a run.
 struct SaveDrain {
-  std::chrono::seconds time{300};   ///< After the last command, for checkpoints to be published.
-  std::string local_location = {};  ///< Where a whole one may be that is not; empty: nowhere.
+  std::chrono::seconds time{300};   ///< Time after the last command to publish checkpoints.
+  std::string local_location = {};  ///< May have unpublished checkpoints; or empty.
 };
 
 [[nodiscard]] ConductorActor spawn_conductor(caf::actor_system& system, WaitBoard& waits,

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kStep = "step=";
 
-/// Learning rates around the change, of steps counted from 1.
+/// Learning rates around the change, for steps counted from 1.
 std::string rates_text(const configs::RunConfig& config, std::int64_t before, std::int64_t step) {
   const auto rate = [&config](std::int64_t update, std::int64_t steps) {
     return engine::learning_rate(config.schedule, config.optimizer.lr, update, steps);

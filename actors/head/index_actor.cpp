@@ -21,42 +21,42 @@ namespace {
 
 using checkpoint::CheckpointState;
 
-// More than these can only wait if the disk stands still; the oldest go.
+// Limit on queued steps; the oldest are dropped. Only a stalled disk reaches it.
 constexpr std::size_t kMostSteps = 100'000;
 constexpr std::size_t kMostRemarks = 10'000;
 
 enum class Phase { writing, sealing, sending, making_room, publishing, finalizing, discarding };
 
-/// The save under way.
+/// Save under way.
 struct Save {
   std::int64_t step = 0;
   Phase phase = Phase::writing;
-  std::size_t awaited = 0;  // ranks that are to answer in this phase
-  std::size_t answers = 0;  // theirs
+  std::size_t awaited = 0;  // Ranks that have yet to answer in this phase.
+  std::size_t answers = 0;  // Answers received.
   std::vector<ShardWritten> shards;
-  std::optional<CheckpointFailed> failed;  // the first
-  std::size_t failures = 0;                // of ranks, in this phase
-  std::vector<std::int32_t> full;          // of those the ranks whose disk was full
-  std::optional<Phase> room_for;           // the phase that room was made for, once
-  bool local = false;                      // complete in the local location
-  bool awaits_step = false;                // all shards are written, the step is not heard of yet
+  std::optional<CheckpointFailed> failed;  // First failure.
+  std::size_t failures = 0;                // Failed ranks in this phase.
+  std::vector<std::int32_t> full;          // Failed ranks whose disk was full.
+  std::optional<Phase> room_for;           // Phase in which room was made, once per save.
+  bool local = false;                      // Complete in the local location.
+  bool awaits_step = false;                // All shards are written; StepFinished has not arrived.
 };
 
-/// What the index is still to be told of the run; a batch at a time.
+/// Queue of steps and remarks for the index, written in batches.
 struct Journal {
   std::deque<checkpoint::StepRecord> steps;
-  std::deque<std::function<Status()>> remarks;  // evaluations and events
+  std::deque<std::function<Status()>> remarks;  // Evaluations and events.
   bool writing = false;
 
-  /// Takes out all there is, as work for the disk.
+  /// Empties the queue into one disk task.
   [[nodiscard]] std::function<Status()> batch(const std::shared_ptr<const IndexWork>& work);
 };
 
-/// Steps for the journal, written in front of what needs them there: without them it fails, too.
-/// May be empty.
+/// Writes steps to the journal before the work that needs them; an error fails that work, too. May
+/// be empty.
 using Steps = std::function<Status()>;
 
-/// Nothing that is only noted may end a save.
+/// Logs a refused note: a note never fails a save.
 void log_refusal(const char* what, std::int64_t step, const Status& status) {
   if (!status) {
     log_warning(
@@ -69,7 +69,7 @@ std::vector<ShardWritten> by_rank(std::vector<ShardWritten> shards) {
   return shards;
 }
 
-/// On a full disk the save of `step` makes room for them as it does for itself.
+/// Writes the journal; on a full disk it makes room for the save of `step` and retries.
 Status write_steps(const IndexWork& work, std::int64_t step, const Steps& steps) {
   Status written = steps ? attempt(steps) : Status();
   if (!written && storage::says_disk_full(written.error().message) && work.make_room(step) > 0) {
@@ -78,7 +78,7 @@ Status write_steps(const IndexWork& work, std::int64_t step, const Steps& steps)
   return written;
 }
 
-/// Says of work that is tried again and again what has refused it once.
+/// Logs the first refusal of repeated work.
 class Refusal {
  public:
   void hear(const Status& status) {
@@ -115,7 +115,7 @@ struct IndexState {
   void begin(std::int64_t step) {
     auto& current = save_;
     if (current) {
-      // Its state was not finite: every rank has dropped it.
+      // The state was not finite: every rank has dropped the save.
       TRAIN_CHECK(current->phase == Phase::writing && current->answers == 0,
                   "step {} is to be saved while step {} is", step, current->step);
       on_disk("discard checkpoint", current->step,
@@ -136,7 +136,7 @@ struct IndexState {
     }
   }
 
-  /// All ranks have answered.
+  /// Advances the phase once all ranks have answered.
   void advance(Save& save) {
     if (room_may_help(save)) {
       return make_room(save);
@@ -176,14 +176,14 @@ struct IndexState {
     }
   }
 
-  /// Complete shards of all ranks. Its steps are journalled before a checkpoint can be resumed
-  /// from: the news of the last of them may come later than the shards, by another way.
+  /// Handles complete shards of all ranks. The steps are journalled before a checkpoint can be
+  /// resumed from: StepFinished of the last step may arrive after the shards, by another way.
   void written(Save& save) {
     save.awaits_step = newest_step_ < save.step;
     if (save.awaits_step) {
       return;
     }
-    Steps steps = journal->batch(work);  // with those that wait since an earlier batch
+    Steps steps = journal->batch(work);  // Includes steps left by an earlier batch.
     two_locations() ? seal(save, std::move(steps)) : publish(save, std::move(steps));
   }
 
@@ -194,7 +194,7 @@ struct IndexState {
     }
   }
 
-  /// To the ranks whose disk was full.
+  /// Sends the task to the ranks whose disk was full.
   void order_again(Save& save, ShardTask task) {
     const std::vector<std::int32_t> ranks = std::exchange(save.full, {});
     save.awaited = ranks.size();
@@ -203,7 +203,7 @@ struct IndexState {
     }
   }
 
-  /// Of two locations only the project's has old checkpoints.
+  /// With two locations only the project's has old checkpoints.
   [[nodiscard]] bool room_may_help(const Save& save) const {
     const bool on_projects_disk = save.phase == (two_locations() ? Phase::sending : Phase::writing);
     return save.failed && on_projects_disk && !save.room_for && save.full.size() == save.failures;
@@ -222,7 +222,7 @@ struct IndexState {
     });
   }
 
-  /// The ranks whose disk was full do their part again, if that can have changed anything.
+  /// Repeats the task of ranks whose disk was full, if room was made.
   void room_made(Save& save, std::int64_t retired) {
     save.phase = *save.room_for;
     if (retired == 0) {
@@ -250,7 +250,7 @@ struct IndexState {
   void publish(Save& save, Steps steps) {
     save.phase = Phase::publishing;
     disk->mark({.what = "publish checkpoint", .step = save.step - 1, .unit = -1, .lane = -1});
-    const bool note = !two_locations();  // else it says so since the shards are sent
+    const bool note = !two_locations();  // With two locations, noted at the send order.
     disk->enqueue([me = me(), work = work, step = save.step, note, steps = std::move(steps),
                    shards = by_rank(save.shards)] {
       const std::int64_t begin_ns = steady_now_ns();
@@ -361,9 +361,9 @@ struct IndexState {
   std::shared_ptr<const IndexWork> work;
   std::shared_ptr<Journal> journal = std::make_shared<Journal>();
   ConnectIndex peers_;
-  std::shared_ptr<Refusal> refusal_ = std::make_shared<Refusal>();  // of the disk stream
+  std::shared_ptr<Refusal> refusal_ = std::make_shared<Refusal>();  // Used by the disk stream.
   std::optional<Save> save_;
-  std::int64_t newest_step_ = 0;  // heard of
+  std::int64_t newest_step_ = 0;  // Newest step reported.
 };
 
 std::function<Status()> Journal::batch(const std::shared_ptr<const IndexWork>& work) {
@@ -371,7 +371,7 @@ std::function<Status()> Journal::batch(const std::shared_ptr<const IndexWork>& w
   steps.clear();
   return [work, new_steps = std::move(new_steps), todo = std::exchange(remarks, {})]() -> Status {
     Status done = work->journal(new_steps);
-    for (const auto& one : todo) {  // what is refused waits behind `work`
+    for (const auto& one : todo) {  // Refused steps stay queued behind `work`.
       const Status noted = one();
       done = done ? noted : done;
     }
@@ -379,7 +379,7 @@ std::function<Status()> Journal::batch(const std::shared_ptr<const IndexWork>& w
   };
 }
 
-/// What the index hears of the run itself.
+/// Queues events of the run for the index.
 void hear_step(IndexState& index, const StepFinished& event) {
   auto& steps = index.journal->steps;
   if (steps.size() >= kMostSteps) {
@@ -393,7 +393,7 @@ void hear_step(IndexState& index, const StepFinished& event) {
   }
 }
 
-/// A rank's failure: of its shard, or of an order. What remains to be tidied up is no failure.
+/// Handles a rank's failure of its shard or of an order. A failed cleanup is not a failure.
 void hear_failure(IndexState& index, const CheckpointFailed& message) {
   Save& save = index.save(message.step);
   if (save.phase == Phase::finalizing || save.phase == Phase::discarding) {
@@ -419,7 +419,7 @@ IndexActor::behavior_type index_behavior(IndexSelf self, std::shared_ptr<kernels
   index->disk = std::move(disk);
   index->work = std::make_shared<const IndexWork>(work);
   self->attach_functor([stream = index->disk, journal = index->journal, todo = index->work] {
-    if (!journal->steps.empty() || !journal->remarks.empty()) {  // the last of the run
+    if (!journal->steps.empty() || !journal->remarks.empty()) {  // Last steps of the run.
       stream->enqueue(
           [batch = journal->batch(todo)] { log_refusal("journal", -1, attempt(batch)); });
     }
@@ -442,7 +442,7 @@ IndexActor::behavior_type index_behavior(IndexSelf self, std::shared_ptr<kernels
       },
       [index](const StepFinished& event) { hear_step(*index, event); },
       [index](const EvaluationFinished& event) {
-        if (!event.of_choices) {  // by losses checkpoints are kept
+        if (!event.of_choices) {  // Retention ranks checkpoints by loss.
           index->remark([work = index->work, event] {
             return work->evaluated(event.step, event.cross_entropy.value());
           });

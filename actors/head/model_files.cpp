@@ -49,7 +49,8 @@ Result<ModelConfigText> read_model_config(const fs::path& file) {
       .text = std::move(text).value(), .source = file.string(), .directory = file.parent_path()};
 }
 
-/// generation_config.json; of a model without one what transformers makes of its config.json.
+/// Reads generation_config.json; without one, derives the defaults of transformers from
+/// config.json.
 Result<nlohmann::ordered_json> generation_config(const fs::path& model) {
   std::error_code ignored;
   const bool is_there = fs::exists(model / kGenerationConfig, ignored);
@@ -73,7 +74,7 @@ Result<nlohmann::ordered_json> generation_config(const fs::path& model) {
   return made;
 }
 
-/// Whether a config.json says that the weights are quantised.
+/// True if a config.json declares quantized weights.
 bool names_quantization(const nlohmann::json& config) {
   const auto found = config.find("quantization_config");
   if (found != config.end() && !found->is_null()) {
@@ -83,7 +84,7 @@ bool names_quantization(const nlohmann::json& config) {
   return half != config.end() && half->is_object() && names_quantization(*half);
 }
 
-/// The files of model.from that have weights, in the order of their names.
+/// Weight files of model.from, sorted by name.
 std::vector<fs::path> weight_files(const fs::path& from) {
   std::error_code error;
   std::vector<fs::path> files;
@@ -99,7 +100,7 @@ std::vector<fs::path> weight_files(const fs::path& from) {
   return files;
 }
 
-/// `text` of a config.json with another value of `key`, also in its text half.
+/// Sets `key` in the `text` of a config.json to another value, also in its text half.
 std::string with_value(const std::string& text, const char* key, bool value) {
   auto config = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   TRAIN_CHECK(config.is_object(), "a config.json that was read before");
@@ -110,8 +111,8 @@ std::string with_value(const std::string& text, const char* key, bool value) {
   return config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-/// Files and keys of a model's directory that would change its weights, and that nothing here
-/// reads: a sentence each.
+/// Files and keys of a model's directory that would change its weights and are not read here: a
+/// sentence each.
 std::vector<std::string> notes_beside(const ModelConfigText& config) {
   std::vector<std::string> notes;
   const auto parsed = nlohmann::json::parse(config.text, nullptr, /*allow_exceptions=*/false);
@@ -128,7 +129,7 @@ std::vector<std::string> notes_beside(const ModelConfigText& config) {
   return notes;
 }
 
-/// Copies a file, if it is there and its copy is not.
+/// Copies a file that exists and has no copy.
 Status copy_if_there(const fs::path& from, const fs::path& to) {
   std::error_code ignored;
   if (!fs::exists(from, ignored) || fs::exists(to, ignored)) {
@@ -147,7 +148,7 @@ std::span<const char* const> companion_files() { return storage::tokenizer_file_
 
 namespace {
 
-/// What changes with a file that is replaced or written to.
+/// Stamp of the files that changes when one is replaced or written to.
 std::string looks_of(const std::vector<fs::path>& files) {
   std::string text;
   std::error_code ignored;
@@ -197,7 +198,7 @@ Result<std::string> weights_fingerprint(const configs::RunConfig& config,
   }
   std::string all = digest.finish();
   if (const Status written = storage::write_file_atomically(kept, looks + " " + all); !written) {
-    log_warning(fmt::format("weights_digest_not_kept {}", written.error().message));  // read again
+    log_warning(fmt::format("weights_digest_not_kept {}", written.error().message));  // Read again.
   }
   return all;
 }
@@ -285,7 +286,7 @@ void show_notes(const std::string& directory, const std::vector<std::string>& no
 
 namespace {
 
-/// The config.json of a published model; of one whose weights are read as they have it.
+/// Reads a published model's config.json, with the tied embeddings that its weights decide.
 Result<ModelConfigText> config_of(const configs::ModelSection& section) {
   if (section.from.empty() || weight_files(section.from).empty()) {
     return find_model_config(section.from.empty() ? section.config : section.from);
@@ -371,13 +372,13 @@ Status keep_model_files(const configs::ModelSection& section, const fs::path& ru
       TRAIN_RETURN_IF_ERROR(copy_if_there(found->directory / name, to / name));
     }
   }
-  return storage::write_file_atomically(to / kModelConfig, found->text);  // last: now it is whole
+  return storage::write_file_atomically(to / kModelConfig, found->text);  // Last: now complete.
 }
 
 namespace {
 
-/// The facts of data that has conversations, of a run with a model's directory `model`; none: the
-/// data has none, or the run has no such directory.
+/// Facts of conversation data, for a run with a model's directory `model`; nullopt if the data has
+/// no conversations or the run has no such directory.
 Result<std::optional<storage::RowFacts>> chat_facts(const configs::RunConfig& config,
                                                     const fs::path& model) {
   std::error_code ignored;
@@ -410,7 +411,7 @@ Status keep_chat_template(const configs::RunConfig& config, const fs::path& run_
 
 namespace {
 
-/// The name of a tokenizer's file in a model's directory; `file` may have any name.
+/// Name of a tokenizer file in a model's directory; `file` may have any name.
 Result<fs::path> tokenizer_name(const fs::path& file) {
   const std::string name = file.filename().string();
   const auto& known = storage::tokenizer_file_names;
@@ -443,8 +444,8 @@ Status keep_data_tokenizer(const configs::RunConfig& config, const fs::path& run
   }
   const auto facts = storage::read_dataset_facts(config.data.dir);
   TRAIN_RETURN_IF_ERROR(facts);
-  // First: the tokenizer's file says that all of it is there. A model with weights has its own
-  // ends.
+  // Written first: the tokenizer's file marks this copy as complete. A model with weights has its
+  // own end-of-text tokens.
   if (facts->end_of_text && config.model.from.empty()) {
     const auto generation = nlohmann::ordered_json{{"eos_token_id", *facts->end_of_text}};
     TRAIN_RETURN_IF_ERROR(
@@ -456,7 +457,7 @@ Status keep_data_tokenizer(const configs::RunConfig& config, const fs::path& run
   });
   for (const fs::path& file : files) {
     if (file.filename() == kModelConfig || file.filename() == kGenerationConfig) {
-      continue;  // of the model that the tokenizer is from
+      continue;  // The file is one of the tokenizer's own model.
     }
     const auto name = tokenizer_name(file);
     TRAIN_RETURN_IF_ERROR(name);

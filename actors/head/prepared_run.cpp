@@ -25,15 +25,15 @@
 namespace train::actors {
 namespace {
 
-// Of measuring the GEMM peak at the start: long enough to outlast a moment in which others compute.
+// Duration of the GEMM measurement at the start, long enough to outlast a moment of other load.
 constexpr double kPeakSeconds = 0.5;
 
-/// The events of the run, to be kept by others.
+/// Event log of the run, shared with other owners.
 std::shared_ptr<EventLog> events_of(const std::shared_ptr<RunFiles>& files) {
   return {files, &files->events};
 }
 
-/// Reads or makes the identity of the run, and logs which checkpoints of earlier versions it
+/// Reads or makes the identity of the run, and logs the checkpoints of earlier versions that it
 /// adopts.
 Result<checkpoint::RunIdentity> identity_of(const RunPlan& plan, const RunDirectory& directory,
                                             const CheckpointStore::Surroundings& surroundings) {
@@ -97,7 +97,7 @@ CheckpointStore::Options store_options(const RunPlan& plan, const RunDirectory& 
           .surroundings = surroundings};
 }
 
-// Threads that compute on this node, all ranks together.
+// Compute threads of all ranks on this node.
 int node_threads(const configs::RunConfig& config) {
   const std::int64_t ranks =
       std::max<std::int64_t>(1, config.parallel.ranks / config.parallel.nodes);
@@ -107,7 +107,7 @@ int node_threads(const configs::RunConfig& config) {
 
 std::vector<std::string> unit_names(const engine::RankOptions& options) {
   const auto plan = engine::plan_of(options);
-  TRAIN_CHECK(plan.ok(), "{}", plan.error().message);  // plan_run() has made it before
+  TRAIN_CHECK(plan.ok(), "{}", plan.error().message);  // plan_run() has already made it.
   std::vector<std::string> names;
   for (const auto& unit : plan->units()) {
     names.push_back(unit.name);
@@ -115,15 +115,15 @@ std::vector<std::string> unit_names(const engine::RankOptions& options) {
   return names;
 }
 
-/// The newest checkpoint of a run whose memory has step `kept`: it is read only if it is newer.
+/// Finds the newest checkpoint of a run with step `kept` in memory; it is read only if newer.
 Result<std::optional<checkpoint::Candidate>> find_behind(CheckpointStore& store,
                                                          std::int64_t kept) {
   auto placed = store.find_placed();
   return placed && *placed && (*placed)->step > kept ? store.find_start() : placed;
 }
 
-/// Finds out what is still to be made of the step that the run goes on from: references,
-/// evaluation, answers. REQUIRES: that step is known.
+/// Determines the pending work of the step that the run resumes from: references, evaluation,
+/// answers. REQUIRES: that step is known.
 Status look_at_start(PreparedRun& run) {
   const std::int64_t step = run.first_step();
   const auto references = step == 0 ? references_done(run.plan) : Result<std::int64_t>(0);
@@ -135,7 +135,7 @@ Status look_at_start(PreparedRun& run) {
   return {};
 }
 
-/// Where a start of the run goes on.
+/// Finds the state that a start of the run resumes from.
 Status find_first_start(PreparedRun& run) {
   for (const auto depth : {checkpoint::Depth::files, checkpoint::Depth::bytes}) {
     auto found = run.store->find_start(depth);
@@ -143,14 +143,14 @@ Status find_first_start(PreparedRun& run) {
     run.checkpoint = std::move(found).value();
     TRAIN_RETURN_IF_ERROR(look_at_start(run));
     if (!run.checkpoint || !run.nothing_to_do()) {
-      return {};  // the ranks verify what they restore
+      return {};  // The ranks verify the checkpoint that they restore.
     }
   }
-  run.store->restored();  // nobody restores it, but every byte has been read
+  run.store->restored();  // No rank restores the checkpoint, but every byte has been read.
   return {};
 }
 
-/// Where the next ranks go on. `reported`: steps of earlier ones that are in the report.
+/// Finds the state that the next ranks resume from. `reported`: steps already in the report.
 Status find_next_start(PreparedRun& run, std::int64_t reported,
                        std::span<const NodeSteps> elsewhere) {
   const auto kept = run.memory.look_back(reported, elsewhere);
@@ -159,7 +159,7 @@ Status find_next_start(PreparedRun& run, std::int64_t reported,
   if (checkpoint) {
     run.checkpoint = *checkpoint;
   } else if (kept) {
-    // Nothing is lost by it: the state in memory is newer than any checkpoint of this start.
+    // No steps are lost: the state in memory is newer than any checkpoint of this start.
     log_warning(fmt::format("checkpoints_not_read {}", checkpoint.error().message));
   } else {
     return checkpoint.error();
@@ -195,8 +195,9 @@ void log_start(const PreparedRun& run) {
   }
 }
 
-/// Once a start, and for what it falls back to: its later generations of ranks resume from what it
-/// has accepted or written itself. REQUIRES: there is a checkpoint.
+/// Compares the data with the checkpoint's, once per start and for each fallback checkpoint: later
+/// generations resume from a state that this start has accepted or written itself. REQUIRES: there
+/// is a checkpoint.
 Status compare_data(PreparedRun& run) {
   const auto manifest = checkpoint::read_manifest(run.checkpoint->path);
   TRAIN_RETURN_IF_ERROR(manifest);
@@ -215,8 +216,8 @@ Status compare_data(PreparedRun& run) {
   return {};
 }
 
-/// In the index before the file is replaced that has the old values: a start that is killed between
-/// the two finds them changed once more.
+/// Records changes in the index before the file with the old values is replaced: a start killed
+/// between the two detects them again.
 void record_changes(const PreparedRun& run) {
   for (const configs::KeyChange& change : run.directory.changes) {
     const std::string text = change_text(change, run.first_step());
@@ -231,7 +232,7 @@ void record_changes(const PreparedRun& run) {
   }
 }
 
-/// Whether a checkpoint that was due before the run's first step is not there.
+/// True if a checkpoint that was due before the run's first step is missing.
 bool save_missed(const PreparedRun& run) {
   const std::int64_t interval = run.config().checkpoint.interval_steps;
   const std::int64_t saved = run.checkpoint ? run.checkpoint->step : 0;
@@ -307,7 +308,7 @@ Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes) {
   const bool more = nodes > parallel.nodes;
   const std::int64_t all = more ? run.ranks_at_start : parallel.ranks;
   const std::int64_t all_nodes = more ? run.nodes_at_start : parallel.nodes;
-  if (nodes == all_nodes) {  // whose ranks need not be the same number on each
+  if (nodes == all_nodes) {  // The number of ranks may differ between nodes.
     if (auto plan = plan_with(run.plan, nodes, all)) {
       return plan;
     }
@@ -336,7 +337,7 @@ void warn_of_small_disk(const PreparedRun& run) {
 
 double measure_peak_flops(const configs::RunConfig& config) {
   if (std::getenv("ACTORTRAIN_TEST_NO_PEAK") != nullptr) {
-    return 0.0;  // tests start runs by the hundred
+    return 0.0;  // Skipped: tests start runs by the hundred.
   }
   const std::string& device = config.runtime.device;
   const double peak = engine::measure_peak_flops(device, config.precision.compute,
@@ -344,7 +345,7 @@ double measure_peak_flops(const configs::RunConfig& config) {
   if (device == "cpu" || config.parallel.transport == "inproc" || config.parallel.ranks == 1) {
     return peak;
   }
-  engine::release_device(device);  // The ranks are processes of their own, with a device each.
+  engine::release_device(device);  // The ranks are processes, each with its own device.
   return peak * static_cast<double>(config.parallel.ranks / config.parallel.nodes);
 }
 
@@ -352,7 +353,7 @@ Status find_start_again(PreparedRun& run, std::int64_t reported,
                         std::span<const NodeSteps> elsewhere) {
   run.store->forget_saves();
   TRAIN_RETURN_IF_ERROR(find_next_start(run, reported, elsewhere));
-  if (run.first_step() < run.job_first_step) {  // what this start began with was damaged
+  if (run.first_step() < run.job_first_step) {  // This start's first checkpoint is damaged.
     TRAIN_RETURN_IF_ERROR(run.checkpoint ? compare_data(run) : Status());
     if (!run.data_accepted.empty()) {
       log_warning(fmt::format("data_accepted {}", run.data_accepted));
@@ -365,7 +366,7 @@ Status find_start_again(PreparedRun& run, std::int64_t reported,
 
 namespace {
 
-/// Steps that an earlier start has done and could not write to its metrics: its disk was full.
+/// Restores metrics of steps that an earlier start could not write because its disk was full.
 void restore_metrics(const PreparedRun& run, RunReport& report) {
   const std::int64_t newest = run.files->metrics.end_at(run.first_step()).newest_step;
   if (newest >= run.first_step()) {
@@ -455,7 +456,7 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
 }
 
 void note_event(const PreparedRun& run, const RunEvent& event) {
-  if (run.status != nullptr) {  // no simulation
+  if (run.status != nullptr) {  // Not a simulation.
     run.files->events.note(event);
   }
 }
@@ -463,7 +464,7 @@ void note_event(const PreparedRun& run, const RunEvent& event) {
 void log_event(const PreparedRun& run, const char* kind, const std::string& text) {
   Status logged = run.store->event(kind, text);
   if (logged) {
-    logged = run.store->journal({});  // what waits is tried once more
+    logged = run.store->journal({});  // Retries the queue once.
   }
   if (!logged) {
     log_warning(fmt::format("index_incomplete {}", logged.error().message));
@@ -472,7 +473,7 @@ void log_event(const PreparedRun& run, const char* kind, const std::string& text
 }
 
 void write_status(const PreparedRun& run, std::optional<RunFinished> outcome) {
-  if (run.status == nullptr) {  // a simulation
+  if (run.status == nullptr) {  // Simulation.
     return;
   }
   RunStatus status;

@@ -8,8 +8,8 @@
 
 namespace train::actors {
 
-/// What every rank of a run that is a process of its own is told when it joins the head: the
-/// configuration, where the state is that it resumes from, and whom it talks to.
+/// Message to a rank process that joins the head: the configuration, the state to resume from, and
+/// the actors that it talks to.
 [[nodiscard]] Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
                                          const caf::actor& rendezvous);
 

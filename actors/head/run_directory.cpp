@@ -26,8 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What of the configuration that `file` has is another one in `config`. Errors (user): the file
-/// cannot be read; a key that decides the result is among them.
+/// Changes from the configuration in `file` to `config`. Errors (user): the file cannot be read; a
+/// key that determines the result has changed.
 Result<std::vector<configs::KeyChange>> allowed_changes(const fs::path& file,
                                                         const configs::RunConfig& config) {
   const auto before = configs::load_config(file.string());
@@ -49,7 +49,7 @@ Result<std::vector<configs::KeyChange>> allowed_changes(const fs::path& file,
   return changes;
 }
 
-// A first evaluation, of step 0, is no step. What nobody can read may be one.
+// The first evaluation, at step 0, is not a step. An unreadable file may have one.
 bool metrics_have_steps(const fs::path& root) {
   const auto end = find_metrics_end(root, std::numeric_limits<std::int64_t>::max());
   return !end || end->unreadable || end->newest_step != 0;
@@ -71,7 +71,7 @@ bool holds_anything(const fs::path& directory) {
   return error ? error != std::errc::no_such_file_or_directory : !empty;
 }
 
-// Whatever cannot be read may be a run's work: it counts as such.
+// Unreadable content may be a run's work: it counts as a finished step.
 bool may_have_finished_a_step(const fs::path& root, const configs::RunConfig& config) {
   const checkpoint::Locations locations = find_places(root, config.checkpoint.local_dir);
   return holds_anything(locations.project) ||
@@ -81,7 +81,7 @@ bool may_have_finished_a_step(const fs::path& root, const configs::RunConfig& co
 
 fs::path free_name(const fs::path& wanted) {
   fs::path candidate = wanted;
-  std::error_code ignored;  // an unreadable parent is reported when the directory is created
+  std::error_code ignored;  // Creating the directory reports an unreadable parent.
   for (int number = 2; fs::exists(candidate, ignored); ++number) {
     candidate = wanted;
     candidate += fmt::format("-{}", number);
@@ -89,14 +89,14 @@ fs::path free_name(const fs::path& wanted) {
   return candidate;
 }
 
-// The hidden name of a file that a killed process was writing.
+// True for the temporary file of a killed process.
 bool is_leftover(const fs::path& path) {
   const std::string name = path.filename().string();
   return name.starts_with(".config.toml.tmp-") || name.starts_with(".metrics.jsonl.tmp-") ||
          name.starts_with(".run.lock.");
 }
 
-// What the job that `actortrain submit` made has written before the run began.
+// True for files that `actortrain submit` wrote before the run began.
 bool is_of_the_job(const fs::path& path) { return path.filename().string().starts_with("slurm-"); }
 
 bool is_foreign(const fs::path& root) {
@@ -113,7 +113,7 @@ bool is_foreign(const fs::path& root) {
   return false;
 }
 
-// REQUIRES: the run's lock is held, so nobody is writing these.
+// REQUIRES: the run's lock is held, so that no process is writing these.
 Status remove_leftovers(const fs::path& root) {
   std::error_code error;
   std::vector<fs::path> leftovers;
@@ -136,7 +136,7 @@ Result<storage::RunLock> lock_run(const fs::path& root) {
   return storage::RunLock::acquire(root, [](const std::string& text) {
     log_error(text);
     finish_output();
-    std::_Exit(kExitFailure);  // nothing of what it still does may reach the disk
+    std::_Exit(kExitFailure);  // Pending work must not reach the disk.
   });
 }
 
@@ -155,7 +155,7 @@ Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool f
   const Error foreign = user_error(
       fmt::format("{}: holds files but no run (no config.toml); choose another run.name or run.dir",
                   root.string()));
-  // Before the lock, so that nothing is put into a directory that is not ours.
+  // Checked before the lock, so that no file is created in another program's directory.
   if (!fs::exists(root / "run.lock", error) && is_foreign(root)) {
     return foreign;
   }
@@ -191,7 +191,7 @@ std::int64_t newest_step_in_metrics(const fs::path& root) {
 
 Status store_config(const RunDirectory& directory, const configs::RunConfig& config) {
   configs::RunConfig stored = config;
-  stored.run.name = directory.root.filename().string();  // so that the file resumes this very run
+  stored.run.name = directory.root.filename().string();  // Makes the file resume this run.
   return storage::write_file_atomically(directory.config_file(),
                                         configs::to_toml(stored, configs::Origins::shown));
 }

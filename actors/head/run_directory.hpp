@@ -11,12 +11,12 @@
 
 namespace train::actors {
 
-/// The directory of one run, locked against a second process for as long as this lives.
+/// Directory of a run, locked against other processes during the lifetime of this object.
 struct RunDirectory {
   std::filesystem::path root;
   storage::RunLock lock;
   bool existed = false;  ///< A run of this name had begun before.
-  /// What the configuration says otherwise than at the start before, all of it allowed.
+  /// Allowed config changes since the start before.
   std::vector<configs::KeyChange> changes = {};
 
   [[nodiscard]] std::filesystem::path checkpoints() const { return root / "checkpoints"; }
@@ -24,31 +24,28 @@ struct RunDirectory {
   [[nodiscard]] std::filesystem::path config_file() const { return root / "config.toml"; }
 };
 
-/// Where the profile of the run in `root` lies: rank-<r>.json, trace.json, summary.json.
+/// Directory of the profile of the run in `root`: rank-<r>.json, trace.json, summary.json.
 [[nodiscard]] std::filesystem::path profile_directory(const std::filesystem::path& root);
 
 /// <run.dir>/<run.name>.
 [[nodiscard]] std::filesystem::path run_root(const configs::RunConfig& config);
 
-/// The lock of the run in `root`, for whoever changes what is there. The process ends at once, as
-/// if it had been killed, when another one has taken the run over. Errors: those of
-/// RunLock::acquire().
+/// Locks the run in `root` before it is modified. If another process takes the run over, this
+/// process ends at once, as if killed. Errors: those of RunLock::acquire().
 [[nodiscard]] Result<storage::RunLock> lock_run(const std::filesystem::path& root);
 
 /// Creates or re-opens <run.dir>/<run.name>. With `fresh` the first free name of <run.name>,
-/// <run.name>-2, -3 ... is created, and nothing that exists is touched. A new one gets its
-/// configuration; one that existed keeps what it has until store_config(). Another configuration
-/// than that is no error where no step was ever finished: no checkpoint, no step in metrics.jsonl
-/// or the journal. Errors (user): not writable; in use; the directory holds something else, or a
-/// run of another configuration in a key that stays (BetweenStarts; names the first one, both
-/// values and the fix).
+/// <run.name>-2, -3 ... is created, and existing ones are not touched. A new one gets its
+/// configuration; an existing one keeps its own until store_config(). A different configuration is
+/// no error if no step was ever finished: no checkpoint, no step in metrics.jsonl or the journal.
+/// Errors (user): not writable; in use; the directory holds something else, or a run with another
+/// value of a fixed key (BetweenStarts; names the first one, both values and the fix).
 [[nodiscard]] Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool fresh);
 
-/// The newest step that metrics.jsonl of the run in `root` has; 0: none, or it cannot be read.
-/// Blocks.
+/// Newest step in metrics.jsonl of the run in `root`; 0: none, or unreadable. Blocks.
 [[nodiscard]] std::int64_t newest_step_in_metrics(const std::filesystem::path& root);
 
-/// Writes config.toml: the configuration that resumes this very run. Errors: those of AtomicFile.
+/// Writes config.toml, the configuration that resumes this run. Errors: those of AtomicFile.
 [[nodiscard]] Status store_config(const RunDirectory& directory, const configs::RunConfig& config);
 
 }  // namespace train::actors

@@ -6,7 +6,7 @@
 namespace train::actors {
 namespace {
 
-/// Whether `name` is `pattern`, in which one `*` stands for any part.
+/// Matches `name` with `pattern`, in which one `*` stands for any part.
 bool is_like(std::string_view name, std::string_view pattern) {
   const std::size_t star = pattern.find('*');
   if (star == std::string_view::npos) {
@@ -17,7 +17,7 @@ bool is_like(std::string_view name, std::string_view pattern) {
          name.ends_with(end);
 }
 
-/// .NAME.tmp... is NAME.
+/// Returns NAME for the temporary name .NAME.tmp....
 std::string_view lasting_name(std::string_view name) {
   const std::size_t temporary = name.rfind(".tmp");
   return name.starts_with('.') && temporary != std::string_view::npos && temporary > 0

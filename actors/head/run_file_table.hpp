@@ -6,7 +6,7 @@
 
 namespace train::actors {
 
-/// One kind of file in a run's directory, and what its failures mean for the run. docs/recovery.md
+/// Kind of file in a run's directory, and the effects of its failures on the run. docs/recovery.md
 /// shows the table; a test compares it with the files of real runs.
 struct RunFileRow {
   std::string_view pattern;  ///< Path below the run's directory; * stands for part of one name.
@@ -76,9 +76,9 @@ inline constexpr std::array<RunFileRow, 19> kRunFiles = {{
      "old or new content, never half", "the job waits"},
 }};
 
-/// The row of a file below a run's directory, by its path from there; nullptr: none. What is below
-/// a directory that matches belongs to its row, and a file's temporary name (storage::AtomicFile,
-/// .NAME.tmp...) to that of NAME.
+/// Finds the row of a file by its path below a run's directory; nullptr: none. A path below a
+/// matching directory belongs to its row, and a temporary name (storage::AtomicFile, .NAME.tmp...)
+/// to the row of NAME.
 [[nodiscard]] const RunFileRow* row_of(const std::filesystem::path& path);
 
 }  // namespace train::actors

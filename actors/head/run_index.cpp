@@ -54,7 +54,7 @@ void RunIndex::close(const Error& why) {
   if (index_) {
     committed_ = index_->index.committed();
     index_.reset();
-    // The write may have met damage; old steps are not read otherwise.
+    // The write may have met damage; old steps are otherwise not read.
     reading_ = checkpoint::IndexReading::all;
   }
 }

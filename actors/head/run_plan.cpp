@@ -45,7 +45,7 @@ engine::InitScheme init_scheme(const std::string& name) {
   return name == "standard" ? engine::InitScheme::standard : engine::InitScheme::scaled_gpt;
 }
 
-/// With every dimension that `model` has and the run file may leave out.
+/// Fills in each dimension of `model` that the run file omits.
 configs::RunConfig resolved(configs::RunConfig config, const engine::ModelSpec& model) {
   if (is_published(config.model)) {
     return config;
@@ -60,7 +60,7 @@ configs::RunConfig resolved(configs::RunConfig config, const engine::ModelSpec& 
   return config;
 }
 
-/// Resolves parallel.transport where it is "auto" or has its old name.
+/// Resolves parallel.transport if it is "auto" or has its old name.
 configs::RunConfig with_transport(configs::RunConfig config) {
   configs::ParallelSection& parallel = config.parallel;
   if (parallel.transport == "auto") {
@@ -128,7 +128,7 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
   const auto plan = engine::plan_of(*options);
   TRAIN_RETURN_IF_ERROR(plan);
   TRAIN_RETURN_IF_ERROR(engine::check_freeze(*options));
-  // Looked at before anything is started; a run that goes on does without.
+  // Checked before anything is started; a resumed run does not need it.
   std::error_code ignored;
   std::vector<std::string> notes;
   if (std::filesystem::exists(config.model.from, ignored)) {
@@ -231,8 +231,8 @@ std::uint64_t checkpoint_bytes(const RunPlan& plan) {
 }
 
 Status check_descriptors(const configs::ParallelSection& parallel) {
-  constexpr std::int64_t kOthers = 128;  // files, libraries, the index, copies
-  // A rank is connected to each other one on every channel; the head has three for each of its own.
+  constexpr std::int64_t kOthers = 128;  // Files, libraries, the index, copies.
+  // A rank connects to every other rank on every channel; the head has three for each local rank.
   const auto channels = static_cast<std::int64_t>(engine::kChannelCount);
   const std::int64_t wanted = channels * parallel.ranks + kOthers;
   const std::int64_t allowed = raise_descriptor_limit();

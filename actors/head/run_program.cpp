@@ -21,7 +21,7 @@ Error disagreement(const char* what, std::int64_t step, std::int32_t rank_a, Flo
       step, what, rank_a, a.value(), a.bits, rank_b, b.value(), b.bits));
 }
 
-/// Exact, so that it does not show which rank is heard first.
+/// Exact sum, independent of the order in which ranks report.
 std::vector<std::uint64_t> added(const std::vector<std::uint64_t>& a,
                                  const std::vector<std::uint64_t>& b) {
   std::vector<engine::ExactSum> sums = engine::sums_of(a);
@@ -29,7 +29,7 @@ std::vector<std::uint64_t> added(const std::vector<std::uint64_t>& a,
   return engine::words_of(sums);
 }
 
-/// Puts a rank's documents where they belong among those of all.
+/// Copies a rank's documents to their positions among all documents.
 void place(std::vector<std::uint64_t>& all, const EvaluationFinished& event) {
   const auto first = static_cast<std::size_t>(event.first_document);
   const std::vector<std::uint64_t>& own = event.log_likelihoods;
@@ -49,8 +49,8 @@ RunProgram::RunProgram(const Options& options)
       step_(options.first_step),
       references_(options.references_done),
       saved_(options.first_step > 0 && options.first_step_saved) {
-  // A resumed run evaluated this step before it was saved, but for a save on a signal, which does
-  // not wait for it; a new run starts with a measured loss.
+  // A resumed run evaluated this step before saving, except in a save on a signal, which does not
+  // wait for it; a new run starts with a measured loss.
   evaluated_ = options.first_step > 0 && !options.evaluation_missed;
   answered_ = options.first_step > 0 && !options.choices_missed;
 }
@@ -89,7 +89,7 @@ std::optional<Command> RunProgram::next() {
     stopped_ = true;
     return give(CommandKind::stop, step_);
   }
-  if (given_ > 0) {  // whatever has come between: the step is whole
+  if (given_ > 0) {  // A step in progress is always completed.
     return next_of_step();
   }
   if (!stop_early_ && options_.first_step == 0 && references_ < options_.reference_commands) {
@@ -171,7 +171,7 @@ SaveSchedule::Take SaveSchedule::take(std::int64_t step) {
 
 std::optional<std::int64_t> SaveSchedule::over(std::int64_t step) {
   TRAIN_CHECK(under_way_ == step, "the save of step {} is over, but was not under way", step);
-  // What it replaced was kept in case that it was not good; it was.
+  // The replaced snapshot was kept until this one proved good.
   good_through(std::max(step, good_through_));
   std::erase(taken_, step);
   return grant_next();
@@ -198,7 +198,7 @@ std::optional<std::int64_t> SaveSchedule::grant_next() {
 }
 
 void SaveSchedule::forget_replaced() {
-  // The newest good one stands for all before it but the one under way.
+  // The newest good snapshot replaces all earlier ones except the one under way.
   const auto newest_good = std::find_if(
       taken_.rbegin(), taken_.rend(), [this](std::int64_t step) { return step <= good_through_; });
   if (newest_good == taken_.rend()) {

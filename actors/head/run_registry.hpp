@@ -17,15 +17,15 @@
 #include "actors/messages/connect_messages.hpp"
 #include "actors/train/runtime/rank_runtime.hpp"
 
-// The registry of a run's actors, which live in the launcher. An actor is a file that defines
-// add_<name>() and a line in TRAIN_RUN_ACTORS; from it follow, in the order of the lines: it is
-// spawned after the conductor and wired before it, hears what happens in the run if it says so
-// (listen()), is waited for at the end, and is stopped after the conductor and the ranks.
+// Registry of a run's actors, which live in the launcher. An actor is a file that defines
+// add_<name>() and a line in TRAIN_RUN_ACTORS. In the order of the lines it is spawned after the
+// conductor and wired before it, receives the run's events if it calls listen(), is waited for at
+// the end, and is stopped after the conductor and the ranks.
 namespace train::actors {
 
 class RunAssembly;
 
-/// Spawns an actor of a run and takes it into the assembly. Does not block.
+/// Spawns an actor of a run and adds it to the assembly. Does not block.
 using AddToRun = void (*)(RunAssembly& run);
 
 #define TRAIN_RUN_ACTORS(entry) entry(reporter) entry(index) entry(observer)
@@ -34,10 +34,10 @@ using AddToRun = void (*)(RunAssembly& run);
 TRAIN_RUN_ACTORS(TRAIN_RUN_ACTOR)
 #undef TRAIN_RUN_ACTOR
 
-/// All of them, in their order.
+/// All registered actors, in order.
 [[nodiscard]] std::span<const AddToRun> registered_run_actors();
 
-/// What the actors of the launcher are made of.
+/// Inputs for building the launcher's actors.
 struct HeadParts {
   std::shared_ptr<RunReport> report;
   StreamKind report_stream = StreamKind::threads;
@@ -46,14 +46,14 @@ struct HeadParts {
   RunProgram::Options program = {};
   SaveDrain drain = {};
   std::shared_ptr<WaitBoard> waits;  ///< The conductor's line; outlives the actors.
-  Observing observing = {};          ///< But for what is above.
+  Observing observing = {};          ///< Except the fields above.
   std::span<const AddToRun> actors = registered_run_actors();
 };
 
-/// Sends an actor the ranks of the run.
+/// Sends the run's ranks to an actor.
 using WireToRanks = std::function<void(const std::vector<RankActor>& ranks)>;
 
-/// The actors of a run while they are spawned.
+/// Actors of a run while they are spawned.
 class RunAssembly : public Assembly {
  public:
   RunAssembly(caf::actor_system& system, const HeadParts& parts, ConductorActor conductor)
@@ -62,15 +62,15 @@ class RunAssembly : public Assembly {
   [[nodiscard]] const HeadParts& made_of() const { return *parts_; }
   [[nodiscard]] const ConductorActor& conductor() const { return conductor_; }
 
-  /// The actor hears what the conductor hears of the run. If it ends, training goes on, and the run
-  /// ends with exit code 1 and its text. REQUIRES: it answers CloseReport, by ReportDrained under
-  /// its own identity.
+  /// Subscribes the actor to the events of the run that the conductor receives. If the actor ends,
+  /// training continues, and the run ends with exit code 1 and its text. REQUIRES: it answers
+  /// CloseReport, by ReportDrained under its own identity.
   void listen(std::string name, RunListener actor) {
     listeners_.push_back({std::move(name), std::move(actor)});
   }
   [[nodiscard]] const std::vector<NamedListener>& listeners() const { return listeners_; }
 
-  /// Called when all ranks are there, before the conductor begins.
+  /// Called when all ranks have joined, before the conductor begins.
   void when_connected(WireToRanks wire) { wiring_.push_back(std::move(wire)); }
   [[nodiscard]] const std::vector<WireToRanks>& wiring() const { return wiring_; }
 

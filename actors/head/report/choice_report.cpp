@@ -50,7 +50,7 @@ Json choices_json(const ChoiceReport& report) {
 std::string choices_text(const ChoiceReport& report) {
   std::string text;
   for (const storage::ChoiceScore& score : report.scores) {
-    // One file: the line of all says the same.
+    // With a single file, the line of all would repeat its line.
     if (report.scores.size() == 2 && score.source.empty()) {
       continue;
     }

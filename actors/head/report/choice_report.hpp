@@ -9,22 +9,22 @@
 
 namespace train::actors {
 
-/// What an evaluation's answers to questions come to. A pure function of the questions and of the
-/// documents' log-likelihoods, so the same bits on any number of ranks.
+/// Results of the questions in an evaluation. A pure function of the questions and of the
+/// documents' log-likelihoods, so bitwise equal on any number of ranks.
 struct ChoiceReport {
-  std::vector<double> log_likelihoods;       ///< Of all documents, in nats.
-  std::vector<storage::ChoiceScore> scores;  ///< Of every file, and then of all.
-  std::string digest;                        ///< Of all bits of log_likelihoods.
+  std::vector<double> log_likelihoods;       ///< All documents, in nats.
+  std::vector<storage::ChoiceScore> scores;  ///< Per file, then of all files.
+  std::string digest;                        ///< Digest of log_likelihoods' bits.
 };
 
-/// REQUIRES: the event is that of all ranks.
+/// REQUIRES: the event is the merged one of all ranks.
 [[nodiscard]] ChoiceReport report_choices(const storage::ChoiceSet& choices,
                                           const EvaluationFinished& event);
 
-/// For metrics.jsonl: the numbers of all questions, "digest", and "sources" by file.
+/// Entry for metrics.jsonl: the numbers of all questions, "digest", and "sources" by file.
 [[nodiscard]] nlohmann::ordered_json choices_json(const ChoiceReport& report);
 
-/// For people: a line for every file and one for all.
+/// Text for the terminal: a line per file and one for all files.
 [[nodiscard]] std::string choices_text(const ChoiceReport& report);
 
 }  // namespace train::actors

@@ -20,14 +20,14 @@ namespace {
 
 constexpr std::uint64_t kBlockBytes = std::uint64_t{16} << 10U;
 
-/// The lines of a file, the last one first.
+/// Reads the lines of a file backwards.
 class LinesFromEnd {
  public:
   explicit LinesFromEnd(const storage::InputFile& file)
       : file_(file), begin_(file.size_bytes()), end_(file.size_bytes()) {}
 
-  /// A line without its end, which is at `end()`; nothing: there is no other. Half a line at the
-  /// end of the file is none.
+  /// Returns a line without its line feed, which is at `end()`; nullopt at the start of the file.
+  /// Skips a partial last line.
   Result<std::optional<std::string>> next() {
     using Line = std::optional<std::string>;
     if (!whole_) {
@@ -35,7 +35,7 @@ class LinesFromEnd {
       whole_ = true;
     }
     end_ = begin_ + text_.size();
-    // Twice as much each time: a line of any length is searched a few times.
+    // The block doubles each time, so that a line of any length is searched a few times.
     for (std::uint64_t block = kBlockBytes;; block *= 2) {
       const std::size_t feed =
           text_.size() < 2 ? std::string::npos : text_.rfind('\n', text_.size() - 2);
@@ -53,11 +53,11 @@ class LinesFromEnd {
     }
   }
 
-  /// Where the line that next() has returned ends, its line feed included.
+  /// Offset behind the line that next() has returned, its line feed included.
   [[nodiscard]] std::uint64_t end() const { return end_; }
 
  private:
-  /// Puts so many bytes in front of `text_`, or all that there are.
+  /// Prepends up to `most` bytes to `text_`, as many as there are.
   Status read_block(std::uint64_t most) {
     const std::uint64_t size = std::min(most, begin_);
     std::string block(size, '\0');
@@ -82,13 +82,13 @@ class LinesFromEnd {
   }
 
   const storage::InputFile& file_;
-  std::uint64_t begin_;  // of text_
+  std::uint64_t begin_;  // Offset of text_.
   std::uint64_t end_;
   std::string text_;
   bool whole_ = false;
 };
 
-/// The step that a line is of; nothing: nobody can read it.
+/// Step of a line; nullopt: unreadable.
 std::optional<std::int64_t> step_of(const nlohmann::json& line) {
   const auto step = line.is_object() ? line.find("step") : line.end();
   return step != line.end() && step->is_number_integer() ? std::optional(step->get<std::int64_t>())
@@ -99,7 +99,7 @@ nlohmann::json parse(std::string_view line) {
   return nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
 }
 
-/// Takes what a line says of `step` into `found`.
+/// Merges a line about `step` into `found`.
 void take_news(const nlohmann::json& line, MetricsEnd& found) {
   found.evaluated = found.evaluated || line.contains("val_loss");
   found.answered = found.answered || line.contains("choices");

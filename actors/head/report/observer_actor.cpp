@@ -20,7 +20,7 @@ namespace train::actors {
 namespace {
 
 constexpr std::int64_t kPeriod_ns = std::chrono::nanoseconds(kWatchPeriod).count();
-/// Of a rank whose process turns out to be gone: silence before that was a stall.
+/// Silence of a rank that counts as a stall before its process was found dead.
 constexpr std::int64_t kSilentBeforeLoss_ns = 2'000'000'000;
 
 struct ObserverState;
@@ -66,7 +66,7 @@ struct ObserverState {
     judge(std::move(found), now);
   }
 
-  /// If this process itself was stopped, or had no core, the others have not been silent.
+  /// Restarts the silence of all ranks if this process itself was stopped or had no core.
   void forgive_own_pause(std::int64_t now) {
     const std::int64_t late_ns = now - std::exchange(checked_ns_, now) - kPeriod_ns;
     if (late_ns > kPeriod_ns / 2) {
@@ -98,7 +98,7 @@ struct ObserverState {
     }
   }
 
-  /// A stall that lasts too long. The ranks may all live: nothing else would end the run.
+  /// Ends the run on a stall that lasts too long: all ranks may be alive, so nothing else would.
   void end_run(const Stall& stall, std::int64_t now) {
     const std::int64_t lasted_ns = now - stall_begin_ns_;
     if (observing.abort_after_ns == 0 || lasted_ns < observing.abort_after_ns || aborted_ ||
@@ -136,7 +136,7 @@ struct ObserverState {
     }
   }
 
-  /// Whoever is lost, or has noticed it: a rank that was silent before had stalled the run.
+  /// Logs the stall before a loss: any rank silent until then, lost or not, had stalled the run.
   void rank_lost(const RankLost&) {
     const std::int64_t now = now_ns();
     const bool silence = std::any_of(ranks_.begin(), ranks_.end(), [now](const HeardRank& rank) {
@@ -158,7 +158,7 @@ struct ObserverState {
 
   void write_status(const std::optional<Stall>& stall, std::int64_t now) {
     if (!observing.status || std::exchange(writing_, true)) {
-      return;  // a slow file system gets fewer of them
+      return;  // A slow file system gets fewer statuses.
     }
     stream_->enqueue([me = caf::actor_cast<ObserverActor>(self), file = observing.status,
                       status = status(stall, now)] {
@@ -197,14 +197,14 @@ struct ObserverState {
   }
 
   ObserverSelf self;
-  std::vector<HeardRank> ranks_;  // first: the framework would make a leading bool of `self`
-  bool writing_ = false;          // the status before
+  std::vector<HeardRank> ranks_;  // First: the framework would make a leading bool of `self`.
+  bool writing_ = false;          // The status before is still being written.
   bool write_failed_ = false;
-  bool aborted_ = false;        // the run was told to end
-  std::optional<Stall> stall_;  // under way, and said
-  std::set<std::string> said_;  // who was named in it
+  bool aborted_ = false;        // The run was told to end.
+  std::optional<Stall> stall_;  // Current stall, already logged.
+  std::set<std::string> said_;  // Ranks named in the stall.
   std::int64_t stall_begin_ns_ = 0;
-  std::map<std::string, std::int64_t> usual_;  // work that took long and ended, by its name
+  std::map<std::string, std::int64_t> usual_;  // Longest completed slow work, by name.
   std::int64_t checked_ns_ = 0;
   std::unique_ptr<kernels::Stream> stream_;
 };

@@ -13,32 +13,32 @@
 
 namespace train::actors {
 
-/// What the observer watches for, and where it tells.
+/// Limits of the observer, and the receivers of its reports.
 struct Observing {
   std::int64_t ranks = 0;
   std::uint32_t generation = 0;
-  std::int64_t stall_ns = 5'000'000'000;       ///< watchdog.stall_s; 0: says nothing of stalls.
-  std::int64_t abort_after_ns = 0;             ///< watchdog.abort_after_s; 0: ends nothing.
-  std::shared_ptr<WaitBoard> waits = {};       ///< Of the launcher's actors.
-  std::shared_ptr<RunReport> report = {};      ///< Knows the progress.
-  std::shared_ptr<kernels::Stream> disk = {};  ///< That publishes checkpoints.
+  std::int64_t stall_ns = 5'000'000'000;       ///< watchdog.stall_s; 0: no stalls are logged.
+  std::int64_t abort_after_ns = 0;             ///< watchdog.abort_after_s; 0: never aborts.
+  std::shared_ptr<WaitBoard> waits = {};       ///< Wait board of the launcher's actors.
+  std::shared_ptr<RunReport> report = {};      ///< Source of the progress.
+  std::shared_ptr<kernels::Stream> disk = {};  ///< Stream that publishes checkpoints.
   std::shared_ptr<StatusFile> status = {};     ///< None: no status is written.
-  std::shared_ptr<EventLog> events = {};       ///< Has stalls; none: nobody has.
-  ConductorActor conductor = {};               ///< Ends the run; none: nobody does.
+  std::shared_ptr<EventLog> events = {};       ///< Receives stalls; may be null.
+  ConductorActor conductor = {};               ///< Ends the run; may be null.
 };
 
-/// Keeps what every rank last said of itself, and looks at it once in kWatchPeriod.
+/// Stores each rank's last report, and checks for stalls once per kWatchPeriod.
 ///
 ///   RankObserved -> kept, ObservationTaken
-///   CheckStalls (itself) -> a stall (find_stall()) that has lasted stall_ns is logged as one line,
-///     "stalled ...", once, or again when somebody else has become the cause; its end as
-///     "stall_over ...". Work on a stream that has ended by itself is no news until it lasts twice
-///     as long. The status is written on a stream of its own, unless that still writes the one
-///     before.
-///   RankLost -> what was stalled before that, if it has not been said
-///   A stall that has lasted abort_after_ns -> RankFailed to the conductor, once: not the loss of a
-///     rank, which would be started again, but the end of the run.
-/// Otherwise it only reports, and nobody depends on it.
+///   CheckStalls (itself) -> a stall (find_stall()) of at least stall_ns is logged as one line,
+///     "stalled ...", once, or again when another rank has become the cause; its end as
+///     "stall_over ...". Slow work on a stream that once ended by itself is only reported when it
+///     lasts twice as long. The status is written on its own stream, unless the write before is
+///     still under way.
+///   RankLost -> the stall before the loss, if not yet logged
+///   A stall of abort_after_ns -> RankFailed to the conductor, once: the end of the run, not the
+///     loss of a rank, after which the ranks would be started again.
+/// The run does not depend on the observer.
 [[nodiscard]] ObserverActor spawn_observer(caf::actor_system& system, const Observing& observing,
                                            StreamKind stream);
 

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kCurve = 40;
 constexpr std::size_t kLeastBar = 10;
 
-/// A line of ASCII, cut to what fits.
+/// Truncates a line of ASCII to `columns`.
 std::string fit(std::string line, std::size_t columns) {
   if (line.size() > columns) {
     line.resize(columns);

@@ -15,7 +15,7 @@ namespace {
 struct ReporterState {
   static inline const char* name = "reporter";
   std::shared_ptr<RunReport>
-      report;  // first: the framework would make a handle or a bool of `self`
+      report;  // First member: the framework would make a handle or a bool of `self`.
   bool failed = false;
   ConductorActor conductor;
   std::unique_ptr<kernels::Stream> stream;
@@ -23,12 +23,12 @@ struct ReporterState {
 
 using ReporterSelf = ReporterActor::stateful_pointer<ReporterState>;
 
-/// Writes on the stream; a failure comes back as a message.
+/// Writes on the stream; a failure is sent back as a message.
 template <class Write>
 void write(ReporterSelf self, Write work) {
   self->state.stream->enqueue([me = caf::actor_cast<ReporterActor>(self),
                                report = self->state.report, work = std::move(work)] {
-    // Nothing may escape: the stream would drop what follows, the end of the report included.
+    // No exception may escape: the stream would drop later work, the end of the report included.
     try {
       work(*report);
     } catch (...) {

@@ -9,14 +9,14 @@
 
 namespace train::actors {
 
-/// Progress, metrics and TensorBoard: every event is written by the plain RunReport on the report
-/// stream, in order. The first write that fails is told to the conductor (ReportFailed); the run
-/// goes on. CloseReport -> ReportDrained when everything before it is written.
+/// Reporter of progress, metrics and TensorBoard: the plain RunReport writes every event on the
+/// report stream, in order. The first failed write is sent to the conductor (ReportFailed); the run
+/// continues. CloseReport -> ReportDrained when all events before it are written.
 [[nodiscard]] ReporterActor spawn_reporter(caf::actor_system& system,
                                            std::shared_ptr<RunReport> report, StreamKind stream);
 
-/// Takes the reporter's place where nothing is to be written: hands StepFinished and
-/// EvaluationFinished on to `waiter`, in their order and before its RunFinished.
+/// Replaces the reporter if nothing is to be written: forwards StepFinished and EvaluationFinished
+/// to `waiter`, in order and before its RunFinished.
 [[nodiscard]] ReporterActor spawn_listener(caf::actor_system& system, const caf::actor& waiter);
 
 }  // namespace train::actors

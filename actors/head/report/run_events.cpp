@@ -26,7 +26,7 @@ std::string event_line(const RunEvent& event) {
   if (event.size_bytes) {
     json["size_bytes"] = *event.size_bytes;
   }
-  // Texts of the world may be anything; what is no UTF-8 is replaced.
+  // External text may be anything; invalid UTF-8 is replaced.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -10,27 +10,27 @@
 
 namespace train::actors {
 
-/// Something that happened to a run, for those who watch it.
+/// Event of a run, for observers.
 struct RunEvent {
   std::string kind;  ///< "rank_lost", "checkpoint_published", ...
   std::string text = {};
   std::optional<std::int64_t> step = {};
-  std::optional<double> seconds = {};  ///< How long it took.
+  std::optional<double> seconds = {};  ///< Duration.
   std::optional<std::uint64_t> size_bytes = {};
 };
 
-/// A signal asks the run to stop.
+/// Event of a signal that asks the run to stop.
 [[nodiscard]] RunEvent stop_requested_event(int signal);
 
 [[nodiscard]] std::filesystem::path events_path(const std::filesystem::path& run);
 
-/// Its line, of JSON, for now.
+/// JSON line of the event, with the present time.
 [[nodiscard]] std::string event_line(const RunEvent& event);
 
-/// `<run>/events.jsonl` (docs/architecture.md), a line an event: unix_ms, event, and what else it
-/// has. Each line is one write, so that several processes may append. Not durable: the index has
-/// what must survive. What cannot be written waits (storage::AppendFile).
-/// Threading: note() of any thread; it blocks on the disk.
+/// The file `<run>/events.jsonl` (docs/architecture.md), a line per event: unix_ms, event, and the
+/// event's other fields. Each line is one write, so that several processes may append. Not durable:
+/// the index keeps the events that must survive. Lines that cannot be written are queued
+/// (storage::AppendFile). Threading: note() from any thread; it blocks on the disk.
 class EventLog {
  public:
   explicit EventLog(const std::filesystem::path& run);
@@ -41,7 +41,7 @@ class EventLog {
   storage::AppendFile file_;
 };
 
-/// Of a process that has no log of the run's events: appends one, at once or not at all (logged).
+/// Appends an event without an EventLog of the run; a failure is logged and not retried.
 void note_event(const std::filesystem::path& run, const RunEvent& event);
 
 }  // namespace train::actors

@@ -10,10 +10,10 @@
 
 namespace train::actors {
 
-/// What a run writes beside its checkpoints for those who watch it, through all of its generations
-/// in this process. No failure of it ends a run or a generation: what cannot be written now is
-/// written when it can be (storage::AppendFile).
-/// Threading: `events` of any thread; the rest of one at a time.
+/// Files of a run beside its checkpoints, for observers, across all generations in this process.
+/// Their failures end neither a run nor a generation: lines that cannot be written now are written
+/// later (storage::AppendFile). Threading: `events` from any thread; the rest from one thread at a
+/// time.
 struct RunFiles {
   explicit RunFiles(const std::filesystem::path& directory)
       : metrics(directory), events(directory) {}

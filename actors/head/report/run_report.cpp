@@ -21,12 +21,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Steps between plain progress lines when nobody watches live.
+// Steps between plain progress lines without a live block.
 constexpr std::int64_t kPlainLines = 100;
-// Steps whose losses a live block draws.
+// Number of steps in the loss curve of a live block.
 constexpr std::size_t kShownLosses = 40;
 
-/// Norms that have a name.
+/// Number of norms with a name.
 std::size_t unit_norm_count(const std::vector<std::uint64_t>& norms, const ReportOptions& options) {
   return std::min(norms.size(), options.units.size());
 }
@@ -44,7 +44,7 @@ struct RowMetric {
   double value;
 };
 
-/// What the rows of a step held, in the time that it took.
+/// Row metrics of a step that took `seconds`.
 std::vector<RowMetric> row_metrics(const engine::RowCount& rows, double seconds) {
   const auto trained = static_cast<double>(rows.trained);
   return {{"trained_tokens_per_second", std::round(trained / seconds * 10.0) / 10.0},
@@ -174,7 +174,7 @@ void RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   if (!line_due(event.step) && !event.has_digest) {
     return;
   }
-  // A line speaks for all steps since the one before it.
+  // A line covers all steps since the line before.
   const double seconds = rate_.take_step_seconds();
   const double tokens_per_second = static_cast<double>(options_.tokens_per_step) / seconds;
   Json line =
@@ -276,7 +276,7 @@ void RunReport::choices(const EvaluationFinished& event) {
   line["choices"] = choices_json(report);
   append(line.dump());
   std::string text = choices_text(report);
-  text.pop_back();  // print_line() ends it
+  text.pop_back();  // The function print_line() adds the line feed.
   print_line(text);
   const storage::ChoiceScore& all = report.scores.back();
   scalars(event.step, {{"choices/acc", all.acc},
@@ -322,8 +322,8 @@ void RunReport::stop_requested(const StopRequested& event) {
   note(stop_requested_event(event.signal));
 }
 
-// Steps that compute faster than the products at the start did are the better measurement: those
-// met a bad moment. The average, as one step alone can be a stroke of luck.
+// Steps that run faster than the GEMM measurement at the start replace it: that measurement met
+// other load. The average is used, as a single step can be an outlier.
 void RunReport::raise_peak() {
   if (peak_flops_ > 0.0) {
     peak_flops_ = std::max(peak_flops_, reached_flops());
@@ -359,7 +359,7 @@ void RunReport::show(const StepFinished& event) {
   }
 }
 
-// REQUIRES: a block; view_mutex_ is held.
+// REQUIRES: there is a block; view_mutex_ is held.
 void RunReport::show_block() {
   block_->show(progress_block(view_, LiveBlock::columns(*options_.out)));
 }

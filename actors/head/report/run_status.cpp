@@ -25,7 +25,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// To the millisecond.
+/// Rounds to milliseconds.
 double rounded(double seconds) { return std::round(seconds * 1e3) / 1e3; }
 
 double seconds(std::int64_t nanoseconds) {
@@ -97,7 +97,7 @@ Json rank_of(const HeardRank& heard, std::size_t rank, std::int64_t now_ns) {
   return json;
 }
 
-/// Of a moment on the steady clock.
+/// Converts a time of the steady clock.
 std::int64_t unix_s(const RunStatus& status, std::int64_t steady_ns) {
   return status.now_unix_s - (status.now_ns - steady_ns) / 1'000'000'000;
 }
@@ -190,7 +190,7 @@ std::string to_json(const RunStatus& status) {
   for (std::size_t rank = 0; rank < status.heard.size(); ++rank) {
     json["ranks"].push_back(rank_of(status.heard[rank], rank, status.now_ns));
   }
-  // Texts of the world may be anything; what is no UTF-8 is replaced.
+  // External text may be anything; invalid UTF-8 is replaced.
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -231,7 +231,7 @@ StatusBase status_base(std::string run, std::int64_t steps, const engine::Memory
 std::optional<std::uint64_t> process_start(std::int64_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid), std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const std::size_t name_end = text.rfind(')');  // the name may hold anything
+  const std::size_t name_end = text.rfind(')');  // The name may contain any character.
   if (name_end == std::string::npos) {
     return std::nullopt;
   }
@@ -242,7 +242,7 @@ std::optional<std::uint64_t> process_start(std::int64_t pid) {
       return std::nullopt;
     }
     if (number == 3 && (field == "Z" || field == "X")) {
-      return std::nullopt;  // it has ended, and its parent has not looked yet
+      return std::nullopt;  // Zombie: ended, and not yet reaped by its parent.
     }
   }
   return std::stoull(field);

@@ -17,18 +17,18 @@
 
 namespace train::actors {
 
-/// What stays the same for all generations of a start.
+/// Status fields that are constant for all generations of a start.
 struct StatusBase {
-  std::string run = {};  ///< Its directory's name.
+  std::string run = {};  ///< Name of the run's directory.
   std::string host = {};
-  std::int64_t pid = 0;             ///< Of the head launcher.
-  std::uint64_t process_start = 0;  ///< Of that process, as the kernel counts it.
-  std::int64_t started_unix_s = 0;  ///< This start.
-  std::int64_t steps = 0;           ///< Of the whole run.
-  engine::MemoryPlan memory = {};   ///< Of rank 0.
+  std::int64_t pid = 0;             ///< Process of the head launcher.
+  std::uint64_t process_start = 0;  ///< Start of that process, in the kernel's ticks.
+  std::int64_t started_unix_s = 0;  ///< Time of this start.
+  std::int64_t steps = 0;           ///< Total steps of the run.
+  engine::MemoryPlan memory = {};   ///< Memory plan of rank 0.
 };
 
-/// A run as its head knows it at one moment. Times are of the head's steady clock.
+/// State of a run as known by its head at one moment. Times are of the head's steady clock.
 struct RunStatus {
   StatusBase base;
   std::string phase = "starting";  ///< "starting", "running" or "over".
@@ -37,19 +37,19 @@ struct RunStatus {
   std::int64_t now_ns = 0;
   std::int64_t now_unix_s = 0;
   RunProgress progress = {};
-  std::vector<ObservedWait> waits = {};      ///< Of the launcher's actors.
-  std::vector<ObservedQueue> credits = {};   ///< That they grant.
-  std::vector<ObservedStream> streams = {};  ///< Theirs.
+  std::vector<ObservedWait> waits = {};      ///< Waits of the launcher's actors.
+  std::vector<ObservedQueue> credits = {};   ///< Credits granted by these actors.
+  std::vector<ObservedStream> streams = {};  ///< Streams of the launcher.
   std::vector<HeardRank> heard = {};
   std::optional<Stall> stall = {};
   std::optional<RunFinished> outcome = {};
 };
 
-/// One JSON object, ending in a line feed: what `<run>/status.json` holds (actors/README.md).
+/// JSON object, ending in a line feed: the content of `<run>/status.json` (actors/README.md).
 [[nodiscard]] std::string to_json(const RunStatus& status);
 
-/// `<run>/status.json`: what the head says of a run while it is on, and its end. Replaced as a
-/// whole; not made durable, as nobody needs it after a power cut.
+/// The file `<run>/status.json`: the status of a run while it is on, and its end. Replaced as a
+/// whole; not durable, as a status is useless after a power cut.
 ///
 /// Threading: safe from any thread; write() blocks on the file system. Ownership: the launcher's,
 /// for all generations of a start.
@@ -57,10 +57,11 @@ class StatusFile {
  public:
   StatusFile(std::filesystem::path run, StatusBase base);
 
-  /// What a status without progress of its own says: what came of a generation of ranks.
+  /// Sets the final progress of a generation of ranks, used by statuses without progress of their
+  /// own.
   void set_progress(const RunProgress& progress);
-  /// Replaces the file; after a status with an outcome nothing is written any more. Fills in
-  /// base, steps and the present time. Errors: the file system's, as one line.
+  /// Replaces the file, unless a status with an outcome has been written. Fills in base, steps and
+  /// the present time. Errors: the file system's, as one line.
   Status write(RunStatus status);
 
  private:
@@ -73,11 +74,11 @@ class StatusFile {
 
 [[nodiscard]] std::filesystem::path status_path(const std::filesystem::path& run);
 
-/// Base of the status of a run that this process is the head of.
+/// Base of the status of a run whose head is this process.
 [[nodiscard]] StatusBase status_base(std::string run, std::int64_t steps,
                                      const engine::MemoryPlan& memory = {});
 
-/// Since when process `pid` of this machine runs, in the kernel's ticks; none: there is no such
+/// Start time of process `pid` of this machine, in the kernel's ticks; nullopt: there is no such
 /// process.
 [[nodiscard]] std::optional<std::uint64_t> process_start(std::int64_t pid);
 

@@ -15,7 +15,7 @@ namespace {
 constexpr auto kUnasked = static_cast<std::int32_t>(ChannelPhase::unasked);
 constexpr auto kMoving = static_cast<std::int32_t>(ChannelPhase::moving);
 constexpr std::int32_t kNothing = -1;
-// A rank that has said nothing for so long is silent. Ranks report once a second.
+// A rank without reports for this long is silent. Ranks report once a second.
 constexpr std::int64_t kSilent_ns = 2'500'000'000;
 
 std::string for_seconds(std::int64_t age_ns) {
@@ -26,16 +26,16 @@ std::pair<std::uint64_t, std::uint32_t> position(const ObservedChannel& at) {
   return {at.command, at.index};
 }
 
-/// The rank at `here` has not yet done its part in `target`.
+/// True if the rank at `here` has not yet done its part in `target`.
 bool keeps_waiting(const ObservedChannel& here, const ObservedChannel& target) {
   return position(here) < position(target) ||
          (position(here) == position(target) && here.phase != kMoving);
 }
 
-/// Works out who is waited for, from what all ranks last said. Every collective
-/// that a rank waits in is followed to the rank that has not got there, what that one does or
-/// waits for in turn, and so on. Each (rank, collective) is visited once, so it ends; a chain that
-/// comes back to where it was is said to be a circle.
+/// Finds the cause of a stall from the last reports of all ranks. Follows every collective that a
+/// rank waits in to the rank that has not reached it, then that rank's own work or wait, and so on.
+/// Each (rank, collective) is visited once, so the search ends; a chain that returns to a visited
+/// one is reported as a circle.
 class StallChain {
  public:
   /// `now_ns`: the head's clock. Borrows `ranks`.
@@ -44,7 +44,7 @@ class StallChain {
 
   [[nodiscard]] std::optional<Stall> find(std::int64_t stall_ns, bool commands_wait) const {
     std::optional<Stall> found;
-    std::int64_t waited_ns = -1;  // of the one that the chain begins with
+    std::int64_t waited_ns = -1;  // Wait of the chain's first rank.
     const auto offer = [&](Stall stall, std::int64_t age_ns) {
       if (stall.age_ns >= stall_ns && age_ns > waited_ns) {
         waited_ns = age_ns;
@@ -93,7 +93,7 @@ class StallChain {
 
   [[nodiscard]] bool silent(std::int32_t rank) const { return silence_ns(rank) > kSilent_ns; }
 
-  /// Of something that the rank said of itself, as of now.
+  /// Age of a moment on the rank's clock, as of now.
   [[nodiscard]] std::int64_t age(std::int32_t rank, std::int64_t then_ns) const {
     return then_ns + silence_ns(rank);
   }
@@ -109,7 +109,7 @@ class StallChain {
     return found == last->channels.end() ? nullptr : &*found;
   }
 
-  /// `rank` waits for the bytes of `at`.
+  /// Chain of `rank` waiting for the bytes of `at`.
   [[nodiscard]] Stall wait_in(std::int32_t rank, const ObservedChannel& at,
                               Visited& visited) const {
     const std::int64_t age_ns = age(rank, at.age_ns);
@@ -139,7 +139,7 @@ class StallChain {
     return stall;
   }
 
-  /// The rank that has not done its part in `at`: a silent one first, then the one furthest behind.
+  /// Rank that has not done its part in `at`: a silent one first, then the one furthest behind.
   [[nodiscard]] std::optional<std::int32_t> awaited_in(const ObservedChannel& at) const {
     std::optional<std::int32_t> found;
     for (const std::int32_t peer : at.from) {
@@ -160,7 +160,7 @@ class StallChain {
     return found;
   }
 
-  /// `rank` is heard of, and has not done its part in `target`.
+  /// Chain of `rank`, which has not done its part in `target`.
   [[nodiscard]] Stall held_before(std::int32_t rank, const ObservedChannel& target,
                                   Visited& visited) const {
     const ObservedChannel& here = *channel(rank, target.channel);
@@ -175,14 +175,14 @@ class StallChain {
               : fmt::format("rank {} has not even asked for {}", rank, here.what);
       return doing(rank, prefix, here.channel, visited);
     }
-    // Asked for; a stream has to come to it first.
+    // The rank was asked, but its stream has not reached the work.
     const std::string prefix = there ? fmt::format("rank {} prepares it", rank)
                                      : fmt::format("rank {} prepares {}", rank, here.what);
     return doing(rank, prefix, here.channel, visited);
   }
 
-  /// What a rank does, or waits for in another channel than `beside`, instead of what is wanted of
-  /// it. `prefix`: the words before, without a colon.
+  /// Chain of a rank that works, or waits in another channel than `beside`, instead of doing its
+  /// part. `prefix`: the words before, without a colon.
   [[nodiscard]] Stall doing(std::int32_t rank, const std::string& prefix, std::int32_t beside,
                             Visited& visited) const {
     if (auto busy = on_stream(rank, prefix)) {
@@ -210,7 +210,7 @@ class StallChain {
                 .work = fmt::format("rank {} {}", rank, stream.kind)};
       }
     }
-    // An actor's wait may be renewed again and again: what counts is that nothing moves.
+    // An actor may renew its wait repeatedly: only a lack of progress counts.
     Stall stall{.text = prefix, .age_ns = age(rank, last.unchanged_ns), .rank = rank, .work = {}};
     const char* between = ": ";
     for (const ObservedWait& wait : last.waits) {
@@ -224,7 +224,7 @@ class StallChain {
     return stall;
   }
 
-  /// The stream that keeps the rank busy: the compute stream, or the one that it waits for.
+  /// Stream that keeps the rank busy: the compute stream, or the one that it waits for.
   [[nodiscard]] std::optional<Stall> on_stream(std::int32_t rank, const std::string& prefix) const {
     const ObservedStream* busy = nullptr;
     for (const ObservedStream& stream : heard(rank).last->streams) {
@@ -235,7 +235,7 @@ class StallChain {
       }
     }
     if (busy == nullptr || busy->waits) {
-      return std::nullopt;  // all wait for one another: what the channels say leads on
+      return std::nullopt;  // All ranks wait for one another: the channels show the cause.
     }
     const std::int64_t age_ns = age(rank, busy->age_ns);
     return Stall{.text = fmt::format("{}: in {} {}", prefix, busy->doing, for_seconds(age_ns)),

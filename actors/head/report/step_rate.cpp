@@ -7,8 +7,7 @@
 namespace train::actors {
 namespace {
 
-/// Ends that lie closer together than this are one; what the window begins with is late by so much
-/// at most.
+/// Ends of steps closer together than this are merged; the window's begin is late by at most this.
 constexpr std::int64_t kJoined_ns = StepRate::kWindow_ns / 300;
 
 double to_seconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
@@ -25,7 +24,7 @@ void StepRate::end_step(std::int64_t step, std::int64_t trained_ns) {
   const End before = ends_.empty() ? begin_ : ends_.back();
   push({.steps = before.steps + 1, .trained_ns = trained_ns});
   if (before.steps == 1) {
-    begin_ = before;  // the first step goes
+    begin_ = before;  // The first step leaves the window.
     ends_.pop_front();
   }
   const End& newest = ends_.back();
@@ -53,7 +52,7 @@ void StepRate::end_evaluation(bool of_choices, std::int64_t elapsed_ns) {
 
 double StepRate::step_seconds(const End& from, const End& to) {
   TRAIN_CHECK(to.steps > from.steps, "no step has ended since step {} of this start", from.steps);
-  // A coarse clock may not have moved.
+  // A coarse clock may not have advanced.
   const std::int64_t passed_ns = std::max<std::int64_t>(1, to.trained_ns - from.trained_ns);
   return to_seconds(passed_ns) / static_cast<double>(to.steps - from.steps);
 }
@@ -80,7 +79,7 @@ double StepRate::remaining_seconds() const {
   const std::int64_t left = std::max<std::int64_t>(0, options_.total_steps - step_);
   double seconds = static_cast<double>(left) * step_seconds(begin_, ends_.back());
   for (const Evaluations& each : evaluations_) {
-    if (each.interval > 0 && left > 0) {  // after each of `interval` steps, and after the last
+    if (each.interval > 0 && left > 0) {  // After each `interval` steps, and after the last.
       const std::int64_t count =
           (options_.total_steps - 1) / each.interval - step_ / each.interval + 1;
       seconds += static_cast<double>(count) * to_seconds(each.elapsed_ns);

@@ -7,15 +7,15 @@
 
 namespace train::actors {
 
-/// How fast one start of the ranks trains: tokens over the time between the ends of steps, as the
-/// ranks measured it (StepFinished::trained_ns). Evaluations are not in that time, nor is what lies
-/// between two starts; all that a step waits for is, copies for a checkpoint too.
+/// Training speed of one start of the ranks: tokens over the time between the ends of steps, as
+/// measured by the ranks (StepFinished::trained_ns). This time excludes evaluations and the time
+/// between two starts, and includes all waits of a step, such as copies for a checkpoint.
 ///
-/// Rates that are shown are over a window: the last 30 s of training, or the last 10 steps where
-/// those took longer. The first step of a start, which meets cold caches and empty buffers, is in
-/// it only as long as it is alone.
+/// Displayed rates use a window: the last 30 s of training, or the last 10 steps if those took
+/// longer. The first step of a start, with cold caches and empty buffers, is in the window only
+/// until the second one ends.
 ///
-/// Threading: not thread-safe. Memory: a few hundred ends of steps, however short they are.
+/// Threading: not thread-safe. Memory: a few hundred ends of steps, regardless of their duration.
 class StepRate {
  public:
   static constexpr std::int64_t kWindow_ns = 30'000'000'000;
@@ -30,38 +30,38 @@ class StepRate {
 
   explicit StepRate(const Options& options);
 
-  /// `step`, counted from 1, has ended when the ranks had trained for so long.
+  /// Ends `step`, counted from 1; `trained_ns`: total training time of the ranks.
   void end_step(std::int64_t step, std::int64_t trained_ns);
   void end_evaluation(bool of_choices, std::int64_t elapsed_ns);
 
-  /// Of a step, over those that ended since this was asked last. REQUIRES: one did.
+  /// Mean time of a step over those ended since the last call. REQUIRES: one ended.
   [[nodiscard]] double take_step_seconds();
-  /// Over the window. REQUIRES: a step has ended.
+  /// Rate over the window. REQUIRES: a step has ended.
   [[nodiscard]] double tokens_per_second() const;
-  /// What the window's steps took. REQUIRES: a step has ended.
+  /// Duration of the window's steps. REQUIRES: a step has ended.
   [[nodiscard]] double window_seconds() const;
-  /// What the steps and evaluations that are left take, by the window and by the newest evaluation.
+  /// Estimate for the remaining steps and evaluations, from the window and the newest evaluation.
   /// REQUIRES: a step has ended.
   [[nodiscard]] double remaining_seconds() const;
 
  private:
   struct End {
-    std::int64_t steps = 0;  // that have ended in this start
+    std::int64_t steps = 0;  // Steps ended in this start.
     std::int64_t trained_ns = 0;
   };
   struct Evaluations {
     std::int64_t interval = 0;
-    std::int64_t elapsed_ns = 0;  // the newest one's
+    std::int64_t elapsed_ns = 0;  // Duration of the newest one.
   };
-  /// Of a step between the two.
+  /// Mean time of a step between two ends.
   [[nodiscard]] static double step_seconds(const End& from, const End& to);
   void push(const End& end);
 
   Options options_;
-  std::array<Evaluations, 2> evaluations_;  // those of choices last
+  std::array<Evaluations, 2> evaluations_;  // Evaluations, then choices.
   std::int64_t step_ = 0;
-  End begin_;             // the window's
-  std::deque<End> ends_;  // in it, the newest last
+  End begin_;             // Begin of the window.
+  std::deque<End> ends_;  // Ends in the window, newest last.
   End taken_;
 };
 
