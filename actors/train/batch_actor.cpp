@@ -29,7 +29,7 @@ void read_on_stream(BatchSelf self, const RankContext& context, const engine::La
                         .step = work.step,
                         .unit = -1,
                         .lane = static_cast<std::int32_t>(work.lane)});
-  // Raw pointer to the runtime: its streams are drained before it goes.
+  // Raw pointer to the runtime: its streams are drained before its destruction.
   context->input->enqueue([peers = self->state.peers, runtime = context.get(), work] {
     if (const Status status = runtime->read_lane(work); !status.ok()) {
       caf::anon_send(peers.rank,
@@ -99,9 +99,9 @@ BatchActor::behavior_type batch(BatchSelf self, RankContext context, WaitBoard::
 /// Reads the tokens of lanes, in the order of commands and lanes, as slots become free.
 ///
 ///   PrepareLanes -> LaneReady for each lane, to the rank (training, search) or the evaluator.
-///   BatchSlotFree -> the slot may be filled again: the credits that bound the queue.
-/// Reading happens on the input stream. Data that cannot be used (a token outside the vocabulary)
-/// is WorkFailed to the rank, with the user's exit code.
+///   BatchSlotFree -> the slot may be refilled: the credits that bound the queue.
+/// Reading happens on the input stream. Invalid data (a token outside the vocabulary) is WorkFailed
+/// to the rank, with the user's exit code.
 void add_batch(RankAssembly& rank) {
   RankRuntime& runtime = *rank.context();
   const WaitBoard::Line wait = runtime.waits.add("batch");

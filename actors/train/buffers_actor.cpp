@@ -18,13 +18,13 @@ using GradientBufferPromise = caf::typed_response_promise<GradientBufferAcquired
 
 struct BuffersState {
   static inline const char* name = "buffers";
-  std::deque<Command> commands;                    // the first one is open
-  std::optional<engine::BufferReservations> book;  // of it
+  std::deque<Command> commands;                    // The first one is open.
+  std::optional<engine::BufferReservations> book;  // Book of the open command.
   std::deque<std::pair<AcquireWeights, WeightsPromise>> weights_wanted;
   std::deque<std::pair<AcquireGradientBuffer, GradientBufferPromise>> gradients_wanted;
-  std::vector<bool> stale;  // by group: its refresh is under way
+  std::vector<bool> stale;  // By group: its all-gather is under way.
   ConnectBuffers peers;
-  bool gathers_told = false;  // to the rank, of the open command
+  bool gathers_told = false;  // The rank has the open command's GathersFinished.
   std::optional<WaitBoard::Line> wait;
   std::optional<WaitBoard::Credits> gathers;
 };
@@ -59,7 +59,7 @@ void Buffers::open(const Command& command) const {
   if (state().commands.size() == 1) {
     begin_front();
   }
-  proceed();  // also where the one before is over: nobody else may ever ask
+  proceed();  // Proceeds even if the command before is over: no other message may follow.
 }
 
 void Buffers::begin_front() const {
@@ -73,7 +73,7 @@ void Buffers::begin_front() const {
       state().book->want(reservation.gather);
     }
   }
-  // Weights go out only when the update before has run.
+  // Weights are sent only after the previous update has run.
   context->compute->notify([me = caf::actor_cast<BuffersActor>(self), sequence = command.sequence] {
     caf::anon_send(me, WeightsFinalized{sequence});
   });
@@ -131,7 +131,7 @@ void Buffers::answer_gradients() const {
   }
 }
 
-// The rank's update waits for it.
+// Allows the rank's update, which waits for the gathers.
 void Buffers::tell_gathers() const {
   const Command& command = state().commands.front();
   if (context->pass_of(command).updates() && state().book->all_gathered() &&
@@ -204,7 +204,7 @@ BuffersActor::behavior_type buffers_behavior(BuffersSelf self, RankContext conte
       [self](const ConnectBuffers& peers) { self->state.peers = peers; },
       [buffers](const Command& command) { buffers.open(command); },
       [buffers](const WeightsFinalized& message) {
-        if (buffers.is_open(message.command)) {  // else it had nothing to gather and is over
+        if (buffers.is_open(message.command)) {  // Else it is over, without gathers.
           buffers.state().book->finalize();
           buffers.proceed();
         }
@@ -241,16 +241,16 @@ BuffersActor::behavior_type buffers_behavior(BuffersSelf self, RankContext conte
 
 }  // namespace
 
-/// Lends what layers share: gathered weights, gradient buffers. Starts gathers in the order of the
-/// schedule (BufferReservations), refreshes weights after an update, answers reservations.
+/// Lends shared buffers to layers: gathered weights, gradient buffers. Starts gathers in the order
+/// of the schedule (BufferReservations), all-gathers weights after an update, answers reservations.
 ///
-///   Command -> (WeightsFinalized: the stream has run what was before) gathers are requested;
-///   AcquireWeights -> answered when the weights are there, AcquireGradientBuffer -> when the
+///   Command -> (WeightsFinalized: the stream has run all earlier work) gathers are requested;
+///   AcquireWeights -> answered when the weights have arrived, AcquireGradientBuffer -> when the
 ///   gradient buffer may be written; VisitEnqueued, GradientPacked -> reservations end, further
 ///   gathers start; AllGatherWeights -> one all-gather per group is requested; later reservations
-///   of it wait for that. GathersFinished goes to the rank when the last gather of a training step
-///   has ended.
-/// Commands are taken one after the other. Credits: gather_credits, prefetch, gradient buffers
+///   of the group wait for it. GathersFinished goes to the rank when the last gather of a training
+///   step has ended.
+/// Commands are processed one at a time. Credits: gather_credits, prefetch, gradient buffers
 /// (EX-4).
 void add_buffers(RankAssembly& rank) {
   WaitBoard& waits = rank.context()->waits;

@@ -33,9 +33,9 @@ struct Operation {
   CollectiveOp op;
   kernels::Event written;
   Progress progress = Progress::due;
-  std::int64_t begin_ns = 0;  // for the profile: handed to the transport
+  std::int64_t begin_ns = 0;  // Start of the transfer, for the profile.
   std::uint64_t sent_bytes = 0;
-  std::vector<std::int32_t> from = {};  // ranks whose bytes it waits for
+  std::vector<std::int32_t> from = {};  // Ranks with outstanding bytes.
 };
 
 struct Wanted {
@@ -45,13 +45,13 @@ struct Wanted {
 };
 
 struct ChannelState {
-  std::deque<Operation> operations;  // due or under way, in order; gone when the bytes have arrived
-  // Slots in use: from pack() until what unpack() enqueued has run. An operation has the slot of
-  // its index in its command, so the first ones of a command may have to wait for the last of
-  // another.
+  std::deque<Operation> operations;  // Due or under way, in order; removed on arrival.
+  // Slots in use: from pack() until the work enqueued by unpack() has run. An operation uses the
+  // slot of its index in its command, so the first ones of a command may have to wait for the last
+  // ones of another.
   std::array<bool, engine::kStagingSlots> staged{};
   std::optional<WaitBoard::Credits> slots;
-  std::optional<ChannelProgress> noted;  // as the board has it
+  std::optional<ChannelProgress> noted;  // Progress as noted on the board.
 };
 
 bool same_place(const ChannelProgress& left, const ChannelProgress& right) {
@@ -73,12 +73,12 @@ std::vector<std::int32_t> senders_of(const engine::Transfer& transfer, std::int3
 struct CollectiveState {
   static inline const char* name = "collective";
   std::optional<engine::ChannelOrder> order;
-  std::map<std::string, Wanted> wanted;       // by the identity's text
-  std::map<std::uint64_t, Command> commands;  // begun; the newest few
+  std::map<std::string, Wanted> wanted;       // Keyed by the identity's text.
+  std::map<std::uint64_t, Command> commands;  // Begun; the newest few.
   std::array<ChannelState, engine::kChannelCount> channels;
   ConnectCollective peers;
   std::optional<WaitBoard::Line> wait;
-  std::int64_t step = -1;  // of the newest command
+  std::int64_t step = -1;  // Step of the newest command.
 };
 
 using Slots = std::array<WaitBoard::Credits, engine::kChannelCount>;
@@ -134,9 +134,9 @@ void Collective::take_due(const Result<engine::ChannelOrder::Due>& due) const {
   note_waiting();
 }
 
-// Behind the lanes that the compute stream has ahead of it, a sum would keep its staging slot, and
-// the next gradient would wait to be packed: the channel would stand still until the end of the
-// backward pass.
+// Reductions run on their own stream: behind the lanes queued on the compute stream, a sum would
+// keep its staging slot and delay packing of the next gradient, which would stall the channel until
+// the end of the backward pass.
 kernels::Stream& Collective::stream_of(const CollectiveOp& op) const {
   return op.channel == engine::Channel::reduce ? context->reductions() : *context->compute;
 }
@@ -188,7 +188,8 @@ void Collective::packed(const CollectiveIdentity& identity) const {
   note_places();
 }
 
-// The transport runs exchanges in call order, so none may overtake one that is still packing.
+// The transport runs exchanges in call order, so none may overtake an exchange that is still
+// packing.
 void Collective::move(engine::Channel which) const {
   for (Operation& operation : channel(which).operations) {
     if (operation.progress == Progress::moving) {
@@ -220,7 +221,7 @@ void Collective::moved(const BytesMoved& message) const {
   TRAIN_CHECK(!operations.empty(), "nobody waits for {}", to_string(message.identity));
   const Operation operation = operations.front();
   if (!message.failure.empty()) {
-    // Another rank is gone, or says otherwise: this one ends, but it may not be the cause.
+    // Another rank is lost or disagrees: this rank ends, but may not be the cause.
     self->send(state().peers.rank,
                WorkFailed{fmt::format("{} ({}): {}", operation.op.text(context->engine->plan()),
                                       to_string(message.identity), message.failure),
@@ -275,7 +276,7 @@ std::optional<ChannelProgress> Collective::place_in(engine::Channel which) const
   return place;
 }
 
-// For the watchdog.
+// Notes the channels' progress for the watchdog.
 void Collective::note_places() const {
   for (std::size_t which = 0; which < engine::kChannelCount; ++which) {
     ChannelState& here = state().channels[which];
@@ -348,7 +349,7 @@ CollectiveActor::behavior_type collective_behavior(CollectiveSelf self, RankCont
         auto& commands = collective.state().commands;
         commands.emplace(message.sequence, message);
         collective.state().step = collective.context->step_index(message);
-        while (commands.size() > 8) {  // far more than can be under way
+        while (commands.size() > 8) {  // Far more than can be under way.
           commands.erase(commands.begin());
         }
         const auto& runtime = *collective.context;
@@ -358,7 +359,7 @@ CollectiveActor::behavior_type collective_behavior(CollectiveSelf self, RankCont
       [collective](const RequestCollective& message) -> Promise {
         auto promise = collective.self->make_response_promise<CollectiveFinished>();
         if (message.identity.generation < collective.context->generation) {
-          return promise;  // whoever asked is of a generation that is over: nobody hears an answer
+          return promise;  // The requester is of an old generation: an answer has no receiver.
         }
         collective.state().wanted.emplace(to_string(message.identity),
                                           Wanted{promise, steady_now_ns(), message.written});

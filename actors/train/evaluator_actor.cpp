@@ -58,11 +58,11 @@ EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, RankContext context,
         self->state.current = message;
         const auto lanes = context->lanes(message.pass).lanes_of(context->rank);
         self->state.driver.start(static_cast<std::int64_t>(lanes.size()));
-        if (lanes.empty()) {  // more ranks than lanes: this one only takes part in collectives
+        if (lanes.empty()) {  // With more ranks than lanes: collectives only.
           self->send(self->state.peers.rank, EvaluationEnqueued{message.sequence});
           return;
         }
-        // A lane carries the index of a step, an evaluation comes after one.
+        // A lane has the index of its step; an evaluation comes after a step.
         const std::int64_t after = message.pass.after_step() ? 1 : 0;
         self->send(self->state.peers.batch,
                    PrepareLanes{message.pass, message.step - after, message.sequence});
@@ -83,7 +83,7 @@ EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, RankContext context,
 
 }  // namespace
 
-/// Drives the evaluation lanes down the chain of layer shards.
+/// Sends the evaluation lanes through the chain of layer shards.
 ///
 ///   RunEvaluation -> PrepareLanes to the batch actor; LaneReady -> ForwardLane to the first layer,
 ///   as credits allow; when all lanes are on the stream: EvaluationEnqueued to the rank.

@@ -23,7 +23,7 @@ using LayerSelf = LayerActor::stateful_pointer<LayerState>;
 using engine::CollectiveKind;
 using engine::LaneWork;
 
-/// The handlers' work, as functions of (self, context, unit).
+/// Work of the handlers, as functions of (self, context, unit).
 struct Layer {
   LayerSelf self;
   RankContext context;
@@ -34,7 +34,7 @@ struct Layer {
 
   [[nodiscard]] const ConnectLayer& peers() const { return self->state.peers; }
   [[nodiscard]] const engine::ShardPlan& plan() const { return context->engine->plan(); }
-  /// The unit with which the backward pass completes its group; it answers for the group.
+  /// True for the unit whose backward pass completes its group; it answers for the group.
   [[nodiscard]] bool completes_group() const { return plan().groups()[group].first_unit() == unit; }
   [[nodiscard]] std::size_t visit_of(const LaneWork& work, bool backward) const;
 
@@ -60,7 +60,7 @@ std::size_t Layer::visit_of(const LaneWork& work, bool backward) const {
 template <class Then>
 void Layer::with_weights(const LaneWork& work, std::size_t visit, Then then) const {
   const std::int32_t gather = context->engine->schedule(work.pass).gather_of(visit);
-  // A visit below all that is trained reads no weights.
+  // A visit below all trained layers reads no weights.
   const bool reads = gather >= 0 || plan().resident(group);
   if (!pools_weights || !reads) {
     then();
@@ -110,8 +110,8 @@ void Layer::forward(const LaneWork& work) const {
 
 void Layer::enqueue_forward(const LaneWork& work, std::size_t visit) const {
   const engine::BufferSchedule& schedule = context->engine->schedule(work.pass);
-  // The head's forward pass writes the gradient of its weights: it needs its gradient buffer
-  // already.
+  // The head's forward pass writes the gradient of its weights, and so already needs the gradient
+  // buffer.
   const bool writes_gradient = !peers().next && work.pass.has_backward();
   const std::size_t gradient_visit = writes_gradient ? visit_of(work, true) : visit;
   const engine::UnitBuffers place{
@@ -175,7 +175,7 @@ void Layer::reduce(const LaneWork& work, std::int64_t sync) const {
   const engine::CollectiveOp* op =
       context->collectives.find(work.pass, CollectiveKind::reduce, static_cast<std::int32_t>(group),
                                 static_cast<std::int32_t>(sync));
-  if (op == nullptr) {  // one rank alone
+  if (op == nullptr) {  // A single rank.
     if (last) {
       reduced(work);
     }
@@ -199,7 +199,7 @@ void Layer::reduced(const LaneWork& work) const {
   const auto number = static_cast<std::uint32_t>(group);
   self->send(peers().rank, GradientReady{step, number});
   if (!work.pass.updates()) {
-    return;  // It is kept where it is; nobody else reads it.
+    return;  // The gradient stays in place; no other rank reads it.
   }
   const engine::CollectiveOp* op = context->collectives.find(work.pass, CollectiveKind::broadcast,
                                                              static_cast<std::int32_t>(group));
@@ -237,14 +237,14 @@ LayerActor::behavior_type layer_behavior(LayerSelf self, RankContext context, st
 
 }  // namespace
 
-/// One sharding unit (embedding, block or head): puts its kernels on the compute stream, lane by
-/// lane, and passes the lane on; keeps the sum of its gradients over lanes.
+/// Sharding unit (embedding, block or head): enqueues its kernels on the compute stream, lane by
+/// lane, and forwards the lane; accumulates its gradients over lanes.
 ///
 ///   ForwardLane -> kernels, ForwardLane to the next unit. At the head: a training lane turns round
 ///     (BackwardLane to the unit before), an evaluation lane ends (LaneEnqueued to the evaluator).
 ///   BackwardLane -> kernels, BackwardLane to the unit before; at the embedding LaneEnqueued to the
 ///     rank. After the last lane of a step: the unit's reduce collective, then GradientReady.
-/// Dies of: a broken invariant or a device error while enqueuing; the rank is told which unit and
+/// Dies of: a broken invariant or a device error while enqueuing; the rank is told the unit and
 /// step.
 void add_layers(RankAssembly& rank) {
   const engine::RankEngine& engine = *rank.context()->engine;

@@ -12,7 +12,7 @@ namespace {
 
 struct OptimizerState {
   static inline const char* name = "optimizer";
-  std::int64_t step = -1;  // first: the framework would try to build a leading handle from `self`
+  std::int64_t step = -1;  // First: the framework would try to build a leading handle from `self`.
   RankActor rank;
 };
 
@@ -38,9 +38,8 @@ OptimizerActor::behavior_type optimizer(OptimizerSelf self, RankContext context,
 
 }  // namespace
 
-/// One optimizer group (decay or no-decay): UpdateParameters puts the group's fused update on the
-/// compute stream and answers the rank with UpdateEnqueued.
-/// Dies of: a broken invariant while enqueuing.
+/// Optimizer group (decay or no-decay): UpdateParameters enqueues the group's fused update on the
+/// compute stream; the rank gets UpdateEnqueued. Dies of: a broken invariant while enqueuing.
 void add_optimizers(RankAssembly& rank) {
   for (const auto group : {engine::ParameterGroup::decay, engine::ParameterGroup::no_decay}) {
     const OptimizerActor actor =

@@ -30,10 +30,10 @@ struct RankState {
   LaneDriver driver;
   std::size_t gradients_ready = 0;
   std::size_t gradients_broadcast = 0;
-  bool gathered = false;  // nobody reads this rank's weights any more
-  bool combined = false;  // loss and norm are on the stream
+  bool gathered = false;  // No rank reads this rank's weights any more.
+  bool combined = false;  // Loss and norm are enqueued.
   std::size_t updates_enqueued = 0;
-  kernels::Event copied;  // the newest snapshot's copy; updates wait for it on the stream
+  kernels::Event copied;  // The newest snapshot's copy, which updates wait for.
   std::map<caf::actor_addr, std::string> parts;
   std::optional<WaitBoard::Line> wait;
   std::optional<WaitBoard::Credits> lanes;
@@ -43,7 +43,7 @@ struct RankState {
 using engine::CommandKind;
 using RankSelf = RankActor::stateful_pointer<RankState>;
 
-/// The handlers' work, as functions of (self, context, reporting).
+/// Work of the handlers, as functions of (self, context, reporting).
 struct Rank {
   RankSelf self;
   RankContext context;
@@ -57,7 +57,7 @@ struct Rank {
   void start_lanes(const Command& command) const;
   void pump() const;
   void lane_enqueued(const engine::LaneWork& work) const;
-  /// All lanes are on the stream: what ends the pass follows.
+  /// Enqueues the work that ends the pass, once all lanes are enqueued.
   void finish_with_collective() const;
   void pass_finished() const;
   void gradients_finished(const Command& command) const;
@@ -68,7 +68,7 @@ struct Rank {
   void update_if_ready() const;
   void update_enqueued() const;
   void report_step(const Command& command) const;
-  /// Sends what the rank makes of a command's results, in stream order, and ends the command.
+  /// Sends the event made from a command's results, in stream order, and ends the command.
   template <class EventOf>
   void report(const EventOf& event_of) const {
     mark("report");
@@ -139,7 +139,7 @@ void Rank::begin_pass(const Command& command) const {
     return start_lanes(command);
   }
   if (pass.loss == engine::LossUse::references && command.step == context->references_done) {
-    context->compute->enqueue([engine = context->engine.get()] {  // its first
+    context->compute->enqueue([engine = context->engine.get()] {  // First work of the stream.
       engine->reference().note_weights(engine->state().digest());
     });
   }
@@ -208,14 +208,14 @@ void Rank::finish_with_collective() const {
   const engine::PassPlan& pass = context->pass_of(*state().current);
   const auto kind = engine::last_collective(pass);
   const engine::CollectiveOp* op = kind ? context->collectives.find(pass, *kind) : nullptr;
-  if (op == nullptr) {  // one rank alone, or nothing to exchange
+  if (op == nullptr) {  // A single rank, or no exchange.
     pass_finished();
     return;
   }
   const auto identity = context->identity(*op, state().current->sequence);
   self->request(state().peers.collective, caf::infinite, RequestCollective{identity})
       .then([rank = *this](const CollectiveFinished&) { rank.pass_finished(); },
-            [](const caf::error&) {});  // the end of the collective actor says why
+            [](const caf::error&) {});  // The collective actor's end has the cause.
 }
 
 void Rank::pass_finished() const {
@@ -253,7 +253,7 @@ void Rank::gradients_finished(const Command& command) const {
 
 void Rank::gradient_ready() const {
   if (++state().gradients_ready == context->engine->plan().groups().size()) {
-    wait_for_reductions();  // the norms are sent from where they were computed
+    wait_for_reductions();  // The norms are sent from the buffers in which they are computed.
     finish_with_collective();
   }
 }
@@ -265,8 +265,8 @@ void Rank::wait_for_reductions() const {
 }
 
 void Rank::update_if_ready() const {
-  // What the ranks without a lane in the last round gather is of no use to them, but they read it:
-  // the lanes of the others do not wait for that, so the update has to.
+  // A rank without a lane in the last round does not need its gathered weights, but still reads
+  // them: the lanes of the other ranks do not wait for these gathers, so the update has to.
   if (state().gathered && state().combined &&
       state().gradients_broadcast == context->engine->plan().groups().size()) {
     wait_for_reductions();
@@ -301,7 +301,7 @@ void Rank::report_step(const Command& command) const {
                        with_digest] {
     caf::anon_send(conductor, step_event(*runtime, command.step, with_digest));
   };
-  // The step's results stay until the next step's host work; its weights do not.
+  // Results of a step stay valid until the next step's host work; its weights do not.
   if (with_digest) {
     context->compute->enqueue(report);
   } else {
@@ -314,7 +314,7 @@ void Rank::report_step(const Command& command) const {
 void Rank::take_reference(const Command& command) const {
   mark("reference");
   context->engine->reference().take(*context->compute);
-  if (!context->data->reference_rows().live) {  // else the step that asks for it takes so long
+  if (!context->data->reference_rows().live) {  // A live reference's time belongs to its step.
     context->compute->notify([runtime = context.get()] { runtime->clock.set_apart(); });
   }
   if (context->keep_reference) {
@@ -350,7 +350,7 @@ void Rank::fail(const std::string& text, int exit_code, bool consequence) const 
   }
   state().failed = true;
   self->send(state().peers.conductor, RankFailed{context->rank, text, exit_code, consequence});
-  // Nobody waits for this rank: its part in every collective fails at once.
+  // Cancels the transports at once: every rank's collectives with this rank then fail.
   for (const auto& transport : context->transports) {
     if (transport) {
       transport->cancel(fmt::format("rank {} failed: {}", context->rank, text));
@@ -391,11 +391,11 @@ RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankR
   });
   self->set_down_handler([rank](caf::down_msg& down) {
     if (down.reason == caf::sec::request_receiver_down) {
-      return;  // whom it had asked is another part: that one's own end says why
+      return;  // Another part was asked: that part's end has the cause.
     }
     const std::string text = failure_text(down.reason);
     const auto part = rank.state().parts.find(down.source);
-    // It has lost its peer in another process: the cause is there.
+    // The peer in another process was lost first: the cause is there.
     const bool consequence = down.reason == caf::exit_reason::remote_link_unreachable;
     rank.fail(text.empty() ? fmt::format("{} ended unasked", part->second) : text, 1, consequence);
   });

@@ -10,16 +10,16 @@
 #include "actors/train/rank_actors.hpp"
 #include "actors/train/runtime/rank_runtime.hpp"
 
-// The registry of a rank's actors. An actor is a file that defines add_<name>() and a line in
-// TRAIN_RANK_ACTORS; from it follow, in the order of the lines: it is spawned and wired before the
-// first command, the rank fails with its name when it ends, the watchdog reports the messages that
-// wait for it, and it is stopped at the end of the run, after the rank.
+// Registry of a rank's actors. An actor is a file that defines add_<name>() and a line in
+// TRAIN_RANK_ACTORS. In the order of the lines it is spawned and wired before the first command,
+// the rank fails with its name when it ends, the watchdog reports the length of its mailbox, and it
+// is stopped at the end of the run, after the rank.
 namespace train::actors {
 
 class RankAssembly;
 
-/// Spawns an actor of a rank and takes it into the assembly, or several of one kind, or none where
-/// the rank has no need of it. Does not block.
+/// Spawns an actor of a rank, or several of one kind, or none if the rank does not need it, and
+/// adds it to the assembly. Does not block.
 using AddToRank = void (*)(RankAssembly& rank);
 
 #define TRAIN_RANK_ACTORS(entry)                                                                   \
@@ -30,10 +30,10 @@ using AddToRank = void (*)(RankAssembly& rank);
 TRAIN_RANK_ACTORS(TRAIN_RANK_ACTOR)
 #undef TRAIN_RANK_ACTOR
 
-/// All of them, in their order.
+/// All registered actors, in order.
 [[nodiscard]] std::span<const AddToRank> registered_rank_actors();
 
-/// What the actors of one rank are made of.
+/// Inputs for building the actors of one rank.
 struct RankParts {
   RankContext context;
   ShardWork shards;
@@ -41,14 +41,14 @@ struct RankParts {
   std::span<const AddToRank> actors = registered_rank_actors();
 };
 
-/// Whom a rank follows, hands its shards to, and tells where it is; may be in another process.
+/// Head actors of a rank: its conductor, index and observer; may be in another process.
 struct RankHead {
   ConductorActor conductor;
   IndexActor index;
-  ObserverActor observer = {};  ///< None: nobody asks where the rank is.
+  ObserverActor observer = {};  ///< May be null: no reports.
 };
 
-/// The actors of one rank while they are spawned. Lives until they are wired.
+/// Actors of one rank while they are spawned. Lives until they are wired.
 class RankAssembly : public Assembly {
  public:
   RankAssembly(caf::actor_system& system, const RankParts& parts, const RankHead& head,
@@ -58,14 +58,16 @@ class RankAssembly : public Assembly {
   [[nodiscard]] const RankContext& context() const { return parts_->context; }
   [[nodiscard]] const ShardWork& shards() const { return parts_->shards; }
   [[nodiscard]] const RankHead& head() const { return *head_; }
-  [[nodiscard]] const RankActor& rank() const { return rank_; }  ///< Its root; spawned first.
+  [[nodiscard]] const RankActor& rank() const { return rank_; }  ///< Root actor; spawned first.
 
-  /// The actor gets every command when the rank begins it, in the order of their numbers, before
+  /// Sends the actor every command when the rank begins it, in the order of their numbers, before
+  /// any other message of that command.
   /// anything else of that command.
   void follow_commands(CommandFollower actor) { followers_.push_back(std::move(actor)); }
   [[nodiscard]] const std::vector<CommandFollower>& followers() const { return followers_; }
 
-  /// Sends an actor those that it talks to: called when all are spawned, for actors that know each
+  /// Sends an actor its peers: called when all actors are spawned, for actors with cyclic
+  /// references.
   /// other in circles.
   void when_spawned(std::function<void()> wire) { wiring_.push_back(std::move(wire)); }
   void wire() const {

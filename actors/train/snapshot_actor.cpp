@@ -21,18 +21,18 @@
 namespace train::actors {
 namespace {
 
-/// Saves that follow each other sooner than this use the same memory again.
+/// Saves at shorter intervals than this reuse the same memory.
 constexpr std::chrono::seconds kIdleTime{60};
 
-/// One copy of the state, and what is known of it.
+/// Buffer for one copy of the state.
 struct Buffer {
-  /// Touched by the copy stream, then by the disk stream, then by the copy stream again.
+  /// Used by the copy stream, then by the disk stream, then by the copy stream again.
   std::shared_ptr<Staging> staging = std::make_shared<Staging>();
-  std::optional<std::int64_t> held;    // the step of the complete copy in it
-  std::optional<std::int64_t> newest;  // the step last copied here, good or not
-  int copying = 0;                     // copies under way into it
+  std::optional<std::int64_t> held;    // Step of its complete copy.
+  std::optional<std::int64_t> newest;  // Step last copied here, finite or not.
+  int copying = 0;                     // Copies into it under way.
   bool writing = false;
-  std::string failure;  // why there is no copy of `held`
+  std::string failure;  // Cause of a failed copy of `held`.
 
   [[nodiscard]] bool free() const { return !held && copying == 0 && !writing; }
 };
@@ -41,10 +41,10 @@ struct SnapshotState {
   static inline const char* name = "snapshot";
   ConnectSnapshot peers;
   std::array<Buffer, kStagingBuffers> buffers;
-  std::optional<std::int64_t> granted;  // the step to be written
-  int orders = 0;                       // under way
-  std::optional<std::int64_t> kept;     // the step that a full disk kept from being written
-  std::uint64_t copies = 0;             // made so far
+  std::optional<std::int64_t> granted;  // Step to be written.
+  int orders = 0;                       // Orders under way.
+  std::optional<std::int64_t> kept;     // Step kept unwritten by a full disk.
+  std::uint64_t copies = 0;             // Copies made so far.
   bool draining = false;
   std::optional<WaitBoard::Credits> staging;
 };
@@ -98,7 +98,7 @@ void Snapshot::copy(const CopyState& message) const {
   if (message.write_now) {
     state().granted = message.step;
   }
-  // The poison flag belongs to the compute stream; it is read there, in order.
+  // The poison flag belongs to the compute stream, and is read there in order.
   const auto nonfinite = std::make_shared<bool>(false);
   context->compute->enqueue(
       [nonfinite, runtime = context.get()] { *nonfinite = runtime->engine->totals().nonfinite(); });
@@ -136,8 +136,8 @@ void Snapshot::copied(const StateCopied& message) const {
 
 void Snapshot::write_granted() const {
   for (Buffer& buffer : state().buffers) {
-    // A copy that is still being made there is of a state that is not finite, or this one would
-    // not have been granted.
+    // A copy still under way in this buffer is of a non-finite state, or this one would not have
+    // been granted.
     if (buffer.held && buffer.held == state().granted && buffer.copying == 0 && !buffer.writing) {
       write(buffer);
     }
@@ -185,7 +185,7 @@ void Snapshot::write_done() const {
   tell_if_drained();
 }
 
-/// A full disk may have room soon: the copy stays until the index has decided.
+/// Keeps the copy until the index has decided: a full disk may have room soon.
 void Snapshot::write_failed(const CheckpointFailed& message) const {
   if (storage::says_disk_full(message.text)) {
     state().kept = message.step;
@@ -264,7 +264,7 @@ void Snapshot::note_credits() const {
                                         [](const Buffer& buffer) { return !buffer.free(); }));
 }
 
-// Memory is held and released on the stream that would fill it next, after what that has to do.
+// Memory is held and released on the stream that fills it next, after that stream's queued work.
 
 void Snapshot::release_if_idle() const {
   if (idle()) {
@@ -307,8 +307,8 @@ SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext co
   return {
       [self](const ConnectSnapshot& peers) {
         self->state.peers = peers;
-        // Without it no save would ever be done with. Not a link: the index serves other ranks,
-        // too, and does not end with this one.
+        // Without the index no save would ever complete. A monitor, not a link: the index serves
+        // other ranks, too, and does not end with this one.
         self->monitor(peers.index);
       },
       [snapshot](const CopyState& message) { snapshot.copy(message); },
@@ -332,7 +332,7 @@ SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext co
       },
       [snapshot](const CheckpointFailed& message) {
         snapshot.tell_index(message);
-        if (snapshot.state().orders > 0) {  // while it follows orders it writes nothing
+        if (snapshot.state().orders > 0) {  // No writes while it follows orders.
           snapshot.order_done();
         } else {
           snapshot.write_failed(message);

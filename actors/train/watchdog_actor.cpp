@@ -14,20 +14,20 @@ namespace {
 
 struct WatchdogState {
   static inline const char* name = "watchdog";
-  NamedActors parts;                // first: the framework would make a leading bool of `self`
-  bool sent = false;                // and not answered
-  std::vector<std::int64_t> point;  // where the rank was when this actor last looked
-  std::int64_t since_ns = 0;        // it has been there
+  NamedActors parts;                // First: the framework would make a leading bool of `self`.
+  bool sent = false;                // Sent and not answered.
+  std::vector<std::int64_t> point;  // Progress at this actor's last look.
+  std::int64_t since_ns = 0;        // Time at which this progress was reached.
   std::string host = host_name();
 };
 
 using WatchdogSelf = WatchdogActor::stateful_pointer<WatchdogState>;
 
-/// The messages that wait in an actor's mailbox. REQUIRES: its handlers run on this thread.
+/// Number of messages in an actor's mailbox. REQUIRES: its handlers run on this thread.
 std::int64_t mailbox_length(const caf::actor& actor) {
   auto* local = dynamic_cast<caf::scheduled_actor*>(caf::actor_cast<caf::abstract_actor*>(actor));
   if (local == nullptr || local->mailbox().closed() || local->mailbox().blocked()) {
-    return 0;  // an idle actor's is empty
+    return 0;  // Mailbox of an idle actor is empty.
   }
   return static_cast<std::int64_t>(local->mailbox().size());
 }
@@ -40,7 +40,7 @@ void observe_mailboxes(const NamedActors& parts, RankObserved& observed) {
   }
 }
 
-/// Where commands, channels and streams are, in numbers that change with every bit of progress.
+/// Progress of commands, channels and streams, in numbers that change with every advance.
 std::vector<std::int64_t> point_of(const RankObserved& observed, std::int64_t now_ns) {
   std::vector<std::int64_t> point = {observed.begun, observed.finished};
   for (const ObservedChannel& channel : observed.channels) {
@@ -116,7 +116,7 @@ WatchdogActor::behavior_type watchdog_behavior(WatchdogSelf self, RankContext co
     observed.host = self->state.host;
     observe_mailboxes(self->state.parts, observed);
     self->state.sent = true;
-    // Without an answer the observer is gone, and with it all who would read this.
+    // Without an answer the observer is gone, and with it the reader of all reports.
     self->request(observer, caf::infinite, std::move(observed))
         .then([self](const ObservationTaken&) { self->state.sent = false; },
               [](const caf::error&) {});

@@ -16,7 +16,7 @@ namespace {
 using ProfileJson = nlohmann::json;
 using Numbers = std::vector<std::int64_t>;
 
-/// Texts by number; a literal is looked up by its address once.
+/// Numbered texts; the address of a literal is looked up once.
 class Names {
  public:
   std::uint32_t of(const char* text) {
@@ -39,7 +39,7 @@ class Names {
   std::map<std::string, std::uint32_t> by_text_;
 };
 
-/// The steady clock is the kernel's, counted from its start.
+/// Identity of the kernel's current boot, which the steady clock belongs to.
 std::string machine_name() {
   const std::string boot = boot_id();
   return boot.empty() ? host_name() : boot;
@@ -81,7 +81,7 @@ Track track_of(const WaitBoard::History& history, Names& names) {
   return track;
 }
 
-/// Records as one flat array of the numbers of their fields.
+/// Flattens records into one array of their fields' numbers.
 template <class Record>
 Numbers numbers_of(const std::vector<Record>& records) {
   Numbers numbers;

@@ -11,51 +11,51 @@
 
 namespace train::actors {
 
-/// A stretch of a track's time: work of a stream under one mark, or a wait of an actor.
+/// Interval of a track: work of a stream under one mark, or a wait of an actor.
 struct Stretch {
   std::uint32_t name = 0;  ///< Index into RankProfile::names.
-  bool waited = false;     ///< A stream that was held up by another one.
-  bool host = false;       ///< A stream of a device that was held up by the host's work.
-  std::int64_t step = -1;  ///< From 0; -1: of none.
+  bool waited = false;     ///< Stream was blocked by another stream.
+  bool host = false;       ///< Device stream was blocked by host work.
+  std::int64_t step = -1;  ///< Step from 0; -1: none.
   std::int32_t unit = -1;
   std::int32_t lane = -1;
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
 
-  /// The stream did what it is there for.
+  /// True if the stream did its own work.
   [[nodiscard]] bool worked() const { return !waited && !host; }
 };
 
-/// What one stream or one actor did; stretches follow one another and do not overlap.
+/// Intervals of one stream or actor, in order and without overlap.
 struct Track {
   std::string name;
   std::vector<Stretch> stretches;
-  std::uint64_t dropped = 0;  ///< Older ones that there was no room for.
+  std::uint64_t dropped = 0;  ///< Older intervals dropped for lack of room.
 };
 
-/// All that one rank kept of a run. Times are of the steady clock of its machine.
+/// Profile of one rank. Times are of the steady clock of its machine.
 struct RankProfile {
   std::int64_t rank = 0;
   std::string host;
-  std::string machine;              ///< One value for all processes that share a clock.
+  std::string machine;              ///< Equal for processes that share a clock.
   std::int64_t wall_offset_ns = 0;  ///< Wall time minus steady time.
   std::vector<std::string> names;
-  /// Of passes as the run's list has them, then of the other commands.
+  /// Names of the passes, in the order of the run's list, then of the other commands.
   std::vector<std::string> command_names;
   std::vector<std::string> units;
   std::vector<std::string> groups;
   std::vector<Track> streams;  ///< "compute" first.
-  std::vector<Track> waits;    ///< By actor.
+  std::vector<Track> waits;    ///< Waits per actor.
   RankTrace::Kept<CommandRecord> commands;
   RankTrace::Kept<CollectiveRecord> collectives;
 };
 
-/// What the rank has kept so far; also while it works. REQUIRES: start_trace() was called.
+/// Collects the rank's records so far, also during its work. REQUIRES: start_trace() was called.
 [[nodiscard]] RankProfile collect_profile(const RankRuntime& runtime);
 
-/// The text of the rank's own file. JSON; records are flat arrays of numbers.
+/// Text of the rank's own file. JSON; records are flat arrays of numbers.
 [[nodiscard]] std::string to_json(const RankProfile& profile);
-/// Errors: failure naming `file` when it is no such text.
+/// Errors: failure naming `file` if the text is malformed.
 [[nodiscard]] Result<RankProfile> parse_profile(std::string_view text, const std::string& file);
 
 }  // namespace train::actors

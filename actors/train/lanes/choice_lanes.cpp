@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// None: bytes.
+/// Tokenizer of the choices; nullopt: bytes.
 Result<std::optional<storage::Tokenizer>> find_tokenizer(const configs::RunConfig& config,
                                                          const fs::path& run_root,
                                                          std::int64_t vocab_size) {

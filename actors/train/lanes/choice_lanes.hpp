@@ -13,10 +13,10 @@
 
 namespace train::actors {
 
-/// Questions as the lanes of LaneRows::questions; all else is another source's.
+/// Serves questions as the lanes of LaneRows::questions, and forwards the rest to another source.
 class ChoiceLanes final : public LaneSource {
  public:
-  /// `rest`: null: there are no other lanes, and nothing to train on.
+  /// `rest`: null: there are no other lanes and no training data.
   ChoiceLanes(std::shared_ptr<const LaneSource> rest,
               std::shared_ptr<const storage::ChoiceSet> choices);
 
@@ -40,10 +40,10 @@ class ChoiceLanes final : public LaneSource {
   std::shared_ptr<const storage::ChoiceSet> choices_;
 };
 
-/// eval.choices in tokens of the run's tokenizer, for a model of `vocab_size`; null if there are
-/// none. The tokenizer is the model's (model.from, or the copy in `run_root`), or that which
-/// data.dir keeps; bytes where the data is of bytes or the vocabulary leaves no doubt. Blocks.
-/// Errors (user): no tokenizer; those of Tokenizer::load and ChoiceSet::open.
+/// Tokenizes eval.choices with the run's tokenizer, for a model of `vocab_size`; null if there are
+/// no choices. The tokenizer is the model's (model.from, or the copy in `run_root`), or the one
+/// stored in data.dir; bytes if the data is bytes or the vocabulary implies bytes. Blocks. Errors
+/// (user): no tokenizer; those of Tokenizer::load and ChoiceSet::open.
 [[nodiscard]] Result<std::shared_ptr<const storage::ChoiceSet>> open_choices(
     const configs::RunConfig& config, const std::filesystem::path& run_root,
     std::int64_t vocab_size);

@@ -10,28 +10,28 @@
 namespace train::actors {
 
 /// Decides when the next lane of a command may enter the chain of layer shards: its tokens are
-/// there, the lane before it is wholly on the stream (they share activations, the stream keeps them
-/// in order), and no more than `kLanesInFlight` lanes wait on the stream (the credits that bound
-/// it). A plain class; its owner is the rank (training) or the evaluator.
+/// ready, the lane before it is fully enqueued (lanes share activations, the stream keeps them in
+/// order), and at most `kLanesInFlight` lanes wait on the stream (the credits that bound it). A
+/// plain class; its owner is the rank (training) or the evaluator.
 class LaneDriver {
  public:
   static constexpr int kLanesInFlight = 2;
 
-  /// A command begins that has `lanes` lanes on this rank (none: nothing is to do). REQUIRES: the
-  /// one before is all enqueued.
+  /// Begins a command with `lanes` lanes on this rank (may be 0). REQUIRES: the command before is
+  /// fully enqueued.
   void start(std::int64_t lanes) {
     TRAIN_CHECK(all_enqueued() && !chain_busy_ && ready_.empty());
     lanes_ = lanes;
     enqueued_ = 0;
     last_round_ = -1;
   }
-  /// The tokens of a lane are in its slot. REQUIRES: in the order of their rounds.
+  /// Marks the tokens of a lane as ready in its slot. REQUIRES: calls in the order of the rounds.
   void ready(const engine::LaneWork& work) {
     TRAIN_CHECK(work.round > last_round_, "round {} after {}", work.round, last_round_);
     last_round_ = work.round;
     ready_.push_back(work);
   }
-  /// The lane to send down the chain now, if there is one; call until empty.
+  /// Returns the lane to launch now, if there is one; call until empty.
   [[nodiscard]] std::optional<engine::LaneWork> launch() {
     if (chain_busy_ || ready_.empty() || in_flight_ >= kLanesInFlight) {
       return std::nullopt;
@@ -42,13 +42,13 @@ class LaneDriver {
     ++in_flight_;
     return work;
   }
-  /// The lane launched last is wholly on the stream.
+  /// Marks the last launched lane as fully enqueued.
   void enqueued() {
     TRAIN_CHECK(chain_busy_);
     chain_busy_ = false;
     ++enqueued_;
   }
-  /// The stream has run a lane (of this or an earlier command).
+  /// Marks a lane (of this or an earlier command) as run by the stream.
   void finished() {
     TRAIN_CHECK(in_flight_ > 0);
     --in_flight_;
@@ -56,7 +56,7 @@ class LaneDriver {
 
   [[nodiscard]] bool all_enqueued() const { return enqueued_ == lanes_; }
   [[nodiscard]] int in_flight() const { return in_flight_; }
-  /// True if what holds the next lane up is its tokens.
+  /// True if the next lane waits only for its tokens.
   [[nodiscard]] bool wants_tokens() const {
     return !all_enqueued() && !chain_busy_ && ready_.empty() && in_flight_ < kLanesInFlight;
   }

@@ -25,14 +25,14 @@ storage::LaneOrder lane_order(const configs::RunConfig& config, std::uint64_t se
           .micro_batch = static_cast<std::uint64_t>(config.batch.micro_batch)};
 }
 
-/// Elements of row `row` of a lane's column; none of a column that there is not.
+/// Elements of row `row` of a lane's column; empty if the column does not exist.
 template <class T>
 std::span<T> row_of(std::span<T> column, std::uint64_t row, std::uint64_t rows) {
   const std::size_t length = column.size() / static_cast<std::size_t>(rows);
   return column.subspan(static_cast<std::size_t>(row) * length, length);
 }
 
-/// Pairs, or examples, of a row: two documents each.
+/// Number of pairs or examples in a row: two documents each.
 std::int64_t items_of(const storage::RowSplit& split, std::uint64_t row) {
   const auto documents = split.documents(row);
   return std::count_if(documents.begin(), documents.end(),
@@ -40,7 +40,7 @@ std::int64_t items_of(const storage::RowSplit& split, std::uint64_t row) {
          2;
 }
 
-/// Documents of which a target is trained.
+/// Number of documents with a trained target.
 std::int64_t trained_of(const storage::RowSplit& split, std::uint64_t row) {
   const auto documents = split.documents(row);
   return std::count_if(documents.begin(), documents.end(),
@@ -59,7 +59,7 @@ std::int64_t documents_of(const storage::RowSplit& split, const char* name) {
   return static_cast<std::int64_t>(split.facts().of(name).documents);
 }
 
-/// The kinds of meta.json that have rows of this kind.
+/// True if data of this kind in meta.json has rows of `kind`.
 bool fits(engine::RowKind kind, const std::string& facts_kind) {
   switch (kind) {
     case engine::RowKind::pairs:
@@ -81,7 +81,7 @@ void fill_padding(const storage::RowColumns& row) {
   std::fill(row.weights.begin(), row.weights.end(), 0.0F);
 }
 
-/// Null in the order of lanes.
+/// Order of data.order = "dstar"; null for any other.
 Result<std::shared_ptr<const storage::DstarOrder>> dstar_order(const configs::RunConfig& config,
                                                                const storage::TokenSplit& train) {
   if (config.data.order != "dstar") {
@@ -113,7 +113,7 @@ Result<std::shared_ptr<const LaneSource>> open_tokens(const configs::RunConfig& 
       std::move(dataset).value(), order, std::move(dstar).value()));
 }
 
-/// Of the rows that an evaluation reads.
+/// Number of trained targets in the rows that an evaluation reads.
 std::int64_t evaluated_targets(const configs::RunConfig& config, const storage::RowSplit& split) {
   std::int64_t trained = 0;
   const auto rows = static_cast<std::uint64_t>(config.eval.lanes * config.batch.micro_batch);
@@ -123,7 +123,7 @@ std::int64_t evaluated_targets(const configs::RunConfig& config, const storage::
   return trained;
 }
 
-/// KTO's baseline is a mean over the examples of a lane: of few it is noise.
+/// Minimum number of examples per lane: KTO's baseline is a mean over a lane, and noise if few.
 constexpr double kExamplesLeast = 8.0;
 
 Status check_lane_size(const configs::RunConfig& config, engine::RowKind kind,
@@ -355,8 +355,8 @@ Status RowLanes::list(const Place& place, std::int32_t first_row,
   const auto numbers = place.split->document_numbers(place.row);
   for (std::size_t i = 0; i < documents.size(); ++i) {
     const storage::RowDocument& document = documents[i];
-    // Of a pair the chosen side comes first, and the rejected one right behind it; of an example
-    // its own answer, and the mismatched one right behind it.
+    // Order of documents: in a pair the chosen side, then the rejected one; in an example its own
+    // answer, then the mismatched one.
     const bool pairs = options_.kind == engine::RowKind::pairs;
     const bool second = i % 2 == 1;
     const bool whole =

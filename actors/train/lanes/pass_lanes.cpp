@@ -13,7 +13,7 @@
 namespace train::actors {
 namespace {
 
-/// What the passes of a step read, in their order.
+/// Config keys of the passes' data, in the order of the passes.
 struct StreamKey {
   const char* key;
   std::string configs::DataSection::*directory;

@@ -14,19 +14,18 @@
 
 namespace train::actors {
 
-/// Streams of rows, of steps of several passes: each pass reads its own, in the order of its rows;
-/// evaluations read the first pass's. The frozen copy reads what the pass that it comes before
-/// does.
+/// Row streams for steps of several passes: each pass reads its own stream in order; evaluations
+/// read the stream of the first pass. The frozen copy reads the stream of the pass that follows it.
 class PassLanes final : public LaneSource {
  public:
-  /// `streams`: by pass; null where one has no rows (GradientSource::distances): its lanes are left
-  /// as they are. `vocab_size`: targets that the objective draws are below it.
+  /// `streams`: one per pass; null for a pass without rows (GradientSource::distances), whose lanes
+  /// are left unchanged. `vocab_size`: upper bound of the targets that the objective draws.
   PassLanes(std::vector<std::shared_ptr<const LaneSource>> streams,
             const configs::RunConfig& config, std::int64_t vocab_size);
 
   [[nodiscard]] Status read(const engine::LaneWork& work,
                             const engine::LaneSlot& slot) const override;
-  /// Of all passes.
+  /// Row counts of all passes.
   [[nodiscard]] std::optional<engine::RowCount> count(std::int64_t step) const override;
   [[nodiscard]] std::optional<engine::RowCount> count_pass(std::int64_t step,
                                                            std::size_t pass) const override;
@@ -41,7 +40,7 @@ class PassLanes final : public LaneSource {
   std::int64_t vocab_size_;
 };
 
-/// The streams of `config`. Errors (user): a directory is missing; those of open_rows().
+/// Opens the streams of `config`. Errors (user): a directory is missing; those of open_rows().
 [[nodiscard]] Result<std::shared_ptr<const LaneSource>> open_passes(
     const configs::RunConfig& config, std::int64_t vocab_size);
 

@@ -15,7 +15,7 @@ engine::RankSpan ranks_of(const MemorySnapshots::Layout& layout) {
 MemorySnapshots::Layout memory_layout(const engine::RankOptions& options,
                                       const NodePosition& position) {
   const auto plan = engine::plan_of(options);
-  TRAIN_CHECK(plan.ok(), "{}", plan.error().message);  // plan_run() has made it before
+  TRAIN_CHECK(plan.ok(), "{}", plan.error().message);  // plan_run() has already made it.
   const auto optimizer = engine::optimizer_of(options);
   const auto [first, end] = position.ranks(plan->ranks());
   MemorySnapshots::Layout layout{.ranks = plan->ranks(),

@@ -5,13 +5,13 @@
 #include "engine/rank/plan/rank_options.hpp"
 #include "engine/rank/state/state_rows.hpp"
 
-// Room for the state of a node's ranks, as snapshots in memory have it.
+// Memory layout of the snapshots of a node's ranks.
 namespace train::actors {
 
-/// Whose snapshots they are.
+/// Ranks that the snapshots belong to.
 [[nodiscard]] engine::RankSpan ranks_of(const checkpoint::MemorySnapshots::Layout& layout);
 
-/// What each rank of the node has to have room for.
+/// Layout of the memory for each rank of the node.
 [[nodiscard]] checkpoint::MemorySnapshots::Layout memory_layout(const engine::RankOptions& options,
                                                                 const NodePosition& position);
 

@@ -23,10 +23,10 @@ namespace {
 using checkpoint::RowPiece;
 using engine::StateView;
 
-constexpr std::uint64_t kRoundBytes = std::uint64_t{1} << 20;  // between two ranks at a time
-constexpr std::int64_t kBeforeCommands = -1;                   // these collectives are of none
+constexpr std::uint64_t kRoundBytes = std::uint64_t{1} << 20;  // Bytes between two ranks per round.
+constexpr std::int64_t kBeforeCommands = -1;                   // Belongs to no command.
 
-/// What goes from one rank to another: pieces of memory as one row of bytes.
+/// Transfer between two ranks: pieces of memory as one row of bytes.
 template <class Byte>
 class ByteRow {
  public:
@@ -55,7 +55,7 @@ class ByteRow {
   std::uint64_t left_ = 0;
 };
 
-/// The nodes that ranks 0 .. `ranks` - 1 are on.
+/// Ranks 0 .. `ranks` - 1 by node.
 std::vector<engine::RankSpan> spans_of(std::int64_t ranks, std::int64_t nodes) {
   std::vector<engine::RankSpan> spans;
   for (NodePosition position{.nodes = nodes}; position.node < nodes; ++position.node) {
@@ -73,7 +73,7 @@ std::int64_t node_of(const std::vector<engine::RankSpan>& spans, std::int64_t ra
 
 bool has_rows(const StateView& view) { return view.rows > 0; }
 
-/// One restore, as one rank sees it.
+/// Restore on one rank.
 class MemoryRestore {
  public:
   MemoryRestore(const MemoryStart& start, engine::RankEngine& engine)
@@ -160,7 +160,8 @@ class MemoryRestore {
     return {};
   }
 
-  /// What `rank` takes: from its own node's memory, or sent by a rank of another.
+  /// Takes a piece from the memory of `rank`'s own node, or receives it from a rank of another
+  /// node.
   Status take(std::int64_t rank, const RowPiece& piece) {
     const std::int64_t me = engine_.options().rank;
     const bool remote = holder_of(piece.rank) != node_of(now_, rank);
@@ -186,7 +187,7 @@ class MemoryRestore {
     return start_.origin.holders[static_cast<std::size_t>(node_of(before_, rank))];
   }
 
-  /// The ranks of a node share out what they read to others.
+  /// Sender for `rank`: the ranks of a node divide the sending among themselves.
   [[nodiscard]] std::int64_t sender_of(std::int64_t rank) const {
     const engine::RankSpan& span = now_[static_cast<std::size_t>(holder_of(rank))];
     return span.first + rank % (span.end - span.first);
@@ -211,7 +212,7 @@ class MemoryRestore {
                                damaged ? "damaged" : "no", piece.rank));
   }
 
-  /// Compares the bytes with their digest once for all pieces of them.
+  /// Verifies the digest of a snapshot once for all pieces of it.
   [[nodiscard]] bool whole(const checkpoint::MemorySnapshots& snapshots, std::int64_t rank) {
     const auto [known, first] = whole_.try_emplace({&snapshots, rank}, false);
     if (first) {
@@ -266,15 +267,15 @@ class MemoryRestore {
   const MemoryStart& start_;
   engine::RankEngine& engine_;
   std::string source_;
-  std::vector<engine::RankSpan> now_;     // by node
-  std::vector<engine::RankSpan> before_;  // the same of the ranks that wrote
+  std::vector<engine::RankSpan> now_;     // By node.
+  std::vector<engine::RankSpan> before_;  // Spans of the writing ranks, by node.
   engine::HostState state_;
   std::vector<StateView> wanted_;
   checkpoint::RowSources sources_;
-  std::map<std::pair<const void*, std::int64_t>, bool> whole_;  // by memory and rank
-  std::uint64_t plan_digest_ = 0;                               // of the ranks that wrote
-  std::uint64_t longest_ = 0;                       // of what goes from any rank to any other
-  std::vector<ByteRow<const std::byte>> outgoing_;  // by rank
+  std::map<std::pair<const void*, std::int64_t>, bool> whole_;  // Keyed by memory and rank.
+  std::uint64_t plan_digest_ = 0;                   // Digest of the writing ranks' plan.
+  std::uint64_t longest_ = 0;                       // Maximum size of a transfer between two ranks.
+  std::vector<ByteRow<const std::byte>> outgoing_;  // By receiving rank.
   std::vector<ByteRow<std::byte>> incoming_;
 };
 

@@ -14,17 +14,17 @@ namespace train::actors {
 
 using SharedSnapshots = std::shared_ptr<const checkpoint::MemorySnapshots>;
 
-/// Where a rank finds the state to resume from in memory.
+/// Sources in memory of the state to resume from.
 struct MemoryStart {
   MemoryOrigin origin;
-  std::vector<SharedSnapshots> here;  ///< Those that its own node has.
+  std::vector<SharedSnapshots> here;  ///< Snapshots of its own node.
 };
 
-/// Fills what the engine's rank keeps from the snapshots of all nodes. A collective: every rank of
-/// the run calls it with the same origin, and they send each other what a node lacks. Who sends
-/// what follows from the origin and the plan, on every rank alike. `transport`: none, for one rank
-/// that has everything here. Blocks. Errors (failure): a snapshot is missing, or of another plan;
-/// a rank is lost.
+/// Restores the state of the engine's rank from the snapshots of all nodes. A collective: every
+/// rank of the run calls it with the same origin, and the ranks send each other the pieces that a
+/// node lacks. Every rank derives the same transfers from the origin and the plan. `transport`:
+/// null for one rank that has all pieces here. Blocks. Errors (failure): a snapshot is missing, or
+/// of another plan; a rank is lost.
 [[nodiscard]] Status restore_from_memory(const MemoryStart& start, engine::RankEngine& engine,
                                          engine::Collectives* transport, std::uint32_t generation);
 

@@ -47,7 +47,7 @@ Status Staging::reserve(std::size_t size_bytes, kernels::MemoryKind kind) {
     return failure(fmt::format("no memory for a copy of the state ({}): {}",
                                format_bytes(size_bytes), std::generic_category().message(errno)));
   }
-  // Advice: a kernel without huge pages refuses it, and nothing is lost.
+  // Advice only: a kernel without huge pages refuses it without harm.
   (void)::madvise(memory, size_bytes, MADV_HUGEPAGE);
   bytes_ = static_cast<std::byte*>(memory);
   size_bytes_ = size_bytes;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{3};
 
-/// Both are of the calling thread alone. A refusal costs speed, nothing else.
+/// Sets policy and nice value of the calling thread only. A refusal costs only speed.
 void be_modest(int policy) noexcept {
   constexpr int kLeastUrgent = 19;
   (void)::setpriority(PRIO_PROCESS, 0, kLeastUrgent);
@@ -32,7 +32,7 @@ void BackgroundIo::run(const std::function<void()>& work) {
   }
   const auto begin = std::chrono::steady_clock::now();
   std::exception_ptr error;
-  // A thread each time: without privileges none can leave SCHED_IDLE again.
+  // A new thread each time: an unprivileged thread cannot leave SCHED_IDLE again.
   JoinedThread thread([&] {
     be_modest(starved_ ? SCHED_BATCH : SCHED_IDLE);
     try {

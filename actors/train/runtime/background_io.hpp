@@ -5,20 +5,20 @@
 
 namespace train::actors {
 
-/// Runs the long disk work of saves in the time that computing threads leave over, so that the
-/// steps beside a save are as fast as others; a machine that leaves none does not starve it.
+/// Runs the long disk work of saves in the time left by compute threads, so that steps during a
+/// save are as fast as others; a fully loaded machine does not starve it.
 ///
 /// Threading: one run() at a time.
 class BackgroundIo {
  public:
   enum class Thread : std::uint8_t { own, callers };
 
-  /// `callers`: run() only calls `work`; for runs on one thread.
+  /// `callers`: run() calls `work` directly; for runs on one thread.
   explicit BackgroundIo(Thread thread = Thread::own) : thread_(thread) {}
 
-  /// Calls `work` on a thread of its own and waits for its end; what it throws is thrown here.
-  /// That thread, and the programs it starts, have a core only while nobody else wants it; or, if
-  /// the work before took longer than 3 s, a small share of one in any case (nice 19).
+  /// Calls `work` on a new thread, waits for it, and rethrows its exception. The thread, and the
+  /// programs it starts, get only idle cores; or, if the work before took longer than 3 s, a
+  /// guaranteed small share (nice 19).
   void run(const std::function<void()>& work);
 
  private:
@@ -26,8 +26,8 @@ class BackgroundIo {
   bool starved_ = false;
 };
 
-/// Gives the calling thread, and the programs it starts, the smallest share of a core that there
-/// is, and no right to push a computing thread aside. Cannot be undone.
+/// Gives the calling thread, and the programs it starts, the smallest share of a core, without
+/// preempting compute threads. Cannot be undone.
 void take_smallest_share() noexcept;
 
 }  // namespace train::actors

@@ -18,13 +18,13 @@ namespace train::actors {
 
 namespace {
 
-/// A stream of the host.
+/// Host stream.
 std::unique_ptr<kernels::Stream> make_stream(StreamKind kind, const char* name, int threads) {
   return kind == StreamKind::threads ? kernels::make_thread_stream(name, threads)
                                      : kernels::make_inline_stream(threads);
 }
 
-/// A stream for kernels: those of a device run nowhere else.
+/// Stream for kernels: a device's kernels run only on the device's stream.
 std::unique_ptr<kernels::Stream> make_stream(const kernels::Device& device, StreamKind kind,
                                              const char* name, int threads) {
   return device.is_host() ? make_stream(kind, name, threads) : device.make_stream(name, threads);
@@ -189,7 +189,7 @@ std::string exception_text(const std::exception_ptr& error) {
   } catch (const std::exception& caught) {
     text = caught.what();
   } catch (...) {
-    // Not derived from std::exception: nothing more can be said about it.
+    // Not derived from std::exception: no text is available.
   }
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
@@ -302,7 +302,7 @@ void save_memory_snapshot(const RankRuntime& rank, std::int64_t step, kernels::E
       step % memory.interval != 0) {
     return;
   }
-  // The poison flag belongs to the compute stream; it is read there, in order.
+  // The poison flag belongs to the compute stream, and is read there in order.
   const auto nonfinite = std::make_shared<bool>(false);
   rank.compute->enqueue(
       [nonfinite, engine = rank.engine.get()] { *nonfinite = engine->totals().nonfinite(); });

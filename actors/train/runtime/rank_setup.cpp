@@ -31,8 +31,8 @@ fs::path run_root_of(const RunPlan& plan) {
   return fs::path(plan.config.run.dir) / plan.config.run.name;
 }
 
-/// Writes what a sweep has come to, so often that it takes a twentieth of the time, and all of it
-/// at the end. One rank's.
+/// Stores the results of a reference sweep, spending about a twentieth of the time on it, and all
+/// of them at the end. Used by one rank.
 class ReferenceKeeper {
  public:
   ReferenceKeeper(fs::path run, checkpoint::ReferenceKey key, std::int64_t commands,
@@ -59,7 +59,7 @@ class ReferenceKeeper {
         .values = {reference.values().begin(), reference.values().end()}};
     if (done == commands_) {
       TRAIN_RETURN_IF_ERROR(checkpoint::write_reference(checkpoint::reference_path(run_), file));
-      std::error_code none;  // it may never have been written
+      std::error_code none;  // The file may never have been written.
       fs::remove(checkpoint::partial_reference_path(run_), none);
       return {};
     }
@@ -81,7 +81,7 @@ class ReferenceKeeper {
   Clock::time_point next_ = {};
 };
 
-/// What the run has kept, of a run that goes on.
+/// Restores the stored reference of a resumed run.
 Status restore_reference(const RunPlan& plan, const checkpoint::ReferenceKey& key,
                          RankRuntime& runtime) {
   const auto path = checkpoint::reference_path(run_root_of(plan));
@@ -100,7 +100,7 @@ Status restore_reference(const RunPlan& plan, const checkpoint::ReferenceKey& ke
   return {};
 }
 
-/// What a sweep that was killed has come to: `done` of its commands, at least.
+/// Takes over the results of a killed sweep: at least `done` of its commands.
 Status take_over_sweep(const RunPlan& plan, const checkpoint::ReferenceKey& key, std::int64_t done,
                        RankRuntime& runtime, std::optional<std::uint64_t>& digest) {
   const auto path = checkpoint::partial_reference_path(run_root_of(plan));
@@ -118,14 +118,14 @@ Status take_over_sweep(const RunPlan& plan, const checkpoint::ReferenceKey& key,
   return {};
 }
 
-/// A run that goes on reads what its beginning computed; one that begins keeps it, by one rank. Of
-/// a live reference that is what it was made of, and no values.
+/// Sets up the reference: a resumed run reads the stored results, a new run stores its own, on one
+/// rank. For a live reference only its key is stored, without values.
 Status set_up_reference(const RunPlan& plan, const StartState& start, RankRuntime& runtime) {
   const ReferenceRows rows = plan.data->reference_rows();
   if (rows.commands == 0) {
     return {};
   }
-  const bool keeps = runtime.rank == 0;  // by the others the weights are not read, nor compared
+  const bool keeps = runtime.rank == 0;  // Other ranks neither read nor compare the weights.
   const auto key = reference_key(plan, keeps);
   TRAIN_RETURN_IF_ERROR(key);
   if (goes_on(start) || start.reads_reference) {
@@ -209,7 +209,7 @@ Result<ShardWork> shard_work(checkpoint::ShardCarrier::Options options,
   options.lowest_of_node = local_rank(rank, parallel.ranks, parallel.nodes) == 0;
   const auto carrier = std::make_shared<checkpoint::ShardCarrier>(std::move(options));
   const auto aside = carrier->prepare();
-  if (!aside && parallel.nodes > 1) {  // the paths are those of a disk that each node has
+  if (!aside && parallel.nodes > 1) {  // The paths are on a disk that each node has.
     return Error{aside.error().kind, fmt::format("on {}: {}", host_name(), aside.error().message)};
   }
   TRAIN_RETURN_IF_ERROR(aside);

@@ -20,54 +20,56 @@
 
 namespace train::actors {
 
-/// What a rank restores; neither: initial weights.
+/// Source of a rank's state; neither: initial weights.
 struct StartState {
-  std::optional<std::filesystem::path> checkpoint = {};  ///< Its directory.
-  std::optional<MemoryStart> memory = {};                ///< Comes first.
-  /// From initial weights, too, what the run has kept of its reference is read, not computed.
+  std::optional<std::filesystem::path> checkpoint = {};  ///< Directory of the checkpoint.
+  std::optional<MemoryStart> memory = {};                ///< Takes precedence.
+  /// True to read the run's stored reference instead of computing it, even from initial weights.
   bool reads_reference = false;
-  /// Commands of its sweep that are not given out: an earlier start has done them.
+  /// Commands of the reference sweep to skip: an earlier start has done them.
   std::int64_t references_done = 0;
-  checkpoint::RunIdentity identity = {};  ///< That the checkpoint is to have; empty: any.
+  checkpoint::RunIdentity identity = {};  ///< Expected identity of the checkpoint; empty: any.
   std::stop_token stop = {};              ///< Ends the reading of the checkpoint.
 };
 
-/// What the log-probabilities of the run's reference depend on. Blocks; see weights_fingerprint().
-/// Without `with_model` the key says nothing of the weights, and nothing is read.
+/// Key of the run's reference: the inputs that its log-probabilities depend on. Blocks; see
+/// weights_fingerprint(). Without `with_model` the key omits the weights, and nothing is read.
 [[nodiscard]] Result<checkpoint::ReferenceKey> reference_key(const RunPlan& plan, bool with_model);
 
-/// How many commands of the reference's sweep a killed start of the run has done and kept; 0: there
-/// is no sweep, or it begins anew. Blocks. Errors: those of reference_key().
+/// Number of commands of the reference sweep that a killed start of the run has stored; 0: there is
+/// no sweep, or it begins again. Blocks. Errors: those of reference_key().
 [[nodiscard]] Result<std::int64_t> references_done(const RunPlan& plan);
 
-/// One rank of a planned run, ready to be spawned: engine, tokens, and the state restored from a
-/// checkpoint; from memory it takes all ranks together: restore_from_memory(). Blocking.
-/// `threads`: of its compute stream. `streams`: see StreamKind. Errors: no memory for it, what
-/// restore_rank() says.
+/// Makes one rank of a planned run, ready to be spawned: engine, tokens, and the state restored
+/// from a checkpoint; restoring from memory needs all ranks together: restore_from_memory().
+/// Blocking. `threads`: threads of its compute stream. `streams`: see StreamKind. Errors: out of
+/// memory; those of restore_rank().
 [[nodiscard]] Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank,
                                             const StartState& start, int threads,
                                             StreamKind streams = StreamKind::threads);
 
-/// The places of the run in directory `run`, as this process sees them: "auto" is its own
+/// Locations of the run in directory `run`, as seen by this process: "auto" is its own
 /// $SLURM_TMPDIR.
 [[nodiscard]] checkpoint::Locations find_places(const std::filesystem::path& run,
                                                 const std::string& local_dir);
 
-/// What a rank does to its disks for a save. Its node's lowest rank makes the local place and
-/// removes what killed runs left there. Of `options` what says which rank it is is filled in here.
+/// Disk work of a rank for a save. The lowest rank of a node makes the local location and removes
+/// leftovers of killed runs there. The fields of `options` that identify the rank are filled in
+/// here.
 [[nodiscard]] Result<ShardWork> shard_work(checkpoint::ShardCarrier::Options options,
                                            const configs::ParallelSection& parallel,
                                            std::int64_t rank);
 
-/// All ranks of a planned run in this process, joined by the in-process transport (one rank alone
-/// needs none). A start from memory: it is all on this node.
+/// Makes all ranks of a planned run in this process, connected by the in-process transport (unless
+/// there is only one). A start from memory has all snapshots on this node.
 [[nodiscard]] Result<std::vector<RankContext>> make_local_ranks(const RunPlan& plan,
                                                                 const StartState& start);
 
-/// Sets up the actor system of ranks in this process: one thread for handlers, which only enqueue.
+/// Configures the actor system of ranks in this process: one thread for handlers, which only
+/// enqueue.
 void set_up_handlers(caf::actor_system_config& config);
 
-/// Ranks that wait for one another's bytes do so no longer.
+/// Cancels the ranks' waits for one another's bytes.
 void cancel_transports(const std::vector<RankContext>& ranks, const std::string& reason);
 
 /// Compute threads of a rank when `neighbours` ranks share this machine.

@@ -8,21 +8,20 @@
 
 namespace train::actors {
 
-/// Measures a rank's steps where they are computed: what a message of them takes to reach the head
-/// is not in it. Runs on the compute stream.
+/// Measures a rank's steps on its compute stream, excluding the messages to the head.
 class StepClock {
  public:
-  /// ns since some fixed time; never goes back.
+  /// Monotonic time in ns since a fixed moment.
   using Time = std::function<std::int64_t()>;
 
   explicit StepClock(Time now_ns = steady_now_ns) : now_ns_(std::move(now_ns)) {}
 
-  /// From here the first step counts; nothing if the clock runs. REQUIRES: nothing is enqueued yet.
+  /// Starts the time of the first step; no-op if the clock runs. REQUIRES: nothing is enqueued yet.
   void start() { last_ns_ = last_ns_ == 0 ? now_ns_() : last_ns_; }
-  /// A step ends: how long the rank has trained since the start, in ns. What it waited for is in
-  /// it, what was set apart is not.
+  /// Ends a step. Returns the rank's training time since the start, in ns: waits are included, time
+  /// that was set apart is not.
   std::int64_t end_step() { return trained_ns_ += lap(); }
-  /// An evaluation, or what else is no part of a step, ends: how long it took, in ns.
+  /// Ends an evaluation, or other work outside steps. Returns its duration, in ns.
   std::int64_t set_apart() { return lap(); }
 
  private:
