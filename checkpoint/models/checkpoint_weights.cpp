@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Weight += scale B A, or of a transposed one its transpose.
+/// Adds scale B A to the weight, or the transpose of scale B A to a transposed weight.
 void merge(const ExportAdapter& adapter, std::span<const float> a, std::span<const float> b,
            std::span<float> weight) {
   const auto rank = static_cast<std::size_t>(adapter.a.shape.front());

@@ -12,15 +12,15 @@
 
 namespace train::checkpoint {
 
-/// The weights of a checkpoint, with what adapters add to them. Arguments outlive it.
+/// Weights of a checkpoint, with its adapters merged in. Arguments outlive it.
 class CheckpointWeights final : public engine::WeightSource {
  public:
-  /// `averages`: what the names of running averages begin with, which are read in the place of the
-  /// weights that have one; empty: none.
+  /// `averages`: name prefix of the running averages to read in place of the weights that have one;
+  /// empty: none.
   CheckpointWeights(const std::filesystem::path& checkpoint, const Manifest& manifest,
                     std::span<const ExportAdapter> adapters = {}, std::string averages = {});
 
-  /// REQUIRES: all rows of a weight with an adapter. Errors: no average is there (user), those of
+  /// REQUIRES: all rows of a weight with an adapter. Errors: there is no average (user), those of
   /// restore().
   Status read_rows(const engine::Parameter& parameter, std::int64_t first_row, std::int64_t rows,
                    std::span<float> out) const override;
@@ -29,8 +29,8 @@ class CheckpointWeights final : public engine::WeightSource {
   const std::filesystem::path& checkpoint_;
   const Manifest& manifest_;
   std::span<const ExportAdapter> adapters_;
-  std::string prefix_;              ///< Of averages, and
-  std::set<std::string> averages_;  ///< their whole names.
+  std::string prefix_;              ///< Prefix of averages.
+  std::set<std::string> averages_;  ///< Full names of averages.
 };
 
 }  // namespace train::checkpoint

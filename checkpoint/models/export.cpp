@@ -29,7 +29,7 @@ std::uint64_t stored_bytes(const ExportTensor& tensor, ExportType type) {
   return element_count(tensor) * storage::size_of(type);
 }
 
-/// One file to be written and the tensors that go into it.
+/// Output file with its tensors.
 struct Part {
   std::string name;
   std::span<const ExportTensor> tensors;
@@ -56,7 +56,7 @@ std::vector<Part> parts_of(const ExportRequest& request) {
   return parts;
 }
 
-/// Whether `directory` can take the export: absent, or an empty directory.
+/// Checks that `directory` can take the export: absent, or an empty directory.
 Status check_free(const fs::path& directory) {
   std::error_code code;
   const fs::file_status status = fs::symlink_status(directory, code);
@@ -73,7 +73,7 @@ Status check_free(const fs::path& directory) {
                   directory.string()));
 }
 
-/// A directory that is removed unless it is published.
+/// Directory that is removed unless it is published.
 class HiddenDirectory {
  public:
   explicit HiddenDirectory(fs::path path) : path_(std::move(path)) {}
@@ -81,7 +81,7 @@ class HiddenDirectory {
   HiddenDirectory& operator=(const HiddenDirectory&) = delete;
   ~HiddenDirectory() {
     if (!path_.empty()) {
-      (void)storage::remove_tree(path_);  // What stays has a hidden name and is nobody's export.
+      (void)storage::remove_tree(path_);  // A leftover has a hidden name: not an export.
     }
   }
   [[nodiscard]] const fs::path& path() const { return path_; }
@@ -95,7 +95,7 @@ class HiddenDirectory {
   fs::path path_;
 };
 
-/// Gives the elements of tensors as their source has them.
+/// Reads the elements of tensors from their source.
 class Weights {
  public:
   Weights(const ExportRequest& request, const engine::WeightSource& source)
@@ -142,7 +142,7 @@ class Weights {
   std::vector<float> rows_;
 };
 
-/// Calls `take` with the bytes that a tensor's elements are exported as, in order, piece by piece.
+/// Calls `take` with the exported bytes of a tensor's elements, in order, piece by piece.
 template <class Take>
 Status in_pieces(std::string_view tensor, std::span<const float> elements, ExportType type,
                  const Take& take) {
@@ -177,7 +177,7 @@ Status write_part(const fs::path& path, const Part& part, ExportType type, Weigh
   return written ? Status() : written.error();
 }
 
-/// Reads a written file and compares it with the checkpoint, tensor by tensor.
+/// Reads back a written file and compares it with the checkpoint, tensor by tensor.
 Status compare_part(const fs::path& path, const Part& part, ExportType type, Weights& weights) {
   const auto file = storage::SafetensorsFile::open(path);
   TRAIN_RETURN_IF_ERROR(file);
@@ -222,7 +222,7 @@ std::string index_text(std::span<const Part> parts, std::uint64_t tensor_bytes) 
   return index.dump(2) + "\n";
 }
 
-/// Error (user) unless the checkpoint's weights are just these, each in its shape.
+/// Error (user) unless the checkpoint's weights match these exactly, in name and shape.
 Status check_same_tensors(const fs::path& checkpoint, const Manifest& manifest,
                           std::span<const ExportTensor> tensors,
                           std::span<const ExportAdapter> adapters) {
@@ -268,7 +268,7 @@ Status check_same_tensors(const fs::path& checkpoint, const Manifest& manifest,
   return {};
 }
 
-/// The directory that holds `directory`, which need not exist.
+/// Parent of `directory`, which need not exist.
 fs::path parent_of(const fs::path& directory) {
   const fs::path parent = directory.parent_path();
   return parent.empty() ? fs::path(".") : parent;

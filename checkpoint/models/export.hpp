@@ -16,68 +16,69 @@
 
 namespace train::checkpoint {
 
-/// f32: the checkpoint's bits; the others: each element rounded to the nearest, halves to even.
+/// f32: the checkpoint's bits; the others: each element rounded to nearest, ties to even.
 using ExportType = storage::WeightType;
 
-/// What an exported tensor has of a weight.
+/// Part of a weight in an exported tensor.
 struct ExportPart {
   engine::Parameter parameter;
   engine::TensorPart part;
 };
 
-/// A tensor of the files: the weight of that name, or put together of parts.
+/// Exported tensor: the weight of that name, or a concatenation of parts.
 struct ExportTensor {
   std::string name;
   std::vector<std::int64_t> shape;
   std::vector<ExportPart> parts = {};
 };
 
-/// Elements of the whole tensor.
+/// Number of elements of the whole tensor.
 [[nodiscard]] std::uint64_t element_count(const ExportTensor& tensor);
 
 struct ExportRequest {
   std::filesystem::path directory;    ///< New, or empty.
-  std::vector<ExportTensor> tensors;  ///< All the model's, in the order they are to be stored.
+  std::vector<ExportTensor> tensors;  ///< All tensors of the model, in storage order.
   ExportType type = ExportType::f32;
-  std::uint64_t max_file_bytes = 5'000'000'000;  ///< Of tensors; one tensor may exceed it.
-  std::string config_text;                       ///< Becomes config.json; empty: there is none.
-  std::string file = "model";  ///< Without its ending: of the file, or of all and the index.
-  std::map<std::string, std::string> texts = {};       ///< Files beside it, by name.
-  std::vector<std::filesystem::path> companions = {};  ///< Files to be copied beside it.
-  std::function<bool()> stop = {};  ///< Asked now and then; true ends the export.
+  std::uint64_t max_file_bytes = 5'000'000'000;  ///< Tensor bytes; one tensor may exceed it.
+  std::string config_text;                       ///< Content of config.json; empty: not written.
+  std::string file = "model";  ///< Base name of the file, or of all files and the index.
+  std::map<std::string, std::string> texts = {};       ///< Further files, by name.
+  std::vector<std::filesystem::path> companions = {};  ///< Files to copy beside it.
+  std::function<bool()> stop = {};                     ///< Polled; true cancels the export.
 };
 
 struct ExportReport {
-  std::vector<std::string> files;  ///< Those with tensors.
+  std::vector<std::string> files;  ///< Files with tensors.
   std::size_t tensors = 0;
   std::uint64_t tensor_bytes = 0;
-  std::size_t compared = 0;  ///< Tensors read back and found to be the checkpoint's.
+  std::size_t compared = 0;  ///< Tensors read back and equal to the checkpoint's.
 };
 
-/// A low-rank adapter of one linear map, as a checkpoint holds it.
+/// Low-rank adapter of one linear map, as stored in a checkpoint.
 struct ExportAdapter {
-  std::string weight;       ///< Of the map: "model.layers.0.self_attn.q_proj.weight".
-  bool transposed = false;  ///< That matrix is [inputs, outputs].
+  std::string weight;       ///< Weight of the map: "model.layers.0.self_attn.q_proj.weight".
+  bool transposed = false;  ///< True: the weight is [inputs, outputs].
   double scale = 1.0;
   engine::Parameter a, b;  ///< [rank, inputs] and [outputs, rank].
 };
 
-/// Writes the weights of a checkpoint, put together from all its shards, for other programs:
-/// `model.safetensors`, or above the limit `model-00001-of-0000N.safetensors` ... with
-/// `model.safetensors.index.json`; and `config.json`. The directory appears whole, durable, and
-/// after every tensor was read back and compared with the checkpoint, or not at all. Needs memory
-/// for the largest tensor and what it is put together of. Blocks.
+/// Exports the weights of a checkpoint, assembled from all its shards: `model.safetensors`, or
+/// above the limit `model-00001-of-0000N.safetensors` ... with `model.safetensors.index.json`; and
+/// `config.json`. The directory appears complete, durable, and after every tensor was read back and
+/// compared with the checkpoint, or not at all. Needs memory for the largest tensor and its parts.
+/// Blocks.
 /// Maps with an adapter get W + scale B A, summed in double and rounded once. `averages`: as in
 /// CheckpointWeights.
-/// Errors: (user) the directory holds something; the checkpoint's weights are not those of
-/// `tensors` and `adapters`, each in its shape; those of make_directory; (failure) damage, full
-/// disk, stopped.
+/// Errors: (user) the directory is not empty; the checkpoint's weights are not those of `tensors`
+/// and `adapters`, each in its shape; those of make_directory; (failure) damage, full disk,
+/// stopped.
 Result<ExportReport> export_weights(const std::filesystem::path& checkpoint,
                                     const Manifest& manifest, const ExportRequest& request,
                                     std::span<const ExportAdapter> adapters = {},
                                     std::string averages = {});
 
-/// The same of weights from elsewhere, without a look at which these are; each is read twice.
+/// Exports weights of another source in the same format, without checking their names; reads each
+/// weight twice.
 Result<ExportReport> export_tensors(const ExportRequest& request,
                                     const engine::WeightSource& source);
 

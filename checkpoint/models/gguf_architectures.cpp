@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 using storage::GgufEntry;
 using storage::GgufFile;
 
-/// A window, where nothing says which layers have it.
+/// Refuses a window if no key gives the layers that have it.
 void refuse_window(GgufKeys& keys) {
   constexpr std::string_view kWindow = "attention.sliding_window";
   if (keys.has(kWindow) && keys.count(kWindow) != 0) {
@@ -30,8 +30,8 @@ void refuse_window(GgufKeys& keys) {
   }
 }
 
-/// The list of kinds of layers that a pattern says: every n-th sees all, or a list says which do
-/// not. None: there is no pattern.
+/// Converts a pattern to layer_types: every n-th layer has full attention, or a list marks the
+/// layers without. Nullopt: there is no pattern.
 std::optional<Json> layer_types(GgufKeys& keys, std::uint64_t layers) {
   constexpr std::string_view kPattern = "attention.sliding_window_pattern";
   const storage::GgufValue* pattern = keys.value(kPattern);
@@ -52,12 +52,12 @@ std::optional<Json> layer_types(GgufKeys& keys, std::uint64_t layers) {
   return types;
 }
 
-/// A tensor of the first layer says whether all have the like.
+/// Checks the tensor in the first layer, which stands for all layers.
 bool layers_have(const GgufKeys& keys, std::string_view tensor) {
   return keys.file().find(fmt::format("blk.0.{}", tensor)) != nullptr;
 }
 
-/// Llama, and Mistral, which is told by its window.
+/// Llama, and Mistral, identified by its window.
 void add_llama(GgufKeys& keys, Json& config) {
   const std::uint64_t window = keys.count("attention.sliding_window", 0);
   config["model_type"] = window == 0 ? "llama" : "mistral";
@@ -85,8 +85,8 @@ void add_qwen3(GgufKeys& keys, Json& config) {
   config["attention_bias"] = layers_have(keys, "attn_q.bias");
 }
 
-/// Settings that Gemma 2 and 3 have alike. Files of 27 billion weights do not say the scale of
-/// their scores: llama.cpp tells such a model by the number of its layers.
+/// Adds the settings common to Gemma 2 and 3. Files of 27B models lack the scale of the scores:
+/// llama.cpp recognizes such a model by its number of layers.
 void add_gemma(GgufKeys& keys, Json& config, std::uint64_t layers_of_27b) {
   const auto layers = config["num_hidden_layers"].get<std::uint64_t>();
   const auto width = config["hidden_size"].get<std::uint64_t>();
@@ -98,7 +98,7 @@ void add_gemma(GgufKeys& keys, Json& config, std::uint64_t layers_of_27b) {
   }
   if (keys.has("attention.scale")) {
     const double scale = keys.real("attention.scale");
-    const double scalar = std::round(1.0 / (scale * scale));  // a whole number in config.json
+    const double scalar = std::round(1.0 / (scale * scale));  // An integer in config.json.
     constexpr double kNear = 1e-5;
     if (!(std::abs(scale * std::sqrt(scalar) - 1.0) < kNear)) {
       keys.refuse("attention.scale", "one over the root of a whole number is wanted");
@@ -109,7 +109,7 @@ void add_gemma(GgufKeys& keys, Json& config, std::uint64_t layers_of_27b) {
   if (const auto types = layer_types(keys, layers)) {
     config["layer_types"] = *types;
   }
-  // float16 is too narrow for this family, whose models were published in bfloat16.
+  // Range of float16 is too small for this family, whose models were published in bfloat16.
   if (config["torch_dtype"] == "float16") {
     config["torch_dtype"] = "bfloat16";
   }
@@ -134,7 +134,7 @@ void add_gemma3(GgufKeys& keys, Json& config) {
   }
 }
 
-/// OLMo 3 comes as OLMo 2 with windows.
+/// OLMo 3 is stored as OLMo 2 with windows.
 void add_olmo(GgufKeys& keys, Json& config) {
   const std::uint64_t window = keys.count("attention.sliding_window", 0);
   config["model_type"] = window == 0 ? "olmo2" : "olmo3";
@@ -159,7 +159,7 @@ void add_phi3(GgufKeys& keys, Json& config) {
   }
 }
 
-/// GPT-2 has learned positions in a rope's stead.
+/// GPT-2 has learned positions instead of RoPE.
 void add_gpt2(GgufKeys& keys, Json& config) {
   Json own = {{"model_type", "gpt2"},
               {"activation_function", "gelu_new"},
@@ -194,10 +194,10 @@ void add_gpt_neox(GgufKeys& keys, Json& config) {
   }
 }
 
-/// An architecture of GGUF files.
+/// Architecture of GGUF files.
 struct GgufArchitecture {
   std::string_view name;  ///< general.architecture.
-  /// Adds what is the family's own to a config.json that has the common keys. Mistakes in `keys`.
+  /// Adds the keys of this family to a config.json with the common keys. Mistakes go to `keys`.
   void (*add_own)(GgufKeys& keys, Json& config);
 };
 constexpr std::array kArchitectures = {
@@ -208,7 +208,7 @@ constexpr std::array kArchitectures = {
     GgufArchitecture{"gptneox", add_gpt_neox},
 };
 
-/// Whether the head is stored beside the embedding that it is: the same bytes.
+/// Compares a stored head with the embedding; true if the bytes are equal.
 Result<bool> is_embedding(const GgufFile& file, const GgufEntry& head, const GgufEntry& embedding) {
   if (head.type.code != embedding.type.code || head.shape != embedding.shape) {
     return false;
@@ -227,14 +227,14 @@ Result<bool> is_embedding(const GgufFile& file, const GgufEntry& head, const Ggu
   return true;
 }
 
-/// The type that the model was published in; of a quantised one bfloat16, as most are.
+/// Returns the published dtype; for a quantized model bfloat16, the most common one.
 const char* torch_dtype_of(const GgufEntry& embedding) {
   return embedding.type.name == "F32"   ? "float32"
          : embedding.type.name == "F16" ? "float16"
                                         : "bfloat16";
 }
 
-/// The keys that every family has, read or refused.
+/// Reads or refuses the keys common to all families.
 Json common_config(GgufKeys& keys, const GgufEntry& embedding, bool tied) {
   const std::uint64_t heads = keys.count("attention.head_count");
   const std::uint64_t width = keys.count("embedding_length");
@@ -263,7 +263,7 @@ Json common_config(GgufKeys& keys, const GgufEntry& embedding, bool tied) {
       keys.refuse(none, "experts are not supported");
     }
   }
-  keys.ignore({"vocab_size"});  // The embedding's tensor says it.
+  keys.ignore({"vocab_size"});  // Redundant with the embedding's shape.
   return config;
 }
 
@@ -298,7 +298,7 @@ Result<Json> gguf_config(const GgufFile& file) {
   for (const auto& [key, of] : {std::pair("bos_token_id", "tokenizer.ggml.bos_token_id"),
                                 std::pair("eos_token_id", "tokenizer.ggml.eos_token_id"),
                                 std::pair("pad_token_id", "tokenizer.ggml.padding_token_id")}) {
-    // A family's own number, which transformers takes without the key, may lie beyond the
+    // A family's default id, which transformers uses without the key, may lie outside the
     // vocabulary.
     const auto id = file.count_of(of);
     config[key] = id ? Json(*id) : Json();

@@ -7,9 +7,9 @@
 
 namespace train::checkpoint {
 
-/// config.json of the model that the file was made of, as llama.cpp's converter reads it. Errors
-/// (user): an architecture that is not known (the line lists those that are); a key is missing, has
-/// an impossible value, or is read by nobody; those of GgufFile::read_fp32. Blocks on the disk.
+/// Reconstructs the config.json of the file's original model, as read by llama.cpp's converter.
+/// Errors (user): an unknown architecture (the line lists the known ones); a key that is missing,
+/// invalid or not read by this program; those of GgufFile::read_fp32. Blocks on the disk.
 Result<nlohmann::ordered_json> gguf_config(const storage::GgufFile& file);
 
 }  // namespace train::checkpoint

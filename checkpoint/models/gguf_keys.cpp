@@ -9,7 +9,7 @@
 namespace train::checkpoint {
 namespace {
 
-/// As a line of an error says it: a list is named by its length.
+/// Formats a value for an error line: a list is given by its length.
 std::string words_of(const storage::GgufValue& value) {
   return std::visit(
       [](const auto& one) -> std::string {
@@ -25,7 +25,7 @@ std::string words_of(const storage::GgufValue& value) {
       value);
 }
 
-/// A value of 0 or false, which says of a key that nobody reads what its absence says.
+/// True for 0 and false, which mean the same as a missing key.
 bool is_neutral(const storage::GgufValue& value) {
   return std::visit(
       [](const auto& one) {

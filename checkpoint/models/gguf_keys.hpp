@@ -13,9 +13,9 @@
 
 namespace train::checkpoint {
 
-/// A GGUF file's metadata below "<architecture>.": whoever reads a key marks it, and what nobody
-/// has read and is not 0 or false is refused by name, since it says something about the maths. The
-/// first mistake is kept; what is returned after one stands for a number, without meaning.
+/// Metadata of a GGUF file below "<architecture>.": reading a key marks it, and unread keys other
+/// than 0 or false are refused by name, since they affect the maths. The first mistake is kept;
+/// values returned after it are meaningless placeholders.
 class GgufKeys {
  public:
   /// `file` outlives it.
@@ -23,21 +23,21 @@ class GgufKeys {
       : file_(&file), architecture_(std::move(architecture)) {}
 
   [[nodiscard]] bool has(std::string_view key) const { return find(key) != nullptr; }
-  /// Mistakes: it is missing where there is no `otherwise`, or no such value.
+  /// Mistakes: the key is missing without `otherwise`, or has another type.
   std::uint64_t count(std::string_view key, std::optional<std::uint64_t> otherwise = {});
   double real(std::string_view key, std::optional<double> otherwise = {});
   bool flag(std::string_view key, bool otherwise);
   std::string text(std::string_view key, std::string_view otherwise);
-  /// A list of booleans, one number, or nothing; marked.
+  /// Reads a list of booleans, one number, or null; marks the key.
   const storage::GgufValue* value(std::string_view key);
 
-  /// Marks keys that change nothing.
+  /// Marks keys that have no effect.
   void ignore(std::initializer_list<std::string_view> keys);
-  /// A mistake: the file's line `key` says what is not supported, or does not fit.
+  /// Records a mistake: the file's `key` has an unsupported or inconsistent value.
   void refuse(std::string_view key, std::string_view reason);
 
   [[nodiscard]] const storage::GgufFile& file() const { return *file_; }
-  /// Errors (user): the first mistake, or else the first key that nobody has read.
+  /// Errors (user): the first mistake, or else the first unread key.
   [[nodiscard]] Status check() const;
 
  private:

@@ -41,7 +41,7 @@ Status GgufModel::check(const engine::ModelSpec& model) {
   const std::string path = file_.file().path().string();
   std::set<std::string, std::less<>> wanted(gguf_rope_tensors.begin(), gguf_rope_tensors.end());
   if (model.tie_embeddings) {
-    wanted.insert("output.weight");  // the embedding once more
+    wanted.insert("output.weight");  // Copy of the embedding.
   }
   for (const engine::MappedParameter& mapped : map_) {
     if (mapped.parts.empty()) {

@@ -14,21 +14,21 @@
 
 namespace train::checkpoint {
 
-/// A model in a GGUF file, as the published one that it was made of: its config.json made again
-/// from the metadata, and its weights (engine::Dialect::gguf), dequantized.
-/// Threading: reads from several threads. Everything blocks on the disk.
+/// Model in a GGUF file, presented as the published original: a config.json rebuilt from the
+/// metadata, and dequantized weights (engine::Dialect::gguf). Threading: reads from several
+/// threads. All calls block on the disk.
 class GgufModel final : public engine::WeightSource {
  public:
-  /// Errors: (user) one of several files of a model, those of gguf_config(); those of
+  /// Errors: (user) the file is one of several of a model, those of gguf_config(); those of
   /// GgufFile::open.
   static Result<GgufModel> open(const std::filesystem::path& path);
 
   [[nodiscard]] const std::string& config_text() const { return config_text_; }
   [[nodiscard]] const storage::GgufFile& file() const { return file_; }
-  /// A type that loses nothing of the file's elements; of a quantised file bfloat16.
+  /// Lossless dtype for the file's elements; for a quantized file bfloat16.
   [[nodiscard]] storage::WeightType type() const { return type_; }
-  /// Finds the tensors of the model that config_text() describes.
-  /// Errors (user): one is missing, misshapen or belongs to nothing; names it.
+  /// Finds the tensors of the model that config_text() describes. Errors (user): a tensor is
+  /// missing, has another shape or is unused; names it.
   [[nodiscard]] Status check(const engine::ModelSpec& model);
   /// REQUIRES: check() passed. Errors: those of GgufFile::read_fp32.
   Status read_rows(const engine::Parameter& parameter, std::int64_t first_row, std::int64_t rows,

@@ -18,12 +18,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Three numbers beside the factor, of Llama 3.1's rule.
+/// Parameters of Llama 3.1's rule besides the factor.
 struct Llama3 {
   double context, low, high;
 };
 
-/// The divisor of frequency `i` of `count`, as llama.cpp's converter writes it.
+/// Divisor of frequency `i` of `count`, as written by llama.cpp's converter.
 double llama3_divisor(const Llama3& rule, double factor, double theta, std::size_t i,
                       std::size_t count) {
   const double exponent = static_cast<double>(i) / static_cast<double>(count);
@@ -38,7 +38,7 @@ double llama3_divisor(const Llama3& rule, double factor, double theta, std::size
   return 1.0 / ((1.0 - smooth) / factor + smooth);
 }
 
-/// The rule that gives these factors, among the usual numbers: contexts of powers of two.
+/// Searches the common parameters (contexts of powers of two) for a rule with these factors.
 std::optional<Llama3> llama3_of(const std::vector<float>& factors, double factor, double theta) {
   constexpr double kNear = 1e-4;
   for (const double high : {4.0, 2.0, 8.0}) {
@@ -57,7 +57,8 @@ std::optional<Llama3> llama3_of(const std::vector<float>& factors, double factor
   return std::nullopt;
 }
 
-/// Empty: there is no such tensor. Errors (user): it has no positive factor for every frequency.
+/// Reads a factor tensor; empty if there is none. Errors (user): not one positive factor per
+/// frequency.
 Result<std::vector<float>> factors_of(const storage::GgufFile& file, std::string_view name,
                                       std::uint64_t count) {
   std::vector<float> factors;
@@ -79,7 +80,7 @@ Result<std::vector<float>> factors_of(const storage::GgufFile& file, std::string
   return factors;
 }
 
-/// rope_freqs.weight, whatever rule made it.
+/// Converts rope_freqs.weight, for any rule that made it.
 Json scaling_of_factors(const std::vector<float>& factors, double theta, const Json& config) {
   const auto largest = static_cast<double>(*std::max_element(factors.begin(), factors.end()));
   if (const auto rule = llama3_of(factors, largest, theta)) {
@@ -115,7 +116,7 @@ Json yarn_of(GgufKeys& keys, double factor) {
       scaling[key] = keys.real(of);
     }
   }
-  // llama.cpp multiplies the rule's own gain by this one.
+  // This gain is multiplied by the rule's own in llama.cpp.
   if (const double gain = keys.real("rope.scaling.attn_factor", 1.0); gain != 1.0) {
     const double rule = factor <= 1.0 ? 1.0 : 0.1 * fixed::log(factor) + 1.0;
     scaling["attention_factor"] = gain * scaling.value("attention_factor", rule);
@@ -123,7 +124,7 @@ Json yarn_of(GgufKeys& keys, double factor) {
   return scaling;
 }
 
-/// Phi-3's: a list for contexts as long as the first training's, one for longer.
+/// Scaling of Phi-3: a factor list for contexts up to the original length, and one for longer ones.
 Json longrope_of(GgufKeys& keys, std::vector<float> shorter, std::vector<float> longer) {
   Json scaling = {
       {"rope_type", "longrope"},
@@ -140,13 +141,13 @@ Json longrope_of(GgufKeys& keys, std::vector<float> shorter, std::vector<float> 
   return scaling;
 }
 
-/// The share whose product with the head's width is so many elements, rounded down.
+/// Share of the head's width that gives this many elements when rounded down.
 double share_of(std::uint64_t elements, double width) {
   const double share = static_cast<double>(elements) / width;
   return share * width < static_cast<double>(elements) ? std::nextafter(share, 2.0) : share;
 }
 
-/// Returns how many elements of a head turn.
+/// Returns the number of rotated elements per head.
 std::uint64_t add_width(GgufKeys& keys, Json& config) {
   const auto head_dim = config["head_dim"].get<std::uint64_t>();
   const std::uint64_t rotary = keys.count("rope.dimension_count", head_dim);
@@ -171,7 +172,7 @@ Status add_gguf_rope(GgufKeys& keys, Json& config) {
   TRAIN_RETURN_IF_ERROR(shorter);
   auto longer = factors_of(keys.file(), gguf_rope_tensors[2], rotary / 2);
   TRAIN_RETURN_IF_ERROR(longer);
-  // Without a kind a factor is that of linear scaling, as in files of 2023.
+  // Without a type the factor is that of linear scaling, as in files of 2023.
   const double old_factor = keys.real("rope.scale_linear", 0.0);
   const std::string kind = keys.text("rope.scaling.type", "linear");
   if (!shorter->empty() || !longer->empty()) {

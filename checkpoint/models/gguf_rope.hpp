@@ -9,14 +9,14 @@
 
 namespace train::checkpoint {
 
-/// Tensors that are settings of a rope and no weights.
+/// Tensors that hold RoPE settings, not weights.
 inline constexpr std::array<std::string_view, 3> gguf_rope_tensors = {
     "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"};
 
-/// Adds rope_theta, partial_rotary_factor and rope_scaling to a config.json, as the published model
-/// had them: from the keys "rope.*", and from the tensors of factors that divide frequencies
-/// (Llama 3.1's, whose three numbers are found again where they are usual ones, and longrope's).
-/// Mistakes in `keys`. Errors: those of GgufFile::read_fp32. Blocks on the disk.
+/// Adds rope_theta, partial_rotary_factor and rope_scaling to a config.json, as in the published
+/// model: from the keys "rope.*", and from the tensors of frequency divisors (Llama 3.1's, whose
+/// three parameters are recovered if they are common ones, and longrope's). Mistakes go to `keys`.
+/// Errors: those of GgufFile::read_fp32. Blocks on the disk.
 Status add_gguf_rope(GgufKeys& keys, nlohmann::ordered_json& config);
 
 }  // namespace train::checkpoint

@@ -27,7 +27,7 @@ Json byte_level(bool use_regex) {
           {"use_regex", use_regex}};
 }
 
-/// A pattern, each match of which is a word, and bytes.
+/// Splits into words by matches of a pattern, then into bytes.
 Json split_by(const char* pattern) {
   return {{"type", "Sequence"},
           {"pretokenizers",
@@ -38,14 +38,14 @@ Json split_by(const char* pattern) {
             byte_level(false)}}};
 }
 
-/// Llama 3's names in such files. With them llama.cpp takes words of the vocabulary whole, and puts
-/// BOS before a text, unless the file says otherwise.
+/// True for Llama 3's names. For these llama.cpp takes words of the vocabulary whole, and adds BOS
+/// before a text, unless the file disables it.
 bool is_llama3(std::string_view name) {
   return name == "llama-bpe" || name == "llama3" || name == "llama-v3";
 }
 
-/// The name of how texts are split. Older files have none, or the one of what llama.cpp does when
-/// it does not know: the two families that came with one vocabulary split as GPT-2.
+/// Name of the pre-tokenizer. Older files have none, or that of llama.cpp's fallback: the two
+/// families with a vocabulary of that time split as GPT-2.
 std::string splitting_of(const storage::GgufFile& file) {
   const auto* pre = file.value_of<std::string>("tokenizer.ggml.pre");
   const auto* architecture = file.value_of<std::string>("general.architecture");
@@ -55,7 +55,7 @@ std::string splitting_of(const storage::GgufFile& file) {
   return named ? *pre : one_vocabulary ? "gpt-2" : "";
 }
 
-/// How texts are split before pairs are merged; null where it is not known.
+/// Pre-tokenizer by name; null if unknown.
 Json pre_tokenizer_of(const std::string& name) {
   if (name == "gpt-2") {
     return byte_level(true);
@@ -78,7 +78,7 @@ Json pre_tokenizer_of(const std::string& name) {
   return nullptr;
 }
 
-/// Tokens that no merge makes: control tokens are special.
+/// Tokens that no merge produces: control tokens are special.
 Json added_tokens(const Texts& tokens, const std::vector<std::int64_t>& types) {
   Json added = Json::array();
   for (std::size_t id = 0; id < tokens.size(); ++id) {
@@ -95,7 +95,7 @@ Json added_tokens(const Texts& tokens, const std::vector<std::int64_t>& types) {
   return added;
 }
 
-/// BOS before every text and EOS behind it, where the file wants them or llama.cpp does.
+/// Adds BOS before and EOS after each text, if the file or llama.cpp's default requires it.
 Json post_processor_of(const storage::GgufFile& file, const Texts& tokens, bool llama3) {
   Json single = Json::array();
   Json special = Json::object();
@@ -136,8 +136,8 @@ Json config_of(const storage::GgufFile& file, const Texts& tokens) {
 
 using Files = std::map<std::string, std::string>;
 
-/// The tokens that a text or a turn ends with. llama.cpp ends at what ends a turn, too, which a
-/// file says, or a token of the vocabulary that is known for it.
+/// Tokens that end a text or a turn. As in llama.cpp, generation also stops at end-of-turn tokens:
+/// the file's, or a known token of the vocabulary.
 Json ends_of(const storage::GgufFile& file, const Texts& tokens) {
   Json ends = Json::array();
   const auto add = [&](std::uint64_t id) {
@@ -162,7 +162,7 @@ Json ends_of(const storage::GgufFile& file, const Texts& tokens) {
   return ends;
 }
 
-/// What belongs beside any tokenizer: templates, and where texts end.
+/// Adds the files of any tokenizer: chat templates and end-of-text settings.
 void add_settings(const storage::GgufFile& file, Json config, Files& files) {
   const storage::TemplateSources templates = storage::gguf_template_sources(file);
   if (templates.size() == 1 && templates.contains("default")) {
@@ -184,8 +184,8 @@ void add_settings(const storage::GgufFile& file, Json config, Files& files) {
 
 using PieceType = storage::SentencePieceModel::PieceType;
 
-/// How a piece takes part, by the file's number. One that is not used stands in no text but a
-/// rendered one, as control pieces do.
+/// Type of a piece by its number in the file. An unused piece only matches in rendered text, as
+/// control pieces do.
 PieceType piece_type(std::int64_t number) {
   constexpr std::int64_t unused = static_cast<std::int64_t>(PieceType::unused);
   const bool known = number >= 1 && number <= static_cast<std::int64_t>(PieceType::byte);
@@ -194,7 +194,7 @@ PieceType piece_type(std::int64_t number) {
                           : PieceType::normal;
 }
 
-/// The text of a piece as SentencePiece has it: GGUF files have spaces in the user's own pieces.
+/// Text of a piece in SentencePiece's form: GGUF files have spaces in user-defined pieces.
 std::string piece_text(const std::string& token, PieceType type) {
   std::string text;
   for (const char letter : token) {
@@ -204,7 +204,7 @@ std::string piece_text(const std::string& token, PieceType type) {
   return text;
 }
 
-/// Pieces with scores and types: a SentencePiece model, written as one.
+/// Writes pieces with scores and types as a SentencePiece model.
 Result<Files> sentencepiece_files(const storage::GgufFile& file) {
   const auto* tokens = file.value_of<Texts>("tokenizer.ggml.tokens");
   const auto* scores = file.value_of<std::vector<double>>("tokenizer.ggml.scores");
@@ -227,7 +227,7 @@ Result<Files> sentencepiece_files(const storage::GgufFile& file) {
                             .type = piece_type((*types)[id])});
     model.byte_fallback = model.byte_fallback || model.pieces.back().type == PieceType::byte;
   }
-  // Some files have the unknown piece among the control pieces.
+  // Some files mark the unknown piece as a control piece.
   const auto unknown = file.count_of("tokenizer.ggml.unknown_token_id");
   const bool marked = std::any_of(model.pieces.begin(), model.pieces.end(), [](const auto& piece) {
     return piece.type == PieceType::unknown;
@@ -261,7 +261,7 @@ Result<Files> sentencepiece_files(const storage::GgufFile& file) {
   return files;
 }
 
-/// Bytes and merges, written as a tokenizer.json; nothing where the splitting is not known.
+/// Writes bytes and merges as a tokenizer.json; empty if the pre-tokenizer is unknown.
 Result<Files> byte_level_files(const storage::GgufFile& file) {
   const std::string pre = splitting_of(file);
   const Json splitting = pre_tokenizer_of(pre);

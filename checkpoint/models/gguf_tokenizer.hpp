@@ -8,16 +8,16 @@
 
 namespace train::checkpoint {
 
-/// The tokenizer in a GGUF file as the files of a published model, by name: tokenizer.json of a
-/// byte-level one ("gpt2", of the splittings "gpt-2", "smollm", "llama-bpe" and "qwen2"),
-/// tokenizer.model of a SentencePiece one ("llama"); tokenizer_config.json, which has the chat
-/// templates where there are several, else chat_template.jinja has the one; generation_config.json
-/// where turns end otherwise than texts. Nothing of others.
-/// Errors (user): lists that are missing or do not fit each other.
+/// Converts the tokenizer in a GGUF file to files of a published model, by name: tokenizer.json for
+/// a byte-level one ("gpt2", with the pre-tokenizers "gpt-2", "smollm", "llama-bpe" and "qwen2"),
+/// tokenizer.model for a SentencePiece one ("llama"); tokenizer_config.json, which has the chat
+/// templates if there are several, else chat_template.jinja has the single one;
+/// generation_config.json if turns end with other tokens than texts. Empty for other tokenizers.
+/// Errors (user): lists are missing or inconsistent.
 [[nodiscard]] Result<std::map<std::string, std::string>> gguf_tokenizer_files(
     const storage::GgufFile& file);
 
-/// A line for people about a file whose tokenizer is none of those.
+/// Line for the user about a file with any other tokenizer.
 [[nodiscard]] std::string unknown_gguf_tokenizer(const storage::GgufFile& file);
 
 }  // namespace train::checkpoint

@@ -15,9 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// How names in files differ from those of the class that trains: a model that was saved without
-/// its head has no prefix, nor had GPT-2 when it was first published; a model that also sees has
-/// its text half's below one, as has what torch.compile or DistributedDataParallel wraps.
+/// Renaming between the files and the class that trains: a model saved without its head has no
+/// prefix, nor has the first GPT-2; a multimodal model has its text half below a prefix, as has a
+/// model wrapped by torch.compile or DistributedDataParallel.
 struct Renaming {
   const char* dropped;
   const char* added;
@@ -30,10 +30,10 @@ constexpr std::array kRenamings = {Renaming{"", ""},
                                    Renaming{"model.", "model.language_model."},
                                    Renaming{"", "_orig_mod."},
                                    Renaming{"", "module."}};
-constexpr std::array kWrappers = {"_orig_mod.", "module."};  // which transformers does not know
-constexpr std::uint64_t kCompared = std::uint64_t{1} << 16;  // elements at a time
+constexpr std::array kWrappers = {"_orig_mod.", "module."};  // Prefixes unknown to transformers.
+constexpr std::uint64_t kCompared = std::uint64_t{1} << 16;  // Elements per comparison.
 
-/// Buffers, which are no weights.
+/// True for buffers, which are not weights.
 bool is_ignored(const std::string& name) {
   for (const char* end : {"rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias",
                           ".attention.bias", ".attention.masked_bias"}) {
@@ -44,8 +44,8 @@ bool is_ignored(const std::string& name) {
   return false;
 }
 
-/// The names of all the spec's parameters begin with one of these: what holds all layers, and the
-/// modules beside it.
+/// Name prefixes that cover all the spec's parameters: the module of all layers, and the modules
+/// beside it.
 std::set<std::string> parts_of(const engine::ModelSpec& spec) {
   std::set<std::string> parts;
   for (const std::string& name : {spec.embedding, spec.head, spec.positions}) {
@@ -79,7 +79,7 @@ Result<std::shared_ptr<const PublishedWeights>> PublishedWeights::open(
 }
 
 void PublishedWeights::find_prefix() {
-  // Of a tied model the matrix may be there under the head's name alone.
+  // A tied matrix may be stored under the head's name only.
   for (const std::string& name : {model_.embedding, model_.head}) {
     for (const Renaming& renaming : kRenamings) {
       if (directory_.find(changed(name, renaming.dropped, renaming.added)) != nullptr) {
@@ -189,7 +189,7 @@ void PublishedWeights::note_surplus(const std::vector<std::string>& surplus) {
   }
 }
 
-/// Empty: the tensor is there and fits.
+/// Describes the mistake of a tensor; empty if it is present and matches.
 std::string PublishedWeights::mistake_of(const engine::TensorPart& part) const {
   const std::string name = name_in_files(part.name);
   const storage::TensorEntry* entry = directory_.find(name);
@@ -221,7 +221,7 @@ Status PublishedWeights::check() {
   }
   std::vector<std::string> surplus;
   for (const std::string& name : directory_.names()) {
-    // A tied head may be stored beside the embedding that it is.
+    // A tied head may be stored in addition to its embedding.
     const bool tied = model_.tie_embeddings && name == renamed(model_.head);
     if (wanted.contains(name) || tied || is_ignored(name)) {
       continue;

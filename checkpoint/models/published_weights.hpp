@@ -15,34 +15,31 @@
 
 namespace train::checkpoint {
 
-/// The weights of a published model's directory as the units of a spec want them
-/// (engine::Dialect::hf). Names that programs vary are known: a prefix before all of them, or none;
-/// buffers that are no weights are left alone.
+/// Weights of a published model's directory in the layout of a spec's units (engine::Dialect::hf).
+/// Handles common name variants: a prefix before all names, or none; ignores buffers that are not
+/// weights.
 ///
-/// Whether the head is the embedding the files decide, as transformers has it, where config.json
-/// says that it is: a head of their own that has the embedding's values is tied, another is not,
-/// and one without an embedding is both.
-/// Threading: as WeightDirectory.
+/// The files decide whether the head is tied, as in transformers, if config.json declares it tied:
+/// a stored head equal to the embedding is tied, a different one is not, and a head without an
+/// embedding serves as both. Threading: as WeightDirectory.
 class PublishedWeights final : public engine::WeightSource {
  public:
-  /// Reads a head that may be the embedding, to compare them; of all else the headers alone.
-  /// Errors (user): a tensor is missing, has another shape or type, or is in a part of the model
-  /// where it belongs to nothing (the line names it, and how many more); those of
-  /// WeightDirectory::open.
+  /// Reads a head that may equal the embedding, to compare them; otherwise only the headers. Errors
+  /// (user): a tensor is missing, has another shape or dtype, or is unused in a part of the model
+  /// (the line names it, and how many more); those of WeightDirectory::open.
   static Result<std::shared_ptr<const PublishedWeights>> open(const std::filesystem::path& path,
                                                               const engine::ModelSpec& spec);
 
-  /// Errors: a value that is not finite (user); those of reading.
+  /// Errors: a non-finite value (user); those of reading.
   Status read_rows(const engine::Parameter& parameter, std::int64_t first_row, std::int64_t rows,
                    std::span<float> out) const override;
 
   [[nodiscard]] const storage::WeightDirectory& directory() const { return directory_; }
-  /// What the tensor that transformers calls `name` is called in the files.
+  /// Name in the files of the tensor that transformers calls `name`.
   [[nodiscard]] std::string name_in_files(const std::string& name) const;
-  /// The spec, with a head of its own where the files have another than the embedding.
+  /// Model spec, with an untied head if the files have a different one.
   [[nodiscard]] const engine::ModelSpec& model() const { return model_; }
-  /// What the files hold and the model does not use, or use otherwise than config.json says; a
-  /// sentence each.
+  /// Weights that the model does not use, or uses otherwise than config.json says; a sentence each.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -60,10 +57,10 @@ class PublishedWeights final : public engine::WeightSource {
 
   storage::WeightDirectory directory_;
   engine::ModelSpec model_;
-  std::map<std::string, engine::MappedParameter> map_;  ///< By the parameter's name.
+  std::map<std::string, engine::MappedParameter> map_;  ///< Keyed by the parameter's name.
   std::string dropped_;     ///< Prefix of the spec's names that the files lack.
-  std::string added_;       ///< And what they have in its stead.
-  bool head_only_ = false;  ///< The tied matrix is there under the head's name alone.
+  std::string added_;       ///< Prefix used by the files instead.
+  bool head_only_ = false;  ///< The tied matrix is stored under the head's name only.
   std::vector<std::string> notes_;
 };
 
