@@ -15,8 +15,8 @@
 
 namespace train::actors {
 
-/// The actors of a rank or of the launcher while they are spawned: who is there, found by what it
-/// understands. The registries' functions (rank_registry.hpp, run_registry.hpp) fill it.
+/// Actors of a rank or of the launcher while they are spawned, found by handle type. The
+/// registries' functions (rank_registry.hpp, run_registry.hpp) fill it.
 class Assembly {
  public:
   explicit Assembly(caf::actor_system& system) : system_(&system) {}
@@ -25,8 +25,8 @@ class Assembly {
 
   [[nodiscard]] caf::actor_system& system() const { return *system_; }
 
-  /// Takes in an actor that has been spawned; returns it. `name`: what it is called in the text of
-  /// a failure and in the watchdog's report.
+  /// Adds a spawned actor; returns it. `name`: its name in the text of a failure and in the
+  /// watchdog's report.
   template <class Handle>
   Handle add(std::string name, const Handle& actor) {
     const auto plain = caf::actor_cast<caf::actor>(actor);
@@ -35,7 +35,7 @@ class Assembly {
     return actor;
   }
 
-  /// Those added with this handle so far, in their order.
+  /// Actors added with this handle so far, in order.
   template <class Handle>
   [[nodiscard]] std::vector<Handle> all() const {
     std::vector<Handle> handles;
@@ -48,7 +48,7 @@ class Assembly {
     return handles;
   }
 
-  /// The one with this handle. REQUIRES: exactly one was added.
+  /// Actor with this handle. REQUIRES: exactly one was added.
   template <class Handle>
   [[nodiscard]] Handle the() const {
     const std::vector<Handle> handles = all<Handle>();
@@ -56,7 +56,7 @@ class Assembly {
     return handles.front();
   }
 
-  /// All of them, in the order in which they were added: they are stopped in it, too.
+  /// All actors in the order of adding, which is also the order of stopping.
   [[nodiscard]] const NamedActors& parts() const { return parts_; }
 
  private:

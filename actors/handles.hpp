@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-// The typed handle of every actor: what each of them understands. Messages are only declared here;
-// who handles one includes its header.
+// Typed handle of every actor: its messages, which are only declared here; a handler includes the
+// message's header.
 namespace train::actors {
 
 struct Command;
@@ -103,7 +103,7 @@ using RankActor =
             GradientBroadcast, GathersFinished, UpdateEnqueued, EvaluationEnqueued, CopyEnqueued,
             WriteSnapshot, ShardOrder, SnapshotsDrained, WorkFailed>;
 
-/// Hears which command its rank begins.
+/// Receives each command that its rank begins.
 using CommandFollower = Accepts<Command>;
 
 using BatchActor = Accepts<ConnectBatch, PrepareLanes, BatchSlotFree>;
@@ -119,7 +119,7 @@ using SnapshotActor =
     Accepts<ConnectSnapshot, CopyState, StateCopied, WriteSnapshot, ShardOrder, DrainSnapshots,
             ShardWritten, ShardDone, CheckpointFailed, ReleaseStaging>;
 
-/// Answers a request when it was the operation's turn and its data has moved.
+/// Answers a request once the operation's turn has come and its data has arrived.
 using CollectiveActor =
     caf::typed_actor<caf::reacts_to<ConnectCollective>, caf::reacts_to<Command>,
                      caf::replies_to<RequestCollective>::with<CollectiveFinished>,
@@ -135,32 +135,32 @@ using BuffersActor =
                      caf::reacts_to<VisitEnqueued>, caf::reacts_to<GradientPacked>,
                      caf::reacts_to<AllGatherWeights>>;
 
-/// Sees a save from the first shard to its end; keeps the index of the run.
+/// Carries a save from the first shard to its end; keeps the index of the run.
 using IndexActor =
     Accepts<ConnectIndex, WriteSnapshot, ShardWritten, ShardDone, CheckpointFailed, SaveWorkDone,
             CheckpointSkipped, StepFinished, EvaluationFinished, JournalWritten>;
 
-/// Hears what happens in a run. Answers CloseReport, when it has done what is left, by
+/// Receives the events of a run. Answers CloseReport, once its remaining work is done, by
 /// ReportDrained under its own identity; the end of the run waits for that.
 using RunListener = Accepts<StepFinished, EvaluationFinished, CheckpointWritten, CheckpointFailed,
                             CheckpointSkipped, StopRequested, CloseReport>;
 
-/// By what it is called in the text of a failure.
+/// Listener with its name in the text of a failure.
 using NamedListener = std::pair<std::string, RunListener>;
 
 using ReporterActor =
     Accepts<ConnectReporter, ReportFailed, StepFinished, EvaluationFinished, CheckpointWritten,
             CheckpointFailed, CheckpointSkipped, StopRequested, CloseReport>;
 
-/// One a rank: tells the observer where the rank is.
+/// Reports the rank's progress to the observer; one per rank.
 using WatchdogActor = Accepts<CheckStalls>;
 
-/// Keeps what every rank last said of itself.
+/// Stores the last report of every rank.
 using ObserverActor = caf::typed_actor<caf::replies_to<RankObserved>::with<ObservationTaken>,
                                        caf::reacts_to<CheckStalls>, caf::reacts_to<RankLost>,
                                        caf::reacts_to<StatusWritten>>;
 
-/// Actors by what they are called in the text of a failure and in the watchdog's report.
+/// Actors with their names in the text of a failure and in the watchdog's report.
 using NamedActors = std::vector<std::pair<std::string, caf::actor>>;
 
 }  // namespace train::actors

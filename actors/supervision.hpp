@@ -12,15 +12,15 @@
 #include "actors/train/runtime/rank_runtime.hpp"
 #include "base/result.hpp"
 
-// Supervision: what a thrown exception becomes on its way to the conductor. The framework loses the
-// text of an exception, so every actor turns it into an error that carries text.
+// Supervision: conversion of a thrown exception on its way to the conductor. The framework drops
+// the text of an exception, so every actor turns it into an error with text.
 namespace train::actors {
 
-/// The error an actor ends with: part of the rank, its step, what was thrown.
+/// Error that ends an actor: part of the rank, its step, text of the exception.
 [[nodiscard]] caf::error exception_error(const std::string& part, std::int64_t step,
                                          const std::exception_ptr& error);
 
-/// The text of an exit reason; empty for a normal exit or an ordered shutdown.
+/// Text of an exit reason; empty for a normal exit or an ordered shutdown.
 [[nodiscard]] std::string failure_text(const caf::error& reason);
 
 /// Makes every exception in a handler of `self` end the actor with a text that names `part` and the
@@ -32,7 +32,8 @@ void report_exceptions(Self self, std::string part, Step step) {
   });
 }
 
-/// What `work` (which returns a Result) says, or what it threw: on a stream that must live on.
+/// Runs `work` (which returns a Result) and turns an exception into an error, on a stream that must
+/// survive it.
 template <class Work>
 auto attempt(const Work& work) -> decltype(work()) {
   try {

@@ -12,7 +12,7 @@ void keep(std::vector<caf::actor>& all, const Handle& handle) {
   all.push_back(caf::actor_cast<caf::actor>(handle));
 }
 
-/// Whom the rank itself talks to.
+/// Peers of the rank actor.
 ConnectRank peers_of(const RankAssembly& rank) {
   return {.conductor = rank.head().conductor,
           .batch = rank.the<BatchActor>(),
@@ -37,8 +37,8 @@ RankActors start_rank(caf::actor_system& system, const RankParts& parts, const R
   for (const AddToRank add : parts.actors) {
     add(assembly);
   }
-  keep(actors.all, actors.rank);  // before its parts: their ordered end is no failure to it then
-  // Last of all: from here on the board's lines are fixed, and the watchdog may read them.
+  keep(actors.all, actors.rank);  // First: its parts' ordered end is then no failure.
+  // Last actor: from here on the board's lines are fixed, and the watchdog may read them.
   if (head.observer) {
     NamedActors watched = {{"rank", actors.all.front()}};
     watched.insert(watched.end(), assembly.parts().begin(), assembly.parts().end());

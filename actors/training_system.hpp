@@ -7,33 +7,33 @@
 
 namespace train::actors {
 
-/// A rank and its parts, wired to each other.
+/// Rank and its parts, wired to each other.
 struct RankActors {
   RankActor rank;
-  std::vector<caf::actor> all;  ///< The rank first.
+  std::vector<caf::actor> all;  ///< Starts with the rank.
 };
 
-/// The launcher's actors.
+/// Actors of the launcher.
 struct HeadActors {
   ConductorActor conductor;
   IndexActor index;
   ObserverActor observer;
-  std::vector<caf::actor> all;  ///< The conductor first.
+  std::vector<caf::actor> all;  ///< Starts with the conductor.
   std::vector<NamedListener> listeners;
-  std::vector<WireToRanks> wiring;  ///< What connect_head() does for each but the conductor.
+  std::vector<WireToRanks> wiring;  ///< Calls of connect_head() for each except the conductor.
 };
 
-/// Spawns and wires a rank. REQUIRES: `system` runs handlers on one thread: the work that
-/// two of a rank's actors put on its stream for groups of their own shares scratch memory, and
-/// must not be mixed.
+/// Spawns and wires a rank. REQUIRES: `system` runs handlers on one thread: two actors of a rank
+/// enqueue work for different groups on its stream that shares scratch memory, and must not
+/// interleave.
 [[nodiscard]] RankActors start_rank(caf::actor_system& system, const RankParts& parts,
                                     const RankHead& head);
 
-/// Spawns the launcher's actors; nothing happens before connect_head().
+/// Spawns the launcher's actors; idle until connect_head().
 [[nodiscard]] HeadActors start_head(caf::actor_system& system, const HeadParts& parts);
 
-/// Hands the launcher all ranks, in their order: the first command is on its way on return.
-/// `waiter` receives RunFinished.
+/// Connects the launcher to all ranks, in order, and issues the first command. `waiter` receives
+/// RunFinished.
 void connect_head(const HeadActors& head, const std::vector<RankActor>& ranks,
                   const caf::actor& waiter);
 
@@ -43,13 +43,13 @@ struct TrainingActors {
   std::vector<caf::actor> all;
 };
 
-/// All of the above for ranks that live in this process. Of one rank, or of several joined by an
-/// in-process transport.
+/// Starts the ranks and the launcher's actors in this process: a single rank, or several connected
+/// by an in-process transport.
 [[nodiscard]] TrainingActors start_training(caf::actor_system& system,
                                             const std::vector<RankParts>& ranks,
                                             const HeadParts& head, const caf::actor& waiter);
 
-/// Stops every actor and forgets them.
+/// Stops every actor and drops its handle.
 void stop_training(TrainingActors& actors);
 void stop_actors(std::vector<caf::actor>& actors);
 
