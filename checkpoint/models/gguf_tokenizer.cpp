@@ -44,8 +44,8 @@ bool is_llama3(std::string_view name) {
   return name == "llama-bpe" || name == "llama3" || name == "llama-v3";
 }
 
-/// Name of the pre-tokenizer. Older files have none, or that of llama.cpp's fallback: the two
-/// families with a vocabulary of that time split as GPT-2.
+/// Name of the pre-tokenizer. Older files have none, or that of llama.cpp's fallback: gpt2 and
+/// gptneox, each published with one vocabulary, then split as GPT-2.
 std::string splitting_of(const storage::GgufFile& file) {
   const auto* pre = file.value_of<std::string>("tokenizer.ggml.pre");
   const auto* architecture = file.value_of<std::string>("general.architecture");
