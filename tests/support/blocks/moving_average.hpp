@@ -14,14 +14,14 @@
 
 namespace train::engine::testing {
 
-/// A kind of layer that no model has, as the shortest example of one (engine/README.md):
-///   y_t = w * mean of x_{t - taps + 1} .. x_t, of the row's document alone,
+/// Layer kind for tests, as the shortest example of one (engine/README.md):
+///   y_t = w * mean of x_{t - taps + 1} .. x_t, within the row's document only,
 /// w learned, [embedding_dim]. Its decoding state is the last `taps` inputs of each text; it
 /// reports the mean square of the means. For the CPU, in fp32.
 struct MovingAverageSpec : BlockSpec {
   std::int64_t taps = 3;
-  std::string weight = "mix";            ///< Below the layer's prefix, without ".weight".
-  std::vector<std::int64_t> shape = {};  ///< Of w: its elements in another shape.
+  std::string weight = "mix";            ///< Without layer prefix and ".weight".
+  std::vector<std::int64_t> shape = {};  ///< Shape of w: its elements in another shape.
   Initializer init = Initializer::constant(1.0);
   double lr_scale = 1.0;
   bool muon = false;
@@ -38,7 +38,7 @@ struct MovingAverageSpec : BlockSpec {
   }
 };
 
-/// Of fp32 alone.
+/// REQUIRES: dtype fp32.
 inline const float* floats_of(ConstElements elements) {
   TRAIN_CHECK(elements.dtype == kernels::DType::f32);
   return reinterpret_cast<const float*>(elements.data);
@@ -77,7 +77,7 @@ class MovingAverageBlock final : public Block {
         const std::int64_t seen = seen_rows(lane, row);
         for (std::int64_t col = 0; col < cols_; ++col) {
           float sum = 0.0F;
-          for (std::int64_t back = seen - 1; back >= 0; --back) {  // the oldest first
+          for (std::int64_t back = seen - 1; back >= 0; --back) {  // Oldest first.
             sum += lane.cache == CacheUse::extend
                        ? last[place(lane, row, position(lane, row) - back) + col]
                        : x[(row - back) * cols_ + col];
@@ -133,7 +133,7 @@ class MovingAverageBlock final : public Block {
   [[nodiscard]] std::int64_t seen_rows(const Lane& lane, std::int64_t row) const {
     return std::min(position(lane, row) + 1, taps_);
   }
-  /// Of an input in the decoding state, [texts, taps, cols]; by its position in its text.
+  /// Offset of an input in the decoding state, [texts, taps, cols], by its position in its text.
   [[nodiscard]] std::int64_t place(const Lane& lane, std::int64_t row,
                                    std::int64_t position) const {
     return (lane.texts[row] * taps_ + position % taps_) * cols_;

@@ -14,9 +14,9 @@
 
 namespace train::test {
 
-/// Makes a run's directory with `count` checkpoints of steps 10, 20, … and an index that
-/// remembers the steps between, as a long run leaves it. The checkpoints have a
-/// manifest and no shards: enough for all that looks at names, manifests and the index. Nothing of
+/// Makes a run's directory with `count` checkpoints of steps 10, 20, … and an index with the steps
+/// between, as left by a long run. The checkpoints have a manifest and no shards: enough for
+/// readers of names, manifests and the index. Nothing is synced.
 /// it is synced.
 inline Status make_many_checkpoints(const std::filesystem::path& run, std::int64_t count) {
   namespace fs = std::filesystem;

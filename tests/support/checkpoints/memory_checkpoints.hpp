@@ -17,42 +17,42 @@
 
 namespace train::test {
 
-/// Checkpoints in memory, in one place or two, which fail when told to.
+/// Checkpoints in memory, in one or two locations, with failures on request.
 struct MemoryCheckpoints {
   using Steps = std::vector<std::int64_t>;
   using Parts = std::map<std::int64_t, std::set<std::int32_t>>;  ///< Step -> ranks.
 
   bool two_locations = false;
-  std::map<std::int64_t, std::uint64_t> written;  ///< Step -> digest of the weights in it.
+  std::map<std::int64_t, std::uint64_t> written;  ///< Step -> digest of its weights.
   Steps recorded;
-  Steps discarded;               ///< In the project's place.
-  Parts incoming;                ///< Ranks that wrote a shard, where it is written first.
-  Parts sent;                    ///< Of two places: ranks whose shard is in the project's place.
-  std::set<std::int64_t> local;  ///< Of two places: sealed, with all shards.
-  Steps finalized;               ///< Of rank 0.
+  Steps discarded;  ///< Steps discarded in the project's location.
+  Parts incoming;   ///< Ranks that wrote a shard, in its first location.
+  Parts sent;       ///< With two locations: ranks whose shard was sent to the project's.
+  std::set<std::int64_t> local;  ///< With two locations: sealed, with all shards.
+  Steps finalized;               ///< Steps finalized by rank 0.
   Steps journal;                 ///< Steps of the step journal.
-  Steps unwritten;               ///< That it has refused so far.
-  std::string journal_failure;   ///< Why it refuses them; empty: it does not.
+  Steps unwritten;               ///< Steps refused by the journal so far.
+  std::string journal_failure;   ///< Cause of the refusals; empty: none.
   std::map<std::int64_t, double> losses;
   std::vector<std::pair<std::string, std::string>> events;
   std::vector<std::pair<std::int64_t, checkpoint::CheckpointState>> notes;
-  std::vector<std::string> told;  ///< To those who watch.
+  std::vector<std::string> told;  ///< Notes to observers.
 
-  Steps rooms;                       ///< Steps for which room was to be made.
-  std::int64_t old_checkpoints = 0;  ///< That making room may retire, one at a time.
-  bool room_helps = true;            ///< Then fail_write and fail_send forget the step.
+  Steps rooms;                       ///< Steps for which room was requested.
+  std::int64_t old_checkpoints = 0;  ///< Checkpoints that making room may retire, one at a time.
+  bool room_helps = true;            ///< True: making room clears the step's failure.
 
-  std::int32_t fail_rank = 0;  ///< Of which these fail, by step:
+  std::int32_t fail_rank = 0;  ///< Rank with these failures, by step:
   std::set<std::int64_t> fail_write, fail_seal, fail_send;
   std::set<std::int64_t> throw_in_write;
   std::string send_failure = "rsync: connection lost";
   std::set<std::int64_t> fail_manifest, fail_publish, throw_in_publish, fail_record;
 
-  /// What the snapshot actor of `rank` works with.
+  /// Shard operations for the snapshot actor of `rank`.
   actors::ShardWork shard_work(std::int32_t rank) {
     return {.write = [this, rank](std::int64_t step,
                                   std::span<const engine::StateView>) -> Result<std::string> {
-              const std::lock_guard lock(*mutex_);  // ranks may have threads
+              const std::lock_guard lock(*mutex_);  // Ranks may have threads.
               if (throw_in_write.contains(step)) {
                 throw std::runtime_error("the controller is gone");
               }
@@ -85,7 +85,7 @@ struct MemoryCheckpoints {
                   return Status();
                 }};
   }
-  /// What the index actor works with.
+  /// Operations for the index actor.
   actors::IndexWork index_work() {
     actors::IndexWork work = {
         .first_step = 0,

@@ -9,10 +9,10 @@
 #include "checkpoint/save/writer.hpp"
 #include "engine/state_view.hpp"
 
-// Checkpoints written in one go by one process, by the same calls as the ranks of a run make.
+// Checkpoints written at once by one process, through the calls that the ranks of a run make.
 namespace train::test {
 
-/// A checkpoint on its way into `checkpoints`, one place.
+/// Checkpoint under construction in `checkpoints`, a single location.
 class CheckpointOfOneProcess {
  public:
   CheckpointOfOneProcess(const std::filesystem::path& checkpoints, std::int64_t step)
@@ -36,7 +36,7 @@ class CheckpointOfOneProcess {
   checkpoint::IncomingCheckpoint incoming_;
 };
 
-/// Writes and publishes a state that is all here, as one shard.
+/// Writes and publishes a complete state as one shard.
 inline Result<checkpoint::WriteOutcome> write_checkpoint(const std::filesystem::path& checkpoints,
                                                          const checkpoint::ManifestFields& fields,
                                                          std::span<const engine::StateView> state) {

@@ -17,7 +17,7 @@
 // Safetensors files whose tensors are all in memory.
 namespace train::test {
 
-/// A tensor to write, row-major. Borrows `bytes`.
+/// Tensor to write, row-major. Borrows `bytes`.
 struct TensorBytes {
   std::string name;
   std::vector<std::int64_t> shape;
@@ -25,7 +25,7 @@ struct TensorBytes {
   std::string dtype = "F32";
 };
 
-/// Writes `path` by the product's writer, each tensor in one piece.
+/// Writes `path` with the production writer, each tensor in one piece.
 inline Result<storage::WrittenFile> write_safetensors(
     const std::filesystem::path& path, std::span<const TensorBytes> tensors,
     const storage::TensorMetadata& metadata = {}) {
@@ -41,7 +41,7 @@ inline Result<storage::WrittenFile> write_safetensors(
   return writer->commit();
 }
 
-/// All bytes of a tensor.
+/// Reads all bytes of a tensor.
 inline Result<std::vector<std::byte>> read_all(const storage::SafetensorsFile& file,
                                                const storage::TensorEntry& entry) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(entry.end - entry.begin));
@@ -49,7 +49,7 @@ inline Result<std::vector<std::byte>> read_all(const storage::SafetensorsFile& f
   return bytes;
 }
 
-/// Of a file that must be read without an error: the names of its tensors, in their order.
+/// Tensor names of a readable file, in order.
 inline std::vector<std::string> stored_names(const std::filesystem::path& path) {
   const auto file = storage::SafetensorsFile::open(path);
   REQUIRE(file);
@@ -60,7 +60,7 @@ inline std::vector<std::string> stored_names(const std::filesystem::path& path) 
   return names;
 }
 
-/// The bytes of one of its tensors, which it must have.
+/// Bytes of an existing tensor.
 inline std::vector<std::byte> stored_bytes(const std::filesystem::path& path,
                                            const std::string& name) {
   const auto file = storage::SafetensorsFile::open(path);
@@ -72,7 +72,7 @@ inline std::vector<std::byte> stored_bytes(const std::filesystem::path& path,
   return std::move(bytes).value();
 }
 
-/// The same as fp32.
+/// Elements of an existing fp32 tensor.
 inline std::vector<float> stored_floats(const std::filesystem::path& path,
                                         const std::string& name) {
   const std::vector<std::byte> bytes = stored_bytes(path, name);

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kReserved = std::size_t{4} << 30;
 constexpr std::size_t kPage = 4096;
 
-/// Addresses handed out one after the other, and all of them again when none is in use.
+/// Addresses assigned in ascending order, and reused once none is in use.
 class Arena {
  public:
   Arena()
@@ -63,7 +63,7 @@ class Arena {
 struct Guard {
   std::mutex mutex;
   Arena device, pinned;
-  int working = 0;  // Pieces of the device's work under way.
+  int working = 0;  // Device work under way, in pieces.
   struct sigaction before {};
 };
 
@@ -76,21 +76,21 @@ void say(const char* text) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
 }
 
-// As far as a handler may do anything: what it calls is safe there once it has been called before.
+// Limited to calls that are safe in a signal handler after a first call outside it.
 void named(int /*signal*/, siginfo_t* info, void* /*context*/) {
   if (guard().device.holds(info->si_addr)) {
     say("guarded device: the host has touched memory of the device outside of its work:\n");
     std::array<void*, 24> frames{};
     ::backtrace_symbols_fd(frames.data(), ::backtrace(frames.data(), frames.size()), STDERR_FILENO);
   }
-  ::sigaction(SIGSEGV, &guard().before, nullptr);  // The same access again, and that one's turn.
+  ::sigaction(SIGSEGV, &guard().before, nullptr);  // The access repeats, under that handler.
 }
 
 }  // namespace
 
 void watch_device_memory() {
   std::array<void*, 1> frame{};
-  ::backtrace(frame.data(), 1);  // Loads what the handler needs.
+  ::backtrace(frame.data(), 1);  // Loads the handler's dependencies.
   struct sigaction action {};
   action.sa_sigaction = named;
   action.sa_flags = SA_SIGINFO;

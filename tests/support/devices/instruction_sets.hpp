@@ -5,19 +5,19 @@
 #include <cstddef>
 #include <cstdint>
 
-// The instruction sets that the CPU's kernels are compiled for, chosen by hand: this process's
-// kernels alone, and none may be running meanwhile.
+// Selection of the instruction sets of the CPU's kernels: for this process only, and while no
+// kernel is running.
 namespace train::test {
 
 inline bool has_avx512() { return (hwy::SupportedTargets() & HWY_AVX3) != 0; }
 
-/// Which of them kernels run on that are started now; equal numbers are equal sets. REQUIRES: a
-/// kernel has run since they were chosen.
+/// Identifies the instruction set of kernels started now; equal numbers are equal sets. REQUIRES: a
+/// kernel has run since the selection.
 inline std::size_t chosen_instructions() { return hwy::GetChosenTarget().GetIndex(); }
 
-/// From now on kernels run as on a processor without those instructions; 0: as they do by
-/// themselves. Highway's DisableTargets() would not do: the next call of SupportedTargets(), and so
-/// of cpu_backend(), chooses among all of the processor's again.
+/// Runs kernels from now on as on a processor without these instructions; 0: as by default.
+/// Highway's DisableTargets() is not enough: the next call of SupportedTargets(), and so of
+/// cpu_backend(), selects among all of the processor's sets again.
 inline void do_without_instructions(std::int64_t targets) {
   hwy::SetSupportedTargetsForTest(0);
   if (targets != 0) {
@@ -27,7 +27,7 @@ inline void do_without_instructions(std::int64_t targets) {
 
 constexpr std::int64_t kAvx512 = HWY_AVX3 | HWY_AVX3_DL;
 
-/// As long as it lives, kernels run as on a processor without those instructions.
+/// Guard during which kernels run as on a processor without these instructions.
 class WithoutInstructions {
  public:
   explicit WithoutInstructions(std::int64_t targets) { do_without_instructions(targets); }

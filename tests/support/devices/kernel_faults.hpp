@@ -18,26 +18,26 @@
 
 namespace train::test {
 
-/// Makes a kernel of one process fail: the backward pass of an attention, where the environment of
-/// a run says so.
+/// Makes a kernel of one process fail: the backward pass of an attention, as set by the environment
+/// of a run.
 ///
-///   ACTORTRAIN_TEST_FAULT=<what>:<n>:<role>  role: a rank's number, or head; n: from the n-th
-///   call on, from 1; what:
+///   ACTORTRAIN_TEST_FAULT=<what>:<n>:<role>  role: a rank's number, or head; n: first
+///   failing call, from 1; what:
 ///     throw, bad_alloc  the kernel throws on its stream
 ///     handler           enqueuing it throws std::bad_alloc
 ///     nan               it writes one NaN
-///     wedge             it does not end while the file ACTORTRAIN_TEST_WEDGE is there
-///     forward           the same of the n-th forward pass of an attention
-///     start             the kernels cannot be had at all (n does not count)
-///     thread            a thread that nobody watches throws
+///     wedge             it hangs while the file ACTORTRAIN_TEST_WEDGE exists
+///     forward           the n-th forward pass of an attention hangs likewise
+///     start             the kernels are unavailable (n is ignored)
+///     thread            an unsupervised thread throws
 ///
-/// While the file ACTORTRAIN_TEST_SLOW is there, each such pass of any process takes 5 ms more: a
-/// run is not over before a test has done to it what it wants to, however fast the machine is.
+/// While the file ACTORTRAIN_TEST_SLOW exists, each such pass in any process takes 5 ms longer, so
+/// that a run on a fast machine lasts until the test has acted on it.
 ///
-/// ACTORTRAIN_TEST_KERNEL_SET=<name> is what the kernels are called, as if they had other bits.
+/// ACTORTRAIN_TEST_KERNEL_SET=<name> renames the kernel set, as if the kernels had other bits.
 ///
-/// A file ACTORTRAIN_TEST_FAULT_STAMP gets the time of the first of them, but handler and thread:
-/// nanoseconds of std::chrono::steady_clock, which all processes of a machine share.
+/// The file ACTORTRAIN_TEST_FAULT_STAMP gets the time of the first fault, except handler and
+/// thread: nanoseconds of std::chrono::steady_clock, which all processes of a machine share.
 class KernelFaults {
  public:
   KernelFaults() {
@@ -51,7 +51,7 @@ class KernelFaults {
     }
   }
 
-  /// Of `kernels`, as this process is to have them.
+  /// Returns `table` with this process's fault.
   kernels::KernelTable apply(kernels::KernelTable table) const {
     if (what_ == "start") {
       throw std::bad_alloc();
@@ -112,7 +112,7 @@ class KernelFaults {
     }
   }
 
-  /// Of the first fault alone.
+  /// Records only the first fault.
   static void stamp() {
     static std::once_flag once;
     std::call_once(once, [] {

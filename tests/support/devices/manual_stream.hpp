@@ -13,7 +13,7 @@
 
 namespace train::test {
 
-/// A stream that runs its work only when the test says so. Streams that share `clock` number their
+/// Stream that runs its work only on request of the test. Streams that share `clock` number their
 /// work in the order of enqueuing. One thread, except that run_next() may come from a helper.
 class ManualStream final : public kernels::Stream {
  public:
@@ -52,7 +52,7 @@ class ManualStream final : public kernels::Stream {
 
   [[nodiscard]] int threads() const override { return 1; }
 
-  /// Runs the oldest work. REQUIRES: pending() > 0.
+  /// Runs the oldest work item. REQUIRES: pending() > 0.
   void run_next() {
     const Item item = std::move(queue_.front());
     queue_.pop_front();
@@ -66,7 +66,7 @@ class ManualStream final : public kernels::Stream {
       report();
     }
   }
-  /// The oldest work throws `error` instead of being done. REQUIRES: pending() > 0.
+  /// Throws `error` in place of the oldest work item. REQUIRES: pending() > 0.
   void fail_next(std::exception_ptr error) {
     queue_.front().work = [error = std::move(error)] { std::rethrow_exception(error); };
   }
@@ -78,7 +78,7 @@ class ManualStream final : public kernels::Stream {
 
   [[nodiscard]] std::size_t pending() const { return queue_.size(); }
   [[nodiscard]] std::uint64_t next_ticket() const { return queue_.front().ticket; }
-  /// The mark of the oldest work that has not run.
+  /// Returns the mark of the oldest pending work item.
   [[nodiscard]] kernels::Mark next_mark() const {
     return queue_.empty() ? mark_ : queue_.front().mark;
   }
@@ -86,7 +86,7 @@ class ManualStream final : public kernels::Stream {
     return !queue_.empty() && queue_.front().mark.what == what;
   }
 
-  bool held = false;  ///< Its work stays where it is; for the one who drives the streams.
+  bool held = false;  ///< Work is held back; used by the driver of the streams.
 
  private:
   struct Item {

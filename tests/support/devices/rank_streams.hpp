@@ -8,15 +8,15 @@
 
 namespace train::test {
 
-/// The streams of a rank, in the hands of the test.
+/// Streams of a rank, driven by the test.
 struct RankStreams {
   ManualStream* compute = nullptr;
   ManualStream* copy = nullptr;
   ManualStream* input = nullptr;
   ManualStream* disk = nullptr;
-  ManualStream* reduce = nullptr;  ///< None of a rank that is alone.
+  ManualStream* reduce = nullptr;  ///< Null for a single rank.
 
-  /// Puts them in the place of the rank's own; `clock` numbers the work of all ranks.
+  /// Replaces the rank's own streams; `clock` numbers the work of all ranks.
   static RankStreams install(actors::RankRuntime& runtime, const ManualStream::Clock& clock) {
     const auto replace = [&clock](std::unique_ptr<kernels::Stream>& stream) {
       auto manual = std::make_unique<ManualStream>(clock);
@@ -31,9 +31,9 @@ struct RankStreams {
             .reduce = runtime.reduce ? replace(runtime.reduce) : nullptr};
   }
 
-  /// Adds those whose oldest work may run. Work that waits for an event would block the one thread
-  /// there is. On some streams it only runs in the order of enqueuing: computing and reducing wait
-  /// for each other anywhere, but only the update waits for the copies.
+  /// Adds the streams whose oldest work may run. Work that waits for an event would block the only
+  /// thread, so on some streams it only runs in the order of enqueuing: compute and reduce wait for
+  /// each other anywhere, but only the update waits for the copies.
   void add_runnable(std::vector<ManualStream*>& runnable) const {
     const auto add = [&runnable](ManualStream* stream, bool may_run) {
       if (may_run && stream->pending() > 0 && !stream->held) {

@@ -16,12 +16,12 @@
 
 namespace train::test {
 
-/// A model of a disk under power cuts, as pessimistic as POSIX lets one be: fsync of a file makes
-/// its bytes last, fsync of a directory its entries, and nothing else does. A rename within a
-/// directory happens whole or not at all.
+/// Model of a disk under power cuts, with the minimal guarantees of POSIX: fsync of a file makes
+/// its bytes durable, fsync of a directory its entries, and nothing else does. A rename within a
+/// directory is atomic.
 class CrashingDisk {
  public:
-  /// What lies in `root`, all of it durable.
+  /// Starts with the content of `root`, all of it durable.
   explicit CrashingDisk(const std::filesystem::path& root) : nodes_(1) {
     nodes_[0].directory = true;
     scan(root, 0);
@@ -68,7 +68,7 @@ class CrashingDisk {
     }
   }
 
-  /// Changes of directories that no fsync has made last.
+  /// Number of directory changes not yet synced.
   [[nodiscard]] std::size_t pending_entries() const {
     std::size_t count = 0;
     for (const Node& node : nodes_) {
@@ -77,20 +77,20 @@ class CrashingDisk {
     return count;
   }
 
-  /// False: whatever a power cut makes of bytes that were not synced, it leaves the same.
+  /// False: all kinds of power cut leave the same bytes.
   [[nodiscard]] bool has_unsynced_bytes() const {
     return std::any_of(nodes_.begin(), nodes_.end(),
                        [](const Node& node) { return node.now != node.synced; });
   }
 
-  /// Every file and directory that a power cut leaves, by path below the root; a directory has a
-  /// path that ends with a slash.
+  /// Files and directories left by a power cut, by path below the root; a directory's path ends
+  /// with a slash.
   [[nodiscard]] std::map<std::string, std::string> after_power_cut(UnsyncedEntries entries,
                                                                    UnsyncedBytes bytes) const {
     std::map<std::string, std::string> tree;
     std::size_t number = 0;
     std::vector<std::map<std::string, std::size_t>> kept;
-    for (const Node& node : nodes_) {  // in one order, so that `which` means one change
+    for (const Node& node : nodes_) {  // A fixed order gives `which` a fixed meaning.
       auto left = node.synced_entries;
       for (const Change& pending : node.pending) {
         if (happens(entries, number++)) {

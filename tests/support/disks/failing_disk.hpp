@@ -14,18 +14,19 @@
 
 namespace train::test {
 
-/// Which of the calls that change the disk fails, and how.
+/// Choice of a disk-changing call that fails, and its failure.
 struct DiskFault {
   int error_number = ENOSPC;
-  std::int64_t at = -1;     ///< Number of the call among those that can fail so, from 0. -1: none.
-  bool persistent = false;  ///< All later ones fail, too.
-  std::int64_t calls = 1;   ///< Else so many fail one after the other, and then it heals.
-  std::optional<storage::FileCallKind> only = {};  ///< Counts and fails no other kind.
-  std::string part = {};  ///< In the paths of those that count; with one, RocksDB's files do, too.
+  std::int64_t at = -1;     ///< Index among the calls that can fail so, from 0. -1: none.
+  bool persistent = false;  ///< All later calls fail, too.
+  std::int64_t calls = 1;   ///< Else this many consecutive calls fail, then it heals.
+  std::optional<storage::FileCallKind> only = {};  ///< Counts and fails only this kind.
+  std::string part = {};  ///< Part of the counted paths; if set, RocksDB's files count, too.
 };
 
-/// A disk that fails while this object lives. A full one (ENOSPC) fails what takes space and still
-/// removes; a broken one (EIO) fails everything. A write that fails leaves half of its bytes.
+/// Makes the disk fail during the lifetime of this object. A full disk (ENOSPC) fails allocating
+/// calls and still removes; a broken one (EIO) fails every call. A failing write leaves half of its
+/// bytes.
 class FailingDisk final : public storage::FileCallHook {
  public:
   explicit FailingDisk(const DiskFault& fault = {})
@@ -51,7 +52,7 @@ class FailingDisk final : public storage::FileCallHook {
     if (call.kind == storage::FileCallKind::write && call.bytes.size() > 1 &&
         fault_.error_number != EINTR) {
       call.bytes = call.bytes.first(call.bytes.size() / 2);
-      torn_ = true;  // the rest of it is the call that fails
+      torn_ = true;  // The rest of the write is the failing call.
       return 0;
     }
     return fail(call.kind);
@@ -60,14 +61,14 @@ class FailingDisk final : public storage::FileCallHook {
 
   [[nodiscard]] bool sees_index() const override { return !fault_.part.empty(); }
 
-  /// Calls so far that could have failed so.
+  /// Number of calls so far that could have failed so.
   [[nodiscard]] std::int64_t seen() const { return seen_; }
   [[nodiscard]] std::int64_t seen(storage::FileCallKind kind) const {
     const auto found = by_kind_.find(kind);
     return found == by_kind_.end() ? 0 : found->second;
   }
   [[nodiscard]] std::int64_t failed() const { return failed_; }
-  /// Something could not be removed.
+  /// True if a removal failed.
   [[nodiscard]] bool failed_to_remove() const { return failed_to_remove_; }
 
  private:
@@ -98,11 +99,11 @@ class FailingDisk final : public storage::FileCallHook {
   bool failed_to_remove_ = false;
 };
 
-/// Reads that fail while this object lives: of files in whose path `part` is, the one with the
-/// number `at` among the calls that open and read them, from 0.
+/// Makes a read fail during the lifetime of this object: call number `at`, from 0, among the calls
+/// that open and read files with `part` in their path.
 class FailingReads final : public storage::FileCallHook {
  public:
-  /// `error_number` 0: the read finds the end of the file there. An opening is then not counted.
+  /// `error_number` 0: the read finds the end of the file there. Opening is then not counted.
   FailingReads(std::string part, int error_number, std::int64_t at)
       : part_(std::move(part)),
         error_number_(error_number),
@@ -135,7 +136,7 @@ class FailingReads final : public storage::FileCallHook {
   bool failed_ = false;
 };
 
-/// Counts while this object lives what is read of files in whose path `part` is.
+/// Counts the bytes read, during the lifetime of this object, from files with `part` in their path.
 class CountedReads final : public storage::FileCallHook {
  public:
   explicit CountedReads(std::string part)

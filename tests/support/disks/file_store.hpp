@@ -18,12 +18,12 @@
 
 namespace train::test {
 
-/// A store of one file per key, for ranks that share a directory. Waits by looking again and again.
+/// Store of one file per key, for ranks that share a directory. Waits by polling.
 class FileStore final : public engine::RendezvousStore {
  public:
   explicit FileStore(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
-  /// Written beside and renamed, so that nobody reads half of it.
+  /// Written beside and renamed, so that no reader sees half of it.
   Status set(const std::string& key, const std::vector<char>& bytes) override {
     const std::filesystem::path path = directory_ / key;
     const std::filesystem::path beside = directory_ / fmt::format(".{}.{}", key, ::getpid());

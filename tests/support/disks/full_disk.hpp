@@ -8,7 +8,7 @@
 
 namespace train::test {
 
-/// A file system of its own, of a fixed size, mounted over `directory` while the object lives.
+/// File system of a fixed size, mounted over `directory` during the lifetime of this object.
 class SmallDisk {
  public:
   SmallDisk(const std::filesystem::path& directory, const std::string& size) : path_(directory) {
@@ -26,7 +26,7 @@ class SmallDisk {
     }
   }
 
-  /// Gives it another size.
+  /// Resizes the file system.
   bool grow(const std::string& size) {
     return ::mount("tmpfs", path_.c_str(), "tmpfs", MS_REMOUNT, ("size=" + size).c_str()) == 0;
   }

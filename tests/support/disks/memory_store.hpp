@@ -10,8 +10,8 @@
 
 namespace train::test {
 
-/// A KvStore in memory. Its content can be copied and put back, which is what a disk that lost its
-/// newest writes looks like; writes can be made to fail.
+/// KvStore in memory. Copying its content and restoring it later simulates a disk that lost its
+/// newest writes; writes can be made to fail.
 class MemoryStore final : public storage::KvStore {
  public:
   std::map<std::string, std::string, std::less<>> content;

@@ -7,12 +7,12 @@
 #include <catch2/catch.hpp>
 #include <functional>
 
-// Another user of this machine, for tests of what is shared with them.
+// Another user of this machine, for tests of shared resources.
 namespace train::test {
 
 inline constexpr uid_t kOtherUser = 65534;
 
-/// Whether this process can become another user: root alone can. Says so where it cannot.
+/// True if this process can become another user, which only root can. Prints a line if not.
 inline bool can_be_another_user() {
   if (::geteuid() == 0) {
     return true;
@@ -21,8 +21,8 @@ inline bool can_be_another_user() {
   return false;
 }
 
-/// Does `work` as the other user, in a process of its own, and returns what it returns.
-/// REQUIRES: can_be_another_user(); `work` makes system calls alone.
+/// Runs `work` as the other user, in a new process, and returns its result. REQUIRES:
+/// can_be_another_user(); `work` only makes system calls.
 inline bool as_another_user(const std::function<bool()>& work) {
   const pid_t child = ::fork();
   REQUIRE(child >= 0);

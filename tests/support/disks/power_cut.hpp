@@ -10,32 +10,32 @@
 
 namespace train::test {
 
-/// What a power cut makes of bytes that were written and not synced.
+/// Effect of a power cut on written bytes that were not synced.
 enum class UnsyncedBytes {
   kept,
-  lost,        ///< The file is as it was at its last fsync.
-  torn_512,    ///< Half of them, to a multiple of 512 bytes.
-  torn_4096,   ///< The same of 4096.
-  holed_512,   ///< The file has its length; every other 512 bytes are zeros.
-  holed_4096,  ///< The same of 4096.
-  garbage,     ///< The file has its length; what was not synced is something else.
+  lost,        ///< The file returns to its last fsync.
+  torn_512,    ///< Half of them, rounded to a multiple of 512 bytes.
+  torn_4096,   ///< Half of them, rounded to a multiple of 4096 bytes.
+  holed_512,   ///< The file keeps its length; every other 512 bytes are zeros.
+  holed_4096,  ///< The file keeps its length; every other 4096 bytes are zeros.
+  garbage,     ///< The file keeps its length; unsynced bytes are garbage.
 };
 
-/// Which changes of directories, not synced yet, a power cut leaves. Each may come or not on its
-/// own: nothing but fsync orders them.
+/// Set of unsynced directory changes that a power cut leaves. Each may survive or not
+/// independently: only fsync orders them.
 struct UnsyncedEntries {
   enum class Mode { all, none, only, all_but };
   Mode mode = Mode::all;
-  std::size_t which = 0;  ///< only, all_but: the change's number among the pending ones.
+  std::size_t which = 0;  ///< For only, all_but: index among the pending changes.
 };
 
-/// What is left of a file that had `synced` at its last fsync and `now` before the cut.
+/// Content left of a file that had `synced` at its last fsync and `now` before the cut.
 inline std::string content_left(const std::string& now, const std::string& synced,
                                 UnsyncedBytes bytes) {
   if (bytes == UnsyncedBytes::kept || now == synced) {
     return now;
   }
-  // Files are appended to; one that was overwritten is all unsafe.
+  // Files are appended to; an overwritten file is entirely unsafe.
   const std::size_t safe = now.starts_with(synced) ? synced.size() : 0;
   const std::size_t unit =
       bytes == UnsyncedBytes::torn_512 || bytes == UnsyncedBytes::holed_512 ? 512 : 4096;
@@ -61,7 +61,7 @@ inline std::string content_left(const std::string& now, const std::string& synce
   }
 }
 
-/// Makes `tree` (of CrashingDisk) real in an existing directory.
+/// Writes `tree` (of CrashingDisk) into an existing directory.
 inline void materialise(const std::map<std::string, std::string>& tree,
                         const std::filesystem::path& directory) {
   for (const auto& [path, content] : tree) {

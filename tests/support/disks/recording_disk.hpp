@@ -13,20 +13,20 @@
 
 namespace train::test {
 
-/// A call that changed the disk, with what it needs to be made again. Paths are relative to the
-/// directory that was watched.
+/// Call that changed the disk, with the data to replay it. Paths are relative to the watched
+/// directory.
 struct RecordedCall {
   storage::FileCallKind kind = storage::FileCallKind::point;
   std::string path;
-  std::string to;  ///< rename: the new name. point: the name of the point.
+  std::string to;  ///< New name of a rename, or name of a point.
   std::string bytes;
-  std::optional<std::uint64_t> offset = {};  ///< write: none: at the end.
+  std::optional<std::uint64_t> offset = {};  ///< Offset of a write; nullopt: at the end.
   std::uint64_t size_bytes = 0;
   bool empties = false;
 };
 
-/// Records the calls on `root` and below that succeed, in their order, while it lives; and what
-/// rsync did there.
+/// Records the successful calls on `root` and below during its lifetime, in order, including
+/// rsync's writes there.
 class RecordingDisk final : public storage::FileCallHook {
  public:
   explicit RecordingDisk(std::filesystem::path root)
@@ -59,7 +59,7 @@ class RecordingDisk final : public storage::FileCallHook {
   [[nodiscard]] const std::vector<RecordedCall>& calls() const { return calls_; }
 
  private:
-  /// What rsync has just done in a process of its own: a hidden file, written, renamed.
+  /// Records the writes of an rsync process: a hidden file, written, renamed.
   void record_copy(const std::string& path) {
     using storage::FileCallKind;
     const std::filesystem::path target(path);
@@ -74,7 +74,7 @@ class RecordingDisk final : public storage::FileCallHook {
     calls_.push_back({.kind = FileCallKind::rename, .path = hidden, .to = path, .bytes = {}});
   }
 
-  /// Empty: elsewhere.
+  /// Relative path; empty: elsewhere.
   [[nodiscard]] std::string below_root(std::string_view path) const {
     const std::string relative =
         std::filesystem::path(path).lexically_normal().lexically_relative(root_).string();

@@ -15,7 +15,7 @@
 
 namespace train::test {
 
-/// A fresh directory, removed with everything in it at the end.
+/// New directory, removed with its content at the end.
 class TempDirectory {
  public:
   TempDirectory() : TempDirectory(std::filesystem::temp_directory_path()) {}
@@ -38,7 +38,7 @@ class TempDirectory {
   std::filesystem::path path_;
 };
 
-/// Where fsync costs nothing, for tests that need none: in memory, if the system has such a place.
+/// Directory with free fsync, for tests that do not test it: in memory if the system has one.
 inline std::filesystem::path quick_directory() {
   return ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path();
 }
@@ -55,8 +55,8 @@ inline void write_bytes(const std::filesystem::path& path, std::string_view byte
   TRAIN_CHECK(file.good());
 }
 
-/// Changes a file in place. Quicker than write_bytes(): many file systems write a file that was
-/// emptied to the disk when it is closed.
+/// Changes a file in place. Faster than write_bytes(): many file systems flush a truncated file
+/// when it is closed.
 inline void overwrite_bytes(const std::filesystem::path& path, std::string_view bytes) {
   if (!std::filesystem::exists(path)) {
     write_bytes(path, {});
@@ -75,7 +75,7 @@ inline void flip_byte(const std::filesystem::path& path, std::size_t position) {
   write_bytes(path, bytes);
 }
 
-/// Names of the entries of a directory, hidden ones included.
+/// Lists the entry names of a directory, hidden ones included.
 inline std::vector<std::string> names_in(const std::filesystem::path& directory) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {

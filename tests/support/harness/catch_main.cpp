@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-// Prints the seed first, so that a failure can be replayed with --rng-seed. Runs that tests start
-// do not measure the machine's peak first, which would take most of their time.
+// Prints the seed first, so that a failure can be replayed with --rng-seed. Runs started by tests
+// skip the measurement of the machine's peak, which would take most of their time.
 int main(int argc, char* argv[]) {
   setenv("ACTORTRAIN_TEST_NO_PEAK", "1", 0);
   Catch::Session session;

@@ -10,7 +10,7 @@
 
 namespace train::test {
 
-/// Sends this process's standard error, and so all of its log, to the end of a file while it lives.
+/// Appends this process's standard error, and so its log, to a file during its lifetime.
 class ErrorOutputFile {
  public:
   explicit ErrorOutputFile(const std::filesystem::path& path)

@@ -10,10 +10,10 @@
 
 namespace train::test {
 
-/// Words that players share, and what each player has done: all that decides how a play goes on.
+/// Words shared by players, and the past of each player: the complete state of a play.
 struct Scene {
   struct Past {
-    std::vector<std::uint32_t> results;  ///< Of its accesses.
+    std::vector<std::uint32_t> results;  ///< Results of its accesses.
     bool asleep = false;
     bool ended = false;
     auto operator<=>(const Past&) const = default;
@@ -23,9 +23,8 @@ struct Scene {
   auto operator<=>(const Scene&) const = default;
 };
 
-/// Through which a player does what others may see, one access in each of its turns. It is run from
-/// its beginning for every turn, with the results that it then had, so it may depend on nothing
-/// else.
+/// Interface for a player's visible operations, one access per turn. Each turn runs the player from
+/// its beginning with the results of earlier turns, so the player may depend on nothing else.
 class Player {
  public:
   Player(Scene& scene, std::size_t index) : scene_(&scene), past_(&scene.players[index]) {}
@@ -49,7 +48,7 @@ class Player {
              return same ? 1U : 0U;
            }) == 1;
   }
-  /// Of a futex: sleeps until somebody wakes, if the word is `value`.
+  /// Waits on a futex: sleeps until a wake-up if the word is `value`.
   void wait(std::size_t word, std::uint32_t value) {
     access([&] {
       past_->asleep = at(word) == value;
@@ -65,7 +64,7 @@ class Player {
     });
   }
 
-  /// One turn of `body`.
+  /// Plays one turn of `body`.
   void play(const std::function<void(Player&)>& body) {
     try {
       body(*this);
@@ -101,7 +100,7 @@ struct Role {
   bool mortal = false;  ///< May be killed before any of its turns.
 };
 
-/// Every order there is of the turns of some players, each access being sequentially consistent.
+/// Explores every order of the turns of some players; each access is sequentially consistent.
 class EveryOrder {
  public:
   explicit EveryOrder(std::vector<Role> roles) : roles_(std::move(roles)) {
@@ -111,7 +110,7 @@ class EveryOrder {
   }
 
   [[nodiscard]] std::size_t scenes() const { return seen_.size(); }
-  /// Ends in which a player sleeps for ever.
+  /// Number of ends in which a player sleeps for ever.
   [[nodiscard]] std::size_t sleepers() const { return sleepers_; }
 
  private:

@@ -8,8 +8,8 @@
 
 namespace train::test {
 
-/// A file of tests/reference/fixtures: in a bundle, where the program lies in bin/, that of
-/// share/fixtures, else the sources'. Throws std::runtime_error, with its path, where it is not.
+/// Reads a file of tests/reference/fixtures: from share/fixtures in a bundle (the program lies in
+/// bin/), else from the sources. Throws std::runtime_error with the path if it does not exist.
 inline nlohmann::json read_fixture(const std::string& name) {
   namespace fs = std::filesystem;
   const fs::path packed =

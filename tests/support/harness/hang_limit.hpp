@@ -5,18 +5,18 @@
 
 namespace train::test {
 
-/// How long a test waits for what must come: a guard that turns a hang into a failure, so long that
-/// no machine, however busy, makes it a statement on speed.
+/// Limit on a test's wait for an expected event: turns a hang into a failure, and is long enough to
+/// be no speed requirement on a busy machine.
 inline constexpr std::chrono::seconds hang_limit{120};
 
-/// Longer than a test waits for anything: the time-out of what a test shows to end without it.
+/// Exceeds every wait of a test: time-out of an operation that must end without it.
 inline constexpr std::chrono::seconds beyond_hang_limit{600};
 
-/// Between two looks at what no call can wait for: a file or an output that another process writes,
-/// the state of an object that tells nobody of its changes. Long enough to leave it the processor.
+/// Pause between polls of a state without a blocking call: a file or output of another process, an
+/// object without notifications. Long enough to free the processor.
 inline void before_the_next_look() { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }
 
-/// Waits until `condition` holds; false if it does not within `limit`.
+/// Waits until `condition` holds; returns false after `limit`.
 template <class Condition>
 bool comes_true(Condition condition, std::chrono::milliseconds limit = hang_limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;

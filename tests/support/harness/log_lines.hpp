@@ -8,10 +8,10 @@
 
 namespace train::test {
 
-/// The lines that this process logs while the object lives.
+/// Captures the log lines of this process during its lifetime.
 class LogLines {
  public:
-  /// Those that `part` is in.
+  /// Number of lines that contain `part`.
   [[nodiscard]] int count(const std::string& part) const {
     std::istringstream lines(read_bytes(directory_ / "log"));
     int found = 0;

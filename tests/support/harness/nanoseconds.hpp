@@ -4,7 +4,7 @@
 
 namespace train {
 
-/// What clocks of the product count a second as.
+/// One second in the unit of the production clocks.
 inline constexpr std::int64_t kSecond = 1'000'000'000;
 
 }  // namespace train

@@ -5,8 +5,7 @@
 
 namespace train::test {
 
-/// How many times as often as by default a case repeats what it does at random: more under
-/// `./dev test soak`.
+/// Factor on the repetitions of a randomized case: greater than 1 under `./dev test soak`.
 inline std::uint64_t soak_factor() {
   const char* const text = std::getenv("ACTORTRAIN_SOAK");
   const long factor = text == nullptr ? 1 : std::atol(text);

@@ -1,1 +1,1 @@
-// A source for the libraries that parse the headers of all tests (tests/CMakeLists.txt).
+// Source for the libraries that parse the headers of all tests (tests/CMakeLists.txt).

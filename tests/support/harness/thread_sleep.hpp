@@ -11,13 +11,13 @@
 
 namespace train::test {
 
-/// What the kernel says of a thread's sleeps.
+/// Sleeps of a thread, as reported by the kernel.
 struct ThreadSleeps {
-  bool sleeping = false;  ///< It is in the last one.
-  long count = -1;        ///< So far; -1: there is no such thread.
+  bool sleeping = false;  ///< The last sleep is still on.
+  long count = -1;        ///< Number so far; -1: there is no such thread.
 };
 
-/// Of a thread of this process.
+/// Reads the sleeps of a thread of this process.
 inline ThreadSleeps sleeps_of(pid_t thread) {
   std::ifstream status(fmt::format("/proc/self/task/{}/status", thread));
   const std::string state = "State:";
@@ -33,15 +33,15 @@ inline ThreadSleeps sleeps_of(pid_t thread) {
   return found;
 }
 
-/// The number of the sleep in the kernel that a thread of this process is in; none while it runs.
-/// Of a thread that has been given something to do, a sleep later than the one it was in before
-/// says that it waits for others: nothing but the kernel knows that of a call that blocks.
+/// Number of the kernel sleep that a thread of this process is in; nullopt while it runs. After the
+/// thread was given work, a later sleep than before shows that it waits for others: only the kernel
+/// knows this of a blocking call.
 inline std::optional<long> sleep_of(pid_t thread) {
   const ThreadSleeps found = sleeps_of(thread);
   return found.sleeping ? std::optional(found.count) : std::nullopt;
 }
 
-/// Waits until the thread is in a sleep later than the one of number `after`.
+/// Waits until the thread is in a sleep with a number above `after`.
 inline bool falls_asleep(pid_t thread, long after = -1) {
   return comes_true([&] { return sleep_of(thread).value_or(-1) > after; });
 }

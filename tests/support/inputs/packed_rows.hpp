@@ -12,17 +12,17 @@
 
 namespace train::test {
 
-/// A small data set of packed rows, always the same.
+/// Parameters of a small deterministic data set of packed rows.
 struct RowSet {
-  std::string kind = "chat";  ///< "preference", "kto": pairs, examples, that many.
+  std::string kind = "chat";  ///< "preference" and "kto" count pairs and examples.
   std::int64_t vocab_size = 61;
   std::uint32_t row_length = 16;
   int documents = 60;
-  int trained = 2;  ///< One in so many documents has no trained target; 0: none has one.
+  int trained = 2;  ///< Every n-th document has no trained target; 0: all have one.
   bool weights = true;
 };
 
-/// Prompts and answers below the vocabulary; the answers' tokens are trained.
+/// Generates prompts and answers below the vocabulary; the answers' tokens are trained.
 inline storage::RowText row_text(std::mt19937& random, const RowSet& set, bool trained) {
   storage::RowText text;
   const auto below = [&random](std::uint32_t limit) {
@@ -51,7 +51,7 @@ inline storage::RowCounts write_split(const std::filesystem::path& directory,
   REQUIRE(writer.ok());
   std::mt19937 random(split == "val" ? 11 : 5);
   for (int i = 0; i < documents && set.kind == "preference"; ++i) {
-    // Both sides fit beside each other, and are never equal.
+    // Both sides fit in one row and are never equal.
     RowSet half = set;
     half.row_length = set.row_length / 2;
     const storage::RowText chosen = row_text(random, half, true);

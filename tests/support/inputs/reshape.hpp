@@ -5,7 +5,7 @@
 
 namespace train::engine::testing {
 
-/// Gives the model other dimensions.
+/// Changes the model's dimensions.
 template <class Change>
 void reshape(RankOptions& options, const Change& change) {
   ModelShape shape = options.model.layers.empty() ? ModelShape() : shape_of(options.model);

@@ -6,7 +6,7 @@
 
 namespace train::test {
 
-/// Small SentencePiece models and the ids that the reference gives to texts
+/// Small SentencePiece models with the reference implementation's token ids of texts
 /// (tests/reference/make_sentencepiece_fixtures.py).
 inline const nlohmann::json& sentencepiece_fixture() {
   static const nlohmann::json fixture = [] {
@@ -36,7 +36,7 @@ inline std::string from_base64(const std::string& text) {
   return bytes;
 }
 
-/// The bytes of a model.
+/// Bytes of a model.
 inline std::string sentencepiece_model(const std::string& name) {
   return from_base64(sentencepiece_fixture().at("models").at(name).at("model"));
 }

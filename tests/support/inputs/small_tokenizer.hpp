@@ -6,7 +6,7 @@
 
 namespace train::test {
 
-/// The letter that stands for a byte in vocabularies of byte-level tokenizers.
+/// Character that represents a byte in vocabularies of byte-level tokenizers.
 inline std::string byte_letter(int byte) {
   int others = 0;
   for (int i = 0; i < byte; ++i) {
@@ -20,7 +20,7 @@ inline std::string byte_letter(int byte) {
   return {static_cast<char>(0xC0 | (point >> 6)), static_cast<char>(0x80 | (point & 0x3F))};
 }
 
-/// A tokenizer.json: bytes, some pairs of letters, and <|endoftext|> as id 264.
+/// Text of a tokenizer.json: bytes, some pairs of letters, and <|endoftext|> as id 264.
 inline std::string small_tokenizer_json() {
   nlohmann::ordered_json vocab;
   int next = 0;

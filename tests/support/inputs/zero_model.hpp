@@ -9,10 +9,10 @@
 #include "engine/model/model.hpp"
 #include "engine/model/spec.hpp"
 
-// A published model of zeros, in sparse files: one of any size is there at once.
+// Published model of zeros, in sparse files: created at once at any size.
 namespace train::test {
 
-/// A safetensors file of zeros.
+/// Writes a safetensors file of zeros.
 inline void write_shard(const std::filesystem::path& path, const nlohmann::json& header,
                         std::uint64_t data_bytes) {
   const std::string text = header.dump();
@@ -24,7 +24,7 @@ inline void write_shard(const std::filesystem::path& path, const nlohmann::json&
   std::filesystem::resize_file(path, sizeof(size) + size + data_bytes);
 }
 
-/// The model's tensors in bf16, all zeros, in files of about `shard_bytes` with their index.
+/// Writes the model's tensors in bf16, all zeros, in files of about `shard_bytes` with their index.
 inline void write_zeros(const std::filesystem::path& directory, const engine::ModelSpec& spec,
                         std::uint64_t shard_bytes) {
   nlohmann::json map = nlohmann::json::object();

@@ -10,10 +10,10 @@
 
 namespace train::engine::testing {
 
-/// An objective that no run file can name, as the shortest example of one with passes
-/// (engine/README.md): the cross-entropy of the rows of data.dir, and in a pass of its own
-/// coefficient times the label-smoothed one of those of data.forget_dir. The coefficient is
-/// objective.beta; both gradients are summed.
+/// Objective for tests, as the shortest example of one with passes (engine/README.md): the
+/// cross-entropy on the rows of data.dir, and in a second pass coefficient times the label-smoothed
+/// cross-entropy on those of data.forget_dir. The coefficient is objective.beta; both gradients are
+/// summed.
 class TwoLosses final : public Objective {
  public:
   explicit TwoLosses(const configs::ObjectiveSection& section) : section_(section) {}
@@ -41,7 +41,7 @@ class TwoLosses final : public Objective {
   configs::ObjectiveSection section_;
 };
 
-/// The line of a list in a program of its own: objective.name = "two_losses" from here on.
+/// Registers objective.name = "two_losses" in this program.
 inline void add_two_losses() {
   add_objective("two_losses",
                 [](const configs::ObjectiveSection& section) -> std::unique_ptr<const Objective> {

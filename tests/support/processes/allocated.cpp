@@ -12,7 +12,7 @@ std::atomic<std::uint64_t> bytes{0};
 }  // namespace
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// The forms for arrays and without exceptions call this one.
+// The array and nothrow forms call this one.
 void* operator new(std::size_t size) {
   count.fetch_add(1, std::memory_order_relaxed);
   bytes.fetch_add(size, std::memory_order_relaxed);

@@ -4,14 +4,14 @@
 
 namespace train::test {
 
-/// What a process has asked operator new for since it began, whether it has freed it or not.
+/// Total requests to operator new since the start of a process, whether freed or not.
 struct Allocated {
   std::uint64_t count = 0;
   std::uint64_t bytes = 0;
 };
 
-/// Of this process. Zeros under a sanitizer, whose own operator new stays. Usable on any thread.
-/// REQUIRES: allocated.cpp is linked into the program, which counts for all of it.
+/// Counts of this process. Zeros under a sanitizer, which keeps its own operator new. Usable on any
+/// thread. REQUIRES: allocated.cpp is linked into the program, all of which it counts.
 [[nodiscard]] Allocated allocated();
 
 }  // namespace train::test

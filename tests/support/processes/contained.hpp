@@ -17,22 +17,22 @@
 
 namespace train::test {
 
-/// What work in a process of its own took: counts, which are the same on any machine.
+/// Resource use of work in a child process: counts that are equal on any machine.
 struct Used {
-  std::uint64_t growth_bytes = 0;     ///< Most memory at once, above what there was before.
-  std::uint64_t read_bytes = 0;       ///< That read() and its like returned.
+  std::uint64_t growth_bytes = 0;     ///< Peak memory above the initial amount.
+  std::uint64_t read_bytes = 0;       ///< Returned by read() and similar calls.
   std::uint64_t allocations = 0;      ///< Calls of operator new.
-  std::uint64_t allocated_bytes = 0;  ///< All that they asked for.
+  std::uint64_t allocated_bytes = 0;  ///< Total bytes they requested.
 };
 
-/// What became of work in a process of its own.
+/// Result of work in a child process.
 struct Contained {
-  int signal = 0;    ///< That ended it; 0: it ended by itself.
-  Used used;         ///< Zeros if a signal ended it.
-  std::string text;  ///< What the work returned.
+  int signal = 0;    ///< Signal that ended it; 0: none.
+  Used used;         ///< Zeros after a signal.
+  std::string text;  ///< Result of the work.
 };
 
-/// Most resident memory so far, after forget_peak() since then.
+/// Peak resident memory so far, or since the last forget_peak().
 inline std::uint64_t peak_bytes() {
   std::uint64_t kilobytes = 0;
   if (std::FILE* file = std::fopen("/proc/self/status", "r")) {
@@ -55,7 +55,7 @@ inline void forget_peak() {
   }
 }
 
-/// Bytes that this process has read from files so far.
+/// Bytes read from files by this process so far.
 inline std::uint64_t bytes_read() {
   std::uint64_t bytes = 0;
   if (std::FILE* file = std::fopen("/proc/self/io", "r")) {
@@ -68,8 +68,8 @@ inline std::uint64_t bytes_read() {
   return bytes;
 }
 
-/// Runs `work`, which returns a std::string, in a forked process that is killed if it hangs.
-/// Whatever it does to memory or to itself, this process goes on. REQUIRES: one thread.
+/// Runs `work`, which returns a std::string, in a forked process that is killed if it hangs. This
+/// process survives any damage there. REQUIRES: one thread.
 template <class Work>
 Contained run_contained(const Work& work) {
   int ends[2];
@@ -79,7 +79,7 @@ Contained run_contained(const Work& work) {
   if (child == 0) {
     ::close(ends[0]);
     ::alarm(static_cast<unsigned>(hang_limit.count()));
-    ::malloc_trim(0);  // or the work would live in what this process has freed
+    ::malloc_trim(0);  // Otherwise the work would reuse memory freed by this process.
     forget_peak();
     const std::uint64_t peak_before = peak_bytes();
     const std::uint64_t read_before = bytes_read();
@@ -119,14 +119,14 @@ Contained run_contained(const Work& work) {
   return result;
 }
 
-/// The sanitizers keep freed memory and shadow copies: sizes and counts mean nothing with them.
+/// Sanitizers keep freed memory and shadow copies: sizes and counts are meaningless under them.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool sanitized = true;
 #else
 inline constexpr bool sanitized = false;
 #endif
 
-/// The most of each count.
+/// Maximum of each count.
 inline Used most_of(const Used& one, const Used& other) {
   return {.growth_bytes = std::max(one.growth_bytes, other.growth_bytes),
           .read_bytes = std::max(one.read_bytes, other.read_bytes),
@@ -134,13 +134,12 @@ inline Used most_of(const Used& one, const Used& other) {
           .allocated_bytes = std::max(one.allocated_bytes, other.allocated_bytes)};
 }
 
-/// Requires that work on hostile content of so many bytes was bounded by its size: no more memory
-/// at once, bytes read and allocations than a reader needs that looks at everything a few times.
+/// Requires that work on hostile content of this size was bounded by it: peak memory, bytes read
+/// and allocations of at most a few passes over the content.
 inline void require_bounded(const Used& used, std::uint64_t content_bytes) {
   constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
   if (!sanitized) {
-    // Pages that the process has come to hold: what the allocator had free before decides some of
-    // it.
+    // Pages newly resident in the process: partly determined by the allocator's free memory before.
     REQUIRE(used.growth_bytes <= 2 * content_bytes + 96 * kMiB);
     REQUIRE(used.read_bytes <= 4 * content_bytes + kMiB);
     REQUIRE(used.allocations <= content_bytes + 10'000);
@@ -148,8 +147,7 @@ inline void require_bounded(const Used& used, std::uint64_t content_bytes) {
   }
 }
 
-/// Requires that hostile content of so many bytes was answered with an error (the text of it),
-/// with bounded work.
+/// Requires that hostile content of this size was refused with an error text, with bounded work.
 inline void require_refused(const Contained& result, std::uint64_t content_bytes) {
   INFO(result.text);
   REQUIRE(result.signal == 0);

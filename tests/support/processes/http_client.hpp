@@ -11,10 +11,10 @@
 
 namespace train::test {
 
-/// A client that says exactly what a test wants, whether it is HTTP or not. Blocks.
+/// Client that sends arbitrary bytes, valid HTTP or not. Blocks.
 class HttpClient {
  public:
-  /// Of "http://127.0.0.1:41233/"; from an address of this machine, or any.
+  /// Connects to a URL such as "http://127.0.0.1:41233/"; from an address of this machine, or any.
   explicit HttpClient(const std::string& url, const std::string& from = "") : socket_(context_) {
     namespace asio = boost::asio;
     if (!from.empty()) {
@@ -28,13 +28,13 @@ class HttpClient {
                      static_cast<std::uint16_t>(std::stoi(url.substr(colon + 1)))});
   }
 
-  /// False: the other side has closed.
+  /// False: the peer has closed.
   bool send(const std::string& bytes) {
     boost::system::error_code error;
     boost::asio::write(socket_, boost::asio::buffer(bytes), error);
     return !error;
   }
-  /// All until the other side closes, or until `end` has come.
+  /// Reads until the peer closes, or until `end` has arrived.
   std::string receive(const std::string& end = "") {
     std::string text;
     char piece[4096];

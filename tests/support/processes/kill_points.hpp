@@ -20,23 +20,21 @@
 
 namespace train::test {
 
-/// Kills its own process at a call that changes the checkpoints' disk, by SIGKILL, and writes down
-/// the calls that there are. What it does is in the environment, which a run's processes share:
+/// Kills its own process by SIGKILL at a call that changes the checkpoints' disk, and records these
+/// calls. Configured by the environment, which a run's processes share:
 ///
-///   ACTORTRAIN_TEST_KILL=<when>:<what>:<n>:<role>  when: before, after or torn (a write: half of
-///   it
-///       is done); what: a kind of call (name_of) or a point's name; n: the how many-th, from 1;
+///   ACTORTRAIN_TEST_KILL=<when>:<what>:<n>:<role>  when: before, after or torn (half of a write
+///       is done); what: a kind of call (name_of) or a point's name; n: index of the call, from 1;
 ///       role: head (the process that was started), or a rank's number.
-///   ACTORTRAIN_TEST_SIGNAL=<number>  that signal instead, to the head at a call in a run's
-///       directory, which goes on when events.jsonl there says stop_requested.
-///   ACTORTRAIN_TEST_READ=<errno>:<part>  every read of a file in whose path the part is fails so;
-///   0:
-///       the first one of some bytes sends SIGTERM to the head, and a worker reads no further.
+///   ACTORTRAIN_TEST_SIGNAL=<number>  sends this signal instead, to the head at a call in a run's
+///       directory; the call continues when events.jsonl there has stop_requested.
+///   ACTORTRAIN_TEST_READ=<errno>:<part>  fails every read of a file with the part in its path; 0:
+///       the first non-empty read sends SIGTERM to the head, and a worker stops reading.
 ///   ACTORTRAIN_TEST_READS=<directory>  the file <role> gets a line per read of a checkpoint's
 ///       shard: bytes, and its path.
 ///   ACTORTRAIN_TEST_TRACE=<directory>  the file <role> gets a line per call: what, and its path.
 ///
-/// Only calls on checkpoints count, in either place, and points.
+/// Only points and calls on checkpoints count, in either location.
 class KillPoints final : public storage::FileCallHook {
  public:
   KillPoints() : role_(own_role()) {
@@ -84,14 +82,14 @@ class KillPoints final : public storage::FileCallHook {
     const bool meant = !unread_.empty() && read.path.find(unread_) != std::string_view::npos;
     if (meant && read_error_ == 0 && read.size_bytes > 0 && !asked_to_stop_.exchange(true)) {
       ::kill(role_ == "head" ? ::getpid() : ::getppid(), SIGTERM);
-      if (role_ != "head" && !comes_true([] { return false; })) {  // it is ended here
+      if (role_ != "head" && !comes_true([] { return false; })) {  // A worker waits for its end.
         std::abort();
       }
     }
     return meant ? read_error_ : 0;
   }
 
-  /// "head", or the number of the rank whose process this is.
+  /// Role of this process: "head" or the number of its rank.
   static std::string own_role() {
     std::ifstream file("/proc/self/cmdline", std::ios::binary);
     const std::string words{std::istreambuf_iterator<char>(file), {}};
@@ -101,19 +99,20 @@ class KillPoints final : public storage::FileCallHook {
   }
 
  private:
-  /// This process's file in the directory that the variable names; -1: it names none.
+  /// Opens this process's file in the directory that the variable names; -1: the variable is not
+  /// set.
   [[nodiscard]] int open_log(const char* variable) const {
     const char* const directory = std::getenv(variable);
     return directory == nullptr ? -1
                                 : ::open(fmt::format("{}/{}", directory, role_).c_str(),
                                          O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   }
-  /// The call that this thread is about to make is the one.
+  /// True if this thread's next call is the chosen one.
   static bool& due() {
     thread_local bool value = false;
     return value;
   }
-  /// Counts the call, and writes it down.
+  /// Counts and records the call.
   bool is_the_one(const storage::FileCall& call) {
     const std::string what = what_of(call);
     const std::lock_guard lock(mutex_);
@@ -123,23 +122,23 @@ class KillPoints final : public storage::FileCallHook {
     }
     return ++seen_[what] == number_ && what == what_;
   }
-  /// No lock is held: the other threads go on, with calls of their own.
+  /// Holds no lock: other threads continue with their own calls.
   void die(std::string_view path) const {
     if (signal_ == SIGKILL) {
       ::kill(::getpid(), SIGKILL);
       ::pause();
       ::_exit(1);
     }
-    // The call goes on when the process has acted on the signal: that comes to this call, and not
-    // to what follows.
+    // The call continues after the process has acted on the signal, so that the signal affects this
+    // call and not later ones.
     const std::filesystem::path run = path.substr(0, path.find("/checkpoints"));
     const std::size_t heard = stop_requests(run);
     ::kill(::getpid(), signal_);
     if (!comes_true([&] { return stop_requests(run) > heard; })) {
-      std::abort();  // nobody has heard it: no end in order follows
+      std::abort();  // The signal was ignored: an orderly end will not follow.
     }
   }
-  /// How often the starts of a run have been asked to stop.
+  /// Number of stop requests to the starts of a run.
   static std::size_t stop_requests(const std::filesystem::path& run) {
     std::ifstream events(run / "events.jsonl");
     std::size_t count = 0;

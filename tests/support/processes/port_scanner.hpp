@@ -21,8 +21,8 @@
 
 namespace train::test {
 
-/// Any user of the machine: connects to every port of 127.0.0.1 at which a child of a process
-/// begins to listen, the moment it appears, and says nothing until it is destroyed.
+/// Attacker as any user of the machine: connects to every port of 127.0.0.1 at which a child of a
+/// process begins to listen, at once, and stays silent until destroyed.
 class PortScanner {
  public:
   explicit PortScanner(pid_t parent) : parent_(parent), thread_([this] { scan(); }) {}
@@ -31,7 +31,7 @@ class PortScanner {
     thread_.join();
   }
 
-  /// To how many ports it has connected.
+  /// Number of ports it has connected to.
   [[nodiscard]] std::size_t reached() const { return reached_.load(); }
 
  private:
@@ -44,7 +44,7 @@ class PortScanner {
     std::vector<Listener> found;
     std::ifstream file("/proc/net/tcp");
     std::string line;
-    std::getline(file, line);  // names of columns
+    std::getline(file, line);  // Column names.
     while (std::getline(file, line)) {
       std::istringstream words(line);
       std::vector<std::string> fields;
@@ -67,7 +67,7 @@ class PortScanner {
       std::ifstream file(entry->path() / "stat");
       std::string words;
       std::getline(file, words);
-      // After the name, which may have any letters: the state, and the parent.
+      // The name may contain any character; the state and the parent follow it.
       std::istringstream fields(words.substr(std::min(words.rfind(')'), words.size() - 1) + 1));
       char state = 0;
       pid_t parent = -1;

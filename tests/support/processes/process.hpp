@@ -21,22 +21,22 @@ extern "C" char** environ;  // NOLINT(readability-redundant-declaration): POSIX 
 
 namespace train::test {
 
-/// How a process ended.
+/// End of a process.
 struct Ended {
-  int exit_code = -1;  ///< As the program said; -1 if a signal ended it.
-  int signal = 0;      ///< That ended it, or 0.
-  std::string out;     ///< All of its standard output.
-  std::string err;     ///< All of its standard error.
+  int exit_code = -1;  ///< As returned by the program; -1 after a signal.
+  int signal = 0;      ///< Signal that ended it, or 0.
+  std::string out;     ///< Complete standard output.
+  std::string err;     ///< Complete standard error.
 };
 
-/// A program as a child process. Its output goes to anonymous files, so that it never blocks on the
-/// reader, can be read at any time and leaves nothing behind. Killed at the end of this object.
+/// Child process. Its output goes to anonymous files, so that it never blocks on the reader, can be
+/// read at any time and leaves nothing behind. Killed by the destructor.
 ///
 /// Threading: one owner. wait() blocks.
 class Process {
  public:
-  /// With a group of its own a process can be signalled together with its children (the group's
-  /// id is its pid), as a terminal or a batch system does.
+  /// Process group: with its own group a process can be signalled together with its children (the
+  /// group's id is its pid), as a terminal or a batch system does.
   enum class Group { of_the_test, own };
 
   /// REQUIRES: words.front() is the path of a program.
@@ -112,7 +112,7 @@ class Process {
     return true;
   }
 
-  /// The end of the process. One that takes longer than `limit` is killed, and the test fails.
+  /// Waits for the end of the process. After `limit` it is killed, and the test fails.
   Ended wait(std::chrono::seconds limit = hang_limit) {
     const auto deadline = std::chrono::steady_clock::now() + limit;
     while (running()) {

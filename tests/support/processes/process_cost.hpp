@@ -9,14 +9,14 @@
 
 namespace train::test {
 
-/// What a process has taken so far, as the kernel counts it.
+/// Resources used by a process so far, as counted by the kernel.
 struct ProcessCost {
-  std::uint64_t read_bytes = 0;  ///< That read() and its like returned, files in memory as well.
+  std::uint64_t read_bytes = 0;  ///< Returned by read() and the like, also from memory.
   std::uint64_t written_bytes = 0;
-  std::uint64_t peak_bytes = 0;  ///< Most resident memory.
-  double processor_s = 0.0;      ///< Of all its threads, in ticks of 10 ms.
+  std::uint64_t peak_bytes = 0;  ///< Peak resident memory.
+  double processor_s = 0.0;      ///< Processor time of all threads, in ticks of 10 ms.
 
-  /// Since `before`; the peak stays what it is.
+  /// Difference from `before`; the peak is kept.
   ProcessCost operator-(const ProcessCost& before) const {
     return {.read_bytes = read_bytes - before.read_bytes,
             .written_bytes = written_bytes - before.written_bytes,
@@ -25,7 +25,7 @@ struct ProcessCost {
   }
 };
 
-/// The number behind `name` in a file of /proc; 0: there is none.
+/// Reads the number behind `name` in a file of /proc; 0: there is none.
 inline std::uint64_t proc_number(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string word; file >> word;) {
@@ -37,7 +37,7 @@ inline std::uint64_t proc_number(const std::string& path, const std::string& nam
   return 0;
 }
 
-/// Zeros once it has ended.
+/// Zeros after its end.
 inline ProcessCost cost_of(pid_t process) {
   const std::string directory = "/proc/" + std::to_string(process);
   ProcessCost cost{.read_bytes = proc_number(directory + "/io", "rchar:"),
@@ -45,7 +45,7 @@ inline ProcessCost cost_of(pid_t process) {
                    .peak_bytes = proc_number(directory + "/status", "VmHWM:") << 10U};
   std::ifstream stat(directory + "/stat");
   std::string text;
-  std::getline(stat, text, ')');  // the name may have blanks
+  std::getline(stat, text, ')');  // The name may contain blanks.
   constexpr int kBeforeUser = 11;
   for (int field = 0; field < kBeforeUser; ++field) {
     stat >> text;
@@ -58,7 +58,7 @@ inline ProcessCost cost_of(pid_t process) {
   return cost;
 }
 
-/// From now on its peak is that of what follows.
+/// Resets the peak.
 inline void forget_peak_of(pid_t process) {
   std::ofstream("/proc/" + std::to_string(process) + "/clear_refs") << "5";
 }

@@ -8,7 +8,7 @@
 
 namespace train::test {
 
-/// A program of a few lines of shell, to stand in for one that the product calls.
+/// Writes a shell script that replaces a program called by the product.
 inline std::filesystem::path write_script(const std::filesystem::path& path,
                                           std::string_view lines) {
   write_bytes(path, std::string("#!/bin/sh\n").append(lines).append("\n"));
@@ -16,7 +16,7 @@ inline std::filesystem::path write_script(const std::filesystem::path& path,
   return path;
 }
 
-/// Sets a variable of the environment while it lives.
+/// Sets an environment variable during its lifetime.
 class EnvironmentVariable {
  public:
   EnvironmentVariable(std::string name, const std::string& value) : name_(std::move(name)) {

@@ -14,10 +14,10 @@
 #include "base/descriptor.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 
-// Peers that have no business at the control port.
+// Unauthorized peers of the control port.
 namespace train::test {
 
-/// Not connected if it fails. Usable on any thread.
+/// Connects; the result is closed on failure. Usable on any thread.
 inline Descriptor connect_to(const actors::Endpoint& endpoint) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -30,7 +30,7 @@ inline Descriptor connect_to(const actors::Endpoint& endpoint) {
   return socket;
 }
 
-/// The bytes that come until the other side closes; nothing if it has not after `limit`.
+/// Number of bytes until the peer closes; nullopt if it has not after `limit`.
 inline std::optional<std::size_t> read_to_end(const Descriptor& socket,
                                               std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
@@ -51,8 +51,8 @@ inline std::optional<std::size_t> read_to_end(const Descriptor& socket,
   }
 }
 
-/// A TLS client with the certificate and key in the file `identity` (or none), which trusts
-/// anybody. True: the head has said something after the handshake, that is, has let it in.
+/// Connects as a TLS client with the certificate and key in the file `identity` (or none), trusting
+/// any server. True: the head has sent data after the handshake, so it has accepted the client.
 inline bool tls_gets_in(const actors::Endpoint& endpoint, const char* identity) {
   const Descriptor socket = connect_to(endpoint);
   const timeval patience{.tv_sec = hang_limit.count(), .tv_usec = 0};

@@ -6,8 +6,8 @@
 
 namespace train::test {
 
-/// What a process does that a test starts only to have it there. A test that is gone leaves none:
-/// an alarm ends it later than the test would.
+/// Body of a placeholder process for tests. If the test disappears, an alarm ends the process,
+/// later than the test would.
 [[noreturn]] inline void last_until_killed() {
   ::alarm(static_cast<unsigned>(beyond_hang_limit.count()));
   for (;;) {

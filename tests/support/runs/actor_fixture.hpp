@@ -21,7 +21,7 @@
 
 namespace train::test {
 
-/// All actors of a run, its streams and its checkpoints, driven by the test.
+/// All actors of a run with its streams and checkpoints, driven by the test.
 class TrainingRun : public RunEvents {
  public:
   explicit TrainingRun(const RunSetup& setup) : setup_(setup) {
@@ -59,17 +59,17 @@ class TrainingRun : public RunEvents {
   actors::RankRuntime& runtime(std::size_t rank = 0) { return *contexts_.at(rank); }
   const actors::RankContext& context(std::size_t rank = 0) { return contexts_.at(rank); }
   const std::filesystem::path& directory() const { return directory_.path(); }
-  // Of a run with manual streams.
+  // REQUIRES: manual streams.
   ManualStream& compute(std::size_t rank = 0) { return *manual_.at(4 * rank); }
   ManualStream& copy(std::size_t rank = 0) { return *manual_.at(4 * rank + 1); }
   ManualStream& input(std::size_t rank = 0) { return *manual_.at(4 * rank + 2); }
   ManualStream& disk(std::size_t rank = 0) { return *manual_.at(4 * rank + 3); }
   ManualStream& publish() { return *manual_.back(); }
   const std::shared_ptr<kernels::Stream>& publish_stream() { return publish_; }
-  /// Four of each rank, and the last one, on which checkpoints are published.
+  /// Four streams per rank, then the stream that publishes checkpoints.
   const std::vector<ManualStream*>& manual() { return manual_; }
 
-  /// Of all weights.
+  /// Digest of all weights.
   std::uint64_t digest() const {
     std::uint64_t sum = 0;
     for (const actors::RankContext& context : contexts_) {
@@ -78,7 +78,7 @@ class TrainingRun : public RunEvents {
     return sum;
   }
 
-  /// Spawns and wires the actors; nothing has run on return.
+  /// Spawns and wires the actors; no work has run on return.
   void start() {
     auto report =
         actors::RunReport::open({.directory = directory_.path(),
@@ -113,8 +113,8 @@ class TrainingRun : public RunEvents {
     }
   }
 
-  /// One message of an actor or one piece of stream work of any rank, chosen by `random`. False:
-  /// nothing to do.
+  /// Runs one message of an actor or one work item on a stream of any rank, selected by `random`.
+  /// False: no work is left.
   bool step(Random& random) {
     std::vector<ManualStream*> streams;
     for (const RankStreams& rank : streams_) {
@@ -135,7 +135,7 @@ class TrainingRun : public RunEvents {
     }
     return true;
   }
-  /// Until nothing is left to do but what is held back.
+  /// Runs until only held work is left.
   void run(Random& random) {
     while (step(random)) {
     }
@@ -145,18 +145,18 @@ class TrainingRun : public RunEvents {
     run(random);
   }
 
-  /// The one RunFinished of a run that is over.
+  /// Returns the single RunFinished of a finished run.
   actors::RunFinished finished() {
     const auto all = waiter_->all<actors::RunFinished>();
     REQUIRE(all.size() == 1);
     return all.front();
   }
   [[nodiscard]] bool over() const { return waiter_->count<actors::RunFinished>() > 0; }
-  /// As the end of a run does.
+  /// Stops the actors as at the end of a run.
   void stop() { actors::stop_training(actors_); }
   void request_stop() { caf::anon_send(actors_.conductor, actors::StopRequested{15}); }
 
-  /// The `index`-th actor of that name, in the order of spawning.
+  /// Returns the `index`-th actor of that name, in the order of spawning.
   caf::actor part(std::string_view name, std::size_t index = 0) {
     for (const caf::actor& actor : actors_.all) {
       if (name_of(actor) == name && index-- == 0) {
@@ -166,14 +166,14 @@ class TrainingRun : public RunEvents {
     FAIL("no actor " << name);
     return {};
   }
-  /// The `index`-th actor of that name among those of `rank`.
+  /// Returns the `index`-th actor of that name among those of `rank`.
   caf::actor part_of(std::size_t rank, std::string_view name, std::size_t index = 0) {
     const auto of_all = static_cast<std::size_t>(
         std::count_if(actors_.all.begin(), actors_.all.end(),
                       [&](const caf::actor& actor) { return name_of(actor) == name; }));
     return part(name, rank * of_all / ranks() + index);
   }
-  /// Every actor, by its name and its index among those of the name.
+  /// Lists every actor, by its name and its index among those of the name.
   std::vector<std::pair<std::string, std::size_t>> parts() const {
     std::vector<std::pair<std::string, std::size_t>> found;
     std::map<std::string, std::size_t> of_name;
@@ -186,8 +186,8 @@ class TrainingRun : public RunEvents {
 
   MemoryCheckpoints checkpoints;
   std::shared_ptr<actors::WaitBoard> waits =
-      std::make_shared<actors::WaitBoard>();  ///< The head's.
-  /// The registries' actors; what is added before start() is spawned, too.
+      std::make_shared<actors::WaitBoard>();  ///< Wait board of the head.
+  /// Actors of the registries; actors added before start() are spawned, too.
   std::vector<actors::AddToRank> rank_actors = all_of(actors::registered_rank_actors());
   std::vector<actors::AddToRun> run_actors = all_of(actors::registered_run_actors());
 
@@ -215,7 +215,7 @@ class TrainingRun : public RunEvents {
   RunSetup setup_;
   TempDirectory directory_;
   std::vector<ManualStream*> manual_;
-  std::vector<RankStreams> streams_;  // by rank
+  std::vector<RankStreams> streams_;  // By rank.
   std::shared_ptr<kernels::Stream> publish_;
   std::vector<actors::RankContext> contexts_;
   ActorWorld world_;

@@ -16,17 +16,17 @@
 
 namespace train::test {
 
-/// An actor system on the framework's test scheduler: one thread, one message at a time, in an
-/// order that the test chooses. The clock stands still until the test moves it.
+/// Actor system on the framework's test scheduler: one thread, one message at a time, in an order
+/// chosen by the test. The clock only moves when the test moves it.
 class ActorWorld {
  public:
-  /// Sees each message just before its receiver does.
+  /// Called for each message just before its receiver handles it.
   using Observer = std::function<void(std::string_view actor, const caf::type_erased_tuple&)>;
 
   ActorWorld() : config_(testing_policy()), system_(config_) {
-    // Thousands of runs would say where their checkpoints go; warnings still reach the terminal.
+    // Hides the info lines of thousands of runs; warnings still reach the terminal.
     log_from(LogLevel::warning);
-    system_.await_actors_before_shutdown(false);  // a failed test must not hang
+    system_.await_actors_before_shutdown(false);  // A failed test must not hang.
   }
   ActorWorld(const ActorWorld&) = delete;
   ActorWorld& operator=(const ActorWorld&) = delete;
@@ -43,7 +43,7 @@ class ActorWorld {
   [[nodiscard]] caf::scheduler::test_coordinator& scheduler() {
     return dynamic_cast<caf::scheduler::test_coordinator&>(system_.scheduler());
   }
-  /// Ends the actor with the world, also where actors know each other in circles.
+  /// Ends the actor with the world, even with cyclic references between actors.
   template <class Handle>
   Handle keep(Handle handle) {
     kept_.push_back(caf::actor_cast<caf::actor>(handle));
@@ -65,7 +65,7 @@ class ActorWorld {
     }
     scheduler().try_run_once();
   }
-  /// Until no actor has anything to do. Fails if that never happens (EX-3).
+  /// Runs until no actor has a message. Fails if that never happens (EX-3).
   void run_actors() {
     constexpr int kTooMany = 1'000'000;
     int messages = 0;
@@ -91,7 +91,7 @@ class ActorWorld {
   std::vector<caf::actor> kept_;
 };
 
-/// Stands in for any actor: keeps what it gets, answers nothing.
+/// Mock of any actor: stores its messages, answers none.
 class Recorder {
  public:
   explicit Recorder(caf::actor_system& system)
@@ -112,7 +112,7 @@ class Recorder {
   [[nodiscard]] Handle as() const {
     return caf::actor_cast<Handle>(actor_);
   }
-  /// All messages of a type, in the order they came.
+  /// Messages of a type, in the order of arrival.
   template <class Message>
   [[nodiscard]] std::vector<Message> all() const {
     std::vector<Message> found;
@@ -134,7 +134,7 @@ class Recorder {
   caf::actor actor_;
 };
 
-/// Ends an actor as an exception in one of its handlers would, with that text.
+/// Ends an actor like an exception with that text in one of its handlers.
 template <class Handle>
 void strike_down(const Handle& actor, std::string text) {
   const auto victim = caf::actor_cast<caf::actor>(actor);
@@ -142,7 +142,7 @@ void strike_down(const Handle& actor, std::string text) {
                                        caf::make_error(caf::sec::runtime_error, std::move(text))});
 }
 
-/// Keeps the error an actor ended with.
+/// Stores the error that ended an actor.
 class Obituary {
  public:
   template <class Handle>

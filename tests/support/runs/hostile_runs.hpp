@@ -11,14 +11,13 @@
 
 namespace train::test {
 
-/// A directory that looks like a run's and holds what would harm who reads it.
+/// Directory that looks like a run's, with content harmful to readers.
 struct HostileRun {
   std::string name;
-  std::string said;  ///< What its status must say of it.
+  std::string said;  ///< Required text of its status.
 };
 
-/// Makes them in `folder`; links lead to `outside`, which holds "secret" in the place of
-/// everything.
+/// Makes the hostile runs in `folder`; links lead to `outside`, where each file holds "secret".
 inline std::vector<HostileRun> make_hostile_runs(const std::filesystem::path& folder,
                                                  const std::filesystem::path& outside) {
   namespace fs = std::filesystem;

@@ -14,7 +14,7 @@
 
 namespace train::test {
 
-/// The tokens in `directory` as lanes.
+/// Opens the tokens in `directory` as lanes.
 inline std::shared_ptr<const actors::TokenLanes> token_lanes(
     const RunSetup& setup, const std::filesystem::path& directory,
     std::shared_ptr<const storage::DstarOrder> dstar = nullptr) {
@@ -23,7 +23,7 @@ inline std::shared_ptr<const actors::TokenLanes> token_lanes(
   return std::make_shared<const actors::TokenLanes>(std::move(tokens), order, std::move(dstar));
 }
 
-/// All ranks of a run, joined within the process. `directory` holds its tokens.
+/// Makes all ranks of a run, connected within the process. `directory` holds its tokens.
 inline std::vector<actors::RankContext> make_ranks(const RunSetup& setup,
                                                    const std::filesystem::path& directory,
                                                    actors::StreamKind streams, int threads) {
@@ -46,7 +46,7 @@ inline std::vector<actors::RankContext> make_ranks(const RunSetup& setup,
   return ranks;
 }
 
-/// The rows that a rank keeps of the tensor called `name`; empty if it keeps none.
+/// Rows of the tensor `name` on a rank; empty if it has none.
 inline std::span<float> state_of(const engine::RankEngine& engine, const std::string& name) {
   for (const engine::StateView& view : engine.state().views()) {
     if (view.name == name) {
@@ -56,7 +56,7 @@ inline std::span<float> state_of(const engine::RankEngine& engine, const std::st
   return {};
 }
 
-/// A weight of block 1, which is unit 2.
+/// Weight of block 1, which is unit 2.
 inline constexpr const char* kWeightOfBlock1 = "model.transformer.h.1.attn.c_attn.weight";
 
 }  // namespace train::test

@@ -15,18 +15,18 @@
 
 namespace train::test {
 
-/// What a run has behind it.
+/// History of a run.
 struct LongPast {
-  std::int64_t lines = 60'000;  ///< Of metrics.jsonl,
+  std::int64_t lines = 60'000;  ///< Lines in metrics.jsonl.
   std::size_t line_bytes = 900;
-  std::int64_t steps = 20'000;  ///< and in the journal, with norms and digests.
+  std::int64_t steps = 20'000;  ///< Steps in the journal, with norms and digests.
   std::size_t units = 6;
   std::size_t tensors = 40;
 };
 
-/// Gives the run in `directory`, which nobody trains, more of a past: lines in front of its
-/// metrics, and steps in its journal, of a start that got further. What it resumes from stays the
-/// same. Blocks.
+/// Extends the history of the run in `directory`, which must not be training: adds lines in front
+/// of its metrics, and steps to its journal, of a start that got further. Its resume point stays
+/// the same. Blocks.
 inline void lengthen(const std::filesystem::path& directory, const LongPast& past) {
   const std::filesystem::path metrics = directory / "metrics.jsonl";
   const std::string own = read_bytes(metrics);

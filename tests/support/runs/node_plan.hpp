@@ -14,10 +14,10 @@
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/runs/small_run.hpp"
 
-// A run over several nodes without its processes.
+// Multi-node run without its processes.
 namespace train::test {
 
-/// Of a small model under "full", with data in `directory`.
+/// Plan of a small model under "full", with data in `directory`.
 inline actors::RunPlan plan_of_nodes(const std::filesystem::path& directory, std::int64_t nodes,
                                      std::int64_t ranks, bool buddies = true) {
   for (const char* file : {"train.bin", "val.bin"}) {
@@ -36,7 +36,7 @@ inline actors::RunPlan plan_of_nodes(const std::filesystem::path& directory, std
   return std::move(plan).value();
 }
 
-/// All ranks that have room in `memory` have written their state after `step` steps.
+/// Writes the state after `step` steps for all ranks with room in `memory`.
 inline void write_snapshots(const actors::SharedSnapshots& memory, std::int64_t step) {
   const auto span = actors::ranks_of(memory->layout());
   for (std::int64_t rank = span.first; rank < span.end; ++rank) {

@@ -25,21 +25,21 @@ namespace train::test {
 
 using Random = std::mt19937_64;
 
-/// [parallel] of `ranks` ranks; "hybrid": two copies where the number allows it, else one.
+/// Builds [parallel] for `ranks` ranks; "hybrid": two copies if the number allows it, else one.
 inline configs::ParallelSection split_over(std::int64_t ranks, const std::string& strategy,
                                            const std::string& sync = "auto") {
   configs::ParallelSection parallel;
   parallel.ranks = ranks;
   parallel.strategy = strategy;
   parallel.sync = sync;
-  parallel.wrapping = {"per_block"};  // By size such a small model would be one group.
+  parallel.wrapping = {"per_block"};  // By size, such a small model would be one group.
   if (strategy == "hybrid") {
     parallel.group = ranks % 2 == 0 && ranks > 2 ? ranks / 2 : ranks;
   }
   return parallel;
 }
 
-/// A run that takes milliseconds: 2 blocks, 2 heads of 8, sequences of 16 out of 64 tokens.
+/// Run of a few milliseconds: 2 blocks, 2 heads of 8, sequences of 16 out of 64 tokens.
 struct RunSetup {
   std::int64_t steps = 4;
   std::int64_t eval_interval = 2;
@@ -49,12 +49,12 @@ struct RunSetup {
   std::int32_t lane_slots = 4;
   std::uint64_t seed = 5;
   std::int64_t bad_token_at = -1;  ///< Position in train.bin of a token outside the vocabulary.
-  bool manual_streams = false;     ///< Else work runs inside enqueue().
+  bool manual_streams = false;     ///< False: work runs inside enqueue().
   std::int64_t digest_interval = 0;
   std::int64_t choices_interval = 0;
-  std::int64_t questions = 0;  ///< Of four choices, in two lanes each; with some tokens are bytes.
+  std::int64_t questions = 0;  ///< With four choices, in two lanes each; if any, tokens are bytes.
   configs::ParallelSection parallel = split_over(1, "none");
-  const kernels::KernelTable* kernels = &kernels::cpu_backend();  ///< Not of the plain loop.
+  const kernels::KernelTable* kernels = &kernels::cpu_backend();  ///< Not used by the plain loop.
 };
 
 /// REQUIRES: the setup has questions.
@@ -99,7 +99,7 @@ inline engine::RankOptions engine_options(const RunSetup& setup, std::int64_t ra
   return options;
 }
 
-/// Token files of uint16 below the vocabulary, the same every time.
+/// Writes deterministic token files of uint16 below the vocabulary.
 inline void write_tokens(const std::filesystem::path& directory, const RunSetup& setup) {
   Random random(setup.seed);
   const auto text = [&](std::int64_t count, std::int64_t bad) {
@@ -120,7 +120,7 @@ inline storage::TokenDataset open_tokens(const std::filesystem::path& directory)
   return std::move(dataset).value();
 }
 
-/// The order in which a run of `setup` reads them.
+/// Order in which a run of `setup` reads its tokens.
 inline storage::LaneOrder order_of(const RunSetup& setup, const storage::TokenDataset& tokens) {
   return {.seed = setup.seed,
           .sequences = tokens.train().sequences(),
@@ -128,8 +128,8 @@ inline storage::LaneOrder order_of(const RunSetup& setup, const storage::TokenDa
           .micro_batch = 2};
 }
 
-/// The same run of one rank alone, as a plain loop over engine::WorldStep: what every schedule has
-/// to reproduce at any number of ranks.
+/// Reference run on a single rank, as a plain loop over engine::WorldStep: every schedule has to
+/// reproduce it at any number of ranks.
 struct PlainRun {
   std::vector<engine::StepResult> steps;
   std::map<std::int64_t, engine::EvaluationResult> evaluations;  ///< By finished steps.

@@ -6,7 +6,7 @@
 
 namespace train::test {
 
-/// Steps, evaluations, weights and checkpoints are the plain loop's, bit for bit.
+/// Requires steps, evaluations, weights and checkpoints bitwise equal to the plain loop's.
 inline void require_same(const TrainingRun& run, const PlainRun& plain) {
   for (std::size_t i = 0; i < run.steps.size(); ++i) {
     const actors::StepFinished& step = run.steps[i];

@@ -12,7 +12,7 @@
 
 namespace train::test {
 
-/// What reached the conductor; of steps and evaluations, once all ranks have said the same.
+/// Events that reached the conductor; steps and evaluations are merged over all ranks.
 class RunEvents {
  public:
   std::vector<actors::StepFinished> steps;
@@ -97,7 +97,7 @@ class RunEvents {
     std::vector<actors::EvaluationFinished> evaluations;
   };
 
-  std::vector<Heard> heard_;  // by rank
+  std::vector<Heard> heard_;  // By rank.
 };
 
 }  // namespace train::test

@@ -6,7 +6,7 @@
 
 namespace train::test {
 
-/// A run of a model of a few thousand weights, on sequences of eight tokens; one sequence a lane.
+/// Run of a model of a few thousand weights, on sequences of eight tokens; one sequence per lane.
 inline configs::RunConfig small_run(std::int64_t vocab_size) {
   configs::RunConfig config;
   config.run.name = "run";

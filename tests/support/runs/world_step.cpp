@@ -8,7 +8,7 @@
 namespace train::engine {
 namespace {
 
-/// One pass of all ranks, in the order of the program.
+/// Runs one pass of all ranks, in program order.
 class Loop {
  public:
   Loop(std::vector<std::unique_ptr<RankEngine>>& ranks, kernels::Stream& stream,
@@ -19,9 +19,9 @@ class Loop {
         pass_(pass),
         ops_(expand(*plan_, pass)) {}
 
-  /// All lanes: forward, and in training backward and the reductions.
+  /// Runs all lanes: forward, and in training backward and the reductions.
   void run_lanes(std::int64_t step, const WorldStep::FillLane& fill_lane);
-  /// The collective of this kind, if the command has one: out of every rank, into every rank.
+  /// Runs the collective of this kind on every rank, if the command has one.
   void exchange(CollectiveKind kind, std::int64_t group = -1, std::int64_t part = -1);
 
  private:
@@ -69,7 +69,7 @@ void Loop::exchange(CollectiveKind kind, std::int64_t group, std::int64_t part) 
 }
 
 void Loop::read_round(std::int64_t round, std::int64_t step, const WorldStep::FillLane& fill_lane) {
-  // The slot may still be read by the lane that used it last.
+  // The slot's last lane may still be reading it.
   if (round >= ranks_->front()->options().lane_slots) {
     stream_->synchronize();
   }
@@ -134,7 +134,7 @@ WorldStep::FillLane columns_of(const WorldStep::ReadLane& read_lane) {
 }
 
 bool same_result(const StepResult& a, const StepResult& b) {
-  // Bits, so that a NaN equals itself.
+  // Bitwise, so that a NaN equals itself.
   const auto same = [](double x, double y) { return std::memcmp(&x, &y, sizeof(x)) == 0; };
   return same(a.loss, b.loss) && same(a.cross_entropy, b.cross_entropy) &&
          same(a.grad_norm, b.grad_norm) && a.nonfinite == b.nonfinite &&
@@ -186,7 +186,7 @@ void WorldStep::keep_gradient(kernels::Stream& stream, const PassPlan& pass, std
   for (const auto& rank : ranks_) {
     rank->totals().combine_pass(stream, pass, step);
   }
-  stream.synchronize();  // The slots are read no more.
+  stream.synchronize();  // No work reads the slots any more.
 }
 
 StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const FillLane& fill_lane) {

@@ -9,28 +9,27 @@
 
 namespace train::engine {
 
-/// A training step of all ranks as a plain loop in one thread: what the actors do in messages, in
-/// the order of the program. The file to read first, and the oracle of the tests.
+/// Training step of all ranks as a plain loop in one thread: the work of the actors without
+/// messages, in program order. The file to read first, and the oracle of the tests.
 ///
-/// Blocking; for tests, benchmarks and readers. Every rank has its own RankEngine; bytes move by
-/// memcpy between them.
+/// Blocking; for tests, benchmarks and readers. Every rank has its own RankEngine; bytes are copied
+/// between them with memcpy.
 class WorldStep {
  public:
   using Options = RankOptions;
-  /// Fills a lane's tokens and targets, [micro_batch * seq_len] each; eval: of the validation
-  /// lanes.
+  /// Fills a lane's tokens and targets, [micro_batch * seq_len] each; eval: validation lanes.
   using ReadLane = std::function<void(std::int64_t step, std::int64_t lane, std::int32_t* tokens,
                                       std::int32_t* targets)>;
-  /// The same with all columns of the objective.
+  /// Fills a lane's columns, all those of the objective.
   using FillLane = std::function<void(std::int64_t step, std::int64_t lane, const LaneSlot& slot)>;
 
-  /// `options.parallel.ranks` engines. REQUIRES: plan_of(options) is not an error.
+  /// Makes `options.parallel.ranks` engines. REQUIRES: plan_of(options) is not an error.
   WorldStep(const kernels::KernelTable& kernels, const Options& options);
 
   /// Runs step `step` (from 0). Checks that every rank has the same result and returns it.
   StepResult run(kernels::Stream& stream, std::int64_t step, const FillLane& fill_lane);
   StepResult run(kernels::Stream& stream, std::int64_t step, const ReadLane& read_lane);
-  /// A step of as many passes as there are streams, each with the lanes of its own.
+  /// Runs a step of as many passes as there are streams, each with its own lanes.
   StepResult run_passes(kernels::Stream& stream, std::int64_t step,
                         const std::vector<FillLane>& streams);
   EvaluationResult evaluate(kernels::Stream& stream, const FillLane& fill_lane);
@@ -39,14 +38,14 @@ class WorldStep {
   void score(kernels::Stream& stream, const FillLane& fill_lane);
   /// Computes the reference's log-probabilities of the documents of as many lanes as a step has.
   void compute_reference(kernels::Stream& stream, std::int64_t index, const FillLane& fill_lane);
-  /// Runs the lanes of `step` again and says where NaN or Inf appear first; no weight changes.
+  /// Runs the lanes of `step` again and finds the first NaN or Inf; weights are unchanged.
   NonfiniteOrigin find_nonfinite(kernels::Stream& stream, std::int64_t step,
                                  const ReadLane& read_lane);
-  /// The same of pass `number` of a step.
+  /// Searches pass `number` of a step.
   NonfiniteOrigin find_nonfinite(kernels::Stream& stream, std::int64_t step,
                                  const FillLane& fill_lane, std::size_t number = 0);
 
-  [[nodiscard]] std::uint64_t digest() const;  ///< Of all weights, summed over ranks.
+  [[nodiscard]] std::uint64_t digest() const;  ///< All weights, summed over ranks.
   [[nodiscard]] RankEngine& rank(std::int64_t rank) {
     return *ranks_[static_cast<std::size_t>(rank)];
   }
