@@ -31,7 +31,7 @@ enum class Phase { writing, sealing, sending, making_room, publishing, finalizin
 struct Save {
   std::int64_t step = 0;
   Phase phase = Phase::writing;
-  std::size_t awaited = 0;  // Ranks that have yet to answer in this phase.
+  std::size_t awaited = 0;  // Ranks that must answer in this phase.
   std::size_t answers = 0;  // Answers received.
   std::vector<ShardWritten> shards;
   std::optional<CheckpointFailed> failed;  // First failure.
@@ -78,7 +78,7 @@ Status write_steps(const IndexWork& work, std::int64_t step, const Steps& steps)
   return written;
 }
 
-/// Logs the first refusal of repeated work.
+/// Logs a refusal of repeated work once, until its text changes.
 class Refusal {
  public:
   void hear(const Status& status) {

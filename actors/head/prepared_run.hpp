@@ -25,13 +25,13 @@ struct PreparedRun {
   RunDirectory directory;
   std::unique_ptr<CheckpointStore> store;
   std::optional<checkpoint::Candidate> checkpoint;  ///< To resume from; none: initial weights.
-  NodeMemory memory;                 ///< Resumes from memory instead, if that has a start.
-  std::int64_t references_done = 0;  ///< Steps of the reference sweep done at the first step.
-  bool evaluation_missed = false;    ///< First step's, due before the stop.
-  bool choices_missed = false;       ///< First step's answers to eval.choices.
-  std::int64_t job_first_step = 0;   ///< First step of the first generation.
-  double peak_flops = 0.0;           ///< measure_peak_flops(); 0: not measured.
-  NodePosition position;             ///< Position of the head among the members.
+  NodeMemory memory;                        ///< Resumes from memory instead, if that has a start.
+  std::int64_t references_done = 0;         ///< Commands of the reference sweep already done.
+  bool evaluation_missed = false;           ///< First step's, due before the last stop.
+  bool choices_missed = false;              ///< First step's answers to eval.choices.
+  std::int64_t job_first_step = 0;          ///< First step of the first generation.
+  double peak_flops = 0.0;                  ///< measure_peak_flops(); 0: not measured.
+  NodePosition position;                    ///< Position of the head among the members.
   std::vector<std::int64_t> members = {0};  ///< Members, by their original numbers.
   std::int64_t ranks_at_start = 1;          ///< Ranks of all nodes, with none lost.
   std::int64_t nodes_at_start = 1;          ///< Nodes of the run, with none lost.

@@ -65,9 +65,9 @@ class RankBoard {
   Snapshot state_;
 };
 
-/// Board of the actors' waits: each parked actor writes its own line, the watchdog reads all. Also
-/// counts the credits in use. Threading: add() before the actors run; begin/end by the line's
-/// owner; waiting() and held() from any thread. Nothing here blocks.
+/// Board of the actors' waits and their begin: each parked actor writes its own line, the watchdog
+/// reads all. Also counts the credits in use. Threading: add() before the actors run; begin/end by
+/// the line's owner; waiting() and held() from any thread. Nothing here blocks.
 class WaitBoard {
  public:
   /// Credits of one kind: their limit and the number in use.

@@ -39,7 +39,7 @@ class Names {
   std::map<std::string, std::uint32_t> by_text_;
 };
 
-/// Identity of the kernel's current boot, which the steady clock belongs to.
+/// Identity of the steady clock, which starts at the kernel's boot: the boot, else the host name.
 std::string machine_name() {
   const std::string boot = boot_id();
   return boot.empty() ? host_name() : boot;

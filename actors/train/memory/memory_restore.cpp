@@ -187,7 +187,7 @@ class MemoryRestore {
     return start_.origin.holders[static_cast<std::size_t>(node_of(before_, rank))];
   }
 
-  /// Sender for `rank`: the ranks of a node divide the sending among themselves.
+  /// Sender of the rows that `rank` has written: the ranks of a node share the sending.
   [[nodiscard]] std::int64_t sender_of(std::int64_t rank) const {
     const engine::RankSpan& span = now_[static_cast<std::size_t>(holder_of(rank))];
     return span.first + rank % (span.end - span.first);
