@@ -192,9 +192,9 @@ void Buffers::all_gather(std::uint64_t command) const {
 
 BuffersActor::behavior_type buffers_behavior(BuffersSelf self, RankContext context,
                                              WaitBoard::Line wait, WaitBoard::Credits gathers) {
-  report_exceptions(self, "buffers", [self, context] {
+  report_exceptions(self, "buffers", [self, runtime = context.get()] {
     return self->state.commands.empty() ? std::int64_t{-1}
-                                        : context->step_index(self->state.commands.front());
+                                        : runtime->step_index(self->state.commands.front());
   });
   self->state.wait = wait;
   self->state.gathers = gathers;

@@ -386,8 +386,9 @@ RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankR
   self->state.wait = wait;
   self->state.lanes = lanes;
   watch_streams(rank);
-  report_exceptions(self, "rank", [self, context] {
-    return self->state.current ? context->step_index(*self->state.current) : std::int64_t{-1};
+  // Not the context itself: CAF keeps this when the actor has ended, and the context knows actors.
+  report_exceptions(self, "rank", [self, runtime = context.get()] {
+    return self->state.current ? runtime->step_index(*self->state.current) : std::int64_t{-1};
   });
   self->set_down_handler([rank](caf::down_msg& down) {
     if (down.reason == caf::sec::request_receiver_down) {
