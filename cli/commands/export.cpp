@@ -103,7 +103,7 @@ Status describe_to(checkpoint::ExportRequest& request, const configs::RunConfig&
   return {};
 }
 
-/// What the names of the running averages begin with, where they are wanted.
+/// Prefix of the running averages' names for --ema; otherwise empty.
 std::string averages_of(const ExportOptions& options) {
   return options.ema ? fmt::format("optimizer.{}.", engine::kAverageState) : std::string();
 }

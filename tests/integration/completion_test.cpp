@@ -21,7 +21,7 @@ std::string printed(const std::string& command) {
   return ended.out;
 }
 
-/// What bash offers for the last of these words.
+/// Returns the words that bash offers in the place of the last one.
 std::set<std::string> completed(const std::string& script, const std::vector<std::string>& words) {
   const std::string harness =
       "source \"$0\"; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); "

@@ -27,6 +27,6 @@ TEST_CASE("earlier: a run of version 0.1 is verified, exported and gone on with"
   const Words lines = lines_of(read_bytes(site / "runs/run/metrics.jsonl"));
   const auto last = nlohmann::json::parse(lines.back());
   CHECK(last.at("step") == 8);
-  // What version 0.1 came to; its bits are not promised to this one.
+  // The loss that version 0.1 reached. Bits may differ between versions.
   CHECK(last.at("val_loss").get<double>() == Approx(5.506254645905747).epsilon(1e-3));
 }

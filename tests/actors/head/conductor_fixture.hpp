@@ -20,7 +20,7 @@ inline std::vector<Command> commands(const test::Recorder& rank, engine::Command
   return found;
 }
 
-/// Of passes with this entry of the run's list.
+/// Commands received for this pass of the run.
 inline std::vector<Command> commands(const test::Recorder& rank, const engine::PassPlan& pass) {
   std::vector<Command> found = commands(rank, engine::CommandKind::pass);
   std::erase_if(found, [&pass](const Command& each) { return each.pass != pass.index; });
