@@ -16,7 +16,7 @@
 
 #include <unistd.h>
 
-#include "storage/tokens/prepare.hpp"
+#include "data/prepare/prepare.hpp"
 
 namespace {
 

@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "storage/tokenizer/text/regex.hpp"
-#include "storage/tokenizer/text_encoder.hpp"
-#include "storage/tokenizer/tokenizer.hpp"
+#include "data/tokenizer/text/regex.hpp"
+#include "data/tokenizer/text_encoder.hpp"
+#include "data/tokenizer/tokenizer.hpp"
 
 namespace {
 

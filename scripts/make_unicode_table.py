@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes storage/tokenizer/text/unicode_tables.cpp: what the tokenizer knows about every code point.
+"""Writes data/tokenizer/text/unicode_tables.cpp: what the tokenizer knows about every code point.
 
 Classes are those of Unicode 16.0 (PyPI: unicodedata2==16.0.0). Composition is that of Unicode 9.0:
 perl says which characters existed by then. Characters that the regular expression library lacks
@@ -12,7 +12,7 @@ import sys
 
 import unicodedata2
 
-OUTPUT = pathlib.Path(__file__).parent.parent / "storage/tokenizer/text/unicode_tables.cpp"
+OUTPUT = pathlib.Path(__file__).parent.parent / "data/tokenizer/text/unicode_tables.cpp"
 COUNT = 0x110000
 WIDTH = 96
 FIRST_LETTER = ord(":")
@@ -104,7 +104,7 @@ def main():
                           for at in range(0, len(distinct), 16))
     rows = "\n".join('    "' + line + '"' for line in lines)
     OUTPUT.write_text(f'''// Written by scripts/make_unicode_table.py.
-#include "storage/tokenizer/text/unicode_tables.hpp"
+#include "data/tokenizer/text/unicode_tables.hpp"
 
 #include <algorithm>
 #include <memory>

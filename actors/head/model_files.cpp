@@ -12,19 +12,19 @@
 #include "base/log.hpp"
 #include "configs/nearest.hpp"
 #include "configs/shipped_models.hpp"
+#include "data/chat/template_files.hpp"
+#include "data/rows/row_facts.hpp"
+#include "data/tokenizer/formats/file_names.hpp"
+#include "data/tokenizer/formats/sentencepiece_model.hpp"
+#include "data/tokenizer/formats/tokenizer_files.hpp"
+#include "data/tokens/dataset_facts.hpp"
+#include "data/tokens/kept_tokenizer.hpp"
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/model_shape.hpp"
-#include "storage/chat/template_files.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/copy_file.hpp"
 #include "storage/files/digest.hpp"
 #include "storage/files/input_file.hpp"
-#include "storage/rows/row_facts.hpp"
-#include "storage/tokenizer/formats/file_names.hpp"
-#include "storage/tokenizer/formats/sentencepiece_model.hpp"
-#include "storage/tokenizer/formats/tokenizer_files.hpp"
-#include "storage/tokens/dataset_facts.hpp"
-#include "storage/tokens/kept_tokenizer.hpp"
 #include "storage/weight_files/weight_directory.hpp"
 
 namespace train::actors {
@@ -144,7 +144,7 @@ bool is_published(const configs::ModelSection& section) {
   return !section.config.empty() || !section.from.empty();
 }
 
-std::span<const char* const> companion_files() { return storage::tokenizer_file_names; }
+std::span<const char* const> companion_files() { return data::tokenizer_file_names; }
 
 namespace {
 
@@ -367,7 +367,7 @@ Status keep_model_files(const configs::ModelSection& section, const fs::path& ru
     TRAIN_RETURN_IF_ERROR(storage::remove_tree(to));
   }
   TRAIN_RETURN_IF_ERROR(storage::make_directory(to));
-  for (const char* name : storage::tokenizer_file_names) {
+  for (const char* name : data::tokenizer_file_names) {
     if (!found->directory.empty()) {
       TRAIN_RETURN_IF_ERROR(copy_if_there(found->directory / name, to / name));
     }
@@ -379,15 +379,15 @@ namespace {
 
 /// Facts of conversation data, for a run with a model's directory `model`; nullopt if the data has
 /// no conversations or the run has no such directory.
-Result<std::optional<storage::RowFacts>> chat_facts(const configs::RunConfig& config,
-                                                    const fs::path& model) {
+Result<std::optional<data::RowFacts>> chat_facts(const configs::RunConfig& config,
+                                                 const fs::path& model) {
   std::error_code ignored;
-  const auto rows = storage::holds_rows(config.data.dir);
+  const auto rows = data::holds_rows(config.data.dir);
   TRAIN_RETURN_IF_ERROR(rows);
   if (!*rows || !fs::exists(model / kModelConfig, ignored)) {
-    return std::optional<storage::RowFacts>();
+    return std::optional<data::RowFacts>();
   }
-  auto facts = storage::read_row_facts(config.data.dir);
+  auto facts = data::read_row_facts(config.data.dir);
   TRAIN_RETURN_IF_ERROR(facts);
   return std::optional(std::move(facts).value());
 }
@@ -401,12 +401,12 @@ Status keep_chat_template(const configs::RunConfig& config, const fs::path& run_
   if (!*read || (*read)->chat_template.empty()) {
     return {};
   }
-  const auto found = storage::read_template_files(storage::kept_tokenizer_folder(config.data.dir));
+  const auto found = data::read_template_files(data::kept_tokenizer_folder(config.data.dir));
   if (!found) {
     log_warning(fmt::format("chat_template_not_kept {}", found.error().message));
     return {};
   }
-  return storage::write_template_files(found->sources, model);
+  return data::write_template_files(found->sources, model);
 }
 
 namespace {
@@ -414,7 +414,7 @@ namespace {
 /// Name of a tokenizer file in a model's directory; `file` may have any name.
 Result<fs::path> tokenizer_name(const fs::path& file) {
   const std::string name = file.filename().string();
-  const auto& known = storage::tokenizer_file_names;
+  const auto& known = data::tokenizer_file_names;
   if (std::find(known.begin(), known.end(), name) != known.end()) {
     return file.filename();
   }
@@ -423,7 +423,7 @@ Result<fs::path> tokenizer_name(const fs::path& file) {
   std::vector<std::byte> begin(std::min<std::uint64_t>(opened->size_bytes(), kTokenizerBegin));
   TRAIN_RETURN_IF_ERROR(opened->read(0, begin));
   const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
-  if (storage::is_sentencepiece_model(text)) {
+  if (data::is_sentencepiece_model(text)) {
     return fs::path("tokenizer.model");
   }
   const std::size_t first = text.find_first_not_of(" \t\r\n");
@@ -437,12 +437,12 @@ Result<fs::path> tokenizer_name(const fs::path& file) {
 
 Status keep_data_tokenizer(const configs::RunConfig& config, const fs::path& run_root) {
   const fs::path to = model_directory(run_root);
-  const fs::path kept = storage::kept_tokenizer(config.data.dir);
+  const fs::path kept = data::kept_tokenizer(config.data.dir);
   std::error_code ignored;
-  if (kept.empty() || !fs::exists(to / kModelConfig, ignored) || storage::holds_tokenizer(to)) {
+  if (kept.empty() || !fs::exists(to / kModelConfig, ignored) || data::holds_tokenizer(to)) {
     return {};
   }
-  const auto facts = storage::read_dataset_facts(config.data.dir);
+  const auto facts = data::read_dataset_facts(config.data.dir);
   TRAIN_RETURN_IF_ERROR(facts);
   // Written first: the tokenizer's file marks this copy as complete. A model with weights has its
   // own end-of-text tokens.
@@ -451,7 +451,7 @@ Status keep_data_tokenizer(const configs::RunConfig& config, const fs::path& run
     TRAIN_RETURN_IF_ERROR(
         storage::write_file_atomically(to / kGenerationConfig, generation.dump(2) + "\n"));
   }
-  std::vector<fs::path> files = storage::tokenizer_files(kept);
+  std::vector<fs::path> files = data::tokenizer_files(kept);
   std::stable_partition(files.begin(), files.end(), [](const fs::path& file) {
     return file.filename() == "tokenizer_config.json";
   });
@@ -473,8 +473,8 @@ Status keep_turn_ends(const configs::RunConfig& config, const fs::path& run_root
   if (!*read) {
     return {};
   }
-  const storage::RowFacts& facts = **read;
-  const auto configured = storage::configured_ends(model);
+  const data::RowFacts& facts = **read;
+  const auto configured = data::configured_ends(model);
   TRAIN_RETURN_IF_ERROR(configured);
   std::vector<std::uint32_t> ends = *configured;
   if (ends.empty() && facts.end_of_text) {

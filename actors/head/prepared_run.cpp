@@ -392,7 +392,7 @@ Result<std::unique_ptr<RunReport>> open_empty_report(const PreparedRun& run) {
        .tokens_per_step = tokens_per_step(run.config()),
        .eval_interval = run.config().eval.interval_steps,
        .choices_interval = configs::choices_interval(run.config().eval),
-       .rows = LaneSource::row_count(run.plan.data),
+       .rows = data::LaneSource::row_count(run.plan.data),
        .flops_per_token = engine::flops_per_token(options.model, options.seq_len),
        .peak_flops = run.peak_flops * static_cast<double>(run.config().parallel.nodes),
        .bytes_per_token = run.plan.data->bytes_per_token(),
@@ -421,7 +421,7 @@ Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
 
 HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
                      std::shared_ptr<kernels::Stream> disk) {
-  const ReferenceRows reference = run.plan.data->reference_rows();
+  const data::ReferenceRows reference = run.plan.data->reference_rows();
   IndexWork index = run.store->index_work();
   index.first_step = run.first_step();
   return {

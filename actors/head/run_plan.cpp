@@ -9,17 +9,17 @@
 #include <vector>
 
 #include "actors/head/model_files.hpp"
-#include "actors/train/lanes/choice_lanes.hpp"
 #include "base/check.hpp"
 #include "base/descriptor_limit.hpp"
 #include "base/units.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
+#include "data/lanes/choice_lanes.hpp"
+#include "data/tokens/dataset_facts.hpp"
 #include "engine/collective/collective_schedule.hpp"
 #include "engine/model/model_shape.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/run_device.hpp"
-#include "storage/tokens/dataset_facts.hpp"
 
 namespace train::actors {
 namespace {
@@ -117,12 +117,12 @@ Result<engine::RankOptions> engine_options(const configs::RunConfig& config,
 
 Result<RunPlan> plan_run(const configs::RunConfig& given) {
   const configs::RunConfig config = with_transport(given);
-  const auto facts = storage::read_dataset_facts(config.data.dir);
+  const auto facts = data::read_dataset_facts(config.data.dir);
   TRAIN_RETURN_IF_ERROR(facts);
   const auto root = std::filesystem::path(given.run.dir) / given.run.name;
   auto options = engine_options(with_own_model(config, root), facts->vocab_size.value_or(0));
   TRAIN_RETURN_IF_ERROR(options);
-  const auto choices = open_choices(config, root, options->model.vocab_size);
+  const auto choices = data::open_choices(config, model_directory(root), options->model.vocab_size);
   TRAIN_RETURN_IF_ERROR(choices);
   options->scored_lanes = *choices ? (*choices)->lanes() : 0;
   const auto plan = engine::plan_of(*options);
@@ -136,14 +136,14 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
     TRAIN_RETURN_IF_ERROR(model);
     notes = std::move(model->notes);
   }
-  auto data = open_lanes(config, options->model.vocab_size);
+  auto data = data::open_lanes(config, options->model.vocab_size);
   TRAIN_RETURN_IF_ERROR(data);
   if (*choices) {
-    *data = std::make_shared<const ChoiceLanes>(*data, *choices);
+    *data = std::make_shared<const data::ChoiceLanes>(*data, *choices);
   }
   auto fingerprint = (*data)->fingerprint();
   TRAIN_RETURN_IF_ERROR(fingerprint);
-  options->step_weight = LaneSource::step_weight(*data);
+  options->step_weight = data::LaneSource::step_weight(*data);
   options->lane_sequences = (*data)->reference_rows().lane_sequences;
   options->reference_documents = (*data)->reference_rows().documents;
   return RunPlan{.config = resolved(config, options->model),
@@ -159,7 +159,7 @@ Result<RunPlan> plan_choices(const configs::RunConfig& given) {
   const auto root = std::filesystem::path(given.run.dir) / given.run.name;
   auto options = engine_options(with_own_model(config, root), 0);
   TRAIN_RETURN_IF_ERROR(options);
-  const auto choices = open_choices(config, root, options->model.vocab_size);
+  const auto choices = data::open_choices(config, model_directory(root), options->model.vocab_size);
   TRAIN_RETURN_IF_ERROR(choices);
   TRAIN_CHECK(*choices != nullptr, "no questions to answer");
   options->eval_lanes = 0;
@@ -168,7 +168,7 @@ Result<RunPlan> plan_choices(const configs::RunConfig& given) {
   TRAIN_RETURN_IF_ERROR(plan);
   return RunPlan{.config = resolved(config, options->model),
                  .engine = std::move(options).value(),
-                 .data = std::make_shared<const ChoiceLanes>(nullptr, *choices),
+                 .data = std::make_shared<const data::ChoiceLanes>(nullptr, *choices),
                  .plan_digest = plan->digest(),
                  .data_fingerprint = {}};
 }

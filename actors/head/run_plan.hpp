@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "actors/train/lanes/lane_source.hpp"
 #include "base/result.hpp"
 #include "checkpoint/format/manifest.hpp"
 #include "configs/run_config.hpp"
+#include "data/lanes/lane_source.hpp"
 #include "engine/rank/plan/rank_options.hpp"
 
 namespace train::actors {
@@ -19,7 +19,7 @@ namespace train::actors {
 struct RunPlan {
   configs::RunConfig config;  ///< With every dimension of the model written out.
   engine::RankOptions engine;
-  std::shared_ptr<const LaneSource> data;
+  std::shared_ptr<const data::LaneSource> data;
   std::uint64_t plan_digest = 0;  ///< ShardPlan::digest(): ranks must agree on it.
   std::string data_fingerprint;   ///< LaneSource::fingerprint(): ranks must agree on it, too.
   std::vector<std::string> model_notes = {};  ///< PublishedModel::notes of model.from.

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <utility>
 
-#include "actors/train/lanes/lane_source.hpp"
 #include "base/check.hpp"
+#include "data/lanes/lane_source.hpp"
 #include "engine/optimizer/exact_sum.hpp"
 
 namespace train::actors {
@@ -124,7 +124,7 @@ std::optional<Command> RunProgram::next() {
   return next_of_step();
 }
 
-RunProgram::LiveReference live_reference_of(const ReferenceRows& rows) {
+RunProgram::LiveReference live_reference_of(const data::ReferenceRows& rows) {
   return {.used = rows.live && !rows.of_passes,
           .first_of_validation = rows.training_commands,
           .of_validation = rows.commands - rows.training_commands};

@@ -12,9 +12,10 @@
 #include "actors/messages/command_messages.hpp"
 #include "engine/rank/plan/pass_list.hpp"
 
-namespace train::actors {
-
+namespace train::data {
 struct ReferenceRows;
+}
+namespace train::actors {
 
 /// Sequence of the run's commands. A pure function of its options and of the two events that can
 /// cut it short. A plain class; the conductor owns it.
@@ -107,7 +108,7 @@ class RunProgram {
 };
 
 /// Live reference commands of a run with this data.
-[[nodiscard]] RunProgram::LiveReference live_reference_of(const ReferenceRows& rows);
+[[nodiscard]] RunProgram::LiveReference live_reference_of(const data::ReferenceRows& rows);
 
 /// Schedule of saves: one save is under way, the newest other snapshot waits, and replaces one that
 /// waited before. A plain class; the conductor owns it and sends its decisions to every rank, so

@@ -5,7 +5,7 @@
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/supervision.hpp"
-#include "actors/train/lanes/lane_driver.hpp"
+#include "actors/train/lane_driver.hpp"
 #include "actors/train/rank_registry.hpp"
 
 namespace train::actors {

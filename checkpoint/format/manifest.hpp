@@ -56,7 +56,7 @@ struct ManifestFields {
   std::int64_t micro_batch = 0;
   std::string kernel_set;  ///< Kernel set that computed it: resuming on another one changes the
                            ///< bits.
-  /// storage::token_fingerprint() of the run's data at that time; empty in checkpoints of earlier
+  /// data::token_fingerprint() of the run's data at that time; empty in checkpoints of earlier
   /// versions.
   std::string data_fingerprint = {};
   std::string run_id = {};     ///< RunIdentity::id; empty in checkpoints of earlier versions.

@@ -6,12 +6,12 @@
 
 #include "actors/head/model_files.hpp"
 #include "cli/checkpoints/trained_model.hpp"
-#include "storage/rows/row_facts.hpp"
-#include "storage/tokenizer/formats/file_names.hpp"
-#include "storage/tokenizer/formats/tokenizer_files.hpp"
-#include "storage/tokens/dataset_facts.hpp"
-#include "storage/tokens/kept_tokenizer.hpp"
-#include "storage/tokens/prepare.hpp"
+#include "data/prepare/prepare.hpp"
+#include "data/rows/row_facts.hpp"
+#include "data/tokenizer/formats/file_names.hpp"
+#include "data/tokenizer/formats/tokenizer_files.hpp"
+#include "data/tokens/dataset_facts.hpp"
+#include "data/tokens/kept_tokenizer.hpp"
 
 namespace train::cli {
 namespace {
@@ -21,20 +21,20 @@ namespace fs = std::filesystem;
 /// Tokenizer of a run; empty if there is none.
 fs::path tokenizer_of(const fs::path& run, const configs::RunConfig& config) {
   const fs::path model = actors::model_directory(run);
-  return storage::holds_tokenizer(model) ? model : storage::kept_tokenizer(config.data.dir);
+  return data::holds_tokenizer(model) ? model : data::kept_tokenizer(config.data.dir);
 }
 
 }  // namespace
 
 Result<TextCodec> TextCodec::of_run(const fs::path& run, const configs::RunConfig& config,
                                     std::int64_t vocab) {
-  const auto facts = storage::read_dataset_facts(config.data.dir);
+  const auto facts = data::read_dataset_facts(config.data.dir);
   const std::string name = facts ? facts->tokenizer.value_or("") : std::string();
-  const bool fits = vocab >= storage::bytes_vocab_size && vocab < 2 * storage::bytes_vocab_size;
+  const bool fits = vocab >= data::bytes_vocab_size && vocab < 2 * data::bytes_vocab_size;
   TextCodec codec;
   const fs::path path = tokenizer_of(run, config);
   if (name == "bytes" || (path.empty() && name.empty() && fits)) {
-    codec.vocab_ = storage::bytes_vocab_size;
+    codec.vocab_ = data::bytes_vocab_size;
     return codec;
   }
   if (path.empty()) {
@@ -49,7 +49,7 @@ Result<TextCodec> TextCodec::of_run(const fs::path& run, const configs::RunConfi
   TRAIN_RETURN_IF_ERROR(codec_of_path);
   // A model trained from scratch has no files of its own that define turn ends.
   if (facts && facts->format) {
-    const auto rows = storage::read_row_facts(config.data.dir);
+    const auto rows = data::read_row_facts(config.data.dir);
     TRAIN_RETURN_IF_ERROR(rows);
     codec_of_path->ends_.insert(codec_of_path->ends_.end(), rows->turn_ends.begin(),
                                 rows->turn_ends.end());
@@ -58,13 +58,13 @@ Result<TextCodec> TextCodec::of_run(const fs::path& run, const configs::RunConfi
 }
 
 Result<TextCodec> TextCodec::of_directory(const fs::path& directory, std::int64_t vocab) {
-  auto tokenizer = storage::Tokenizer::load(directory);
+  auto tokenizer = data::Tokenizer::load(directory);
   TRAIN_RETURN_IF_ERROR(tokenizer);
   TextCodec codec;
-  codec.tokenizer_ = std::make_shared<const storage::Tokenizer>(std::move(tokenizer).value());
+  codec.tokenizer_ = std::make_shared<const data::Tokenizer>(std::move(tokenizer).value());
   codec.files_ = directory;
   codec.vocab_ = std::min<std::int64_t>(vocab, codec.tokenizer_->vocab_size());
-  const auto ends = storage::configured_ends(directory);
+  const auto ends = data::configured_ends(directory);
   TRAIN_RETURN_IF_ERROR(ends);
   for (const std::uint32_t id : *ends) {
     codec.ends_.push_back(static_cast<std::int32_t>(id));

@@ -11,8 +11,8 @@
 
 #include "base/result.hpp"
 #include "configs/run_config.hpp"
-#include "storage/tokenizer/text_stream.hpp"
-#include "storage/tokenizer/tokenizer.hpp"
+#include "data/tokenizer/text_stream.hpp"
+#include "data/tokenizer/tokenizer.hpp"
 
 namespace train::cli {
 
@@ -43,7 +43,7 @@ class TextCodec {
   /// continue past their end-of-text.
   [[nodiscard]] bool ends_text(std::int32_t token) const;
 
-  /// Streaming decoder for tokens after a prompt: see storage::TextStream.
+  /// Streaming decoder for tokens after a prompt: see data::TextStream.
   class Stream {
    public:
     Stream(const TextCodec& codec, std::span<const std::int32_t> prompt);
@@ -53,14 +53,14 @@ class TextCodec {
     [[nodiscard]] std::string finish();
 
    private:
-    std::optional<storage::TextStream> text_;  ///< nullopt: bytes.
+    std::optional<data::TextStream> text_;  ///< nullopt: bytes.
   };
 
  private:
   [[nodiscard]] Result<std::vector<std::int32_t>> checked(
       const std::vector<std::uint32_t>& ids) const;
 
-  std::shared_ptr<const storage::Tokenizer> tokenizer_;  ///< Null: bytes.
+  std::shared_ptr<const data::Tokenizer> tokenizer_;  ///< Null: bytes.
   std::filesystem::path files_;
   std::vector<std::int32_t> ends_;
   std::int64_t vocab_ = 0;

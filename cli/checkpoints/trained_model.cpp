@@ -15,7 +15,7 @@
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/checkpoints/text_codec.hpp"
 #include "cli/checkpoints/text_writer.hpp"
-#include "storage/tokens/prepare.hpp"
+#include "data/prepare/prepare.hpp"
 
 namespace train::cli {
 using namespace actors;
@@ -65,13 +65,13 @@ std::vector<std::int32_t> encode_bytes(std::string_view text) {
     tokens.push_back(static_cast<unsigned char>(letter));
   }
   if (tokens.empty()) {
-    tokens.push_back(static_cast<std::int32_t>(storage::bytes_end_of_text));
+    tokens.push_back(static_cast<std::int32_t>(data::bytes_end_of_text));
   }
   return tokens;
 }
 
 std::string show_byte(std::int32_t token) {
-  if (token >= storage::bytes_end_of_text || token == '\n') {
+  if (token >= data::bytes_end_of_text || token == '\n') {
     return "\n";
   }
   const bool control = (token < 32 && token != '\t') || token == 127;

@@ -6,12 +6,12 @@
 #include "actors/head/model_files.hpp"
 #include "base/stop_signals.hpp"
 #include "checkpoint/models/gguf_model.hpp"
-#include "checkpoint/models/gguf_tokenizer.hpp"
 #include "checkpoint/models/published_weights.hpp"
 #include "cli/checkpoints/config_warnings.hpp"
 #include "cli/checkpoints/export_words.hpp"
 #include "cli/checkpoints/published_config.hpp"
 #include "cli/command.hpp"
+#include "data/tokenizer/formats/gguf_tokenizer.hpp"
 #include "engine/model/architectures/architectures.hpp"
 
 namespace train::cli {
@@ -56,10 +56,10 @@ Result<Conversion> open_gguf(const std::string& path) {
   auto model = engine::spec_from_config(file->config_text(), path, 0);
   TRAIN_RETURN_IF_ERROR(model);
   TRAIN_RETURN_IF_ERROR(file->check(*model));
-  auto texts = checkpoint::gguf_tokenizer_files(file->file());
+  auto texts = data::gguf_tokenizer_files(file->file());
   TRAIN_RETURN_IF_ERROR(texts);
   if (texts->empty()) {
-    show_notes(path, {checkpoint::unknown_gguf_tokenizer(file->file())});
+    show_notes(path, {data::unknown_gguf_tokenizer(file->file())});
   }
   return Conversion{.model = std::move(model).value(),
                     .weights = file,

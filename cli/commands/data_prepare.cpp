@@ -8,8 +8,8 @@
 #include "base/stop_signals.hpp"
 #include "base/units.hpp"
 #include "cli/command.hpp"
-#include "storage/examples/prepare_rows.hpp"
-#include "storage/tokens/prepare.hpp"
+#include "data/examples/prepare_rows.hpp"
+#include "data/prepare/prepare.hpp"
 
 namespace train::cli {
 namespace {
@@ -44,37 +44,37 @@ class ProgressBar {
 
 /// Prepares conversations, prompts, pairs or texts as rows.
 Status prepare_rows(const PrepareOptions& options, storage::SaidLayout layout) {
-  storage::PrepareRowsRequest request{.inputs = {options.inputs.begin(), options.inputs.end()},
-                                      .layout = layout,
-                                      .tokenizer = options.tokenizer,
-                                      .out = options.out,
-                                      .row_length = options.row_length,
-                                      .chat_template = options.chat_template,
-                                      .date = options.date,
-                                      .train_on_last = options.train_on == "last",
-                                      .source_key = options.source_key,
-                                      .keywords = options.keywords,
-                                      .val_fraction = options.val_fraction,
-                                      .most_dropped = options.max_dropped,
-                                      .seed = options.seed,
-                                      .threads = actors::resolve_threads(options.threads),
-                                      .force = options.force};
+  data::PrepareRowsRequest request{.inputs = {options.inputs.begin(), options.inputs.end()},
+                                   .layout = layout,
+                                   .tokenizer = options.tokenizer,
+                                   .out = options.out,
+                                   .row_length = options.row_length,
+                                   .chat_template = options.chat_template,
+                                   .date = options.date,
+                                   .train_on_last = options.train_on == "last",
+                                   .source_key = options.source_key,
+                                   .keywords = options.keywords,
+                                   .val_fraction = options.val_fraction,
+                                   .most_dropped = options.max_dropped,
+                                   .seed = options.seed,
+                                   .threads = actors::resolve_threads(options.threads),
+                                   .force = options.force};
   if (!options.packing.empty()) {
-    const auto packing = storage::packing_of(options.packing);
+    const auto packing = data::packing_of(options.packing);
     if (!packing) {
       return user_error(fmt::format("--packing: {}", packing.error().message));
     }
     request.packing = *packing;
   }
   if (!options.kind.empty()) {
-    const auto kind = storage::example_kind_named(options.kind);
+    const auto kind = data::example_kind_named(options.kind);
     if (!kind) {
       return user_error(fmt::format("--kind: {}", kind.error().message));
     }
     request.kind = *kind;
   }
   ProgressBar bar;
-  const auto report = storage::prepare_rows(
+  const auto report = data::prepare_rows(
       request, [&bar](std::uint64_t done, std::uint64_t total) { bar.show(done, total); });
   TRAIN_RETURN_IF_ERROR(report);
   if (report->up_to_date) {
@@ -108,17 +108,17 @@ Status prepare(const PrepareOptions& options) {
     return prepare_rows(options, *layout);
   }
   ProgressBar bar;
-  storage::PrepareRequest request{.inputs = {options.inputs.begin(), options.inputs.end()},
-                                  .layout = *layout,
-                                  .tokenizer = options.tokenizer,
-                                  .out = options.out,
-                                  .val_fraction = options.val_fraction,
-                                  .most_dropped = options.max_dropped,
-                                  .document_separator = options.separator,
-                                  .seed = options.seed,
-                                  .threads = actors::resolve_threads(options.threads),
-                                  .force = options.force};
-  const auto report = storage::prepare_dataset(
+  data::PrepareRequest request{.inputs = {options.inputs.begin(), options.inputs.end()},
+                               .layout = *layout,
+                               .tokenizer = options.tokenizer,
+                               .out = options.out,
+                               .val_fraction = options.val_fraction,
+                               .most_dropped = options.max_dropped,
+                               .document_separator = options.separator,
+                               .seed = options.seed,
+                               .threads = actors::resolve_threads(options.threads),
+                               .force = options.force};
+  const auto report = data::prepare_dataset(
       request, [&bar](std::uint64_t done, std::uint64_t total) { bar.show(done, total); });
   TRAIN_RETURN_IF_ERROR(report);
   log_info(fmt::format("data_prepared out={} documents={} train_tokens={} val_tokens={}{}",

@@ -3,10 +3,10 @@
 #include <optional>
 
 #include "cli/command.hpp"
-#include "storage/rows/row_split.hpp"
-#include "storage/rows/row_text.hpp"
-#include "storage/tokenizer/tokenizer.hpp"
-#include "storage/tokens/kept_tokenizer.hpp"
+#include "data/rows/row_split.hpp"
+#include "data/rows/row_text.hpp"
+#include "data/tokenizer/tokenizer.hpp"
+#include "data/tokens/kept_tokenizer.hpp"
 
 namespace train::cli {
 namespace {
@@ -19,9 +19,9 @@ const char* side_name(bool kto, int side) {
 }
 
 /// Prints one document after a line that describes it.
-void show_document(const storage::RowSplit& split, const storage::Tokenizer& tokenizer,
-                   const storage::RowExcerpt& excerpt, std::uint64_t number) {
-  const storage::RowDocument& document = excerpt.document;
+void show_document(const data::RowSplit& split, const data::Tokenizer& tokenizer,
+                   const data::RowExcerpt& excerpt, std::uint64_t number) {
+  const data::RowDocument& document = excerpt.document;
   const auto& sources = split.facts().sources;
   const auto source = static_cast<std::size_t>(document.source);
   std::string pair;
@@ -34,20 +34,20 @@ void show_document(const storage::RowSplit& split, const storage::Tokenizer& tok
              source < sources.size() ? ", of " + sources[source] : "", document.length,
              document.trained);
   const bool terminal = isatty(STDOUT_FILENO) != 0;
-  fmt::print("{}\n", storage::marked_text(tokenizer, excerpt,
-                                          terminal ? storage::Marks{"\x1b[32m", "\x1b[0m"}
-                                                   : storage::Marks{"[[", "]]"}));
+  fmt::print("{}\n", data::marked_text(
+                         tokenizer, excerpt,
+                         terminal ? data::Marks{"\x1b[32m", "\x1b[0m"} : data::Marks{"[[", "]]"}));
 }
 
 Status show(const ShowOptions& options) {
-  const auto split = storage::RowSplit::open(options.dir, options.split);
+  const auto split = data::RowSplit::open(options.dir, options.split);
   TRAIN_RETURN_IF_ERROR(split);
-  const auto tokenizer = storage::Tokenizer::load(storage::kept_tokenizer(options.dir));
+  const auto tokenizer = data::Tokenizer::load(data::kept_tokenizer(options.dir));
   TRAIN_RETURN_IF_ERROR(tokenizer);
   auto row = static_cast<std::uint64_t>(options.row);
   if (options.document >= 0) {
     const auto wanted = static_cast<std::uint64_t>(options.document);
-    const auto found = storage::row_of_document(*split, wanted);
+    const auto found = data::row_of_document(*split, wanted);
     if (!found) {
       return user_error(fmt::format("{}: no row of {} has document {}; there are {} documents",
                                     options.dir, options.split, wanted,
@@ -59,7 +59,7 @@ Status show(const ShowOptions& options) {
     return user_error(
         fmt::format("{}: row {}, but {} has {}", options.dir, row, options.split, split->rows()));
   }
-  const auto excerpts = storage::read_excerpts(*split, row);
+  const auto excerpts = data::read_excerpts(*split, row);
   TRAIN_RETURN_IF_ERROR(excerpts);
   fmt::print("row {} of {}: {} of {} tokens, {} trained\n", row, split->rows(), split->tokens(row),
              split->row_length(), split->trained_tokens(row));

@@ -7,8 +7,8 @@
 #include "cli/report/model_report.hpp"
 #include "configs/load_config.hpp"
 #include "configs/shipped_models.hpp"
+#include "data/tokens/dataset_facts.hpp"
 #include "engine/model/architectures/architectures.hpp"
-#include "storage/tokens/dataset_facts.hpp"
 
 namespace train::cli {
 using namespace actors;
@@ -18,7 +18,7 @@ namespace {
 Result<engine::ModelSpec> model_of_run(const std::string& file) {
   const auto config = configs::load_config(file);
   TRAIN_RETURN_IF_ERROR(config);
-  const auto facts = storage::read_dataset_facts(config->data.dir);
+  const auto facts = data::read_dataset_facts(config->data.dir);
   const std::int64_t vocab = facts ? facts->vocab_size.value_or(0) : 0;
   return resolve_model(*config, vocab);
 }

@@ -91,16 +91,16 @@ Status check_plan(const RunPlan& plan) {
 }
 
 /// Writes one JSON line per question.
-Status write_details(const std::string& path, const storage::ChoiceSet& choices,
+Status write_details(const std::string& path, const data::ChoiceSet& choices,
                      const ChoiceReport& report) {
   std::string text;
-  for (const storage::ScoredQuestion& question : choices.questions()) {
+  for (const data::ScoredQuestion& question : choices.questions()) {
     const auto values =
         std::span(report.log_likelihoods).subspan(question.first_document, question.choices.size());
     nlohmann::ordered_json line = {{"source", choices.sources()[question.source]},
                                    {"line", question.line},
                                    {"answer", question.answer},
-                                   {"likeliest", storage::likeliest(values)},
+                                   {"likeliest", data::likeliest(values)},
                                    {"log_likelihoods", values}};
     text += line.dump() + "\n";
   }
@@ -133,7 +133,7 @@ Status answer_choices(const configs::RunConfig& config, const StartState& start,
   TRAIN_RETURN_IF_ERROR(contexts);
   const auto result = evaluate(*contexts, step);
   TRAIN_RETURN_IF_ERROR(result);
-  const storage::ChoiceSet& choices = *plan->data->choices();
+  const data::ChoiceSet& choices = *plan->data->choices();
   const ChoiceReport report = report_choices(choices, result->answers);
   print(fmt::format("eval {} digest={}\n{}", name, report.digest, choices_text(report)));
   return options.details.empty() ? Status() : write_details(options.details, choices, report);
@@ -167,7 +167,7 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
     line += fmt::format(" bits_per_byte={:.6f}", loss / fixed::log(2.0) / *bytes);
   }
   line += "\n";
-  if (const storage::ChoiceSet* choices = plan->data->choices()) {
+  if (const data::ChoiceSet* choices = plan->data->choices()) {
     line += choices_text(report_choices(*choices, result->answers));
   }
   print(line);

@@ -13,10 +13,10 @@
 #include "cli/checkpoints/published_config.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
+#include "data/tokens/dataset_facts.hpp"
 #include "engine/model/model.hpp"
 #include "engine/model/model_shape.hpp"
 #include "engine/optimizer/averaged.hpp"
-#include "storage/tokens/dataset_facts.hpp"
 
 namespace train::cli {
 using namespace actors;
@@ -56,7 +56,7 @@ Json describe_model(const configs::RunConfig& config, const engine::ModelSpec& m
 
 /// If the data no longer exists the tokenizer is null.
 Json describe_tokenizer(const configs::RunConfig& config) {
-  const auto facts = storage::read_dataset_facts(config.data.dir);
+  const auto facts = data::read_dataset_facts(config.data.dir);
   if (!facts || !facts->tokenizer) {
     log_warning(fmt::format(
         "tokenizer_unknown {} does not tell it; config.json says null: put its name there",

@@ -15,10 +15,10 @@
 #include "cli/checkpoints/text_writer.hpp"
 #include "cli/checkpoints/trained_model.hpp"
 #include "cli/command.hpp"
+#include "data/chat/chat_template.hpp"
+#include "data/tokens/kept_tokenizer.hpp"
 #include "engine/model/architectures/architectures.hpp"
-#include "storage/chat/chat_template.hpp"
 #include "storage/files/input_file.hpp"
-#include "storage/tokens/kept_tokenizer.hpp"
 #include "storage/weight_files/weight_directory.hpp"
 
 namespace train::cli {
@@ -43,9 +43,9 @@ struct Writer {
 std::filesystem::path template_folder(const std::filesystem::path& run,
                                       const configs::RunConfig& config) {
   std::filesystem::path own = model_directory(run);
-  const std::filesystem::path kept = storage::kept_tokenizer_folder(config.data.dir);
-  const bool has_own = storage::ChatTemplate::open(own).ok();
-  return !has_own && storage::ChatTemplate::open(kept).ok() ? kept : own;
+  const std::filesystem::path kept = data::kept_tokenizer_folder(config.data.dir);
+  const bool has_own = data::ChatTemplate::open(own).ok();
+  return !has_own && data::ChatTemplate::open(kept).ok() ? kept : own;
 }
 
 /// Context length of a published model: the requested one, limited by its positions.
@@ -105,7 +105,7 @@ Result<Writer> open_writer(const GenerateOptions& options) {
 /// Prompt to continue: plain text, or a conversation for the template.
 struct Prompt {
   std::string text;
-  storage::Conversation conversation = {};
+  data::Conversation conversation = {};
 };
 
 /// Turns prompts into tokens: plain text, or with the model's chat template.
@@ -119,13 +119,13 @@ class PromptReader {
         return user_error(fmt::format("{} has no chat template; give one with --template NAME|FILE",
                                       options.run_directory));
       }
-      auto settings = storage::ChatSettings::of_date(options.date);
+      auto settings = data::ChatSettings::of_date(options.date);
       settings.tokenizer = writer.codec.files();
       auto found = options.chat_template.empty()
-                       ? storage::ChatTemplate::open(writer.files, settings)
-                       : storage::ChatTemplate::find(options.chat_template, settings);
+                       ? data::ChatTemplate::open(writer.files, settings)
+                       : data::ChatTemplate::find(options.chat_template, settings);
       TRAIN_RETURN_IF_ERROR(found);
-      reader.template_ = std::make_unique<storage::ChatTemplate>(std::move(found).value());
+      reader.template_ = std::make_unique<data::ChatTemplate>(std::move(found).value());
     }
     return reader;
   }
@@ -137,7 +137,7 @@ class PromptReader {
       return prompt;
     }
     if (text.starts_with('[')) {
-      auto conversation = storage::parse_conversation(text);
+      auto conversation = data::parse_conversation(text);
       TRAIN_RETURN_IF_ERROR(conversation);
       prompt.conversation = std::move(conversation).value();
       return prompt;
@@ -148,8 +148,8 @@ class PromptReader {
   }
 
   /// Conversation with only the system message.
-  [[nodiscard]] storage::Conversation begun() const {
-    storage::Conversation conversation;
+  [[nodiscard]] data::Conversation begun() const {
+    data::Conversation conversation;
     if (!options_->system.empty()) {
       conversation.messages.emplace_back("system", options_->system);
     }
@@ -185,7 +185,7 @@ class PromptReader {
 
   const GenerateOptions* options_;
   const Writer* writer_;
-  std::unique_ptr<storage::ChatTemplate> template_;
+  std::unique_ptr<data::ChatTemplate> template_;
 };
 
 TextRequest request_of(const GenerateOptions& options, std::vector<Tokens> prompts) {

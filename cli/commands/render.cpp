@@ -2,20 +2,20 @@
 #include <sstream>
 
 #include "cli/command.hpp"
-#include "storage/chat/chat_template.hpp"
+#include "data/chat/chat_template.hpp"
 
 namespace train::cli {
 namespace {
 
-using storage::ChatTemplate;
-using storage::Conversation;
+using data::ChatTemplate;
+using data::Conversation;
 
 std::string name_of_input(const RenderOptions& options) {
   return options.input.empty() || options.input == "-" ? "standard input" : options.input;
 }
 
 Result<ChatTemplate> open_template(const RenderOptions& options) {
-  auto settings = storage::ChatSettings::of_date(options.date);
+  auto settings = data::ChatSettings::of_date(options.date);
   settings.name = options.name;
   return options.model.empty() ? ChatTemplate::find(options.chat_template, settings)
                                : ChatTemplate::open(options.model, settings);
@@ -24,7 +24,7 @@ Result<ChatTemplate> open_template(const RenderOptions& options) {
 /// Renders a single conversation.
 Result<int> render_one(const RenderOptions& options, ChatTemplate& chat_template,
                        const std::string& input) {
-  const auto conversation = storage::parse_conversation(input);
+  const auto conversation = data::parse_conversation(input);
   if (!conversation) {
     return user_error(fmt::format("{}: {}", name_of_input(options), conversation.error().message));
   }
@@ -36,14 +36,14 @@ Result<int> render_one(const RenderOptions& options, ChatTemplate& chat_template
 }
 
 /// JSON line of a rendered text.
-std::string line_of_text(const Result<storage::RenderedChat>& text) {
+std::string line_of_text(const Result<data::RenderedChat>& text) {
   nlohmann::ordered_json line = nlohmann::ordered_json::object();
   if (!text) {
     line["error"] = text.error().message;
   } else {
     line["text"] = text->text;
     line["generated"] = nlohmann::ordered_json::array();
-    for (const storage::TextSpan& span : text->generated) {
+    for (const data::TextSpan& span : text->generated) {
       line["generated"].push_back({span.begin_characters, span.end_characters});
     }
   }
@@ -56,7 +56,7 @@ Result<int> render_lines(const RenderOptions& options, ChatTemplate& chat_templa
   std::vector<Conversation> conversations;
   std::istringstream stream(input);
   for (std::string line; std::getline(stream, line);) {
-    auto conversation = storage::parse_conversation(line);
+    auto conversation = data::parse_conversation(line);
     if (!conversation) {
       return user_error(fmt::format("{}, line {}: {}", name_of_input(options),
                                     conversations.size() + 1, conversation.error().message));
@@ -91,7 +91,7 @@ void describe_render(CommandSyntaxes& commands) {
   command.app.add_option("DIR", options.model, "Directory of a model, or a GGUF file")
       ->type_name("DIR");
   std::string names;
-  for (const std::string_view name : storage::built_in_chat_templates()) {
+  for (const std::string_view name : data::built_in_chat_templates()) {
     names += fmt::format("{}, ", name);
   }
   command.text("--template", options.chat_template,

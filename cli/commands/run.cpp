@@ -27,9 +27,9 @@
 #include "cli/submit/slurm_position.hpp"
 #include "configs/error_place.hpp"
 #include "configs/load_config.hpp"
+#include "data/tokenizer/tokenizer.hpp"
+#include "data/tokens/kept_tokenizer.hpp"
 #include "engine/rank/plan/run_device.hpp"
-#include "storage/tokenizer/tokenizer.hpp"
-#include "storage/tokens/kept_tokenizer.hpp"
 
 namespace train::cli {
 using namespace actors;
@@ -238,11 +238,11 @@ Result<int> run_to_end(PreparedRun& run) {
 
 /// Warns about tokenizer features that were dropped when the data was prepared.
 void warn_of_tokenizer(const std::filesystem::path& data) {
-  const auto kept = storage::kept_tokenizer(data);
+  const auto kept = data::kept_tokenizer(data);
   if (kept.empty()) {
     return;
   }
-  const auto tokenizer = storage::Tokenizer::load(kept);
+  const auto tokenizer = data::Tokenizer::load(kept);
   if (!tokenizer) {
     log_warning(fmt::format("tokenizer_note {}", tokenizer.error().message));
     return;

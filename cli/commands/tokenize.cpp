@@ -4,10 +4,10 @@
 
 #include "base/log.hpp"
 #include "cli/command.hpp"
+#include "data/tokenizer/text_encoder.hpp"
+#include "data/tokenizer/text_stream.hpp"
+#include "data/tokenizer/tokenizer.hpp"
 #include "storage/files/untrusted_text.hpp"
-#include "storage/tokenizer/text_encoder.hpp"
-#include "storage/tokenizer/text_stream.hpp"
-#include "storage/tokenizer/tokenizer.hpp"
 
 namespace train::cli {
 namespace {
@@ -40,8 +40,8 @@ Result<Wanted> member_of(std::string_view line, std::size_t number, const char* 
                                 storage::shown(line)));
 }
 
-Result<storage::Tokenizer> load(const TokenizeOptions& options) {
-  auto tokenizer = storage::Tokenizer::load(options.tokenizer);
+Result<data::Tokenizer> load(const TokenizeOptions& options) {
+  auto tokenizer = data::Tokenizer::load(options.tokenizer);
   if (tokenizer) {
     for (const std::string& note : tokenizer->notes()) {
       log_info(fmt::format("tokenizer_note {}: {}", options.tokenizer, note));
@@ -85,11 +85,11 @@ Status tokenize(const TokenizeOptions& options) {
   TRAIN_RETURN_IF_ERROR(tokenizer);
   const auto input = whole_input(options.file);
   TRAIN_RETURN_IF_ERROR(input);
-  storage::TextEncoder encoder(*tokenizer);
-  const storage::EncodeOptions how{.add_special_tokens = options.special,
-                                   .rendered = options.rendered};
+  data::TextEncoder encoder(*tokenizer);
+  const data::EncodeOptions how{.add_special_tokens = options.special,
+                                .rendered = options.rendered};
   LinePrinter printer;
-  storage::EncodedText encoded;
+  data::EncodedText encoded;
   Ids& ids = encoded.ids;
   const auto encode = [&](std::string_view text) {
     ids.clear();
@@ -149,13 +149,13 @@ Result<Ids> checked_ids(const std::vector<std::int64_t>& numbers, std::uint32_t 
 }
 
 /// Line with the text added by each token after a prompt, and the rest at the end.
-Result<std::string> pieces_line(const storage::Tokenizer& tokenizer, std::string_view line,
+Result<std::string> pieces_line(const data::Tokenizer& tokenizer, std::string_view line,
                                 std::size_t number, const Ids& ids) {
   const auto numbers = member_of<std::vector<std::int64_t>>(line, number, "prompt");
   TRAIN_RETURN_IF_ERROR(numbers);
   const auto prompt = checked_ids(*numbers, tokenizer.vocab_size());
   TRAIN_RETURN_IF_ERROR(prompt);
-  storage::TextStream text(tokenizer, *prompt);
+  data::TextStream text(tokenizer, *prompt);
   std::vector<std::string> pieces;
   for (const std::uint32_t id : ids) {
     pieces.push_back(text.add(id));

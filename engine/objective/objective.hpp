@@ -111,4 +111,9 @@ struct RowCount {
   }
 };
 
+/// True if the objective reads log-probabilities of a reference.
+[[nodiscard]] inline bool needs_reference(const Objective& objective) {
+  return objective.weighting() != nullptr && objective.weighting()->needs_reference();
+}
+
 }  // namespace train::engine

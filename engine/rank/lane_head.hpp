@@ -6,6 +6,7 @@
 #include <span>
 
 #include "engine/command.hpp"
+#include "engine/lanes/lane_slot.hpp"
 #include "engine/model/model.hpp"
 #include "engine/rank/log_probs/document_scores.hpp"
 #include "engine/rank/log_probs/lane_weighting.hpp"
@@ -16,17 +17,6 @@
 #include "kernels/device/stream.hpp"
 
 namespace train::engine {
-
-/// A lane's place where the host fills it: micro_batch * seq_len elements of each column, none of
-/// those that the objective does not have.
-struct LaneSlot {
-  std::span<std::int32_t> tokens;
-  std::span<std::int32_t> targets;
-  std::span<std::int32_t> positions;
-  std::span<float> weights;
-  /// Space for the most documents a lane can have; a sequence of 0 rows ends the list if it fits.
-  std::span<LaneSequence> sequences = {};
-};
 
 /// Source of a lane's loss: the head, in one pass over it or two, or the outputs of layers that a
 /// pass compares. In passes without a loss LossUse decides the use of either.

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "storage/inputs/unpacker.hpp"
-#include "storage/tokenizer/text/utf8.hpp"
+#include "storage/text/utf8.hpp"
 
 namespace train::storage {
 namespace {

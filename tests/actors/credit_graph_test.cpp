@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "actors/head/conductor_actor.hpp"
-#include "actors/train/lanes/lane_driver.hpp"
+#include "actors/train/lane_driver.hpp"
 #include "actors/train/rank_actors.hpp"
 #include "base/result.hpp"
 

@@ -3,7 +3,7 @@
 #include "actors/head/conductor_actor.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
-#include "actors/train/lanes/lane_driver.hpp"
+#include "actors/train/lane_driver.hpp"
 #include "tests/support/runs/actor_fixture.hpp"
 #include "tests/support/runs/require_same.hpp"
 

@@ -1,16 +1,16 @@
 // Directories of token files: meta.json up to the first NUL byte, then the tokens of both splits.
 #include <cstdint>
 
-#include "storage/tokens/dataset_facts.hpp"
-#include "storage/tokens/token_dataset.hpp"
-#include "storage/tokens/token_fingerprint.hpp"
+#include "data/tokens/dataset_facts.hpp"
+#include "data/tokens/token_dataset.hpp"
+#include "data/tokens/token_fingerprint.hpp"
 #include "tests/fuzz/scratch_directory.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace train::fuzz {
 namespace {
 
-void read_split(const storage::TokenSplit& split, std::int64_t vocab_size) {
+void read_split(const data::TokenSplit& split, std::int64_t vocab_size) {
   const auto length = static_cast<std::size_t>(split.sequence_length());
   std::vector<std::int32_t> tokens(length);
   std::vector<std::int32_t> targets(length);
@@ -33,18 +33,18 @@ void run(std::string_view input) {
   static const ScratchDirectory directory;
   const std::size_t end = std::min(input.find('\0'), input.size());
   const std::string_view tokens = input.substr(std::min(end + 1, input.size()));
-  (void)directory.put(storage::facts_file_name, input.substr(0, end));
+  (void)directory.put(data::facts_file_name, input.substr(0, end));
   (void)directory.put("train.bin", tokens);
   (void)directory.put("val.bin", tokens);
-  const storage::DatasetOptions options{.sequence_length = 4, .vocab_size = 0};
-  const auto dataset = storage::TokenDataset::open(directory.path(), options);
+  const data::DatasetOptions options{.sequence_length = 4, .vocab_size = 0};
+  const auto dataset = data::TokenDataset::open(directory.path(), options);
   if (!dataset) {
     require_readable(dataset.error());
     return;
   }
   read_split(dataset->train(), dataset->facts().vocab_size.value_or(0));
   read_split(dataset->validation(), dataset->facts().vocab_size.value_or(0));
-  require(bool(storage::token_fingerprint(*dataset)), "data that opens has a fingerprint");
+  require(bool(data::token_fingerprint(*dataset)), "data that opens has a fingerprint");
   if (const auto bytes = dataset->bytes_per_token()) {
     require(*bytes >= 0, "tokens hold no fewer bytes than none");
   }

@@ -1,5 +1,5 @@
 // Texts that people want prepared: lines of JSON, or documents between separators.
-#include "storage/tokens/document_reader.hpp"
+#include "data/prepare/document_reader.hpp"
 
 #include "tests/fuzz/scratch_directory.hpp"
 #include "tests/fuzz/target.hpp"
@@ -16,7 +16,7 @@ struct Read {
 Read read(const std::filesystem::path& path, std::string_view separator, storage::SaidLayout said) {
   Read result;
   std::size_t open = 0;
-  const storage::DocumentSink sink = {
+  const data::DocumentSink sink = {
       .text = [&](std::span<const std::byte> piece) -> Status {
         require(!piece.empty(), "a piece is never empty");
         open += piece.size();
@@ -34,7 +34,7 @@ Read read(const std::filesystem::path& path, std::string_view separator, storage
         return {};
       },
       .consumed = [](std::uint64_t) {}};
-  result.status = storage::read_documents(path, separator, said, sink);
+  result.status = data::read_documents(path, separator, said, sink);
   require(!result.status || open == 0, "every document ends");
   return result;
 }

@@ -7,7 +7,7 @@ Each template is given three times: as it is, without its marks, so that the ans
 and so with --train-on last. What transformers makes of the marks is the oracle of all. Conversations of one to
 four turns with answers of one letter, answers that occur in headers and earlier turns, thoughts in both forms,
 calls of tools, empty and null contents, by a tokenizer that is trained on them here. The ids have to be equal.
-The masks have to be equal, too, but for what storage/README.md says: a token that ends a turn is trained though
+The masks have to be equal, too, but for what data/README.md says: a token that ends a turn is trained though
 the marks leave it out, white space behind it is not, and without marks what asks for an answer is not. Of a
 character of several tokens at a mark's end transformers marks the first one. A conversation that is dropped has to
 have its cause. Needs PyPI's transformers, tokenizers, jinja2, numpy and trl

@@ -9,8 +9,8 @@
 
 #include "actors/train/runtime/rank_setup.hpp"
 #include "base/check.hpp"
+#include "data/rows/row_writer.hpp"
 #include "kernels/backend.hpp"
-#include "storage/rows/row_writer.hpp"
 #include "tests/sim/seed_plan.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/runs/world_step.hpp"
@@ -76,14 +76,14 @@ const Reference& reference_of(const configs::RunConfig& config) {
 
 namespace {
 
-storage::RowCounts write_documents(const std::filesystem::path& directory, const char* split,
-                                   int documents, std::mt19937_64 random) {
-  auto writer = storage::RowSplitWriter::create(
+data::RowCounts write_documents(const std::filesystem::path& directory, const char* split,
+                                int documents, std::mt19937_64 random) {
+  auto writer = data::RowSplitWriter::create(
       directory, split,
-      {.token_bytes = 2, .row_length = 8, .packing = storage::Packing::bfd, .seed = 3});
+      {.token_bytes = 2, .row_length = 8, .packing = data::Packing::bfd, .seed = 3});
   TRAIN_CHECK(writer.ok(), "{}", writer.error().message);
   for (int i = 0; i < documents; ++i) {
-    storage::RowText text;
+    data::RowText text;
     const std::size_t length = 3 + random() % 4;
     for (std::size_t at = 0; at < length; ++at) {
       text.tokens.push_back(static_cast<std::uint32_t>(random() % 32));
@@ -99,17 +99,17 @@ storage::RowCounts write_documents(const std::filesystem::path& directory, const
 
 void write_stream(const std::filesystem::path& directory, std::uint64_t seed) {
   std::filesystem::create_directories(directory);
-  const storage::RowCounts train = write_documents(directory, "train", 50, std::mt19937_64(seed));
-  const storage::RowCounts val = write_documents(directory, "val", 10, std::mt19937_64(seed + 1));
-  const Status written = storage::write_row_facts(directory, {.kind = "chat",
-                                                              .tokenizer = "bytes",
-                                                              .vocab_size = 32,
-                                                              .token_bytes = 2,
-                                                              .row_length = 8,
-                                                              .packing = "bfd",
-                                                              .sources = {"made"},
-                                                              .train = train,
-                                                              .val = val});
+  const data::RowCounts train = write_documents(directory, "train", 50, std::mt19937_64(seed));
+  const data::RowCounts val = write_documents(directory, "val", 10, std::mt19937_64(seed + 1));
+  const Status written = data::write_row_facts(directory, {.kind = "chat",
+                                                           .tokenizer = "bytes",
+                                                           .vocab_size = 32,
+                                                           .token_bytes = 2,
+                                                           .row_length = 8,
+                                                           .packing = "bfd",
+                                                           .sources = {"made"},
+                                                           .train = train,
+                                                           .val = val});
   TRAIN_CHECK(written.ok(), "{}", written.error().message);
 }
 

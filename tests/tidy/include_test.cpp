@@ -43,6 +43,9 @@ const std::map<std::string, std::vector<std::string>>& allowed_includes() {
       {"kernels", {"base/"}},
       {"storage",
        {"base/", "configs/sections/data_section.hpp", "configs/sections/checkpoint_section.hpp"}},
+      {"data",
+       {"base/", "configs/", "storage/", "engine/command.hpp", "engine/lanes/lane_slot.hpp",
+        "engine/objective/objective.hpp", "engine/objective/registry.hpp"}},
       {"engine",
        {"base/", "kernels/", "configs/sections/model_section.hpp",
         "configs/sections/optimizer_section.hpp", "configs/optimizer_list.hpp",
@@ -53,9 +56,11 @@ const std::map<std::string, std::vector<std::string>>& allowed_includes() {
        {"base/", "storage/", "engine/state_view.hpp", "engine/model/spec.hpp",
         "engine/model/tensor_map.hpp", "engine/model/weight_source.hpp",
         "configs/sections/checkpoint_section.hpp"}},
-      {"actors", {"base/", "configs/", "kernels/device/", "storage/", "engine/", "checkpoint/"}},
+      {"actors",
+       {"base/", "configs/", "kernels/device/", "storage/", "data/", "engine/", "checkpoint/"}},
       {"cli",
-       {"base/", "configs/", "kernels/device/", "storage/", "engine/", "checkpoint/", "actors/"}}};
+       {"base/", "configs/", "kernels/device/", "storage/", "data/", "engine/", "checkpoint/",
+        "actors/"}}};
   return kAllowed;
 }
 
@@ -102,7 +107,7 @@ struct Confinement {
 
 const std::vector<Confinement>& confinements() {
   static const std::vector<Confinement> kConfinements = {
-      {"configs/run_config.hpp", {"(actors|bench|cli|configs|tests)/.*"}},
+      {"configs/run_config.hpp", {"(actors|bench|cli|configs|data/lanes|tests)/.*"}},
       {"caf/", {"(actors|bench|cli|tests)/.*"}},
       {"rocksdb/", {"storage/.*\\.cpp"}},
       {"toml++/", {"configs/.*\\.cpp"}},
@@ -188,6 +193,66 @@ Findings check_cycles(const SourceTree& tree) {
     }
   }
   return findings;
+}
+
+// The folder of a file, and whether one of two is below the other.
+std::string directory_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+bool is_own_parent(const std::string& one, const std::string& other) {
+  return directory_of(one) == other || directory_of(other) == one;
+}
+
+// Circles of directories below the top folders, a directory and its own parent not counted: from
+// which directory others are reached through includes, and lead back.
+Findings check_directories(const SourceTree& tree) {
+  std::map<std::string, std::set<std::string>> included;
+  std::map<std::pair<std::string, std::string>, std::pair<const SourceFile*, std::size_t>> places;
+  std::set<std::string> known;
+  for (const SourceFile& file : tree) {
+    known.insert(file.path);
+  }
+  for (const SourceFile& file : tree) {
+    if (!file.is_code() || folder_of(file.path) == "tests" || folder_of(file.path) == "bench") {
+      continue;
+    }
+    const std::string from = directory_of(file.path);
+    for (const Include& include : includes_of(file)) {
+      const std::string to = directory_of(include.path);
+      if (include.quoted && known.contains(include.path) && to != from &&
+          !is_own_parent(from, to)) {
+        included[from].insert(to);
+        places.try_emplace({from, to}, &file, include.line);
+      }
+    }
+  }
+  // All that a directory reaches.
+  std::map<std::string, std::set<std::string>> reached;
+  const std::function<void(const std::string&, std::set<std::string>&)> reach =
+      [&](const std::string& from, std::set<std::string>& found) {
+        for (const std::string& next : included[from]) {
+          if (found.insert(next).second) {
+            reach(next, found);
+          }
+        }
+      };
+  Findings findings;
+  for (const auto& [way, place] : places) {
+    const auto& [from, to] = way;
+    if (!reached.contains(to)) {
+      reach(to, reached[to]);
+    }
+    if (reached[to].contains(from)) {
+      findings.push_back(finding(*place.first, place.second,
+                                 fmt::format("{} is included by {}, and leads back", to, from)));
+    }
+  }
+  return findings;
+}
+
+TEST_CASE("include: no directories include each other in a circle", "[tidy][include]") {
+  const Findings findings = check_directories(repository());
+  INFO(joined(findings));
+  CHECK(findings.empty());
 }
 
 TEST_CASE("include: the arrows between folders point one way", "[tidy][include]") {
@@ -291,6 +356,25 @@ TEST_CASE("include: every stray third-party header is found", "[tidy][include]")
   CHECK(judge(check_confinements, "cli/a.cpp", "<caf/all.hpp>").empty());
   CHECK(judge(check_confinements, "actors/cluster/network/a.cpp", "<openssl/ssl.h>").empty());
   CHECK(judge(check_confinements, "actors/a.cpp", "\"configs/run_config.hpp\"").empty());
+}
+
+TEST_CASE("include: a circle of directories is found, however long", "[tidy][include]") {
+  const auto file = [](const std::string& path, const std::string& included) {
+    return make_file(path, "#include \"" + included + "\"\n");
+  };
+  const SourceTree circle = {
+      file("engine/a/a.cpp", "engine/b/b.hpp"), file("engine/b/b.hpp", "engine/c/c.hpp"),
+      file("engine/c/c.cpp", "engine/a/other.hpp"), make_file("engine/c/c.hpp", "\n"),
+      make_file("engine/a/other.hpp", "\n")};
+  CHECK(check_directories(circle).size() == 3);
+  const SourceTree parent = {file("engine/a.cpp", "engine/a/inner.hpp"),
+                             file("engine/a/inner.hpp", "engine/a.hpp"),
+                             make_file("engine/a.hpp", "\n")};
+  CHECK(check_directories(parent).empty());
+  const SourceTree one_way = {file("engine/a/a.cpp", "engine/b/b.hpp"),
+                              file("engine/c/c.cpp", "engine/b/b.hpp"),
+                              make_file("engine/b/b.hpp", "\n")};
+  CHECK(check_directories(one_way).empty());
 }
 
 TEST_CASE("include: a circle of headers is found", "[tidy][include]") {

@@ -63,8 +63,8 @@ Findings check_keys(const SourceTree& tree) {
 }
 
 bool declares_invariants(const SourceFile& file) {
-  static const std::set<std::string> kFolders = {"base",   "configs",    "kernels", "storage",
-                                                 "engine", "checkpoint", "actors",  "cli"};
+  static const std::set<std::string> kFolders = {
+      "base", "configs", "kernels", "storage", "data", "engine", "checkpoint", "actors", "cli"};
   return kFolders.contains(folder_of(file.path)) &&
          (file.is_header() || file.name() == "README.md");
 }

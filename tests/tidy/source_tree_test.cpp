@@ -11,9 +11,9 @@
 namespace train::tidy {
 namespace {
 
-constexpr std::array<std::string_view, 12> kFolders = {"actors", "base",    "bench",   "checkpoint",
-                                                       "cli",    "cmake",   "configs", "docs",
-                                                       "engine", "kernels", "storage", "tests"};
+constexpr std::array<std::string_view, 13> kFolders = {
+    "actors", "base", "bench",  "checkpoint", "cli",     "cmake", "configs",
+    "data",   "docs", "engine", "kernels",    "storage", "tests"};
 constexpr std::array<std::string_view, 9> kTextEndings = {".hpp",  ".cpp", ".cuh",   ".cu", ".md",
                                                           ".toml", ".txt", ".cmake", ".py"};
 
@@ -34,7 +34,10 @@ SourceTree load_tree(const std::filesystem::path& root) {
   SourceTree tree;
   for (const std::string_view folder : kFolders) {
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
-      if (entry.is_regular_file() && is_text(entry.path())) {
+      // Prepared data sets lie beside the sources of data/, their texts in no directory.
+      const bool is_data_set = folder == "data" && entry.path().extension() == ".txt" &&
+                               entry.path().filename() != "CMakeLists.txt";
+      if (entry.is_regular_file() && is_text(entry.path()) && !is_data_set) {
         add_file(root, entry.path(), tree);
       }
     }

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json score_json(const storage::ChoiceScore& score) {
+Json score_json(const data::ChoiceScore& score) {
   return {{"questions", score.questions},  {"acc", score.acc},
           {"acc_norm", score.acc_norm},    {"acc_bytes", score.acc_bytes},
           {"margin", score.margin},        {"correct_prob", score.correct_prob},
@@ -24,7 +24,7 @@ Json score_json(const storage::ChoiceScore& score) {
 
 }  // namespace
 
-ChoiceReport report_choices(const storage::ChoiceSet& choices, const EvaluationFinished& event) {
+ChoiceReport report_choices(const data::ChoiceSet& choices, const EvaluationFinished& event) {
   TRAIN_CHECK(event.log_likelihoods.size() == choices.documents(), "{} of {} documents are scored",
               event.log_likelihoods.size(), choices.documents());
   ChoiceReport report;
@@ -39,7 +39,7 @@ ChoiceReport report_choices(const storage::ChoiceSet& choices, const EvaluationF
 Json choices_json(const ChoiceReport& report) {
   Json all = score_json(report.scores.back());
   all["digest"] = report.digest;
-  for (const storage::ChoiceScore& score : report.scores) {
+  for (const data::ChoiceScore& score : report.scores) {
     if (!score.source.empty()) {
       all["sources"][score.source] = score_json(score);
     }
@@ -49,7 +49,7 @@ Json choices_json(const ChoiceReport& report) {
 
 std::string choices_text(const ChoiceReport& report) {
   std::string text;
-  for (const storage::ChoiceScore& score : report.scores) {
+  for (const data::ChoiceScore& score : report.scores) {
     // With a single file, the line of all would repeat its line.
     if (report.scores.size() == 2 && score.source.empty()) {
       continue;

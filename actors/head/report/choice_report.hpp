@@ -5,20 +5,20 @@
 #include <vector>
 
 #include "actors/messages/event_messages.hpp"
-#include "storage/choices/choice_set.hpp"
+#include "data/choices/choice_set.hpp"
 
 namespace train::actors {
 
 /// Results of the questions in an evaluation. A pure function of the questions and of the
 /// documents' log-likelihoods, so bitwise equal on any number of ranks.
 struct ChoiceReport {
-  std::vector<double> log_likelihoods;       ///< All documents, in nats.
-  std::vector<storage::ChoiceScore> scores;  ///< Per file, then of all files.
-  std::string digest;                        ///< Digest of log_likelihoods' bits.
+  std::vector<double> log_likelihoods;    ///< All documents, in nats.
+  std::vector<data::ChoiceScore> scores;  ///< Per file, then of all files.
+  std::string digest;                     ///< Digest of log_likelihoods' bits.
 };
 
 /// REQUIRES: the event is the merged one of all ranks.
-[[nodiscard]] ChoiceReport report_choices(const storage::ChoiceSet& choices,
+[[nodiscard]] ChoiceReport report_choices(const data::ChoiceSet& choices,
                                           const EvaluationFinished& event);
 
 /// Entry for metrics.jsonl: the numbers of all questions, "digest", and "sources" by file.

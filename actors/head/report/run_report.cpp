@@ -278,7 +278,7 @@ void RunReport::choices(const EvaluationFinished& event) {
   std::string text = choices_text(report);
   text.pop_back();  // The function print_line() adds the line feed.
   print_line(text);
-  const storage::ChoiceScore& all = report.scores.back();
+  const data::ChoiceScore& all = report.scores.back();
   scalars(event.step, {{"choices/acc", all.acc},
                        {"choices/acc_norm", all.acc_norm},
                        {"choices/correct_prob", all.correct_prob},

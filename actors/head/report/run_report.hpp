@@ -14,11 +14,11 @@
 #include "actors/head/report/run_files.hpp"
 #include "actors/head/report/step_rate.hpp"
 #include "actors/messages/event_messages.hpp"
-#include "actors/train/lanes/lane_source.hpp"
 #include "base/result.hpp"
 #include "base/terminal.hpp"
 #include "base/text_output.hpp"
 #include "checkpoint/index/step_journal.hpp"
+#include "data/lanes/lane_source.hpp"
 #include "engine/objective/objective.hpp"
 #include "engine/optimizer/optimizer.hpp"
 
@@ -45,9 +45,9 @@ struct ReportOptions {
   double flops_per_token = 0.0;
   /// Measured GEMM peak, for MFU, raised to the FLOP/s that steps reach; 0: unknown.
   double peak_flops = 0.0;
-  std::optional<double> bytes_per_token = {};   ///< For bits per byte.
-  std::shared_ptr<const LaneSource> data = {};  ///< Has the questions of evaluations, if any.
-  std::vector<std::string> units = {};          ///< Names for the norms of the units' gradients.
+  std::optional<double> bytes_per_token = {};         ///< For bits per byte.
+  std::shared_ptr<const data::LaneSource> data = {};  ///< Has the questions of evaluations, if any.
+  std::vector<std::string> units = {};  ///< Names for the norms of the units' gradients.
   std::shared_ptr<const engine::Optimizer> optimizer = {};  ///< Interprets the optimizer's sums.
   std::vector<std::string> objective_metrics = {};          ///< Names of RowWeighting::metrics().
   std::vector<std::string> block_metrics = {};              ///< engine::block_metrics().

@@ -56,7 +56,7 @@ const engine::CollectiveOp* CollectiveBook::find(const engine::PassPlan& pass,
 }
 
 RankRuntime::RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine,
-                         std::shared_ptr<const LaneSource> lane_source, StreamKind streams,
+                         std::shared_ptr<const data::LaneSource> lane_source, StreamKind streams,
                          int threads)
     : rank(static_cast<std::int32_t>(rank_engine->options().rank)),
       engine(std::move(rank_engine)),

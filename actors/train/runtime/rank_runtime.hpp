@@ -8,12 +8,12 @@
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/train/boards/rank_board.hpp"
-#include "actors/train/lanes/lane_source.hpp"
 #include "actors/train/memory/staging.hpp"
 #include "actors/train/runtime/background_io.hpp"
 #include "actors/train/runtime/step_clock.hpp"
 #include "checkpoint/index/step_journal.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
+#include "data/lanes/lane_source.hpp"
 #include "engine/collective/collective.hpp"
 #include "engine/rank/rank_engine.hpp"
 #include "engine/rank/state/host_state.hpp"
@@ -61,14 +61,14 @@ struct MemoryKeeping {
 /// actors are spawned.
 struct RankRuntime {
   RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine,
-              std::shared_ptr<const LaneSource> lane_source, StreamKind streams, int threads);
+              std::shared_ptr<const data::LaneSource> lane_source, StreamKind streams, int threads);
 
   std::int32_t rank = 0;
   std::uint32_t generation = 0;
   std::unique_ptr<engine::RankEngine> engine;
   engine::ChannelTransports transports;  ///< Null for a single rank.
   CollectiveBook collectives;
-  std::shared_ptr<const LaneSource> data;
+  std::shared_ptr<const data::LaneSource> data;
   WaitBoard waits;
   RankBoard board;
   MemoryKeeping memory;  ///< None: no snapshots in memory.

@@ -121,7 +121,7 @@ Status take_over_sweep(const RunPlan& plan, const checkpoint::ReferenceKey& key,
 /// Sets up the reference: a resumed run reads the stored results, a new run stores its own, on one
 /// rank. For a live reference only its key is stored, without values.
 Status set_up_reference(const RunPlan& plan, const StartState& start, RankRuntime& runtime) {
-  const ReferenceRows rows = plan.data->reference_rows();
+  const data::ReferenceRows rows = plan.data->reference_rows();
   if (rows.commands == 0) {
     return {};
   }
@@ -150,7 +150,7 @@ Status set_up_reference(const RunPlan& plan, const StartState& start, RankRuntim
 }  // namespace
 
 Result<checkpoint::ReferenceKey> reference_key(const RunPlan& plan, bool with_model) {
-  const ReferenceRows rows = plan.data->reference_rows();
+  const data::ReferenceRows rows = plan.data->reference_rows();
   auto model = with_model ? weights_fingerprint(plan.config, run_root_of(plan))
                           : Result<std::string>(std::string());
   TRAIN_RETURN_IF_ERROR(model);
@@ -164,7 +164,7 @@ Result<checkpoint::ReferenceKey> reference_key(const RunPlan& plan, bool with_mo
 }
 
 Result<std::int64_t> references_done(const RunPlan& plan) {
-  const ReferenceRows rows = plan.data->reference_rows();
+  const data::ReferenceRows rows = plan.data->reference_rows();
   if (rows.commands == 0 || rows.live) {
     return 0;
   }

@@ -15,10 +15,6 @@ std::size_t most_sequences(const RankOptions& options) {
       options.lane_sequences > 0 ? std::min(options.lane_sequences, possible) : possible);
 }
 
-bool needs_reference(const Objective& objective) {
-  return objective.weighting() != nullptr && objective.weighting()->needs_reference();
-}
-
 ReferenceLogProbs::ReferenceLogProbs(const RankPlan& rank)
     : rank_(&rank), capacity_(most_sequences(rank.options())) {
   if (!needs_reference(rank.objective())) {

@@ -70,7 +70,4 @@ class ReferenceLogProbs {
 /// could be: each has a target, and so two tokens.
 [[nodiscard]] std::size_t most_sequences(const RankOptions& options);
 
-/// True if the objective reads log-probabilities of a reference.
-[[nodiscard]] bool needs_reference(const Objective& objective);
-
 }  // namespace train::engine

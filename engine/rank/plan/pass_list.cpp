@@ -2,7 +2,6 @@
 
 #include "base/check.hpp"
 #include "engine/objective/registry.hpp"
-#include "engine/rank/log_probs/reference_log_probs.hpp"
 
 namespace train::engine {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "actors/head/model_files.hpp"
-#include "storage/rows/row_facts.hpp"
+#include "data/rows/row_facts.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 
 namespace train::actors {
@@ -24,12 +24,12 @@ struct TunedSite {
     fs::create_directories(model);
     fs::create_directory(directory.path() / "data");
     config.data.dir = (directory.path() / "data").string();
-    storage::RowFacts facts;
+    data::RowFacts facts;
     facts.kind = "chat";
     facts.end_of_text = 2;
     facts.turn_ends = {9, 4};
     facts.row_length = 16;
-    REQUIRE(storage::write_row_facts(config.data.dir, facts));
+    REQUIRE(data::write_row_facts(config.data.dir, facts));
   }
   void write(const char* name, const std::string& text) const {
     test::write_bytes(model / name, text);
@@ -86,10 +86,10 @@ TEST_CASE("turn ends: a run's model has the chat template of its data", "[actors
   // Texts have none.
   REQUIRE(keep_chat_template(site.config, run));
   CHECK_FALSE(fs::exists(site.model / "chat_template.jinja"));
-  auto facts = storage::read_row_facts(site.config.data.dir);
+  auto facts = data::read_row_facts(site.config.data.dir);
   REQUIRE(facts.ok());
   facts->chat_template = "chatml";
-  REQUIRE(storage::write_row_facts(site.config.data.dir, *facts));
+  REQUIRE(data::write_row_facts(site.config.data.dir, *facts));
   fs::create_directory(site.directory / "data/tokenizer");
   test::write_bytes(site.directory / "data/tokenizer/chat_template.jinja", "the data's");
   for (int start = 0; start < 2; ++start) {

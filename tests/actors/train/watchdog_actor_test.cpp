@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "actors/head/report/stall_chain.hpp"
-#include "actors/train/lanes/lane_driver.hpp"
+#include "actors/train/lane_driver.hpp"
 #include "tests/support/harness/nanoseconds.hpp"
 #include "tests/support/runs/actor_fixture.hpp"
 

@@ -6,8 +6,8 @@
 #include <random>
 #include <string>
 
-#include "storage/rows/row_split.hpp"
-#include "storage/rows/row_writer.hpp"
+#include "data/rows/row_split.hpp"
+#include "data/rows/row_writer.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 
 namespace train::test {
@@ -23,8 +23,8 @@ struct RowSet {
 };
 
 /// Generates prompts and answers below the vocabulary; the answers' tokens are trained.
-inline storage::RowText row_text(std::mt19937& random, const RowSet& set, bool trained) {
-  storage::RowText text;
+inline data::RowText row_text(std::mt19937& random, const RowSet& set, bool trained) {
+  data::RowText text;
   const auto below = [&random](std::uint32_t limit) {
     return static_cast<std::uint32_t>(random() % limit);
   };
@@ -41,21 +41,19 @@ inline storage::RowText row_text(std::mt19937& random, const RowSet& set, bool t
   return text;
 }
 
-inline storage::RowCounts write_split(const std::filesystem::path& directory,
-                                      const std::string& split, const RowSet& set, int documents) {
-  auto writer = storage::RowSplitWriter::create(directory, split,
-                                                {.token_bytes = 2,
-                                                 .row_length = set.row_length,
-                                                 .packing = storage::Packing::bfd,
-                                                 .seed = 3});
+inline data::RowCounts write_split(const std::filesystem::path& directory, const std::string& split,
+                                   const RowSet& set, int documents) {
+  auto writer = data::RowSplitWriter::create(
+      directory, split,
+      {.token_bytes = 2, .row_length = set.row_length, .packing = data::Packing::bfd, .seed = 3});
   REQUIRE(writer.ok());
   std::mt19937 random(split == "val" ? 11 : 5);
   for (int i = 0; i < documents && set.kind == "preference"; ++i) {
     // Both sides fit in one row and are never equal.
     RowSet half = set;
     half.row_length = set.row_length / 2;
-    const storage::RowText chosen = row_text(random, half, true);
-    storage::RowText rejected = chosen;
+    const data::RowText chosen = row_text(random, half, true);
+    data::RowText rejected = chosen;
     rejected.tokens.back() =
         (rejected.tokens.back() + 1) % static_cast<std::uint32_t>(set.vocab_size);
     REQUIRE(writer->add_pair(chosen, rejected, 0).ok());
@@ -75,18 +73,18 @@ inline storage::RowCounts write_split(const std::filesystem::path& directory,
 
 inline void write_rows(const std::filesystem::path& directory, const RowSet& set = {}) {
   std::filesystem::create_directories(directory);
-  const storage::RowCounts train = write_split(directory, "train", set, set.documents);
-  const storage::RowCounts val = write_split(directory, "val", set, 20);
-  REQUIRE(storage::write_row_facts(directory, {.kind = set.kind,
-                                               .tokenizer = "bytes",
-                                               .vocab_size = set.vocab_size,
-                                               .token_bytes = 2,
-                                               .row_length = set.row_length,
-                                               .packing = "bfd",
-                                               .has_weights = set.weights,
-                                               .sources = {"made"},
-                                               .train = train,
-                                               .val = val})
+  const data::RowCounts train = write_split(directory, "train", set, set.documents);
+  const data::RowCounts val = write_split(directory, "val", set, 20);
+  REQUIRE(data::write_row_facts(directory, {.kind = set.kind,
+                                            .tokenizer = "bytes",
+                                            .vocab_size = set.vocab_size,
+                                            .token_bytes = 2,
+                                            .row_length = set.row_length,
+                                            .packing = "bfd",
+                                            .has_weights = set.weights,
+                                            .sources = {"made"},
+                                            .train = train,
+                                            .val = val})
               .ok());
 }
 

@@ -8,28 +8,28 @@
 #include <utility>
 #include <vector>
 
-#include "actors/train/lanes/choice_lanes.hpp"
 #include "actors/train/runtime/rank_runtime.hpp"
+#include "data/lanes/choice_lanes.hpp"
 #include "tests/support/runs/plain_run.hpp"
 
 namespace train::test {
 
 /// Opens the tokens in `directory` as lanes.
-inline std::shared_ptr<const actors::TokenLanes> token_lanes(
+inline std::shared_ptr<const data::TokenLanes> token_lanes(
     const RunSetup& setup, const std::filesystem::path& directory,
-    std::shared_ptr<const storage::DstarOrder> dstar = nullptr) {
-  storage::TokenDataset tokens = open_tokens(directory);
-  const storage::LaneOrder order = order_of(setup, tokens);
-  return std::make_shared<const actors::TokenLanes>(std::move(tokens), order, std::move(dstar));
+    std::shared_ptr<const data::DstarOrder> dstar = nullptr) {
+  data::TokenDataset tokens = open_tokens(directory);
+  const data::LaneOrder order = order_of(setup, tokens);
+  return std::make_shared<const data::TokenLanes>(std::move(tokens), order, std::move(dstar));
 }
 
 /// Makes all ranks of a run, connected within the process. `directory` holds its tokens.
 inline std::vector<actors::RankContext> make_ranks(const RunSetup& setup,
                                                    const std::filesystem::path& directory,
                                                    actors::StreamKind streams, int threads) {
-  std::shared_ptr<const actors::LaneSource> data = token_lanes(setup, directory);
+  std::shared_ptr<const data::LaneSource> data = token_lanes(setup, directory);
   if (setup.questions > 0) {
-    data = std::make_shared<const actors::ChoiceLanes>(data, questions_of(setup));
+    data = std::make_shared<const data::ChoiceLanes>(data, questions_of(setup));
   }
   std::vector<actors::RankContext> ranks;
   for (std::int64_t rank = 0; rank < setup.parallel.ranks; ++rank) {

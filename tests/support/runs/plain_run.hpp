@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "configs/sections/parallel_section.hpp"
+#include "data/choices/choice_set.hpp"
+#include "data/tokens/lane_order.hpp"
+#include "data/tokens/token_dataset.hpp"
 #include "engine/model/model_shape.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"
-#include "storage/choices/choice_set.hpp"
-#include "storage/tokens/lane_order.hpp"
-#include "storage/tokens/token_dataset.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/runs/world_step.hpp"
 
@@ -58,7 +58,7 @@ struct RunSetup {
 };
 
 /// REQUIRES: the setup has questions.
-inline std::shared_ptr<const storage::ChoiceSet> questions_of(const RunSetup& setup) {
+inline std::shared_ptr<const data::ChoiceSet> questions_of(const RunSetup& setup) {
   const TempDirectory directory;
   std::string lines;
   for (std::int64_t i = 0; i < setup.questions; ++i) {
@@ -67,10 +67,10 @@ inline std::shared_ptr<const storage::ChoiceSet> questions_of(const RunSetup& se
   }
   const auto file = directory / "questions.jsonl";
   write_bytes(file, lines);
-  auto set = storage::ChoiceSet::open({file.string()}, std::nullopt,
-                                      {.row_length = 16, .rows_per_lane = 2, .vocab_size = 320});
+  auto set = data::ChoiceSet::open({file.string()}, std::nullopt,
+                                   {.row_length = 16, .rows_per_lane = 2, .vocab_size = 320});
   REQUIRE(set.ok());
-  return std::make_shared<const storage::ChoiceSet>(std::move(set).value());
+  return std::make_shared<const data::ChoiceSet>(std::move(set).value());
 }
 
 inline engine::RankOptions engine_options(const RunSetup& setup, std::int64_t rank = 0) {
@@ -114,14 +114,14 @@ inline void write_tokens(const std::filesystem::path& directory, const RunSetup&
   write_bytes(directory / "val.bin", text(161, -1));
 }
 
-inline storage::TokenDataset open_tokens(const std::filesystem::path& directory) {
-  auto dataset = storage::TokenDataset::open(directory, {.sequence_length = 16, .vocab_size = 64});
+inline data::TokenDataset open_tokens(const std::filesystem::path& directory) {
+  auto dataset = data::TokenDataset::open(directory, {.sequence_length = 16, .vocab_size = 64});
   REQUIRE(dataset.ok());
   return std::move(dataset).value();
 }
 
 /// Order in which a run of `setup` reads its tokens.
-inline storage::LaneOrder order_of(const RunSetup& setup, const storage::TokenDataset& tokens) {
+inline data::LaneOrder order_of(const RunSetup& setup, const data::TokenDataset& tokens) {
   return {.seed = setup.seed,
           .sequences = tokens.train().sequences(),
           .lanes = static_cast<std::uint64_t>(setup.lanes),
@@ -143,17 +143,17 @@ struct PlainRun {
     alone.parallel = {};
     engine::WorldStep loop(kernels::cpu_backend(), engine_options(alone));
     const auto stream = kernels::make_inline_stream(1);
-    const storage::LaneOrder order = order_of(setup, tokens);
-    const auto read = [&](const storage::TokenSplit& split, std::uint64_t sequence,
-                          std::uint64_t row, std::int32_t* to, std::int32_t* targets) {
+    const data::LaneOrder order = order_of(setup, tokens);
+    const auto read = [&](const data::TokenSplit& split, std::uint64_t sequence, std::uint64_t row,
+                          std::int32_t* to, std::int32_t* targets) {
       REQUIRE(split.read(sequence, {to + row * 16, 16}, {targets + row * 16, 16}).ok());
     };
     const auto evaluate = [&](std::int64_t step) {
       evaluations[step] = loop.evaluate(
           *stream, [&](std::int64_t, std::int64_t lane, std::int32_t* to, std::int32_t* targets) {
             for (std::uint64_t row = 0; row < 2; ++row) {
-              const auto sequence = storage::validation_sequence(
-                  static_cast<std::uint64_t>(lane), row, 2, tokens.validation().sequences());
+              const auto sequence = data::validation_sequence(static_cast<std::uint64_t>(lane), row,
+                                                              2, tokens.validation().sequences());
               if (sequence) {
                 read(tokens.validation(), *sequence, row, to, targets);
               } else {

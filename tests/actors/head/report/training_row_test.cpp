@@ -12,8 +12,8 @@ namespace {
 constexpr std::size_t kLength = 16;
 
 /// The tokens 0, 1, ... 1600 modulo 61.
-std::shared_ptr<const actors::TokenLanes> lanes_of(
-    const test::RunSetup& setup, std::shared_ptr<const storage::DstarOrder> order = nullptr) {
+std::shared_ptr<const data::TokenLanes> lanes_of(
+    const test::RunSetup& setup, std::shared_ptr<const data::DstarOrder> order = nullptr) {
   const test::TempDirectory data;
   std::string bytes;
   for (int token = 0; token <= 1600; ++token) {
@@ -29,7 +29,7 @@ struct Row {
   std::vector<std::int32_t> tokens = std::vector<std::int32_t>(kLength);
   std::vector<std::int32_t> targets = std::vector<std::int32_t>(kLength);
 
-  Row(const actors::TokenLanes& lanes, std::int64_t step, std::int64_t lane, std::uint64_t row) {
+  Row(const data::TokenLanes& lanes, std::int64_t step, std::int64_t lane, std::uint64_t row) {
     REQUIRE(lanes.read_training_row(step, lane, row, tokens, targets).ok());
   }
 
@@ -49,10 +49,10 @@ struct Row {
 TEST_CASE("training row: the micro-batch of step and lane is the reader's next one",
           "[actors][training_row][ST-10]") {
   const test::RunSetup setup;
-  auto made = storage::DstarOrder::make(
-      {{"train.bin", 1601}}, {.seed = 1337, .sequence_length = kLength, .micro_batch = 2});
+  auto made = data::DstarOrder::make({{"train.bin", 1601}},
+                                     {.seed = 1337, .sequence_length = kLength, .micro_batch = 2});
   REQUIRE(made);
-  const auto order = std::make_shared<const storage::DstarOrder>(std::move(made).value());
+  const auto order = std::make_shared<const data::DstarOrder>(std::move(made).value());
   const auto lanes = lanes_of(setup, order);
   std::uint64_t batch = 0;
   for (std::int64_t step = 0; step < 40; ++step) {  // 98 sequences: more than 3 epochs.

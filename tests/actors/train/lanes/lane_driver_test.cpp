@@ -1,4 +1,4 @@
-#include "actors/train/lanes/lane_driver.hpp"
+#include "actors/train/lane_driver.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/train/lanes/lane_source.hpp"
+#include "data/lanes/lane_source.hpp"
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/support/inputs/packed_rows.hpp"
 
@@ -55,7 +55,7 @@ class Trained {
  public:
   Trained(const configs::RunConfig& config, std::int64_t ranks,
           const std::string& strategy = "full", const std::string& objective = "") {
-    auto data = open_lanes(config, 64);
+    auto data = data::open_lanes(config, 64);
     REQUIRE(data.ok());
     data_ = *data;
     auto options = engine::testing::small_options(engine::Architecture::dstar_qwen3);
@@ -67,7 +67,7 @@ class Trained {
     options.objective = config.objective;
     options.objective.name = objective.empty() ? config.objective.name : objective;
     options.seq_len = config.data.sequence_length;
-    options.step_weight = LaneSource::step_weight(data_);
+    options.step_weight = data::LaneSource::step_weight(data_);
     options.parallel.ranks = ranks;
     options.parallel.strategy = strategy;
     world_ = std::make_unique<WorldStep>(kernels::cpu_backend(), options);
@@ -86,7 +86,7 @@ class Trained {
   [[nodiscard]] std::uint64_t digest() const { return world_->digest(); }
 
  private:
-  std::shared_ptr<const LaneSource> data_;
+  std::shared_ptr<const data::LaneSource> data_;
   std::unique_ptr<WorldStep> world_;
   std::vector<WorldStep::FillLane> streams_;
 };

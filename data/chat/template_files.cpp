@@ -1,0 +1,303 @@
+#include "data/chat/template_files.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "data/tokenizer/formats/json_members.hpp"
+#include "data/tokenizer/formats/tokenizer_settings.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/input_file.hpp"
+#include "storage/files/untrusted_text.hpp"
+#include "storage/text/utf8.hpp"
+
+namespace train::data {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::uint64_t file_limit_bytes = std::uint64_t{1} << 24U;
+constexpr const char* gguf_template_key = "tokenizer.chat_template";
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+Result<std::string> read_small_file(const fs::path& path) {
+  const auto file = storage::InputFile::open(path);
+  TRAIN_RETURN_IF_ERROR(file);
+  return file->read_text(file_limit_bytes);
+}
+
+Result<std::string> read_template(const fs::path& path) {
+  auto text = read_small_file(path);
+  TRAIN_RETURN_IF_ERROR(text);
+  if (storage::valid_prefix(*text) != text->size()) {
+    return user_error(fmt::format("{}: byte {} begins no character of UTF-8", path.string(),
+                                  storage::valid_prefix(*text)));
+  }
+  return text;
+}
+
+/// Parsed JSON file; null if it is missing.
+Result<json> read_document(const fs::path& path) {
+  constexpr storage::JsonLimits limits = {
+      .bytes = file_limit_bytes, .values = 1'000'000, .run = file_limit_bytes, .depth = 32};
+  if (!is_file(path)) {
+    return json(nullptr);
+  }
+  const auto text = read_small_file(path);
+  TRAIN_RETURN_IF_ERROR(text);
+  json document = storage::json_excess(*text, limits).empty() ? json::parse(*text, nullptr, false)
+                                                              : json(json::value_t::discarded);
+  if (!document.is_object()) {
+    return user_error(fmt::format("{}: it is no JSON object", path.string()));
+  }
+  return document;
+}
+
+/// Every named special token, the model's own names included, as transformers passes them to
+/// templates.
+Result<SpecialTokens> tokens_in(const fs::path& folder) {
+  const auto settings = read_tokenizer_settings(folder);
+  TRAIN_RETURN_IF_ERROR(settings);
+  SpecialTokens tokens;
+  for (const TokenizerSettings::Named& one : settings->named) {
+    tokens[one.name] = one.token.content;
+  }
+  return tokens;
+}
+
+/// Accepts text, a list of {"name", "template"}, or an object of names and templates.
+Result<TemplateSources> sources_of(const json& member, const fs::path& file) {
+  TemplateSources sources;
+  if (member.is_string()) {
+    sources.emplace("default", member.get<std::string>());
+  }
+  const json named = member.is_object() ? member : json::object();
+  for (const auto& [name, source] : named.items()) {
+    if (!source.is_string()) {
+      return user_error(fmt::format("{}: chat_template.{} is no text", file.string(), name));
+    }
+    sources.emplace(name, source.get<std::string>());
+  }
+  for (const json& entry : member.is_array() ? member : json::array()) {
+    const auto name = json_text(entry, "name");
+    const auto source = json_text(entry, "template");
+    if (!name || !source) {
+      return user_error(fmt::format("{}: an entry of chat_template lacks its name or its template",
+                                    file.string()));
+    }
+    sources[*name] = *source;
+  }
+  if (!member.is_null() && sources.empty()) {
+    return user_error(fmt::format(
+        R"({}: chat_template is neither a text nor a list of {{"name": ..., "template": ...}})",
+        file.string()));
+  }
+  return sources;
+}
+
+/// chat_template.jinja and those of additional_chat_templates/, where a "default" takes precedence.
+Result<TemplateSources> template_files_in(const fs::path& folder) {
+  TemplateSources sources;
+  std::map<std::string, fs::path> files;
+  if (is_file(folder / "chat_template.jinja")) {
+    files.emplace("default", folder / "chat_template.jinja");
+  }
+  std::error_code failed;
+  for (fs::directory_iterator entry(folder / "additional_chat_templates", failed), end;
+       !failed && entry != end; entry.increment(failed)) {
+    if (entry->path().extension() == ".jinja") {
+      files.insert_or_assign(entry->path().stem().string(), entry->path());
+    }
+  }
+  for (const auto& [name, file] : files) {
+    auto source = read_template(file);
+    TRAIN_RETURN_IF_ERROR(source);
+    sources.emplace(name, std::move(source).value());
+  }
+  return sources;
+}
+
+Result<TemplateFiles> read_folder(const fs::path& folder) {
+  const fs::path config_file = folder / "tokenizer_config.json";
+  const auto config = read_document(config_file);
+  TRAIN_RETURN_IF_ERROR(config);
+  auto tokens = tokens_in(folder);
+  TRAIN_RETURN_IF_ERROR(tokens);
+  TemplateFiles files{.sources = {}, .tokens = std::move(tokens).value(), .where = {}};
+  auto sources = template_files_in(folder);
+  TRAIN_RETURN_IF_ERROR(sources);
+  files.where = (folder / "chat_template.jinja").string();
+  if (sources->empty()) {
+    sources = sources_of(json_member(*config, "chat_template"), config_file);
+    TRAIN_RETURN_IF_ERROR(sources);
+    files.where = config_file.string();
+  }
+  if (sources->empty()) {
+    std::vector<std::string_view> names(built_in_chat_templates().begin(),
+                                        built_in_chat_templates().end());
+    return user_error(
+        fmt::format("{} has no chat template: no chat_template.jinja, no chat_template in "
+                    "tokenizer_config.json; take a built-in one, as with --template {}",
+                    folder.string(), fmt::join(names, ", ")));
+  }
+  files.sources = std::move(sources).value();
+  return files;
+}
+
+Result<TemplateFiles> read_gguf(const fs::path& path) {
+  const auto file = storage::GgufFile::open(path);
+  TRAIN_RETURN_IF_ERROR(file);
+  TemplateFiles files{.sources = gguf_template_sources(*file),
+                      .tokens = gguf_special_tokens(*file),
+                      .where = path.string()};
+  if (files.sources.empty()) {
+    return user_error(
+        fmt::format("{} has no chat template: no {}; take a built-in one, as with "
+                    "--template chatml",
+                    path.string(), gguf_template_key));
+  }
+  return files;
+}
+
+}  // namespace
+
+Result<TemplateFiles> read_template_files(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    return read_folder(path);
+  }
+  if (path.extension() == ".gguf") {
+    return read_gguf(path);
+  }
+  auto source = read_template(path);
+  TRAIN_RETURN_IF_ERROR(source);
+  auto tokens = read_special_tokens(path);
+  TRAIN_RETURN_IF_ERROR(tokens);
+  return TemplateFiles{.sources = {{"default", std::move(source).value()}},
+                       .tokens = std::move(tokens).value(),
+                       .where = path.string()};
+}
+
+namespace {
+
+constexpr const char* template_file = "chat_template.jinja";
+constexpr const char* other_templates = "additional_chat_templates";
+
+bool is_file_name(const std::string& name) {
+  return !name.empty() && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), [](char letter) {
+           return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
+                  (letter >= '0' && letter <= '9') || letter == '_' || letter == '-' ||
+                  letter == '.';
+         });
+}
+
+/// Removes the template from tokenizer_config.json, if present.
+Status remove_configured_template(const fs::path& folder) {
+  const fs::path file = folder / "tokenizer_config.json";
+  if (!is_file(file)) {
+    return {};
+  }
+  const auto text = read_small_file(file);
+  TRAIN_RETURN_IF_ERROR(text);
+  auto config = nlohmann::ordered_json::parse(*text, nullptr, false);
+  if (!config.is_object()) {
+    return user_error(fmt::format("{}: it is no JSON object", file.string()));
+  }
+  return config.erase("chat_template") == 0
+             ? Status()
+             : storage::write_file_atomically(
+                   file, config.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace
+
+Status check_template_names(const TemplateSources& sources) {
+  for (const auto& [name, source] : sources) {
+    if (!is_file_name(name)) {
+      return user_error(
+          fmt::format("the name {} of a chat template is no file's; give the template that is "
+                      "meant with --template FILE",
+                      storage::shown(name)));
+    }
+  }
+  return {};
+}
+
+Status write_template_files(const TemplateSources& sources, const fs::path& folder) {
+  TRAIN_RETURN_IF_ERROR(check_template_names(sources));
+  const auto now = read_folder(folder);
+  if (now && now->sources == sources) {
+    return {};
+  }
+  TRAIN_RETURN_IF_ERROR(remove_configured_template(folder));
+  for (const char* const older : {template_file, other_templates, "chat_template.json"}) {
+    TRAIN_RETURN_IF_ERROR(storage::remove_tree(folder / older));
+  }
+  for (const auto& [name, source] : sources) {
+    if (name != "default") {
+      TRAIN_RETURN_IF_ERROR(storage::make_directory(folder / other_templates));
+      TRAIN_RETURN_IF_ERROR(
+          storage::write_file_atomically(folder / other_templates / (name + ".jinja"), source));
+    }
+  }
+  const auto first = sources.find("default");
+  return first == sources.end()
+             ? Status()
+             : storage::write_file_atomically(folder / template_file, first->second);
+}
+
+Result<SpecialTokens> read_special_tokens(const fs::path& tokenizer) {
+  if (tokenizer.extension() == ".gguf") {
+    const auto file = storage::GgufFile::open(tokenizer);
+    TRAIN_RETURN_IF_ERROR(file);
+    return gguf_special_tokens(*file);
+  }
+  std::error_code ignored;
+  const fs::path folder =
+      fs::is_directory(tokenizer, ignored) ? tokenizer : tokenizer.parent_path();
+  return tokens_in(folder);
+}
+
+TemplateSources gguf_template_sources(const storage::GgufFile& file) {
+  TemplateSources sources;
+  for (const auto& [key, value] : file.metadata()) {
+    const auto* const source = std::get_if<std::string>(&value);
+    if (source == nullptr || !key.starts_with(gguf_template_key)) {
+      continue;
+    }
+    const std::string name = key.substr(std::string_view(gguf_template_key).size());
+    if (name.empty()) {
+      sources["default"] = *source;
+    } else if (name.size() > 1 && name.front() == '.') {
+      sources.emplace(name.substr(1), *source);
+    }
+  }
+  return sources;
+}
+
+SpecialTokens gguf_special_tokens(const storage::GgufFile& file) {
+  SpecialTokens special;
+  const auto* const tokens = file.value_of<std::vector<std::string>>("tokenizer.ggml.tokens");
+  for (const auto& [name, key] : {std::pair("bos_token", "tokenizer.ggml.bos_token_id"),
+                                  std::pair("eos_token", "tokenizer.ggml.eos_token_id"),
+                                  std::pair("unk_token", "tokenizer.ggml.unknown_token_id"),
+                                  std::pair("pad_token", "tokenizer.ggml.padding_token_id")}) {
+    if (const auto id = file.count_of(key); tokens != nullptr && id && *id < tokens->size()) {
+      special[name] = (*tokens)[*id];
+    }
+  }
+  return special;
+}
+
+}  // namespace train::data

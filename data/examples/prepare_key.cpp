@@ -1,0 +1,86 @@
+#include "data/examples/prepare_key.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "data/rows/row_format.hpp"
+#include "data/tokens/kept_tokenizer.hpp"
+#include "storage/files/digest.hpp"
+#include "storage/files/input_file.hpp"
+
+namespace train::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Version of the rules that turn lines into rows: rows of older versions are prepared again.
+constexpr int row_rules_version = 3;
+
+Result<std::string> file_digest(const fs::path& path) {
+  constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
+  const auto file = storage::InputFile::open(path);
+  TRAIN_RETURN_IF_ERROR(file);
+  storage::StreamingDigest digest;
+  std::vector<std::byte> piece(std::min(kPiece, file->size_bytes()));
+  for (std::uint64_t offset = 0; offset < file->size_bytes(); offset += piece.size()) {
+    piece.resize(std::min(kPiece, file->size_bytes() - offset));
+    TRAIN_RETURN_IF_ERROR(file->read(offset, piece));
+    digest.update(piece);
+  }
+  return digest.finish();
+}
+
+}  // namespace
+
+std::string template_of(const PrepareRowsRequest& request) {
+  if (!request.chat_template.empty()) {
+    return request.chat_template;
+  }
+  std::error_code ignored;
+  const fs::path tokenizer = request.tokenizer;
+  return fs::is_directory(tokenizer, ignored) ? request.tokenizer
+                                              : tokenizer.parent_path().string();
+}
+
+ChatSettings chat_settings_of(const PrepareRowsRequest& request) {
+  ChatSettings settings = ChatSettings::of_date(request.date);
+  settings.tokenizer = request.tokenizer;
+  return settings;
+}
+
+Result<std::string> prepare_key(const PrepareRowsRequest& request) {
+  std::string text = fmt::format("rows {} rules {}\n", row_format_version, row_rules_version);
+  for (const fs::path& input : request.inputs) {
+    const auto digest = file_digest(input);
+    TRAIN_RETURN_IF_ERROR(digest);
+    text += fmt::format("input {} {}\n", *digest, input.filename().string());
+  }
+  if (request.layout != storage::SaidLayout::nothing) {
+    text += fmt::format("layout {}\n", static_cast<int>(request.layout));
+  }
+  for (const fs::path& file : tokenizer_files(request.tokenizer)) {
+    const auto digest = file_digest(file);
+    TRAIN_RETURN_IF_ERROR(digest);
+    text += fmt::format("tokenizer {} {}\n", *digest, file.filename().string());
+  }
+  const auto chat_template = ChatTemplate::find(template_of(request), chat_settings_of(request));
+  if (!chat_template && !request.chat_template.empty()) {
+    return chat_template.error();
+  }
+  text += fmt::format("template {}\n", chat_template ? chat_template->fingerprint() : "none");
+  text +=
+      fmt::format("kind {} packing {} length {} last {} source {} val {:a} seed {}\n",
+                  request.kind ? example_kind_name(*request.kind) : "",
+                  request.packing ? packing_name(*request.packing) : "", request.row_length,
+                  request.train_on_last, request.source_key, request.val_fraction, request.seed);
+  if (!request.keywords.empty()) {
+    const auto digest = file_digest(request.keywords);
+    TRAIN_RETURN_IF_ERROR(digest);
+    text += fmt::format("keywords {}\n", *digest);
+  }
+  return storage::digest_text(text);
+}
+
+}  // namespace train::data

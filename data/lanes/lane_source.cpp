@@ -1,0 +1,439 @@
+#include "data/lanes/lane_source.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "data/lanes/pass_lanes.hpp"
+#include "data/tokens/token_fingerprint.hpp"
+#include "engine/objective/registry.hpp"
+
+namespace train::data {
+namespace {
+
+LaneOrder lane_order(const configs::RunConfig& config, std::uint64_t sequences) {
+  return {.seed = config.run.seed,
+          .sequences = sequences,
+          .lanes = static_cast<std::uint64_t>(config.batch.lanes),
+          .micro_batch = static_cast<std::uint64_t>(config.batch.micro_batch)};
+}
+
+/// Elements of row `row` of a lane's column; empty if the column does not exist.
+template <class T>
+std::span<T> row_of(std::span<T> column, std::uint64_t row, std::uint64_t rows) {
+  const std::size_t length = column.size() / static_cast<std::size_t>(rows);
+  return column.subspan(static_cast<std::size_t>(row) * length, length);
+}
+
+/// Number of pairs or examples in a row: two documents each.
+std::int64_t items_of(const RowSplit& split, std::uint64_t row) {
+  const auto documents = split.documents(row);
+  return std::count_if(documents.begin(), documents.end(),
+                       [&](const RowDocument& document) { return document.pair >= 0; }) /
+         2;
+}
+
+/// Number of documents with a trained target.
+std::int64_t trained_of(const RowSplit& split, std::uint64_t row) {
+  const auto documents = split.documents(row);
+  return std::count_if(documents.begin(), documents.end(),
+                       [](const RowDocument& document) { return document.trained > 0; });
+}
+
+std::int64_t most_documents(const RowSplit& split) {
+  std::size_t most = 0;
+  for (std::uint64_t row = 0; row < split.rows(); ++row) {
+    most = std::max(most, split.document_numbers(row).size());
+  }
+  return static_cast<std::int64_t>(most);
+}
+
+std::int64_t documents_of(const RowSplit& split, const char* name) {
+  return static_cast<std::int64_t>(split.facts().of(name).documents);
+}
+
+/// True if data of this kind in meta.json has rows of `kind`.
+bool fits(engine::RowKind kind, const std::string& facts_kind) {
+  switch (kind) {
+    case engine::RowKind::pairs:
+      return facts_kind == "preference";
+    case engine::RowKind::examples:
+      return facts_kind == "kto";
+    case engine::RowKind::documents:
+      return facts_kind != "preference" && facts_kind != "kto";
+    case engine::RowKind::tokens:
+      break;
+  }
+  return false;
+}
+
+void fill_padding(const RowColumns& row) {
+  std::fill(row.tokens.begin(), row.tokens.end(), 0);
+  std::fill(row.targets.begin(), row.targets.end(), -1);
+  std::iota(row.positions.begin(), row.positions.end(), 0);
+  std::fill(row.weights.begin(), row.weights.end(), 0.0F);
+}
+
+/// Order of data.order = "dstar"; null for any other.
+Result<std::shared_ptr<const DstarOrder>> dstar_order(const configs::RunConfig& config,
+                                                      const TokenSplit& train) {
+  if (config.data.order != "dstar") {
+    return std::shared_ptr<const DstarOrder>();
+  }
+  std::vector<DstarOrder::File> files;
+  for (std::size_t file = 0; file < train.file_count(); ++file) {
+    files.push_back({train.path(file), train.tokens_of(file)});
+  }
+  auto order = DstarOrder::make(
+      files, {.seed = config.data.seed,
+              .sequence_length = static_cast<std::uint64_t>(config.data.sequence_length),
+              .micro_batch = static_cast<std::uint64_t>(config.batch.micro_batch)});
+  TRAIN_RETURN_IF_ERROR(order);
+  return std::make_shared<const DstarOrder>(std::move(order).value());
+}
+
+Result<std::shared_ptr<const LaneSource>> open_tokens(const configs::RunConfig& config,
+                                                      std::int64_t vocab_size) {
+  auto dataset =
+      TokenDataset::open(config.data.dir, {.sequence_length = config.data.sequence_length,
+                                           .vocab_size = vocab_size,
+                                           .need_validation = config.eval.interval_steps > 0});
+  TRAIN_RETURN_IF_ERROR(dataset);
+  auto dstar = dstar_order(config, dataset->train());
+  TRAIN_RETURN_IF_ERROR(dstar);
+  const auto order = lane_order(config, dataset->train().sequences());
+  return std::shared_ptr<const LaneSource>(std::make_shared<const TokenLanes>(
+      std::move(dataset).value(), order, std::move(dstar).value()));
+}
+
+/// Number of trained targets in the rows that an evaluation reads.
+std::int64_t evaluated_targets(const configs::RunConfig& config, const RowSplit& split) {
+  std::int64_t trained = 0;
+  const auto rows = static_cast<std::uint64_t>(config.eval.lanes * config.batch.micro_batch);
+  for (std::uint64_t row = 0; row < rows && row < split.rows(); ++row) {
+    trained += static_cast<std::int64_t>(split.trained_tokens(row));
+  }
+  return trained;
+}
+
+/// Minimum number of examples per lane: KTO's baseline is a mean over a lane, and noise if few.
+constexpr double kExamplesLeast = 8.0;
+
+Status check_lane_size(const configs::RunConfig& config, engine::RowKind kind,
+                       const RowFacts& facts) {
+  const double of_row =
+      static_cast<double>(facts.train.pairs) / static_cast<double>(facts.train.rows);
+  const double of_lane = of_row * static_cast<double>(config.batch.micro_batch);
+  if (kind != engine::RowKind::examples || of_lane >= kExamplesLeast) {
+    return {};
+  }
+  return user_error(fmt::format(
+      "batch.micro_batch is {}: a lane has {:.1f} examples of {} in the mean, and "
+      "objective.name = \"{}\" compares with the mean over a lane's, of {} or more; set "
+      "batch.micro_batch = {}, or prepare longer rows",
+      config.batch.micro_batch, of_lane, config.data.dir, config.objective.name, kExamplesLeast,
+      static_cast<std::int64_t>(std::ceil(kExamplesLeast / of_row))));
+}
+
+Status check_rows(const configs::RunConfig& config, engine::RowKind kind, const RowFacts& facts) {
+  const std::string& name = config.objective.name;
+  if (!fits(kind, facts.kind) && kind == engine::RowKind::documents) {
+    return user_error(
+        fmt::format("{}: holds rows of kind \"{}\", where what is rejected would be learnt by "
+                    "objective.name = \"{}\"; prepare the wanted answers alone",
+                    config.data.dir, facts.kind, name));
+  }
+  if (!fits(kind, facts.kind)) {
+    return user_error(fmt::format(
+        "{}: holds rows of kind \"{}\", where objective.name = \"{}\" reads \"{}\"; prepare {}",
+        config.data.dir, facts.kind, name, kind == engine::RowKind::pairs ? "preference" : "kto",
+        kind == engine::RowKind::pairs ? "lines with \"chosen\" and \"rejected\""
+                                       : "lines with \"completion\" and \"label\""));
+  }
+  TRAIN_RETURN_IF_ERROR(check_lane_size(config, kind, facts));
+  if (kind != engine::RowKind::documents && facts.has_weights) {
+    return user_error(fmt::format(
+        "{}: its messages have weights, which objective.name = \"{}\" has no use for; prepare it "
+        "without \"weight\"",
+        config.data.dir, name));
+  }
+  if (config.data.order == "dstar") {
+    return user_error(
+        fmt::format("data.order is \"dstar\", an order of token files, and objective.name = \"{}\" "
+                    "reads packed "
+                    "rows; leave data.order out",
+                    name));
+  }
+  if (facts.train.trained_tokens == 0) {
+    return user_error(fmt::format(
+        "{}: none of its {} training rows has a trained target; prepare the data with a mask that "
+        "trains something",
+        config.data.dir, facts.train.rows));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& config,
+                                                    std::int64_t vocab_size, const char* key,
+                                                    bool means_of_documents) {
+  TRAIN_RETURN_IF_ERROR(check_row_directory(config.data.dir, key, config.data.sequence_length));
+  const auto rows = holds_rows(config.data.dir);
+  TRAIN_RETURN_IF_ERROR(rows);
+  if (!*rows) {
+    return user_error(fmt::format(
+        "{}: holds no packed rows, which objective.name = \"{}\" reads; prepare it with "
+        "--row-length, or leave objective.name out",
+        config.data.dir, config.objective.name));
+  }
+  const RowOptions options{.row_length = config.data.sequence_length, .vocab_size = vocab_size};
+  auto train = RowSplit::open(config.data.dir, "train", options);
+  TRAIN_RETURN_IF_ERROR(train);
+  const auto objective = engine::make_objective(config.objective);
+  TRAIN_RETURN_IF_ERROR(check_rows(config, objective->rows(), train->facts()));
+  std::optional<RowSplit> validation;
+  if (config.eval.interval_steps > 0) {
+    auto opened = RowSplit::open(config.data.dir, "val", options);
+    TRAIN_RETURN_IF_ERROR(opened);
+    if (evaluated_targets(config, *opened) == 0) {
+      return user_error(fmt::format(
+          "{}: the validation rows that eval.lanes reads have no trained target; raise eval.lanes, "
+          "or set eval.interval_steps = 0",
+          config.data.dir));
+    }
+    validation = std::move(opened).value();
+  }
+  const RowLanes::Options lanes{.directory = config.data.dir,
+                                .order = lane_order(config, train->rows()),
+                                .kind = objective->rows(),
+                                .columns = objective->columns(),
+                                .steps = config.run.steps,
+                                .eval_lanes = validation ? config.eval.lanes : 0,
+                                .reference = engine::needs_reference(*objective),
+                                .live = config.objective.reference == "live",
+                                .means_of_documents = means_of_documents};
+  return std::shared_ptr<const LaneSource>(
+      std::make_shared<const RowLanes>(lanes, std::move(train).value(), std::move(validation)));
+}
+
+std::function<engine::RowCount(std::int64_t)> LaneSource::row_count(
+    const std::shared_ptr<const LaneSource>& data) {
+  if (!data->count(0)) {
+    return {};
+  }
+  return [data](std::int64_t step) { return data->count(step).value(); };
+}
+
+std::function<double(std::int64_t, std::size_t)> LaneSource::step_weight(
+    const std::shared_ptr<const LaneSource>& data) {
+  if (!data->count(0)) {
+    return {};
+  }
+  return [data](std::int64_t step, std::size_t pass) {
+    return data->count_pass(step, pass).value().weight;
+  };
+}
+
+TokenLanes::TokenLanes(TokenDataset dataset, const LaneOrder& order,
+                       std::shared_ptr<const DstarOrder> dstar)
+    : dataset_(std::move(dataset)), order_(order), dstar_(std::move(dstar)) {}
+
+Status TokenLanes::read_training_row(std::int64_t step, std::int64_t lane, std::uint64_t row,
+                                     std::span<std::int32_t> tokens,
+                                     std::span<std::int32_t> targets) const {
+  const auto unsigned_step = static_cast<std::uint64_t>(step);
+  const auto unsigned_lane = static_cast<std::uint64_t>(lane);
+  if (dstar_) {
+    const auto place = dstar_->place(unsigned_step * order_.lanes + unsigned_lane, row);
+    return dataset_.train().read_at(place.file, place.token, tokens, targets);
+  }
+  return dataset_.train().read(order_.sequence(unsigned_step, unsigned_lane, row), tokens, targets);
+}
+
+Status TokenLanes::read_validation_row(std::int64_t lane, std::uint64_t row,
+                                       const RowColumns& columns) const {
+  const TokenSplit& validation = dataset_.validation();
+  const auto sequence = validation_sequence(static_cast<std::uint64_t>(lane), row,
+                                            order_.micro_batch, validation.sequences());
+  if (!sequence) {
+    fill_padding(columns);
+    return {};
+  }
+  return validation.read(*sequence, columns.tokens, columns.targets);
+}
+
+Status TokenLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot) const {
+  for (std::uint64_t row = 0; row < order_.micro_batch; ++row) {
+    const RowColumns columns{.tokens = row_of(slot.tokens, row, order_.micro_batch),
+                             .targets = row_of(slot.targets, row, order_.micro_batch),
+                             .positions = {}};
+    TRAIN_RETURN_IF_ERROR(
+        work.pass.evaluates()
+            ? read_validation_row(work.lane, row, columns)
+            : read_training_row(work.step, work.lane, row, columns.tokens, columns.targets));
+  }
+  return {};
+}
+
+std::optional<engine::RowCount> TokenLanes::count(std::int64_t /*step*/) const { return {}; }
+std::uint64_t TokenLanes::training_rows() const { return dataset_.train().sequences(); }
+std::optional<double> TokenLanes::bytes_per_token() const { return dataset_.bytes_per_token(); }
+Result<std::string> TokenLanes::fingerprint() const { return token_fingerprint(dataset_); }
+
+namespace {
+
+ReferenceRows reference_of(const RowLanes::Options& options, const RowSplit& train,
+                           const std::optional<RowSplit>& validation) {
+  const auto of_lane = static_cast<std::int64_t>(options.order.micro_batch);
+  std::int64_t most = options.columns.sequences ? most_documents(train) : 0;
+  if (validation && options.columns.sequences) {
+    most = std::max(most, most_documents(*validation));
+  }
+  ReferenceRows rows{.lane_sequences = most * of_lane};
+  if (!options.reference) {
+    return rows;
+  }
+  const std::int64_t of_step = static_cast<std::int64_t>(options.order.lanes) * of_lane;
+  const auto commands = [&](std::int64_t count) { return (count + of_step - 1) / of_step; };
+  // An epoch reads each row once.
+  rows.live = options.live;
+  rows.training_commands =
+      options.live ? options.steps
+                   : std::min(options.steps, commands(static_cast<std::int64_t>(train.rows())));
+  rows.training_rows = rows.training_commands * of_step;
+  rows.documents = documents_of(train, "train") + documents_of(train, "val");
+  if (validation) {
+    rows.validation_rows =
+        std::min(options.eval_lanes * of_lane, static_cast<std::int64_t>(validation->rows()));
+  }
+  rows.commands = rows.training_commands + commands(rows.validation_rows);
+  return rows;
+}
+
+}  // namespace
+
+RowLanes::RowLanes(Options options, RowSplit train, std::optional<RowSplit> validation)
+    : options_(std::move(options)),
+      train_(std::move(train)),
+      validation_(std::move(validation)),
+      reference_(reference_of(options_, train_, validation_)) {}
+
+RowLanes::Place RowLanes::place(const engine::LaneWork& work, std::uint64_t row) const {
+  const LaneOrder& order = options_.order;
+  const auto lane = static_cast<std::uint64_t>(work.lane);
+  const std::int64_t in_validation = documents_of(train_, "train");
+  if (work.pass.evaluates()) {
+    const auto number = validation_sequence(lane, row, order.micro_batch, validation_->rows());
+    return number ? Place{&*validation_, *number, in_validation} : Place{};
+  }
+  if (work.pass.rows == engine::LaneRows::documents && work.step >= reference_.training_commands) {
+    const auto command = static_cast<std::uint64_t>(work.step - reference_.training_commands);
+    const std::uint64_t number = (command * order.lanes + lane) * order.micro_batch + row;
+    return number < static_cast<std::uint64_t>(reference_.validation_rows)
+               ? Place{&*validation_, number, in_validation}
+               : Place{};
+  }
+  return {&train_, order.sequence(static_cast<std::uint64_t>(work.step), lane, row), 0};
+}
+
+Status RowLanes::list(const Place& place, std::int32_t first_row,
+                      std::span<engine::LaneSequence>& rest) const {
+  const auto documents = place.split->documents(place.row);
+  const auto numbers = place.split->document_numbers(place.row);
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    const RowDocument& document = documents[i];
+    // Order of documents: in a pair the chosen side, then the rejected one; in an example its own
+    // answer, then the mismatched one.
+    const bool pairs = options_.kind == engine::RowKind::pairs;
+    const bool second = i % 2 == 1;
+    const bool whole =
+        options_.kind == engine::RowKind::documents
+            ? i < rest.size()
+            : document.pair >= 0 && document.trained > 0 && i < rest.size() &&
+                  (second
+                       ? document.side == (pairs ? 1 : 2) && documents[i - 1].pair == document.pair
+                       : document.side <= (pairs ? 0 : 1) && i + 1 < documents.size());
+    if (!whole) {
+      return user_error(fmt::format(
+          "{}: row {}: document {} is no trained side of a whole {}; prepare the data again, with "
+          "--force",
+          options_.directory, place.row, numbers[i], pairs ? "pair" : "example"));
+    }
+    rest[i] = {.item = document.pair,
+               .document = place.first_document + static_cast<std::int64_t>(numbers[i]),
+               .first = first_row + document.first,
+               .rows = document.length,
+               .side = document.side};
+  }
+  rest = rest.subspan(documents.size());
+  return {};
+}
+
+Status RowLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot) const {
+  const std::uint64_t rows = options_.order.micro_batch;
+  std::span<engine::LaneSequence> rest = slot.sequences;
+  for (std::uint64_t row = 0; row < rows; ++row) {
+    const RowColumns columns{.tokens = row_of(slot.tokens, row, rows),
+                             .targets = row_of(slot.targets, row, rows),
+                             .positions = row_of(slot.positions, row, rows),
+                             .weights = row_of(slot.weights, row, rows),
+                             .prompt_targets = options_.columns.prompt_targets};
+    const Place from = place(work, row);
+    if (from.split == nullptr) {
+      fill_padding(columns);
+      continue;
+    }
+    TRAIN_RETURN_IF_ERROR(from.split->read(from.row, columns));
+    if (options_.columns.sequences) {
+      const auto first = static_cast<std::int32_t>(row * columns.tokens.size());
+      TRAIN_RETURN_IF_ERROR(list(from, first, rest));
+    }
+  }
+  if (!rest.empty()) {
+    rest.front() = {};
+  }
+  return {};
+}
+
+engine::RowCount RowLanes::count_row(std::uint64_t row) const {
+  const bool items = options_.kind != engine::RowKind::documents;
+  return {.weight = items                         ? static_cast<double>(items_of(train_, row))
+                    : options_.means_of_documents ? static_cast<double>(trained_of(train_, row))
+                                                  : train_.weight_sum(row),
+          .trained = static_cast<std::int64_t>(train_.trained_tokens(row)),
+          .tokens = static_cast<std::int64_t>(train_.tokens(row)),
+          .positions = train_.row_length()};
+}
+
+std::optional<engine::RowCount> RowLanes::count(std::int64_t step) const {
+  engine::RowCount sum;
+  for (std::uint64_t lane = 0; lane < options_.order.lanes; ++lane) {
+    for (std::uint64_t row = 0; row < options_.order.micro_batch; ++row) {
+      sum += count_row(options_.order.sequence(static_cast<std::uint64_t>(step), lane, row));
+    }
+  }
+  return sum;
+}
+
+std::uint64_t RowLanes::training_rows() const { return train_.rows(); }
+std::optional<double> RowLanes::bytes_per_token() const { return {}; }
+Result<std::string> RowLanes::fingerprint() const { return row_fingerprint(options_.directory); }
+
+Result<std::shared_ptr<const LaneSource>> open_lanes(const configs::RunConfig& config,
+                                                     std::int64_t vocab_size) {
+  const auto objective = engine::make_objective(config.objective);
+  if (objective->several_passes()) {
+    return open_passes(config, vocab_size);
+  }
+  const bool rows = objective->columns() != engine::LaneColumns{};
+  return rows ? open_rows(config, vocab_size) : open_tokens(config, vocab_size);
+}
+
+}  // namespace train::data
