@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "data/tokenizer/formats/gguf_tokenizer.hpp"
 #include "data/tokenizer/formats/json_members.hpp"
 #include "data/tokenizer/formats/tokenizer_settings.hpp"
 #include "storage/files/atomic_file.hpp"
@@ -23,7 +24,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::uint64_t file_limit_bytes = std::uint64_t{1} << 24U;
-constexpr const char* gguf_template_key = "tokenizer.chat_template";
 
 bool is_file(const fs::path& path) {
   std::error_code ignored;
@@ -267,37 +267,6 @@ Result<SpecialTokens> read_special_tokens(const fs::path& tokenizer) {
   const fs::path folder =
       fs::is_directory(tokenizer, ignored) ? tokenizer : tokenizer.parent_path();
   return tokens_in(folder);
-}
-
-TemplateSources gguf_template_sources(const storage::GgufFile& file) {
-  TemplateSources sources;
-  for (const auto& [key, value] : file.metadata()) {
-    const auto* const source = std::get_if<std::string>(&value);
-    if (source == nullptr || !key.starts_with(gguf_template_key)) {
-      continue;
-    }
-    const std::string name = key.substr(std::string_view(gguf_template_key).size());
-    if (name.empty()) {
-      sources["default"] = *source;
-    } else if (name.size() > 1 && name.front() == '.') {
-      sources.emplace(name.substr(1), *source);
-    }
-  }
-  return sources;
-}
-
-SpecialTokens gguf_special_tokens(const storage::GgufFile& file) {
-  SpecialTokens special;
-  const auto* const tokens = file.value_of<std::vector<std::string>>("tokenizer.ggml.tokens");
-  for (const auto& [name, key] : {std::pair("bos_token", "tokenizer.ggml.bos_token_id"),
-                                  std::pair("eos_token", "tokenizer.ggml.eos_token_id"),
-                                  std::pair("unk_token", "tokenizer.ggml.unknown_token_id"),
-                                  std::pair("pad_token", "tokenizer.ggml.padding_token_id")}) {
-    if (const auto id = file.count_of(key); tokens != nullptr && id && *id < tokens->size()) {
-      special[name] = (*tokens)[*id];
-    }
-  }
-  return special;
 }
 
 }  // namespace train::data

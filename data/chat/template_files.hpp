@@ -6,7 +6,6 @@
 #include "base/result.hpp"
 #include "data/chat/chat_template.hpp"
 #include "data/chat/jinja_process.hpp"
-#include "storage/weight_files/gguf_file.hpp"
 
 namespace train::data {
 
@@ -35,10 +34,5 @@ struct TemplateFiles {
 /// files beside a tokenizer file, or of a GGUF file. Errors (user): a file that is not a JSON
 /// object.
 [[nodiscard]] Result<SpecialTokens> read_special_tokens(const std::filesystem::path& tokenizer);
-
-/// Templates of a GGUF file ("default" and named ones), and its special tokens (bos, eos, unk,
-/// pad). Both may be empty.
-[[nodiscard]] TemplateSources gguf_template_sources(const storage::GgufFile& file);
-[[nodiscard]] SpecialTokens gguf_special_tokens(const storage::GgufFile& file);
 
 }  // namespace train::data

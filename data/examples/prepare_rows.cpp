@@ -86,6 +86,7 @@ class RowsJob {
                                       [](std::uint64_t count) { return count > 0; });
     facts.chat_template = rendered ? template_name(request_) : "";
     note_endless_turns();
+    note_plain_texts();
     facts.row_length = request_.row_length;
     TRAIN_RETURN_IF_ERROR(check_report(report_, request_.most_dropped));
     TRAIN_RETURN_IF_ERROR(open_writers());
@@ -223,6 +224,23 @@ class RowsJob {
           "the template ends answers with no special token of the tokenizer, and the model will "
           "not stop in `generate --chat`; take a --template that does, with its eos_token");
     }
+  }
+
+  /// Prompts and answers that are texts are tokenized as they stand, also for a model that expects
+  /// its chat template, as TRL does.
+  void note_plain_texts() {
+    if (report_.prompts == 0 || !read_template_files(request_.tokenizer)) {
+      return;
+    }
+    constexpr std::string_view prompt = R"("prompt": [{"role": "user", "content": "..."}])";
+    constexpr std::string_view answer = R"([{"role": "assistant", "content": "..."}])";
+    report_.notes.push_back(fmt::format(
+        "{} {} texts, not messages: taken without the chat template that the tokenizer has. With "
+        "it: {{{}, {}}}",
+        report_.prompts, report_.prompts == 1 ? "example has" : "examples have", prompt,
+        reading_.kind() == ExampleKind::preference
+            ? fmt::format(R"("chosen": {0}, "rejected": {0})", answer)
+            : fmt::format(R"("completion": {})", answer)));
   }
 
   /// Excludes those of a few answers that end with a special token of their own.

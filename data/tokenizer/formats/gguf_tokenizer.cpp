@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "data/chat/template_files.hpp"
 #include "data/tokenizer/formats/sentencepiece_writer.hpp"
 #include "storage/files/untrusted_text.hpp"
 #include "storage/text/utf8.hpp"
@@ -164,7 +163,7 @@ Json ends_of(const storage::GgufFile& file, const Texts& tokens) {
 
 /// Adds the files of any tokenizer: chat templates and end-of-text settings.
 void add_settings(const storage::GgufFile& file, Json config, Files& files) {
-  const TemplateSources templates = gguf_template_sources(file);
+  const auto templates = gguf_template_sources(file);
   if (templates.size() == 1 && templates.contains("default")) {
     files.emplace("chat_template.jinja", templates.at("default"));
   } else if (!templates.empty()) {
@@ -326,6 +325,37 @@ std::string unknown_gguf_tokenizer(const storage::GgufFile& file) {
       "its tokenizer is left out: {}, {}, and how such a one splits text is not known; put the "
       "model's own tokenizer.json beside the weights",
       words("tokenizer.ggml.model"), words("tokenizer.ggml.pre"));
+}
+
+GgufTexts gguf_template_sources(const storage::GgufFile& file) {
+  GgufTexts sources;
+  for (const auto& [key, value] : file.metadata()) {
+    const auto* const source = std::get_if<std::string>(&value);
+    if (source == nullptr || !key.starts_with(gguf_template_key)) {
+      continue;
+    }
+    const std::string name = key.substr(std::string_view(gguf_template_key).size());
+    if (name.empty()) {
+      sources["default"] = *source;
+    } else if (name.size() > 1 && name.front() == '.') {
+      sources.emplace(name.substr(1), *source);
+    }
+  }
+  return sources;
+}
+
+GgufTexts gguf_special_tokens(const storage::GgufFile& file) {
+  GgufTexts special;
+  const auto* const tokens = file.value_of<std::vector<std::string>>("tokenizer.ggml.tokens");
+  for (const auto& [name, key] : {std::pair("bos_token", "tokenizer.ggml.bos_token_id"),
+                                  std::pair("eos_token", "tokenizer.ggml.eos_token_id"),
+                                  std::pair("unk_token", "tokenizer.ggml.unknown_token_id"),
+                                  std::pair("pad_token", "tokenizer.ggml.padding_token_id")}) {
+    if (const auto id = file.count_of(key); tokens != nullptr && id && *id < tokens->size()) {
+      special[name] = (*tokens)[*id];
+    }
+  }
+  return special;
 }
 
 }  // namespace train::data

@@ -357,6 +357,33 @@ TEST_CASE("prepare rows: a template that ends answers as texts go on is said, on
   CHECK(notes("gemma") == 1);
 }
 
+TEST_CASE("prepare rows: texts beside a chat template that none of them uses are said",
+          "[data][examples][D-R2]") {
+  const DataPlace place;
+  const auto note = [&](const std::string& line) {
+    auto request = place.request(line + "\n" + line + "\n");
+    request.force = true;
+    const auto lines = prepared(request).lines();
+    const auto found = std::find_if(lines.begin(), lines.end(), [](const std::string& text) {
+      return contains(text, "taken without the chat template");
+    });
+    return found == lines.end() ? std::string() : *found;
+  };
+  const std::string texts = R"({"prompt": "the", "completion": " them"})";
+  const std::string pair = R"({"prompt": "the", "chosen": " them", "rejected": " then"})";
+  CHECK(note(texts).empty());  // The tokenizer has none.
+  write_bytes(place / "tokenizer/chat_template.jinja",
+              "{% for m in messages %}{{ '<|im_start|>' + m.role + m.content + '<|im_end|>' }}"
+              "{% endfor %}");
+  CHECK(contains(note(texts), R"(2 examples have texts, not messages)"));
+  CHECK(contains(note(texts), R"("completion": [{"role": "assistant", "content": "..."}])"));
+  CHECK(contains(note(pair), R"("rejected": [{"role": "assistant", "content": "..."}])"));
+  // The form that it names is taken with the template.
+  CHECK(note(R"({"prompt": [{"role": "user", "content": "the"}], )"
+             R"("completion": [{"role": "assistant", "content": "them"}]})")
+            .empty());
+}
+
 TEST_CASE("prepare rows: a line that is broken is counted by its cause", "[data][examples][RW-3]") {
   const DataPlace place;
   auto request = place.request(many_chats(100) + R"({"messages": "\ud83d"})"
