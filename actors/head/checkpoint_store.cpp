@@ -14,7 +14,7 @@
 #include "base/log.hpp"
 #include "base/stop_signals.hpp"
 #include "checkpoint/save/first_identity.hpp"
-#include "engine/rank/state/host_state.hpp"
+#include "engine/host_state.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::actors {

@@ -24,7 +24,7 @@
 #include "checkpoint/save/locations.hpp"
 #include "checkpoint/save/retention.hpp"
 #include "checkpoint/save/writer.hpp"
-#include "engine/rank/rank_engine.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
 
 namespace train::actors {
 

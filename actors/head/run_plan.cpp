@@ -15,11 +15,11 @@
 #include "checkpoint/memory/memory_snapshots.hpp"
 #include "data/lanes/choice_lanes.hpp"
 #include "data/tokens/dataset_facts.hpp"
-#include "engine/collective/collective_schedule.hpp"
 #include "engine/model/model_shape.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/run_device.hpp"
+#include "engine/sharding/collective_schedule.hpp"
 
 namespace train::actors {
 namespace {

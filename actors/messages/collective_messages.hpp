@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/collective/collective_schedule.hpp"
+#include "engine/sharding/collective_schedule.hpp"
 #include "kernels/device/stream.hpp"
 
 // Within one rank: requests to the collective actor and their results (EX-2); reservations of

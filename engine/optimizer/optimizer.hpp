@@ -9,11 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/host_state.hpp"
 #include "engine/lanes/lane_tree.hpp"
 #include "engine/model/model.hpp"
 #include "engine/optimizer/exact_sum.hpp"
 #include "engine/parameter.hpp"
-#include "engine/rank/state/host_state.hpp"
 #include "kernels/backend.hpp"
 
 namespace train::engine {

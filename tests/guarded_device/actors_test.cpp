@@ -4,7 +4,7 @@
 
 #include "actors/train/memory/staging.hpp"
 #include "base/exit_codes.hpp"
-#include "engine/rank/state/host_state.hpp"
+#include "engine/host_state.hpp"
 #include "kernels/backend.hpp"
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/guarded_device/guarded_device.hpp"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "configs/fields/optimizer_table.hpp"
+#include "engine/host_state.hpp"
 #include "engine/optimizer/optimizer.hpp"
-#include "engine/rank/state/host_state.hpp"
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/support/devices/guarded_memory.hpp"
 

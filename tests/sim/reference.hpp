@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "configs/run_config.hpp"
-#include "engine/rank/rank_engine.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
 
 namespace train::sim {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/steady_time.hpp"
-#include "engine/collective/collective_schedule.hpp"
+#include "engine/sharding/collective_schedule.hpp"
 #include "kernels/device/trace.hpp"
 
 namespace train::actors {

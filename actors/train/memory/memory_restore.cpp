@@ -13,7 +13,7 @@
 #include "actors/cluster/nodes/node_position.hpp"
 #include "base/check.hpp"
 #include "checkpoint/memory/row_sources.hpp"
-#include "engine/rank/state/host_state.hpp"
+#include "engine/host_state.hpp"
 #include "engine/rank/state/state_rows.hpp"
 #include "storage/files/digest.hpp"
 

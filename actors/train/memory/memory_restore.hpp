@@ -8,7 +8,7 @@
 #include "base/result.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
 #include "engine/collective/collective.hpp"
-#include "engine/rank/rank_engine.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
 
 namespace train::actors {
 

@@ -9,7 +9,7 @@
 #include <system_error>
 
 #include "base/units.hpp"
-#include "engine/rank/state/host_state.hpp"
+#include "engine/host_state.hpp"
 #include "kernels/device/stream.hpp"
 
 namespace train::actors {

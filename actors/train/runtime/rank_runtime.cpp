@@ -10,8 +10,8 @@
 #include <span>
 #include <utility>
 
+#include "engine/host_state.hpp"
 #include "engine/optimizer/exact_sum.hpp"
-#include "engine/rank/state/host_state.hpp"
 #include "engine/rank/state/state_rows.hpp"
 
 namespace train::actors {

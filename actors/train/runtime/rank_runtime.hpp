@@ -15,8 +15,8 @@
 #include "checkpoint/memory/memory_snapshots.hpp"
 #include "data/lanes/lane_source.hpp"
 #include "engine/collective/collective.hpp"
-#include "engine/rank/rank_engine.hpp"
-#include "engine/rank/state/host_state.hpp"
+#include "engine/host_state.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
 #include "kernels/device/stream.hpp"
 
 namespace train::actors {

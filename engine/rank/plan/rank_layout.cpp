@@ -6,7 +6,7 @@
 #include "base/check.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/optimizer/registry.hpp"
-#include "engine/rank/log_probs/lane_weighting.hpp"
+#include "engine/rank/exec/log_probs/lane_weighting.hpp"
 #include "engine/sharding/buffer_schedule.hpp"
 
 namespace train::engine {

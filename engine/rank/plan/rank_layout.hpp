@@ -6,11 +6,11 @@
 #include <memory>
 #include <vector>
 
-#include "engine/collective/collective_schedule.hpp"
 #include "engine/lanes/lane_tree.hpp"
 #include "engine/model/model.hpp"
 #include "engine/optimizer/optimizer.hpp"
 #include "engine/rank/plan/rank_options.hpp"
+#include "engine/sharding/collective_schedule.hpp"
 #include "engine/sharding/shard_plan.hpp"
 
 namespace train::engine {

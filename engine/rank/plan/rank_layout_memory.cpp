@@ -1,7 +1,7 @@
 #include "base/byte_sizes.hpp"
 #include "base/check.hpp"
 #include "engine/model/model.hpp"
-#include "engine/rank/passes/frozen_inputs.hpp"
+#include "engine/rank/exec/passes/frozen_inputs.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_options.hpp"
 #include "engine/rank/state/reference_weights.hpp"

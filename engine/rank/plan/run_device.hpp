@@ -7,7 +7,7 @@
 
 #include "base/result.hpp"
 #include "engine/model/spec.hpp"
-#include "engine/rank/rank_engine.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
 #include "kernels/backend.hpp"
 
 namespace train::engine {

@@ -6,8 +6,8 @@
 
 #include "base/byte_sizes.hpp"
 #include "base/check.hpp"
+#include "engine/host_state.hpp"
 #include "engine/optimizer/averaged.hpp"
-#include "engine/rank/state/host_state.hpp"
 #include "engine/rank/state/state_rows.hpp"
 
 namespace train::engine {

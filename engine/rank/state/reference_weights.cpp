@@ -4,7 +4,7 @@
 
 #include "base/byte_sizes.hpp"
 #include "engine/objective/registry.hpp"
-#include "engine/rank/log_probs/reference_log_probs.hpp"
+#include "engine/rank/exec/log_probs/reference_log_probs.hpp"
 
 namespace train::engine {
 

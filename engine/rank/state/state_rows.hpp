@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/optimizer/optimizer.hpp"
-#include "engine/rank/rank_engine.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
 #include "engine/sharding/shard_plan.hpp"
 #include "engine/state_view.hpp"
 

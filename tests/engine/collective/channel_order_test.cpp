@@ -1,4 +1,4 @@
-#include "engine/collective/collective_schedule.hpp"
+#include "engine/sharding/collective_schedule.hpp"
 
 #include <fmt/format.h>
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/host_state.hpp"
 #include "engine/objective/registry.hpp"
-#include "engine/rank/state/host_state.hpp"
 #include "tests/engine/objective/unlearning_world.hpp"
 
 namespace train::engine::unlearning_phases_test {

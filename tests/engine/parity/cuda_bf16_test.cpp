@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/host_state.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
-#include "engine/rank/state/host_state.hpp"
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 

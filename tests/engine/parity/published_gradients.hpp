@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/rank/state/host_state.hpp"
+#include "engine/host_state.hpp"
 #include "tests/engine/parity/published_models.hpp"
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/support/harness/fixture_file.hpp"

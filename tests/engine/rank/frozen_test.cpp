@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/host_state.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
-#include "engine/rank/state/host_state.hpp"
 #include "engine/sharding/buffer_schedule.hpp"
 #include "tests/engine/rank/small_model.hpp"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/rank/exec/rank_engine.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
-#include "engine/rank/rank_engine.hpp"
 #include "kernels/backend.hpp"
 #include "tests/support/inputs/reshape.hpp"
 

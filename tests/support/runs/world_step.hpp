@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/rank/rank_engine.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
 
 namespace train::engine {
 

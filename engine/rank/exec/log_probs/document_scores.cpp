@@ -1,4 +1,4 @@
-#include "engine/rank/log_probs/document_scores.hpp"
+#include "engine/rank/exec/log_probs/document_scores.hpp"
 
 #include "base/byte_sizes.hpp"
 

@@ -1,4 +1,4 @@
-#include "engine/rank/rank_gradients.hpp"
+#include "engine/rank/exec/rank_gradients.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "engine/rank/rank_engine.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
 
 #include "engine/rank/plan/rank_options.hpp"
 

@@ -1,4 +1,4 @@
-#include "engine/rank/lane_head.hpp"
+#include "engine/rank/exec/lane_head.hpp"
 
 namespace train::engine {
 

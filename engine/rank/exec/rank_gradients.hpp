@@ -9,10 +9,10 @@
 #include "engine/command.hpp"
 #include "engine/lanes/lane_tree.hpp"
 #include "engine/model/model.hpp"
-#include "engine/rank/passes/pass_gradients.hpp"
+#include "engine/rank/exec/passes/pass_gradients.hpp"
+#include "engine/rank/exec/step_totals.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
-#include "engine/rank/step_totals.hpp"
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/stream.hpp"
 

@@ -5,16 +5,16 @@
 #include <span>
 
 #include "engine/collective/collective.hpp"
-#include "engine/collective/collective_schedule.hpp"
-#include "engine/rank/log_probs/reference_log_probs.hpp"
+#include "engine/host_state.hpp"
+#include "engine/rank/exec/log_probs/reference_log_probs.hpp"
+#include "engine/rank/exec/rank_gradients.hpp"
+#include "engine/rank/exec/step_totals.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
-#include "engine/rank/rank_gradients.hpp"
 #include "engine/rank/state/gathered_weights.hpp"
-#include "engine/rank/state/host_state.hpp"
 #include "engine/rank/state/rank_state.hpp"
 #include "engine/rank/state/reference_weights.hpp"
-#include "engine/rank/step_totals.hpp"
+#include "engine/sharding/collective_schedule.hpp"
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/stream.hpp"
 

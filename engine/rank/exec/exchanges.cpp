@@ -1,4 +1,4 @@
-#include "engine/rank/exchanges.hpp"
+#include "engine/rank/exec/exchanges.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "engine/rank/step_totals.hpp"
+#include "engine/rank/exec/step_totals.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -6,14 +6,14 @@
 #include <span>
 #include <vector>
 
-#include "engine/collective/collective_schedule.hpp"
 #include "engine/command.hpp"
+#include "engine/host_state.hpp"
 #include "engine/objective/pass.hpp"
 #include "engine/objective/row_weighting.hpp"
 #include "engine/optimizer/exact_sum.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
-#include "engine/rank/state/host_state.hpp"
+#include "engine/sharding/collective_schedule.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"
 

@@ -8,12 +8,12 @@
 #include "engine/command.hpp"
 #include "engine/lanes/lane_slot.hpp"
 #include "engine/model/model.hpp"
-#include "engine/rank/log_probs/document_scores.hpp"
-#include "engine/rank/log_probs/lane_weighting.hpp"
-#include "engine/rank/passes/compared_outputs.hpp"
-#include "engine/rank/passes/frozen_inputs.hpp"
+#include "engine/rank/exec/log_probs/document_scores.hpp"
+#include "engine/rank/exec/log_probs/lane_weighting.hpp"
+#include "engine/rank/exec/passes/compared_outputs.hpp"
+#include "engine/rank/exec/passes/frozen_inputs.hpp"
+#include "engine/rank/exec/step_totals.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
-#include "engine/rank/step_totals.hpp"
 #include "kernels/device/stream.hpp"
 
 namespace train::engine {

@@ -4,7 +4,7 @@
 
 #include "base/check.hpp"
 #include "engine/lanes/lane_tree.hpp"
-#include "engine/rank/step_totals.hpp"
+#include "engine/rank/exec/step_totals.hpp"
 
 // Outcomes of the passes in a step of several passes.
 

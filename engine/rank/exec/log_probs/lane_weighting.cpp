@@ -1,4 +1,4 @@
-#include "engine/rank/log_probs/lane_weighting.hpp"
+#include "engine/rank/exec/log_probs/lane_weighting.hpp"
 
 #include <algorithm>
 

@@ -5,19 +5,19 @@
 #include <string>
 
 #include "engine/model/model.hpp"
-#include "engine/rank/exchanges.hpp"
-#include "engine/rank/lane_runner.hpp"
-#include "engine/rank/log_probs/document_scores.hpp"
-#include "engine/rank/log_probs/reference_log_probs.hpp"
+#include "engine/rank/exec/exchanges.hpp"
+#include "engine/rank/exec/lane_runner.hpp"
+#include "engine/rank/exec/log_probs/document_scores.hpp"
+#include "engine/rank/exec/log_probs/reference_log_probs.hpp"
+#include "engine/rank/exec/rank_gradients.hpp"
+#include "engine/rank/exec/step_totals.hpp"
+#include "engine/rank/exec/weight_updates.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_options.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
-#include "engine/rank/rank_gradients.hpp"
 #include "engine/rank/state/gathered_weights.hpp"
 #include "engine/rank/state/rank_state.hpp"
 #include "engine/rank/state/reference_weights.hpp"
-#include "engine/rank/step_totals.hpp"
-#include "engine/rank/weight_updates.hpp"
 
 namespace train::engine {
 

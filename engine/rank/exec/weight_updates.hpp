@@ -5,14 +5,14 @@
 #include <functional>
 #include <vector>
 
+#include "engine/host_state.hpp"
 #include "engine/optimizer/exact_sum.hpp"
 #include "engine/optimizer/optimizer.hpp"
+#include "engine/rank/exec/rank_gradients.hpp"
+#include "engine/rank/exec/step_totals.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
-#include "engine/rank/rank_gradients.hpp"
-#include "engine/rank/state/host_state.hpp"
 #include "engine/rank/state/rank_state.hpp"
-#include "engine/rank/step_totals.hpp"
 #include "kernels/device/stream.hpp"
 
 namespace train::engine {

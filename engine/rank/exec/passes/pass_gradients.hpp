@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "engine/command.hpp"
+#include "engine/rank/exec/step_totals.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
 #include "engine/rank/state/rank_state.hpp"
-#include "engine/rank/step_totals.hpp"
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/stream.hpp"
 

@@ -1,4 +1,4 @@
-#include "engine/rank/weight_updates.hpp"
+#include "engine/rank/exec/weight_updates.hpp"
 
 #include "base/byte_sizes.hpp"
 

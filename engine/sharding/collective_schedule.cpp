@@ -1,5 +1,5 @@
 #define XXH_INLINE_ALL
-#include "engine/collective/collective_schedule.hpp"
+#include "engine/sharding/collective_schedule.hpp"
 
 #include <fmt/format.h>
 #include <xxhash.h>

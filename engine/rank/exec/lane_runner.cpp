@@ -1,4 +1,4 @@
-#include "engine/rank/lane_runner.hpp"
+#include "engine/rank/exec/lane_runner.hpp"
 
 #include <functional>
 

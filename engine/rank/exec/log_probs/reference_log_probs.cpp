@@ -1,4 +1,4 @@
-#include "engine/rank/log_probs/reference_log_probs.hpp"
+#include "engine/rank/exec/log_probs/reference_log_probs.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -1,11 +1,11 @@
-#include "engine/rank/passes/frozen_inputs.hpp"
+#include "engine/rank/exec/passes/frozen_inputs.hpp"
 
 #include <algorithm>
 
 #include "base/byte_sizes.hpp"
 #include "base/check.hpp"
 #include "engine/objective/registry.hpp"
-#include "engine/rank/passes/compared_outputs.hpp"
+#include "engine/rank/exec/passes/compared_outputs.hpp"
 
 namespace train::engine {
 namespace {

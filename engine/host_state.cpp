@@ -1,4 +1,4 @@
-#include "engine/rank/state/host_state.hpp"
+#include "engine/host_state.hpp"
 
 #include <cstdint>
 #include <utility>

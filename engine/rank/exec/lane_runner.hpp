@@ -6,16 +6,16 @@
 #include <span>
 
 #include "engine/command.hpp"
+#include "engine/host_state.hpp"
 #include "engine/model/model.hpp"
-#include "engine/rank/lane_head.hpp"
+#include "engine/rank/exec/lane_head.hpp"
+#include "engine/rank/exec/rank_gradients.hpp"
+#include "engine/rank/exec/step_totals.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
-#include "engine/rank/rank_gradients.hpp"
 #include "engine/rank/state/gathered_weights.hpp"
-#include "engine/rank/state/host_state.hpp"
 #include "engine/rank/state/rank_state.hpp"
 #include "engine/rank/state/reference_weights.hpp"
-#include "engine/rank/step_totals.hpp"
 #include "kernels/device/stream.hpp"
 
 namespace train::engine {

@@ -1,4 +1,4 @@
-#include "engine/rank/passes/compared_outputs.hpp"
+#include "engine/rank/exec/passes/compared_outputs.hpp"
 
 #include "engine/objective/registry.hpp"
 

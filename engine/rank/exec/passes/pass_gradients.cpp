@@ -1,4 +1,4 @@
-#include "engine/rank/passes/pass_gradients.hpp"
+#include "engine/rank/exec/passes/pass_gradients.hpp"
 
 #include "base/byte_sizes.hpp"
 #include "base/check.hpp"

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "engine/command.hpp"
+#include "engine/host_state.hpp"
 #include "engine/objective/row_weighting.hpp"
-#include "engine/rank/log_probs/reference_log_probs.hpp"
+#include "engine/rank/exec/log_probs/reference_log_probs.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
-#include "engine/rank/state/host_state.hpp"
 #include "kernels/device/stream.hpp"
 #include "kernels/head/log_probs.hpp"
 

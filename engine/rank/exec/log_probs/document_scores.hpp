@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "engine/command.hpp"
+#include "engine/host_state.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
-#include "engine/rank/state/host_state.hpp"
 #include "kernels/device/stream.hpp"
 #include "kernels/head/log_probs.hpp"
 
