@@ -22,6 +22,7 @@
 #include "actors/training_system.hpp"
 #include "bench/synthetic_tokens.hpp"
 #include "configs/load_config.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
 #include "engine/rank/plan/run_device.hpp"
 #include "tests/support/runs/world_step.hpp"
 

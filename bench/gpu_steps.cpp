@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/rank/exec/rank_memory.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "tests/support/runs/world_step.hpp"
 

@@ -12,6 +12,7 @@
 #include "actors/head/run_plan.hpp"
 #include "bench/ranks_rows.hpp"
 #include "configs/load_config.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
 #include "engine/rank/plan/run_device.hpp"
 
 namespace train::bench {

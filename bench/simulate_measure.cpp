@@ -17,6 +17,7 @@
 
 #include "engine/collective/tcp_transport.hpp"
 #include "engine/parameter.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
 #include "engine/rank/plan/run_device.hpp"
 #include "tests/support/disks/file_store.hpp"
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/step_shares.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
 #include "engine/rank/plan/run_device.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/head/head_loss_products.hpp"

@@ -20,6 +20,7 @@
 #include "configs/fields/field_table.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/optimizer/registry.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
 #include "engine/rank/plan/run_device.hpp"
 
 namespace train::actors {

@@ -17,6 +17,8 @@
 #include "data/tokens/dataset_facts.hpp"
 #include "engine/model/model_shape.hpp"
 #include "engine/objective/registry.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
+#include "engine/rank/exec/rank_memory.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/run_device.hpp"
 #include "engine/sharding/collective_schedule.hpp"

@@ -3,6 +3,7 @@
 #include "cli/report/shard_report.hpp"
 #include "configs/error_place.hpp"
 #include "configs/load_config.hpp"
+#include "engine/rank/exec/rank_memory.hpp"
 
 namespace train::cli {
 using namespace actors;

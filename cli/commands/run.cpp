@@ -29,6 +29,7 @@
 #include "configs/load_config.hpp"
 #include "data/tokenizer/tokenizer.hpp"
 #include "data/tokens/kept_tokenizer.hpp"
+#include "engine/rank/exec/rank_memory.hpp"
 #include "engine/rank/plan/run_device.hpp"
 
 namespace train::cli {

@@ -12,6 +12,7 @@
 #include "base/check.hpp"
 #include "base/units.hpp"
 #include "engine/optimizer/registry.hpp"
+#include "engine/rank/exec/rank_memory.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/state/state_rows.hpp"
 #include "engine/sharding/buffer_schedule.hpp"

@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/result.hpp"
-#include "engine/sharding/collective_schedule.hpp"
+#include "engine/collective/channel.hpp"
 
 namespace train::engine {
 

@@ -9,8 +9,8 @@
 
 #include "base/descriptor.hpp"
 #include "base/result.hpp"
+#include "engine/collective/channel.hpp"
 #include "engine/collective/rendezvous_store.hpp"
-#include "engine/sharding/collective_schedule.hpp"
 
 namespace train::engine {
 

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "engine/sharding/collective_schedule.hpp"
+#include "engine/collective/channel.hpp"
 
 namespace train::engine {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/sharding/collective_schedule.hpp"
+#include "engine/command.hpp"
 #include "engine/sharding/shard_plan.hpp"
 
 namespace train::engine {

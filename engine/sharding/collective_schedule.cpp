@@ -97,11 +97,6 @@ void add_reductions(const ShardPlan& plan, bool spread, OpList& ops) {
 
 }  // namespace
 
-const char* channel_name(Channel channel) {
-  static constexpr std::array kNames = {"gather", "reduce", "control"};
-  return kNames.at(static_cast<std::size_t>(channel));
-}
-
 const char* collective_name(CollectiveKind kind) {
   static constexpr std::array kNames = {
       "gather",          "all_gather",        "reduce",   "broadcast", "loss and norm",
@@ -157,11 +152,6 @@ std::vector<CollectiveOp> expand(const ShardPlan& plan, const PassPlan& pass) {
     ops.add(Channel::control, *last);
   }
   return ops.take();
-}
-
-std::string to_string(const CollectiveIdentity& identity) {
-  return fmt::format("generation {} command {} {} {}", identity.generation, identity.command,
-                     channel_name(identity.channel), identity.index);
 }
 
 Error ChannelOrder::mismatch(const CollectiveIdentity& requested, const Expected* expected,

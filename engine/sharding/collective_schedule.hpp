@@ -9,21 +9,11 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "engine/collective/channel.hpp"
 #include "engine/command.hpp"
 #include "engine/sharding/shard_plan.hpp"
 
 namespace train::engine {
-
-class ShardPlan;
-
-/// Independent ordered streams of collectives: each channel keeps its order, whatever the others
-/// do.
-enum class Channel : std::uint8_t { gather, reduce, control };
-inline constexpr std::size_t kChannelCount = 3;
-/// Collectives of one channel whose bytes may be in memory at a time.
-inline constexpr std::uint32_t kStagingSlots = 2;
-
-[[nodiscard]] const char* channel_name(Channel channel);
 
 enum class CollectiveKind : std::uint8_t {
   gather,         ///< Weights of a group, from those who keep them, for one reservation.
@@ -65,18 +55,6 @@ struct CollectiveOp {
 /// updates each followed, one reduce later, by the group's broadcast; control channel:
 /// last_collective().
 [[nodiscard]] std::vector<CollectiveOp> expand(const ShardPlan& plan, const PassPlan& pass);
-
-/// Which collective a caller wants to run.
-struct CollectiveIdentity {
-  std::uint64_t generation = 0;
-  std::int64_t command = 0;  ///< Number of the command in the conductor's stream.
-  Channel channel = Channel::control;
-  std::uint32_t index = 0;  ///< In the channel, within the command.
-  std::uint64_t hash = 0;   ///< CollectiveOp::hash.
-};
-
-/// "generation 1 command 7 reduce 2".
-[[nodiscard]] std::string to_string(const CollectiveIdentity& identity);
 
 /// Starts the collectives of one rank in the order of the commands, channel by channel.
 ///

@@ -8,6 +8,7 @@
 
 #include "base/units.hpp"
 #include "engine/optimizer/registry.hpp"
+#include "engine/rank/exec/rank_memory.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/state/state_rows.hpp"
 #include "tests/support/inputs/reshape.hpp"

@@ -286,7 +286,8 @@ checkpoint::StepRecord step_record(const StepFinished& event) {
 std::unique_ptr<engine::HostState> memory_rows(const engine::RankEngine& engine,
                                                const checkpoint::MemorySnapshots& snapshots) {
   return std::make_unique<engine::HostState>(
-      engine.device(), engine::node_views(engine, ranks_of(snapshots.layout())),
+      engine.device(),
+      engine::node_views(engine.rank_plan(), engine.state(), ranks_of(snapshots.layout())),
       engine.device().staging);
 }
 

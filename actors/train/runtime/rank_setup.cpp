@@ -15,6 +15,7 @@
 #include "base/host_name.hpp"
 #include "base/log.hpp"
 #include "checkpoint/format/reference_file.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
 #include "engine/rank/plan/run_device.hpp"
 
 namespace train::actors {

@@ -1,6 +1,10 @@
 #include "engine/rank/exec/rank_engine.hpp"
 
+#include <fmt/format.h>
+
 #include "engine/rank/plan/rank_options.hpp"
+#include "engine/rank/plan/run_device.hpp"
+#include "kernels/device/device.hpp"
 
 namespace train::engine {
 namespace {
@@ -65,6 +69,25 @@ MemoryPlan RankEngine::allocated() const {
   lanes_.add_allocated(memory);
   exchanges_.add_allocated(memory);
   return memory;
+}
+
+Result<std::unique_ptr<RankEngine>> make_rank_engine(const std::string& device,
+                                                     const RankOptions& options) {
+  TRAIN_RETURN_IF_ERROR(check_device(device, options.model));
+  if (const auto plan = plan_of(options); !plan) {
+    return plan.error();
+  }
+  TRAIN_RETURN_IF_ERROR(check_freeze(options));
+  try {
+    return std::make_unique<RankEngine>(kernels_of(device, options.precision.compute), options);
+  } catch (const WeightsUnreadable& error) {
+    return failure(error.what());
+  } catch (const kernels::DeviceError& error) {
+    return failure(
+        fmt::format("not enough memory: {}; lower batch.micro_batch or the model's size, or split "
+                    "it over more ranks (--dry-run shows what is needed)",
+                    error.what()));
+  }
 }
 
 }  // namespace train::engine

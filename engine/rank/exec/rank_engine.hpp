@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "base/result.hpp"
 #include "engine/model/model.hpp"
 #include "engine/rank/exec/exchanges.hpp"
 #include "engine/rank/exec/lane_runner.hpp"
@@ -86,5 +88,10 @@ class RankEngine {
   LaneRunner lanes_;
   Exchanges exchanges_;
 };
+
+/// The engine on the device named by runtime.device. Errors: those of check_device(); failure if
+/// there is not enough memory (names what did not fit).
+[[nodiscard]] Result<std::unique_ptr<RankEngine>> make_rank_engine(const std::string& device,
+                                                                   const RankOptions& options);
 
 }  // namespace train::engine

@@ -243,12 +243,4 @@ class RankLayout {
 /// Nodes of the canonical tree over a parameter's rows that make up the segment.
 [[nodiscard]] std::vector<LaneRange> norm_nodes(const Segment& segment, const Parameter& parameter);
 
-/// Memory of a rank with this layout, a live reference included, but for the model's activations.
-[[nodiscard]] MemoryPlan plan_beside_activations(const RankLayout& layout, const ShardPlan& plan,
-                                                 const RankOptions& options);
-
-/// What RankEngine::allocated() of these options would be, byte for byte, without allocating
-/// anything. REQUIRES: plan_of(options) is not an error.
-[[nodiscard]] MemoryPlan plan_memory(const RankOptions& options);
-
 }  // namespace train::engine

@@ -92,8 +92,6 @@ struct RankOptions {
 /// be trained, and goes on. REQUIRES: state_ends_with_phase().
 [[nodiscard]] bool goes_on_training(const RankOptions& options, std::int64_t layer,
                                     std::int64_t step);
-/// `options` of the phase whose ranks need the most memory (plan_memory()).
-[[nodiscard]] RankOptions largest_phase(const RankOptions& options);
 /// objective.first_layer as a layer, where it stands for the model's last.
 [[nodiscard]] configs::ObjectiveSection with_layers(const configs::ObjectiveSection& section,
                                                     std::int64_t layers);

@@ -7,7 +7,6 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
-#include "engine/rank/state/group_state.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/nccl.hpp"
@@ -130,25 +129,6 @@ double measure_peak_flops(const std::string& device, const std::string& compute,
 void release_device(const std::string& device) {
   if (const auto release = device_of(device).release; release != nullptr) {
     release();
-  }
-}
-
-Result<std::unique_ptr<RankEngine>> make_rank_engine(const std::string& device,
-                                                     const RankOptions& options) {
-  TRAIN_RETURN_IF_ERROR(check_device(device, options.model));
-  if (const auto plan = plan_of(options); !plan) {
-    return plan.error();
-  }
-  TRAIN_RETURN_IF_ERROR(check_freeze(options));
-  try {
-    return std::make_unique<RankEngine>(kernels_of(device, options.precision.compute), options);
-  } catch (const WeightsUnreadable& error) {
-    return failure(error.what());
-  } catch (const kernels::DeviceError& error) {
-    return failure(
-        fmt::format("not enough memory: {}; lower batch.micro_batch or the model's size, or split "
-                    "it over more ranks (--dry-run shows what is needed)",
-                    error.what()));
   }
 }
 

@@ -1,13 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 
 #include "base/result.hpp"
 #include "engine/model/spec.hpp"
-#include "engine/rank/exec/rank_engine.hpp"
 #include "kernels/backend.hpp"
 
 namespace train::engine {
@@ -51,10 +49,5 @@ void take_device(std::int64_t local);
 
 /// Gives back what this process holds of the device. REQUIRES: as kernels::Device::release.
 void release_device(const std::string& device);
-
-/// The engine on the device named by runtime.device. Errors: those of check_device(); failure if
-/// there is not enough memory (names what did not fit).
-[[nodiscard]] Result<std::unique_ptr<RankEngine>> make_rank_engine(const std::string& device,
-                                                                   const RankOptions& options);
 
 }  // namespace train::engine

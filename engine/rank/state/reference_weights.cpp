@@ -4,7 +4,6 @@
 
 #include "base/byte_sizes.hpp"
 #include "engine/objective/registry.hpp"
-#include "engine/rank/exec/log_probs/reference_log_probs.hpp"
 
 namespace train::engine {
 

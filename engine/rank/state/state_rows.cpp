@@ -124,7 +124,8 @@ std::uint64_t node_bytes(const ShardPlan& plan, const Optimizer& optimizer, std:
   return size_bytes;
 }
 
-std::vector<StateView> node_views(const RankEngine& rank, const RankSpan& node) {
+std::vector<StateView> node_views(const RankPlan& rank, const RankState& state,
+                                  const RankSpan& node) {
   std::set<std::string> frozen;
   for (const ShardGroup& group : rank.plan().groups()) {
     for (const Parameter& parameter : group.parameters) {
@@ -134,7 +135,7 @@ std::vector<StateView> node_views(const RankEngine& rank, const RankSpan& node) 
     }
   }
   std::multimap<std::string, StateView> kept;
-  for (StateView& view : rank.state().views()) {
+  for (StateView& view : state.views()) {
     kept.emplace(view.name, view);
   }
   auto views = node_rows(rank.plan(), rank.optimizer(), rank.options().rank, node);

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "engine/optimizer/optimizer.hpp"
-#include "engine/rank/exec/rank_engine.hpp"
+#include "engine/rank/plan/rank_plan.hpp"
+#include "engine/rank/state/rank_state.hpp"
 #include "engine/sharding/shard_plan.hpp"
 #include "engine/state_view.hpp"
 
@@ -63,8 +64,9 @@ struct RankSpan {
 [[nodiscard]] std::uint64_t node_bytes(const ShardPlan& plan, const Optimizer& optimizer,
                                        std::int64_t rank, const RankSpan& node);
 
-/// node_rows() of the engine's rank with its data; borrows from the engine.
-[[nodiscard]] std::vector<StateView> node_views(const RankEngine& rank, const RankSpan& node);
+/// node_rows() of this rank with its data; borrows from `state`.
+[[nodiscard]] std::vector<StateView> node_views(const RankPlan& rank, const RankState& state,
+                                                const RankSpan& node);
 
 /// Digest of the weights among `state` (is_weight(); other tensors are ignored): the sum modulo
 /// 2^64 over all rows of XXH3-64(row's bytes, seeded with the parameter's name and the row's

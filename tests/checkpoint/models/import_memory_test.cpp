@@ -10,6 +10,8 @@
 #include "configs/shipped_models.hpp"
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/model.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
+#include "engine/rank/exec/rank_memory.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/run_device.hpp"
 #include "tests/support/disks/temp_directory.hpp"

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/rank/exec/rank_memory.hpp"
 #include "tests/engine/objective/answer_rows.hpp"
 
 namespace train::engine::kto_test {

@@ -14,6 +14,7 @@
 #include "engine/objective/npo_weighting.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/objective/unlearning.hpp"
+#include "engine/rank/exec/rank_memory.hpp"
 #include "tests/engine/parity/published_gradients.hpp"
 #include "tests/engine/parity/published_summary.hpp"
 #include "tests/engine/rank/small_model.hpp"

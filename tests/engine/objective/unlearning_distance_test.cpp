@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/objective/registry.hpp"
+#include "engine/rank/exec/rank_memory.hpp"
 #include "tests/engine/objective/unlearning_world.hpp"
 
 namespace train::engine::unlearning_distance_test {

@@ -8,6 +8,7 @@
 
 #include "engine/host_state.hpp"
 #include "engine/objective/registry.hpp"
+#include "engine/rank/exec/rank_memory.hpp"
 #include "tests/engine/objective/unlearning_world.hpp"
 
 namespace train::engine::unlearning_phases_test {

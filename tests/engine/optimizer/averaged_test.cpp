@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/optimizer/averaged.hpp"
+#include "engine/rank/exec/rank_memory.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/state/state_rows.hpp"
 #include "tests/engine/rank/small_model.hpp"

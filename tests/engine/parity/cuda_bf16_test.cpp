@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/host_state.hpp"
+#include "engine/rank/exec/rank_memory.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/kernels/cuda_fixture.hpp"

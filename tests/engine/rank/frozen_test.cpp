@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/host_state.hpp"
+#include "engine/rank/exec/rank_memory.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/sharding/buffer_schedule.hpp"
 #include "tests/engine/rank/small_model.hpp"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/rank/exec/rank_engine.hpp"
+#include "engine/rank/exec/rank_memory.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "kernels/backend.hpp"
 #include "tests/support/inputs/reshape.hpp"

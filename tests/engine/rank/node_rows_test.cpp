@@ -70,7 +70,7 @@ TEST_CASE("node rows: a node's ranks share out all that each of them keeps, ever
   Rows kept;
   for (options.rank = node.first; options.rank < node.end; ++options.rank) {
     const RankEngine rank(kernels::cpu_backend(), options);
-    const auto views = node_views(rank, node);
+    const auto views = node_views(rank.rank_plan(), rank.state(), node);
     std::uint64_t size_bytes = 0;
     for (const StateView& view : views) {
       CHECK(view.data != nullptr);
