@@ -13,7 +13,7 @@ namespace train::cli {
 namespace {
 
 const std::map<std::string, const char*> kGroups = {
-    {"checkpoints", "Look at and look after a run's checkpoints."},
+    {"checkpoints", "List, inspect, verify and remove a run's checkpoints."},
     {"config", "Explain run files."},
     {"data", "Prepare training data."}};
 
@@ -136,8 +136,8 @@ void CommandSyntax::date(std::string& target) {
     return text.size() == 10 && text[4] == '-' && text[7] == '-' &&
            text.find_first_not_of("0123456789-") == std::string_view::npos;
   };
-  read("--date", take, "--date must be YYYY-MM-DD", "What templates take for today; 2024-07-26",
-       "YYYY-MM-DD");
+  read("--date", take, "--date must be YYYY-MM-DD",
+       "Date that templates see as today; by default 2024-07-26", "YYYY-MM-DD");
 }
 
 CLI::Option* CommandSyntax::read(const std::string& name,

@@ -127,7 +127,7 @@ class ProfileReader {
       const std::string variable(name.str());
       const auto* value = entry.as_string();
       if (!is_variable(variable)) {
-        return self.refuse(name.source(), fmt::format("{}: \"{}\" is no name of a variable", key,
+        return self.refuse(name.source(), fmt::format("{}: \"{}\" is not a variable name", key,
                                                       one_line(variable)));
       }
       if (value == nullptr || !is_line(value->get())) {

@@ -123,7 +123,7 @@ Status assign(const Field& field, const toml::node& node, const std::string& pla
         using Value = std::remove_pointer_t<decltype(target)>;
         const std::optional<Value> value = read_value<Value>(field, node);
         if (!value.has_value()) {
-          return user_error(fmt::format("{}: {} wants {}, found {}", place, field.key(),
+          return user_error(fmt::format("{}: {} must be {}, found {}", place, field.key(),
                                         wanted_text(field), found_text(node)));
         }
         if constexpr (std::is_same_v<Value, std::uint64_t>) {
@@ -182,7 +182,7 @@ std::string_view hint_for(std::string_view description) {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kHints = {
       {{"could not determine value type", "; text is written in quotes"},
        {"unescaped control characters", "; is a closing quote missing?"},
-       {"cannot redefine", ": it stands there before; put both together, or leave one out"}}};
+       {"cannot redefine", ": it is already defined above; merge both, or remove one"}}};
   for (const auto& [words, hint] : kHints) {
     if (description.find(words) != std::string_view::npos) {
       return hint;
@@ -275,7 +275,7 @@ class Loader {
                                       did_you_mean(name, sections)));
       }
       if (!node.is_table()) {
-        return user_error(fmt::format("{}: {} wants a section \"[{}]\", found {}", place, name,
+        return user_error(fmt::format("{}: {} must be a section \"[{}]\", found {}", place, name,
                                       name, found_text(node)));
       }
       TRAIN_RETURN_IF_ERROR(read_section(name, *node.as_table()));
@@ -314,7 +314,7 @@ class Loader {
       const toml::table parsed = toml::parse(fmt::format("value = {}", value));
       return take(field, *parsed.get("value"), place);
     } catch (const toml::parse_error&) {
-      return user_error(fmt::format("{}: {} wants {}, found \"{}\"", place, field.key(),
+      return user_error(fmt::format("{}: {} must be {}, found \"{}\"", place, field.key(),
                                     wanted_text(field), one_line(value)));
     }
   }

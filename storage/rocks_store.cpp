@@ -51,9 +51,9 @@ Error to_error(const rocksdb::Status& status, const std::filesystem::path& direc
         fmt::format("cannot write index {}: no write permission; change it ({})", place, text));
   }
   if (!status.IsIOError() && means_damage(text)) {
-    return failure(
-        fmt::format("index {} is damaged; move it away, it is made anew from the checkpoints ({})",
-                    place, text));
+    return failure(fmt::format(
+        "index {} is damaged; move it away, and it is rebuilt from the checkpoints ({})", place,
+        text));
   }
   return failure(fmt::format("index {}: {}", place, text));
 }

@@ -99,7 +99,7 @@ Status rsync_file(const fs::path& from, const fs::path& to_directory, const Rsyn
     return failed(how_it_ended(*end, options));
   }
   if (!same_size(*source, target)) {
-    return failed("rsync says it did, and the file is not there or of another size");
+    return failed("rsync reported success, but the file is missing or has another size");
   }
   file_point("rsync-end", target);
   return {};

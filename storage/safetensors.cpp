@@ -29,8 +29,8 @@ std::string layout_defect(std::span<const TensorEntry> entries, std::uint64_t da
                          shown(entry.name), shown(entry.dtype));
     }
     if (entry.begin != expected || entry.end < entry.begin || entry.end > data_bytes) {
-      return fmt::format("tensor {}: bytes {} to {}, where {} was due of {}: {}", shown(entry.name),
-                         entry.begin, entry.end, expected, data_bytes,
+      return fmt::format("tensor {}: bytes {} to {}, expected to begin at {} of {}: {}",
+                         shown(entry.name), entry.begin, entry.end, expected, data_bytes,
                          entry.begin < expected ? "overlap" : "hole or past the end");
     }
     if (entry.end - entry.begin != *wanted) {

@@ -159,7 +159,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   enum class Place : std::uint8_t { outside, top, metadata, tensor, array };
 
   bool stop(std::string_view what) {
-    defect_ = fmt::format("{} where the format has none (at {})", what, shown(key_));
+    defect_ = fmt::format("{}, which the format does not allow (at {})", what, shown(key_));
     return false;
   }
 

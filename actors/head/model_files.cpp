@@ -60,7 +60,7 @@ Result<nlohmann::ordered_json> generation_config(const fs::path& model) {
   auto object = nlohmann::ordered_json::parse(*text, nullptr, false);
   if (!object.is_object()) {
     return user_error(
-        fmt::format("{}: it is no JSON object; put the model's own there", file.string()));
+        fmt::format("{}: not a JSON object; put the model's own there", file.string()));
   }
   if (is_there) {
     return object;
@@ -212,10 +212,10 @@ Result<ModelConfigText> find_model_config(const std::string& name_or_path) {
   for (const configs::ShippedModel& model : configs::shipped_models()) {
     if (model.name == name_or_path) {
       if (fs::exists(path / kModelConfig, ignored) || fs::is_regular_file(path, ignored)) {
-        return user_error(fmt::format(
-            "{0}: a shipped shape, and here also a model of that name: write ./{0} for the model "
-            "that is here, or move it away for the shape",
-            name_or_path));
+        return user_error(
+            fmt::format("{0}: names a shipped shape and a model in this directory: write ./{0} for "
+                        "the model, or move it away for the shape",
+                        name_or_path));
       }
       return ModelConfigText{.text = std::string(model.config_json),
                              .source = fmt::format("shape {}", model.name),
@@ -359,10 +359,10 @@ Status keep_model_files(const configs::ModelSection& section, const fs::path& ru
       return {};
     }
     if (!begins) {
-      return user_error(fmt::format(
-          "{}: is not what this run began with, which is in {}; put it back, choose another "
-          "run.name, or start anew with --fresh",
-          found->source, (to / kModelConfig).string()));
+      return user_error(
+          fmt::format("{}: differs from what this run began with, which is in {}; put it back, "
+                      "choose another run.name, or start anew with --fresh",
+                      found->source, (to / kModelConfig).string()));
     }
     TRAIN_RETURN_IF_ERROR(storage::remove_tree(to));
   }

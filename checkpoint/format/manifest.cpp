@@ -160,7 +160,7 @@ std::string coverage_defect(std::span<const TensorRecord> tensors) {
     const std::int64_t all = record.shape.empty() ? 1 : record.shape.front();
     if (record.first_row != due || record.rows < 0 || record.rows > all - due ||
         (record.shape.empty() && record.rows == 0)) {
-      return fmt::format("tensor {}: {} rows from row {} on, where row {} of {} was due", name,
+      return fmt::format("tensor {}: {} rows from row {} on, expected row {} of {}", name,
                          record.rows, record.first_row, due, all);
     }
     const bool last = i + 1 == tensors.size() || tensors[i + 1].name != record.name;
@@ -204,7 +204,7 @@ std::string manifest_text(const Manifest& manifest) {
 
 Result<Manifest> parse_manifest(std::string_view text, std::string_view place) {
   if (own_digest_position(text) == std::string_view::npos) {
-    return failure(fmt::format("{} is no manifest: cut short or overwritten", place));
+    return failure(fmt::format("{} is not a manifest: cut short or overwritten", place));
   }
   if (!own_digest_holds(text)) {
     return failure(fmt::format("{}: its bytes do not match its own digest", place));
@@ -233,8 +233,8 @@ Result<Manifest> parse_manifest(std::string_view text, std::string_view place) {
         place, manifest.version, manifest_version));
   }
   if (found.defect.empty() && (format != format_name || manifest.version < 1)) {
-    found.defect = fmt::format("format {} version {} is none of a checkpoint",
-                               storage::shown(format), manifest.version);
+    found.defect = fmt::format("format {} version {} is not a checkpoint's", storage::shown(format),
+                               manifest.version);
   }
   manifest.files = std::move(found.files);
   manifest.tensors = std::move(found.tensors);

@@ -99,8 +99,8 @@ Result<ReferenceFile> read_reference(const std::filesystem::path& path,
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     return user_error(fmt::format(
-        "{}: is missing, and the weights it was made of are trained by now; put it back where "
-        "every node reads it, or start the run anew with --fresh",
+        "{}: is missing, and cannot be computed again from weights that are trained by now; put it "
+        "back where every node reads it, or start the run anew with --fresh",
         path.string()));
   }
   const auto text = storage::read_file(path, kLargestBytes);
@@ -109,8 +109,8 @@ Result<ReferenceFile> read_reference(const std::filesystem::path& path,
   TRAIN_RETURN_IF_ERROR(file);
   const auto differs = [&](const char* what, const std::string& made, const std::string& wanted) {
     return user_error(
-        fmt::format("{}: was made with {} {}, and this run has {}; go on with the former, or start "
-                    "the run anew with --fresh",
+        fmt::format("{}: was made with {} {}, but this run has {}; use the former, or start the "
+                    "run anew with --fresh",
                     path.string(), what, made, wanted));
   };
   const ReferenceKey& made = file->key;
@@ -129,7 +129,7 @@ Result<ReferenceFile> read_reference(const std::filesystem::path& path,
   if (made.training_rows < expected.training_rows ||
       made.validation_rows < expected.validation_rows) {
     return user_error(fmt::format(
-        "{}: covers {} training and {} validation rows, where this run reads {} and {}; put "
+        "{}: covers {} training and {} validation rows, where this run reads {} and {}; set "
         "run.steps, batch and eval.lanes back, or start the run anew with --fresh",
         path.string(), made.training_rows, made.validation_rows, expected.training_rows,
         expected.validation_rows));

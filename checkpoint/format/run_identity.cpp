@@ -60,8 +60,8 @@ Result<std::optional<RunIdentity>> read_identity(const fs::path& run) {
   }
   if (!good) {
     return user_error(
-        fmt::format("{}: is not the identity of a run; put it back, or remove it and the next "
-                    "start takes that of the newest checkpoint",
+        fmt::format("{}: is not the identity of a run; put it back, or remove it: the next start "
+                    "then takes that of the newest checkpoint",
                     file.string()));
   }
   return std::optional(std::move(identity));
@@ -81,12 +81,12 @@ Status check_identity(const fs::path& checkpoint, const Manifest& manifest,
     return {};
   }
   const std::string& named = manifest.fields.run_id;
-  return user_error(fmt::format(
-      "{}: is a checkpoint of another run, {}, and this run is {}: nothing is done to it; move it "
-      "out of {}",
-      checkpoint.string(),
-      named.empty() ? "of a version that gave no identity" : "with identity " + named, identity.id,
-      checkpoint.parent_path().string()));
+  return user_error(
+      fmt::format("{}: is a checkpoint of another run, {} (this run is {}), and is left as it is; "
+                  "move it out of {}",
+                  checkpoint.string(),
+                  named.empty() ? "of a version that gave no identity" : "with identity " + named,
+                  identity.id, checkpoint.parent_path().string()));
 }
 
 }  // namespace train::checkpoint

@@ -55,8 +55,8 @@ Result<ManifestFinding> examine_manifest(const fs::path& checkpoint) {
   if (stored->file->size_bytes() > manifest_text_limit) {
     return ManifestFinding{
         .manifest = {},
-        .damage = fmt::format("{} has {} bytes, more than the {} that it may have",
-                              manifest_file_name, stored->file->size_bytes(), manifest_text_limit)};
+        .damage = fmt::format("{} has {} bytes, above its limit of {}", manifest_file_name,
+                              stored->file->size_bytes(), manifest_text_limit)};
   }
   const auto text = stored->file->read_text(manifest_text_limit);
   TRAIN_RETURN_IF_ERROR(text);

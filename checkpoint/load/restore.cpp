@@ -134,7 +134,7 @@ class FileReader {
 
   Status read(const storage::TensorEntry& entry, std::uint64_t offset, std::span<std::byte> out) {
     if (stop_.stop_requested()) {
-      return failure("it is not to be read any more");
+      return failure("it can no longer be read");
     }
     statistics_.tensor_bytes += out.size();
     return file_.read(entry, offset, out);

@@ -99,8 +99,8 @@ Result<std::vector<RowPiece>> RowSources::find(std::span<const StateView> wanted
       }
     }
     if (!search.done()) {
-      return failure(
-          fmt::format("nobody has row {} of tensor {}", search.first_missing(), wanted[i].name));
+      return failure(fmt::format("no snapshot has row {} of tensor {}", search.first_missing(),
+                                 wanted[i].name));
     }
   }
   return pieces;

@@ -67,10 +67,9 @@ Status check_free(const fs::path& directory) {
       !code) {
     return {};
   }
-  return user_error(
-      fmt::format("{} is there already and not an empty directory; nothing is overwritten: name "
-                  "another --out, or move it away",
-                  directory.string()));
+  return user_error(fmt::format(
+      "{} already exists and is not an empty directory; choose another --out, or move it away",
+      directory.string()));
 }
 
 /// Directory that is removed unless it is published.
@@ -183,7 +182,7 @@ Status compare_part(const fs::path& path, const Part& part, ExportType type, Wei
   TRAIN_RETURN_IF_ERROR(file);
   const auto differs = [&](std::string_view name) {
     return failure(
-        fmt::format("{}: tensor {} read back is not what was to be written", path.string(), name));
+        fmt::format("{}: tensor {} read back differs from what was written", path.string(), name));
   };
   if (file->entries().size() != part.tensors.size()) {
     return failure(fmt::format("{} read back has {} tensors of {}", path.string(),

@@ -42,7 +42,7 @@ std::optional<Json> layer_types(GgufKeys& keys, std::uint64_t layers) {
   const auto* listed = std::get_if<std::vector<bool>>(pattern);
   const std::uint64_t every = listed == nullptr ? keys.count(kPattern) : layers;
   if (every == 0 || (listed != nullptr && listed->size() != layers)) {
-    keys.refuse(kPattern, fmt::format("a period or a list of {} is wanted", layers));
+    keys.refuse(kPattern, fmt::format("it must be a period or a list of {}", layers));
     return std::nullopt;
   }
   for (std::uint64_t layer = 0; layer < layers; ++layer) {
@@ -68,7 +68,7 @@ void add_llama(GgufKeys& keys, Json& config) {
   config["attention_bias"] = layers_have(keys, "attn_q.bias");
   config["mlp_bias"] = layers_have(keys, "ffn_gate.bias");
   if (config.contains("partial_rotary_factor")) {
-    keys.refuse("rope.dimension_count", "whole heads turn in such files");
+    keys.refuse("rope.dimension_count", "such files rotate whole heads");
   }
   keys.ignore({"tensor_data_layout"});
 }
@@ -101,7 +101,7 @@ void add_gemma(GgufKeys& keys, Json& config, std::uint64_t layers_of_27b) {
     const double scalar = std::round(1.0 / (scale * scale));  // An integer in config.json.
     constexpr double kNear = 1e-5;
     if (!(std::abs(scale * std::sqrt(scalar) - 1.0) < kNear)) {
-      keys.refuse("attention.scale", "one over the root of a whole number is wanted");
+      keys.refuse("attention.scale", "it must be one over the square root of an integer");
     } else {
       config["query_pre_attn_scalar"] = static_cast<std::uint64_t>(scalar);
     }

@@ -76,7 +76,7 @@ std::uint64_t GgufKeys::count(std::string_view key, std::optional<std::uint64_t>
   }
   const auto whole = file_->count_of(full(key));
   if (!whole) {
-    refuse(key, "one number that is not negative is wanted");
+    refuse(key, "it must be one number of 0 or more");
   }
   return whole.value_or(1);
 }
@@ -91,7 +91,7 @@ double GgufKeys::real(std::string_view key, std::optional<double> otherwise) {
   }
   const auto number = number_of(*found);
   if (!number) {
-    refuse(key, "a number is wanted");
+    refuse(key, "it must be a number");
   }
   return number.value_or(1.0);
 }
@@ -103,7 +103,7 @@ bool GgufKeys::flag(std::string_view key, bool otherwise) {
   }
   const bool* given = std::get_if<bool>(found);
   if (given == nullptr) {
-    refuse(key, "true or false is wanted");
+    refuse(key, "it must be true or false");
   }
   return given == nullptr ? otherwise : *given;
 }
@@ -115,7 +115,7 @@ std::string GgufKeys::text(std::string_view key, std::string_view otherwise) {
   }
   const auto* given = std::get_if<std::string>(found);
   if (given == nullptr) {
-    refuse(key, "a text is wanted");
+    refuse(key, "it must be text");
   }
   return given == nullptr ? std::string(otherwise) : *given;
 }
@@ -146,10 +146,9 @@ Status GgufKeys::check() const {
   const std::string prefix = architecture_ + ".";
   for (const auto& [key, value] : file_->metadata()) {
     if (key.starts_with(prefix) && !read_.contains(key) && !is_neutral(value)) {
-      return user_error(fmt::format(
-          "{}: {} is {}, which no reader of such files here knows; give the model's own "
-          "directory",
-          path, key, words_of(value)));
+      return user_error(
+          fmt::format("{}: {} is {}, which is not supported; give the model's own directory", path,
+                      key, words_of(value)));
     }
   }
   return {};

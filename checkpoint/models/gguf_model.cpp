@@ -53,8 +53,8 @@ Status GgufModel::check(const engine::ModelSpec& model) {
         return user_error(fmt::format("{}: tensor {} is missing", path, part.name));
       }
       if (entry->shape != part.shape) {
-        return user_error(fmt::format("{}: tensor {} has shape [{}], its metadata wants [{}]", path,
-                                      part.name, fmt::join(entry->shape, ", "),
+        return user_error(fmt::format("{}: tensor {} has shape [{}], but its metadata says [{}]",
+                                      path, part.name, fmt::join(entry->shape, ", "),
                                       fmt::join(part.shape, ", ")));
       }
       wanted.insert(part.name);
@@ -62,8 +62,7 @@ Status GgufModel::check(const engine::ModelSpec& model) {
   }
   for (const storage::GgufEntry& entry : file_.entries()) {
     if (!wanted.contains(entry.name)) {
-      return user_error(
-          fmt::format("{}: tensor {} belongs to nothing in such a model", path, entry.name));
+      return user_error(fmt::format("{}: tensor {} is not part of such a model", path, entry.name));
     }
   }
   return {};

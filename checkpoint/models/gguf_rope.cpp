@@ -74,7 +74,7 @@ Result<std::vector<float>> factors_of(const storage::GgufFile& file, std::string
   if (!fits || std::any_of(factors.begin(), factors.end(), [](float factor) {
         return !(factor > 0.0F && std::isfinite(factor));
       })) {
-    return user_error(fmt::format("{}: tensor {} is no list of {} positive numbers",
+    return user_error(fmt::format("{}: tensor {} is not a list of {} positive numbers",
                                   file.file().path().string(), name, count));
   }
   return factors;
@@ -152,7 +152,7 @@ std::uint64_t add_width(GgufKeys& keys, Json& config) {
   const auto head_dim = config["head_dim"].get<std::uint64_t>();
   const std::uint64_t rotary = keys.count("rope.dimension_count", head_dim);
   if (rotary == 0 || rotary > head_dim) {
-    keys.refuse("rope.dimension_count", "it is the width of a head, or less");
+    keys.refuse("rope.dimension_count", "it must be at most the width of a head");
   } else if (rotary != head_dim) {
     config["partial_rotary_factor"] = share_of(rotary, static_cast<double>(head_dim));
   }
@@ -187,7 +187,7 @@ Status add_gguf_rope(GgufKeys& keys, Json& config) {
   }
   const double given = keys.real("rope.scaling.factor", old_factor);
   if (given < 0.0) {
-    keys.refuse("rope.scaling.factor", "a positive number is wanted");
+    keys.refuse("rope.scaling.factor", "it must be a positive number");
   }
   const double factor = given == 0.0 || kind == "none" ? 1.0 : given;
   if (kind == "yarn") {
@@ -195,7 +195,7 @@ Status add_gguf_rope(GgufKeys& keys, Json& config) {
   } else if (kind == "linear" || kind == "none") {
     keys.ignore({"rope.scaling.original_context_length"});
     if (keys.real("rope.scaling.attn_factor", 1.0) != 1.0) {
-      keys.refuse("rope.scaling.attn_factor", "a factor of attention comes with yarn or longrope");
+      keys.refuse("rope.scaling.attn_factor", "an attention factor needs yarn or longrope");
     }
     if (factor != 1.0) {
       config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", factor}};

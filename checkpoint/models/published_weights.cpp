@@ -112,7 +112,7 @@ Status PublishedWeights::decide_head() {
   }
   if (directory_.find(renamed(model_.embedding)) == nullptr) {
     head_only_ = true;
-    notes_.push_back(fmt::format("{} is the embedding too, which is not there", head));
+    notes_.push_back(fmt::format("{} is used as the embedding too, which is missing", head));
     return {};
   }
   const auto same = head_is_embedding();
@@ -157,10 +157,10 @@ std::string PublishedWeights::missing(const std::string& name) const {
                        listed->second);
   }
   const bool head = name == renamed(model_.head);
-  return fmt::format("tensor {} is missing{}", name,
-                     head ? "; if the embedding is the head too, say so in config.json: "
-                            "\"tie_word_embeddings\": true"
-                          : "");
+  return fmt::format(
+      "tensor {} is missing{}", name,
+      head ? "; if the head shares the embedding, set \"tie_word_embeddings\": true in config.json"
+           : "");
 }
 
 bool PublishedWeights::in_own_part(const std::string& name) const {
@@ -197,7 +197,7 @@ std::string PublishedWeights::mistake_of(const engine::TensorPart& part) const {
     return missing(name);
   }
   if (entry->shape != part.shape) {
-    return fmt::format("tensor {} has shape [{}], config.json wants [{}]", name,
+    return fmt::format("tensor {} has shape [{}], but config.json says [{}]", name,
                        fmt::join(entry->shape, ", "), fmt::join(part.shape, ", "));
   }
   return storage::weight_type(entry->dtype)
@@ -228,7 +228,7 @@ Status PublishedWeights::check() {
     }
     if (in_own_part(name)) {
       mistakes.push_back(
-          fmt::format("tensor {} belongs to nothing in a model of config.json", name));
+          fmt::format("tensor {} is not part of the model that config.json describes", name));
     } else {
       surplus.push_back(name);
     }
@@ -253,8 +253,8 @@ Status PublishedWeights::read_rows(const engine::Parameter& parameter, std::int6
                                  [](float value) { return !std::isfinite(value); });
     if (at != values.end()) {
       return user_error(fmt::format(
-          "{}: tensor {} has {} at element {}: what made these weights broke, or the file is "
-          "damaged; fetch it again, or take an earlier checkpoint",
+          "{}: tensor {} has {} at element {}: the training that made it diverged, or the file is "
+          "damaged; fetch it again, or use an earlier checkpoint",
           directory_.path().string(), name, *at, first + std::distance(values.begin(), at)));
     }
     return {};

@@ -38,8 +38,8 @@ Status carry(const fs::path& file, const std::string& digest, const fs::path& di
 }
 
 constexpr std::string_view kWayOut =
-    "whoever can write there could give the run other checkpoints than its own: move it away, or "
-    "set checkpoint.local_dir to another directory";
+    "its checkpoints could be replaced by others: move it away, or set checkpoint.local_dir to "
+    "another directory";
 
 /// True if `directory` has exactly this manifest.
 bool has_manifest(const fs::path& directory, const std::string& manifest) {

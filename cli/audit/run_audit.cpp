@@ -172,11 +172,11 @@ class Audit {
     number_ = number;
     const auto read = parse_untrusted_json(text, kLineLimits);
     if (!read) {
-      return problem(fmt::format("no JSON object with a step ({})", read.error().message));
+      return problem(fmt::format("not a JSON object with a step ({})", read.error().message));
     }
     const Json& entry = *read;
     if (!entry.is_object() || !entry.contains("step") || !entry["step"].is_number_integer()) {
-      return problem("no JSON object with a step");
+      return problem("not a JSON object with a step");
     }
     const auto step = entry["step"].get<std::int64_t>();
     if (entry.value("event", "") != "choices") {  // The journal keeps no other evaluation results.

@@ -324,7 +324,7 @@ asio::awaitable<BoardLoop::Response> BoardLoop::respond(const Request& request) 
                          .query_token = target->text("token")})) {
     case BoardAccess::Verdict::refused:
       co_return sentence(request, http::status::forbidden,
-                         "open it by its address, with ?token=... once if it wants a token");
+                         "open it by its address, with ?token=... once if it needs a token");
     case BoardAccess::Verdict::granted_by_query: {
       if (!is_board_path(target->path)) {
         break;

@@ -26,7 +26,7 @@ Result<BoardRuns> BoardRuns::open(const fs::path& root) {
   fs::path whole = fs::canonical(root, unreadable);
   if (unreadable || !fs::is_directory(whole, unreadable)) {
     return user_error(fmt::format(
-        "{}: is no directory; give a run's directory, or the folder of several", root.string()));
+        "{}: is not a directory; give a run's directory, or the folder of several", root.string()));
   }
   const bool alone = is_run(whole);
   BoardRuns runs(std::move(whole), alone);

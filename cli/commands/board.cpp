@@ -30,19 +30,19 @@ Status show_board(const BoardCommandOptions& options) {
 
 void describe_board(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add(
-      "board",
-      "Show runs in a browser, those that are on and those that are over, until Ctrl-C. It only "
-      "reads.");
+      "board", "Show running and finished runs in a browser until Ctrl-C; only reads files.");
   BoardCommandOptions& options = command.runs(show_board);
-  command.app.add_option("directory", options.directory, "Of a run, or of several: runs/")
+  command.app
+      .add_option("directory", options.directory,
+                  "Directory of a run, or of several, for example runs/")
       ->required()
       ->type_name("DIRECTORY");
   command
-      .text("--listen", options.listen, "Address and port; port 0 is any that is free",
-            "ADDRESS:PORT")
+      .text("--listen", options.listen, "Address and port; port 0: any free port", "ADDRESS:PORT")
       ->capture_default_str();
   command.text("--token-file", options.token_file,
-               "Browsers need the token in its first line; for other addresses than the loopback",
+               "File whose first line is the access token; required unless the address is a "
+               "loopback address",
                "FILE");
 }
 

@@ -92,8 +92,8 @@ bool read_sides(const std::vector<std::string>& words, DiffOptions& options) {
 }  // namespace
 
 void describe_checkpoints_diff(CommandSyntaxes& commands) {
-  CommandSyntax& command = commands.add(
-      "checkpoints diff", "What differs between two checkpoints; exit code 1 if anything does.");
+  CommandSyntax& command =
+      commands.add("checkpoints diff", "Compare two checkpoints; exit code 1 if they differ.");
   DiffOptions& options = command.runs(diff);
   const auto words = std::make_shared<std::vector<std::string>>();
   command.app

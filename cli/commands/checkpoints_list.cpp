@@ -120,10 +120,10 @@ Status print_list(const ListOptions& options) {
 
 void describe_checkpoints_list(CommandSyntaxes& commands) {
   CommandSyntax& command =
-      commands.add("checkpoints list", "What checkpoints there are, and what is under way.");
+      commands.add("checkpoints list", "List checkpoints, and saves in progress.");
   ListOptions& options = command.runs(print_list);
   command.run_directory(options.run_directory);
-  command.app.add_flag("--all", options.all, "Also those that are no longer there");
+  command.app.add_flag("--all", options.all, "Also list those that were removed");
   command.app.add_flag("--json", options.json, "For programs: one JSON object");
 }
 

@@ -121,16 +121,18 @@ Status prune(const PruneOptions& options) {
 
 void describe_checkpoints_prune(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add(
-      "checkpoints prune", "Remove checkpoints that the run's rule, or yours, does not keep.");
+      "checkpoints prune",
+      "Remove checkpoints that the run's retention rule, or the one given here, does not keep.");
   PruneOptions& options = command.runs(prune);
   command.run_directory(options.run_directory);
   command.integer("--keep-last", options.keep_last,
-                  "The newest so many, instead of checkpoint.keep_last", 1);
-  command.integer("--keep-every", options.keep_every,
-                  "Every step that is a multiple, instead of checkpoint.keep_every; 0: none", 0);
+                  "Keep this many newest, instead of checkpoint.keep_last", 1);
+  command.integer(
+      "--keep-every", options.keep_every,
+      "Keep every step that is a multiple of this, instead of checkpoint.keep_every; 0: none", 0);
   command.integer("--keep-best", options.keep_best,
-                  "So many of lowest loss, instead of checkpoint.keep_best; 0: none", 0);
-  command.app.add_flag("--dry-run", options.dry_run, "Say what would go, remove nothing");
+                  "Keep this many of lowest loss, instead of checkpoint.keep_best; 0: none", 0);
+  command.app.add_flag("--dry-run", options.dry_run, "Print what would be removed; remove nothing");
 }
 
 }  // namespace train::cli

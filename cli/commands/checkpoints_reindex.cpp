@@ -35,8 +35,8 @@ Status reindex(const ReindexOptions& options) {
 }  // namespace
 
 void describe_checkpoints_reindex(CommandSyntaxes& commands) {
-  CommandSyntax& command =
-      commands.add("checkpoints reindex", "Make the index anew from the checkpoints in place.");
+  CommandSyntax& command = commands.add("checkpoints reindex",
+                                        "Rebuild the index from the checkpoints in the directory.");
   ReindexOptions& options = command.runs(reindex);
   command.run_directory(options.run_directory);
 }

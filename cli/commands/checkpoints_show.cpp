@@ -97,7 +97,7 @@ Status print_checkpoint(const CheckpointOptions& options) {
 
 void describe_checkpoints_show(CommandSyntaxes& commands) {
   CommandSyntax& command =
-      commands.add("checkpoints show", "What a checkpoint holds: facts, files, tensors.");
+      commands.add("checkpoints show", "Show the facts, files and tensors of a checkpoint.");
   CheckpointOptions& options = command.runs(print_checkpoint);
   command.run_directory(options.run_directory);
   const auto read = [&options](std::string_view text) {

@@ -102,7 +102,7 @@ Status convert_model(const ConvertOptions& options) {
 /// Writes a published model's weights in another type or other files. Leaves nothing incomplete.
 void describe_convert(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add(
-      "convert", "Write a published model's weights again: another type, other files; no run.");
+      "convert", "Convert a published model to another type or other file sizes; needs no run.");
   ConvertOptions& options = command.runs(convert_model);
   command.app
       .add_option("IN", options.in,
@@ -111,8 +111,9 @@ void describe_convert(CommandSyntaxes& commands) {
       ->required();
   command.text("--out", options.out, "Directory to make", "DIR")->required();
   command.check([&options] { return options.out.empty() ? "--out is empty" : ""; });
-  read_dtype(command, options.dtype,
-             "Type of the new files; else that of the old ones, bf16 of a quantised GGUF file");
+  read_dtype(
+      command, options.dtype,
+      "Type of the new weights; by default that of the old ones, bf16 for a quantised GGUF file");
   read_file_size(command, options.max_file_bytes);
 }
 

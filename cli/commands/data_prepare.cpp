@@ -94,7 +94,7 @@ Status prepare(const PrepareOptions& options) {
   std::error_code ignored;
   if (std::filesystem::exists(options.out, ignored) &&
       !std::filesystem::is_directory(options.out, ignored)) {
-    return user_error(fmt::format("--out {}: is no directory; name another", options.out));
+    return user_error(fmt::format("--out {}: is not a directory; name another", options.out));
   }
   if (std::filesystem::exists(std::filesystem::path(options.out) / "config.toml", ignored)) {
     return user_error(fmt::format("--out {}: is a run's directory; name another", options.out));
@@ -131,11 +131,11 @@ Status prepare(const PrepareOptions& options) {
     log_warning(fmt::format("tokenizer_note {}", note));
   }
   if (report->kept_breaks > 0) {
-    log_warning(fmt::format(
-        "text_not_utf8 {} places are not UTF-8, and --tokenizer bytes takes their bytes as they "
-        "are; "
-        "if the text is in another encoding, write it as UTF-8 (`iconv -f ENCODING -t UTF-8`)",
-        report->kept_breaks));
+    log_warning(
+        fmt::format("text_not_utf8 {} places are not UTF-8, and --tokenizer bytes keeps their "
+                    "bytes as they are; if the text is in another encoding, convert it to UTF-8 "
+                    "(`iconv -f ENCODING -t UTF-8`)",
+                    report->kept_breaks));
   }
   if (report->replaced > 0) {
     log_warning(
@@ -148,29 +148,28 @@ void describe_rows(CommandSyntax& command, PrepareOptions& options) {
   command
       .integer("--row-length", options.row_length, "Tokens of a row; 0: token files, not rows", 0)
       ->default_str("0");
-  command.text("--kind", options.kind, "What a line is; else what the first one's members say",
+  command.text("--kind", options.kind,
+               "Kind of every line; by default told by the members of the first one",
                "chat|prompt|preference|kto|text");
   command.text("--packing", options.packing,
-               "How documents become rows: best fit; the same, cutting long ones (the default of "
-               "texts); one after the other, cut or whole; one to a row",
+               "Packing of documents into rows: best fit; best fit that cuts long ones (the "
+               "default for texts); in order, cut or whole; one per row",
                "bfd|bfd_split|wrapped|greedy|none");
-  command.text(
-      "--template", options.chat_template,
-      "Of conversations: a built-in one's name, or a file or a model's directory; else the "
-      "tokenizer's",
-      "NAME|PATH");
+  command.text("--template", options.chat_template,
+               "Chat template: a built-in one's name, a file or a model's directory; by default "
+               "the tokenizer's",
+               "NAME|PATH");
   command.date(options.date);
   command
-      .text("--train-on", options.train_on, "Every answer of a conversation, or its last one",
-            "all|last")
+      .text("--train-on", options.train_on,
+            "Train on every answer of a conversation, or on its last one", "all|last")
       ->capture_default_str();
   command.text("--source-key", options.source_key,
-               "Member that names a line's source; else the files are the sources", "KEY");
-  command.text(
-      "--keywords", options.keywords,
-      "Expressions, one a line, in upper or lower case: of texts only the tokens that they "
-      "match are trained, or forgotten; lines without any are dropped",
-      "FILE");
+               "Member that names a line's source; by default each file is a source", "KEY");
+  command.text("--keywords", options.keywords,
+               "File of regular expressions, one per line, case ignored: only the tokens of texts "
+               "that they match are trained, or forgotten; lines without a match are dropped",
+               "FILE");
 }
 
 std::string mistake_of(const PrepareOptions& options) {
@@ -195,7 +194,7 @@ std::string mistake_of(const PrepareOptions& options) {
   }
   if (!rows && !(options.kind.empty() && options.packing.empty() && options.chat_template.empty() &&
                  options.source_key.empty() && options.keywords.empty())) {
-    return "--kind, --packing, --template, --source-key and --keywords are for rows; say "
+    return "--kind, --packing, --template, --source-key and --keywords are for rows; use "
            "--row-length too";
   }
   return "";
@@ -204,38 +203,39 @@ std::string mistake_of(const PrepareOptions& options) {
 }  // namespace
 
 void describe_data_prepare(CommandSyntaxes& commands) {
-  CommandSyntax& command = commands.add(
-      "data prepare",
-      "Turn texts, conversations or pairs into the files that runs read.\n"
-      "Without --row-length: token files, of texts. With it: rows of that many tokens, "
-      "of lines of JSON with \"messages\", \"conversations\", \"instruction\" and "
-      "\"output\", \"prompt\" and \"completion\" (and \"label\"), \"chosen\" and "
-      "\"rejected\", or \"text\"; what the assistant says is trained.");
+  CommandSyntax& command =
+      commands.add("data prepare",
+                   "Turn texts, conversations or pairs into the files that runs read.\nWithout "
+                   "--row-length: token files, from texts. With it: rows of that many tokens, from "
+                   "JSON lines with \"messages\", \"conversations\", \"instruction\" and "
+                   "\"output\", \"prompt\" and \"completion\" (and \"label\"), \"chosen\" and "
+                   "\"rejected\", or \"text\"; the assistant's messages are trained.");
   PrepareOptions& options = command.runs(prepare);
   command.app
-      .add_option(
-          "--input", options.inputs,
-          "Texts, or JSON lines, JSON arrays, CSV, TSV or Parquet with a member \"text\" (for rows "
-          "others, too), whatever their names; compressed by gzip, Zstandard, xz or bzip2, too")
+      .add_option("--input", options.inputs,
+                  "Texts, or JSON lines, JSON arrays, CSV, TSV or Parquet with a member \"text\" "
+                  "(or others, for rows); recognised by content; may be compressed by gzip, "
+                  "Zstandard, xz or bzip2")
       ->required()
       ->type_name("FILE");
   command.text("--out", options.out, "Directory to write, created if missing", "DIR")->required();
   command
       .text("--tokenizer", options.tokenizer,
-            "bytes: a token is a byte; or a model's directory, or a tokenizer's file",
+            "bytes (a token is a byte), a model's directory, or a tokenizer's file",
             "bytes|DIR|FILE")
       ->capture_default_str();
   command.number("--val-fraction", options.val_fraction, "Share of the text held out");
-  command.number(
-      "--max-dropped", options.max_dropped,
-      "Share of lines (of rows of a table, of elements of an array) that may be dropped");
+  command.number("--max-dropped", options.max_dropped,
+                 "Largest share of lines, table rows or array elements that may be dropped");
   command.text("--input-format", options.layout,
-               "How examples lie in the inputs, where their content or names do not tell",
-               "text|json|csv|tsv");
+               "Format of the inputs, where content and names do not tell", "text|json|csv|tsv");
   command.text("--document-separator", options.separator,
-               "Text between two documents of a file; none: a file is one document", "TEXT");
-  command.integer("--threads", options.threads, "That encode; 0: all", 0)->default_str("0");
-  command.integer("--seed", options.seed, "Chooses the documents held out, and orders rows")
+               "Text between two documents of a file; by default a file is one document", "TEXT");
+  command.integer("--threads", options.threads, "Encoding threads; 0: all cores", 0)
+      ->default_str("0");
+  command
+      .integer("--seed", options.seed,
+               "Seed of the choice of validation documents and of the order of rows")
       ->default_str("0");
   command.app.add_flag("--force", options.force, "Replace data already in DIR");
   describe_rows(command, options);

@@ -280,19 +280,20 @@ void describe_eval(CommandSyntaxes& commands) {
   command.integer("--ranks", options.ranks, "Ranks that share the work", 1)->default_str("1");
   command.app.add_flag("--follow", options.follow,
                        "Evaluate every checkpoint as the run publishes it, until the run ends");
-  command.app.add_flag("--ema", options.ema, "Of the running average of the weights (train.ema)");
+  command.app.add_flag("--ema", options.ema,
+                       "Evaluate the running average of the weights (train.ema)");
   command.device(options.device);
   command.app
       .add_option("--choices", options.choices,
-                  "Answer the multiple-choice questions of these files by likelihood instead; then "
-                  "RUN_DIRECTORY may also be a published model's")
+                  "Answer the multiple-choice questions of these files by likelihood instead; "
+                  "RUN_DIRECTORY may then be the directory of a published model")
       ->type_name("FILE");
   command.text("--details", options.details,
-               "Where to write the log-likelihoods of each question's choices, as lines of JSON",
+               "Write the log-likelihoods of each question's choices to this file, as JSON lines",
                "FILE");
   command.integer("--context", options.context,
-                  "Tokens that the model sees of a question at most; of a run its "
-                  "data.sequence_length, of a published model 1024",
+                  "Most tokens of a question that the model sees; by default data.sequence_length "
+                  "of a run, 1024 for a published model",
                   1);
   command.check([&options] { return mistake_in(options); });
 }

@@ -193,7 +193,8 @@ void describe_export(CommandSyntaxes& commands) {
       "hf|peft");
   read_dtype(command, options.dtype, "fp32: the bits; bf16 and fp16: rounded to the nearest")
       ->default_str("fp32");
-  command.app.add_flag("--ema", options.ema, "The running average of the weights (train.ema)");
+  command.app.add_flag("--ema", options.ema,
+                       "Export the running average of the weights (train.ema)");
   read_file_size(command, options.max_file_bytes);
 }
 

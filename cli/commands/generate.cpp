@@ -355,14 +355,16 @@ void describe_sampling(CommandSyntax& command, GenerateOptions& options) {
       ->default_str("0");
   command.number("--top-p", options.top_p,
                  "Choose among the likeliest tokens that together have this probability");
-  command.integer("--seed", options.seed, "The same seed writes the same text")->default_str("0");
+  command
+      .integer("--seed", options.seed, "Seed of the sampling; the same seed gives the same text")
+      ->default_str("0");
 }
 
 void describe_chat(CommandSyntax& command, GenerateOptions& options) {
   command.app.add_flag("--chat", options.chat,
-                       "Prompts are what a user says, in the model's chat template; without one, "
-                       "talk: a line of standard input a turn");
-  command.text("--system", options.system, "What the system says first", "TEXT");
+                       "Wrap prompts as user messages in the model's chat template; without a "
+                       "prompt, chat: each line of standard input is a turn");
+  command.text("--system", options.system, "System message", "TEXT");
   command.text("--template", options.chat_template,
                "Instead of the model's template: a file, or a built-in one (see render)",
                "NAME|FILE");
@@ -373,7 +375,7 @@ void describe_chat(CommandSyntax& command, GenerateOptions& options) {
 
 void describe_generate(CommandSyntaxes& commands) {
   CommandSyntax& command =
-      commands.add("generate", "Write text with a run's checkpoint, or a published model.");
+      commands.add("generate", "Generate text with a run's checkpoint or a published model.");
   GenerateOptions& options = command.runs(generate);
   command
       .text("run_directory", options.run_directory,
@@ -381,20 +383,20 @@ void describe_generate(CommandSyntaxes& commands) {
       ->required();
   command
       .integer("--context", options.context,
-               "Longest text that a published model sees, in tokens; a run has its own", 1)
+               "Context of a published model in tokens; a run has its own", 1)
       ->default_str("1024, or its learned positions");
-  command.text("--prompt", options.prompt, "Text to continue; none: start a document", "TEXT");
+  command.text("--prompt", options.prompt, "Text to continue; by default starts a document",
+               "TEXT");
   command.text("--prompts", options.prompts,
-               "Prompts, a line each (with --chat also JSON lists of messages); their texts are "
-               "printed as lines of JSON",
+               "Prompts, one per line (with --chat also JSON lists of messages); the texts are "
+               "printed as JSON lines",
                "FILE");
-  command.integer("--batch", options.batch, "Prompts of the file continued at a time", 1)
+  command.integer("--batch", options.batch, "Prompts of the file that are continued at a time", 1)
       ->default_str("8");
-  command.integer("--tokens", options.tokens, "Tokens to write at most", 1)->default_str("200");
+  command.integer("--tokens", options.tokens, "Most tokens to write", 1)->default_str("200");
   command.app
       .add_option("--stop", options.stops,
-                  "A text that ends the writing, and is not shown; more "
-                  "than one may be given")
+                  "Text that ends the writing, and is not shown; may be repeated")
       ->type_name("TEXT")
       ->allow_extra_args(false);
   command.app.add_flag("--logprobs", options.logprobs,

@@ -50,7 +50,7 @@ std::string mistake_in(PlotOptions& options) {
 
 void describe_plot(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add(
-      "plot", "Draw a quantity of one run or several: a picture, or a table for other programs.");
+      "plot", "Plot a metric of one or several runs as a picture, or write it as a table.");
   PlotOptions& options = command.runs(plot);
   command.app.add_option("runs", options.runs, "For example runs/quickstart")
       ->required()
@@ -60,7 +60,7 @@ void describe_plot(CommandSyntaxes& commands) {
       ->capture_default_str();
   command.text("--x", options.x, "steps, tokens, time (of training, without pauses)", "WHAT")
       ->capture_default_str();
-  command.integer("--smooth", options.smooth, "Mean of so many points up to each one")
+  command.integer("--smooth", options.smooth, "Moving average over this many points")
       ->default_str("1");
   command.app.add_flag("--log-x", options.log_x, "Logarithmic steps, tokens or time");
   command.check([&options] { return mistake_in(options); });

@@ -85,8 +85,8 @@ Result<int> render_input(const RenderOptions& options) {
 
 /// Prints the model's input text for a conversation.
 void describe_render(CommandSyntaxes& commands) {
-  CommandSyntax& command = commands.add(
-      "render", "Print the text that a chat template makes of a conversation, [{\"role\", ...}].");
+  CommandSyntax& command =
+      commands.add("render", "Render a conversation, [{\"role\", ...}], with a chat template.");
   RenderOptions& options = command.runs(render_input);
   command.app.add_option("DIR", options.model, "Directory of a model, or a GGUF file")
       ->type_name("DIR");
@@ -95,14 +95,15 @@ void describe_render(CommandSyntaxes& commands) {
     names += fmt::format("{}, ", name);
   }
   command.text("--template", options.chat_template,
-               fmt::format("Instead of a model's: {}or a file", names), "NAME|FILE");
-  command.text("--name", options.name, "Of a model with several templates", "NAME");
+               fmt::format("Template instead of a model's: {}or a file", names), "NAME|FILE");
+  command.text("--name", options.name, "Template to use, of a model with several", "NAME");
   command.text("--input", options.input, "JSON of the conversation; none or -: standard input",
                "FILE");
   command.app.add_flag("--add-generation-prompt", options.add_generation_prompt,
-                       "End with what comes before an answer");
-  command.app.add_flag("--lines", options.lines,
-                       "A conversation a line; a JSON object with text, or error, a line");
+                       "End with the generation prompt");
+  command.app.add_flag(
+      "--lines", options.lines,
+      "Read one conversation per line; print one JSON object per line, with text or error");
   command.date(options.date);
   command.check([&options] {
     return options.model.empty() == options.chat_template.empty()

@@ -369,10 +369,10 @@ void describe_run(CommandSyntaxes& commands) {
   command.app.add_flag("--accept-data", options.accept_data,
                        "Resume although data.dir holds other tokens than the run was trained on");
   command.app.add_flag("--profile", options.profile,
-                       "Record what every actor did when, in the run's directory");
-  command.app.add_flag("--quiet", options.quiet, "Print warnings and errors alone");
+                       "Record a profile of every actor in the run's directory");
+  command.app.add_flag("--quiet", options.quiet, "Print only warnings and errors");
   command.app.add_flag("--json", options.json,
-                       "Print metrics and events as JSON, a line each, for programs");
+                       "Print metrics and events as JSON lines, for programs");
   command.check([&options] {
     return options.quiet && options.json ? "--quiet and --json exclude each other" : std::string();
   });

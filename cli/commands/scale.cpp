@@ -65,7 +65,8 @@ std::string mistake_in(const ScaleOptions& options) {
 
 void describe_scale(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add(
-      "scale", "Show what a scaling rule makes of a number of heads: model, rates, steps.");
+      "scale",
+      "Show the model, rates and steps that a scaling rule derives from a number of heads.");
   ScaleOptions& options = command.runs(show_scaling);
   command.text("--arch", options.arch, "Rule of the table: enoki, qwen3", "NAME")->required();
   const auto heads = [&options](std::string_view text) {
@@ -78,14 +79,14 @@ void describe_scale(CommandSyntaxes& commands) {
             "A number, several (3,6,12), or a range (3..40)", "LIST")
       ->required();
   command.text("--optimizer", options.optimizer, "As in optimizer.name", "NAME")->required();
-  command.number("--kappa", options.kappa, "The rule of the nearest kappa is taken");
+  command.number("--kappa", options.kappa, "Kappa; the rule of the nearest kappa is used");
   command
-      .text("--params", options.params, "Weights that tokens are counted for: total, non_embedding",
-            "WHICH")
+      .text("--params", options.params,
+            "Weights that --tokens-per-parameter counts: total, non_embedding", "WHICH")
       ->capture_default_str();
   command.number("--tokens-per-parameter", options.tokens_per_parameter,
-                 "Tokens of the run for each of them");
-  command.number("--omega", options.omega, "Weight decay of the run as a whole");
+                 "Training tokens per weight");
+  command.number("--omega", options.omega, "Total weight decay of the run");
   command.integer("--batch", options.batch, "Sequences of a step")->default_str("32");
   command.integer("--sequence-length", options.sequence_length, "Tokens of a sequence")
       ->default_str("2048");

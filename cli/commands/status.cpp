@@ -20,8 +20,8 @@ Status show_status(const StatusOptions& options) {
 }  // namespace
 
 void describe_status(CommandSyntaxes& commands) {
-  CommandSyntax& command = commands.add(
-      "status", "How a run is: its progress, its ranks, who waits for whom. Also while it runs.");
+  CommandSyntax& command =
+      commands.add("status", "Show the progress, ranks and waits of a run, also while it runs.");
   StatusOptions& options = command.runs(show_status);
   command.run_directory(options.run_directory);
   command.app.add_flag("--json", options.json, "One JSON object, for programs");

@@ -265,12 +265,12 @@ struct BatchWord {
 
 constexpr const char* kPlain = "a word without spaces and quotes";
 constexpr BatchWord kWords[] = {
-    {"--time", &SubmitOptions::time, "TIME", "Of one job, as 4:00:00 or 1-12", is_time,
+    {"--time", &SubmitOptions::time, "TIME", "Time limit of one job, as 4:00:00 or 1-12", is_time,
      "a time as 4:00:00 or 1-12"},
-    {"--account", &SubmitOptions::account, "NAME", "Who pays", is_plain_word, kPlain},
-    {"--partition", &SubmitOptions::partition, "NAME", "Where the job goes", is_plain_word, kPlain},
-    {"--constraint", &SubmitOptions::constraint, "TEXT", "Properties that nodes must have",
-     is_plain_word, kPlain},
+    {"--account", &SubmitOptions::account, "NAME", "Slurm account", is_plain_word, kPlain},
+    {"--partition", &SubmitOptions::partition, "NAME", "Slurm partition", is_plain_word, kPlain},
+    {"--constraint", &SubmitOptions::constraint, "TEXT",
+     "Slurm constraint: features that nodes must have", is_plain_word, kPlain},
     {"--gpus", &SubmitOptions::gpus, "N", "GPUs per node, as 4 or h100:4", is_plain_word, kPlain},
     {"--mem", &SubmitOptions::mem, "SIZE", "Memory per node, as 320G; 0: all of it",
      configs::is_memory, "an amount as 320G"}};
@@ -286,7 +286,7 @@ void describe_submit(CommandSyntaxes& commands) {
   command.integer("--nodes", options.nodes,
                   "Machines to spread the ranks over, instead of parallel.nodes", 1);
   command.integer("--cpus", options.cpus,
-                  "Cores per node; by default the threads of its ranks, or all", 1);
+                  "Cores per node; by default the threads of its ranks, or all cores", 1);
   for (const BatchWord& word : kWords) {
     const auto take = [&word, &options](std::string_view text) {
       options.*word.target = text;
@@ -296,8 +296,7 @@ void describe_submit(CommandSyntaxes& commands) {
                  word.type);
   }
   command.text("--profile", options.profile,
-               "What the cluster needs: a file of configs/clusters/, by default the one for "
-               "this host",
+               "Cluster profile: a file of configs/clusters/; by default the one for this host",
                "NAME|FILE");
   command.app.add_flag("--dry-run", options.dry_run,
                        "Check everything and print the script; write and submit nothing");

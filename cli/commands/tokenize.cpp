@@ -36,8 +36,8 @@ Result<Wanted> member_of(std::string_view line, std::size_t number, const char* 
     } catch (const json::exception&) {  // The wrong type is reported below.
     }
   }
-  return user_error(fmt::format("line {}: no JSON object with the member \"{}\": {}", number, name,
-                                storage::shown(line)));
+  return user_error(fmt::format("line {}: not a JSON object with the member \"{}\": {}", number,
+                                name, storage::shown(line)));
 }
 
 Result<data::Tokenizer> load(const TokenizeOptions& options) {
@@ -131,7 +131,7 @@ Result<Ids> ids_in(std::string_view line, std::uint32_t vocab) {
     const auto id = integer_in(word, 0, static_cast<std::int64_t>(vocab) - 1);
     if (!id) {
       return user_error(
-          fmt::format("{} is no token id; they are 0 to {}", storage::shown(word), vocab - 1));
+          fmt::format("{} is not a token id; they are 0 to {}", storage::shown(word), vocab - 1));
     }
     ids.push_back(static_cast<std::uint32_t>(*id));
   }
@@ -142,7 +142,7 @@ Result<Ids> ids_in(std::string_view line, std::uint32_t vocab) {
 Result<Ids> checked_ids(const std::vector<std::int64_t>& numbers, std::uint32_t vocab) {
   for (const std::int64_t number : numbers) {
     if (number < 0 || number >= static_cast<std::int64_t>(vocab)) {
-      return user_error(fmt::format("{} is no token id; they are 0 to {}", number, vocab - 1));
+      return user_error(fmt::format("{} is not a token id; they are 0 to {}", number, vocab - 1));
     }
   }
   return Ids(numbers.begin(), numbers.end());
@@ -209,10 +209,10 @@ TokenizeOptions& describe_words(CommandSyntax& command, TokenizeOptions& options
       .text("--tokenizer", options.tokenizer, "Directory of a model, or a tokenizer's file",
             "DIR|FILE")
       ->required();
-  command.app.add_flag("--lines", options.lines, "A document and a line of ids a line");
+  command.app.add_flag("--lines", options.lines, "Each line is a document and gives a line of ids");
   command.app.add_flag("--jsonl", options.jsonl, jsonl);
   command.app.add_flag("--special", options.special, special);
-  command.app.add_option("FILE", options.file, "What to read; none: standard input")
+  command.app.add_option("FILE", options.file, "File to read; by default standard input")
       ->type_name("FILE");
   command.check([&options] {
     return std::string(options.lines && options.jsonl    ? "--lines and --jsonl exclude each other"
@@ -229,11 +229,11 @@ TokenizeOptions& describe_words(CommandSyntax& command, TokenizeOptions& options
 /// Converts text to ids, separated by spaces.
 void describe_tokenize(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add("tokenize", "Print the token ids of a text.");
-  TokenizeOptions& options =
-      describe_words(command, command.runs(tokenize), "A line {\"text\"} for a line {\"ids\"}",
-                     "With the tokens that every text gets");
+  TokenizeOptions& options = describe_words(command, command.runs(tokenize),
+                                            "Read lines {\"text\"} and print lines {\"ids\"}",
+                                            "Add the special tokens that surround every text");
   command.app.add_flag("--rendered", options.rendered,
-                       "The text is a chat template's: it has control tokens by their names");
+                       "The text was rendered by a chat template: read control tokens by name");
   command.app.add_flag("--spans", options.spans,
                        "With --jsonl: \"spans\", the bytes of the text that each id stands for");
 }
@@ -242,11 +242,11 @@ void describe_tokenize(CommandSyntaxes& commands) {
 void describe_detokenize(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add("detokenize", "Print the text of token ids.");
   TokenizeOptions& options =
-      describe_words(command, command.runs(detokenize), "A line {\"ids\"} for a line {\"text\"}",
-                     "Show special tokens, too");
+      describe_words(command, command.runs(detokenize),
+                     "Read lines {\"ids\"} and print lines {\"text\"}", "Show special tokens too");
   command.app.add_flag("--pieces", options.pieces,
-                       "With --jsonl: a line {\"prompt\", \"ids\"} for a line {\"pieces\"}, what "
-                       "generate shows behind a prompt of those ids, token by token");
+                       "With --jsonl: read lines {\"prompt\", \"ids\"} and print lines "
+                       "{\"pieces\"}: the text that each id adds behind the prompt");
 }
 
 }  // namespace train::cli

@@ -343,7 +343,7 @@ Status draw(const std::vector<Curve>& curves, const PlotOptions& options, const 
   const auto gnuplot = find_program("gnuplot");
   if (!gnuplot) {
     return user_error(
-        fmt::format("{}: no program \"gnuplot\", which draws pictures; install the Debian package "
+        fmt::format("{}: drawing needs the program \"gnuplot\"; install the Debian package "
                     "gnuplot-nox, or let --out end in .csv",
                     options.out));
   }

@@ -129,7 +129,7 @@ namespace {
 Result<Json> parse_status(const std::string& text, const fs::path& path) {
   auto json = parse_untrusted_json(text, kStatusLimits);
   if (!json || !is_status(*json)) {
-    return failure(fmt::format("{}: is no status of a run{}; remove it", path.string(),
+    return failure(fmt::format("{}: is not a status of a run{}; remove it", path.string(),
                                json ? "" : fmt::format(" ({})", json.error().message)));
   }
   if ((*json)["version"] != 1) {
@@ -229,7 +229,7 @@ std::string condition_words(const StatusView& view, const Json& json) {
       return fmt::format("over, exit code {}: {}", number(json["outcome"], "exit_code"),
                          json["outcome"].value("text", std::string()));
     case RunCondition::died:
-      return fmt::format("died without a word: {} is gone; this is from {} ago", launcher, age);
+      return fmt::format("died without a report: {} is gone; this is from {} ago", launcher, age);
     case RunCondition::lost:
       return fmt::format("died or cut off: {} has written nothing for {}", launcher, age);
   }

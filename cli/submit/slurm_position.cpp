@@ -25,7 +25,7 @@ Result<std::int64_t> number_in(const Environment& environment, const std::string
   }
   const auto value = integer_in(entry->second, 0, kMostNodes);
   if (!value) {
-    return user_error(fmt::format("{} = '{}' is no number of nodes", name, entry->second));
+    return user_error(fmt::format("{} = '{}' is not a number of nodes", name, entry->second));
   }
   return *value;
 }

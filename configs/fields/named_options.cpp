@@ -50,7 +50,7 @@ Error foreign_key(const NamedSection& section, const Field& field, const RunConf
     }
   }
   return user_error(fmt::format(
-      "{}: {} is no option of {}.name = \"{}\"; remove it, or choose one that has it: {}",
+      "{}: {} is not an option of {}.name = \"{}\"; remove it, or choose one that has it: {}",
       places.of(field.key()), field.key(), section.section, section.chosen(config),
       fmt::join(owners, ", ")));
 }

@@ -113,7 +113,7 @@ Result<LrFormula> read_formula(const toml::node& node, const std::string& name,
                                const std::string& file) {
   const toml::table* table = node.as_table();
   if (table == nullptr) {
-    return user_error(fmt::format("{}:{}: {} wants tables {{ optimizer = ..., a = ..., ... }}",
+    return user_error(fmt::format("{}:{}: {} must be tables {{ optimizer = ..., a = ..., ... }}",
                                   file, node.source().begin.line, name));
   }
   Reader reader(*table, name, file);
@@ -131,7 +131,7 @@ Result<LrFormula> read_formula(const toml::node& node, const std::string& name,
   }
   TRAIN_RETURN_IF_ERROR(reader.finish());
   if (formula.a <= 0.0 || formula.b < 0.0) {
-    return user_error(fmt::format("{}:{}: {} for {} wants a above 0 and b at least 0", file,
+    return user_error(fmt::format("{}:{}: {} for {} needs a above 0 and b at least 0", file,
                                   node.source().begin.line, name, formula.optimizer));
   }
   return formula;
@@ -197,8 +197,8 @@ Result<ScalingTable> parse_scaling_table(std::string_view text, const std::strin
     for (const auto& [key, node] : root) {
       const std::string name(key.str());
       if (!node.is_table()) {
-        return user_error(fmt::format("{}:{}: \"{}\" is no rule; a rule is a section [{}]", place,
-                                      node.source().begin.line, name, name));
+        return user_error(fmt::format("{}:{}: \"{}\" is not a rule; a rule is a section [{}]",
+                                      place, node.source().begin.line, name, name));
       }
       auto rule = read_rule(*node.as_table(), name, place);
       TRAIN_RETURN_IF_ERROR(rule);

@@ -5,11 +5,11 @@ namespace train::configs {
 void check_evaluation(const RunConfig& config, Rules& rules) {
   const EvalSection& eval = config.eval;
   rules.refuse_if(!eval.choices.empty() && choices_interval(eval) == 0, "eval.choices",
-                  "is of no use while eval.interval_steps is 0, which never evaluates; set "
+                  "has no effect while eval.interval_steps is 0, which never evaluates; set "
                   "eval.choices_interval_steps to answer them alone");
   rules.refuse_if(eval.choices.empty() && eval.choices_interval_steps > 0,
                   "eval.choices_interval_steps",
-                  "is of no use without eval.choices; name files of questions");
+                  "has no effect without eval.choices; name files of questions");
 }
 
 void check_checkpoint(const RunConfig& config, Rules& rules) {

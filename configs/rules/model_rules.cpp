@@ -25,11 +25,10 @@ void check_names(const RunConfig& config, Rules& rules) {
   rules.refuse_if(config.run.dir.empty(), "run.dir", "is empty; \".\" is the current directory");
   rules.refuse_if(config.data.dir.empty(), "data.dir",
                   "is empty; name a directory that \"actortrain data prepare\" made");
-  rules.refuse_if(
-      config.data.order != "dstar" && config.data.seed != DataSection{}.seed, "data.seed",
-      "belongs to data.order \"dstar\"; in the order \"{}\" it is run.seed that decides "
-      "what is read when",
-      config.data.order);
+  rules.refuse_if(config.data.order != "dstar" && config.data.seed != DataSection{}.seed,
+                  "data.seed",
+                  "belongs to data.order \"dstar\"; with \"{}\" run.seed decides the reading order",
+                  config.data.order);
 }
 
 /// Checks that exactly one of three keys gives the model, and dimensions only with the first.
@@ -42,14 +41,15 @@ void check_model(const RunConfig& config, Rules& rules) {
       "architecture of this program, a published one's config.json, a model's directory)");
   rules.refuse_if(
       !model.config.empty() && !model.from.empty(), "model.config",
-      "is of no use beside model.from, which has a config.json of its own; leave one out");
+      "has no effect with model.from, which has its own config.json; remove one of them");
   const char* other = model.from.empty() ? "model.config" : "model.from";
   rules.refuse_if(published && !model.arch.empty(), "model.arch",
-                  "is of no use beside {}, whose config.json says it; leave one out", other);
+                  "has no effect with {}, whose config.json defines it; remove one of them", other);
   const ModelSection none;
   const auto belongs = [&](bool changed, std::string_view key) {
     rules.refuse_if(published && changed, key,
-                    "belongs to model.arch; with {} the config.json says it: leave it out", other);
+                    "belongs to model.arch; with {} the config.json defines it: leave it out",
+                    other);
   };
   belongs(model.layers != none.layers, "model.layers");
   belongs(model.heads != none.heads, "model.heads");
@@ -67,7 +67,8 @@ void check_model(const RunConfig& config, Rules& rules) {
 
 void check_sizes(const RunConfig& config, Rules& rules) {
   rules.refuse_if(config.model.head_dim % 2 != 0, "model.head_dim",
-                  "must be even (the rotation turns pairs), found {}", config.model.head_dim);
+                  "must be even (rotary positions rotate pairs of channels), found {}",
+                  config.model.head_dim);
   const std::int64_t lane_tokens = config.batch.micro_batch * config.data.sequence_length;
   rules.refuse_if(lane_tokens >= kLargestLaneTokens, "batch.micro_batch",
                   "times data.sequence_length is {} tokens a lane; at most {} fit", lane_tokens,
@@ -85,9 +86,10 @@ void check_sizes(const RunConfig& config, Rules& rules) {
 void check_lora(const RunConfig& config, Rules& rules) {
   const LoraSection& lora = config.lora;
   rules.refuse_if(lora.dropout != 0.0, "lora.dropout",
-                  "is {}, but adapters have no dropout here; set it to 0", lora.dropout);
-  rules.refuse_if(lora.rank > 0 && lora.targets.empty(), "lora.targets",
-                  "is empty; give \"all-linear\" or patterns of the maps that get an adapter");
+                  "is {}, but dropout on adapters is not supported; set it to 0", lora.dropout);
+  rules.refuse_if(
+      lora.rank > 0 && lora.targets.empty(), "lora.targets",
+      "is empty; give \"all-linear\" or patterns of the linear layers that get an adapter");
   const LoraSection none;
   const bool asked = lora.targets != none.targets || lora.alpha != none.alpha || lora.rslora;
   rules.refuse_if(lora.rank == 0 && asked, "lora.rank",

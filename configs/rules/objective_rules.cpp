@@ -10,7 +10,7 @@ void check_objective(const RunConfig& config, Rules& rules) {
   const bool two_streams = form == ObjectiveForm::two_passes;
   const bool no_rows = two_streams && objective.forget_loss == "max_update";
   rules.refuse_if((!two_streams || no_rows) && !config.data.forget_dir.empty(), "data.forget_dir",
-                  "is of no use to objective.name = \"{}\"{}; leave it out", objective.name,
+                  "has no effect with objective.name = \"{}\"{}; leave it out", objective.name,
                   no_rows ? " with forget_loss = \"max_update\"" : "");
   rules.refuse_if(form != ObjectiveForm::targets && config.model.z_loss_coeff > 0.0,
                   "model.z_loss_coeff",
@@ -36,7 +36,7 @@ void check_objective(const RunConfig& config, Rules& rules) {
                   objective.label_smoothing);
   rules.refuse_if(loss == "exo_pair" && objective.label_smoothing == 0.0,
                   "objective.label_smoothing",
-                  "is 0, and objective.loss = \"exo_pair\" needs more; try 0.001");
+                  "is 0, but objective.loss = \"exo_pair\" needs more; try 0.001");
   rules.refuse_if(loss != "discopop" && objective.discopop_tau != ObjectiveSection{}.discopop_tau,
                   "objective.discopop_tau",
                   "belongs to objective.loss = \"discopop\", not \"{}\"; leave it out", loss);

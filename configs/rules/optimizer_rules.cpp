@@ -44,10 +44,10 @@ void check_schedule(const RunConfig& config, Rules& rules) {
                   "({}) of run.steps ({}) is {} steps, which exceed the run together with "
                   "schedule.warmup_steps ({})",
                   schedule.decay_fraction, steps, decay_steps, schedule.warmup_steps);
-  rules.refuse_if(
-      schedule.decay_shape == "exp" && schedule.decay_floor <= 0.0, "schedule.decay_floor",
-      "must be above 0 where schedule.decay_shape is \"exp\": a power of it is what the "
-      "learning rate is multiplied with");
+  rules.refuse_if(schedule.decay_shape == "exp" && schedule.decay_floor <= 0.0,
+                  "schedule.decay_floor",
+                  "must be above 0 with schedule.decay_shape \"exp\", which multiplies the "
+                  "learning rate by powers of it");
 }
 
 void check_scaling(const RunConfig& config, Rules& rules) {
@@ -55,7 +55,7 @@ void check_scaling(const RunConfig& config, Rules& rules) {
   rules.refuse_if(scaling.rule.empty(), "scaling.rule", "is empty; \"none\" uses no rule");
   rules.refuse_if(scaling.rule == "none" && (scaling.heads != 0 || !scaling.table.empty()),
                   scaling.heads != 0 ? "scaling.heads" : "scaling.table",
-                  "is of no use while scaling.rule is \"none\"; name a rule");
+                  "has no effect while scaling.rule is \"none\"; name a rule");
 }
 
 }  // namespace train::configs

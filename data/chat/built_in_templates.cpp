@@ -48,14 +48,13 @@ Status check_turns(std::span<const ChatMessage> messages) {
     const ChatMessage& message = messages[i];
     if (!message.content()) {
       return user_error(
-          fmt::format("message {}: its content is no text; take the model's own template", i + 1));
+          fmt::format("message {}: its content is not text; use the model's own template", i + 1));
     }
     const std::string& role = message.role();
     if (role != "system" && role != "user" && role != "assistant") {
-      return user_error(
-          fmt::format("message {}: the role is {}, not system, user or assistant; take the model's "
-                      "own template",
-                      i + 1, storage::shown(role)));
+      return user_error(fmt::format(
+          "message {}: the role is {}, not system, user or assistant; use the model's own template",
+          i + 1, storage::shown(role)));
     }
   }
   return {};

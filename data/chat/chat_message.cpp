@@ -57,12 +57,12 @@ ChatMessage::ChatMessage(const std::string& role, const std::string& content)
 
 Result<ChatMessage> ChatMessage::from_json(const Json& object) {
   if (!object.is_object()) {
-    return user_error(R"(it is no object {"role": ..., "content": ...})");
+    return user_error(R"(not an object {"role": ..., "content": ...})");
   }
   ChatMessage message;
   const Json* const role = member_of(object, "role");
   if (role == nullptr || !role->is_string()) {
-    return user_error(role == nullptr ? R"(it has no "role")" : R"("role" is no text)");
+    return user_error(role == nullptr ? R"(it has no "role")" : R"("role" is not text)");
   }
   const Json* const content = member_of(object, "content");
   if (content != nullptr && !content->is_string() && !content->is_array()) {
@@ -86,13 +86,13 @@ Result<Conversation> conversation_from_json(const Json& value) {
     list = member_of(value, "messages");
     if (const Json* const tools = member_of(value, "tools")) {
       if (!tools->is_array()) {
-        return user_error(R"("tools" is no list)");
+        return user_error(R"("tools" is not a list)");
       }
       conversation.tools = on_one_line(*tools);
     }
     if (const Json* const variables = member_of(value, "chat_template_kwargs")) {
       if (!variables->is_object()) {
-        return user_error(R"("chat_template_kwargs" is no object)");
+        return user_error(R"("chat_template_kwargs" is not an object)");
       }
       conversation.variables = on_one_line(*variables);
     }

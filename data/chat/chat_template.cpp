@@ -125,7 +125,7 @@ std::vector<Result<RenderedChat>> ChatTemplate::State::render(std::span<const Ch
 
 Result<RenderedChat> ChatTemplate::State::render_built_in(const ChatItem& item) const {
   if (!item.conversation->tools.empty() && item.conversation->tools != "[]") {
-    return user_error("it has no place for tools; take the model's own template");
+    return user_error("this template does not support tools; use the model's own template");
   }
   const auto begin = item.conversation->messages.begin();
   std::vector<ChatMessage> messages(
@@ -150,8 +150,8 @@ Result<std::string> ChatTemplate::State::source_for(const Conversation& conversa
     std::vector<std::string> names;
     std::transform(sources.begin(), sources.end(), std::back_inserter(names),
                    [](const auto& source) { return source.first; });
-    return user_error(
-        fmt::format("it has no template {}, but {}", storage::shown(name), fmt::join(names, ", ")));
+    return user_error(fmt::format("it has no template named {}; it has {}", storage::shown(name),
+                                  fmt::join(names, ", ")));
   }
   return name;
 }
@@ -243,7 +243,7 @@ Result<ChatTemplate> ChatTemplate::built_in(std::string_view name, const ChatSet
   const BuiltInTemplate* const found = find_built_in(name);
   if (found == nullptr) {
     return user_error(fmt::format(
-        "there is no built-in chat template {}; there are {}, and a path names a file with one",
+        "unknown built-in chat template {}; there are {}; for a template in a file, give its path",
         storage::shown(name), fmt::join(built_in_chat_templates(), ", ")));
   }
   auto state = std::make_unique<State>();

@@ -133,10 +133,10 @@ Result<JinjaProcess> JinjaProcess::start(const TemplateSources& sources,
       reasons.push_back(fmt::format("{}: {}", *program, process.error().message));
     }
   }
-  return user_error(fmt::format(
-      "no python3 with jinja2 to render it with ({}); install the package python3-jinja2, or take "
-      "a built-in template, as with --template chatml",
-      fmt::join(reasons, "; ")));
+  return user_error(
+      fmt::format("rendering it needs python3 with jinja2 ({}); install the package "
+                  "python3-jinja2, or use a built-in template, as with --template chatml",
+                  fmt::join(reasons, "; ")));
 }
 
 Result<JinjaProcess> JinjaProcess::start_program(const std::string& program,
@@ -159,7 +159,7 @@ Result<JinjaProcess> JinjaProcess::start_program(const std::string& program,
   auto process = Process::start(
       words, {.inherited = std::span(&ends[1], 1), .errors = errors.get(), .isolated = true});
   if (!process) {
-    return failure(fmt::format("it does not start: {}", process.error().message));
+    return failure(fmt::format("it cannot be started: {}", process.error().message));
   }
   theirs.reset();  // Otherwise the end of the process would not be noticed.
   JinjaProcess started(std::move(process).value(), std::move(ours), std::move(errors), program,
@@ -177,7 +177,7 @@ Status JinjaProcess::greet() {
     return failure(one_line(answer.value("missing", "")));
   }
   if (!answer.is_object() || !answer.contains("pid") || !answer.contains("cpu")) {
-    return failure("it is no Python 3");
+    return failure("it is not Python 3");
   }
   pid_ = answer.at("pid").get<pid_t>();
   processor_seconds_ = answer.at("cpu").get<double>();
@@ -191,7 +191,7 @@ Result<RenderedChat> JinjaProcess::receive() {
   try {
     return rendered(json::parse(*head), deadline);
   } catch (const json::exception&) {
-    return given_up(failure(fmt::format("{} answers what is no answer", program_)));
+    return given_up(failure(fmt::format("{} sent an invalid reply", program_)));
   }
 }
 
@@ -214,7 +214,7 @@ Result<RenderedChat> JinjaProcess::rendered(const json& head, double deadline) {
   received_.erase(0, size);
   auto spans = spans_in(chat.text, head.at("spans"));
   if (!spans) {
-    return given_up(failure(fmt::format("{} answers with spans outside of its text", program_)));
+    return given_up(failure(fmt::format("{} sent spans outside its text", program_)));
   }
   chat.generated = std::move(*spans);
   chat.unasked = head.at("unasked").get<std::vector<std::string>>();
@@ -252,7 +252,7 @@ Status JinjaProcess::exchange_some(double deadline) {
     rest = std::min(rest, budget);
   }
   if (now_seconds() >= deadline) {
-    return given_up(failure(fmt::format("{} gives no answer in time", program_)));
+    return given_up(failure(fmt::format("{} did not reply in time", program_)));
   }
   const auto events = static_cast<short>(unsent_.empty() ? POLLIN : POLLIN | POLLOUT);
   pollfd watched{.fd = socket_.get(), .events = events, .revents = 0};

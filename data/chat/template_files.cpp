@@ -40,8 +40,8 @@ Result<std::string> read_template(const fs::path& path) {
   auto text = read_small_file(path);
   TRAIN_RETURN_IF_ERROR(text);
   if (storage::valid_prefix(*text) != text->size()) {
-    return user_error(fmt::format("{}: byte {} begins no character of UTF-8", path.string(),
-                                  storage::valid_prefix(*text)));
+    return user_error(
+        fmt::format("{}: byte {}: not valid UTF-8", path.string(), storage::valid_prefix(*text)));
   }
   return text;
 }
@@ -58,7 +58,7 @@ Result<json> read_document(const fs::path& path) {
   json document = storage::json_excess(*text, limits).empty() ? json::parse(*text, nullptr, false)
                                                               : json(json::value_t::discarded);
   if (!document.is_object()) {
-    return user_error(fmt::format("{}: it is no JSON object", path.string()));
+    return user_error(fmt::format("{}: not a JSON object", path.string()));
   }
   return document;
 }
@@ -84,7 +84,7 @@ Result<TemplateSources> sources_of(const json& member, const fs::path& file) {
   const json named = member.is_object() ? member : json::object();
   for (const auto& [name, source] : named.items()) {
     if (!source.is_string()) {
-      return user_error(fmt::format("{}: chat_template.{} is no text", file.string(), name));
+      return user_error(fmt::format("{}: chat_template.{} is not text", file.string(), name));
     }
     sources.emplace(name, source.get<std::string>());
   }
@@ -147,7 +147,7 @@ Result<TemplateFiles> read_folder(const fs::path& folder) {
                                         built_in_chat_templates().end());
     return user_error(
         fmt::format("{} has no chat template: no chat_template.jinja, no chat_template in "
-                    "tokenizer_config.json; take a built-in one, as with --template {}",
+                    "tokenizer_config.json; use a built-in one, as with --template {}",
                     folder.string(), fmt::join(names, ", ")));
   }
   files.sources = std::move(sources).value();
@@ -162,8 +162,7 @@ Result<TemplateFiles> read_gguf(const fs::path& path) {
                       .where = path.string()};
   if (files.sources.empty()) {
     return user_error(
-        fmt::format("{} has no chat template: no {}; take a built-in one, as with "
-                    "--template chatml",
+        fmt::format("{} has no chat template: no {}; use a built-in one, as with --template chatml",
                     path.string(), gguf_template_key));
   }
   return files;
@@ -212,7 +211,7 @@ Status remove_configured_template(const fs::path& folder) {
   TRAIN_RETURN_IF_ERROR(text);
   auto config = nlohmann::ordered_json::parse(*text, nullptr, false);
   if (!config.is_object()) {
-    return user_error(fmt::format("{}: it is no JSON object", file.string()));
+    return user_error(fmt::format("{}: not a JSON object", file.string()));
   }
   return config.erase("chat_template") == 0
              ? Status()
@@ -226,8 +225,8 @@ Status check_template_names(const TemplateSources& sources) {
   for (const auto& [name, source] : sources) {
     if (!is_file_name(name)) {
       return user_error(
-          fmt::format("the name {} of a chat template is no file's; give the template that is "
-                      "meant with --template FILE",
+          fmt::format("chat template name {} cannot be a file name; give the template itself with "
+                      "--template FILE",
                       storage::shown(name)));
     }
   }

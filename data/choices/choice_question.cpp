@@ -31,7 +31,7 @@ std::string stripped(std::string_view text) {
 Result<std::string> text_member(const json& line, std::string_view key) {
   const auto text = json_text(line, key);
   if (!text) {
-    return user_error(fmt::format("\"{}\" is missing or no text", key));
+    return user_error(fmt::format("\"{}\" is missing or not text", key));
   }
   if (stripped(*text).empty()) {
     return user_error(fmt::format("\"{}\" is empty", key));
@@ -43,7 +43,7 @@ Result<std::vector<std::string>> text_list(const json& list, std::string_view wh
   std::vector<std::string> texts;
   for (const json& each : list) {
     if (!each.is_string()) {
-      return user_error(fmt::format("\"{}\" has a member that is no text", what));
+      return user_error(fmt::format("\"{}\" has an element that is not text", what));
     }
     texts.push_back(each.get<std::string>());
     if (stripped(texts.back()).empty()) {
@@ -51,7 +51,7 @@ Result<std::vector<std::string>> text_list(const json& list, std::string_view wh
     }
   }
   if (texts.size() < 2) {
-    return user_error(fmt::format("\"{}\" has {} {}, and a choice is between two or more", what,
+    return user_error(fmt::format("\"{}\" has {} {}; a question needs two or more choices", what,
                                   texts.size(), texts.size() == 1 ? "text" : "texts"));
   }
   return texts;
@@ -60,7 +60,7 @@ Result<std::vector<std::string>> text_list(const json& list, std::string_view wh
 Result<std::size_t> in_range(const std::string& shown_answer, std::int64_t answer,
                              std::size_t choices, std::string_view key) {
   if (answer < 0 || answer >= static_cast<std::int64_t>(choices)) {
-    return user_error(fmt::format("\"{}\" is {}, and the {} choices are 0 to {}", key, shown_answer,
+    return user_error(fmt::format("\"{}\" is {}, but the {} choices are 0 to {}", key, shown_answer,
                                   choices, choices - 1));
   }
   return static_cast<std::size_t>(answer);
@@ -80,7 +80,7 @@ Result<std::size_t> index_member(const json& line, std::string_view key, std::si
   if (text.size() == 1 && text.front() >= 'A' && text.front() <= 'Z') {
     const auto letter = static_cast<std::size_t>(text.front() - 'A');
     if (letter >= choices) {
-      return user_error(fmt::format("\"{}\" is {}, and the {} choices are A to {}", key, text,
+      return user_error(fmt::format("\"{}\" is {}, but the {} choices are A to {}", key, text,
                                     choices, static_cast<char>('A' + choices - 1)));
     }
     return letter;
@@ -155,12 +155,12 @@ Result<ChoiceQuestion> parse_arc(const json& line) {
   const auto key = text_member(line, "answerKey");
   TRAIN_RETURN_IF_ERROR(key);
   if (!labels.is_array() || labels.size() != texts->size()) {
-    return user_error(
-        fmt::format("\"choices.label\" has not a label for each of the {} texts", texts->size()));
+    return user_error(fmt::format(
+        "\"choices.label\" does not have a label for each of the {} texts", texts->size()));
   }
   const auto found = std::find(labels.begin(), labels.end(), json(*key));
   if (found == labels.end()) {
-    return user_error(fmt::format("\"answerKey\" is {}, and none of the labels {} is",
+    return user_error(fmt::format("\"answerKey\" is {}, which is none of the labels {}",
                                   storage::shown(*key),
                                   labels.dump(-1, ' ', false, json::error_handler_t::replace)));
   }
@@ -254,7 +254,7 @@ Result<ChoiceQuestion> parse_choice_question(std::string_view line) {
   if (choices.is_array()) {
     return parse_letters(parsed);
   }
-  return user_error(fmt::format("no question of a known layout: {}", choice_layouts_help()));
+  return user_error(fmt::format("not a question in a known layout: {}", choice_layouts_help()));
 }
 
 }  // namespace train::data

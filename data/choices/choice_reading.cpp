@@ -51,7 +51,7 @@ Status ChoiceReading::add_document(const Ids& whole, std::size_t context) {
   const auto longest = static_cast<std::size_t>(options_.row_length) + 1;
   const std::size_t continuation = whole.size() - std::min(context, whole.size());
   if (continuation == 0) {
-    return user_error("has no token that the context has not");
+    return user_error("adds no token to its context");
   }
   if (continuation > longest - 1) {
     return user_error(
@@ -60,12 +60,12 @@ Status ChoiceReading::add_document(const Ids& whole, std::size_t context) {
   const std::size_t cut = whole.size() - std::min(whole.size(), longest);
   for (const std::uint32_t id : whole) {
     if (id >= static_cast<std::uint64_t>(options_.vocab_size)) {
-      return user_error(
-          fmt::format("has token {}, and the model knows {} tokens", id, options_.vocab_size));
+      return user_error(fmt::format("has token {}, but the model's vocabulary has {} tokens", id,
+                                    options_.vocab_size));
     }
   }
   if (context <= cut) {
-    return user_error("has no token of a context before it");
+    return user_error("has no token of its context before it");
   }
   read_.documents.push_back({.first_token = read_.tokens.size(),
                              .context = static_cast<std::uint32_t>(context - cut),
@@ -118,8 +118,8 @@ Status ChoiceReading::read(const std::string& file, std::size_t source) {
     return added ? Status() : at_line(added.error().message);
   }));
   if (read_.questions.size() == before) {
-    return user_error(
-        fmt::format("{}: holds no question; a line each of {}", file, choice_layouts_help()));
+    return user_error(fmt::format("{}: holds no question; expected one per line, of {}", file,
+                                  choice_layouts_help()));
   }
   return {};
 }

@@ -84,7 +84,7 @@ class AnswerPlaces {
       return between_beginnings(answer, rendered[0]);
     }
     if (!first || !second) {
-      return unknown(answer, fmt::format("the template refuses another text in its place: {}",
+      return unknown(answer, fmt::format("the template rejects another answer in its place: {}",
                                          (first ? second : first).error().message));
     }
     const std::size_t count = std::max(count_of(first->text, one_), count_of(second->text, two_));
@@ -92,31 +92,31 @@ class AnswerPlaces {
       return between_beginnings(answer, rendered[0]);
     }
     if (count != 1 || count_of(first->text, one_) != count_of(second->text, two_)) {
-      return unknown(answer, count < 2 ? "the template leaves out what it says, or writes another "
-                                         "text for it"
-                                       : "the template writes what it says more than once");
+      return unknown(answer, count < 2 ? "the template omits or changes the answer's text"
+                                       : "the template repeats the answer's text");
     }
     if (results_before(answer)) {
       return says_no_text(answer)
                  ? between_beginnings(answer, rendered[0])
-                 : unknown(answer,
-                           "the template writes the results of its calls before what it says");
+                 : unknown(
+                       answer,
+                       "the template places the results of tool calls before the answer's text");
     }
     const Around beside = around(first->text, one_);
     if (beside != around(second->text, two_)) {
-      return unknown(answer, "what the template writes beside it depends on what it says");
+      return unknown(answer, "the text around the answer depends on the answer");
     }
     const std::size_t tail = tail_length(beside.after, rendered[3]);
     const std::string_view rest = beside.after.substr(tail);
     const auto begin = begin_of(answer, beside.before, rendered[0]);
     if (!begin) {
-      return unknown(answer, "what the template writes before it is not what asks for an answer");
+      return unknown(answer, "the text before the answer is not the template's generation prompt");
     }
     const std::string_view header =
         beside.before.substr(0, shared_with_whole(answer, beside.before.substr(0, *begin)));
     if (!whole_.starts_with(header) || !whole_.ends_with(rest) ||
         header.size() + rest.size() >= whole_.size()) {
-      return unknown(answer, "what the template writes for other messages depends on what it says");
+      return unknown(answer, "the text of other messages depends on the answer");
     }
     const std::size_t end = whole_.size() - rest.size();
     return span_of(answer, header.size(), end, std::min(tail, end - header.size()));
@@ -160,15 +160,13 @@ class AnswerPlaces {
     const auto with = render(ChatPrefix{.messages_count = answer + 1});
     if (!asked || !with || !whole_.starts_with(asked->text) ||
         !with->text.starts_with(asked->text)) {
-      return unknown(answer,
-                     "the template writes the messages before it in another way without it");
+      return unknown(answer, "the messages before the answer are rendered differently without it");
     }
     const std::size_t begin = asked->text.size();
     const std::size_t length =
         common_length(whole_.substr(begin), std::string_view(with->text).substr(begin));
     if (length == 0) {
-      return unknown(answer,
-                     "the template writes it in another way where it is not the last message");
+      return unknown(answer, "the answer is rendered differently where it is not the last message");
     }
     const std::string header = question_alone().value_or("");
     const bool headed = !header.empty() && whole_.substr(begin, length).starts_with(header) &&

@@ -229,7 +229,7 @@ class LeftOut {
       if (weights[i] > 0.0F && message.content() &&
           !has_text(said, last_line(*message.content()))) {
         return Dropped{DropReason::no_mask,
-                       fmt::format("message {}: the template leaves out what it says", i + 1)};
+                       fmt::format("message {}: the template omits its content", i + 1)};
       }
       if (!has_calls(message)) {
         continue;

@@ -568,7 +568,7 @@ class LineParser {
 Result<ExampleKind> example_kind_named(std::string_view name) {
   const auto* const found = std::find(kind_names.begin(), kind_names.end(), name);
   if (found == kind_names.end()) {
-    return user_error(fmt::format("there is no kind of data \"{}\"; take one of {}", name,
+    return user_error(fmt::format("unknown kind of data \"{}\"; use one of {}", name,
                                   fmt::join(kind_names, ", ")));
   }
   return static_cast<ExampleKind>(found - kind_names.begin());

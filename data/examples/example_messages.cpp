@@ -183,7 +183,7 @@ std::optional<Dropped> take_message(const ExampleJson& object, MessageList& list
   rename_members(message, list.remarks);
   erase_null(message);
   if (message.contains("role") && !message.at("role").is_string()) {
-    return Dropped{DropReason::message, which + R"(: "role" is no text)"};
+    return Dropped{DropReason::message, which + R"(: "role" is not text)"};
   }
   if (!take_calls(message)) {
     return Dropped{DropReason::message,

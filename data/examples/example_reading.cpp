@@ -19,8 +19,8 @@ constexpr std::size_t waiting_limit_lines = 4096;
 /// Advice for an object that is not an example: how to rename its members.
 std::string rename_advice(const nlohmann::ordered_json& line) {
   return fmt::format(
-      "give what its {} hold under such names, as `jq -c '{{prompt: .KEY, chosen: .KEY, rejected: "
-      ".KEY}}' FILE` prints it, or '{{prompt: .KEY, completion: .KEY}}'",
+      "rename its {}, for example with `jq -c '{{prompt: .KEY, chosen: .KEY, rejected: .KEY}}' "
+      "FILE` or '{{prompt: .KEY, completion: .KEY}}'",
       storage::member_list(line));
 }
 
@@ -85,16 +85,16 @@ Status ExampleReading::read_input(std::size_t input, const Take& take) {
 
 Result<ExampleKind> ExampleReading::kind_of(const Waiting& line) const {
   const auto unknown = [&](const std::string& why) {
-    return user_error(
-        fmt::format("{}: what it is an example of is not known: it {}", where(line.place), why));
+    return user_error(fmt::format("{}: cannot tell which kind of example this is: it {}",
+                                  where(line.place), why));
   };
   if (line.fault) {
-    return unknown(fmt::format("is {}; say --kind", storage::line_fault_text(*line.fault)));
+    return unknown(fmt::format("is {}; use --kind", storage::line_fault_text(*line.fault)));
   }
   const auto json = nlohmann::ordered_json::parse(line.text, nullptr, false);
   if (!json.is_object()) {
     return unknown(
-        fmt::format("is {}; say --kind", storage::line_fault_text(storage::json_fault(line.text))));
+        fmt::format("is {}; use --kind", storage::line_fault_text(storage::json_fault(line.text))));
   }
   const auto kind = example_kind_of(json);
   return kind ? Result<ExampleKind>(*kind)
@@ -124,10 +124,10 @@ Status ExampleReading::begin() {
   const bool together =
       parsing_.kind == ExampleKind::preference || parsing_.kind == ExampleKind::kto;
   if (together && cuts_documents(packing_)) {
-    return user_error(fmt::format(
-        "--packing {} cuts documents, but those of --kind {} have to be whole; take bfd, greedy or "
-        "none",
-        packing_name(packing_), example_kind_name(parsing_.kind)));
+    return user_error(
+        fmt::format("--packing {} cuts documents, but those of --kind {} must stay whole; use bfd, "
+                    "greedy or none",
+                    packing_name(packing_), example_kind_name(parsing_.kind)));
   }
   if (!request_.keywords.empty()) {
     if (parsing_.kind != ExampleKind::text) {

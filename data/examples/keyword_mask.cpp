@@ -17,7 +17,7 @@ Result<KeywordMask> KeywordMask::compile(std::span<const std::string> expression
   std::vector<Regex> compiled;
   for (const std::string& expression : expressions) {
     if (expression.empty()) {
-      return user_error("a keyword is empty, and would be found everywhere");
+      return user_error("a keyword is empty and would match everywhere");
     }
     auto regex = Regex::compile(fmt::format("(?i:{})", expression));
     if (!regex) {

@@ -33,15 +33,15 @@ Status check_rows_request(const PrepareRowsRequest& request) {
     return user_error("rows need --input FILE and --out DIR");
   }
   if (request.tokenizer.empty() || request.tokenizer == "bytes") {
-    return user_error("rows need a model's tokenizer; say --tokenizer DIR");
+    return user_error("rows need a model's tokenizer; use --tokenizer DIR");
   }
   if (request.row_length < 2 || request.row_length > row_length_most) {
-    return user_error(fmt::format("--row-length {} has to lie between 2 and {}", request.row_length,
+    return user_error(fmt::format("--row-length {} must be between 2 and {}", request.row_length,
                                   row_length_most));
   }
   if (!(request.val_fraction >= 0.0 && request.val_fraction < 1.0)) {
     return user_error(
-        fmt::format("--val-fraction {} has to be 0 or lie below 1", request.val_fraction));
+        fmt::format("--val-fraction {} must be 0, or above 0 and below 1", request.val_fraction));
   }
   return {};
 }
@@ -100,7 +100,8 @@ class RowsJob {
       *counts = writer->counts();
     }
     if (facts.train.rows == 0) {
-      return user_error("every line fell to validation; give more lines, or lower --val-fraction");
+      return user_error(
+          "all lines went to the validation split; give more lines, or lower --val-fraction");
     }
     facts.report = report_.json();
     return std::move(report_);
@@ -134,7 +135,7 @@ class RowsJob {
     if (added) {
       if (source_numbers_.size() > sources_most) {
         return user_error(fmt::format(
-            "{}:{}: more than {} sources; \"{}\" names none, take another --source-key",
+            "{}:{}: more than {} sources; \"{}\" does not name a source: use another --source-key",
             request_.inputs[place.input].string(), place.line, sources_most, request_.source_key));
       }
       report_.facts.sources.push_back(name);
@@ -221,8 +222,8 @@ class RowsJob {
   void note_endless_turns() {
     if (turns_ > 0 && turns_ended_ * one_in_most < turns_) {
       report_.notes.emplace_back(
-          "the template ends answers with no special token of the tokenizer, and the model will "
-          "not stop in `generate --chat`; take a --template that does, with its eos_token");
+          "the template does not end answers with a special token of the tokenizer, so the model "
+          "will not stop in `generate --chat`; use a --template that does, with its eos_token");
     }
   }
 
@@ -349,10 +350,10 @@ Result<RowReport> prepare_rows(const PrepareRowsRequest& request, const PrepareP
   const auto tokenizer = Tokenizer::load(request.tokenizer);
   TRAIN_RETURN_IF_ERROR(tokenizer);
   if (!tokenizer->end_of_text()) {
-    return user_error(fmt::format(
-        "{}: it names no end-of-text token, which ends every document; name it as eos_token in "
-        "tokenizer_config.json",
-        request.tokenizer));
+    return user_error(
+        fmt::format("{}: no end-of-text token is set, which must end every document; set eos_token "
+                    "in tokenizer_config.json",
+                    request.tokenizer));
   }
   auto key = prepare_key(request);
   TRAIN_RETURN_IF_ERROR(key);
@@ -364,7 +365,7 @@ Result<RowReport> prepare_rows(const PrepareRowsRequest& request, const PrepareP
       return RowReport{.up_to_date = true, .facts = std::move(*facts)};
     }
     return user_error(
-        fmt::format("{} already holds other data ({}); say --force to replace it, or another --out",
+        fmt::format("{} already holds other data ({}); use --force to replace it, or another --out",
                     request.out.string(), earlier->front().filename().string()));
   }
   const fs::path staging = request.out / rows_staging_folder;

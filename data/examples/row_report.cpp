@@ -18,8 +18,7 @@ constexpr std::array<const char*, mask_method_count> mask_method_names = {"marke
 constexpr std::array<const char*, remark_kind_count> remark_names = {"not_read", "left_out",
                                                                      "unknown_roles"};
 constexpr std::array<const char*, remark_kind_count> remark_texts = {
-    "not read", "not in the text as it is said, as the template has it",
-    "roles not known, left to the template"};
+    "not read", "changed or omitted by the template", "unknown roles, left to the template"};
 
 double percent(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
@@ -136,10 +135,11 @@ std::vector<std::string> RowReport::lines() const {
         desirable, undesirable));
   }
   if (merged > 0) {
-    all.push_back(fmt::format(
-        "{} of {} prompts ({:.1f} %) have a last token that grew together with the answer's first "
-        "one; end prompts where the tokenizer splits, as before a space or after a new line",
-        merged, prompts, percent(merged, prompts)));
+    all.push_back(
+        fmt::format("in {} of {} prompts ({:.1f} %) the tokenizer merges the prompt's last token "
+                    "with the answer's first one; end prompts where it splits, for example before "
+                    "a space or after a new line",
+                    merged, prompts, percent(merged, prompts)));
   }
   if (replaced > 0) {
     all.push_back(fmt::format("{} places were not UTF-8 and became U+FFFD", replaced));
@@ -157,21 +157,20 @@ Status check_report(const RowReport& report, double most_dropped) {
   TRAIN_RETURN_IF_ERROR(storage::check_dropped({total.lines, total.dropped}, most_dropped, worst));
   if (total.documents == 0) {
     return user_error(
-        fmt::format("all {} lines were dropped; {}; mend the data", total.lines, worst));
+        fmt::format("all {} lines were dropped; {}; fix the data", total.lines, worst));
   }
   if (total.trained_tokens == 0) {
-    return user_error("no token is trained; mend the data, or take another --kind or --template");
+    return user_error("no token is trained; fix the data, or use another --kind or --template");
   }
   if (report.facts.kind == "chat" && total.trained_tokens + total.documents >= total.tokens) {
     return user_error(
-        "every token of the conversations is trained; take another --template, or --kind text to "
+        "every token of the conversations is trained; use another --template, or --kind text to "
         "train on all of them");
   }
   if (report.facts.kind == "kto" && (report.desirable == 0 || report.undesirable == 0)) {
     return user_error(fmt::format(
-        "all {} labels are {}, and KTO learns from both kinds; give answers of the other kind, "
-        "too, "
-        "or say --kind prompt to train on all of them",
+        "all {} labels are {}, but KTO needs both; add answers with the other label, or use --kind "
+        "prompt to train on all of them",
         report.desirable + report.undesirable, report.desirable == 0 ? "false" : "true"));
   }
   return {};

@@ -35,10 +35,10 @@ Result<std::optional<Tokenizer>> find_tokenizer(const configs::RunConfig& config
   if (name == "bytes" || (name.empty() && fits)) {
     return std::optional<Tokenizer>();
   }
-  return user_error(fmt::format(
-      "eval.choices: questions are texts, and there is no tokenizer: none in {}, none kept beside "
-      "the data in \"{}\"; put tokenizer.json into the first",
-      run_model.string(), config.data.dir));
+  return user_error(
+      fmt::format("eval.choices: scoring questions needs a tokenizer, but there is none in {} or "
+                  "beside the data in \"{}\"; put tokenizer.json into the first",
+                  run_model.string(), config.data.dir));
 }
 
 }  // namespace

@@ -133,41 +133,40 @@ Status check_lane_size(const configs::RunConfig& config, engine::RowKind kind,
   if (kind != engine::RowKind::examples || of_lane >= kExamplesLeast) {
     return {};
   }
-  return user_error(fmt::format(
-      "batch.micro_batch is {}: a lane has {:.1f} examples of {} in the mean, and "
-      "objective.name = \"{}\" compares with the mean over a lane's, of {} or more; set "
-      "batch.micro_batch = {}, or prepare longer rows",
-      config.batch.micro_batch, of_lane, config.data.dir, config.objective.name, kExamplesLeast,
-      static_cast<std::int64_t>(std::ceil(kExamplesLeast / of_row))));
+  return user_error(
+      fmt::format("batch.micro_batch is {}: a lane has {:.1f} examples of {} on average, but "
+                  "objective.name = \"{}\" compares each with the mean over its lane and needs {} "
+                  "or more; set batch.micro_batch = {}, or prepare longer rows",
+                  config.batch.micro_batch, of_lane, config.data.dir, config.objective.name,
+                  kExamplesLeast, static_cast<std::int64_t>(std::ceil(kExamplesLeast / of_row))));
 }
 
 Status check_rows(const configs::RunConfig& config, engine::RowKind kind, const RowFacts& facts) {
   const std::string& name = config.objective.name;
   if (!fits(kind, facts.kind) && kind == engine::RowKind::documents) {
     return user_error(
-        fmt::format("{}: holds rows of kind \"{}\", where what is rejected would be learnt by "
-                    "objective.name = \"{}\"; prepare the wanted answers alone",
+        fmt::format("{}: holds rows of kind \"{}\", so objective.name = \"{}\" would train on "
+                    "rejected answers too; prepare the data without them",
                     config.data.dir, facts.kind, name));
   }
   if (!fits(kind, facts.kind)) {
     return user_error(fmt::format(
-        "{}: holds rows of kind \"{}\", where objective.name = \"{}\" reads \"{}\"; prepare {}",
+        "{}: holds rows of kind \"{}\", but objective.name = \"{}\" reads \"{}\"; prepare {}",
         config.data.dir, facts.kind, name, kind == engine::RowKind::pairs ? "preference" : "kto",
         kind == engine::RowKind::pairs ? "lines with \"chosen\" and \"rejected\""
                                        : "lines with \"completion\" and \"label\""));
   }
   TRAIN_RETURN_IF_ERROR(check_lane_size(config, kind, facts));
   if (kind != engine::RowKind::documents && facts.has_weights) {
-    return user_error(fmt::format(
-        "{}: its messages have weights, which objective.name = \"{}\" has no use for; prepare it "
-        "without \"weight\"",
-        config.data.dir, name));
+    return user_error(
+        fmt::format("{}: its messages have weights, which objective.name = \"{}\" does not "
+                    "support; prepare it without \"weight\"",
+                    config.data.dir, name));
   }
   if (config.data.order == "dstar") {
     return user_error(
-        fmt::format("data.order is \"dstar\", an order of token files, and objective.name = \"{}\" "
-                    "reads packed "
-                    "rows; leave data.order out",
+        fmt::format("data.order is \"dstar\", an order of token files, but objective.name = \"{}\" "
+                    "reads packed rows; leave data.order out",
                     name));
   }
   if (facts.train.trained_tokens == 0) {
@@ -188,10 +187,10 @@ Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& co
   const auto rows = holds_rows(config.data.dir);
   TRAIN_RETURN_IF_ERROR(rows);
   if (!*rows) {
-    return user_error(fmt::format(
-        "{}: holds no packed rows, which objective.name = \"{}\" reads; prepare it with "
-        "--row-length, or leave objective.name out",
-        config.data.dir, config.objective.name));
+    return user_error(
+        fmt::format("{}: holds no packed rows, but objective.name = \"{}\" reads those; prepare it "
+                    "with --row-length, or leave objective.name out",
+                    config.data.dir, config.objective.name));
   }
   const RowOptions options{.row_length = config.data.sequence_length, .vocab_size = vocab_size};
   auto train = RowSplit::open(config.data.dir, "train", options);
@@ -361,10 +360,10 @@ Status RowLanes::list(const Place& place, std::int32_t first_row,
                        ? document.side == (pairs ? 1 : 2) && documents[i - 1].pair == document.pair
                        : document.side <= (pairs ? 0 : 1) && i + 1 < documents.size());
     if (!whole) {
-      return user_error(fmt::format(
-          "{}: row {}: document {} is no trained side of a whole {}; prepare the data again, with "
-          "--force",
-          options_.directory, place.row, numbers[i], pairs ? "pair" : "example"));
+      return user_error(
+          fmt::format("{}: row {}: document {} is not a trained side of a whole {}; prepare the "
+                      "data again, with --force",
+                      options_.directory, place.row, numbers[i], pairs ? "pair" : "example"));
     }
     rest[i] = {.item = document.pair,
                .document = place.first_document + static_cast<std::int64_t>(numbers[i]),

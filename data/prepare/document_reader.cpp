@@ -209,8 +209,7 @@ Status read_documents(const std::filesystem::path& path, std::string_view separa
   if (!separator.empty()) {
     return user_error(
         fmt::format("{}: holds {}, each of which is a document of its own, and "
-                    "--document-separator cuts texts; "
-                    "leave it out, or say --input-format text",
+                    "--document-separator cuts texts; leave it out, or use --input-format text",
                     path.string(), record_name(input->layout())));
   }
   Consumption consumption(input->bytes(), sink);

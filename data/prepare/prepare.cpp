@@ -124,14 +124,14 @@ Result<std::uint64_t> input_bytes(const PrepareRequest& request) {
 
 Status check_request(const PrepareRequest& request) {
   if (request.inputs.empty()) {
-    return user_error("no input; say --input FILE");
+    return user_error("no input; use --input FILE");
   }
   if (request.out.empty()) {
-    return user_error("no output directory; say --out DIR");
+    return user_error("no output directory; use --out DIR");
   }
   if (!(request.val_fraction > 0.0 && request.val_fraction < 1.0)) {
     return user_error(
-        fmt::format("--val-fraction {} has to lie above 0 and below 1", request.val_fraction));
+        fmt::format("--val-fraction {} must be above 0 and below 1", request.val_fraction));
   }
   return {};
 }
@@ -173,8 +173,7 @@ Result<PrepareReport> prepare_dataset(const PrepareRequest& request,
   TRAIN_RETURN_IF_ERROR(earlier);
   if (holds_data(request.out, *earlier) && !request.force) {
     return user_error(
-        fmt::format("{} already holds data ({}); say --force to replace it, or "
-                    "another --out",
+        fmt::format("{} already holds data ({}); use --force to replace it, or another --out",
                     request.out.string(), earlier->front().filename().string()));
   }
   if (request.tokenizer != "bytes") {

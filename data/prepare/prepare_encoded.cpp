@@ -210,10 +210,10 @@ Result<PrepareReport> prepare_encoded(const PrepareRequest& request, std::uint64
   TRAIN_RETURN_IF_ERROR(tokenizer);
   const auto end_of_text = tokenizer->end_of_text();
   if (!end_of_text) {
-    return user_error(fmt::format(
-        "{}: it names no end-of-text token, which ends every document; name it as eos_token in "
-        "tokenizer_config.json",
-        request.tokenizer));
+    return user_error(
+        fmt::format("{}: no end-of-text token is set, which must end every document; set eos_token "
+                    "in tokenizer_config.json",
+                    request.tokenizer));
   }
   TRAIN_RETURN_IF_ERROR(storage::make_directory(request.out));
   const auto lock = storage::FileLock::acquire(request.out, ".prepare.lock");

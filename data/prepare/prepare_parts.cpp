@@ -190,8 +190,8 @@ std::string no_text_advice(std::string_view record) {
       return object.is_object() && object.contains(name);
     });
   });
-  return known ? "say --row-length T for conversations, prompts or pairs"
-               : fmt::format("its {} do not say which is the text; call that \"text\"",
+  return known ? "use --row-length T for conversations, prompts or pairs"
+               : fmt::format("its {} do not tell which is the text; rename that one \"text\"",
                              storage::member_list(object));
 }
 
@@ -227,7 +227,7 @@ Status DropCount::check(std::uint64_t documents) const {
   }
   if (documents == 0) {
     return user_error(fmt::format("no record of the input gives a text: {}{}", text,
-                                  fault == storage::LineFault::no_text ? "" : "; mend the data"));
+                                  fault == storage::LineFault::no_text ? "" : "; fix the data"));
   }
   return storage::check_dropped({documents + dropped_, dropped_}, request_.most_dropped, text);
 }

@@ -86,8 +86,8 @@ std::vector<PackedRow> in_order(const std::vector<PackItem>& items, std::uint32_
 Result<Packing> packing_of(std::string_view name) {
   const auto found = std::find(packing_names.begin(), packing_names.end(), name);
   if (found == packing_names.end()) {
-    return user_error(fmt::format("there is no packing \"{}\"; take one of {}", name,
-                                  fmt::join(packing_names, ", ")));
+    return user_error(
+        fmt::format("unknown packing \"{}\"; use one of {}", name, fmt::join(packing_names, ", ")));
   }
   return static_cast<Packing>(found - packing_names.begin());
 }

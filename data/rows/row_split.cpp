@@ -57,11 +57,11 @@ struct RowSplit::State {
 
 Error RowSplit::State::outside(std::uint64_t position, std::uint32_t id) const {
   if (is_beyond_said(id)) {
-    return user_error(fmt::format(
-        "{}: vocab_size is {}, but {} has token {} at position {}; mend vocab_size if the ids are "
-        "right, or prepare the data again",
-        (files.tokens_path.parent_path() / facts_file_name).string(), facts.vocab_size,
-        files.tokens_path.filename().string(), id, position));
+    return user_error(
+        fmt::format("{}: vocab_size is {}, but {} has token {} at position {}; fix vocab_size if "
+                    "the ids are right, or prepare the data again",
+                    (files.tokens_path.parent_path() / facts_file_name).string(), facts.vocab_size,
+                    files.tokens_path.filename().string(), id, position));
   }
   return user_error(fmt::format(
       "{}: token {} at position {} is outside the vocabulary of {}; prepare the data without "

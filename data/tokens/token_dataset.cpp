@@ -65,8 +65,8 @@ Status check_endings(const std::vector<fs::path>& files) {
   if (numpy == files.end() || other == files.end()) {
     return {};
   }
-  return user_error(fmt::format("{} and {}: which of them is meant is not known; keep .bin or .npy",
-                                other->string(), numpy->filename().string()));
+  return user_error(fmt::format("{} and {}: both are there; keep .bin or .npy", other->string(),
+                                numpy->filename().string()));
 }
 
 Result<SplitFiles> split_files(const fs::path& directory) {
@@ -190,18 +190,18 @@ bool TokenSplit::is_minus_one(const File& file, std::uint64_t position) {
 
 Error TokenSplit::outside(const File& file, std::uint64_t position, std::uint32_t id) const {
   if (is_minus_one(file, position)) {
-    return user_error(fmt::format(
-        "{}: token -1 at position {}: that is no id, but what other programs write where there is "
-        "none; write the ids without it",
-        file.path.string(), position));
+    return user_error(
+        fmt::format("{}: token -1 at position {}: not an id, but other programs' mark for a "
+                    "missing one; write the ids without it",
+                    file.path.string(), position));
   }
   const std::int64_t said = layout_.said_vocab_size;
   if (said > 0 && id >= said) {
-    return user_error(fmt::format(
-        "{}: vocab_size is {}, but {} has token {} at position {}; mend vocab_size if the ids are "
-        "right, or prepare the data again",
-        (file.path.parent_path() / facts_file_name).string(), said, file.path.filename().string(),
-        id, position));
+    return user_error(
+        fmt::format("{}: vocab_size is {}, but {} has token {} at position {}; fix vocab_size if "
+                    "the ids are right, or prepare the data again",
+                    (file.path.parent_path() / facts_file_name).string(), said,
+                    file.path.filename().string(), id, position));
   }
   return user_error(fmt::format(
       "{}: token {} at position {} is outside the vocabulary of {}; prepare the data without "
@@ -270,8 +270,8 @@ Result<TokenDataset> TokenDataset::open(const fs::path& directory, const Dataset
   TRAIN_RETURN_IF_ERROR(facts);
   if (facts->format) {
     return user_error(
-        fmt::format("{}: format is \"{}\", not tokens without a form; an objective that reads rows "
-                    "takes it, or prepare the text without --row-length",
+        fmt::format("{}: format is \"{}\", not plain tokens; choose an objective that reads rows, "
+                    "or prepare the text without --row-length",
                     (directory / facts_file_name).string(), *facts->format));
   }
   const auto files = split_files(directory);

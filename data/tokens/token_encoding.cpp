@@ -77,9 +77,8 @@ Result<TokenEncoding> read_llmc(const TokenFile& file) {
   const auto* const found = std::find_if(llmc_kinds.begin(), llmc_kinds.end(),
                                          [&](const LlmcKind& each) { return each.magic == magic; });
   if (found == llmc_kinds.end()) {
-    return token_error(file, fmt::format("has a header of llm.c with the number {}, and token "
-                                         "files have 20240520 or 20240801: of another kind; give "
-                                         "the files of tokens",
+    return token_error(file, fmt::format("has an llm.c header with the number {}, but token files "
+                                         "have 20240520 or 20240801; give the token files",
                                          magic));
   }
   if (file.bytes.size() < llmc_header_bytes) {
@@ -91,8 +90,8 @@ Result<TokenEncoding> read_llmc(const TokenFile& file) {
   const std::uint64_t data_bytes = file.bytes.size() - llmc_header_bytes;
   const auto width = static_cast<std::uint64_t>(kind.token_bytes);
   if (version != kind.version) {
-    return token_error(file, fmt::format("has a header of llm.c of version {}, and {} is read; "
-                                         "write it anew with a current one",
+    return token_error(file, fmt::format("has an llm.c header of version {}, but only {} is "
+                                         "supported; write it again with a current version",
                                          version, kind.version));
   }
   // For more than 2^32 tokens the header holds the lower half.
@@ -140,13 +139,13 @@ Result<TokenEncoding> read_numpy(const TokenFile& file) {
   constexpr std::string_view widths = "1248";
   if (!is_order || kind.size() != 2 || (kind[0] != 'u' && kind[0] != 'i') ||
       widths.find(kind[1]) == std::string_view::npos) {
-    return token_error(file, fmt::format("holds elements of type \"{}\", and ids are integers, "
-                                         "little-endian; save it with `.astype('<u4')`",
+    return token_error(file, fmt::format("holds elements of type \"{}\", but ids must be "
+                                         "little-endian integers; save it with `.astype('<u4')`",
                                          type));
   }
   if (std::count(shape.begin(), shape.end(), ',') != 1 || !shape.ends_with(',')) {
-    return token_error(file, fmt::format("has the shape {}), and ids are a list; save it with "
-                                         "`.reshape(-1)`, without what fills its rows",
+    return token_error(file, fmt::format("has the shape {}), but ids must be one-dimensional; save "
+                                         "it with `.reshape(-1)`, without padding",
                                          shape));
   }
   const auto width = static_cast<std::int64_t>(kind[1] - '0');
@@ -182,13 +181,14 @@ Result<TokenEncoding> read_megatron(const TokenFile& file, const fs::path& index
   if (bytes.size() < megatron_header_bytes || !text_of(bytes).starts_with(megatron_magic) ||
       number_at(bytes, 9, 8) != 1) {
     return wrong(
-        "is no index of Megatron's of version 1, though it lies beside token ids; remove it "
-        "if it does not belong to them, or make both anew");
+        "is not a Megatron index of version 1, but lies beside token ids; remove it if it does not "
+        "belong to them, or write both again");
   }
   const auto code = std::to_integer<std::size_t>(bytes[17]);
   const std::int64_t width = code < megatron_widths.size() ? megatron_widths[code] : 0;
   if (width == 0) {
-    return wrong(fmt::format("says type {}, which is none of ids; prepare the text again", code));
+    return wrong(
+        fmt::format("says type {}, which is not a type of ids; prepare the text again", code));
   }
   const std::uint64_t sequences = number_at(bytes, 18, 8);
   const std::uint64_t documents = number_at(bytes, 26, 8);
@@ -346,7 +346,7 @@ Status check_plain(const TokenFile& file, std::int64_t width) {
     return token_error(file, fmt::format("is {}", binary));
   }
   if (is_printable(head)) {
-    return token_error(file, "is text, not ids; make ids of it with `actortrain data prepare`");
+    return token_error(file, "is text, not ids; tokenize it with `actortrain data prepare`");
   }
   TRAIN_RETURN_IF_ERROR(check_floats(file));
   const auto words = sampled_words(file.bytes, 2, 4);
@@ -387,10 +387,9 @@ Result<TokenEncoding> read_plain(const TokenFile& file) {
   const auto unsigned_width = static_cast<std::uint64_t>(width);
   if (file.bytes.size() % unsigned_width != 0) {
     return token_error(
-        file, fmt::format(
-                  "{} bytes is no multiple of {} (uint{} tokens): cut short, or of another dtype; "
-                  "prepare it again or set dtype in meta.json",
-                  file.bytes.size(), width, 8 * width));
+        file, fmt::format("{} bytes is not a multiple of {} (uint{} tokens): cut short, or of "
+                          "another dtype; prepare it again or set dtype in meta.json",
+                          file.bytes.size(), width, 8 * width));
   }
   return TokenEncoding{0, file.bytes.size() / unsigned_width, width};
 }
@@ -405,7 +404,7 @@ Result<TokenEncoding> token_encoding_of(const TokenFile& file) {
     return read_numpy(file);
   }
   if (file.path.extension() == ".npy") {
-    return token_error(file, "is named .npy, but is no NumPy array; save it with `np.save`");
+    return token_error(file, "is named .npy, but is not a NumPy array; save it with `np.save`");
   }
   if (has_llmc_header(file)) {
     return read_llmc(file);

@@ -455,13 +455,13 @@ Status Mesh::answer(Attempt& attempt) {
     attempt.hello.proof = prove(secret_, Side::connected, name, challenge, attempt.hello.nonce);
     attempt.stage = Attempt::Stage::welcome;
     if (!send_message(attempt.socket.get(), attempt.hello)) {
-      begin_again(attempt, "it takes no hello");
+      begin_again(attempt, "it did not accept the greeting");
     }
     return {};
   }
   const Proof expected = prove(secret_, Side::accepted, name, challenge, attempt.hello.nonce);
   if (!same_proof(attempt.welcome.message().proof, expected)) {
-    begin_again(attempt, "somebody else is at its address");
+    begin_again(attempt, "another program answers at its address");
     return {};
   }
   attempt.stage = Attempt::Stage::proven;

@@ -194,7 +194,7 @@ bool TcpConnection::parse_frame() {
   } else if (frame.kind == Kind::farewell && frame.bytes == 0) {
     state_ = State::left;
   } else {
-    lose("it sends what is no message");
+    lose("it sent an invalid message");
   }
   return true;
 }

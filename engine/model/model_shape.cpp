@@ -38,7 +38,8 @@ Status check_dimensions(const ModelShape& shape, std::int64_t dataset_vocab) {
   TRAIN_RETURN_IF_ERROR(check_dimension("model.vocab_size", shape.vocab_size));
   if (shape.head_dim % 2 != 0) {
     return user_error(fmt::format(
-        "model.head_dim is {}: rotary positions turn pairs, so it must be even", shape.head_dim));
+        "model.head_dim is {}: rotary positions rotate pairs of channels, so it must be even",
+        shape.head_dim));
   }
   if (shape.vocab_size < dataset_vocab) {
     return user_error(
@@ -53,10 +54,10 @@ Status check_dimensions(const ModelShape& shape, std::int64_t dataset_vocab) {
 Result<ModelShape> resolve_shape(const configs::ModelSection& section, std::int64_t dataset_vocab) {
   ModelShape shape;
   if (section.arch != "enoki" && section.arch != "dstar_qwen3" && section.arch != "qwen3") {
-    return user_error(fmt::format(
-        "model.arch is \"{}\": give \"enoki\" or \"dstar_qwen3\", or model.config or model.from "
-        "for an architecture that is published",
-        section.arch));
+    return user_error(
+        fmt::format("model.arch is \"{}\": give \"enoki\" or \"dstar_qwen3\", or model.config or "
+                    "model.from for a published architecture",
+                    section.arch));
   }
   TRAIN_RETURN_IF_ERROR(check_dimension("model.heads", section.heads));
   const bool qwen3 = section.arch != "enoki";

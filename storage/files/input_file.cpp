@@ -19,10 +19,9 @@ Result<InputFile> InputFile::open(const std::filesystem::path& path, Links links
   const int descriptor =
       disk_open_to_read(path, links == Links::refuse ? flags | O_NOFOLLOW : flags);
   if (descriptor < 0 && errno == ELOOP && links == Links::refuse) {
-    return user_error(
-        fmt::format("cannot read {}: a symbolic link, which may not stand here; "
-                    "put the file itself in its place",
-                    path.string()));
+    return user_error(fmt::format(
+        "cannot read {}: symbolic links are not allowed here; replace it with the file itself",
+        path.string()));
   }
   if (descriptor < 0) {
     return os_error(Access::read, path, errno);
@@ -60,7 +59,7 @@ Status InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
       return os_error(Access::read, path_, errno);
     }
     if (got == 0) {
-      return failure(fmt::format("cannot read {}: it was cut short to {} of {} bytes meanwhile",
+      return failure(fmt::format("cannot read {}: it shrank to {} of {} bytes while it was read",
                                  path_.string(), offset, size_bytes_));
     }
     out = out.subspan(static_cast<std::size_t>(got));
@@ -83,8 +82,8 @@ Result<Mapping> InputFile::map() const {
 
 Result<std::string> InputFile::read_text(std::uint64_t limit_bytes) const {
   if (size_bytes_ > limit_bytes) {
-    return failure(fmt::format("cannot read {}: {} bytes, more than the {} that it may have",
-                               path_.string(), size_bytes_, limit_bytes));
+    return failure(fmt::format("cannot read {}: {} bytes, above its limit of {}", path_.string(),
+                               size_bytes_, limit_bytes));
   }
   std::string text(static_cast<std::size_t>(size_bytes_), '\0');
   TRAIN_RETURN_IF_ERROR(read(0, std::as_writable_bytes(std::span(text))));

@@ -40,7 +40,7 @@ Error not_opened(const Entry& entry, int error_number, std::string_view way_out)
   if (looked && S_ISLNK(facts.st_mode)) {
     return refused(
         entry.path,
-        fmt::format("is a symbolic link that user {} has made, and is not followed", facts.st_uid),
+        fmt::format("is a symbolic link made by user {}, and is not followed", facts.st_uid),
         way_out);
   }
   if (looked && !S_ISDIR(facts.st_mode)) {
@@ -88,7 +88,8 @@ Status check_not_written_by_others(const Descriptor& opened, const fs::path& pat
     return os_error(Access::read, path, errno);
   }
   if ((facts.st_mode & kWrittenByOthers) != 0) {
-    return refused(path, fmt::format("others may write it (mode {:o})", facts.st_mode & 07777),
+    return refused(path,
+                   fmt::format("other users may write to it (mode {:o})", facts.st_mode & 07777),
                    way_out);
   }
   return {};

@@ -247,8 +247,8 @@ class Taking {
     }
     if (!std::exchange(said_, true)) {
       log_info(
-          fmt::format("lock_awaited {} was not given back by {}; waiting until it is clear "
-                      "that this one has ended",
+          fmt::format("lock_awaited {} was not released by {}; waiting until it is clear that this "
+                      "process has ended",
                       directory_.string(), name_of(owner)));
     }
     return !here && still_.lasts(locked ? timing_.unlocked : timing_.locked);
@@ -292,7 +292,7 @@ class Taking {
     std::this_thread::sleep_for(2 * timing_.look);  // If two processes did so at once, the second
                                                     // one owns it.
     const auto there = record_at(path_);
-    log_warning(fmt::format("lock_taken_over {} from {}, which has said nothing for long",
+    log_warning(fmt::format("lock_taken_over {} from {}, whose heartbeat has stopped",
                             directory_.string(), name_of(owner)));
     TRAIN_RETURN_IF_ERROR(there);
     return *there && (*there)->word == own_.word ? std::move(file) : Descriptor();
@@ -332,9 +332,9 @@ class RunLock::Holder {
     const auto there = record_at(path_);
     TRAIN_RETURN_IF_ERROR(there);
     if (*there && (*there)->is_owned() && (*there)->word != own_.word) {
-      on_lost_(fmt::format("{}: {} has taken the run over; this one ends", path_.string(),
+      on_lost_(fmt::format("{}: {} has taken over the run; this process ends", path_.string(),
                            name_of(**there)));
-      return failure("the run is another's");
+      return failure("another process owns the run");
     }
     return {};
   }

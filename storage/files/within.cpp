@@ -113,8 +113,8 @@ Result<std::string> read_within(const Within& place, std::uint64_t limit_bytes) 
     constexpr std::size_t kPiece = std::size_t{64} << 10U;
     const std::size_t before = text.size();
     if (before > limit_bytes) {
-      return failure(fmt::format("cannot read {}: more than the {} bytes that it may have",
-                                 path.string(), limit_bytes));
+      return failure(
+          fmt::format("cannot read {}: above its limit of {} bytes", path.string(), limit_bytes));
     }
     text.resize(before + std::min<std::uint64_t>(kPiece, limit_bytes - before + 1));
     const ssize_t got =

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* unpack_first = "unpack it first";
 constexpr const char* give_rows = "give its rows as lines of JSON, or as Parquet";
 constexpr const char* give_text = "give its text";
-constexpr const char* to_utf8 = "write it as UTF-8 first (`iconv -f UTF-16 -t UTF-8`)";
+constexpr const char* to_utf8 = "convert it to UTF-8 first (`iconv -f UTF-16 -t UTF-8`)";
 
 struct BinaryKind {
   std::string_view magic;
@@ -49,8 +49,8 @@ constexpr auto binary_kinds = std::to_array<BinaryKind>({
      give_text},
     {{"\x89PNG", 4}, "a picture", give_text},
     {{"\xff\xd8\xff", 3}, "a picture", give_text},
-    {{"\xff\xfe\0\0", 4}, "UTF-32", "write it as UTF-8 first (`iconv -f UTF-32 -t UTF-8`)"},
-    {{"\0\0\xfe\xff", 4}, "UTF-32", "write it as UTF-8 first (`iconv -f UTF-32 -t UTF-8`)"},
+    {{"\xff\xfe\0\0", 4}, "UTF-32", "convert it to UTF-8 first (`iconv -f UTF-32 -t UTF-8`)"},
+    {{"\0\0\xfe\xff", 4}, "UTF-32", "convert it to UTF-8 first (`iconv -f UTF-32 -t UTF-8`)"},
     {{"\xff\xfe", 2}, "UTF-16", to_utf8},
     {{"\xfe\xff", 2}, "UTF-16", to_utf8},
 });
@@ -113,10 +113,10 @@ std::string binary_content(std::string_view head, std::size_t shortest) {
     return fmt::format("an Arrow stream; {}", give_rows);
   }
   if (shortest == 1 && is_wide_text(head, 1)) {
-    return "UTF-16; write it as UTF-8 first (`iconv -f UTF-16LE -t UTF-8`)";
+    return "UTF-16; convert it to UTF-8 first (`iconv -f UTF-16LE -t UTF-8`)";
   }
   if (shortest == 1 && is_wide_text(head, 0)) {
-    return "UTF-16; write it as UTF-8 first (`iconv -f UTF-16BE -t UTF-8`)";
+    return "UTF-16; convert it to UTF-8 first (`iconv -f UTF-16BE -t UTF-8`)";
   }
   if (head.size() > tar_magic_offset && head.substr(tar_magic_offset).starts_with("ustar")) {
     return fmt::format("a tar archive; {}", unpack_first);

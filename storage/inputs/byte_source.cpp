@@ -108,8 +108,7 @@ Status check_ending(const std::filesystem::path& path) {
     return {};
   }
   return user_error(fmt::format(
-      "{}: is named {}, but does not begin as {} does: damaged, or of another kind; fetch it "
-      "again, or rename it",
+      "{}: is named {}, but is not {}: damaged, or another format; fetch it again, or rename it",
       path.string(), ending, named == formats.end() ? "Parquet" : named->name));
 }
 

@@ -177,7 +177,7 @@ std::optional<InputLayout> table_layout(const InputHead& head) {
 Result<SaidLayout> said_layout_named(std::string_view name) {
   const auto* const found = std::find(said_names.begin(), said_names.end(), name);
   if (found == said_names.end()) {
-    return user_error(fmt::format("there is no layout of inputs \"{}\"; take one of {}", name,
+    return user_error(fmt::format("unknown layout of inputs \"{}\"; use one of {}", name,
                                   fmt::join(said_names.begin() + 1, said_names.end(), ", ")));
   }
   return static_cast<SaidLayout>(found - said_names.begin());

@@ -78,12 +78,11 @@ std::unique_ptr<RecordCutter> cutter_of(InputLayout layout) {
 }  // namespace
 
 Error no_text_error(const std::filesystem::path& path, double unreadable) {
-  return user_error(fmt::format(
-      "{}: {:.0f} % of its characters are no UTF-8, or control characters: it is not text, or in "
-      "another encoding; write it as UTF-8 (`iconv -f ENCODING -t UTF-8`), or say --input-format "
-      "text to take "
-      "its bytes as they are",
-      path.string(), 100.0 * unreadable));
+  return user_error(
+      fmt::format("{}: {:.0f} % of its characters are invalid UTF-8 or control characters: it is "
+                  "not text, or in another encoding; convert it to UTF-8 (`iconv -f ENCODING -t "
+                  "UTF-8`), or use --input-format text to take its bytes as they are",
+                  path.string(), 100.0 * unreadable));
 }
 
 Result<InputReader> InputReader::open(const std::filesystem::path& path, SaidLayout said) {

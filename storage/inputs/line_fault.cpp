@@ -124,7 +124,7 @@ Status check_dropped(const LineTally& tally, double most, const std::string& wor
     return {};
   }
   return user_error(
-      fmt::format("{} of {} lines ({:.1f} %) were dropped, more than {:g} %; {}; mend the data, or "
+      fmt::format("{} of {} lines ({:.1f} %) were dropped, more than {:g} %; {}; fix the data, or "
                   "raise --max-dropped",
                   tally.dropped, tally.lines, 100.0 * dropped / lines, 100.0 * most, worst));
 }

@@ -17,7 +17,7 @@ namespace {
 /// Bytes passed to a library at a time: some count in 32 bits.
 constexpr std::size_t unpacked_piece_bytes = std::size_t{1} << 20;
 constexpr const char* is_damaged = "the compressed data is damaged";
-constexpr const char* no_memory = "there is not the memory that decompressing it takes";
+constexpr const char* no_memory = "not enough memory to decompress it";
 
 /// gzip: consecutive members. Zeros may follow each, as on tapes and block devices, and are skipped
 /// as the program gzip does.

@@ -310,7 +310,7 @@ std::string gguf_layout_defect(std::vector<GgufEntry>& entries, std::uint64_t st
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
   for (GgufEntry& entry : entries) {
     if (entry.begin % alignment != 0) {
-      return fmt::format("tensor {} begins at byte {}, which is no multiple of {}",
+      return fmt::format("tensor {} begins at byte {}, which is not a multiple of {}",
                          shown(entry.name), entry.begin, alignment);
     }
     if (start > file_bytes || entry.begin > file_bytes - start ||

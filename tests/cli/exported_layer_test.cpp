@@ -167,11 +167,11 @@ TEST_CASE("exported layer: a tensor of several that is missing, misshapen or too
   CHECK_THAT(mistake([&](auto& all) { one(all).name = "transformer.h.1.mixes.4.weight"; }),
              Catch::Contains("tensor transformer.h.1.mixes.2.weight is missing"));
   CHECK_THAT(mistake([&](auto& all) { one(all).shape = {4}; }),
-             Catch::Contains("mixes.2.weight has shape [4], config.json wants [2, 2]"));
+             Catch::Contains("mixes.2.weight has shape [4], but config.json says [2, 2]"));
   CHECK_THAT(mistake([&](auto& all) {
                all.push_back({"transformer.h.1.mixes.4.weight", {2, 2}});
              }),
-             Catch::Contains("mixes.4.weight belongs to nothing"));
+             Catch::Contains("mixes.4.weight is not part of"));
 }
 
 TEST_CASE("exported layer: adapters of its projection are written as PEFT's and read again",

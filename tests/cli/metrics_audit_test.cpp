@@ -82,7 +82,7 @@ TEST_CASE("metrics audit: every number is compared to the bit", "[actors][audit]
 
 TEST_CASE("metrics audit: lines that are none, or in the wrong place", "[actors][audit]") {
   Fixture f;
-  CHECK(f.problem("{\"step\":1,").find("no JSON object") != std::string::npos);
+  CHECK(f.problem("{\"step\":1,").find("not a JSON object") != std::string::npos);
   CHECK(f.problem(kOne + kOne).find("step 1 comes after step 1") != std::string::npos);
   f.steps.erase(2);
   CHECK(f.problem(kTwo).find("step 2 is not in the journal") != std::string::npos);

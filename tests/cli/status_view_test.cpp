@@ -133,7 +133,7 @@ TEST_CASE("status_view: a launcher that is gone is not running", "[actors][statu
   const auto view = site.read();
   REQUIRE(view.ok());
   CHECK(view->condition == RunCondition::died);
-  CHECK_THAT(status_text(*view), Catch::Contains("died without a word"));
+  CHECK_THAT(status_text(*view), Catch::Contains("died without a report"));
 }
 
 TEST_CASE("status_view: from another machine silence tells", "[actors][status]") {
@@ -248,7 +248,7 @@ TEST_CASE("status_view: mistakes and damage are one line", "[actors][status]") {
   const auto path = site.home / "status.json";
   for (const char* damaged : {"", "{", "[]", "{\"format\":\"actortrain\"}"}) {
     test::write_bytes(path, damaged);
-    check(ErrorKind::failure, "is no status of a run");
+    check(ErrorKind::failure, "is not a status of a run");
   }
   test::write_bytes(path, "{\"format\":\"actortrain status\",\"version\":2}");
   check(ErrorKind::user, "version 2");
@@ -265,11 +265,11 @@ TEST_CASE("status_view: mistakes and damage are one line", "[actors][status]") {
        {std::string(300'000, '['), "{\"a\":" + std::string(100'000, '['), std::string("\xff\xfe"),
         "{\"a\":\"" + std::string(100'000, 'x') + "\"}"}) {
     test::write_bytes(path, hostile);
-    check(ErrorKind::failure, "is no status of a run");
+    check(ErrorKind::failure, "is not a status of a run");
   }
   test::write_bytes(path, "");
   std::filesystem::resize_file(path, std::uint64_t{1} << 40U);
-  check(ErrorKind::failure, "more than the");
+  check(ErrorKind::failure, "above its limit of");
   std::filesystem::remove(path);
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
   check(ErrorKind::user, "not a regular file");

@@ -26,7 +26,7 @@ TEST_CASE("stored run: the configuration of another person's run is not waited f
   CHECK_THAT(message(), Catch::Contains("a link leads out of"));
   std::filesystem::remove(path);
   test::write_bytes(path, std::string(std::size_t{2} << 20U, '['));
-  CHECK_THAT(message(), Catch::Contains("more than the"));
+  CHECK_THAT(message(), Catch::Contains("above its limit of"));
   test::write_bytes(path, std::string(std::size_t{1} << 19U, '['));
   CHECK_THAT(message(), Catch::Contains("config.toml:1"));
 }

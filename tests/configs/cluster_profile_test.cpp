@@ -94,7 +94,7 @@ TEST_CASE("profiles: a mistake is one line with file, line, key and the fix",
       {"before = [\"a\\nb\"]\n", "before wants of each entry one line of text"},
       {"run_dir = \"a\\nb\"\n", "run_dir wants one line of text, found \"a b\""},
       {"environment = \"A=1\"\n", "environment wants a section [environment]"},
-      {"[environment]\n\"A B\" = \"1\"\n", "a.toml:2: environment: \"A B\" is no name"},
+      {"[environment]\n\"A B\" = \"1\"\n", "a.toml:2: environment: \"A B\" is not a variable name"},
       {"[environment]\nA = 1\n", "a.toml:2: environment.A wants one line of text in quotes"},
       {"[environment]\nA = \"x\\ny\"\n", "a.toml:2: environment.A wants one line"}};
   for (const Case& one : cases) {

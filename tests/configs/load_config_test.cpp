@@ -120,23 +120,23 @@ TEST_CASE("load_config: unknown keys name place and nearest key", "[configs][loa
 TEST_CASE("load_config: wrong types name what is wanted and what was found",
           "[configs][load_config]") {
   CHECK(refusal("[run]\nname = 3\n") ==
-        "x.toml:2: run.name wants text in quotes, found the integer 3");
+        "x.toml:2: run.name must be text in quotes, found the integer 3");
   CHECK(refusal("[run]\nsteps = 2.0\n") ==
-        "x.toml:2: run.steps wants an integer, found the number 2.0");
+        "x.toml:2: run.steps must be an integer, found the number 2.0");
   CHECK(refusal("[run]\nsteps = \"2\"\n") ==
-        "x.toml:2: run.steps wants an integer, found the text \"2\"");
+        "x.toml:2: run.steps must be an integer, found the text \"2\"");
   CHECK(refusal("[run]\n\ntensorboard = 1\n") ==
-        "x.toml:3: run.tensorboard wants a boolean, found the integer 1");
+        "x.toml:3: run.tensorboard must be a boolean, found the integer 1");
   CHECK(refusal("[optimizer]\nlr = true\n") ==
-        "x.toml:2: optimizer.lr wants a number, found the boolean true");
+        "x.toml:2: optimizer.lr must be a number, found the boolean true");
   CHECK(refusal("[optimizer]\nlr = [1]\n") ==
-        "x.toml:2: optimizer.lr wants a number, found an array");
-  CHECK(refusal("[run.steps]\n") == "x.toml:1: run.steps wants an integer, found a table");
+        "x.toml:2: optimizer.lr must be a number, found an array");
+  CHECK(refusal("[run.steps]\n") == "x.toml:1: run.steps must be an integer, found a table");
   CHECK(refusal("[run]\nname = 2024-01-01\n") ==
-        "x.toml:2: run.name wants text in quotes, found a date or time");
-  CHECK(refusal("run = 3\n") == "x.toml:1: run wants a section \"[run]\", found the integer 3");
+        "x.toml:2: run.name must be text in quotes, found a date or time");
+  CHECK(refusal("run = 3\n") == "x.toml:1: run must be a section \"[run]\", found the integer 3");
   CHECK(refusal("[[run]]\nname = \"a\"\n") ==
-        "x.toml:1: run wants a section \"[run]\", found an array");
+        "x.toml:1: run must be a section \"[run]\", found an array");
 }
 
 TEST_CASE("load_config: a broken file names the line", "[configs][load_config]") {
@@ -146,8 +146,8 @@ TEST_CASE("load_config: a broken file names the line", "[configs][load_config]")
   // What the parser says of the likeliest slips does not tell what to do.
   CHECK(refusal("[run]\nname = me\n").ends_with("; text is written in quotes"));
   CHECK(refusal("[run]\nname = \"me\n").ends_with("; is a closing quote missing?"));
-  CHECK(refusal("[run]\nsteps = 1\n[run]\nseed = 2\n").ends_with(", or leave one out"));
-  CHECK(refusal("[run]\nsteps = 1\nsteps = 2\n").ends_with(", or leave one out"));
+  CHECK(refusal("[run]\nsteps = 1\n[run]\nseed = 2\n").ends_with(", or remove one"));
+  CHECK(refusal("[run]\nsteps = 1\nsteps = 2\n").ends_with(", or remove one"));
   CHECK(refusal(std::string("[run]\nname = \"\xff\xfe\"\n")).starts_with("x.toml:2: not valid"));
   CHECK(refusal("[batch]\nlanes = 99999999999999999999\n").starts_with("x.toml:2: not valid"));
 }
@@ -169,9 +169,9 @@ TEST_CASE("load_config: a published model stands for an architecture", "[configs
   CHECK(accepted(rest + "[model]\nconfig = \"gpt2\"\nz_loss_coeff = 0.5\n").model.z_loss_coeff ==
         0.5);
   CHECK(accepted(rest + "[model]\narch = \"enoki\"\n").model.z_loss_coeff == 1e-4);
-  CHECK(refusal(rest + "[model]\nfrom = \"m\"\nconfig = \"gpt2\"\n").find("leave one out") !=
+  CHECK(refusal(rest + "[model]\nfrom = \"m\"\nconfig = \"gpt2\"\n").find("remove one of them") !=
         std::string::npos);
-  CHECK(refusal(rest + "[model]\nfrom = \"m\"\narch = \"enoki\"\n").find("leave one out") !=
+  CHECK(refusal(rest + "[model]\nfrom = \"m\"\narch = \"enoki\"\n").find("remove one of them") !=
         std::string::npos);
   CHECK(refusal(rest + "[model]\nconfig = \"gpt2\"\nqk_norm = false\n")
             .find("model.qk_norm belongs to model.arch") != std::string::npos);
@@ -204,7 +204,7 @@ TEST_CASE("load_config: a key of text or integer takes both", "[configs][load_co
   CHECK(accepted(kMinimal, {"memory.activation_checkpointing=3"}).memory.activation_checkpointing ==
         "3");
   CHECK(refusal("[parallel]\nreshard = true\n") ==
-        "x.toml:2: parallel.reshard wants text in quotes or an integer, found the boolean true");
+        "x.toml:2: parallel.reshard must be text in quotes or an integer, found the boolean true");
   CHECK(refusal("[parallel]\nsync = 1.0\n").find("found the number 1.0") != std::string::npos);
 }
 
@@ -219,7 +219,7 @@ TEST_CASE("load_config: adapters, and what of [lora] is refused", "[configs]") {
     CHECK(refusal(kMinimal + section).find(mistake) != std::string::npos);
   };
   names("[lora]\nrank = 8\ndropout = 0.1\n",
-        "lora.dropout is 0.1, but adapters have no dropout here; set it to 0");
+        "lora.dropout is 0.1, but dropout on adapters is not supported; set it to 0");
   names("[lora]\nrank = 8\ntargets = []\n", "lora.targets is empty");
   names("[lora]\nrank = -1\n", "lora.rank must be");
   names("[lora]\nalpha = 8.0\n", "lora.rank is 0, so that no adapter is trained");
@@ -240,9 +240,9 @@ TEST_CASE("load_config: a list of texts takes one text too", "[configs][load_con
   CHECK(accepted(kMinimal + "[train]\nfreeze = \"a\"\n", {"train.freeze="}).train.freeze.empty());
   CHECK(accepted(kMinimal, {"train.freeze=a", "train.freeze=b"}).train.freeze == List{"b"});
   CHECK(refusal("[train]\nfreeze = [1]\n") ==
-        "x.toml:2: train.freeze wants a list of texts in quotes, found an array");
+        "x.toml:2: train.freeze must be a list of texts in quotes, found an array");
   CHECK(refusal("[train]\nfreeze = 3\n") ==
-        "x.toml:2: train.freeze wants a list of texts in quotes, found the integer 3");
+        "x.toml:2: train.freeze must be a list of texts in quotes, found the integer 3");
   CHECK(refused_override("train.freeze=[a]").ends_with("found \"[a]\""));
   CHECK(refused_override("train.freeze=[\"\"]").ends_with("holds an empty text; leave it out"));
   CHECK(refused_override("train.freeze=\"\"").ends_with("holds an empty text; leave it out"));
@@ -252,12 +252,12 @@ TEST_CASE("load_config: hostile overrides are refused in one line", "[configs][l
   CHECK(refused_override("run.steps").ends_with("wants section.key=value"));
   CHECK(refused_override("=3").ends_with("wants section.key=value"));
   CHECK(refused_override("").ends_with("wants section.key=value"));
-  CHECK(refused_override("run.steps=").ends_with("wants an integer, found \"\""));
+  CHECK(refused_override("run.steps=").ends_with("must be an integer, found \"\""));
   CHECK(refused_override("run.steps=1\nother=2").ends_with("the value must be one line"));
-  CHECK(refused_override("run.steps=nan").ends_with("wants an integer, found the number nan"));
+  CHECK(refused_override("run.steps=nan").ends_with("must be an integer, found the number nan"));
   CHECK(refused_override("run.name=\"open").ends_with("found \"\"open\""));
   CHECK(refused_override("run\nx.steps=1").find("unknown key") != std::string::npos);
-  CHECK(refused_override("run.steps=99999999999999999999").find("wants an integer") !=
+  CHECK(refused_override("run.steps=99999999999999999999").find("must be an integer") !=
         std::string::npos);
 }
 

@@ -55,7 +55,7 @@ TEST_CASE("named_options: an objective takes its own options, and no other's", "
   REQUIRE(sft.ok());
   CHECK(sft->objective.label_smoothing == 0.1);
   CHECK(refusal("label_smoothing = 0.1") ==
-        "run.toml:8: objective.label_smoothing is no option of objective.name = \"pretrain\"; "
+        "run.toml:8: objective.label_smoothing is not an option of objective.name = \"pretrain\"; "
         "remove it, or choose one that has it: sft, dpo, dpo_norm, wpo");
   CHECK(
       refusal("name = \"sft\"\nlabel_smoothing = 1.0").find("objective.label_smoothing must be") !=

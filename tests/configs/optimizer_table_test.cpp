@@ -87,8 +87,8 @@ TEST_CASE("optimizer_table: defaults are the optimizer's own, what is given stay
 TEST_CASE("optimizer_table: an option of another optimizer names its line and its owners",
           "[configs]") {
   CHECK(refusal("name = \"adamw\"\nclipsnr = 2.0") ==
-        "run.toml:9: optimizer.clipsnr is no option of optimizer.name = \"adamw\"; remove it, or "
-        "choose one that has it: dana-mk4, dana-star-mk4");
+        "run.toml:9: optimizer.clipsnr is not an option of optimizer.name = \"adamw\"; remove it, "
+        "or choose one that has it: dana-mk4, dana-star-mk4");
   CHECK(refusal("name = \"adana\"\nclipsnr = 2.0").starts_with("run.toml:9: optimizer.clipsnr"));
   CHECK(refusal("name = \"adana\"\nbeta1 = 0.9").find("adamw, adamw-decaying-wd, ademamix") !=
         std::string::npos);
@@ -98,9 +98,9 @@ TEST_CASE("optimizer_table: an option of another optimizer names its line and it
   const std::vector<std::string> overrides = {"optimizer.nesterov=false"};
   const auto config = parse_config("[run]\nname = \"x\"\n", "run.toml", overrides);
   REQUIRE_FALSE(config.ok());
-  CHECK(config.error().message.starts_with(
-      "--set optimizer.nesterov=false: optimizer.nesterov is no option of optimizer.name = "
-      "\"adamw\""));
+  CHECK(
+      config.error().message.starts_with("--set optimizer.nesterov=false: optimizer.nesterov is "
+                                         "not an option of optimizer.name = \"adamw\""));
 }
 
 TEST_CASE("optimizer_table: ranges of the options", "[configs]") {

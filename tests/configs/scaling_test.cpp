@@ -270,7 +270,7 @@ TEST_CASE("scaling: mistakes name their place and what there is", "[configs][sca
         std::string::npos);
   CHECK(error_of(parsed("rule = \"qwen3\"\nheads = 3", "[model]\narch = \"enoki\"\n")) ==
         "a.toml:13: model.arch is \"enoki\", but scaling.rule \"qwen3\" is for \"qwen3\"");
-  CHECK(error_of(parsed("heads = 3", "[model]\narch = \"enoki\"\n")).find("of no use") !=
+  CHECK(error_of(parsed("heads = 3", "[model]\narch = \"enoki\"\n")).find("has no effect") !=
         std::string::npos);
   CHECK(error_of(parsed("rule = \"enoki\"\nheads = 3\ntokens_per_parameter = 1e-9"))
             .find("less than one step") != std::string::npos);
@@ -328,7 +328,7 @@ TEST_CASE("scaling: a table's mistakes name file, line and key", "[configs][scal
   CHECK(error("mlp_ratio", "mlp_ration").find("tiny.mlp_ratio is missing") != std::string::npos);
   CHECK(error("[1, 2]", "[1, 0]").find("two integers") != std::string::npos);
   CHECK(error("[1, 2]", "3").find("wants a list") != std::string::npos);
-  CHECK(error("a = 1,", "a = -1,").find("wants a above 0") != std::string::npos);
+  CHECK(error("a = 1,", "a = -1,").find("needs a above 0") != std::string::npos);
   CHECK(error("d = -0.5", "d = \"x\"").find("tiny.lr.d wants a number") != std::string::npos);
   CHECK(error("d = -0.5", "d = -0.5, kapa = 1").find("unknown key \"tiny.lr.kapa\"") !=
         std::string::npos);

@@ -79,15 +79,15 @@ TEST_CASE("published: settings that change the maths and are not supported are o
     check_config_refused(site, changes, parts);
   };
   refused({{"num_attention_heads", 0}}, {"damaged/config.json", "num_attention_heads is 0"});
-  refused({{"num_key_value_heads", 3}}, {"4 is no multiple of num_key_value_heads 3"});
+  refused({{"num_key_value_heads", 3}}, {"4 is not a multiple of num_key_value_heads 3"});
   refused({{"hidden_act", "mish"}}, {"hidden_act is \"mish\"", "silu, gelu"});
   refused({{"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2.0}}}},
           {"rope_type \"dynamic\" is not supported"});
   refused({{"quantization_config", {{"quant_method", "gptq"}, {"bits", 4}}}, {"vocab_size", 301}},
-          {"config.json wants [301, 32]", "before they were quantised"});
+          {"but config.json says [301, 32]", "before they were quantised"});
   refused({{"is_causal", false}}, {"is_causal is false", "attention is causal here"});
   refused({{"vocab_size", 301}},
-          {"model.embed_tokens.weight has shape [300, 32], config.json wants [301, 32]"});
+          {"model.embed_tokens.weight has shape [300, 32], but config.json says [301, 32]"});
 }
 
 TEST_CASE("published: files that are cut short, missing or of another kind are one line each",
@@ -108,7 +108,7 @@ TEST_CASE("published: files that are cut short, missing or of another kind are o
           std::swap(heading.shape[0], heading.shape[1]);
         }
       },
-      {"model.layers.0.mlp.down_proj.weight has shape [48, 32], config.json wants [32, 48]"});
+      {"model.layers.0.mlp.down_proj.weight has shape [48, 32], but config.json says [32, 48]"});
   split_model(site);
   const fs::path shard = site / "damaged/model-00002-of-00003.safetensors";
   fs::resize_file(shard, fs::file_size(shard) - 1);
@@ -146,7 +146,7 @@ TEST_CASE("published: mistakes are one line each, and nothing is started",
   fs::copy(site / "model/model.safetensors", site / "damaged/model.safetensors");
   check_mistake(
       site, set("model.from=damaged"),
-      {"model.layers.0.mlp.gate_proj.weight has shape [48, 32], config.json wants [64, 32]",
+      {"model.layers.0.mlp.gate_proj.weight has shape [48, 32], but config.json says [64, 32]",
        "more like it"});
   fs::resize_file(site / "damaged/model.safetensors", 3000);
   check_mistake(site, set("model.from=damaged"), {"damaged/model.safetensors", "not a usable"});

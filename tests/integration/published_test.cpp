@@ -173,7 +173,7 @@ TEST_CASE("published: a run goes on when the directory it began with is gone",
   fs::copy(site / "model/model.safetensors", site / "passing/model.safetensors");
   const Ended refused = site.start_run(joined(keys, {"run.name=broken", "run.steps=9"}))->wait();
   CHECK(refused.exit_code == 2);
-  CHECK(has(refused.err, "is not what this run began with"));
+  CHECK(has(refused.err, "differs from what this run began with"));
 }
 
 TEST_CASE("published: describe", "[integration][published]") {

@@ -136,7 +136,7 @@ TEST_CASE("status: of a run that trains, has ended, and was killed",
   launcher->send(SIGKILL);
   CHECK(launcher->wait().signal == SIGKILL);
   CHECK(status_of(site).at("condition") == "died");
-  CHECK(has(site.call({"status", "runs/tiny"}).out, "died without a word"));
+  CHECK(has(site.call({"status", "runs/tiny"}).out, "died without a report"));
   CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));
   const auto again = site.start_run(endless(2));
   REQUIRE(status_comes(

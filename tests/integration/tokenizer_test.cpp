@@ -51,10 +51,10 @@ TEST_CASE("tokenizer: ids of a text and back", "[integration][tokenizer]") {
   check_mistake(site, {"tokenize", "--tokenizer", "nowhere", "text.txt"}, {"nowhere"});
   check_mistake(site, {"tokenize", "--tokenizer", "tok", "no.txt"}, {"no.txt"});
   check_mistake(site, {"tokenize", "--tokenizer", "tok", "tok"}, {"tok", "not a regular file"});
-  check_mistake(site, {"detokenize", "--tokenizer", "tok", "text.txt"}, {"is no token id"});
+  check_mistake(site, {"detokenize", "--tokenizer", "tok", "text.txt"}, {"is not a token id"});
   for (const char* ids : {"32 4294967296\n", "-1\n", "32 100000\n"}) {
     write_bytes(site / "beyond.txt", ids);
-    check_mistake(site, {"detokenize", "--tokenizer", "tok", "beyond.txt"}, {"is no token id"});
+    check_mistake(site, {"detokenize", "--tokenizer", "tok", "beyond.txt"}, {"is not a token id"});
   }
   check_mistake(site, {"tokenize", "--tokenizer", "tok", "--spans", "text.txt"}, {"--jsonl"});
   write_bytes(site / "text.jsonl", "{\"text\": \"the hour\"}\n");

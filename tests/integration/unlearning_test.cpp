@@ -246,9 +246,9 @@ TEST_CASE("unlearning: a plan that does not fit is one line", "[integration][unl
   refused({"objective.forget_loss=most"}, {"objective.forget_loss", "random_targets", "max_entropy",
                                            "top_k_entropy", "npo", "max_update"});
   refused({"objective.forget_loss=max_update"},
-          {"data.forget_dir", "of no use", "max_update", "leave it out"});
+          {"data.forget_dir", "has no effect", "max_update", "leave it out"});
   refused({"objective.retain_loss=most"}, {"objective.retain_loss", "nll", "kl", "l2"});
   refused({"train.freeze=[\"block 1\"]"}, {"train.freeze", "block 1"});
   check_mistake(site, RunSite::run_words({"data.forget_dir=forget", "objective.name=sft"}),
-                {"data.forget_dir", "of no use"});
+                {"data.forget_dir", "has no effect"});
 }

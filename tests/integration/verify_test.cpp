@@ -86,7 +86,7 @@ TEST_CASE("verify: every thing that does not fit is named", "[integration][.full
   SECTION("a line of metrics that is torn") {
     const std::string metrics = read_bytes(run / "metrics.jsonl");
     write_bytes(run / "metrics.jsonl", metrics.substr(0, metrics.size() - 10));
-    check_found(site, verify_words(site), {"metrics.jsonl:23: no JSON object"});
+    check_found(site, verify_words(site), {"metrics.jsonl:23: not a JSON object"});
   }
 }
 

@@ -116,13 +116,13 @@ TEST_CASE("private directory: no link is followed and nothing that others may wr
   SECTION("the group may write") {
     fs::create_directory(shared.path / "run");
     REQUIRE(::chmod((shared.path / "run").c_str(), 0770) == 0);
-    shared.check_refused("run", "others may write it (mode 770)");
+    shared.check_refused("run", "other users may write to it (mode 770)");
     CHECK(mode_of(shared.path / "run") == 0770);
   }
   SECTION("all may write") {
     fs::create_directory(shared.path / "run");
     REQUIRE(::chmod((shared.path / "run").c_str(), 0702) == 0);
-    shared.check_refused("run", "others may write it (mode 702)");
+    shared.check_refused("run", "other users may write to it (mode 702)");
   }
   CHECK(names_in(theirs) == std::vector<std::string>{"checkpoints"});
   CHECK(names_in(theirs / "checkpoints").empty());
@@ -143,7 +143,7 @@ TEST_CASE("private directory: what another user has put there is refused",
     const std::string own = (shared.home / "own").string();
     fs::create_directories(own + "/checkpoints");
     REQUIRE(as_another_user([&] { return ::symlink(own.c_str(), name.c_str()) == 0; }));
-    shared.check_refused("run", "is a symbolic link that user 65534 has made");
+    shared.check_refused("run", "is a symbolic link made by user 65534");
   }
   SECTION("it cannot enter what is made here") {
     REQUIRE(shared.open().ok());
@@ -176,7 +176,7 @@ TEST_CASE("private directory: all that is below is looked at, and no link in it 
   }
   SECTION("a step that others could write") {
     REQUIRE(::chmod((own / "step-00000010").c_str(), 0777) == 0);
-    wanted = "step-00000010: others may write it (mode 777)";
+    wanted = "step-00000010: other users may write to it (mode 777)";
   }
   SECTION("another user's file") {
     if (!can_be_another_user()) {

@@ -123,7 +123,7 @@ TEST_CASE("rsync: a failure carries its exit code and its last words", "[storage
                Catch::Contains("killed by signal 9"));
   const auto liar = write_script(site.home / "liar", "exit 0");
   REQUIRE_THAT(rsync_file(site.file, site.to, {.program = liar.string()}).error().message,
-               Catch::Contains("is not there"));
+               Catch::Contains("the file is missing"));
 }
 
 TEST_CASE("rsync: half a copy is none, whatever the program says", "[storage][rsync][CK-1]") {
@@ -132,7 +132,7 @@ TEST_CASE("rsync: half a copy is none, whatever the program says", "[storage][rs
                                  fmt::format("head -c 1000 {} > {}; exit 0", site.file.string(),
                                              (site.to / "shard").string()));
   REQUIRE_THAT(rsync_file(site.file, site.to, {.program = half.string()}).error().message,
-               Catch::Contains("of another size"));
+               Catch::Contains("has another size"));
 }
 
 TEST_CASE("rsync: a full disk is named, and nothing has the file's name", "[storage][rsync]") {

@@ -99,7 +99,7 @@ TEST_CASE("within: no more is read than may be", "[storage][within]") {
   CHECK(*site.read("mine/file", 4) == "mine");
   const auto text = site.read("mine/file", 3);
   REQUIRE_FALSE(text);
-  CHECK_THAT(text.error().message, Catch::Contains("more than the 3 bytes"));
+  CHECK_THAT(text.error().message, Catch::Contains("limit of 3 bytes"));
   fs::resize_file(site.folder / "mine/file", std::uint64_t{1} << 40U);  // a hole
   CHECK_FALSE(site.read("mine/file", 1 << 20));
 }

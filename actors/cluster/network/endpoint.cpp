@@ -29,7 +29,7 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
       return endpoint;
     }
   }
-  return user_error(fmt::format("{} is no HOST:PORT", storage::shown(text)));
+  return user_error(fmt::format("{} is not HOST:PORT", storage::shown(text)));
 }
 
 Result<std::string> interface_address(const std::string& interface) {

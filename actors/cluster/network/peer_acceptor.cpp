@@ -28,10 +28,9 @@ Error cannot_listen(const std::string& address, std::uint16_t port, const error_
                                       : "not allowed to listen there; choose one above 1023"));
   }
   if (error == boost::system::errc::address_not_available) {
-    return user_error(
-        fmt::format("parallel.interface: {} is no address of this node; leave it "
-                    "empty for one node",
-                    address));
+    return user_error(fmt::format(
+        "parallel.interface: {} is not an address of this node; leave it empty for one node",
+        address));
   }
   return failure(fmt::format("cannot listen on {}: {}", where, error.message()));
 }
@@ -88,7 +87,7 @@ Result<tcp::acceptor> open_port(asio::io_context& context, const std::string& ho
   error_code error;
   const auto address = asio::ip::make_address_v4(host, error);
   if (error) {
-    return user_error(fmt::format("parallel.interface: '{}' is no IPv4 address", host));
+    return user_error(fmt::format("parallel.interface: '{}' is not an IPv4 address", host));
   }
   tcp::acceptor listening(context);
   if (listening.open(tcp::v4(), error) ||

@@ -16,7 +16,7 @@ namespace {
 using boost::system::error_code;
 
 Error unusable(const std::filesystem::path& path, const char* what, const error_code& error) {
-  return user_error(fmt::format("{} is no {} of this run: {}; start the run again to renew it",
+  return user_error(fmt::format("{} is not a {} of this run: {}; start the run again to renew it",
                                 path.string(), what, error.message()));
 }
 

@@ -49,10 +49,10 @@ class ReferenceKeeper {
       return {};
     }
     if (digest_before_ && *digest_before_ != reference.weights_digest()) {
-      return user_error(fmt::format(
-          "{}: is of other weights than those that the run begins with; remove it to compute the "
-          "reference anew",
-          checkpoint::partial_reference_path(run_).string()));
+      return user_error(
+          fmt::format("{}: was computed from other weights than the run's first ones; remove it to "
+                      "compute the reference again",
+                      checkpoint::partial_reference_path(run_).string()));
     }
     checkpoint::ReferenceFile file{
         .key = key_,

@@ -322,7 +322,7 @@ std::string unknown_gguf_tokenizer(const storage::GgufFile& file) {
                             : fmt::format("{} is {}", key, storage::shown(*value));
   };
   return fmt::format(
-      "its tokenizer is left out: {}, {}, and how such a one splits text is not known; put the "
+      "its tokenizer is left out: {}, {}, whose way of splitting text is not known; put the "
       "model's own tokenizer.json beside the weights",
       words("tokenizer.ggml.model"), words("tokenizer.ggml.pre"));
 }

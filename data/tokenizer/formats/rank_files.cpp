@@ -127,9 +127,9 @@ Result<TokenizerParts> read_rank_file(std::string_view text) {
         return one.ranks == vocabulary->size() && one.ranks == vocabulary->id_limit();
       });
   if (known == std::end(known_ranks)) {
-    return user_error(
-        fmt::format("{} ranks do not say how text is split; convert them to a tokenizer.json",
-                    vocabulary->size()));
+    return user_error(fmt::format(
+        "a file of {} ranks does not tell how text is split; convert it to a tokenizer.json",
+        vocabulary->size()));
   }
   std::vector<AddedToken> tokens;
   for (const NamedId& special : known->specials) {

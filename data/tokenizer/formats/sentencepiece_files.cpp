@@ -20,7 +20,7 @@ Result<Vocabulary> vocabulary_of(const Model& model) {
   for (std::uint32_t id = 0; id < model.pieces.size(); ++id) {
     if (!vocabulary.add(model.pieces[id].text, id)) {
       return user_error(
-          fmt::format("piece {} is there twice", storage::shown(model.pieces[id].text)));
+          fmt::format("piece {} appears twice", storage::shown(model.pieces[id].text)));
     }
   }
   return vocabulary;

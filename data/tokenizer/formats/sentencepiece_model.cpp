@@ -18,9 +18,7 @@ using PieceType = Model::PieceType;
 constexpr std::size_t piece_limit = std::size_t{1} << 22U;
 constexpr char pieces_tag = '\x0a';  // Field 1, bytes: the beginning of every such file.
 
-Error damaged() {
-  return user_error("no SentencePiece model, or one that breaks off or is damaged");
-}
+Error damaged() { return user_error("not a SentencePiece model, or a truncated or damaged one"); }
 
 /// Calls `each` with every field of a message; false if malformed or if a call fails.
 template <class Each>
@@ -122,14 +120,15 @@ Status check_pieces(const Model& model) {
     if (piece.type == PieceType::byte) {
       const auto byte = byte_of(piece.text);
       if (!byte || !model.byte_fallback) {
-        return user_error(fmt::format("piece {} is said to be a byte{}", storage::shown(piece.text),
+        return user_error(fmt::format("piece {} is marked as a byte{}", storage::shown(piece.text),
                                       byte ? ", but the model has no byte_fallback" : ""));
       }
       bytes.set(*byte);
     }
   }
   if (unknown != 1) {
-    return user_error(fmt::format("{} pieces are the unknown one; there has to be one", unknown));
+    return user_error(
+        fmt::format("{} pieces are marked as unknown; exactly one is needed", unknown));
   }
   if (model.byte_fallback && !bytes.all()) {
     return user_error(fmt::format("byte_fallback needs a piece for each byte; {} of 256 are there",

@@ -31,8 +31,7 @@ Result<Json> read_object(const fs::path& path) {
   }
   Json document = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object()) {
-    return user_error(
-        fmt::format("{}: it is no JSON object; mend it, or take it away", path.string()));
+    return user_error(fmt::format("{}: not a JSON object; fix it, or remove it", path.string()));
   }
   return document;
 }

@@ -150,7 +150,7 @@ Result<Vocabulary> vocabulary_of(const TekkenDocument& document) {
     }
     const auto id = static_cast<std::uint32_t>(rank + document.specials_count);
     if (!vocabulary.add(to_byte_level(*bytes), id)) {
-      return user_error(fmt::format("entry {} of \"vocab\", {}, is there twice", rank,
+      return user_error(fmt::format("entry {} of \"vocab\", {}, appears twice", rank,
                                     storage::shown(entry.text)));
     }
   }

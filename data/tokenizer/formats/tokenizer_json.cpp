@@ -46,7 +46,7 @@ Result<WordModel> read_unigram(const json& section, TokenizerDocument& document)
   auto options = read_unigram_options(section, document.scores.size());
   TRAIN_RETURN_IF_ERROR(options);
   if (document.vocabulary.id_limit() != document.scores.size()) {
-    return user_error("model.vocab is there twice");
+    return user_error("model.vocab appears twice");
   }
   double lowest = std::numeric_limits<double>::infinity();
   std::vector<Unigram::Piece> pieces;

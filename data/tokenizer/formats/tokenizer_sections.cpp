@@ -322,8 +322,8 @@ Result<SpecialFrame> read_post_processor(const json& section) {
         // The first template's output has several parts, which the next would read as a pair.
         if (frame) {
           return user_error(
-              "post_processor: a Sequence of two TemplateProcessing is read as nobody means it; "
-              "put both into one template");
+              "post_processor: a Sequence of two TemplateProcessing is not supported; put both "
+              "into one template");
         }
         auto read = read_template(part);
         if (!read) {

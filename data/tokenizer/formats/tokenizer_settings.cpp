@@ -156,8 +156,8 @@ Result<TokenizerSettings> read_tokenizer_settings(const fs::path& folder) {
   TokenizerSettings settings = merging.finish(json(*config));
   if (settings.flag("split_special_tokens").value_or(false)) {
     return user_error(
-        fmt::format("{}: split_special_tokens is true, with which special tokens are text like "
-                    "any other, in chats too; set it to false",
+        fmt::format("{}: split_special_tokens is true, which treats special tokens as plain text, "
+                    "in chats too; set it to false",
                     (folder / kTokenizerConfig).string()));
   }
   return settings;

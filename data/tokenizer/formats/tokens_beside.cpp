@@ -29,7 +29,7 @@ struct TokenBeside {
 };
 
 Error no_token(const char* file, std::string_view key) {
-  return user_error(fmt::format("{}: {} is no token with an id", file, storage::shown(key)));
+  return user_error(fmt::format("{}: {} is not a token with an id", file, storage::shown(key)));
 }
 
 /// {"32000": {"content": "<|im_start|>", ...}, ...}, by ascending id.
@@ -203,9 +203,8 @@ Status add_tokens_beside(TokenizerParts& parts, const TokenizerSettings& setting
     const std::uint32_t id = plain.id_for(one.token.content);
     if (one.id && *one.id != id) {
       return user_error(
-          fmt::format("{}: {} has the id {}, but it is token {}: ids go on behind the vocabulary "
-                      "without a gap; "
-                      "name all of them, or give a tokenizer.json",
+          fmt::format("{}: {} has the id {}, but would be token {}: added ids must follow the "
+                      "vocabulary without a gap; list all of them, or give a tokenizer.json",
                       one.file, storage::shown(one.token.content), *one.id, id));
     }
     const bool is_named = has_name(settings, one.token.content);

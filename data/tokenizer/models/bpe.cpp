@@ -151,7 +151,7 @@ Result<Bpe> Bpe::from_ranks(Vocabulary vocabulary, std::span<const std::uint32_t
       const std::size_t length = storage::code_point_at(text.data() + at).length;
       const std::string_view character = text.substr(at, length);
       if (bpe.character_id(character) == no_id) {
-        return user_error(fmt::format("token {} has the character {}, which is none itself",
+        return user_error(fmt::format("token {} has the character {}, which is not a token itself",
                                       storage::shown(text), storage::shown(character)));
       }
       inside = inside || (after_other && character == storage::space_marker);

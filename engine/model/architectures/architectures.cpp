@@ -88,7 +88,7 @@ Result<ModelSpec> spec_from_config(const std::string& text, const std::string& s
   json = language_model_config(json);
   const auto type = json.find("model_type");
   if (type == json.end() || !type->is_string()) {
-    return user_error(fmt::format("{}: model_type is {}: a string is wanted, one of {}", source,
+    return user_error(fmt::format("{}: model_type is {}: it must be a string, one of {}", source,
                                   type == json.end() ? "missing" : type->dump(), known_types()));
   }
   const ModelArchitecture* architecture = find_architecture(type->get<std::string>());

@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 32;
 
 std::string wanted(const std::string& key, const Json* value, const char* what) {
-  return fmt::format("{} is {}: {} is wanted", key, value == nullptr ? "null" : value->dump(),
+  return fmt::format("{} is {}: it must be {}", key, value == nullptr ? "null" : value->dump(),
                      what);
 }
 
@@ -82,7 +82,7 @@ std::int64_t ModelConfig::size(const std::string& key) {
   const Json* value = find(key);
   if (value == nullptr || !value->is_number_integer() || value->get<std::int64_t>() < 1 ||
       value->get<std::int64_t>() > kLargestSize) {
-    refuse(wanted(key, value, "a whole number from 1 on"));
+    refuse(wanted(key, value, "an integer of 1 or more"));
     return 1;
   }
   return value->get<std::int64_t>();
@@ -96,7 +96,7 @@ double ModelConfig::real(const std::string& key) {
   const Json* value = find(key);
   if (value == nullptr || !value->is_number() || !std::isfinite(value->get<double>()) ||
       value->get<double>() < 0.0) {
-    refuse(wanted(key, value, "a number that is not negative"));
+    refuse(wanted(key, value, "a number of 0 or more"));
     return 1.0;
   }
   return value->get<double>();
@@ -109,7 +109,7 @@ double ModelConfig::cap_if_any(const std::string& key) {
   const double cap = real(key);
   if (cap == 0.0) {
     refuse(fmt::format(
-        "{} is 0, by which transformers divides and other programs do not; set it to null", key));
+        "{} is 0, which transformers divides by and other programs ignore; set it to null", key));
   }
   return cap;
 }
@@ -157,7 +157,7 @@ std::vector<std::int64_t> ModelConfig::layer_windows(
   std::vector<std::int64_t> windows(static_cast<std::size_t>(layers), 0);
   const Json* types = find("layer_types");
   if (types != nullptr && (!types->is_array() || types->size() != windows.size())) {
-    refuse(fmt::format("layer_types is no list of {} names, one a layer", layers));
+    refuse(fmt::format("layer_types must be a list of {} names, one per layer", layers));
     return windows;
   }
   for (std::size_t layer = 0; layer < windows.size(); ++layer) {

@@ -31,7 +31,7 @@ class Scaling {
     if (value != nullptr && value->is_number()) {
       return value->get<double>();
     }
-    config_->refuse(fmt::format("{} of the rope's scaling is missing or no number", key));
+    config_->refuse(fmt::format("{} of the rope's scaling is missing or not a number", key));
     return 1.0;
   }
   [[nodiscard]] double real_unless_0(const char* key, double otherwise) const {
@@ -119,8 +119,8 @@ double scale_longrope(ModelConfig& config, const Scaling& scaling, double theta,
   const char* key = is_long ? "long_factor" : "short_factor";
   const RopeSettings* factors = scaling.find(key);
   if (factors == nullptr || !factors->is_array() || factors->size() != frequencies.size()) {
-    config.refuse(
-        fmt::format("{} of the rope's scaling is no list of {} numbers", key, frequencies.size()));
+    config.refuse(fmt::format("{} of the rope's scaling is not a list of {} numbers", key,
+                              frequencies.size()));
     return 1.0;
   }
   const auto dim = static_cast<double>(2 * frequencies.size());

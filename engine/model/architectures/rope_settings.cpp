@@ -79,10 +79,10 @@ void drop_share(const Reading& reading, RopeSettings& settings, const std::strin
     return;
   }
   if (kind != "default") {
-    reading.config.refuse(fmt::format("{} is {}, but heads of this family turn whole: set it to 1",
+    reading.config.refuse(fmt::format("{} is {}, but this family rotates whole heads: set it to 1",
                                       kShare, settings[kShare].dump()));
   }
-  reading.config.pass_over(fmt::format("{} (heads of this family turn whole)", kShare));
+  reading.config.pass_over(fmt::format("{} (this family rotates whole heads)", kShare));
   settings.erase(kShare);
 }
 
@@ -126,7 +126,7 @@ void complete(const Reading& reading, RopeSettings& settings) {
 RopeSettings object_at(ModelConfig& config, const char* key) {
   const nlohmann::json* value = config.find(key);
   if (value != nullptr && !value->is_object()) {
-    config.refuse(fmt::format("{} is {}: an object is wanted", key, value->dump()));
+    config.refuse(fmt::format("{} is {}: it must be an object", key, value->dump()));
   }
   return value != nullptr && value->is_object() ? RopeSettings(*value) : RopeSettings::object();
 }
@@ -158,8 +158,8 @@ void add_scaling(ModelConfig& config, const RopeSettings& scaling, RopeSettings&
   }
   if (!is_said(parameters, kFull) || !parameters[kFull].is_object()) {
     return config.refuse(
-        "rope_scaling stands beside a rope_parameters without full_attention, to which it would "
-        "belong: leave out one of them");
+        "rope_scaling comes with a rope_parameters without full_attention, which it would apply "
+        "to: remove one of them");
   }
   RopeSettings& full = parameters[kFull];
   if (!scaling.contains("rope_type") && scaling.contains("type") && full.contains("rope_type") &&
@@ -176,7 +176,7 @@ void add_scaling(ModelConfig& config, const RopeSettings& scaling, RopeSettings&
 RopeSettings part_of(ModelConfig& config, const RopeFamily& family, RopeSettings& parameters,
                      std::string_view part) {
   if (is_said(parameters, part) && !parameters[part].is_object()) {
-    config.refuse(fmt::format("rope_parameters.{} is no object", part));
+    config.refuse(fmt::format("rope_parameters.{} is not an object", part));
   }
   RopeSettings settings = is_said(parameters, part) && parameters[part].is_object()
                               ? parameters[part]

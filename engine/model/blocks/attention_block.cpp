@@ -53,8 +53,8 @@ std::string AttentionSpec::describe() const {
 std::string AttentionSpec::mistake() const {
   return heads % kv_heads == 0
              ? ""
-             : fmt::format("num_attention_heads {} is no multiple of num_key_value_heads {}", heads,
-                           kv_heads);
+             : fmt::format("num_attention_heads {} is not a multiple of num_key_value_heads {}",
+                           heads, kv_heads);
 }
 
 double AttentionSpec::score_flops(std::int64_t seq_len) const {

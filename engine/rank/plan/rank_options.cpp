@@ -143,8 +143,8 @@ Status check_lora(const RankOptions& options) {
     if (std::none_of(maps.begin(), maps.end(),
                      [&](const Parameter* map) { return one.adapts(module_of(*map)); })) {
       return user_error(fmt::format(
-          "lora.targets: \"{}\" matches no linear map of a layer; they are called \"{}\" to \"{}\"",
-          target, module_of(*maps.front()), module_of(*maps.back())));
+          "lora.targets: \"{}\" matches no linear layer; they are called \"{}\" to \"{}\"", target,
+          module_of(*maps.front()), module_of(*maps.back())));
     }
   }
   for (const Parameter* map : maps) {

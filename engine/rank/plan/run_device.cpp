@@ -59,11 +59,11 @@ Status check_device_ranks(const std::string& device, const std::string& transpor
   const auto count_devices = device_of(device).count;
   const std::int64_t devices = count_devices == nullptr ? 1 : count_devices();
   if (devices < ranks) {
-    return user_error(fmt::format(
-        "parallel.ranks: {} ranks are to run on this machine, each with a device of its own, but "
-        "there {} {}; set parallel.ranks to that for each node, or parallel.transport to "
-        "\"inproc\", with which all share one",
-        ranks, devices == 1 ? "is" : "are", devices));
+    return user_error(
+        fmt::format("parallel.ranks: {} ranks would run on this machine, each on its own device, "
+                    "but there {} {}; set parallel.ranks to that for each node, or "
+                    "parallel.transport to \"inproc\", with which all share one",
+                    ranks, devices == 1 ? "is" : "are", devices));
   }
   if (transport == "nccl" && !kernels::nccl_absence().empty()) {
     return user_error(fmt::format(

@@ -56,7 +56,7 @@ TEST_CASE("row sources: a row that nobody has is named", "[checkpoint][row_sourc
   sources.add(0, 0, 0, std::vector{rows_of("a", 0, 5), rows_of("a", 6, 9)});
   const auto missing = sources.find(std::vector{rows_of("a", 1, 8)}, 0);
   REQUIRE_FALSE(missing);
-  CHECK(missing.error().message == "nobody has row 5 of tensor a");
+  CHECK(missing.error().message == "no snapshot has row 5 of tensor a");
   CHECK_FALSE(sources.find(std::vector{rows_of("c", 0, 1)}, 0));
   CHECK_FALSE(sources.find(std::vector{rows_of("a", 8, 10)}, 0));
   CHECK(sources.find(std::vector{rows_of("a", 5, 5)}, 0));

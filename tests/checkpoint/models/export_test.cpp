@@ -333,7 +333,7 @@ TEST_CASE("export: what is read back is compared with the checkpoint", "[checkpo
     storage::install_file_call_hook(before);
     REQUIRE_FALSE(report);
     CHECK_THAT(report.error().message,
-               Catch::Contains("tensor embedding read back is not what was to be written"));
+               Catch::Contains("tensor embedding read back differs from what was written"));
     CHECK(names_in(directory.path()) == Names{"checkpoints"});
   }
 }

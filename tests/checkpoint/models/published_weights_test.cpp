@@ -125,11 +125,11 @@ TEST_CASE("published weights: missing, surplus and misshapen tensors are named",
   has(error_after([](auto& all) {
         all.push_back({"transformer.h.0.extra", {3}, "F32"});
       }),
-      "tensor transformer.h.0.extra belongs to nothing");
+      "tensor transformer.h.0.extra is not part of");
   has(error_after([](auto& all) {
         heading_of(all, "transformer.h.0.attn.c_attn.weight").shape = {24, 8};
       }),
-      "c_attn.weight has shape [24, 8], config.json wants [8, 24]");
+      "c_attn.weight has shape [24, 8], but config.json says [8, 24]");
   has(error_after([](auto& all) { heading_of(all, "transformer.ln_f.bias").dtype = "I32"; }),
       "transformer.ln_f.bias is of type I32");
 }

@@ -107,7 +107,7 @@ TEST_CASE("places: the local one is this user's alone, and one that is not is re
   SECTION("others may write") {
     fs::create_directories(places.local);
     fs::permissions(places.local, fs::perms::all);
-    wanted = places.local.string() + ": others may write it (mode 777)";
+    wanted = places.local.string() + ": other users may write to it (mode 777)";
   }
   SECTION("a link in it") {
     REQUIRE(carrier.prepare().ok());

@@ -44,9 +44,9 @@ TEST_CASE("chat messages: bytes that are not UTF-8 are replaced", "[data][chat]"
 
 TEST_CASE("chat messages: what is wrong is named in a line", "[data][chat]") {
   CHECK(parse_mistake(R"([{"role": "user", "content": "x"}, 3])") ==
-        R"(message 2: it is no object {"role": ..., "content": ...})");
+        R"(message 2: not an object {"role": ..., "content": ...})");
   CHECK(parse_mistake(R"([{"content": "x"}])") == R"(message 1: it has no "role")");
-  CHECK(parse_mistake(R"([{"role": 1, "content": "x"}])") == R"(message 1: "role" is no text)");
+  CHECK(parse_mistake(R"([{"role": 1, "content": "x"}])") == R"(message 1: "role" is not text)");
   CHECK(parse_mistake(R"([{"role": "user"}])") == R"(message 1: it has no "content")");
   CHECK(parse_mistake(R"([{"role": "user", "content": 1}])") ==
         R"(message 1: "content" is neither a text, nor a list of parts, nor null)");
@@ -55,9 +55,9 @@ TEST_CASE("chat messages: what is wrong is named in a line", "[data][chat]") {
       R"(list "messages")";
   CHECK(parse_mistake("{}") == form);
   CHECK(parse_mistake("3") == form);
-  CHECK(parse_mistake(R"({"messages": [], "tools": {}})") == R"("tools" is no list)");
+  CHECK(parse_mistake(R"({"messages": [], "tools": {}})") == R"("tools" is not a list)");
   CHECK(parse_mistake(R"({"messages": [], "chat_template_kwargs": 1})") ==
-        R"("chat_template_kwargs" is no object)");
+        R"("chat_template_kwargs" is not an object)");
   CHECK(parse_mistake("[\n{\"role\": }]") ==
         "the conversation is not JSON: line 2, column 10: syntax error while parsing value - "
         "unexpected '}'; expected '[', '{', or a literal");

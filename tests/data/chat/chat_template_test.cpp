@@ -141,24 +141,24 @@ TEST_CASE("chat template files: of a GGUF file", "[data][chat]") {
 
 TEST_CASE("chat template files: what is wrong is named in a line", "[data][chat]") {
   const TempDirectory model;
-  CHECK(has(printed(model.path()),
-            "has no chat template: no chat_template.jinja, no chat_template in "
-            "tokenizer_config.json; take a built-in one, as with --template chatml, gemma, llama3, "
-            "plain, tulu"));
+  CHECK(has(
+      printed(model.path()),
+      "has no chat template: no chat_template.jinja, no chat_template in tokenizer_config.json; "
+      "use a built-in one, as with --template chatml, gemma, llama3, plain, tulu"));
   CHECK(has(printed(model / "nowhere.jinja"), "nowhere.jinja"));
   const auto config = [&](const char* text) {
     write_bytes(model / "tokenizer_config.json", text);
     return printed(model.path());
   };
-  CHECK(has(config("{"), "tokenizer_config.json: it is no JSON object"));
-  CHECK(has(config("[]"), "tokenizer_config.json: it is no JSON object"));
+  CHECK(has(config("{"), "tokenizer_config.json: not a JSON object"));
+  CHECK(has(config("[]"), "tokenizer_config.json: not a JSON object"));
   CHECK(has(config(R"({"chat_template": 3})"), "chat_template is neither a text nor a list"));
   CHECK(has(config(R"({"chat_template": [{"name": "x"}]})"), "lacks its name or its template"));
   write_bytes(model / "tokenizer_config.json", "{}");
   write_bytes(model / "chat_template.jinja", "ab\xff");
-  CHECK(has(printed(model.path()), "chat_template.jinja: byte 2 begins no character of UTF-8"));
+  CHECK(has(printed(model.path()), "chat_template.jinja: byte 2: not valid UTF-8"));
   CHECK(has(ChatTemplate::find("chatlm").error().message,
-            "there is no built-in chat template \"chatlm\"; there are chatml, gemma"));
+            "unknown built-in chat template \"chatlm\"; there are chatml, gemma"));
   CHECK(ChatTemplate::find("chatml")->where() == "built-in chat template chatml");
   for (const char* date : {"", "today", "2024-13-01", "2023-02-29", "2024-7-26", "2024-07-26T00"}) {
     ChatSettings settings;
@@ -388,14 +388,15 @@ TEST_CASE("chat templates: built-in ones refuse what they have no words for", "[
         "user/assistant/user/assistant/...");
   CHECK(mistake("llama3", turns({{"user", "a"}, {"tool", "b"}})) ==
         "built-in chat template llama3: message 2: the role is \"tool\", not system, user or "
-        "assistant; take the model's own template");
+        "assistant; use the model's own template");
   CHECK(mistake("chatml", with_tools()) ==
-        "built-in chat template chatml: it has no place for tools; take the model's own template");
+        "built-in chat template chatml: this template does not support tools; use the model's own "
+        "template");
   const auto parts =
       parse_conversation(R"([{"role": "user", "content": [{"type": "text", "text": "x"}]}])");
   REQUIRE(parts.ok());
   CHECK(mistake("tulu", *parts) ==
-        "built-in chat template tulu: message 1: its content is no text; take the model's own "
+        "built-in chat template tulu: message 1: its content is not text; use the model's own "
         "template");
   ChatSettings settings;
   settings.special_tokens = {{"eos_token", "</s>"}};

@@ -154,17 +154,16 @@ TEST_CASE("chat templates: without a python3 that has jinja2 a line says what to
     return outcome_of("hello", settings);
   };
   const std::string advice =
-      "; install the package python3-jinja2, or take a built-in template, as with --template "
-      "chatml";
+      "; install the package python3-jinja2, or use a built-in template, as with --template chatml";
   CHECK(with({"no-such-python"}) ==
-        "a.jinja: no python3 with jinja2 to render it with (there is no no-such-python)" + advice);
+        "a.jinja: rendering it needs python3 with jinja2 (there is no no-such-python)" + advice);
   const std::string bare =
       stand_in(directory / "bare", R"({\"missing\": \"no such module\", \"cpu\": 0})", "exit 0");
-  CHECK(with({bare}) == "a.jinja: no python3 with jinja2 to render it with (" + bare +
-                            ": no such module)" + advice);
+  CHECK(with({bare}) ==
+        "a.jinja: rendering it needs python3 with jinja2 (" + bare + ": no such module)" + advice);
   const std::string ends = (directory / "ends").string();
   write_script(ends, "echo 'it is broken' >&2; exit 3");
-  CHECK(with({ends}) == "a.jinja: no python3 with jinja2 to render it with (" + ends + ": " + ends +
+  CHECK(with({ends}) == "a.jinja: rendering it needs python3 with jinja2 (" + ends + ": " + ends +
                             " ended (exit code 3): it is broken)" + advice);
   // The first that has it is taken, and remembered.
   CHECK(with({"no-such-python", ends, "python3", "/usr/bin/python3"}) == "hello");

@@ -87,7 +87,7 @@ TEST_CASE("choice question: what is wrong is said in one line", "[data][choices]
   check_refused(R"({"ctx_a": "a", "ctx_b": "", "activity_label": "b", "endings": ["x", "y"],
                     "label": ""})",
                 "\"label\" is \"\"");
-  check_refused(R"({"text": "no question"})", "no question of a known layout");
+  check_refused(R"({"text": "no question"})", "not a question in a known layout");
   check_refused("[1, 2]", "not a JSON object");
   check_refused(std::string(40, '['), "nested deeper");
 }

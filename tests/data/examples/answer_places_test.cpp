@@ -173,8 +173,8 @@ TEST_CASE("answer places: answers that the template writes as they are said are 
   CHECK(placed(counts, turns({"assistant", " s\n", "s</s>", "s</s>"}), {1, 3}) ==
         "<user>assistant</s>\n<assistant>[s|</s>\n]<user>s</s></s>\n<assistant>[s</s>|</s>\n]");
   CHECK(placed(counts, turns({"q", "s", "u", "t"}), {3}) ==
-        "message 4: the template refuses another "
-        "text in its place: test.jinja: line 1: one of two");
+        "message 4: the template rejects another answer in its place: test.jinja: line 1: one of "
+        "two");
 }
 
 TEST_CASE("answer places: where a place is not known, what the template does is said",
@@ -187,13 +187,12 @@ TEST_CASE("answer places: where a place is not known, what the template does is 
         turns({"a", "b"}), {1});
   };
   CHECK(why("{{ m.content | upper }}") ==
-        "message 2: the template leaves out what it says, or writes another text for it");
-  CHECK(why("{{ m.content + m.content }}") ==
-        "message 2: the template writes what it says more than once");
+        "message 2: the template omits or changes the answer's text");
+  CHECK(why("{{ m.content + m.content }}") == "message 2: the template repeats the answer's text");
   CHECK(why("{{ m.content ~ (m.content | length) }}") ==
-        "message 2: what the template writes beside it depends on what it says");
+        "message 2: the text around the answer depends on the answer");
   CHECK(why("{{ m.content if m.content | length < 2 else raise_exception('long') }}")
-            .starts_with("message 2: the template refuses another text in its place: "));
+            .starts_with("message 2: the template rejects another answer in its place: "));
 }
 
 }  // namespace train::data::testing::answer_places_test

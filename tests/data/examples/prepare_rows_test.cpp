@@ -182,7 +182,7 @@ TEST_CASE("prepare rows: pairs and KTO's examples are numbered, with their sides
   SECTION("packing that would cut them is refused") {
     auto request = place.request(R"({"prompt": "p", "chosen": "a", "rejected": "b"})");
     request.packing = Packing::wrapped;
-    REQUIRE(contains(prepare_rows_error(request), "have to be whole"));
+    REQUIRE(contains(prepare_rows_error(request), "must stay whole"));
   }
 }
 
@@ -267,8 +267,7 @@ TEST_CASE("prepare rows: what nobody reads is said by its name, with the lines t
     return std::find(lines.begin(), lines.end(), line) != lines.end();
   };
   REQUIRE(has("not read: id (2 lines), note (1 lines)"));
-  REQUIRE(
-      has("not in the text as it is said, as the template has it: reasoning_content (3 lines)"));
+  REQUIRE(has("changed or omitted by the template: reasoning_content (3 lines)"));
   const auto json = nlohmann::json::parse(report.facts.report);
   REQUIRE(json.at("not_read") == nlohmann::json{{"id", 2}, {"note", 1}});
 }
@@ -308,9 +307,9 @@ TEST_CASE("prepare rows: lines of which none says what it is want --kind, and wh
                   "it is a line of more than")}) {
     const DataPlace place;
     const std::string error = prepare_rows_error(place.request(line + "\n{}\n"));
-    CHECK(contains(error, "in.jsonl:1: what it is an example of is not known: "));
+    CHECK(contains(error, "in.jsonl:1: cannot tell which kind of example this is: "));
     CHECK(contains(error, why));
-    CHECK(contains(error, "say --kind"));
+    CHECK(contains(error, "use --kind"));
     // One bad line at the beginning is one bad line.
     CHECK(prepared(place.request(line + "\n" + many_chats(40))).total.dropped == 1);
   }

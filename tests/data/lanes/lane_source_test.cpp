@@ -301,7 +301,7 @@ TEST_CASE("lane source: an example and its mismatched document lie in one lane, 
   config.objective.name = "kto";
   // A row of 16 tokens has one or two examples, a lane two rows.
   check_refused(config,
-                "compares with the mean over a lane's, of 8 or more; set "
+                "compares each with the mean over its lane and needs 8 or more; set "
                 "batch.micro_batch = ");
   config.batch.micro_batch = 8;
   const auto data = open_lanes(config, 64);

@@ -104,7 +104,7 @@ TEST_CASE("tokens beside: a file that is no JSON object is one line, not as if i
     REQUIRE_FALSE(tokenizer.ok());
     CHECK(tokenizer.error().kind == ErrorKind::user);
     CHECK_THAT(tokenizer.error().message,
-               Catch::Contains(name) && Catch::Contains("no JSON object"));
+               Catch::Contains(name) && Catch::Contains("not a JSON object"));
   }
 }
 
@@ -182,12 +182,12 @@ TEST_CASE("tokens beside: what has another id than its place, or none, is one li
   };
   using Catch::Contains;
   CHECK_THAT(error_of({{"added_tokens.json", {{"<x>", 385}}}}),
-             Contains("added_tokens.json: \"<x>\" has the id 385, but it is token 380"));
+             Contains("added_tokens.json: \"<x>\" has the id 385, but would be token 380"));
   CHECK_THAT(error_of({{"added_tokens.json", {{"<x>", "y"}}}}),
-             Contains("added_tokens.json: \"<x>\" is no token with an id"));
+             Contains("added_tokens.json: \"<x>\" is not a token with an id"));
   const json decoder = {{"added_tokens_decoder", {{"380", {{"special", true}}}}}};
   CHECK_THAT(error_of({{"tokenizer_config.json", decoder}}),
-             Contains("tokenizer_config.json: \"added_tokens_decoder.380\" is no token"));
+             Contains("tokenizer_config.json: \"added_tokens_decoder.380\" is not a token"));
 }
 
 }  // namespace train::data::testing::tokens_beside_test

@@ -153,7 +153,7 @@ TEST_CASE("token encoding: NumPy's files are read as their type says, and need i
     CHECK_THAT(data.refusal(), Catch::Contains("train.npy") && Catch::Contains(said));
   }
   write_bytes(data.directory / "train.npy", ids(2));
-  CHECK_THAT(data.refusal(), Catch::Contains("no NumPy array"));
+  CHECK_THAT(data.refusal(), Catch::Contains("not a NumPy array"));
   write_bytes(data.directory / "train.bin", ids(2));
   CHECK_THAT(data.refusal(), Catch::Contains("keep .bin or .npy"));
   std::filesystem::remove(data.directory / "train.npy");
@@ -362,7 +362,7 @@ TEST_CASE("token encoding: ids that begin with -1 are ids, and a stream of Arrow
   std::vector<std::int32_t> tokens(10), targets(10);
   const Status read = dataset->train().read(0, tokens, targets);
   REQUIRE_FALSE(read);
-  CHECK_THAT(read.error().message, Catch::Contains("token -1 at position 0: that is no id"));
+  CHECK_THAT(read.error().message, Catch::Contains("token -1 at position 0: not an id"));
   CHECK(dataset->train().read(1, tokens, targets));
   // What pyarrow writes of a column "text".
   const std::string begin(

@@ -88,7 +88,7 @@ TEST_CASE("architectures: what changes the maths and is not supported is named",
     CHECK(text.find(part) != std::string::npos);
   };
   has(refusal_with("model_type", "bloom"), "model_type \"bloom\" is not supported: llama, mistral");
-  has(refusal_with("model_type", 3), "model_type is 3: a string is wanted");
+  has(refusal_with("model_type", 3), "model_type is 3: it must be a string");
   has(refusal_with("hidden_act", "tanh"), "hidden_act is \"tanh\"");
   has(refusal_with("is_causal", false), "is_causal is false");
   // It is told by the weights whether they are.
@@ -102,7 +102,7 @@ TEST_CASE("architectures: what changes the maths and is not supported is named",
   has(refusal_with("rope_scaling", Json::object({{"rope_type", "llama3"}})),
       "factor of the rope's scaling is missing");
   has(refusal_with("num_attention_heads", 0), "num_attention_heads is 0");
-  has(refusal_with("num_key_value_heads", 3), "is no multiple of num_key_value_heads 3");
+  has(refusal_with("num_key_value_heads", 3), "is not a multiple of num_key_value_heads 3");
   has(refusal_with("hidden_size", nullptr), "hidden_size is null");
   has(refusal_with("tie_word_embeddings", "yes"), "tie_word_embeddings is \"yes\"");
   Json gemma = tiny_llama();
@@ -112,7 +112,7 @@ TEST_CASE("architectures: what changes the maths and is not supported is named",
   has(refusal_of(gemma), "attn_logit_softcapping is 30.0");
   gemma.erase("attn_logit_softcapping");
   gemma["layer_types"] = {"full_attention"};
-  has(refusal_of(gemma), "layer_types is no list of 2 names");
+  has(refusal_of(gemma), "layer_types must be a list of 2 names");
   CHECK_FALSE(spec_from_config("[1]", "c.json", 0).ok());
   CHECK_FALSE(spec_from_config("{", "c.json", 0).ok());
 }

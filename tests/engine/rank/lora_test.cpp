@@ -201,7 +201,7 @@ TEST_CASE("lora: targets and ranks that fit nothing are refused by name", "[engi
   Status refused = check_freeze(options);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().message ==
-        "lora.targets: \"q_proj\" matches no linear map of a layer; they are called "
+        "lora.targets: \"q_proj\" matches no linear layer; they are called "
         "\"transformer.h.0.attn.c_attn\" to \"transformer.h.1.mlp.c_proj\"");
   options.lora.targets = {"all-linear"};
   options.lora.rank = 17;

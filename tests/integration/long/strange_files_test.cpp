@@ -99,7 +99,7 @@ TEST_CASE("strange files: a head that was taken for dead ends before it publishe
   const Ended dead = first->wait();
   INFO(dead.err);
   CHECK(dead.exit_code == 1);
-  CHECK(has(dead.err, "has taken the run over"));
+  CHECK(has(dead.err, "has taken over the run"));
   wait_for_step(site, *second, last_step(site.run()) + 30);
   const Ended ended = stopped(*second);
   INFO(ended.err);

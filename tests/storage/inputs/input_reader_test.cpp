@@ -220,7 +220,7 @@ TEST_CASE("input reader: what is no text is refused by name, unless it is said t
                                     {wide.substr(1), "UTF-16BE"},
                                     {"\x80\x04\x95" + noise, "a pickle"},
                                     {std::string(2000, '\x01'), "control characters"},
-                                    {noise, "no UTF-8"},
+                                    {noise, "invalid UTF-8"},
                                     {std::string(257, 'x') + "ustar" + noise, "a tar archive"}}) {
     write_bytes(directory / "in.txt", bytes);
     const auto reader = InputReader::open(directory / "in.txt");
