@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "checkpoint/format/layout.hpp"
 #include "cli/report/untrusted_json.hpp"
 
 namespace train::cli {
@@ -31,6 +32,7 @@ constexpr auto kOpenAfter = std::chrono::seconds(5);
 // A run with large, constantly changing files must not take the others' time.
 constexpr auto kLongLook = std::chrono::milliseconds(50);
 constexpr int kRestPerLook = 20;
+constexpr std::size_t kMostCheckpointNames = 4096;
 
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, kReplace); }
 
@@ -63,6 +65,37 @@ Json memory_of(const Json& status, const std::string& host) {
   return memory;
 }
 
+/// Identity and last change of a file or directory; default: there is none.
+FileState state_of(const fs::path& path) {
+  struct stat there = {};
+  if (::stat(path.c_str(), &there) != 0) {
+    return {};
+  }
+  return {.inode = there.st_ino,
+          .changed_ns = there.st_mtim.tv_sec * 1'000'000'000 + there.st_mtim.tv_nsec};
+}
+
+/// Steps of the checkpoints at `place`, in order; empty where a link leads out of its folder.
+std::vector<std::int64_t> checkpoint_steps(const storage::Within& place) {
+  std::vector<std::int64_t> steps;
+  std::error_code gone;
+  const fs::path folder = fs::canonical(place.folder, gone);
+  const fs::path whole = fs::canonical(place.path(), gone);
+  if (gone || std::mismatch(folder.begin(), folder.end(), whole.begin(), whole.end()).first !=
+                  folder.end()) {
+    return steps;
+  }
+  std::size_t names = 0;
+  for (fs::directory_iterator entry(whole, gone), end;
+       !gone && entry != end && names < kMostCheckpointNames; entry.increment(gone), ++names) {
+    if (const auto step = checkpoint::checkpoint_step(entry->path().filename().string())) {
+      steps.push_back(*step);
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
 }  // namespace
 
 WatchedRun::WatchedRun(storage::Within run)
@@ -90,12 +123,7 @@ void WatchedRun::look(const Surroundings& here) {
 
 // Avoids parsing the large status if it is unchanged: then only checks that its writer lives.
 bool WatchedRun::status_is_known(const Surroundings& here) {
-  struct stat there = {};
-  FileState now;
-  if (::stat((directory_ / "status.json").path().c_str(), &there) == 0) {
-    now = {.inode = there.st_ino,
-           .changed_ns = there.st_mtim.tv_sec * 1'000'000'000 + there.st_mtim.tv_nsec};
-  }
+  const FileState now = state_of((directory_ / "status.json").path());
   if (std::exchange(status_file_, now) != now || !seen_) {
     return false;
   }
@@ -106,9 +134,15 @@ bool WatchedRun::status_is_known(const Surroundings& here) {
 }
 
 void WatchedRun::look_at_status(const Surroundings& here) {
-  const std::string problems = dump(Json(this->problems()));
-  const bool same_problems = std::exchange(problems_, problems) == problems;
-  if (status_is_known(here) && same_problems) {
+  const storage::Within checkpoints = directory_ / "checkpoints";
+  if (const FileState now = state_of(checkpoints.path());
+      std::exchange(checkpoints_file_, now) != now) {
+    checkpoints_ = checkpoint_steps(checkpoints);
+  }
+  Json beside = {{"checkpoints", checkpoints_}, {"problems", problems()}};
+  const bool same = beside == beside_;
+  beside_ = std::move(beside);
+  if (status_is_known(here) && same) {
     return;
   }
   status_read_ = here.now;
@@ -116,7 +150,7 @@ void WatchedRun::look_at_status(const Surroundings& here) {
   if (!view) {
     return show_error(view.error().message);
   }
-  if (seen_ && seen_->file == view->file && seen_->condition == view->condition && same_problems) {
+  if (seen_ && seen_->file == view->file && seen_->condition == view->condition && same) {
     return;
   }
   seen_ = std::move(*view);
@@ -135,8 +169,9 @@ void WatchedRun::show_error(const std::string& message) {
   error_ = message;
   condition_ = "unknown";
   gauges_.running = false;
-  say(dump(
-      {{"run", name_}, {"error", message}, {"condition", condition_}, {"problems", problems()}}));
+  Json json = {{"run", name_}, {"error", message}, {"condition", condition_}};
+  json.update(beside_);
+  say(dump(json));
 }
 
 void WatchedRun::show_status(const Surroundings& here) {
@@ -145,7 +180,7 @@ void WatchedRun::show_status(const Surroundings& here) {
   condition_ = condition_name(seen_->condition);
   json["condition"] = condition_;
   json["age_s"] = 0;  // Otherwise each look would be a change.
-  json["problems"] = problems();
+  json.update(beside_);
   gauges_.running = seen_->condition == RunCondition::running;
   gauges_.step = json.value("step", std::int64_t{0});
   gauges_.steps = json.value("steps", std::int64_t{0});

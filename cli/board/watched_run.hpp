@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,12 @@
 #include "storage/files/within.hpp"
 
 namespace train::cli {
+
+struct FileState {
+  std::uint64_t inode = 0;
+  std::int64_t changed_ns = 0;
+  bool operator==(const FileState&) const = default;
+};
 
 /// A running or finished run, read from its directory: status.json, metrics.jsonl and events.jsonl,
 /// as far as written. Read-only.
@@ -47,8 +54,8 @@ class WatchedRun {
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const storage::Within& directory() const { return directory_; }
   /// Status with `condition`, `age_s` and, for processes of this machine, `memory`; or {"error":
-  /// one line}. `problems`: unreadable files, one line each. Version: grows with each change except
-  /// of `age_s`.
+  /// one line}. `checkpoints`: steps of those in place; `problems`: unreadable files, one line
+  /// each. Version: grows with each change except of `age_s`.
   [[nodiscard]] const std::string& status_json() const { return status_; }
   [[nodiscard]] std::uint64_t status_version() const { return status_version_; }
   [[nodiscard]] const std::deque<Event>& events() const { return events_; }
@@ -60,11 +67,6 @@ class WatchedRun {
   [[nodiscard]] RunGauges gauges() const;
 
  private:
-  struct FileState {
-    std::uint64_t inode = 0;
-    std::int64_t changed_ns = 0;
-    bool operator==(const FileState&) const = default;
-  };
   bool status_is_known(const Surroundings& here);
   void look_at_status(const Surroundings& here);
   void show_status(const Surroundings& here);
@@ -82,10 +84,11 @@ class WatchedRun {
   std::uint64_t status_version_ = 0;
   std::optional<StatusView> seen_;  ///< Status that it was made from; nullopt: unreadable.
   std::string condition_ = "unknown";
-  std::string error_;              ///< Reason why there is no status; empty: there is one.
-  std::string problems_ = "null";  ///< Same as in `status_`.
+  std::string error_;                      ///< Reason why there is no status; empty: there is one.
+  std::vector<std::int64_t> checkpoints_;  ///< Steps, in order.
+  nlohmann::ordered_json beside_;          ///< Members of `status_` that are not of the file.
   StatusWatch watch_;
-  FileState status_file_;
+  FileState status_file_, checkpoints_file_;
   StatusWatch::Time status_read_ = {}, rest_until_ = {};
   RunGauges gauges_ = {};
   storage::LineTail event_lines_;

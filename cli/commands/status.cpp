@@ -1,5 +1,6 @@
 #include "actors/train/rank_actors.hpp"
 #include "base/stop_signals.hpp"
+#include "cli/board/run_metrics.hpp"
 #include "cli/command.hpp"
 #include "cli/report/status_view.hpp"
 
@@ -9,11 +10,31 @@ namespace {
 /// Runs write their status every second.
 constexpr auto kPatience = 5 * actors::kWatchPeriod;
 
+/// Mean rate of all steps; nullopt: unknown, or the file is too large to wait for.
+std::optional<double> mean_rate_of(const storage::Within& run) {
+  constexpr int kMostPieces = 256;  // About a million steps.
+  RunMetrics metrics(run);
+  for (int piece = 0; metrics.read_on(); ++piece) {
+    if (piece == kMostPieces) {
+      return std::nullopt;
+    }
+  }
+  const MetricHistory::Column* rates = metrics.history().find("tokens_per_second");
+  MetricBin all;
+  for (const MetricBin& bin : rates != nullptr ? rates->bins : std::vector<MetricBin>()) {
+    all.add(bin);
+  }
+  return all.count > 0 ? std::optional(rates->mean(all)) : std::nullopt;
+}
+
 Status show_status(const StatusOptions& options) {
   allow_signals();
-  const auto view = watch_status({.folder = options.run_directory}, kPatience);
+  const storage::Within run = {.folder = options.run_directory};
+  const auto view = watch_status(run, kPatience);
   TRAIN_RETURN_IF_ERROR(view);
-  print(options.json ? status_json(*view) : status_text(*view));
+  const bool ended = view->condition != RunCondition::running;
+  print(options.json ? status_json(*view)
+                     : status_text(*view, ended ? mean_rate_of(run) : std::nullopt));
   return {};
 }
 

@@ -226,8 +226,9 @@ std::string condition_words(const StatusView& view, const Json& json) {
     case RunCondition::running:
       return fmt::format("{} ({}, {} ago)", json.value("phase", std::string()), launcher, age);
     case RunCondition::over:
-      return fmt::format("over, exit code {}: {}", number(json["outcome"], "exit_code"),
-                         json["outcome"].value("text", std::string()));
+      return fmt::format(
+          "ended {}, {} ago, exit code {}: {}", time_text(number(json, "written_unix_s")), age,
+          number(json["outcome"], "exit_code"), json["outcome"].value("text", std::string()));
     case RunCondition::died:
       return fmt::format("died without a report: {} is gone; this is from {} ago", launcher, age);
     case RunCondition::lost:
@@ -236,29 +237,41 @@ std::string condition_words(const StatusView& view, const Json& json) {
   return "unknown";
 }
 
-/// "3 s ago", relative to the time of the file.
-std::string ago(const Json& json, const Json& from, const char* key) {
-  const std::int64_t then_s = number(from, key);
-  return fmt::format("{} ago",
-                     format_duration(static_cast<double>(number(json, "written_unix_s") - then_s)));
+/// "3 s ago": by the clock of the writer, plus the age of what it wrote.
+std::string ago(const StatusView& view, const Json& from, const char* key) {
+  const std::int64_t age_s = view.writer.written_unix_s - number(from, key) + view.age_s;
+  return fmt::format("{} ago", format_duration(static_cast<double>(age_s)));
 }
 
-void add_head(fmt::memory_buffer& text, const StatusView& view, const Json& json) {
-  add(text, "run {}: {}\n", json.value("run", std::string()), condition_words(view, json));
-  add(text, "  step {} of {}", number(json, "step"), number(json, "steps"));
+void add_rate(fmt::memory_buffer& text, const StatusView& view, const Json& json,
+              std::optional<double> mean_rate) {
+  if (view.condition != RunCondition::running) {
+    if (mean_rate) {
+      add(text, ", {} tokens/s on average", format_count(*mean_rate));
+    }
+    return;
+  }
   if (json.contains("step_unix_s")) {
     add(text, ", {} tokens/s", format_count(json.value("tokens_per_second", 0.0)));
     if (json.contains("rate_window_s")) {
       add(text, " over {} of training, {} left", format_duration(json.value("rate_window_s", 0.0)),
           format_duration(json.value("remaining_s", 0.0)));
     }
-    add(text, ", {}", ago(json, json, "step_unix_s"));
+    add(text, ", {}", ago(view, json, "step_unix_s"));
   }
-  add(text, "; started {}, generation {}, {} ranks\n", time_text(number(json, "started_unix_s")),
-      number(json, "generation"), number(json, "ranks_count"));
+}
+
+void add_head(fmt::memory_buffer& text, const StatusView& view, const Json& json,
+              std::optional<double> mean_rate) {
+  add(text, "run {}: {}\n", json.value("run", std::string()), condition_words(view, json));
+  add(text, "  step {} of {}", number(json, "step"), number(json, "steps"));
+  add_rate(text, view, json, mean_rate);
+  const std::int64_t ranks = number(json, "ranks_count");
+  add(text, "; started {}, generation {}, {} {}\n", time_text(number(json, "started_unix_s")),
+      number(json, "generation"), ranks, ranks == 1 ? "rank" : "ranks");
   const Json saved = json.value("saved", Json::object());
   if (saved.contains("step")) {
-    add(text, "  saved step {} {}: {}\n", number(saved, "step"), ago(json, saved, "unix_s"),
+    add(text, "  saved step {} {}: {}\n", number(saved, "step"), ago(view, saved, "unix_s"),
         saved.value("directory", std::string()));
   }
   if (saved.contains("failure")) {
@@ -316,10 +329,10 @@ void add_rank(fmt::memory_buffer& text, const Json& rank) {
 
 }  // namespace
 
-std::string status_text(const StatusView& view) {
+std::string status_text(const StatusView& view, std::optional<double> mean_rate) {
   const Json json = Json::parse(view.file);
   fmt::memory_buffer text;
-  add_head(text, view, json);
+  add_head(text, view, json, mean_rate);
   if (view.condition == RunCondition::over) {
     return fmt::to_string(text);
   }

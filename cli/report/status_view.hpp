@@ -88,8 +88,10 @@ class StatusWatch {
 [[nodiscard]] Result<StatusView> watch_status(const storage::Within& run,
                                               std::chrono::milliseconds patience);
 
-/// Status as a text table.
-[[nodiscard]] std::string status_text(const StatusView& view);
+/// Status as a text table. `mean_rate`: tokens per second of all steps, shown of a run that does
+/// not run; nullopt: unknown.
+[[nodiscard]] std::string status_text(const StatusView& view,
+                                      std::optional<double> mean_rate = std::nullopt);
 [[nodiscard]] const char* condition_name(RunCondition condition);
 /// Status file with `condition` and `age_s`, for programs.
 [[nodiscard]] std::string status_json(const StatusView& view);

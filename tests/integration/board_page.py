@@ -3,7 +3,8 @@
 
 Starts a run of two ranks with a board, opens it in headless Chromium, sees the loss fall, compares
 what the page says with metrics.jsonl, kills a rank and sees the loss of it and the recovery, and
-looks at the finished run with `actortrain board`. PICTURES: a directory for screenshots.
+looks at the finished run, and at others, with `actortrain board`: what is said of each, how it is
+drawn, contrast, names, headings and keyboard. PICTURES: a directory for screenshots.
 Ends with 77 where there is no Chromium, chromedriver or Selenium.
 """
 import contextlib
@@ -27,6 +28,7 @@ except ImportError:
     print("skipped: no python3-selenium here")
     sys.exit(77)
 
+WORDS = {"loss": "training loss", "val_loss": "validation loss", "grad_norm": "gradient norm", "lr": "learning rate"}
 PATIENCE_S = 240  # a hang ends; nothing here measures time
 
 CONFIG = """
@@ -111,9 +113,18 @@ class Page:
     def text(self, name):
         return self.driver.find_element(By.ID, name).text
 
-    def number(self, name, quantity):
-        found = re.search(rf"(?:^|· ){quantity} ([-+.e0-9]+)", self.text(name))
+    def number(self, chart, quantity):
+        """What is written beside a chart of a quantity of metrics.jsonl."""
+        found = re.search(rf"(?:^|\s){WORDS[quantity]} ([-+.e0-9]+)", self.text(f"{chart}-values"))
         return float(found.group(1)) if found else None
+
+    def script(self, text, *arguments):
+        return self.driver.execute_script(text, *arguments)
+
+    def open(self, url):
+        """Opens a page and waits until it has asked for the runs."""
+        self.driver.get(url)
+        self.until(lambda: self.script("return state.run || byId('notice').textContent;"), "the runs")
 
     def events(self, kind):
         return self.driver.find_elements(By.CSS_SELECTOR, f"#events li[data-event={kind}]")
@@ -143,21 +154,21 @@ def agree(shown, said):
 
 
 def shows(page, quantity, value):
-    shown = page.number(f"{quantity}-newest", quantity)
+    shown = page.number(quantity, quantity)
     return shown is not None and agree(shown, value)
 
 
 def watch_the_run(page, run, url, pictures):
     page.driver.get(url)
-    first = page.until(lambda: page.number("loss-newest", "loss"), "a loss")
-    page.until(lambda: page.number("loss-newest", "loss") < first, "a smaller loss")
+    first = page.until(lambda: page.number("loss", "loss"), "a loss")
+    page.until(lambda: page.number("loss", "loss") < first, "a smaller loss")
     canvas = page.driver.find_element(By.CSS_SELECTOR, "#loss canvas")
     assert canvas.size["width"] > 300, "the chart is drawn"
     page.until(lambda: page.driver.find_elements(By.CSS_SELECTOR, ".rank"), "ranks")
     page.until(lambda: page.events("evaluation"), "an evaluation")
-    shown = page.until(lambda: page.number("loss-newest", "val_loss"), "a validation loss")
+    shown = page.until(lambda: page.number("loss", "val_loss"), "a validation loss")
     assert any(agree(shown, line["val_loss"]) for line in metrics_of(run) if "val_loss" in line)
-    page.until(lambda: "resident" in page.text("memory") and "planned" in page.text("memory"), "memory")
+    page.until(lambda: "resident" in page.text("memory") and "as planned" in page.text("memory"), "memory")
     page.until(lambda: page.events("checkpoint_published"), "a checkpoint")
     look_at_the_rate(page, run)
     look_at_the_axes(page)
@@ -239,24 +250,34 @@ def marks_of(page, chart, axis):
         f"#{chart} .dygraph-axis-label-{axis}")
 
 
-def make_narrow_run(run):
-    """A run whose numbers hardly differ, or not at all."""
+def make_run(run, lines, status=None):
+    """A run's directory, with a status unless None."""
     run.mkdir()
     (run / "config.toml").write_text("")
-    with open(run / "metrics.jsonl", "w") as metrics:
-        for step in range(1, 101):
-            metrics.write(json.dumps({"step": step, "loss": 1.0001 + 1e-4 * (step % 2), "grad_norm": 0.25,
-                                      "lr": 0.003 - 1e-11 * step ** 2, "tokens": 256 * step,
-                                      "tokens_per_second": 56500 + step % 7}) + "\n")
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if status:
+        (run / "status.json").write_text(json.dumps(status))
 
 
-def make_long_run(run):
-    """More steps than a chart has bins; no bin's mean is the newest loss."""
-    run.mkdir()
-    (run / "config.toml").write_text("")
-    with open(run / "metrics.jsonl", "w") as metrics:
-        for step in range(1, 4097):
-            metrics.write(json.dumps({"step": step, "loss": 2.0 + step % 2, "grad_norm": 1.0, "lr": 0.01}) + "\n")
+def make_runs(runs, status):
+    """Runs beside one that is over, whose status is given."""
+    # Numbers that hardly differ, or not at all.
+    make_run(runs / "narrow", [
+        {"step": step, "loss": 1.0001 + 1e-4 * (step % 2), "grad_norm": 0.25, "lr": 0.003 - 1e-11 * step ** 2,
+         "tokens": 256 * step, "tokens_per_second": 56500 + step % 7} for step in range(1, 101)])
+    # More steps than a chart has bins; no bin's mean is the newest loss.
+    make_run(runs / "long", [{"step": step, "loss": 2.0 + step % 2, "grad_norm": 1.0, "lr": 0.01}
+                             for step in range(1, 4097)])
+    # Three steps and an evaluation; its process is gone. Steps of 1 and 3 s: 2 s a step of 100 tokens.
+    died = {key: value for key, value in status.items() if key != "outcome"}
+    died |= {"run": "short", "process_start": 1, "phase": "running", "remaining_s": 60, "ranks_count": 1,
+             "written_unix_s": status["written_unix_s"] - 60}
+    make_run(runs / "short", [
+        {"step": 1, "loss": 3.0, "grad_norm": 100.0, "lr": 0.01, "tokens": 100, "tokens_per_second": 100.0},
+        {"step": 2, "loss": 2.0, "grad_norm": 1.0, "lr": 0.01, "tokens": 200, "tokens_per_second": 100.0 / 3},
+        {"event": "evaluation", "step": 2, "val_loss": 2.5, "val_perplexity": 12.2}], died)
+    (runs / "unstarted").mkdir()
+    (runs / "unstarted" / "config.toml").write_text("")
 
 
 def look_at_narrow_numbers(page, url):
@@ -295,42 +316,228 @@ def use_keyboard_and_phone(page):
     for _ in range(12):
         page.driver.switch_to.active_element.send_keys(Keys.TAB)
         reached.add(page.driver.switch_to.active_element.get_attribute("id"))
-    assert {"run", "theme", "smoothing", "log-x", "log-y", "zoom-out"} <= reached, reached
+        assert page.script("return getComputedStyle(document.activeElement).outlineStyle;") != "none", reached
+    assert {"theme", "smoothing", "log-x", "log-y", "zoom-out", "loss", "grad_norm"} <= reached, reached
     page.driver.find_element(By.ID, "theme").click()
     theme = page.driver.find_element(By.TAG_NAME, "html").get_attribute("data-theme")
     assert theme in ("dark", "light")
     for name in ("log-y", "log-x"):
         page.driver.find_element(By.ID, name).click()
-    page.driver.execute_script("const s = byId('smoothing'); s.value = 80; "
-                               "s.dispatchEvent(new Event('input'));")
-    page.driver.set_window_size(500, 900)  # the narrowest that a window of Chromium can be
-    wider = "const page = document.documentElement; return page.scrollWidth - page.clientWidth;"
-    page.until(lambda: page.driver.execute_script(wider) <= 0, "a page as narrow as a phone")
+    page.script("const s = byId('smoothing'); s.value = 80; s.dispatchEvent(new Event('input'));")
+    look_at_a_phone(page)
     page.no_complaints()
 
 
-def watch_what_is_over(page, program, site, run):
-    make_narrow_run(run.parent / "narrow")
-    make_long_run(run.parent / "long")
-    board = subprocess.Popen([program, "board", "runs"], cwd=site, stdout=subprocess.PIPE, text=True)
+def look_at_a_phone(page):
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                                {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True})
+    wider = "const page = document.documentElement; return page.scrollWidth - page.clientWidth;"
+    page.until(lambda: page.script(wider) <= 0, "a page as narrow as a phone")
+    table = page.driver.find_element(By.CSS_SELECTOR, "#all-runs .scroll")
+    if table.is_displayed():
+        hidden = page.script("return arguments[0].scrollWidth > arguments[0].clientWidth;", table)
+        assert hidden == page.driver.find_element(By.ID, "runs-more").is_displayed(), "whether the table scrolls"
+        assert hidden, "a table of seven columns on a phone"
+    page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def read_with_arrows(page, chart, last):
+    """Arrow keys read values of a chart and select a part of its steps."""
+    box = page.driver.find_element(By.ID, chart)
+    now = lambda: float(box.get_attribute("aria-valuenow"))
+    shown = lambda: page.script("return charts.find((one) => one.id === arguments[0]).graph.xAxisRange();", chart)
+    whole = shown()
+    box.send_keys(Keys.HOME)
+    first = now()
+    box.send_keys(Keys.ARROW_RIGHT)
+    assert first < now() < last, (first, now(), last)
+    assert f"step {now():g}:" in page.text(f"{chart}-values"), page.text(f"{chart}-values")
+    assert box.get_attribute("aria-valuetext").startswith(f"step {now():g}:")
+    left = now()
+    box.send_keys(Keys.SHIFT + Keys.ARROW_RIGHT * 5)
+    right = now()
+    box.send_keys(Keys.ENTER)
+    page.until(lambda: shown() == [left, right], f"steps {left} to {right}, not {shown()}")
+    box.send_keys(Keys.ESCAPE)
+    page.until(lambda: shown() == whole, f"the whole run {whole}, not {shown()}")
+
+
+def look_at_the_end(page, url, run):
+    """Of a run that is over: when it ended, by a clock that goes on, the mean rate, its checkpoints."""
+    page.open(f"{url}?run={run.name}")
+    page.until(lambda: re.search(r"^Ended .* ago: .*exit code 75", page.text("outcome")), "the end")
+    page.script("const now = Date.now; Date.now = () => now() + 7.2e6; drawSummary();")
+    assert re.search(r", 2 h \d+ min ago", page.text("outcome")), page.text("outcome")
+    page.until(lambda: "tokens/s on average" in page.text("summary"), "the mean rate")
+    assert not re.search(" left|over the last", page.text("summary")), page.text("summary")
+    evaluations = {line["step"]: line["val_loss"] for line in metrics_of(run) if "val_loss" in line}
+    before = {step: evaluations[max(at for at in evaluations if at <= step)]
+              for step in (int(one.name[5:]) for one in (run / "checkpoints").glob("step-*"))}
+    page.until(lambda: page.driver.find_elements(By.CSS_SELECTOR, "#checkpoints .best"), "the best checkpoint")
+    items = page.text("checkpoints").splitlines()
+    assert [int(re.match(r"step (\d+)", item).group(1)) for item in items] == sorted(before, reverse=True), items
+    best = int(re.match(r"step (\d+) .*the best", page.driver.find_element(By.CSS_SELECTOR, "#checkpoints .best").text)
+               .group(1))
+    assert before[best] == min(before.values()), (best, before)
+    scale = [mark.text for mark in page.driver.find_elements(By.CSS_SELECTOR, "#memory .scale span")]
+    assert len(scale) == 5 and scale[0] == "0 B", scale
+    look_at_the_form(page)
+    read_with_arrows(page, "loss", metrics_of(run)[-1]["step"])
+
+
+def look_at_what_died(page, url):
+    page.open(f"{url}?run=short")
+    page.until(lambda: page.text("condition") == "died", "the death")
+    page.until(lambda: "50.0 tokens/s on average · 1 rank ·" in page.text("summary"), "the mean of two steps")
+    assert " left" not in page.text("summary") and "resumes" in page.text("outcome"), page.text("outcome")
+    assert "There is none yet" in page.text("checkpoints")
+    for chart in ("loss", "grad_norm", "lr"):
+        marks = marks_of(page, chart, "x")
+        assert marks and all(mark.isdigit() for mark in marks), (chart, marks)
+    logarithmic = "return [charts[1], otherChart, charts[2]].map((one) => !!one.graph.getOption('logscale'));"
+    assert page.script(logarithmic) == [True, True, False]
+
+
+def look_at_what_is_missing(page, url, site, program):
+    """A sentence each for no run, no run of that name, and a run that has not begun."""
+    page.open(f"{url}?run=unknown")
+    assert "No run of this folder is named “unknown”" in page.text("notice"), page.text("notice")
+    assert not page.driver.find_element(By.ID, "of-run").is_displayed()
+    page.driver.find_element(By.LINK_TEXT, "unstarted").click()
+    page.until(lambda: "no status yet; the run has not started" in page.text("stall"), "that it has not begun")
+    assert not page.driver.find_element(By.ID, "charts").is_displayed(), "charts of nothing"
+    (site / "none").mkdir()
+    with board_of(program, site, "none") as empty:
+        page.open(empty)
+        assert "No run is in this folder yet" in page.text("notice"), page.text("notice")
+
+
+CURVES = """
+return [...charts, otherChart].filter((chart) => chart.graph).map((chart) => chart.curves.map((curve, at) => {
+  const option = (name) => chart.graph.getOption(name, `${curve.series.run}\\n${curve.quantity}`);
+  return { run: curve.series.run, quantity: curve.quantity, color: option("color"), points: option("drawPoints"),
+    dashed: !!option("strokePattern") };
+}));
+"""
+
+
+def compare_runs(page, url):
+    """Runs ticked in quick succession are all drawn, each in its own colour everywhere."""
+    page.open(f"{url}?run=watched")
+    page.until(lambda: page.number("loss", "loss") is not None, "a loss")
+    page.until(lambda: page.driver.find_elements(By.CSS_SELECTOR, "#runs input"), "the table")
+    table = page.driver.find_element(By.ID, "all-runs")
+    assert table.location["y"] < page.driver.find_element(By.ID, "progress").location["y"], "the table is on top"
+    page.script("for (const run of ['long', 'narrow', 'short']) "
+                "document.querySelector(`#runs [aria-label='draw ${run}']`).click();")
+    drawn = lambda: {curve["run"] for chart in page.script(CURVES) for curve in chart}
+    page.until(lambda: drawn() == {"watched", "long", "narrow", "short"}, "four runs")
+    curves = [curve for chart in page.script(CURVES) for curve in chart]
+    colors = {(curve["run"], curve["color"]) for curve in curves}
+    assert len(colors) == 4 == len({color for _, color in colors}), colors
+    for curve in curves:
+        assert curve["dashed"] == curve["quantity"].startswith("val_"), curve
+        assert curve["points"] or (curve["run"], curve["quantity"]) != ("short", "val_loss"), "an evaluation is a point"
+    look_at_a_phone(page)
+
+
+def look_at_smoothing(page):
+    """The average has no bias to the first value, and is called smoothed where it is read."""
+    last = page.script("return smoothed([...Array(10).keys()].map((at) => [at, [at, at, at]]), 0.999)[9][1][1];")
+    assert abs(last - 4.5) < 0.1, last
+    page.script("byId('smoothing').value = 90; drawCharts();")
+    page.driver.find_element(By.ID, "loss").send_keys(Keys.ARROW_LEFT)
+    assert "training loss, smoothed" in page.text("loss-values"), page.text("loss-values")
+
+
+# Texts whose contrast to what is behind them is below 4.5 : 1, and lines of charts below 3 : 1.
+CONTRASTS = """
+const light = ([red, green, blue]) => [red, green, blue].map((part) => part / 255)
+  .map((part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+  .reduce((sum, part, at) => sum + part * [0.2126, 0.7152, 0.0722][at], 0);
+const parts = (color) => color.startsWith("#") ? [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16))
+  : color.match(/[.0-9]+/g).map(Number);
+const behind = (node) => {
+  for (; node; node = node.parentElement) {
+    const color = parts(getComputedStyle(node).backgroundColor);
+    if (color[3] !== 0) return color;
+  }
+  return [255, 255, 255];
+};
+const contrast = (one, other) => {
+  const [less, more] = [light(one), light(other)].sort((a, b) => a - b);
+  return (more + 0.05) / (less + 0.05);
+};
+const bad = [];
+const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+for (let text = walk.nextNode(); text; text = walk.nextNode()) {
+  const node = text.parentElement;
+  if (!text.data.trim() || !node.checkVisibility()) continue;
+  const ratio = contrast(parts(getComputedStyle(node).color), behind(node));
+  if (ratio < 4.5) bad.push([text.data, ratio]);
+}
+const card = behind(byId("loss"));
+for (const color of kColors) if (contrast(parts(color), card) < 3) bad.push([color, contrast(parts(color), card)]);
+const grid = charts[0].graph.getOption("gridLineColor");
+if (contrast(parts(grid), card) < 4.5) bad.push(["grid", contrast(parts(grid), card)]);
+return bad;
+"""
+
+
+def look_at_the_form(page):
+    """What reads a page aloud needs, contrast, and words rather than keys."""
+    for theme in ("dark", "light"):
+        page.script("document.documentElement.dataset.theme = arguments[0]; drawCharts();", theme)
+        bad = page.script(CONTRASTS)
+        assert not bad, (theme, bad)
+    find = lambda selector: [one for one in page.driver.find_elements(By.CSS_SELECTOR, selector) if one.is_displayed()]
+    for each in find("button, input, select, a, progress, [role=img], [role=slider], [role=region]"):
+        assert each.accessible_name.strip(), each.get_attribute("outerHTML")[:200]
+    for chart in find("[role=slider]"):
+        assert chart.get_attribute("aria-valuetext") and chart.get_attribute("tabindex") == "0"
+    levels = [int(heading.tag_name[1]) for heading in find("h1, h2, h3, h4")]
+    assert levels[0] == 1 and levels.count(1) == 1, levels
+    assert all(after <= before + 1 for before, after in zip(levels, levels[1:])), levels
+    assert [len(find(landmark)) for landmark in ("header", "main")] == [1, 1]
+    assert page.driver.find_element(By.TAG_NAME, "html").get_attribute("lang") == "en"
+    assert re.fullmatch(r"watched · step \d+", page.driver.title), page.driver.title
+    words = page.script("return document.querySelector('#charts').innerText;")
+    assert not re.search(r"[a-z]_[a-z]", words), re.findall(r"\S*[a-z]_[a-z]\S*", words)
+
+
+@contextlib.contextmanager
+def board_of(program, site, folder):
+    """Address of `actortrain board FOLDER`."""
+    board = subprocess.Popen([program, "board", folder], cwd=site, stdout=subprocess.PIPE, text=True)
     try:
-        page.driver.set_window_size(1300, 1500)
-        page.driver.get("about:blank")
-        page.driver.get_log("browser")  # what the page said when the run's own board had ended
-        url = board.stdout.readline().strip()
-        page.driver.get(url)
-        page.until(lambda: page.text("condition") in ("over", "failed"), "the end")
-        last = [line for line in metrics_of(run) if "grad_norm" in line][-1]
-        for quantity in ("loss", "grad_norm", "lr"):  # the past comes in pieces, so some last ones pass by
-            page.until(lambda: shows(page, quantity, last[quantity]), f"the last {quantity} of {last}")
-        page.no_complaints()
-        page.driver.get(url + "?run=long")
-        page.until(lambda: shows(page, "loss", 2.0), "the last loss of many steps")
-        look_at_narrow_numbers(page, url)
-        page.no_complaints()
+        yield board.stdout.readline().strip()
     finally:
         board.send_signal(signal.SIGINT)
         assert board.wait(PATIENCE_S) == 0
+
+
+def watch_what_is_over(page, program, site, run, pictures):
+    make_runs(run.parent, json.loads((run / "status.json").read_text()))
+    page.driver.set_window_size(1300, 1500)
+    page.driver.get("about:blank")
+    page.driver.get_log("browser")  # what the page said when the run's own board had ended
+    with board_of(program, site, "runs") as url:
+        page.open(url)
+        page.until(lambda: page.text("condition") in ("ended", "failed"), "the end")
+        last = [line for line in metrics_of(run) if "grad_norm" in line][-1]
+        for quantity in ("loss", "grad_norm", "lr"):  # the past comes in pieces, so some last ones pass by
+            page.until(lambda: shows(page, quantity, last[quantity]), f"the last {quantity} of {last}")
+        look_at_the_end(page, url, run)
+        page.no_complaints()
+        page.open(url + "?run=long")
+        page.until(lambda: shows(page, "loss", 2.0), "the last loss of many steps")
+        look_at_narrow_numbers(page, url)
+        look_at_what_died(page, url)
+        compare_runs(page, url)
+        page.picture(pictures, "board-compared.png")
+        look_at_smoothing(page)
+        page.no_complaints()
+        look_at_what_is_missing(page, url, site, program)
 
 
 def main():
@@ -349,7 +556,10 @@ def main():
             use_keyboard_and_phone(page)
             launcher.send_signal(signal.SIGTERM)
             assert launcher.wait(PATIENCE_S) == 75, log.read_text()
-            watch_what_is_over(page, program, site, run)
+            page.until(lambda: page.text("condition") in ("no answer", "ended"), "the end of the board")
+            page.until(lambda: "actortrain board runs/" in page.text("outcome"), "what to do")
+            assert " left" not in page.text("summary"), page.text("summary")
+            watch_what_is_over(page, program, site, run, pictures)
         except BaseException:
             print(log.read_text()[-4000:])
             raise

@@ -2,119 +2,151 @@
 // Main script: selects the runs to show, and redraws what has changed.
 
 const state = {
-  run: "", runs: [], drawn: new Set(), series: new Map(), events: [], status: {}, stream: null,
-  asked: false, running: false,
+  run: "", runs: [], drawn: new Set(), colors: new Map(), series: new Map(), range: null, events: [],
+  status: {}, silentSince: null, updating: false, again: false,
 };
-const charts = [
-  new Chart("loss", ["loss", "val_loss"], zoom), new Chart("grad_norm", ["grad_norm"]),
-  new Chart("lr", ["lr"]), new Chart("tokens_per_second", ["tokens_per_second"]),
-];
-const otherChart = new Chart("other-chart", []);
+const charts = ["loss", "grad_norm", "lr", "tokens_per_second"].map((id) =>
+  new Chart(id, id === "loss" ? ["loss", "val_loss"] : [id], zoom));
+const otherChart = new Chart("other-chart", [], zoom);
+
+function colorOf(run) {  // the same in every chart, for as long as the page is open
+  if (!state.colors.has(run)) state.colors.set(run, kColors[state.colors.size % kColors.length]);
+  return state.colors.get(run);
+}
 
 function shownSeries() {
   return [...state.drawn].map((run) => state.series.get(run)).filter(Boolean);
 }
 
-function options(loss) {
+function options(chart) {
+  const loss = chart.id === "loss";
   return {
     smoothing: loss ? Math.min(0.999, Number(byId("smoothing").value) / 100) : 0,
-    logX: byId("log-x").checked, logY: loss && byId("log-y").checked,
-    gridColor: getComputedStyle(document.documentElement).getPropertyValue("--line").trim(),
+    logX: byId("log-x").checked, range: state.range, colorOf,
+    logY: loss ? byId("log-y").checked : /grad_norm|perplexity/.test(chart.quantities[0]),
+    gridColor: getComputedStyle(document.documentElement).getPropertyValue("--muted").trim(),
   };
 }
 
 function drawCharts() {
-  const all = shownSeries();
-  for (const chart of charts) chart.draw(all, options(chart.id === "loss"));
   const main = state.series.get(state.run);
   if (!main) return;
-  for (const chart of charts) {
-    const known = chart.quantities.filter((name) => main.newest(name) !== null);
-    setText(`${chart.id}-newest`,
-      known.map((name) => `${name} ${formatNumber(main.newest(name))}`).join(" · "));
-  }
-  drawOther(main, all);
+  byId("charts").hidden = !main.columns.size;
+  chooseOther(main);
+  for (const chart of [...charts, otherChart]) chart.draw(shownSeries(), options(chart));
   drawHeat(main, byId("heat"), byId("heat-legend"));
-  setShown("problem", main.damagedLines ? `${main.damagedLines} lines of metrics.jsonl are damaged` : "");
+  drawCheckpoints(state.status, main, state.events);
+  drawSummary();
 }
 
-function drawOther(main, all) {
-  const usual = new Set(["loss", "val_loss", "grad_norm", "lr", "tokens_per_second", "tokens"]);
+function chooseOther(main) {
+  const usual = new Set([...charts.flatMap((chart) => chart.quantities), "tokens"]);
   const names = [...main.columns.keys()].filter((name) => !usual.has(name) && !name.startsWith("unit_grad_norm/"));
   const select = byId("other");
   if (names.join() !== [...select.options].map((option) => option.value).join()) {
     const before = select.value;
-    select.replaceChildren(...names.map((name) => new Option(name, name)));
+    select.replaceChildren(...names.map((name) => new Option(nameOf(name), name)));
     if (names.includes(before)) select.value = before;
   }
-  if (!select.value) return;
-  otherChart.quantities = [select.value];
-  otherChart.draw(all, options(false));
-  setText("other-chart-newest", `${select.value} ${formatNumber(main.newest(select.value))}`);
+  byId("other-card").hidden = names.length === 0;
+  otherChart.quantities = names.length > 0 ? [select.value] : [];
 }
 
+/// One update at a time; another follows if it was asked for meanwhile.
 async function updateSeries() {
-  if (state.asked) return;  // one request at a time
-  state.asked = true;
+  state.again = true;
+  if (state.updating) return;
+  state.updating = true;
   try {
-    for (const run of [...state.drawn]) {
-      if (!state.series.has(run)) state.series.set(run, new Series(run));
-      const series = state.series.get(run);
-      if (run === state.run || !series.width) await series.update();
+    while (state.again) {
+      state.again = false;
+      for (const run of state.drawn) await updateRun(run);
+      drawCharts();
     }
-    drawCharts();
-  } catch (failure) {
-    setShown("problem", String(failure.message || failure));
   } finally {
-    state.asked = false;
+    state.updating = false;
+  }
+}
+
+async function updateRun(run) {
+  if (!state.series.has(run)) state.series.set(run, new Series(run));
+  const series = state.series.get(run);
+  const running = state.runs.some((one) => one.name === run && one.condition === "running");
+  if (run !== state.run && !running && series.width) return;
+  try {
+    await series.update();
+    setShown("problem", series.damagedLines ? `${series.damagedLines} lines of metrics.jsonl are damaged` : "");
+  } catch (failure) {
+    setShown("problem", `${run}: ${failure.message || failure}`);
   }
 }
 
 async function zoom(from, to) {
-  for (const series of shownSeries()) await series.zoom(from, to);
+  state.range = from === null ? null : [from, to];
+  await Promise.allSettled(shownSeries().map((series) => series.zoom(from, to)));
   drawCharts();
 }
 
 function drawStatus(status) {
   state.status = status;
   const failed = status.outcome && ![0, 75].includes(status.outcome.exit_code);
-  const condition = byId("condition");
-  condition.className = `pill ${failed ? "failed" : status.condition}`;
-  setText(condition, failed ? "failed" : status.condition || "unknown");
-  document.title = `${status.run} · step ${status.step ?? "–"}`;
+  const silent = state.silentSince !== null && status.condition === "running";
+  const kind = silent ? "unknown" : failed ? "failed" : status.condition || "unknown";
+  byId("condition").className = `pill ${kind}`;
+  setShown("condition", silent ? "no answer" : kind === "over" ? "ended" : kind);
+  document.title = `${state.run} · step ${status.step ?? "–"}`;
   byId("bar").value = status.steps ? status.step / status.steps : 0;
-  setText("summary", [
-    `step ${status.step ?? "–"} of ${status.steps ?? "–"}`,
-    rateText(status),
-    status.condition === "running" && status.remaining_s > 0 ? `about ${formatSeconds(status.remaining_s)} left` : "",
-    `${status.ranks_count ?? "–"} ${status.ranks_count === 1 ? "rank" : "ranks"}`, `generation ${status.generation ?? "–"}`,
-    status.saved && status.saved.step !== undefined ? `saved at step ${status.saved.step}` : "",
-  ].filter(Boolean).join(" · "));
-  setShown("outcome", status.outcome ? `${status.outcome.text} (exit code ${status.outcome.exit_code})` : "");
-  setShown("stall", [status.stall ? status.stall.text : status.error || "", ...(status.problems || [])].filter(Boolean).join("; "));
+  setShown("stall", [status.stall?.text, status.error, status.saved?.failure && `The newest save failed: ${status.saved.failure}`,
+    ...(status.problems || [])].filter(Boolean).join("; "));
+  drawSummary();
   drawRanks(status);
   drawMemory(status);
+  drawCheckpoints(status, state.series.get(state.run), state.events);
 }
 
-/// Includes the estimated end time, without evaluations.
-function rateText(status) {
+/// What changes with the clock, too.
+function drawSummary() {
+  const { status } = state;
+  const running = status.condition === "running" && state.silentSince === null;
+  const saved = status.saved?.step;
+  setText("summary", status.steps === undefined ? "" : [
+    `step ${status.step ?? "–"} of ${status.steps}`, rateText(status, running),
+    running && status.remaining_s > 0 ? `about ${formatSeconds(status.remaining_s)} left` : "",
+    `${status.ranks_count ?? "–"} ${status.ranks_count === 1 ? "rank" : "ranks"}`,
+    `generation ${status.generation ?? "–"}`, saved === undefined ? "" : `saved at step ${saved}`,
+  ].filter(Boolean).join(" · "));
+  const heard = `${formatTime(1000 * status.written_unix_s)}, ${formatAgo(1000 * status.written_unix_s)}`;
+  const resume = "The command that started it resumes it from its newest checkpoint.";
+  const end = {
+    over: () => `Ended ${heard}: ${status.outcome?.text} (exit code ${status.outcome?.exit_code}).`,
+    died: () => `Its process is gone; last heard of ${heard}. ${resume}`,
+    lost: () => `Its machine is silent; last heard of ${heard}. If it has ended: ${resume}`,
+  }[status.condition];
+  setShown("outcome", [end && end(), state.silentSince !== null &&
+    `This board has not answered since ${formatTime(state.silentSince)}, ${formatAgo(state.silentSince)}. ` +
+    "A run's own board ends with the run; actortrain board runs/ shows runs at any time.",
+  ].filter(Boolean).join(" "));
+}
+
+/// Of a running run, the rate that its time left is estimated with; otherwise the mean of all steps.
+function rateText(status, running) {
+  const mean = state.series.get(state.run)?.meanRate();
+  if (!running) return mean > 0 ? `${formatCount(mean)} tokens/s on average` : "";
   if (!status.tokens_per_second) return "";
   const over = status.rate_window_s ? ` over the last ${formatSeconds(status.rate_window_s)} of training` : "";
   return `${formatCount(status.tokens_per_second)} tokens/s${over}`;
 }
 
 function listen() {
-  if (state.stream) state.stream.close();
-  state.events = [];
   const stream = new EventSource(`/events?run=${encodeURIComponent(state.run)}`);
-  state.stream = stream;
-  const current = (handler) => (message) => { if (stream === state.stream) handler(JSON.parse(message.data)); };
-  stream.addEventListener("open", () => { state.events = []; setShown("problem", ""); });
-  stream.addEventListener("error", () => setShown("problem", "The server does not answer; trying again."));
-  stream.addEventListener("status", current(drawStatus));
-  stream.addEventListener("log", current((event) => { state.events.push(event); scheduleEvents(); }));
-  stream.addEventListener("metrics", current(scheduleSeries));
-  stream.addEventListener("gone", () => { stream.close(); setShown("problem", "The run's directory is no more."); });
+  const on = (kind, handler) => stream.addEventListener(kind, (message) => handler(JSON.parse(message.data)));
+  const hear = (silentSince) => { state.silentSince = silentSince; drawStatus(state.status); };
+  stream.addEventListener("open", () => { state.events = []; hear(null); });
+  stream.addEventListener("error", () => hear(state.silentSince ?? Date.now()));
+  on("status", drawStatus);
+  on("log", (event) => { state.events.push(event); scheduleEvents(); });
+  on("metrics", scheduleSeries);
+  on("gone", () => { stream.close(); setShown("notice", "The directory of this run is gone."); });
 }
 
 function atMostEvery(milliseconds, action) {
@@ -126,68 +158,82 @@ function atMostEvery(milliseconds, action) {
   };
 }
 const scheduleSeries = atMostEvery(700, updateSeries);
-const scheduleEvents = atMostEvery(100, () => drawEvents(state.events));
+const scheduleEvents = atMostEvery(100, () => {
+  drawEvents(state.events);
+  drawCheckpoints(state.status, state.series.get(state.run), state.events);
+});
 
-function choose(run) {
-  state.run = run;
-  state.drawn = new Set([run]);
-  setText("title", run);
-  history.replaceState(null, "", `?run=${encodeURIComponent(run)}`);
+/// Shows the run of the address, or else the newest one; a sentence if there is none.
+function choose() {
+  const wanted = new URLSearchParams(location.search).get("run");
+  const newest = [...state.runs].sort((a, b) => b.written_unix_s - a.written_unix_s)[0];
+  const run = wanted === null ? newest : state.runs.find((one) => one.name === wanted);
+  setShown("notice", run ? "" : wanted === null
+    ? "No run is in this folder yet; one appears here as soon as it starts (actortrain run CONFIG)."
+    : `No run of this folder is named “${wanted}”. ${newest ? "The table has those that are." : "It has none yet."}`);
+  if (!run) return;
+  state.run = run.name;
+  state.drawn.add(run.name);
+  byId("of-run").hidden = false;
+  setText("title", run.name);
   listen();
   updateSeries();
-  drawRuns();
+}
+
+function runRow(run) {
+  const row = element("tr");
+  const box = element("input");
+  box.type = "checkbox";
+  box.checked = state.drawn.has(run.name);
+  box.setAttribute("aria-label", `draw ${run.name}`);
+  box.addEventListener("change", () => {
+    state.drawn[box.checked ? "add" : "delete"](run.name);
+    updateSeries();
+    drawRuns();
+  });
+  const link = element("a", run.name);
+  link.href = `?run=${encodeURIComponent(run.name)}`;
+  if (run.name === state.run) link.setAttribute("aria-current", "page");
+  const rate = run.condition === "running" && run.tokens_per_second;
+  const cells = [box, link, run.condition === "over" ? "ended" : run.condition,
+    run.steps ? `${run.step} of ${run.steps}` : "–", formatNumber(run.loss), formatNumber(run.val_loss),
+    rate ? formatCount(rate) : "–"].map((content) => { const cell = element("td"); cell.append(content); return cell; });
+  if (box.checked) cells[0].append(swatch(colorOf(run.name)));
+  row.append(...cells);
+  return row;
 }
 
 function drawRuns() {
-  byId("all-runs").hidden = state.runs.length < 2;
-  byId("runs").replaceChildren(...state.runs.map((run) => {
-    const row = element("tr");
-    const box = element("input");
-    box.type = "checkbox";
-    box.checked = state.drawn.has(run.name);
-    box.setAttribute("aria-label", `draw ${run.name}`);
-    box.addEventListener("change", () => {
-      state.drawn[box.checked ? "add" : "delete"](run.name);
-      updateSeries();
-    });
-    const cells = [run.name, run.condition, `${run.step} of ${run.steps}`, formatNumber(run.loss),
-      formatNumber(run.val_loss), run.tokens_per_second ? formatCount(run.tokens_per_second) : "–"];
-    row.append(element("td"), ...cells.map((text) => element("td", text)));
-    row.firstChild.append(box);
-    return row;
-  }));
+  byId("all-runs").hidden = state.runs.length < (state.run ? 2 : 1);
+  const focused = document.activeElement?.closest("#runs tr");
+  const [at, kind] = [focused?.rowIndex, document.activeElement?.localName];
+  byId("runs").replaceChildren(...state.runs.map(runRow));
+  if (focused) byId("runs").rows[at - 1]?.querySelector(kind)?.focus();
+  const table = byId("runs").closest(".scroll");
+  byId("runs-more").hidden = table.scrollWidth <= table.clientWidth;
 }
 
 async function updateRuns() {
-  const answer = await fetch("/runs.json");
-  if (!answer.ok) return;
+  const answer = await fetch("/runs.json").catch(() => null);
+  if (!answer?.ok) return;
   state.runs = (await answer.json()).runs;
-  const select = byId("run");
-  const names = state.runs.map((run) => run.name);
-  if (names.join() !== [...select.options].map((option) => option.value).join()) {
-    select.replaceChildren(...names.map((name) => new Option(name, name)));
-  }
-  const wanted = new URLSearchParams(location.search).get("run");
-  if (!state.run && names.length > 0) {
-    const newest = [...state.runs].sort((a, b) => b.written_unix_s - a.written_unix_s)[0].name;
-    choose(names.includes(wanted) ? wanted : newest);
-  }
-  select.value = state.run;
+  if (!state.run) choose();
   drawRuns();
 }
 
-byId("run").addEventListener("change", (event) => choose(event.target.value));
 for (const id of ["smoothing", "log-x", "log-y", "other"]) byId(id).addEventListener("input", drawCharts);
 byId("zoom-out").addEventListener("click", () => {
-  for (const chart of charts) if (chart.graph) chart.graph.resetZoom();
+  for (const { graph } of [...charts, otherChart]) if (graph?.isZoomed()) graph.resetZoom();
   zoom(null, null);
 });
 byId("theme").addEventListener("click", () => {
   const root = document.documentElement;
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
+  localStorage.theme = root.dataset.theme = dark ? "light" : "dark";
   drawCharts();
 });
-window.addEventListener("resize", () => { drawArrows(state.status.stall); drawCharts(); });
+window.addEventListener("resize", () => { drawArrows(state.status.stall); drawCharts(); drawRuns(); });
+if (localStorage.theme) document.documentElement.dataset.theme = localStorage.theme;
 updateRuns();
 setInterval(updateRuns, 5000);
+setInterval(drawSummary, 1000);

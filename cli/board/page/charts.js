@@ -71,99 +71,192 @@ class Series {
     const column = this.columns.get(name);
     return column ? column.newest : null;
   }
+
+  /// Tokens over the time of all steps: bins have equally many. NaN: unknown.
+  meanRate() {
+    const { mean } = this.columns.get("tokens_per_second") || { mean: [] };
+    const rates = mean.filter((rate) => rate > 0);
+    return rates.length / rates.reduce((sum, rate) => sum + 1 / rate, 0);
+  }
 }
 
-/// Exponential moving average; the band of minimum and maximum is unchanged.
+/// Exponential moving average without bias to the first values; minimum and maximum are unchanged.
 function smoothed(points, share) {
   if (share <= 0) return points;
-  let mean = null;
+  let sum = 0, weight = 0;
   return points.map(([x, [low, middle, high]]) => {
-    mean = mean === null ? middle : share * mean + (1 - share) * middle;
+    sum = share * sum + (1 - share) * middle;
+    weight = share * weight + (1 - share);
+    const mean = sum / weight;
     return [x, [Math.min(low, mean), mean, Math.max(high, mean)]];
   });
 }
 
-const kColors = ["#3d6fdb", "#e07b00", "#1f9d55", "#c2410c", "#8b5cf6", "#0e9aa7", "#d6336c", "#6b7280"];
+// Colours of runs, 3 : 1 against a light and a dark card.
+const kColors = ["#3d6fdb", "#c96a00", "#1f8f4f", "#d6336c", "#8b5cf6", "#0e8490", "#c2410c", "#6b7280"];
 
 const kLabelLetter = 8;  // largest width of a digit, in pixels
 
-/// Ticks of an axis for dygraphs, with distinguishable labels.
-function axisTicks(from, to, pixels, options, chart, values) {
-  const ticks = Dygraph.numericTicks(from, to, pixels, options, chart, values);
+/// Labels the ticks of dygraphs distinguishably.
+function labelled(ticks) {
   const shown = ticks.filter((tick) => tick.label !== "" && tick.label !== undefined);
   const labels = axisLabels(shown.map((tick) => tick.v));
   shown.forEach((tick, at) => { tick.label = labels[at]; });
   return ticks;
 }
+function axisTicks(...range) { return labelled(Dygraph.numericTicks(...range)); }
+function stepTicks(...range) {
+  return labelled(Dygraph.numericTicks(...range).filter((tick) => Number.isInteger(tick.v)));
+}
 
-/// Chart of several quantities of several runs.
+const kMoves = { ArrowLeft: [-1, 0], ArrowDown: [-1, 0], ArrowRight: [1, 0], ArrowUp: [1, 0], PageDown: [0, -0.1],
+  PageUp: [0, 0.1], Home: [0, -1], End: [0, 1] };
+
+/// Chart of several quantities of several runs: a slider over its steps for keyboards.
 class Chart {
   constructor(id, quantities, onZoom) {
-    this.id = id;
-    this.quantities = quantities;
-    this.onZoom = onZoom;
-    this.graph = null;
-    this.labels = "";
-    this.labelWidth = 8 * kLabelLetter;
+    Object.assign(this, { id, quantities, onZoom, graph: null, labels: "", labelWidth: 8 * kLabelLetter,
+      curves: [], data: [], step: null, anchor: null });
+    this.box = byId(id);
+    this.box.setAttribute("role", "slider");
+    this.box.tabIndex = 0;
+    this.box.addEventListener("keydown", (event) => this.pressed(event));
+    this.box.addEventListener("blur", () => this.leave());
   }
 
   draw(allSeries, options) {
-    const curves = [];
+    this.curves = [];
     for (const series of allSeries) {
       for (const quantity of this.quantities) {
         const raw = series.points(quantity);
         if (raw.length === 0) continue;
-        const smooth = quantity.startsWith("val_") ? 0 : options.smoothing;
-        const label = [allSeries.length > 1 ? series.run : "", quantity].filter(Boolean).join(" ");
-        curves.push({ label, points: smoothed(raw, smooth) });
+        const validation = quantity.startsWith("val_");
+        const smoothing = validation ? 0 : options.smoothing;
+        const name = [allSeries.length > 1 ? series.run : "", nameOf(quantity)].filter(Boolean).join(" ");
+        this.curves.push({ series, quantity, name, smoothing, dashed: validation, color: options.colorOf(series.run),
+          points: smoothed(raw, smoothing) });
       }
     }
-    if (curves.length === 0) return;
+    const longest = Math.max(0, ...this.curves.map((curve) => curve.points.length));
+    for (const curve of this.curves) curve.sparse = curve.points.length < Math.max(40, Math.min(200, longest / 5));
     const rows = new Map();
-    curves.forEach((curve, column) => {
+    this.curves.forEach((curve, column) => {
       for (const [x, value] of curve.points) {
         if (options.logX && x <= 0) continue;
-        if (!rows.has(x)) rows.set(x, new Array(curves.length).fill(null));
+        if (!rows.has(x)) rows.set(x, new Array(this.curves.length).fill(null));
         rows.get(x)[column] = value;
       }
     });
-    const data = [...rows.entries()].sort((a, b) => a[0] - b[0]).map(([x, values]) => [x, ...values]);
-    if (data.length > 0) this.show(data, curves.map((curve) => curve.label), options);
+    this.data = [...rows.entries()].sort((a, b) => a[0] - b[0]).map(([x, values]) => [x, ...values]);
+    this.box.setAttribute("aria-label", `${this.quantities.map(nameOf).join(" and ")} over steps`);
+    if (this.data.length > 0) this.show(options);
+    else this.clear();
   }
 
-  show(data, labels, options) {
-    const settings = {
-      file: data, labels: ["step", ...labels], customBars: true, connectSeparatedPoints: true,
-      logscale: options.logY, axes: {
-        x: { logscale: options.logX, ticker: axisTicks }, y: { ticker: axisTicks, axisLabelWidth: this.labelWidth },
-      }, strokeWidth: 1.6,
-      drawPoints: data.length < 40, legend: "always",
-      colors: kColors, valueFormatter: formatNumber,
-      gridLineColor: options.gridColor, axisLineColor: options.gridColor, animatedZooms: false,
-    };
-    const key = JSON.stringify([labels, options.logX, options.logY, options.gridColor]);
-    if (this.graph && key === this.labels) {
-      this.graph.updateOptions({ file: data });
-      this.fitLabels(data);
-      return;
-    }
+  clear() {
     if (this.graph) this.graph.destroy();
-    this.labels = key;
-    const { file, ...rest } = settings;
-    this.graph = new Dygraph(byId(this.id), file, {
-      ...rest, zoomCallback: (from, to) => this.onZoom && this.onZoom(from, to),
-    });
-    this.fitLabels(data);
+    this.graph = null;
+    this.labels = "";
+    this.read(null);
+  }
+
+  show(options) {
+    const styles = this.curves.map((curve) => ({ color: curve.color, strokePattern: curve.dashed ? [5, 4] : null,
+      strokeWidth: curve.sparse ? 1 : 1.6, drawPoints: curve.sparse, pointSize: 3 }));
+    const labels = this.curves.map((curve) => `${curve.series.run}\n${curve.quantity}`);
+    const changing = { file: this.data, dateWindow: options.range };
+    const key = JSON.stringify([labels, styles, options.logX, options.logY, options.gridColor]);
+    if (this.graph && key === this.labels) {
+      this.graph.updateOptions(changing);
+    } else {
+      if (this.graph) this.graph.destroy();
+      this.labels = key;
+      this.graph = new Dygraph(this.box, this.data, {
+        labels: ["step", ...labels], series: Object.fromEntries(labels.map((label, at) => [label, styles[at]])),
+        dateWindow: options.range, customBars: true, connectSeparatedPoints: true, legend: "never",
+        logscale: options.logY, animatedZooms: false, axes: {
+          x: { logscale: options.logX, ticker: stepTicks },
+          y: { ticker: axisTicks, axisLabelWidth: this.labelWidth },
+        },
+        gridLineColor: options.gridColor, gridLinePattern: [1, 3], gridLineWidth: 1,
+        axisLineColor: options.gridColor, axisLineWidth: 1,
+        highlightCallback: (event, x) => this.read(x), unhighlightCallback: () => this.read(this.step),
+        zoomCallback: () => this.onZoom(...(this.graph.isZoomed("x") ? this.graph.xAxisRange() : [null, null])),
+      });
+    }
+    this.fitLabels();
+    if (this.step === null) this.read(null);
+    else this.select(this.step);
   }
 
   /// The vertical axis fits its longest label, and never becomes narrower.
-  fitLabels(data) {
-    const labels = [...byId(this.id).querySelectorAll(".dygraph-axis-label-y")];
+  fitLabels() {
+    const labels = [...this.box.querySelectorAll(".dygraph-axis-label-y")];
     const longest = Math.max(0, ...labels.map((label) => label.textContent.length));
     if (longest * kLabelLetter <= this.labelWidth) return;
     this.labelWidth = longest * kLabelLetter;
     // Without new data dygraphs would keep the old axis width.
-    this.graph.updateOptions({ file: data, axes: { y: { axisLabelWidth: this.labelWidth } } });
+    this.graph.updateOptions({ file: this.data, axes: { y: { axisLabelWidth: this.labelWidth } } });
+  }
+
+  /// Says the values of a step, as drawn; null: the newest ones, as measured.
+  read(step) {
+    const row = step === null ? undefined : this.data.find(([x]) => x === step);
+    const spans = this.curves.map((curve, column) => {
+      const drawn = row && row[column + 1];
+      const value = row ? (drawn ? drawn[1] : null) : curve.series.newest(curve.quantity);
+      const smoothing = row && curve.smoothing > 0 ? ", smoothed" : "";
+      const span = element("span");
+      span.append(swatch(curve.color, curve.dashed), `${curve.name}${smoothing} ${formatNumber(value)}`);
+      return span;
+    });
+    if (row) spans.unshift(element("span", `step ${step}:`));
+    byId(`${this.id}-values`).replaceChildren(...spans);
+    const ends = this.data.length > 0 ? [this.data[0][0], this.data[this.data.length - 1][0]] : [0, 0];
+    this.box.setAttribute("aria-valuemin", ends[0]);
+    this.box.setAttribute("aria-valuemax", ends[1]);
+    this.box.setAttribute("aria-valuenow", row ? step : ends[1]);
+    this.box.setAttribute("aria-valuetext", spans.map((span) => span.textContent).join(" ") || "no values yet");
+  }
+
+  pressed(event) {
+    if (!this.graph) return;
+    const [from, to] = this.graph.xAxisRange();
+    const steps = this.data.map(([x]) => x).filter((x) => x >= from && x <= to);
+    if (event.key in kMoves && steps.length > 0) {
+      const [points, share] = kMoves[event.key];
+      const at = this.step === null ? steps.length - 1 : Math.max(0, steps.indexOf(this.step));
+      const next = at + points + Math.round(share * steps.length);
+      this.anchor = event.shiftKey ? this.anchor ?? steps[at] : null;
+      this.select(steps[Math.max(0, Math.min(steps.length - 1, next))]);
+    } else if (event.key === "Enter" && this.anchor !== null && this.anchor !== this.step) {
+      const part = [this.anchor, this.step].sort((a, b) => a - b);
+      this.anchor = null;
+      this.onZoom(...part);
+    } else if (event.key === "Escape") {
+      this.leave();
+      this.onZoom(null, null);
+    } else {
+      return;
+    }
+    event.preventDefault();
+  }
+
+  /// Marks the step that the keyboard reads, and the part up to the anchor.
+  select(step) {
+    this.step = step;
+    this.graph.setSelection(this.data.findIndex(([x]) => x === step));
+    this.read(step);
+    const part = this.box.querySelector(".part") || this.box.appendChild(element("div", undefined, "part"));
+    const [left, right] = [this.anchor ?? step, step].map((x) => this.graph.toDomXCoord(x)).sort((a, b) => a - b);
+    Object.assign(part.style, { left: `${left}px`, width: `${right - left}px` });
+  }
+
+  leave() {
+    this.step = this.anchor = null;
+    this.box.querySelector(".part")?.remove();
+    if (this.graph) this.graph.clearSelection();
+    this.read(null);
   }
 }
 
@@ -174,9 +267,10 @@ function drawHeat(series, canvas, legend) {
   const rows = names.map((name) => series.columns.get(name).mean);
   const values = rows.flat().filter((value) => value > 0);
   const scale = window.devicePixelRatio || 1;
+  byId("heat-card").hidden = values.length === 0;
+  if (values.length === 0) return;
   canvas.width = canvas.clientWidth * scale;
   canvas.height = canvas.clientHeight * scale;
-  if (values.length === 0) return;
   let least = Infinity, most = 0;
   for (const value of values) { least = Math.min(least, value); most = Math.max(most, value); }
   const span = Math.log(most / least) || 1;

@@ -27,6 +27,21 @@ function formatNumber(value) {
   return String(Number(value.toPrecision(size >= 1000 ? 7 : 5)));
 }
 
+const kNames = { loss: "training loss", lr: "learning rate", grad_norm: "gradient norm",
+  mfu: "model FLOPs utilization" };
+
+/// Name of a quantity of metrics.jsonl in words.
+function nameOf(quantity) {
+  return kNames[quantity] || quantity.replace(/^val_/, "validation ").replace(/[_/]/g, " ");
+}
+
+/// Sample of a curve's line.
+function swatch(color, dashed) {
+  const made = element("span", undefined, `swatch${dashed ? " dashed" : ""}`);
+  made.style.borderColor = color;
+  return made;
+}
+
 /// Labels of an axis's increasing ticks: just as many digits as distinguish each from its neighbours, so
 /// that no two are equal, however close. Same as axis_labels() of `actortrain plot`.
 function axisLabels(values) {
@@ -87,3 +102,5 @@ function formatSeconds(seconds) {
 }
 
 function formatTime(unixMs) { return new Date(unixMs).toLocaleString(); }
+
+function formatAgo(unixMs) { return `${formatSeconds(Math.max(0, Math.round((Date.now() - unixMs) / 1000)))} ago`; }

@@ -31,6 +31,8 @@ function drawRanks(status) {
   const ranks = status.ranks || [];
   box.replaceChildren(...ranks.map((rank) => rankCard(rank, status.stall)));
   if (ranks.length === 0) box.append(element("p", "No rank is at work.", "muted"));
+  setShown("ranks-note", ranks.length > 0 && status.condition !== "running"
+    ? "What each rank did when the run was last heard of:" : "");
   drawArrows(status.stall);
 }
 
@@ -61,45 +63,53 @@ function drawArrows(stall) {
   }
 }
 
-function meter(name, bytes, most, note) {
-  const row = element("div");
-  row.append(element("div", `${name}: ${formatBytes(bytes)}${note || ""}`));
-  const bar = element("div", undefined, "meter");
-  const fill = element("div");
-  fill.style.width = `${Math.min(100, (100 * bytes) / most)}%`;
-  bar.append(fill);
-  row.append(bar);
+function meter(name, bytes, most) {
+  const row = element("div", `${name}: ${formatBytes(bytes)}`);
+  const bar = row.appendChild(element("div", undefined, "meter"));
+  bar.appendChild(element("div")).style.width = `${(100 * bytes) / most}%`;
   return row;
 }
 
+/// Bars on a common scale, which stands below them.
 function drawMemory(status) {
-  const box = byId("memory");
   const plan = Object.entries(status.memory_plan || {}).filter(([, bytes]) => bytes > 0);
-  const planned = plan.reduce((sum, [, bytes]) => sum + bytes, 0);
-  const held = status.memory || [];
-  const most = Math.max(planned, ...held.map((one) => one.resident_bytes), 1);
-  box.replaceChildren();
-  for (const one of held) box.append(meter(`process of rank ${one.rank}`, one.resident_bytes, most, " resident"));
-  for (const [kind, bytes] of plan) box.append(meter(kind.replaceAll("_", " "), bytes, most, " planned for a rank"));
-  if (box.childElementCount === 0) box.append(element("p", "Not known.", "muted"));
+  const bars = [...(status.memory || []).map((one) => [`process of rank ${one.rank}, resident`, one.resident_bytes]),
+    ["a rank as planned", plan.reduce((sum, [, bytes]) => sum + bytes, 0)],
+    ...plan.map(([kind, bytes]) => [`of that, ${kind.replaceAll("_", " ")}`, bytes])].filter(([, bytes]) => bytes > 0);
+  const most = Math.max(...bars.map(([, bytes]) => bytes));
+  const scale = element("div", undefined, "scale muted");
+  scale.append(...[0, 0.25, 0.5, 0.75, 1].map((share) => element("span", formatBytes(Math.round(share * most)))));
+  byId("memory").replaceChildren(...bars.map(([name, bytes]) => meter(name, bytes, most)),
+    bars.length > 0 ? scale : element("p", "Not known.", "muted"));
+}
+
+/// Checkpoints that exist, the newest first, with the loss of the newest evaluation before each.
+function drawCheckpoints(status, series, events) {
+  const evaluations = series ? series.points("val_loss").map(([step, [, loss]]) => [step, loss]) : [];
+  const published = new Map(events.filter((event) => event.event === "checkpoint_published")
+    .map((event) => [event.step, event]));
+  const all = (status.checkpoints || []).map((step) => ({ step,
+    loss: evaluations.filter(([at]) => at <= step).pop()?.[1] })).reverse();
+  const best = Math.min(...all.map((one) => one.loss ?? Infinity));
+  const items = all.map(({ step, loss }) => {
+    const event = published.get(step);
+    const words = [`step ${step}`, loss === undefined ? "" : `validation loss ${formatNumber(loss)}`,
+      loss === best ? "the best" : "", event ? formatBytes(event.size_bytes ?? 0) : "",
+      event ? formatTime(event.unix_ms) : ""];
+    return element("li", words.filter(Boolean).join(" · "), loss === best ? "best" : "");
+  });
+  byId("checkpoints").replaceChildren(...(items.length > 0 ? items : [element("li", "There is none yet.", "muted")]));
 }
 
 const kBadEvents = new Set(
   ["rank_lost", "damage_found", "checkpoint_failed", "nodes_lost", "stalled", "failed"]);
 
 function drawEvents(events) {
-  const items = events.slice(-500).reverse().map((event) => {
+  byId("events").replaceChildren(...events.slice(-500).reverse().map((event) => {
     const step = event.step === undefined ? "" : ` · step ${event.step}`;
     const item = element("li", `${formatTime(event.unix_ms)} · ${event.event.replaceAll("_", " ")}${step}` +
       (event.text ? ` · ${event.text}` : ""), kBadEvents.has(event.event) ? "bad" : "");
     item.dataset.event = event.event;
     return item;
-  });
-  byId("events").replaceChildren(...items);
-  const saves = events.filter((event) => event.event.startsWith("checkpoint_")).slice(-200).reverse();
-  byId("checkpoints").replaceChildren(...saves.map((event) => element("li",
-    `step ${event.step}: ${event.event.slice("checkpoint_".length)}` +
-    (event.seconds === undefined ? "" : ` after ${formatSeconds(event.seconds)}`) +
-    (event.size_bytes === undefined ? "" : `, ${formatBytes(event.size_bytes)}`) +
-    ` · ${formatTime(event.unix_ms)}`, event.event === "checkpoint_failed" ? "bad" : "")));
+  }));
 }
