@@ -170,7 +170,7 @@ function choose() {
   const run = wanted === null ? newest : state.runs.find((one) => one.name === wanted);
   setShown("notice", run ? "" : wanted === null
     ? "No run is in this folder yet; one appears here as soon as it starts (actortrain run CONFIG)."
-    : `No run of this folder is named “${wanted}”. ${newest ? "The table has those that are." : "It has none yet."}`);
+    : `No run of this folder is named “${wanted}”. ${newest ? "The table lists those that exist." : "It has none yet."}`);
   if (!run) return;
   state.run = run.name;
   state.drawn.add(run.name);

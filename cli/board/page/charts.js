@@ -134,11 +134,9 @@ class Chart {
         const smoothing = validation ? 0 : options.smoothing;
         const name = [allSeries.length > 1 ? series.run : "", nameOf(quantity)].filter(Boolean).join(" ");
         this.curves.push({ series, quantity, name, smoothing, dashed: validation, color: options.colorOf(series.run),
-          points: smoothed(raw, smoothing) });
+          points: smoothed(raw, smoothing), sparse: raw.length < (validation ? 200 : 40) });
       }
     }
-    const longest = Math.max(0, ...this.curves.map((curve) => curve.points.length));
-    for (const curve of this.curves) curve.sparse = curve.points.length < Math.max(40, Math.min(200, longest / 5));
     const rows = new Map();
     this.curves.forEach((curve, column) => {
       for (const [x, value] of curve.points) {

@@ -89,14 +89,15 @@ function drawCheckpoints(status, series, events) {
   const published = new Map(events.filter((event) => event.event === "checkpoint_published")
     .map((event) => [event.step, event]));
   const all = (status.checkpoints || []).map((step) => ({ step,
-    loss: evaluations.filter(([at]) => at <= step).pop()?.[1] })).reverse();
-  const best = Math.min(...all.map((one) => one.loss ?? Infinity));
-  const items = all.map(({ step, loss }) => {
-    const event = published.get(step);
-    const words = [`step ${step}`, loss === undefined ? "" : `validation loss ${formatNumber(loss)}`,
-      loss === best ? "the best" : "", event ? formatBytes(event.size_bytes ?? 0) : "",
-      event ? formatTime(event.unix_ms) : ""];
-    return element("li", words.filter(Boolean).join(" · "), loss === best ? "best" : "");
+    loss: evaluations.filter(([at]) => at <= step).pop()?.[1] }));
+  const least = Math.min(...all.map((one) => one.loss ?? Infinity));
+  const best = all.find((one) => one.loss === least);
+  const items = all.reverse().map((one) => {
+    const event = published.get(one.step);
+    return element("li", [`step ${one.step}`,
+      one.loss === undefined ? "" : `validation loss ${formatNumber(one.loss)}`, one === best ? "the best" : "",
+      event ? formatBytes(event.size_bytes ?? 0) : "", event ? formatTime(event.unix_ms) : "",
+    ].filter(Boolean).join(" · "), one === best ? "best" : "");
   });
   byId("checkpoints").replaceChildren(...(items.length > 0 ? items : [element("li", "There is none yet.", "muted")]));
 }
