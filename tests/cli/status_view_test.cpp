@@ -108,16 +108,27 @@ TEST_CASE("status_view: the end of a run stands, and nothing is written after it
           "[actors][status]") {
   const Site site;
   StatusFile file(site.home.path(), status_base("a", 100));
-  file.set_progress({.step = 100, .saved_step = 100, .saved_directory = "d"});
-  RunStatus end{.base = {}, .phase = "over"};
+  RunStatus end{.base = {}, .phase = "over", .ranks = 1, .now_ns = steady_now_ns()};
+  file.set_progress({.step = 100,
+                     .tokens_per_second = 9000.0,
+                     .window_s = 2.0,
+                     .step_ns = end.now_ns,
+                     .saved_step = 100,
+                     .saved_ns = end.now_ns,
+                     .saved_directory = "d"});
   end.outcome = RunFinished{100, 0, "finished at step 100"};
   REQUIRE(file.write(end).ok());
   REQUIRE(file.write(some_status()).ok());
-  const auto view = site.read({.host = "another", .now_unix_s = 1'000'000'000'000});
+  const std::int64_t ended_s = site.read()->writer.written_unix_s;
+  const auto view = site.read({.host = "another", .now_unix_s = ended_s + 7200});
   REQUIRE(view.ok());
   CHECK(view->condition == RunCondition::over);
-  CHECK_THAT(status_text(*view), Catch::Contains("over, exit code 0: finished at step 100") &&
-                                     Catch::Contains("saved step 100"));
+  // Two hours later, the rate and the time left of the last moments mean nothing.
+  CHECK_THAT(status_text(*view, 1500.0),
+             Catch::Contains(", 2h00m ago, exit code 0: finished at step 100\n") &&
+                 Catch::Contains("step 100 of 100, 1.50 k tokens/s on average; started ") &&
+                 Catch::Contains(", 1 rank\n") && Catch::Contains("saved step 100 2h00m ago: d\n"));
+  CHECK_THAT(status_text(*view), !Catch::Contains("tokens/s") && !Catch::Contains(" left"));
 }
 
 TEST_CASE("status_view: a launcher that is gone is not running", "[actors][status]") {
@@ -133,7 +144,8 @@ TEST_CASE("status_view: a launcher that is gone is not running", "[actors][statu
   const auto view = site.read();
   REQUIRE(view.ok());
   CHECK(view->condition == RunCondition::died);
-  CHECK_THAT(status_text(*view), Catch::Contains("died without a report"));
+  CHECK_THAT(status_text(*view),
+             Catch::Contains("died without a report") && !Catch::Contains(" left"));
 }
 
 TEST_CASE("status_view: from another machine silence tells", "[actors][status]") {

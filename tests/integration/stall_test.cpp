@@ -146,7 +146,7 @@ TEST_CASE("status: of a run that trains, has ended, and was killed",
   const auto over = status_of(site);
   CHECK(over.at("condition") == "over");
   CHECK(over.at("outcome").at("exit_code") == 75);
-  CHECK(has(site.call({"status", "runs/tiny"}).out, "over, exit code 75: stopped by signal 15"));
+  CHECK(has(site.call({"status", "runs/tiny"}).out, "ago, exit code 75: stopped by signal 15"));
 }
 
 TEST_CASE("status: mistakes are one line", "[integration][status][mistakes]") {

@@ -209,7 +209,7 @@ class Chart {
       return span;
     });
     if (row) spans.unshift(element("span", `step ${step}:`));
-    byId(`${this.id}-values`).replaceChildren(...spans);
+    byId(`${this.id}-values`).replaceChildren(...spans.flatMap((span) => [span, " "]));
     const ends = this.data.length > 0 ? [this.data[0][0], this.data[this.data.length - 1][0]] : [0, 0];
     this.box.setAttribute("aria-valuemin", ends[0]);
     this.box.setAttribute("aria-valuemax", ends[1]);
