@@ -6,7 +6,7 @@
 
 #include "base/check.hpp"
 #include "engine/model/architectures/architectures.hpp"
-#include "engine/model/architectures/rope_settings.hpp"
+#include "engine/model/config_json/rope_settings.hpp"
 
 namespace train::cli {
 namespace {

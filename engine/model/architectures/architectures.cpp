@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "engine/model/architectures/config_keys.hpp"
-#include "engine/model/architectures/model_config.hpp"
 #include "engine/model/blocks/block.hpp"
+#include "engine/model/config_json/config_keys.hpp"
+#include "engine/model/config_json/model_config.hpp"
 
 namespace train::engine {
 namespace {

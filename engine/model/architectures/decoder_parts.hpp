@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "engine/model/architectures/model_config.hpp"
 #include "engine/model/blocks/attention_block.hpp"
 #include "engine/model/blocks/mlp_block.hpp"
+#include "engine/model/config_json/model_config.hpp"
 #include "engine/model/spec.hpp"
 
 namespace train::engine {

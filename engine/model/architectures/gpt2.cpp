@@ -5,7 +5,7 @@
 
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/architectures/decoder_parts.hpp"
-#include "engine/model/architectures/model_config.hpp"
+#include "engine/model/config_json/model_config.hpp"
 
 namespace train::engine {
 

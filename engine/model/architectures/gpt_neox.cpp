@@ -2,7 +2,7 @@
 
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/architectures/decoder_parts.hpp"
-#include "engine/model/architectures/rope_config.hpp"
+#include "engine/model/config_json/rope_config.hpp"
 
 namespace train::engine {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/model/architectures/model_config.hpp"
+#include "engine/model/config_json/model_config.hpp"
 
 namespace train::engine {
 

@@ -1,7 +1,7 @@
 // A published config.json is read as transformers reads it: tests/reference/make_config_fixtures.py
 // made what is wanted.
 
-#include "engine/model/architectures/config_keys.hpp"
+#include "engine/model/config_json/config_keys.hpp"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,8 @@
 #include <string>
 
 #include "engine/model/architectures/architectures.hpp"
-#include "engine/model/architectures/rope_settings.hpp"
 #include "engine/model/blocks/attention_block.hpp"
+#include "engine/model/config_json/rope_settings.hpp"
 #include "engine/model/spec.hpp"
 
 namespace train::engine::config_keys_test {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/model/architectures/rope_settings.hpp"
+#include "engine/model/config_json/rope_settings.hpp"
 #include "engine/model/spec.hpp"
 
 namespace train::engine {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/model/architectures/model_config.hpp"
+#include "engine/model/config_json/model_config.hpp"
 
 namespace train::engine {
 

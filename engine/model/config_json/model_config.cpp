@@ -1,4 +1,4 @@
-#include "engine/model/architectures/model_config.hpp"
+#include "engine/model/config_json/model_config.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.hpp"
-#include "engine/model/architectures/config_keys.hpp"
+#include "engine/model/config_json/config_keys.hpp"
 
 namespace train::engine {
 namespace {

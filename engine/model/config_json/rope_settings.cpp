@@ -1,4 +1,4 @@
-#include "engine/model/architectures/rope_settings.hpp"
+#include "engine/model/config_json/rope_settings.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "engine/model/architectures/rope_config.hpp"
+#include "engine/model/config_json/rope_config.hpp"
 
 #include <fmt/format.h>
 

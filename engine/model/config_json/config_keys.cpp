@@ -1,4 +1,4 @@
-#include "engine/model/architectures/config_keys.hpp"
+#include "engine/model/config_json/config_keys.hpp"
 
 #include <fmt/format.h>
 
