@@ -58,7 +58,7 @@ nlohmann::ordered_json language_model_config(const nlohmann::ordered_json& confi
   }
   nlohmann::ordered_json text = *half;
   for (const auto& [key, value] : config.items()) {
-    const ConfigKey* known = find_config_key(key);
+    const ConfigKeys* known = find_config_key(key);
     const bool other_part =
         key.ends_with("_config") && (known == nullptr || known->use != KeyUse::refused);
     const bool names_whole = key == "model_type" || key == "architectures" || key == "auto_map";

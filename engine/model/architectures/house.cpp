@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
-namespace train::engine {
+#include "engine/model/architectures/decoder_parts.hpp"
 
+namespace train::engine {
+namespace {
+
+/// Spec shared by both architectures: names of embedding, norms and head, ropes, scales.
 ModelSpec house_spec(const ModelShape& shape, kernels::NormKind norm) {
   ModelSpec spec;
   spec.vocab_size = shape.vocab_size;
@@ -18,6 +22,7 @@ ModelSpec house_spec(const ModelShape& shape, kernels::NormKind norm) {
   return spec;
 }
 
+/// A layer of house_spec(); only the sizes of attention and MLP are filled in.
 DecoderLayer house_layer(const ModelShape& shape, kernels::NormKind norm, std::int64_t index) {
   DecoderLayer layer;
   layer.prefix = fmt::format("transformer.h.{}.", index);
@@ -34,6 +39,50 @@ DecoderLayer house_layer(const ModelShape& shape, kernels::NormKind norm, std::i
   layer.attention.rope = 0;
   layer.mlp.hidden = shape.mlp_hidden;
   return layer;
+}
+
+}  // namespace
+
+ModelSpec enoki_spec(const ModelShape& shape) {
+  constexpr auto norm = kernels::NormKind::layer;
+  ModelSpec spec = house_spec(shape, norm);
+  spec.architecture = "enoki";
+  for (std::int64_t index = 0; index < shape.layers; ++index) {
+    DecoderLayer layer = house_layer(shape, norm, index);
+    layer.attention.layout = ProjectionLayout::fused;
+    layer.attention.query = "attn.c_attn";
+    layer.attention.output = "attn.c_proj";
+    layer.attention.query_norm = "attn.q_layernorm";
+    layer.attention.key_norm = "attn.k_layernorm";
+    layer.mlp.activation = kernels::ActivationKind::gelu;
+    layer.mlp.in = "mlp.c_fc";
+    layer.mlp.out = "mlp.c_proj";
+    spec.layers.push_back(layer.spec());
+  }
+  return spec;
+}
+
+ModelSpec dstar_qwen3_spec(const ModelShape& shape) {
+  constexpr auto norm = kernels::NormKind::rms;
+  ModelSpec spec = house_spec(shape, norm);
+  spec.architecture = "dstar_qwen3";
+  for (std::int64_t index = 0; index < shape.layers; ++index) {
+    DecoderLayer layer = house_layer(shape, norm, index);
+    layer.attention.output_gate = shape.output_gate;
+    layer.attention.query = "attn.q_proj";
+    layer.attention.key = "attn.k_proj";
+    layer.attention.value = "attn.v_proj";
+    layer.attention.output = "attn.o_proj";
+    layer.attention.query_norm = "attn.q_norm";
+    layer.attention.key_norm = "attn.k_norm";
+    layer.mlp.gated = true;
+    layer.mlp.activation = kernels::ActivationKind::silu;
+    layer.mlp.in = "mlp.gate_proj";
+    layer.mlp.up = "mlp.up_proj";
+    layer.mlp.out = "mlp.down_proj";
+    spec.layers.push_back(layer.spec());
+  }
+  return spec;
 }
 
 }  // namespace train::engine

@@ -1,8 +1,42 @@
 #include "engine/model/architectures/architectures.hpp"
-#include "engine/model/architectures/olmo.hpp"
+#include "engine/model/architectures/decoder_parts.hpp"
 #include "engine/model/config_json/rope_config.hpp"
 
 namespace train::engine {
+namespace {
+
+/// Fills in the parts of a layer that OLMo 2 and 3 share.
+void make_olmo_layer(ModelConfig& config, const DecoderSizes& sizes, DecoderLayer& layer) {
+  layer.attention_norms = {.post = rms_norm("post_attention_layernorm", sizes.eps)};
+  layer.mlp_norms = {.post = rms_norm("post_feedforward_layernorm", sizes.eps)};
+  layer.attention.head_norm = HeadNorm::whole;
+  const bool bias = config.flag("attention_bias");
+  layer.attention.projection_bias = bias;
+  layer.attention.output_bias = bias;
+}
+
+}  // namespace
+
+std::string_view olmo2_keys() {
+  return R"({"vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": null,
+    "hidden_act": "silu", "max_position_embeddings": 2048, "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": false, "head_dim": null,
+    "attention_bias": false,
+    "rope_parameters": null, "rope_scaling": null, "rope_theta": 10000.0,
+    "partial_rotary_factor": null, "original_max_position_embeddings": null})";
+}
+
+/// OLMo 2 (Team OLMo 2024): norms behind the branches alone, and of all queries and keys at once.
+ModelSpec olmo2_model(ModelConfig& config) {
+  const DecoderSizes sizes = decoder_sizes(config);
+  ModelSpec spec = decoder_model(config, sizes);
+  add_ropes(config, {}, sizes.head_dim, spec);
+  add_decoder_layers(sizes, spec, [&](DecoderLayer& layer, std::int64_t) {
+    make_olmo_layer(config, sizes, layer);
+  });
+  return spec;
+}
 
 std::string_view olmo3_keys() {
   return R"({"vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008,

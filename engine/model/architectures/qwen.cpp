@@ -1,0 +1,75 @@
+#include "engine/model/architectures/architectures.hpp"
+#include "engine/model/architectures/decoder_parts.hpp"
+#include "engine/model/config_json/rope_config.hpp"
+
+namespace train::engine {
+namespace {
+
+/// The window of each layer of a Qwen: none without use_sliding_window; else those that layer_types
+/// names, or from max_window_layers on.
+std::vector<std::int64_t> qwen_windows(ModelConfig& config, std::int64_t layers) {
+  auto window = config.size_if_any("sliding_window");
+  if (!config.flag("use_sliding_window")) {
+    window.reset();
+  }
+  const double first = config.real("max_window_layers");
+  return config.layer_windows(layers, window, [&](std::int64_t layer) {
+    return window.has_value() && static_cast<double>(layer) >= first;
+  });
+}
+
+}  // namespace
+
+std::string_view qwen2_keys() {
+  return R"({"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32,
+    "hidden_act": "silu", "max_position_embeddings": 32768, "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": false, "head_dim": null,
+    "use_sliding_window": false, "sliding_window": 4096, "max_window_layers": 28,
+    "layer_types": null,
+    "rope_parameters": null, "rope_scaling": null, "rope_theta": 10000.0,
+    "partial_rotary_factor": null, "original_max_position_embeddings": null})";
+}
+
+/// Qwen2 and Qwen2.5 (Yang et al. 2024): Llama with biases on queries, keys and values alone.
+ModelSpec qwen2_model(ModelConfig& config) {
+  const DecoderSizes sizes = decoder_sizes(config);
+  ModelSpec spec = decoder_model(config, sizes);
+  add_ropes(config, {}, sizes.head_dim, spec);
+  const std::vector<std::int64_t> windows = qwen_windows(config, sizes.layers);
+  add_decoder_layers(sizes, spec, [&](DecoderLayer& layer, std::int64_t index) {
+    layer.attention.projection_bias = true;
+    layer.attention.window = windows[static_cast<std::size_t>(index)];
+  });
+  return spec;
+}
+
+std::string_view qwen3_keys() {
+  return R"({"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32,
+    "hidden_act": "silu", "max_position_embeddings": 32768, "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": false, "head_dim": 128,
+    "attention_bias": false,
+    "use_sliding_window": false, "sliding_window": 4096, "max_window_layers": 28,
+    "layer_types": null,
+    "rope_parameters": null, "rope_scaling": null, "rope_theta": 10000.0,
+    "partial_rotary_factor": null, "original_max_position_embeddings": null})";
+}
+
+/// Qwen3, dense (Yang et al. 2025): norms of queries and keys per head, before the rotation.
+ModelSpec qwen3_model(ModelConfig& config) {
+  const DecoderSizes sizes = decoder_sizes(config);
+  ModelSpec spec = decoder_model(config, sizes);
+  add_ropes(config, {}, sizes.head_dim, spec);
+  const bool bias = config.flag("attention_bias");
+  const std::vector<std::int64_t> windows = qwen_windows(config, sizes.layers);
+  add_decoder_layers(sizes, spec, [&](DecoderLayer& layer, std::int64_t index) {
+    layer.attention.head_norm = HeadNorm::per_head;
+    layer.attention.projection_bias = bias;
+    layer.attention.output_bias = bias;
+    layer.attention.window = windows[static_cast<std::size_t>(index)];
+  });
+  return spec;
+}
+
+}  // namespace train::engine
