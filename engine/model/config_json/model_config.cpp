@@ -54,7 +54,7 @@ void ModelConfig::refuse(const std::string& what) {
 }
 
 void ModelConfig::judge(const std::string& key, const Json& value, ModelSpec& spec) {
-  const ConfigKey* known = find_config_key(key);
+  const ConfigKeys* known = find_config_key(key);
   if (known == nullptr) {
     spec.unread_keys.push_back(key);
   } else if (known->use == KeyUse::refused && value != Json::parse(known->neutral)) {

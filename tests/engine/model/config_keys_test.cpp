@@ -5,11 +5,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/blocks/attention_block.hpp"
@@ -126,6 +130,65 @@ Json config_with_all(const ModelArchitecture& architecture) {
   return config;
 }
 
+/// Maps each key to the values that architectures assume without it, each with its architectures.
+using Readers = std::map<std::string, std::vector<std::pair<std::string, std::string>>>;
+
+Readers readers_of_keys() {
+  Readers readers;
+  for (const ModelArchitecture& architecture : model_architectures()) {
+    const Json keys = Json::parse(architecture.keys());
+    for (const auto& [key, value] : keys.items()) {
+      auto& values = readers[key];
+      const auto same =
+          std::find_if(values.begin(), values.end(),
+                       [&, text = value.dump()](const auto& entry) { return entry.first == text; });
+      if (same == values.end()) {
+        values.emplace_back(value.dump(), architecture.model_type);
+      } else {
+        same->second += fmt::format(", {}", architecture.model_type);
+      }
+    }
+  }
+  return readers;
+}
+
+std::string names_of(const ConfigKeys& keys) {
+  std::string names = fmt::format("`{}`", keys.names);
+  for (std::size_t at = 0; (at = names.find(' ', at)) != std::string::npos; at += 4) {
+    names.replace(at, 1, "`, `");
+  }
+  return names;
+}
+
+/// The table of docs/models.md: what every architecture reads, with the value that it takes where
+/// the file has none, and what becomes of the other keys. Ends with a line break.
+std::string keys_in_markdown() {
+  std::string text =
+      "Read, and the value where a file has none:\n\n| key | without it |\n|---|---|\n";
+  for (const auto& [key, values] : readers_of_keys()) {
+    text += fmt::format("| `{}` |", key);
+    for (const auto& [value, families] : values) {
+      text += fmt::format("{} {}: {}", &value == &values.front().first ? "" : ";",
+                          value == "null" ? "none" : fmt::format("`{}`", value), families);
+    }
+    text += " |\n";
+  }
+  text +=
+      "\nRefused, but for the harmless value and null, where an architecture does not read it:\n\n"
+      "| key | harmless | why |\n|---|---|---|\n";
+  for (const ConfigKeys& keys : config_keys()) {
+    if (keys.use == KeyUse::refused) {
+      text += fmt::format("| {} | `{}` | {} |\n", names_of(keys), keys.neutral, keys.why);
+    } else if (keys.use == KeyUse::dropout) {
+      text += fmt::format("\nDropout, which a run says it trains without: {}.\n", names_of(keys));
+      text += "\nWithout effect:\n\n| what | keys |\n|---|---|\n";
+    } else {
+      text += fmt::format("| {} | {} |\n", keys.why, names_of(keys));
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 TEST_CASE("config_keys: every key of transformers' classes is read with its default, or known",
@@ -232,11 +295,11 @@ TEST_CASE("config_keys: a cap of 0, by which transformers divides, is refused",
 
 TEST_CASE("config_keys: the table of docs/models.md is the code's", "[engine][config_keys]") {
   INFO("`./dev docs` renews the table");
-  CHECK(text_of(kDocument).ends_with(describe_config_keys_markdown()));
+  CHECK(text_of(kDocument).ends_with(keys_in_markdown()));
 }
 
 TEST_CASE("config_keys: the table of docs/models.md is written anew", "[.write]") {
-  const std::string table = describe_config_keys_markdown();
+  const std::string table = keys_in_markdown();
   const std::string before = text_of(kDocument);
   const std::size_t begin = before.find(table.substr(0, table.find('\n')));
   REQUIRE(begin != std::string::npos);
