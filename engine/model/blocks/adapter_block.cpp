@@ -46,20 +46,18 @@ void AdapterBlock::scale(const BlockCall& call, Elements values) const {
                                 .dtype = values.dtype});
 }
 
+LinearSizes AdapterBlock::sizes_a(const BlockCall& call) const {
+  return {call.lane.rows(), inputs_, rank_};
+}
+
+LinearSizes AdapterBlock::sizes_b(const BlockCall& call) const {
+  return {call.lane.rows(), rank_, outputs_};
+}
+
 Elements AdapterBlock::inner(const BlockCall& call, ConstElements x) const {
   const Elements u = workspace_->at(inner_);
-  kernels_->matmul(call.stream, {.a = x,
-                                 .b = call.weights + a_.offset,
-                                 .c = u,
-                                 .m = call.lane.rows(),
-                                 .n = rank_,
-                                 .k = inputs_,
-                                 .lda = inputs_,
-                                 .ldb = inputs_,
-                                 .ldc = rank_,
-                                 .transpose_b = true,
-                                 .dtype = x.dtype,
-                                 .output_dtype = u.dtype});
+  kernels_->matmul(call.stream,
+                   output_product(sizes_a(call), x, call.weights + a_.offset, u, rank_));
   scale(call, u);
   return u;
 }
@@ -67,81 +65,35 @@ Elements AdapterBlock::inner(const BlockCall& call, ConstElements x) const {
 void AdapterBlock::forward(const BlockCall& call, ConstElements x, Elements y,
                            std::int64_t y_stride) const {
   const Elements u = inner(call, x);
-  kernels_->matmul(call.stream, {.a = u,
-                                 .b = call.weights + b_.offset,
-                                 .c = y,
-                                 .m = call.lane.rows(),
-                                 .n = outputs_,
-                                 .k = rank_,
-                                 .lda = rank_,
-                                 .ldb = rank_,
-                                 .ldc = y_stride,
-                                 .transpose_b = true,
-                                 .accumulate = true,
-                                 .dtype = u.dtype,
-                                 .output_dtype = y.dtype});
+  auto product = output_product(sizes_b(call), u, call.weights + b_.offset, y, y_stride);
+  product.accumulate = true;
+  kernels_->matmul(call.stream, product);
 }
 
 void AdapterBlock::begin_backward(const BlockCall& call, ConstElements dy,
                                   std::int64_t dy_stride) const {
   const Elements du = workspace_->at(gradient_);
-  kernels_->matmul(call.stream, {.a = dy,
-                                 .b = call.weights + b_.offset,
-                                 .c = du,
-                                 .m = call.lane.rows(),
-                                 .n = rank_,
-                                 .k = outputs_,
-                                 .lda = dy_stride,
-                                 .ldb = rank_,
-                                 .ldc = rank_,
-                                 .dtype = dy.dtype,
-                                 .output_dtype = du.dtype});
+  kernels_->matmul(call.stream,
+                   input_product(sizes_b(call), dy, dy_stride, call.weights + b_.offset, du));
   scale(call, du);
 }
 
 void AdapterBlock::backward_input(const BlockCall& call, Elements dx) const {
   const Elements du = workspace_->at(gradient_);
-  kernels_->matmul(call.stream, {.a = du,
-                                 .b = call.weights + a_.offset,
-                                 .c = dx,
-                                 .m = call.lane.rows(),
-                                 .n = inputs_,
-                                 .k = rank_,
-                                 .lda = rank_,
-                                 .ldb = inputs_,
-                                 .ldc = inputs_,
-                                 .accumulate = true,
-                                 .dtype = du.dtype,
-                                 .output_dtype = dx.dtype});
+  auto product = input_product(sizes_a(call), du, rank_, call.weights + a_.offset, dx);
+  product.accumulate = true;
+  kernels_->matmul(call.stream, product);
 }
 
 void AdapterBlock::backward_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
                                    ConstElements x) const {
   if (!a_.frozen) {
-    kernels_->matmul(call.stream, {.a = workspace_->at(gradient_),
-                                   .b = x,
-                                   .c = call.gradient + a_.gradient,
-                                   .m = rank_,
-                                   .n = inputs_,
-                                   .k = call.lane.rows(),
-                                   .lda = rank_,
-                                   .ldb = inputs_,
-                                   .ldc = inputs_,
-                                   .transpose_a = true,
-                                   .dtype = x.dtype});
+    kernels_->matmul(call.stream, weight_product(sizes_a(call), workspace_->at(gradient_), rank_, x,
+                                                 call.gradient + a_.gradient));
   }
   if (!b_.frozen) {
-    kernels_->matmul(call.stream, {.a = dy,
-                                   .b = inner(call, x),
-                                   .c = call.gradient + b_.gradient,
-                                   .m = outputs_,
-                                   .n = rank_,
-                                   .k = call.lane.rows(),
-                                   .lda = dy_stride,
-                                   .ldb = rank_,
-                                   .ldc = rank_,
-                                   .transpose_a = true,
-                                   .dtype = x.dtype});
+    kernels_->matmul(call.stream, weight_product(sizes_b(call), dy, dy_stride, inner(call, x),
+                                                 call.gradient + b_.gradient));
   }
 }
 

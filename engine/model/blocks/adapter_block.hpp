@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/model/blocks/layer_unit.hpp"
+#include "engine/model/blocks/linear_products.hpp"
 
 namespace train::engine {
 
@@ -32,6 +33,8 @@ class AdapterBlock {
   /// u, in scratch.
   Elements inner(const BlockCall& call, ConstElements x) const;
   void scale(const BlockCall& call, Elements values) const;
+  [[nodiscard]] LinearSizes sizes_a(const BlockCall& call) const;
+  [[nodiscard]] LinearSizes sizes_b(const BlockCall& call) const;
 
   const kernels::KernelTable* kernels_;
   Workspace* workspace_;

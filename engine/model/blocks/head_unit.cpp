@@ -142,17 +142,9 @@ void HeadUnit::output_distance(kernels::Stream& stream, const Lane& lane,
 
 void HeadUnit::row_logits(kernels::Stream& stream, const UnitMemory& memory, std::int64_t first_row,
                           std::int64_t rows, float* logits) const {
-  kernels_->matmul(stream, {.a = ln_f_->output() + first_row * embedding_dim_,
-                            .b = matrix(memory),
-                            .c = logits,
-                            .m = rows,
-                            .n = vocab_size_,
-                            .k = embedding_dim_,
-                            .lda = embedding_dim_,
-                            .ldb = embedding_dim_,
-                            .ldc = vocab_size_,
-                            .transpose_b = true,
-                            .dtype = workspace_->dtype()});
+  kernels_->matmul(stream, output_product({rows, embedding_dim_, vocab_size_},
+                                          ln_f_->output() + first_row * embedding_dim_,
+                                          matrix(memory), logits, vocab_size_));
 }
 
 }  // namespace train::engine

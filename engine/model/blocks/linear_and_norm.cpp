@@ -77,27 +77,11 @@ std::optional<LinearBlock> LinearBlock::side_by_side(std::span<const LinearBlock
   return all;
 }
 
-kernels::MatmulParams LinearBlock::product(const BlockCall& call, ConstElements x, Elements y,
-                                           std::int64_t y_stride) const {
-  const Options& o = options_;
-  return {.a = x,
-          .b = call.weights + weight_.offset,
-          .c = y,
-          .m = call.lane.rows(),
-          .n = o.outputs,
-          .k = o.inputs,
-          .lda = o.inputs,
-          .ldb = o.transposed ? o.outputs : o.inputs,
-          .ldc = y_stride,
-          .transpose_b = !o.transposed,
-          .dtype = x.dtype,
-          .output_dtype = y.dtype};
-}
-
 void LinearBlock::forward(const BlockCall& call, ConstElements x, Elements y,
                           std::int64_t y_stride) const {
   const Options& o = options_;
-  kernels_->matmul(call.stream, product(call, x, y, y_stride));
+  kernels_->matmul(call.stream,
+                   output_product(sizes(call), x, call.weights + weight_.offset, y, y_stride));
   if (o.bias) {
     kernels_->bias_add(call.stream, {.y = y,
                                      .bias = call.weights + bias_.offset,
@@ -118,26 +102,10 @@ void LinearBlock::begin_backward(const BlockCall& call, ConstElements dy,
   }
 }
 
-kernels::MatmulParams LinearBlock::input_product(const BlockCall& call, ConstElements dy,
-                                                 std::int64_t dy_stride, Elements dx) const {
-  const Options& o = options_;
-  return {.a = dy,
-          .b = call.weights + weight_.offset,
-          .c = dx,
-          .m = call.lane.rows(),
-          .n = o.inputs,
-          .k = o.outputs,
-          .lda = dy_stride,
-          .ldb = o.transposed ? o.outputs : o.inputs,
-          .ldc = o.inputs,
-          .transpose_b = o.transposed,
-          .dtype = dy.dtype,
-          .output_dtype = dx.dtype};
-}
-
 void LinearBlock::backward_input(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
                                  Elements dx, bool accumulate) const {
-  kernels::MatmulParams params = input_product(call, dy, dy_stride, dx);
+  kernels::MatmulParams params =
+      input_product(sizes(call), dy, dy_stride, call.weights + weight_.offset, dx);
   params.accumulate = accumulate;
   kernels_->matmul(call.stream, params);
   if (adapter_) {
@@ -148,7 +116,8 @@ void LinearBlock::backward_input(const BlockCall& call, ConstElements dy, std::i
 void LinearBlock::backward_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
                                   ConstElements x) const {
   if (!weight_.frozen) {
-    multiply_weight(call, dy, dy_stride, x);
+    kernels_->matmul(call.stream, weight_product(sizes(call), dy, dy_stride, x,
+                                                 call.gradient + weight_.gradient));
   }
   if (adapter_) {
     adapter_->backward_weight(call, dy, dy_stride, x);
@@ -162,29 +131,6 @@ void LinearBlock::backward_weight(const BlockCall& call, ConstElements dy, std::
                                           .stride = dy_stride,
                                           .dtype = dy.dtype});
   }
-}
-
-void LinearBlock::multiply_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
-                                  ConstElements x) const {
-  const Options& o = options_;
-  kernels::MatmulParams product{.a = dy,
-                                .b = x,
-                                .c = call.gradient + weight_.gradient,
-                                .m = o.outputs,
-                                .n = o.inputs,
-                                .k = call.lane.rows(),
-                                .lda = dy_stride,
-                                .ldb = o.inputs,
-                                .ldc = o.inputs,
-                                .transpose_a = true,
-                                .dtype = x.dtype};
-  if (o.transposed) {
-    std::swap(product.a, product.b);
-    std::swap(product.m, product.n);
-    std::swap(product.lda, product.ldb);
-    product.ldc = o.outputs;
-  }
-  kernels_->matmul(call.stream, product);
 }
 
 HeadNormBlock::HeadNormBlock(const BlockContext& context, const std::string& name,

@@ -7,6 +7,7 @@
 
 #include "engine/model/blocks/adapter_block.hpp"
 #include "engine/model/blocks/layer_unit.hpp"
+#include "engine/model/blocks/linear_products.hpp"
 #include "engine/model/spec.hpp"
 
 namespace train::engine {
@@ -46,12 +47,9 @@ class LinearBlock {
                        ConstElements x) const;
 
  private:
-  [[nodiscard]] kernels::MatmulParams product(const BlockCall& call, ConstElements x, Elements y,
-                                              std::int64_t y_stride) const;
-  [[nodiscard]] kernels::MatmulParams input_product(const BlockCall& call, ConstElements dy,
-                                                    std::int64_t dy_stride, Elements dx) const;
-  void multiply_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
-                       ConstElements x) const;
+  [[nodiscard]] LinearSizes sizes(const BlockCall& call) const {
+    return {call.lane.rows(), options_.inputs, options_.outputs, options_.transposed};
+  }
 
   const kernels::KernelTable* kernels_;
   Options options_;
