@@ -135,10 +135,4 @@ bool RunMetrics::read_on() {
 
 std::uint64_t RunMetrics::damaged_lines() const { return damaged_ + tail_.skipped_lines(); }
 
-double RunMetrics::share_read() const {
-  return tail_.size_bytes() == 0
-             ? 1.0
-             : static_cast<double>(tail_.read_bytes()) / static_cast<double>(tail_.size_bytes());
-}
-
 }  // namespace train::cli

@@ -37,8 +37,6 @@ class RunMetrics {
   [[nodiscard]] const std::string& problem() const { return tail_.problem(); }
   /// Grows whenever data was read or dropped.
   [[nodiscard]] std::uint64_t version() const { return version_; }
-  /// Fraction of the file that was read, 0 to 1.
-  [[nodiscard]] double share_read() const;
 
  private:
   class Parser;

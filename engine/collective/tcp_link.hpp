@@ -110,8 +110,6 @@ class TcpLink final : public ChannelLink {
   void send_header(const Exchange& exchange, int peer);
   /// True if a header has arrived; an error if it contradicts this rank's claim.
   [[nodiscard]] Result<bool> take_header(Exchange& exchange, int peer) const;
-  /// The bytes that came with a header.
-  [[nodiscard]] std::span<const std::byte> small_of(const Exchange& exchange, int peer) const;
   void take_small(const Exchange& exchange, int peer) const;
   [[nodiscard]] Status read_local(Exchange& exchange);
   /// True if nothing is left to move between this rank and the peer.

@@ -18,8 +18,6 @@ constexpr std::uint64_t hash_begin = 0x51ab2dc9e46f7013U;
 
 }  // namespace
 
-std::uint64_t hash_text(std::string_view text) { return hash_on(hash_begin, text); }
-
 void Vocabulary::reserve(std::size_t texts, std::size_t bytes) {
   bytes_.reserve(bytes);
   spans_.reserve(texts);

@@ -50,7 +50,4 @@ class Vocabulary {
   std::size_t size_ = 0;
 };
 
-/// Hash over every byte; differs between machines of different byte order.
-[[nodiscard]] std::uint64_t hash_text(std::string_view text);
-
 }  // namespace train::data

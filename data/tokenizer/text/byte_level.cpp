@@ -39,8 +39,6 @@ constexpr std::array<unsigned char, 68> substituted_bytes = make_substituted();
 
 }  // namespace
 
-char32_t byte_level_character(unsigned char byte) { return byte_characters[byte]; }
-
 std::optional<unsigned char> byte_level_byte(char32_t character) {
   if (character < first_substitute) {
     return stands_for_itself(character) ? std::optional(static_cast<unsigned char>(character))

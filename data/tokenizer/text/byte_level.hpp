@@ -9,9 +9,6 @@ namespace train::data {
 /// Byte vocabularies are written as text, with a printable character for every byte: printable
 /// bytes of ASCII and Latin-1 stand for themselves, the others for U+0100 and on, in order.
 
-/// Character for a byte.
-[[nodiscard]] char32_t byte_level_character(unsigned char byte);
-
 /// Byte for a character.
 [[nodiscard]] std::optional<unsigned char> byte_level_byte(char32_t character);
 

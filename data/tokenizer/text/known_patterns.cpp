@@ -326,15 +326,6 @@ std::optional<KnownPattern> known_pattern(std::string_view pattern) {
   return std::nullopt;
 }
 
-std::string_view pattern_text(KnownPattern pattern) {
-  for (const auto& [known, text] : known_texts) {
-    if (known == pattern) {
-      return text;
-    }
-  }
-  return {};
-}
-
 KnownSplitter::Piece KnownSplitter::next(const char* begin, const char* end) const {
   const Cursor text(end, table_);
   switch (pattern_) {

@@ -25,9 +25,6 @@ enum class KnownPattern : std::uint8_t {
 /// Pattern with exactly this text in tokenizer.json.
 [[nodiscard]] std::optional<KnownPattern> known_pattern(std::string_view pattern);
 
-/// Text of a pattern, for files that only imply it.
-[[nodiscard]] std::string_view pattern_text(KnownPattern pattern);
-
 /// Splits text at the matches of a known pattern; text between matches is a piece too.
 ///
 /// Threading: may be shared. Cost: linear in any text.
