@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "kernels/attention/attention.hpp"
 #include "kernels/backend.hpp"
 
 namespace train::bench {

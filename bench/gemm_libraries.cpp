@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "kernels/backend.hpp"
+#include "kernels/gemm/matmul.hpp"
 
 namespace train::bench {
 namespace {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/gpu_site.hpp"
+#include "kernels/activation/elementwise.hpp"
 #include "kernels/device/buffer.hpp"
 
 namespace train::bench {

@@ -8,6 +8,18 @@
 #include "bench/attention_rows.hpp"
 #include "bench/gpu_kernel_bench.hpp"
 #include "engine/model/blocks/head_unit.hpp"
+#include "kernels/activation/activation.hpp"
+#include "kernels/activation/elementwise.hpp"
+#include "kernels/attention/rope.hpp"
+#include "kernels/embedding/embedding.hpp"
+#include "kernels/gemm/matmul.hpp"
+#include "kernels/head/head_loss.hpp"
+#include "kernels/norm/norm.hpp"
+#include "kernels/optimizer/adamw.hpp"
+#include "kernels/optimizer/ademamix.hpp"
+#include "kernels/optimizer/dana.hpp"
+#include "kernels/optimizer/global_norm.hpp"
+#include "kernels/optimizer/muon.hpp"
 
 namespace train::bench {
 namespace {

@@ -11,7 +11,17 @@
 #include <vector>
 
 #include "bench/cpu_attention.hpp"
+#include "kernels/activation/activation.hpp"
+#include "kernels/activation/elementwise.hpp"
 #include "kernels/backend.hpp"
+#include "kernels/gemm/matmul.hpp"
+#include "kernels/head/head_loss.hpp"
+#include "kernels/norm/norm.hpp"
+#include "kernels/optimizer/adamw.hpp"
+#include "kernels/optimizer/ademamix.hpp"
+#include "kernels/optimizer/dana.hpp"
+#include "kernels/optimizer/global_norm.hpp"
+#include "kernels/optimizer/muon.hpp"
 
 namespace {
 

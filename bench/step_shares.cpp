@@ -13,6 +13,8 @@
 #include "engine/rank/exec/rank_engine.hpp"
 #include "engine/rank/plan/run_device.hpp"
 #include "kernels/backend.hpp"
+#include "kernels/gemm/matmul.hpp"
+#include "kernels/head/head_loss.hpp"
 #include "kernels/head/head_loss_products.hpp"
 #include "tests/support/runs/world_step.hpp"
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "kernels/activation/elementwise.hpp"
 #include "kernels/backend.hpp"
 
 namespace train::engine {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernels/device/device.hpp"
+#include "kernels/dtype.hpp"
 #include "kernels/kernel_list.hpp"
 
 namespace train::kernels {

@@ -9,6 +9,7 @@
 
 #include "base/check.hpp"
 #include "base/joined_thread.hpp"
+#include "kernels/all_params.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/cpu_support.hpp"
 #include "kernels/gemm/bf16_gemm.hpp"

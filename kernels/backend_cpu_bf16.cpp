@@ -1,8 +1,13 @@
+#include "kernels/attention/attention.hpp"
+#include "kernels/attention/attention_cached.hpp"
 #include "kernels/attention/bf16_blocks.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/cpu_support.hpp"
 #include "kernels/gemm/bf16_gemm.hpp"
+#include "kernels/gemm/matmul.hpp"
 #include "kernels/head/head_cpu.hpp"
+#include "kernels/head/head_loss.hpp"
+#include "kernels/head/log_probs.hpp"
 
 namespace train::kernels {
 namespace cpu_bf16 {

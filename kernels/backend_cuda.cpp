@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/check.hpp"
+#include "kernels/all_params.hpp"
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/cuda_stream.hpp"
 

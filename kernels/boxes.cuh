@@ -9,6 +9,7 @@
 #include "kernels/dtype.hpp"
 #include "kernels/kernel_list.hpp"
 #include "kernels/mma.cuh"
+#include "kernels/row_layout.hpp"
 
 // Features of compute capability 9.0: boxes of a tensor that one thread copies to shared memory,
 // barriers that tell their arrival, and registers moved between warpgroups (PTX ISA: mbarrier,

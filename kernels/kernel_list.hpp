@@ -1,27 +1,10 @@
 #pragma once
 
-#include "kernels/activation/activation.hpp"
-#include "kernels/activation/bias.hpp"
-#include "kernels/activation/elementwise.hpp"
-#include "kernels/attention/attention.hpp"
-#include "kernels/attention/attention_cached.hpp"
-#include "kernels/attention/rope.hpp"
-#include "kernels/embedding/embedding.hpp"
-#include "kernels/gemm/matmul.hpp"
-#include "kernels/head/head_loss.hpp"
-#include "kernels/head/log_probs.hpp"
-#include "kernels/head/row_distance.hpp"
-#include "kernels/norm/norm.hpp"
-#include "kernels/optimizer/adamw.hpp"
-#include "kernels/optimizer/ademamix.hpp"
-#include "kernels/optimizer/average.hpp"
-#include "kernels/optimizer/dana.hpp"
-#include "kernels/optimizer/global_norm.hpp"
-#include "kernels/optimizer/muon.hpp"
-
 /// Lists every kernel: its name and its params. Generated from this list: a device's kernel table
 /// (backend.hpp) and both of its initialisers, the declarations of the kernel functions, and the
-/// code that checks a call and hands it to the stream (backend_cpu.cpp, backend_cuda.cpp).
+/// code that checks a call and hands it to the stream (backend_cpu.cpp, backend_cuda.cpp). A macro,
+/// because no constexpr table declares a function or a member. Params are only declared: a caller
+/// includes the header of the kernel that it calls.
 #define TRAIN_KERNELS(KERNEL)                              \
   KERNEL(matmul, MatmulParams)                             \
   KERNEL(embedding_forward, EmbeddingForwardParams)        \
@@ -73,10 +56,17 @@
 namespace train::kernels {
 
 class CudaStream;
+class Stream;
+struct KeyValueCache;
+struct LogProbResults;
+struct LossSums;
+struct UpdateGuard;
 
-// Checks of a kernel's params, shared by all devices. Each throws CheckFailed, on the caller's
-// thread and before anything is enqueued.
-#define TRAIN_KERNEL_CHECK(name, Params) void check_params(const Params& params);
+// Checks of a kernel's params (<family>_checks.cpp), shared by all devices. Each throws
+// CheckFailed, on the caller's thread and before anything is enqueued.
+#define TRAIN_KERNEL_CHECK(name, Params) \
+  struct Params;                         \
+  void check_params(const Params& params);
 TRAIN_KERNELS(TRAIN_KERNEL_CHECK)
 #undef TRAIN_KERNEL_CHECK
 

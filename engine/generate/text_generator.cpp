@@ -5,6 +5,7 @@
 
 #include "base/check.hpp"
 #include "base/fixed_math.hpp"
+#include "kernels/head/log_probs.hpp"
 
 namespace train::engine {
 namespace {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "kernels/activation/elementwise.hpp"
 
 namespace train::engine {
 namespace {

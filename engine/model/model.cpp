@@ -8,6 +8,8 @@
 #include "engine/model/blocks/head_unit.hpp"
 #include "engine/model/blocks/transformer_block.hpp"
 #include "engine/model/workspace.hpp"
+#include "kernels/activation/elementwise.hpp"
+#include "kernels/head/log_probs.hpp"
 
 namespace train::engine {
 namespace {

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "engine/parameter.hpp"
-#include "kernels/attention/rope.hpp"
-#include "kernels/norm/norm.hpp"
+#include "kernels/kinds.hpp"
 
 namespace train::engine {
 

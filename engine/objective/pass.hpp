@@ -9,7 +9,7 @@
 
 #include "engine/command.hpp"
 #include "engine/objective/row_weighting.hpp"
-#include "kernels/head/head_loss.hpp"
+#include "kernels/kinds.hpp"
 
 namespace train::engine {
 

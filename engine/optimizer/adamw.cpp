@@ -1,3 +1,4 @@
+#include "kernels/optimizer/adamw.hpp"
 #include "engine/optimizer/adamw_params.hpp"
 #include "engine/optimizer/registry.hpp"
 

@@ -6,6 +6,7 @@
 
 #include "configs/sections/optimizer_section.hpp"
 #include "engine/optimizer/optimizer.hpp"
+#include "kernels/optimizer/adamw.hpp"
 
 namespace train::engine {
 

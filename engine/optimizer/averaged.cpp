@@ -5,6 +5,9 @@
 #include <mutex>
 #include <utility>
 
+#include "kernels/activation/elementwise.hpp"
+#include "kernels/optimizer/average.hpp"
+
 namespace train::engine {
 namespace {
 

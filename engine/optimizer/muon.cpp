@@ -11,6 +11,11 @@
 #include "engine/model/elements.hpp"
 #include "engine/optimizer/adamw_params.hpp"
 #include "engine/optimizer/registry.hpp"
+#include "kernels/activation/elementwise.hpp"
+#include "kernels/gemm/matmul.hpp"
+#include "kernels/optimizer/adamw.hpp"
+#include "kernels/optimizer/global_norm.hpp"
+#include "kernels/optimizer/muon.hpp"
 
 namespace train::engine {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include "kernels/device/stream.hpp"
 #include "kernels/dtype.hpp"
-#include "kernels/norm/norm.hpp"
+#include "kernels/kinds.hpp"
+#include "kernels/row_layout.hpp"
 
 namespace train::kernels {
 
@@ -42,13 +42,6 @@ struct SwigluBackwardParams {
   void* y = nullptr;  ///< If not null: receives the forward result again, bit for bit.
   std::int64_t count = 0;
   DType dtype = DType::f32;
-};
-
-enum class ActivationKind : std::uint8_t {
-  silu,       ///< x sigmoid(x).
-  gelu,       ///< x Phi(x), exact.
-  gelu_tanh,  ///< x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
-  relu,
 };
 
 /// y = act(x), or with `up` act(x) * up, on strided rows. gelu_forward and swiglu_forward do this

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "kernels/device/stream.hpp"
 #include "kernels/dtype.hpp"
 
 namespace train::kernels {

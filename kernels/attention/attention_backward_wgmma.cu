@@ -1,3 +1,4 @@
+#include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_flow.cuh"
 #include "kernels/attention/attention_gradients.cuh"
 #include "kernels/attention/attention_heads.cuh"

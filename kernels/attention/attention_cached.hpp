@@ -2,9 +2,8 @@
 
 #include <cstdint>
 
-#include "kernels/device/stream.hpp"
 #include "kernels/dtype.hpp"
-#include "kernels/norm/norm.hpp"
+#include "kernels/row_layout.hpp"
 
 namespace train::kernels {
 

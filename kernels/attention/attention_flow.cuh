@@ -7,6 +7,7 @@
 
 #include "kernels/attention/attention_panels.cuh"
 #include "kernels/boxes.cuh"
+#include "kernels/row_layout.hpp"
 
 // Work flow of wgmma attention on a multiprocessor. One warpgroup of a block issues copies of tiles
 // to shared memory, the others multiply them, each at its own pace, so that one multiplies while

@@ -1,3 +1,4 @@
+#include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_heads.cuh"
 #include "kernels/attention/attention_mma.cuh"
 #include "kernels/attention/attention_softmax.cuh"

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_mma.cuh"
 #include "kernels/attention/attention_sight.cuh"
 

@@ -3,16 +3,11 @@
 #include <array>
 #include <cstdint>
 
-#include "kernels/device/stream.hpp"
 #include "kernels/dtype.hpp"
-#include "kernels/norm/norm.hpp"
+#include "kernels/kinds.hpp"
+#include "kernels/row_layout.hpp"
 
 namespace train::kernels {
-
-enum class RopePairing : std::uint8_t {
-  interleaved,  ///< (2i, 2i + 1), as in Su et al. 2021.
-  half,         ///< (i, i + head_dim / 2), as in most published weights.
-};
 
 /// Frequencies given by a table instead of theta, for at most `most_pairs` pairs.
 struct RopeFrequencies {

@@ -2,6 +2,7 @@
 
 #include "kernels/gemm/bf16_pairs-inl.hpp"
 #include "kernels/gemm/gemm_depth.hpp"
+#include "kernels/gemm/matmul.hpp"
 
 TRAIN_BEFORE_BF16
 namespace train::kernels::cpu {

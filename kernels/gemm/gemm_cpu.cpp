@@ -5,6 +5,7 @@
 #include "kernels/cpu_support.hpp"
 #include "kernels/gemm/gemm_depth.hpp"
 #include "kernels/gemm/gemm_grid.hpp"
+#include "kernels/gemm/matmul.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/gemm_cpu.cpp"

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/cpu_support.hpp"
+#include "kernels/gemm/matmul.hpp"
 
 namespace train::kernels::cpu {
 

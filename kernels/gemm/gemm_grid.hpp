@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/cpu_support.hpp"
+#include "kernels/gemm/matmul.hpp"
 
 // Division of C among threads in the CPU's products. Bits do not depend on it.
 namespace train::kernels::cpu {

@@ -1,4 +1,5 @@
 #include "kernels/gemm/gemm_grid.hpp"
+#include "kernels/gemm/matmul.hpp"
 
 namespace train::kernels::cpu {
 namespace {

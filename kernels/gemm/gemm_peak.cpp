@@ -5,6 +5,7 @@
 
 #include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"
+#include "kernels/gemm/matmul.hpp"
 
 namespace train::kernels {
 namespace {

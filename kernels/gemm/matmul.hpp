@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/device/stream.hpp"
 #include "kernels/dtype.hpp"
 
 namespace train::kernels {

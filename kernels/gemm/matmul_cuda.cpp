@@ -17,6 +17,7 @@
 #include "kernels/device/cuda_stream.hpp"
 #include "kernels/device/device_gate.hpp"
 #include "kernels/device/repeated_memory.hpp"
+#include "kernels/gemm/matmul.hpp"
 #include "kernels/gemm/product_choice.hpp"
 #include "kernels/gemm/product_trial.hpp"
 #include "kernels/kernel_list.hpp"

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/element.cuh"
+#include "kernels/head/head_loss.hpp"
 #include "kernels/head/head_loss_products.hpp"
 #include "kernels/head/row_losses.cuh"
 #include "kernels/head/seen_logits.cuh"

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "kernels/device/stream.hpp"
 #include "kernels/dtype.hpp"
+#include "kernels/kinds.hpp"
 
 namespace train::kernels {
 
@@ -15,16 +15,6 @@ struct LossSums {
   double correct = 0.0;        ///< Rows whose largest logit is the target (first one on ties).
   double targets = 0.0;        ///< Number of such rows.
   double weights = 0.0;        ///< Sum of row weights; without weights equal to `targets`.
-};
-
-/// Row loss that replaces CE (below).
-enum class RowLoss : std::uint8_t {
-  cross_entropy,
-  divergence,  ///< sum p0 (log p0 - log p), p0 the softmax of the same row of `reference_x`.
-  /// lse minus the mean of the `top_k` largest z (ties: first ones win): cross-entropy of the
-  /// softmax over them with the uniform distribution over them. All other logits are ignored and
-  /// have no gradient.
-  top_entropy,
 };
 
 /// Fused LM head + cross-entropy + z-loss: logits = x weight^T exist for `chunk_rows` rows at a

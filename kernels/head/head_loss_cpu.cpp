@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "kernels/cpu_support.hpp"
 #include "kernels/head/head_cpu.hpp"
+#include "kernels/head/head_loss.hpp"
 #include "kernels/head/head_loss_products.hpp"
 #include "kernels/head/logit_row.hpp"
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/head/head_loss_products.hpp"
+#include "kernels/head/log_probs.hpp"
 #include "kernels/head/seen_logits.cuh"
 #include "kernels/head/top_logits.cuh"
 #include "kernels/launch.cuh"

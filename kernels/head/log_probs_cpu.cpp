@@ -6,6 +6,7 @@
 #include "base/fixed_math.hpp"
 #include "kernels/cpu_support.hpp"
 #include "kernels/head/head_loss_products.hpp"
+#include "kernels/head/log_probs.hpp"
 #include "kernels/head/logit_row.hpp"
 
 namespace train::kernels::cpu {

@@ -1,3 +1,4 @@
+#include "kernels/norm/norm.hpp"
 #include "kernels/norm/norm_row.cuh"
 #include "kernels/packed.cuh"
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/element.cuh"
+#include "kernels/norm/norm.hpp"
 #include "kernels/norm/norm_row.cuh"
 #include "kernels/packed.cuh"
 #include "kernels/reduce.cuh"

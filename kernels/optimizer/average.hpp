@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/device/stream.hpp"
-
 namespace train::kernels {
 
 /// Step of a running average of weights, one pass over many tensors, 12 bytes per parameter:

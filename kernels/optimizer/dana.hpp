@@ -3,8 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/device/stream.hpp"
-#include "kernels/optimizer/global_norm.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 
 namespace train::kernels {
 

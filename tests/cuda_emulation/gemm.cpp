@@ -1,3 +1,5 @@
+#include "kernels/activation/elementwise.hpp"
+#include "kernels/gemm/matmul.hpp"
 #include "kernels/kernel_list.hpp"
 
 #include <cstddef>

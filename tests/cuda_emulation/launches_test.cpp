@@ -4,6 +4,11 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "kernels/gemm/matmul.hpp"
+#include "kernels/optimizer/adamw.hpp"
+#include "kernels/optimizer/ademamix.hpp"
+#include "kernels/optimizer/dana.hpp"
+#include "kernels/optimizer/global_norm.hpp"
 #include "tests/cuda_emulation/block.hpp"
 #include "tests/engine/parity/published_gradients.hpp"
 #include "tests/engine/rank/small_model.hpp"

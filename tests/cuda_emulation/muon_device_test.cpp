@@ -8,6 +8,8 @@
 #include <cstdint>
 
 #include "configs/fields/optimizer_table.hpp"
+#include "kernels/gemm/matmul.hpp"
+#include "kernels/optimizer/muon.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
 namespace train::engine {

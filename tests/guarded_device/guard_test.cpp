@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/activation/elementwise.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"
 #include "tests/support/devices/guarded_memory.hpp"

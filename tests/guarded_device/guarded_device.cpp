@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/all_params.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/cuda_device.hpp"
 #include "tests/guarded_device/guarded_device.hpp"

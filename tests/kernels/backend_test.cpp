@@ -1,4 +1,5 @@
 #include "kernels/backend.hpp"
+#include "kernels/gemm/matmul.hpp"
 
 #include <cstddef>
 #include <cstring>

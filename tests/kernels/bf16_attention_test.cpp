@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_scratch.hpp"
 #include "kernels/attention/bf16_blocks.hpp"
 #include "tests/kernels/kernel_fixture.hpp"

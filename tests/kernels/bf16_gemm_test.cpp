@@ -1,4 +1,7 @@
 #include "kernels/gemm/bf16_gemm.hpp"
+#include "kernels/gemm/matmul.hpp"
+#include "kernels/head/head_loss.hpp"
+#include "kernels/head/log_probs.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -2,6 +2,7 @@
 // have a width of their own, or scores are capped.
 #include <limits>
 
+#include "kernels/attention/attention.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
 namespace train::kernels::testing::cuda_attention_sight_test {

@@ -1,6 +1,7 @@
 // CUDA twins of attention: fp32 on shared memory tiles, bf16 on tensor cores.
 #include <limits>
 
+#include "kernels/attention/attention.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
 namespace train::kernels::testing::cuda_attention_test {

@@ -2,6 +2,9 @@
 // is not aligned goes one by one.
 #include <limits>
 
+#include "kernels/activation/activation.hpp"
+#include "kernels/activation/bias.hpp"
+#include "kernels/activation/elementwise.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
 namespace train::kernels::testing::cuda_elementwise_test {

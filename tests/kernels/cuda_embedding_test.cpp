@@ -4,6 +4,7 @@
 #include <random>
 
 #include "kernels/device/stream.hpp"
+#include "kernels/embedding/embedding.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
 namespace train::kernels::testing::cuda_embedding_test {

@@ -12,6 +12,8 @@
 
 #include "engine/model/elements.hpp"
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/head/head_loss.hpp"
+#include "kernels/optimizer/dana.hpp"
 
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/cuda_device.hpp"

@@ -1,4 +1,6 @@
 #include "tests/kernels/cuda_fixture.hpp"
+#include "kernels/activation/elementwise.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 
 #include <limits>
 

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/device/stream.hpp"
+#include "kernels/head/row_distance.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
 namespace train::kernels::testing::cuda_head_loss_test {

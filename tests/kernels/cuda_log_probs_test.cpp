@@ -1,6 +1,8 @@
 // The CUDA twins of log-probabilities of chosen tokens, and their bits beside the loss's.
 #include <limits>
 
+#include "kernels/head/head_loss.hpp"
+#include "kernels/head/log_probs.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
 namespace train::kernels::testing::cuda_log_probs_test {

@@ -1,6 +1,10 @@
 // CUDA twins of what a model is made of.
 #include <random>
 
+#include "kernels/activation/activation.hpp"
+#include "kernels/embedding/embedding.hpp"
+#include "kernels/gemm/matmul.hpp"
+#include "kernels/head/head_loss.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
 namespace train::kernels::testing::cuda_model_test {

@@ -1,5 +1,6 @@
 // Memory that looks longer than it is, on a device.
 #include "kernels/device/repeated_memory.hpp"
+#include "kernels/gemm/matmul.hpp"
 
 #include <vector>
 

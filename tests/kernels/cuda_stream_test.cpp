@@ -9,8 +9,12 @@
 #include <vector>
 
 #include "base/steady_time.hpp"
+#include "kernels/activation/elementwise.hpp"
+#include "kernels/attention/attention.hpp"
 #include "kernels/device/stream.hpp"
 #include "kernels/device/trace.hpp"
+#include "kernels/embedding/embedding.hpp"
+#include "kernels/head/head_loss.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 

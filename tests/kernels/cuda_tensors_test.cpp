@@ -2,6 +2,11 @@
 #include <algorithm>
 #include <array>
 
+#include "kernels/optimizer/adamw.hpp"
+#include "kernels/optimizer/ademamix.hpp"
+#include "kernels/optimizer/average.hpp"
+#include "kernels/optimizer/dana.hpp"
+#include "kernels/optimizer/global_norm.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
 namespace train::kernels::testing::cuda_tensors_test {

@@ -3,6 +3,12 @@
 
 #include <limits>
 
+#include "kernels/activation/elementwise.hpp"
+#include "kernels/optimizer/adamw.hpp"
+#include "kernels/optimizer/ademamix.hpp"
+#include "kernels/optimizer/dana.hpp"
+#include "kernels/optimizer/global_norm.hpp"
+#include "kernels/optimizer/muon.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
 namespace train::kernels::testing::cuda_update_test {

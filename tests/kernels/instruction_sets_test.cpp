@@ -1,5 +1,9 @@
 // The CPU's kernels have the same bits with every instruction set they are compiled for.
 #include "tests/kernels/instruction_sets.hpp"
+#include "kernels/activation/activation.hpp"
+#include "kernels/activation/bias.hpp"
+#include "kernels/activation/elementwise.hpp"
+#include "kernels/embedding/embedding.hpp"
 
 namespace train::kernels::testing::instruction_sets_test {
 namespace {

@@ -1,4 +1,10 @@
 // As instruction_sets_test.cpp: norms of gradients, and optimizers.
+#include "kernels/optimizer/adamw.hpp"
+#include "kernels/optimizer/ademamix.hpp"
+#include "kernels/optimizer/average.hpp"
+#include "kernels/optimizer/dana.hpp"
+#include "kernels/optimizer/global_norm.hpp"
+#include "kernels/optimizer/muon.hpp"
 #include "tests/kernels/instruction_sets.hpp"
 
 namespace train::kernels::testing::instruction_sets_update_test {

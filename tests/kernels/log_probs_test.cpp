@@ -1,4 +1,5 @@
 #include "kernels/head/log_probs.hpp"
+#include "kernels/gemm/matmul.hpp"
 
 #include <algorithm>
 #include <limits>

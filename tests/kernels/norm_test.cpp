@@ -1,4 +1,5 @@
 #include "kernels/norm/norm.hpp"
+#include "kernels/activation/elementwise.hpp"
 
 #include <string>
 

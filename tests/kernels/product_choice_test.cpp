@@ -1,5 +1,6 @@
 // Which of a library's ways to compute a product is kept.
 #include "kernels/gemm/product_choice.hpp"
+#include "kernels/gemm/matmul.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstddef>

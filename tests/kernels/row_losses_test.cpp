@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "base/check.hpp"
+#include "kernels/head/head_loss.hpp"
 #include "tests/kernels/head_call.hpp"
 
 namespace train::kernels::testing::row_losses_test {

@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include "kernels/activation/elementwise.hpp"
+#include "kernels/gemm/matmul.hpp"
+
 namespace train::engine {
 
 AdapterBlock::AdapterBlock(const BlockContext& context, const std::string& name,

@@ -7,6 +7,10 @@
 #include <cmath>
 
 #include "base/check.hpp"
+#include "kernels/activation/activation.hpp"
+#include "kernels/attention/attention.hpp"
+#include "kernels/attention/attention_cached.hpp"
+#include "kernels/attention/rope.hpp"
 
 namespace train::engine {
 namespace {

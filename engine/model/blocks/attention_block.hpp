@@ -10,6 +10,7 @@
 #include "engine/model/blocks/block.hpp"
 #include "engine/model/blocks/linear_and_norm.hpp"
 #include "engine/model/spec.hpp"
+#include "kernels/row_layout.hpp"
 
 namespace train::engine {
 

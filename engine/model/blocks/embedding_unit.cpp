@@ -1,6 +1,9 @@
 #include "engine/model/blocks/embedding_unit.hpp"
 
 #include "base/check.hpp"
+#include "kernels/activation/bias.hpp"
+#include "kernels/activation/elementwise.hpp"
+#include "kernels/embedding/embedding.hpp"
 
 namespace train::engine {
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "kernels/gemm/matmul.hpp"
+#include "kernels/head/log_probs.hpp"
+#include "kernels/head/row_distance.hpp"
 
 namespace train::engine {
 

@@ -12,6 +12,7 @@
 #include "engine/parameter.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"
+#include "kernels/kinds.hpp"
 
 namespace train::engine {
 
@@ -123,12 +124,7 @@ class LayerUnit {
   /// Enqueues a count of NaN and Inf among this unit's forward output (for the search of the layer
   /// where they first appeared). *nonfinite is written on the stream.
   void count_nonfinite_output(kernels::Stream& stream, const Lane& lane,
-                              std::int64_t* nonfinite) const {
-    kernels_->count_nonfinite(stream, {.x = workspace_->at(output_),
-                                       .count = lane.rows() * embedding_dim_,
-                                       .nonfinite = nonfinite,
-                                       .dtype = workspace_->dtype()});
-  }
+                              std::int64_t* nonfinite) const;
 
  protected:
   /// `spec` must outlive the constructors alone.

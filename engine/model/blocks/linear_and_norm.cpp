@@ -5,6 +5,9 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "kernels/activation/bias.hpp"
+#include "kernels/gemm/matmul.hpp"
+#include "kernels/norm/norm.hpp"
 
 namespace train::engine {
 namespace {

@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "kernels/activation/activation.hpp"
+
 namespace train::engine {
 namespace {
 

@@ -9,7 +9,7 @@
 #include "engine/model/blocks/block.hpp"
 #include "engine/model/blocks/linear_and_norm.hpp"
 #include "engine/model/spec.hpp"
-#include "kernels/activation/activation.hpp"
+#include "kernels/kinds.hpp"
 
 namespace train::engine {
 

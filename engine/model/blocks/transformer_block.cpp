@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "kernels/activation/elementwise.hpp"
 #include "kernels/dtype.hpp"
 
 namespace train::engine {

@@ -10,7 +10,7 @@
 
 #include "base/result.hpp"
 #include "engine/model/spec.hpp"
-#include "kernels/activation/activation.hpp"
+#include "kernels/kinds.hpp"
 
 namespace train::engine {
 

@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "base/fixed_math.hpp"
+#include "kernels/attention/rope.hpp"
 
 namespace train::engine {
 namespace {

@@ -7,6 +7,7 @@
 #include "base/byte_sizes.hpp"
 #include "base/check.hpp"
 #include "engine/rank/state/gathered_weights.hpp"
+#include "kernels/activation/elementwise.hpp"
 
 namespace train::engine {
 namespace {

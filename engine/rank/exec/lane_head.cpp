@@ -1,5 +1,8 @@
 #include "engine/rank/exec/lane_head.hpp"
 
+#include "kernels/activation/elementwise.hpp"
+#include "kernels/head/log_probs.hpp"
+
 namespace train::engine {
 
 LaneHead::LaneHead(const RankPlan& rank, Model& model, const StepTotals& totals,

@@ -4,6 +4,7 @@
 
 #include "base/byte_sizes.hpp"
 #include "base/check.hpp"
+#include "kernels/activation/elementwise.hpp"
 
 namespace train::engine {
 namespace {

@@ -7,6 +7,9 @@
 #include "base/byte_sizes.hpp"
 #include "base/check.hpp"
 #include "engine/lanes/lane_tree.hpp"
+#include "kernels/activation/elementwise.hpp"
+#include "kernels/head/head_loss.hpp"
+#include "kernels/optimizer/global_norm.hpp"
 
 namespace train::engine {
 

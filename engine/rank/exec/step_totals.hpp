@@ -16,6 +16,7 @@
 #include "engine/sharding/collective_schedule.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 
 namespace train::engine {
 

@@ -14,6 +14,7 @@
 #include "base/joined_thread.hpp"
 #include "engine/model/elements.hpp"
 #include "engine/rank/state/state_rows.hpp"
+#include "kernels/activation/elementwise.hpp"
 #include "kernels/thread_team.hpp"
 
 namespace train::engine {

@@ -7,6 +7,7 @@
 #include "kernels/dtype.hpp"
 #include "kernels/kernel_list.hpp"
 #include "kernels/mma.cuh"
+#include "kernels/row_layout.hpp"
 #include "tests/cuda_emulation/block.hpp"
 
 // In the place of the product's header of this name: barriers that threads give their turn back at,

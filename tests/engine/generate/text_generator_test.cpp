@@ -1,4 +1,5 @@
 #include "engine/generate/text_generator.hpp"
+#include "kernels/head/head_loss.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,5 @@
 #include "engine/lanes/lane_tree.hpp"
+#include "kernels/optimizer/global_norm.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

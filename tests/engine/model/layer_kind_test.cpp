@@ -11,6 +11,7 @@
 #include "engine/generate/text_generator.hpp"
 #include "engine/model/initial_weights.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
+#include "kernels/head/head_loss.hpp"
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/support/blocks/moving_average.hpp"
 

@@ -1,4 +1,5 @@
 #include "engine/model/model.hpp"
+#include "kernels/head/head_loss.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

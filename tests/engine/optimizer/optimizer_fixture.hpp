@@ -10,6 +10,7 @@
 #include "engine/optimizer/optimizer.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "kernels/device/buffer.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
 namespace train::engine::testing {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/host_state.hpp"
+#include "kernels/activation/elementwise.hpp"
 #include "tests/engine/parity/published_models.hpp"
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/support/harness/fixture_file.hpp"

@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "kernels/attention/attention.hpp"
 #include "kernels/backend.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/processes/kill_points.hpp"

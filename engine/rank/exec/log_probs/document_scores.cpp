@@ -1,6 +1,7 @@
 #include "engine/rank/exec/log_probs/document_scores.hpp"
 
 #include "base/byte_sizes.hpp"
+#include "kernels/head/log_probs.hpp"
 
 namespace train::engine {
 

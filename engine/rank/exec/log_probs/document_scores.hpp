@@ -9,7 +9,6 @@
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
 #include "kernels/device/stream.hpp"
-#include "kernels/head/log_probs.hpp"
 
 namespace train::engine {
 

@@ -4,6 +4,8 @@
 
 #include "base/byte_sizes.hpp"
 #include "base/check.hpp"
+#include "kernels/head/head_loss.hpp"
+#include "kernels/head/log_probs.hpp"
 
 namespace train::engine {
 namespace {
@@ -46,6 +48,10 @@ std::span<LaneSequence> LaneWeighting::sequences(std::int32_t slot) const {
 kernels::LogProbResults LaneWeighting::results() const {
   return {.log_probs = log_probs_.device<float>(),
           .log_square_sum = log_square_sums_ ? log_square_sums_->device<float>() : nullptr};
+}
+
+kernels::LogProbResults LaneWeighting::frozen_results() const {
+  return {.log_probs = frozen_log_probs_->device<float>()};
 }
 
 void LaneWeighting::copy_out(kernels::Stream& stream, std::size_t count) const {

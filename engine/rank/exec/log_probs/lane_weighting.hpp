@@ -12,7 +12,6 @@
 #include "engine/rank/exec/log_probs/reference_log_probs.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
 #include "kernels/device/stream.hpp"
-#include "kernels/head/log_probs.hpp"
 
 namespace train::engine {
 
@@ -40,9 +39,7 @@ class LaneWeighting {
   /// True if the frozen copy (Compared) gives the references, which then are not kept by document.
   /// Its first pass over the rows writes frozen_results(), before weigh().
   [[nodiscard]] bool reads_frozen() const { return frozen_log_probs_.has_value(); }
-  [[nodiscard]] kernels::LogProbResults frozen_results() const {
-    return {.log_probs = frozen_log_probs_->device<float>()};
-  }
+  [[nodiscard]] kernels::LogProbResults frozen_results() const;
   /// Enqueues the weights of a lane whose first pass is enqueued. `outcome` and `metrics`: memory
   /// of the host that is overwritten in the stream's order.
   void weigh(kernels::Stream& stream, std::int32_t slot, const HostRows& rows,

@@ -1,0 +1,21 @@
+#pragma once
+
+// Params of all kernels, for the few files that treat every kernel alike.
+#include "kernels/activation/activation.hpp"
+#include "kernels/activation/bias.hpp"
+#include "kernels/activation/elementwise.hpp"
+#include "kernels/attention/attention.hpp"
+#include "kernels/attention/attention_cached.hpp"
+#include "kernels/attention/rope.hpp"
+#include "kernels/embedding/embedding.hpp"
+#include "kernels/gemm/matmul.hpp"
+#include "kernels/head/head_loss.hpp"
+#include "kernels/head/log_probs.hpp"
+#include "kernels/head/row_distance.hpp"
+#include "kernels/norm/norm.hpp"
+#include "kernels/optimizer/adamw.hpp"
+#include "kernels/optimizer/ademamix.hpp"
+#include "kernels/optimizer/average.hpp"
+#include "kernels/optimizer/dana.hpp"
+#include "kernels/optimizer/global_norm.hpp"
+#include "kernels/optimizer/muon.hpp"

@@ -1,0 +1,78 @@
+#include "kernels/attention/attention.hpp"
+#include "kernels/attention/attention_cached.hpp"
+#include "kernels/attention/rope.hpp"
+#include "kernels/checks.hpp"
+#include "kernels/kernel_list.hpp"
+
+namespace train::kernels {
+namespace {
+
+template <class Params>
+void require_heads(const char* kernel, const Params& params) {
+  TRAIN_CHECK(params.seq_len >= 1 && params.heads >= 1 && params.head_dim >= 1,
+              "{}: seq_len={} heads={} head_dim={}", kernel, params.seq_len, params.heads,
+              params.head_dim);
+  TRAIN_CHECK(params.scale >= 0.0F, "{}: scale {} is negative", kernel, params.scale);
+  TRAIN_CHECK(params.kv_heads == 0 || (params.kv_heads > 0 && params.heads % params.kv_heads == 0),
+              "{}: kv_heads={} of heads={}", kernel, params.kv_heads, params.heads);
+  TRAIN_CHECK(params.window >= 0 && params.softcap >= 0.0F && params.value_dim >= 0,
+              "{}: window={} softcap={} value_dim={}", kernel, params.window, params.softcap,
+              params.value_dim);
+}
+
+void require_cache(const char* kernel, const KeyValueCache& cache) {
+  TRAIN_CHECK(cache.capacity >= 1 && cache.kv_heads >= 1 && cache.head_dim >= 1 &&
+                  cache.value_dim >= 1 && cache.keys != nullptr && cache.values != nullptr,
+              "{}: a cache of {} slots, {} heads of {} and {}", kernel, cache.capacity,
+              cache.kv_heads, cache.head_dim, cache.value_dim);
+}
+
+}  // namespace
+
+void check_params(const RopeTableParams& params) {
+  TRAIN_CHECK(params.head_dim >= 0 && params.head_dim % 2 == 0,
+              "rope_table: head_dim {} is not even", params.head_dim);
+  require_pointers("rope_table", params.seq_len * params.head_dim, params.cos, params.sin);
+  TRAIN_CHECK(
+      !params.frequencies.given || params.head_dim / 2 <= std::int64_t{RopeFrequencies::most_pairs},
+      "rope_table: frequencies of {} pairs", params.head_dim / 2);
+}
+
+void check_params(const RopeParams& params) {
+  TRAIN_CHECK(params.head_dim >= 0 && params.head_dim % 2 == 0,
+              "rope_apply: head_dim {} is not even", params.head_dim);
+  TRAIN_CHECK(params.seq_len >= 1 && params.heads >= 1, "rope_apply: seq_len={} heads={}",
+              params.seq_len, params.heads);
+  require_pointers("rope_apply", params.tokens * params.head_dim, params.x, params.cos, params.sin);
+}
+
+void check_params(const AttentionForwardParams& params) {
+  require_heads("attention_forward", params);
+  require_pointers("attention_forward", params.sequences, params.q, params.k, params.v, params.out,
+                   params.lse);
+}
+
+void check_params(const AttentionBackwardParams& params) {
+  require_heads("attention_backward", params);
+  require_pointers("attention_backward", params.sequences, params.q, params.k, params.v, params.out,
+                   params.dout, params.lse, params.delta, params.dq, params.dk, params.dv);
+}
+
+void check_params(const AttentionCachedParams& params) {
+  require_cache("attention_cached", params.cache);
+  TRAIN_CHECK(params.heads >= 1 && params.heads % params.cache.kv_heads == 0,
+              "attention_cached: kv_heads={} of heads={}", params.cache.kv_heads, params.heads);
+  TRAIN_CHECK(params.scale >= 0.0F && params.window >= 0 && params.softcap >= 0.0F,
+              "attention_cached: scale={} window={} softcap={}", params.scale, params.window,
+              params.softcap);
+  require_pointers("attention_cached", params.rows, params.q, params.out, params.texts,
+                   params.positions);
+}
+
+void check_params(const KeyValueAppendParams& params) {
+  require_cache("key_value_append", params.cache);
+  require_pointers("key_value_append", params.rows, params.k, params.v, params.texts,
+                   params.positions);
+}
+
+}  // namespace train::kernels

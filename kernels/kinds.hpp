@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+
+// Variants of kernels that a model or an objective selects, apart from the kernels' params, so that
+// their users do not depend on those.
+namespace train::kernels {
+
+enum class NormKind : std::uint8_t {
+  layer,  ///< y = (x - mean) * rstd * w, rstd = 1/sqrt(var + eps) (biased variance). Ba et al.
+          ///< 2016, no bias.
+  rms,    ///< y = x * rstd * w, rstd = 1/sqrt(mean(x^2) + eps). Zhang & Sennrich 2019.
+};
+
+enum class RopePairing : std::uint8_t {
+  interleaved,  ///< (2i, 2i + 1), as in Su et al. 2021.
+  half,         ///< (i, i + head_dim / 2), as in most published weights.
+};
+
+enum class ActivationKind : std::uint8_t {
+  silu,       ///< x sigmoid(x).
+  gelu,       ///< x Phi(x), exact.
+  gelu_tanh,  ///< x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+  relu,
+};
+
+/// Row loss that replaces the cross-entropy (HeadLossParams).
+enum class RowLoss : std::uint8_t {
+  cross_entropy,
+  divergence,  ///< sum p0 (log p0 - log p), p0 the softmax of the same row of `reference_x`.
+  /// lse minus the mean of the `top_k` largest z (ties: first ones win): cross-entropy of the
+  /// softmax over them with the uniform distribution over them. All other logits are ignored and
+  /// have no gradient.
+  top_entropy,
+};
+
+}  // namespace train::kernels
