@@ -8,33 +8,49 @@
 
 // Typed handle of every actor: its messages, which are only declared here; a handler includes the
 // message's header.
-namespace train::actors {
+namespace train::run {
 
 struct Command;
+struct ShardWritten;
+struct StepFinished;
+struct EvaluationFinished;
+struct CheckpointWritten;
+struct CheckpointFailed;
+struct RankFailed;
+struct RunFinished;
+struct RankObserved;
+
+}  // namespace train::run
+
+namespace train::actors {
+
+using run::CheckpointFailed;
+using run::CheckpointWritten;
+using run::Command;
+using run::EvaluationFinished;
+using run::RankFailed;
+using run::RankObserved;
+using run::RunFinished;
+using run::ShardWritten;
+using run::StepFinished;
+
 struct WriteSnapshot;
 struct CommandFinished;
 struct ConcludeFailure;
 struct DrainOver;
-struct ShardWritten;
 struct ShardOrder;
 struct ReleaseStaging;
 struct ShardDone;
 struct SaveWorkDone;
 struct JournalWritten;
-struct StepFinished;
-struct EvaluationFinished;
-struct CheckpointWritten;
 struct CheckpointLocal;
 struct SaveFinished;
-struct CheckpointFailed;
 struct CheckpointSkipped;
 struct NonfiniteFound;
 struct RankStopped;
-struct RankFailed;
 struct ReportFailed;
 struct StopRequested;
 struct NodesReturned;
-struct RunFinished;
 struct PrepareLanes;
 struct LaneReady;
 struct ConnectBatch;
@@ -83,7 +99,6 @@ struct ConnectReporter;
 struct ReportDrained;
 struct CloseReport;
 struct CheckStalls;
-struct RankObserved;
 struct ObservationTaken;
 struct RankLost;
 struct LauncherLost;

@@ -17,13 +17,13 @@
 #include <thread>
 #include <vector>
 
-#include "actors/head/run_plan.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/training_system.hpp"
 #include "bench/synthetic_tokens.hpp"
 #include "configs/load_config.hpp"
 #include "engine/rank/exec/rank_engine.hpp"
 #include "engine/rank/plan/run_device.hpp"
+#include "run/plan/run_plan.hpp"
 #include "tests/support/runs/world_step.hpp"
 
 namespace {
@@ -65,10 +65,10 @@ struct Workplace {
 };
 
 actors::RankContext make_context(const configs::RunConfig& config, actors::StreamKind streams) {
-  actors::RunPlan plan = actors::plan_run(config).value();
+  run::RunPlan plan = run::plan_run(config).value();
   auto engine = engine::make_rank_engine("cpu", plan.engine).value();
   return std::make_shared<actors::RankRuntime>(std::move(engine), plan.data, streams,
-                                               actors::resolve_threads(config.runtime.threads));
+                                               run::resolve_threads(config.runtime.threads));
 }
 
 actors::TrainingActors start(caf::actor_system& system, const Workplace& place,
@@ -77,10 +77,10 @@ actors::TrainingActors start(caf::actor_system& system, const Workplace& place,
                              const caf::actor& waiter) {
   fs::remove(place.directory / "run" / "metrics.jsonl");
   auto report =
-      actors::RunReport::open({.directory = place.directory / "run",
-                               .total_steps = place.config.run.steps,
-                               .tokens_per_step = context->engine->rank_plan().tokens_per_step(),
-                               .tensorboard = false})
+      run::RunReport::open({.directory = place.directory / "run",
+                            .total_steps = place.config.run.steps,
+                            .tokens_per_step = context->engine->rank_plan().tokens_per_step(),
+                            .tensorboard = false})
           .value();
   const actors::RankParts rank{
       .context = context,
@@ -93,7 +93,7 @@ actors::TrainingActors start(caf::actor_system& system, const Workplace& place,
   head.index = {.set_state = [](std::int64_t, checkpoint::CheckpointState) { return Status(); },
                 .seal = {},
                 .publish = [](std::int64_t, const std::vector<actors::ShardWritten>&)
-                    -> Result<actors::WrittenCheckpoint> { return actors::WrittenCheckpoint{}; },
+                    -> Result<run::WrittenCheckpoint> { return run::WrittenCheckpoint{}; },
                 .record = [](std::int64_t) { return Status(); },
                 .discard = [](std::int64_t, bool) { return Status(); },
                 .make_room = [](std::int64_t) { return std::int64_t{0}; },
@@ -184,7 +184,7 @@ ActorRun run_actors(const Workplace& place, bool with_hops) {
 
 ActorRun run_plain_loop(const Workplace& place) {
   const auto context = make_context(place.config, actors::StreamKind::threads);
-  const auto plan = actors::plan_run(place.config).value();
+  const auto plan = run::plan_run(place.config).value();
   engine::WorldStep loop(engine::kernels_of("cpu", "fp32"), plan.engine);
   const auto& options = plan.engine;
   const auto count = static_cast<std::size_t>(options.batch.micro_batch * options.seq_len);
@@ -234,7 +234,7 @@ double messages_per_step(std::int64_t steps) {
 int main(int argc, char* argv[]) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 7;
   const Workplace place(kSteps);
-  const int threads = actors::resolve_threads(0);
+  const int threads = run::resolve_threads(0);
   fmt::print("quickstart model, {} steps a run, {} threads, {} rounds, alternating\n\n", kSteps,
              threads, rounds);
   std::vector<double> ratios;

@@ -141,12 +141,12 @@ void print_measured(const std::string& what, const Values& values, double target
 }
 
 double tokens_of(const GpuSite& site, const StepCase& one) {
-  return static_cast<double>(actors::tokens_per_step(plan_of_case(site.place(), one).config));
+  return static_cast<double>(run::tokens_per_step(plan_of_case(site.place(), one).config));
 }
 
 void print_speeds(const GpuSite& site, const StepCase& one, const Sides& sides,
                   const Targets& targets) {
-  const actors::RunPlan plan = plan_of_case(site.place(), one);
+  const run::RunPlan plan = plan_of_case(site.place(), one);
   const double tokens = tokens_of(site, one);
   print_measured(one.name + ": ours, tokens/s", over(sides.ours_s, tokens),
                  targets.tokens_per_second, 0);
@@ -226,7 +226,7 @@ class LaneTokens {
 /// Seconds of the same steps without actors, in this process: from the end of a step, when its
 /// result has arrived, to the end of the next, like the program's own times.
 double plain_loop_seconds(const GpuSite& site, const StepCase& one, const Length& length) {
-  const actors::RunPlan plan = plan_of_case(site.place(), one);
+  const run::RunPlan plan = plan_of_case(site.place(), one);
   const auto stream = site.kernels().device->make_stream("compute", 1);
   engine::WorldStep loop(site.kernels(), plan.engine);
   LaneTokens file(tokens_of(site.place(), one));

@@ -9,11 +9,11 @@
 #include <stdexcept>
 #include <string>
 
-#include "actors/head/run_plan.hpp"
 #include "bench/ranks_rows.hpp"
 #include "configs/load_config.hpp"
 #include "engine/rank/exec/rank_engine.hpp"
 #include "engine/rank/plan/run_device.hpp"
+#include "run/plan/run_plan.hpp"
 
 namespace train::bench {
 namespace {
@@ -101,7 +101,7 @@ void memory_row(const Workplace& place) {
                       fmt::format("parallel.group={}", hybrid * 2),
                       fmt::format("parallel.strategy=\"{}\"", table.strategy)}))
               .value();
-      const Measured measured = measure_apart(actors::engine_options(config, 0).value());
+      const Measured measured = measure_apart(run::engine_options(config, 0).value());
       const double parts = hybrid ? 2.0 : ranks;
       const auto whole = 4.0 * static_cast<double>(measured.parameters);
       const auto share = [&](std::size_t bytes, bool split, double times) {

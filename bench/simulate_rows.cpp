@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "actors/head/run_plan.hpp"
 #include "bench/ranks_rows.hpp"
 #include "bench/simulate_measure.hpp"
 #include "configs/load_config.hpp"
+#include "run/plan/run_plan.hpp"
 
 namespace train::bench {
 namespace {
@@ -23,7 +23,7 @@ Options options_of(const Workplace& place, const Words& keys) {
   if (!config) {
     throw std::runtime_error(config.error().message);
   }
-  const auto options = actors::engine_options(*config, 0);
+  const auto options = run::engine_options(*config, 0);
   if (!options) {
     throw std::runtime_error(options.error().message);
   }

@@ -104,12 +104,12 @@ Words keys_of(const Workplace& place, const StepCase& one) {
   return joined(common, one.keys);
 }
 
-actors::RunPlan plan_of_case(const Workplace& place, const StepCase& one) {
+run::RunPlan plan_of_case(const Workplace& place, const StepCase& one) {
   const auto config = configs::load_config(file_of(place, one), keys_of(place, one));
   if (!config) {
     throw std::runtime_error(config.error().message);
   }
-  auto plan = actors::plan_run(*config);
+  auto plan = run::plan_run(*config);
   if (!plan) {
     throw std::runtime_error(plan.error().message);
   }

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <string>
 
-#include "actors/head/run_plan.hpp"
 #include "bench/ranks_support.hpp"
+#include "run/plan/run_plan.hpp"
 
 // Models and batches compared by the rows of bench_step.
 namespace train::bench {
@@ -38,7 +38,7 @@ struct StepCase {
 [[nodiscard]] Words keys_of(const Workplace& place, const StepCase& one);
 
 /// Plan of the case's run file, with every rule applied. Throws std::runtime_error.
-[[nodiscard]] actors::RunPlan plan_of_case(const Workplace& place, const StepCase& one);
+[[nodiscard]] run::RunPlan plan_of_case(const Workplace& place, const StepCase& one);
 
 /// Path of the training tokens written by keys_of().
 [[nodiscard]] std::filesystem::path tokens_of(const Workplace& place, const StepCase& one);

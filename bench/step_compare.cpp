@@ -96,14 +96,14 @@ Values per_second(const Values& seconds, double amount) {
   return result;
 }
 
-double tokens_of_step(const actors::RunPlan& plan) {
+double tokens_of_step(const run::RunPlan& plan) {
   return static_cast<double>(plan.engine.batch.lanes * plan.engine.batch.micro_batch *
                              plan.engine.seq_len);
 }
 
 void print_speeds(const Workplace& place, const StepCase& one, const Comparison& result,
                   double target) {
-  const actors::RunPlan plan = plan_of_case(place, one);
+  const run::RunPlan plan = plan_of_case(place, one);
   print_result(
       fmt::format("{}: weights; our first loss; that of guessing", one.name),
       fmt::format("{}; {:.3f}; {:.3f}", engine::count_parameters(plan.engine.model).total,

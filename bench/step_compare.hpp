@@ -32,7 +32,7 @@ struct Comparison {
                                  const std::function<void(Comparison&)>& after_round = {});
 
 [[nodiscard]] Values per_second(const Values& seconds, double amount);
-[[nodiscard]] double tokens_of_step(const actors::RunPlan& plan);
+[[nodiscard]] double tokens_of_step(const run::RunPlan& plan);
 
 void print_speeds(const Workplace& place, const StepCase& one, const Comparison& result,
                   double target);

@@ -15,18 +15,18 @@ namespace {
 
 /// Measures the library's products of a step beside each round.
 Comparison compare_with_gemm(const Workplace& place, const StepCase& one, const Length& length) {
-  const actors::RunPlan plan = plan_of_case(place, one);
+  const run::RunPlan plan = plan_of_case(place, one);
   const std::int64_t lane_rows = plan.engine.batch.micro_batch * plan.engine.seq_len;
   const std::vector<Product> products = products_of(plan.engine.model, lane_rows);
   return compare(place, one, length, [&](Comparison& result) {
-    result.gemm_s.add(library_seconds(products, actors::resolve_threads(0)) *
+    result.gemm_s.add(library_seconds(products, run::resolve_threads(0)) *
                       static_cast<double>(plan.engine.batch.lanes));
   });
 }
 
 /// Prints the FLOP/s of the step relative to sgemm at the step's own shapes.
 void print_gemm_share(const Workplace& place, const StepCase& one, const Comparison& result) {
-  const actors::RunPlan plan = plan_of_case(place, one);
+  const run::RunPlan plan = plan_of_case(place, one);
   const double lanes = static_cast<double>(plan.engine.batch.lanes);
   const auto products =
       products_of(plan.engine.model, plan.engine.batch.micro_batch * plan.engine.seq_len);

@@ -192,7 +192,7 @@ engine::WorldStep::ReadLane random_lanes(const engine::RankOptions& options) {
 }
 
 Shares measure(const engine::RankOptions& options, int steps) {
-  const auto stream = kernels::make_thread_stream("shares", actors::resolve_threads(0));
+  const auto stream = kernels::make_thread_stream("shares", run::resolve_threads(0));
   timed_kernels() = &engine::kernels_of("cpu", options.precision.compute);
   const KernelTable table = clocked_table();
   engine::WorldStep loop(table, options);
@@ -247,7 +247,7 @@ std::vector<Line> lines_of(const Shares& shares, int steps) {
 
 void print_shares(const Workplace& place, const StepCase& one, const std::string& title,
                   int steps) {
-  const actors::RunPlan plan = plan_of_case(place, one);
+  const run::RunPlan plan = plan_of_case(place, one);
   const Shares shares = measure(plan.engine, steps);
   print_result(fmt::format("{}: a step of the plain loop, ms", title),
                fmt::format("{:.1f}", shares.step_s * 1e3));

@@ -9,10 +9,10 @@
 #include <stdexcept>
 #include <thread>
 
-#include "actors/head/model_files.hpp"
 #include "engine/model/blocks/attention_block.hpp"
 #include "engine/model/blocks/mlp_block.hpp"
 #include "engine/model/model_shape.hpp"
+#include "run/model/model_files.hpp"
 
 namespace train::bench {
 namespace {
@@ -45,7 +45,7 @@ Json published_config(const StepCase& one) {
   if (one.published.empty()) {
     return nullptr;
   }
-  const auto found = actors::find_model_config(one.published);
+  const auto found = run::find_model_config(one.published);
   if (!found) {
     throw std::runtime_error(found.error().message);
   }
@@ -54,7 +54,7 @@ Json published_config(const StepCase& one) {
 
 Json description_of(const Workplace& place, const StepCase& one, const std::string& mode,
                     bool choose_way) {
-  const actors::RunPlan plan = plan_of_case(place, one);
+  const run::RunPlan plan = plan_of_case(place, one);
   const engine::ModelSpec& model = plan.engine.model;
   const auto& attention = engine::block_of<engine::AttentionSpec>(model.layers.front());
   const configs::ModelSection& section = plan.config.model;
@@ -63,7 +63,7 @@ Json description_of(const Workplace& place, const StepCase& one, const std::stri
           {"device", plan.config.runtime.device},
           {"choose_way", choose_way && plan.engine.batch.lanes > 1},
           {"tokens", tokens_of(place, one).string()},
-          {"threads", actors::resolve_threads(plan.config.runtime.threads)},
+          {"threads", run::resolve_threads(plan.config.runtime.threads)},
           {"arch", qwen3 ? "qwen3" : "enoki"},
           {"config", published_config(one)},
           {"layers", model.layers.size()},

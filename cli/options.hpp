@@ -62,18 +62,6 @@ struct EvalOptions {
   std::optional<std::string> device;  ///< "cpu" or "cuda"; default: the run's.
 };
 
-/// actortrain worker: one rank of a run, started by the run's launcher and hidden from help.
-struct WorkerOptions {
-  std::string head;                 ///< HOST:PORT of the run's head.
-  std::int64_t rank = 0;            ///< 0 or more.
-  std::string credentials;          ///< Directory of the credentials that the head gives its ranks.
-  std::int64_t memory = -1;         ///< Descriptor of the node's snapshots, for writing; -1: none.
-  std::int64_t memory_before = -1;  ///< Descriptor of those of the previous number of ranks, for
-                                    ///< reading; -1: none.
-  std::int64_t memory_buddy_before = -1;  ///< Descriptor of the previous node's snapshots from
-                                          ///< then; -1: none.
-};
-
 /// actortrain generate RUN_DIRECTORY
 struct GenerateOptions {
   std::string run_directory;

@@ -7,12 +7,12 @@
 #include <optional>
 #include <set>
 
-#include "actors/cluster/recovery/verdict.hpp"
 #include "actors/handles.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/supervision.hpp"
 #include "base/exit_codes.hpp"
+#include "run/recovery/verdict.hpp"
 
 namespace train::actors {
 namespace {
@@ -85,9 +85,9 @@ struct ClusterState {
     ready_.ranks.at(rank) = worker.rank_actor;
     ready_.processes.at(rank) = worker.process;
     if (++ready_count_ == ready_.ranks.size()) {
-      HeadFacts facts;
-      facts.set(HeadFact::signalled, signal_.has_value());
-      carry_out(verdict_.hear(HeadEvent::ranks_ready, facts));
+      run::HeadFacts facts;
+      facts.set(run::HeadFact::signalled, signal_.has_value());
+      carry_out(verdict_.hear(run::HeadEvent::ranks_ready, facts));
     }
   }
 
@@ -122,7 +122,7 @@ struct ClusterState {
       return self->send(options.waiter, lost);  // The waiter knows that ranks train.
     }
     // The node's ranks may not have joined yet, and never will.
-    carry_out(verdict_.hear(HeadEvent::launcher_lost, {}, {.node = lost.node}));
+    carry_out(verdict_.hear(run::HeadEvent::launcher_lost, {}, {.node = lost.node}));
   }
 
   void signalled(const StopRequested& stop) {
@@ -130,22 +130,22 @@ struct ClusterState {
       return self->send(options.waiter, stop);
     }
     signal_ = stop;
-    HeadFacts facts;
-    facts.set(HeadFact::in_memory, order_ && order_->assignment.memory.step >= 0);
-    carry_out(verdict_.hear(HeadEvent::signal, facts, {.signal = stop.signal}));
+    run::HeadFacts facts;
+    facts.set(run::HeadFact::in_memory, order_ && order_->assignment.memory.step >= 0);
+    carry_out(verdict_.hear(run::HeadEvent::signal, facts, {.signal = stop.signal}));
   }
 
-  void carry_out(const HeadStep& step) {
-    if (step.has(HeadAction::wait_for_cause)) {
-      self->delayed_send(caf::actor_cast<caf::actor>(self), kCauseTime, ConcludeFailure{});
+  void carry_out(const run::HeadStep& step) {
+    if (step.has(run::HeadAction::wait_for_cause)) {
+      self->delayed_send(caf::actor_cast<caf::actor>(self), run::kCauseTime, ConcludeFailure{});
     }
-    if (step.has(HeadAction::connect)) {
+    if (step.has(run::HeadAction::connect)) {
       self->send(options.waiter, ready_);
     }
-    if (step.has(HeadAction::save)) {
+    if (step.has(run::HeadAction::save)) {
       self->send(options.waiter, *signal_);  // For the conductor.
     }
-    if (step.has(HeadAction::end_ranks)) {
+    if (step.has(run::HeadAction::end_ranks)) {
       self->send(options.waiter, verdict_.outcome(0));
     }
   }
@@ -156,8 +156,8 @@ struct ClusterState {
   std::optional<OpenCluster> order_;  // None: not open yet.
   ClusterReady ready_;
   std::size_t ready_count_ = 0;
-  std::optional<StopRequested> signal_;   // Received stop signal.
-  Verdict verdict_{HeadState::starting};  // Verdict on starting ranks.
+  std::optional<StopRequested> signal_;             // Received stop signal.
+  run::Verdict verdict_{run::HeadState::starting};  // Verdict on starting ranks.
 };
 
 caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) {

@@ -10,7 +10,6 @@
 #include <set>
 #include <utility>
 
-#include "actors/cluster/recovery/verdict.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
@@ -20,6 +19,7 @@
 #include "actors/supervision.hpp"
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
+#include "run/recovery/verdict.hpp"
 
 namespace train::actors {
 namespace {
@@ -35,7 +35,7 @@ struct BoardLines {
 struct ProgramEnd {
   int exit_code;
   std::string text;
-  HeadEvent event = HeadEvent::program_over;
+  run::HeadEvent event = run::HeadEvent::program_over;
 };
 
 struct ConductorState;
@@ -83,7 +83,7 @@ struct ConductorState {
     if (command.kind != engine::CommandKind::snapshot) {
       return tell_ranks(command);
     }
-    const SaveSchedule::Take take = saves_.take(command.step);
+    const run::SaveSchedule::Take take = saves_.take(command.step);
     command.replaces = take.replaces;
     command.write_now = take.write_now;
     tell_ranks(command);
@@ -190,7 +190,7 @@ struct ConductorState {
   }
 
   void stop_requested(std::int32_t signal) {
-    if (verdict_.hear(HeadEvent::signal).has(HeadAction::save) && !signal_) {
+    if (verdict_.hear(run::HeadEvent::signal).has(run::HeadAction::save) && !signal_) {
       signal_ = signal;
       program_->stop_early();
       log_info(fmt::format("stop_requested signal={} finishing the step in flight, then saving",
@@ -243,18 +243,18 @@ struct ConductorState {
   }
 
   void rank_failed(const RankFailed& event) {
-    HeadFacts facts;
-    facts.set(HeadFact::alone, peers_.ranks.size() == 1);  // One rank: it is the cause.
+    run::HeadFacts facts;
+    facts.set(run::HeadFact::alone, peers_.ranks.size() == 1);  // One rank: it is the cause.
     carry_out(verdict_.hear(event, facts));
   }
 
-  void carry_out(const HeadStep& step) {
-    if (step.has(HeadAction::wait_for_cause)) {
-      self->delayed_send(caf::actor_cast<ConductorActor>(self), kCauseTime, ConcludeFailure{});
+  void carry_out(const run::HeadStep& step) {
+    if (step.has(run::HeadAction::wait_for_cause)) {
+      self->delayed_send(caf::actor_cast<ConductorActor>(self), run::kCauseTime, ConcludeFailure{});
     }
-    if (step.has(HeadAction::end_ranks) && !outcome_) {
+    if (step.has(run::HeadAction::end_ranks) && !outcome_) {
       outcome_ = verdict_.outcome(steps_finished_);
-      if (peers_.observer && outcome_->end == GenerationEnd::rank_lost) {
+      if (peers_.observer && outcome_->end == run::GenerationEnd::rank_lost) {
         self->send(peers_.observer, RankLost{});
       }
       close_report();
@@ -262,9 +262,9 @@ struct ConductorState {
   }
 
   void end_for_nodes() {
-    HeadFacts facts;  // Otherwise the run ends normally, after its saves, or by a loss.
-    facts.set(HeadFact::steps_left, program_->further_steps() && !outcome_);
-    carry_out(verdict_.hear(HeadEvent::nodes_wait, facts));
+    run::HeadFacts facts;  // Otherwise the run ends normally, after its saves, or by a loss.
+    facts.set(run::HeadFact::steps_left, program_->further_steps() && !outcome_);
+    carry_out(verdict_.hear(run::HeadEvent::nodes_wait, facts));
   }
 
   void part_down(const caf::down_msg& down) {
@@ -316,7 +316,7 @@ struct ConductorState {
     }
     if (program_->phase_over()) {
       return {kExitStopped, fmt::format("the phase is over at step {}, saved", step),
-              HeadEvent::phase_over};
+              run::HeadEvent::phase_over};
     }
     if (!report_failure_.empty()) {  // Never fails a part before the last.
       return {kExitFailure, report_failure_};
@@ -325,14 +325,14 @@ struct ConductorState {
   }
 
   ConductorSelf self;
-  std::optional<RunProgram> program_;
+  std::optional<run::RunProgram> program_;
   ConnectConductor peers_;
   std::optional<BoardLines> board_;
   // Unfinished commands (without stop), and the number of ranks that still have to finish each.
   std::map<std::uint64_t, std::size_t> outstanding_;
-  RankAgreement agreement_;
+  run::RankAgreement agreement_;
   SaveDrain drain_;
-  SaveSchedule saves_;
+  run::SaveSchedule saves_;
   std::optional<std::int64_t> local_;      // The save under way is complete in the local location.
   std::optional<std::int64_t> published_;  // Newest published step.
   bool draining_ = false;
@@ -347,11 +347,12 @@ struct ConductorState {
   std::string report_failure_;
   std::string nonfinite_text_;
   NonfiniteFound nonfinite_origin_;
-  Verdict verdict_{HeadState::training};  // Verdict on training ranks.
-  std::optional<RunFinished> outcome_;    // Outcome of the run.
+  run::Verdict verdict_{run::HeadState::training};  // Verdict on training ranks.
+  std::optional<RunFinished> outcome_;              // Outcome of the run.
 };
 
-ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram::Options program,
+ConductorActor::behavior_type conductor_behavior(ConductorSelf self,
+                                                 run::RunProgram::Options program,
                                                  const SaveDrain& drain, const BoardLines& board) {
   report_exceptions(self, "conductor", [] { return std::int64_t{-1}; });
   ConductorState* const state = &self->state;
@@ -407,7 +408,8 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
       },
       [state](const RankFailed& event) { state->rank_failed(event); },
       [state](const LauncherLost& event) {
-        state->carry_out(state->verdict_.hear(HeadEvent::launcher_lost, {}, {.node = event.node}));
+        state->carry_out(
+            state->verdict_.hear(run::HeadEvent::launcher_lost, {}, {.node = event.node}));
       },
       [state](const ConcludeFailure&) { state->carry_out(state->verdict_.conclude()); },
       [state](const DrainOver&) { state->drain_over(); },
@@ -423,7 +425,7 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
 }  // namespace
 
 ConductorActor spawn_conductor(caf::actor_system& system, WaitBoard& waits,
-                               const RunProgram::Options& program, const SaveDrain& drain) {
+                               const run::RunProgram::Options& program, const SaveDrain& drain) {
   const BoardLines board{
       .wait = waits.add("conductor"),
       .commands = waits.add_credits("commands", static_cast<std::int64_t>(kCommandWindow)),

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "actors/handles.hpp"
-#include "actors/head/run_program.hpp"
 #include "actors/train/boards/rank_board.hpp"
+#include "run/program/run_program.hpp"
 
 namespace train::actors {
 
@@ -32,7 +32,7 @@ struct SaveDrain {
 };
 
 [[nodiscard]] ConductorActor spawn_conductor(caf::actor_system& system, WaitBoard& waits,
-                                             const RunProgram::Options& program,
+                                             const run::RunProgram::Options& program,
                                              const SaveDrain& drain = {});
 
 }  // namespace train::actors

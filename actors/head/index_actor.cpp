@@ -12,8 +12,8 @@
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/supervision.hpp"
-#include "actors/train/runtime/rank_runtime.hpp"
 #include "base/log.hpp"
+#include "run/store/run_index.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::actors {
@@ -49,7 +49,7 @@ struct Journal {
   bool writing = false;
 
   /// Empties the queue into one disk task.
-  [[nodiscard]] std::function<Status()> batch(const std::shared_ptr<const IndexWork>& work);
+  [[nodiscard]] std::function<Status()> batch(const std::shared_ptr<const run::IndexWork>& work);
 };
 
 /// Writes steps to the journal before the work that needs them; an error fails that work, too. May
@@ -70,7 +70,7 @@ std::vector<ShardWritten> by_rank(std::vector<ShardWritten> shards) {
 }
 
 /// Writes the journal; on a full disk it makes room for the save of `step` and retries.
-Status write_steps(const IndexWork& work, std::int64_t step, const Steps& steps) {
+Status write_steps(const run::IndexWork& work, std::int64_t step, const Steps& steps) {
   Status written = steps ? attempt(steps) : Status();
   if (!written && storage::says_disk_full(written.error().message) && work.make_room(step) > 0) {
     written = work.journal({});
@@ -341,7 +341,7 @@ struct IndexState {
       journal->remarks.pop_front();
     }
     journal->remarks.push_back(std::move(todo));
-    write_journal(kJournalBatch);
+    write_journal(run::kJournalBatch);
   }
 
   void write_journal(std::size_t steps_at_least) {
@@ -358,7 +358,7 @@ struct IndexState {
 
   IndexSelf self;
   std::shared_ptr<kernels::Stream> disk;
-  std::shared_ptr<const IndexWork> work;
+  std::shared_ptr<const run::IndexWork> work;
   std::shared_ptr<Journal> journal = std::make_shared<Journal>();
   ConnectIndex peers_;
   std::shared_ptr<Refusal> refusal_ = std::make_shared<Refusal>();  // Used by the disk stream.
@@ -366,7 +366,7 @@ struct IndexState {
   std::int64_t newest_step_ = 0;  // Newest step reported.
 };
 
-std::function<Status()> Journal::batch(const std::shared_ptr<const IndexWork>& work) {
+std::function<Status()> Journal::batch(const std::shared_ptr<const run::IndexWork>& work) {
   std::vector<checkpoint::StepRecord> new_steps(steps.begin(), steps.end());
   steps.clear();
   return [work, new_steps = std::move(new_steps), todo = std::exchange(remarks, {})]() -> Status {
@@ -385,8 +385,8 @@ void hear_step(IndexState& index, const StepFinished& event) {
   if (steps.size() >= kMostSteps) {
     steps.pop_front();
   }
-  steps.push_back(step_record(event));
-  index.write_journal(kJournalBatch);
+  steps.push_back(run::step_record(event));
+  index.write_journal(run::kJournalBatch);
   index.newest_step_ = event.step;
   if (index.save_ && index.save_->awaits_step) {
     index.written(*index.save_);
@@ -412,12 +412,12 @@ void hear_failure(IndexState& index, const CheckpointFailed& message) {
 }
 
 IndexActor::behavior_type index_behavior(IndexSelf self, std::shared_ptr<kernels::Stream> disk,
-                                         const IndexWork& work) {
+                                         const run::IndexWork& work) {
   report_exceptions(self, "index", [] { return std::int64_t{-1}; });
   IndexState* const index = &self->state;
   index->newest_step_ = work.first_step;
   index->disk = std::move(disk);
-  index->work = std::make_shared<const IndexWork>(work);
+  index->work = std::make_shared<const run::IndexWork>(work);
   self->attach_functor([stream = index->disk, journal = index->journal, todo = index->work] {
     if (!journal->steps.empty() || !journal->remarks.empty()) {  // Last steps of the run.
       stream->enqueue(
@@ -450,7 +450,7 @@ IndexActor::behavior_type index_behavior(IndexSelf self, std::shared_ptr<kernels
       },
       [index](const JournalWritten&) {
         index->journal->writing = false;
-        index->write_journal(kJournalBatch);
+        index->write_journal(run::kJournalBatch);
       },
   };
 }
@@ -458,7 +458,7 @@ IndexActor::behavior_type index_behavior(IndexSelf self, std::shared_ptr<kernels
 }  // namespace
 
 IndexActor spawn_index(caf::actor_system& system, std::shared_ptr<kernels::Stream> disk,
-                       const IndexWork& work) {
+                       const run::IndexWork& work) {
   return system.spawn(index_behavior, std::move(disk), work);
 }
 

@@ -15,45 +15,9 @@
 #include "checkpoint/index/index_entry.hpp"
 #include "checkpoint/index/step_journal.hpp"
 #include "kernels/device/stream.hpp"
+#include "run/store/index_work.hpp"
 
 namespace train::actors {
-
-/// Location and size of a checkpoint.
-struct WrittenCheckpoint {
-  std::string directory;
-  std::uint64_t size_bytes = 0;
-};
-
-/// Steps per batch of the journal.
-inline constexpr std::size_t kJournalBatch = 20;
-
-/// Operations of the index actor on the disk and the run's index. All block and run on its stream.
-struct IndexWork {
-  std::int64_t first_step = 0;  ///< Steps up to this one are in the journal.
-  /// Notes the state of a step's save (writing, local, publishing).
-  std::function<Status(std::int64_t step, checkpoint::CheckpointState)> set_state;
-  /// With two locations: returns the manifest's text, for the ranks to seal their local copies.
-  /// Empty: one location.
-  std::function<Result<std::string>(std::int64_t step, const std::vector<ShardWritten>&)> seal;
-  /// Makes a checkpoint from the shards of all ranks, sorted by rank.
-  std::function<Result<WrittenCheckpoint>(std::int64_t step, const std::vector<ShardWritten>&)>
-      publish;
-  /// Records a published checkpoint and retires old ones.
-  std::function<Status(std::int64_t step)> record;
-  /// Removes an abandoned checkpoint from the project's location. `local`: a complete copy stays in
-  /// the local location.
-  std::function<Status(std::int64_t step, bool local)> discard;
-  /// Frees space if a rank's disk was full in the save of `step`: retires the checkpoints that the
-  /// rule would retire after it; returns the number retired.
-  std::function<std::int64_t(std::int64_t step)> make_room;
-  /// Queues steps, and writes the whole queue. On an error some stay queued.
-  std::function<Status(std::span<const checkpoint::StepRecord>)> journal;
-  // Losses and events that cannot be noted now are queued, too, with an error.
-  std::function<Status(std::int64_t step, double validation_loss)> evaluated;
-  std::function<Status(std::string_view kind, std::string_view text)> event;
-  /// Reports the progress of a step's save to observers; may be null.
-  std::function<void(std::int64_t step, const char* kind)> note = {};
-};
 
 /// Carries one save at a time through to its end; sole owner of the RocksDB index of the run
 /// (through `work`). The conductor grants the next save (WriteSnapshot) after SaveFinished.
@@ -82,6 +46,7 @@ struct IndexWork {
 /// kJournalBatch and when a save begins or this actor ends. A refused note is logged and does not
 /// fail the save; a checkpoint whose steps are not in the journal is not published (CK-7).
 [[nodiscard]] IndexActor spawn_index(caf::actor_system& system,
-                                     std::shared_ptr<kernels::Stream> disk, const IndexWork& work);
+                                     std::shared_ptr<kernels::Stream> disk,
+                                     const run::IndexWork& work);
 
 }  // namespace train::actors

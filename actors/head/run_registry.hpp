@@ -12,10 +12,11 @@
 #include "actors/head/conductor_actor.hpp"
 #include "actors/head/index_actor.hpp"
 #include "actors/head/report/observer_actor.hpp"
-#include "actors/head/report/run_report.hpp"
-#include "actors/head/run_program.hpp"
 #include "actors/messages/connect_messages.hpp"
-#include "actors/train/runtime/rank_runtime.hpp"
+#include "actors/streams.hpp"
+#include "actors/train/boards/rank_board.hpp"
+#include "run/program/run_program.hpp"
+#include "run/report/run_report.hpp"
 
 // Registry of a run's actors, which live in the launcher. An actor is a file that defines
 // add_<name>() and a line in TRAIN_RUN_ACTORS. In the order of the lines it is spawned after the
@@ -39,11 +40,11 @@ TRAIN_RUN_ACTORS(TRAIN_RUN_ACTOR)
 
 /// Inputs for building the launcher's actors.
 struct HeadParts {
-  std::shared_ptr<RunReport> report;
+  std::shared_ptr<run::RunReport> report;
   StreamKind report_stream = StreamKind::threads;
   std::shared_ptr<kernels::Stream> disk;  ///< Publishes and records checkpoints.
-  IndexWork index;
-  RunProgram::Options program = {};
+  run::IndexWork index;
+  run::RunProgram::Options program = {};
   SaveDrain drain = {};
   std::shared_ptr<WaitBoard> waits;  ///< The conductor's line; outlives the actors.
   Observing observing = {};          ///< Except the fields above.

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "actors/messages/fields.hpp"
+#include "run/memory/snapshot_places.hpp"
+#include "run/recovery/outcome.hpp"
 
 // Between the head, the launchers of other nodes and the workers: joining, rendezvous, leaving;
 // orders to a rank in its own process, and its replies until it is ready.
@@ -34,13 +36,7 @@ struct WorkerExited {
 };
 
 /// Part of NodeJoined: Steps of the complete snapshots that a node holds, newest first.
-struct NodeSteps {
-  std::vector<std::int64_t> own;
-  std::vector<std::int64_t> buddy;  ///< The previous node's; the last node precedes node 0.
-  /// Step that the ranks resumed from when positions last changed, if the node still holds what it
-  /// then had of the earlier ranks; -1: it does not.
-  std::int64_t earlier = -1;
-};
+using run::NodeSteps;
 
 /// Launcher of another node -> cluster -> main thread: The first message of a node in a generation:
 /// none of its ranks runs. Answered by StartRanks when all nodes are there, or by GenerationOver.
@@ -132,14 +128,7 @@ struct RendezvousAnswer {
 
 /// Part of Assignment: Ranks that wrote the snapshot that a run resumes from, and the nodes that
 /// hold it.
-struct MemoryOrigin {
-  std::int64_t step = -1;  ///< -1: none.
-  std::int64_t ranks = 1;
-  /// By node of those ranks: the present node that holds their snapshots.
-  std::vector<std::int32_t> holders = {};
-  /// By node of those ranks: another node that holds them as well; -1: none. Used only by the head.
-  std::vector<std::int32_t> spares = {};
-};
+using run::MemoryOrigin;
 
 /// Cluster -> worker: The answer to JoinCluster: the run, its start state, and the actors to report
 /// to.

@@ -2,9 +2,8 @@
 
 #include <cstdint>
 
-#include "engine/command.hpp"
-
 #include "actors/messages/fields.hpp"
+#include "run/program/command.hpp"
 
 // The one totally ordered stream of commands that every rank follows (EX-1). `sequence` counts all
 // commands of a generation from 0; `step` is the number of optimizer steps finished before the
@@ -17,14 +16,7 @@ namespace train::actors {
 /// snapshot after the steps that are to be saved, a search after a step whose loss or norm is
 /// not finite; stop is the last, after which the rank finishes the saves that are under way and
 /// reports RankStopped.
-struct Command {
-  std::uint64_t sequence = 0;
-  engine::CommandKind kind = engine::CommandKind::stop;
-  std::int32_t pass = -1;      ///< Of a pass its PassPlan::index; else -1.
-  std::int64_t step = 0;       ///< Of a search the index of the step to run again.
-  std::int64_t replaces = -1;  ///< Of a snapshot: that waits and is given up for it, if it is good.
-  bool write_now = false;      ///< A snapshot is written at once; else when WriteSnapshot says so.
-};
+using run::Command;
 
 /// Conductor -> index, and every rank -> snapshot: The save of `step` begins now. It is sent beside
 /// the order of commands, when no other save is in progress.

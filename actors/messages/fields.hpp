@@ -115,3 +115,13 @@ typename Inspector::result_type inspect(Inspector& f, Message& message) {
 }
 
 }  // namespace train::actors
+
+namespace train::run {
+
+/// The same for the plain structs of run/ that are messages, or parts of them.
+template <class Inspector, actors::Crossing Message>
+typename Inspector::result_type inspect(Inspector& f, Message& message) {
+  return actors::inspect(f, message);
+}
+
+}  // namespace train::run

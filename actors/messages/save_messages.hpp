@@ -6,8 +6,8 @@
 #include <string>
 
 #include "actors/messages/event_messages.hpp"
-
 #include "actors/messages/fields.hpp"
+#include "run/store/index_work.hpp"
 
 // A save in progress, between the index and the snapshot actor of every rank. Orders go through the
 // rank, which passes them on.
@@ -15,13 +15,7 @@ namespace train::actors {
 
 /// Disk stream -> snapshot -> index: The rank's rows are durable in the checkpoint under
 /// construction.
-struct ShardWritten {
-  std::int64_t step = 0;
-  std::int32_t rank = 0;
-  std::string record;                ///< checkpoint::shard_text(): file and tensors, with digests.
-  std::uint64_t weights_digest = 0;  ///< Digest of its rows of the weights; ranks' values add up.
-  std::int64_t elapsed_ns = 0;
-};
+using run::ShardWritten;
 
 /// Task of the ranks for a save's shards; the first four with two storage locations.
 enum class ShardTask : std::uint8_t {

@@ -255,9 +255,9 @@ std::optional<ChannelProgress> Collective::place_in(engine::Channel which) const
   if (!here.operations.empty()) {
     const Operation& operation = here.operations.front();
     oldest = operation.identity;
-    place.phase = operation.progress == Progress::moving ? ChannelPhase::moving
-                  : operation.progress == Progress::due  ? ChannelPhase::slot
-                                                         : ChannelPhase::packing;
+    place.phase = operation.progress == Progress::moving ? run::ChannelPhase::moving
+                  : operation.progress == Progress::due  ? run::ChannelPhase::slot
+                                                         : run::ChannelPhase::packing;
     place.from = operation.from;
   }
   if (!oldest) {

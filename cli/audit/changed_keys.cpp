@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <iterator>
 
-#include "actors/head/config_changes.hpp"
 #include "checkpoint/index/index_content.hpp"
+#include "run/directory/config_changes.hpp"
 
 namespace train::cli {
 namespace {
@@ -22,7 +22,7 @@ Result<std::vector<std::string>> changed_keys(storage::KvStore& store, StepSpan 
   std::vector<std::string> changes;
   for (const checkpoint::EventRecord& event : *events) {
     const auto step =
-        event.kind == actors::kConfigChanged ? actors::change_step(event.text) : std::nullopt;
+        event.kind == run::kConfigChanged ? run::change_step(event.text) : std::nullopt;
     if (step && *step >= range.first && *step < range.end) {
       changes.push_back(event.text);
     }

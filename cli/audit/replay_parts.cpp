@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "actors/head/conductor_actor.hpp"
-#include "actors/head/config_changes.hpp"
 #include "actors/head/report/reporter_actor.hpp"
-#include "actors/head/run_plan.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/supervision.hpp"
 #include "actors/train/runtime/rank_runtime.hpp"
@@ -23,10 +21,14 @@
 #include "configs/load_config.hpp"
 #include "engine/optimizer/lr_schedule.hpp"
 #include "engine/rank/state/state_rows.hpp"
+#include "run/directory/config_changes.hpp"
+#include "run/plan/run_plan.hpp"
+#include "run/store/run_index.hpp"
 #include "storage/rocks_store.hpp"
 
 namespace train::cli {
 using namespace actors;
+using namespace run;
 namespace {
 
 namespace fs = std::filesystem;

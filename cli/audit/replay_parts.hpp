@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "actors/head/run_plan.hpp"
-#include "actors/head/run_program.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/train/runtime/rank_runtime.hpp"
 #include "base/result.hpp"
 #include "checkpoint/format/layout.hpp"
 #include "checkpoint/index/step_journal.hpp"
 #include "cli/options.hpp"
+#include "run/plan/run_plan.hpp"
+#include "run/program/run_program.hpp"
 
 namespace train::cli {
 
@@ -31,7 +31,7 @@ struct ReplayRange {
 };
 
 struct ReplayPlan {
-  actors::RunPlan run;  ///< Plan of the replay's own ranks, all in this process.
+  run::RunPlan run;  ///< Plan of the replay's own ranks, all in this process.
   ReplayRange range;
 };
 
@@ -61,6 +61,6 @@ struct LocalListener {
 /// stops it. Nothing is written. Blocks. Errors: a rank failed; a step was not finite. REQUIRES:
 /// `listener` has a function for every event of `program`.
 Status run_local_ranks(const std::vector<actors::RankContext>& ranks,
-                       const actors::RunProgram::Options& program, const LocalListener& listener);
+                       const run::RunProgram::Options& program, const LocalListener& listener);
 
 }  // namespace train::cli

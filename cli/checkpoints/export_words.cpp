@@ -5,7 +5,7 @@
 #include <array>
 #include <map>
 
-#include "actors/head/model_files.hpp"
+#include "run/model/model_files.hpp"
 
 namespace train::cli {
 namespace {
@@ -92,7 +92,7 @@ std::vector<checkpoint::ExportTensor> tensors_of(const engine::ModelSpec& model,
 std::vector<std::filesystem::path> companions_in(const std::filesystem::path& directory) {
   std::vector<std::filesystem::path> found;
   std::error_code ignored;
-  for (const char* name : actors::companion_files()) {
+  for (const char* name : run::companion_files()) {
     if (!directory.empty() && std::filesystem::is_regular_file(directory / name, ignored)) {
       found.push_back(directory / name);
     }

@@ -8,10 +8,10 @@
 #include <system_error>
 #include <utility>
 
-#include "actors/head/model_files.hpp"
 #include "base/log.hpp"
 #include "checkpoint/format/layout.hpp"
 #include "configs/load_config.hpp"
+#include "run/model/model_files.hpp"
 #include "storage/files/within.hpp"
 
 namespace train::cli {
@@ -60,7 +60,7 @@ Result<configs::RunConfig> load_run_config(const fs::path& run) {
   TRAIN_RETURN_IF_ERROR(text);
   auto config = configs::parse_config(*text, (run / "config.toml").string());
   TRAIN_RETURN_IF_ERROR(config);
-  return actors::with_own_model(std::move(config).value(), run);
+  return run::with_own_model(std::move(config).value(), run);
 }
 
 Error none_yet(const StoredRun& run) {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "actors/head/model_files.hpp"
 #include "cli/checkpoints/trained_model.hpp"
+#include "run/model/model_files.hpp"
 #include "data/prepare/prepare.hpp"
 #include "data/rows/row_facts.hpp"
 #include "data/tokenizer/formats/file_names.hpp"
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 /// Tokenizer of a run; empty if there is none.
 fs::path tokenizer_of(const fs::path& run, const configs::RunConfig& config) {
-  const fs::path model = actors::model_directory(run);
+  const fs::path model = run::model_directory(run);
   return data::holds_tokenizer(model) ? model : data::kept_tokenizer(config.data.dir);
 }
 
@@ -43,7 +43,7 @@ Result<TextCodec> TextCodec::of_run(const fs::path& run, const configs::RunConfi
                     "beside the data in "
                     "{}; put tokenizer.json into the first",
                     run.string(), name.empty() ? "an unknown tokenizer" : name,
-                    actors::model_directory(run).string(), config.data.dir));
+                    run::model_directory(run).string(), config.data.dir));
   }
   auto codec_of_path = of_directory(path, vocab);
   TRAIN_RETURN_IF_ERROR(codec_of_path);

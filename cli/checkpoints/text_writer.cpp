@@ -55,7 +55,7 @@ std::string StoppedText::shown_of(const std::string& added, bool at_end) {
 TextWriter::TextWriter(const TrainedModel& model, const TextCodec& codec, std::int64_t threads,
                        std::int64_t texts_at_once)
     : codec_(codec),
-      stream_(kernels::make_thread_stream("compute", actors::resolve_threads(threads))),
+      stream_(kernels::make_thread_stream("compute", run::resolve_threads(threads))),
       generator_(engine::kernels_of("cpu", model.options.precision.compute), model.options.model,
                  {.context = model.options.seq_len, .texts = texts_at_once}, weights_of(model)) {}
 

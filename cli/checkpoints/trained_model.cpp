@@ -4,9 +4,6 @@
 
 #include <utility>
 
-#include "actors/head/model_files.hpp"
-#include "actors/head/report/run_events.hpp"
-#include "actors/head/run_plan.hpp"
 #include "base/log.hpp"
 #include "base/stop_signals.hpp"
 #include "base/text_output.hpp"
@@ -15,10 +12,13 @@
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/checkpoints/text_codec.hpp"
 #include "cli/checkpoints/text_writer.hpp"
+#include "run/directory/run_events.hpp"
+#include "run/model/model_files.hpp"
+#include "run/plan/run_plan.hpp"
 #include "data/prepare/prepare.hpp"
 
 namespace train::cli {
-using namespace actors;
+using namespace run;
 namespace {
 
 namespace fs = std::filesystem;
@@ -138,7 +138,7 @@ void show_sample(const PreparedRun& run) {
                return stop_signal() == 0;
              });
   standard_output().write(fmt::format("sample:\n{}\n", text));
-  actors::note_event(run, {.kind = "sample", .text = text, .step = run.config().run.steps});
+  run::note_event(run, {.kind = "sample", .text = text, .step = run.config().run.steps});
 }
 
 }  // namespace train::cli

@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "actors/head/prepared_run.hpp"
 #include "base/result.hpp"
 #include "configs/run_config.hpp"
 #include "engine/rank/plan/rank_options.hpp"
 #include "kernels/device/buffer.hpp"
+#include "run/prepared_run.hpp"
 
 namespace train::cli {
 
@@ -40,6 +40,6 @@ struct TrainedModel {
 
 /// Prints a sample from the run's newest checkpoint after run.sample_prompt; no-op if no sample is
 /// requested or the tokenizer is unknown. Blocking.
-void show_sample(const actors::PreparedRun& run);
+void show_sample(const run::PreparedRun& run);
 
 }  // namespace train::cli

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "actors/head/run_directory.hpp"
 #include "base/stop_signals.hpp"
 #include "base/units.hpp"
 #include "checkpoint/format/run_identity.hpp"
@@ -8,6 +7,7 @@
 #include "checkpoint/save/retention.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
+#include "run/directory/run_directory.hpp"
 
 namespace train::cli {
 namespace {
@@ -90,7 +90,7 @@ Status prune(const PruneOptions& options) {
   if (options.dry_run) {
     return rehearse(*run, *rule);
   }
-  const auto lock = actors::lock_run(run->root);
+  const auto lock = run::lock_run(run->root);
   TRAIN_RETURN_IF_ERROR(lock);
   const auto identity = checkpoint::read_identity(run->root);
   TRAIN_RETURN_IF_ERROR(identity);

@@ -1,9 +1,9 @@
-#include "actors/head/run_directory.hpp"
 #include "base/stop_signals.hpp"
 #include "checkpoint/format/run_identity.hpp"
 #include "checkpoint/index/index.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
+#include "run/directory/run_directory.hpp"
 
 namespace train::cli {
 namespace {
@@ -12,7 +12,7 @@ Status reindex(const ReindexOptions& options) {
   allow_signals();
   const auto run = open_run(options.run_directory);
   TRAIN_RETURN_IF_ERROR(run);
-  const auto lock = actors::lock_run(run->root);
+  const auto lock = run::lock_run(run->root);
   TRAIN_RETURN_IF_ERROR(lock);
   const auto identity = checkpoint::read_identity(run->root);
   TRAIN_RETURN_IF_ERROR(identity);

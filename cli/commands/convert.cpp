@@ -3,7 +3,6 @@
 #include <map>
 #include <memory>
 
-#include "actors/head/model_files.hpp"
 #include "base/stop_signals.hpp"
 #include "checkpoint/models/gguf_model.hpp"
 #include "checkpoint/models/published_weights.hpp"
@@ -13,9 +12,10 @@
 #include "cli/command.hpp"
 #include "data/tokenizer/formats/gguf_tokenizer.hpp"
 #include "engine/model/architectures/architectures.hpp"
+#include "run/model/model_files.hpp"
 
 namespace train::cli {
-using namespace actors;
+using namespace run;
 namespace {
 
 /// Type of the embedding, used for the whole model.

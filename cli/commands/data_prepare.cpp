@@ -3,11 +3,11 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "actors/head/run_plan.hpp"
 #include "base/log.hpp"
 #include "base/stop_signals.hpp"
 #include "base/units.hpp"
 #include "cli/command.hpp"
+#include "run/plan/run_plan.hpp"
 #include "data/examples/prepare_rows.hpp"
 #include "data/prepare/prepare.hpp"
 
@@ -57,7 +57,7 @@ Status prepare_rows(const PrepareOptions& options, storage::SaidLayout layout) {
                                    .val_fraction = options.val_fraction,
                                    .most_dropped = options.max_dropped,
                                    .seed = options.seed,
-                                   .threads = actors::resolve_threads(options.threads),
+                                   .threads = run::resolve_threads(options.threads),
                                    .force = options.force};
   if (!options.packing.empty()) {
     const auto packing = data::packing_of(options.packing);
@@ -116,7 +116,7 @@ Status prepare(const PrepareOptions& options) {
                                .most_dropped = options.max_dropped,
                                .document_separator = options.separator,
                                .seed = options.seed,
-                               .threads = actors::resolve_threads(options.threads),
+                               .threads = run::resolve_threads(options.threads),
                                .force = options.force};
   const auto report = data::prepare_dataset(
       request, [&bar](std::uint64_t done, std::uint64_t total) { bar.show(done, total); });

@@ -1,17 +1,17 @@
 #include <filesystem>
 
-#include "actors/head/model_files.hpp"
 #include "base/units.hpp"
 #include "cli/checkpoints/config_warnings.hpp"
 #include "cli/command.hpp"
 #include "cli/report/model_report.hpp"
 #include "configs/load_config.hpp"
 #include "configs/shipped_models.hpp"
+#include "run/model/model_files.hpp"
 #include "data/tokens/dataset_facts.hpp"
 #include "engine/model/architectures/architectures.hpp"
 
 namespace train::cli {
-using namespace actors;
+using namespace run;
 namespace {
 
 /// Model of a run file; the vocabulary comes from its data, if available.

@@ -4,8 +4,6 @@
 #include <span>
 #include <thread>
 
-#include "actors/head/report/choice_report.hpp"
-#include "actors/head/run_plan.hpp"
 #include "actors/train/runtime/rank_setup.hpp"
 #include "base/fixed_math.hpp"
 #include "base/log.hpp"
@@ -16,10 +14,13 @@
 #include "cli/command.hpp"
 #include "configs/fields/named_options.hpp"
 #include "engine/rank/plan/run_device.hpp"
+#include "run/plan/run_plan.hpp"
+#include "run/report/choice_report.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::cli {
 using namespace actors;
+using namespace run;
 namespace {
 
 namespace fs = std::filesystem;

@@ -2,8 +2,6 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "actors/head/model_files.hpp"
-#include "actors/head/run_plan.hpp"
 #include "base/log.hpp"
 #include "base/stop_signals.hpp"
 #include "checkpoint/models/checkpoint_weights.hpp"
@@ -17,9 +15,11 @@
 #include "engine/model/model.hpp"
 #include "engine/model/model_shape.hpp"
 #include "engine/optimizer/averaged.hpp"
+#include "run/model/model_files.hpp"
+#include "run/plan/run_plan.hpp"
 
 namespace train::cli {
-using namespace actors;
+using namespace run;
 namespace {
 
 namespace fs = std::filesystem;

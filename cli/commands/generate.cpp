@@ -6,8 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "actors/head/model_files.hpp"
-#include "actors/head/run_plan.hpp"
 #include "base/log.hpp"
 #include "base/stop_signals.hpp"
 #include "base/text_output.hpp"
@@ -15,6 +13,8 @@
 #include "cli/checkpoints/text_writer.hpp"
 #include "cli/checkpoints/trained_model.hpp"
 #include "cli/command.hpp"
+#include "run/model/model_files.hpp"
+#include "run/plan/run_plan.hpp"
 #include "data/chat/chat_template.hpp"
 #include "data/tokens/kept_tokenizer.hpp"
 #include "engine/model/architectures/architectures.hpp"
@@ -22,7 +22,7 @@
 #include "storage/weight_files/weight_directory.hpp"
 
 namespace train::cli {
-using namespace actors;
+using namespace run;
 namespace {
 
 /// Default context of a published model.

@@ -1,12 +1,12 @@
-#include "actors/head/run_plan.hpp"
 #include "cli/command.hpp"
 #include "cli/report/shard_report.hpp"
 #include "configs/error_place.hpp"
 #include "configs/load_config.hpp"
 #include "engine/rank/exec/rank_memory.hpp"
+#include "run/plan/run_plan.hpp"
 
 namespace train::cli {
-using namespace actors;
+using namespace run;
 namespace {
 
 /// Prints the state kept by each rank under every strategy, and the traffic.

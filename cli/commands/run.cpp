@@ -1,19 +1,11 @@
-#include <caf/all.hpp>
 #include <chrono>
 #include <numeric>
-#include <stop_token>
 
 #include "actors/cluster/nodes/control_files.hpp"
-#include "actors/cluster/recovery/generations.hpp"
 #include "actors/cluster/recovery/node_run.hpp"
 #include "actors/cluster/recovery/process_ranks.hpp"
-#include "actors/cluster/recovery/verdict.hpp"
-#include "actors/head/config_changes.hpp"
-#include "actors/head/prepared_run.hpp"
-#include "actors/head/run_directory.hpp"
+#include "actors/cluster/recovery/run_ranks.hpp"
 #include "actors/messages/event_messages.hpp"
-#include "actors/supervision.hpp"
-#include "actors/train/runtime/rank_setup.hpp"
 #include "base/log.hpp"
 #include "base/stop_signals.hpp"
 #include "base/terminal.hpp"
@@ -27,6 +19,9 @@
 #include "cli/submit/slurm_position.hpp"
 #include "configs/error_place.hpp"
 #include "configs/load_config.hpp"
+#include "run/directory/config_changes.hpp"
+#include "run/directory/run_directory.hpp"
+#include "run/prepared_run.hpp"
 #include "data/tokenizer/tokenizer.hpp"
 #include "data/tokens/kept_tokenizer.hpp"
 #include "engine/rank/exec/rank_memory.hpp"
@@ -34,102 +29,8 @@
 
 namespace train::cli {
 using namespace actors;
+using namespace run;
 namespace {
-
-/// Makes all ranks in this process. A signal ends reading a checkpoint: there is nothing to save
-/// yet.
-Result<std::vector<RankContext>> make_ranks(const PreparedRun& run) {
-  const StopOnSignal signal;
-  StartState start{.memory = run.memory.start(),
-                   .references_done = run.references_done,
-                   .identity = run.store->identity(),
-                   .stop = signal.token()};
-  if (run.checkpoint) {
-    start.checkpoint = run.checkpoint->path;
-  }
-  return make_local_ranks(run.plan, start);
-}
-
-/// Result of the recovery table for ranks that start in this process, if they end before the first
-/// step; nullopt: they train. Errors: that of `made`, if no table row covers it.
-Result<std::optional<RunFinished>> end_of_start(const PreparedRun& run, const Status& made) {
-  Verdict verdict(HeadState::starting);
-  if (const int signal = stop_signal(); signal != 0) {
-    const bool in_memory = run.memory.start().has_value();
-    note_event(run, stop_requested_event(signal));
-    verdict.hear(HeadEvent::signal, HeadFacts().set(HeadFact::in_memory, in_memory),
-                 {.signal = signal});
-  }
-  if (!made && made.error().kind == ErrorKind::damage) {
-    verdict.hear(RankFailed{.text = made.error().message, .damaged = true});
-  }
-  if (verdict.over()) {
-    return std::optional(verdict.outcome(run.first_step()));
-  }
-  TRAIN_RETURN_IF_ERROR(made);
-  return std::optional<RunFinished>();
-}
-
-/// Runs the actors of all ranks in this process until the conductor reports the end of the run.
-Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> report) {
-  const auto contexts = make_ranks(run);
-  const auto ended = end_of_start(run, contexts ? Status() : Status(contexts.error()));
-  TRAIN_RETURN_IF_ERROR(ended);
-  if (*ended) {
-    return **ended;
-  }
-  if (!run.memory.start()) {
-    run.store->restored();
-  }
-  std::vector<RankParts> ranks;
-  std::stop_source copies;
-  for (const RankContext& context : *contexts) {
-    if (run.profile) {
-      context->start_trace();
-    }
-    auto shards = shard_work({.places = run.store->locations(),
-                              .tag = run.store->tag(),
-                              .identity = run.store->identity(),
-                              .rsync = {.stop = copies.get_token()}},
-                             run.config().parallel, context->rank);
-    TRAIN_RETURN_IF_ERROR(shards);
-    ranks.push_back({.context = context,
-                     .shards = std::move(shards).value(),
-                     .reporting = {.digest_interval = run.config().run.digest_interval_steps}});
-  }
-  HeadParts head = head_parts(run, std::move(report), make_disk_stream());
-
-  caf::actor_system_config config;
-  set_up_handlers(config);
-  caf::actor_system system(config);
-  RunFinished outcome;
-  {
-    caf::scoped_actor self(system);
-    TrainingActors actors = start_training(system, ranks, head, caf::actor_cast<caf::actor>(self));
-    const SignalListener signals([conductor = actors.conductor](int signal) {
-      caf::anon_send(conductor, StopRequested{signal});
-    });
-    self->monitor(actors.conductor);  // Otherwise its end would go unnoticed.
-    self->receive([&outcome](const RunFinished& finished) { outcome = finished; },
-                  [&outcome, &run](const caf::down_msg& down) {
-                    outcome = head_failure(run.first_step(), failure_text(down.reason));
-                  });
-    copies.request_stop();  // A copy still running had its time.
-    cancel_transports(*contexts, "the run is over");
-    stop_training(actors);
-  }
-  system.await_all_actors_done();
-  for (const RankContext& context : *contexts) {
-    if (!run.profile) {
-      continue;
-    }
-    if (const Status written = write_rank_profile(profile_directory(run.directory.root), *context);
-        !written) {
-      log_error(written.error().message);  // The error of the run itself takes precedence.
-    }
-  }
-  return outcome;
-}
 
 /// Joins the ranks' profiles and prints the table; returns false on failure.
 bool show_profile(const PreparedRun& run) {
@@ -157,23 +58,6 @@ int finish(const PreparedRun& run, const RunFinished& outcome) {
     show_sample(run);
   }
   return outcome.exit_code;
-}
-
-Result<RunFinished> run_generation(PreparedRun& run, ProcessRanks& processes) {
-  if (const Status room = run.memory.make_room(run.plan, run.position); !room) {
-    if (run.generation == 0) {
-      return room.error();
-    }
-    // With fewer nodes each holds more state; snapshots in memory are optional.
-    log_warning(fmt::format("no_snapshots_in_memory {}", room.error().message));
-  }
-  auto report = open_report(run);
-  TRAIN_RETURN_IF_ERROR(report);
-  const std::shared_ptr<RunReport> kept = std::move(report).value();
-  const bool elsewhere = in_processes(run.config().parallel, run.plan.separate_processes);
-  auto outcome = elsewhere ? processes.run(kept) : run_here(run, kept);
-  run.status->set_progress(kept->progress());
-  return outcome;
 }
 
 /// Starts the status page if configured. Failing to start it never stops training.
@@ -223,10 +107,7 @@ Result<int> run_to_end(PreparedRun& run) {
   if (run.profile) {
     TRAIN_RETURN_IF_ERROR(prepare_profile(profile_directory(run.directory.root)));
   }
-  ProcessRanks processes(run);
-  const Result<RunFinished> outcome = run_generations(
-      run, [&processes](PreparedRun& prepared) { return run_generation(prepared, processes); },
-      run.config().parallel.nodes > 1 ? &processes : nullptr);
+  const Result<RunFinished> outcome = run_ranks(run);
   write_status(run, outcome ? *outcome
                             : RunFinished{run.first_step(), outcome.error().exit_code(),
                                           outcome.error().message});

@@ -9,8 +9,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "actors/head/run_directory.hpp"
-#include "actors/head/run_plan.hpp"
 #include "base/descriptor.hpp"
 #include "base/host_name.hpp"
 #include "base/log.hpp"
@@ -21,10 +19,12 @@
 #include "configs/cluster_profile.hpp"
 #include "configs/error_place.hpp"
 #include "configs/load_config.hpp"
+#include "run/directory/run_directory.hpp"
+#include "run/plan/run_plan.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::cli {
-using namespace actors;
+using namespace run;
 namespace {
 
 namespace fs = std::filesystem;

@@ -2,7 +2,6 @@
 #include <chrono>
 #include <thread>
 
-#include "actors/head/run_plan.hpp"
 #include "base/stop_signals.hpp"
 #include "checkpoint/index/index_content.hpp"
 #include "checkpoint/index/index_view.hpp"
@@ -11,10 +10,11 @@
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
 #include "engine/state_view.hpp"
+#include "run/plan/run_plan.hpp"
 #include "storage/rocks_store.hpp"
 
 namespace train::cli {
-using namespace actors;
+using namespace run;
 namespace {
 
 namespace fs = std::filesystem;

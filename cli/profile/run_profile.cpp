@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "actors/train/boards/rank_profile.hpp"
+#include "actors/train/runtime/rank_profile.hpp"
 #include "base/units.hpp"
 #include "storage/files/atomic_file.hpp"
 
@@ -389,10 +389,6 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLargestProfile = std::uint64_t{1} << 31U;
 
-fs::path rank_file(const fs::path& directory, std::int64_t rank) {
-  return directory / fmt::format("rank-{}.json", rank);
-}
-
 Status write_trace(const fs::path& path, const std::vector<RankProfile>& profiles) {
   auto file = storage::AtomicFile::create(path);
   TRAIN_RETURN_IF_ERROR(file);
@@ -422,18 +418,13 @@ Status prepare_profile(const fs::path& directory) {
   return storage::make_directory(directory);
 }
 
-Status write_rank_profile(const fs::path& directory, const RankRuntime& runtime) {
-  return storage::write_file_atomically(rank_file(directory, runtime.rank),
-                                        to_json(collect_profile(runtime)));
-}
-
 Result<std::string> join_profiles(const fs::path& directory, std::int64_t ranks,
                                   std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   std::vector<RankProfile> profiles;
   std::vector<std::string> absent;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    const fs::path path = rank_file(directory, rank);
+    const fs::path path = rank_profile_path(directory, rank);
     if (!is_there(path, deadline)) {
       absent.push_back(fmt::format("rank {} left no profile: it ended before it could", rank));
       continue;

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "actors/train/boards/rank_profile.hpp"
+#include "actors/train/runtime/rank_profile.hpp"
 #include "actors/train/runtime/rank_runtime.hpp"
 #include "base/result.hpp"
 
@@ -104,11 +104,6 @@ using WriteText = std::function<Status(std::string_view)>;
 
 /// Creates `directory`, removing an earlier profile. Blocks.
 [[nodiscard]] Status prepare_profile(const std::filesystem::path& directory);
-
-/// Writes the rank's records so far to its own file; its actors and streams may still be working.
-/// Blocks. REQUIRES: start_trace() was called.
-[[nodiscard]] Status write_rank_profile(const std::filesystem::path& directory,
-                                        const actors::RankRuntime& runtime);
 
 /// Joins the files of `ranks` ranks into trace.json (Chrome's format) and summary.json, and returns
 /// the summary as a table. Blocks; waits up to `patience` for files of ranks on other nodes. A rank

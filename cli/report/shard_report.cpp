@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "actors/cluster/nodes/node_position.hpp"
 #include "base/check.hpp"
 #include "base/units.hpp"
 #include "engine/optimizer/registry.hpp"
@@ -16,9 +15,10 @@
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/state/state_rows.hpp"
 #include "engine/sharding/buffer_schedule.hpp"
+#include "run/plan/node_position.hpp"
 
 namespace train::cli {
-using namespace actors;
+using namespace run;
 namespace {
 
 using engine::CollectiveKind;

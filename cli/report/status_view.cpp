@@ -11,15 +11,15 @@
 #include <system_error>
 #include <thread>
 
-#include "actors/head/report/run_status.hpp"
 #include "base/host_name.hpp"
 #include "base/units.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/report/status_schema.hpp"
 #include "cli/report/untrusted_json.hpp"
+#include "run/report/run_status.hpp"
 
 namespace train::cli {
-using namespace actors;
+using namespace run;
 namespace {
 
 namespace fs = std::filesystem;

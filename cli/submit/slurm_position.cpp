@@ -9,7 +9,7 @@
 #include "cli/command.hpp"
 
 namespace train::cli {
-using actors::NodePosition;
+using run::NodePosition;
 namespace {
 
 constexpr std::int64_t kMostNodes = 65536;

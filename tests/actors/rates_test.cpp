@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "actors/head/report/run_report.hpp"
-#include "actors/head/run_program.hpp"
 #include "base/exit_codes.hpp"
+#include "run/program/run_program.hpp"
+#include "run/report/run_report.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/nanoseconds.hpp"
 #include "tests/support/runs/actor_fixture.hpp"
@@ -101,13 +101,13 @@ class Start {
  public:
   Start(const std::filesystem::path& directory, std::int64_t first_step, std::int64_t log_interval)
       : step_(first_step) {
-    auto report = actors::RunReport::open({.directory = directory,
-                                           .first_step = first_step,
-                                           .total_steps = 1000,
-                                           .log_interval = log_interval,
-                                           .tokens_per_step = kTokens,
-                                           .eval_interval = 5,
-                                           .tensorboard = false});
+    auto report = run::RunReport::open({.directory = directory,
+                                        .first_step = first_step,
+                                        .total_steps = 1000,
+                                        .log_interval = log_interval,
+                                        .tokens_per_step = kTokens,
+                                        .eval_interval = 5,
+                                        .tensorboard = false});
     REQUIRE(report.ok());
     report_ = std::move(report).value();
     for (std::size_t rank = 0; rank < kRanks; ++rank) {
@@ -130,7 +130,7 @@ class Start {
     }
     deliver();
   }
-  [[nodiscard]] actors::RunProgress progress() const { return report_->progress(); }
+  [[nodiscard]] run::RunProgress progress() const { return report_->progress(); }
   /// From the first step's end to the last one's, without evaluations.
   [[nodiscard]] double seconds() const { return static_cast<double>(steps_ns_) * 1e-9; }
   static constexpr std::int64_t kTokens = 1000;
@@ -171,10 +171,10 @@ class Start {
     }
   }
 
-  std::unique_ptr<actors::RunReport> report_;
+  std::unique_ptr<run::RunReport> report_;
   std::array<std::int64_t, kRanks> now_ns_ = {};
   std::vector<actors::StepClock> clocks_;
-  actors::RankAgreement agreement_;
+  run::RankAgreement agreement_;
   std::vector<actors::StepFinished> waiting_;
   std::int64_t step_;
   bool first_ = true;

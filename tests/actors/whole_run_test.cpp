@@ -98,7 +98,7 @@ actors::RunFinished run_on_threads(const RunSetup& setup,
                                    const std::vector<actors::RankContext>& contexts,
                                    const std::filesystem::path& directory,
                                    MemoryCheckpoints& checkpoints) {
-  auto report = actors::RunReport::open(
+  auto report = run::RunReport::open(
       {.directory = directory, .total_steps = setup.steps, .tensorboard = false});
   REQUIRE(report.ok());
   std::vector<actors::RankParts> ranks;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/cluster/recovery/worker_rank.hpp"
 #include "cli/options.hpp"
 
 namespace train::cli::cli_options_test {
@@ -142,7 +143,7 @@ TEST_CASE("options: status takes a run", "[actors][cli]") {
 }
 
 TEST_CASE("options: worker is understood but hidden", "[actors][cli]") {
-  const auto worker = accepted<WorkerOptions>(
+  const auto worker = accepted<actors::WorkerOptions>(
       {"worker", "--head", "[::1]:4000", "--rank", "3", "--credentials", "d"});
   CHECK(worker.head == "[::1]:4000");
   CHECK(worker.rank == 3);

@@ -9,19 +9,20 @@
 #include <string>
 #include <vector>
 
-#include "actors/head/report/run_report.hpp"
-#include "actors/head/run_directory.hpp"
 #include "actors/train/boards/rank_board.hpp"
-#include "actors/train/boards/rank_profile.hpp"
+#include "actors/train/runtime/rank_profile.hpp"
 #include "cli/profile/run_profile.hpp"
 #include "configs/fields/optimizer_table.hpp"
 #include "engine/optimizer/exact_sum.hpp"
 #include "engine/optimizer/registry.hpp"
+#include "run/directory/run_directory.hpp"
+#include "run/report/run_report.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 
 namespace train::cli::profile_test {
 using namespace actors;
+using namespace run;
 namespace {
 
 using Json = nlohmann::json;

@@ -11,15 +11,16 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "actors/head/report/run_status.hpp"
 #include "actors/train/boards/rank_board.hpp"
 #include "base/host_name.hpp"
+#include "run/report/run_status.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/processes/process.hpp"
 
 namespace train::cli::status_view_test {
 using namespace actors;
+using namespace run;
 namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;

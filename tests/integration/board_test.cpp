@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "actors/head/report/run_events.hpp"
-#include "actors/head/report/run_status.hpp"
 #include "base/descriptor.hpp"
+#include "run/directory/run_events.hpp"
+#include "run/report/run_status.hpp"
 #include "tests/integration/run_site.hpp"
 #include "tests/support/processes/contained.hpp"
 #include "tests/support/processes/http_client.hpp"
@@ -35,11 +35,11 @@ class WatchedFolder {
   [[nodiscard]] fs::path outside() const { return home_ / "private"; }
   [[nodiscard]] fs::path healthy() const { return folder() / "healthy"; }
   void step(std::int64_t step) {
-    actors::RunStatus status;
+    run::RunStatus status;
     status.phase = "running";
     status.progress.step = step;
     REQUIRE(status_.write(status));
-    actors::note_event(healthy(), {.kind = "evaluation", .text = fmt::format("step {}.", step)});
+    run::note_event(healthy(), {.kind = "evaluation", .text = fmt::format("step {}.", step)});
     std::ofstream(healthy() / "metrics.jsonl", std::ios::app)
         << fmt::format("{{\"step\":{},\"loss\":{}.5}}\n", step, step);
   }
@@ -66,7 +66,7 @@ class WatchedFolder {
 
  private:
   TempDirectory home_;
-  actors::StatusFile status_{home_ / "runs/healthy", actors::status_base("healthy", 100)};
+  run::StatusFile status_{home_ / "runs/healthy", run::status_base("healthy", 100)};
   std::optional<Process> board_;
   std::string url_;
 };

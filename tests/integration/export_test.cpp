@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <set>
 
-#include "actors/head/run_plan.hpp"
 #include "configs/load_config.hpp"
+#include "run/plan/run_plan.hpp"
 #include "tests/integration/rank_runs.hpp"
 #include "tests/support/checkpoints/whole_safetensors.hpp"
 
@@ -38,7 +38,7 @@ Ended exported(const std::string& run, const std::string& out, Words more = {}) 
 Words parameter_names(const fs::path& run) {
   const auto config = configs::load_config((run / "config.toml").string());
   REQUIRE(config);
-  const auto options = actors::engine_options(*config, 0);
+  const auto options = run::engine_options(*config, 0);
   REQUIRE(options);
   Words names;
   for (const auto& unit : engine::describe_units(options->model)) {

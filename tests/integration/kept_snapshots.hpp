@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "actors/cluster/recovery/generations.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
+#include "run/recovery/generations.hpp"
 #include "tests/integration/rank_runs.hpp"
 
 // What launchers have in memory of their ranks, and a time at which a node is lost that the others
@@ -71,7 +71,7 @@ class HeldRanks {
 /// newer one: the ranks that are left may write one more, over what is older.
 inline bool is_kept(std::vector<actors::NodeSteps> steps, std::size_t place) {
   steps[place] = {};
-  const auto common = actors::newest_common(steps, std::numeric_limits<std::int64_t>::max());
+  const auto common = run::newest_common(steps, std::numeric_limits<std::int64_t>::max());
   for (std::size_t node = 0; common && node < steps.size(); ++node) {
     if (node != place && (steps[node].own.empty() || steps[node].own.front() != *common)) {
       return false;

@@ -13,7 +13,7 @@ namespace {
 /// The launcher of node 1 ends as the head tells it to, and has nothing to say of it.
 void check_ends_as_told(const Ended& other, int told) {
   INFO(other.err);
-  check_ends_as(end_of(actors::NodeState::running, actors::NodeEvent::end, {}, {}, told), other,
+  check_ends_as(end_of(run::NodeState::running, run::NodeEvent::end, {}, {}, told), other,
                 "node 1");
 }
 

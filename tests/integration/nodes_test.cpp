@@ -27,14 +27,14 @@ void check_comes_late(const RunSite& site, int job, int code) {
   INFO(late.err);
   CHECK(late.exit_code == code);
   check_ends_in_order_as(
-      end_of(actors::NodeState::first_look, actors::NodeEvent::head_not_found,
-             {actors::NodeFact::recorded}, {.node = 1, .text = fmt::format("{}", code)}, code),
+      end_of(run::NodeState::first_look, run::NodeEvent::head_not_found, {run::NodeFact::recorded},
+             {.node = 1, .text = fmt::format("{}", code)}, code),
       late);
 }
 
 /// What the launcher of node 1 says that has lost its head, and whose run cannot do without.
 TableEnd end_without_head() {
-  return end_of(actors::NodeState::looking, actors::NodeEvent::head_not_found, {},
+  return end_of(run::NodeState::looking, run::NodeEvent::head_not_found, {},
                 {.node = 1, .seconds = 1});
 }
 
@@ -122,7 +122,7 @@ TEST_CASE("nodes: a launcher that may not join a head that waits ends by its own
       start_node(site, 1, 16, joined(kShortNodes, {"recovery.start_wait_s=1"}))->wait();
   INFO(mistaken.err);
   CHECK(mistaken.exit_code == 2);
-  check_ends_as(end_of(actors::NodeState::first_look, actors::NodeEvent::head_not_found, {},
+  check_ends_as(end_of(run::NodeState::first_look, run::NodeEvent::head_not_found, {},
                        {.text = "*/worker.pem can be read by others (mode 644); chmod 600 it"}, 2),
                 mistaken);
   head->send(SIGTERM);
@@ -151,7 +151,7 @@ TEST_CASE("nodes: a launcher that nobody joins says for whom it waits, and gives
   CHECK(has(ended.out + ended.err, "node 1 has not come yet; "));
   const Ended alone = other->wait();
   INFO(alone.err);
-  check_ends_as(end_of(actors::NodeState::first_look, actors::NodeEvent::head_not_found, {},
+  check_ends_as(end_of(run::NodeState::first_look, run::NodeEvent::head_not_found, {},
                        {.text = "*(recovery.start_wait_s = 1)"}),
                 alone);
 }

@@ -9,10 +9,10 @@
 #include <tuple>
 #include <utility>
 
-#include "actors/head/run_plan.hpp"
-#include "actors/train/boards/rank_profile.hpp"
+#include "actors/train/runtime/rank_profile.hpp"
 #include "cli/profile/run_profile.hpp"
 #include "configs/load_config.hpp"
+#include "run/plan/run_plan.hpp"
 #include "tests/integration/event_log.hpp"
 
 namespace train::test {
@@ -40,7 +40,7 @@ json read_json(const fs::path& path) {
 engine::ShardPlan plan_of_run(const fs::path& run) {
   const auto config = configs::load_config((run / "config.toml").string());
   REQUIRE(config.ok());
-  auto options = actors::engine_options(*config, config->model.vocab_size);
+  auto options = run::engine_options(*config, config->model.vocab_size);
   REQUIRE(options.ok());
   auto plan = engine::plan_of(*options);
   REQUIRE(plan.ok());

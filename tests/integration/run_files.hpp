@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "actors/head/run_file_table.hpp"
+#include "run/directory/run_file_table.hpp"
 
 namespace train::test {
 
@@ -19,7 +19,7 @@ inline void check_files_of_runs(const std::filesystem::path& runs) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(run.path())) {
       const auto path = entry.path().lexically_relative(run.path());
       // No assertion unless it fails: some sites are static, and outlive the test runner.
-      if (!entry.is_directory() && actors::row_of(path) == nullptr) {
+      if (!entry.is_directory() && run::row_of(path) == nullptr) {
         FAIL_CHECK(path.string() << " is in no row of kRunFiles");
       }
     }

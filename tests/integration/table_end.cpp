@@ -6,18 +6,18 @@
 #include <csignal>
 #include <cstring>
 
-#include "actors/cluster/recovery/verdict.hpp"
+#include "run/recovery/verdict.hpp"
 
 namespace train::test {
 
 TableEnd end_of(const HeadFault& fault) {
-  actors::Verdict verdict(fault.in);
+  run::Verdict verdict(fault.in);
   for (const HeadEvent event : fault.events) {
     verdict.hear(event, fault.facts, fault.words, fault.told);
   }
   actors::RunFinished end = verdict.outcome(0);
   if (fault.killed_by != 0) {
-    actors::FirstLoss loss;
+    run::FirstLoss loss;
     loss.hear({.rank = static_cast<std::int32_t>(fault.words.rank),
                .text = fmt::format("killed by SIG{}*", sigabbrev_np(fault.killed_by)),
                .killed = fault.killed_by == SIGKILL,
@@ -25,7 +25,7 @@ TableEnd end_of(const HeadFault& fault) {
     end = loss.cause_of(end);
   }
   if (verdict.state() != HeadState::over) {
-    verdict = actors::Verdict(actors::state_of(end.end));
+    verdict = run::Verdict(run::state_of(end.end));
     verdict.hear(HeadEvent::ranks_gone, fault.facts,
                  {.signal = fault.words.signal, .text = end.text}, end.exit_code);
     end = verdict.outcome(0);
@@ -33,10 +33,10 @@ TableEnd end_of(const HeadFault& fault) {
   return {end.exit_code, end.text};
 }
 
-TableEnd end_of(actors::NodeState state, actors::NodeEvent event, actors::NodeFacts facts,
-                const actors::LineWords& words, int told) {
-  const actors::NodeStep step = actors::decide(state, event, facts);
-  return {actors::exit_code_of(step.exit, told), actors::fill_in(step.line, words)};
+TableEnd end_of(run::NodeState state, run::NodeEvent event, run::NodeFacts facts,
+                const run::LineWords& words, int told) {
+  const run::NodeStep step = run::decide(state, event, facts);
+  return {run::exit_code_of(step.exit, told), run::fill_in(step.line, words)};
 }
 
 bool is_as(const std::string& line, const std::string& pattern) {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "actors/cluster/recovery/head_table.hpp"
-#include "actors/cluster/recovery/node_table.hpp"
 #include "base/exit_codes.hpp"
+#include "run/recovery/head_table.hpp"
+#include "run/recovery/node_table.hpp"
 #include "tests/integration/rank_runs.hpp"
 
 // How a run with an injected fault ends, as the tables of recovery have it: tests compare the exit
@@ -14,16 +14,16 @@
 namespace train::test {
 
 namespace actors = train::actors;
-using actors::HeadEvent;
-using actors::HeadFact;
-using actors::HeadState;
+using run::HeadEvent;
+using run::HeadFact;
+using run::HeadState;
 
 /// What the head hears of a fault. In its words `*` stands for whatever the process says there.
 struct HeadFault {
   HeadState in;
   std::vector<HeadEvent> events;  ///< One after the other, until the ranks are ended.
-  actors::HeadFacts facts = {};
-  actors::LineWords words = {};
+  run::HeadFacts facts = {};
+  run::LineWords words = {};
   int told = kExitFailure;
   int killed_by = 0;  ///< The signal that the kernel says has ended the worker; 0: says nothing.
 };
@@ -35,8 +35,8 @@ struct TableEnd {
 
 TableEnd end_of(const HeadFault& fault);
 /// Of another node's launcher.
-TableEnd end_of(actors::NodeState state, actors::NodeEvent event, actors::NodeFacts facts,
-                const actors::LineWords& words, int told = kExitFailure);
+TableEnd end_of(run::NodeState state, run::NodeEvent event, run::NodeFacts facts,
+                const run::LineWords& words, int told = kExitFailure);
 
 /// Whether `line` is `pattern`, in which each `*` stands for any text.
 bool is_as(const std::string& line, const std::string& pattern);
@@ -90,8 +90,8 @@ inline TableEnd end_of_steps(int steps) {
 
 /// Another node's launcher ends as its ranks did, in order, and has nothing to say of it.
 inline void check_ends_with_ranks(const Ended& other, int node) {
-  const TableEnd end = end_of(actors::NodeState::leaving, actors::NodeEvent::ranks_gone,
-                              {actors::NodeFact::in_order}, {});
+  const TableEnd end =
+      end_of(run::NodeState::leaving, run::NodeEvent::ranks_gone, {run::NodeFact::in_order}, {});
   CHECK(end.exit_code == kExitFinished);
   check_ends_as(end, other, fmt::format("node {}", node));
 }

@@ -28,7 +28,7 @@ std::uint64_t mix(std::uint64_t value) {
 
 }  // namespace
 
-Generation::Generation(Scene& scene, const actors::PreparedRun& run)
+Generation::Generation(Scene& scene, const run::PreparedRun& run)
     : scene_(scene), run_(run), waits_(std::make_shared<actors::WaitBoard>()) {
   ++scene_.tally.generations;
   scene_.disk.revive_ranks();
@@ -88,11 +88,11 @@ Status Generation::make_ranks() {
 
 // Ranks and launcher reach each other through links, as processes do.
 Status Generation::start_actors() {
-  auto report = actors::RunReport::open({.directory = run_.directory.root,
-                                         .first_step = run_.first_step(),
-                                         .total_steps = run_.config().run.steps,
-                                         .tokens_per_step = 1,
-                                         .tensorboard = false});
+  auto report = run::RunReport::open({.directory = run_.directory.root,
+                                      .first_step = run_.first_step(),
+                                      .total_steps = run_.config().run.steps,
+                                      .tokens_per_step = 1,
+                                      .tensorboard = false});
   if (!report) {
     return report.error();
   }
@@ -362,7 +362,7 @@ void Generation::end(bool in_order) {
 
 /// A generation that ended by a loss had one; of a rank that was killed alone it names that one.
 void Generation::check_blame(const actors::RunFinished& outcome) const {
-  if (outcome.end != actors::GenerationEnd::rank_lost) {
+  if (outcome.end != run::GenerationEnd::rank_lost) {
     return;
   }
   if (!struck_) {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "actors/head/prepared_run.hpp"
 #include "actors/training_system.hpp"
+#include "run/prepared_run.hpp"
 #include "tests/sim/control_link.hpp"
 #include "tests/sim/network.hpp"
 #include "tests/sim/scene.hpp"
@@ -20,7 +20,7 @@ namespace train::sim {
 /// in an order that the seed picks.
 class Generation {
  public:
-  Generation(Scene& scene, const actors::PreparedRun& run);
+  Generation(Scene& scene, const run::PreparedRun& run);
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
   ~Generation();
@@ -77,7 +77,7 @@ class Generation {
   void check_blame(const actors::RunFinished& outcome) const;
 
   Scene& scene_;
-  const actors::PreparedRun& run_;
+  const run::PreparedRun& run_;
   std::vector<Rank> ranks_;
   std::shared_ptr<test::ManualStream> publish_;
   SimNetwork network_;

@@ -9,11 +9,11 @@
 namespace train::sim {
 namespace {
 
-using actors::Exit;
-using actors::NodeAction;
-using actors::NodeFact;
-using actors::NodeFacts;
-using actors::NodeStep;
+using run::Exit;
+using run::NodeAction;
+using run::NodeFact;
+using run::NodeFacts;
+using run::NodeStep;
 
 }  // namespace
 

@@ -8,22 +8,22 @@
 #include <string>
 #include <vector>
 
-#include "actors/cluster/recovery/generations.hpp"
-#include "actors/cluster/recovery/head_table.hpp"
-#include "actors/cluster/recovery/node_table.hpp"
 #include "base/exit_codes.hpp"
+#include "run/recovery/generations.hpp"
+#include "run/recovery/head_table.hpp"
+#include "run/recovery/node_table.hpp"
 #include "tests/sim/recovery_world.hpp"
 
 namespace train::sim {
 
-using actors::HeadAction;
-using actors::HeadEvent;
-using actors::HeadFact;
-using actors::HeadFacts;
-using actors::HeadState;
-using actors::HeadStep;
-using actors::NodeEvent;
-using actors::NodeState;
+using run::HeadAction;
+using run::HeadEvent;
+using run::HeadFact;
+using run::HeadFacts;
+using run::HeadState;
+using run::HeadStep;
+using run::NodeEvent;
+using run::NodeState;
 
 /// A launcher of a node that is not the head's, and its link to the head.
 struct Node {
@@ -131,7 +131,7 @@ class RecoveryWorld {
   RecoveryOutcome& outcome_;
   bool trace_;
   configs::RecoverySection recovery_;
-  actors::Respawns respawns_;
+  run::Respawns respawns_;
   std::vector<Node> nodes_;
   std::vector<bool> rooms_;  // the run can be one of 1, 2, ... nodes
   int turn_ = 0, waited_ = 0, faults_left_ = 0, steps_ = 0, done_ = 0, generation_ = 0;

@@ -10,7 +10,7 @@
 namespace train::sim {
 namespace {
 
-using actors::Exit;
+using run::Exit;
 
 constexpr int kMostTurns = 40'000;
 constexpr int kLongestReturn = 1'500;  // steps

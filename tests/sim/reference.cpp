@@ -39,7 +39,7 @@ Reference compute(configs::RunConfig config) {
       test::quick_directory());  // Where a rank notes what it compares with.
   config.run.dir = run.path().string();
   std::filesystem::create_directory(run / config.run.name);
-  const auto plan = actors::plan_run(config);
+  const auto plan = run::plan_run(config);
   TRAIN_CHECK(plan.ok(), "{}", plan.error().message);
   const auto rank = actors::make_rank(*plan, 0, {}, 1, actors::StreamKind::inline_);
   TRAIN_CHECK(rank.ok(), "{}", rank.error().message);

@@ -6,8 +6,8 @@
 #include <exception>
 #include <utility>
 
-#include "actors/cluster/recovery/generations.hpp"
 #include "base/exit_codes.hpp"
+#include "run/recovery/generations.hpp"
 #include "tests/sim/generation.hpp"
 
 namespace train::sim {
@@ -25,8 +25,8 @@ class Simulation {
 
  private:
   bool start();
-  bool run_started(actors::PreparedRun& run);
-  Result<actors::PreparedRun> prepare();
+  bool run_started(run::PreparedRun& run);
+  Result<run::PreparedRun> prepare();
   void judge(const actors::RunFinished& outcome);
   void recover(const LauncherGone& gone);
   void throw_if_gone();
@@ -56,15 +56,15 @@ void Simulation::run() {
   }
 }
 
-Result<actors::PreparedRun> Simulation::prepare() {
+Result<run::PreparedRun> Simulation::prepare() {
   scene_.disk.start();
   scene_.signalled = false;
   ++scene_.tally.starts;
-  auto plan = actors::plan_run(scene_.plan.config);
+  auto plan = run::plan_run(scene_.plan.config);
   if (!plan) {
     return plan.error();
   }
-  return actors::prepare_run(
+  return run::prepare_run(
       std::move(plan).value(), {},
       {.open_index = [this](const auto&, const auto& checkpoints, auto,
                             const auto& identity) -> Result<checkpoint::OpenedIndex> {
@@ -96,8 +96,8 @@ bool Simulation::start() {
   return run->nothing_to_do() || run_started(*run);
 }
 
-bool Simulation::run_started(actors::PreparedRun& run) {
-  const auto outcome = actors::run_generations(run, [this](const actors::PreparedRun& prepared) {
+bool Simulation::run_started(run::PreparedRun& run) {
+  const auto outcome = run::run_generations(run, [this](const run::PreparedRun& prepared) {
     throw_if_gone();
     return Generation(scene_, prepared).run();
   });
@@ -129,7 +129,7 @@ void Simulation::judge(const actors::RunFinished& outcome) {
       return scene_.checks.promise(outcome.step);
     default:
       // Of a hybrid run there may be none of fewer ranks.
-      const bool given_up = outcome.end == actors::GenerationEnd::rank_lost &&
+      const bool given_up = outcome.end == run::GenerationEnd::rank_lost &&
                             scene_.plan.config.parallel.strategy == "hybrid";
       if (!scene_.disk.was_full() && !slow_saves && !given_up) {
         throw Violation(fmt::format("a run failed: {}", outcome.text));

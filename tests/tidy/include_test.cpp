@@ -56,11 +56,14 @@ const std::map<std::string, std::vector<std::string>>& allowed_includes() {
        {"base/", "storage/", "engine/state_view.hpp", "engine/model/spec.hpp",
         "engine/model/tensor_map.hpp", "engine/model/weight_source.hpp",
         "configs/sections/checkpoint_section.hpp"}},
-      {"actors",
+      {"run",
        {"base/", "configs/", "kernels/device/", "storage/", "data/", "engine/", "checkpoint/"}},
+      {"actors",
+       {"base/", "configs/", "kernels/device/", "storage/", "data/", "engine/", "checkpoint/",
+        "run/"}},
       {"cli",
        {"base/", "configs/", "kernels/device/", "storage/", "data/", "engine/", "checkpoint/",
-        "actors/"}}};
+        "run/",         "actors/"}}};
   return kAllowed;
 }
 
@@ -107,7 +110,7 @@ struct Confinement {
 
 const std::vector<Confinement>& confinements() {
   static const std::vector<Confinement> kConfinements = {
-      {"configs/run_config.hpp", {"(actors|bench|cli|configs|data/lanes|tests)/.*"}},
+      {"configs/run_config.hpp", {"(actors|bench|cli|configs|data/lanes|run|tests)/.*"}},
       {"caf/", {"(actors|bench|cli|tests)/.*"}},
       {"rocksdb/", {"storage/.*\\.cpp"}},
       {"toml++/", {"configs/.*\\.cpp"}},
@@ -298,6 +301,9 @@ TEST_CASE("include: every wrong arrow is found", "[tidy][include]") {
       {"checkpoint/a.cpp", "\"engine/model/model.hpp\""},
       {"checkpoint/a.cpp", "\"kernels/device/buffer.hpp\""},
       {"checkpoint/a.cpp", "\"actors/a.hpp\""},
+      {"run/a.cpp", "\"actors/a.hpp\""},
+      {"run/a.cpp", "\"kernels/backend.hpp\""},
+      {"checkpoint/a.cpp", "\"run/a.hpp\""},
       {"actors/a.cpp", "\"kernels/gemm/matmul.hpp\""},
       {"actors/a.cpp", "\"kernels/backend.hpp\""},
       {"actors/a.cpp", "\"cli/options.hpp\""},
@@ -312,6 +318,8 @@ TEST_CASE("include: every wrong arrow is found", "[tidy][include]") {
       {"storage/a.cpp", "\"configs/sections/data_section.hpp\""},
       {"engine/a.cpp", "\"kernels/backend.hpp\""},
       {"checkpoint/a.cpp", "\"engine/state_view.hpp\""},
+      {"run/a.cpp", "\"checkpoint/a.hpp\""},
+      {"actors/a.cpp", "\"run/a.hpp\""},
       {"actors/a.cpp", "\"kernels/device/stream.hpp\""},
       {"cli/a.cpp", "\"actors/training_system.hpp\""},
       {"tests/a.cpp", "\"kernels/gemm/matmul.hpp\""}};
@@ -336,6 +344,8 @@ TEST_CASE("include: every stray third-party header is found", "[tidy][include]")
       {"actors/cluster/recovery/a.cpp", "<openssl/ssl.h>"},
       {"actors/train/a.cpp", "<boost/asio.hpp>"},
       {"checkpoint/a.cpp", "<caf/actor.hpp>"},
+      {"run/a.hpp", "<caf/actor.hpp>"},
+      {"run/a.cpp", "<boost/asio.hpp>"},
       {"engine/a.cpp", "<cuda_runtime.h>"},
       {"engine/a.cpp", "<hwy/highway.h>"},
       {"engine/a.cpp", "<oneapi/dnnl/dnnl.h>"},

@@ -19,7 +19,7 @@ using Exists = std::function<bool(const std::string& path)>;  // From the reposi
 Findings check_paths(const SourceTree& tree, const Exists& exists) {
   static const std::regex kLink("\\]\\(([^)#: ]+)(#[^)]*)?\\)");
   static const std::regex kQuoted(
-      "`((actors|base|checkpoint|cli|cmake|configs|docs|engine|kernels|scripts|storage|tests)/"
+      "`((actors|base|checkpoint|cli|cmake|configs|docs|engine|kernels|run|scripts|storage|tests)/"
       "[A-Za-z0-9_./-]*(/|\\.[a-z]+))`");
   Findings findings;
   for (const SourceFile& file : tree) {

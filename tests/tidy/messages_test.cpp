@@ -48,17 +48,29 @@ std::vector<std::string> fields_below(const SourceFile& file, std::size_t line) 
   return fields;
 }
 
-std::vector<Message> messages_of(const SourceFile& file) {
-  static const std::regex kStruct("^struct ([A-Za-z]+) \\{(\\};)?$");
+// The fields of a struct of run/ that is a message, too.
+std::vector<std::string> fields_in_run(const SourceTree& tree, const std::string& name) {
+  for (const SourceFile& file : tree) {
+    const auto line = std::find(file.lines.begin(), file.lines.end(), "struct " + name + " {");
+    if (file.path.starts_with("run/") && line != file.lines.end()) {
+      return fields_below(file, static_cast<std::size_t>(line - file.lines.begin()));
+    }
+  }
+  return {};
+}
+
+std::vector<Message> messages_of(const SourceFile& file, const SourceTree& tree) {
+  static const std::regex kStruct("^(?:using run::([A-Za-z]+);|struct ([A-Za-z]+) \\{(\\};)?)$");
   std::vector<Message> messages;
   for (std::size_t i = 0; i < file.lines.size(); ++i) {
     std::smatch match;
     if (std::regex_match(file.lines[i], match, kStruct)) {
-      const bool empty = match[2].matched;
-      messages.push_back(
-          {i, match[1].str(), comment_above(file, i, "///"),
-           empty ? std::vector<std::string>{} : fields_below(file, i),
-           !file.contains(fmt::format("MESSAGE_TYPE(train::actors::{})", match[1].str()))});
+      const std::string name = match[1].str() + match[2].str();
+      messages.push_back({i, name, comment_above(file, i, "///"),
+                          match[1].matched   ? fields_in_run(tree, name)
+                          : match[3].matched ? std::vector<std::string>{}
+                                             : fields_below(file, i),
+                          !file.contains(fmt::format("MESSAGE_TYPE(train::actors::{})", name))});
     }
   }
   return messages;
@@ -80,7 +92,7 @@ Findings check_messages(const SourceTree& tree) {
     if (!declares_messages(file)) {
       continue;
     }
-    for (const Message& message : messages_of(file)) {
+    for (const Message& message : messages_of(file, tree)) {
       if (!says_from_whom(message.comment)) {
         findings.push_back(
             finding(file, message.line,
@@ -124,7 +136,7 @@ std::string render(const SourceTree& tree) {
         "\n## {}\n\n{}\n\n| message | from → to | when and what | fields | crosses processes |\n"
         "|---|---|---|---|---|\n",
         file.name(), comment_above(file, line, "//"));
-    for (const Message& message : messages_of(file)) {
+    for (const Message& message : messages_of(file, tree)) {
       text += row(message);
     }
   }
@@ -162,6 +174,7 @@ TEST_CASE("messages: a comment without sender and receiver is found", "[tidy][me
   };
   CHECK(judge("/// Rank -> batch: Read.\nstruct A {};\n") == 0);
   CHECK(judge("/// Part of A: A wait.\nstruct B {\n") == 0);
+  CHECK(judge("using run::A;\n") == 1);
   CHECK(judge("/// Rank -> batch, and back: Read\nstruct A {};\n") == 1);
   CHECK(judge("/// From every rank.\nstruct A {};\n") == 1);
   CHECK(judge("struct A {};\n") == 1);
@@ -180,15 +193,19 @@ TEST_CASE("messages: a table is made of comments and fields", "[tidy][messages]"
                                     "};\n"
                                     "/// Batch -> rank: Done.\n"
                                     "struct ReadDone {};\n"
+                                    "/// Rank -> batch: Read again.\n"
+                                    "using run::Again;\n"
                                     "CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::Read)\n");
   const std::string text =
-      render({file, make_file("actors/messages/float_bits.hpp", "struct F {")});
+      render({file, make_file("actors/messages/float_bits.hpp", "struct F {"),
+              make_file("run/again.hpp", "struct Again {\n  bool all = false;\n};\n")});
   CHECK(
       text.ends_with("\n## a_messages.hpp\n\nWhat ranks say.\n\n"
                      "| message | from → to | when and what | fields | crosses processes |\n"
                      "|---|---|---|---|---|\n"
                      "| `Read` | Rank → batch → rank | Read it: now. | `step`, `names` | – |\n"
-                     "| `ReadDone` | Batch → rank | Done. | – | yes |\n"));
+                     "| `ReadDone` | Batch → rank | Done. | – | yes |\n"
+                     "| `Again` | Rank → batch | Read again. | `all` | yes |\n"));
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ Findings check_keys(const SourceTree& tree) {
 
 bool declares_invariants(const SourceFile& file) {
   static const std::set<std::string> kFolders = {
-      "base", "configs", "kernels", "storage", "data", "engine", "checkpoint", "actors", "cli"};
+      "base", "configs", "kernels", "storage", "data", "engine", "checkpoint", "run", "actors", "cli"};
   return kFolders.contains(folder_of(file.path)) &&
          (file.is_header() || file.name() == "README.md");
 }

@@ -11,9 +11,9 @@
 namespace train::tidy {
 namespace {
 
-constexpr std::array<std::string_view, 13> kFolders = {
+constexpr std::array<std::string_view, 14> kFolders = {
     "actors", "base", "bench",  "checkpoint", "cli",     "cmake", "configs",
-    "data",   "docs", "engine", "kernels",    "storage", "tests"};
+    "data",   "docs", "engine", "kernels", "run",   "storage", "tests"};
 constexpr std::array<std::string_view, 9> kTextEndings = {".hpp",  ".cpp", ".cuh",   ".cu", ".md",
                                                           ".toml", ".txt", ".cmake", ".py"};
 

@@ -81,7 +81,7 @@ struct WorkerProcesses::Children {
                  .unasked = unasked});
   }
 
-  void report(const WorkerEnd& end) {
+  void report(const run::WorkerEnd& end) {
     on_end(end);
     --running;
   }

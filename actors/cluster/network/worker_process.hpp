@@ -9,6 +9,7 @@
 
 #include "actors/cluster/network/event_loop.hpp"
 #include "base/process.hpp"
+#include "run/recovery/outcome.hpp"
 
 namespace train::actors {
 
@@ -16,19 +17,6 @@ namespace train::actors {
 /// The head may only have been stopped for longer than the network timeout, together with all of
 /// its ranks, as batch systems do to make room.
 inline constexpr int kExitWithoutHead = 3;
-
-/// End of a worker process.
-struct WorkerEnd {
-  std::int32_t rank = 0;
-  pid_t pid = -1;      ///< -1: it could not be started.
-  std::string text;    ///< "exit code 1", "killed by SIGKILL", or the reason why it could not be
-                       ///< started.
-  bool clean = false;  ///< Exit code 0.
-  /// By an external signal, not one raised by its own error; or kExitWithoutHead.
-  bool killed = false;
-  /// By a signal that terminate_all() had not sent.
-  bool unasked = false;
-};
 
 /// Worker processes of one node. The kernel kills each when this process ends in any way, so none
 /// is orphaned. They read /dev/null, share standard output and error, inherit only the descriptors
@@ -41,7 +29,7 @@ struct WorkerEnd {
 class WorkerProcesses {
  public:
   /// Called once per start(). REQUIRES: calls nothing of this object except start().
-  using OnEnd = std::function<void(const WorkerEnd&)>;
+  using OnEnd = std::function<void(const run::WorkerEnd&)>;
 
   WorkerProcesses(const EventLoop& loop, OnEnd on_end);
   /// Kills running processes and waits for their end.

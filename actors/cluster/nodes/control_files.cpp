@@ -54,8 +54,8 @@ Status write_endpoint(const fs::path& file, const Endpoint& endpoint, const std:
 
 void forget_endpoint(const fs::path& file) { ::unlink(file.c_str()); }
 
-Result<Endpoint> find_head(const NodePosition& position, std::uint32_t from, const fs::path& file,
-                           std::chrono::milliseconds timeout,
+Result<Endpoint> find_head(const run::NodePosition& position, std::uint32_t from,
+                           const fs::path& file, std::chrono::milliseconds timeout,
                            const std::function<bool()>& give_up) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   for (;;) {

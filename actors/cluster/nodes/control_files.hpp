@@ -8,8 +8,8 @@
 #include <string>
 
 #include "actors/cluster/network/endpoint.hpp"
-#include "actors/cluster/nodes/node_position.hpp"
 #include "base/result.hpp"
+#include "run/plan/node_position.hpp"
 
 // Messages between launchers while they are not connected: files of the run's control directory,
 // shared by all nodes. Each is valid for one start of the launchers (NodePosition::start).
@@ -32,7 +32,7 @@ void forget_endpoint(const std::filesystem::path& file);
 /// Finds the head, on another node: waits for the record that the head of the same start writes to
 /// `file` in its generation `from` or a later one; a restarted launcher may be late. Polls every 50
 /// ms; blocks. Errors (failure): none within `timeout`, or until `give_up`.
-[[nodiscard]] Result<Endpoint> find_head(const NodePosition& position, std::uint32_t from,
+[[nodiscard]] Result<Endpoint> find_head(const run::NodePosition& position, std::uint32_t from,
                                          const std::filesystem::path& file,
                                          std::chrono::milliseconds timeout,
                                          const std::function<bool()>& give_up = {});

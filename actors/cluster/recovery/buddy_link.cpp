@@ -18,7 +18,6 @@ using namespace std::chrono_literals;
 using checkpoint::MemorySnapshots;
 using checkpoint::SnapshotOutflow;
 using Clock = std::chrono::steady_clock;
-using SharedSnapshots = std::shared_ptr<const MemorySnapshots>;
 
 constexpr auto kConnectTime = 2s;
 constexpr auto kBetweenLinkTries = 200ms;
@@ -82,7 +81,7 @@ asio::awaitable<Result<std::unique_ptr<SecureStream>>> begin_sending(
   co_return begun ? std::move(stream) : begun.error();
 }
 
-asio::awaitable<void> keep_sending(Identity identity, Endpoint to, SharedSnapshots memory) {
+asio::awaitable<void> keep_sending(Identity identity, Endpoint to, run::SharedSnapshots memory) {
   for (;;) {
     if (const auto stream = co_await begin_sending(to, identity, *memory, kConnectTime)) {
       co_await send_sealed(**stream, *memory, to);
@@ -132,7 +131,7 @@ struct SnapshotReceiver::Inflow {
   }
 
   const EventLoop& loop;
-  SharedSnapshots memory = {};  // Used on the receiver's thread while nothing is received.
+  run::SharedSnapshots memory = {};  // Used on the receiver's thread while nothing is received.
   asio::steady_timer arrival;
   std::unique_ptr<SecureStream> arrived = {}, current = {};
   std::atomic<std::uint64_t> frames = 0;  // Number of frames received.
@@ -157,7 +156,7 @@ Result<std::unique_ptr<SnapshotReceiver>> SnapshotReceiver::open(const EventLoop
   return std::unique_ptr<SnapshotReceiver>(new SnapshotReceiver(endpoint, std::move(inflow)));
 }
 
-void SnapshotReceiver::receive_into(const SharedSnapshots& memory) {
+void SnapshotReceiver::receive_into(const run::SharedSnapshots& memory) {
   inflow_->receiving.reset();
   inflow_->memory = memory;
   if (memory) {
@@ -171,7 +170,7 @@ Status SnapshotReceiver::wait_for(std::int64_t step, std::chrono::milliseconds p
   auto deadline = Clock::now() + patience;
   for (; Clock::now() < deadline; std::this_thread::sleep_for(kBetweenLooksAtSnapshots)) {
     if (const std::uint64_t frames = inflow_->frames; seen != frames) {
-      if (memory.has_sealed(step) && has_step(memory.whole_steps(), step)) {
+      if (memory.has_sealed(step) && run::has_step(memory.whole_steps(), step)) {
         return {};
       }
       seen = frames;
@@ -203,8 +202,8 @@ Status send_once(const EventLoop& loop, const Identity& identity, const Endpoint
 
 std::unique_ptr<BuddyLink> BuddyLink::open(const EventLoop& loop,
                                            const CredentialFiles& credentials,
-                                           const RunPlan& plan) {
-  if (!has_buddies(plan)) {
+                                           const run::RunPlan& plan) {
+  if (!run::has_buddies(plan)) {
     return nullptr;
   }
   auto identity = load_identity(credentials, StreamEnd::worker);
@@ -218,7 +217,7 @@ std::unique_ptr<BuddyLink> BuddyLink::open(const EventLoop& loop,
       new BuddyLink(loop, std::move(identity).value(), std::move(receiver).value()));
 }
 
-Status BuddyLink::restore(const RestoreMemory& order, NodeMemory& memory) {
+Status BuddyLink::restore(const RestoreMemory& order, run::NodeMemory& memory) {
   memory.keep_only(order.step);
   if (order.take) {
     memory.give_up_damaged();  // Otherwise it would count as newly received.
@@ -238,7 +237,7 @@ Status BuddyLink::restore(const RestoreMemory& order, NodeMemory& memory) {
   return {};
 }
 
-void BuddyLink::keep(const std::string& buddy, const NodeMemory& memory) {
+void BuddyLink::keep(const std::string& buddy, const run::NodeMemory& memory) {
   receiver_->receive_into(memory.buddy());
   // Otherwise the next node has no room or no port, and has logged that.
   if (const auto to = parse_endpoint(buddy)) {

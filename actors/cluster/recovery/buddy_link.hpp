@@ -9,11 +9,11 @@
 #include "actors/cluster/network/credentials.hpp"
 #include "actors/cluster/network/endpoint.hpp"
 #include "actors/cluster/network/event_loop.hpp"
-#include "actors/cluster/recovery/node_memory.hpp"
-#include "actors/head/run_plan.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "base/result.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
+#include "run/memory/node_memory.hpp"
+#include "run/plan/run_plan.hpp"
 
 namespace boost::asio::ssl {
 class context;
@@ -84,18 +84,18 @@ class BuddyLink {
   /// Null if the node has no buddy, or if it cannot listen (which is logged).
   [[nodiscard]] static std::unique_ptr<BuddyLink> open(const EventLoop& loop,
                                                        const CredentialFiles& credentials,
-                                                       const RunPlan& plan);
+                                                       const run::RunPlan& plan);
 
   /// Address at which this node receives snapshots, HOST:PORT.
   [[nodiscard]] std::string address() const { return to_string(receiver_->endpoint()); }
 
   /// Sends and receives what the order says; blocks while bytes move. REQUIRES: no rank runs, and
   /// keep() was not called yet. Errors (failure): the transfer failed or is incomplete.
-  [[nodiscard]] Status restore(const RestoreMemory& order, NodeMemory& memory);
+  [[nodiscard]] Status restore(const RestoreMemory& order, run::NodeMemory& memory);
 
   /// From now on sends snapshots sealed here to the next node (`buddy`: its address()), and keeps
   /// those that the previous node sends. Does not block.
-  void keep(const std::string& buddy, const NodeMemory& memory);
+  void keep(const std::string& buddy, const run::NodeMemory& memory);
 
  private:
   BuddyLink(const EventLoop& loop, Identity identity, std::unique_ptr<SnapshotReceiver> receiver)

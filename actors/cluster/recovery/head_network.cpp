@@ -8,11 +8,11 @@
 #include "actors/cluster/network/credentials.hpp"
 #include "actors/cluster/recovery/node_run.hpp"
 #include "actors/head/cluster_actor.hpp"
-#include "actors/head/report/run_events.hpp"
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
 #include "base/stop_signals.hpp"
 #include "engine/rank/plan/run_device.hpp"
+#include "run/directory/run_events.hpp"
 
 namespace train::actors {
 namespace {
@@ -40,7 +40,7 @@ Result<CredentialFiles> credentials_of(const std::filesystem::path& directory, b
 
 }  // namespace
 
-HeadNetwork::HeadNetwork(PreparedRun& run)
+HeadNetwork::HeadNetwork(run::PreparedRun& run)
     : run_(run),
       system_(config_),
       self_(system_),
@@ -55,7 +55,7 @@ HeadNetwork::~HeadNetwork() {
   caf::anon_send_exit(cluster_, caf::exit_reason::user_shutdown);
 }
 
-Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(PreparedRun& run) {
+Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(run::PreparedRun& run) {
   std::unique_ptr<HeadNetwork> network(new HeadNetwork(run));
   const auto& root = run.directory.root;
   const auto credentials = credentials_of(control_directory(root), run.generation == 0);
@@ -90,7 +90,7 @@ bool HeadNetwork::takes_part(std::int64_t node) const {
 void HeadNetwork::joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
   launchers_[node.node] = {.actor = caf::actor_cast<caf::actor>(launcher), .said = node};
   self_->monitor(launcher);
-  note_event(run_, {.kind = "node_joined", .text = fmt::format("node {}", node.node)});
+  run::note_event(run_, {.kind = "node_joined", .text = fmt::format("node {}", node.node)});
 }
 
 std::vector<std::int64_t> HeadNetwork::returned() const {
@@ -114,8 +114,8 @@ const HeadNetwork::Launcher* HeadNetwork::launcher_at(std::size_t position) cons
   return found == launchers_.end() ? nullptr : &found->second;
 }
 
-Membership HeadNetwork::met() const {
-  Membership met;
+run::Membership HeadNetwork::met() const {
+  run::Membership met;
   for (std::size_t position = 1; position < run_.members.size(); ++position) {
     const Launcher* const launcher = launcher_at(position);
     met.held.push_back(launcher == nullptr ? NodeSteps() : launcher->said.held);
@@ -127,7 +127,7 @@ Membership HeadNetwork::met() const {
   return met;
 }
 
-Membership HeadNetwork::meet(Clock::time_point deadline) {
+run::Membership HeadNetwork::meet(Clock::time_point deadline) {
   const auto back_by = Clock::now() + kReturnTime;
   const auto awaited = [&] {
     return missing() || (returned().size() < run_.nodes_awaited && Clock::now() < back_by);
@@ -140,7 +140,7 @@ Membership HeadNetwork::meet(Clock::time_point deadline) {
     if (Clock::now() >= next_word && missing()) {
       const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - Clock::now());
       log_info(fmt::format("nodes_awaited {} not come yet; {} s are left",
-                           nodes_have(met().missing), left.count()));
+                           run::nodes_have(met().missing), left.count()));
       next_word += kBetweenWords;
     }
     self_->receive(
@@ -173,7 +173,7 @@ Status HeadNetwork::give_positions(std::int64_t memory_step, bool earlier) {
 Status HeadNetwork::await_answers(std::set<std::int64_t> nodes) {
   // Time limit: a live node moves all its own and its neighbour's snapshots through one link, and
   // verifies them.
-  const SharedSnapshots own = run_.memory.current();
+  const run::SharedSnapshots own = run_.memory.current();
   const auto bytes = own ? checkpoint::MemorySnapshots::size_bytes(own->layout()) : 0;
   auto deadline = Clock::now() + std::chrono::seconds(run_.config().recovery.node_wait_s) +
                   std::chrono::seconds(bytes / kSlowestLink_bytes_s);
@@ -225,7 +225,7 @@ std::optional<std::int64_t> HeadNetwork::missing() const {
 Status HeadNetwork::restore_memory(std::int64_t step) {
   const std::size_t count = run_.members.size();
   const auto lacks = [&, head_lacks = !run_.memory.current()->has_sealed(step)](std::size_t node) {
-    return node == 0 ? head_lacks : !has_step(launcher_at(node)->said.held.own, step);
+    return node == 0 ? head_lacks : !run::has_step(launcher_at(node)->said.held.own, step);
   };
   std::set<std::int64_t> awaited;
   for (std::size_t position = count; position-- > 0;) {  // This node last, as its part blocks.

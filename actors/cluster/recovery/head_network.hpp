@@ -14,9 +14,9 @@
 #include "actors/cluster/network/system_config.hpp"
 #include "actors/cluster/nodes/control_files.hpp"
 #include "actors/cluster/recovery/buddy_link.hpp"
-#include "actors/cluster/recovery/generations.hpp"
-#include "actors/head/prepared_run.hpp"
 #include "actors/messages/cluster_messages.hpp"
+#include "run/prepared_run.hpp"
+#include "run/recovery/generations.hpp"
 
 namespace train::actors {
 
@@ -30,7 +30,7 @@ class HeadNetwork {
  public:
   /// Opens the listener of `run`'s generation. Errors: those of make_credentials() and
   /// HeadListener::open().
-  [[nodiscard]] static Result<std::unique_ptr<HeadNetwork>> open(PreparedRun& run);
+  [[nodiscard]] static Result<std::unique_ptr<HeadNetwork>> open(run::PreparedRun& run);
   /// Makes launchers that got no other order end with the code of a stopped run.
   ~HeadNetwork();
   HeadNetwork(const HeadNetwork&) = delete;
@@ -44,7 +44,7 @@ class HeadNetwork {
 
   /// Waits for the launchers of all other nodes that take part, at most until `deadline` and until
   /// a signal, and briefly for those of returned nodes; logs at intervals for whom.
-  [[nodiscard]] Membership meet(std::chrono::steady_clock::time_point deadline);
+  [[nodiscard]] run::Membership meet(std::chrono::steady_clock::time_point deadline);
   /// Gives every other node its position in the run, with room for its snapshots; `memory_step` and
   /// `earlier`: see TakePosition. Blocks, until a node is lost. Errors (failure): a node lacks
   /// room.
@@ -78,20 +78,20 @@ class HeadNetwork {
     NodeJoined said;
   };
 
-  explicit HeadNetwork(PreparedRun& run);
+  explicit HeadNetwork(run::PreparedRun& run);
   /// Publishes this head's address for the launchers of other nodes.
   Status tell_endpoint();
   /// Waits for MemoryRestored from each of `nodes`. A node that is lost, or does not answer in
   /// time, becomes missing().
   Status await_answers(std::set<std::int64_t> nodes);
   /// Nodes that are there now.
-  [[nodiscard]] Membership met() const;
+  [[nodiscard]] run::Membership met() const;
   /// Launcher of the node at `position` (after the last one: node 0); null: it is missing.
   [[nodiscard]] const Launcher* launcher_at(std::size_t position) const;
   /// Address at which that node receives snapshots; empty: none.
   [[nodiscard]] std::string snapshots_of(std::size_t position) const;
 
-  PreparedRun& run_;
+  run::PreparedRun& run_;
   ControlConfig config_;
   caf::actor_system system_;
   caf::scoped_actor self_;

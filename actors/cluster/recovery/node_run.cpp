@@ -18,13 +18,13 @@
 #include "actors/cluster/network/system_config.hpp"
 #include "actors/cluster/nodes/control_files.hpp"
 #include "actors/cluster/recovery/buddy_link.hpp"
-#include "actors/cluster/recovery/node_table.hpp"
-#include "actors/head/report/run_events.hpp"
-#include "actors/head/run_directory.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
 #include "base/stop_signals.hpp"
+#include "run/directory/run_directory.hpp"
+#include "run/directory/run_events.hpp"
+#include "run/recovery/node_table.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::actors {
@@ -49,12 +49,12 @@ constexpr auto kHeadNoticesLater = 10s;  // The head notices a lost node this mu
 
 /// Life of a node's launcher across generations, driven by the table.
 struct NodeLife {
-  RunPlan plan;
-  NodePosition position;  ///< Among the nodes that take part.
-  std::int64_t node;      ///< Original number of the node.
-  fs::path root = run_root(plan.config);
-  NodeMemory memory = {};  ///< Snapshots of its ranks, and of those of the previous node.
-  NodeState state = NodeState::first_look;
+  run::RunPlan plan;
+  run::NodePosition position;  ///< Among the nodes that take part.
+  std::int64_t node;           ///< Original number of the node.
+  fs::path root = run::run_root(plan.config);
+  run::NodeMemory memory = {};  ///< Snapshots of its ranks, and of those of the previous node.
+  run::NodeState state = run::NodeState::first_look;
   int exit_code = kExitFailure;  ///< As reported so far.
   std::uint32_t from = 0;        ///< Next generation to look for.
 
@@ -70,7 +70,8 @@ struct NodeLife {
     return stop_signal() != 0 || exit_record(root, position.start);
   }
   /// Applies the event, and logs its line. `told`: exit code that came with it.
-  NodeStep hear(NodeEvent event, NodeFacts facts, int told, LineWords words = {});
+  run::NodeStep hear(run::NodeEvent event, run::NodeFacts facts, int told,
+                     run::LineWords words = {});
 };
 
 /// One generation of this node's ranks, from its registration with the head.
@@ -87,19 +88,19 @@ class NodeGeneration {
     head_ = *head;
     self_->monitor(head_);
     link_ = BuddyLink::open(config_.loop(), *credentials, life_.plan);
-    WorkerProcesses workers(config_.loop(),
-                            [&, me = caf::actor_cast<caf::actor>(self_)](const WorkerEnd& end) {
-                              const WorkerExited exited{end.rank, end.text, end.killed};
-                              if (!end.clean) {
-                                clean_ = false;
-                                caf::anon_send(head_, exited);
-                              }
-                              caf::anon_send(me, exited);
-                            });
+    WorkerProcesses workers(
+        config_.loop(), [&, me = caf::actor_cast<caf::actor>(self_)](const run::WorkerEnd& end) {
+          const WorkerExited exited{end.rank, end.text, end.killed};
+          if (!end.clean) {
+            clean_ = false;
+            caf::anon_send(head_, exited);
+          }
+          caf::anon_send(me, exited);
+        });
     workers_ = &workers;
     endpoint_ = endpoint;
-    tell(NodeEvent::head_found);
-    while (life_.state != NodeState::looking && life_.state != NodeState::over) {
+    tell(run::NodeEvent::head_found);
+    while (life_.state != run::NodeState::looking && life_.state != run::NodeState::over) {
       receive();
     }
     return {};
@@ -107,62 +108,63 @@ class NodeGeneration {
 
  private:
   /// Carries out the table's actions.
-  NodeStep tell(NodeEvent event, std::optional<int> told = {}) {
-    const auto facts = NodeFacts().set(NodeFact::in_order, started_ && clean_);
-    const NodeStep step = life_.hear(event, facts, told.value_or(life_.exit_code));
-    if (step.has(NodeAction::introduce)) {
+  run::NodeStep tell(run::NodeEvent event, std::optional<int> told = {}) {
+    const auto facts = run::NodeFacts().set(run::NodeFact::in_order, started_ && clean_);
+    const run::NodeStep step = life_.hear(event, facts, told.value_or(life_.exit_code));
+    if (step.has(run::NodeAction::introduce)) {
       self_->send(head_, NodeJoined{.node = static_cast<std::int32_t>(life_.node),
                                     .held = life_.memory.held(),
                                     .snapshots = link_ ? link_->address() : ""});
     }
-    if (step.has(NodeAction::start_ranks)) {
+    if (step.has(run::NodeAction::start_ranks)) {
       start_ranks();
     }
-    if (step.has(NodeAction::end_ranks)) {
+    if (step.has(run::NodeAction::end_ranks)) {
       // In an orderly end the head ends last; ranks that had joined it notice that it is gone.
-      workers_->terminate_all(life_.state == NodeState::ending_again ? kEndOfGeneration
-                                                                     : kEndWithoutHead);
-      tell(NodeEvent::ranks_gone);
+      workers_->terminate_all(life_.state == run::NodeState::ending_again ? kEndOfGeneration
+                                                                          : kEndWithoutHead);
+      tell(run::NodeEvent::ranks_gone);
     }
-    if (step.has(NodeAction::idle)) {
+    if (step.has(run::NodeAction::idle)) {
       self_->send(head_, NodeIdle{static_cast<std::int32_t>(life_.node)});
     }
     return step;
   }
 
   void receive() {
-    const auto patience = life_.state == NodeState::unclear ? kVerdictTime : kBetweenLooksAtMemory;
+    const auto patience =
+        life_.state == run::NodeState::unclear ? kVerdictTime : kBetweenLooksAtMemory;
     self_->receive(
         [&](const StartRanks& order) {
           order_ = order;
-          tell(NodeEvent::start);
+          tell(run::NodeEvent::start);
         },
         [&](const TakePosition& order) {
-          if (tell(NodeEvent::position).has(NodeAction::take_position)) {
+          if (tell(run::NodeEvent::position).has(run::NodeAction::take_position)) {
             answer(take_position(order));
           }
         },
         [&](const RestoreMemory& order) {
-          if (tell(NodeEvent::restore).has(NodeAction::restore)) {
+          if (tell(run::NodeEvent::restore).has(run::NodeAction::restore)) {
             answer(link_ ? link_->restore(order, life_.memory) : failure("it is nobody's buddy"));
           }
         },
         [&](const GenerationOver& over) {
-          tell(over.without ? NodeEvent::without
-               : over.again ? NodeEvent::again
-                            : NodeEvent::end,
+          tell(over.without ? run::NodeEvent::without
+               : over.again ? run::NodeEvent::again
+                            : run::NodeEvent::end,
                over.exit_code);
         },
         [&](const WorkerExited&) {
           if (--left_ == 0) {
-            tell(NodeEvent::ranks_ended);
+            tell(run::NodeEvent::ranks_ended);
           }
         },
-        [&](const caf::down_msg&) { tell(NodeEvent::head_lost); },
+        [&](const caf::down_msg&) { tell(run::NodeEvent::head_lost); },
         caf::after(patience) >>
             [&] {
-              if (life_.state == NodeState::unclear) {
-                tell(NodeEvent::word_time_over);
+              if (life_.state == run::NodeState::unclear) {
+                tell(run::NodeEvent::word_time_over);
               } else if (started_) {
                 life_.memory.finalize();
               }
@@ -185,7 +187,7 @@ class NodeGeneration {
   }
 
   Status take_position(const TakePosition& order) {
-    auto plan = plan_with(life_.plan, order.nodes, order.ranks);
+    auto plan = run::plan_with(life_.plan, order.nodes, order.ranks);
     TRAIN_RETURN_IF_ERROR(plan);
     life_.plan = std::move(plan).value();
     life_.position.node = order.node;
@@ -223,20 +225,21 @@ fs::file_time_type status_time(const fs::path& root) {
   return fs::last_write_time(root / "status.json", error);
 }
 
-NodeStep NodeLife::hear(NodeEvent event, NodeFacts facts, int told, LineWords words) {
-  facts.set(NodeFact::respawn, can_respawn(plan));
-  facts.set(NodeFact::signalled, stop_signal() != 0);
+run::NodeStep NodeLife::hear(run::NodeEvent event, run::NodeFacts facts, int told,
+                             run::LineWords words) {
+  facts.set(run::NodeFact::respawn, run::can_respawn(plan));
+  facts.set(run::NodeFact::signalled, stop_signal() != 0);
   words.node = node;
   words.signal = stop_signal();
-  const NodeStep step = decide(state, event, facts);
+  const run::NodeStep step = decide(state, event, facts);
   state = step.next;
-  if (step.exit != Exit::none) {
-    exit_code = exit_code_of(step.exit, told);
+  if (step.exit != run::Exit::none) {
+    exit_code = run::exit_code_of(step.exit, told);
   }
   if (const std::string line = fill_in(step.line, words); !line.empty()) {
-    const bool asked = event == NodeEvent::head_not_found &&
-                       facts.has_any({NodeFact::recorded, NodeFact::signalled});
-    const auto say = asked ? log_info : step.exit == Exit::finished ? log_warning : log_error;
+    const bool asked = event == run::NodeEvent::head_not_found &&
+                       facts.has_any({run::NodeFact::recorded, run::NodeFact::signalled});
+    const auto say = asked ? log_info : step.exit == run::Exit::finished ? log_warning : log_error;
     say(line);
   }
   return step;
@@ -244,25 +247,26 @@ NodeStep NodeLife::hear(NodeEvent event, NodeFacts facts, int told, LineWords wo
 
 int NodeLife::live() {
   const configs::RecoverySection& recovery = plan.config.recovery;
-  while (state != NodeState::over) {
-    const bool first = state == NodeState::first_look;
+  while (state != run::NodeState::over) {
+    const bool first = state == run::NodeState::first_look;
     const auto seconds = first ? recovery.start_wait_s : recovery.node_wait_s;
     const auto before = status_time(root);
     if (const Status joined = join(first, std::chrono::seconds(seconds)); !joined) {
       const auto record = exit_record(root, position.start);
       // Without an address the status belongs to a head of another start.
       const bool alive = status_time(root) != before && look(0, 0s).ok();
-      const auto facts =
-          NodeFacts().set(NodeFact::recorded, record.has_value()).set(NodeFact::alive, alive);
-      const NodeStep step =
-          hear(NodeEvent::head_not_found, facts, record.value_or(joined.error().exit_code()),
+      const auto facts = run::NodeFacts()
+                             .set(run::NodeFact::recorded, record.has_value())
+                             .set(run::NodeFact::alive, alive);
+      const run::NodeStep step =
+          hear(run::NodeEvent::head_not_found, facts, record.value_or(joined.error().exit_code()),
                {.seconds = seconds,
                 .text = record ? fmt::format("{}", *record) : joined.error().message});
-      if (step.has(NodeAction::look_again)) {
-        note_event(root, {.kind = "node_waiting",
-                          .text = fmt::format("node {} reaches no head, and the run goes on: "
-                                              "it looks for it again",
-                                              node)});
+      if (step.has(run::NodeAction::look_again)) {
+        run::note_event(root, {.kind = "node_waiting",
+                               .text = fmt::format("node {} reaches no head, and the run goes on: "
+                                                   "it looks for it again",
+                                                   node)});
       }
     }
   }
@@ -301,29 +305,29 @@ Status NodeLife::join(bool first, std::chrono::seconds wait) {
 
 }  // namespace
 
-void start_workers(WorkerProcesses& workers, const NodePosition& position, std::int64_t ranks,
-                   const Endpoint& endpoint, const fs::path& root, const NodeMemory& memory) {
+void start_workers(WorkerProcesses& workers, const run::NodePosition& position, std::int64_t ranks,
+                   const Endpoint& endpoint, const fs::path& root, const run::NodeMemory& memory) {
   const auto [first, end] = position.ranks(ranks);
   for (std::int64_t rank = first; rank < end; ++rank) {
     const auto number = static_cast<std::int32_t>(rank);
     auto words =
         worker_words(number, to_string(endpoint), fs::absolute(control_directory(root)).string());
     std::vector<int> inherited;
-    const auto hand_over = [&](const char* option, const SharedSnapshots& snapshots) {
+    const auto hand_over = [&](const char* option, const run::SharedSnapshots& snapshots) {
       if (snapshots) {
         inherited.push_back(snapshots->descriptor());
         words.insert(words.end(), {option, fmt::format("{}", snapshots->descriptor())});
       }
     };
     hand_over("--memory", memory.current());
-    const std::vector<SharedSnapshots>& before = memory.before();
+    const std::vector<run::SharedSnapshots>& before = memory.before();
     hand_over("--memory-before", before.empty() ? nullptr : before.front());
     hand_over("--memory-buddy-before", before.size() < 2 ? nullptr : before.back());
     workers.start(number, std::move(words), std::move(inherited));
   }
 }
 
-int run_node(RunPlan plan, const NodePosition& position) {
+int run_node(run::RunPlan plan, const run::NodePosition& position) {
   const SignalListener signals([](int) {});  // The head receives it too, and decides for all.
   NodeLife life{.plan = std::move(plan), .position = position, .node = position.node};
   if (const Status room = life.memory.make_room(life.plan, position); !room) {

@@ -16,13 +16,13 @@
 #include "actors/cluster/nodes/control_files.hpp"
 #include "actors/cluster/recovery/head_network.hpp"
 #include "actors/cluster/recovery/node_run.hpp"
-#include "actors/cluster/recovery/verdict.hpp"
-#include "actors/head/rank_assignment.hpp"
+#include "actors/head/head_setup.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/supervision.hpp"
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
 #include "base/stop_signals.hpp"
+#include "run/recovery/verdict.hpp"
 
 namespace train::actors {
 namespace {
@@ -41,7 +41,8 @@ constexpr auto kBetweenLooksForSnapshot = 50ms;  // Interval of checks for a sna
 /// Head of one generation of ranks, from their start to their end.
 class GenerationHead {
  public:
-  GenerationHead(PreparedRun& run, std::shared_ptr<RunReport> report, HeadNetwork& network)
+  GenerationHead(run::PreparedRun& run, std::shared_ptr<run::RunReport> report,
+                 HeadNetwork& network)
       : run_(run),
         parts_(head_parts(run, std::move(report), make_disk_stream())),
         network_(network),
@@ -65,9 +66,9 @@ class GenerationHead {
   RunFinished run() {
     // Set up before the first worker, whose end may be reported at any time.
     std::atomic<bool> over{false};
-    FirstLoss first_loss;
+    run::FirstLoss first_loss;
     WorkerProcesses workers(
-        loop_of(network_.system()), [this, &over, &first_loss](const WorkerEnd& end) {
+        loop_of(network_.system()), [this, &over, &first_loss](const run::WorkerEnd& end) {
           first_loss.hear(end);
           if (!over) {
             caf::anon_send(network_.cluster(), WorkerExited{end.rank, end.text, end.killed});
@@ -91,10 +92,10 @@ class GenerationHead {
       outcome.step = run_.first_step();
     }
     // Ranks with a profile to write get time for it after a failure, too.
-    const auto time = !trains()                                ? 0ms
-                      : orderly || run_.profile                ? kOrderlyEnd
-                      : outcome.end != GenerationEnd::run_over ? kEndAfterLoss
-                                                               : kEndAfterFailure;
+    const auto time = !trains()                                     ? 0ms
+                      : orderly || run_.profile                     ? kOrderlyEnd
+                      : outcome.end != run::GenerationEnd::run_over ? kEndAfterLoss
+                                                                    : kEndAfterFailure;
     if (const std::size_t killed = workers.terminate_all(time); killed > 0 && orderly) {
       log_warning(fmt::format("workers_killed {} did not end by themselves", killed));
     }
@@ -121,7 +122,7 @@ class GenerationHead {
                        if (const auto node = network_.launcher_down(down)) {
                          tell(LauncherLost{*node});
                        } else if (down.source == actors_.conductor.address()) {
-                         outcome = head_failure(run_.first_step(), failure_text(down.reason));
+                         outcome = run::head_failure(run_.first_step(), failure_text(down.reason));
                        }
                      },
                      caf::after(kBetweenLooksForSnapshot) >>
@@ -166,12 +167,13 @@ class GenerationHead {
                                       // lost.
     const auto nodes = static_cast<std::int64_t>(run_.members.size() + returned.size()) + 1;
     // Without snapshots in memory a return costs more than it brings.
-    const bool welcome = run_.memory.current() && plan_of_nodes(run_, nodes);
-    const HeadFacts facts = HeadFacts().set(HeadFact::welcome, welcome);
-    const HeadStep step = decide(HeadState::training, HeadEvent::launcher_came, facts);
-    if (step.has(HeadAction::keep_launcher)) {
+    const bool welcome = run_.memory.current() && run::plan_of_nodes(run_, nodes);
+    const run::HeadFacts facts = run::HeadFacts().set(run::HeadFact::welcome, welcome);
+    const run::HeadStep step =
+        decide(run::HeadState::training, run::HeadEvent::launcher_came, facts);
+    if (step.has(run::HeadAction::keep_launcher)) {
       network_.joined(node, launcher);
-    } else if (step.has(HeadAction::refuse_launcher)) {
+    } else if (step.has(run::HeadAction::refuse_launcher)) {
       self_->send(caf::actor_cast<caf::actor>(launcher), GenerationOver{.without = true});
     }
   }
@@ -185,15 +187,15 @@ class GenerationHead {
     const std::int64_t newest = steps.empty() ? -1 : steps.front();
     if (!seen_) {
       seen_ = newest;
-    } else if (newest > *seen_ &&
-               decide(HeadState::training, HeadEvent::snapshot_sealed, {HeadFact::waiting})
-                   .has(HeadAction::ask_for_place)) {
+    } else if (newest > *seen_ && decide(run::HeadState::training, run::HeadEvent::snapshot_sealed,
+                                         {run::HeadFact::waiting})
+                                      .has(run::HeadAction::ask_for_place)) {
       for_nodes_ = true;
       caf::anon_send(actors_.conductor, NodesReturned{});
     }
   }
 
-  PreparedRun& run_;
+  run::PreparedRun& run_;
   HeadParts parts_;  // Before the system: actors hold rows of its wait board.
   HeadNetwork& network_;
   caf::scoped_actor& self_;
@@ -209,10 +211,10 @@ Status check_network(const configs::ParallelSection& parallel) {
   return options ? HeadListener::check(*options) : Status(options.error());
 }
 
-ProcessRanks::ProcessRanks(PreparedRun& run) : run_(run) {}
+ProcessRanks::ProcessRanks(run::PreparedRun& run) : run_(run) {}
 ProcessRanks::~ProcessRanks() { forget_endpoint(endpoint_file(run_.directory.root)); }
 
-Result<Membership> ProcessRanks::meet() {
+Result<run::Membership> ProcessRanks::meet() {
   using Clock = std::chrono::steady_clock;
   // At first, nodes come when the batch system starts them.
   const bool first = run_.generation == 0;
@@ -232,10 +234,10 @@ Result<Membership> ProcessRanks::meet() {
   if (first) {
     return network.error();
   }
-  return Membership{.held = std::vector<NodeSteps>(run_.members.size() - 1),
-                    .missing = {run_.members.begin() + 1, run_.members.end()},
-                    .returned = {},
-                    .cut = network.error()};
+  return run::Membership{.held = std::vector<NodeSteps>(run_.members.size() - 1),
+                         .missing = {run_.members.begin() + 1, run_.members.end()},
+                         .returned = {},
+                         .cut = network.error()};
 }
 
 Status ProcessRanks::place(std::span<const std::int64_t> members) {
@@ -262,7 +264,7 @@ Status ProcessRanks::place(std::span<const std::int64_t> members) {
   return {};
 }
 
-void ProcessRanks::end(const GenerationOver& over) {
+void ProcessRanks::tell(const GenerationOver& over) {
   if (network_) {
     run_.nodes_awaited = network_->returned().size();
     network_->end(over);
@@ -271,7 +273,7 @@ void ProcessRanks::end(const GenerationOver& over) {
   network_.reset();
 }
 
-Result<RunFinished> ProcessRanks::run(std::shared_ptr<RunReport> report) {
+Result<RunFinished> ProcessRanks::run(std::shared_ptr<run::RunReport> report) {
   const bool one_node = run_.nodes_at_start == 1;
   if (one_node) {  // There are no other nodes.
     auto network = HeadNetwork::open(run_);
@@ -281,14 +283,14 @@ Result<RunFinished> ProcessRanks::run(std::shared_ptr<RunReport> report) {
   run_.nodes_awaited = 0;
   network_->send_returned_away();
   if (const auto lost = network_->missing()) {  // Lost since the meeting.
-    Verdict verdict(HeadState::starting);
-    verdict.hear(HeadEvent::launcher_lost, {}, {.node = *lost});
+    run::Verdict verdict(run::HeadState::starting);
+    verdict.hear(run::HeadEvent::launcher_lost, {}, {.node = *lost});
     return verdict.outcome(run_.first_step());
   }
   head_ = std::make_unique<GenerationHead>(run_, std::move(report), *network_);
   RunFinished outcome = head_->run();
   if (one_node) {
-    end({.again = true});
+    join_again();
   }
   return outcome;
 }

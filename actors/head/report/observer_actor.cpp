@@ -8,13 +8,13 @@
 #include <set>
 #include <utility>
 
-#include "actors/head/report/run_events.hpp"
 #include "actors/head/run_registry.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
 #include "actors/supervision.hpp"
 #include "actors/train/rank_actors.hpp"
 #include "base/log.hpp"
+#include "run/directory/run_events.hpp"
 
 namespace train::actors {
 namespace {
@@ -52,9 +52,9 @@ struct ObserverState {
   void check() {
     const std::int64_t now = now_ns();
     forgive_own_pause(now);
-    std::optional<Stall> found;
+    std::optional<run::Stall> found;
     if (observing.stall_ns > 0) {
-      found = find_stall(ranks_, now, observing.stall_ns, commands_wait());
+      found = run::find_stall(ranks_, now, observing.stall_ns, commands_wait());
     }
     if (found && !found->work.empty()) {
       const auto usual = usual_.find(found->work);
@@ -70,13 +70,13 @@ struct ObserverState {
   void forgive_own_pause(std::int64_t now) {
     const std::int64_t late_ns = now - std::exchange(checked_ns_, now) - kPeriod_ns;
     if (late_ns > kPeriod_ns / 2) {
-      for (HeardRank& rank : ranks_) {
+      for (run::HeardRank& rank : ranks_) {
         rank.heard_ns = std::min(now, rank.heard_ns + late_ns);
       }
     }
   }
 
-  void judge(std::optional<Stall> found, std::int64_t now) {
+  void judge(std::optional<run::Stall> found, std::int64_t now) {
     if (!found) {
       end_stall(now);
       return;
@@ -88,7 +88,7 @@ struct ObserverState {
     end_run(*found, now);
   }
 
-  void say(const Stall& stall) {
+  void say(const run::Stall& stall) {
     const std::string cause = fmt::format("{} {}", stall.rank, stall.work);
     stall_ = stall;
     if (said_.insert(cause).second) {
@@ -99,7 +99,7 @@ struct ObserverState {
   }
 
   /// Ends the run on a stall that lasts too long: all ranks may be alive, so nothing else would.
-  void end_run(const Stall& stall, std::int64_t now) {
+  void end_run(const run::Stall& stall, std::int64_t now) {
     const std::int64_t lasted_ns = now - stall_begin_ns_;
     if (observing.abort_after_ns == 0 || lasted_ns < observing.abort_after_ns || aborted_ ||
         !observing.conductor) {
@@ -139,24 +139,24 @@ struct ObserverState {
   /// Logs the stall before a loss: any rank silent until then, lost or not, had stalled the run.
   void rank_lost(const RankLost&) {
     const std::int64_t now = now_ns();
-    const bool silence = std::any_of(ranks_.begin(), ranks_.end(), [now](const HeardRank& rank) {
-      return now - rank.heard_ns >= kSilentBeforeLoss_ns;
-    });
+    const bool silence = std::any_of(
+        ranks_.begin(), ranks_.end(),
+        [now](const run::HeardRank& rank) { return now - rank.heard_ns >= kSilentBeforeLoss_ns; });
     if (observing.stall_ns == 0 || !silence) {
       return;
     }
-    if (const auto found = find_stall(ranks_, now, kSilentBeforeLoss_ns, commands_wait())) {
+    if (const auto found = run::find_stall(ranks_, now, kSilentBeforeLoss_ns, commands_wait())) {
       say(*found);
     }
   }
 
-  void note(const RunEvent& event) {
+  void note(const run::RunEvent& event) {
     if (observing.events != nullptr) {
       stream_->enqueue([events = observing.events, event] { events->note(event); });
     }
   }
 
-  void write_status(const std::optional<Stall>& stall, std::int64_t now) {
+  void write_status(const std::optional<run::Stall>& stall, std::int64_t now) {
     if (!observing.status || std::exchange(writing_, true)) {
       return;  // A slow file system gets fewer statuses.
     }
@@ -167,14 +167,15 @@ struct ObserverState {
     });
   }
 
-  [[nodiscard]] RunStatus status(const std::optional<Stall>& stall, std::int64_t now) const {
-    RunStatus status{.base = {},
-                     .phase = "running",
-                     .generation = observing.generation,
-                     .ranks = observing.ranks,
-                     .now_ns = now,
-                     .heard = ranks_,
-                     .stall = stall};
+  [[nodiscard]] run::RunStatus status(const std::optional<run::Stall>& stall,
+                                      std::int64_t now) const {
+    run::RunStatus status{.base = {},
+                          .phase = "running",
+                          .generation = observing.generation,
+                          .ranks = observing.ranks,
+                          .now_ns = now,
+                          .heard = ranks_,
+                          .stall = stall};
     if (observing.report) {
       status.progress = observing.report->progress();
     }
@@ -197,12 +198,12 @@ struct ObserverState {
   }
 
   ObserverSelf self;
-  std::vector<HeardRank> ranks_;  // First: the framework would make a leading bool of `self`.
-  bool writing_ = false;          // The status before is still being written.
+  std::vector<run::HeardRank> ranks_;  // First: the framework would make a leading bool of `self`.
+  bool writing_ = false;               // The status before is still being written.
   bool write_failed_ = false;
-  bool aborted_ = false;        // The run was told to end.
-  std::optional<Stall> stall_;  // Current stall, already logged.
-  std::set<std::string> said_;  // Ranks named in the stall.
+  bool aborted_ = false;             // The run was told to end.
+  std::optional<run::Stall> stall_;  // Current stall, already logged.
+  std::set<std::string> said_;       // Ranks named in the stall.
   std::int64_t stall_begin_ns_ = 0;
   std::map<std::string, std::int64_t> usual_;  // Longest completed slow work, by name.
   std::int64_t checked_ns_ = 0;
@@ -217,8 +218,7 @@ ObserverActor::behavior_type observer_behavior(ObserverSelf self, const Observin
   state->checked_ns_ = state->now_ns();
   state->ranks_.assign(static_cast<std::size_t>(observing.ranks),
                        {.last = {}, .heard_ns = state->checked_ns_});
-  state->stream_ = stream == StreamKind::threads ? kernels::make_thread_stream("status", 1)
-                                                 : kernels::make_inline_stream(1);
+  state->stream_ = make_stream(stream, "status");
   self->delayed_send(caf::actor_cast<ObserverActor>(self), kWatchPeriod, CheckStalls{});
   return {
       [state](const RankObserved& observed) {

@@ -6,10 +6,10 @@
 #include <memory>
 
 #include "actors/handles.hpp"
-#include "actors/head/report/run_report.hpp"
-#include "actors/head/report/run_status.hpp"
+#include "actors/streams.hpp"
 #include "actors/train/boards/rank_board.hpp"
-#include "actors/train/runtime/rank_runtime.hpp"
+#include "run/report/run_report.hpp"
+#include "run/report/run_status.hpp"
 
 namespace train::actors {
 
@@ -17,14 +17,14 @@ namespace train::actors {
 struct Observing {
   std::int64_t ranks = 0;
   std::uint32_t generation = 0;
-  std::int64_t stall_ns = 5'000'000'000;       ///< watchdog.stall_s; 0: no stalls are logged.
-  std::int64_t abort_after_ns = 0;             ///< watchdog.abort_after_s; 0: never aborts.
-  std::shared_ptr<WaitBoard> waits = {};       ///< Wait board of the launcher's actors.
-  std::shared_ptr<RunReport> report = {};      ///< Source of the progress.
-  std::shared_ptr<kernels::Stream> disk = {};  ///< Stream that publishes checkpoints.
-  std::shared_ptr<StatusFile> status = {};     ///< None: no status is written.
-  std::shared_ptr<EventLog> events = {};       ///< Receives stalls; may be null.
-  ConductorActor conductor = {};               ///< Ends the run; may be null.
+  std::int64_t stall_ns = 5'000'000'000;         ///< watchdog.stall_s; 0: no stalls are logged.
+  std::int64_t abort_after_ns = 0;               ///< watchdog.abort_after_s; 0: never aborts.
+  std::shared_ptr<WaitBoard> waits = {};         ///< Wait board of the launcher's actors.
+  std::shared_ptr<run::RunReport> report = {};   ///< Source of the progress.
+  std::shared_ptr<kernels::Stream> disk = {};    ///< Stream that publishes checkpoints.
+  std::shared_ptr<run::StatusFile> status = {};  ///< None: no status is written.
+  std::shared_ptr<run::EventLog> events = {};    ///< Receives stalls; may be null.
+  ConductorActor conductor = {};                 ///< Ends the run; may be null.
 };
 
 /// Stores each rank's last report, and checks for stalls once per kWatchPeriod.

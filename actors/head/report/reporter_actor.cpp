@@ -14,7 +14,7 @@ namespace {
 
 struct ReporterState {
   static inline const char* name = "reporter";
-  std::shared_ptr<RunReport>
+  std::shared_ptr<run::RunReport>
       report;  // First member: the framework would make a handle or a bool of `self`.
   bool failed = false;
   ConductorActor conductor;
@@ -37,12 +37,12 @@ void write(ReporterSelf self, Write work) {
   });
 }
 
-ReporterActor::behavior_type reporter_behavior(ReporterSelf self, std::shared_ptr<RunReport> report,
+ReporterActor::behavior_type reporter_behavior(ReporterSelf self,
+                                               std::shared_ptr<run::RunReport> report,
                                                StreamKind stream) {
   report_exceptions(self, "reporter", [] { return std::int64_t{-1}; });
   self->state.report = std::move(report);
-  self->state.stream = stream == StreamKind::threads ? kernels::make_thread_stream("report", 1)
-                                                     : kernels::make_inline_stream(1);
+  self->state.stream = make_stream(stream, "report");
   return {
       [self](const ConnectReporter& peers) { self->state.conductor = peers.conductor; },
       [self](const ReportFailed& message) {
@@ -52,22 +52,23 @@ ReporterActor::behavior_type reporter_behavior(ReporterSelf self, std::shared_pt
         }
       },
       [self](const StepFinished& event) {
-        write(self, [event, now_ns = steady_now_ns()](RunReport& to) { to.step(event, now_ns); });
+        write(self,
+              [event, now_ns = steady_now_ns()](run::RunReport& to) { to.step(event, now_ns); });
       },
       [self](const EvaluationFinished& event) {
-        write(self, [event](RunReport& to) { to.evaluation(event); });
+        write(self, [event](run::RunReport& to) { to.evaluation(event); });
       },
       [self](const CheckpointWritten& event) {
-        write(self, [event](RunReport& to) { to.checkpoint(event); });
+        write(self, [event](run::RunReport& to) { to.checkpoint(event); });
       },
       [self](const CheckpointFailed& event) {
-        write(self, [event](RunReport& to) { to.checkpoint_failed(event); });
+        write(self, [event](run::RunReport& to) { to.checkpoint_failed(event); });
       },
       [](const CheckpointSkipped& event) {
         log_info(fmt::format("checkpoint_skipped step={} a newer one took its place", event.step));
       },
       [self](const StopRequested& event) {
-        write(self, [event](RunReport& to) { to.stop_requested(event); });
+        write(self, [event](run::RunReport& to) { to.stop_requested(event.signal); });
       },
       [self](const CloseReport&) {
         self->state.stream->enqueue([me = caf::actor_cast<ReporterActor>(self),
@@ -81,7 +82,7 @@ ReporterActor::behavior_type reporter_behavior(ReporterSelf self, std::shared_pt
 
 }  // namespace
 
-ReporterActor spawn_reporter(caf::actor_system& system, std::shared_ptr<RunReport> report,
+ReporterActor spawn_reporter(caf::actor_system& system, std::shared_ptr<run::RunReport> report,
                              StreamKind stream) {
   return system.spawn(reporter_behavior, std::move(report), stream);
 }

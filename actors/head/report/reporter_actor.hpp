@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "actors/handles.hpp"
-#include "actors/head/report/run_report.hpp"
-#include "actors/train/runtime/rank_runtime.hpp"
+#include "actors/streams.hpp"
+#include "run/report/run_report.hpp"
 
 namespace train::actors {
 
@@ -13,7 +13,8 @@ namespace train::actors {
 /// report stream, in order. The first failed write is sent to the conductor (ReportFailed); the run
 /// continues. CloseReport -> ReportDrained when all events before it are written.
 [[nodiscard]] ReporterActor spawn_reporter(caf::actor_system& system,
-                                           std::shared_ptr<RunReport> report, StreamKind stream);
+                                           std::shared_ptr<run::RunReport> report,
+                                           StreamKind stream);
 
 /// Replaces the reporter if nothing is to be written: forwards StepFinished and EvaluationFinished
 /// to `waiter`, in order and before its RunFinished.

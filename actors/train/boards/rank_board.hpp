@@ -14,6 +14,7 @@
 #include "base/steady_time.hpp"
 #include "engine/sharding/collective_schedule.hpp"
 #include "kernels/device/trace.hpp"
+#include "run/report/observed.hpp"
 
 namespace train::actors {
 
@@ -25,16 +26,8 @@ struct CommandProgress {
   std::int64_t since_ns = 0;  ///< Begin on the rank actor, steady clock.
 };
 
-/// Progress of a rank in the oldest unfinished collective of a channel.
-enum class ChannelPhase : std::uint8_t {
-  unasked,  ///< No actor of this rank has requested it.
-  slot,     ///< Requested; waits for its staging slot.
-  packing,  ///< A stream packs the data to send.
-  moving,   ///< The transfer is under way.
-};
-
 struct ChannelProgress {
-  ChannelPhase phase = ChannelPhase::unasked;
+  run::ChannelPhase phase = run::ChannelPhase::unasked;
   engine::CollectiveOp op;
   CommandProgress command;
   std::vector<std::int32_t> from;  ///< Ranks whose bytes have arrived (moving).

@@ -1,5 +1,5 @@
 #include "actors/train/runtime/rank_runtime.hpp"
-#include "actors/train/memory/memory_layout.hpp"
+#include "run/memory/memory_layout.hpp"
 
 #include <fmt/format.h>
 
@@ -15,22 +15,6 @@
 #include "engine/rank/state/state_rows.hpp"
 
 namespace train::actors {
-
-namespace {
-
-/// Host stream.
-std::unique_ptr<kernels::Stream> make_stream(StreamKind kind, const char* name, int threads) {
-  return kind == StreamKind::threads ? kernels::make_thread_stream(name, threads)
-                                     : kernels::make_inline_stream(threads);
-}
-
-/// Stream for kernels: a device's kernels run only on the device's stream.
-std::unique_ptr<kernels::Stream> make_stream(const kernels::Device& device, StreamKind kind,
-                                             const char* name, int threads) {
-  return device.is_host() ? make_stream(kind, name, threads) : device.make_stream(name, threads);
-}
-
-}  // namespace
 
 CollectiveBook::CollectiveBook(const engine::ShardPlan& plan, const engine::PassList& passes) {
   for (const engine::PassPlan& pass : passes.all()) {
@@ -70,12 +54,6 @@ RankRuntime::RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine,
                                                    : BackgroundIo::Thread::callers),
       reduce(engine->plan().ranks() > 1 ? make_stream(engine->device(), streams, "reduce", 1)
                                         : nullptr) {}
-
-std::unique_ptr<kernels::Stream> make_disk_stream() {
-  auto stream = kernels::make_thread_stream("disk", 1);
-  stream->enqueue(take_smallest_share);
-  return stream;
-}
 
 void RankRuntime::start_trace() {
   trace = std::make_unique<RankTrace>(kTraceCapacity);
@@ -180,21 +158,6 @@ engine::CollectiveIdentity RankRuntime::identity(const engine::CollectiveOp& op,
           .hash = op.hash};
 }
 
-std::string exception_text(const std::exception_ptr& error) {
-  std::string text = "unknown exception";
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::bad_alloc&) {
-    text = "out of memory (std::bad_alloc)";
-  } catch (const std::exception& caught) {
-    text = caught.what();
-  } catch (...) {
-    // Not derived from std::exception: no text is available.
-  }
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
-
 std::vector<std::uint64_t> bits_of(const std::vector<double>& values) {
   std::vector<std::uint64_t> bits;
   for (const double value : values) {
@@ -274,29 +237,6 @@ NonfiniteFound nonfinite_event(const RankRuntime& rank, const Command& command) 
   return event;
 }
 
-checkpoint::StepRecord step_record(const StepFinished& event) {
-  return {.step = event.step,
-          .loss = event.loss.value(),
-          .grad_norm = event.grad_norm.value(),
-          .lr = event.lr.value(),
-          .unit_grad_norms = event.unit_grad_norms,
-          .tensor_digests = event.tensor_digests};
-}
-
-std::unique_ptr<engine::HostState> memory_rows(const engine::RankEngine& engine,
-                                               const checkpoint::MemorySnapshots& snapshots) {
-  return std::make_unique<engine::HostState>(
-      engine.device(),
-      engine::node_views(engine.rank_plan(), engine.state(), ranks_of(snapshots.layout())),
-      engine.device().staging);
-}
-
-void write_to_memory(engine::HostState& rows, std::int64_t rank, std::int64_t step,
-                     const checkpoint::MemorySnapshots& snapshots) {
-  rows.load();
-  snapshots.write(rank, step, rows.views());
-}
-
 void save_memory_snapshot(const RankRuntime& rank, std::int64_t step, kernels::Event& copied) {
   const MemoryKeeping& memory = rank.memory;
   if (memory.snapshots == nullptr || memory.interval == 0 || step == 0 ||
@@ -312,7 +252,7 @@ void save_memory_snapshot(const RankRuntime& rank, std::int64_t step, kernels::E
   rank.copy->enqueue(
       [nonfinite, step, number = rank.rank, snapshots = memory.snapshots, rows = memory.rows] {
         if (!*nonfinite) {
-          write_to_memory(*rows, number, step, *snapshots);
+          run::write_to_memory(*rows, number, step, *snapshots);
         }
       });
   copied = kernels::Event::record(*rank.copy);

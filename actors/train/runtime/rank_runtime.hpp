@@ -7,6 +7,7 @@
 
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/event_messages.hpp"
+#include "actors/streams.hpp"
 #include "actors/train/boards/rank_board.hpp"
 #include "actors/train/memory/staging.hpp"
 #include "actors/train/runtime/background_io.hpp"
@@ -20,12 +21,6 @@
 #include "kernels/device/stream.hpp"
 
 namespace train::actors {
-
-/// Execution of the work on a rank's streams.
-enum class StreamKind : std::uint8_t {
-  threads,  ///< Each stream is a thread; in production.
-  inline_,  ///< Inside enqueue(): tests on the deterministic scheduler.
-};
 
 /// Collectives of every pass, expanded once.
 class CollectiveBook {
@@ -126,13 +121,6 @@ struct RankRuntime {
 
 using RankContext = std::shared_ptr<RankRuntime>;
 
-/// Stream for the disk on a thread with the smallest share of a core: disk work can wait, the
-/// compute threads cannot. Long work on it goes through BackgroundIo.
-[[nodiscard]] std::unique_ptr<kernels::Stream> make_disk_stream();
-
-/// Text of an exception in flight, one line.
-[[nodiscard]] std::string exception_text(const std::exception_ptr& error);
-
 /// Bit patterns for messages.
 [[nodiscard]] std::vector<std::uint64_t> bits_of(const std::vector<double>& values);
 
@@ -148,18 +136,6 @@ using RankContext = std::shared_ptr<RankRuntime>;
 
 /// Report of a search for a non-finite value, in stream order.
 [[nodiscard]] NonfiniteFound nonfinite_event(const RankRuntime& rank, const Command& command);
-
-/// Journal record of the ranks' merged event; without the tokens.
-[[nodiscard]] checkpoint::StepRecord step_record(const StepFinished& event);
-
-/// State of the rank in its node's memory, to be loaded for successive snapshots: a device's state
-/// is copied through pinned memory, allocated here once. Throws kernels::DeviceError.
-[[nodiscard]] std::unique_ptr<engine::HostState> memory_rows(
-    const engine::RankEngine& engine, const checkpoint::MemorySnapshots& snapshots);
-/// Writes memory_rows() after `step` steps to the node's memory, with MemorySnapshots::write().
-/// Blocks. REQUIRES: the engine's work is done.
-void write_to_memory(engine::HostState& rows, std::int64_t rank, std::int64_t step,
-                     const checkpoint::MemorySnapshots& snapshots);
 
 /// Enqueues the rank's snapshot in memory on the copy stream if one is due after `step` steps;
 /// `copied`, which the next update waits for, is then the event of its sealing (and of all copies

@@ -8,15 +8,17 @@
 #include <cstdlib>
 #include <utility>
 
-#include "actors/cluster/nodes/node_position.hpp"
-#include "actors/head/checkpoint_store.hpp"
-#include "actors/head/model_files.hpp"
-#include "actors/train/runtime/float_mode_hook.hpp"
+#include "actors/float_mode_hook.hpp"
 #include "base/host_name.hpp"
 #include "base/log.hpp"
 #include "checkpoint/format/reference_file.hpp"
 #include "engine/rank/exec/rank_engine.hpp"
 #include "engine/rank/plan/run_device.hpp"
+#include "run/directory/run_directory.hpp"
+#include "run/model/model_files.hpp"
+#include "run/plan/node_position.hpp"
+#include "run/plan/reference_key.hpp"
+#include "run/store/checkpoint_store.hpp"
 
 namespace train::actors {
 
@@ -26,10 +28,6 @@ namespace fs = std::filesystem;
 
 bool goes_on(const StartState& start) {
   return start.memory ? start.memory->origin.step > 0 : start.checkpoint.has_value();
-}
-
-fs::path run_root_of(const RunPlan& plan) {
-  return fs::path(plan.config.run.dir) / plan.config.run.name;
 }
 
 /// Stores the results of a reference sweep, spending about a twentieth of the time on it, and all
@@ -83,9 +81,9 @@ class ReferenceKeeper {
 };
 
 /// Restores the stored reference of a resumed run.
-Status restore_reference(const RunPlan& plan, const checkpoint::ReferenceKey& key,
+Status restore_reference(const run::RunPlan& plan, const checkpoint::ReferenceKey& key,
                          RankRuntime& runtime) {
-  const auto path = checkpoint::reference_path(run_root_of(plan));
+  const auto path = checkpoint::reference_path(run::run_root(plan.config));
   const auto file = checkpoint::read_reference(path, key);
   TRAIN_RETURN_IF_ERROR(file);
   if (plan.data->reference_rows().live) {
@@ -102,9 +100,10 @@ Status restore_reference(const RunPlan& plan, const checkpoint::ReferenceKey& ke
 }
 
 /// Takes over the results of a killed sweep: at least `done` of its commands.
-Status take_over_sweep(const RunPlan& plan, const checkpoint::ReferenceKey& key, std::int64_t done,
-                       RankRuntime& runtime, std::optional<std::uint64_t>& digest) {
-  const auto path = checkpoint::partial_reference_path(run_root_of(plan));
+Status take_over_sweep(const run::RunPlan& plan, const checkpoint::ReferenceKey& key,
+                       std::int64_t done, RankRuntime& runtime,
+                       std::optional<std::uint64_t>& digest) {
+  const auto path = checkpoint::partial_reference_path(run::run_root(plan.config));
   const auto file = checkpoint::read_partial_reference(path, key);
   engine::ReferenceLogProbs& reference = runtime.engine->reference();
   if (!file || file->commands < done || file->values.size() != reference.values().size()) {
@@ -121,18 +120,18 @@ Status take_over_sweep(const RunPlan& plan, const checkpoint::ReferenceKey& key,
 
 /// Sets up the reference: a resumed run reads the stored results, a new run stores its own, on one
 /// rank. For a live reference only its key is stored, without values.
-Status set_up_reference(const RunPlan& plan, const StartState& start, RankRuntime& runtime) {
+Status set_up_reference(const run::RunPlan& plan, const StartState& start, RankRuntime& runtime) {
   const data::ReferenceRows rows = plan.data->reference_rows();
   if (rows.commands == 0) {
     return {};
   }
   const bool keeps = runtime.rank == 0;  // Other ranks neither read nor compare the weights.
-  const auto key = reference_key(plan, keeps);
+  const auto key = run::reference_key(plan, keeps);
   TRAIN_RETURN_IF_ERROR(key);
   if (goes_on(start) || start.reads_reference) {
     return restore_reference(plan, *key, runtime);
   }
-  const fs::path run = run_root_of(plan);
+  const fs::path run = run::run_root(plan.config);
   if (rows.live) {
     return keeps ? checkpoint::write_reference(checkpoint::reference_path(run),
                                                {.key = *key, .values = {}})
@@ -150,46 +149,21 @@ Status set_up_reference(const RunPlan& plan, const StartState& start, RankRuntim
 
 }  // namespace
 
-Result<checkpoint::ReferenceKey> reference_key(const RunPlan& plan, bool with_model) {
-  const data::ReferenceRows rows = plan.data->reference_rows();
-  auto model = with_model ? weights_fingerprint(plan.config, run_root_of(plan))
-                          : Result<std::string>(std::string());
-  TRAIN_RETURN_IF_ERROR(model);
-  return checkpoint::ReferenceKey{.data = plan.data_fingerprint,
-                                  .compute = plan.config.precision.compute,
-                                  .model = std::move(model).value(),
-                                  .kernel_set = engine::kernel_set_name(
-                                      plan.config.runtime.device, plan.config.precision.compute),
-                                  .training_rows = rows.live ? 0 : rows.training_rows,
-                                  .validation_rows = rows.live ? 0 : rows.validation_rows};
-}
-
-Result<std::int64_t> references_done(const RunPlan& plan) {
-  const data::ReferenceRows rows = plan.data->reference_rows();
-  if (rows.commands == 0 || rows.live) {
-    return 0;
-  }
-  const auto key = reference_key(plan, /*with_model=*/true);
-  TRAIN_RETURN_IF_ERROR(key);
-  const auto file = checkpoint::read_partial_reference(
-      checkpoint::partial_reference_path(run_root_of(plan)), *key);
-  return file ? file->commands : 0;
-}
-
-Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank, const StartState& start,
+Result<RankContext> make_rank(const run::RunPlan& plan, std::int64_t rank, const StartState& start,
                               int threads, StreamKind streams) {
   engine::RankOptions options = plan.engine;
   options.rank = rank;
   const bool begins = !start.checkpoint && !start.memory;
   if (begins || engine::needs_first_weights(options)) {
-    auto weights = open_weights(plan.config.model, options.model);
+    auto weights = run::open_weights(plan.config.model, options.model);
     TRAIN_RETURN_IF_ERROR(weights);
     options.init.source = std::move(weights).value();
   }
   auto engine = engine::make_rank_engine(plan.config.runtime.device, options);
   TRAIN_RETURN_IF_ERROR(engine);
   if (start.checkpoint && !start.memory) {
-    TRAIN_RETURN_IF_ERROR(restore_rank(*start.checkpoint, **engine, start.stop, start.identity));
+    TRAIN_RETURN_IF_ERROR(
+        run::restore_rank(*start.checkpoint, **engine, start.stop, start.identity));
   }
   auto runtime =
       std::make_shared<RankRuntime>(std::move(engine).value(), plan.data, streams, threads);
@@ -197,17 +171,11 @@ Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank, const Star
   return runtime;
 }
 
-checkpoint::Locations find_places(const std::filesystem::path& run, const std::string& local_dir) {
-  const char* slurm = std::getenv("SLURM_TMPDIR");
-  return checkpoint::places_of(
-      run, checkpoint::local_directory(local_dir, slurm == nullptr ? "" : slurm));
-}
-
 Result<ShardWork> shard_work(checkpoint::ShardCarrier::Options options,
                              const configs::ParallelSection& parallel, std::int64_t rank) {
   options.rank = rank;
   options.ranks = parallel.ranks;
-  options.lowest_of_node = local_rank(rank, parallel.ranks, parallel.nodes) == 0;
+  options.lowest_of_node = run::local_rank(rank, parallel.ranks, parallel.nodes) == 0;
   const auto carrier = std::make_shared<checkpoint::ShardCarrier>(std::move(options));
   const auto aside = carrier->prepare();
   if (!aside && parallel.nodes > 1) {  // The paths are on a disk that each node has.
@@ -231,16 +199,17 @@ Result<ShardWork> shard_work(checkpoint::ShardCarrier::Options options,
       .discard = [carrier](std::int64_t step) { return carrier->discard(step); }};
 }
 
-Result<std::vector<RankContext>> make_local_ranks(const RunPlan& plan, const StartState& start) {
+Result<std::vector<RankContext>> make_local_ranks(const run::RunPlan& plan,
+                                                  const StartState& start) {
   const std::int64_t ranks = plan.engine.parallel.ranks;
-  const int threads = threads_per_rank(plan.config.runtime.threads, ranks);
+  const int threads = run::threads_per_rank(plan.config.runtime.threads, ranks);
   std::vector<RankContext> contexts;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     auto context = make_rank(plan, rank, start, threads);
     TRAIN_RETURN_IF_ERROR(context);
     if (start.memory) {
-      TRAIN_RETURN_IF_ERROR(restore_from_memory(*start.memory, *(*context)->engine,
-                                                /*transport=*/nullptr, /*generation=*/0));
+      TRAIN_RETURN_IF_ERROR(run::restore_from_memory(*start.memory, *(*context)->engine,
+                                                     /*transport=*/nullptr, /*generation=*/0));
     }
     contexts.push_back(std::move(context).value());
   }
@@ -271,13 +240,6 @@ void cancel_transports(const std::vector<RankContext>& ranks, const std::string&
       }
     }
   }
-}
-
-int threads_per_rank(std::int64_t requested, std::int64_t neighbours) {
-  if (requested > 0) {
-    return resolve_threads(requested);
-  }
-  return std::max(1, resolve_threads(0) / static_cast<int>(neighbours));
 }
 
 }  // namespace train::actors

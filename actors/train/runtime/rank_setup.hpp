@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "actors/cluster/recovery/node_memory.hpp"
-#include "actors/head/run_plan.hpp"
 #include "actors/train/rank_actors.hpp"
 #include "actors/train/runtime/rank_runtime.hpp"
 #include "base/result.hpp"
 #include "checkpoint/format/reference_file.hpp"
 #include "checkpoint/save/locations.hpp"
 #include "configs/sections/parallel_section.hpp"
+#include "run/memory/node_memory.hpp"
+#include "run/plan/run_plan.hpp"
 #include "storage/rsync.hpp"
 
 namespace train::actors {
@@ -23,7 +23,7 @@ namespace train::actors {
 /// Source of a rank's state; neither: initial weights.
 struct StartState {
   std::optional<std::filesystem::path> checkpoint = {};  ///< Directory of the checkpoint.
-  std::optional<MemoryStart> memory = {};                ///< Takes precedence.
+  std::optional<run::MemoryStart> memory = {};           ///< Takes precedence.
   /// True to read the run's stored reference instead of computing it, even from initial weights.
   bool reads_reference = false;
   /// Commands of the reference sweep to skip: an earlier start has done them.
@@ -32,26 +32,13 @@ struct StartState {
   std::stop_token stop = {};              ///< Ends the reading of the checkpoint.
 };
 
-/// Key of the run's reference: the inputs that its log-probabilities depend on. Blocks; see
-/// weights_fingerprint(). Without `with_model` the key omits the weights, and nothing is read.
-[[nodiscard]] Result<checkpoint::ReferenceKey> reference_key(const RunPlan& plan, bool with_model);
-
-/// Number of commands of the reference sweep that a killed start of the run has stored; 0: there is
-/// no sweep, or it begins again. Blocks. Errors: those of reference_key().
-[[nodiscard]] Result<std::int64_t> references_done(const RunPlan& plan);
-
 /// Makes one rank of a planned run, ready to be spawned: engine, tokens, and the state restored
 /// from a checkpoint; restoring from memory needs all ranks together: restore_from_memory().
 /// Blocking. `threads`: threads of its compute stream. `streams`: see StreamKind. Errors: out of
 /// memory; those of restore_rank().
-[[nodiscard]] Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank,
+[[nodiscard]] Result<RankContext> make_rank(const run::RunPlan& plan, std::int64_t rank,
                                             const StartState& start, int threads,
                                             StreamKind streams = StreamKind::threads);
-
-/// Locations of the run in directory `run`, as seen by this process: "auto" is its own
-/// $SLURM_TMPDIR.
-[[nodiscard]] checkpoint::Locations find_places(const std::filesystem::path& run,
-                                                const std::string& local_dir);
 
 /// Disk work of a rank for a save. The lowest rank of a node makes the local location and removes
 /// leftovers of killed runs there. The fields of `options` that identify the rank are filled in
@@ -62,7 +49,7 @@ struct StartState {
 
 /// Makes all ranks of a planned run in this process, connected by the in-process transport (unless
 /// there is only one). A start from memory has all snapshots on this node.
-[[nodiscard]] Result<std::vector<RankContext>> make_local_ranks(const RunPlan& plan,
+[[nodiscard]] Result<std::vector<RankContext>> make_local_ranks(const run::RunPlan& plan,
                                                                 const StartState& start);
 
 /// Configures the actor system of ranks in this process: one thread for handlers, which only
@@ -71,8 +58,5 @@ void set_up_handlers(caf::actor_system_config& config);
 
 /// Cancels the ranks' waits for one another's bytes.
 void cancel_transports(const std::vector<RankContext>& ranks, const std::string& reason);
-
-/// Compute threads of a rank when `neighbours` ranks share this machine.
-[[nodiscard]] int threads_per_rank(std::int64_t requested, std::int64_t neighbours);
 
 }  // namespace train::actors

@@ -92,7 +92,7 @@ TEST_CASE("cluster actor: a rank that sees other data is refused by name, with b
   const auto failed = joining.failure();
   REQUIRE(failed);
   CHECK(failed->exit_code == 2);
-  CHECK(failed->end == GenerationEnd::run_over);
+  CHECK(failed->end == run::GenerationEnd::run_over);
   CHECK(failed->text.find('\n') == std::string::npos);
   for (const char* part : {"rank 1 ", "(other data)", "(data of the head)", "data.dir"}) {
     INFO(part);
@@ -138,7 +138,7 @@ TEST_CASE("cluster actor: a launcher lost while ranks start ends the generation,
   joining.tell(LauncherLost{3});
   const auto ended = joining.failure();
   REQUIRE(ended);
-  CHECK(ended->end == GenerationEnd::rank_lost);
+  CHECK(ended->end == run::GenerationEnd::rank_lost);
   CHECK(ended->text == "the launcher of node 3 has ended or cannot be reached");
 }
 
@@ -152,7 +152,7 @@ TEST_CASE("cluster actor: a rank whose checkpoint is damaged ends the generation
   joining.tell(WorkerFailed{.rank = 1, .text = "rank 1: tensor x", .damaged = true});
   const auto ended = joining.failure();
   REQUIRE(ended);
-  CHECK(ended->end == GenerationEnd::damage_found);
+  CHECK(ended->end == run::GenerationEnd::damage_found);
   CHECK(ended->exit_code == 1);
   CHECK(ended->text == "rank 1: tensor x");
 }

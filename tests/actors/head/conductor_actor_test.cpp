@@ -5,12 +5,12 @@
 #include <csignal>
 #include <limits>
 
-#include "actors/cluster/recovery/head_table.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "base/exit_codes.hpp"
+#include "run/recovery/head_table.hpp"
 #include "tests/actors/head/conductor_fixture.hpp"
 
 namespace train::actors {
@@ -293,7 +293,7 @@ struct TwoRanks {
   test::Recorder waiter{world.system()};
   ConductorActor conductor;
 
-  explicit TwoRanks(const RunProgram::Options& program)
+  explicit TwoRanks(const run::RunProgram::Options& program)
       : conductor(world.keep(spawn_conductor(world.system(), waits, program))) {
     tell(ConnectConductor{{rank[0].as<RankActor>(), rank[1].as<RankActor>()},
                           {{"reporter", reporter.as<RunListener>()}},
@@ -387,7 +387,7 @@ TEST_CASE("nodes that are back end the generation as a loss does, and nobody is 
   CHECK(f.reporter.count<CloseReport>() == 1);
   f.tell(RankFailed{1, "it was told to end", kExitFailure, true});
   const RunFinished end = f.end();
-  CHECK(end.end == GenerationEnd::nodes_returned);
+  CHECK(end.end == run::GenerationEnd::nodes_returned);
   CHECK(end.text.find("rank") == std::string::npos);
 }
 
@@ -404,7 +404,7 @@ TEST_CASE("a rank that was lost before nodes came back is the cause of the end",
   f.tell(NodesReturned{});
   f.wait();
   const RunFinished end = f.end();
-  CHECK(end.end == GenerationEnd::rank_lost);
+  CHECK(end.end == run::GenerationEnd::rank_lost);
   CHECK(end.text == "rank 0 failed: gather of block 1: the cable is cut");
 }
 
@@ -413,10 +413,10 @@ TEST_CASE("a lost launcher ends the generation, and is named as the table has it
   f.tell(LauncherLost{.node = 2});
   f.tell(RankFailed{1, "its process is gone", kExitFailure, true, true});
   const RunFinished end = f.end();
-  CHECK(end.end == GenerationEnd::rank_lost);
-  const HeadStep step = decide(HeadState::training, HeadEvent::launcher_lost, {});
+  CHECK(end.end == run::GenerationEnd::rank_lost);
+  const run::HeadStep step = decide(run::HeadState::training, run::HeadEvent::launcher_lost, {});
   CHECK(end.text == fill_in(step.line, {.node = 2}));
-  CHECK(end.exit_code == exit_code_of(step.exit, kExitFinished));
+  CHECK(end.exit_code == run::exit_code_of(step.exit, kExitFinished));
 }
 
 TEST_CASE("the end of a phase is one of its ranks, unless one of them fails as they end",
@@ -425,11 +425,11 @@ TEST_CASE("the end of a phase is one of its ranks, unless one of them fails as t
   f.finish_step(1);
   if (GENERATE(false, true)) {
     f.tell(RankFailed{0, "out of memory", kExitFailure, false});
-    CHECK(f.end().end == GenerationEnd::run_over);
+    CHECK(f.end().end == run::GenerationEnd::run_over);
     return;
   }
   const RunFinished end = f.end();
-  CHECK(end.end == GenerationEnd::phase_over);
+  CHECK(end.end == run::GenerationEnd::phase_over);
   CHECK(end.exit_code == kExitStopped);
   CHECK(end.text == "the phase is over at step 1, saved");
 }

@@ -385,19 +385,19 @@ TEST_CASE("index: steps are journalled in batches, at a save, and at the end", "
       f.finish_step(step);
     }
   };
-  const auto batch = static_cast<std::int64_t>(kJournalBatch);
+  const auto batch = static_cast<std::int64_t>(run::kJournalBatch);
   finish_steps(1, batch - 1);
   CHECK(f.stream->pending() == 0);
   finish_steps(batch, 3 * batch);
   CHECK(f.stream->pending() == 1);  // one batch at a time, however slow the disk
   f.stream->run_all();
-  CHECK(f.disk.journal.size() == kJournalBatch);
+  CHECK(f.disk.journal.size() == run::kJournalBatch);
   f.run();
-  CHECK(f.disk.journal.size() == 3 * kJournalBatch);
+  CHECK(f.disk.journal.size() == 3 * run::kJournalBatch);
   finish_steps(3 * batch + 1, 3 * batch + 2);
   f.grant(3 * batch + 2);
   f.run();
-  CHECK(f.disk.journal.size() == 3 * kJournalBatch + 2);
+  CHECK(f.disk.journal.size() == 3 * run::kJournalBatch + 2);
   finish_steps(3 * batch + 3, 3 * batch + 3);
   caf::anon_send_exit(f.index, caf::exit_reason::user_shutdown);
   f.world.run_actors();

@@ -146,17 +146,17 @@ TEST_CASE("the board says how far each channel is, and the stream of which step"
   CHECK_FALSE(gather());
   f.asked.open(0);
   REQUIRE(gather());
-  CHECK(gather()->phase == ChannelPhase::unasked);
+  CHECK(gather()->phase == run::ChannelPhase::unasked);
   CHECK(f.context->describe(*gather()) ==
         "gather #0 of TrainStep 7 (all_gather of " + f.context->engine->unit_name(0) + ")");
   f.gather->slow = true;
   f.run.compute().held = true;
   f.asked.ask(f.all_gather(0));
   CHECK(f.run.compute().next_mark().step == 6);
-  CHECK(gather()->phase != ChannelPhase::unasked);
+  CHECK(gather()->phase != run::ChannelPhase::unasked);
   f.run.compute().held = false;
   f.run.run();
-  CHECK(gather()->phase == ChannelPhase::moving);
+  CHECK(gather()->phase == run::ChannelPhase::moving);
   const std::int64_t since = gather()->since_ns;
   f.asked.ask(f.all_gather(1));
   CHECK(gather()->since_ns == since);  // another one's request is no progress of this one

@@ -7,13 +7,13 @@
 #include <thread>
 
 #include "actors/head/index_actor.hpp"
-#include "actors/head/run_program.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/train/memory/staging.hpp"
 #include "kernels/device/trace.hpp"
+#include "run/program/run_program.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/runs/actor_fixture.hpp"
 #include "tests/support/runs/require_same.hpp"
@@ -33,7 +33,7 @@ struct SnapshotFixture {
       run.world().keep(spawn_index(run.world().system(), run.publish_stream(), disk.index_work()));
   SnapshotActor snapshot =
       run.world().keep(spawn_snapshot(run.world().system(), run.context(), disk.shard_work(0)));
-  SaveSchedule saves;
+  run::SaveSchedule saves;
   std::size_t saves_over = 0;
   std::size_t orders = 0;
 
@@ -61,7 +61,7 @@ struct SnapshotFixture {
   }
   void take(std::int64_t step) {
     finish_step(step);
-    const SaveSchedule::Take order = saves.take(step);
+    const run::SaveSchedule::Take order = saves.take(step);
     if (order.write_now) {
       caf::anon_send(index, WriteSnapshot{step});
     }

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "actors/head/report/stall_chain.hpp"
 #include "actors/train/lane_driver.hpp"
+#include "run/report/stall_chain.hpp"
 #include "tests/support/harness/nanoseconds.hpp"
 #include "tests/support/runs/actor_fixture.hpp"
 
@@ -35,9 +35,9 @@ ObservedQueue credits_of(const RankObserved& observed, const std::string& what) 
 }
 
 /// What the head would know of all ranks after `later`, when none has got any further.
-std::vector<HeardRank> heard_after(test::TrainingRun& run, std::int64_t now_ns,
-                                   std::int64_t later) {
-  std::vector<HeardRank> ranks;
+std::vector<run::HeardRank> heard_after(test::TrainingRun& run, std::int64_t now_ns,
+                                        std::int64_t later) {
+  std::vector<run::HeardRank> ranks;
   for (std::size_t rank = 0; rank < run.ranks(); ++rank) {
     RankObserved observed = observe_rank(run.runtime(rank), now_ns + later);
     observed.unchanged_ns = later;
@@ -127,7 +127,7 @@ TEST_CASE("watchdog: a rank whose compute stream stands still is found from any 
   REQUIRE_FALSE(run.over());
   INFO("rank " << wedged << " of " << strategy << " after " << work << " events");
   const auto ranks = heard_after(run, steady_now_ns(), 6 * kSecond);
-  const auto stall = find_stall(ranks, steady_now_ns() + 6 * kSecond, 5 * kSecond, true);
+  const auto stall = run::find_stall(ranks, steady_now_ns() + 6 * kSecond, 5 * kSecond, true);
   REQUIRE(stall);
   INFO(stall->text);
   CHECK(stall->rank == static_cast<std::int32_t>(wedged));
@@ -189,7 +189,7 @@ TEST_CASE("watchdog: a link on which nothing comes is told from a rank that does
   run.run(random);
   REQUIRE_FALSE(run.over());
   const auto ranks = heard_after(run, steady_now_ns(), 6 * kSecond);
-  const auto stall = find_stall(ranks, steady_now_ns() + 6 * kSecond, 5 * kSecond, true);
+  const auto stall = run::find_stall(ranks, steady_now_ns() + 6 * kSecond, 5 * kSecond, true);
   REQUIRE(stall);
   INFO(stall->text);
   CHECK(stall->rank == -1);

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "actors/head/report/run_events.hpp"
-#include "actors/head/report/run_status.hpp"
 #include "cli/board/board_runs.hpp"
 #include "cli/board/watched_run.hpp"
+#include "run/directory/run_events.hpp"
+#include "run/report/run_status.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/processes/http_client.hpp"
 #include "tests/support/runs/hostile_runs.hpp"
@@ -32,13 +32,13 @@ struct Site {
         run / "metrics.jsonl",
         "{\"step\":1,\"loss\":5.5,\"lr\":0.1}\n{\"step\":2,\"loss\":4.5,\"lr\":0.2}\n");
     say(2);
-    actors::note_event(run, {.kind = "started", .text = "step=0"});
+    run::note_event(run, {.kind = "started", .text = "step=0"});
   }
   void say(std::int64_t step) const {
-    actors::RunStatus status;
+    run::RunStatus status;
     status.phase = "running";
     status.progress.step = step;
-    actors::StatusFile file(run, actors::status_base("a run", 100));
+    run::StatusFile file(run, run::status_base("a run", 100));
     REQUIRE(file.write(status));
   }
   [[nodiscard]] std::unique_ptr<BoardServer> serve(BoardOptions options = {}) const {
@@ -96,7 +96,7 @@ TEST_CASE("board server: events come while they happen", "[board]") {
   HttpClient client(server->url());
   client.send("GET /events?run=a%20run HTTP/1.1\r\nHost: localhost\r\n\r\n");
   CHECK(client.receive("\"event\":\"started\"").find("text/event-stream") != std::string::npos);
-  actors::note_event(site.run, {.kind = "rank_lost", .text = "rank 1 was killed"});
+  run::note_event(site.run, {.kind = "rank_lost", .text = "rank 1 was killed"});
   CHECK(client.receive("rank 1 was killed").find("event: log\ndata: {") != std::string::npos);
   site.say(3);
   CHECK(client.receive("\"step\":3").find("event: status\ndata: {") != std::string::npos);
@@ -293,7 +293,7 @@ TEST_CASE("watched run: the time line of a run that is dead is read from its fil
       "checkpoint_copied",  "checkpoint_local", "checkpoint_verified", "checkpoint_published",
       "checkpoint_retired", "stalled",          "stall_over",          "sample"};
   for (const std::string& kind : kinds) {
-    actors::note_event(site.run, {.kind = kind, .text = "x", .step = 4});
+    run::note_event(site.run, {.kind = kind, .text = "x", .step = 4});
   }
   WatchedRun run({.folder = site.run});
   run.look(surroundings_now());

@@ -71,8 +71,8 @@ TEST_CASE("cut link: a head without network ends, and the next start goes on to 
                             .words = {.seconds = 2, .text = "*", .nodes = "node 1 has"}}),
                     ended, "node 1");
     } else {
-      check_ends_in_order_as(end_of(actors::NodeState::looking, actors::NodeEvent::head_not_found,
-                                    {actors::NodeFact::recorded}, {.node = 1, .text = "75"}, 75),
+      check_ends_in_order_as(end_of(run::NodeState::looking, run::NodeEvent::head_not_found,
+                                    {run::NodeFact::recorded}, {.node = 1, .text = "75"}, 75),
                              ended);
     }
   }
@@ -110,8 +110,8 @@ TEST_CASE("cut link: a node that stays away is gone on without, to the same bits
       check_ends_in_order_as(end_of_steps(300), ended);
       CHECK(has(ended.err, "nodes_lost node 1 has not come back within 2 s"));
     } else {  // the run goes on all the while, and it could have come back: it sees the run's end
-      check_ends_in_order_as(end_of(actors::NodeState::looking, actors::NodeEvent::head_not_found,
-                                    {actors::NodeFact::recorded}, {.node = 1, .text = "0"}, 0),
+      check_ends_in_order_as(end_of(run::NodeState::looking, run::NodeEvent::head_not_found,
+                                    {run::NodeFact::recorded}, {.node = 1, .text = "0"}, 0),
                              ended);
     }
   }

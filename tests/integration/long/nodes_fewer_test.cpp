@@ -255,8 +255,8 @@ TEST_CASE("fewer nodes: where nothing is kept in memory, one that comes too late
   run.start(1);
   const Ended late = run.launcher(1).wait();
   INFO(late.err);
-  check_ends_in_order_as(
-      end_of(actors::NodeState::joined, actors::NodeEvent::without, {}, {.node = 1}), late);
+  check_ends_in_order_as(end_of(run::NodeState::joined, run::NodeEvent::without, {}, {.node = 1}),
+                         late);
   run.check_good_end();
 }
 

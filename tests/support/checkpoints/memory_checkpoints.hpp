@@ -86,8 +86,8 @@ struct MemoryCheckpoints {
                 }};
   }
   /// Operations for the index actor.
-  actors::IndexWork index_work() {
-    actors::IndexWork work = {
+  run::IndexWork index_work() {
+    run::IndexWork work = {
         .first_step = 0,
         .set_state =
             [this](auto step, auto state) {
@@ -171,8 +171,8 @@ struct MemoryCheckpoints {
     sent[step].insert(rank);
     return {};
   }
-  Result<actors::WrittenCheckpoint> publish(std::int64_t step,
-                                            const std::vector<actors::ShardWritten>& shards) {
+  Result<run::WrittenCheckpoint> publish(std::int64_t step,
+                                         const std::vector<actors::ShardWritten>& shards) {
     const std::lock_guard lock(*mutex_);
     if (throw_in_publish.contains(step)) {
       throw std::runtime_error("the disk is gone");
@@ -193,7 +193,7 @@ struct MemoryCheckpoints {
     written[step] = digest;
     incoming.erase(step);
     sent.erase(step);
-    return actors::WrittenCheckpoint{.directory = std::to_string(step), .size_bytes = 1};
+    return run::WrittenCheckpoint{.directory = std::to_string(step), .size_bytes = 1};
   }
   Status record(std::int64_t step) {
     const std::lock_guard lock(*mutex_);

@@ -81,11 +81,11 @@ class TrainingRun : public RunEvents {
   /// Spawns and wires the actors; no work has run on return.
   void start() {
     auto report =
-        actors::RunReport::open({.directory = directory_.path(),
-                                 .total_steps = setup_.steps,
-                                 .tokens_per_step = runtime().engine->rank_plan().tokens_per_step(),
-                                 .data = runtime().data,
-                                 .tensorboard = false});
+        run::RunReport::open({.directory = directory_.path(),
+                              .total_steps = setup_.steps,
+                              .tokens_per_step = runtime().engine->rank_plan().tokens_per_step(),
+                              .data = runtime().data,
+                              .tensorboard = false});
     REQUIRE(report.ok());
     waiter_ = std::make_unique<Recorder>(world_.system());
     std::vector<actors::RankParts> ranks;

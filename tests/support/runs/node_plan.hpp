@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "actors/cluster/recovery/node_memory.hpp"
-#include "actors/head/run_plan.hpp"
-#include "actors/train/memory/memory_layout.hpp"
+#include "run/memory/memory_layout.hpp"
+#include "run/memory/node_memory.hpp"
+#include "run/plan/run_plan.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/runs/small_run.hpp"
 
@@ -18,8 +18,8 @@
 namespace train::test {
 
 /// Plan of a small model under "full", with data in `directory`.
-inline actors::RunPlan plan_of_nodes(const std::filesystem::path& directory, std::int64_t nodes,
-                                     std::int64_t ranks, bool buddies = true) {
+inline run::RunPlan plan_of_nodes(const std::filesystem::path& directory, std::int64_t nodes,
+                                  std::int64_t ranks, bool buddies = true) {
   for (const char* file : {"train.bin", "val.bin"}) {
     write_bytes(directory / file, std::string(400, '\1'));
   }
@@ -30,15 +30,15 @@ inline actors::RunPlan plan_of_nodes(const std::filesystem::path& directory, std
   config.parallel.nodes = nodes;
   config.parallel.strategy = "full";
   config.recovery.buddy_snapshots = buddies;
-  auto plan = actors::plan_run(config);
+  auto plan = run::plan_run(config);
   INFO((plan ? "" : plan.error().message));
   REQUIRE(plan.ok());
   return std::move(plan).value();
 }
 
 /// Writes the state after `step` steps for all ranks with room in `memory`.
-inline void write_snapshots(const actors::SharedSnapshots& memory, std::int64_t step) {
-  const auto span = actors::ranks_of(memory->layout());
+inline void write_snapshots(const run::SharedSnapshots& memory, std::int64_t step) {
+  const auto span = run::ranks_of(memory->layout());
   for (std::int64_t rank = span.first; rank < span.end; ++rank) {
     const auto local = static_cast<std::size_t>(rank - span.first);
     std::vector<std::byte> state(memory->layout().shard_bytes[local],

@@ -94,7 +94,7 @@ TEST_CASE("cluster: the nodes' ranks are contiguous and all there", "[actors][cl
     for (std::int64_t all = nodes; all <= 23; ++all) {
       std::int64_t next = 0;
       for (std::int64_t node = 0; node < nodes; ++node) {
-        const auto [first, last] = NodePosition{.node = node, .nodes = nodes}.ranks(all);
+        const auto [first, last] = run::NodePosition{.node = node, .nodes = nodes}.ranks(all);
         CHECK(first == next);
         CHECK(last - first >= all / nodes);
         CHECK(last - first <= all / nodes + 1);
@@ -108,7 +108,7 @@ TEST_CASE("cluster: the nodes' ranks are contiguous and all there", "[actors][cl
 TEST_CASE("cluster: a node waits for the endpoint of its own start", "[actors][cluster][world]") {
   const test::TempDirectory directory;
   const auto file = directory / "endpoint";
-  const NodePosition position{.node = 1, .nodes = 2, .start = "12.0."};
+  const run::NodePosition position{.node = 1, .nodes = 2, .start = "12.0."};
   const auto none = find_head(position, 0, file, 60ms);
   REQUIRE_FALSE(none.ok());
   CHECK(none.error().message.find("endpoint") != std::string::npos);

@@ -31,12 +31,12 @@ Words shell(const std::string& script) { return {"/bin/sh", "-c", script}; }
 class Ends {
  public:
   WorkerProcesses::OnEnd collector() {
-    return [this](const WorkerEnd& end) {
+    return [this](const run::WorkerEnd& end) {
       const std::lock_guard lock(mutex_);
       ends_.push_back(end);
     };
   }
-  std::vector<WorkerEnd> wait_for(std::size_t count) {
+  std::vector<run::WorkerEnd> wait_for(std::size_t count) {
     test::comes_true([&] {
       const std::lock_guard lock(mutex_);
       return ends_.size() >= count;
@@ -47,7 +47,7 @@ class Ends {
 
  private:
   std::mutex mutex_;
-  std::vector<WorkerEnd> ends_;
+  std::vector<run::WorkerEnd> ends_;
 };
 
 bool wait_for_file(const std::filesystem::path& path) {
@@ -85,7 +85,7 @@ TEST_CASE("worker_process: each end is reported once, and how", "[actors][worker
   CHECK(all[1].text == "exit code 5");
   CHECK_FALSE(all[1].clean);
   CHECK(all[2].text.starts_with("killed by SIGKILL"));
-  for (const WorkerEnd& end : all) {
+  for (const run::WorkerEnd& end : all) {
     CHECK(end.unasked == (end.rank == 2 || end.rank == 3));
     CHECK(end.killed == (end.rank == 2 || end.rank == 5));
   }
@@ -146,7 +146,7 @@ TEST_CASE("worker_process: a worker inherits what it is handed",
   const auto found = ends.wait_for(2);
   ::close(handed);
   REQUIRE(found.size() == 2);
-  for (const WorkerEnd& end : found) {
+  for (const run::WorkerEnd& end : found) {
     CHECK(end.clean == (end.rank == 0));
     CHECK((end.text.find("could not be started") != std::string::npos) == (end.rank == 1));
   }
@@ -162,7 +162,7 @@ TEST_CASE("worker_process: those that hang are killed", "[actors][worker_process
   CHECK(processes.terminate_all(20ms) >= 1);  // one may be killed before the other has started
   const auto all = ends.wait_for(2);
   REQUIRE(all.size() == 2);
-  for (const WorkerEnd& end : all) {
+  for (const run::WorkerEnd& end : all) {
     CHECK(end.text == "killed by SIGKILL");
     CHECK_FALSE(end.unasked);
     CHECK_FALSE(alive(end.pid));
@@ -215,7 +215,7 @@ TEST_CASE("worker_process: the destructor leaves nothing running",
 // ordered the worker has ended when the worker is told to go on.
 TEST_CASE("worker_process: (a launcher)", "[.launcher_of_test]") {
   const EventLoop loop;
-  WorkerProcesses processes(loop, [](const WorkerEnd&) {});
+  WorkerProcesses processes(loop, [](const run::WorkerEnd&) {});
   pid_t orderer = -1;
   std::thread([&] {
     orderer = ::gettid();

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "actors/train/memory/memory_layout.hpp"
+#include "run/memory/memory_layout.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/runs/node_plan.hpp"
@@ -18,7 +18,7 @@ constexpr std::int64_t kNodes = 3;
 constexpr std::chrono::seconds kLong = test::hang_limit;
 
 /// Two ranks on each node.
-RunPlan ring_plan(const std::filesystem::path& directory, bool buddies = true) {
+run::RunPlan ring_plan(const std::filesystem::path& directory, bool buddies = true) {
   return test::plan_of_nodes(directory, kNodes, 2 * kNodes, buddies);
 }
 
@@ -26,13 +26,13 @@ RunPlan ring_plan(const std::filesystem::path& directory, bool buddies = true) {
 const bool kIgnoresPipe = std::signal(SIGPIPE, SIG_IGN) != SIG_ERR;
 
 struct Node {
-  NodeMemory memory;
+  run::NodeMemory memory;
   std::unique_ptr<BuddyLink> link;
 };
 
-NodePosition position_of(std::int64_t node) { return {.node = node, .nodes = kNodes}; }
+run::NodePosition position_of(std::int64_t node) { return {.node = node, .nodes = kNodes}; }
 
-void check_own(const NodeMemory& memory, std::int64_t step) {
+void check_own(const run::NodeMemory& memory, std::int64_t step) {
   const auto span = ranks_of(memory.current()->layout());
   for (std::int64_t rank = span.first; rank < span.end; ++rank) {
     const auto bytes = memory.current()->bytes_of(rank, step);
@@ -42,7 +42,7 @@ void check_own(const NodeMemory& memory, std::int64_t step) {
   }
 }
 
-std::vector<Node> open_ring(const EventLoop& loop, const RunPlan& plan,
+std::vector<Node> open_ring(const EventLoop& loop, const run::RunPlan& plan,
                             const CredentialFiles& files, std::vector<Node> nodes) {
   for (std::int64_t i = 0; i < kNodes; ++i) {
     Node& node = nodes[static_cast<std::size_t>(i)];
@@ -67,7 +67,7 @@ TEST_CASE("buddy link: every node's snapshots are at the next one, and come back
   const test::TempDirectory directory;
   const auto files = make_credentials(directory.path() / "control");
   REQUIRE(files.ok());
-  const RunPlan plan = ring_plan(directory.path());
+  const run::RunPlan plan = ring_plan(directory.path());
   auto nodes = open_ring(loop, plan, *files, std::vector<Node>(kNodes));
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     nodes[i].link->keep(nodes[(i + 1) % nodes.size()].link->address(), nodes[i].memory);
@@ -87,7 +87,7 @@ TEST_CASE("buddy link: every node's snapshots are at the next one, and come back
     held.push_back(node.memory.held());
   }
   CHECK(held[lost].own.empty());
-  REQUIRE(newest_common(held, 100) == 10);
+  REQUIRE(run::newest_common(held, 100) == 10);
   const std::size_t buddy = (lost + 1) % nodes.size();
   std::thread taking([&] {
     CHECK(nodes[lost].link->restore({.step = 10, .give_to = "", .take = true}, nodes[lost].memory));
@@ -148,13 +148,13 @@ TEST_CASE("buddy link: without the key there is no room and no link",
   const test::TempDirectory directory;
   const auto files = make_credentials(directory.path() / "control");
   REQUIRE(files.ok());
-  const RunPlan plan = ring_plan(directory.path(), false);
-  NodeMemory memory;
+  const run::RunPlan plan = ring_plan(directory.path(), false);
+  run::NodeMemory memory;
   REQUIRE(memory.make_room(plan, position_of(1)));
   CHECK(memory.current());
   CHECK_FALSE(memory.buddy());
-  CHECK(memory_slots(plan) == 2);
-  CHECK(memory_slots(ring_plan(directory.path())) == 4);
+  CHECK(run::memory_slots(plan) == 2);
+  CHECK(run::memory_slots(ring_plan(directory.path())) == 4);
   CHECK_FALSE(BuddyLink::open(loop, *files, plan));
 }
 

@@ -1,6 +1,6 @@
 // Generations of ranks: how often they follow each other, and from which checkpoint.
 
-#include "actors/cluster/recovery/generations.hpp"
+#include "run/recovery/generations.hpp"
 
 #include <fmt/format.h>
 
@@ -38,7 +38,7 @@ class SavedRun {
     for (const char* const file : {"train.bin", "val.bin"}) {
       test::write_bytes(directory_ / file, std::string(400, '\0'));
     }
-    const PreparedRun run = prepare();
+    const run::PreparedRun run = prepare();
     const auto contexts = make_local_ranks(run.plan, {});
     REQUIRE(contexts);
     for (const std::int64_t step : steps) {
@@ -46,11 +46,11 @@ class SavedRun {
     }
   }
 
-  [[nodiscard]] PreparedRun prepare() const {
-    auto plan = plan_run(config_);
+  [[nodiscard]] run::PreparedRun prepare() const {
+    auto plan = run::plan_run(config_);
     INFO((plan ? std::string() : plan.error().message));
     REQUIRE(plan);
-    auto run = prepare_run(std::move(plan).value(), {});
+    auto run = run::prepare_run(std::move(plan).value(), {});
     INFO((run ? std::string() : run.error().message));
     REQUIRE(run);
     return std::move(run).value();
@@ -67,7 +67,7 @@ class SavedRun {
 
  private:
   /// As ranks and index do it; nothing is retired for it.
-  static void save(const PreparedRun& run, const std::vector<RankContext>& contexts,
+  static void save(const run::PreparedRun& run, const std::vector<RankContext>& contexts,
                    std::int64_t step) {
     const auto ranks = static_cast<std::int64_t>(contexts.size());
     std::vector<checkpoint::ShardRecord> records;
@@ -91,7 +91,7 @@ class SavedRun {
 };
 
 /// A generation whose ranks restore what they are told to, and then have nothing to do.
-Result<RunFinished> restore_and_finish(PreparedRun& run) {
+Result<RunFinished> restore_and_finish(run::PreparedRun& run) {
   StartState start;
   if (run.checkpoint) {
     start.checkpoint = run.checkpoint->path;
@@ -100,7 +100,7 @@ Result<RunFinished> restore_and_finish(PreparedRun& run) {
   if (!contexts) {
     REQUIRE(contexts.error().kind == ErrorKind::damage);
     return RunFinished{run.first_step(), kExitFailure, contexts.error().message,
-                       GenerationEnd::damage_found};
+                       run::GenerationEnd::damage_found};
   }
   run.store->restored();
   return RunFinished{run.first_step(), kExitFinished, "finished"};
@@ -113,9 +113,9 @@ TEST_CASE("generations: each rank reads the checkpoint that it resumes from once
   const std::int64_t ranks = GENERATE(1, 2);
   const SavedRun saved(ranks, {10, 20});
   const test::CountedReads reads("/shard-");
-  PreparedRun run = saved.prepare();
+  run::PreparedRun run = saved.prepare();
   CHECK(reads.bytes() == 0);
-  const auto outcome = run_generations(run, restore_and_finish);
+  const auto outcome = run::run_generations(run, restore_and_finish);
   REQUIRE(outcome);
   CHECK(outcome->exit_code == kExitFinished);
   CHECK(outcome->step == 20);
@@ -135,9 +135,9 @@ TEST_CASE(
   for (const std::int64_t step : {20, 30, 40, 50}) {  // more than recovery.max_respawns
     saved.flip_last_byte(step);
   }
-  PreparedRun run = saved.prepare();
+  run::PreparedRun run = saved.prepare();
   CHECK(run.first_step() == 50);
-  const auto outcome = run_generations(run, restore_and_finish);
+  const auto outcome = run::run_generations(run, restore_and_finish);
   REQUIRE(outcome);
   CHECK(outcome->exit_code == kExitFinished);
   CHECK(outcome->step == 10);
@@ -152,8 +152,8 @@ TEST_CASE("generations: where no checkpoint is complete the run ends and names t
   const SavedRun saved(1, {10, 20});
   saved.flip_last_byte(10);
   saved.flip_last_byte(20);
-  PreparedRun run = saved.prepare();
-  const auto outcome = run_generations(run, restore_and_finish);
+  run::PreparedRun run = saved.prepare();
+  const auto outcome = run::run_generations(run, restore_and_finish);
   REQUIRE_FALSE(outcome);
   CHECK(outcome.error().exit_code() == kExitFailure);
   CHECK_THAT(outcome.error().message,
@@ -165,12 +165,12 @@ TEST_CASE(
     "[actors][generations][CK-3][P3][P4]") {
   const std::int64_t ranks = GENERATE(1, 2);
   const SavedRun saved(ranks, {10, 20});
-  PreparedRun run = saved.prepare();
+  run::PreparedRun run = saved.prepare();
   Steps starts;
-  const auto outcome = run_generations(run, [&starts](PreparedRun& prepared) {
+  const auto outcome = run::run_generations(run, [&starts](run::PreparedRun& prepared) {
     starts.push_back(prepared.first_step());
     return RunFinished{prepared.first_step(), kExitFailure, "rank 0: tensor x",
-                       GenerationEnd::damage_found};
+                       run::GenerationEnd::damage_found};
   });
   REQUIRE(outcome);
   CHECK(outcome->exit_code == kExitFailure);
@@ -185,8 +185,8 @@ TEST_CASE(
 TEST_CASE("generations: nothing is retired before the ranks have what the run resumes from",
           "[actors][generations][CK-6][P3]") {
   const SavedRun saved(1, {10, 20, 30});
-  PreparedRun run = saved.prepare();
-  const auto outcome = run_generations(run, [&saved](PreparedRun& prepared) {
+  run::PreparedRun run = saved.prepare();
+  const auto outcome = run::run_generations(run, [&saved](run::PreparedRun& prepared) {
     CHECK(saved.names().size() == 3);
     return restore_and_finish(prepared);
   });
@@ -203,7 +203,7 @@ TEST_CASE("generations: of a run with nothing to do a start verifies what nobody
   }
   SECTION("damaged") {
     saved.flip_last_byte(100);
-    const PreparedRun run = saved.prepare();
+    const run::PreparedRun run = saved.prepare();
     CHECK(run.first_step() == 10);
     CHECK(saved.names() == std::vector<std::string>{"damaged-step-00000100", "step-00000010"});
   }
@@ -211,11 +211,11 @@ TEST_CASE("generations: of a run with nothing to do a start verifies what nobody
 
 TEST_CASE("generations: only a job that has saved something since it began is worth another",
           "[actors][generations][P4]") {
-  CHECK(worth_another_job(2, 31, 30));
-  CHECK_FALSE(worth_another_job(2, 30, 30));  // resumed, and lost before its first save
-  CHECK_FALSE(worth_another_job(2, 0, 0));
-  CHECK_FALSE(worth_another_job(2, std::nullopt, 0));
-  CHECK_FALSE(worth_another_job(1, 31, 30));  // one node goes on with fewer ranks
+  CHECK(run::worth_another_job(2, 31, 30));
+  CHECK_FALSE(run::worth_another_job(2, 30, 30));  // resumed, and lost before its first save
+  CHECK_FALSE(run::worth_another_job(2, 0, 0));
+  CHECK_FALSE(run::worth_another_job(2, std::nullopt, 0));
+  CHECK_FALSE(run::worth_another_job(1, 31, 30));  // one node goes on with fewer ranks
 }
 
 }  // namespace train::actors

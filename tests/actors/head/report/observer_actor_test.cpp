@@ -23,8 +23,8 @@ struct ObserverFixture {
   test::ErrorOutputFile capture{directory / "log"};
   std::shared_ptr<WaitBoard> waits = std::make_shared<WaitBoard>();
   WaitBoard::Credits commands = waits->add_credits("commands", 2);
-  std::shared_ptr<StatusFile> status = std::make_shared<StatusFile>(
-      directory.path(), StatusBase{.run = "a", .host = "h", .steps = 100});
+  std::shared_ptr<run::StatusFile> status = std::make_shared<run::StatusFile>(
+      directory.path(), run::StatusBase{.run = "a", .host = "h", .steps = 100});
   caf::scoped_actor conductor{world.system()};
   ObserverActor observer;
 
@@ -36,7 +36,7 @@ struct ObserverFixture {
          .abort_after_ns = abort_after_ns,
          .waits = waits,
          .status = status,
-         .events = std::make_shared<EventLog>(directory.path()),
+         .events = std::make_shared<run::EventLog>(directory.path()),
          .conductor = caf::actor_cast<ConductorActor>(caf::actor_cast<caf::actor>(conductor))},
         StreamKind::inline_));
     world.run_actors();

@@ -15,7 +15,7 @@ TEST_CASE("reporter: the first failure goes to the conductor, and no other", "[a
   const test::TempDirectory directory;
   test::ActorWorld world;
   test::Recorder conductor(world.system());
-  auto report = RunReport::open({.directory = directory.path(), .tensorboard = false});
+  auto report = run::RunReport::open({.directory = directory.path(), .tensorboard = false});
   REQUIRE(report.ok());
   const ReporterActor reporter =
       world.keep(spawn_reporter(world.system(), std::move(report).value(), StreamKind::inline_));
@@ -31,13 +31,13 @@ TEST_CASE("reporter: the first failure goes to the conductor, and no other", "[a
 TEST_CASE("reporter: a stop is an event of the run", "[actors][reporter]") {
   const test::TempDirectory directory;
   test::ActorWorld world;
-  auto report = RunReport::open({.directory = directory.path(), .tensorboard = false});
+  auto report = run::RunReport::open({.directory = directory.path(), .tensorboard = false});
   REQUIRE(report.ok());
   const ReporterActor reporter =
       world.keep(spawn_reporter(world.system(), std::move(report).value(), StreamKind::inline_));
   caf::anon_send(reporter, StopRequested{SIGTERM});
   world.run_actors();
-  CHECK_THAT(test::read_bytes(events_path(directory.path())),
+  CHECK_THAT(test::read_bytes(run::events_path(directory.path())),
              Catch::EndsWith("\"event\":\"stop_requested\",\"text\":\"SIGTERM\"}\n"));
 }
 

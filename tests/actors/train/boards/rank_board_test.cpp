@@ -13,7 +13,7 @@ TEST_CASE("rank_board: keeps the newest of each", "[actors][rank_board]") {
   board.finish_command(3);
   board.finish_command(2);  // the rank's streams report in order, but nothing depends on it
   ChannelProgress place;
-  place.phase = ChannelPhase::moving;
+  place.phase = run::ChannelPhase::moving;
   place.from = {1, 2};
   board.place(engine::Channel::reduce, place);
   const RankBoard::Snapshot seen = board.look();

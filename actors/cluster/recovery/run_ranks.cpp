@@ -1,0 +1,148 @@
+#include "actors/cluster/recovery/run_ranks.hpp"
+
+#include <fmt/format.h>
+
+#include <caf/all.hpp>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+#include "actors/cluster/recovery/process_ranks.hpp"
+#include "actors/head/head_setup.hpp"
+#include "actors/messages/event_messages.hpp"
+#include "actors/supervision.hpp"
+#include "actors/train/runtime/rank_profile.hpp"
+#include "actors/train/runtime/rank_setup.hpp"
+#include "base/log.hpp"
+#include "base/stop_signals.hpp"
+#include "run/recovery/generations.hpp"
+#include "run/recovery/verdict.hpp"
+
+namespace train::actors {
+namespace {
+
+/// Makes all ranks in this process. A signal ends reading a checkpoint: there is nothing to save
+/// yet.
+Result<std::vector<RankContext>> make_ranks(const run::PreparedRun& run) {
+  const StopOnSignal signal;
+  StartState start{.memory = run.memory.start(),
+                   .references_done = run.references_done,
+                   .identity = run.store->identity(),
+                   .stop = signal.token()};
+  if (run.checkpoint) {
+    start.checkpoint = run.checkpoint->path;
+  }
+  return make_local_ranks(run.plan, start);
+}
+
+/// Result of the recovery table for ranks that start in this process, if they end before the first
+/// step; nullopt: they train. Errors: that of `made`, if no table row covers it.
+Result<std::optional<RunFinished>> end_of_start(const run::PreparedRun& run, const Status& made) {
+  run::Verdict verdict(run::HeadState::starting);
+  if (const int signal = stop_signal(); signal != 0) {
+    const bool in_memory = run.memory.start().has_value();
+    run::note_event(run, run::stop_requested_event(signal));
+    verdict.hear(run::HeadEvent::signal, run::HeadFacts().set(run::HeadFact::in_memory, in_memory),
+                 {.signal = signal});
+  }
+  if (!made && made.error().kind == ErrorKind::damage) {
+    verdict.hear(RankFailed{.text = made.error().message, .damaged = true});
+  }
+  if (verdict.over()) {
+    return std::optional(verdict.outcome(run.first_step()));
+  }
+  TRAIN_RETURN_IF_ERROR(made);
+  return std::optional<RunFinished>();
+}
+
+/// Runs the actors of all ranks in this process until the conductor reports the end of the run.
+Result<RunFinished> run_here(const run::PreparedRun& run, std::shared_ptr<run::RunReport> report) {
+  const auto contexts = make_ranks(run);
+  const auto ended = end_of_start(run, contexts ? Status() : Status(contexts.error()));
+  TRAIN_RETURN_IF_ERROR(ended);
+  if (*ended) {
+    return **ended;
+  }
+  if (!run.memory.start()) {
+    run.store->restored();
+  }
+  std::vector<RankParts> ranks;
+  std::stop_source copies;
+  for (const RankContext& context : *contexts) {
+    if (run.profile) {
+      context->start_trace();
+    }
+    auto shards = shard_work({.places = run.store->locations(),
+                              .tag = run.store->tag(),
+                              .identity = run.store->identity(),
+                              .rsync = {.stop = copies.get_token()}},
+                             run.config().parallel, context->rank);
+    TRAIN_RETURN_IF_ERROR(shards);
+    ranks.push_back({.context = context,
+                     .shards = std::move(shards).value(),
+                     .reporting = {.digest_interval = run.config().run.digest_interval_steps}});
+  }
+  HeadParts head = head_parts(run, std::move(report), make_disk_stream());
+
+  caf::actor_system_config config;
+  set_up_handlers(config);
+  caf::actor_system system(config);
+  RunFinished outcome;
+  {
+    caf::scoped_actor self(system);
+    TrainingActors actors = start_training(system, ranks, head, caf::actor_cast<caf::actor>(self));
+    const SignalListener signals([conductor = actors.conductor](int signal) {
+      caf::anon_send(conductor, StopRequested{signal});
+    });
+    self->monitor(actors.conductor);  // Otherwise its end would go unnoticed.
+    self->receive([&outcome](const RunFinished& finished) { outcome = finished; },
+                  [&outcome, &run](const caf::down_msg& down) {
+                    outcome = run::head_failure(run.first_step(), failure_text(down.reason));
+                  });
+    copies.request_stop();  // A copy still running had its time.
+    cancel_transports(*contexts, "the run is over");
+    stop_training(actors);
+  }
+  system.await_all_actors_done();
+  for (const RankContext& context : *contexts) {
+    if (!run.profile) {
+      continue;
+    }
+    if (const Status written =
+            write_rank_profile(run::profile_directory(run.directory.root), *context);
+        !written) {
+      log_error(written.error().message);  // The error of the run itself takes precedence.
+    }
+  }
+  return outcome;
+}
+
+Result<RunFinished> run_generation(run::PreparedRun& run, ProcessRanks& processes) {
+  if (const Status room = run.memory.make_room(run.plan, run.position); !room) {
+    if (run.generation == 0) {
+      return room.error();
+    }
+    // With fewer nodes each holds more state; snapshots in memory are optional.
+    log_warning(fmt::format("no_snapshots_in_memory {}", room.error().message));
+  }
+  auto report = run::open_report(run);
+  TRAIN_RETURN_IF_ERROR(report);
+  const std::shared_ptr<run::RunReport> kept = std::move(report).value();
+  const bool elsewhere = run::in_processes(run.config().parallel, run.plan.separate_processes);
+  auto outcome = elsewhere ? processes.run(kept) : run_here(run, kept);
+  run.status->set_progress(kept->progress());
+  return outcome;
+}
+
+}  // namespace
+
+Result<RunFinished> run_ranks(run::PreparedRun& run) {
+  ProcessRanks processes(run);
+  return run::run_generations(
+      run, [&processes](run::PreparedRun& prepared) { return run_generation(prepared, processes); },
+      run.config().parallel.nodes > 1 ? &processes : nullptr);
+}
+
+}  // namespace train::actors

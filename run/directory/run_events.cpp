@@ -1,0 +1,52 @@
+#include "run/directory/run_events.hpp"
+
+#include <chrono>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace train::run {
+namespace {
+
+using Json = nlohmann::ordered_json;
+}  // namespace
+
+std::string event_line(const RunEvent& event) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  Json json = {{"unix_ms", std::chrono::duration_cast<std::chrono::milliseconds>(now).count()},
+               {"event", event.kind}};
+  if (event.step) {
+    json["step"] = *event.step;
+  }
+  if (!event.text.empty()) {
+    json["text"] = event.text;
+  }
+  if (event.seconds) {
+    json["seconds"] = *event.seconds;
+  }
+  if (event.size_bytes) {
+    json["size_bytes"] = *event.size_bytes;
+  }
+  // External text may be anything; invalid UTF-8 is replaced.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+RunEvent stop_requested_event(int signal) {
+  return {.kind = "stop_requested", .text = std::string("SIG") + sigabbrev_np(signal)};
+}
+
+std::filesystem::path events_path(const std::filesystem::path& run) { return run / "events.jsonl"; }
+
+EventLog::EventLog(const std::filesystem::path& run)
+    : file_(events_path(run), storage::HalfRecord::begin_line) {}
+
+void EventLog::note(const RunEvent& event) {
+  const std::string line = event_line(event);
+  const std::lock_guard lock(mutex_);
+  file_.append(line);
+}
+
+void note_event(const std::filesystem::path& run, const RunEvent& event) {
+  EventLog(run).note(event);
+}
+
+}  // namespace train::run

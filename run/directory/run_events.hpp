@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "storage/files/append_file.hpp"
+
+namespace train::run {
+
+/// Event of a run, for observers.
+struct RunEvent {
+  std::string kind;  ///< "rank_lost", "checkpoint_published", ...
+  std::string text = {};
+  std::optional<std::int64_t> step = {};
+  std::optional<double> seconds = {};  ///< Duration.
+  std::optional<std::uint64_t> size_bytes = {};
+};
+
+/// Event of a signal that asks the run to stop.
+[[nodiscard]] RunEvent stop_requested_event(int signal);
+
+[[nodiscard]] std::filesystem::path events_path(const std::filesystem::path& run);
+
+/// JSON line of the event, with the present time.
+[[nodiscard]] std::string event_line(const RunEvent& event);
+
+/// The file `<run>/events.jsonl` (docs/architecture.md), a line per event: unix_ms, event, and the
+/// event's other fields. Each line is one write, so that several processes may append. Not durable:
+/// the index keeps the events that must survive. Lines that cannot be written are queued
+/// (storage::AppendFile). Threading: note() from any thread; it blocks on the disk.
+class EventLog {
+ public:
+  explicit EventLog(const std::filesystem::path& run);
+  void note(const RunEvent& event);
+
+ private:
+  std::mutex mutex_;
+  storage::AppendFile file_;
+};
+
+/// Appends an event without an EventLog of the run; a failure is logged and not retried.
+void note_event(const std::filesystem::path& run, const RunEvent& event);
+
+}  // namespace train::run

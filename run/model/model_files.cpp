@@ -1,0 +1,498 @@
+#include "run/model/model_files.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/check.hpp"
+#include "base/log.hpp"
+#include "configs/nearest.hpp"
+#include "configs/shipped_models.hpp"
+#include "data/chat/template_files.hpp"
+#include "data/rows/row_facts.hpp"
+#include "data/tokenizer/formats/file_names.hpp"
+#include "data/tokenizer/formats/sentencepiece_model.hpp"
+#include "data/tokenizer/formats/tokenizer_files.hpp"
+#include "data/tokens/dataset_facts.hpp"
+#include "data/tokens/kept_tokenizer.hpp"
+#include "engine/model/architectures/architectures.hpp"
+#include "engine/model/model_shape.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/copy_file.hpp"
+#include "storage/files/digest.hpp"
+#include "storage/files/input_file.hpp"
+#include "storage/weight_files/weight_directory.hpp"
+
+namespace train::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kLargestModelConfig = std::uint64_t{16} << 20;
+constexpr const char* kModelConfig = "config.json";
+constexpr const char* kGenerationConfig = "generation_config.json";
+constexpr const char* kWeightsDigest = "weights.digest";
+constexpr std::uint64_t kTokenizerBegin = 4096;
+constexpr std::uint64_t kLargestWeightsDigest = 4096;
+constexpr std::uint64_t kDigestPieceBytes = std::uint64_t{1} << 20;
+
+Result<ModelConfigText> read_model_config(const fs::path& file) {
+  const auto opened = storage::InputFile::open(file);
+  TRAIN_RETURN_IF_ERROR(opened);
+  auto text = opened->read_text(kLargestModelConfig);
+  TRAIN_RETURN_IF_ERROR(text);
+  return ModelConfigText{
+      .text = std::move(text).value(), .source = file.string(), .directory = file.parent_path()};
+}
+
+/// Reads generation_config.json; without one, derives the defaults of transformers from
+/// config.json.
+Result<nlohmann::ordered_json> generation_config(const fs::path& model) {
+  std::error_code ignored;
+  const bool is_there = fs::exists(model / kGenerationConfig, ignored);
+  const fs::path file = model / (is_there ? kGenerationConfig : kModelConfig);
+  const auto text = storage::read_file(file, kLargestModelConfig);
+  TRAIN_RETURN_IF_ERROR(text);
+  auto object = nlohmann::ordered_json::parse(*text, nullptr, false);
+  if (!object.is_object()) {
+    return user_error(
+        fmt::format("{}: not a JSON object; put the model's own there", file.string()));
+  }
+  if (is_there) {
+    return object;
+  }
+  nlohmann::ordered_json made = {{"_from_model_config", true}};
+  for (const char* const key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    if (const auto found = object.find(key); found != object.end() && !found->is_null()) {
+      made[key] = *found;
+    }
+  }
+  return made;
+}
+
+/// True if a config.json declares quantized weights.
+bool names_quantization(const nlohmann::json& config) {
+  const auto found = config.find("quantization_config");
+  if (found != config.end() && !found->is_null()) {
+    return true;
+  }
+  const auto half = config.find("text_config");
+  return half != config.end() && half->is_object() && names_quantization(*half);
+}
+
+/// Weight files of model.from, sorted by name.
+std::vector<fs::path> weight_files(const fs::path& from) {
+  std::error_code error;
+  std::vector<fs::path> files;
+  if (fs::is_regular_file(from, error)) {
+    files.push_back(from);
+  }
+  for (const auto& entry : fs::directory_iterator(from, error)) {
+    if (entry.path().extension() == ".safetensors") {
+      files.push_back(entry.path());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// Sets `key` in the `text` of a config.json to another value, also in its text half.
+std::string with_value(const std::string& text, const char* key, bool value) {
+  auto config = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  TRAIN_CHECK(config.is_object(), "a config.json that was read before");
+  config[key] = value;
+  if (const auto half = config.find("text_config"); half != config.end() && half->is_object()) {
+    (*half)[key] = value;
+  }
+  return config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+/// Files and keys of a model's directory that would change its weights and are not read here: a
+/// sentence each.
+std::vector<std::string> notes_beside(const ModelConfigText& config) {
+  std::vector<std::string> notes;
+  const auto parsed = nlohmann::json::parse(config.text, nullptr, /*allow_exceptions=*/false);
+  if (names_quantization(parsed)) {
+    notes.emplace_back(
+        "config.json has a quantization_config, but the weights are not quantised: they are read "
+        "as they are");
+  }
+  std::error_code ignored;
+  if (fs::exists(config.directory / "adapter_config.json", ignored)) {
+    notes.emplace_back(
+        "the adapter of adapter_config.json is left out: these are the weights of the model alone");
+  }
+  return notes;
+}
+
+/// Copies a file that exists and has no copy.
+Status copy_if_there(const fs::path& from, const fs::path& to) {
+  std::error_code ignored;
+  if (!fs::exists(from, ignored) || fs::exists(to, ignored)) {
+    return {};
+  }
+  return storage::copy_file(from, to);
+}
+
+}  // namespace
+
+bool is_published(const configs::ModelSection& section) {
+  return !section.config.empty() || !section.from.empty();
+}
+
+std::span<const char* const> companion_files() { return data::tokenizer_file_names; }
+
+namespace {
+
+/// Stamp of the files that changes when one is replaced or written to.
+std::string looks_of(const std::vector<fs::path>& files) {
+  std::string text;
+  std::error_code ignored;
+  for (const fs::path& file : files) {
+    text += fmt::format("{} {} {}\n", file.string(), fs::file_size(file, ignored),
+                        fs::last_write_time(file, ignored).time_since_epoch().count());
+  }
+  return storage::digest_text(text);
+}
+
+Status add_file(const fs::path& path, storage::StreamingDigest& digest) {
+  const auto file = storage::InputFile::open(path);
+  TRAIN_RETURN_IF_ERROR(file);
+  digest.update(fmt::format("{} {}\n", path.filename().string(), file->size_bytes()));
+  std::vector<std::byte> piece;
+  for (std::uint64_t at = 0; at < file->size_bytes(); at += piece.size()) {
+    piece.resize(std::min(kDigestPieceBytes, file->size_bytes() - at));
+    TRAIN_RETURN_IF_ERROR(file->read(at, piece));
+    digest.update(piece);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> weights_fingerprint(const configs::RunConfig& config,
+                                        const fs::path& run_root) {
+  if (config.model.from.empty()) {
+    return fmt::format("seed {}", config.run.seed);
+  }
+  const std::vector<fs::path> files = weight_files(config.model.from);
+  if (files.empty()) {
+    return std::string();
+  }
+  const fs::path kept = run_root / kWeightsDigest;
+  const std::string looks = looks_of(files);
+  if (const auto text = storage::read_file(kept, kLargestWeightsDigest); text) {
+    const std::size_t space = text->find(' ');
+    if (space != std::string::npos && text->substr(0, space) == looks &&
+        storage::is_digest(text->substr(space + 1))) {
+      return text->substr(space + 1);
+    }
+  }
+  storage::StreamingDigest digest;
+  for (const fs::path& file : files) {
+    TRAIN_RETURN_IF_ERROR(add_file(file, digest));
+  }
+  std::string all = digest.finish();
+  if (const Status written = storage::write_file_atomically(kept, looks + " " + all); !written) {
+    log_warning(fmt::format("weights_digest_not_kept {}", written.error().message));  // Read again.
+  }
+  return all;
+}
+
+fs::path model_directory(const fs::path& run_root) { return run_root / "model"; }
+
+Result<ModelConfigText> find_model_config(const std::string& name_or_path) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  const fs::path path(name_or_path);
+  for (const configs::ShippedModel& model : configs::shipped_models()) {
+    if (model.name == name_or_path) {
+      if (fs::exists(path / kModelConfig, ignored) || fs::is_regular_file(path, ignored)) {
+        return user_error(
+            fmt::format("{0}: names a shipped shape and a model in this directory: write ./{0} for "
+                        "the model, or move it away for the shape",
+                        name_or_path));
+      }
+      return ModelConfigText{.text = std::string(model.config_json),
+                             .source = fmt::format("shape {}", model.name),
+                             .directory = {}};
+    }
+    names.emplace_back(model.name);
+  }
+  if (fs::is_directory(path, ignored)) {
+    const bool config = fs::exists(path / kModelConfig, ignored);
+    if (fs::exists(path / "config.toml", ignored) && !config) {
+      return user_error(
+          fmt::format("{0}: a run, not a model; `actortrain export {0} --out DIR` makes one of it",
+                      name_or_path));
+    }
+    if (fs::exists(path / "adapter_config.json", ignored) && !config) {
+      return user_error(storage::adapter_alone(path));
+    }
+    return read_model_config(path / kModelConfig);
+  }
+  if (!fs::exists(path, ignored)) {
+    return user_error(fmt::format(
+        "{}: no such config.json or directory, and no shape of that name{}; `actortrain "
+        "describe` lists them",
+        name_or_path, configs::did_you_mean(name_or_path, names)));
+  }
+  if (path.extension() == ".gguf") {
+    return user_error(fmt::format(
+        "{}: a GGUF file is read by `actortrain convert` alone: convert it, and give the directory",
+        name_or_path));
+  }
+  return read_model_config(path);
+}
+
+Result<PublishedModel> open_model(const std::string& directory, std::int64_t sequence_length) {
+  auto config = find_model_config(directory);
+  TRAIN_RETURN_IF_ERROR(config);
+  const auto spec = engine::spec_from_config(config->text, config->source, sequence_length);
+  TRAIN_RETURN_IF_ERROR(spec);
+  auto weights = checkpoint::PublishedWeights::open(directory, *spec);
+  if (!weights) {
+    const auto parsed = nlohmann::json::parse(config->text, nullptr, /*allow_exceptions=*/false);
+    return names_quantization(parsed)
+               ? Error{weights.error().kind,
+                       weights.error().message +
+                           "; config.json has a quantization_config: give the weights as they were "
+                           "before they were quantised"}
+               : weights.error();
+  }
+  PublishedModel model{.config = std::move(config).value(),
+                       .spec = (*weights)->model(),
+                       .weights = std::move(weights).value(),
+                       .notes = {}};
+  model.notes = model.weights->notes();
+  for (std::string& note : notes_beside(model.config)) {
+    model.notes.push_back(std::move(note));
+  }
+  if (spec->tie_embeddings && !model.spec.tie_embeddings) {
+    model.config.text = with_value(model.config.text, "tie_word_embeddings", false);
+  }
+  return model;
+}
+
+void show_notes(const std::string& directory, const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) {
+    log_warning(fmt::format("model_note {}: {}", directory, note));
+  }
+}
+
+namespace {
+
+/// Reads a published model's config.json, with the tied embeddings that its weights decide.
+Result<ModelConfigText> config_of(const configs::ModelSection& section) {
+  if (section.from.empty() || weight_files(section.from).empty()) {
+    return find_model_config(section.from.empty() ? section.config : section.from);
+  }
+  auto model = open_model(section.from, 0);
+  TRAIN_RETURN_IF_ERROR(model);
+  return std::move(model->config);
+}
+
+}  // namespace
+
+Result<engine::ModelSpec> resolve_model(const configs::RunConfig& config,
+                                        std::int64_t dataset_vocab) {
+  const configs::ModelSection& section = config.model;
+  if (!is_published(section)) {
+    const auto shape = engine::resolve_shape(section, dataset_vocab);
+    TRAIN_RETURN_IF_ERROR(shape);
+    return shape->spec();
+  }
+  const auto found = config_of(section);
+  TRAIN_RETURN_IF_ERROR(found);
+  auto spec = engine::spec_from_config(found->text, found->source, config.data.sequence_length);
+  TRAIN_RETURN_IF_ERROR(spec);
+  spec->z_loss_coeff = static_cast<float>(section.z_loss_coeff);
+  return spec;
+}
+
+Result<std::shared_ptr<const engine::WeightSource>> open_weights(
+    const configs::ModelSection& section, const engine::ModelSpec& model) {
+  if (section.from.empty()) {
+    return std::shared_ptr<const engine::WeightSource>();
+  }
+  auto weights = checkpoint::PublishedWeights::open(section.from, model);
+  TRAIN_RETURN_IF_ERROR(weights);
+  return std::shared_ptr<const engine::WeightSource>(std::move(weights).value());
+}
+
+configs::RunConfig with_own_model(configs::RunConfig config, const fs::path& run_root) {
+  std::error_code ignored;
+  const fs::path own = model_directory(run_root) / kModelConfig;
+  configs::ModelSection& section = config.model;
+  if (!is_published(section) || !fs::exists(own, ignored)) {
+    return config;
+  }
+  const bool whole = section.from.empty() || !weight_files(section.from).empty();
+  if (whole && find_model_config(section.from.empty() ? section.config : section.from)) {
+    return config;
+  }
+  section.from.clear();
+  section.config = own.string();
+  return config;
+}
+
+Status keep_model_files(const configs::ModelSection& section, const fs::path& run_root,
+                        bool begins) {
+  const fs::path to = model_directory(run_root);
+  std::error_code ignored;
+  if (!is_published(section)) {
+    return {};
+  }
+  const bool kept = fs::exists(to / kModelConfig, ignored);
+  const auto found = config_of(section);
+  if (!found) {
+    return kept && !begins ? Status() : found.error();
+  }
+  if (kept) {
+    const auto own = read_model_config(to / kModelConfig);
+    TRAIN_RETURN_IF_ERROR(own);
+    if (own->text == found->text) {
+      return {};
+    }
+    if (!begins) {
+      return user_error(
+          fmt::format("{}: differs from what this run began with, which is in {}; put it back, "
+                      "choose another run.name, or start anew with --fresh",
+                      found->source, (to / kModelConfig).string()));
+    }
+    TRAIN_RETURN_IF_ERROR(storage::remove_tree(to));
+  }
+  TRAIN_RETURN_IF_ERROR(storage::make_directory(to));
+  for (const char* name : data::tokenizer_file_names) {
+    if (!found->directory.empty()) {
+      TRAIN_RETURN_IF_ERROR(copy_if_there(found->directory / name, to / name));
+    }
+  }
+  return storage::write_file_atomically(to / kModelConfig, found->text);  // Last: now complete.
+}
+
+namespace {
+
+/// Facts of conversation data, for a run with a model's directory `model`; nullopt if the data has
+/// no conversations or the run has no such directory.
+Result<std::optional<data::RowFacts>> chat_facts(const configs::RunConfig& config,
+                                                 const fs::path& model) {
+  std::error_code ignored;
+  const auto rows = data::holds_rows(config.data.dir);
+  TRAIN_RETURN_IF_ERROR(rows);
+  if (!*rows || !fs::exists(model / kModelConfig, ignored)) {
+    return std::optional<data::RowFacts>();
+  }
+  auto facts = data::read_row_facts(config.data.dir);
+  TRAIN_RETURN_IF_ERROR(facts);
+  return std::optional(std::move(facts).value());
+}
+
+}  // namespace
+
+Status keep_chat_template(const configs::RunConfig& config, const fs::path& run_root) {
+  const fs::path model = model_directory(run_root);
+  const auto read = chat_facts(config, model);
+  TRAIN_RETURN_IF_ERROR(read);
+  if (!*read || (*read)->chat_template.empty()) {
+    return {};
+  }
+  const auto found = data::read_template_files(data::kept_tokenizer_folder(config.data.dir));
+  if (!found) {
+    log_warning(fmt::format("chat_template_not_kept {}", found.error().message));
+    return {};
+  }
+  return data::write_template_files(found->sources, model);
+}
+
+namespace {
+
+/// Name of a tokenizer file in a model's directory; `file` may have any name.
+Result<fs::path> tokenizer_name(const fs::path& file) {
+  const std::string name = file.filename().string();
+  const auto& known = data::tokenizer_file_names;
+  if (std::find(known.begin(), known.end(), name) != known.end()) {
+    return file.filename();
+  }
+  const auto opened = storage::InputFile::open(file);
+  TRAIN_RETURN_IF_ERROR(opened);
+  std::vector<std::byte> begin(std::min<std::uint64_t>(opened->size_bytes(), kTokenizerBegin));
+  TRAIN_RETURN_IF_ERROR(opened->read(0, begin));
+  const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
+  if (data::is_sentencepiece_model(text)) {
+    return fs::path("tokenizer.model");
+  }
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  const bool json = first != std::string_view::npos && text[first] == '{';
+  return json && name.find("tekken") != std::string::npos ? fs::path("tekken.json")
+         : json                                           ? fs::path("tokenizer.json")
+                                                          : file.filename();
+}
+
+}  // namespace
+
+Status keep_data_tokenizer(const configs::RunConfig& config, const fs::path& run_root) {
+  const fs::path to = model_directory(run_root);
+  const fs::path kept = data::kept_tokenizer(config.data.dir);
+  std::error_code ignored;
+  if (kept.empty() || !fs::exists(to / kModelConfig, ignored) || data::holds_tokenizer(to)) {
+    return {};
+  }
+  const auto facts = data::read_dataset_facts(config.data.dir);
+  TRAIN_RETURN_IF_ERROR(facts);
+  // Written first: the tokenizer's file marks this copy as complete. A model with weights has its
+  // own end-of-text tokens.
+  if (facts->end_of_text && config.model.from.empty()) {
+    const auto generation = nlohmann::ordered_json{{"eos_token_id", *facts->end_of_text}};
+    TRAIN_RETURN_IF_ERROR(
+        storage::write_file_atomically(to / kGenerationConfig, generation.dump(2) + "\n"));
+  }
+  std::vector<fs::path> files = data::tokenizer_files(kept);
+  std::stable_partition(files.begin(), files.end(), [](const fs::path& file) {
+    return file.filename() == "tokenizer_config.json";
+  });
+  for (const fs::path& file : files) {
+    if (file.filename() == kModelConfig || file.filename() == kGenerationConfig) {
+      continue;  // The file is one of the tokenizer's own model.
+    }
+    const auto name = tokenizer_name(file);
+    TRAIN_RETURN_IF_ERROR(name);
+    TRAIN_RETURN_IF_ERROR(copy_if_there(file, to / *name));
+  }
+  return {};
+}
+
+Status keep_turn_ends(const configs::RunConfig& config, const fs::path& run_root) {
+  const fs::path model = model_directory(run_root);
+  const auto read = chat_facts(config, model);
+  TRAIN_RETURN_IF_ERROR(read);
+  if (!*read) {
+    return {};
+  }
+  const data::RowFacts& facts = **read;
+  const auto configured = data::configured_ends(model);
+  TRAIN_RETURN_IF_ERROR(configured);
+  std::vector<std::uint32_t> ends = *configured;
+  if (ends.empty() && facts.end_of_text) {
+    ends.push_back(static_cast<std::uint32_t>(*facts.end_of_text));
+  }
+  const std::size_t before = ends.size();
+  for (const std::uint32_t id : facts.turn_ends) {
+    if (std::find(ends.begin(), ends.end(), id) == ends.end()) {
+      ends.push_back(id);
+    }
+  }
+  if (ends.size() == before) {
+    return {};
+  }
+  auto generation = generation_config(model);
+  TRAIN_RETURN_IF_ERROR(generation);
+  (*generation)["eos_token_id"] = ends;
+  return storage::write_file_atomically(model / kGenerationConfig, generation->dump(2) + "\n");
+}
+
+}  // namespace train::run

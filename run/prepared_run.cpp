@@ -1,0 +1,472 @@
+#include "run/prepared_run.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/steady_time.hpp"
+#include "base/text_output.hpp"
+#include "base/units.hpp"
+#include "checkpoint/save/first_identity.hpp"
+#include "configs/fields/field_table.hpp"
+#include "engine/objective/registry.hpp"
+#include "engine/optimizer/registry.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
+#include "engine/rank/plan/run_device.hpp"
+#include "run/directory/config_changes.hpp"
+#include "run/directory/run_events.hpp"
+#include "run/model/model_files.hpp"
+#include "run/plan/reference_key.hpp"
+
+namespace train::run {
+namespace {
+
+// Duration of the GEMM measurement at the start, long enough to outlast a moment of other load.
+constexpr double kPeakSeconds = 0.5;
+
+/// Event log of the run, shared with other owners.
+std::shared_ptr<EventLog> events_of(const std::shared_ptr<RunFiles>& files) {
+  return {files, &files->events};
+}
+
+/// Reads or makes the identity of the run, and logs the checkpoints of earlier versions that it
+/// adopts.
+Result<checkpoint::RunIdentity> identity_of(const RunPlan& plan, const RunDirectory& directory,
+                                            const CheckpointStore::Surroundings& surroundings) {
+  const checkpoint::Locations locations =
+      find_places(directory.root, plan.config.checkpoint.local_dir);
+  std::vector<std::filesystem::path> places = {locations.project};
+  const bool here = directory.existed && locations.two() && plan.config.parallel.nodes == 1;
+  if (here && !checkpoint::is_gone(locations.local.parent_path())) {
+    TRAIN_RETURN_IF_ERROR(checkpoint::prove_local(locations));
+    places.push_back(locations.local);
+  } else if (here && !checkpoint::is_gone(locations.former) &&
+             checkpoint::prove_local({.project = locations.project, .local = locations.former})) {
+    places.push_back(locations.former);
+  }
+  const auto given = checkpoint::give_identity(directory.root, places, surroundings.make_run_id());
+  TRAIN_RETURN_IF_ERROR(given);
+  if (given->given && directory.existed) {
+    log_info(fmt::format(
+        "run_identity_given {} to {}{}", given->identity.id, directory.root.string(),
+        given->adopted.empty() ? ""
+                               : fmt::format(": taken as its own, as they name no run: {}",
+                                             fmt::join(given->adopted, ", "))));
+  }
+  if (here) {
+    const auto renamed = checkpoint::rename_former(locations, given->identity);
+    TRAIN_RETURN_IF_ERROR(renamed);
+    if (*renamed) {
+      log_info(fmt::format("local_checkpoints_renamed {} to {}",
+                           locations.former.parent_path().string(),
+                           locations.local.parent_path().string()));
+    }
+  }
+  return given->identity;
+}
+
+CheckpointStore::Options store_options(const RunPlan& plan, const RunDirectory& directory,
+                                       const std::shared_ptr<RunFiles>& files,
+                                       const checkpoint::RunIdentity& identity,
+                                       const CheckpointStore::Surroundings& surroundings) {
+  const configs::RunConfig& config = plan.config;
+  checkpoint::ManifestFields fields;
+  fields.lanes = config.batch.lanes;
+  fields.micro_batch = config.batch.micro_batch;
+  fields.kernel_set = engine::kernel_set_name(config.runtime.device, config.precision.compute);
+  fields.data_fingerprint = plan.data_fingerprint;
+  fields.run_id = identity.id;
+  fields.config_text = configs::to_toml(config);
+  const configs::CheckpointSection& section = config.checkpoint;
+  return {.locations = find_places(directory.root, section.local_dir),
+          .index = directory.index(),
+          .keep = {.keep_last = section.keep_last,
+                   .keep_every = section.keep_every,
+                   .keep_best = section.keep_best},
+          .tokens_per_step = tokens_per_step(config),
+          .events = events_of(files),
+          .fields = std::move(fields),
+          .identity = identity,
+          .one_node = config.parallel.nodes == 1,
+          .new_run = !directory.existed,
+          .still_ours = directory.lock.checks(),
+          .surroundings = surroundings};
+}
+
+// Compute threads of all ranks on this node.
+int node_threads(const configs::RunConfig& config) {
+  const std::int64_t ranks =
+      std::max<std::int64_t>(1, config.parallel.ranks / config.parallel.nodes);
+  const auto all = static_cast<int>(ranks) * threads_per_rank(config.runtime.threads, ranks);
+  return std::min(all, resolve_threads(0));
+}
+
+std::vector<std::string> unit_names(const engine::RankOptions& options) {
+  const auto plan = engine::plan_of(options);
+  TRAIN_CHECK(plan.ok(), "{}", plan.error().message);  // plan_run() has already made it.
+  std::vector<std::string> names;
+  for (const auto& unit : plan->units()) {
+    names.push_back(unit.name);
+  }
+  return names;
+}
+
+/// Finds the newest checkpoint of a run with step `kept` in memory; it is read only if newer.
+Result<std::optional<checkpoint::Candidate>> find_behind(CheckpointStore& store,
+                                                         std::int64_t kept) {
+  auto placed = store.find_placed();
+  return placed && *placed && (*placed)->step > kept ? store.find_start() : placed;
+}
+
+/// Determines the pending work of the step that the run resumes from: references, evaluation,
+/// answers. REQUIRES: that step is known.
+Status look_at_start(PreparedRun& run) {
+  const std::int64_t step = run.first_step();
+  const auto references = step == 0 ? references_done(run.plan) : Result<std::int64_t>(0);
+  TRAIN_RETURN_IF_ERROR(references);
+  run.references_done = *references;
+  const MetricsEnd metrics = step > 0 ? run.files->metrics.end_at(step) : MetricsEnd();
+  run.evaluation_missed = step > 0 && !metrics.evaluated;
+  run.choices_missed = step > 0 && !metrics.answered;
+  return {};
+}
+
+/// Finds the state that a start of the run resumes from.
+Status find_first_start(PreparedRun& run) {
+  for (const auto depth : {checkpoint::Depth::files, checkpoint::Depth::bytes}) {
+    auto found = run.store->find_start(depth);
+    TRAIN_RETURN_IF_ERROR(found);
+    run.checkpoint = std::move(found).value();
+    TRAIN_RETURN_IF_ERROR(look_at_start(run));
+    if (!run.checkpoint || !run.nothing_to_do()) {
+      return {};  // The ranks verify the checkpoint that they restore.
+    }
+  }
+  run.store->restored();  // No rank restores the checkpoint, but every byte has been read.
+  return {};
+}
+
+/// Finds the state that the next ranks resume from. `reported`: steps already in the report.
+Status find_next_start(PreparedRun& run, std::int64_t reported,
+                       std::span<const NodeSteps> elsewhere) {
+  const auto kept = run.memory.look_back(reported, elsewhere);
+  const auto checkpoint =
+      kept ? find_behind(*run.store, kept.value_or(0)) : run.store->find_start();
+  if (checkpoint) {
+    run.checkpoint = *checkpoint;
+  } else if (kept) {
+    // No steps are lost: the state in memory is newer than any checkpoint of this start.
+    log_warning(fmt::format("checkpoints_not_read {}", checkpoint.error().message));
+  } else {
+    return checkpoint.error();
+  }
+  const std::int64_t saved = run.checkpoint ? run.checkpoint->step : 0;
+  if (kept.value_or(saved) < saved) {
+    run.memory.resume_from(std::nullopt);
+  }
+  return look_at_start(run);
+}
+
+/// A run that was killed before its first checkpoint has nothing to resume from.
+void log_lost_steps(const PreparedRun& run) {
+  const std::int64_t done = run.directory.existed && run.first_step() == 0
+                                ? newest_step_in_metrics(run.directory.root)
+                                : 0;
+  if (done > 0) {
+    log_warning(
+        fmt::format("run_begun_anew directory={}: it has no checkpoint; steps 1 to {} are "
+                    "done again",
+                    run.directory.root.string(), done));
+  }
+}
+
+void log_start(const PreparedRun& run) {
+  if (run.first_step() > 0) {
+    log_info(fmt::format("resumed step={} from {}", run.first_step(),
+                         run.memory.start() ? "memory" : run.checkpoint->path.string()));
+  }
+  if (run.references_done > 0) {
+    log_info(fmt::format("reference_resumed commands={} of {}", run.references_done,
+                         run.plan.data->reference_rows().commands));
+  }
+}
+
+/// Compares the data with the checkpoint's, once per start and for each fallback checkpoint: later
+/// generations resume from a state that this start has accepted or written itself. REQUIRES: there
+/// is a checkpoint.
+Status compare_data(PreparedRun& run) {
+  const auto manifest = checkpoint::read_manifest(run.checkpoint->path);
+  TRAIN_RETURN_IF_ERROR(manifest);
+  if (manifest->fields.data_fingerprint.empty()) {
+    log_info(fmt::format("data_not_compared {} does not say what it was trained on",
+                         run.checkpoint->path.string()));
+  }
+  const std::string difference = data_difference(manifest->fields, run.checkpoint->path, run.plan);
+  if (!difference.empty() && !run.accept_data) {
+    return user_error(
+        fmt::format("{}; put the old data back, start anew with --fresh, or train on with this "
+                    "data by --accept-data",
+                    difference));
+  }
+  run.data_accepted = difference;
+  return {};
+}
+
+/// Records changes in the index before the file with the old values is replaced: a start killed
+/// between the two detects them again.
+void record_changes(const PreparedRun& run) {
+  for (const configs::KeyChange& change : run.directory.changes) {
+    const std::string text = change_text(change, run.first_step());
+    log_info(fmt::format("{} {}", kConfigChanged, text));
+    if (const Status logged = run.store->event(kConfigChanged, text); !logged) {
+      log_warning(fmt::format("index_incomplete {}", logged.error().message));
+    }
+    const std::string warning = change_warning(change, run.config(), run.first_step());
+    if (!warning.empty()) {
+      log_warning(warning);
+    }
+  }
+}
+
+/// True if a checkpoint that was due before the run's first step is missing.
+}  // namespace
+
+std::optional<std::int64_t> steps_left_of_job(std::int64_t steps_per_job,
+                                              std::int64_t job_first_step,
+                                              std::int64_t first_step) {
+  if (steps_per_job == 0) {
+    return std::nullopt;
+  }
+  return std::max<std::int64_t>(0, job_first_step + steps_per_job - first_step);
+}
+
+std::int64_t PreparedRun::first_step() const {
+  if (const auto start = memory.start()) {
+    return start->origin.step;
+  }
+  return checkpoint ? checkpoint->step : 0;
+}
+
+bool PreparedRun::nothing_to_do() const {
+  return first_step() >= config().run.steps &&
+         (config().eval.interval_steps == 0 || !evaluation_missed) &&
+         (configs::choices_interval(config().eval) == 0 || !choices_missed);
+}
+
+Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
+                                const CheckpointStore::Surroundings& surroundings) {
+  auto directory = open_run_directory(plan.config, choices.fresh);
+  TRAIN_RETURN_IF_ERROR(directory);
+  const auto files = std::make_shared<RunFiles>(directory->root);
+  const auto identity = identity_of(plan, *directory, surroundings);
+  TRAIN_RETURN_IF_ERROR(identity);
+  auto store =
+      CheckpointStore::open(store_options(plan, *directory, files, *identity, surroundings));
+  TRAIN_RETURN_IF_ERROR(store);
+  PreparedRun run{.plan = std::move(plan),
+                  .directory = std::move(directory).value(),
+                  .store = std::move(store).value(),
+                  .checkpoint = {},
+                  .memory = {},
+                  .position = {}};
+  run.files = files;
+  run.accept_data = choices.accept_data;
+  TRAIN_RETURN_IF_ERROR(find_first_start(run));
+  TRAIN_RETURN_IF_ERROR(keep_model_files(run.plan.config.model, run.directory.root,
+                                         /*begins=*/run.first_step() == 0));
+  TRAIN_RETURN_IF_ERROR(keep_data_tokenizer(run.plan.config, run.directory.root));
+  TRAIN_RETURN_IF_ERROR(keep_turn_ends(run.plan.config, run.directory.root));
+  TRAIN_RETURN_IF_ERROR(keep_chat_template(run.plan.config, run.directory.root));
+  run.job_first_step = run.first_step();
+  if (run.checkpoint && !run.nothing_to_do()) {
+    TRAIN_RETURN_IF_ERROR(compare_data(run));
+  }
+  log_lost_steps(run);
+  if (run.first_step() == 0) {
+    show_notes(run.config().model.from, run.plan.model_notes);
+  }
+  log_start(run);
+  record_changes(run);
+  if (run.directory.existed) {
+    TRAIN_RETURN_IF_ERROR(store_config(run.directory, run.plan.config));
+  }
+  return run;
+}
+
+Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes) {
+  const configs::ParallelSection& parallel = run.config().parallel;
+  const bool more = nodes > parallel.nodes;
+  const std::int64_t all = more ? run.ranks_at_start : parallel.ranks;
+  const std::int64_t all_nodes = more ? run.nodes_at_start : parallel.nodes;
+  if (nodes == all_nodes) {  // The number of ranks may differ between nodes.
+    if (auto plan = plan_with(run.plan, nodes, all)) {
+      return plan;
+    }
+  }
+  return largest_plan(run.plan, nodes, all / all_nodes);
+}
+
+void warn_of_small_disk(const PreparedRun& run) {
+  const checkpoint::Locations& places = run.store->locations();
+  const std::uint64_t size = checkpoint_bytes(run.plan);
+  std::vector<std::filesystem::path> disks = {places.project};
+  if (places.two()) {
+    disks.push_back(places.local);
+  }
+  for (const std::filesystem::path& place : disks) {
+    std::error_code code;
+    const std::filesystem::space_info space = std::filesystem::space(place, code);
+    const std::uint64_t old = place == places.project ? run.store->retirable_bytes() : 0;
+    if (!code && space.available < size && space.available + old < size) {
+      log_warning(fmt::format(
+          "disk_small {} has {} free, and a checkpoint takes {}: make room before the first save",
+          place.string(), format_bytes(space.available), format_bytes(size)));
+    }
+  }
+}
+
+double measure_peak_flops(const configs::RunConfig& config) {
+  if (std::getenv("ACTORTRAIN_TEST_NO_PEAK") != nullptr) {
+    return 0.0;  // Skipped: tests start runs by the hundred.
+  }
+  const std::string& device = config.runtime.device;
+  const double peak = engine::measure_peak_flops(device, config.precision.compute,
+                                                 node_threads(config), kPeakSeconds);
+  if (device == "cpu" || config.parallel.transport == "inproc" || config.parallel.ranks == 1) {
+    return peak;
+  }
+  engine::release_device(device);  // The ranks are processes, each with its own device.
+  return peak * static_cast<double>(config.parallel.ranks / config.parallel.nodes);
+}
+
+Status find_start_again(PreparedRun& run, std::int64_t reported,
+                        std::span<const NodeSteps> elsewhere) {
+  run.store->forget_saves();
+  TRAIN_RETURN_IF_ERROR(find_next_start(run, reported, elsewhere));
+  if (run.first_step() < run.job_first_step) {  // This start's first checkpoint is damaged.
+    TRAIN_RETURN_IF_ERROR(run.checkpoint ? compare_data(run) : Status());
+    if (!run.data_accepted.empty()) {
+      log_warning(fmt::format("data_accepted {}", run.data_accepted));
+    }
+    run.job_first_step = run.first_step();
+  }
+  log_start(run);
+  return {};
+}
+
+namespace {
+
+/// Restores metrics of steps that an earlier start could not write because its disk was full.
+void restore_metrics(const PreparedRun& run, RunReport& report) {
+  const std::int64_t newest = run.files->metrics.end_at(run.first_step()).newest_step;
+  if (newest >= run.first_step()) {
+    return;
+  }
+  std::int64_t restored = 0;
+  for (const checkpoint::StepRecord& step : run.store->steps(newest + 1, run.first_step())) {
+    restored += report.restore(step) ? 1 : 0;
+  }
+  if (restored > 0) {
+    log_info(fmt::format("metrics_restored {} lines of steps {} to {} from the journal", restored,
+                         newest + 1, run.first_step()));
+  }
+}
+
+Result<std::unique_ptr<RunReport>> open_empty_report(const PreparedRun& run) {
+  const engine::RankOptions& options = run.plan.engine;
+  return RunReport::open(
+      {.directory = run.directory.root,
+       .first_step = run.first_step(),
+       .total_steps = options.total_steps,
+       .log_interval = run.config().run.log_interval_steps,
+       .tokens_per_step = tokens_per_step(run.config()),
+       .eval_interval = run.config().eval.interval_steps,
+       .choices_interval = configs::choices_interval(run.config().eval),
+       .rows = data::LaneSource::row_count(run.plan.data),
+       .flops_per_token = engine::flops_per_token(options.model, options.seq_len),
+       .peak_flops = run.peak_flops * static_cast<double>(run.config().parallel.nodes),
+       .bytes_per_token = run.plan.data->bytes_per_token(),
+       .data = run.plan.data,
+       .units = unit_names(options),
+       .optimizer = engine::optimizer_of(options),
+       .objective_metrics = engine::make_objective(options.objective)->metric_names(),
+       .block_metrics = engine::block_metrics(options.model),
+       .tensorboard = run.config().run.tensorboard,
+       .ranks = run.config().parallel.ranks,
+       .output =
+           run.output == Output::lines && isatty(STDOUT_FILENO) != 0 ? Output::live : run.output,
+       .out = &standard_output(),
+       .files = run.files});
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
+  auto report = open_empty_report(run);
+  if (report && run.generation == 0 && run.first_step() > 0) {
+    restore_metrics(run, **report);
+  }
+  return report;
+}
+
+RunProgram::Options program_of(const PreparedRun& run) {
+  const data::ReferenceRows reference = run.plan.data->reference_rows();
+  const std::int64_t interval = run.config().checkpoint.interval_steps;
+  const std::int64_t saved = run.checkpoint ? run.checkpoint->step : 0;
+  return {.first_step = run.first_step(),
+          .total_steps = run.config().run.steps,
+          .reference_commands = reference.live ? 0 : reference.commands,
+          .references_done = run.references_done,
+          .live_reference = live_reference_of(reference),
+          .phase_end = engine::last_step_of(run.plan.engine),
+          .passes = engine::pass_list_of(run.config().objective),
+          .steps_per_job = steps_left_of_job(run.config().run.steps_per_job, run.job_first_step,
+                                             run.first_step()),
+          .eval_interval = run.config().eval.interval_steps,
+          .choices_interval = configs::choices_interval(run.config().eval),
+          .checkpoint_interval = run.config().checkpoint.interval_steps,
+          .evaluation_missed = run.evaluation_missed,
+          .choices_missed = run.choices_missed,
+          .first_step_saved = run.checkpoint && run.checkpoint->step == run.first_step(),
+          .save_missed = interval > 0 && run.first_step() / interval * interval > saved};
+}
+
+void note_event(const PreparedRun& run, const RunEvent& event) {
+  if (run.status != nullptr) {  // Not a simulation.
+    run.files->events.note(event);
+  }
+}
+
+void log_event(const PreparedRun& run, const char* kind, const std::string& text) {
+  Status logged = run.store->event(kind, text);
+  if (logged) {
+    logged = run.store->journal({});  // Retries the queue once.
+  }
+  if (!logged) {
+    log_warning(fmt::format("index_incomplete {}", logged.error().message));
+  }
+  note_event(run, {.kind = kind, .text = text});
+}
+
+void write_status(const PreparedRun& run, std::optional<RunFinished> outcome) {
+  if (run.status == nullptr) {  // Simulation.
+    return;
+  }
+  RunStatus status;
+  status.phase = outcome ? "over" : "starting";
+  status.generation = run.generation;
+  status.ranks = run.config().parallel.ranks;
+  status.now_ns = steady_now_ns();
+  status.progress.step = outcome ? outcome->step : run.first_step();
+  status.outcome = std::move(outcome);
+  if (const Status written = run.status->write(std::move(status)); !written) {
+    log_warning(fmt::format("status_not_written {}", written.error().message));
+  }
+}
+
+}  // namespace train::run

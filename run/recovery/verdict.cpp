@@ -1,0 +1,70 @@
+#include "run/recovery/verdict.hpp"
+
+#include <utility>
+
+#include "base/check.hpp"
+
+namespace train::run {
+
+HeadStep Verdict::hear(HeadEvent event, HeadFacts facts, LineWords words, std::int32_t told) {
+  const HeadStep step = decide(state_, event, facts);
+  const bool doubted = state_ == HeadState::start_doubt || state_ == HeadState::doubt;
+  const bool doubts = step.has(HeadAction::wait_for_cause);
+  if (doubts) {
+    doubt_lost_ = event == HeadEvent::rank_missed;
+  }
+  if (doubts || (step.exit != Exit::none && !(doubted && event == HeadEvent::cause_time_over))) {
+    words_ = std::move(words);
+    told_ = told;
+  }
+  if (step.exit != Exit::none) {
+    last_ = step;
+  }
+  state_ = step.next;
+  return step;
+}
+
+HeadStep Verdict::hear(const RankFailed& failure, HeadFacts facts) {
+  return hear(event_of(failure), facts, {.rank = failure.rank, .text = failure.text},
+              failure.exit_code);
+}
+
+HeadStep Verdict::conclude() {
+  return hear(HeadEvent::cause_time_over, HeadFacts().set(HeadFact::lost, doubt_lost_));
+}
+
+RunFinished Verdict::outcome(std::int64_t step) const {
+  TRAIN_CHECK(over(), "the run goes on, in state {}", name_of(state_));
+  return {step, exit_code_of(last_.exit, told_), fill_in(last_.line, words_), end_of(state_)};
+}
+
+RunFinished head_failure(std::int64_t step, std::string text) {
+  Verdict verdict(HeadState::training);
+  verdict.hear(HeadEvent::head_failed, {}, {.text = std::move(text)});
+  return verdict.outcome(step);
+}
+
+void FirstLoss::hear(const WorkerEnd& end) {
+  const std::lock_guard lock(mutex_);
+  if (end.unasked && !end_) {
+    end_ = end;
+  }
+}
+
+RunFinished FirstLoss::cause_of(RunFinished outcome) const {
+  const std::lock_guard lock(mutex_);
+  if (!end_) {
+    return outcome;
+  }
+  const HeadStep step =
+      decide(state_of(outcome.end),
+             end_->killed ? HeadEvent::worker_killed : HeadEvent::worker_crashed, {});
+  if (step.exit != Exit::none) {
+    outcome.exit_code = exit_code_of(step.exit, outcome.exit_code);
+    outcome.text = fill_in(step.line, {.rank = end_->rank, .text = end_->text});
+    outcome.end = end_of(step.next);
+  }
+  return outcome;
+}
+
+}  // namespace train::run

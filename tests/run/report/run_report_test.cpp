@@ -1,0 +1,153 @@
+#include "run/report/run_report.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <bit>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/harness/nanoseconds.hpp"
+
+namespace train::run {
+namespace {
+
+/// A report to memory: a step has 1000 tokens of a million FLOP each, and takes the time that the
+/// test says.
+class ReportedRun {
+ public:
+  explicit ReportedRun(double peak_flops) {
+    REQUIRE(file_);
+    auto report = RunReport::open({.directory = directory_.path(),
+                                   .total_steps = 100,
+                                   .tokens_per_step = 1000,
+                                   .flops_per_token = 1e6,
+                                   .peak_flops = peak_flops,
+                                   .tensorboard = false,
+                                   .out = &output_});
+    REQUIRE(report.ok());
+    report_ = std::move(report).value();
+  }
+  /// Its line says so much of the peak, in percent; -1: nothing.
+  int mfu_of_step(double seconds) {
+    StepFinished event;
+    event.step = ++step_;
+    event.trained_ns = trained_ns_ +=
+        static_cast<std::int64_t>(seconds * static_cast<double>(kSecond));
+    REQUIRE_NOTHROW(report_->step(event, late_ns_));
+    const std::string all = test::read_bytes(directory_ / "out");
+    const std::string line = all.substr(all.rfind("step "));
+    const std::size_t mfu = line.find("MFU ");
+    return mfu == std::string::npos ? -1 : std::atoi(line.c_str() + mfu + 4);
+  }
+
+ private:
+  test::TempDirectory directory_;
+  Descriptor file_{::open((directory_ / "out").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600)};
+  TextOutput output_{file_.get()};
+  std::unique_ptr<RunReport> report_;
+  // All reports come at once, as from a head that was kept from its core meanwhile.
+  std::int64_t late_ns_ = 1000 * kSecond;
+  std::int64_t step_ = 0, trained_ns_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("report: MFU is the share of the measured peak", "[run][run_report]") {
+  ReportedRun run(4e9);
+  CHECK(run.mfu_of_step(1.0) == 25);
+  CHECK(run.mfu_of_step(1.0) == 25);
+}
+
+TEST_CASE("report: without a peak there is no MFU", "[run][run_report]") {
+  ReportedRun run(0.0);
+  CHECK(run.mfu_of_step(1.0) == -1);
+  CHECK(run.mfu_of_step(0.1) == -1);
+}
+
+TEST_CASE("report: steps that compute faster than the measured peak raise it",
+          "[run][run_report]") {
+  ReportedRun run(1e9);
+  CHECK(run.mfu_of_step(0.5) == 100);  // 2 GFLOP/s
+  CHECK(run.mfu_of_step(0.5) == 100);
+  CHECK(run.mfu_of_step(1.0) == 67);  // of 2 GFLOP/s: two steps in 1.5 s
+  CHECK(run.mfu_of_step(0.25) == 86);
+}
+
+TEST_CASE("report: no share is above all of it, however long steps take", "[run][run_report]") {
+  ReportedRun run(1.2e9);
+  int highest = 0;
+  for (const double seconds : {0.9, 0.3, 1.2, 0.01, 0.6, 0.6, 3.0, 0.2, 0.2, 0.2, 0.001, 1.0}) {
+    const int share = run.mfu_of_step(seconds);
+    CHECK(share >= 0);
+    highest = std::max(highest, share);
+  }
+  CHECK(highest == 100);
+}
+
+TEST_CASE("report: the objective's metrics come first, then those of the model's blocks",
+          "[run][run_report]") {
+  const test::TempDirectory directory;
+  auto report = RunReport::open({.directory = directory.path(),
+                                 .total_steps = 3,
+                                 .tokens_per_step = 100,
+                                 .objective_metrics = {"margin"},
+                                 .block_metrics = {"load", "balance"},
+                                 .tensorboard = false});
+  REQUIRE(report.ok());
+  const auto bits = [](double value) { return std::bit_cast<std::uint64_t>(value); };
+  StepFinished step;
+  step.step = 1;
+  step.objective_metrics = {bits(0.5), bits(2.0), bits(3.0)};
+  REQUIRE_NOTHROW((*report)->step(step, 0));
+  EvaluationFinished evaluation;  // Of an objective that measures steps alone.
+  evaluation.step = 1;
+  evaluation.objective_metrics = {bits(4.0), bits(5.0)};
+  REQUIRE_NOTHROW((*report)->evaluation(evaluation));
+  const std::string metrics = test::read_bytes(directory / "metrics.jsonl");
+  const auto found = nlohmann::json::parse(metrics.substr(0, metrics.find('\n')));
+  CHECK(found["margin"] == 0.5);
+  CHECK(found["load"] == 2.0);
+  CHECK(found["balance"] == 3.0);
+  const auto evaluated = nlohmann::json::parse(metrics.substr(metrics.find('\n') + 1));
+  CHECK(evaluated["val_load"] == 4.0);
+  CHECK(evaluated["val_balance"] == 5.0);
+  CHECK(evaluated.contains("val_perplexity"));
+  CHECK_FALSE(evaluated.contains("val_margin"));
+}
+
+TEST_CASE("report: of packed rows a step's line says what was trained", "[run][run_report]") {
+  const test::TempDirectory directory;
+  auto report = RunReport::open(
+      {.directory = directory.path(),
+       .total_steps = 3,
+       .tokens_per_step = 100,
+       .rows =
+           [](std::int64_t step) {
+             return engine::RowCount{
+                 .weight = 1.0, .trained = 20 + step, .tokens = 75, .positions = 100};
+           },
+       .tensorboard = false});
+  REQUIRE(report.ok());
+  StepFinished event;
+  event.step = 3;
+  event.trained_ns = 2 * kSecond;
+  REQUIRE_NOTHROW((*report)->step(event, 0));
+  const std::string metrics = test::read_bytes(directory / "metrics.jsonl");
+  const std::string line = metrics.substr(metrics.rfind("{\"step\""));
+  const nlohmann::json found = nlohmann::json::parse(line);
+  CHECK(found["tokens"] == 300);
+  CHECK(found["tokens_per_second"] == 50.0);
+  CHECK(found["trained_tokens"] == 22);
+  CHECK(found["trained_tokens_per_second"] == 11.0);
+  CHECK(found["row_fill"] == 0.75);
+}
+
+}  // namespace train::run
