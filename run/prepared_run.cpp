@@ -129,10 +129,10 @@ Status look_at_start(PreparedRun& run) {
   const std::int64_t step = run.first_step();
   const auto references = step == 0 ? references_done(run.plan) : Result<std::int64_t>(0);
   TRAIN_RETURN_IF_ERROR(references);
-  run.references_done = *references;
+  run.start.references_done = *references;
   const MetricsEnd metrics = step > 0 ? run.files->metrics.end_at(step) : MetricsEnd();
-  run.evaluation_missed = step > 0 && !metrics.evaluated;
-  run.choices_missed = step > 0 && !metrics.answered;
+  run.start.evaluation_missed = step > 0 && !metrics.evaluated;
+  run.start.choices_missed = step > 0 && !metrics.answered;
   return {};
 }
 
@@ -141,9 +141,9 @@ Status find_first_start(PreparedRun& run) {
   for (const auto depth : {checkpoint::Depth::files, checkpoint::Depth::bytes}) {
     auto found = run.store->find_start(depth);
     TRAIN_RETURN_IF_ERROR(found);
-    run.checkpoint = std::move(found).value();
+    run.start.checkpoint = std::move(found).value();
     TRAIN_RETURN_IF_ERROR(look_at_start(run));
-    if (!run.checkpoint || !run.nothing_to_do()) {
+    if (!run.start.checkpoint || !run.nothing_to_do()) {
       return {};  // The ranks verify the checkpoint that they restore.
     }
   }
@@ -158,14 +158,14 @@ Status find_next_start(PreparedRun& run, std::int64_t reported,
   const auto checkpoint =
       kept ? find_behind(*run.store, kept.value_or(0)) : run.store->find_start();
   if (checkpoint) {
-    run.checkpoint = *checkpoint;
+    run.start.checkpoint = *checkpoint;
   } else if (kept) {
     // No steps are lost: the state in memory is newer than any checkpoint of this start.
     log_warning(fmt::format("checkpoints_not_read {}", checkpoint.error().message));
   } else {
     return checkpoint.error();
   }
-  const std::int64_t saved = run.checkpoint ? run.checkpoint->step : 0;
+  const std::int64_t saved = run.start.checkpoint ? run.start.checkpoint->step : 0;
   if (kept.value_or(saved) < saved) {
     run.memory.resume_from(std::nullopt);
   }
@@ -188,10 +188,10 @@ void log_lost_steps(const PreparedRun& run) {
 void log_start(const PreparedRun& run) {
   if (run.first_step() > 0) {
     log_info(fmt::format("resumed step={} from {}", run.first_step(),
-                         run.memory.start() ? "memory" : run.checkpoint->path.string()));
+                         run.memory.start() ? "memory" : run.start.checkpoint->path.string()));
   }
-  if (run.references_done > 0) {
-    log_info(fmt::format("reference_resumed commands={} of {}", run.references_done,
+  if (run.start.references_done > 0) {
+    log_info(fmt::format("reference_resumed commands={} of {}", run.start.references_done,
                          run.plan.data->reference_rows().commands));
   }
 }
@@ -200,20 +200,21 @@ void log_start(const PreparedRun& run) {
 /// generations resume from a state that this start has accepted or written itself. REQUIRES: there
 /// is a checkpoint.
 Status compare_data(PreparedRun& run) {
-  const auto manifest = checkpoint::read_manifest(run.checkpoint->path);
+  const auto manifest = checkpoint::read_manifest(run.start.checkpoint->path);
   TRAIN_RETURN_IF_ERROR(manifest);
   if (manifest->fields.data_fingerprint.empty()) {
     log_info(fmt::format("data_not_compared {} does not say what it was trained on",
-                         run.checkpoint->path.string()));
+                         run.start.checkpoint->path.string()));
   }
-  const std::string difference = data_difference(manifest->fields, run.checkpoint->path, run.plan);
-  if (!difference.empty() && !run.accept_data) {
+  const std::string difference =
+      data_difference(manifest->fields, run.start.checkpoint->path, run.plan);
+  if (!difference.empty() && !run.data.accept) {
     return user_error(
         fmt::format("{}; put the old data back, start anew with --fresh, or train on with this "
                     "data by --accept-data",
                     difference));
   }
-  run.data_accepted = difference;
+  run.data.accepted = difference;
   return {};
 }
 
@@ -246,16 +247,16 @@ std::optional<std::int64_t> steps_left_of_job(std::int64_t steps_per_job,
 }
 
 std::int64_t PreparedRun::first_step() const {
-  if (const auto start = memory.start()) {
-    return start->origin.step;
+  if (const auto kept = memory.start()) {
+    return kept->origin.step;
   }
-  return checkpoint ? checkpoint->step : 0;
+  return start.checkpoint ? start.checkpoint->step : 0;
 }
 
 bool PreparedRun::nothing_to_do() const {
   return first_step() >= config().run.steps &&
-         (config().eval.interval_steps == 0 || !evaluation_missed) &&
-         (configs::choices_interval(config().eval) == 0 || !choices_missed);
+         (config().eval.interval_steps == 0 || !start.evaluation_missed) &&
+         (configs::choices_interval(config().eval) == 0 || !start.choices_missed);
 }
 
 Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
@@ -271,11 +272,9 @@ Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
   PreparedRun run{.plan = std::move(plan),
                   .directory = std::move(directory).value(),
                   .store = std::move(store).value(),
-                  .checkpoint = {},
-                  .memory = {},
-                  .position = {}};
-  run.files = files;
-  run.accept_data = choices.accept_data;
+                  .start = {.checkpoint = std::nullopt},
+                  .data = {.accept = choices.accept_data},
+                  .files = files};
   TRAIN_RETURN_IF_ERROR(find_first_start(run));
   TRAIN_RETURN_IF_ERROR(keep_model_files(run.plan.config.model, run.directory.root,
                                          /*begins=*/run.first_step() == 0));
@@ -283,7 +282,7 @@ Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
   TRAIN_RETURN_IF_ERROR(keep_turn_ends(run.plan.config, run.directory.root));
   TRAIN_RETURN_IF_ERROR(keep_chat_template(run.plan.config, run.directory.root));
   run.job_first_step = run.first_step();
-  if (run.checkpoint && !run.nothing_to_do()) {
+  if (run.start.checkpoint && !run.nothing_to_do()) {
     TRAIN_RETURN_IF_ERROR(compare_data(run));
   }
   log_lost_steps(run);
@@ -301,8 +300,8 @@ Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
 Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes) {
   const configs::ParallelSection& parallel = run.config().parallel;
   const bool more = nodes > parallel.nodes;
-  const std::int64_t all = more ? run.ranks_at_start : parallel.ranks;
-  const std::int64_t all_nodes = more ? run.nodes_at_start : parallel.nodes;
+  const std::int64_t all = more ? run.nodes.ranks_at_start : parallel.ranks;
+  const std::int64_t all_nodes = more ? run.nodes.nodes_at_start : parallel.nodes;
   if (nodes == all_nodes) {  // The number of ranks may differ between nodes.
     if (auto plan = plan_with(run.plan, nodes, all)) {
       return plan;
@@ -349,9 +348,9 @@ Status find_start_again(PreparedRun& run, std::int64_t reported,
   run.store->forget_saves();
   TRAIN_RETURN_IF_ERROR(find_next_start(run, reported, elsewhere));
   if (run.first_step() < run.job_first_step) {  // This start's first checkpoint is damaged.
-    TRAIN_RETURN_IF_ERROR(run.checkpoint ? compare_data(run) : Status());
-    if (!run.data_accepted.empty()) {
-      log_warning(fmt::format("data_accepted {}", run.data_accepted));
+    TRAIN_RETURN_IF_ERROR(run.start.checkpoint ? compare_data(run) : Status());
+    if (!run.data.accepted.empty()) {
+      log_warning(fmt::format("data_accepted {}", run.data.accepted));
     }
     run.job_first_step = run.first_step();
   }
@@ -389,7 +388,7 @@ Result<std::unique_ptr<RunReport>> open_empty_report(const PreparedRun& run) {
        .choices_interval = configs::choices_interval(run.config().eval),
        .rows = data::LaneSource::row_count(run.plan.data),
        .flops_per_token = engine::flops_per_token(options.model, options.seq_len),
-       .peak_flops = run.peak_flops * static_cast<double>(run.config().parallel.nodes),
+       .peak_flops = run.reporting.peak_flops * static_cast<double>(run.config().parallel.nodes),
        .bytes_per_token = run.plan.data->bytes_per_token(),
        .data = run.plan.data,
        .units = unit_names(options),
@@ -398,8 +397,9 @@ Result<std::unique_ptr<RunReport>> open_empty_report(const PreparedRun& run) {
        .block_metrics = engine::block_metrics(options.model),
        .tensorboard = run.config().run.tensorboard,
        .ranks = run.config().parallel.ranks,
-       .output =
-           run.output == Output::lines && isatty(STDOUT_FILENO) != 0 ? Output::live : run.output,
+       .output = run.reporting.output == Output::lines && isatty(STDOUT_FILENO) != 0
+                     ? Output::live
+                     : run.reporting.output,
        .out = &standard_output(),
        .files = run.files});
 }
@@ -417,23 +417,24 @@ Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
 RunProgram::Options program_of(const PreparedRun& run) {
   const data::ReferenceRows reference = run.plan.data->reference_rows();
   const std::int64_t interval = run.config().checkpoint.interval_steps;
-  const std::int64_t saved = run.checkpoint ? run.checkpoint->step : 0;
-  return {.first_step = run.first_step(),
-          .total_steps = run.config().run.steps,
-          .reference_commands = reference.live ? 0 : reference.commands,
-          .references_done = run.references_done,
-          .live_reference = live_reference_of(reference),
-          .phase_end = engine::last_step_of(run.plan.engine),
-          .passes = engine::pass_list_of(run.config().objective),
-          .steps_per_job = steps_left_of_job(run.config().run.steps_per_job, run.job_first_step,
-                                             run.first_step()),
-          .eval_interval = run.config().eval.interval_steps,
-          .choices_interval = configs::choices_interval(run.config().eval),
-          .checkpoint_interval = run.config().checkpoint.interval_steps,
-          .evaluation_missed = run.evaluation_missed,
-          .choices_missed = run.choices_missed,
-          .first_step_saved = run.checkpoint && run.checkpoint->step == run.first_step(),
-          .save_missed = interval > 0 && run.first_step() / interval * interval > saved};
+  const std::int64_t saved = run.start.checkpoint ? run.start.checkpoint->step : 0;
+  return {
+      .first_step = run.first_step(),
+      .total_steps = run.config().run.steps,
+      .reference_commands = reference.live ? 0 : reference.commands,
+      .references_done = run.start.references_done,
+      .live_reference = live_reference_of(reference),
+      .phase_end = engine::last_step_of(run.plan.engine),
+      .passes = engine::pass_list_of(run.config().objective),
+      .steps_per_job =
+          steps_left_of_job(run.config().run.steps_per_job, run.job_first_step, run.first_step()),
+      .eval_interval = run.config().eval.interval_steps,
+      .choices_interval = configs::choices_interval(run.config().eval),
+      .checkpoint_interval = run.config().checkpoint.interval_steps,
+      .evaluation_missed = run.start.evaluation_missed,
+      .choices_missed = run.start.choices_missed,
+      .first_step_saved = run.start.checkpoint && run.start.checkpoint->step == run.first_step(),
+      .save_missed = interval > 0 && run.first_step() / interval * interval > saved};
 }
 
 void note_event(const PreparedRun& run, const RunEvent& event) {

@@ -9,37 +9,57 @@
 
 #include "run/directory/run_directory.hpp"
 #include "run/directory/run_events.hpp"
+#include "run/events/outcome.hpp"
 #include "run/memory/node_memory.hpp"
 #include "run/plan/node_position.hpp"
 #include "run/plan/run_plan.hpp"
 #include "run/program/run_program.hpp"
-#include "run/recovery/outcome.hpp"
 #include "run/report/run_status.hpp"
 #include "run/store/checkpoint_store.hpp"
 
 namespace train::run {
+
+/// State that the next ranks resume from, and what an earlier start left undone there.
+struct StartPoint {
+  std::optional<checkpoint::Candidate> checkpoint = {};  ///< None: initial weights.
+  std::int64_t references_done = 0;  ///< Commands of the reference sweep already done.
+  bool evaluation_missed = false;    ///< First step's, due before the last stop.
+  bool choices_missed = false;       ///< First step's answers to eval.choices.
+};
+
+/// Nodes of a run, now and at its start.
+struct RunNodes {
+  NodePosition position = {};               ///< Position of the head among the members.
+  std::vector<std::int64_t> members = {0};  ///< Members, by their original numbers.
+  std::int64_t ranks_at_start = 1;          ///< Ranks of all nodes, with none lost.
+  std::int64_t nodes_at_start = 1;          ///< Nodes of the run, with none lost.
+  std::size_t awaited = 0;                  ///< Nodes that are expected to join.
+};
+
+/// What this start of a run shows and records.
+struct Reporting {
+  bool profile = false;           ///< Record a profile.
+  Output output = Output::lines;  ///< Output::live if possible.
+  double peak_flops = 0.0;        ///< measure_peak_flops(); 0: not measured.
+};
+
+/// Data that differ from those of the checkpoint.
+struct DataChange {
+  bool accept = false;        ///< StartChoices::accept_data
+  std::string accepted = {};  ///< Accepted change; empty: none.
+};
 
 /// Run that is ready to start, without its ranks and actors. Held by the launcher.
 struct PreparedRun {
   RunPlan plan;
   RunDirectory directory;
   std::unique_ptr<CheckpointStore> store;
-  std::optional<checkpoint::Candidate> checkpoint;  ///< To resume from; none: initial weights.
-  NodeMemory memory;                        ///< Resumes from memory instead, if that has a start.
-  std::int64_t references_done = 0;         ///< Commands of the reference sweep already done.
-  bool evaluation_missed = false;           ///< First step's, due before the last stop.
-  bool choices_missed = false;              ///< First step's answers to eval.choices.
-  std::int64_t job_first_step = 0;          ///< First step of the first generation.
-  double peak_flops = 0.0;                  ///< measure_peak_flops(); 0: not measured.
-  NodePosition position;                    ///< Position of the head among the members.
-  std::vector<std::int64_t> members = {0};  ///< Members, by their original numbers.
-  std::int64_t ranks_at_start = 1;          ///< Ranks of all nodes, with none lost.
-  std::int64_t nodes_at_start = 1;          ///< Nodes of the run, with none lost.
-  std::size_t nodes_awaited = 0;            ///< Nodes that are expected to join.
-  bool profile = false;                     ///< Record a profile.
-  Output output = Output::lines;            ///< Output::live if possible.
-  bool accept_data = false;                 ///< StartChoices::accept_data
-  std::string data_accepted = {};           ///< Accepted data change; empty: none.
+  StartPoint start = {};
+  NodeMemory memory = {};           ///< Resumes from memory instead, if that has a start.
+  std::int64_t job_first_step = 0;  ///< First step of the first generation.
+  RunNodes nodes = {};
+  Reporting reporting = {};
+  DataChange data = {};
   std::uint32_t generation = 0;             ///< Earlier starts of all ranks in this process.
   std::shared_ptr<RunFiles> files = {};     ///< Files for observers.
   std::shared_ptr<StatusFile> status = {};  ///< Status file; none: not written.

@@ -7,10 +7,10 @@
 #include <optional>
 #include <set>
 
-#include "actors/handles.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/event_messages.hpp"
-#include "actors/supervision.hpp"
+#include "actors/system/handles.hpp"
+#include "actors/system/supervision.hpp"
 #include "base/exit_codes.hpp"
 #include "run/recovery/verdict.hpp"
 
@@ -85,9 +85,7 @@ struct ClusterState {
     ready_.ranks.at(rank) = worker.rank_actor;
     ready_.processes.at(rank) = worker.process;
     if (++ready_count_ == ready_.ranks.size()) {
-      run::HeadFacts facts;
-      facts.set(run::HeadFact::signalled, signal_.has_value());
-      carry_out(verdict_.hear(run::HeadEvent::ranks_ready, facts));
+      carry_out(verdict_.ready(signal_.has_value()));
     }
   }
 
@@ -113,7 +111,7 @@ struct ClusterState {
   /// `failure`: its text names the rank. The conductor monitors training ranks itself.
   void failed(const RankFailed& failure) {
     if (verdict_.starts()) {
-      carry_out(verdict_.hear(failure));
+      carry_out(verdict_.failed(failure, ready_.ranks.size()));
     }
   }
 
@@ -122,7 +120,7 @@ struct ClusterState {
       return self->send(options.waiter, lost);  // The waiter knows that ranks train.
     }
     // The node's ranks may not have joined yet, and never will.
-    carry_out(verdict_.hear(run::HeadEvent::launcher_lost, {}, {.node = lost.node}));
+    carry_out(verdict_.launcher_lost(lost.node));
   }
 
   void signalled(const StopRequested& stop) {
@@ -130,9 +128,7 @@ struct ClusterState {
       return self->send(options.waiter, stop);
     }
     signal_ = stop;
-    run::HeadFacts facts;
-    facts.set(run::HeadFact::in_memory, order_ && order_->assignment.memory.step >= 0);
-    carry_out(verdict_.hear(run::HeadEvent::signal, facts, {.signal = stop.signal}));
+    carry_out(verdict_.signal(stop.signal, order_ && order_->assignment.memory.step >= 0));
   }
 
   void carry_out(const run::HeadStep& step) {

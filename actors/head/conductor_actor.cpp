@@ -16,7 +16,7 @@
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
-#include "actors/supervision.hpp"
+#include "actors/system/supervision.hpp"
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
 #include "run/recovery/verdict.hpp"
@@ -29,13 +29,6 @@ struct BoardLines {
   WaitBoard::Line wait;
   WaitBoard::Credits commands;
   WaitBoard::Credits saves;
-};
-
-/// End of a finished program, with the result of its saves.
-struct ProgramEnd {
-  int exit_code;
-  std::string text;
-  run::HeadEvent event = run::HeadEvent::program_over;
 };
 
 struct ConductorState;
@@ -56,7 +49,7 @@ struct ConductorState {
     show_credits();
     board_->wait.end();  // Each finished command restarts the wait.
     if (!outstanding_.empty()) {
-      board_->wait.begin("the ranks to finish a command", steps_finished_);
+      board_->wait.begin("the ranks to finish a command", reports_.step);
     }
     finish_if_done();
   }
@@ -120,21 +113,8 @@ struct ConductorState {
     if (saves_.idle() || outcome_) {
       return;
     }
-    const std::int64_t newest = saves_.waiting().value_or(*saves_.under_way());
-    std::string where = "is lost";
-    if (local_ == newest) {
-      where = fmt::format("is whole in {}, not published", drain_.local_location);
-    } else if (local_) {
-      where = fmt::format("is lost; that of step {} is whole in {}, not published", *local_,
-                          drain_.local_location);
-    }
-    const std::string stands = published_
-                                   ? fmt::format("that of step {} stands", *published_)
-                                   : std::string("no checkpoint of this start was published");
-    program_over(
-        {kExitFailure, fmt::format("the checkpoint of step {} {}: publishing took longer than "
-                                   "checkpoint.drain_s = {}; {}",
-                                   newest, where, drain_.time.count(), stands)});
+    program_over(run::end_of_drain(reports_, saves_.waiting().value_or(*saves_.under_way()),
+                                   drain_.local_location, drain_.time.count()));
   }
 
   template <class Message>
@@ -170,10 +150,9 @@ struct ConductorState {
 
   void step_finished(const StepFinished& event) {
     if (event.nonfinite) {
-      if (!nonfinite_) {
-        nonfinite_ = true;
+      if (reports_.nonfinite.empty()) {
         // The sign of a NaN carries no information.
-        nonfinite_text_ =
+        reports_.nonfinite =
             fmt::format("loss {} and gradient norm {} at step {}", std::abs(event.loss.value()),
                         event.grad_norm.value(), event.step);
         program_->stop_nonfinite(event.step - 1);
@@ -182,7 +161,7 @@ struct ConductorState {
       }
       return;
     }
-    steps_finished_ = event.step;
+    reports_.step = event.step;
     saves_.good_through(event.step);
     announce_skipped();
     tell_listeners(event);
@@ -190,8 +169,8 @@ struct ConductorState {
   }
 
   void stop_requested(std::int32_t signal) {
-    if (verdict_.hear(run::HeadEvent::signal).has(run::HeadAction::save) && !signal_) {
-      signal_ = signal;
+    if (verdict_.signal(signal).has(run::HeadAction::save) && !reports_.signal) {
+      reports_.signal = signal;
       program_->stop_early();
       log_info(fmt::format("stop_requested signal={} finishing the step in flight, then saving",
                            std::string("SIG") + sigabbrev_np(signal)));
@@ -232,20 +211,16 @@ struct ConductorState {
 
   void tell_if_drained() {
     if (closing_ && undrained_.empty() && !std::exchange(told_, true)) {
-      program_over(program_end());
+      program_over(run::end_of(*program_, reports_));
       caf::anon_send(peers_.waiter, *outcome_);
     }
   }
 
   /// Ends the run unless a failure has already ended it.
-  void program_over(const ProgramEnd& end) {
-    carry_out(verdict_.hear(end.event, {}, {.text = end.text}, end.exit_code));
-  }
+  void program_over(const run::ProgramEnd& end) { carry_out(verdict_.program_over(end)); }
 
   void rank_failed(const RankFailed& event) {
-    run::HeadFacts facts;
-    facts.set(run::HeadFact::alone, peers_.ranks.size() == 1);  // One rank: it is the cause.
-    carry_out(verdict_.hear(event, facts));
+    carry_out(verdict_.failed(event, peers_.ranks.size()));
   }
 
   void carry_out(const run::HeadStep& step) {
@@ -253,7 +228,7 @@ struct ConductorState {
       self->delayed_send(caf::actor_cast<ConductorActor>(self), run::kCauseTime, ConcludeFailure{});
     }
     if (step.has(run::HeadAction::end_ranks) && !outcome_) {
-      outcome_ = verdict_.outcome(steps_finished_);
+      outcome_ = verdict_.outcome(reports_.step);
       if (peers_.observer && outcome_->end == run::GenerationEnd::rank_lost) {
         self->send(peers_.observer, RankLost{});
       }
@@ -262,9 +237,8 @@ struct ConductorState {
   }
 
   void end_for_nodes() {
-    run::HeadFacts facts;  // Otherwise the run ends normally, after its saves, or by a loss.
-    facts.set(run::HeadFact::steps_left, program_->further_steps() && !outcome_);
-    carry_out(verdict_.hear(run::HeadEvent::nodes_wait, facts));
+    // Otherwise the run ends normally, after its saves, or by a loss.
+    carry_out(verdict_.nodes_wait(program_->further_steps() && !outcome_));
   }
 
   void part_down(const caf::down_msg& down) {
@@ -284,44 +258,10 @@ struct ConductorState {
     }
     for (const auto& [who, listener] : peers_.listeners) {
       if (down.source == listener.address()) {
-        report_failure_ = text.empty() ? fmt::format("the {} ended unasked", who) : text;
+        reports_.report_failure = text.empty() ? fmt::format("the {} ended unasked", who) : text;
         listener_done(down.source);
       }
     }
-  }
-
-  /// Outcome of the run if nothing has ended it before its program was done.
-  [[nodiscard]] ProgramEnd program_end() const {
-    const std::int64_t step = steps_finished_;
-    if (nonfinite_) {
-      return {kExitFailure,
-              fmt::format("not finite: {}, first {}; nothing was saved after it; start anew with "
-                          "--fresh and a lower optimizer.lr or optimizer.grad_clip",
-                          nonfinite_text_, nonfinite_origin_.text)};
-    }
-    if (!save_failure_.empty()) {
-      return {kExitFailure, fmt::format("the last checkpoint was not saved: {}", save_failure_)};
-    }
-    if (signal_ && !program_->complete()) {
-      return {kExitStopped,
-              fmt::format(
-                  "stopped by signal {} after step {}, {}; run it again, without --fresh, to go "
-                  "on",
-                  *signal_, step, step > 0 ? "saved" : "nothing to save")};
-    }
-    if (program_->job_over()) {
-      return {
-          kExitStopped,
-          fmt::format("this start's part is done at step {}, saved; run it again to go on", step)};
-    }
-    if (program_->phase_over()) {
-      return {kExitStopped, fmt::format("the phase is over at step {}, saved", step),
-              run::HeadEvent::phase_over};
-    }
-    if (!report_failure_.empty()) {  // Never fails a part before the last.
-      return {kExitFailure, report_failure_};
-    }
-    return {kExitFinished, fmt::format("finished at step {}", step)};
   }
 
   ConductorSelf self;
@@ -333,20 +273,13 @@ struct ConductorState {
   run::RankAgreement agreement_;
   SaveDrain drain_;
   run::SaveSchedule saves_;
-  std::optional<std::int64_t> local_;      // The save under way is complete in the local location.
-  std::optional<std::int64_t> published_;  // Newest published step.
   bool draining_ = false;
-  std::int64_t steps_finished_ = 0;
-  bool nonfinite_ = false;
   std::size_t ranks_stopped_ = 0;
   bool closing_ = false;
   std::set<caf::actor_addr> undrained_;  // Listeners with output left to write.
   bool told_ = false;                    // The waiter has its RunFinished.
-  std::optional<std::int32_t> signal_;
-  std::string save_failure_;  // Failure of the newest save; empty if it succeeded.
-  std::string report_failure_;
-  std::string nonfinite_text_;
-  NonfiniteFound nonfinite_origin_;
+  run::ProgramReports reports_;
+  bool origin_found_ = false;                       // Of a value that is not finite.
   run::Verdict verdict_{run::HeadState::training};  // Verdict on training ranks.
   std::optional<RunFinished> outcome_;              // Outcome of the run.
 };
@@ -357,7 +290,7 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self,
   report_exceptions(self, "conductor", [] { return std::int64_t{-1}; });
   ConductorState* const state = &self->state;
   state->program_.emplace(program);
-  state->steps_finished_ = program.first_step;
+  state->reports_.step = program.first_step;
   state->board_ = board;
   state->drain_ = drain;
   return {
@@ -379,27 +312,28 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self,
         const auto heard = state->agreement_.hear(event, state->peers_.ranks.size());
         if (!heard) {
           state->rank_failed({event.rank, heard.error().message, kExitFailure});
-        } else if (*heard && !state->nonfinite_) {
+        } else if (*heard && state->reports_.nonfinite.empty()) {
           state->tell_listeners(**heard);
           state->tell_index(**heard);
         }
       },
       [state](const CheckpointWritten& event) {
-        state->save_failure_.clear();
-        state->published_ = event.step;
-        state->local_.reset();
+        state->reports_.save_failure.clear();
+        state->reports_.published = event.step;
+        state->reports_.local.reset();
         state->tell_listeners(event);
       },
       [state](const CheckpointFailed& event) {
-        state->save_failure_ = event.text;
+        state->reports_.save_failure = event.text;
         state->tell_listeners(event);
       },
-      [state](const CheckpointLocal& event) { state->local_ = event.step; },
+      [state](const CheckpointLocal& event) { state->reports_.local = event.step; },
       [state](const SaveFinished& event) { state->save_finished(event.step); },
       [state](const NonfiniteFound& event) {
         // All ranks report the same origin; the second pass must not replace the first pass's.
-        if (event.rank == 0 && !state->nonfinite_origin_.found) {
-          state->nonfinite_origin_ = event;
+        if (event.rank == 0 && !state->origin_found_) {
+          state->origin_found_ = event.found;
+          state->reports_.origin = event.text;
         }
       },
       [state](const RankStopped&) {
@@ -408,12 +342,11 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self,
       },
       [state](const RankFailed& event) { state->rank_failed(event); },
       [state](const LauncherLost& event) {
-        state->carry_out(
-            state->verdict_.hear(run::HeadEvent::launcher_lost, {}, {.node = event.node}));
+        state->carry_out(state->verdict_.launcher_lost(event.node));
       },
       [state](const ConcludeFailure&) { state->carry_out(state->verdict_.conclude()); },
       [state](const DrainOver&) { state->drain_over(); },
-      [state](const ReportFailed& event) { state->report_failure_ = event.text; },
+      [state](const ReportFailed& event) { state->reports_.report_failure = event.text; },
       [state](const StopRequested& event) { state->stop_requested(event.signal); },
       [state](const NodesReturned&) { state->end_for_nodes(); },
       [state](const ReportDrained&) {

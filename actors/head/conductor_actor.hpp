@@ -4,7 +4,7 @@
 #include <chrono>
 #include <string>
 
-#include "actors/handles.hpp"
+#include "actors/system/handles.hpp"
 #include "actors/train/boards/rank_board.hpp"
 #include "run/program/run_program.hpp"
 

@@ -14,27 +14,28 @@ Assignment make_assignment(const run::PreparedRun& run, const HeadActors& head,
                            const caf::actor& rendezvous) {
   const configs::RunConfig& config = run.config();
   const auto memory = run.memory.start();
-  return {
-      .generation = run.generation,
-      .config_text = configs::to_toml(config),
-      .checkpoint = run.checkpoint ? std::filesystem::absolute(run.checkpoint->path).string() : "",
-      .memory = memory ? memory->origin : MemoryOrigin(),
-      .phase_step = run.plan.engine.phase_step,
-      .references_done = run.references_done,
-      .run_directory = std::filesystem::absolute(run.directory.root).string(),
-      .two_locations = run.store->locations().two(),
-      .run_id = run.store->identity().id,
-      .checkpoint_tag = run.store->tag(),
-      .trace_directory =
-          run.profile
-              ? std::filesystem::absolute(run::profile_directory(run.directory.root)).string()
-              : "",
-      .threads = run::threads_per_rank(config.runtime.threads,
-                                       config.parallel.ranks / config.parallel.nodes),
-      .conductor = caf::actor_cast<caf::strong_actor_ptr>(head.conductor),
-      .index = caf::actor_cast<caf::strong_actor_ptr>(head.index),
-      .rendezvous = caf::actor_cast<caf::strong_actor_ptr>(rendezvous),
-      .observer = caf::actor_cast<caf::strong_actor_ptr>(head.observer)};
+  return {.generation = run.generation,
+          .config_text = configs::to_toml(config),
+          .checkpoint = run.start.checkpoint
+                            ? std::filesystem::absolute(run.start.checkpoint->path).string()
+                            : "",
+          .memory = memory ? memory->origin : MemoryOrigin(),
+          .phase_step = run.plan.engine.phase_step,
+          .references_done = run.start.references_done,
+          .run_directory = std::filesystem::absolute(run.directory.root).string(),
+          .two_locations = run.store->locations().two(),
+          .run_id = run.store->identity().id,
+          .checkpoint_tag = run.store->tag(),
+          .trace_directory =
+              run.reporting.profile
+                  ? std::filesystem::absolute(run::profile_directory(run.directory.root)).string()
+                  : "",
+          .threads = run::threads_per_rank(config.runtime.threads,
+                                           config.parallel.ranks / config.parallel.nodes),
+          .conductor = caf::actor_cast<caf::strong_actor_ptr>(head.conductor),
+          .index = caf::actor_cast<caf::strong_actor_ptr>(head.index),
+          .rendezvous = caf::actor_cast<caf::strong_actor_ptr>(rendezvous),
+          .observer = caf::actor_cast<caf::strong_actor_ptr>(head.observer)};
 }
 
 HeadParts head_parts(const run::PreparedRun& run, std::shared_ptr<run::RunReport> report,

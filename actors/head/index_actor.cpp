@@ -11,7 +11,7 @@
 #include "actors/head/run_registry.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
-#include "actors/supervision.hpp"
+#include "actors/system/supervision.hpp"
 #include "base/log.hpp"
 #include "run/store/run_index.hpp"
 #include "storage/files/atomic_file.hpp"

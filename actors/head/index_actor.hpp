@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "actors/handles.hpp"
 #include "actors/messages/save_messages.hpp"
+#include "actors/system/handles.hpp"
 #include "base/result.hpp"
 #include "checkpoint/index/index_entry.hpp"
 #include "checkpoint/index/step_journal.hpp"

@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "actors/assembly.hpp"
-#include "actors/handles.hpp"
 #include "actors/head/conductor_actor.hpp"
 #include "actors/head/index_actor.hpp"
 #include "actors/head/report/observer_actor.hpp"
 #include "actors/messages/connect_messages.hpp"
-#include "actors/streams.hpp"
+#include "actors/system/assembly.hpp"
+#include "actors/system/handles.hpp"
+#include "actors/system/streams.hpp"
 #include "actors/train/boards/rank_board.hpp"
 #include "run/program/run_program.hpp"
 #include "run/report/run_report.hpp"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "actors/messages/fields.hpp"
+#include "run/events/outcome.hpp"
 #include "run/memory/snapshot_places.hpp"
-#include "run/recovery/outcome.hpp"
 
 // Between the head, the launchers of other nodes and the workers: joining, rendezvous, leaving;
 // orders to a rank in its own process, and its replies until it is ready.

@@ -3,7 +3,7 @@
 #include <caf/allowed_unsafe_message_type.hpp>
 #include <vector>
 
-#include "actors/handles.hpp"
+#include "actors/system/handles.hpp"
 
 // Wiring: sent once to each actor before the first command, because the actors' references are
 // circular. Work that arrives before its wiring is a broken invariant.

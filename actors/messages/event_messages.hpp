@@ -5,8 +5,8 @@
 #include <string>
 
 #include "actors/messages/fields.hpp"
-#include "run/recovery/outcome.hpp"
-#include "run/report/rank_reports.hpp"
+#include "run/events/outcome.hpp"
+#include "run/events/rank_reports.hpp"
 
 // Reports of ranks to the conductor, and of the conductor to the reporter, the index and itself.
 namespace train::actors {

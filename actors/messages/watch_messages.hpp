@@ -5,7 +5,7 @@
 #include <string>
 
 #include "actors/messages/fields.hpp"
-#include "run/report/observed.hpp"
+#include "run/events/observed.hpp"
 
 // Reports of a rank's watchdog to the head: a bounded number of integers and short texts. Ages are
 // by the sender's clock at that time, as clocks of nodes differ.

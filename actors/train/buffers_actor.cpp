@@ -6,7 +6,7 @@
 #include "actors/messages/collective_messages.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
-#include "actors/supervision.hpp"
+#include "actors/system/supervision.hpp"
 #include "actors/train/rank_registry.hpp"
 #include "engine/sharding/buffer_reservations.hpp"
 

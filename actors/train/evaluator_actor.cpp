@@ -4,7 +4,7 @@
 
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
-#include "actors/supervision.hpp"
+#include "actors/system/supervision.hpp"
 #include "actors/train/lane_driver.hpp"
 #include "actors/train/rank_registry.hpp"
 

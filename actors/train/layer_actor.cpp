@@ -6,8 +6,9 @@
 #include "actors/messages/collective_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
-#include "actors/supervision.hpp"
+#include "actors/system/supervision.hpp"
 #include "actors/train/rank_registry.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
 #include "engine/sharding/buffer_reservations.hpp"
 
 namespace train::actors {

@@ -14,7 +14,7 @@
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/messages/save_messages.hpp"
-#include "actors/supervision.hpp"
+#include "actors/system/supervision.hpp"
 #include "actors/train/lane_driver.hpp"
 #include "actors/train/runtime/rank_runtime.hpp"
 #include "engine/sharding/buffer_reservations.hpp"

@@ -9,8 +9,8 @@
 #include <span>
 #include <string>
 
-#include "actors/handles.hpp"
 #include "actors/messages/watch_messages.hpp"
+#include "actors/system/handles.hpp"
 #include "actors/train/runtime/rank_runtime.hpp"
 #include "base/result.hpp"
 #include "engine/parameter.hpp"

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "actors/assembly.hpp"
-#include "actors/handles.hpp"
+#include "actors/system/assembly.hpp"
+#include "actors/system/handles.hpp"
 #include "actors/train/rank_actors.hpp"
 #include "actors/train/runtime/rank_runtime.hpp"
 

@@ -12,7 +12,7 @@
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/messages/save_messages.hpp"
-#include "actors/supervision.hpp"
+#include "actors/system/supervision.hpp"
 #include "actors/train/memory/staging.hpp"
 #include "actors/train/rank_registry.hpp"
 #include "engine/rank/state/state_rows.hpp"

@@ -6,7 +6,7 @@
 #include <caf/all.hpp>
 #include <utility>
 
-#include "actors/supervision.hpp"
+#include "actors/system/supervision.hpp"
 #include "base/host_name.hpp"
 
 namespace train::actors {

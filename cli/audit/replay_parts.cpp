@@ -11,7 +11,7 @@
 #include "actors/head/conductor_actor.hpp"
 #include "actors/head/report/reporter_actor.hpp"
 #include "actors/messages/connect_messages.hpp"
-#include "actors/supervision.hpp"
+#include "actors/system/supervision.hpp"
 #include "actors/train/runtime/rank_runtime.hpp"
 #include "actors/train/runtime/rank_setup.hpp"
 #include "actors/training_system.hpp"

@@ -5,13 +5,13 @@
 #include <algorithm>
 
 #include "cli/checkpoints/trained_model.hpp"
-#include "run/model/model_files.hpp"
 #include "data/prepare/prepare.hpp"
 #include "data/rows/row_facts.hpp"
 #include "data/tokenizer/formats/file_names.hpp"
 #include "data/tokenizer/formats/tokenizer_files.hpp"
 #include "data/tokens/dataset_facts.hpp"
 #include "data/tokens/kept_tokenizer.hpp"
+#include "run/model/model_files.hpp"
 
 namespace train::cli {
 namespace {

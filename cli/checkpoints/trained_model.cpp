@@ -12,10 +12,10 @@
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/checkpoints/text_codec.hpp"
 #include "cli/checkpoints/text_writer.hpp"
+#include "data/prepare/prepare.hpp"
 #include "run/directory/run_events.hpp"
 #include "run/model/model_files.hpp"
 #include "run/plan/run_plan.hpp"
-#include "data/prepare/prepare.hpp"
 
 namespace train::cli {
 using namespace run;

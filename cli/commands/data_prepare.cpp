@@ -7,9 +7,9 @@
 #include "base/stop_signals.hpp"
 #include "base/units.hpp"
 #include "cli/command.hpp"
-#include "run/plan/run_plan.hpp"
 #include "data/examples/prepare_rows.hpp"
 #include "data/prepare/prepare.hpp"
+#include "run/plan/run_plan.hpp"
 
 namespace train::cli {
 namespace {

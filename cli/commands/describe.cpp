@@ -6,9 +6,9 @@
 #include "cli/report/model_report.hpp"
 #include "configs/load_config.hpp"
 #include "configs/shipped_models.hpp"
-#include "run/model/model_files.hpp"
 #include "data/tokens/dataset_facts.hpp"
 #include "engine/model/architectures/architectures.hpp"
+#include "run/model/model_files.hpp"
 
 namespace train::cli {
 using namespace run;

@@ -13,11 +13,11 @@
 #include "cli/checkpoints/text_writer.hpp"
 #include "cli/checkpoints/trained_model.hpp"
 #include "cli/command.hpp"
-#include "run/model/model_files.hpp"
-#include "run/plan/run_plan.hpp"
 #include "data/chat/chat_template.hpp"
 #include "data/tokens/kept_tokenizer.hpp"
 #include "engine/model/architectures/architectures.hpp"
+#include "run/model/model_files.hpp"
+#include "run/plan/run_plan.hpp"
 #include "storage/files/input_file.hpp"
 #include "storage/weight_files/weight_directory.hpp"
 

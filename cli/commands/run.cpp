@@ -19,13 +19,13 @@
 #include "cli/submit/slurm_position.hpp"
 #include "configs/error_place.hpp"
 #include "configs/load_config.hpp"
-#include "run/directory/config_changes.hpp"
-#include "run/directory/run_directory.hpp"
-#include "run/prepared_run.hpp"
 #include "data/tokenizer/tokenizer.hpp"
 #include "data/tokens/kept_tokenizer.hpp"
 #include "engine/rank/exec/rank_memory.hpp"
 #include "engine/rank/plan/run_device.hpp"
+#include "run/directory/config_changes.hpp"
+#include "run/directory/run_directory.hpp"
+#include "run/prepared_run.hpp"
 
 namespace train::cli {
 using namespace actors;
@@ -54,7 +54,7 @@ int finish(const PreparedRun& run, const RunFinished& outcome) {
     return outcome.exit_code;
   }
   log_info(fmt::format("run_finished {}", outcome.text));
-  if (outcome.exit_code == kExitFinished && run.output == Output::lines) {
+  if (outcome.exit_code == kExitFinished && run.reporting.output == Output::lines) {
     show_sample(run);
   }
   return outcome.exit_code;
@@ -86,7 +86,7 @@ Result<int> run_to_end(PreparedRun& run) {
       run.directory.root.string(), run.first_step(), run.config().run.steps, parallel.ranks,
       parallel.strategy,
       threads_per_rank(run.config().runtime.threads, parallel.ranks / parallel.nodes),
-      format_count(run.peak_flops)));
+      format_count(run.reporting.peak_flops)));
   run.status = std::make_shared<StatusFile>(
       run.directory.root,
       status_base(run.directory.root.filename().string(), run.config().run.steps,
@@ -95,16 +95,16 @@ Result<int> run_to_end(PreparedRun& run) {
   log_event(
       run, run.first_step() > 0 ? "resumed" : "started",
       fmt::format("step={} ranks={} tag={}", run.first_step(), parallel.ranks, run.store->tag()));
-  if (!run.data_accepted.empty()) {
-    log_warning(fmt::format("data_accepted {}", run.data_accepted));
-    log_event(run, "data_accepted", run.data_accepted);
+  if (!run.data.accepted.empty()) {
+    log_warning(fmt::format("data_accepted {}", run.data.accepted));
+    log_event(run, "data_accepted", run.data.accepted);
   }
   if (run.config().precision.reduce != "fp32") {
     log_warning(
         "precision.reduce = \"bf16\": the result now depends on the number of ranks; it stays the "
         "same for one number");
   }
-  if (run.profile) {
+  if (run.reporting.profile) {
     TRAIN_RETURN_IF_ERROR(prepare_profile(profile_directory(run.directory.root)));
   }
   const Result<RunFinished> outcome = run_ranks(run);
@@ -113,7 +113,7 @@ Result<int> run_to_end(PreparedRun& run) {
                                           outcome.error().message});
   TRAIN_RETURN_IF_ERROR(outcome);
   log_event(run, outcome->exit_code == kExitFinished ? "finished" : "stopped", outcome->text);
-  const bool shown = !run.profile || show_profile(run);
+  const bool shown = !run.reporting.profile || show_profile(run);
   const int exit_code = finish(run, *outcome);
   return exit_code == kExitFinished && !shown ? kExitFailure : exit_code;
 }
@@ -150,13 +150,15 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
         {.kind = kConfigChanged, .text = change_text(change, run->first_step())});
   }
   run->memory = std::move(memory);
-  run->position = position;
-  run->members.resize(static_cast<std::size_t>(position.nodes));
-  std::iota(run->members.begin(), run->members.end(), 0);
-  run->nodes_at_start = run->config().parallel.nodes;
-  run->ranks_at_start = run->config().parallel.ranks;
-  run->profile = options.profile;
-  run->output = options.quiet ? Output::nothing : options.json ? Output::json : Output::lines;
+  run->nodes.position = position;
+  run->nodes.members.resize(static_cast<std::size_t>(position.nodes));
+  std::iota(run->nodes.members.begin(), run->nodes.members.end(), 0);
+  run->nodes.nodes_at_start = run->config().parallel.nodes;
+  run->nodes.ranks_at_start = run->config().parallel.ranks;
+  run->reporting.profile = options.profile;
+  run->reporting.output = options.quiet  ? Output::nothing
+                          : options.json ? Output::json
+                                         : Output::lines;
   if (options.fresh) {
     // Repeating the command would begin another new run.
     log_info(
@@ -177,7 +179,7 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
   warn_of_unread_keys(run->plan.engine.model, source);
   warn_of_dropout(run->plan.engine.model, source);
   warn_of_small_disk(*run);
-  run->peak_flops = measure_peak_flops(run->config());
+  run->reporting.peak_flops = measure_peak_flops(run->config());
   return run_to_end(*run);
 }
 

@@ -8,8 +8,8 @@
 
 #include "base/result.hpp"
 #include "engine/rank/plan/pass_list.hpp"
+#include "run/events/rank_reports.hpp"
 #include "run/program/command.hpp"
-#include "run/report/rank_reports.hpp"
 
 namespace train::data {
 struct ReferenceRows;

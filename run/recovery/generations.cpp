@@ -111,7 +111,7 @@ class Generations {
     if (step.has(HeadAction::take_nodes)) {
       log_nodes(run_, met_);
       run_.plan = std::move(plan).value();
-      run_.position.nodes = run_.config().parallel.nodes;
+      run_.nodes.position.nodes = run_.config().parallel.nodes;
     }
     return {};
   }
@@ -122,7 +122,7 @@ class Generations {
     const bool same = met_.same();
     TRAIN_RETURN_IF_ERROR(verify_doubted());
     std::vector<std::int64_t> members = met_.returned;
-    std::set_difference(run_.members.begin(), run_.members.end(), met_.missing.begin(),
+    std::set_difference(run_.nodes.members.begin(), run_.nodes.members.end(), met_.missing.begin(),
                         met_.missing.end(), std::back_inserter(members));
     std::sort(members.begin(), members.end());
     while (true) {
@@ -177,7 +177,8 @@ class Generations {
     HeadFacts facts = HeadFacts().set(HeadFact::allowed, allowed);
     if (!allowed) {
       fewer = largest_plan(run_.plan, 1, parallel.nodes == 1 ? parallel.ranks - 1 : 0);
-      const auto saved = run_.checkpoint ? std::optional(run_.checkpoint->step) : std::nullopt;
+      const auto saved =
+          run_.start.checkpoint ? std::optional(run_.start.checkpoint->step) : std::nullopt;
       facts.set(HeadFact::fewer, again && fewer.ok());
       facts.set(HeadFact::saved, worth_another_job(parallel.nodes, saved, run_.job_first_step));
     }
@@ -217,7 +218,7 @@ class Generations {
     if (step.has(HeadAction::verify)) {
       log_warning(fmt::format("damage_found {}", outcome_.text));
       log_event(run_, "damage_found", outcome_.text);
-      doubted_ = run_.checkpoint;
+      doubted_ = run_.start.checkpoint;
     }
     if (outcome_.end == GenerationEnd::rank_lost) {
       log_warning(fmt::format("rank_lost {}", outcome_.text));

@@ -10,16 +10,16 @@
 #include "base/result.hpp"
 #include "configs/run_config.hpp"
 #include "configs/sections/recovery_section.hpp"
+#include "run/events/outcome.hpp"
 #include "run/memory/snapshot_places.hpp"
 #include "run/prepared_run.hpp"
-#include "run/recovery/outcome.hpp"
 
 namespace train::run {
 
 /// Launchers of other nodes that have joined a generation; nodes by their original numbers,
 /// ascending.
 struct Membership {
-  std::vector<NodeSteps> held;         ///< For PreparedRun::members except the head's, in their
+  std::vector<NodeSteps> held;         ///< For RunNodes::members except the head's, in their
                                        ///< order; empty for missing ones.
   std::vector<std::int64_t> missing;   ///< Members that did not come in time.
   std::vector<std::int64_t> returned;  ///< Nodes that have come and did not take part before.
@@ -45,7 +45,7 @@ class OtherNodes {
   /// and until a signal. Errors, only in the first generation: this node's network cannot be
   /// opened.
   [[nodiscard]] virtual Result<Membership> meet() = 0;
-  /// After meet(): sets PreparedRun::members to `members`. If they are unchanged, every node gets
+  /// After meet(): sets RunNodes::members to `members`. If they are unchanged, every node gets
   /// the snapshots it lacks, if the run resumes from them. Otherwise the run has been set up for
   /// that number of nodes, and each takes its position. Errors: a node did not get them, or lacks
   /// room.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "run/recovery/outcome.hpp"
+#include "run/events/outcome.hpp"
 #include "run/recovery/recovery_table.hpp"
 
 // Reaction of the head to a lost rank, launcher or node, a signal, and returned nodes: one pure

@@ -24,9 +24,35 @@ HeadStep Verdict::hear(HeadEvent event, HeadFacts facts, LineWords words, std::i
   return step;
 }
 
-HeadStep Verdict::hear(const RankFailed& failure, HeadFacts facts) {
-  return hear(event_of(failure), facts, {.rank = failure.rank, .text = failure.text},
-              failure.exit_code);
+HeadStep Verdict::failed(const RankFailed& failure, std::size_t ranks) {
+  return hear(event_of(failure), HeadFacts().set(HeadFact::alone, ranks == 1),
+              {.rank = failure.rank, .text = failure.text}, failure.exit_code);
+}
+
+HeadStep Verdict::launcher_lost(std::int64_t node) {
+  return hear(HeadEvent::launcher_lost, {}, {.node = node});
+}
+
+HeadStep Verdict::ready(bool signalled) {
+  return hear(HeadEvent::ranks_ready, HeadFacts().set(HeadFact::signalled, signalled));
+}
+
+HeadStep Verdict::signal(int signal, bool in_memory) {
+  return hear(HeadEvent::signal, HeadFacts().set(HeadFact::in_memory, in_memory),
+              {.signal = signal});
+}
+
+HeadStep Verdict::nodes_wait(bool steps_left) {
+  return hear(HeadEvent::nodes_wait, HeadFacts().set(HeadFact::steps_left, steps_left));
+}
+
+HeadStep Verdict::program_over(const ProgramEnd& end) {
+  return hear(end.phase_over ? HeadEvent::phase_over : HeadEvent::program_over, {},
+              {.text = end.text}, end.exit_code);
+}
+
+HeadStep Verdict::head_failed(std::string text) {
+  return hear(HeadEvent::head_failed, {}, {.text = std::move(text)});
 }
 
 HeadStep Verdict::conclude() {
@@ -38,9 +64,15 @@ RunFinished Verdict::outcome(std::int64_t step) const {
   return {step, exit_code_of(last_.exit, told_), fill_in(last_.line, words_), end_of(state_)};
 }
 
+bool may_wait(bool welcome) {
+  return decide(HeadState::training, HeadEvent::launcher_came,
+                HeadFacts().set(HeadFact::welcome, welcome))
+      .has(HeadAction::keep_launcher);
+}
+
 RunFinished head_failure(std::int64_t step, std::string text) {
   Verdict verdict(HeadState::training);
-  verdict.hear(HeadEvent::head_failed, {}, {.text = std::move(text)});
+  verdict.head_failed(std::move(text));
   return verdict.outcome(step);
 }
 

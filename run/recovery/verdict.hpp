@@ -1,19 +1,21 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
 
 #include "base/exit_codes.hpp"
+#include "run/events/outcome.hpp"
+#include "run/program/program_end.hpp"
 #include "run/recovery/head_table.hpp"
-#include "run/recovery/outcome.hpp"
 
-// Cause of a generation's end, and what follows, according to head_table.hpp; this file holds the
-// data of an event that its line needs. The cluster (while ranks start), the conductor (while ranks
-// train) and run_generations() (for the rest) keep a Verdict; the head's launcher adds the kernel's
-// reports.
+// Cause of a generation's end, and what follows. Everything heard of a generation is judged here,
+// by head_table.hpp: reports of ranks and nodes, signals, the program's end, the kernel's words.
+// The cluster (while ranks start), the conductor (while ranks train) and run_generations() (for the
+// rest) say what they have heard and carry out the actions.
 namespace train::run {
 
 /// A rank that lost another one waits this long for the other's own report.
@@ -25,13 +27,24 @@ class Verdict {
  public:
   explicit Verdict(HeadState state) : state_(state) {}
 
-  /// `facts`: facts known to the caller. `words`, `told`: data for the event's line and exit code.
+  /// A rank has failed. `ranks`: number of ranks; a single one is the cause itself.
+  HeadStep failed(const RankFailed& failure, std::size_t ranks);
+  HeadStep launcher_lost(std::int64_t node);
+  /// All ranks have started. `signalled`: a stop signal came meanwhile.
+  HeadStep ready(bool signalled);
+  /// A stop signal. `in_memory`: the ranks resume from memory, ahead of any checkpoint.
+  HeadStep signal(int signal, bool in_memory = false);
+  /// Returned nodes are to take part now. `steps_left`: the program goes on otherwise.
+  HeadStep nodes_wait(bool steps_left);
+  HeadStep program_over(const ProgramEnd& end);
+  /// A part of the head itself has failed.
+  HeadStep head_failed(std::string text);
+  /// No cause was reported within kCauseTime of a step that requests it.
+  HeadStep conclude();
+  /// Any event, for the head between generations. `facts`: facts known to the caller. `words`,
+  /// `told`: data for the event's line and exit code.
   HeadStep hear(HeadEvent event, HeadFacts facts = {}, LineWords words = {},
                 std::int32_t told = kExitFailure);
-  /// Handles a failure, an event with its own words.
-  HeadStep hear(const RankFailed& failure, HeadFacts facts = {});
-  /// Called kCauseTime after a step that requests it.
-  HeadStep conclude();
 
   [[nodiscard]] HeadState state() const { return state_; }
   /// True while ranks start.
@@ -51,6 +64,10 @@ class Verdict {
   std::int32_t told_ = kExitFailure;
   HeadStep last_{};  // Step that ended it.
 };
+
+/// True if a launcher that comes while ranks train may wait for a place. `welcome`: one more node
+/// would have one.
+[[nodiscard]] bool may_wait(bool welcome);
 
 /// Result for a failed part of the head while ranks run.
 [[nodiscard]] RunFinished head_failure(std::int64_t step, std::string text);

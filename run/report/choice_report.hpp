@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "run/report/rank_reports.hpp"
 #include "data/choices/choice_set.hpp"
+#include "run/events/rank_reports.hpp"
 
 namespace train::run {
 

@@ -18,8 +18,8 @@
 #include "engine/objective/objective.hpp"
 #include "engine/optimizer/optimizer.hpp"
 #include "run/directory/run_files.hpp"
+#include "run/events/rank_reports.hpp"
 #include "run/report/progress_block.hpp"
-#include "run/report/rank_reports.hpp"
 #include "run/report/step_rate.hpp"
 
 namespace train::run {

@@ -9,8 +9,8 @@
 
 #include "base/result.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
-#include "run/recovery/outcome.hpp"
-#include "run/report/observed.hpp"
+#include "run/events/observed.hpp"
+#include "run/events/outcome.hpp"
 #include "run/report/run_report.hpp"
 #include "run/report/stall_chain.hpp"
 

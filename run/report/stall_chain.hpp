@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "run/report/observed.hpp"
+#include "run/events/observed.hpp"
 
 namespace train::run {
 

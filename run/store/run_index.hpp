@@ -11,7 +11,7 @@
 #include "base/result.hpp"
 #include "checkpoint/index/index.hpp"
 #include "checkpoint/index/step_journal.hpp"
-#include "run/report/rank_reports.hpp"
+#include "run/events/rank_reports.hpp"
 
 namespace train::run {
 

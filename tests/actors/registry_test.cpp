@@ -11,7 +11,7 @@
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
-#include "actors/supervision.hpp"
+#include "actors/system/supervision.hpp"
 #include "actors/train/rank_registry.hpp"
 #include "base/exit_codes.hpp"
 #include "tests/support/runs/actor_fixture.hpp"

@@ -56,8 +56,8 @@ Status Generation::make_ranks() {
   std::vector<actors::RankContext> contexts;
   for (std::int64_t rank = 0; rank < count; ++rank) {
     actors::StartState start;
-    if (run_.checkpoint) {
-      start.checkpoint = run_.checkpoint->path;
+    if (run_.start.checkpoint) {
+      start.checkpoint = run_.start.checkpoint->path;
     }
     auto context = actors::make_rank(run_.plan, rank, start, 1, actors::StreamKind::inline_);
     if (!context && (scene_.disk.was_full() || scene_.disk.ended(kLauncher))) {

@@ -63,7 +63,7 @@ const std::map<std::string, std::vector<std::string>>& allowed_includes() {
         "run/"}},
       {"cli",
        {"base/", "configs/", "kernels/device/", "storage/", "data/", "engine/", "checkpoint/",
-        "run/",         "actors/"}}};
+        "run/", "actors/"}}};
   return kAllowed;
 }
 

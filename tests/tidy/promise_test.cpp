@@ -15,12 +15,6 @@
 namespace train::tidy {
 namespace {
 
-const SourceFile* find_file(const SourceTree& tree, std::string_view path) {
-  const auto found = std::find_if(tree.begin(), tree.end(),
-                                  [&](const SourceFile& file) { return file.path == path; });
-  return found == tree.end() ? nullptr : &*found;
-}
-
 struct Key {
   const SourceFile* file = nullptr;
   std::size_t line = 0;
@@ -63,8 +57,9 @@ Findings check_keys(const SourceTree& tree) {
 }
 
 bool declares_invariants(const SourceFile& file) {
-  static const std::set<std::string> kFolders = {
-      "base", "configs", "kernels", "storage", "data", "engine", "checkpoint", "run", "actors", "cli"};
+  static const std::set<std::string> kFolders = {"base",   "configs", "kernels",    "storage",
+                                                 "data",   "engine",  "checkpoint", "run",
+                                                 "actors", "cli"};
   return kFolders.contains(folder_of(file.path)) &&
          (file.is_header() || file.name() == "README.md");
 }

@@ -29,6 +29,9 @@ using Findings = std::vector<std::string>;
 /// A file from literal text, to prove that a rule can fail.
 [[nodiscard]] SourceFile make_file(std::string path, std::string_view text);
 
+/// The file at `path`; null: there is none.
+[[nodiscard]] const SourceFile* find_file(const SourceTree& tree, std::string_view path);
+
 /// The first component of the path: "engine"; "" for files of the root.
 [[nodiscard]] std::string folder_of(std::string_view path);
 

@@ -12,8 +12,8 @@ namespace train::tidy {
 namespace {
 
 constexpr std::array<std::string_view, 14> kFolders = {
-    "actors", "base", "bench",  "checkpoint", "cli",     "cmake", "configs",
-    "data",   "docs", "engine", "kernels", "run",   "storage", "tests"};
+    "actors", "base", "bench",  "checkpoint", "cli", "cmake",   "configs",
+    "data",   "docs", "engine", "kernels",    "run", "storage", "tests"};
 constexpr std::array<std::string_view, 9> kTextEndings = {".hpp",  ".cpp", ".cuh",   ".cu", ".md",
                                                           ".toml", ".txt", ".cmake", ".py"};
 
@@ -82,6 +82,12 @@ SourceFile make_file(std::string path, std::string_view text) {
 const SourceTree& repository() {
   static const SourceTree kTree = load_tree(ACTORTRAIN_SOURCE_DIR);
   return kTree;
+}
+
+const SourceFile* find_file(const SourceTree& tree, std::string_view path) {
+  const auto found = std::find_if(tree.begin(), tree.end(),
+                                  [&](const SourceFile& file) { return file.path == path; });
+  return found == tree.end() ? nullptr : &*found;
 }
 
 std::string folder_of(std::string_view path) {

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <csignal>
 
-#include "actors/float_mode_hook.hpp"
 #include "actors/messages/message_types.hpp"
+#include "actors/system/float_mode_hook.hpp"
 #include "base/check.hpp"
 
 namespace train::actors {

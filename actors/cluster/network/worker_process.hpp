@@ -9,7 +9,7 @@
 
 #include "actors/cluster/network/event_loop.hpp"
 #include "base/process.hpp"
-#include "run/recovery/outcome.hpp"
+#include "run/events/outcome.hpp"
 
 namespace train::actors {
 

@@ -78,13 +78,14 @@ Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(run::PreparedRun& run) {
 }
 
 Status HeadNetwork::tell_endpoint() {
-  Status told = write_endpoint(endpoint_file(run_.directory.root), endpoint(), run_.position.start);
+  Status told =
+      write_endpoint(endpoint_file(run_.directory.root), endpoint(), run_.nodes.position.start);
   endpoint_told_ = told.ok();
   return told;
 }
 
 bool HeadNetwork::takes_part(std::int64_t node) const {
-  return std::binary_search(run_.members.begin(), run_.members.end(), node);
+  return std::binary_search(run_.nodes.members.begin(), run_.nodes.members.end(), node);
 }
 
 void HeadNetwork::joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
@@ -110,17 +111,17 @@ void HeadNetwork::send_returned_away() {
 }
 
 const HeadNetwork::Launcher* HeadNetwork::launcher_at(std::size_t position) const {
-  const auto found = launchers_.find(run_.members[position % run_.members.size()]);
+  const auto found = launchers_.find(run_.nodes.members[position % run_.nodes.members.size()]);
   return found == launchers_.end() ? nullptr : &found->second;
 }
 
 run::Membership HeadNetwork::met() const {
   run::Membership met;
-  for (std::size_t position = 1; position < run_.members.size(); ++position) {
+  for (std::size_t position = 1; position < run_.nodes.members.size(); ++position) {
     const Launcher* const launcher = launcher_at(position);
     met.held.push_back(launcher == nullptr ? NodeSteps() : launcher->said.held);
     if (launcher == nullptr) {
-      met.missing.push_back(run_.members[position]);
+      met.missing.push_back(run_.nodes.members[position]);
     }
   }
   met.returned = returned();
@@ -130,7 +131,7 @@ run::Membership HeadNetwork::met() const {
 run::Membership HeadNetwork::meet(Clock::time_point deadline) {
   const auto back_by = Clock::now() + kReturnTime;
   const auto awaited = [&] {
-    return missing() || (returned().size() < run_.nodes_awaited && Clock::now() < back_by);
+    return missing() || (returned().size() < run_.nodes.awaited && Clock::now() < back_by);
   };
   auto next_word = Clock::now() + kFirstWord;
   while (awaited() && stop_signal() == 0 && Clock::now() < deadline) {
@@ -145,7 +146,7 @@ run::Membership HeadNetwork::meet(Clock::time_point deadline) {
     }
     self_->receive(
         [&](const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
-          if (launcher && node.node != run_.members.front()) {
+          if (launcher && node.node != run_.nodes.members.front()) {
             joined(node, launcher);
           }
         },
@@ -156,15 +157,15 @@ run::Membership HeadNetwork::meet(Clock::time_point deadline) {
 
 Status HeadNetwork::give_positions(std::int64_t memory_step, bool earlier) {
   std::set<std::int64_t> awaited;
-  for (std::size_t position = 1; position < run_.members.size(); ++position) {
+  for (std::size_t position = 1; position < run_.nodes.members.size(); ++position) {
     if (const Launcher* const launcher = launcher_at(position)) {
       self_->send(launcher->actor,
                   TakePosition{.node = static_cast<std::int32_t>(position),
-                               .nodes = static_cast<std::int32_t>(run_.members.size()),
+                               .nodes = static_cast<std::int32_t>(run_.nodes.members.size()),
                                .ranks = run_.config().parallel.ranks,
                                .memory_step = memory_step,
                                .earlier = earlier});
-      awaited.insert(run_.members[position]);
+      awaited.insert(run_.nodes.members[position]);
     }
   }
   return await_answers(std::move(awaited));
@@ -210,8 +211,8 @@ Status HeadNetwork::await_answers(std::set<std::int64_t> nodes) {
 }
 
 std::string HeadNetwork::snapshots_of(std::size_t position) const {
-  if (position % run_.members.size() == 0) {
-    return link_ && run_.members.size() > 1 ? link_->address() : std::string();
+  if (position % run_.nodes.members.size() == 0) {
+    return link_ && run_.nodes.members.size() > 1 ? link_->address() : std::string();
   }
   const Launcher* const launcher = launcher_at(position);
   return launcher == nullptr ? std::string() : launcher->said.snapshots;
@@ -223,7 +224,7 @@ std::optional<std::int64_t> HeadNetwork::missing() const {
 }
 
 Status HeadNetwork::restore_memory(std::int64_t step) {
-  const std::size_t count = run_.members.size();
+  const std::size_t count = run_.nodes.members.size();
   const auto lacks = [&, head_lacks = !run_.memory.current()->has_sealed(step)](std::size_t node) {
     return node == 0 ? head_lacks : !run::has_step(launcher_at(node)->said.held.own, step);
   };
@@ -237,7 +238,7 @@ Status HeadNetwork::restore_memory(std::int64_t step) {
       continue;
     }
     if (position > 0) {
-      awaited.insert(run_.members[position]);
+      awaited.insert(run_.nodes.members[position]);
       self_->send(launcher_at(position)->actor, order);
     } else {
       TRAIN_RETURN_IF_ERROR(link_ ? link_->restore(order, run_.memory)
@@ -249,7 +250,7 @@ Status HeadNetwork::restore_memory(std::int64_t step) {
 
 void HeadNetwork::start_ranks() {
   const auto start = run_.memory.start();
-  for (std::size_t position = 1; position < run_.members.size(); ++position) {
+  for (std::size_t position = 1; position < run_.nodes.members.size(); ++position) {
     self_->send(launcher_at(position)->actor,
                 StartRanks{.memory_step = start ? start->origin.step : -1,
                            .earlier = !run_.memory.before().empty(),

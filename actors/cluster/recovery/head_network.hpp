@@ -22,7 +22,7 @@ namespace train::actors {
 
 /// Head's end of one generation's control network: the actor system, the listener for workers and
 /// launchers of other nodes, and those launchers. Nodes have their original numbers; those that
-/// take part are PreparedRun::members.
+/// take part are RunNodes::members.
 ///
 /// Threading: the thread that opened it. Ownership: owns the system; everything used by its actors
 /// must outlive this object. Borrows the run.

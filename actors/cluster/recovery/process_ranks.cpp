@@ -18,7 +18,7 @@
 #include "actors/cluster/recovery/node_run.hpp"
 #include "actors/head/head_setup.hpp"
 #include "actors/messages/cluster_messages.hpp"
-#include "actors/supervision.hpp"
+#include "actors/system/supervision.hpp"
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
 #include "base/stop_signals.hpp"
@@ -78,7 +78,7 @@ class GenerationHead {
       caf::anon_send(me, StopRequested{signal});
     });
     network_.start_ranks();
-    start_workers(workers, run_.position, run_.config().parallel.ranks, network_.endpoint(),
+    start_workers(workers, run_.nodes.position, run_.config().parallel.ranks, network_.endpoint(),
                   run_.directory.root, run_.memory);
     RunFinished outcome = wait_for_end();
     over = true;
@@ -93,7 +93,7 @@ class GenerationHead {
     }
     // Ranks with a profile to write get time for it after a failure, too.
     const auto time = !trains()                                     ? 0ms
-                      : orderly || run_.profile                     ? kOrderlyEnd
+                      : orderly || run_.reporting.profile           ? kOrderlyEnd
                       : outcome.end != run::GenerationEnd::run_over ? kEndAfterLoss
                                                                     : kEndAfterFailure;
     if (const std::size_t killed = workers.terminate_all(time); killed > 0 && orderly) {
@@ -165,15 +165,12 @@ class GenerationHead {
     }
     std::erase(returned, node.node);  // It may come again before its first connection is noticed as
                                       // lost.
-    const auto nodes = static_cast<std::int64_t>(run_.members.size() + returned.size()) + 1;
+    const auto nodes = static_cast<std::int64_t>(run_.nodes.members.size() + returned.size()) + 1;
     // Without snapshots in memory a return costs more than it brings.
     const bool welcome = run_.memory.current() && run::plan_of_nodes(run_, nodes);
-    const run::HeadFacts facts = run::HeadFacts().set(run::HeadFact::welcome, welcome);
-    const run::HeadStep step =
-        decide(run::HeadState::training, run::HeadEvent::launcher_came, facts);
-    if (step.has(run::HeadAction::keep_launcher)) {
+    if (run::may_wait(welcome)) {
       network_.joined(node, launcher);
-    } else if (step.has(run::HeadAction::refuse_launcher)) {
+    } else {
       self_->send(caf::actor_cast<caf::actor>(launcher), GenerationOver{.without = true});
     }
   }
@@ -234,8 +231,8 @@ Result<run::Membership> ProcessRanks::meet() {
   if (first) {
     return network.error();
   }
-  return run::Membership{.held = std::vector<NodeSteps>(run_.members.size() - 1),
-                         .missing = {run_.members.begin() + 1, run_.members.end()},
+  return run::Membership{.held = std::vector<NodeSteps>(run_.nodes.members.size() - 1),
+                         .missing = {run_.nodes.members.begin() + 1, run_.nodes.members.end()},
                          .returned = {},
                          .cut = network.error()};
 }
@@ -244,14 +241,15 @@ Status ProcessRanks::place(std::span<const std::int64_t> members) {
   const auto start = run_.memory.start();
   const std::int64_t step = start ? start->origin.step : -1;
   const bool earlier = !run_.memory.before().empty();
-  if (!std::equal(members.begin(), members.end(), run_.members.begin(), run_.members.end())) {
-    run_.memory.renumber_holders(run_.members, members);
-    run_.members.assign(members.begin(), members.end());
-    TRAIN_RETURN_IF_ERROR(run_.memory.make_room(run_.plan, run_.position, true));
+  if (!std::equal(members.begin(), members.end(), run_.nodes.members.begin(),
+                  run_.nodes.members.end())) {
+    run_.memory.renumber_holders(run_.nodes.members, members);
+    run_.nodes.members.assign(members.begin(), members.end());
+    TRAIN_RETURN_IF_ERROR(run_.memory.make_room(run_.plan, run_.nodes.position, true));
     return network_->give_positions(step, earlier);
   }
   // If some are gone for good a restarted launcher does not know its position.
-  if (static_cast<std::int64_t>(members.size()) < run_.nodes_at_start) {
+  if (static_cast<std::int64_t>(members.size()) < run_.nodes.nodes_at_start) {
     TRAIN_RETURN_IF_ERROR(network_->give_positions(/*memory_step=*/-1, /*earlier=*/false));
   }
   if (!start || earlier || network_->missing()) {  // Holders of earlier snapshots keep them.
@@ -266,7 +264,7 @@ Status ProcessRanks::place(std::span<const std::int64_t> members) {
 
 void ProcessRanks::tell(const GenerationOver& over) {
   if (network_) {
-    run_.nodes_awaited = network_->returned().size();
+    run_.nodes.awaited = network_->returned().size();
     network_->end(over);
   }
   head_.reset();
@@ -274,17 +272,17 @@ void ProcessRanks::tell(const GenerationOver& over) {
 }
 
 Result<RunFinished> ProcessRanks::run(std::shared_ptr<run::RunReport> report) {
-  const bool one_node = run_.nodes_at_start == 1;
+  const bool one_node = run_.nodes.nodes_at_start == 1;
   if (one_node) {  // There are no other nodes.
     auto network = HeadNetwork::open(run_);
     TRAIN_RETURN_IF_ERROR(network);
     network_ = std::move(network).value();
   }
-  run_.nodes_awaited = 0;
+  run_.nodes.awaited = 0;
   network_->send_returned_away();
   if (const auto lost = network_->missing()) {  // Lost since the meeting.
     run::Verdict verdict(run::HeadState::starting);
-    verdict.hear(run::HeadEvent::launcher_lost, {}, {.node = *lost});
+    verdict.launcher_lost(*lost);
     return verdict.outcome(run_.first_step());
   }
   head_ = std::make_unique<GenerationHead>(run_, std::move(report), *network_);

@@ -12,7 +12,7 @@
 #include "actors/cluster/recovery/process_ranks.hpp"
 #include "actors/head/head_setup.hpp"
 #include "actors/messages/event_messages.hpp"
-#include "actors/supervision.hpp"
+#include "actors/system/supervision.hpp"
 #include "actors/train/runtime/rank_profile.hpp"
 #include "actors/train/runtime/rank_setup.hpp"
 #include "base/log.hpp"
@@ -28,11 +28,11 @@ namespace {
 Result<std::vector<RankContext>> make_ranks(const run::PreparedRun& run) {
   const StopOnSignal signal;
   StartState start{.memory = run.memory.start(),
-                   .references_done = run.references_done,
+                   .references_done = run.start.references_done,
                    .identity = run.store->identity(),
                    .stop = signal.token()};
-  if (run.checkpoint) {
-    start.checkpoint = run.checkpoint->path;
+  if (run.start.checkpoint) {
+    start.checkpoint = run.start.checkpoint->path;
   }
   return make_local_ranks(run.plan, start);
 }
@@ -44,11 +44,10 @@ Result<std::optional<RunFinished>> end_of_start(const run::PreparedRun& run, con
   if (const int signal = stop_signal(); signal != 0) {
     const bool in_memory = run.memory.start().has_value();
     run::note_event(run, run::stop_requested_event(signal));
-    verdict.hear(run::HeadEvent::signal, run::HeadFacts().set(run::HeadFact::in_memory, in_memory),
-                 {.signal = signal});
+    verdict.signal(signal, in_memory);
   }
   if (!made && made.error().kind == ErrorKind::damage) {
-    verdict.hear(RankFailed{.text = made.error().message, .damaged = true});
+    verdict.failed({.text = made.error().message, .damaged = true}, /*ranks=*/1);
   }
   if (verdict.over()) {
     return std::optional(verdict.outcome(run.first_step()));
@@ -71,7 +70,7 @@ Result<RunFinished> run_here(const run::PreparedRun& run, std::shared_ptr<run::R
   std::vector<RankParts> ranks;
   std::stop_source copies;
   for (const RankContext& context : *contexts) {
-    if (run.profile) {
+    if (run.reporting.profile) {
       context->start_trace();
     }
     auto shards = shard_work({.places = run.store->locations(),
@@ -107,7 +106,7 @@ Result<RunFinished> run_here(const run::PreparedRun& run, std::shared_ptr<run::R
   }
   system.await_all_actors_done();
   for (const RankContext& context : *contexts) {
-    if (!run.profile) {
+    if (!run.reporting.profile) {
       continue;
     }
     if (const Status written =
@@ -120,7 +119,7 @@ Result<RunFinished> run_here(const run::PreparedRun& run, std::shared_ptr<run::R
 }
 
 Result<RunFinished> run_generation(run::PreparedRun& run, ProcessRanks& processes) {
-  if (const Status room = run.memory.make_room(run.plan, run.position); !room) {
+  if (const Status room = run.memory.make_room(run.plan, run.nodes.position); !room) {
     if (run.generation == 0) {
       return room.error();
     }

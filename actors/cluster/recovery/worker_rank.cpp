@@ -16,7 +16,7 @@
 #include "actors/cluster/network/system_config.hpp"
 #include "actors/cluster/network/worker_process.hpp"
 #include "actors/messages/cluster_messages.hpp"
-#include "actors/supervision.hpp"
+#include "actors/system/supervision.hpp"
 #include "actors/train/runtime/rank_profile.hpp"
 #include "actors/train/runtime/rank_runtime.hpp"
 #include "actors/train/runtime/rank_setup.hpp"

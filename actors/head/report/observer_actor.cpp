@@ -11,7 +11,7 @@
 #include "actors/head/run_registry.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
-#include "actors/supervision.hpp"
+#include "actors/system/supervision.hpp"
 #include "actors/train/rank_actors.hpp"
 #include "base/log.hpp"
 #include "run/directory/run_events.hpp"

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "actors/handles.hpp"
-#include "actors/streams.hpp"
+#include "actors/system/handles.hpp"
+#include "actors/system/streams.hpp"
 #include "actors/train/boards/rank_board.hpp"
 #include "run/report/run_report.hpp"
 #include "run/report/run_status.hpp"

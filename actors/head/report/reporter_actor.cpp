@@ -6,7 +6,7 @@
 #include "actors/head/run_registry.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
-#include "actors/supervision.hpp"
+#include "actors/system/supervision.hpp"
 #include "base/log.hpp"
 
 namespace train::actors {

@@ -3,8 +3,8 @@
 #include <caf/fwd.hpp>
 #include <memory>
 
-#include "actors/handles.hpp"
-#include "actors/streams.hpp"
+#include "actors/system/handles.hpp"
+#include "actors/system/streams.hpp"
 #include "run/report/run_report.hpp"
 
 namespace train::actors {

@@ -14,7 +14,7 @@
 #include "base/steady_time.hpp"
 #include "engine/sharding/collective_schedule.hpp"
 #include "kernels/device/trace.hpp"
-#include "run/report/observed.hpp"
+#include "run/events/observed.hpp"
 
 namespace train::actors {
 

@@ -7,10 +7,10 @@
 
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/event_messages.hpp"
-#include "actors/streams.hpp"
+#include "actors/system/background_io.hpp"
+#include "actors/system/streams.hpp"
 #include "actors/train/boards/rank_board.hpp"
 #include "actors/train/memory/staging.hpp"
-#include "actors/train/runtime/background_io.hpp"
 #include "actors/train/runtime/step_clock.hpp"
 #include "checkpoint/index/step_journal.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"

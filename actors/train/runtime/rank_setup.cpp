@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "actors/float_mode_hook.hpp"
+#include "actors/system/float_mode_hook.hpp"
 #include "base/host_name.hpp"
 #include "base/log.hpp"
 #include "checkpoint/format/reference_file.hpp"

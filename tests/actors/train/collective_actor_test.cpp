@@ -8,7 +8,7 @@
 #include "actors/messages/collective_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
-#include "actors/supervision.hpp"
+#include "actors/system/supervision.hpp"
 #include "kernels/device/trace.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/runs/actor_fixture.hpp"

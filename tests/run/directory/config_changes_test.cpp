@@ -64,8 +64,7 @@ TEST_CASE("config changes: a shorter run says the same, or that no step is left"
   CHECK_THAT(of_steps(40, 20, 30), Catch::EndsWith("30 steps are done, so none is left"));
 }
 
-TEST_CASE("config changes: an average that follows the length is named",
-          "[run][config_changes]") {
+TEST_CASE("config changes: an average that follows the length is named", "[run][config_changes]") {
   configs::RunConfig config = cosine(40);
   const auto change = change_of("run.steps", "20", "40");
   config.optimizer.name = "ademamix";

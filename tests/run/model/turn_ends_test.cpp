@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "run/model/model_files.hpp"
 #include "data/rows/row_facts.hpp"
+#include "run/model/model_files.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 
 namespace train::run {
@@ -43,8 +43,7 @@ struct TunedSite {
 
 }  // namespace
 
-TEST_CASE("turn ends: a run's model stops where its data ends turns, too",
-          "[run][model_files]") {
+TEST_CASE("turn ends: a run's model stops where its data ends turns, too", "[run][model_files]") {
   const TunedSite site;
   site.write("config.json", R"({"eos_token_id": 2, "bos_token_id": 1, "vocab_size": 20})");
   using Json = nlohmann::json;

@@ -59,8 +59,7 @@ TEST_CASE("a run evaluates and saves at its intervals and at the end", "[run][EX
   CHECK(all({.total_steps = 0}) == "stop0");
 }
 
-TEST_CASE("a run answers its questions at an interval of their own and at the end",
-          "[run][EX-1]") {
+TEST_CASE("a run answers its questions at an interval of their own and at the end", "[run][EX-1]") {
   CHECK(all({.total_steps = 4, .eval_interval = 2, .choices_interval = 3}) ==
         "eval0 answer0 train0 train1 eval2 train2 answer3 train3 eval4 answer4 save4 stop4");
   CHECK(all({.total_steps = 2, .choices_interval = 1}) ==
@@ -179,8 +178,7 @@ TEST_CASE("a start that does part of the run saves and stops there", "[run]") {
   CHECK(first.job_over());
 }
 
-TEST_CASE("a start that has nothing left of its part saves what is not saved, and stops",
-          "[run]") {
+TEST_CASE("a start that has nothing left of its part saves what is not saved, and stops", "[run]") {
   RunProgram::Options part{.first_step = 4,
                            .total_steps = 9,
                            .steps_per_job = 0,

@@ -14,31 +14,30 @@ RankFailed failed(std::int32_t rank, bool consequence, bool lost = false) {
 
 RunFinished ended(GenerationEnd end) { return {7, kExitFailure, "rank 0 failed: y", end}; }
 
-TEST_CASE("verdict: the cause is the first failure that is no consequence",
-          "[run][verdict][P4]") {
+TEST_CASE("verdict: the cause is the first failure that is no consequence", "[run][verdict][P4]") {
   Verdict verdict(HeadState::training);
-  CHECK(verdict.hear(failed(1, true)).has(HeadAction::wait_for_cause));
-  CHECK_FALSE(verdict.hear(failed(2, true)).has(HeadAction::wait_for_cause));
+  CHECK(verdict.failed(failed(1, true), 2).has(HeadAction::wait_for_cause));
+  CHECK_FALSE(verdict.failed(failed(2, true), 2).has(HeadAction::wait_for_cause));
   CHECK(verdict.state() == HeadState::doubt);
   CHECK_FALSE(verdict.over());
   SECTION("heard of in time") {
-    CHECK(verdict.hear(failed(3, false)).has(HeadAction::end_ranks));
-    CHECK_FALSE(verdict.hear(failed(0, false)).has(HeadAction::end_ranks));
+    CHECK(verdict.failed(failed(3, false), 2).has(HeadAction::end_ranks));
+    CHECK_FALSE(verdict.failed(failed(0, false), 2).has(HeadAction::end_ranks));
     CHECK_FALSE(verdict.conclude().has(HeadAction::end_ranks));
     CHECK(verdict.outcome(7).text == "rank 3 failed: x");
   }
   SECTION("or, where nobody tells it, the first consequence") {
     CHECK(verdict.conclude().has(HeadAction::end_ranks));
-    CHECK_FALSE(verdict.hear(failed(3, false)).has(HeadAction::end_ranks));
+    CHECK_FALSE(verdict.failed(failed(3, false), 2).has(HeadAction::end_ranks));
     CHECK(verdict.outcome(7).text == "rank 1 failed: x");
   }
 }
 
 TEST_CASE("verdict: a lost rank or connection ends the generation, an error of its own the run",
           "[run][verdict][P4]") {
-  const auto outcome = [](const RankFailed& failure, HeadFacts facts = {}) {
+  const auto outcome = [](const RankFailed& failure) {
     Verdict verdict(HeadState::training);
-    if (verdict.hear(failure, facts).has(HeadAction::wait_for_cause)) {
+    if (verdict.failed(failure, 2).has(HeadAction::wait_for_cause)) {
       verdict.conclude();
     }
     return verdict.outcome(7);
@@ -51,25 +50,25 @@ TEST_CASE("verdict: a lost rank or connection ends the generation, an error of i
   CHECK(outcome(failed(1, false, true)).end == GenerationEnd::rank_lost);
   CHECK(outcome(failed(1, true)).end == GenerationEnd::rank_lost);
   Verdict alone(HeadState::training);  // nobody else can be the cause
-  CHECK(alone.hear(failed(0, true), {HeadFact::alone}).has(HeadAction::end_ranks));
+  CHECK(alone.failed(failed(0, true), 1).has(HeadAction::end_ranks));
   CHECK(alone.outcome(7).end == GenerationEnd::rank_lost);
 }
 
 TEST_CASE("verdict: of ranks that start one that is lost is started again, one that fails is not",
           "[run][verdict][P4]") {
   Verdict missed(HeadState::starting);
-  missed.hear(failed(1, true, true));
+  missed.failed(failed(1, true, true), 2);
   missed.conclude();
   CHECK(missed.outcome(0).end == GenerationEnd::rank_lost);
   CHECK(missed.outcome(0).text == "x");  // it names its rank itself
   Verdict stranded(HeadState::starting);
-  stranded.hear(failed(1, true));
-  stranded.hear(failed(2, true, true));
+  stranded.failed(failed(1, true), 2);
+  stranded.failed(failed(2, true, true), 2);
   stranded.conclude();
   CHECK(stranded.outcome(0).end == GenerationEnd::run_over);
   Verdict stopped(HeadState::starting);
-  CHECK_FALSE(stopped.hear(HeadEvent::signal, {HeadFact::in_memory}).has(HeadAction::end_ranks));
-  CHECK(stopped.hear(HeadEvent::signal, {}, {.signal = 15}).has(HeadAction::end_ranks));
+  CHECK_FALSE(stopped.signal(15, /*in_memory=*/true).has(HeadAction::end_ranks));
+  CHECK(stopped.signal(15).has(HeadAction::end_ranks));
   CHECK(stopped.outcome(0).text == "stopped by signal 15 before the first step");
   CHECK(stopped.outcome(0).exit_code == kExitStopped);
 }
@@ -77,7 +76,7 @@ TEST_CASE("verdict: of ranks that start one that is lost is started again, one t
 TEST_CASE("verdict: a checkpoint that a rank calls damaged is verified, whether ranks may respawn",
           "[run][verdict][P3][P4]") {
   Verdict found(HeadState::starting);
-  found.hear({.rank = 1, .text = "x", .consequence = true, .damaged = true});
+  found.failed({.rank = 1, .text = "x", .consequence = true, .damaged = true}, 2);
   const RunFinished end = found.outcome(0);
   CHECK(end.end == GenerationEnd::damage_found);
   for (const HeadFacts facts : {HeadFacts(), HeadFacts{HeadFact::respawn}}) {
@@ -132,12 +131,12 @@ TEST_CASE("verdict: the next generation follows a loss where ranks may be starte
 TEST_CASE("verdict: a program that is over says how, unless a failure came before",
           "[run][verdict][P4]") {
   Verdict finished(HeadState::training);
-  finished.hear(HeadEvent::program_over, {}, {.text = "finished at step 7"}, kExitFinished);
+  finished.program_over({kExitFinished, "finished at step 7"});
   CHECK(finished.outcome(7).text == "finished at step 7");
   CHECK(finished.outcome(7).exit_code == kExitFinished);
   Verdict failed_before(HeadState::training);
-  failed_before.hear(failed(2, false));
-  failed_before.hear(HeadEvent::program_over, {}, {.text = "finished at step 7"}, kExitFinished);
+  failed_before.failed(failed(2, false), 2);
+  failed_before.program_over({kExitFinished, "finished at step 7"});
   CHECK(failed_before.outcome(7).text == "rank 2 failed: x");
   CHECK(failed_before.outcome(7).exit_code == kExitFailure);
 }

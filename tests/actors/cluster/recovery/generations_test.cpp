@@ -93,8 +93,8 @@ class SavedRun {
 /// A generation whose ranks restore what they are told to, and then have nothing to do.
 Result<RunFinished> restore_and_finish(run::PreparedRun& run) {
   StartState start;
-  if (run.checkpoint) {
-    start.checkpoint = run.checkpoint->path;
+  if (run.start.checkpoint) {
+    start.checkpoint = run.start.checkpoint->path;
   }
   const auto contexts = make_local_ranks(run.plan, start);
   if (!contexts) {

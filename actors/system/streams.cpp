@@ -1,6 +1,6 @@
-#include "actors/streams.hpp"
+#include "actors/system/streams.hpp"
 
-#include "actors/train/runtime/background_io.hpp"
+#include "actors/system/background_io.hpp"
 
 namespace train::actors {
 

@@ -1,4 +1,4 @@
-#include "actors/train/runtime/background_io.hpp"
+#include "actors/system/background_io.hpp"
 
 #include <sched.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-#include "actors/float_mode_hook.hpp"
+#include "actors/system/float_mode_hook.hpp"
 
 #include <caf/actor_system_config.hpp>
 #include <caf/thread_hook.hpp>

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/handles.hpp"
+#include "actors/system/handles.hpp"
 #include "base/check.hpp"
 
 namespace train::actors {

@@ -1,4 +1,4 @@
-#include "actors/supervision.hpp"
+#include "actors/system/supervision.hpp"
 
 #include <fmt/format.h>
 

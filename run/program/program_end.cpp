@@ -1,0 +1,58 @@
+#include "run/program/program_end.hpp"
+
+#include <fmt/format.h>
+
+#include "base/exit_codes.hpp"
+
+namespace train::run {
+
+ProgramEnd end_of(const RunProgram& program, const ProgramReports& reports) {
+  const std::int64_t step = reports.step;
+  if (!reports.nonfinite.empty()) {
+    return {kExitFailure,
+            fmt::format("not finite: {}, first {}; nothing was saved after it; start anew with "
+                        "--fresh and a lower optimizer.lr or optimizer.grad_clip",
+                        reports.nonfinite, reports.origin)};
+  }
+  if (!reports.save_failure.empty()) {
+    return {kExitFailure,
+            fmt::format("the last checkpoint was not saved: {}", reports.save_failure)};
+  }
+  if (reports.signal && !program.complete()) {
+    return {kExitStopped,
+            fmt::format(
+                "stopped by signal {} after step {}, {}; run it again, without --fresh, to go on",
+                *reports.signal, step, step > 0 ? "saved" : "nothing to save")};
+  }
+  if (program.job_over()) {
+    return {
+        kExitStopped,
+        fmt::format("this start's part is done at step {}, saved; run it again to go on", step)};
+  }
+  if (program.phase_over()) {
+    return {kExitStopped, fmt::format("the phase is over at step {}, saved", step), true};
+  }
+  if (!reports.report_failure.empty()) {  // Never fails a part before the last.
+    return {kExitFailure, reports.report_failure};
+  }
+  return {kExitFinished, fmt::format("finished at step {}", step)};
+}
+
+ProgramEnd end_of_drain(const ProgramReports& reports, std::int64_t step, const std::string& place,
+                        std::int64_t drain_s) {
+  std::string where = "is lost";
+  if (reports.local == step) {
+    where = fmt::format("is whole in {}, not published", place);
+  } else if (reports.local) {
+    where = fmt::format("is lost; that of step {} is whole in {}, not published", *reports.local,
+                        place);
+  }
+  const std::string stands = reports.published
+                                 ? fmt::format("that of step {} stands", *reports.published)
+                                 : std::string("no checkpoint of this start was published");
+  return {kExitFailure, fmt::format("the checkpoint of step {} {}: publishing took longer than "
+                                    "checkpoint.drain_s = {}; {}",
+                                    step, where, drain_s, stands)};
+}
+
+}  // namespace train::run
