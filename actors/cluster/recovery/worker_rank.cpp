@@ -1,5 +1,6 @@
 #include "actors/cluster/recovery/worker_rank.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <caf/all.hpp>
@@ -40,7 +41,7 @@ using namespace std::chrono_literals;
 constexpr auto kJoinTime = 30s;  // Limit for finding the head and joining.
 // Limit for the set-up of all ranks: one may have a large file to read. Later exchanges have no
 // limit: a slow rank lives, and a lost one is detected by connections and heartbeats.
-constexpr auto kConnectTime = 120s;
+constexpr auto kSetUpTime = 120s;
 
 /// Logs an uncaught exception with the rank, before SIGABRT ends the process: for threads that
 /// belong to neither streams nor actors.
@@ -154,7 +155,7 @@ struct Worker {
                                  .world_size = static_cast<int>(config->parallel.ranks),
                                  .interface = config->parallel.interface,
                                  .generation = assignment.generation,
-                                 .timeout = kConnectTime,
+                                 .timeout = kSetUpTime,
                                  .nccl = plan->config.parallel.transport == "nccl"});
     // At a first start the network is misconfigured; later it worked, and may work again.
     peer_lost = assignment.generation > 0;
