@@ -8,49 +8,29 @@
 
 namespace train::configs {
 
-// Keys of each objective's section besides its name. Objectives may share a list.
+// Keys of each objective's section besides its name, with a default where it is not that of
+// ObjectiveSection. Objectives may share a list.
 
 inline constexpr std::array<OptionKey, 0> kPretrainKeys = {};
 
-inline constexpr auto kSftKeys = std::to_array<OptionKey>({{"label_smoothing", 0.0}});
+inline constexpr auto kSftKeys = std::to_array<OptionKey>({"label_smoothing"});
 
 inline constexpr auto kDpoKeys =
-    std::to_array<OptionKey>({{"loss", std::string_view("sigmoid")},
-                              {"beta", 0.1},
-                              {"label_smoothing", 0.0},
-                              {"discopop_tau", 0.05},
-                              {"reference", std::string_view("cache")}});
-inline constexpr auto kDpoNormKeys = std::to_array<OptionKey>(
-    {{"beta", 5.0}, {"label_smoothing", 0.0}, {"reference", std::string_view("cache")}});
+    std::to_array<OptionKey>({"loss", "beta", "label_smoothing", "discopop_tau", "reference"});
+inline constexpr auto kDpoNormKeys =
+    std::to_array<OptionKey>({OptionKey("beta", 5.0), "label_smoothing", "reference"});
 inline constexpr auto kSimpoKeys =
-    std::to_array<OptionKey>({{"beta", 2.0}, {"gamma_beta_ratio", 0.3}});
-inline constexpr auto kWpoKeys = std::to_array<OptionKey>(
-    {{"beta", 0.1}, {"label_smoothing", 0.0}, {"reference", std::string_view("cache")}});
-inline constexpr auto kOrpoKeys = std::to_array<OptionKey>({{"beta", 0.1}});
+    std::to_array<OptionKey>({OptionKey("beta", 2.0), "gamma_beta_ratio"});
+inline constexpr auto kWpoKeys = std::to_array<OptionKey>({"beta", "label_smoothing", "reference"});
+inline constexpr auto kOrpoKeys = std::to_array<OptionKey>({"beta"});
 inline constexpr auto kKtoKeys =
-    std::to_array<OptionKey>({{"beta", 0.1},
-                              {"desirable_weight", 1.0},
-                              {"undesirable_weight", 1.0},
-                              {"reference", std::string_view("cache")}});
+    std::to_array<OptionKey>({"beta", "desirable_weight", "undesirable_weight", "reference"});
 
-inline constexpr auto kUnlearningKeys =
-    std::to_array<OptionKey>({{"first_layer", std::int64_t{-1}},
-                              {"last_layer", std::int64_t{0}},
-                              {"layer_stride", std::int64_t{4}},
-                              {"steps_per_layer", std::int64_t{64}},
-                              {"retain_loss", std::string_view("nll")},
-                              {"forget_loss", std::string_view("random_targets")},
-                              {"beta", 0.1},
-                              {"top_k", std::int64_t{100}},
-                              {"retain_coefficient", 20.0},
-                              {"forget_coefficient", 5.0},
-                              {"ramp_retain_from_zero", false},
-                              {"l2sp_coefficient", 0.0},
-                              {"forget_layer_scale", 1.0},
-                              {"gradient_join", std::string_view("sum")},
-                              {"frozen_layers", std::string_view("skip_update")},
-                              {"maintain_unlearned", false},
-                              {"target_seed", std::uint64_t{0}}});
+inline constexpr auto kUnlearningKeys = std::to_array<OptionKey>(
+    {"first_layer", "last_layer", "layer_stride", "steps_per_layer", "retain_loss", "forget_loss",
+     "beta", "top_k", "retain_coefficient", "forget_coefficient", "ramp_retain_from_zero",
+     "l2sp_coefficient", "forget_layer_scale", "gradient_join", "frozen_layers",
+     "maintain_unlearned", "target_seed"});
 
 /// Form of an objective's loss, on which rules between keys and messages depend.
 enum class ObjectiveForm : std::uint8_t {

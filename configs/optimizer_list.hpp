@@ -1,108 +1,45 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 
 #include "configs/fields/option_key.hpp"
 
 namespace train::configs {
 
-// Keys of each optimizer's section. Optimizers may share a list.
+// Keys of each optimizer's section, with a default where it is not that of OptimizerSection.
+// Optimizers may share a list.
 
-inline constexpr auto kAdamWKeys = std::to_array<OptionKey>({{"lr", 1e-3},
-                                                             {"beta1", 0.9},
-                                                             {"beta2", 0.95},
-                                                             {"eps", 1e-8},
-                                                             {"weight_decay", 0.1},
-                                                             {"grad_clip", 1.0}});
+inline constexpr auto kAdamWKeys =
+    std::to_array<OptionKey>({"lr", "beta1", "beta2", "eps", "weight_decay", "grad_clip"});
 
 inline constexpr auto kAdamWDecayingKeys =
-    std::to_array<OptionKey>({{"lr", 1e-3},
-                              {"beta1", 0.9},
-                              {"beta2", 0.999},
-                              {"eps", 1e-8},
-                              {"weight_decay", 0.1},
-                              {"grad_clip", 1.0},
-                              {"wd_decaying", true},
-                              {"wd_ts", 1.0},
-                              {"wd_coupling", "schedule_only"}});
+    std::to_array<OptionKey>({"lr", "beta1", OptionKey("beta2", 0.999), "eps", "weight_decay",
+                              "grad_clip", "wd_decaying", "wd_ts", "wd_coupling"});
 
-inline constexpr auto kAdanaKeys = std::to_array<OptionKey>({{"lr", 1e-3},
-                                                             {"eps", 1e-8},
-                                                             {"weight_decay", 0.1},
-                                                             {"grad_clip", 1.0},
-                                                             {"delta", 8.0},
-                                                             {"kappa", 0.85},
-                                                             {"gamma_3_factor", 1.0},
-                                                             {"wd_decaying", true},
-                                                             {"wd_ts", 1.0},
-                                                             {"wd_coupling", "schedule_only"}});
+inline constexpr auto kAdanaKeys =
+    std::to_array<OptionKey>({"lr", "eps", "weight_decay", "grad_clip", "delta", "kappa",
+                              "gamma_3_factor", "wd_decaying", "wd_ts", "wd_coupling"});
 
-inline constexpr auto kDanaMk4Keys = std::to_array<OptionKey>({{"lr", 1e-3},
-                                                               {"eps", 1e-8},
-                                                               {"weight_decay", 0.1},
-                                                               {"grad_clip", 1.0},
-                                                               {"delta", 8.0},
-                                                               {"kappa", 0.85},
-                                                               {"clipsnr", 2.0},
-                                                               {"gamma_3_factor", 1.0},
-                                                               {"wd_decaying", true},
-                                                               {"wd_ts", 1.0},
-                                                               {"wd_coupling", "schedule_only"}});
+inline constexpr auto kDanaMk4Keys =
+    std::to_array<OptionKey>({"lr", "eps", "weight_decay", "grad_clip", "delta", "kappa", "clipsnr",
+                              "gamma_3_factor", "wd_decaying", "wd_ts", "wd_coupling"});
 
-inline constexpr auto kAdemamixKeys = std::to_array<OptionKey>({{"lr", 1e-3},
-                                                                {"beta1", 0.9},
-                                                                {"beta2", 0.999},
-                                                                {"eps", 1e-8},
-                                                                {"weight_decay", 0.1},
-                                                                {"grad_clip", 1.0},
-                                                                {"delta", 8.0},
-                                                                {"kappa", 0.85},
-                                                                {"gamma_3_factor", 1.0},
-                                                                {"beta3", 0.0},
-                                                                {"alpha", 0.0},
-                                                                {"beta3_warmup", std::int64_t{0}},
-                                                                {"alpha_warmup", std::int64_t{0}}});
+inline constexpr auto kAdemamixKeys = std::to_array<OptionKey>(
+    {"lr", "beta1", OptionKey("beta2", 0.999), "eps", "weight_decay", "grad_clip", "delta", "kappa",
+     "gamma_3_factor", "beta3", "alpha", "beta3_warmup", "alpha_warmup"});
 
-inline constexpr auto kAdemamixDecayingKeys =
-    std::to_array<OptionKey>({{"lr", 1e-3},
-                              {"beta1", 0.9},
-                              {"beta2", 0.999},
-                              {"eps", 1e-8},
-                              {"weight_decay", 0.1},
-                              {"grad_clip", 1.0},
-                              {"delta", 8.0},
-                              {"kappa", 0.85},
-                              {"gamma_3_factor", 1.0},
-                              {"wd_decaying", true},
-                              {"wd_ts", 1.0},
-                              {"wd_coupling", "schedule_only"},
-                              {"beta3", 0.0},
-                              {"alpha", 0.0},
-                              {"beta3_warmup", std::int64_t{0}},
-                              {"alpha_warmup", std::int64_t{0}}});
+inline constexpr auto kAdemamixDecayingKeys = std::to_array<OptionKey>(
+    {"lr", "beta1", OptionKey("beta2", 0.999), "eps", "weight_decay", "grad_clip", "delta", "kappa",
+     "gamma_3_factor", "wd_decaying", "wd_ts", "wd_coupling", "beta3", "alpha", "beta3_warmup",
+     "alpha_warmup"});
 
-inline constexpr auto kMuonKeys = std::to_array<OptionKey>({{"lr", 1e-3},
-                                                            {"beta1", 0.9},
-                                                            {"beta2", 0.95},
-                                                            {"eps", 1e-8},
-                                                            {"weight_decay", 0.01},
-                                                            {"grad_clip", 1.0},
-                                                            {"momentum", 0.95},
-                                                            {"nesterov", true},
-                                                            {"ns_steps", std::int64_t{5}},
-                                                            {"matched_rms", 0.2}});
+inline constexpr auto kMuonKeys =
+    std::to_array<OptionKey>({"lr", "beta1", "beta2", "eps", OptionKey("weight_decay", 0.01),
+                              "grad_clip", "momentum", "nesterov", "ns_steps", "matched_rms"});
 
-inline constexpr auto kDMuonKeys = std::to_array<OptionKey>({{"lr", 1e-3},
-                                                             {"beta1", 0.8},
-                                                             {"beta2", 0.999},
-                                                             {"eps", 1e-8},
-                                                             {"weight_decay", 0.1},
-                                                             {"grad_clip", 1.0},
-                                                             {"momentum", 0.95},
-                                                             {"nesterov", true},
-                                                             {"ns_steps", std::int64_t{5}},
-                                                             {"matched_rms", 0.2}});
+inline constexpr auto kDMuonKeys = std::to_array<OptionKey>(
+    {"lr", OptionKey("beta1", 0.8), OptionKey("beta2", 0.999), "eps", "weight_decay", "grad_clip",
+     "momentum", "nesterov", "ns_steps", "matched_rms"});
 
 /// All optimizers, one per line: identifier, name in optimizer.name, keys. Generated from this
 /// list: the keys allowed in a run file (optimizer_table.hpp) and the engine's registry, which

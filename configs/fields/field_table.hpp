@@ -35,17 +35,17 @@ enum class BetweenStarts : std::uint8_t {
 
 /// Key of a run file. The loader, the writer, the range checks and the printed table all use this.
 struct Field {
-  std::string_view section;   ///< "run"
-  std::string_view name;      ///< "steps"
-  std::string_view unit;      ///< "steps"; empty: a plain number or text.
-  std::string_view sentence;  ///< Purpose, and meaning of special values.
   FieldPointer (*locate)(RunConfig&);
+  std::string_view section;       ///< "run"
+  std::string_view name;          ///< "steps"
+  std::string_view unit;          ///< "steps"; empty: a plain number or text.
+  std::string_view sentence;      ///< Purpose, and meaning of special values.
   BetweenStarts between_starts;   ///< No default, so that each new key is considered.
-  bool required = false;          ///< A file must set it.
   Limits limits = {};             ///< For numbers; ignored for text, lists and booleans.
   std::string_view choices = {};  ///< Allowed texts, joined by '|'; empty: any text.
   /// A text key that also takes an integer within `limits`, stored as its decimal text.
   bool or_integer = false;
+  bool required = false;  ///< A file must set it.
 
   [[nodiscard]] std::string key() const;  ///< "run.steps"
 };

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -26,18 +25,12 @@ bool in(const NamedOptions& entry, std::string_view key) {
 void set_default(const std::string& key, const OptionKey& option, RunConfig& config) {
   const Field* field = find_field(key);
   TRAIN_CHECK(field != nullptr, "no key {}", key);
-  std::visit(
-      [](auto* target, auto value) {
-        using Target = std::remove_pointer_t<decltype(target)>;
-        using Value = decltype(value);
-        if constexpr (std::is_same_v<Target, Value> || (std::is_same_v<Target, std::string> &&
-                                                        std::is_same_v<Value, std::string_view>)) {
-          *target = value;
-        } else {
-          TRAIN_CHECK(false, "a default of another type");
-        }
-      },
-      field->locate(config), option.value);
+  RunConfig defaults;
+  if (option.default_value) {
+    *std::get<double*>(field->locate(defaults)) = *option.default_value;
+  }
+  std::visit([&](auto* target) { *target = *std::get<decltype(target)>(field->locate(defaults)); },
+             field->locate(config));
 }
 
 /// Error for a key of the section that does not belong to the chosen name.

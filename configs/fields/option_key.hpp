@@ -1,16 +1,17 @@
 #pragma once
 
-#include <cstdint>
+#include <optional>
 #include <string_view>
-#include <variant>
 
 namespace train::configs {
 
-/// Key of a section whose keys depend on its name ([optimizer], [objective]), with its default for
-/// that name.
+/// Key of a section whose keys depend on its name ([optimizer], [objective]).
 struct OptionKey {
+  constexpr OptionKey(const char* key) : name(key) {}
+  constexpr OptionKey(const char* key, double value) : name(key), default_value(value) {}
+
   std::string_view name;
-  std::variant<double, std::int64_t, std::uint64_t, bool, std::string_view> value;
+  std::optional<double> default_value;  ///< Default for that name, if not that of the section.
 };
 
 }  // namespace train::configs

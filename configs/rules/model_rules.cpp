@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <array>
 
 #include "base/one_line.hpp"
+#include "configs/fields/field_table.hpp"
 #include "configs/rules/rules.hpp"
 
 namespace train::configs {
@@ -11,6 +13,9 @@ namespace {
 constexpr std::int64_t kLargestLaneTokens = std::int64_t{1} << 31;
 constexpr std::int64_t kLargestStepTokens = std::int64_t{1} << 32;
 constexpr std::size_t kLongestName = 200;
+// Keys of [model] that do not say what a config.json says.
+constexpr std::array<std::string_view, 6> kNotOfArch = {"arch",        "config",   "from",
+                                                        "init_scheme", "init_std", "z_loss_coeff"};
 
 }  // namespace
 
@@ -45,24 +50,14 @@ void check_model(const RunConfig& config, Rules& rules) {
   const char* other = model.from.empty() ? "model.config" : "model.from";
   rules.refuse_if(published && !model.arch.empty(), "model.arch",
                   "has no effect with {}, whose config.json defines it; remove one of them", other);
-  const ModelSection none;
-  const auto belongs = [&](bool changed, std::string_view key) {
-    rules.refuse_if(published && changed, key,
-                    "belongs to model.arch; with {} the config.json defines it: leave it out",
-                    other);
-  };
-  belongs(model.layers != none.layers, "model.layers");
-  belongs(model.heads != none.heads, "model.heads");
-  belongs(model.head_dim != none.head_dim, "model.head_dim");
-  belongs(model.embedding_dim != none.embedding_dim, "model.embedding_dim");
-  belongs(model.mlp_hidden != none.mlp_hidden, "model.mlp_hidden");
-  belongs(model.vocab_size != none.vocab_size, "model.vocab_size");
-  belongs(model.norm_eps != none.norm_eps, "model.norm_eps");
-  belongs(model.rope_theta != none.rope_theta, "model.rope_theta");
-  belongs(model.residual_scale != none.residual_scale, "model.residual_scale");
-  belongs(model.qk_norm != none.qk_norm, "model.qk_norm");
-  belongs(model.attention_output_gate != none.attention_output_gate, "model.attention_output_gate");
-  belongs(model.tie_embeddings != none.tie_embeddings, "model.tie_embeddings");
+  const RunConfig none;
+  for (const Field& field : all_fields()) {
+    const bool of_arch =
+        field.section == "model" && std::ranges::count(kNotOfArch, field.name) == 0;
+    rules.refuse_if(
+        of_arch && published && toml_value(field, config) != toml_value(field, none), field.key(),
+        "belongs to model.arch; with {} the config.json defines it: leave it out", other);
+  }
 }
 
 void check_sizes(const RunConfig& config, Rules& rules) {

@@ -4,10 +4,12 @@
 
 namespace train::configs {
 
+// Meaning, unit and range of each member: its key in configs/fields/field_table.cpp.
+
 /// [status]: watching the run; never changes a result.
 struct StatusSection {
-  std::string listen;      ///< "127.0.0.1:8080": address of the run's board; empty: none.
-  std::string token_file;  ///< File whose first line is the access token; empty: none.
+  std::string listen;
+  std::string token_file;
 };
 
 }  // namespace train::configs
