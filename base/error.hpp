@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/exit_codes.hpp"
-#include "base/one_line.hpp"
+#include "base/text/one_line.hpp"
 
 namespace train {
 

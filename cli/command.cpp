@@ -5,7 +5,7 @@
 #include <iterator>
 #include <map>
 
-#include "base/text_output.hpp"
+#include "base/text/text_output.hpp"
 #include "configs/nearest.hpp"
 #include "storage/files/input_file.hpp"
 

@@ -2,12 +2,12 @@
 
 #include <exception>
 
-#include "base/descriptor_limit.hpp"
 #include "base/exit_codes.hpp"
-#include "base/float_mode.hpp"
-#include "base/log.hpp"
-#include "base/stop_signals.hpp"
-#include "base/text_output.hpp"
+#include "base/math/float_mode.hpp"
+#include "base/process/descriptor_limit.hpp"
+#include "base/process/stop_signals.hpp"
+#include "base/text/log.hpp"
+#include "base/text/text_output.hpp"
 #include "cli/options.hpp"
 #include "engine/rank/plan/run_device.hpp"
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/one_line.hpp"
+#include "base/text/one_line.hpp"
 #include "configs/fields/toml_text.hpp"
 
 namespace train::configs {

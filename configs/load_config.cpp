@@ -1,6 +1,6 @@
 #include "configs/load_config.hpp"
 
-#include "base/one_line.hpp"
+#include "base/text/one_line.hpp"
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
@@ -18,12 +18,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 #include "configs/fields/field_table.hpp"
 #include "configs/fields/named_options.hpp"
 #include "configs/fields/optimizer_table.hpp"
 #include "configs/nearest.hpp"
-#include "configs/scaling.hpp"
+#include "configs/scaling/scaling.hpp"
 #include "configs/validate_config.hpp"
 
 namespace train::configs {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/joined_thread.hpp"
+#include "base/process/joined_thread.hpp"
 #include "kernels/all_params.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/cpu_support.hpp"

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/joined_thread.hpp"
+#include "base/process/joined_thread.hpp"
 
 namespace train::kernels {
 

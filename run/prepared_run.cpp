@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <utility>
 
-#include "base/log.hpp"
-#include "base/steady_time.hpp"
-#include "base/text_output.hpp"
-#include "base/units.hpp"
+#include "base/process/steady_time.hpp"
+#include "base/text/log.hpp"
+#include "base/text/text_output.hpp"
+#include "base/text/units.hpp"
 #include "checkpoint/save/first_identity.hpp"
 #include "configs/fields/field_table.hpp"
 #include "engine/objective/registry.hpp"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes base/fixed_math_tables.hpp: what base/fixed_math.cpp looks up (Debian: python3-mpmath).
+"""Writes base/math/fixed_math_tables.hpp: what base/math/fixed_math.cpp looks up (Debian: python3-mpmath).
 
 Every number is computed here with 1400 bits and rounded once, so that the header is the same
 whoever writes it.
@@ -9,7 +9,7 @@ import pathlib
 
 from mpmath import cos, exp, floor, log, mp, mpf, pi, sin
 
-OUTPUT = pathlib.Path(__file__).parent.parent / "base/fixed_math_tables.hpp"
+OUTPUT = pathlib.Path(__file__).parent.parent / "base/math/fixed_math_tables.hpp"
 mp.prec = 1400
 
 EXP_STEPS = 128   # of an octave

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <vector>
 
-#include "base/process.hpp"
+#include "base/process/process.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/file_calls.hpp"
 

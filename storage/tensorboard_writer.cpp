@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/host_name.hpp"
+#include "base/process/host_name.hpp"
 
 namespace train::storage {
 namespace {

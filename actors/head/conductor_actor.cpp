@@ -18,7 +18,7 @@
 #include "actors/messages/watch_messages.hpp"
 #include "actors/system/supervision.hpp"
 #include "base/exit_codes.hpp"
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 #include "run/recovery/verdict.hpp"
 
 namespace train::actors {

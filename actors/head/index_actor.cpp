@@ -12,7 +12,7 @@
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/system/supervision.hpp"
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 #include "run/store/run_index.hpp"
 #include "storage/files/atomic_file.hpp"
 

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <exception>
 
-#include "base/joined_thread.hpp"
+#include "base/process/joined_thread.hpp"
 
 namespace train::actors {
 namespace {

@@ -3,7 +3,7 @@
 #include <caf/actor_system_config.hpp>
 #include <caf/thread_hook.hpp>
 
-#include "base/float_mode.hpp"
+#include "base/math/float_mode.hpp"
 
 namespace train::actors {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "actors/system/supervision.hpp"
-#include "base/host_name.hpp"
+#include "base/process/host_name.hpp"
 
 namespace train::actors {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 
 namespace train::checkpoint {
 namespace {

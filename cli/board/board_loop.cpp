@@ -14,7 +14,7 @@
 #include <exception>
 #include <utility>
 
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 #include "cli/board/board_news.hpp"
 
 namespace train::cli {

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 
 namespace train::cli {
 namespace {

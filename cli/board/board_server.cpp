@@ -7,8 +7,8 @@
 #include <exception>
 #include <utility>
 
-#include "base/joined_thread.hpp"
-#include "base/log.hpp"
+#include "base/process/joined_thread.hpp"
+#include "base/text/log.hpp"
 #include "cli/board/board_loop.hpp"
 #include "cli/board/other_users.hpp"
 

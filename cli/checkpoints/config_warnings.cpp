@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 #include "engine/model/architectures/architectures.hpp"
 
 namespace train::cli {

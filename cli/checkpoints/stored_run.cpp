@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 #include "checkpoint/format/layout.hpp"
 #include "configs/load_config.hpp"
 #include "run/model/model_files.hpp"

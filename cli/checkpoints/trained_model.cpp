@@ -4,9 +4,9 @@
 
 #include <utility>
 
-#include "base/log.hpp"
-#include "base/stop_signals.hpp"
-#include "base/text_output.hpp"
+#include "base/process/stop_signals.hpp"
+#include "base/text/log.hpp"
+#include "base/text/text_output.hpp"
 #include "checkpoint/models/published_weights.hpp"
 #include "cli/checkpoints/config_warnings.hpp"
 #include "cli/checkpoints/stored_run.hpp"

@@ -1,7 +1,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "base/stop_signals.hpp"
+#include "base/process/stop_signals.hpp"
 #include "cli/board/board_server.hpp"
 #include "cli/command.hpp"
 

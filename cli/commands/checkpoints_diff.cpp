@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/stop_signals.hpp"
+#include "base/process/stop_signals.hpp"
 #include "checkpoint/load/compare.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "base/stop_signals.hpp"
-#include "base/units.hpp"
+#include "base/process/stop_signals.hpp"
+#include "base/text/units.hpp"
 #include "checkpoint/format/run_identity.hpp"
 #include "checkpoint/index/index.hpp"
 #include "checkpoint/save/retention.hpp"

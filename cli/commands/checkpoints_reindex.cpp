@@ -1,4 +1,4 @@
-#include "base/stop_signals.hpp"
+#include "base/process/stop_signals.hpp"
 #include "checkpoint/format/run_identity.hpp"
 #include "checkpoint/index/index.hpp"
 #include "cli/checkpoints/stored_run.hpp"

@@ -1,5 +1,5 @@
-#include "base/stop_signals.hpp"
-#include "base/units.hpp"
+#include "base/process/stop_signals.hpp"
+#include "base/text/units.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <memory>
 
-#include "base/stop_signals.hpp"
+#include "base/process/stop_signals.hpp"
 #include "checkpoint/models/gguf_model.hpp"
 #include "checkpoint/models/published_weights.hpp"
 #include "cli/checkpoints/config_warnings.hpp"

@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "base/log.hpp"
-#include "base/stop_signals.hpp"
-#include "base/units.hpp"
+#include "base/process/stop_signals.hpp"
+#include "base/text/log.hpp"
+#include "base/text/units.hpp"
 #include "cli/command.hpp"
 #include "data/examples/prepare_rows.hpp"
 #include "data/prepare/prepare.hpp"

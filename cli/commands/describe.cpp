@@ -1,11 +1,11 @@
 #include <filesystem>
 
-#include "base/units.hpp"
+#include "base/text/units.hpp"
 #include "cli/checkpoints/config_warnings.hpp"
 #include "cli/command.hpp"
 #include "cli/report/model_report.hpp"
 #include "configs/load_config.hpp"
-#include "configs/shipped_models.hpp"
+#include "configs/models/shipped_models.hpp"
 #include "data/tokens/dataset_facts.hpp"
 #include "engine/model/architectures/architectures.hpp"
 #include "run/model/model_files.hpp"

@@ -5,9 +5,9 @@
 #include <thread>
 
 #include "actors/train/runtime/rank_setup.hpp"
-#include "base/fixed_math.hpp"
-#include "base/log.hpp"
-#include "base/stop_signals.hpp"
+#include "base/math/fixed_math.hpp"
+#include "base/process/stop_signals.hpp"
+#include "base/text/log.hpp"
 #include "cli/audit/replay_parts.hpp"
 #include "cli/checkpoints/config_warnings.hpp"
 #include "cli/checkpoints/stored_run.hpp"

@@ -2,8 +2,8 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "base/log.hpp"
-#include "base/stop_signals.hpp"
+#include "base/process/stop_signals.hpp"
+#include "base/text/log.hpp"
 #include "checkpoint/models/checkpoint_weights.hpp"
 #include "checkpoint/models/export.hpp"
 #include "cli/checkpoints/adapter_words.hpp"

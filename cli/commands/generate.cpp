@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "base/log.hpp"
-#include "base/stop_signals.hpp"
-#include "base/text_output.hpp"
+#include "base/process/stop_signals.hpp"
+#include "base/text/log.hpp"
+#include "base/text/text_output.hpp"
 #include "cli/checkpoints/text_codec.hpp"
 #include "cli/checkpoints/text_writer.hpp"
 #include "cli/checkpoints/trained_model.hpp"

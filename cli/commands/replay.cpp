@@ -1,8 +1,8 @@
 #include <map>
 
 #include "actors/train/runtime/rank_setup.hpp"
-#include "base/log.hpp"
-#include "base/stop_signals.hpp"
+#include "base/process/stop_signals.hpp"
+#include "base/text/log.hpp"
 #include "cli/audit/changed_keys.hpp"
 #include "cli/audit/replay_parts.hpp"
 #include "cli/audit/run_audit.hpp"

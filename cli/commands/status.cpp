@@ -1,5 +1,5 @@
 #include "actors/train/rank_actors.hpp"
-#include "base/stop_signals.hpp"
+#include "base/process/stop_signals.hpp"
 #include "cli/board/run_metrics.hpp"
 #include "cli/command.hpp"
 #include "cli/report/status_view.hpp"

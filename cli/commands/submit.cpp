@@ -9,14 +9,14 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/descriptor.hpp"
-#include "base/host_name.hpp"
-#include "base/log.hpp"
-#include "base/process.hpp"
-#include "base/stop_signals.hpp"
+#include "base/process/descriptor.hpp"
+#include "base/process/host_name.hpp"
+#include "base/process/process.hpp"
+#include "base/process/stop_signals.hpp"
+#include "base/text/log.hpp"
 #include "cli/command.hpp"
 #include "cli/submit/submit_script.hpp"
-#include "configs/cluster_profile.hpp"
+#include "configs/clusters/cluster_profile.hpp"
 #include "configs/error_place.hpp"
 #include "configs/load_config.hpp"
 #include "run/directory/run_directory.hpp"

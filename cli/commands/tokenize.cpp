@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 #include "cli/command.hpp"
 #include "data/tokenizer/text_encoder.hpp"
 #include "data/tokenizer/text_stream.hpp"

@@ -2,7 +2,7 @@
 #include <chrono>
 #include <thread>
 
-#include "base/stop_signals.hpp"
+#include "base/process/stop_signals.hpp"
 #include "checkpoint/index/index_content.hpp"
 #include "checkpoint/index/index_view.hpp"
 #include "cli/audit/changed_keys.hpp"

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 
 namespace train::cli {
 namespace {

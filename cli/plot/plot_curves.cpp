@@ -17,8 +17,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/log.hpp"
-#include "base/process.hpp"
+#include "base/process/process.hpp"
+#include "base/text/log.hpp"
 #include "cli/plot/axis_ticks.hpp"
 #include "cli/report/untrusted_json.hpp"
 #include "storage/files/atomic_file.hpp"

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "actors/train/runtime/rank_profile.hpp"
-#include "base/units.hpp"
+#include "base/text/units.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::cli {

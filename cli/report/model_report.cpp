@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/units.hpp"
+#include "base/text/units.hpp"
 #include "engine/model/blocks/block.hpp"
 #include "engine/model/model.hpp"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "configs/nearest.hpp"
-#include "configs/scaling.hpp"
+#include "configs/scaling/scaling.hpp"
 
 namespace train::cli {
 namespace {

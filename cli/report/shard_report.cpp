@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/units.hpp"
+#include "base/text/units.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "engine/rank/exec/rank_memory.hpp"
 #include "engine/rank/plan/rank_layout.hpp"

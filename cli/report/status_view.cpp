@@ -11,8 +11,8 @@
 #include <system_error>
 #include <thread>
 
-#include "base/host_name.hpp"
-#include "base/units.hpp"
+#include "base/process/host_name.hpp"
+#include "base/text/units.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/report/status_schema.hpp"
 #include "cli/report/untrusted_json.hpp"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "configs/cluster_profile.hpp"
+#include "configs/clusters/cluster_profile.hpp"
 
 namespace train::cli {
 

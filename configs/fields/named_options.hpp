@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "configs/fields/field_table.hpp"
+#include "configs/fields/objective_list.hpp"
 #include "configs/fields/option_key.hpp"
-#include "configs/objective_list.hpp"
 #include "configs/run_config.hpp"
 #include "configs/validate_config.hpp"
 

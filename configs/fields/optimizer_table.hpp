@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "configs/fields/named_options.hpp"
-#include "configs/optimizer_list.hpp"
+#include "configs/fields/optimizer_list.hpp"
 #include "configs/run_config.hpp"
 #include "configs/validate_config.hpp"
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/one_line.hpp"
+#include "base/text/one_line.hpp"
 #include "configs/fields/field_table.hpp"
 #include "configs/rules/rules.hpp"
 

@@ -7,7 +7,7 @@ namespace train::configs {
 
 // Meaning, unit and range of each member: its key in configs/fields/field_table.cpp.
 
-/// [scaling]: scaling rule applied to a number of heads (configs/scaling.hpp).
+/// [scaling]: scaling rule applied to a number of heads (configs/scaling/scaling.hpp).
 struct ScalingSection {
   std::string rule = "none";
   std::int64_t heads = 0;

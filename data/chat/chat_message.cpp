@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/one_line.hpp"
+#include "base/text/one_line.hpp"
 #include "storage/files/untrusted_text.hpp"
 #include "storage/text/utf8.hpp"
 

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/one_line.hpp"
+#include "base/text/one_line.hpp"
 #include "data/chat/jinja_script.hpp"
 
 namespace train::data {

@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/descriptor.hpp"
-#include "base/process.hpp"
+#include "base/process/descriptor.hpp"
+#include "base/process/process.hpp"
 #include "base/result.hpp"
 #include "data/chat/chat_template.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.hpp"
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 
 namespace train::data {
 namespace {

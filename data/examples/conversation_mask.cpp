@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/one_line.hpp"
+#include "base/text/one_line.hpp"
 #include "data/chat/white_space.hpp"
 
 namespace train::data {

@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/one_line.hpp"
+#include "base/text/one_line.hpp"
 #include "data/chat/white_space.hpp"
 #include "storage/files/untrusted_text.hpp"
 

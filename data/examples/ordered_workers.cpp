@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/joined_thread.hpp"
+#include "base/process/joined_thread.hpp"
 
 namespace train::data {
 

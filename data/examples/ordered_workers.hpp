@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "base/joined_thread.hpp"
+#include "base/process/joined_thread.hpp"
 
 namespace train::data {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/check.hpp"
-#include "base/descriptor.hpp"
+#include "base/process/descriptor.hpp"
 #include "base/result.hpp"
 #include "data/rows/row_facts.hpp"
 #include "data/rows/row_format.hpp"

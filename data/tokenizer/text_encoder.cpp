@@ -7,7 +7,7 @@
 #include <limits>
 #include <optional>
 
-#include "base/joined_thread.hpp"
+#include "base/process/joined_thread.hpp"
 #include "data/tokenizer/tokenizer_parts.hpp"
 #include "storage/text/utf8.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/descriptor.hpp"
+#include "base/process/descriptor.hpp"
 #include "base/result.hpp"
 #include "data/tokens/dataset_facts.hpp"
 

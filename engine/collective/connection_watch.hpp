@@ -6,8 +6,8 @@
 #include <memory>
 #include <mutex>
 
-#include "base/descriptor.hpp"
-#include "base/joined_thread.hpp"
+#include "base/process/descriptor.hpp"
+#include "base/process/joined_thread.hpp"
 #include "base/result.hpp"
 
 namespace train::engine {

@@ -12,7 +12,7 @@
 #include <random>
 #include <utility>
 
-#include "base/host_name.hpp"
+#include "base/process/host_name.hpp"
 #include "engine/collective/exchange_header.hpp"
 #include "engine/collective/tcp_link.hpp"
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "base/joined_thread.hpp"
+#include "base/process/joined_thread.hpp"
 #include "engine/collective/collective.hpp"
 
 namespace train::engine {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/descriptor.hpp"
+#include "base/process/descriptor.hpp"
 #include "base/result.hpp"
 #include "engine/collective/channel.hpp"
 #include "engine/collective/rendezvous_store.hpp"

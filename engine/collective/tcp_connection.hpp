@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/descriptor.hpp"
+#include "base/process/descriptor.hpp"
 #include "engine/collective/exchange_header.hpp"
 
 namespace train::engine {

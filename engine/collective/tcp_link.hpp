@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/descriptor.hpp"
+#include "base/process/descriptor.hpp"
 #include "base/result.hpp"
 #include "engine/collective/collective.hpp"
 #include "engine/collective/connection_watch.hpp"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/descriptor.hpp"
+#include "base/process/descriptor.hpp"
 #include "engine/collective/connection_watch.hpp"
 #include "engine/collective/link_channel.hpp"
 #include "engine/collective/nccl_link.hpp"

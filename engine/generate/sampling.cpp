@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 #include "engine/philox.hpp"
 
 namespace train::engine {

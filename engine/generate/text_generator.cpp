@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 #include "kernels/head/log_probs.hpp"
 
 namespace train::engine {

@@ -9,7 +9,7 @@
 #include <numbers>
 
 #include "base/check.hpp"
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 #include "engine/philox.hpp"
 
 namespace train::engine {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 #include "engine/philox.hpp"
 
 namespace train::engine {

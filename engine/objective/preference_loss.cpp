@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 
 namespace train::engine {
 namespace {

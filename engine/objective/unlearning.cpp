@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/check.hpp"
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 
 namespace train::engine {
 

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 #include "engine/optimizer/adamw_params.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "kernels/optimizer/ademamix.hpp"

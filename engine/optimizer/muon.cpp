@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 #include "engine/model/elements.hpp"
 #include "engine/optimizer/adamw_params.hpp"
 #include "engine/optimizer/registry.hpp"

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "configs/optimizer_list.hpp"
+#include "configs/fields/optimizer_list.hpp"
 #include "configs/sections/optimizer_section.hpp"
 #include "engine/optimizer/optimizer.hpp"
 
@@ -25,8 +25,8 @@ struct RegisteredOptimizer {
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const configs::OptimizerSection& section,
                                                         std::int64_t run_steps);
 
-// The maker of every optimizer of configs/optimizer_list.hpp. Each is defined in a file of its own
-// (families share one). `run_steps`: steps of the whole run. REQUIRES: a validated section.
+// The maker of every optimizer of configs/fields/optimizer_list.hpp. Each is defined in a file of
+// its own (families share one). `run_steps`: steps of the whole run. REQUIRES: a validated section.
 #define TRAIN_OPTIMIZER_MAKER(identifier, name, keys)         \
   [[nodiscard]] std::unique_ptr<Optimizer> make_##identifier( \
       const configs::OptimizerSection& section, std::int64_t run_steps);

@@ -1,6 +1,6 @@
 #include "kernels/attention/attention.hpp"
 
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 #include "kernels/attention/attention_division.hpp"
 #include "kernels/attention/attention_scratch.hpp"
 #include "kernels/attention/bf16_blocks.hpp"

@@ -1,6 +1,6 @@
 #include "kernels/attention/rope.hpp"
 
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 #include "kernels/cpu_support.hpp"
 
 #undef HWY_TARGET_INCLUDE

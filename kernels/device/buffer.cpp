@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/units.hpp"
+#include "base/text/units.hpp"
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/stream.hpp"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/steady_time.hpp"
+#include "base/process/steady_time.hpp"
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/device_gate.hpp"
 #include "kernels/device/stream.hpp"

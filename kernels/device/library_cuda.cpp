@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/float_mode.hpp"
+#include "base/math/float_mode.hpp"
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/stream.hpp"
 

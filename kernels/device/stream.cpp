@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/steady_time.hpp"
+#include "base/process/steady_time.hpp"
 #include "kernels/device/trace.hpp"
 
 namespace train::kernels {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/joined_thread.hpp"
-#include "base/steady_time.hpp"
+#include "base/process/joined_thread.hpp"
+#include "base/process/steady_time.hpp"
 #include "kernels/device/stream.hpp"
 #include "kernels/device/trace.hpp"
 #include "kernels/thread_team.hpp"

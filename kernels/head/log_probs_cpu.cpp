@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "base/check.hpp"
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 #include "kernels/cpu_support.hpp"
 #include "kernels/head/head_loss_products.hpp"
 #include "kernels/head/log_probs.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 #include "kernels/cpu_support.hpp"
 
 #undef HWY_TARGET_INCLUDE

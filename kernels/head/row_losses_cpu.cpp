@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 #include "kernels/cpu_support.hpp"
 #include "kernels/head/logit_row.hpp"
 

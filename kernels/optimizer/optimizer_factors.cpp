@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 
 namespace train::kernels {
 

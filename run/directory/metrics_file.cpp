@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 #include "storage/files/input_file.hpp"
 
 namespace train::run {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/exit_codes.hpp"
-#include "base/log.hpp"
-#include "base/text_output.hpp"
+#include "base/text/log.hpp"
+#include "base/text/text_output.hpp"
 #include "checkpoint/index/step_journal.hpp"
 #include "configs/fields/field_table.hpp"
 #include "configs/key_changes.hpp"

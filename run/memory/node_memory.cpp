@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 #include "run/memory/memory_layout.hpp"
 
 namespace train::run {

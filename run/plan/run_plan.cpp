@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/descriptor_limit.hpp"
-#include "base/units.hpp"
+#include "base/process/descriptor_limit.hpp"
+#include "base/text/units.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
 #include "data/lanes/choice_lanes.hpp"
 #include "data/tokens/dataset_facts.hpp"

@@ -6,8 +6,8 @@
 #include <iterator>
 #include <utility>
 
-#include "base/log.hpp"
-#include "base/stop_signals.hpp"
+#include "base/process/stop_signals.hpp"
+#include "base/text/log.hpp"
 #include "run/plan/run_plan.hpp"
 #include "run/recovery/verdict.hpp"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <utility>
 
-#include "base/units.hpp"
+#include "base/text/units.hpp"
 
 namespace train::run {
 namespace {

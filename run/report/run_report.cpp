@@ -9,10 +9,10 @@
 #include <numbers>
 #include <utility>
 
-#include "base/fixed_math.hpp"
-#include "base/log.hpp"
-#include "base/steady_time.hpp"
-#include "base/units.hpp"
+#include "base/math/fixed_math.hpp"
+#include "base/process/steady_time.hpp"
+#include "base/text/log.hpp"
+#include "base/text/units.hpp"
 #include "engine/optimizer/exact_sum.hpp"
 #include "run/report/choice_report.hpp"
 

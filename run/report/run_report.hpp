@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "base/terminal.hpp"
-#include "base/text_output.hpp"
+#include "base/text/terminal.hpp"
+#include "base/text/text_output.hpp"
 #include "checkpoint/index/step_journal.hpp"
 #include "data/lanes/lane_source.hpp"
 #include "engine/objective/objective.hpp"

@@ -16,8 +16,8 @@
 #include <sstream>
 #include <utility>
 
-#include "base/descriptor.hpp"
-#include "base/host_name.hpp"
+#include "base/process/descriptor.hpp"
+#include "base/process/host_name.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::run {

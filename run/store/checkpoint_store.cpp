@@ -11,8 +11,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/log.hpp"
-#include "base/stop_signals.hpp"
+#include "base/process/stop_signals.hpp"
+#include "base/text/log.hpp"
 #include "checkpoint/save/first_identity.hpp"
 #include "engine/host_state.hpp"
 #include "storage/files/atomic_file.hpp"

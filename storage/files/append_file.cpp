@@ -12,8 +12,8 @@
 #include <system_error>
 #include <utility>
 
-#include "base/log.hpp"
-#include "base/units.hpp"
+#include "base/text/log.hpp"
+#include "base/text/units.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/file_calls.hpp"
 

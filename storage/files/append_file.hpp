@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/descriptor.hpp"
 #include "base/error.hpp"
+#include "base/process/descriptor.hpp"
 
 namespace train::storage {
 

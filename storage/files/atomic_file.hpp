@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/descriptor.hpp"
+#include "base/process/descriptor.hpp"
 #include "base/result.hpp"
 #include "storage/files/direct_io.hpp"
 

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <utility>
 
-#include "base/descriptor.hpp"
-#include "base/joined_thread.hpp"
+#include "base/process/descriptor.hpp"
+#include "base/process/joined_thread.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/digest.hpp"
 #include "storage/files/file_calls.hpp"

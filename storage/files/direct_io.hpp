@@ -10,7 +10,7 @@
 #include <span>
 #include <string>
 
-#include "base/joined_thread.hpp"
+#include "base/process/joined_thread.hpp"
 #include "base/result.hpp"
 
 // Reads and writes that bypass the page cache (O_DIRECT), where a file system supports it.

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "base/descriptor.hpp"
+#include "base/process/descriptor.hpp"
 #include "base/result.hpp"
 
 namespace train::storage {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/descriptor.hpp"
+#include "base/process/descriptor.hpp"
 
 namespace train::storage {
 

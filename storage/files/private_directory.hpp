@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "base/descriptor.hpp"
+#include "base/process/descriptor.hpp"
 #include "base/result.hpp"
 
 // Directories that no other user can enter, below directories that others can write to (/tmp).

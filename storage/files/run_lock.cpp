@@ -20,12 +20,12 @@
 #include <thread>
 #include <utility>
 
-#include "base/descriptor.hpp"
-#include "base/host_name.hpp"
-#include "base/joined_thread.hpp"
-#include "base/log.hpp"
-#include "base/one_line.hpp"
-#include "base/stop_signals.hpp"
+#include "base/process/descriptor.hpp"
+#include "base/process/host_name.hpp"
+#include "base/process/joined_thread.hpp"
+#include "base/process/stop_signals.hpp"
+#include "base/text/log.hpp"
+#include "base/text/one_line.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/file_calls.hpp"
 #include "storage/files/file_lock.hpp"

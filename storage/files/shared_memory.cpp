@@ -14,7 +14,7 @@
 #include <optional>
 #include <system_error>
 
-#include "base/units.hpp"
+#include "base/text/units.hpp"
 
 namespace train::storage {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "base/descriptor.hpp"
+#include "base/process/descriptor.hpp"
 #include "base/result.hpp"
 
 namespace train::storage {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "base/descriptor.hpp"
+#include "base/process/descriptor.hpp"
 #include "base/result.hpp"
 
 namespace train::storage {

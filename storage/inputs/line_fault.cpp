@@ -5,7 +5,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "base/one_line.hpp"
+#include "base/text/one_line.hpp"
 
 namespace train::storage {
 namespace {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "base/one_line.hpp"
+#include "base/text/one_line.hpp"
 
 namespace train::storage {
 

@@ -11,8 +11,8 @@
 #include <system_error>
 #include <utility>
 
-#include "base/descriptor.hpp"
-#include "base/process.hpp"
+#include "base/process/descriptor.hpp"
+#include "base/process/process.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/input_file.hpp"
 

@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "base/units.hpp"
+#include "base/text/units.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "engine/rank/exec/rank_memory.hpp"
 #include "engine/rank/plan/rank_layout.hpp"

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "actors/train/boards/rank_board.hpp"
-#include "base/host_name.hpp"
+#include "base/process/host_name.hpp"
 #include "run/report/run_status.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/hang_limit.hpp"

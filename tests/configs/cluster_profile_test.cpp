@@ -1,5 +1,5 @@
 // Cluster profiles: what they hold, how one is chosen, and that each mistake is one line.
-#include "configs/cluster_profile.hpp"
+#include "configs/clusters/cluster_profile.hpp"
 
 #include <fmt/format.h>
 

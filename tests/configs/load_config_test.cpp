@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 #include "configs/fields/field_table.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/error_output_file.hpp"

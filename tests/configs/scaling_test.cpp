@@ -1,4 +1,4 @@
-#include "configs/scaling.hpp"
+#include "configs/scaling/scaling.hpp"
 
 #include <fmt/format.h>
 

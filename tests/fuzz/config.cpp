@@ -3,7 +3,7 @@
 
 #include "configs/fields/field_table.hpp"
 #include "configs/load_config.hpp"
-#include "configs/scaling.hpp"
+#include "configs/scaling/scaling.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace train::fuzz {

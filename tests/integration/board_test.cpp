@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/descriptor.hpp"
+#include "base/process/descriptor.hpp"
 #include "run/directory/run_events.hpp"
 #include "run/report/run_status.hpp"
 #include "tests/integration/run_site.hpp"

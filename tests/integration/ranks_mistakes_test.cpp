@@ -4,7 +4,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "base/descriptor.hpp"
+#include "base/process/descriptor.hpp"
 #include "tests/integration/rank_runs.hpp"
 
 using namespace train::test;

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/steady_time.hpp"
+#include "base/process/steady_time.hpp"
 #include "kernels/activation/elementwise.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/device/stream.hpp"

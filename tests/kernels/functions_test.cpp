@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/kernels/functions_test.cpp"

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/steady_time.hpp"
+#include "base/process/steady_time.hpp"
 
 namespace train::kernels::trace_test {
 namespace {

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 #include "tests/sim/simulation.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 

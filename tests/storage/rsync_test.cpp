@@ -13,7 +13,7 @@
 #include <string>
 #include <thread>
 
-#include "base/process.hpp"
+#include "base/process/process.hpp"
 #include "tests/support/disks/full_disk.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/hang_limit.hpp"

@@ -15,7 +15,7 @@
 #include <string>
 #include <thread>
 
-#include "base/descriptor.hpp"
+#include "base/process/descriptor.hpp"
 #include "storage/files/file_calls.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/hang_limit.hpp"

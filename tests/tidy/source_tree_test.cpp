@@ -130,7 +130,7 @@ TEST_CASE("source_tree: splits lines and names folders", "[tidy][source_tree]") 
   CHECK(file.contains("hre"));
   CHECK_FALSE(file.contains("four"));
   CHECK(finding(file, 2, "bad") == "engine/a.hpp:3: bad");
-  CHECK(folder_of("base/log.hpp") == "base");
+  CHECK(folder_of("base/text/log.hpp") == "base");
   CHECK(folder_of("engine/model/blocks/block.hpp") == "engine");
   CHECK(folder_of("dev") == "");
 }

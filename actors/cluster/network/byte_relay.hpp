@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "actors/cluster/network/secure_stream.hpp"
-#include "base/descriptor.hpp"
+#include "base/process/descriptor.hpp"
 
 namespace train::actors {
 

@@ -5,7 +5,7 @@
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/system/system_error.hpp>
 
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 
 namespace train::actors {
 

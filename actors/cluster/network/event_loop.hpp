@@ -3,7 +3,7 @@
 #include <future>
 #include <memory>
 
-#include "base/joined_thread.hpp"
+#include "base/process/joined_thread.hpp"
 
 namespace boost::asio {
 class io_context;

@@ -13,7 +13,7 @@
 #include "actors/cluster/network/byte_relay.hpp"
 #include "actors/cluster/network/peer_acceptor.hpp"
 #include "actors/cluster/network/system_config.hpp"
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 
 namespace train::actors {
 namespace {

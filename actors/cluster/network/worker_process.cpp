@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "actors/cluster/network/coroutines.hpp"
-#include "base/stop_signals.hpp"
+#include "base/process/stop_signals.hpp"
 
 namespace train::actors {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "actors/cluster/network/event_loop.hpp"
-#include "base/process.hpp"
+#include "base/process/process.hpp"
 #include "run/events/outcome.hpp"
 
 namespace train::actors {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/private_directory.hpp"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "actors/cluster/network/peer_acceptor.hpp"
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 #include "checkpoint/memory/snapshot_stream.hpp"
 
 namespace train::actors {

@@ -9,8 +9,8 @@
 #include "actors/cluster/recovery/node_run.hpp"
 #include "actors/head/cluster_actor.hpp"
 #include "base/exit_codes.hpp"
-#include "base/log.hpp"
-#include "base/stop_signals.hpp"
+#include "base/process/stop_signals.hpp"
+#include "base/text/log.hpp"
 #include "engine/rank/plan/run_device.hpp"
 #include "run/directory/run_events.hpp"
 

@@ -20,8 +20,8 @@
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/system/supervision.hpp"
 #include "base/exit_codes.hpp"
-#include "base/log.hpp"
-#include "base/stop_signals.hpp"
+#include "base/process/stop_signals.hpp"
+#include "base/text/log.hpp"
 #include "run/recovery/verdict.hpp"
 
 namespace train::actors {

@@ -15,8 +15,8 @@
 #include "actors/system/supervision.hpp"
 #include "actors/train/runtime/rank_profile.hpp"
 #include "actors/train/runtime/rank_setup.hpp"
-#include "base/log.hpp"
-#include "base/stop_signals.hpp"
+#include "base/process/stop_signals.hpp"
+#include "base/text/log.hpp"
 #include "run/recovery/generations.hpp"
 #include "run/recovery/verdict.hpp"
 

@@ -13,7 +13,7 @@
 #include "actors/messages/watch_messages.hpp"
 #include "actors/system/supervision.hpp"
 #include "actors/train/rank_actors.hpp"
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 #include "run/directory/run_events.hpp"
 
 namespace train::actors {

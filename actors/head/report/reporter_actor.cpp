@@ -7,7 +7,7 @@
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/system/supervision.hpp"
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 
 namespace train::actors {
 namespace {

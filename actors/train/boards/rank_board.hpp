@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/steady_time.hpp"
+#include "base/process/steady_time.hpp"
 #include "engine/sharding/collective_schedule.hpp"
 #include "kernels/device/trace.hpp"
 #include "run/events/observed.hpp"

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <system_error>
 
-#include "base/units.hpp"
+#include "base/text/units.hpp"
 #include "engine/host_state.hpp"
 #include "kernels/device/stream.hpp"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "actors/messages/fields.hpp"
-#include "base/host_name.hpp"
+#include "base/process/host_name.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::actors {

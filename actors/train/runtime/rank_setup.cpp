@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "actors/system/float_mode_hook.hpp"
-#include "base/host_name.hpp"
-#include "base/log.hpp"
+#include "base/process/host_name.hpp"
+#include "base/text/log.hpp"
 #include "checkpoint/format/reference_file.hpp"
 #include "engine/rank/exec/rank_engine.hpp"
 #include "engine/rank/plan/run_device.hpp"

@@ -4,7 +4,7 @@
 #include <functional>
 #include <utility>
 
-#include "base/steady_time.hpp"
+#include "base/process/steady_time.hpp"
 
 namespace train::actors {
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 #include "kernels/attention/rope.hpp"
 
 namespace train::engine {

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "base/byte_sizes.hpp"
 #include "base/check.hpp"
+#include "base/text/byte_sizes.hpp"
 #include "engine/rank/state/gathered_weights.hpp"
 #include "kernels/activation/elementwise.hpp"
 

@@ -2,8 +2,8 @@
 
 #include <functional>
 
-#include "base/byte_sizes.hpp"
 #include "base/check.hpp"
+#include "base/text/byte_sizes.hpp"
 #include "kernels/activation/elementwise.hpp"
 
 namespace train::engine {

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "base/byte_sizes.hpp"
 #include "base/check.hpp"
+#include "base/text/byte_sizes.hpp"
 
 namespace train::engine {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "base/byte_sizes.hpp"
 #include "base/check.hpp"
+#include "base/text/byte_sizes.hpp"
 #include "engine/lanes/lane_tree.hpp"
 #include "kernels/activation/elementwise.hpp"
 #include "kernels/head/head_loss.hpp"

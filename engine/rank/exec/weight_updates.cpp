@@ -1,6 +1,6 @@
 #include "engine/rank/exec/weight_updates.hpp"
 
-#include "base/byte_sizes.hpp"
+#include "base/text/byte_sizes.hpp"
 
 namespace train::engine {
 

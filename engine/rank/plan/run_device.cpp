@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/check.hpp"
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/nccl.hpp"

@@ -9,9 +9,9 @@
 #include <thread>
 #include <utility>
 
-#include "base/byte_sizes.hpp"
 #include "base/check.hpp"
-#include "base/joined_thread.hpp"
+#include "base/process/joined_thread.hpp"
+#include "base/text/byte_sizes.hpp"
 #include "engine/model/elements.hpp"
 #include "engine/rank/state/state_rows.hpp"
 #include "kernels/activation/elementwise.hpp"

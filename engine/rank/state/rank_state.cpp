@@ -4,8 +4,8 @@
 #include <functional>
 #include <utility>
 
-#include "base/byte_sizes.hpp"
 #include "base/check.hpp"
+#include "base/text/byte_sizes.hpp"
 #include "engine/host_state.hpp"
 #include "engine/optimizer/averaged.hpp"
 #include "engine/rank/state/state_rows.hpp"

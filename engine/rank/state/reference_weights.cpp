@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/byte_sizes.hpp"
+#include "base/text/byte_sizes.hpp"
 #include "engine/objective/registry.hpp"
 
 namespace train::engine {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "checkpoint/models/published_weights.hpp"
-#include "configs/shipped_models.hpp"
+#include "configs/models/shipped_models.hpp"
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/model.hpp"
 #include "engine/rank/exec/rank_engine.hpp"

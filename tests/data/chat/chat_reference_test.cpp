@@ -1,6 +1,6 @@
 // Texts, spans and errors of transformers (see tests/reference/make_chat_fixtures.py).
 
-#include "base/one_line.hpp"
+#include "base/text/one_line.hpp"
 #include "tests/data/chat/chat_fixture.hpp"
 
 using namespace train;

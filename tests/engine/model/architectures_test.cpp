@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "configs/shipped_models.hpp"
+#include "configs/models/shipped_models.hpp"
 #include "engine/model/spec.hpp"
 
 namespace train::engine::architectures_test {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/fixed_math.hpp"
+#include "base/math/fixed_math.hpp"
 #include "engine/objective/pass.hpp"
 
 // The losses of sequential unlearning, of rows of logits and of hidden states, and how gradients

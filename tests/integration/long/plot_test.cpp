@@ -1,5 +1,5 @@
 // `actortrain plot` with the real program, and with the real gnuplot.
-#include "base/process.hpp"
+#include "base/process/process.hpp"
 #include "tests/integration/run_site.hpp"
 
 using namespace train::test;

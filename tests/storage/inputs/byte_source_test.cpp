@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "base/process.hpp"
+#include "base/process/process.hpp"
 #include "storage/inputs/input_reader.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/steady_time.hpp"
+#include "base/process/steady_time.hpp"
 #include "kernels/device/stream.hpp"
 
 namespace train::test {

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "base/check.hpp"
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 
 namespace train::test {
 

@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/descriptor.hpp"
+#include "base/process/descriptor.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 
 namespace train::test {

@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "actors/cluster/network/endpoint.hpp"
-#include "base/descriptor.hpp"
+#include "base/process/descriptor.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 
 // Unauthorized peers of the control port.

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/log.hpp"
+#include "base/text/log.hpp"
 
 namespace train::test {
 

@@ -1,6 +1,6 @@
 #include "engine/rank/exec/log_probs/document_scores.hpp"
 
-#include "base/byte_sizes.hpp"
+#include "base/text/byte_sizes.hpp"
 #include "kernels/head/log_probs.hpp"
 
 namespace train::engine {

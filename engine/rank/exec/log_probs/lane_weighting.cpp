@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/byte_sizes.hpp"
 #include "base/check.hpp"
+#include "base/text/byte_sizes.hpp"
 #include "kernels/head/head_loss.hpp"
 #include "kernels/head/log_probs.hpp"
 

@@ -4,8 +4,8 @@
 #include <bit>
 #include <limits>
 
-#include "base/byte_sizes.hpp"
 #include "base/check.hpp"
+#include "base/text/byte_sizes.hpp"
 
 namespace train::engine {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/byte_sizes.hpp"
 #include "base/check.hpp"
+#include "base/text/byte_sizes.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/rank/exec/passes/compared_outputs.hpp"
 

@@ -1,7 +1,7 @@
 #include "engine/rank/exec/passes/pass_gradients.hpp"
 
-#include "base/byte_sizes.hpp"
 #include "base/check.hpp"
+#include "base/text/byte_sizes.hpp"
 #include "kernels/activation/elementwise.hpp"
 
 namespace train::engine {

@@ -11,8 +11,8 @@
 #include <mutex>
 #include <thread>
 
-#include "base/descriptor.hpp"
-#include "base/stop_signals.hpp"
+#include "base/process/descriptor.hpp"
+#include "base/process/stop_signals.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/harness/thread_sleep.hpp"
