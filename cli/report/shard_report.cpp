@@ -10,6 +10,7 @@
 
 #include "base/check.hpp"
 #include "base/text/units.hpp"
+#include "configs/fields/field_table.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "engine/rank/exec/rank_memory.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
@@ -184,7 +185,7 @@ std::int64_t largest_proper_divisor(std::int64_t number) {
 }
 
 /// Options with one strategy for the whole run; conflicting options are reset.
-EngineOptions with_strategy(EngineOptions options, const char* strategy) {
+EngineOptions with_strategy(EngineOptions options, const std::string& strategy) {
   configs::ParallelSection& parallel = options.parallel;
   parallel.strategy = strategy;
   parallel.strategy_by_unit.clear();
@@ -206,7 +207,8 @@ std::vector<Cost> costs_of(const EngineOptions& options, const ShardPlan& plan,
   if (plan.ranks() == 1) {
     return costs;
   }
-  for (const char* strategy : {"none", "optimizer", "gradient", "full", "hybrid"}) {
+  for (const std::string& strategy :
+       configs::split_choices(*configs::find_field("parallel.strategy"))) {
     const EngineOptions changed = with_strategy(options, strategy);
     const auto other = engine::plan_of(changed);
     TRAIN_CHECK(other.ok(), "{}: {}", strategy, other.error().message);

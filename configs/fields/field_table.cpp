@@ -37,8 +37,6 @@ constexpr Limits above(double low, double high) {
   return {.low = low, .high = high, .low_excluded = true};
 }
 
-constexpr std::string_view kStrategies = "none|optimizer|gradient|full|hybrid";
-
 constexpr auto kFields = std::to_array<Field>({
     {KEY(run, name), "", "Name of the run: its directory below `run.dir`.", kMayChange, kNone, "",
      false, kRequired},
@@ -376,7 +374,7 @@ constexpr auto kFields = std::to_array<Field>({
     {KEY(parallel, strategy), "",
      "State sharded across ranks: none, optimizer state, also gradients, also weights (`full`), or "
      "all of it within groups of ranks (`hybrid`).",
-     kMayChange, kNone, kStrategies},
+     kMayChange, kNone, "none|optimizer|gradient|full|hybrid"},
     {KEY(parallel, group), "ranks",
      "hybrid: ranks per sharding group, which holds one copy of the weights; divides `ranks`; 0 "
      "with any other strategy.",
