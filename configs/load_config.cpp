@@ -254,7 +254,7 @@ class Loader {
     if (steps < 1 || warmup < steps || !check_value(*find_field(kWarmup), config_, places_)) {
       return {};
     }
-    const std::string text =
+    std::string text =
         fmt::format("{}: {} is {}, but the run has {} steps: cut to a tenth of them, {}",
                     places_.of(kWarmup), kWarmup, warmup, steps, steps / 10);
     warmup = steps / 10;

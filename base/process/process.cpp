@@ -157,6 +157,7 @@ Result<Process> Process::start(const std::vector<std::string>& words, const Opti
     return system_failure(errno);
   }
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (const std::string& word : words) {
     arguments.push_back(const_cast<char*>(word.c_str()));
   }

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""tidy.py BUILD [FOLDER]...: runs clang-tidy, with the checks of .clang-tidy, on the sources of folders
+(default: the product's) as the build directory compiles them. Exit code 1 if it finds something."""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+INCLUDE = re.compile(r'^#include "(/.*\.cpp)"$', re.MULTILINE)
+# Options of GCC alone, and precompiled headers, which Clang cannot read; with 1, the next word as well.
+DROPPED = {"-fpch-preprocess": 0, "-Winvalid-pch": 0, "-Werror": 0, "--param": 1, "-include": 1}
+
+
+def clang_arguments(command):
+    kept, skipped = [], 0
+    for word in shlex.split(command):
+        if skipped:
+            skipped -= 1
+        elif word in DROPPED:
+            skipped = DROPPED[word]
+        else:
+            kept.append(word)
+    return kept
+
+
+def product_folders():
+    lines = (ROOT / "CMakeLists.txt").read_text()
+    return re.findall(r"^add_subdirectory\((\w+)\)", lines, re.MULTILINE)
+
+
+def commands(build, folders):
+    """A compile command per source: a unity file's stands for each that it includes."""
+    found = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        path = pathlib.Path(entry["file"])
+        unity = path.name.startswith("unity_") and path.is_file()
+        for source in INCLUDE.findall(path.read_text()) if unity else [str(path)]:
+            inside = os.path.relpath(source, ROOT)
+            if any(inside.startswith(folder.rstrip("/") + "/") for folder in folders):
+                arguments = [source if word == entry["file"] else word
+                             for word in clang_arguments(entry["command"])]
+                found.setdefault(source, {"directory": entry["directory"], "file": source,
+                                          "arguments": arguments})
+    return found
+
+
+def main():
+    program = shutil.which("clang-tidy-16") or shutil.which("clang-tidy")
+    if len(sys.argv) < 2 or program is None:
+        sys.exit(__doc__ if program else "tidy.py: no clang-tidy of version 16 or later; apt-get install clang-tidy-16")
+    build = pathlib.Path(sys.argv[1]).resolve()
+    found = commands(build, sys.argv[2:] or product_folders())
+    database = build / "tidy"
+    database.mkdir(exist_ok=True)
+    (database / "compile_commands.json").write_text(json.dumps(list(found.values())))
+
+    def check(source):
+        run = subprocess.run([program, "--quiet", "-p", str(database), source],
+                             capture_output=True, text=True)
+        return run.returncode, run.stdout + ("" if run.returncode == 0 else run.stderr)
+
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
+        for source, (code, text) in zip(sorted(found), threads.map(check, sorted(found))):
+            failed += code != 0
+            print(text if code else f"{os.path.relpath(source, ROOT)}: clean", flush=True)
+    sys.exit(f"tidy.py: findings in {failed} of {len(found)} sources" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
