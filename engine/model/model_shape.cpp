@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "engine/model/architectures/house.hpp"
+#include "engine/model/blocks/attention_block.hpp"
+#include "engine/model/blocks/mlp_block.hpp"
 
 namespace train::engine {
 namespace {
