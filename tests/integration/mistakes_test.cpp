@@ -105,7 +105,7 @@ TEST_CASE("mistakes: what is given to a command instead of what it wants",
   check_mistake(site, {"generate", "runs/tiny", "--context", "8"},
                 {"--context 8: runs/tiny is a run", "leave it out"});
   check_mistake(site, {"data", "prepare", "--input", "tiny.toml", "--out", "tiny.toml"},
-                {"--out tiny.toml: is no directory"});
+                {"--out tiny.toml: is not a directory"});
   check_mistake(site, {"data", "prepare", "--input", "tiny.toml", "--out", "runs/tiny"},
                 {"--out runs/tiny: is a run's directory"});
   check_mistake(site,

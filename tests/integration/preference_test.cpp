@@ -192,7 +192,7 @@ TEST_CASE("preference: mistakes are told in one line before anything starts",
   check({"objective.name=kto"}, {"holds rows of kind \"preference\"", "\"label\""});
   const RowSite few({.kind = "kto", .row_length = 32, .documents = 60, .weights = false});
   check_mistake(few, RunSite::run_words({"objective.name=kto"}),
-                {"batch.micro_batch", "a lane has", "of 8 or more"});
+                {"batch.micro_batch", "a lane has", "8 or more"});
   const RowSite other({.row_length = 32, .documents = 60});
   check_mistake(other, RunSite::run_words({"objective.name=dpo"}),
                 {"objective.name = \"dpo\"", "\"chosen\" and \"rejected\""});

@@ -103,7 +103,7 @@ TEST_CASE("published: converting keeps every bit of the same type, in any number
   REQUIRE(site.call({"convert", "split", "--out", "wide", "--dtype", "fp32"}).exit_code == 0);
   CHECK(tensors_of(site / "wide") == tensors_of(site / "model"));
   check_mistake(site, {"convert", "nowhere", "--out", "x"}, {"nowhere", "actortrain describe"});
-  check_mistake(site, {"convert", "model", "--out", "split"}, {"split is there already"});
+  check_mistake(site, {"convert", "model", "--out", "split"}, {"split already exists"});
   check_mistake(site, {"convert", "model", "--out", "x", "--dtype", "int8"}, {"--dtype"});
 }
 

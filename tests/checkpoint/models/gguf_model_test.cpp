@@ -164,7 +164,7 @@ TEST_CASE("gguf model: what does not fit is named", "[checkpoint][gguf_model]") 
   tensors.push_back({"blk.0.extra.weight", {8}});
   has(gguf_error(directory, tensors), "tensor blk.0.extra.weight is not part of such a model");
   tensors.back().name = "rope_freqs.weight";  // 0, 1, ... 7
-  has(gguf_error(directory, tensors), "rope_freqs.weight is no list of 2 positive numbers");
+  has(gguf_error(directory, tensors), "rope_freqs.weight is not a list of 2 positive numbers");
   tensors = tiny_tensors();
   tensors.erase(tensors.begin());
   has(gguf_error(directory, tensors), "token_embd.weight is missing");

@@ -105,11 +105,11 @@ TEST_CASE("chat template files: several by name", "[data][chat]") {
   CHECK(of("", bare) == "d");
   CHECK(of("", with_tools()) == "t1");
   CHECK(of("rag", with_tools()) == "r");
-  CHECK(has(of("none", bare), "it has no template \"none\", but default, rag, tool_use"));
+  CHECK(has(of("none", bare), "it has no template named \"none\"; it has default, rag, tool_use"));
   fs::create_directory(model / "additional_chat_templates");
   write_bytes(model / "additional_chat_templates/rag.jinja", "file");
   CHECK(of("rag", bare) == "file");
-  CHECK(has(of("", bare), "it has no template \"default\", but rag"));
+  CHECK(has(of("", bare), "it has no template named \"default\"; it has rag"));
   write_bytes(model / "chat_template.jinja", "file d");
   CHECK(of("", with_tools()) == "file d");
 }

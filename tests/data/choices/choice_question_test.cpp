@@ -68,10 +68,10 @@ TEST_CASE("choice question: texts of HellaSwag's layout lose titles and brackets
 
 TEST_CASE("choice question: what is wrong is said in one line", "[data][choices]") {
   const std::string letters = R"({"question": "q", "choices": ["x", "y"], "answer": )";
-  check_refused(letters + "2}", "\"answer\" is 2, and the 2 choices are 0 to 1");
+  check_refused(letters + "2}", "\"answer\" is 2, but the 2 choices are 0 to 1");
   check_refused(letters + "-1}", "\"answer\" is -1");
   check_refused(letters + "18446744073709551615}", "\"answer\" is ");
-  check_refused(letters + "\"C\"}", "\"answer\" is C, and the 2 choices are A to B");
+  check_refused(letters + "\"C\"}", "\"answer\" is C, but the 2 choices are A to B");
   check_refused(letters + "\"first\"}", "neither an index nor a letter");
   check_refused(letters + "0.5}", "neither an index nor a letter");
   check_refused(letters, "is the line whole?");
@@ -80,7 +80,7 @@ TEST_CASE("choice question: what is wrong is said in one line", "[data][choices]
                 "\"question\" is empty");
   check_refused(R"({"choices": ["x", "y"], "answer": 0})", "\"question\" is missing");
   check_refused(R"({"question": "q", "choices": ["x", ""], "answer": 0})", "an empty text");
-  check_refused(R"({"question": "q", "choices": ["x", 3], "answer": 0})", "that is no text");
+  check_refused(R"({"question": "q", "choices": ["x", 3], "answer": 0})", "that is not text");
   check_refused(R"({"question": "q", "choices": {"text": ["x", "y"], "label": ["A", "B"]},
                     "answerKey": "E"})",
                 "none of the labels");

@@ -353,7 +353,7 @@ TEST_CASE("prepare: records without a text have the advice that fits their membe
   const std::string table = refusal("in.csv", "review,stars\ngood,5\nbad,1\n");
   CHECK_THAT(table, Catch::Contains("no member \"text\"") &&
                         Catch::Contains("its members \"review\", \"stars\"") &&
-                        Catch::Contains("call that \"text\""));
+                        Catch::Contains("rename that one \"text\""));
   CHECK_THAT(table, !Catch::Contains("--row-length"));
   CHECK_THAT(refusal("pairs.csv", "chosen,rejected\na,b\n"), Catch::Contains("--row-length"));
 }

@@ -175,7 +175,7 @@ TEST_CASE("token encoding: Megatron's index says the type, and has to be the fil
         {megatron(5, 8, {100, 150, 250}, 8), "sequence 0"},
         {megatron(7, 8, {100, 150, 250}), "type 7"},
         {megatron(5, 8, {100, 150, 250}).substr(0, 60), "cut short"},
-        {std::string("TNTIDX\0\0", 8) + std::string(60, '\0'), "no index"}}) {
+        {std::string("TNTIDX\0\0", 8) + std::string(60, '\0'), "not a Megatron index"}}) {
     write_bytes(data.directory / "train_text_document.idx", index);
     CHECK_THAT(data.refusal(), Catch::Contains("train_text_document.idx") && Catch::Contains(said));
   }
