@@ -154,7 +154,7 @@ Status find_first_start(PreparedRun& run) {
 /// Finds the state that the next ranks resume from. `reported`: steps already in the report.
 Status find_next_start(PreparedRun& run, std::int64_t reported,
                        std::span<const NodeSteps> elsewhere) {
-  const auto kept = run.memory.look_back(reported, elsewhere);
+  const auto kept = run.memory.find_snapshot(reported, elsewhere);
   const auto checkpoint =
       kept ? find_behind(*run.store, kept.value_or(0)) : run.store->find_start();
   if (checkpoint) {
@@ -276,7 +276,7 @@ Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
                   .data = {.accept = choices.accept_data},
                   .files = files};
   TRAIN_RETURN_IF_ERROR(find_first_start(run));
-  TRAIN_RETURN_IF_ERROR(keep_model_files(run.plan.config.model, run.directory.root,
+  TRAIN_RETURN_IF_ERROR(copy_model_files(run.plan.config.model, run.directory.root,
                                          /*begins=*/run.first_step() == 0));
   TRAIN_RETURN_IF_ERROR(keep_data_tokenizer(run.plan.config, run.directory.root));
   TRAIN_RETURN_IF_ERROR(keep_turn_ends(run.plan.config, run.directory.root));

@@ -133,7 +133,7 @@ struct ClusterState {
 
   void carry_out(const run::HeadStep& step) {
     if (step.has(run::HeadAction::wait_for_cause)) {
-      self->delayed_send(caf::actor_cast<caf::actor>(self), run::kCauseTime, ConcludeFailure{});
+      self->delayed_send(caf::actor_cast<caf::actor>(self), run::kCauseTime, CauseTimeout{});
     }
     if (step.has(run::HeadAction::connect)) {
       self->send(options.waiter, ready_);
@@ -189,7 +189,7 @@ caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) 
       },
       [state](const LauncherLost& lost) { state->launcher_lost(lost); },
       [state](const StopRequested& stop) { state->signalled(stop); },
-      [state](const ConcludeFailure&) { state->carry_out(state->verdict_.conclude()); },
+      [state](const CauseTimeout&) { state->carry_out(state->verdict_.conclude()); },
       [state](const WorkerExited& worker) { state->exited(worker); },
       [state](const NodeJoined& node) {
         state->self->send(state->options.waiter, node, state->self->current_sender());

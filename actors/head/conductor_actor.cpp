@@ -109,7 +109,7 @@ struct ConductorState {
   }
 
   /// Ends the wait for the last save and reports the location of each checkpoint.
-  void drain_over() {
+  void drain_timed_out() {
     if (saves_.idle() || outcome_) {
       return;
     }
@@ -190,7 +190,7 @@ struct ConductorState {
     board_->wait.end();
     board_->wait.begin("the last checkpoint to be published", *saves_.under_way());
     if (!std::exchange(draining_, true)) {
-      self->delayed_send(caf::actor_cast<ConductorActor>(self), drain_.time, DrainOver{});
+      self->delayed_send(caf::actor_cast<ConductorActor>(self), drain_.time, DrainTimeout{});
     }
   }
 
@@ -225,7 +225,7 @@ struct ConductorState {
 
   void carry_out(const run::HeadStep& step) {
     if (step.has(run::HeadAction::wait_for_cause)) {
-      self->delayed_send(caf::actor_cast<ConductorActor>(self), run::kCauseTime, ConcludeFailure{});
+      self->delayed_send(caf::actor_cast<ConductorActor>(self), run::kCauseTime, CauseTimeout{});
     }
     if (step.has(run::HeadAction::end_ranks) && !outcome_) {
       outcome_ = verdict_.outcome(reports_.step);
@@ -344,8 +344,8 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self,
       [state](const LauncherLost& event) {
         state->carry_out(state->verdict_.launcher_lost(event.node));
       },
-      [state](const ConcludeFailure&) { state->carry_out(state->verdict_.conclude()); },
-      [state](const DrainOver&) { state->drain_over(); },
+      [state](const CauseTimeout&) { state->carry_out(state->verdict_.conclude()); },
+      [state](const DrainTimeout&) { state->drain_timed_out(); },
       [state](const ReportFailed& event) { state->reports_.report_failure = event.text; },
       [state](const StopRequested& event) { state->stop_requested(event.signal); },
       [state](const NodesReturned&) { state->end_for_nodes(); },

@@ -101,7 +101,7 @@ struct NodeIdle {
 };
 
 /// Main thread -> worker: End the process with this code. Its generation is over.
-struct GoAway {
+struct Shutdown {
   std::int32_t exit_code = 0;
 };
 
@@ -167,7 +167,7 @@ struct WorkerReady {
   std::string data_fingerprint;   ///< Fingerprint of data.dir as seen by the worker.
   std::string kernel_set;
   caf::strong_actor_ptr rank_actor;
-  caf::strong_actor_ptr process;  ///< Receives GoAway.
+  caf::strong_actor_ptr process;  ///< Receives Shutdown.
 };
 
 /// Worker -> cluster: The worker cannot take part.

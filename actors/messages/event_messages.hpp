@@ -70,11 +70,11 @@ using run::RankFailed;
 
 /// Conductor or cluster -> itself: Sent 0.3 s after a failure that is only the consequence of
 /// another, of whose cause no report has come in that time.
-struct ConcludeFailure {};
+struct CauseTimeout {};
 
 /// Conductor -> itself: Sent `checkpoint.drain_s` after the last command. Saves still in progress
 /// are stopped.
-struct DrainOver {};
+struct DrainTimeout {};
 
 /// Report stream -> reporter -> conductor: Metrics could not be written. It is sent for the first
 /// failure only, and the run ends with exit code 1.
@@ -103,8 +103,8 @@ struct ReportDrained {};
 
 }  // namespace train::actors
 
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConcludeFailure)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::DrainOver)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CauseTimeout)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::DrainTimeout)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::NodesReturned)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CloseReport)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ReportDrained)

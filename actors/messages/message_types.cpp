@@ -30,7 +30,7 @@ void register_messages(caf::actor_system_config& config) {
                ObservationTaken>(config);
   add_messages<JoinCluster, Assignment, WorkerReady, WorkerFailed, Refused, WorkerExited, NodeSteps,
                NodeJoined, TakePosition, RestoreMemory, MemoryRestored, StartRanks, GenerationOver,
-               NodeIdle, MemoryOrigin, GoAway, RendezvousSet, RendezvousGet, RendezvousAnswer>(
+               NodeIdle, MemoryOrigin, Shutdown, RendezvousSet, RendezvousGet, RendezvousAnswer>(
       config);
 }
 

@@ -36,8 +36,8 @@ using run::StepFinished;
 
 struct WriteSnapshot;
 struct CommandFinished;
-struct ConcludeFailure;
-struct DrainOver;
+struct CauseTimeout;
+struct DrainTimeout;
 struct ShardOrder;
 struct ReleaseStaging;
 struct ShardDone;
@@ -110,7 +110,7 @@ using Accepts = caf::typed_actor<caf::reacts_to<Messages>...>;
 using ConductorActor =
     Accepts<ConnectConductor, CommandFinished, StepFinished, EvaluationFinished, CheckpointWritten,
             CheckpointLocal, CheckpointFailed, SaveFinished, NonfiniteFound, RankStopped,
-            RankFailed, LauncherLost, ConcludeFailure, DrainOver, ReportFailed, StopRequested,
+            RankFailed, LauncherLost, CauseTimeout, DrainTimeout, ReportFailed, StopRequested,
             NodesReturned, ReportDrained>;
 
 using RankActor =

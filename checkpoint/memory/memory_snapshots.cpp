@@ -229,7 +229,7 @@ bool MemorySnapshots::has_sealed(std::int64_t step) const {
   return std::find(steps.begin(), steps.end(), step) != steps.end();
 }
 
-std::vector<MemorySnapshots::Damaged> MemorySnapshots::give_up_damaged() const {
+std::vector<MemorySnapshots::Damaged> MemorySnapshots::discard_damaged() const {
   std::vector<Damaged> damaged;
   const auto end = layout_.first_rank + static_cast<std::int64_t>(layout_.shard_bytes.size());
   for (std::int64_t rank = layout_.first_rank; rank < end; ++rank) {

@@ -64,7 +64,7 @@ class MemorySnapshots {
     std::int64_t rank = 0;
     std::int64_t step = 0;
   };
-  [[nodiscard]] std::vector<Damaged> give_up_damaged() const;
+  [[nodiscard]] std::vector<Damaged> discard_damaged() const;
   /// True if the rank has sealed `step`, and its bytes match the digest. Reads them.
   [[nodiscard]] bool whole(std::int64_t rank, std::int64_t step) const;
   /// whole_steps() without reading the bytes; allowed while the ranks write.

@@ -60,7 +60,7 @@ Result<configs::RunConfig> load_run_config(const fs::path& run) {
   TRAIN_RETURN_IF_ERROR(text);
   auto config = configs::parse_config(*text, (run / "config.toml").string());
   TRAIN_RETURN_IF_ERROR(config);
-  return run::with_own_model(std::move(config).value(), run);
+  return run::use_run_copy(std::move(config).value(), run);
 }
 
 Error none_yet(const StoredRun& run) {

@@ -22,7 +22,7 @@ HeldSteps steps_of(const SharedSnapshots& snapshots) {
 bool give_up(const std::vector<SharedSnapshots>& rooms, std::optional<std::int64_t> step = {}) {
   bool found = false;
   for (const SharedSnapshots& snapshots : rooms) {
-    for (const MemorySnapshots::Damaged& damaged : snapshots->give_up_damaged()) {
+    for (const MemorySnapshots::Damaged& damaged : snapshots->discard_damaged()) {
       log_warning(fmt::format(
           "memory_snapshot_damaged rank={} step={}: its bytes do not match their digest; another "
           "copy is taken if there is one, or else an older state",
@@ -104,7 +104,7 @@ Status NodeMemory::make_room(const RunPlan& plan, const NodePosition& position, 
   return {};
 }
 
-void NodeMemory::give_up_damaged() {
+void NodeMemory::discard_damaged() {
   if (current()) {
     give_up({current()});
   }
@@ -141,8 +141,8 @@ void NodeMemory::resume_from(std::optional<std::int64_t> step, bool earlier) {
   keep_only(earlier ? std::nullopt : step);
 }
 
-std::optional<std::int64_t> NodeMemory::look_back(std::int64_t reported,
-                                                  std::span<const NodeSteps> elsewhere) {
+std::optional<std::int64_t> NodeMemory::find_snapshot(std::int64_t reported,
+                                                      std::span<const NodeSteps> elsewhere) {
   std::vector<NodeSteps> nodes = {held()};
   nodes.insert(nodes.end(), elsewhere.begin(), elsewhere.end());
   const auto step = newest_common(nodes, reported);
@@ -171,7 +171,7 @@ std::optional<std::int64_t> NodeMemory::look_back(std::int64_t reported,
   return origin_->step;
 }
 
-void NodeMemory::returned_to_owners() {
+void NodeMemory::snapshots_returned() {
   if (origin_) {
     for (std::size_t node = 0; node < origin_->holders.size(); ++node) {
       const auto own = static_cast<std::int32_t>(node);

@@ -41,18 +41,19 @@ class NodeMemory {
   /// runs.
   [[nodiscard]] NodeSteps held();
   /// Verifies only this node's own ranks, before other snapshots replace theirs.
-  void give_up_damaged();
+  void discard_damaged();
   /// On the head, after a generation: step to resume from, the newest_common() step of this node
   /// and those `elsewhere`, or otherwise NodeSteps::earlier if its holders still have it; other
   /// snapshots are discarded. REQUIRES: no rank runs.
-  [[nodiscard]] std::optional<std::int64_t> look_back(std::int64_t reported,
-                                                      std::span<const NodeSteps> elsewhere = {});
+  [[nodiscard]] std::optional<std::int64_t> find_snapshot(
+      std::int64_t reported, std::span<const NodeSteps> elsewhere = {});
   /// Discards snapshots of other steps, to make room for missing ones. REQUIRES: no rank runs.
   void keep_only(std::optional<std::int64_t> step);
-  /// On the head, after look_back(): records that every node has its own ranks' snapshots again.
-  void returned_to_owners();
-  /// On the head, after look_back(): updates positions when the nodes that take part change from
-  /// `were` to `are`.
+  /// On the head, after find_snapshot(): records that every node has its own ranks' snapshots
+  /// again.
+  void snapshots_returned();
+  /// On the head, after find_snapshot(): updates positions when the nodes that take part change
+  /// from `were` to `are`.
   void renumber_holders(std::span<const std::int64_t> were, std::span<const std::int64_t> are);
   /// On another node: keeps only the snapshots of `step`, to resume from; nullopt: discards all.
   /// `earlier`: the step is that of held().earlier, if this node has it. REQUIRES: no rank runs.
@@ -61,7 +62,7 @@ class NodeMemory {
   /// they do before training, and this node holds it for the previous node. Cheap.
   void finalize();
 
-  /// Result of look_back(), unless discarded.
+  /// Result of find_snapshot(), unless discarded.
   [[nodiscard]] std::optional<MemoryStart> start() const;
   /// Memory that the ranks write to; null: the run keeps no snapshots.
   [[nodiscard]] SharedSnapshots current() const {

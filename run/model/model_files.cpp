@@ -149,7 +149,7 @@ std::span<const char* const> companion_files() { return data::tokenizer_file_nam
 namespace {
 
 /// Stamp of the files that changes when one is replaced or written to.
-std::string looks_of(const std::vector<fs::path>& files) {
+std::string file_stamps(const std::vector<fs::path>& files) {
   std::string text;
   std::error_code ignored;
   for (const fs::path& file : files) {
@@ -184,10 +184,10 @@ Result<std::string> weights_fingerprint(const configs::RunConfig& config,
     return std::string();
   }
   const fs::path kept = run_root / kWeightsDigest;
-  const std::string looks = looks_of(files);
+  const std::string stamps = file_stamps(files);
   if (const auto text = storage::read_file(kept, kLargestWeightsDigest); text) {
     const std::size_t space = text->find(' ');
-    if (space != std::string::npos && text->substr(0, space) == looks &&
+    if (space != std::string::npos && text->substr(0, space) == stamps &&
         storage::is_digest(text->substr(space + 1))) {
       return text->substr(space + 1);
     }
@@ -197,7 +197,7 @@ Result<std::string> weights_fingerprint(const configs::RunConfig& config,
     TRAIN_RETURN_IF_ERROR(add_file(file, digest));
   }
   std::string all = digest.finish();
-  if (const Status written = storage::write_file_atomically(kept, looks + " " + all); !written) {
+  if (const Status written = storage::write_file_atomically(kept, stamps + " " + all); !written) {
     log_warning(fmt::format("weights_digest_not_kept {}", written.error().message));  // Read again.
   }
   return all;
@@ -324,7 +324,7 @@ Result<std::shared_ptr<const engine::WeightSource>> open_weights(
   return std::shared_ptr<const engine::WeightSource>(std::move(weights).value());
 }
 
-configs::RunConfig with_own_model(configs::RunConfig config, const fs::path& run_root) {
+configs::RunConfig use_run_copy(configs::RunConfig config, const fs::path& run_root) {
   std::error_code ignored;
   const fs::path own = model_directory(run_root) / kModelConfig;
   configs::ModelSection& section = config.model;
@@ -340,7 +340,7 @@ configs::RunConfig with_own_model(configs::RunConfig config, const fs::path& run
   return config;
 }
 
-Status keep_model_files(const configs::ModelSection& section, const fs::path& run_root,
+Status copy_model_files(const configs::ModelSection& section, const fs::path& run_root,
                         bool begins) {
   const fs::path to = model_directory(run_root);
   std::error_code ignored;

@@ -73,7 +73,7 @@ void show_notes(const std::string& directory, const std::vector<std::string>& no
 /// are any. Each file is whole or absent. No-op for other models, and for a resumed run without the
 /// original. `begins`: no step of the run is done, so an older copy is replaced. Blocks. Errors:
 /// (user) the run resumes and config.json has changed since it began; those of writing.
-Status keep_model_files(const configs::ModelSection& section, const std::filesystem::path& run_root,
+Status copy_model_files(const configs::ModelSection& section, const std::filesystem::path& run_root,
                         bool begins);
 
 /// Copies the data's tokenizer into model_directory() if the model has none (started from
@@ -97,8 +97,8 @@ Status keep_chat_template(const configs::RunConfig& config, const std::filesyste
 
 /// Returns `config` of the run in `run_root`, with model_directory() in place of a config.json that
 /// is gone or whose weights are.
-[[nodiscard]] configs::RunConfig with_own_model(configs::RunConfig config,
-                                                const std::filesystem::path& run_root);
+[[nodiscard]] configs::RunConfig use_run_copy(configs::RunConfig config,
+                                              const std::filesystem::path& run_root);
 
 /// Names of a model's files beside config.json and the weights.
 [[nodiscard]] std::span<const char* const> companion_files();

@@ -129,7 +129,7 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
   const auto facts = data::read_dataset_facts(config.data.dir);
   TRAIN_RETURN_IF_ERROR(facts);
   const auto root = std::filesystem::path(given.run.dir) / given.run.name;
-  auto options = engine_options(with_own_model(config, root), facts->vocab_size.value_or(0));
+  auto options = engine_options(use_run_copy(config, root), facts->vocab_size.value_or(0));
   TRAIN_RETURN_IF_ERROR(options);
   const auto choices = data::open_choices(config, model_directory(root), options->model.vocab_size);
   TRAIN_RETURN_IF_ERROR(choices);
@@ -166,7 +166,7 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
 Result<RunPlan> plan_choices(const configs::RunConfig& given) {
   const configs::RunConfig config = with_transport(given);
   const auto root = std::filesystem::path(given.run.dir) / given.run.name;
-  auto options = engine_options(with_own_model(config, root), 0);
+  auto options = engine_options(use_run_copy(config, root), 0);
   TRAIN_RETURN_IF_ERROR(options);
   const auto choices = data::open_choices(config, model_directory(root), options->model.vocab_size);
   TRAIN_RETURN_IF_ERROR(choices);

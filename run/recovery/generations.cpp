@@ -18,14 +18,15 @@ namespace {
 void log_nodes(const PreparedRun& run, const Membership& met) {
   if (!met.complete()) {
     const std::string text = fmt::format(
-        "{} not come back within {} s of the loss (recovery.node_wait_s); going on with the nodes "
+        "{} did not come back within {} s of the loss (recovery.node_wait_s); going on with the "
+        "nodes "
         "that are left",
-        met.missing_have(), run.config().recovery.node_wait_s);
+        met.missing_names(), run.config().recovery.node_wait_s);
     log_warning("nodes_lost " + text);
     log_event(run, "nodes_lost", text);
   }
   if (!met.returned.empty()) {
-    const std::string text = fmt::format("{} come back", nodes_have(met.returned));
+    const std::string text = fmt::format("{} came back", node_names(met.returned));
     log_info("nodes_returned " + text);
     log_event(run, "nodes_returned", text);
   }
@@ -101,10 +102,10 @@ class Generations {
              {.seconds = first ? recovery.start_wait_s : recovery.node_wait_s,
               .signal = signal,
               .text = !without.ok() && signal == 0 ? without.error().message : outcome_.text,
-              .nodes = met_.complete() ? "" : met_.missing_have()});
+              .nodes = met_.complete() ? "" : met_.missing_names()});
     if (step.has(HeadAction::refuse_launcher)) {
-      log_warning(fmt::format("nodes_not_taken {} come back, and the run has no place for more: {}",
-                              nodes_have(met_.returned), plan.error().message));
+      log_warning(fmt::format("nodes_not_taken {} came back, but the run has no place for more: {}",
+                              node_names(met_.returned), plan.error().message));
       met_.returned.clear();
       plan = without;
     }
@@ -242,13 +243,13 @@ class Generations {
 
 }  // namespace
 
-std::string nodes_have(std::span<const std::int64_t> nodes) {
-  return nodes.size() == 1 ? fmt::format("node {} has", nodes.front())
-                           : fmt::format("nodes {} have", fmt::join(nodes, ", "));
+std::string node_names(std::span<const std::int64_t> nodes) {
+  return nodes.size() == 1 ? fmt::format("node {}", nodes.front())
+                           : fmt::format("nodes {}", fmt::join(nodes, ", "));
 }
 
-std::string Membership::missing_have() const {
-  return missing.empty() ? "the head's network has" : nodes_have(missing);
+std::string Membership::missing_names() const {
+  return missing.empty() ? "the head's network" : node_names(missing);
 }
 
 bool Respawns::allow(std::int64_t step) {

@@ -32,8 +32,8 @@ struct Membership {
   [[nodiscard]] std::int64_t come() const {
     return static_cast<std::int64_t>(held.size() + 1 - missing.size());
   }
-  /// Missing nodes as text: "node 2 has". REQUIRES: not complete().
-  [[nodiscard]] std::string missing_have() const;
+  /// Missing nodes as text: "node 2". REQUIRES: not complete().
+  [[nodiscard]] std::string missing_names() const;
 };
 
 /// The other nodes of a run, for run_generations(). All calls block.
@@ -56,8 +56,8 @@ class OtherNodes {
   virtual void end(std::int32_t exit_code) = 0;
 };
 
-/// Nodes as text: "node 2 has", "nodes 1, 2 have". REQUIRES: `nodes` is not empty.
-[[nodiscard]] std::string nodes_have(std::span<const std::int64_t> nodes);
+/// Nodes as text: "node 2", "nodes 1, 2". REQUIRES: `nodes` is not empty.
+[[nodiscard]] std::string node_names(std::span<const std::int64_t> nodes);
 
 /// Counts consecutive starts of a run's ranks that were lost without progress.
 class Respawns {

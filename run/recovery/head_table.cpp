@@ -33,9 +33,10 @@ constexpr std::string_view kStoppedAs =
     "stopped by signal {signal} as {text}; what was committed stands; run it again, without "
     "--fresh, to go on";
 constexpr std::string_view kNeverMet =
-    "{nodes} not come within {seconds} s (recovery.start_wait_s); nothing was begun: run it again";
+    "{nodes} did not come within {seconds} s (recovery.start_wait_s); nothing was begun: run it "
+    "again";
 constexpr std::string_view kNoWayOn =
-    "{nodes} not come back within {seconds} s of the loss (recovery.node_wait_s), and the run "
+    "{nodes} did not come back within {seconds} s of the loss (recovery.node_wait_s), and the run "
     "cannot go on without: {text}; run it again to resume from the newest checkpoint";
 
 /// By GenerationEnd.
@@ -74,7 +75,7 @@ constexpr auto kRows = std::to_array<HeadRow>({
     {kStart, {ranks_ready}, {signalled}, {}, training, {connect, save}},
     {kAll - kStart, {ranks_ready}, {}, {}, same},
     {kStart, {rank_lost}, {}, {}, ending_loss, {end_ranks}, Exit::failure, kTold},
-    {kStart, {rank_failed}, {}, {}, ending_run, {end_ranks}, Exit::as_told, kTold},
+    {kStart, {rank_failed}, {}, {}, ending_run, {end_ranks}, Exit::from_event, kTold},
     {kStart, {rank_mistaken}, {}, {}, ending_run, {end_ranks}, Exit::mistake, kTold},
     {kStart, {damage_found}, {}, {}, ending_damage, {end_ranks}, Exit::failure, kTold},
     {kAll - kStart, {damage_found}, {}, {}, same},
@@ -87,7 +88,7 @@ constexpr auto kRows = std::to_array<HeadRow>({
     {kStart, {program_over, phase_over}, {}, {}, same},
     // All ranks train.
     {kTrain, {rank_lost}, {}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
-    {kTrain, {rank_failed}, {}, {}, ending_run, {end_ranks}, Exit::as_told, kRankFailed},
+    {kTrain, {rank_failed}, {}, {}, ending_run, {end_ranks}, Exit::from_event, kRankFailed},
     {kTrain, {rank_mistaken}, {}, {}, ending_run, {end_ranks}, Exit::mistake, kRankFailed},
     {{training}, {rank_missed, rank_stranded}, {alone}, {}, ending_loss, {end_ranks},
      Exit::failure, kRankFailed},
@@ -95,7 +96,7 @@ constexpr auto kRows = std::to_array<HeadRow>({
     {{start_doubt, doubt}, {rank_missed, rank_stranded}, {}, {}, same},
     {{doubt}, {cause_time_over}, {}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
     {kTrain, {signal}, {}, {}, same, {save}},
-    {kTrain, {program_over}, {}, {}, ending_run, {end_ranks}, Exit::as_told, kTold},
+    {kTrain, {program_over}, {}, {}, ending_run, {end_ranks}, Exit::from_event, kTold},
     {kTrain, {phase_over}, {}, {}, ending_phase, {end_ranks}, Exit::stopped, kTold},
     {{training}, {nodes_wait}, {steps_left}, {}, ending_back, {end_ranks}, Exit::failure, kBack},
     {{training}, {nodes_wait}, {}, {steps_left}, same},
@@ -118,7 +119,7 @@ constexpr auto kRows = std::to_array<HeadRow>({
     {{ending_phase}, {ranks_gone}, {}, {signalled}, restoring, {find_start}},
     {{ending_damage}, {ranks_gone}, {signalled}, {}, over, {tell_end}, Exit::stopped, kStoppedAs},
     {{ending_damage}, {ranks_gone}, {}, {signalled}, meeting, {tell_again, verify}},
-    {{ending_run}, {ranks_gone}, {}, {}, over, {tell_end}, Exit::as_told, kTold},
+    {{ending_run}, {ranks_gone}, {}, {}, over, {tell_end}, Exit::from_event, kTold},
     {kAll - kEnding, {ranks_gone}, {}, {}, same},
     // Launchers come and go at any time.
     {kNoRanks | kEnding, {launcher_came}, {}, {}, same, {keep_launcher}},
@@ -130,8 +131,8 @@ constexpr auto kRows = std::to_array<HeadRow>({
     {kAll - kRanks, {launcher_lost, rank_lost, rank_failed, rank_mistaken, rank_missed,
      rank_stranded, signal, program_over, phase_over}, {}, {}, same},
     {kAll - States{start_doubt, doubt}, {cause_time_over}, {}, {}, same},
-    {kNoRanks, {head_failed}, {}, {}, over, {tell_end}, Exit::as_told, kTold},
-    {kRanks, {head_failed}, {}, {}, ending_run, {end_ranks}, Exit::as_told, kTold},
+    {kNoRanks, {head_failed}, {}, {}, over, {tell_end}, Exit::from_event, kTold},
+    {kRanks, {head_failed}, {}, {}, ending_run, {end_ranks}, Exit::from_event, kTold},
     {kEnding | States{over}, {head_failed}, {}, {}, same},
 });
 // clang-format on

@@ -28,8 +28,8 @@ constexpr std::string_view kLate = "node {node}: comes too late, the run goes on
 constexpr auto kRows = std::to_array<NodeRow>({
     // It looks for the head.
     {kLook, {head_found}, {}, {}, joined, {Action::introduce}},
-    {kLook, {head_not_found}, {recorded}, {}, over, {}, Exit::as_told, kRecord},
-    {{first_look}, {head_not_found}, {}, {recorded}, over, {}, Exit::as_told, "{text}"},
+    {kLook, {head_not_found}, {recorded}, {}, over, {}, Exit::from_event, kRecord},
+    {{first_look}, {head_not_found}, {}, {recorded}, over, {}, Exit::from_event, "{text}"},
     {{looking}, {head_not_found}, {signalled}, {recorded}, over, {}, Exit::stopped, kSignal},
     {{looking}, {head_not_found}, {alive}, {recorded, signalled}, same, {Action::look_again}},
     {{looking}, {head_not_found}, {}, {recorded, signalled, alive}, over, {},
@@ -43,8 +43,8 @@ constexpr auto kRows = std::to_array<NodeRow>({
     // The head says that the generation is over, or it is gone.
     {{joined, unclear}, {again}, {}, {}, looking},
     {{running, leaving}, {again}, {}, {}, ending_again, {Action::end_ranks}},
-    {{joined, unclear}, {end}, {}, {}, over, {Action::idle}, Exit::as_told},
-    {{running}, {end}, {}, {}, leaving, {}, Exit::as_told},
+    {{joined, unclear}, {end}, {}, {}, over, {Action::idle}, Exit::from_event},
+    {{running}, {end}, {}, {}, leaving, {}, Exit::from_event},
     {{joined, running, unclear}, {without}, {}, {}, over, {Action::end_ranks, Action::idle},
      Exit::finished, kLate},
     {{leaving}, {end, without}, {}, {}, same},
@@ -60,7 +60,7 @@ constexpr auto kRows = std::to_array<NodeRow>({
     {{unclear}, {word_time_over}, {}, {}, over, {}, Exit::failure, kGone},
     {kAll - States{unclear}, {word_time_over}, {}, {}, same},
     {{leaving}, {ranks_gone}, {in_order}, {}, over, {Action::idle}, Exit::finished},
-    {{leaving}, {ranks_gone}, {}, {in_order}, over, {Action::idle}, Exit::as_told},
+    {{leaving}, {ranks_gone}, {}, {in_order}, over, {Action::idle}, Exit::from_event},
     {{ending_again}, {ranks_gone}, {}, {}, looking},
     {{ending_lost}, {ranks_gone}, {in_order}, {}, over, {}, Exit::finished},
     {{ending_lost}, {ranks_gone}, {respawn}, {in_order}, looking},

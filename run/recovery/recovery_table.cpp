@@ -13,7 +13,7 @@ std::int32_t exit_code_of(Exit exit, std::int32_t told) {
   static constexpr std::array kCodes = {kExitFinished, kExitFailure, kExitUserError, kExitStopped};
   TRAIN_CHECK(exit != Exit::none, "a row without an exit code ends something");
   const auto index = static_cast<std::size_t>(exit) - static_cast<std::size_t>(Exit::finished);
-  return exit == Exit::as_told ? told : kCodes.at(index);
+  return exit == Exit::from_event ? told : kCodes.at(index);
 }
 
 std::string fill_in(std::string_view line, const LineWords& words) {

@@ -94,12 +94,12 @@ class SetOf {
 
 /// Exit code of a row.
 enum class Exit : std::uint8_t {
-  none,      ///< The run is not over, or an earlier row has set it.
-  finished,  ///< 0
-  failure,   ///< 1
-  mistake,   ///< 2
-  stopped,   ///< 75
-  as_told,   ///< Code that came with the event: of the program, or from the head for a node.
+  none,        ///< The run is not over, or an earlier row has set it.
+  finished,    ///< 0
+  failure,     ///< 1
+  mistake,     ///< 2
+  stopped,     ///< 75
+  from_event,  ///< Code that came with the event: of the program, or from the head for a node.
 };
 
 /// Numeric code. `told`: code that came with the event. REQUIRES: `exit` is not none.
@@ -168,7 +168,7 @@ struct LineWords {
   std::int64_t seconds = 0;
   int signal = 0;
   std::string text = {};   ///< Cause, in the words of its reporter.
-  std::string nodes = {};  ///< "node 2 has", "nodes 1, 2 have".
+  std::string nodes = {};  ///< "node 2", "nodes 1, 2".
 };
 
 /// The line with its words filled in.

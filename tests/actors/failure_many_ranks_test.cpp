@@ -66,7 +66,7 @@ TEST_CASE("whichever part of whichever rank dies, the run ends once and names th
       if (run.over()) {
         break;
       }
-      strike_down(run.part_of(rank, part.first, part.second), "struck down");
+      kill_actor(run.part_of(rank, part.first, part.second), "struck down");
       const actors::RunFinished end = end_of(run, random);
       REQUIRE(end.exit_code == kExitFailure);
       REQUIRE_THAT(end.text, Catch::StartsWith("rank " + std::to_string(rank) + " failed: "));

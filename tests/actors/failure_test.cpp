@@ -104,7 +104,7 @@ TEST_CASE("whoever dies, the run ends with the reason", "[actors]") {
     Random random(static_cast<std::uint64_t>(after));
     run_some_events(run, random, after);
     REQUIRE_FALSE(run.over());
-    strike_down(run.part(part.first, part.second), "struck down");
+    kill_actor(run.part(part.first, part.second), "struck down");
     run.run(random);
     REQUIRE(run.finished().exit_code == kExitFailure);
     REQUIRE_THAT(run.finished().text, Catch::Contains("struck down"));

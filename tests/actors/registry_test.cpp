@@ -97,7 +97,7 @@ TEST_CASE("registry: the rank fails by the name of the line when its actor ends"
   }
   const caf::actor part = run.part_of(rank, "order");
   if (GENERATE(false, true)) {
-    test::strike_down(part, "order: struck down");
+    test::kill_actor(part, "order: struck down");
   } else {
     caf::anon_send_exit(part, caf::exit_reason::user_shutdown);
   }
@@ -172,7 +172,7 @@ TEST_CASE("registry: an actor of the run hears it all, and the end waits for it"
   CHECK(steps["listener"] == steps["reporter"]);
   CHECK(run.over() == answers);
   if (!answers) {
-    test::strike_down(run.part("listener"), "the listener is gone");
+    test::kill_actor(run.part("listener"), "the listener is gone");
     run.run();
     CHECK(run.finished().text == "the listener is gone");
   }

@@ -148,7 +148,7 @@ TEST_CASE("nodes: a launcher that nobody joins says for whom it waits, and gives
                         .facts = {HeadFact::first, HeadFact::missing},
                         .words = {.seconds = 5, .nodes = "node 1 has"}}),
                 ended);
-  CHECK(has(ended.out + ended.err, "node 1 has not come yet; "));
+  CHECK(has(ended.out + ended.err, "nodes_awaited waiting for node 1; "));
   const Ended alone = other->wait();
   INFO(alone.err);
   check_ends_as(end_of(run::NodeState::first_look, run::NodeEvent::head_not_found, {},

@@ -38,7 +38,7 @@ void RecoveryWorld::node_hear(int number, NodeEvent event, int told) {
   node.state = step.next;
   node.waited = node.state == before ? node.waited : 0;
   if (step.exit != Exit::none) {
-    told = step.exit == Exit::as_told && event == NodeEvent::ranks_gone ? node.told : told;
+    told = step.exit == Exit::from_event && event == NodeEvent::ranks_gone ? node.told : told;
     node.exit_code = exit_code_of(step.exit, told);
     node.told = node.exit_code;
   }

@@ -220,7 +220,7 @@ std::unique_ptr<BuddyLink> BuddyLink::open(const EventLoop& loop,
 Status BuddyLink::restore(const RestoreMemory& order, run::NodeMemory& memory) {
   memory.keep_only(order.step);
   if (order.take) {
-    memory.give_up_damaged();  // Otherwise it would count as newly received.
+    memory.discard_damaged();  // Otherwise it would count as newly received.
     receiver_->receive_into(memory.current());
   }
   if (!order.give_to.empty()) {

@@ -140,8 +140,8 @@ run::Membership HeadNetwork::meet(Clock::time_point deadline) {
     }
     if (Clock::now() >= next_word && missing()) {
       const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - Clock::now());
-      log_info(fmt::format("nodes_awaited {} not come yet; {} s are left",
-                           run::nodes_have(met().missing), left.count()));
+      log_info(fmt::format("nodes_awaited waiting for {}; {} s are left",
+                           run::node_names(met().missing), left.count()));
       next_word += kBetweenWords;
     }
     self_->receive(

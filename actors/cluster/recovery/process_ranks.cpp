@@ -86,7 +86,7 @@ class GenerationHead {
         trains() && (outcome.exit_code == kExitFinished || outcome.exit_code == kExitStopped);
     for (const caf::strong_actor_ptr& process : processes_) {
       caf::anon_send(caf::actor_cast<caf::actor>(process),
-                     GoAway{orderly ? kExitFinished : kExitFailure});
+                     Shutdown{orderly ? kExitFinished : kExitFailure});
     }
     if (!trains()) {
       outcome.step = run_.first_step();
@@ -257,7 +257,7 @@ Status ProcessRanks::place(std::span<const std::int64_t> members) {
   }
   TRAIN_RETURN_IF_ERROR(network_->restore_memory(step));
   if (!network_->missing()) {
-    run_.memory.returned_to_owners();
+    run_.memory.snapshots_returned();
   }
   return {};
 }

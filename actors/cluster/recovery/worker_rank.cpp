@@ -293,7 +293,7 @@ struct Worker {
   [[nodiscard]] int wait_for_end() const {
     int exit_code = kExitWithoutHead;
     self->monitor(head);
-    self->receive([&](const GoAway& order) { exit_code = order.exit_code; },
+    self->receive([&](const Shutdown& order) { exit_code = order.exit_code; },
                   [&](const caf::down_msg&) { say_head_is_gone(); });
     return exit_code;
   }

@@ -60,7 +60,7 @@ struct Asked {
   test::TrainingRun& run;
   RankContext context;
   CollectiveActor collective = run.world().keep(spawn_collective(run.world().system(), context));
-  test::Obituary obituary{run.world().system(), collective};
+  test::DownMonitor down_monitor{run.world().system(), collective};
   test::Recorder rank{run.world().system()};
   test::Recorder buffers{run.world().system()};
   Texts answered;
@@ -98,8 +98,8 @@ struct Asked {
   }
   std::string end_text() {
     run.run();
-    REQUIRE(obituary.died());
-    return failure_text(obituary.reason());
+    REQUIRE(down_monitor.died());
+    return failure_text(down_monitor.reason());
   }
 };
 
@@ -196,7 +196,7 @@ TEST_CASE("a request made twice ends the actor", "[actors][EX-2]") {
   CollectiveFixture f;
   f.asked.open(0);
   f.asked.ask(f.all_gather(3));
-  CHECK_FALSE(f.asked.obituary.died());
+  CHECK_FALSE(f.asked.down_monitor.died());
   f.asked.ask(f.all_gather(3));
   CHECK_THAT(f.asked.end_text(), Catch::Contains("twice"));
 }
@@ -207,7 +207,7 @@ TEST_CASE("a newer generation is an error, an older one is dropped", "[actors][E
   auto old = f.all_gather(0);
   old.generation = 0;
   f.asked.ask(old);
-  CHECK_FALSE(f.asked.obituary.died());
+  CHECK_FALSE(f.asked.down_monitor.died());
   CHECK(f.asked.answered.empty());
   CHECK(f.context->waits.waiting().empty());
   f.asked.ask(f.all_gather(0));
@@ -314,7 +314,7 @@ TEST_CASE("a transport that fails makes the rank's end a consequence", "[actors]
   CHECK_THAT(failed.text, Catch::Contains("rank 1 is gone"));
   CHECK_THAT(failed.text, Catch::Contains(to_string(f.all_gather(0))));
   CHECK_THAT(failed.text, Catch::Contains("all_gather of embedding"));
-  CHECK_FALSE(f.asked.obituary.died());  // the rank ends it
+  CHECK_FALSE(f.asked.down_monitor.died());  // the rank ends it
 }
 
 TEST_CASE("two ranks that are at different collectives are both named", "[actors][EX-2]") {

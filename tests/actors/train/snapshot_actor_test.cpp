@@ -251,11 +251,11 @@ TEST_CASE("orders of the index run on the disk stream, and are answered", "[acto
   f.tell(DrainSnapshots{});
   CHECK(f.rank.count<SnapshotsDrained>() == 0);
   f.run.disk().held = false;
-  const test::Obituary obituary(f.run.world().system(), f.index);
+  const test::DownMonitor down_monitor(f.run.world().system(), f.index);
   f.run.run();  // no save of step 7 is under way there: the answer is one too many
   CHECK(f.disk.local == std::set<std::int64_t>{7});
   CHECK(f.rank.count<SnapshotsDrained>() == 1);
-  CHECK(obituary.died());
+  CHECK(down_monitor.died());
 }
 
 /// Bytes of a staging buffer as the system counts them for this process.
@@ -307,11 +307,11 @@ TEST_CASE("staging: a copy of the bytes; the memory is the system's again afterw
 
 TEST_CASE("the snapshot actor does not outlive the index", "[actors]") {
   SnapshotFixture f;
-  const test::Obituary obituary(f.run.world().system(), f.snapshot);
+  const test::DownMonitor down_monitor(f.run.world().system(), f.snapshot);
   f.run.run();
-  test::strike_down(f.index, "broken");
+  test::kill_actor(f.index, "broken");
   f.run.run();
-  CHECK(obituary.died());
+  CHECK(down_monitor.died());
 }
 
 TEST_CASE("the update of the next step waits for the copy", "[actors][EX-1][world]") {

@@ -108,7 +108,7 @@ TEST_CASE("cut link: a node that stays away is gone on without, to the same bits
     INFO(ended.err);
     if (node == 0) {
       check_ends_in_order_as(end_of_steps(300), ended);
-      CHECK(has(ended.err, "nodes_lost node 1 has not come back within 2 s"));
+      CHECK(has(ended.err, "nodes_lost node 1 did not come back within 2 s"));
     } else {  // the run goes on all the while, and it could have come back: it sees the run's end
       check_ends_in_order_as(end_of(run::NodeState::looking, run::NodeEvent::head_not_found,
                                     {run::NodeFact::recorded}, {.node = 1, .text = "0"}, 0),

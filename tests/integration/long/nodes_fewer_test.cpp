@@ -99,7 +99,7 @@ class ShrinkingRun {
     REQUIRE(heard);
   }
   /// Waits until the head gives these nodes up.
-  void gives_up(const std::string& nodes) { hears("nodes_lost", nodes + " not come back"); }
+  void gives_up(const std::string& nodes) { hears("nodes_lost", nodes + " did not come back"); }
   /// Waits until ranks of so many nodes are started in the place of those before.
   void respawns(int ranks, int nodes, std::size_t times = 1) {
     hears("respawned", fmt::format("ranks={} nodes={}", ranks, nodes), times);
@@ -158,7 +158,7 @@ TEST_CASE("fewer nodes: one of two does not come back, and the head goes on from
   ShrinkingRun run({.nodes = 2, .ranks = ranks}, strategy, kFromMemory);
   run.comes_to(50);
   run.lose_kept(1);
-  run.gives_up("node 1 has");
+  run.gives_up("node 1");
   run.check_good_end();
   const std::string log = run.head().err();
   check_lost_as(ends_of_lost_node(1, {0, 1, 2, 3}), log);
@@ -176,10 +176,10 @@ TEST_CASE("fewer nodes: two of three go on from memory, and then one",
   ShrinkingRun run({.nodes = 3, .ranks = 3}, strategy, with_time(kFromMemory));
   run.comes_to(50);
   run.lose_kept(first);
-  run.gives_up(fmt::format("node {} has", first));
+  run.gives_up(fmt::format("node {}", first));
   run.comes_to(120);
   run.lose_kept(3 - first);
-  run.gives_up(fmt::format("node {} has", 3 - first));
+  run.gives_up(fmt::format("node {}", 3 - first));
   run.check_good_end();
   const std::string log = run.head().err();
   CHECK(count_of(log, " from memory") == 2);
@@ -192,7 +192,7 @@ TEST_CASE("fewer nodes: of those that are left one that is started anew has its 
   ShrinkingRun run({.nodes = 3, .ranks = 3}, "full", with_time(kFromMemory, 6));
   run.comes_to(50);
   run.lose_kept(1);
-  run.gives_up("node 1 has");
+  run.gives_up("node 1");
   run.comes_to(120);
   run.lose_kept(2);
   run.start(2);
@@ -213,7 +213,7 @@ TEST_CASE("fewer nodes: what no node has in memory comes from the newest checkpo
   run.lose(1);
   run.lose(2);  // and with node 1's buddy all that was kept of it
   run.head().send(SIGCONT);
-  run.gives_up("nodes 1, 2 have");
+  run.gives_up("nodes 1, 2");
   run.check_good_end();
   const std::string log = run.head().err();
   INFO(log);
@@ -232,9 +232,9 @@ TEST_CASE("fewer nodes: a node that is lost while memory is laid out anew is mis
   // Node 1 comes to the meeting, which waits for node 2, and then takes no order any more.
   run.hears("node_joined", "node 1", joined_before + 1);
   run.launcher(1).send(SIGSTOP);
-  run.gives_up("node 2 has");
+  run.gives_up("node 2");
   run.lose(1);
-  run.gives_up("node 1 has");
+  run.gives_up("node 1");
   run.check_good_end();
   const std::string log = run.head().err();
   INFO(log);
@@ -277,7 +277,7 @@ TEST_CASE("fewer nodes: one that comes back takes part again",
   run.lose_kept(1);
   run.respawns(ranks / 2, 1);
   run.start(1);
-  run.hears("nodes_returned", "node 1 has come back");
+  run.hears("nodes_returned", "node 1 came back");
   run.respawns(ranks, 2);
   run.check_good_end();
   const std::string log = run.head().err();
@@ -313,10 +313,10 @@ TEST_CASE("fewer nodes: two of three come back, one after the other, and one is 
   run.lose(1);
   run.respawns(2, 1);
   run.start(2);
-  run.hears("nodes_returned", "node 2 has come back");
+  run.hears("nodes_returned", "node 2 came back");
   run.respawns(4, 2, 2);
   run.start(1);
-  run.hears("nodes_returned", "node 1 has come back");
+  run.hears("nodes_returned", "node 1 came back");
   run.respawns(6, 3);
   run.makes_progress();
   run.lose(2);

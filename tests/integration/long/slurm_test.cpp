@@ -346,7 +346,7 @@ TEST_CASE("slurm: a job that loses a node for good goes on without it",
   CHECK(cluster.restarts(job) == 0);
   check_job_ends_as(end_of_steps(600), cluster, job, output);
   check_lost_as(ends_of_lost_node(1, {0, 1}), output);
-  CHECK(count_of(output, "nodes_lost node 1 has not come back within 2 s") == 1);
+  CHECK(count_of(output, "nodes_lost node 1 did not come back within 2 s") == 1);
   CHECK(count_of(output, " from memory") == 1);
   CHECK(count_of(output, "info run_started") == 1);
   site.train(joined(keys, {"run.name=whole"}));

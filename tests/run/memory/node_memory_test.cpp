@@ -38,7 +38,7 @@ const NodeSteps nothing;
 TEST_CASE("node memory: a second loss before anything is written goes on from what was there",
           "[run][node_memory][P4]") {
   NodeMemory memory = head_of(plan_of(2, 4), 10);
-  REQUIRE(memory.look_back(kAll, std::vector{nothing}) == 10);
+  REQUIRE(memory.find_snapshot(kAll, std::vector{nothing}) == 10);
   CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{0, 0});
   memory.renumber_holders(Members{0, 1}, Members{0});
   const RunPlan one = plan_of(1, 2);
@@ -46,7 +46,7 @@ TEST_CASE("node memory: a second loss before anything is written goes on from wh
   CHECK(memory.before().size() == 2);
   CHECK(memory.held().earlier == 10);
 
-  CHECK(memory.look_back(kAll) == 10);
+  CHECK(memory.find_snapshot(kAll) == 10);
   CHECK(memory.start()->here == memory.before());
   memory.finalize();
   CHECK(memory.before().size() == 2);
@@ -54,13 +54,13 @@ TEST_CASE("node memory: a second loss before anything is written goes on from wh
   memory.finalize();
   CHECK(memory.before().empty());
   CHECK(memory.held().earlier == -1);
-  CHECK(memory.look_back(kAll) == 10);
+  CHECK(memory.find_snapshot(kAll) == 10);
 }
 
 TEST_CASE("node memory: of a node that is back its buddy has a copy before the old one goes",
           "[run][node_memory][P4]") {
   NodeMemory memory = head_of(plan_of(1, 2), 20);
-  REQUIRE(memory.look_back(kAll) == 20);
+  REQUIRE(memory.find_snapshot(kAll) == 20);
   memory.renumber_holders(Members{0}, Members{0});
   const RunPlan two = plan_of(2, 4);
   REQUIRE(memory.make_room(two, {.nodes = 2}, true).ok());
@@ -73,7 +73,7 @@ TEST_CASE("node memory: of a node that is back its buddy has a copy before the o
     test::write_snapshots(memory.buddy(), 20);
     memory.finalize();
     CHECK(memory.before().empty());
-    CHECK(memory.look_back(kAll, std::vector{nothing}) == 20);
+    CHECK(memory.find_snapshot(kAll, std::vector{nothing}) == 20);
   }
   SECTION("it does not come: the memory is wanted") {
     test::write_snapshots(memory.current(), 30);
@@ -84,7 +84,7 @@ TEST_CASE("node memory: of a node that is back its buddy has a copy before the o
     CHECK(memory.before().empty());
   }
   SECTION("it is lost before") {
-    CHECK(memory.look_back(kAll, std::vector{nothing}) == 20);
+    CHECK(memory.find_snapshot(kAll, std::vector{nothing}) == 20);
     CHECK(memory.start()->here == memory.before());
   }
 }
@@ -93,7 +93,7 @@ TEST_CASE("node memory: the same numbers on another node are not the same ranks"
           "[run][node_memory][P4]") {
   const RunPlan plan = plan_of(2, 4);
   NodeMemory memory = head_of(plan, 10);
-  REQUIRE(memory.look_back(kAll, std::vector{nothing}) == 10);
+  REQUIRE(memory.find_snapshot(kAll, std::vector{nothing}) == 10);
   memory.renumber_holders(Members{0, 1}, Members{0});
   REQUIRE(memory.make_room(plan, {.nodes = 2}, true).ok());
   CHECK(memory.before().size() == 2);  // its own and the lost one's, for whoever took that position
@@ -103,23 +103,23 @@ TEST_CASE("node memory: the same numbers on another node are not the same ranks"
 TEST_CASE("node memory: what others had is gone on from while they still have it",
           "[run][node_memory][P4]") {
   NodeMemory memory = head_of(plan_of(3, 6), 10);
-  REQUIRE(memory.look_back(kAll, std::vector{nothing, at(10)}) == 10);
+  REQUIRE(memory.find_snapshot(kAll, std::vector{nothing, at(10)}) == 10);
   CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{0, 2, 2});
   memory.renumber_holders(Members{0, 1, 2}, Members{0, 2});
   REQUIRE(memory.make_room(plan_of(2, 4), {.nodes = 2}, true).ok());
   NodeSteps other;
   SECTION("it has it") {
     other.earlier = 10;
-    CHECK(memory.look_back(kAll, std::vector{other}) == 10);
+    CHECK(memory.find_snapshot(kAll, std::vector{other}) == 10);
     CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{0, 1, 1});
   }
   SECTION("it has something else") {
     other.earlier = 8;
-    CHECK_FALSE(memory.look_back(kAll, std::vector{other}).has_value());
+    CHECK_FALSE(memory.find_snapshot(kAll, std::vector{other}).has_value());
     CHECK(memory.before().empty());
   }
   SECTION("it has nothing") {
-    CHECK_FALSE(memory.look_back(kAll, std::vector{other}).has_value());
+    CHECK_FALSE(memory.find_snapshot(kAll, std::vector{other}).has_value());
     CHECK_FALSE(memory.start().has_value());
   }
 }
@@ -130,13 +130,13 @@ TEST_CASE("node memory: of a second loss it goes on from the other node that has
   const bool kept = GENERATE(true, false);
   const NodeSteps third{.own = {10}, .buddy = kept ? HeldSteps{10} : HeldSteps{}};
   // Node 3 is lost; node 0 has its snapshots. Node 2 has those of node 1, too, if it was in time.
-  REQUIRE(memory.look_back(kAll, std::vector{at(10), third, nothing}) == 10);
+  REQUIRE(memory.find_snapshot(kAll, std::vector{at(10), third, nothing}) == 10);
   CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{0, 1, 2, 0});
   memory.renumber_holders(Members{0, 1, 2, 3}, Members{0, 1, 2});
   REQUIRE(memory.make_room(plan_of(3, 3), {.nodes = 3}, true).ok());
   // Node 1 is lost while memory is laid out anew.
   const NodeSteps left{.own = {}, .buddy = {}, .earlier = 10};
-  const auto step = memory.look_back(kAll, std::vector{nothing, left});
+  const auto step = memory.find_snapshot(kAll, std::vector{nothing, left});
   REQUIRE(step.has_value() == kept);
   if (kept) {
     CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{0, 2, 2, 0});
@@ -144,7 +144,7 @@ TEST_CASE("node memory: of a second loss it goes on from the other node that has
     CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{0, 1, 1, 0});
     // And a third one: nobody else has what that node had.
     REQUIRE(memory.make_room(plan_of(2, 2), {.nodes = 2}, true).ok());
-    CHECK_FALSE(memory.look_back(kAll, std::vector{nothing}).has_value());
+    CHECK_FALSE(memory.find_snapshot(kAll, std::vector{nothing}).has_value());
   }
 }
 
@@ -154,7 +154,7 @@ TEST_CASE("node memory: a damaged snapshot is not there, and a good copy elsewhe
   memory.current()->bytes_of(1, 10).front() ^= std::byte{1};
 
   SECTION("the buddy has it") {
-    REQUIRE(memory.look_back(kAll, std::vector{at(10)}) == 10);
+    REQUIRE(memory.find_snapshot(kAll, std::vector{at(10)}) == 10);
     CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{1, 1});
     CHECK_FALSE(memory.current()->has_sealed(10));
     CHECK(memory.current()->bytes_of(1, 10).empty());
@@ -162,7 +162,7 @@ TEST_CASE("node memory: a damaged snapshot is not there, and a good copy elsewhe
     CHECK(memory.buddy()->has_sealed(10));
   }
   SECTION("nobody has it") {
-    CHECK_FALSE(memory.look_back(kAll, std::vector{NodeSteps{.own = {10}, .buddy = {}}}));
+    CHECK_FALSE(memory.find_snapshot(kAll, std::vector{NodeSteps{.own = {10}, .buddy = {}}}));
     CHECK_FALSE(memory.start().has_value());
   }
 }
@@ -170,13 +170,13 @@ TEST_CASE("node memory: a damaged snapshot is not there, and a good copy elsewhe
 TEST_CASE("node memory: earlier snapshots that are damaged are not what the node then had",
           "[run][node_memory][CK-10][P4]") {
   NodeMemory memory = head_of(plan_of(2, 4), 10);
-  REQUIRE(memory.look_back(kAll, std::vector{nothing}) == 10);
+  REQUIRE(memory.find_snapshot(kAll, std::vector{nothing}) == 10);
   memory.renumber_holders(Members{0, 1}, Members{0});
   REQUIRE(memory.make_room(plan_of(1, 2), {.nodes = 1}, true).ok());
   REQUIRE(memory.held().earlier == 10);
   memory.before().back()->bytes_of(2, 10).front() ^= std::byte{1};
   CHECK(memory.held().earlier == -1);
-  CHECK_FALSE(memory.look_back(kAll).has_value());
+  CHECK_FALSE(memory.find_snapshot(kAll).has_value());
 }
 
 TEST_CASE("node memory: another node keeps what the head says, and no more",

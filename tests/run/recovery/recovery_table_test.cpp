@@ -99,9 +99,9 @@ std::string names_of(SetOf<Enum> set, std::string_view mark = {}, std::string_vi
 }
 
 std::string exit_text(Exit exit) {
-  return exit == Exit::none      ? "–"
-         : exit == Exit::as_told ? "as told"
-                                 : fmt::format("{}", exit_code_of(exit, 0));
+  return exit == Exit::none         ? "–"
+         : exit == Exit::from_event ? "from event"
+                                    : fmt::format("{}", exit_code_of(exit, 0));
 }
 
 std::string or_none(const std::string& text) { return text.empty() ? "–" : text; }

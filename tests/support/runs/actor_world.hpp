@@ -136,28 +136,28 @@ class Recorder {
 
 /// Ends an actor like an exception with that text in one of its handlers.
 template <class Handle>
-void strike_down(const Handle& actor, std::string text) {
+void kill_actor(const Handle& actor, std::string text) {
   const auto victim = caf::actor_cast<caf::actor>(actor);
   caf::anon_send(victim, caf::exit_msg{victim.address(),
                                        caf::make_error(caf::sec::runtime_error, std::move(text))});
 }
 
 /// Stores the error that ended an actor.
-class Obituary {
+class DownMonitor {
  public:
   template <class Handle>
-  Obituary(caf::actor_system& system, const Handle& of)
+  DownMonitor(caf::actor_system& system, const Handle& of)
       : reason_(std::make_shared<std::vector<caf::error>>()),
         actor_(system.spawn([reason = reason_, watched = caf::actor_cast<caf::actor>(of)](
                                 caf::event_based_actor* self) -> caf::behavior {
           self->monitor(watched);
           self->set_down_handler(
               [reason](const caf::down_msg& down) { reason->push_back(down.reason); });
-          return {[](const Obituary*) {}};
+          return {[](const DownMonitor*) {}};
         })) {}
-  Obituary(const Obituary&) = delete;
-  Obituary& operator=(const Obituary&) = delete;
-  ~Obituary() { caf::anon_send_exit(actor_, caf::exit_reason::kill); }
+  DownMonitor(const DownMonitor&) = delete;
+  DownMonitor& operator=(const DownMonitor&) = delete;
+  ~DownMonitor() { caf::anon_send_exit(actor_, caf::exit_reason::kill); }
 
   [[nodiscard]] bool died() const { return !reason_->empty(); }
   /// REQUIRES: died().
