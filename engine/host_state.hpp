@@ -23,16 +23,16 @@ void copy_rows(const kernels::Device& device, const StateView& view, std::byte* 
 class HostState {
  public:
   /// `views`: of memory of `device`, which must outlive this. The copy holds zeros until load().
-  /// Who keeps it and loads it again and again asks for `kind` device.staging: the device copies
-  /// there at full speed, but to make it takes a good part of a second a GB. Throws
+  /// Callers that load it repeatedly should use `kind` device.staging: the device copies there at
+  /// full speed, but allocating it takes a good part of a second per GB. Throws
   /// kernels::DeviceError when there is no memory.
   HostState(const kernels::Device& device, std::vector<StateView> views,
             kernels::MemoryKind kind = kernels::MemoryKind::host);
 
   [[nodiscard]] std::span<StateView> views() { return views_; }
-  /// Brings the rows here; nothing of those that are here.
+  /// Copies the rows to the host; no-op for rows that are in host memory.
   void load();
-  /// Brings them back; nothing of those that are here.
+  /// Copies them back; no-op for rows that are in host memory.
   void store() const;
 
  private:
@@ -40,7 +40,7 @@ class HostState {
 
   const kernels::Device* device_;
   std::vector<StateView> views_;
-  std::vector<std::byte*> places_;  // As the rank keeps them, by view.
+  std::vector<std::byte*> places_;  // Addresses in the rank's memory, by view.
   kernels::Buffer copy_;
 };
 

@@ -78,10 +78,10 @@ Error disagreement(const PairClaim& own, const PairClaim& peer) {
 
 namespace {
 
-/// Where the ranks meet. Each has a queue of exchanges; the first of a queue is matched with the
-/// firsts of its peers. What is settled goes to one list, which one caller at a time works off with
-/// no lock held: so every rank's `done` come in order, and a `done` that asks for more nests no
-/// deeper.
+/// Meeting point of the ranks. Each rank has a queue of exchanges; the first of a queue is matched
+/// with the firsts of its peers. Finished exchanges go to one list, which one caller at a time
+/// processes without a lock: so every rank's `done` calls come in order, and a `done` that starts
+/// another exchange does not nest.
 class Hub {
  public:
   explicit Hub(int world_size) : ranks_(static_cast<std::size_t>(world_size)) {}

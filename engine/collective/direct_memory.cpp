@@ -46,7 +46,7 @@ int read_memory(pid_t process, std::uint64_t address, std::span<std::byte> place
     if (bytes == place.size() + word_bytes) {
       return 0;
     }
-    // Less than was asked for ends at a page that is not there: the next call says so.
+    // A short read ends at an unmapped page: the next call returns the error.
     address += std::min(bytes, place.size());
     place = place.subspan(std::min(bytes, place.size()));
   }
@@ -59,7 +59,7 @@ DirectNote note_of(const std::uint64_t& probe, int inbox) {
     return {};  // nothing to tell machines apart by: the connection is always right
   }
 #ifdef PR_SET_PTRACER
-  // Without Yama there is nothing to permit, and this fails: the probe shows what is possible.
+  // Without Yama this call fails, as no permission is needed: the probe shows what is possible.
   ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 #endif
   std::copy(machine.begin(), machine.end(), note.machine.begin());

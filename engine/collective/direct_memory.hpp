@@ -51,23 +51,23 @@ struct DirectOffer {
 /// machine only means that bytes go over the connection. All ranks call it at the same point;
 /// blocks for two exchanges. `wanted` false: this rank takes no part.
 ///
-/// Who may do what is the kernel's decision (process_vm_readv(2), proc(5) on /proc/PID/fd): the
-/// same user, with the same privileges at most. Where Yama restricts that to ancestors this process
-/// gives the other processes of its user leave, for as long as it lives.
+/// The kernel decides about access (process_vm_readv(2), proc(5) on /proc/PID/fd): only the same
+/// user, with at most the same privileges. Where Yama restricts access to ancestors, this process
+/// permits the other processes of its user, for as long as it lives.
 /// Errors: those of an exchange.
 [[nodiscard]] Result<LocalRanks> agree_on_local(TcpLink& link, std::uint64_t generation,
                                                 bool wanted);
 
 /// Reading of ranges out of the memory of ranks on the same machine: for one link.
 ///
-/// Why what was read is what was sent. A range is borrowed, unchanged, from offer() to the end of
-/// the exchange at the sender. In order that ends after every reader has said that it has read. If
-/// it ends in another way (cancelled, a lost rank, the destructor) the sender takes its ticket back
-/// (revoke()) before it lets go of the memory. A reader looks at the ticket after the bytes: if it
-/// is still there, nothing had been let go of when the last byte was read, in the manner of a
-/// sequence lock: sender: ticket, fence, other content; reader: content, fence, ticket. So nobody
-/// needs to confirm a confirmation, and a reader that succeeds while the sender fails has good
-/// bytes, as one whose bytes had all come over a connection.
+/// Correctness of the bytes read: a range is borrowed, unchanged, from offer() to the end of the
+/// exchange at the sender. Normally that ends after every reader has reported that it has read. If
+/// it ends otherwise (cancelled, a lost rank, the destructor), the sender withdraws its ticket
+/// (revoke()) before it releases the memory. A reader checks the ticket after the bytes: if it is
+/// still valid, no memory had been released when the last byte was read, as with a sequence lock:
+/// sender: ticket, fence, other content; reader: content, fence, ticket. So a confirmation needs no
+/// confirmation, and a reader that succeeds while the sender fails has valid bytes, like one whose
+/// bytes all came over a connection.
 ///
 /// The ticket lies in memory that both map, where a look costs nothing, but outlives the process
 /// there. So the call that reads the bytes reads it as well, out of the same process. Tickets are

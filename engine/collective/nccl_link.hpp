@@ -15,13 +15,13 @@ namespace train::engine {
 ///
 /// An exchange with a peer is: a TcpLink compares identity and sizes, as it does for bytes of the
 /// host; then NCCL moves the bytes, straight between the devices; then the TcpLink meets the peer
-/// once more, so that neither goes on, or leaves, while the other still needs it. So a mismatch is
-/// named before a byte moves, nobody launches what its peer has not come to, and a rank that dies
-/// or is cancelled ends every wait: the TcpLink notices, and the communicator is aborted. One
-/// communicator per channel: two channels have no order between them, so that a device may have an
-/// exchange of each under way. One after the other would need an order that all ranks share, and a
-/// gather that the next layer waits for would wait for a reduction. What could let the two wait for
-/// each other is kept away instead: calls that wait for the whole device (kernels/device/
+/// once more, so that neither continues or leaves while the other still needs it. So a mismatch is
+/// named before a byte moves, no rank launches an exchange that its peer has not reached, and a
+/// rank that dies or is cancelled ends every wait: TcpLink notices, the communicator is aborted.
+/// One communicator per channel: two channels have no order between them, so that a device may have
+/// an exchange of each under way. One after the other would need an order that all ranks share, and
+/// a gather that the next layer waits for would wait for a reduction. What could let the two wait
+/// for each other is kept away instead: calls that wait for the whole device (kernels/device/
 /// device_gate.hpp), and kernels that are loaded when they are first launched.
 class NcclLink final : public ChannelLink {
  public:

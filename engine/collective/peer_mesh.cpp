@@ -57,7 +57,7 @@ using Clock = std::chrono::steady_clock;
 /// Before a connection that failed is begun anew, and before the next look at a queue that the
 /// system could not serve.
 constexpr auto kPause = std::chrono::milliseconds(20);
-/// Accepted at a time: between two such crowds those that have come can prove themselves.
+/// Connections accepted at a time; between two batches the accepted ones can send their proofs.
 constexpr int kCrowd = 16;
 
 enum class Arrival : std::uint8_t { partial, whole, ended };

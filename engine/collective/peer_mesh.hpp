@@ -26,8 +26,8 @@ struct MeshOptions {
   std::chrono::seconds cut_after{120};
   /// Time limit of a connection's proof; a connection that this rank began is then begun anew.
   std::chrono::milliseconds proof_time{5000};
-  /// Accepted connections that have proven nothing, beyond those that are expected: of more, the
-  /// oldest is closed.
+  /// Largest number of accepted connections without a proof, beyond the expected ones; the oldest
+  /// one is closed to make room.
   std::size_t most_strangers = 64;
 };
 

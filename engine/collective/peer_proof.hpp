@@ -6,15 +6,15 @@
 
 // Proof between two ranks on a new connection that both belong to one generation.
 //
-//   who accepted    -> Challenge   a nonce, at once
-//   who connected   -> Hello       which connection it is, a nonce of its own, its proof
-//   who accepted    -> Welcome     its proof
+//   accepting side    -> Challenge   a nonce, at once
+//   connecting side   -> Hello       the connection's identity, its own nonce, its proof
+//   accepting side    -> Welcome     its proof
 //
 // A proof is HMAC-SHA-256, under the secret of the generation, of the side that gives it, of the
-// connection and of both nonces. So nobody proves anything without the secret, what was recorded
-// proves nothing again, and what one side said is no proof of the other. Every message has a fixed
-// size. Whoever may alter packets between two ranks is not kept away by it: the bytes that follow
-// are neither encrypted nor signed.
+// connection and of both nonces. So a proof needs the secret, a recorded proof is useless later,
+// and one side's proof does not serve for the other. Every message has a fixed size. The proof does
+// not protect against an attacker who can alter packets: the bytes that follow are neither
+// encrypted nor signed.
 namespace train::engine {
 
 /// Secret that only the ranks of one generation know.

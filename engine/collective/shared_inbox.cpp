@@ -22,7 +22,7 @@ namespace train::engine {
 namespace {
 
 constexpr std::size_t kMarkBytes = 64;
-// Nobody may make the file shorter under the others: then no access to a mapping can fail.
+// Sealed against shrinking by any process, so that no access to a mapping can fail.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 // Zeroed memory is an inbox without messages, and atomics mean the same in every process.

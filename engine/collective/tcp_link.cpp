@@ -258,8 +258,8 @@ Status TcpLink::await(Exchange& exchange, std::vector<int> awaited, const Arrive
   auto deadline = Clock::now() + timeout_;
   bool late = false;
   while (true) {
-    // Before the look at what has arrived: whoever left or failed wrote what it had to write first,
-    // and what is written after the look ends the sleep.
+    // Read before checking arrivals: a rank that left or failed has written its messages before,
+    // and any message written after the check ends the sleep.
     const std::uint32_t rings = inbox_ ? inbox_->rings() : 0;
     const bool is_aborted = is_aborted_.load();
     const bool moved = move_bytes(exchange);
@@ -342,7 +342,7 @@ bool TcpLink::sleep_on_connections(const Exchange& exchange, Clock::time_point d
   const int ready = ::poll(watched.data(), watched.size(), static_cast<int>(most));
   TRAIN_CHECK(ready >= 0 || errno == EINTR, "{}", std::strerror(errno));
   if (std::uint64_t count = 0; watched.front().revents != 0) {
-    std::ignore = ::read(wake_.get(), &count, sizeof(count));  // taken back; whoever wrote is seen
+    std::ignore = ::read(wake_.get(), &count, sizeof(count));  // reset, so that writers are seen
   }
   return ready != 0 || Clock::now() < deadline;
 }

@@ -71,9 +71,9 @@ class TcpLink final : public ChannelLink {
   /// Exchanges headers with all ranks: returns when all of them have called it.
   [[nodiscard]] Status barrier(const CollectiveIdentity& identity);
 
-  /// Between two exchanges, for whoever moves bytes another way: why nothing will come from one of
-  /// `peers` any more ("cancelled: ..", "lost rank 2 (..)"); none while all is well. This rank may
-  /// be among them.
+  /// Between two exchanges, for links that move bytes another way: the reason why no more bytes
+  /// will come from one of `peers` ("cancelled: ..", "lost rank 2 (..)"); none while all is well.
+  /// This rank may be among them.
   [[nodiscard]] std::optional<std::string> trouble(const std::vector<int>& peers);
 
   void abort(const std::string& reason) override;
@@ -117,7 +117,7 @@ class TcpLink final : public ChannelLink {
 
   /// Waits until something has arrived from all of `awaited`, and moves what can be moved.
   [[nodiscard]] Status await(Exchange& exchange, std::vector<int> awaited, const Arrived& arrived);
-  /// Takes those out of `awaited` of whom something has arrived.
+  /// Removes the ranks from which bytes have arrived from `awaited`.
   [[nodiscard]] static Status strike_out(std::vector<int>& awaited, const Arrived& arrived);
   bool move_bytes(const Exchange& exchange);
   /// Reads what has come over connections that have ended since the last look.

@@ -14,7 +14,7 @@ namespace train::engine {
 
 /// Order in which partial sums over lanes are joined.
 enum class SumOrder : std::uint8_t {
-  canonical,  ///< The binary tree over lane indices, whoever computes (determinism = "world").
+  canonical,  ///< The binary tree over lane indices, on any ranks (determinism = "world").
   arrival,    ///< One running sum in the order of arrival (determinism = "run").
 };
 
@@ -23,7 +23,8 @@ enum class SumOrder : std::uint8_t {
 /// lanes and by the owner of rows for the sums of all ranks.
 ///
 /// Invariant EN-1: with SumOrder::canonical the result depends on the lanes' vectors alone, not on
-/// who adds them or in which groups they arrive. Threading: one owner; calls only enqueue.
+/// the ranks that add them or the groups in which they arrive. Threading: one owner; calls only
+/// enqueue.
 /// Ownership: owns the buffers, but for a `root` that is given.
 class LaneTree {
  public:

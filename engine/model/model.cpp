@@ -14,11 +14,11 @@
 namespace train::engine {
 namespace {
 
-/// Whether outputs of norms (two residual streams a block, and queries and keys) are better
-/// computed twice than kept. That costs a step 1 % where the products are large (n_embd 768) and 4
-/// % where they are small (128); there the memory does not matter either. Beside tensor cores
-/// passes over memory weigh more (2 % of a step of 124 M weights on an H200, by their bytes): only
-/// who computes again to save memory anyway does it there.
+/// True if outputs of norms (two residual streams per block, and queries and keys) are better
+/// recomputed than kept. That costs 1 % of a step with large products (n_embd 768) and 4 % with
+/// small ones (128), where memory does not matter either. With tensor cores passes over memory
+/// weigh more (2 % of a step of 124 M weights on an H200, by their bytes): there only runs that
+/// recompute activations anyway do it.
 bool better_lean(const ModelSpec& spec, std::int64_t rows, const ActivationOptions& options) {
   if (options.dtype == kernels::DType::bf16) {
     return options.checkpointing.every > 0;

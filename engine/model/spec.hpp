@@ -11,7 +11,7 @@
 
 namespace train::engine {
 
-/// A norm. Of width `dim` of the model where nothing else is said.
+/// A norm, of the model's width unless stated otherwise.
 struct NormSpec {
   std::string name = {};  ///< Weight name without layer prefix and ".weight".
   kernels::NormKind kind = kernels::NormKind::rms;

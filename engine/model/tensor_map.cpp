@@ -39,7 +39,7 @@ std::vector<TensorAxis> row_axes(const TensorRule& rule, std::int64_t rows) {
   return {{rows, 1, 1}};
 }
 
-/// Loops of one place are left out, those that go on where the next one ends are one with it.
+/// Omits axes of one element, and joins axes that are contiguous with the next one.
 std::vector<TensorAxis> joined(const std::vector<TensorAxis>& axes) {
   std::vector<TensorAxis> all;
   for (const TensorAxis& axis : axes) {

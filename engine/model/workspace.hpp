@@ -154,7 +154,7 @@ class Workspace {
   [[nodiscard]] Elements at(Slot slot) const;
   /// REQUIRES: the slot holds floats.
   [[nodiscard]] float* floats_at(Slot slot) const;
-  /// True for the first caller: who asks fills the slot, once for the life of the workspace.
+  /// True for the first caller, which must fill the slot, once for the life of the workspace.
   [[nodiscard]] bool first_use(Slot slot);
 
   /// Bytes of all slots reserved so far, allocated or not, besides those of gradients.

@@ -39,8 +39,8 @@ struct LaneColumns {
 /// weights over the whole step (RowCount::weight), which every rank knows before the forward pass;
 /// with a weighting() a sum over pairs or examples, divided by their number.
 /// Lanes, ranks and packing therefore do not change the weight of a target. A step without any
-/// weight has loss 0 and gradient 0, and is otherwise like every other: weight decay and momentum
-/// go on. Threading: immutable.
+/// weight has loss 0 and gradient 0, and otherwise updates as usual: weight decay and momentum
+/// apply. Threading: immutable.
 class Objective {
  public:
   Objective() = default;
@@ -55,9 +55,9 @@ class Objective {
   [[nodiscard]] virtual std::vector<Pass> passes(std::int64_t /*step*/) const { return {Pass{}}; }
   /// Join of the gradients of several passes, which the optimizer reads.
   [[nodiscard]] virtual GradientJoin join() const { return GradientJoin::sum; }
-  /// Where not every step trains all, what it does; lives as long as this. Null: every one does.
+  /// Layers that each step trains; lives as long as this. Null: every step trains all of them.
   [[nodiscard]] virtual const TrainingSchedule* schedule() const { return nullptr; }
-  /// As metrics.jsonl has them; those of a weighting(), unless there are others.
+  /// Names in metrics.jsonl; by default those of weighting().
   [[nodiscard]] virtual std::vector<std::string> metric_names() const;
   /// Metrics of step `step`, if it has several passes. `first_unit`: the unit of layer 0.
   [[nodiscard]] virtual std::vector<double> metric_values(std::int64_t /*step*/,

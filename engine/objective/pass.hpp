@@ -18,12 +18,12 @@ struct HeadLoss {
   kernels::RowLoss row_loss = kernels::RowLoss::cross_entropy;  ///< HeadLossParams, as are these:
   float label_smoothing = 0.0F;
   std::int64_t top_k = 0;
-  /// In units of the largest entropy that it can be of: the mean is divided by the log of top_k, or
-  /// of the vocabulary where top_k is 0 or more than that.
+  /// In units of the largest possible entropy: the mean is divided by the log of top_k, or of the
+  /// vocabulary if top_k is 0 or larger than that.
   bool per_entropy = false;
-  /// Where row weights follow from the rows' log-probabilities, how; lives as long as the
-  /// objective. Null: they are the data's, known before the forward pass, and the head is passed
-  /// over once.
+  /// Computes row weights from the rows' log-probabilities; lives as long as the objective. Null:
+  /// the weights are the data's, known before the forward pass, and one pass over the head
+  /// suffices.
   const RowWeighting* weighting = nullptr;
 
   /// Factor of the mean of the rows' losses.
@@ -35,37 +35,37 @@ enum class Compared : std::uint8_t {
   nothing,
   head_inputs,    ///< Inputs of the head: for its row loss, or for its weighting's references.
   layer_outputs,  ///< Outputs of the layers that the step trains: the loss is the mean of their
-                  ///< rows' distances; what lies above the highest of them has no part in the pass.
+                  ///< rows' distances; the pass skips units above the highest of these layers.
 };
 
 /// Source of a pass's gradient.
 enum class GradientSource : std::uint8_t {
   rows,
-  /// No rows at all, in the last of several passes: it loses minus the sum of the Euclidean
-  /// distances of the tensors that the step trains from those that began the run. The gradient of a
-  /// tensor has a length of the coefficient and the direction back to where it began, or is 0 if it
-  /// is still there. The pass before measures the distances, and the lanes of this one do nothing.
+  /// No rows, in the last of several passes: the loss is minus the sum of the Euclidean distances
+  /// of the trained tensors from their initial values. The gradient of a tensor has the length of
+  /// the coefficient and points back to the initial value, or is 0 while the tensor has not moved.
+  /// The previous pass measures the distances, and the lanes of this one do nothing.
   distances,
 };
 
 /// One pass of a step over its lanes, forward and backward. Passes of a step differ by step in the
 /// coefficient alone. Plain data.
 ///
-/// Where a step has several, each reads a stream of rows of its own: the reduced gradient of each
-/// but the last is kept (GradientUse::kept), joined with those before it; the last one's
-/// (GradientUse::applied) is joined with what is kept, and the result is what is clipped and what
-/// the optimizer reads. All are reduced before they are joined, so signs are those of whole
-/// gradients, whoever holds their rows. Before a pass that compares comes the frozen copy's forward
-/// pass over the same rows (LossUse::compared), which leaves what is compared on the rank that has
-/// the lane. The head of the copy is the model's: it is frozen.
+/// If a step has several passes, each reads its own stream of rows: the reduced gradient of each
+/// but the last is kept (GradientUse::kept), joined with earlier ones; the last one's
+/// (GradientUse::applied) is joined with the kept gradient, and the result is clipped and read by
+/// the optimizer. All are reduced before they are joined, so signs are those of complete gradients,
+/// on any ranks. Before a comparing pass the frozen copy makes a forward pass over the same rows
+/// (LossUse::compared), which leaves the compared values on the rank of the lane. The copy shares
+/// the model's head, which is frozen.
 struct Pass {
   double coefficient = 1.0;  ///< Factor of the mean loss.
   HeadLoss head = {};
   Compared compared = Compared::nothing;
   GradientSource source = GradientSource::rows;
-  /// By what the squares of the trained weights' distances from those that began the run are
-  /// multiplied: their gradient, twice that times the distance, enters this pass's, and no
-  /// coefficient multiplies it. 0: they are not.
+  /// Factor of the squared distance of the trained weights from their initial values (L2-SP). Its
+  /// gradient, twice the factor times the distance, is added to this pass's without the
+  /// coefficient. 0: none.
   double pull = 0.0;
   /// Targets are drawn with this seed (draw_targets()); none: they are the data's.
   std::optional<std::uint64_t> target_seed = {};
@@ -104,8 +104,8 @@ struct SignAgreement {
 /// function of its arguments.
 [[nodiscard]] std::int32_t drawn_target(std::uint64_t seed, std::int64_t step, std::int64_t row,
                                         std::int64_t vocab);
-/// Puts drawn targets in the place of those that there are. `first_row`: the lane's first position
-/// among those of the step.
+/// Replaces existing targets with drawn ones. `first_row`: the lane's first position among those of
+/// the step.
 void draw_targets(std::uint64_t seed, std::int64_t step, std::int64_t first_row, std::int64_t vocab,
                   std::span<std::int32_t> targets);
 

@@ -47,7 +47,7 @@ struct LaneLogProbs {
   }
 };
 
-/// One metric of a lane: what it is the mean of, and of how many.
+/// One metric of a lane, as a sum and a count, whose quotient is the mean.
 struct MetricSum {
   double sum = 0.0;
   double count = 0.0;
@@ -59,15 +59,15 @@ struct LaneTerms {
   double items = 0.0;    ///< Pairs or examples; their sum over all lanes divides the step's loss.
   double correct = 0.0;  ///< Items that count as right, for the accuracy of an evaluation.
   std::span<MetricSum> metrics;  ///< As RowWeighting::metrics() names them.
-  std::span<float> row_weights;  ///< -d loss / d log p of each row, what its cross-entropy is
-                                 ///< multiplied by in the second pass; 0 without a target.
+  std::span<float> row_weights;  ///< -d loss / d log p of each row, the factor of its
+                                 ///< cross-entropy in the second pass; 0 without a target.
 };
 
 /// How an objective makes row weights of log-probabilities: the part of it that needs two passes
 /// over the head. The first computes the rows' log-probabilities, weigh() follows on the host in
 /// the stream's order, the second one computes the gradients of the weighted rows.
 ///
-/// Threading: immutable. A pure function of its arguments, so that neither ranks nor lanes show.
+/// Threading: immutable. A pure function of its arguments, independent of ranks and lanes.
 class RowWeighting {
  public:
   RowWeighting() = default;
@@ -75,7 +75,7 @@ class RowWeighting {
   RowWeighting(const RowWeighting&) = delete;
   RowWeighting& operator=(const RowWeighting&) = delete;
 
-  /// As metrics.jsonl has them ("rewards/margins"); views of literals.
+  /// Names in metrics.jsonl ("rewards/margins"); views of literals.
   [[nodiscard]] virtual std::span<const std::string_view> metrics() const = 0;
   /// True if weigh() reads LaneLogProbs::references.
   [[nodiscard]] virtual bool needs_reference() const = 0;

@@ -52,7 +52,7 @@ class SequentialUnlearning final : public Objective, private TrainingSchedule {
   [[nodiscard]] Pass forgetting(double coefficient) const;
   /// The phase that trains the layer; -1: none.
   [[nodiscard]] std::int64_t phase_of(std::int64_t layer) const;
-  /// A step behind the last is one of the last phase: plans ask about a run that is too long.
+  /// Steps after the last count as the last phase, since plans also check runs that are too long.
   [[nodiscard]] UnlearningPlace place(std::int64_t step) const;
   [[nodiscard]] std::int64_t phase_at(std::int64_t step) const;
 
@@ -70,7 +70,7 @@ SequentialUnlearning::SequentialUnlearning(const configs::ObjectiveSection& sect
               .stride = section.layer_stride,
               .examples = section.steps_per_layer,
               .batch = 1} {
-  // A model's last layer is not known here; check() is what says so.
+  // The number of layers is not known here; check() verifies it.
   if (section.first_layer >= section.last_layer) {
     layers_ = phases_.layers();
   }
@@ -170,7 +170,7 @@ Pass SequentialUnlearning::forgetting(double coefficient) const {
     pass.head.per_entropy = true;
   }
   if (loss == "max_entropy") {
-    // With all of the label smoothed away the target is the uniform distribution.
+    // A label smoothing of 1 makes the target the uniform distribution.
     pass.head.label_smoothing = 1.0F;
   } else if (loss == "top_k_entropy") {
     pass.head.row_loss = kernels::RowLoss::top_entropy;
@@ -182,7 +182,7 @@ Pass SequentialUnlearning::forgetting(double coefficient) const {
 }
 
 std::vector<Pass> SequentialUnlearning::passes(std::int64_t step) const {
-  // Without layers, which check() refuses, the passes are asked for what they are alone.
+  // Without layers, which check() rejects, callers read only the kinds of the passes.
   const LossFactors now = layers_.empty() ? LossFactors() : factors(step);
   return {retaining(now.retain), forgetting(now.forget)};
 }

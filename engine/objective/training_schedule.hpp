@@ -21,7 +21,7 @@ class TrainingSchedule {
   [[nodiscard]] virtual Status check(std::int64_t layers, std::int64_t steps) const = 0;
   /// Some step trains the layer; the other parameters are frozen.
   [[nodiscard]] virtual bool ever_trains(std::int64_t layer) const = 0;
-  /// Step `step` (from 0) trains the layer; in the others' place its gradient is 0.
+  /// True if step `step` (from 0) trains the layer; otherwise its gradient is 0.
   [[nodiscard]] virtual bool trains(std::int64_t layer, std::int64_t step) const = 0;
   /// The number of the layer's update in step `step`, from 1; 0: it has none.
   [[nodiscard]] virtual std::int64_t update_number(std::int64_t layer, std::int64_t step) const = 0;
@@ -29,7 +29,7 @@ class TrainingSchedule {
   /// Each layer is trained in one phase alone, and no other step touches it: it needs gradients,
   /// masters and moments for that phase only.
   [[nodiscard]] virtual bool state_by_phase() const = 0;
-  /// The step behind the phase of step `step`; of a step behind the last one that of the last.
+  /// First step after the phase that contains `step`, clamped to the last phase.
   [[nodiscard]] virtual std::int64_t phase_end(std::int64_t step) const = 0;
   /// Step `step` is the first of a phase that is not the first one.
   [[nodiscard]] bool begins_phase(std::int64_t step) const {

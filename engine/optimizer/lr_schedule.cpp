@@ -37,7 +37,7 @@ double one_cycle(const configs::ScheduleSection& schedule, Anneal anneal, double
     return peak_at > 0.0 ? anneal(initial, peak, s / peak_at) : peak;
   }
   const double falling = total - 1.0 - peak_at;
-  // Nothing is left to fall where the warm-up is the whole run: the reference refuses that.
+  // If the warm-up is the whole run there is no decay: the reference rejects that.
   return falling > 0.0 ? anneal(peak, floor, (s - peak_at) / falling) : floor;
 }
 

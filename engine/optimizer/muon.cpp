@@ -248,7 +248,7 @@ class Muon final : public Optimizer {
     }
   }
 
-  /// One step, on the smaller side: a tall matrix is worked on from the right. Products of each
+  /// One step, on the smaller side: a tall matrix is multiplied from the right. Products of each
   /// matrix are calls of their own: a library may compute many at once by a way that depends on
   /// their number, and ranks have different numbers of them.
   static void iterate(kernels::Stream& stream, const kernels::KernelTable& kernels,

@@ -72,8 +72,8 @@ class Optimizer {
   /// caller has to round the weights after the update.
   [[nodiscard]] virtual bool rounds() const { return false; }
 
-  /// Bytes that an update needs for itself, of the parameter and of those that are updated together
-  /// with it; one buffer serves all. `knows_bf16`: the device's (kernels::Device).
+  /// Scratch bytes of an update of the parameter and of those updated together with it; one buffer
+  /// serves all. `knows_bf16`: the device's (kernels::Device).
   [[nodiscard]] virtual std::size_t scratch_bytes(const Parameter& /*parameter*/,
                                                   bool /*knows_bf16*/) const {
     return 0;
@@ -115,9 +115,9 @@ class OptimizerGroup {
  public:
   OptimizerGroup(const kernels::KernelTable& kernels, const Optimizer& optimizer,
                  ParameterGroup group);
-  /// Slices may share the memory of their row sums: those that are diagnosed share it out, as many
-  /// at a time as it has room for. `counted`: rows of the slice, from 0, that enter Update::sums.
-  /// `unit`: whose they are, for Update::number_of.
+  /// Slices may share the memory of their row sums: diagnosed slices use it in turns, as many at a
+  /// time as fit. `counted`: rows of the slice, from 0, that enter Update::sums.
+  /// `unit`: unit of the parameter, for Update::number_of.
   void add(const OptimizerSlice& slice, LaneRange counted = {}, std::size_t unit = 0);
 
   /// Values that change from step to step.

@@ -17,7 +17,7 @@ namespace train::engine {
 ///
 /// Gathers start in the order of the schedule, as soon as their buffer is free and not more of them
 /// than the prefetch allows are ahead of the layers. A reservation of a round in which this rank
-/// has no lane begins and ends by itself: the rank takes part in the gather all the same (EX-1). No
+/// has no lane begins and ends automatically: the rank still takes part in the gather (EX-1). No
 /// reservation waits for a later one, so none waits for ever.
 class BufferReservations {
  public:
@@ -64,7 +64,7 @@ class BufferReservations {
   void end_if_unused(std::int32_t gather);
   void end_gradient(std::size_t gradient_buffer) { gradient_states_[gradient_buffer].ended = true; }
   [[nodiscard]] std::int64_t sync_of_gradient(std::size_t gradient_buffer) const;
-  /// The reduction of its sync copies the gradient buffer itself, not what it was added to.
+  /// The reduction of its sync copies the gradient buffer itself, not the sum that it was added to.
   [[nodiscard]] bool ends_with_reduction(std::size_t gradient_buffer) const;
 
   const ShardPlan* plan_;

@@ -168,8 +168,8 @@ std::vector<Reservation> gather_reservations(const ShardPlan& plan,
   return reservations;
 }
 
-/// reshard = N: the group's first reservation that begins and ends in a forward pass keeps rows,
-/// those that begin and end in a backward pass are gathered from these rows; any other is gathered
+/// reshard = N: the group's first reservation that begins and ends in a forward pass keeps rows;
+/// reservations that begin and end in a backward pass are gathered from these rows, all others
 /// from all ranks.
 void set_smaller_groups(const ShardPlan& plan, const std::vector<Visit>& visits,
                         std::vector<Reservation>& reservations) {

@@ -16,7 +16,7 @@
 namespace train::engine {
 
 enum class CollectiveKind : std::uint8_t {
-  gather,         ///< Weights of a group, from those who keep them, for one reservation.
+  gather,         ///< Weights of a group, from the ranks that keep them, for one reservation.
   all_gather,     ///< New weights of a group, to all ranks, after the update.
   reduce,         ///< Subtree sums of a group's gradient to the owners of their rows.
   broadcast,      ///< Reduced gradients to the replicas of their state part.

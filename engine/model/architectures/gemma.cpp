@@ -16,8 +16,8 @@ ModelSpec gemma_model(ModelConfig& config, const DecoderSizes& sizes) {
   if (other != nullptr && *other != *config.find("hidden_activation")) {
     config.pass_over("hidden_act (this family reads hidden_activation)");
   }
-  // Not rounded to the type of the weights: that belongs to a computation in that type, and here
-  // and wherever an fp32 export is used one function is wanted.
+  // The scale is not rounded to the type of the weights: rounding belongs to a computation in that
+  // type, while training and an fp32 export must compute the same function.
   spec.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(spec.embedding_dim)));
   spec.logit_softcap = static_cast<float>(config.cap_if_any("final_logit_softcapping"));
   spec.final_norm.plus_one = true;

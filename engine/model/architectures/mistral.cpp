@@ -14,8 +14,8 @@ std::string_view mistral_keys() {
     "partial_rotary_factor": null, "original_max_position_embeddings": null})";
 }
 
-/// Mistral 7B (Jiang et al. 2023): Llama with a window, if any, on every layer, or with
-/// layer_types, which transformers takes for a Ministral, on those that it names.
+/// Mistral 7B (Jiang et al. 2023): Llama with an optional window on every layer; with layer_types,
+/// which transformers treats as a Ministral, only on the layers listed there.
 ModelSpec mistral_model(ModelConfig& config) {
   const DecoderSizes sizes = decoder_sizes(config);
   ModelSpec spec = decoder_model(config, sizes);

@@ -5,8 +5,8 @@
 namespace train::engine {
 namespace {
 
-/// The window of each layer of a Qwen: none without use_sliding_window; else those that layer_types
-/// names, or from max_window_layers on.
+/// The window of each layer of a Qwen: none without use_sliding_window; else on the layers listed
+/// in layer_types, or from max_window_layers on.
 std::vector<std::int64_t> qwen_windows(ModelConfig& config, std::int64_t layers) {
   auto window = config.size_if_any("sliding_window");
   if (!config.flag("use_sliding_window")) {

@@ -118,7 +118,7 @@ class AttentionBlock final : public Block {
   std::optional<RopeSpec> rope_;
   std::int64_t embedding_dim_;
   bool transposed_;
-  /// The norms' kernel can rotate what it has normalised: interleaved pairs of whole heads.
+  /// The norms' kernel can also rotate its output: interleaved pairs of whole heads.
   bool norm_rotates_ = false;
   float scale_ = 1.0F;
   std::int64_t query_dim_ = 0, kv_dim_ = 0;  ///< Columns of all heads.

@@ -45,7 +45,7 @@ class BlockSpec {
   /// The name by which memory.checkpointed_part chooses it. Blocks of different roles have their
   /// turns in the same scratch (Phase::branch).
   [[nodiscard]] virtual std::string_view role() const = 0;
-  /// For people: what it is called, its sizes, "8 heads of 64", and all that is to be said.
+  /// Texts for users: its name, its sizes ("8 heads of 64"), and a full description.
   [[nodiscard]] virtual std::string_view title() const = 0;
   [[nodiscard]] virtual std::string sizes() const = 0;
   [[nodiscard]] virtual std::string describe() const = 0;
@@ -59,7 +59,7 @@ class BlockSpec {
   /// Workspace::add_sums() gave it. Blocks of one name are one metric.
   [[nodiscard]] virtual std::vector<std::string> sums() const { return {}; }
   /// How files of a dialect have its parameters and the norms of its branch. Without a rule a
-  /// parameter is stored as it is, and of Dialect::gguf not known.
+  /// parameter is stored unchanged; in Dialect::gguf it is unknown.
   [[nodiscard]] virtual std::vector<TensorRule> tensor_rules(const ModelSpec& /*model*/,
                                                              const BranchSpec& /*branch*/,
                                                              Dialect /*dialect*/) const {
@@ -69,7 +69,7 @@ class BlockSpec {
   [[nodiscard]] virtual std::int64_t widest_head() const { return 0; }
 };
 
-/// The first block of that kind, for who builds models of one architecture. REQUIRES: there is one.
+/// The first block of that kind, for code that builds one architecture. REQUIRES: there is one.
 template <class Spec>
 [[nodiscard]] const Spec& block_of(const LayerSpec& layer) {
   const Spec* found = nullptr;

@@ -17,15 +17,15 @@ class HeadUnit final : public LayerUnit {
   HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace, const ModelSpec& spec,
            Workspace::Slot input);
 
-  /// With lane.targets the loss sums too, and with lane.with_gradient the gradients of the head's
-  /// weights and of the final norm's output. Without targets only the final norm.
+  /// Computes the final norm; with lane.targets also the loss sums, and with lane.with_gradient the
+  /// gradients of the head's weights and of the final norm's output.
   void forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
   void backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
 
-  /// The first of two passes over the head: what `results` asks for of each row of the lane, which
-  /// must have targets; the rows' weights may follow from it, for forward() as the second pass. In
-  /// the place of forward() after the other units. On the CPU a log-probability has the bits of the
-  /// row's cross-entropy there.
+  /// First of two passes over the head: the values that `results` requests for each row of the
+  /// lane, which must have targets; row weights for forward(), the second pass, may follow from
+  /// them. Called in place of forward() after the other units. On the CPU a log-probability has the
+  /// bits of the row's cross-entropy there.
   void row_log_probs(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane,
                      const kernels::LogProbResults& results);
 

@@ -26,10 +26,9 @@ class LinearBlock {
     bool bias_later = false;  ///< add_bias() adds the bias, not the constructor.
   };
   LinearBlock(const BlockContext& context, const std::string& name, const Options& options);
-  /// Layers of one input as a single one, whose outputs lie side by side; it adds no parameters and
-  /// borrows nothing. None where their weights, their biases or the gradients of those do not lie
-  /// one after the other (biases come later, then, and fill their place), or a layer has an
-  /// adapter.
+  /// Combines layers of one input to a single one with adjacent outputs; it adds no parameters and
+  /// borrows no memory. None if their weights, biases or the gradients of those are not contiguous
+  /// in memory (biases are then added later, in their place), or if a layer has an adapter.
   [[nodiscard]] static std::optional<LinearBlock> side_by_side(std::span<const LinearBlock> layers);
 
   /// Adds the bias that comes later: before anything is computed. REQUIRES: Options::bias_later.
@@ -74,7 +73,7 @@ class HeadNormBlock {
 
   HeadNormBlock(const BlockContext& context, const std::string& name, const Options& options);
 
-  /// With a residual x is its sum, written on the way.
+  /// With a residual, x is the residual's sum, which this call writes.
   void forward(const BlockCall& call, ConstElements x, kernels::RowLayout x_layout, Elements y,
                kernels::RowLayout y_layout, const kernels::RowRotation& rotation = {},
                const kernels::NormResidual& residual = {}) const;

@@ -66,8 +66,8 @@ class MlpBlock final : public Block {
   std::int64_t embedding_dim_;
   LinearBlock in_;                 ///< Outputs the gate where there is one.
   std::optional<LinearBlock> up_;  ///< Gated and not fused.
-  /// Both in one product, where the device joins those that are added up: the gradients of their
-  /// input are.
+  /// Gate and up in one product, if the device combines products whose results are added: the
+  /// gradients of their input are.
   std::optional<LinearBlock> both_;
   LinearBlock out_;
   Workspace::Slot hidden_ = 0, up_hidden_ = 0, activated_ = 0;

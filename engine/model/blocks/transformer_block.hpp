@@ -44,7 +44,7 @@ class TransformerBlock final : public LayerUnit {
   void reserve(Workspace& workspace, const std::string& prefix);
   /// True if the backward pass recomputes the sum in front of the branch.
   [[nodiscard]] bool sum_again(std::size_t index) const;
-  /// Before the backward pass: what it needs and was not kept.
+  /// Recomputes, before the backward pass, the activations that it needs and that were not kept.
   void compute_again(const BlockCall& call);
   /// The input of the branch, before its norm and behind it.
   [[nodiscard]] ConstElements unnormed_input(const Branch& branch) const;

@@ -20,13 +20,13 @@
 
 namespace train::engine {
 
-/// Which bytes this rank sends in a collective and what it does with those it gets.
+/// Bytes that this rank sends in a collective, and the processing of received ones.
 ///
-/// An op takes three calls: pack() enqueues what fills the bytes to send; when the stream has run
-/// that, transfer() says which bytes go where; when they have arrived, unpack() enqueues what takes
-/// them in. Op i of a channel uses staging slot i % kStagingSlots: its pack() may be enqueued when
-/// the unpack() of op i - kStagingSlots has run; the first ops of a command, when those of the
-/// command before have.
+/// An op takes three calls: pack() enqueues the work that fills the bytes to send; when the stream
+/// has run it, transfer() tells which bytes go where; when they have arrived, unpack() enqueues
+/// their processing. Op i of a channel uses staging slot i % kStagingSlots: its pack() may be
+/// enqueued when the unpack() of op i - kStagingSlots has run; the first ops of a command, when
+/// those of the command before have.
 ///
 /// Threading: pack() and unpack() only enqueue, always on the same stream for a channel. That of
 /// reductions and of what follows them up to StepTotals::combine() may be one of its own: a
@@ -65,7 +65,7 @@ class Exchanges {
   void pack_all_gather(kernels::Stream& stream, const CollectiveOp& op) const;
   void pack_reduce(kernels::Stream& stream, const CollectiveOp& op);
   [[nodiscard]] Transfer transfer_blocks(const CollectiveOp& op) const;
-  /// Bytes that are sent in place, without packing; empty where `op` has to be packed.
+  /// Bytes that are sent in place, without packing; empty if `op` must be packed.
   [[nodiscard]] std::span<const std::byte> sent_directly(const CollectiveOp& op) const;
   /// Bytes that the op sends, in memory of the host.
   [[nodiscard]] std::span<const std::byte> outgoing(const CollectiveOp& op) const;

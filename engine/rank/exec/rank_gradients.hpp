@@ -61,7 +61,7 @@ class RankGradients {
     std::optional<LaneTree> own;    // Over this rank's lanes of a sync, all rows.
     std::optional<LaneTree> owner;  // Over all lanes, rows of the reduce part.
     kernels::Buffer broadcast;      // The state part, once its replicas have exchanged it.
-    // Without a tree of its own: a lane's gradient, which lies in a shared gradient buffer until it
+    // If there is no own tree: a lane's gradient, which stays in a shared gradient buffer until it
     // is packed.
     LaneRange buffered_lane;
     const float* gradient_buffer = nullptr;

@@ -12,8 +12,8 @@ namespace train::engine {
 [[nodiscard]] MemoryPlan plan_beside_activations(const RankLayout& layout, const ShardPlan& plan,
                                                  const RankOptions& options);
 
-/// What RankEngine::allocated() of these options would be, byte for byte, without allocating
-/// anything. REQUIRES: plan_of(options) is not an error.
+/// RankEngine::allocated() of these options, byte for byte, without allocating
+/// memory. REQUIRES: plan_of(options) is not an error.
 [[nodiscard]] MemoryPlan plan_memory(const RankOptions& options);
 
 /// Returns `options` of the phase whose ranks need the most memory (plan_memory()).

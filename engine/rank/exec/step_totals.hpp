@@ -56,7 +56,7 @@ struct NonfiniteOrigin {
 
 /// Enqueues the sums of squares of the part's rows, and from them one double per node of the
 /// canonical trees over each parameter's rows: a row is never split, and a node depends on its rows
-/// alone, so who holds which rows does not show. `gradient`: packed as `part`; `row_sums`: scratch
+/// alone, not on the distribution of rows. `gradient`: packed as `part`; `row_sums`: scratch
 /// for all rows of the part; `nodes`: of all segments, in their order. Returns the end of those.
 double* sum_squares(const kernels::KernelTable& kernels, kernels::Stream& stream,
                     const ShardGroup& group, const Part& part, const float* gradient,

@@ -61,7 +61,7 @@ inline constexpr auto kMemoryKinds = std::to_array<MemoryKind>({
 /// bf16, stored as bf16, or as fp32 where the device's kernels know no bf16.
 enum class ComputeWeights : std::uint8_t { masters, rounded, bf16 };
 
-/// One group as one rank sees it: its rows, whom it talks to, the sizes of its buffers.
+/// One group on one rank: its rows, its peers, the sizes of its buffers.
 struct GroupLayout {
   Part rows;  ///< All rows of the rank's state part, trained or frozen: the shard of split weights.
   Part state;                ///< Trained rows among `rows`: masters and optimizer state.

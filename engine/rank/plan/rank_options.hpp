@@ -58,7 +58,7 @@ struct RankOptions {
   /// The optimizer's sums (StepResult) are made every this many finished steps and at the last.
   std::int64_t diagnostics_interval = 1;
   bool knows_bf16 = false;  ///< The device's; an engine takes it from its kernels.
-  /// Parameters that one rank shall keep whole, besides those that the optimizer needs so.
+  /// Parameters that must not be sharded, besides those of the optimizer.
   std::vector<std::string> whole_parameters = {};
   /// Sum of the weights of the targets of pass `pass` of step `step` (both from 0), over all lanes;
   /// the same on every rank, and thread-safe. None: every token has a target of weight 1.
@@ -88,8 +88,8 @@ struct RankOptions {
 [[nodiscard]] std::int64_t last_step_of(const RankOptions& options);
 /// Ranks of `options`, of one phase, whose first step would be `step` begin it.
 [[nodiscard]] bool begins_phase(const RankOptions& options, std::int64_t step);
-/// The state after `step` steps has moments that the next one needs of the layer: it has begun to
-/// be trained, and goes on. REQUIRES: state_ends_with_phase().
+/// True if the next step after `step` steps needs moments of the layer: its training has begun
+/// and continues. REQUIRES: state_ends_with_phase().
 [[nodiscard]] bool goes_on_training(const RankOptions& options, std::int64_t layer,
                                     std::int64_t step);
 /// objective.first_layer as a layer, where it stands for the model's last.

@@ -42,8 +42,9 @@ void take_device(std::int64_t local);
 /// Name of the kernel set, which decides the bits of its results. REQUIRES: as kernels_of().
 [[nodiscard]] std::string kernel_set_name(const std::string& device, const std::string& compute);
 
-/// kernels::measure_gemm_flops() of that device, for those who may not see kernels; `compute` is
-/// precision.compute. 0 where the device does not let it be measured. REQUIRES: as kernels_of().
+/// kernels::measure_gemm_flops() of that device, for folders that may not include kernels;
+/// `compute` is precision.compute. 0 where the device does not let it be measured. REQUIRES: as
+/// kernels_of().
 [[nodiscard]] double measure_peak_flops(const std::string& device, const std::string& compute,
                                         int threads, double seconds);
 

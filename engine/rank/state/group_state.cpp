@@ -67,7 +67,7 @@ void fill_rows(const std::vector<RowFill>& fills, const ModelSpec& model,
   }
 }
 
-/// Appends rows in pieces that are worth a thread's while; those that are read are worth a disk's.
+/// Appends rows in pieces large enough for a thread, or, if they are read, for a disk access.
 void append_fill(std::vector<RowFill>& fills, RowFill fill, const InitOptions& options) {
   const std::int64_t elements = std::int64_t{1} << (options.source ? 21 : 15);
   const std::int64_t cols = fill.parameter->cols();

@@ -36,8 +36,8 @@ class RankState {
   /// masters of (optimizer, gradient with bf16) are restored too.
   void finalize_restored();
 
-  /// Blocking: the trained weights become their running average, where one is kept; for evaluation,
-  /// not for a run that goes on. REQUIRES: masters are here of all weights that this rank computes
+  /// Blocking: the trained weights become their running average, if one is kept; for evaluation,
+  /// not for continued training. REQUIRES: masters are here of all weights that this rank computes
   /// with or sends (none, full, hybrid).
   void take_average();
 

@@ -32,7 +32,7 @@ class LaneWeighting {
   /// REQUIRES: any_weighting() of the objective.
   LaneWeighting(const RankPlan& rank, ReferenceLogProbs& reference);
 
-  /// A slot's list for the host to write; behind the last sequence one of 0 rows, if there is room.
+  /// A slot's list for the host to write; a sequence of 0 rows ends it, if there is room.
   [[nodiscard]] std::span<LaneSequence> sequences(std::int32_t slot) const;
   /// Results of the first pass, in device memory.
   [[nodiscard]] kernels::LogProbResults results() const;

@@ -11,9 +11,9 @@
 
 namespace train::engine {
 
-/// The units whose outputs a lane's pass compares with those of the frozen copy, which is what the
-/// pass loses (Compared::layer_outputs): those of the layers that its step trains. Of
-/// LossUse::compared: those that it keeps for that pass. None: the head decides what is lost.
+/// Units whose outputs a lane's pass compares with the frozen copy's, as its loss
+/// (Compared::layer_outputs): the layers that its step trains. For LossUse::compared: units whose
+/// outputs it keeps for that pass. None: the loss is the head's.
 class ComparedOutputs {
  public:
   ComparedOutputs(const RankPlan& rank, const LaneWork& work);

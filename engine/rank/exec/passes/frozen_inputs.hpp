@@ -17,7 +17,7 @@ namespace train::engine {
 /// Threading: in the compute stream's order. Ownership: owns the memory, borrows the plan.
 class FrozenInputs {
  public:
-  /// Without memory where no pass reads the frozen copy.
+  /// Allocates no memory if no pass reads the frozen copy.
   explicit FrozenInputs(const RankPlan& rank);
 
   /// [rows of a lane, embedding_dim], of the activations' type; `index`: of ComparedOutputs.
@@ -32,7 +32,7 @@ class FrozenInputs {
 
  private:
   const RankPlan* rank_;
-  std::size_t lane_bytes_, of_lane_;  // One of those that there are of a lane, and how many.
+  std::size_t lane_bytes_, of_lane_;  // Bytes of one input, and number of inputs per lane.
   kernels::Buffer rows_;
 };
 

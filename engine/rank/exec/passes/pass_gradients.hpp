@@ -14,8 +14,8 @@
 namespace train::engine {
 
 /// The gradients of a step of several passes, of the rows that this rank finishes: joins each with
-/// those before it, and keeps what they come to for the next (Pass). A reduced gradient has the
-/// same bits whoever has its rows, and so has what becomes of it here.
+/// earlier ones, and keeps the result for the next (Pass). A reduced gradient has the same bits on
+/// any rank that owns its rows, and so has the result here.
 ///
 /// Threading: one owner per group; calls only enqueue. Ownership: owns the kept gradients and
 /// scratch; borrows plan and totals.
@@ -46,7 +46,7 @@ class PassGradients {
   /// Adds the gradient of Pass::pull to what the step trains.
   void pull(kernels::Stream& stream, std::size_t group, const LaneWork& work,
             float* gradient) const;
-  /// out = a segment's weights minus those that began the run.
+  /// out = a segment's weights minus the initial ones.
   void find_distance(kernels::Stream& stream, std::size_t group, const Segment& segment,
                      float* out) const;
   /// GradientSource::distances: measure_distances() enqueues the norms of the distances in the pass
