@@ -123,7 +123,7 @@ const std::vector<Confinement>& confinements() {
       {"hwy/",
        {"kernels/.*", "bench/.*", "tests/support/devices/instruction_sets\\.hpp",
         "tests/kernels/functions_test\\.cpp"}},
-      {"dnnl", {"bench/(step_gemm|gemm_libraries)\\.cpp"}},
+      {"dnnl", {"bench/(steps/step_gemm|kernels/gemm_libraries)\\.cpp"}},
       {"gloo/", {"bench/network/transport_bench\\.cpp"}},
       {"openssl/",
        {"actors/cluster/network/.*\\.(cpp|hpp)", "engine/collective/peer_proof\\.cpp", "tests/.*"}},
