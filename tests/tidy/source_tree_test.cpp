@@ -118,7 +118,7 @@ TEST_CASE("source_tree: finds the files it is to judge", "[tidy][source_tree]") 
     CHECK_FALSE(found->lines.empty());
   }
   const bool outside = std::any_of(tree.begin(), tree.end(), [](const SourceFile& file) {
-    return file.path.starts_with("build/") || file.path.starts_with("data/");
+    return file.path.starts_with("build/") || file.path.starts_with("data/quickstart");
   });
   CHECK_FALSE(outside);
 }
