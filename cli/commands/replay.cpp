@@ -13,6 +13,7 @@
 
 namespace train::cli {
 using namespace actors;
+using namespace run;
 namespace {
 
 namespace fs = std::filesystem;

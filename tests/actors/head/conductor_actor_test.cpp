@@ -415,7 +415,7 @@ TEST_CASE("a lost launcher ends the generation, and is named as the table has it
   const RunFinished end = f.end();
   CHECK(end.end == run::GenerationEnd::rank_lost);
   const run::HeadStep step = decide(run::HeadState::training, run::HeadEvent::launcher_lost, {});
-  CHECK(end.text == fill_in(step.line, {.node = 2}));
+  CHECK(end.text == run::fill_in(step.line, {.node = 2}));
   CHECK(end.exit_code == run::exit_code_of(step.exit, kExitFinished));
 }
 

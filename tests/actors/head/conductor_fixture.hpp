@@ -38,7 +38,7 @@ struct ConductorFixture {
   ConductorActor conductor;
   std::uint64_t finished = 0;  // commands
 
-  explicit ConductorFixture(const RunProgram::Options& program, const SaveDrain& drain = {})
+  explicit ConductorFixture(const run::RunProgram::Options& program, const SaveDrain& drain = {})
       : conductor(world.keep(spawn_conductor(world.system(), waits, program, drain))) {
     tell(ConnectConductor{{rank.as<RankActor>()},
                           {{"reporter", reporter.as<RunListener>()}},

@@ -33,7 +33,7 @@ struct Node {
 run::NodePosition position_of(std::int64_t node) { return {.node = node, .nodes = kNodes}; }
 
 void check_own(const run::NodeMemory& memory, std::int64_t step) {
-  const auto span = ranks_of(memory.current()->layout());
+  const auto span = run::ranks_of(memory.current()->layout());
   for (std::int64_t rank = span.first; rank < span.end; ++rank) {
     const auto bytes = memory.current()->bytes_of(rank, step);
     REQUIRE_FALSE(bytes.empty());
