@@ -1,13 +1,14 @@
 #include "actors/head/run_registry.hpp"
 
-#include <array>
+#include <type_traits>
 
 namespace train::actors {
+
+std::remove_pointer_t<AddToRun> add_reporter, add_index, add_observer;
+
 namespace {
 
-#define TRAIN_RUN_ACTOR(name) add_##name,
-constexpr auto kRunActors = std::to_array<AddToRun>({TRAIN_RUN_ACTORS(TRAIN_RUN_ACTOR)});
-#undef TRAIN_RUN_ACTOR
+constexpr AddToRun kRunActors[] = {add_reporter, add_index, add_observer};
 
 }  // namespace
 

@@ -19,21 +19,15 @@
 #include "run/report/run_report.hpp"
 
 // Registry of a run's actors, which live in the launcher. An actor is a file that defines
-// add_<name>() and a line in TRAIN_RUN_ACTORS. In the order of the lines it is spawned after the
-// conductor and wired before it, receives the run's events if it calls listen(), is waited for at
-// the end, and is stopped after the conductor and the ranks.
+// add_<name>() and an entry in run_registry.cpp. In the order of the entries it is spawned after
+// the conductor and wired before it, receives the run's events if it calls listen(), is waited for
+// at the end, and is stopped after the conductor and the ranks.
 namespace train::actors {
 
 class RunAssembly;
 
 /// Spawns an actor of a run and adds it to the assembly. Does not block.
 using AddToRun = void (*)(RunAssembly& run);
-
-#define TRAIN_RUN_ACTORS(entry) entry(reporter) entry(index) entry(observer)
-
-#define TRAIN_RUN_ACTOR(name) void add_##name(RunAssembly& run);
-TRAIN_RUN_ACTORS(TRAIN_RUN_ACTOR)
-#undef TRAIN_RUN_ACTOR
 
 /// All registered actors, in order.
 [[nodiscard]] std::span<const AddToRun> registered_run_actors();

@@ -1,13 +1,16 @@
 #include "actors/train/rank_registry.hpp"
 
-#include <array>
+#include <type_traits>
 
 namespace train::actors {
+
+std::remove_pointer_t<AddToRank> add_batch, add_evaluator, add_collective, add_buffers,
+    add_snapshot, add_optimizers, add_layers;
+
 namespace {
 
-#define TRAIN_RANK_ACTOR(name) add_##name,
-constexpr auto kRankActors = std::to_array<AddToRank>({TRAIN_RANK_ACTORS(TRAIN_RANK_ACTOR)});
-#undef TRAIN_RANK_ACTOR
+constexpr AddToRank kRankActors[] = {add_batch,    add_evaluator,  add_collective, add_buffers,
+                                     add_snapshot, add_optimizers, add_layers};
 
 }  // namespace
 

@@ -10,8 +10,8 @@
 #include "actors/train/rank_actors.hpp"
 #include "actors/train/runtime/rank_runtime.hpp"
 
-// Registry of a rank's actors. An actor is a file that defines add_<name>() and a line in
-// TRAIN_RANK_ACTORS. In the order of the lines it is spawned and wired before the first command,
+// Registry of a rank's actors. An actor is a file that defines add_<name>() and an entry in
+// rank_registry.cpp. In the order of the entries it is spawned and wired before the first command,
 // the rank fails with its name when it ends, the watchdog reports the length of its mailbox, and it
 // is stopped at the end of the run, after the rank.
 namespace train::actors {
@@ -21,14 +21,6 @@ class RankAssembly;
 /// Spawns an actor of a rank, or several of one kind, or none if the rank does not need it, and
 /// adds it to the assembly. Does not block.
 using AddToRank = void (*)(RankAssembly& rank);
-
-#define TRAIN_RANK_ACTORS(entry)                                                                   \
-  entry(batch) entry(evaluator) entry(collective) entry(buffers) entry(snapshot) entry(optimizers) \
-      entry(layers)
-
-#define TRAIN_RANK_ACTOR(name) void add_##name(RankAssembly& rank);
-TRAIN_RANK_ACTORS(TRAIN_RANK_ACTOR)
-#undef TRAIN_RANK_ACTOR
 
 /// All registered actors, in order.
 [[nodiscard]] std::span<const AddToRank> registered_rank_actors();

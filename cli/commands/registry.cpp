@@ -1,7 +1,8 @@
 #include "cli/command.hpp"
 
 /// All commands, one per line, in the order of help. Each is defined by describe_<command>(), in
-/// the file of that name.
+/// the file of that name. A macro, because a table would name each twice: to declare it and to call
+/// it.
 #define TRAIN_COMMANDS(COMMAND) \
   COMMAND(run)                  \
   COMMAND(plan)                 \
