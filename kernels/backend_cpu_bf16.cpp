@@ -10,70 +10,41 @@
 #include "kernels/head/log_probs.hpp"
 
 namespace train::kernels {
-namespace cpu_bf16 {
 namespace {
 
+/// Enqueues compute(params, threads).
+template <auto compute, class Params>
+void enqueue(Stream& stream, const Params& params) {
+  cpu::check_cpu_params(params);
+  stream.enqueue([params, threads = stream.threads()] { compute(params, threads); });
+}
+
+/// Enqueues compute(params, threads, option).
+template <auto compute, auto option, class Params>
+void enqueue_with(Stream& stream, const Params& params) {
+  enqueue<[](const Params& p, int threads) { compute(p, threads, option); }>(stream, params);
+}
+
 /// Differences from cpu_backend(): products, and the kernels built on them.
-void matmul(Stream& stream, const MatmulParams& params) {
-  cpu::check_cpu_params(params);
-  stream.enqueue([params, threads = stream.threads()] { cpu::matmul_bf16(params, threads); });
-}
-
-void head_loss(Stream& stream, const HeadLossParams& params) {
-  cpu::check_cpu_params(params);
-  stream.enqueue([params, threads = stream.threads()] {
-    cpu::head_loss_with(params, threads, cpu::matmul_bf16);
-  });
-}
-
-void token_log_probs(Stream& stream, const TokenLogProbsParams& params) {
-  cpu::check_cpu_params(params);
-  stream.enqueue([params, threads = stream.threads()] {
-    cpu::token_log_probs_with(params, threads, cpu::matmul_bf16);
-  });
-}
-
-void attention_forward(Stream& stream, const AttentionForwardParams& params) {
-  cpu::check_cpu_params(params);
-  stream.enqueue([params, threads = stream.threads()] {
-    cpu::attention_forward_with(params, threads, cpu::Operands::bf16);
-  });
-}
-
-void attention_backward(Stream& stream, const AttentionBackwardParams& params) {
-  cpu::check_cpu_params(params);
-  stream.enqueue([params, threads = stream.threads()] {
-    cpu::attention_backward_with(params, threads, cpu::Operands::bf16);
-  });
-}
-
-void attention_cached(Stream& stream, const AttentionCachedParams& params) {
-  cpu::check_cpu_params(params);
-  stream.enqueue([params, threads = stream.threads()] {
-    cpu::attention_cached_with(params, threads, cpu::Operands::bf16);
-  });
-}
-
-KernelTable table() {
+KernelTable bf16_table() {
   KernelTable table = cpu_backend();
   table.kernel_set = [] { return std::string("cpu-bf16-2"); };
-  table.matmul = matmul;
-  table.head_loss = head_loss;
-  table.token_log_probs = token_log_probs;
-  table.attention_forward = attention_forward;
-  table.attention_backward = attention_backward;
-  table.attention_cached = attention_cached;
+  table.matmul = enqueue<cpu::matmul_bf16>;
+  table.head_loss = enqueue_with<cpu::head_loss_with, cpu::matmul_bf16>;
+  table.token_log_probs = enqueue_with<cpu::token_log_probs_with, cpu::matmul_bf16>;
+  table.attention_forward = enqueue_with<cpu::attention_forward_with, cpu::Operands::bf16>;
+  table.attention_backward = enqueue_with<cpu::attention_backward_with, cpu::Operands::bf16>;
+  table.attention_cached = enqueue_with<cpu::attention_cached_with, cpu::Operands::bf16>;
   return table;
 }
 
 }  // namespace
-}  // namespace cpu_bf16
 
 const KernelTable* cpu_bf16_backend() {
   if (!cpu::has_bf16_products()) {
     return nullptr;
   }
-  static const KernelTable table = cpu_bf16::table();
+  static const KernelTable table = bf16_table();
   return &table;
 }
 
