@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+// Parts of params that users build and pass on.
 namespace train::kernels {
 
 /// Rows addressed as (outer, inner): row (o, i) of x starts at x + o * outer_stride + i *
@@ -18,6 +19,15 @@ struct RowRotation {
   const float* cos = nullptr;
   const float* sin = nullptr;
   std::int64_t seq_len = 1;
+};
+
+/// Residual addition fused before a norm: sum = base + scale * branch. Without a branch nothing is
+/// added.
+struct NormResidual {
+  const void* base = nullptr;
+  const void* branch = nullptr;
+  void* sum = nullptr;
+  float scale = 1.0F;
 };
 
 }  // namespace train::kernels

@@ -8,15 +8,6 @@
 
 namespace train::kernels {
 
-/// Residual addition fused before a norm: sum = base + scale * branch. Without a branch nothing is
-/// added.
-struct NormResidual {
-  const void* base = nullptr;
-  const void* branch = nullptr;
-  void* sum = nullptr;
-  float scale = 1.0F;
-};
-
 struct NormForwardParams {
   NormKind kind = NormKind::layer;
   const void* x = nullptr;

@@ -12,8 +12,7 @@
 
 #include "engine/model/elements.hpp"
 #include "kernels/activation/elementwise.hpp"
-#include "kernels/head/head_loss.hpp"
-#include "kernels/optimizer/dana.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/cuda_device.hpp"
@@ -44,11 +43,15 @@ inline void append(Exact& to, double value) { to.push_back(value); }
 inline void append(Exact& to, std::uint16_t value) { to.push_back(value); }
 inline void append(Exact& to, std::int32_t value) { to.push_back(value); }
 inline void append(Exact& to, std::int64_t value) { to.push_back(static_cast<double>(value)); }
-inline void append(Exact& to, const LossSums& sums) {
+template <class Sums>
+requires requires(const Sums& sums) { sums.cross_entropy; }
+void append(Exact& to, const Sums& sums) {
   to.insert(to.end(),
             {sums.cross_entropy, sums.z_squared, sums.correct, sums.targets, sums.weights});
 }
-inline void append(Exact& to, const DanaRowSums& sums) {
+template <class Sums>
+requires requires(const Sums& sums) { sums.momentum_squared; }
+void append(Exact& to, const Sums& sums) {
   to.insert(to.end(), {sums.alpha, sums.ratio, sums.momentum_squared, sums.count});
 }
 inline void append(Exact& to, const UpdateGuard& gate) {

@@ -9,7 +9,7 @@
 #include "engine/model/blocks/layer_unit.hpp"
 #include "engine/model/blocks/linear_products.hpp"
 #include "engine/model/spec.hpp"
-#include "kernels/norm/norm.hpp"
+#include "kernels/row_layout.hpp"
 
 namespace train::engine {
 
