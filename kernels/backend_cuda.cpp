@@ -16,13 +16,13 @@ template <class Params>
 void check_cuda_params(const Params& params) {
   check_params(params);
   if constexpr (requires { params.values(); }) {
-    TRAIN_CHECK(params.head_dim <= max_head_dim && params.values() <= max_head_dim,
+    TRAIN_CHECK(params.head_dim <= kMaxHeadDim && params.values() <= kMaxHeadDim,
                 "attention: head_dim={} value_dim={}, at most {}", params.head_dim, params.values(),
-                max_head_dim);
+                kMaxHeadDim);
   } else if constexpr (requires { params.cache; }) {
-    TRAIN_CHECK(params.cache.head_dim <= max_head_dim && params.cache.value_dim <= max_head_dim,
+    TRAIN_CHECK(params.cache.head_dim <= kMaxHeadDim && params.cache.value_dim <= kMaxHeadDim,
                 "attention: a cache of head_dim={} value_dim={}, at most {}", params.cache.head_dim,
-                params.cache.value_dim, max_head_dim);
+                params.cache.value_dim, kMaxHeadDim);
   }
 }
 

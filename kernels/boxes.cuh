@@ -20,7 +20,7 @@ namespace train::kernels::cuda {
 /// Barrier of 8 bytes in shared memory. A phase ends when the barrier's number of threads have
 /// arrived and all announced bytes are there; the first phase has parity 0.
 using Barrier = SharedAddress;
-constexpr int barrier_bytes = 8;
+constexpr int kBarrierBytes = 8;
 
 __device__ inline void make_barrier(Barrier barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
@@ -49,7 +49,7 @@ __device__ inline void await(Barrier barrier, unsigned parity) {
       : "memory");
 }
 
-constexpr int box_columns = 64;
+constexpr int kBoxColumns = 64;
 
 /// Map of bf16 heads, divided into boxes of 64 columns and `rows` rows. Passed to a kernel as
 /// `const __grid_constant__`.
@@ -76,7 +76,7 @@ inline BoxMap box_map(const void* data, std::int64_t columns, std::int64_t token
                                static_cast<cuuint64_t>(heads), static_cast<cuuint64_t>(sequences)};
   const cuuint64_t strides[3] = {bytes(layout.outer_stride), bytes(layout.inner_stride),
                                  bytes(layout.outer_stride * tokens)};
-  const cuuint32_t box[4] = {box_columns, static_cast<cuuint32_t>(rows), 1, 1};
+  const cuuint32_t box[4] = {kBoxColumns, static_cast<cuuint32_t>(rows), 1, 1};
   const cuuint32_t steps[4] = {1, 1, 1, 1};
   BoxMap made{};
   const CUresult status =

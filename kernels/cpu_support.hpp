@@ -38,16 +38,16 @@ void parallel_blocks(int threads, std::int64_t count, std::int64_t block, const 
 }
 
 /// Elements per block of an elementwise kernel: a few microseconds of work.
-inline constexpr std::int64_t element_block = 16384;
+inline constexpr std::int64_t kElementBlock = 16384;
 /// Calls range(params..., begin, end) for each block of an elementwise kernel.
 template <class Range, class... Params>
 void each_block(int threads, std::int64_t count, const Range& range, const Params&... params) {
-  parallel_blocks(threads, count, element_block,
+  parallel_blocks(threads, count, kElementBlock,
                   [&](std::int64_t begin, std::int64_t end) { range(params..., begin, end); });
 }
 /// Rows of `cols` elements per such block.
 [[nodiscard]] constexpr std::int64_t row_block(std::int64_t cols) {
-  return std::max<std::int64_t>(1, element_block / std::max<std::int64_t>(1, cols));
+  return std::max<std::int64_t>(1, kElementBlock / std::max<std::int64_t>(1, cols));
 }
 
 /// Calls body(row) for `rows` rows of `cols` elements, several rows to a block.
@@ -83,17 +83,17 @@ class Scratch {
 
 // Scalar bf16 conversions on the host.
 
-inline constexpr std::uint32_t magnitude_mask = 0x7fffffffU;
-inline constexpr std::uint32_t infinity_bits = 0x7f800000U;
-inline constexpr std::uint32_t quiet_bit = 0x00400000U;
-inline constexpr std::uint32_t below_half = 0x7fffU;  // Largest value of the dropped half, for
+inline constexpr std::uint32_t kMagnitudeMask = 0x7fffffffU;
+inline constexpr std::uint32_t kInfinityBits = 0x7f800000U;
+inline constexpr std::uint32_t kQuietBit = 0x00400000U;
+inline constexpr std::uint32_t kBelowHalf = 0x7fffU;  // Largest value of the dropped half, for
                                                       // rounding.
 
 /// The nearest bf16, ties to even. NaN stays NaN, and quiet.
 inline std::uint16_t to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  const bool nan = (bits & magnitude_mask) > infinity_bits;
-  const std::uint32_t rounded = nan ? bits | quiet_bit : bits + below_half + ((bits >> 16U) & 1U);
+  const bool nan = (bits & kMagnitudeMask) > kInfinityBits;
+  const std::uint32_t rounded = nan ? bits | kQuietBit : bits + kBelowHalf + ((bits >> 16U) & 1U);
   return static_cast<std::uint16_t>(rounded >> 16U);
 }
 

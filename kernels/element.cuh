@@ -67,15 +67,15 @@ void for_element_type(DType dtype, const With& with) {
 // Elementwise kernels that move 16 bytes per thread at once: several neighbours, each computed as
 // if alone, so the bits do not depend on their number.
 
-constexpr int vector_bytes = 16;
+constexpr int kVectorBytes = 16;
 
 /// Loads `n` neighbouring elements as floats. Aligned to 16 bytes if n > 1.
 template <class T, int n>
 struct Several {
-  struct alignas(n == 1 ? alignof(T) : vector_bytes) Stored {
+  struct alignas(n == 1 ? alignof(T) : kVectorBytes) Stored {
     T element[n];
   };
-  static_assert(n == 1 || n * sizeof(T) % vector_bytes == 0);
+  static_assert(n == 1 || n * sizeof(T) % kVectorBytes == 0);
   float value[n];
 
   __device__ Several() {}
@@ -94,7 +94,7 @@ struct Several {
 };
 
 template <int n, class Body>
-__global__ void __launch_bounds__(block_threads) several_kernel(std::int64_t count, Body body) {
+__global__ void __launch_bounds__(kBlockThreads) several_kernel(std::int64_t count, Body body) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t whole = count / n * n;
   for (std::int64_t i = thread_index() * n; i < whole; i += step * n) {
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(block_threads) several_kernel(std::int64_t cou
 /// True if all pointers can be accessed 16 bytes at a time, from the first element on.
 template <class... Pointers>
 __host__ __device__ bool aligned_to_vectors(const Pointers*... data) {
-  return ((reinterpret_cast<std::uintptr_t>(data) % vector_bytes == 0) && ...);
+  return ((reinterpret_cast<std::uintptr_t>(data) % kVectorBytes == 0) && ...);
 }
 
 /// Calls body.run<n>(i) for every n elements [i, i + n), and body.run<1>(i) for the rest; one by
@@ -120,7 +120,7 @@ void launch_several(CudaStream& stream, std::int64_t count, bool aligned, const 
   constexpr std::int64_t most_blocks = 1 << 16;
   const std::int64_t items = aligned ? divide_up(count, n) : count;
   const Grid grid{.blocks = dim3(static_cast<unsigned>(
-                      std::min(most_blocks, divide_up(items, block_threads))))};
+                      std::min(most_blocks, divide_up(items, kBlockThreads))))};
   if (aligned) {
     launch(stream, several_kernel<n, Body>, grid, count, body);
   } else {
@@ -133,7 +133,7 @@ template <template <class> class Body, class Params>
 void launch_typed_several(CudaStream& stream, std::int64_t count, bool aligned,
                           const Params& params) {
   for_element_type(params.dtype, [&]<class T>() {
-    launch_several<vector_bytes / sizeof(T)>(stream, count, aligned, Body<T>{params});
+    launch_several<kVectorBytes / sizeof(T)>(stream, count, aligned, Body<T>{params});
   });
 }
 

@@ -15,14 +15,14 @@
 // Launching of kernels.
 namespace train::kernels::cuda {
 
-constexpr int warp_size = 32;
-constexpr unsigned all_lanes = 0xffffffffU;
+constexpr int kWarpSize = 32;
+constexpr unsigned kAllLanes = 0xffffffffU;
 /// Default number of threads per block.
-constexpr int block_threads = 256;
+constexpr int kBlockThreads = 256;
 
 struct Grid {
   dim3 blocks;
-  dim3 threads = dim3(block_threads);
+  dim3 threads = dim3(kBlockThreads);
   std::size_t shared_bytes = 0;  ///< Dynamic shared memory; above 48 KiB see allow_shared_bytes.
 };
 
@@ -87,7 +87,7 @@ __device__ inline std::int64_t thread_index() {
 }
 
 template <class Body>
-__global__ void __launch_bounds__(block_threads) each_kernel(std::int64_t count, Body body) {
+__global__ void __launch_bounds__(kBlockThreads) each_kernel(std::int64_t count, Body body) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = thread_index(); i < count; i += step) {
     body(i);
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(block_threads) each_kernel(std::int64_t count,
 template <class Body>
 void launch_each(CudaStream& stream, std::int64_t count, const Body& body) {
   constexpr std::int64_t most_blocks = 1 << 16;
-  const auto blocks = std::min(most_blocks, divide_up(count, block_threads));
+  const auto blocks = std::min(most_blocks, divide_up(count, kBlockThreads));
   launch(stream, each_kernel<Body>, {.blocks = dim3(static_cast<unsigned>(blocks))}, count, body);
 }
 

@@ -15,8 +15,8 @@ namespace train::kernels::cuda {
 /// floats they would take eight. Indices must be compile-time constants, or it leaves the
 /// registers.
 template <class T>
-struct alignas(vector_bytes) Packed {
-  static constexpr int count = vector_bytes / sizeof(T);
+struct alignas(kVectorBytes) Packed {
+  static constexpr int count = kVectorBytes / sizeof(T);
   static constexpr bool wide = std::is_same_v<T, float>;
   std::uint32_t words[4];
 

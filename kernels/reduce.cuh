@@ -11,29 +11,29 @@ namespace train::kernels::cuda {
 
 /// Sum over `lanes` neighbouring threads of a warp (a power of two), on all of them. REQUIRES: the
 /// whole warp calls it.
-template <int lanes = warp_size, class T>
+template <int lanes = kWarpSize, class T>
 __device__ T warp_sum(T value) {
 #pragma unroll
   for (int offset = lanes / 2; offset > 0; offset /= 2) {
-    value += __shfl_xor_sync(all_lanes, value, offset);
+    value += __shfl_xor_sync(kAllLanes, value, offset);
   }
   return value;
 }
 
-template <int lanes = warp_size>
+template <int lanes = kWarpSize>
 __device__ float warp_max(float value) {
 #pragma unroll
   for (int offset = lanes / 2; offset > 0; offset /= 2) {
-    value = fmaxf(value, __shfl_xor_sync(all_lanes, value, offset));
+    value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, offset));
   }
   return value;
 }
 
-template <int lanes = warp_size>
+template <int lanes = kWarpSize>
 __device__ std::int32_t warp_min(std::int32_t value) {
 #pragma unroll
   for (int offset = lanes / 2; offset > 0; offset /= 2) {
-    value = min(value, __shfl_xor_sync(all_lanes, value, offset));
+    value = min(value, __shfl_xor_sync(kAllLanes, value, offset));
   }
   return value;
 }
@@ -63,14 +63,14 @@ struct Add {
 // Row sums in double in the CPU's order: sixteen partial sums, column c in sum c % 16, then a tree
 // over them.
 
-constexpr int row_sum_lanes = 16;
+constexpr int kRowSumLanes = 16;
 
-/// Tree over the partial sums of row_sum_lanes neighbouring threads; the result is valid in the
+/// Tree over the partial sums of kRowSumLanes neighbouring threads; the result is valid in the
 /// first one. REQUIRES: the whole warp calls it.
 __device__ inline double fold_row_sum(double sum) {
 #pragma unroll
-  for (int half = row_sum_lanes / 2; half > 0; half /= 2) {
-    sum += __shfl_down_sync(all_lanes, sum, static_cast<unsigned>(half), row_sum_lanes);
+  for (int half = kRowSumLanes / 2; half > 0; half /= 2) {
+    sum += __shfl_down_sync(kAllLanes, sum, static_cast<unsigned>(half), kRowSumLanes);
   }
   return sum;
 }

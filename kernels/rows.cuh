@@ -12,7 +12,7 @@
 namespace train::kernels::cuda {
 
 template <int n, class Body>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(kBlockThreads)
     rows_kernel(std::int64_t cols, unsigned blocks_of_row, Body body) {
   const unsigned row = blockIdx.x / blocks_of_row;
   const unsigned part = blockIdx.x - row * blocks_of_row;
@@ -30,7 +30,7 @@ void launch_rows(CudaStream& stream, std::int64_t rows, std::int64_t cols, bool 
   const auto launch_by = [&]<int by>() {
     const std::int64_t items = divide_up(cols, by);
     const std::int64_t threads =
-        std::min<std::int64_t>(divide_up(items, warp_size) * warp_size, block_threads);
+        std::min<std::int64_t>(divide_up(items, kWarpSize) * kWarpSize, kBlockThreads);
     const std::int64_t blocks_of_row = items == 0 ? 0 : divide_up(items, threads);
     launch(stream, rows_kernel<by, Body>,
            {.blocks = dim3(static_cast<unsigned>(rows * blocks_of_row)),
@@ -47,7 +47,7 @@ void launch_rows(CudaStream& stream, std::int64_t rows, std::int64_t cols, bool 
 /// True if every row with such strides begins at a whole vector when the first one does.
 template <class T, class... Strides>
 bool whole_strides(Strides... strides) {
-  constexpr std::int64_t elements = vector_bytes / sizeof(T);
+  constexpr std::int64_t elements = kVectorBytes / sizeof(T);
   return ((strides % elements == 0) && ...);
 }
 

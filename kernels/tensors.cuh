@@ -69,31 +69,31 @@ void each_batch(const std::vector<Tensor>& tensors, const BlocksOf& blocks_of, c
 }
 
 /// Elements of a tensor per block: several for each thread, 16 bytes at a time.
-constexpr std::int64_t tensor_block = 32 * block_threads;
+constexpr std::int64_t kTensorBlock = 32 * kBlockThreads;
 
 template <int n, class Body, class Tensor>
 __device__ void run_part(const Body& body, const Tensor& tensor, std::int64_t begin,
                          std::int64_t end) {
   const std::int64_t whole = begin + (end - begin) / n * n;
   const auto me = static_cast<std::int64_t>(threadIdx.x);
-  for (std::int64_t i = begin + me * n; i < whole; i += block_threads * n) {
+  for (std::int64_t i = begin + me * n; i < whole; i += kBlockThreads * n) {
     body.template run<n>(tensor, i);
   }
   if constexpr (n > 1) {
-    for (std::int64_t i = whole + me; i < end; i += block_threads) {
+    for (std::int64_t i = whole + me; i < end; i += kBlockThreads) {
       body.template run<1>(tensor, i);
     }
   }
 }
 
 template <class Body, class Tensor>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(kBlockThreads)
     tensors_kernel(const __grid_constant__ TensorBatch<Tensor> batch,
                    const __grid_constant__ Body body) {
   std::int64_t first = 0;
   const Tensor& tensor = batch.of_block(first);
-  const std::int64_t begin = (blockIdx.x - first) * tensor_block;
-  const std::int64_t end = min(begin + tensor_block, Body::count(tensor));
+  const std::int64_t begin = (blockIdx.x - first) * kTensorBlock;
+  const std::int64_t end = min(begin + kTensorBlock, Body::count(tensor));
   if (Body::aligned(tensor)) {
     run_part<4>(body, tensor, begin, end);
   } else {
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(block_threads)
 template <class Body, class Tensor>
 void launch_tensors(CudaStream& stream, const std::vector<Tensor>& tensors, const Body& body) {
   each_batch(
-      tensors, [](const Tensor& tensor) { return divide_up(Body::count(tensor), tensor_block); },
+      tensors, [](const Tensor& tensor) { return divide_up(Body::count(tensor), kTensorBlock); },
       [&](const TensorBatch<Tensor>& batch, const dim3& blocks) {
         launch(stream, tensors_kernel<Body, Tensor>, {.blocks = blocks}, batch, body);
       });

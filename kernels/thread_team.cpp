@@ -13,12 +13,12 @@ namespace {
 
 /// Longer than a kernel's last stragglers plus the gap to the next kernel; too short for a busy
 /// neighbour to notice.
-constexpr std::chrono::microseconds spin_time{50};
+constexpr std::chrono::microseconds kSpinTime{50};
 
 /// Waits until `value` is not `old`: spins first, then sleeps.
 void wait_for_change(const std::atomic<int>& value, int old) {
   constexpr int pauses_per_look = 32;
-  const auto deadline = std::chrono::steady_clock::now() + spin_time;
+  const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
   do {
     for (int i = 0; i < pauses_per_look; ++i) {
       if (value.load(std::memory_order_acquire) != old) {

@@ -16,9 +16,9 @@
 namespace train::kernels::cuda {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-constexpr bool compiled_for_warpgroups = true;
+constexpr bool kCompiledForWarpgroups = true;
 #else
-constexpr bool compiled_for_warpgroups = false;
+constexpr bool kCompiledForWarpgroups = false;
 #endif
 
 /// Descriptor of a matrix in shared memory, as the ISA defines it (attention_panels.cuh).

@@ -43,7 +43,7 @@ Error to_error(const rocksdb::Status& status, const std::filesystem::path& direc
   if (status.IsNoSpace() || text.find("No space left") != std::string::npos ||
       text.find("quota exceeded") != std::string::npos) {  // RocksDB has no status for EDQUOT.
     return failure(fmt::format("cannot write index {}: {}: free space there ({})", place,
-                               disk_full_words, text));
+                               kDiskFullWords, text));
   }
   if (text.find("Permission denied") != std::string::npos ||
       text.find("Read-only file system") != std::string::npos) {

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int background_nice = 19;
+constexpr int kBackgroundNice = 19;
 
 /// Last two non-empty lines, joined: the last is rsync's verdict, the one before it the cause.
 std::string last_words(std::string_view text) {
@@ -50,7 +50,7 @@ std::string how_it_ended(const ChildEnd& end, const RsyncOptions& options) {
   const bool full = end.errors.find("No space left") != std::string::npos ||
                     end.errors.find("quota exceeded") != std::string::npos;
   return fmt::format("exit code {}: {}{}", end.exit_code, last_words(end.errors),
-                     full ? fmt::format("; {}: free space there", disk_full_words) : "");
+                     full ? fmt::format("; {}: free space there", kDiskFullWords) : "");
 }
 
 bool same_size(const fs::path& a, const fs::path& b) {
@@ -86,7 +86,7 @@ Status rsync_file(const fs::path& from, const fs::path& to_directory, const Rsyn
   const std::vector<std::string> words = {
       *program, "--whole-file",   "--ignore-times",          "--checksum-choice=none",
       "--",     source->string(), (*directory / "").string()};
-  const auto end = run_child(words, {.nice = background_nice,
+  const auto end = run_child(words, {.nice = kBackgroundNice,
                                      .timeout = options.timeout,
                                      .stop = options.stop,
                                      .started = [&] { file_point("rsync-running", target); }});

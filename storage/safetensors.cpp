@@ -67,10 +67,10 @@ Result<SafetensorsFile> SafetensorsFile::parse(InputFile file, bool* malformed) 
   for (std::size_t i = 0; i < kLengthBytes; ++i) {
     header_bytes |= std::to_integer<std::uint64_t>(length[i]) << (8 * i);
   }
-  if (header_bytes > header_limit_bytes || header_bytes > file.size_bytes() - kLengthBytes) {
+  if (header_bytes > kHeaderLimitBytes || header_bytes > file.size_bytes() - kLengthBytes) {
     bad_bytes = true;
     return not_usable(file, fmt::format("header of {} bytes in a file of {} (limit {})",
-                                        header_bytes, file.size_bytes(), header_limit_bytes));
+                                        header_bytes, file.size_bytes(), kHeaderLimitBytes));
   }
   SafetensorsFile result(std::move(file));
   result.data_start_ = kLengthBytes + header_bytes;

@@ -13,15 +13,15 @@
 namespace train::storage {
 namespace {
 
-constexpr std::size_t rank_limit = 32;
-constexpr std::size_t metadata_limit = 10'000;
-constexpr JsonLimits header_limits = {.bytes = header_limit_bytes,
-                                      .values = tensor_count_limit * 24,
+constexpr std::size_t kRankLimit = 32;
+constexpr std::size_t kMetadataLimit = 10'000;
+constexpr JsonLimits kHeaderLimits = {.bytes = kHeaderLimitBytes,
+                                      .values = kTensorCountLimit * 24,
                                       .run = std::size_t{1} << 20,
                                       .depth = 3};
 
 enum class TensorKey : std::uint8_t { dtype = 1, shape = 2, data_offsets = 4 };
-constexpr unsigned all_tensor_keys = 7;
+constexpr unsigned kAllTensorKeys = 7;
 
 std::optional<TensorKey> tensor_key(std::string_view key) {
   if (key == "dtype") {
@@ -51,7 +51,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
       return stop("a number that is no 63-bit integer");
     }
-    if (numbers_.size() == rank_limit) {
+    if (numbers_.size() == kRankLimit) {
       return stop("an array of more than 32 numbers");
     }
     numbers_.push_back(static_cast<std::int64_t>(value));
@@ -61,7 +61,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   bool string(string_t& value) override {
     if (place_ == Place::metadata) {
       header_.metadata[key_] = value;
-      return header_.metadata.size() <= metadata_limit || stop("more metadata");
+      return header_.metadata.size() <= kMetadataLimit || stop("more metadata");
     }
     if (place_ == Place::tensor && field_ == TensorKey::dtype) {
       header_.entries.back().dtype = value;
@@ -84,8 +84,8 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     }
     place_ = Place::tensor;
     seen_ = 0;
-    if (header_.entries.size() == tensor_count_limit) {
-      return stop(fmt::format("more than {} tensors", tensor_count_limit));
+    if (header_.entries.size() == kTensorCountLimit) {
+      return stop(fmt::format("more than {} tensors", kTensorCountLimit));
     }
     header_.entries.emplace_back().name = key_;
     return true;
@@ -112,7 +112,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool end_object() override {
-    if (place_ == Place::tensor && seen_ != all_tensor_keys) {
+    if (place_ == Place::tensor && seen_ != kAllTensorKeys) {
       defect_ = fmt::format("tensor {} lacks dtype, shape or data_offsets",
                             shown(header_.entries.back().name));
       return false;
@@ -209,7 +209,7 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view text) {
   if (text.empty() || text.front() != '{') {
     return failure("header does not begin with {");
   }
-  if (std::string excess = json_excess(text, header_limits); !excess.empty()) {
+  if (std::string excess = json_excess(text, kHeaderLimits); !excess.empty()) {
     return failure(std::move(excess));
   }
   HeaderHandler handler;

@@ -13,11 +13,11 @@ namespace train::storage {
 
 /// Largest header accepted, so that a hostile one costs neither time nor memory. The format itself
 /// allows 100,000,000 bytes.
-inline constexpr std::uint64_t header_limit_bytes = std::uint64_t{32} << 20;
+inline constexpr std::uint64_t kHeaderLimitBytes = std::uint64_t{32} << 20;
 
 /// Bytes of the header length before the header.
 inline constexpr std::size_t kLengthBytes = 8;
-inline constexpr std::size_t tensor_count_limit = 250'000;
+inline constexpr std::size_t kTensorCountLimit = 250'000;
 
 struct SafetensorsHeader {
   std::vector<TensorEntry> entries;  ///< In the order of the text; offsets not checked yet.

@@ -47,7 +47,7 @@ bool set_up_child(const ChildSpec& child) {
   const Process::Options& options = child.options;
   if (options.isolated) {
     ::setpgid(0, 0);
-    for (const int signal : stop_signals) {
+    for (const int signal : kStopSignals) {
       ::signal(signal, SIG_DFL);
     }
     for (const int signal : {SIGPIPE, SIGXFSZ, SIGCHLD}) {

@@ -31,7 +31,7 @@ bool stays_ignored(int signal) {
 sigset_t watched_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : stop_signals) {
+  for (const int signal : kStopSignals) {
     if (!stays_ignored(signal)) {
       sigaddset(&set, signal);
     }
@@ -129,7 +129,7 @@ int stop_signal() {
   sigset_t pending;
   sigpending(&pending);
   const sigset_t watched = watched_signals();
-  for (const int signal : stop_signals) {
+  for (const int signal : kStopSignals) {
     if (sigismember(&pending, signal) == 1 && sigismember(&watched, signal) == 1) {
       return signal;
     }

@@ -11,7 +11,7 @@ namespace train {
 /// Signals that request a stop: SIGHUP means that the terminal is gone; batch systems are
 /// configured to send SIGUSR1 or SIGUSR2; SIGXCPU means that the limit of `ulimit -t` is used up,
 /// and repeats each second. A SIGHUP ignored at program start, as by nohup, stays ignored.
-inline constexpr std::array<int, 6> stop_signals = {SIGINT,  SIGTERM, SIGHUP,
+inline constexpr std::array<int, 6> kStopSignals = {SIGINT,  SIGTERM, SIGHUP,
                                                     SIGUSR1, SIGUSR2, SIGXCPU};
 
 /// Blocks the stop signals in the calling thread and all threads started later, so that they only

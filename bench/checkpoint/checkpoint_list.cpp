@@ -45,7 +45,7 @@ void make_checkpoint(const fs::path& checkpoints, const fs::path& shard, std::in
                             .size_bytes = fs::file_size(shard),
                             .digest = storage::digest_text("")});
   fs::create_hard_link(shard, directory / manifest.files.front().name);
-  write_text(directory / checkpoint::manifest_file_name, checkpoint::manifest_text(manifest));
+  write_text(directory / checkpoint::kManifestFileName, checkpoint::manifest_text(manifest));
 }
 
 /// Makes the directory of a run of a few steps; the product itself makes the index.

@@ -12,22 +12,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view name_prefix = "step-";
-constexpr std::size_t step_digits = 8;
+constexpr std::string_view kNamePrefix = "step-";
+constexpr std::size_t kStepDigits = 8;
 
 }  // namespace
 
 std::string checkpoint_name(std::int64_t step) {
-  return fmt::format("{}{:0{}}", name_prefix, step, step_digits);
+  return fmt::format("{}{:0{}}", kNamePrefix, step, kStepDigits);
 }
 
 std::optional<std::int64_t> checkpoint_step(std::string_view name) {
   constexpr std::size_t digits_limit = 18;
-  if (!name.starts_with(name_prefix)) {
+  if (!name.starts_with(kNamePrefix)) {
     return std::nullopt;
   }
-  const std::string_view digits = name.substr(name_prefix.size());
-  if (digits.size() < step_digits || digits.size() > digits_limit ||
+  const std::string_view digits = name.substr(kNamePrefix.size());
+  if (digits.size() < kStepDigits || digits.size() > digits_limit ||
       digits.find_first_not_of("0123456789") != std::string_view::npos) {
     return std::nullopt;
   }

@@ -16,11 +16,11 @@
 namespace train::checkpoint {
 namespace {
 
-constexpr std::string_view format_name = "actortrain checkpoint";
-constexpr std::string_view digest_key = "\"manifest_digest\": \"";
-constexpr std::string_view blank_digest = "xxh3-128:00000000000000000000000000000000";
+constexpr std::string_view kFormatName = "actortrain checkpoint";
+constexpr std::string_view kDigestKey = "\"manifest_digest\": \"";
+constexpr std::string_view kBlankDigest = "xxh3-128:00000000000000000000000000000000";
 
-constexpr std::size_t digits = 16;  // Digits per block.
+constexpr std::size_t kDigits = 16;  // Digits per block.
 
 std::uint64_t blocks_of(std::uint64_t bytes, std::uint64_t block_bytes) {
   return bytes / block_bytes + (bytes % block_bytes != 0 ? 1 : 0);
@@ -28,12 +28,12 @@ std::uint64_t blocks_of(std::uint64_t bytes, std::uint64_t block_bytes) {
 
 /// Position of the 41 characters of the manifest's own digest; npos if missing.
 std::size_t own_digest_position(std::string_view text) {
-  const std::size_t key = text.rfind(digest_key);
+  const std::size_t key = text.rfind(kDigestKey);
   if (key == std::string_view::npos ||
-      text.size() - key < digest_key.size() + blank_digest.size()) {
+      text.size() - key < kDigestKey.size() + kBlankDigest.size()) {
     return std::string_view::npos;
   }
-  return key + digest_key.size();
+  return key + kDigestKey.size();
 }
 
 bool own_digest_holds(std::string_view text) {
@@ -43,9 +43,9 @@ bool own_digest_holds(std::string_view text) {
   }
   storage::StreamingDigest digest;
   digest.update(text.substr(0, position));
-  digest.update(blank_digest);
-  digest.update(text.substr(position + blank_digest.size()));
-  return digest.finish() == text.substr(position, blank_digest.size());
+  digest.update(kBlankDigest);
+  digest.update(text.substr(position + kBlankDigest.size()));
+  return digest.finish() == text.substr(position, kBlankDigest.size());
 }
 
 /// Names are opened below the checkpoint's directory and must not lead out of it.
@@ -54,7 +54,7 @@ bool is_plain_name(std::string_view name) {
     return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
            (letter >= '0' && letter <= '9') || letter == '-' || letter == '_' || letter == '.';
   };
-  return !name.empty() && name.size() <= 255 && name.front() != '.' && name != manifest_file_name &&
+  return !name.empty() && name.size() <= 255 && name.front() != '.' && name != kManifestFileName &&
          std::all_of(name.begin(), name.end(), plain);
 }
 
@@ -142,8 +142,8 @@ std::string lines_of(const std::vector<Record>& records) {
 }  // namespace
 
 std::string coverage_defect(std::span<const TensorRecord> tensors) {
-  if (tensors.size() > tensor_record_limit) {
-    return fmt::format("more than {} tensors", tensor_record_limit);
+  if (tensors.size() > kTensorRecordLimit) {
+    return fmt::format("more than {} tensors", kTensorRecordLimit);
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const TensorRecord& record = tensors[i];
@@ -174,7 +174,7 @@ std::string coverage_defect(std::span<const TensorRecord> tensors) {
 
 std::string manifest_text(const Manifest& manifest) {
   const ManifestFields& fields = manifest.fields;
-  std::string text = "{\n \"format\": " + json_string(format_name);
+  std::string text = "{\n \"format\": " + json_string(kFormatName);
   const auto add = [&text](std::string_view key, const std::string& value) {
     text += fmt::format(",\n \"{}\": {}", key, value);
   };
@@ -196,9 +196,9 @@ std::string manifest_text(const Manifest& manifest) {
   add("index_head", json_string(fields.index_head));
   add("files", lines_of(manifest.files));
   add("tensors", lines_of(manifest.tensors));
-  add("manifest_digest", json_string(blank_digest));
+  add("manifest_digest", json_string(kBlankDigest));
   text += "\n}\n";
-  text.replace(own_digest_position(text), blank_digest.size(), storage::digest_text(text));
+  text.replace(own_digest_position(text), kBlankDigest.size(), storage::digest_text(text));
   return text;
 }
 
@@ -226,13 +226,13 @@ Result<Manifest> parse_manifest(std::string_view text, std::string_view place) {
                                  {"weights_digest", &manifest.fields.weights_digest},
                                  {"index_head", &manifest.fields.index_head}};
   RecordsFound found = read_records(text, wanted);
-  if (manifest.version > manifest_version && format == format_name) {
+  if (manifest.version > kManifestVersion && format == kFormatName) {
     return user_error(fmt::format(
         "{}: format version {}, but this program reads versions 1 to {}; use the program that "
         "wrote it",
-        place, manifest.version, manifest_version));
+        place, manifest.version, kManifestVersion));
   }
-  if (found.defect.empty() && (format != format_name || manifest.version < 1)) {
+  if (found.defect.empty() && (format != kFormatName || manifest.version < 1)) {
     found.defect = fmt::format("format {} version {} is not a checkpoint's", storage::shown(format),
                                manifest.version);
   }
@@ -278,12 +278,12 @@ std::uint64_t block_size(std::uint64_t tensor_bytes) {
   constexpr std::uint64_t smallest = 4096;
   constexpr std::uint64_t step = 512;
   const std::uint64_t share = blocks_of(tensor_bytes, 256);
-  return std::clamp(blocks_of(share, step) * step, smallest, block_limit_bytes);
+  return std::clamp(blocks_of(share, step) * step, smallest, kBlockLimitBytes);
 }
 
 std::string block_digests(std::span<const std::byte> rows, std::uint64_t block_bytes) {
   std::string digests;
-  digests.reserve(static_cast<std::size_t>(blocks_of(rows.size(), block_bytes)) * digits);
+  digests.reserve(static_cast<std::size_t>(blocks_of(rows.size(), block_bytes)) * kDigits);
   while (!rows.empty()) {
     const auto block = rows.first(std::min<std::uint64_t>(block_bytes, rows.size()));
     fmt::format_to(std::back_inserter(digests), "{:016x}", storage::short_digest(block));
@@ -296,7 +296,7 @@ bool blocks_match(const TensorRecord& record, std::uint64_t first,
                   std::span<const std::byte> bytes) {
   const std::string found = block_digests(bytes, record.block_bytes);
   return std::string_view(record.blocks)
-             .substr(static_cast<std::size_t>(first) * digits, found.size()) == found;
+             .substr(static_cast<std::size_t>(first) * kDigits, found.size()) == found;
 }
 
 std::vector<std::int64_t> rows_shape(std::vector<std::int64_t> shape, std::int64_t rows) {
@@ -316,13 +316,13 @@ std::string blocks_defect(const TensorRecord& record) {
     return fmt::format("tensor {}: dtype {} unknown, or its shape too large",
                        storage::shown(record.name), storage::shown(record.dtype));
   }
-  if (record.block_bytes > block_limit_bytes) {
+  if (record.block_bytes > kBlockLimitBytes) {
     return fmt::format("tensor {}: blocks of {} bytes, more than {}", storage::shown(record.name),
-                       record.block_bytes, block_limit_bytes);
+                       record.block_bytes, kBlockLimitBytes);
   }
   if (record.block_bytes > 0 &&
-      (record.blocks.size() % digits != 0 ||
-       record.blocks.size() / digits != blocks_of(*bytes, record.block_bytes))) {
+      (record.blocks.size() % kDigits != 0 ||
+       record.blocks.size() / kDigits != blocks_of(*bytes, record.block_bytes))) {
     return fmt::format("tensor {}: {} digits for {} blocks of {} bytes",
                        storage::shown(record.name), record.blocks.size(),
                        blocks_of(*bytes, record.block_bytes), record.block_bytes);

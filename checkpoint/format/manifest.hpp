@@ -13,14 +13,14 @@
 
 namespace train::checkpoint {
 
-inline constexpr std::int64_t manifest_version = 2;  ///< Version written; version 1 can still be
+inline constexpr std::int64_t kManifestVersion = 2;  ///< Version written; version 1 can still be
                                                      ///< read.
-inline constexpr const char* manifest_file_name = "manifest.json";
+inline constexpr const char* kManifestFileName = "manifest.json";
 
 /// Largest manifest accepted, so that a hostile one costs neither time nor memory.
-inline constexpr std::uint64_t manifest_text_limit = std::uint64_t{60} << 20;
-inline constexpr std::size_t file_record_limit = 65'536;
-inline constexpr std::size_t tensor_record_limit = 131'072;
+inline constexpr std::uint64_t kManifestTextLimit = std::uint64_t{60} << 20;
+inline constexpr std::size_t kFileRecordLimit = 65'536;
+inline constexpr std::size_t kTensorRecordLimit = 131'072;
 
 struct FileRecord {
   std::string name;  ///< Relative to the checkpoint's directory.
@@ -68,7 +68,7 @@ struct ManifestFields {
 /// Table of contents of a checkpoint; written last, so its presence proves that the rest is there
 /// (CK-1).
 struct Manifest {
-  std::int64_t version = manifest_version;
+  std::int64_t version = kManifestVersion;
   ManifestFields fields;
   std::string config_digest;          ///< Digest of fields.config_text.
   std::vector<FileRecord> files;      ///< One per writing rank.
@@ -111,7 +111,7 @@ Result<Manifest> read_manifest(const std::filesystem::path& checkpoint);
 
 // Blocks: parts of a record's bytes with their own digests.
 
-inline constexpr std::uint64_t block_limit_bytes = std::uint64_t{1} << 20;
+inline constexpr std::uint64_t kBlockLimitBytes = std::uint64_t{1} << 20;
 
 /// Block size for a tensor: a 256th of the tensor, but at least 4 KiB and at most 1 MiB. So reading
 /// an eighth of its rows reads at most a sixteenth more, and the manifest does not grow with the

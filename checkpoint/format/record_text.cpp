@@ -13,9 +13,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t rank_limit = 32;
-constexpr storage::JsonLimits text_limits = {.bytes = manifest_text_limit,
-                                             .values = tensor_record_limit * 32,
+constexpr std::size_t kRankLimit = 32;
+constexpr storage::JsonLimits kTextLimits = {.bytes = kManifestTextLimit,
+                                             .values = kTensorRecordLimit * 32,
                                              .run = std::size_t{1} << 20,
                                              .depth = 16};
 
@@ -69,7 +69,7 @@ class RecordsHandler : public nlohmann::json_sax<json> {
     }
     if (skipped_ == 0 && place_ == Place::shape) {
       auto& shape = found_.tensors.back().shape;
-      shape.size() < rank_limit ? shape.push_back(static_cast<std::int64_t>(value))
+      shape.size() < kRankLimit ? shape.push_back(static_cast<std::int64_t>(value))
                                 : note("has too many dimensions");
       return true;
     }
@@ -186,8 +186,8 @@ class RecordsHandler : public nlohmann::json_sax<json> {
   }
 
   bool open_file() {
-    if (found_.files.size() == file_record_limit) {
-      return too_many("files", file_record_limit);
+    if (found_.files.size() == kFileRecordLimit) {
+      return too_many("files", kFileRecordLimit);
     }
     FileRecord& file = found_.files.emplace_back();
     place_ = Place::file;
@@ -197,8 +197,8 @@ class RecordsHandler : public nlohmann::json_sax<json> {
   }
 
   bool open_tensor() {
-    if (found_.tensors.size() == tensor_record_limit) {
-      return too_many("tensors", tensor_record_limit);
+    if (found_.tensors.size() == kTensorRecordLimit) {
+      return too_many("tensors", kTensorRecordLimit);
     }
     TensorRecord& tensor = found_.tensors.emplace_back();
     place_ = Place::tensor;
@@ -301,7 +301,7 @@ std::string record_text(const TensorRecord& tensor) {
 }
 
 RecordsFound read_records(std::string_view text, std::span<const WantedMember> wanted) {
-  if (std::string excess = storage::json_excess(text, text_limits); !excess.empty()) {
+  if (std::string excess = storage::json_excess(text, kTextLimits); !excess.empty()) {
     return {.files = {}, .tensors = {}, .defect = std::move(excess)};
   }
   RecordsHandler handler(wanted);

@@ -47,18 +47,18 @@ std::string entry_defect(const storage::TensorEntry& entry, const TensorRecord& 
 }
 
 Result<ManifestFinding> examine_manifest(const fs::path& checkpoint) {
-  const auto stored = open_stored(checkpoint, manifest_file_name);
+  const auto stored = open_stored(checkpoint, kManifestFileName);
   TRAIN_RETURN_IF_ERROR(stored);
   if (!stored->file) {
     return ManifestFinding{.manifest = {}, .damage = stored->damage};
   }
-  if (stored->file->size_bytes() > manifest_text_limit) {
+  if (stored->file->size_bytes() > kManifestTextLimit) {
     return ManifestFinding{
         .manifest = {},
-        .damage = fmt::format("{} has {} bytes, above its limit of {}", manifest_file_name,
-                              stored->file->size_bytes(), manifest_text_limit)};
+        .damage = fmt::format("{} has {} bytes, above its limit of {}", kManifestFileName,
+                              stored->file->size_bytes(), kManifestTextLimit)};
   }
-  const auto text = stored->file->read_text(manifest_text_limit);
+  const auto text = stored->file->read_text(kManifestTextLimit);
   TRAIN_RETURN_IF_ERROR(text);
   auto manifest = parse_manifest(*text, stored->file->path().string());
   if (!manifest && manifest.error().kind == ErrorKind::user) {

@@ -17,13 +17,13 @@ namespace {
 namespace fs = std::filesystem;
 using storage::Durability;
 
-constexpr std::int64_t steps_kept = 100'000;
-constexpr std::int64_t digests_kept = 10'000;
-constexpr std::int64_t events_kept = 10'000;
+constexpr std::int64_t kStepsKept = 100'000;
+constexpr std::int64_t kDigestsKept = 10'000;
+constexpr std::int64_t kEventsKept = 10'000;
 
 /// Keys that earlier versions kept besides the journal.
-constexpr std::string_view legacy_entry_prefix = "checkpoint/";
-constexpr std::string_view legacy_rebuilt_key = "rebuilt";
+constexpr std::string_view kLegacyEntryPrefix = "checkpoint/";
+constexpr std::string_view kLegacyRebuiltKey = "rebuilt";
 
 /// Adds the removal of every key with `prefix` to `batch`.
 Status remove_all(storage::KvStore& store, std::string_view prefix, storage::WriteBatch& batch) {
@@ -108,30 +108,30 @@ Status CheckpointIndex::load_journals() {
   const auto begin = [](std::int64_t next, std::int64_t kept) {
     return std::max<std::int64_t>(1, next - kept - trim_at_once);
   };
-  const auto step = last_number(*store_, index_keys::step);
+  const auto step = last_number(*store_, index_keys::kStep);
   TRAIN_RETURN_IF_ERROR(step);
   newest_step_ = step->value_or(0);
-  oldest_step_ = begin(newest_step_ + 1, steps_kept);
-  const auto event = last_number(*store_, index_keys::event);
+  oldest_step_ = begin(newest_step_ + 1, kStepsKept);
+  const auto event = last_number(*store_, index_keys::kEvent);
   TRAIN_RETURN_IF_ERROR(event);
   next_event_ = event->value_or(0) + 1;
-  oldest_event_ = begin(next_event_, events_kept);
-  const auto digested = last_number(*store_, index_keys::digested);
+  oldest_event_ = begin(next_event_, kEventsKept);
+  const auto digested = last_number(*store_, index_keys::kDigested);
   TRAIN_RETURN_IF_ERROR(digested);
   if (!*digested) {
     return number_digests();
   }
   next_digest_ = **digested + 1;
-  oldest_digest_ = begin(next_digest_, digests_kept);
+  oldest_digest_ = begin(next_digest_, kDigestsKept);
   return {};
 }
 
 /// Done once, for an index of earlier versions and for a rebuilt one.
 Status CheckpointIndex::number_digests() {
   storage::WriteBatch batch;
-  TRAIN_RETURN_IF_ERROR(store_->scan(index_keys::digest, [&](std::string_view key, auto) {
-    batch.put(index_keys::of(index_keys::digested, next_digest_++),
-              fmt::format("{}", index_keys::number_of(index_keys::digest, key).value_or(0)));
+  TRAIN_RETURN_IF_ERROR(store_->scan(index_keys::kDigest, [&](std::string_view key, auto) {
+    batch.put(index_keys::of(index_keys::kDigested, next_digest_++),
+              fmt::format("{}", index_keys::number_of(index_keys::kDigest, key).value_or(0)));
     return true;
   }));
   return batch.operations().empty() ? Status() : store_->write(batch, Durability::buffered);
@@ -144,11 +144,11 @@ Status CheckpointIndex::finalize_notes() {
   std::map<std::int64_t, IndexNote> kept;
   for (auto [step, note] : known_.notes) {
     if (note.state == CheckpointState::writing) {
-      batch.remove(index_keys::of(index_keys::note, step));
+      batch.remove(index_keys::of(index_keys::kNote, step));
       continue;
     }
     note.state = CheckpointState::local;
-    batch.put(index_keys::of(index_keys::note, step), note_text(note));
+    batch.put(index_keys::of(index_keys::kNote, step), note_text(note));
     kept[step] = note;
   }
   if (!batch.operations().empty()) {
@@ -168,9 +168,9 @@ Status CheckpointIndex::look_again() {
 
 Status CheckpointIndex::drop_legacy() {
   storage::WriteBatch legacy;
-  TRAIN_RETURN_IF_ERROR(remove_all(*store_, legacy_entry_prefix, legacy));
+  TRAIN_RETURN_IF_ERROR(remove_all(*store_, kLegacyEntryPrefix, legacy));
   if (!legacy.operations().empty()) {
-    legacy.remove(std::string(legacy_rebuilt_key));
+    legacy.remove(std::string(kLegacyRebuiltKey));
     TRAIN_RETURN_IF_ERROR(store_->write(legacy, Durability::buffered));
   }
   return {};
@@ -269,10 +269,10 @@ Status CheckpointIndex::rebuild_from(const LocatedManifests& placed, const std::
     TRAIN_RETURN_IF_ERROR(make_names_last(checkpoints_));
   }
   storage::WriteBatch batch;
-  for (const std::string_view prefix : {index_keys::journal, legacy_entry_prefix}) {
+  for (const std::string_view prefix : {index_keys::kJournal, kLegacyEntryPrefix}) {
     TRAIN_RETURN_IF_ERROR(remove_all(*store_, prefix, batch));
   }
-  batch.remove(std::string(legacy_rebuilt_key));
+  batch.remove(std::string(kLegacyRebuiltKey));
   add_event(batch, "index_rebuilt",
             fmt::format("{}; made anew from {} checkpoints in place, {} retired ones are still "
                         "known, others and losses of evaluations may be lost",
@@ -299,7 +299,7 @@ Status CheckpointIndex::write(const std::vector<IndexChange>& changes, storage::
   std::string digest = known_.digest;
   for (const IndexChange& change : changes) {
     ChainLink link = chain_link(digest, change);
-    batch.put(index_keys::of(index_keys::journal, ++sequence), std::move(link.record));
+    batch.put(index_keys::of(index_keys::kJournal, ++sequence), std::move(link.record));
     digest = std::move(link.digest);
   }
   TRAIN_RETURN_IF_ERROR(store_->write(batch, Durability::synced));
@@ -317,7 +317,7 @@ Status CheckpointIndex::note(std::int64_t step, CheckpointState state) {
               "{} is no state of a checkpoint on its way", state_name(state));
   const IndexNote note{state, unix_now_s()};
   TRAIN_RETURN_IF_ERROR(
-      store_->put(index_keys::of(index_keys::note, step), note_text(note), Durability::buffered));
+      store_->put(index_keys::of(index_keys::kNote, step), note_text(note), Durability::buffered));
   known_.notes[step] = note;
   return {};
 }
@@ -327,7 +327,7 @@ Status CheckpointIndex::abandon(std::int64_t step) {
     return {};
   }
   TRAIN_RETURN_IF_ERROR(
-      store_->remove(index_keys::of(index_keys::note, step), Durability::buffered));
+      store_->remove(index_keys::of(index_keys::kNote, step), Durability::buffered));
   known_.notes.erase(step);
   return {};
 }
@@ -341,10 +341,10 @@ Status CheckpointIndex::commit(const IndexEntry& entry) {
   IndexChange change{true, entry};
   change.entry.state = CheckpointState::committed;
   storage::WriteBatch batch;
-  batch.remove(index_keys::of(index_keys::note, entry.step));
+  batch.remove(index_keys::of(index_keys::kNote, entry.step));
   const auto last_loss = known_.losses.upper_bound(entry.step);
   for (auto loss = known_.losses.begin(); loss != last_loss; ++loss) {
-    batch.remove(index_keys::of(index_keys::loss, loss->first));
+    batch.remove(index_keys::of(index_keys::kLoss, loss->first));
     if (loss->first == entry.step && !change.entry.validation_loss) {
       change.entry.validation_loss = loss->second;
     }
@@ -376,7 +376,7 @@ Status CheckpointIndex::set_aside(std::int64_t step, const std::string& reason) 
 Status CheckpointIndex::evaluated(std::int64_t step, double validation_loss) {
   const IndexEntry* known = known_.entries.find(step);
   if (known == nullptr) {
-    TRAIN_RETURN_IF_ERROR(store_->put(index_keys::of(index_keys::loss, step),
+    TRAIN_RETURN_IF_ERROR(store_->put(index_keys::of(index_keys::kLoss, step),
                                       loss_text(validation_loss), Durability::synced));
     known_.losses[step] = validation_loss;
     return {};
@@ -418,17 +418,17 @@ Status CheckpointIndex::log_steps(std::span<const StepRecord> records) {
   for (const StepRecord& record : records) {
     put_step(batch, record);
     if (!record.tensor_digests.empty()) {
-      batch.put(index_keys::of(index_keys::digested, next_digest++),
+      batch.put(index_keys::of(index_keys::kDigested, next_digest++),
                 fmt::format("{}", record.step));
     } else if (record.step <= newest) {  // Written by a start that may have digested more steps.
-      batch.remove(index_keys::of(index_keys::digest, record.step));
+      batch.remove(index_keys::of(index_keys::kDigest, record.step));
     }
     newest = std::max(newest, record.step);
   }
   std::int64_t oldest_step = oldest_step_;
   std::int64_t oldest_digest = oldest_digest_;
-  TRAIN_RETURN_IF_ERROR(trim(index_keys::step, oldest_step, newest - steps_kept + 1, batch));
-  TRAIN_RETURN_IF_ERROR(trim_digests(oldest_digest, next_digest - digests_kept, batch));
+  TRAIN_RETURN_IF_ERROR(trim(index_keys::kStep, oldest_step, newest - kStepsKept + 1, batch));
+  TRAIN_RETURN_IF_ERROR(trim_digests(oldest_digest, next_digest - kDigestsKept, batch));
   TRAIN_RETURN_IF_ERROR(store_->write(batch, Durability::buffered));
   newest_step_ = newest;
   next_digest_ = next_digest;
@@ -443,12 +443,12 @@ Status CheckpointIndex::trim_digests(std::int64_t& oldest, std::int64_t first_ke
   if (first_kept - oldest < trim_at_once) {
     return {};
   }
-  const std::string begin = index_keys::of(index_keys::digested, oldest);
-  const std::string end = index_keys::of(index_keys::digested, first_kept);
+  const std::string begin = index_keys::of(index_keys::kDigested, oldest);
+  const std::string end = index_keys::of(index_keys::kDigested, first_kept);
   std::optional<std::int64_t> kept;
   std::optional<std::int64_t> least;  // A resuming start repeats steps.
   TRAIN_RETURN_IF_ERROR(
-      store_->scan_from(begin, index_keys::digested, [&](std::string_view key, auto value) {
+      store_->scan_from(begin, index_keys::kDigested, [&](std::string_view key, auto value) {
         const auto step = number_in<std::int64_t>(value);
         if (key >= end) {
           kept = step;
@@ -459,20 +459,20 @@ Status CheckpointIndex::trim_digests(std::int64_t& oldest, std::int64_t first_ke
         }
         return true;
       }));
-  TRAIN_RETURN_IF_ERROR(trim(index_keys::digested, oldest, first_kept, batch));
-  return kept && least ? trim(index_keys::digest, *least, *kept, batch, /*at_once=*/1) : Status();
+  TRAIN_RETURN_IF_ERROR(trim(index_keys::kDigested, oldest, first_kept, batch));
+  return kept && least ? trim(index_keys::kDigest, *least, *kept, batch, /*at_once=*/1) : Status();
 }
 
 void CheckpointIndex::add_event(storage::WriteBatch& batch, std::string_view kind,
                                 std::string_view text) {
-  batch.put(index_keys::of(index_keys::event, next_event_++),
+  batch.put(index_keys::of(index_keys::kEvent, next_event_++),
             event_text({unix_now_s(), std::string(kind), std::string(text)}));
 }
 
 Status CheckpointIndex::log_event(std::string_view kind, std::string_view text) {
   storage::WriteBatch batch;
   add_event(batch, kind, text);
-  TRAIN_RETURN_IF_ERROR(trim(index_keys::event, oldest_event_, next_event_ - events_kept, batch));
+  TRAIN_RETURN_IF_ERROR(trim(index_keys::kEvent, oldest_event_, next_event_ - kEventsKept, batch));
   return store_->write(batch, Durability::buffered);
 }
 

@@ -11,7 +11,7 @@
 namespace train::checkpoint {
 namespace {
 
-constexpr std::size_t key_digits = 20;
+constexpr std::size_t kKeyDigits = 20;
 
 std::string link_digest(std::string_view digest_before, std::string_view body) {
   std::string text;
@@ -40,7 +40,7 @@ bool follow(IndexContent& content, std::string_view key, std::string_view record
   const std::size_t split = record.find('\n');
   const std::string_view body = record.substr(0, split);
   std::string link = link_digest(content.digest, body);
-  if (index_keys::number_of(index_keys::journal, key) != due || body.empty() ||
+  if (index_keys::number_of(index_keys::kJournal, key) != due || body.empty() ||
       split == std::string_view::npos || record.substr(split + 1) != link) {
     content.damage = fmt::format("journal entry {} does not continue the chain", due);
     return false;
@@ -59,11 +59,11 @@ bool follow(IndexContent& content, std::string_view key, std::string_view record
 }  // namespace
 
 std::string index_keys::of(std::string_view prefix, std::int64_t number) {
-  return fmt::format("{}{:0{}}", prefix, number, key_digits);
+  return fmt::format("{}{:0{}}", prefix, number, kKeyDigits);
 }
 
 std::optional<std::int64_t> index_keys::number_of(std::string_view prefix, std::string_view key) {
-  return key.size() == prefix.size() + key_digits && key.starts_with(prefix)
+  return key.size() == prefix.size() + kKeyDigits && key.starts_with(prefix)
              ? number_in<std::int64_t>(key.substr(prefix.size()))
              : std::nullopt;
 }
@@ -110,22 +110,22 @@ IndexContent read_index_content(storage::KvStore& store, std::string_view wanted
       content.unreadable = status.error();
     }
   };
-  read(index_keys::journal, [&](std::string_view key, std::string_view value) {
+  read(index_keys::kJournal, [&](std::string_view key, std::string_view value) {
     const bool fits = follow(content, key, value);
     content.knows_head = content.knows_head || (fits && content.sequence == wanted.sequence &&
                                                 content.digest == wanted.digest);
     return fits;
   });
-  read(index_keys::note, [&](std::string_view key, std::string_view value) {
-    const auto step = index_keys::number_of(index_keys::note, key);
+  read(index_keys::kNote, [&](std::string_view key, std::string_view value) {
+    const auto step = index_keys::number_of(index_keys::kNote, key);
     const auto state = state_of(next_field(value));
     if (step && state) {
       content.notes[*step] = {*state, number_in<std::int64_t>(value).value_or(0)};
     }
     return true;
   });
-  read(index_keys::loss, [&](std::string_view key, std::string_view value) {
-    const auto step = index_keys::number_of(index_keys::loss, key);
+  read(index_keys::kLoss, [&](std::string_view key, std::string_view value) {
+    const auto step = index_keys::number_of(index_keys::kLoss, key);
     const auto loss = double_of(value);
     if (step && loss) {
       content.losses[*step] = *loss;
@@ -155,12 +155,13 @@ std::optional<EventRecord> parse_event(std::string_view text) {
 
 Result<std::vector<EventRecord>> read_events(storage::KvStore& store) {
   std::vector<EventRecord> events;
-  TRAIN_RETURN_IF_ERROR(store.scan(index_keys::event, [&](std::string_view, std::string_view text) {
-    if (auto event = parse_event(text)) {
-      events.push_back(*std::move(event));
-    }
-    return true;
-  }));
+  TRAIN_RETURN_IF_ERROR(
+      store.scan(index_keys::kEvent, [&](std::string_view, std::string_view text) {
+        if (auto event = parse_event(text)) {
+          events.push_back(*std::move(event));
+        }
+        return true;
+      }));
   return events;
 }
 

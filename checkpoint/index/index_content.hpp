@@ -16,13 +16,13 @@ namespace train::checkpoint {
 
 /// Key prefixes of the index's store, each followed by a number of 20 digits.
 namespace index_keys {
-inline constexpr std::string_view digest = "digest/";      ///< By step.
-inline constexpr std::string_view digested = "digested/";  ///< By sequence: steps with digests.
-inline constexpr std::string_view event = "event/";        ///< By sequence.
-inline constexpr std::string_view journal = "journal/";    ///< By sequence.
-inline constexpr std::string_view loss = "loss/";          ///< By step, until it is committed.
-inline constexpr std::string_view note = "note/";          ///< By step, until it is committed.
-inline constexpr std::string_view step = "step/";          ///< By step.
+inline constexpr std::string_view kDigest = "digest/";      ///< By step.
+inline constexpr std::string_view kDigested = "digested/";  ///< By sequence: steps with digests.
+inline constexpr std::string_view kEvent = "event/";        ///< By sequence.
+inline constexpr std::string_view kJournal = "journal/";    ///< By sequence.
+inline constexpr std::string_view kLoss = "loss/";          ///< By step, until it is committed.
+inline constexpr std::string_view kNote = "note/";          ///< By step, until it is committed.
+inline constexpr std::string_view kStep = "step/";          ///< By step.
 [[nodiscard]] std::string of(std::string_view prefix, std::int64_t number);
 /// Number of a key with this prefix; nullopt: another key.
 [[nodiscard]] std::optional<std::int64_t> number_of(std::string_view prefix, std::string_view key);

@@ -16,9 +16,9 @@
 namespace train::checkpoint {
 namespace {
 
-constexpr std::array<std::string_view, 5> state_names = {"writing", "local", "publishing",
+constexpr std::array<std::string_view, 5> kStateNames = {"writing", "local", "publishing",
                                                          "committed", "retired"};
-constexpr char separator = '\t';
+constexpr char kSeparator = '\t';
 
 /// Parses fields from the front of a line; a missing or malformed one makes it bad.
 class Fields {
@@ -26,7 +26,7 @@ class Fields {
   explicit Fields(std::string_view line) : rest_(line) {}
 
   std::string_view text() {
-    const std::size_t end = rest_.find(separator);
+    const std::size_t end = rest_.find(kSeparator);
     const std::string_view field = rest_.substr(0, end);
     good_ = good_ && more_ && !field.empty();
     more_ = end != std::string_view::npos;
@@ -95,12 +95,12 @@ std::optional<IndexEntry> parse_json_entry(std::string_view text) {
 }  // namespace
 
 std::string_view state_name(CheckpointState state) {
-  return state_names[static_cast<std::size_t>(state)];
+  return kStateNames[static_cast<std::size_t>(state)];
 }
 
 std::optional<CheckpointState> state_of(std::string_view name) {
-  for (std::size_t i = 0; i < state_names.size(); ++i) {
-    if (state_names[i] == name) {
+  for (std::size_t i = 0; i < kStateNames.size(); ++i) {
+    if (kStateNames[i] == name) {
       return static_cast<CheckpointState>(i);
     }
   }

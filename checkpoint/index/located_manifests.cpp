@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 /// Failing to read it is an error, as its content is then unknown.
 Result<std::optional<std::string>> text_of(const Candidate& candidate) {
   using Text = std::optional<std::string>;
-  const fs::path path = candidate.path / manifest_file_name;
+  const fs::path path = candidate.path / kManifestFileName;
   std::error_code code;
   const fs::file_status status = fs::status(path, code);
   if (status.type() == fs::file_type::none) {
@@ -33,10 +33,10 @@ Result<std::optional<std::string>> text_of(const Candidate& candidate) {
   if (!file) {
     return is_gone(path) ? Result<Text>(Text()) : file.error();
   }
-  if (file->size_bytes() > manifest_text_limit) {
+  if (file->size_bytes() > kManifestTextLimit) {
     return Text();
   }
-  auto text = file->read_text(manifest_text_limit);
+  auto text = file->read_text(kManifestTextLimit);
   if (!text) {
     return is_gone(path) ? Result<Text>(Text()) : text.error();
   }
@@ -92,7 +92,7 @@ Result<std::optional<IndexEntry>> LocatedManifests::entry_at(const Candidate& ca
   }
   IndexEntry entry = entry_of((*found)->manifest, std::move((*found)->digest));
   struct stat facts = {};
-  if (::stat((candidate.path / manifest_file_name).c_str(), &facts) == 0) {
+  if (::stat((candidate.path / kManifestFileName).c_str(), &facts) == 0) {
     entry.recorded_s = facts.st_mtim.tv_sec;
   }
   return std::optional(std::move(entry));

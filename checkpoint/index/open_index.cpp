@@ -23,7 +23,8 @@ struct Remains {
 Remains save_what_reads(storage::KvStore& store) {
   Remains remains;
   remains.content = read_index_content(store, "");
-  for (const std::string_view prefix : {index_keys::step, index_keys::event, index_keys::digest}) {
+  for (const std::string_view prefix :
+       {index_keys::kStep, index_keys::kEvent, index_keys::kDigest}) {
     // The store is known to be damaged; the records before the damage are wanted.
     (void)store.scan(prefix, [&remains](std::string_view key, std::string_view value) {
       remains.journals.put(std::string(key), std::string(value));

@@ -57,17 +57,18 @@ std::optional<StepRecord> parse_step(std::int64_t step, std::string_view text) {
 }
 
 void put_step(storage::WriteBatch& batch, const StepRecord& record) {
-  batch.put(index_keys::of(index_keys::step, record.step), step_text(record));
+  batch.put(index_keys::of(index_keys::kStep, record.step), step_text(record));
   if (!record.tensor_digests.empty()) {
-    batch.put(index_keys::of(index_keys::digest, record.step), digests_text(record.tensor_digests));
+    batch.put(index_keys::of(index_keys::kDigest, record.step),
+              digests_text(record.tensor_digests));
   }
 }
 
 Result<StepJournal> read_step_journal(storage::KvStore& store) {
   StepJournal journal;
   std::set<std::int64_t> unreadable;
-  TRAIN_RETURN_IF_ERROR(store.scan(index_keys::step, [&](std::string_view key, auto value) {
-    const std::int64_t step = index_keys::number_of(index_keys::step, key).value_or(0);
+  TRAIN_RETURN_IF_ERROR(store.scan(index_keys::kStep, [&](std::string_view key, auto value) {
+    const std::int64_t step = index_keys::number_of(index_keys::kStep, key).value_or(0);
     auto record = parse_step(step, value);
     if (step > 0 && record) {
       journal.steps.emplace(step, *std::move(record));
@@ -76,8 +77,8 @@ Result<StepJournal> read_step_journal(storage::KvStore& store) {
     }
     return true;
   }));
-  TRAIN_RETURN_IF_ERROR(store.scan(index_keys::digest, [&](std::string_view key, auto value) {
-    const std::int64_t step = index_keys::number_of(index_keys::digest, key).value_or(0);
+  TRAIN_RETURN_IF_ERROR(store.scan(index_keys::kDigest, [&](std::string_view key, auto value) {
+    const std::int64_t step = index_keys::number_of(index_keys::kDigest, key).value_or(0);
     auto digests = parse_digests(value);
     const auto record = journal.steps.find(step);
     if (!digests) {
@@ -95,7 +96,7 @@ Result<std::vector<StepRecord>> read_steps(storage::KvStore& store, std::int64_t
                                            std::int64_t last) {
   std::vector<StepRecord> records;
   const auto visit = [&](std::string_view key, std::string_view value) {
-    const auto step = index_keys::number_of(index_keys::step, key);
+    const auto step = index_keys::number_of(index_keys::kStep, key);
     if (!step || *step > last) {
       return false;
     }
@@ -105,13 +106,13 @@ Result<std::vector<StepRecord>> read_steps(storage::KvStore& store, std::int64_t
     return true;
   };
   TRAIN_RETURN_IF_ERROR(
-      store.scan_from(index_keys::of(index_keys::step, first), index_keys::step, visit));
+      store.scan_from(index_keys::of(index_keys::kStep, first), index_keys::kStep, visit));
   return records;
 }
 
 Result<bool> has_steps(storage::KvStore& store) {
   bool found = false;
-  TRAIN_RETURN_IF_ERROR(store.scan(index_keys::step, [&found](std::string_view, std::string_view) {
+  TRAIN_RETURN_IF_ERROR(store.scan(index_keys::kStep, [&found](std::string_view, std::string_view) {
     found = true;
     return false;
   }));

@@ -19,7 +19,7 @@ namespace {
 
 /// Bytes read of each checkpoint at a time.
 constexpr std::int64_t kCompareBatchBytes = std::int64_t{8} << 20;
-constexpr std::int64_t float_bytes = sizeof(float);
+constexpr std::int64_t kFloatBytes = sizeof(float);
 
 using Shape = std::vector<std::int64_t>;
 using Shapes = std::map<std::string, Shape>;
@@ -59,7 +59,7 @@ class Comparison {
   Status add(const std::string& name, const Shape& shape) {
     const std::int64_t rows = shape.empty() ? 1 : shape.front();
     const std::int64_t row = rows == 0 ? 0 : elements_of(shape) / rows;
-    const std::int64_t row_bytes = std::max<std::int64_t>(row, 1) * float_bytes;
+    const std::int64_t row_bytes = std::max<std::int64_t>(row, 1) * kFloatBytes;
     const std::int64_t most = std::max<std::int64_t>(kCompareBatchBytes / row_bytes, 1);
     found_[name].elements = elements_of(shape);
     for (std::int64_t first = 0; first < rows; first += most) {

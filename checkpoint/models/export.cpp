@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t piece_elements = std::size_t{1} << 18;
+constexpr std::size_t kPieceElements = std::size_t{1} << 18;
 
 std::uint64_t stored_bytes(const ExportTensor& tensor, ExportType type) {
   return element_count(tensor) * storage::size_of(type);
@@ -147,7 +147,7 @@ Status in_pieces(std::string_view tensor, std::span<const float> elements, Expor
                  const Take& take) {
   std::vector<std::byte> bytes;
   while (!elements.empty()) {
-    const auto piece = elements.first(std::min(elements.size(), piece_elements));
+    const auto piece = elements.first(std::min(elements.size(), kPieceElements));
     bytes.resize(piece.size() * storage::size_of(type));
     if (!storage::from_floats(type, piece, bytes)) {
       return user_error(

@@ -39,7 +39,7 @@ Result<GgufModel> GgufModel::open(const fs::path& path) {
 Status GgufModel::check(const engine::ModelSpec& model) {
   map_ = tensor_map(model, engine::Dialect::gguf);
   const std::string path = file_.file().path().string();
-  std::set<std::string, std::less<>> wanted(gguf_rope_tensors.begin(), gguf_rope_tensors.end());
+  std::set<std::string, std::less<>> wanted(kGgufRopeTensors.begin(), kGgufRopeTensors.end());
   if (model.tie_embeddings) {
     wanted.insert("output.weight");  // Copy of the embedding.
   }

@@ -166,11 +166,11 @@ Status add_gguf_rope(GgufKeys& keys, Json& config) {
   const double theta = keys.real("rope.freq_base", 10000.0);
   config["rope_theta"] = theta;
   const std::uint64_t rotary = add_width(keys, config);
-  const auto factors = factors_of(keys.file(), gguf_rope_tensors[0], rotary / 2);
+  const auto factors = factors_of(keys.file(), kGgufRopeTensors[0], rotary / 2);
   TRAIN_RETURN_IF_ERROR(factors);
-  auto shorter = factors_of(keys.file(), gguf_rope_tensors[1], rotary / 2);
+  auto shorter = factors_of(keys.file(), kGgufRopeTensors[1], rotary / 2);
   TRAIN_RETURN_IF_ERROR(shorter);
-  auto longer = factors_of(keys.file(), gguf_rope_tensors[2], rotary / 2);
+  auto longer = factors_of(keys.file(), kGgufRopeTensors[2], rotary / 2);
   TRAIN_RETURN_IF_ERROR(longer);
   // Without a type the factor is that of linear scaling, as in files of 2023.
   const double old_factor = keys.real("rope.scale_linear", 0.0);

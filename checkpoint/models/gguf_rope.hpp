@@ -10,7 +10,7 @@
 namespace train::checkpoint {
 
 /// Tensors that hold RoPE settings, not weights.
-inline constexpr std::array<std::string_view, 3> gguf_rope_tensors = {
+inline constexpr std::array<std::string_view, 3> kGgufRopeTensors = {
     "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"};
 
 /// Adds rope_theta, partial_rotary_factor and rope_scaling to a config.json, as in the published

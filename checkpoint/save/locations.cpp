@@ -43,7 +43,7 @@ constexpr std::string_view kWayOut =
 
 /// True if `directory` has exactly this manifest.
 bool has_manifest(const fs::path& directory, const std::string& manifest) {
-  const auto text = storage::read_file(directory / manifest_file_name, manifest.size() + 1);
+  const auto text = storage::read_file(directory / kManifestFileName, manifest.size() + 1);
   return text.ok() && *text == manifest;
 }
 
@@ -178,7 +178,7 @@ Status ShardCarrier::seal(std::int64_t step, const std::string& manifest) const 
   if (!fs::exists(incoming, code) && has_manifest(target, manifest)) {
     return storage::fsync_directory(local);
   }
-  TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(incoming / manifest_file_name, manifest));
+  TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(incoming / kManifestFileName, manifest));
   if (fs::exists(target, code) && !has_manifest(target, manifest)) {
     // A checkpoint of an earlier start, whose steps have been repeated.
     TRAIN_RETURN_IF_ERROR(retire(local, step, options_.identity));
@@ -221,7 +221,7 @@ Status publish_local(const Locations& places, const std::string& tag, const Cand
   for (const FileRecord& file : manifest.files) {
     TRAIN_RETURN_IF_ERROR(carry(local.path / file.name, file.digest, incoming.path(), rsync));
   }
-  const auto text = storage::read_file(local.path / manifest_file_name, manifest_text_limit);
+  const auto text = storage::read_file(local.path / kManifestFileName, kManifestTextLimit);
   TRAIN_RETURN_IF_ERROR(text);
   const auto published = incoming.publish({manifest, *text});
   return published ? Status() : Status(published.error());

@@ -138,9 +138,9 @@ Result<ManifestDraft> draft_manifest(const ManifestFields& fields,
     return failure(fmt::format("cannot publish {}: {}", name, defect));
   }
   draft.text = manifest_text(draft.manifest);
-  if (draft.text.size() > manifest_text_limit) {
+  if (draft.text.size() > kManifestTextLimit) {
     return failure(fmt::format("cannot publish {}: its manifest would have {} bytes of {}", name,
-                               draft.text.size(), manifest_text_limit));
+                               draft.text.size(), kManifestTextLimit));
   }
   return draft;
 }
@@ -154,7 +154,7 @@ Result<WriteOutcome> IncomingCheckpoint::publish(ManifestDraft draft) {
     return failure(fmt::format("cannot publish {}: {}", target_.string(), defect));
   }
   outcome.manifest_digest = storage::digest_text(draft.text);
-  TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(path_ / manifest_file_name, draft.text));
+  TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(path_ / kManifestFileName, draft.text));
   if (!is_gone(target_)) {
     auto found = verify_checkpoint(target_);
     TRAIN_RETURN_IF_ERROR(found);

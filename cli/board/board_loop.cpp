@@ -37,11 +37,11 @@ constexpr auto kLookEvery = 500ms;
 constexpr auto kAliveEvery = 10s;
 constexpr auto kForgetAfter = 300s;
 
-constexpr auto use_tuple = asio::as_tuple(asio::use_awaitable);
+constexpr auto kUseTuple = asio::as_tuple(asio::use_awaitable);
 
 asio::awaitable<void> pause(std::chrono::milliseconds time) {
   asio::steady_timer timer(co_await asio::this_coro::executor, time);
-  co_await timer.async_wait(use_tuple);
+  co_await timer.async_wait(kUseTuple);
 }
 
 asio::awaitable<void> await_turn(Pace& pace) {
@@ -165,7 +165,7 @@ bool BoardLoop::make_room(const asio::ip::address* peer) {
 
 asio::awaitable<void> BoardLoop::accept(asio::ip::tcp::acceptor acceptor) {
   while (true) {
-    auto [error, socket] = co_await acceptor.async_accept(use_tuple);
+    auto [error, socket] = co_await acceptor.async_accept(kUseTuple);
     if (error) {  // Possibly out of descriptors.
       co_await pause(100ms);
       continue;
@@ -243,7 +243,7 @@ asio::awaitable<bool> BoardLoop::serve_one(Connection& connection, beast::flat_b
   parser.header_limit(kLargestHeader);
   connection.stream.expires_after(kRequestTime);
   const auto [unread, bytes] =
-      co_await http::async_read_header(connection.stream, buffer, parser, use_tuple);
+      co_await http::async_read_header(connection.stream, buffer, parser, kUseTuple);
   if (unread) {
     co_return false;
   }
@@ -271,7 +271,7 @@ asio::awaitable<bool> BoardLoop::serve_one(Connection& connection, beast::flat_b
   }
   connection.stream.expires_after(kWriteTime);
   connection.sends = Clock::now();
-  const auto [unwritten, sent] = co_await http::async_write(connection.stream, message, use_tuple);
+  const auto [unwritten, sent] = co_await http::async_write(connection.stream, message, kUseTuple);
   connection.sends.reset();
   connection.silent = true;
   co_return !unwritten && more;
@@ -439,7 +439,7 @@ asio::awaitable<void> BoardLoop::send_events(Connection& connection, const Board
       connection.stream.expires_after(kWriteTime);
       connection.sends = Clock::now();
       const auto [unwritten, bytes] =
-          co_await asio::async_write(connection.stream, asio::buffer(body.text), use_tuple);
+          co_await asio::async_write(connection.stream, asio::buffer(body.text), kUseTuple);
       connection.sends.reset();
       if (unwritten || !run) {
         co_return;
@@ -448,7 +448,7 @@ asio::awaitable<void> BoardLoop::send_events(Connection& connection, const Board
       sent_at = Clock::now();
     }
     body = {.text = begun ? std::string() : std::string(kHeader)};
-    co_await looked_again_.async_wait(use_tuple);
+    co_await looked_again_.async_wait(kUseTuple);
   }
 }
 

@@ -30,11 +30,11 @@ Result<TextCodec> TextCodec::of_run(const fs::path& run, const configs::RunConfi
                                     std::int64_t vocab) {
   const auto facts = data::read_dataset_facts(config.data.dir);
   const std::string name = facts ? facts->tokenizer.value_or("") : std::string();
-  const bool fits = vocab >= data::bytes_vocab_size && vocab < 2 * data::bytes_vocab_size;
+  const bool fits = vocab >= data::kBytesVocabSize && vocab < 2 * data::kBytesVocabSize;
   TextCodec codec;
   const fs::path path = tokenizer_of(run, config);
   if (name == "bytes" || (path.empty() && name.empty() && fits)) {
-    codec.vocab_ = data::bytes_vocab_size;
+    codec.vocab_ = data::kBytesVocabSize;
     return codec;
   }
   if (path.empty()) {

@@ -65,13 +65,13 @@ std::vector<std::int32_t> encode_bytes(std::string_view text) {
     tokens.push_back(static_cast<unsigned char>(letter));
   }
   if (tokens.empty()) {
-    tokens.push_back(static_cast<std::int32_t>(data::bytes_end_of_text));
+    tokens.push_back(static_cast<std::int32_t>(data::kBytesEndOfText));
   }
   return tokens;
 }
 
 std::string show_byte(std::int32_t token) {
-  if (token >= data::bytes_end_of_text || token == '\n') {
+  if (token >= data::kBytesEndOfText || token == '\n') {
     return "\n";
   }
   const bool control = (token < 32 && token != '\t') || token == 127;

@@ -144,7 +144,7 @@ Result<RenderedChat> checked(std::span<const ChatMessage> messages, bool add_gen
   return render(messages, add_generation_prompt, tokens);
 }
 
-constexpr const char* chatml_source =
+constexpr const char* kChatmlSource =
     R"({%- for message in messages %}
     {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}
 {%- endfor %}
@@ -152,7 +152,7 @@ constexpr const char* chatml_source =
     {{- '<|im_start|>assistant\n' }}
 {%- endif %})";
 
-constexpr const char* gemma_source =
+constexpr const char* kGemmaSource =
     R"({{- '<bos>' }}
 {%- set turns = messages %}
 {%- set before = '' %}
@@ -172,7 +172,7 @@ constexpr const char* gemma_source =
     {{- '<start_of_turn>model\n' }}
 {%- endif %})";
 
-constexpr const char* llama3_source =
+constexpr const char* kLlama3Source =
     R"({%- for message in messages %}
     {{- '<|begin_of_text|>' if loop.first else '' }}
     {{- '<|start_header_id|>' + message.role + '<|end_header_id|>\n\n' }}
@@ -182,12 +182,12 @@ constexpr const char* llama3_source =
     {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
 {%- endif %})";
 
-constexpr const char* plain_source =
+constexpr const char* kPlainSource =
     R"({%- for message in messages %}
     {{- message.content }}
 {%- endfor %})";
 
-constexpr const char* tulu_source =
+constexpr const char* kTuluSource =
     R"({%- for message in messages %}
     {{- '<|' + message.role + '|>\n' + message.content }}
     {{- '<|end_of_text|>' if message.role == 'assistant' else '' }}
@@ -201,17 +201,17 @@ constexpr const char* tulu_source =
 
 std::span<const BuiltInTemplate> built_in_templates() {
   static const std::array<BuiltInTemplate, 5> templates = {
-      {{"chatml", {{"eos_token", "<|im_end|>"}}, checked<render_chatml>, chatml_source},
+      {{"chatml", {{"eos_token", "<|im_end|>"}}, checked<render_chatml>, kChatmlSource},
        {"gemma",
         {{"bos_token", "<bos>"}, {"eos_token", "<end_of_turn>"}},
         checked<render_gemma>,
-        gemma_source},
+        kGemmaSource},
        {"llama3",
         {{"bos_token", "<|begin_of_text|>"}, {"eos_token", "<|eot_id|>"}},
         checked<render_llama3>,
-        llama3_source},
-       {"plain", {}, checked<render_plain>, plain_source},
-       {"tulu", {{"eos_token", "<|end_of_text|>"}}, checked<render_tulu>, tulu_source}}};
+        kLlama3Source},
+       {"plain", {}, checked<render_plain>, kPlainSource},
+       {"tulu", {{"eos_token", "<|end_of_text|>"}}, checked<render_tulu>, kTuluSource}}};
   return templates;
 }
 

@@ -109,10 +109,10 @@ Result<Conversation> conversation_from_json(const Json& value) {
 }
 
 Result<Conversation> parse_conversation(std::string_view text) {
-  constexpr storage::JsonLimits limits = {.bytes = conversation_limit_bytes,
+  constexpr storage::JsonLimits limits = {.bytes = kConversationLimitBytes,
                                           .values = 10'000'000,
-                                          .run = conversation_limit_bytes,
-                                          .depth = conversation_limit_depth};
+                                          .run = kConversationLimitBytes,
+                                          .depth = kConversationLimitDepth};
   if (const std::string excess = storage::json_excess(text, limits); !excess.empty()) {
     return user_error(fmt::format("the conversation is {}", excess));
   }

@@ -43,8 +43,8 @@ struct Conversation {
 };
 
 /// Limits of a conversation: bytes of text, and depth of brackets.
-inline constexpr std::size_t conversation_limit_bytes = std::size_t{64} << 20U;
-inline constexpr std::size_t conversation_limit_depth = 64;
+inline constexpr std::size_t kConversationLimitBytes = std::size_t{64} << 20U;
+inline constexpr std::size_t kConversationLimitDepth = 64;
 
 /// Parses a list of messages, or an object (a line of a data set) with such a list as its member
 /// "messages" and optionally "tools" (a list) and "chat_template_kwargs" (an object: the

@@ -72,9 +72,9 @@ Result<std::string> conversation_line(const Conversation& conversation) {
   std::string line =
       fmt::format(R"({{"messages": [{}], "tools": {}, "variables": {}}})", messages,
                   or_else(conversation.tools, "null"), or_else(conversation.variables, "{}"));
-  if (line.size() > conversation_limit_bytes) {
+  if (line.size() > kConversationLimitBytes) {
     return user_error(fmt::format("the conversation has {} bytes; at most {} are rendered",
-                                  line.size(), conversation_limit_bytes));
+                                  line.size(), kConversationLimitBytes));
   }
   return line + '\n';
 }

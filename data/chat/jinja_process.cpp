@@ -27,9 +27,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double start_seconds = 30.0;
+constexpr double kStartSeconds = 30.0;
 /// Limit of an answer's line: a million spans.
-constexpr std::size_t head_limit_bytes = std::size_t{32} << 20U;
+constexpr std::size_t kHeadLimitBytes = std::size_t{32} << 20U;
 
 double clock_seconds(clockid_t clock) {
   timespec now{};
@@ -170,7 +170,7 @@ Result<JinjaProcess> JinjaProcess::start_program(const std::string& program,
 }
 
 Status JinjaProcess::greet() {
-  const auto head = receive_line(now_seconds() + start_seconds);
+  const auto head = receive_line(now_seconds() + kStartSeconds);
   TRAIN_RETURN_IF_ERROR(head);
   const json answer = json::parse(*head, nullptr, false);
   if (answer.is_object() && answer.contains("missing")) {
@@ -232,7 +232,7 @@ Result<std::string> JinjaProcess::receive_line(double deadline) {
       return line;
     }
     searched = received_.size();
-    if (searched > head_limit_bytes) {
+    if (searched > kHeadLimitBytes) {
       return given_up(user_error("it has too many generation blocks"));
     }
     TRAIN_RETURN_IF_ERROR(exchange_some(deadline));

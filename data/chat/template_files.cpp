@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::uint64_t file_limit_bytes = std::uint64_t{1} << 24U;
+constexpr std::uint64_t kFileLimitBytes = std::uint64_t{1} << 24U;
 
 bool is_file(const fs::path& path) {
   std::error_code ignored;
@@ -33,7 +33,7 @@ bool is_file(const fs::path& path) {
 Result<std::string> read_small_file(const fs::path& path) {
   const auto file = storage::InputFile::open(path);
   TRAIN_RETURN_IF_ERROR(file);
-  return file->read_text(file_limit_bytes);
+  return file->read_text(kFileLimitBytes);
 }
 
 Result<std::string> read_template(const fs::path& path) {
@@ -49,7 +49,7 @@ Result<std::string> read_template(const fs::path& path) {
 /// Parsed JSON file; null if it is missing.
 Result<json> read_document(const fs::path& path) {
   constexpr storage::JsonLimits limits = {
-      .bytes = file_limit_bytes, .values = 1'000'000, .run = file_limit_bytes, .depth = 32};
+      .bytes = kFileLimitBytes, .values = 1'000'000, .run = kFileLimitBytes, .depth = 32};
   if (!is_file(path)) {
     return json(nullptr);
   }
@@ -163,7 +163,7 @@ Result<TemplateFiles> read_gguf(const fs::path& path) {
   if (files.sources.empty()) {
     return user_error(
         fmt::format("{} has no chat template: no {}; use a built-in one, as with --template chatml",
-                    path.string(), gguf_template_key));
+                    path.string(), kGgufTemplateKey));
   }
   return files;
 }
@@ -189,8 +189,8 @@ Result<TemplateFiles> read_template_files(const fs::path& path) {
 
 namespace {
 
-constexpr const char* template_file = "chat_template.jinja";
-constexpr const char* other_templates = "additional_chat_templates";
+constexpr const char* kTemplateFile = "chat_template.jinja";
+constexpr const char* kOtherTemplates = "additional_chat_templates";
 
 bool is_file_name(const std::string& name) {
   return !name.empty() && name.front() != '.' &&
@@ -240,20 +240,20 @@ Status write_template_files(const TemplateSources& sources, const fs::path& fold
     return {};
   }
   TRAIN_RETURN_IF_ERROR(remove_configured_template(folder));
-  for (const char* const older : {template_file, other_templates, "chat_template.json"}) {
+  for (const char* const older : {kTemplateFile, kOtherTemplates, "chat_template.json"}) {
     TRAIN_RETURN_IF_ERROR(storage::remove_tree(folder / older));
   }
   for (const auto& [name, source] : sources) {
     if (name != "default") {
-      TRAIN_RETURN_IF_ERROR(storage::make_directory(folder / other_templates));
+      TRAIN_RETURN_IF_ERROR(storage::make_directory(folder / kOtherTemplates));
       TRAIN_RETURN_IF_ERROR(
-          storage::write_file_atomically(folder / other_templates / (name + ".jinja"), source));
+          storage::write_file_atomically(folder / kOtherTemplates / (name + ".jinja"), source));
     }
   }
   const auto first = sources.find("default");
   return first == sources.end()
              ? Status()
-             : storage::write_file_atomically(folder / template_file, first->second);
+             : storage::write_file_atomically(folder / kTemplateFile, first->second);
 }
 
 Result<SpecialTokens> read_special_tokens(const fs::path& tokenizer) {

@@ -6,7 +6,7 @@
 namespace train::data {
 namespace {
 
-constexpr std::array<std::string_view, 29> spaces = {
+constexpr std::array<std::string_view, 29> kSpaces = {
     " ",      "\t",     "\n",     "\v",     "\f",     "\r",     "\x1c",   "\x1d",
     "\x1e",   "\x1f",   "\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002",
     "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a",
@@ -15,8 +15,8 @@ constexpr std::array<std::string_view, 29> spaces = {
 /// Length in bytes of the white space that `matches`; 0: none does.
 template <typename Matches>
 std::size_t space_length(Matches matches) {
-  const auto* const found = std::find_if(spaces.begin(), spaces.end(), matches);
-  return found == spaces.end() ? 0 : found->size();
+  const auto* const found = std::find_if(kSpaces.begin(), kSpaces.end(), matches);
+  return found == kSpaces.end() ? 0 : found->size();
 }
 
 std::size_t space_before(std::string_view text) {

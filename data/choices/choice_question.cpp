@@ -16,16 +16,16 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t letter_count = 26;
-constexpr storage::JsonLimits json_limits{
+constexpr std::size_t kLetterCount = 26;
+constexpr storage::JsonLimits kJsonLimits{
     .bytes = std::size_t{32} << 20, .values = 100'000, .run = std::size_t{32} << 20, .depth = 16};
 
 std::string stripped(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(white_space);
+  const std::size_t first = text.find_first_not_of(kWhiteSpace);
   if (first == std::string_view::npos) {
     return {};
   }
-  return std::string(text.substr(first, text.find_last_not_of(white_space) - first + 1));
+  return std::string(text.substr(first, text.find_last_not_of(kWhiteSpace) - first + 1));
 }
 
 Result<std::string> text_member(const json& line, std::string_view key) {
@@ -114,7 +114,7 @@ Result<ChoiceQuestion> parse_letters(const json& line) {
   TRAIN_RETURN_IF_ERROR(question);
   const auto texts = text_list(json_member(line, "choices"), "choices");
   TRAIN_RETURN_IF_ERROR(texts);
-  if (texts->size() > letter_count) {
+  if (texts->size() > kLetterCount) {
     return user_error(
         fmt::format("\"choices\" has {} texts, more than there are letters", texts->size()));
   }
@@ -237,7 +237,7 @@ std::string_view choice_layouts_help() {
 }
 
 Result<ChoiceQuestion> parse_choice_question(std::string_view line) {
-  if (const std::string excess = storage::json_excess(line, json_limits); !excess.empty()) {
+  if (const std::string excess = storage::json_excess(line, kJsonLimits); !excess.empty()) {
     return user_error(fmt::format("not read as JSON: {}", excess));
   }
   const json parsed = json::parse(line, nullptr, /*allow_exceptions=*/false);

@@ -10,7 +10,7 @@
 namespace train::data {
 
 /// White space stripped from texts, and moved from a context to its continuations.
-inline constexpr std::string_view white_space = " \t\n\r\f\v";
+inline constexpr std::string_view kWhiteSpace = " \t\n\r\f\v";
 
 /// Multiple-choice question as put to a model: a context and several continuations whose
 /// likelihoods are compared.

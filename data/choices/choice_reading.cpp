@@ -77,7 +77,7 @@ Status ChoiceReading::add_document(const Ids& whole, std::size_t context) {
 
 Status ChoiceReading::add(const ChoiceQuestion& question, std::size_t source, std::uint64_t line) {
   const std::string& text = question.context;
-  const std::size_t end = text.find_last_not_of(white_space) + 1;
+  const std::size_t end = text.find_last_not_of(kWhiteSpace) + 1;
   const auto context = encode(std::string_view(text).substr(0, end));
   TRAIN_RETURN_IF_ERROR(context);
   ScoredQuestion scored{.source = source,

@@ -14,8 +14,8 @@
 namespace train::data {
 namespace {
 
-constexpr std::size_t answers_at_once = 16;
-constexpr std::size_t renders_each = 4;
+constexpr std::size_t kAnswersAtOnce = 16;
+constexpr std::size_t kRendersEach = 4;
 
 std::size_t common_length(std::string_view left, std::string_view right) {
   const std::size_t most = std::min(left.size(), right.size());
@@ -69,7 +69,7 @@ class AnswerPlaces {
         two_(placeholder_for(whole, "QxAnotherAnswerTwoQx")) {}
 
   /// Prefixes to render for an answer, in the order in which place() reads them.
-  [[nodiscard]] std::array<ChatPrefix, renders_each> prefixes(std::size_t answer) const {
+  [[nodiscard]] std::array<ChatPrefix, kRendersEach> prefixes(std::size_t answer) const {
     const std::size_t all = conversation_.messages.size();
     return {ChatPrefix{.messages_count = answer, .options = {.add_generation_prompt = true}},
             ChatPrefix{.messages_count = all, .contents = {{answer, one_}}},
@@ -459,9 +459,9 @@ std::variant<std::vector<AnswerSpan>, Dropped> place_answers(ChatTemplate& chat_
     }
   }
   AnswerPlaces places(chat_template, conversation, whole);
-  for (std::size_t first = 0; first < others.size(); first += answers_at_once) {
+  for (std::size_t first = 0; first < others.size(); first += kAnswersAtOnce) {
     const auto some =
-        std::span(others).subspan(first, std::min(answers_at_once, others.size() - first));
+        std::span(others).subspan(first, std::min(kAnswersAtOnce, others.size() - first));
     std::vector<ChatPrefix> prefixes;
     for (const std::size_t answer : some) {
       const auto each = places.prefixes(answer);
@@ -470,7 +470,7 @@ std::variant<std::vector<AnswerSpan>, Dropped> place_answers(ChatTemplate& chat_
     const auto rendered = chat_template.render_prefixes(conversation, prefixes);
     for (std::size_t i = 0; i < some.size(); ++i) {
       auto placed =
-          places.place(some[i], Rendered(rendered).subspan(i * renders_each, renders_each));
+          places.place(some[i], Rendered(rendered).subspan(i * kRendersEach, kRendersEach));
       if (auto* const dropped = std::get_if<Dropped>(&placed)) {
         return std::move(*dropped);
       }

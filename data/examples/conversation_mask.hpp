@@ -18,7 +18,7 @@ enum class MaskMethod : std::uint8_t {
   markers,       ///< The template marks them ({% generation %}; a built-in template).
   placeholders,  ///< Other texts in place of the answers: see place_answers().
 };
-inline constexpr std::size_t mask_method_count = 2;
+inline constexpr std::size_t kMaskMethodCount = 2;
 
 struct MaskedConversation {
   std::string text;

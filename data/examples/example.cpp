@@ -20,10 +20,10 @@ namespace {
 using LineJson = nlohmann::ordered_json;
 using TextOrDropped = std::variant<ExampleText, Dropped>;
 
-constexpr std::array<std::string_view, 5> kind_names = {"chat", "prompt", "preference", "kto",
+constexpr std::array<std::string_view, 5> kKindNames = {"chat", "prompt", "preference", "kto",
                                                         "text"};
 
-const std::array<std::string_view, drop_reason_count> reason_texts = {
+const std::array<std::string_view, kDropReasonCount> reason_texts = {
     storage::line_fault_text(storage::LineFault::too_long),
     storage::line_fault_text(storage::LineFault::cut_off),
     storage::line_fault_text(storage::LineFault::half_surrogate),
@@ -54,11 +54,11 @@ bool has(const LineJson& line, const char* key) {
 }
 
 /// Names of the label in TRL, open-instruct and LLaMA-Factory.
-constexpr std::array<const char*, 3> label_names = {"label", "binary_labels", "kto_tag"};
+constexpr std::array<const char*, 3> kLabelNames = {"label", "binary_labels", "kto_tag"};
 
 /// Null if there is none.
 const LineJson* label_member(const LineJson& line) {
-  for (const char* const key : label_names) {
+  for (const char* const key : kLabelNames) {
     if (has(line, key)) {
       return &line.at(key);
     }
@@ -83,10 +83,10 @@ std::optional<bool> label_value(const LineJson& label) {
   return label.is_number() && (label == 0 || label == 1) ? std::optional(label == 1) : std::nullopt;
 }
 
-constexpr std::array<const char*, 3> message_names = {"messages", "conversations", "conversation"};
+constexpr std::array<const char*, 3> kMessageNames = {"messages", "conversations", "conversation"};
 
 /// Members that hold parts of the prompt in other programs' data sets.
-constexpr std::array<std::string_view, 12> prompt_names = {
+constexpr std::array<std::string_view, 12> kPromptNames = {
     "messages", "conversations", "conversation", "prompt",  "instruction", "question",
     "input",    "query",         "context",      "history", "system",      "system_prompt"};
 
@@ -115,7 +115,7 @@ std::string words_of(const ExampleText& text) {
 }
 
 bool has_messages(const LineJson& line) {
-  return std::any_of(message_names.begin(), message_names.end(),
+  return std::any_of(kMessageNames.begin(), kMessageNames.end(),
                      [&](const char* key) { return has(line, key); });
 }
 
@@ -173,7 +173,7 @@ class LineParser {
  private:
   /// True if an unread member holds text that neither prompt nor answers contain.
   bool may_be_prompt(const std::string& name, const Example& example) {
-    return std::find(prompt_names.begin(), prompt_names.end(), name) != prompt_names.end() &&
+    return std::find(kPromptNames.begin(), kPromptNames.end(), name) != kPromptNames.end() &&
            !stands_in(*line_.read(name), words_of(example.text) + words_of(*example.worse));
   }
 
@@ -231,7 +231,7 @@ class LineParser {
 
   /// Messages of a line, or those made of Alpaca's members.
   ListOrDropped messages() {
-    for (const char* const key : message_names) {
+    for (const char* const key : kMessageNames) {
       if (line_.has(key)) {
         auto list = message_list(*line_.read(key));
         if (auto* const messages = std::get_if<MessageList>(&list)) {
@@ -306,7 +306,7 @@ class LineParser {
       return asked_in("prompt", *text, /*raw=*/!line_.has("system"));
     }
     std::vector<const char*> lists = {"prompt"};
-    lists.insert(lists.end(), message_names.begin(), message_names.end());
+    lists.insert(lists.end(), kMessageNames.begin(), kMessageNames.end());
     for (const char* const key : lists) {
       if (line_.has(key)) {
         auto list = message_list(*line_.read(key));
@@ -403,7 +403,7 @@ class LineParser {
   /// A conversation's label applies to its last message.
   std::optional<Dropped> labelled(Example& example) {
     const LineJson* label = nullptr;
-    for (const char* const key : label_names) {
+    for (const char* const key : kLabelNames) {
       label = label == nullptr ? line_.read(key) : label;
     }
     const std::optional<bool> value = label == nullptr ? std::nullopt : label_value(*label);
@@ -566,16 +566,16 @@ class LineParser {
 }  // namespace
 
 Result<ExampleKind> example_kind_named(std::string_view name) {
-  const auto* const found = std::find(kind_names.begin(), kind_names.end(), name);
-  if (found == kind_names.end()) {
+  const auto* const found = std::find(kKindNames.begin(), kKindNames.end(), name);
+  if (found == kKindNames.end()) {
     return user_error(fmt::format("unknown kind of data \"{}\"; use one of {}", name,
-                                  fmt::join(kind_names, ", ")));
+                                  fmt::join(kKindNames, ", ")));
   }
-  return static_cast<ExampleKind>(found - kind_names.begin());
+  return static_cast<ExampleKind>(found - kKindNames.begin());
 }
 
 std::string_view example_kind_name(ExampleKind kind) {
-  return kind_names.at(static_cast<std::size_t>(kind));
+  return kKindNames.at(static_cast<std::size_t>(kind));
 }
 
 std::optional<ExampleKind> example_kind_of(const LineJson& line) {
@@ -644,10 +644,10 @@ DropReason drop_reason_of(storage::LineFault fault) {
 }
 
 std::variant<Example, Dropped> parse_example(std::string_view line, const ExampleOptions& options) {
-  constexpr storage::JsonLimits limits = {.bytes = conversation_limit_bytes,
+  constexpr storage::JsonLimits limits = {.bytes = kConversationLimitBytes,
                                           .values = 10'000'000,
-                                          .run = conversation_limit_bytes,
-                                          .depth = conversation_limit_depth};
+                                          .run = kConversationLimitBytes,
+                                          .depth = kConversationLimitDepth};
   if (const std::string excess = storage::json_excess(line, limits); !excess.empty()) {
     return Dropped{DropReason::not_json, excess};
   }

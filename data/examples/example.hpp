@@ -59,7 +59,7 @@ enum class DropReason : std::uint8_t {
   truncated_away,  ///< All trained tokens lie beyond the row's end.
   text_error,      ///< The tokenizer rejects the text.
 };
-inline constexpr std::size_t drop_reason_count = 23;
+inline constexpr std::size_t kDropReasonCount = 23;
 [[nodiscard]] std::string_view drop_reason_text(DropReason reason);
 [[nodiscard]] DropReason drop_reason_of(storage::LineFault fault);
 
@@ -74,7 +74,7 @@ enum class RemarkKind : std::uint8_t {
   left_out,      ///< Text that the template does not print unchanged.
   unknown_role,  ///< An unknown role, left to the template.
 };
-inline constexpr std::size_t remark_kind_count = 3;
+inline constexpr std::size_t kRemarkKindCount = 3;
 
 struct Remark {
   RemarkKind kind = RemarkKind::not_read;

@@ -13,13 +13,13 @@ namespace train::data {
 namespace {
 
 /// Parts of the names of tokens that end a turn or a text.
-constexpr std::array<std::string_view, 8> ends_of_turns = {"end",  "eot",      "eom",    "eos",
-                                                           "</s>", "|return|", "|call|", "EOS"};
+constexpr std::array<std::string_view, 8> kEndsOfTurns = {"end",  "eot",      "eom",    "eos",
+                                                          "</s>", "|return|", "|call|", "EOS"};
 
 bool is_end_of_turn(const Tokenizer& tokenizer, std::uint32_t id, std::string_view end_of_turn) {
   const std::string_view text = tokenizer.token_text(id);
   return id == tokenizer.end_of_text() || text == end_of_turn ||
-         std::any_of(ends_of_turns.begin(), ends_of_turns.end(), [&](std::string_view part) {
+         std::any_of(kEndsOfTurns.begin(), kEndsOfTurns.end(), [&](std::string_view part) {
            return text.find(part) != std::string_view::npos;
          });
 }

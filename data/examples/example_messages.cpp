@@ -20,7 +20,7 @@ namespace {
 using ExampleJson = nlohmann::ordered_json;
 
 /// Names of roles, and their names in chat templates.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 16> role_names = {
+constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kRoleNames = {
     {{"human", "user"},
      {"user", "user"},
      {"prompter", "user"},
@@ -234,7 +234,7 @@ bool is_printed_list(const std::string& text) {
   return rest.starts_with('\'');
 }
 
-constexpr std::string_view printed_list =
+constexpr std::string_view kPrintedList =
     "a list as Python prints it, which is no JSON: write it with json.dumps(), or give Parquet";
 
 /// List, or JSON text of one.
@@ -243,10 +243,10 @@ ExampleJson list_or_text(const ExampleJson& value) {
     return value;
   }
   const auto& text = value.get_ref<const std::string&>();
-  constexpr storage::JsonLimits limits = {.bytes = conversation_limit_bytes,
+  constexpr storage::JsonLimits limits = {.bytes = kConversationLimitBytes,
                                           .values = 10'000'000,
-                                          .run = conversation_limit_bytes,
-                                          .depth = conversation_limit_depth};
+                                          .run = kConversationLimitBytes,
+                                          .depth = kConversationLimitDepth};
   return storage::json_excess(text, limits).empty() ? ExampleJson::parse(text, nullptr, false)
                                                     : value;
 }
@@ -258,16 +258,16 @@ MessageRole message_role(std::string_view name) {
   std::transform(lower.begin(), lower.end(), lower.begin(), [](char letter) {
     return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
   });
-  const auto* const found = std::find_if(role_names.begin(), role_names.end(),
+  const auto* const found = std::find_if(kRoleNames.begin(), kRoleNames.end(),
                                          [&](const auto& each) { return each.first == lower; });
-  return found == role_names.end() ? MessageRole{std::string(name), false}
+  return found == kRoleNames.end() ? MessageRole{std::string(name), false}
                                    : MessageRole{std::string(found->second), true};
 }
 
 std::variant<MessageList, Dropped> message_list(const ExampleJson& list) {
   MessageList result;
   if (list.is_string() && is_printed_list(list.get_ref<const std::string&>())) {
-    return Dropped{DropReason::members, fmt::format("the messages are {}", printed_list)};
+    return Dropped{DropReason::members, fmt::format("the messages are {}", kPrintedList)};
   }
   ExampleJson messages = list_or_text(list);
   if (messages.is_object()) {
@@ -345,7 +345,7 @@ std::variant<ExampleText, Dropped> conversation_text(const MessageList& list, Li
   ExampleJson whole = {{"messages", list.messages}};
   if (const ExampleJson* const tools = line.read("tools")) {
     if (tools->is_string() && is_printed_list(tools->get_ref<const std::string&>())) {
-      return Dropped{DropReason::members, fmt::format(R"("tools" is {})", printed_list)};
+      return Dropped{DropReason::members, fmt::format(R"("tools" is {})", kPrintedList)};
     }
     if (!tools->empty() && *tools != "") {
       whole["tools"] = list_or_text(*tools);

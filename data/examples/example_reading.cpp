@@ -13,8 +13,8 @@
 namespace train::data {
 namespace {
 
-constexpr std::size_t waiting_limit_bytes = std::size_t{4} << 20;
-constexpr std::size_t waiting_limit_lines = 4096;
+constexpr std::size_t kWaitingLimitBytes = std::size_t{4} << 20;
+constexpr std::size_t kWaitingLimitLines = 4096;
 
 /// Advice for an object that is not an example: how to rename its members.
 std::string rename_advice(const nlohmann::ordered_json& line) {
@@ -73,7 +73,7 @@ Status ExampleReading::read_input(std::size_t input, const Take& take) {
   return reader->read_records([&](const storage::InputRecord& record) -> Status {
     waiting_.push_back({std::string(record.text), {input, record.line}, record.fault});
     waiting_bytes_ += record.text.size();
-    if (waiting_bytes_ < waiting_limit_bytes && waiting_.size() < waiting_limit_lines) {
+    if (waiting_bytes_ < kWaitingLimitBytes && waiting_.size() < kWaitingLimitLines) {
       return {};
     }
     if (*progress_) {

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Version of the rules that turn lines into rows: rows of older versions are prepared again.
-constexpr int row_rules_version = 3;
+constexpr int kRowRulesVersion = 3;
 
 Result<std::string> file_digest(const fs::path& path) {
   constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
@@ -51,7 +51,7 @@ ChatSettings chat_settings_of(const PrepareRowsRequest& request) {
 }
 
 Result<std::string> prepare_key(const PrepareRowsRequest& request) {
-  std::string text = fmt::format("rows {} rules {}\n", row_format_version, row_rules_version);
+  std::string text = fmt::format("rows {} rules {}\n", kRowFormatVersion, kRowRulesVersion);
   for (const fs::path& input : request.inputs) {
     const auto digest = file_digest(input);
     TRAIN_RETURN_IF_ERROR(digest);

@@ -22,11 +22,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t short_ids = 65536;
-constexpr std::int64_t row_length_most = std::int64_t{1} << 24;
-constexpr std::size_t sources_most = 65536;
+constexpr std::int64_t kShortIds = 65536;
+constexpr std::int64_t kRowLengthMost = std::int64_t{1} << 24;
+constexpr std::size_t kSourcesMost = 65536;
 /// Turn ends rarer than one in this many answers belong to single answers.
-constexpr std::uint64_t one_in_most = 100;
+constexpr std::uint64_t kOneInMost = 100;
 
 Status check_rows_request(const PrepareRowsRequest& request) {
   if (request.inputs.empty() || request.out.empty()) {
@@ -35,9 +35,9 @@ Status check_rows_request(const PrepareRowsRequest& request) {
   if (request.tokenizer.empty() || request.tokenizer == "bytes") {
     return user_error("rows need a model's tokenizer; use --tokenizer DIR");
   }
-  if (request.row_length < 2 || request.row_length > row_length_most) {
+  if (request.row_length < 2 || request.row_length > kRowLengthMost) {
     return user_error(fmt::format("--row-length {} must be between 2 and {}", request.row_length,
-                                  row_length_most));
+                                  kRowLengthMost));
   }
   if (!(request.val_fraction >= 0.0 && request.val_fraction < 1.0)) {
     return user_error(
@@ -62,7 +62,7 @@ class RowsJob {
         staging_(std::move(staging)),
         reading_(request, tokenizer) {
     report_.facts.vocab_size = static_cast<std::int64_t>(tokenizer.vocab_size());
-    report_.facts.token_bytes = report_.facts.vocab_size <= short_ids ? 2 : 4;
+    report_.facts.token_bytes = report_.facts.vocab_size <= kShortIds ? 2 : 4;
     report_.notes = tokenizer.notes();
     if (request.source_key.empty()) {
       for (const fs::path& input : request.inputs) {
@@ -133,10 +133,10 @@ class RowsJob {
     const std::string name = encoded == nullptr ? "(dropped)" : encoded->example.source;
     const auto [found, added] = source_numbers_.emplace(name, source_numbers_.size());
     if (added) {
-      if (source_numbers_.size() > sources_most) {
+      if (source_numbers_.size() > kSourcesMost) {
         return user_error(fmt::format(
             "{}:{}: more than {} sources; \"{}\" does not name a source: use another --source-key",
-            request_.inputs[place.input].string(), place.line, sources_most, request_.source_key));
+            request_.inputs[place.input].string(), place.line, kSourcesMost, request_.source_key));
       }
       report_.facts.sources.push_back(name);
       report_.sources.emplace_back();
@@ -188,7 +188,7 @@ class RowsJob {
     }
     for (const Remark& remark : encoded.remarks) {
       NameTally& names = report_.remarks.at(static_cast<std::size_t>(remark.kind));
-      const bool counted = names.size() < tally_names_most || names.contains(remark.name);
+      const bool counted = names.size() < kTallyNamesMost || names.contains(remark.name);
       ++names[counted ? remark.name : "others"];
     }
     if (encoded.method) {
@@ -220,7 +220,7 @@ class RowsJob {
 
   /// If turns end like plain text, nothing makes the model stop.
   void note_endless_turns() {
-    if (turns_ > 0 && turns_ended_ * one_in_most < turns_) {
+    if (turns_ > 0 && turns_ended_ * kOneInMost < turns_) {
       report_.notes.emplace_back(
           "the template does not end answers with a special token of the tokenizer, so the model "
           "will not stop in `generate --chat`; use a --template that does, with its eos_token");
@@ -257,7 +257,7 @@ class RowsJob {
     });
     std::vector<std::uint32_t> ids;
     for (const auto& [count, id] : counts) {
-      if (count * one_in_most >= total) {
+      if (count * kOneInMost >= total) {
         ids.push_back(id);
       }
     }
@@ -368,7 +368,7 @@ Result<RowReport> prepare_rows(const PrepareRowsRequest& request, const PrepareP
         fmt::format("{} already holds other data ({}); use --force to replace it, or another --out",
                     request.out.string(), earlier->front().filename().string()));
   }
-  const fs::path staging = request.out / rows_staging_folder;
+  const fs::path staging = request.out / kRowsStagingFolder;
   TRAIN_RETURN_IF_ERROR(storage::make_directory(request.out));
   const auto lock = storage::FileLock::acquire(request.out, ".prepare.lock");
   TRAIN_RETURN_IF_ERROR(lock);

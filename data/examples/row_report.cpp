@@ -12,12 +12,11 @@ namespace {
 
 using ReportJson = nlohmann::ordered_json;
 
-constexpr std::array<const char*, mask_method_count> mask_method_names = {"markers",
-                                                                          "placeholders"};
+constexpr std::array<const char*, kMaskMethodCount> kMaskMethodNames = {"markers", "placeholders"};
 
-constexpr std::array<const char*, remark_kind_count> remark_names = {"not_read", "left_out",
-                                                                     "unknown_roles"};
-constexpr std::array<const char*, remark_kind_count> remark_texts = {
+constexpr std::array<const char*, kRemarkKindCount> kRemarkNames = {"not_read", "left_out",
+                                                                    "unknown_roles"};
+constexpr std::array<const char*, kRemarkKindCount> kRemarkTexts = {
     "not read", "changed or omitted by the template", "unknown roles, left to the template"};
 
 double percent(std::uint64_t part, std::uint64_t whole) {
@@ -79,13 +78,13 @@ std::string RowReport::json() const {
   ReportJson methods = ReportJson::object();
   for (std::size_t i = 0; i < masks.size(); ++i) {
     if (masks[i] > 0) {
-      methods[mask_method_names[i]] = masks[i];
+      methods[kMaskMethodNames[i]] = masks[i];
     }
   }
   object["masks"] = methods;
   for (std::size_t i = 0; i < remarks.size(); ++i) {
     if (!remarks[i].empty()) {
-      object[remark_names[i]] = remarks[i];
+      object[kRemarkNames[i]] = remarks[i];
     }
   }
   object["prompts_merged"] = merged;
@@ -116,7 +115,7 @@ std::vector<std::string> RowReport::lines() const {
   }
   for (std::size_t i = 0; i < remarks.size(); ++i) {
     if (!remarks[i].empty()) {
-      all.push_back(remark_line(remarks[i], remark_texts[i]));
+      all.push_back(remark_line(remarks[i], kRemarkTexts[i]));
     }
   }
   for (const char* const split : {"train", "val"}) {

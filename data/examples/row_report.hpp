@@ -26,7 +26,7 @@ struct RowTally {
 
 /// Lines by name: a limited number of names in order of appearance, the rest together.
 using NameTally = std::map<std::string, std::uint64_t>;
-inline constexpr std::size_t tally_names_most = 64;
+inline constexpr std::size_t kTallyNamesMost = 64;
 
 /// Counts of preparing rows.
 struct RowReport {
@@ -34,9 +34,9 @@ struct RowReport {
   RowFacts facts = {};
   RowTally total = {};
   std::vector<RowTally> sources = {};  ///< In the order of facts.sources.
-  std::array<storage::DropTally, drop_reason_count> dropped = {};
-  std::array<std::uint64_t, mask_method_count> masks = {};  ///< Conversations, by MaskMethod.
-  std::array<NameTally, remark_kind_count> remarks = {};    ///< Lines, by RemarkKind.
+  std::array<storage::DropTally, kDropReasonCount> dropped = {};
+  std::array<std::uint64_t, kMaskMethodCount> masks = {};  ///< Conversations, by MaskMethod.
+  std::array<NameTally, kRemarkKindCount> remarks = {};    ///< Lines, by RemarkKind.
   std::uint64_t merged = 0;             ///< Prompts whose last token merged with the answer.
   std::uint64_t prompts = 0;            ///< Prompt and completion pairs without a conversation.
   std::uint64_t desirable = 0;          ///< KTO examples: desirable,

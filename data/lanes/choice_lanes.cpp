@@ -31,7 +31,7 @@ Result<std::optional<Tokenizer>> find_tokenizer(const configs::RunConfig& config
   const auto facts = has_data ? read_dataset_facts(config.data.dir) : DatasetFacts();
   TRAIN_RETURN_IF_ERROR(facts);
   const std::string name = facts->tokenizer.value_or("");
-  const bool fits = vocab_size >= bytes_vocab_size && vocab_size < 2 * bytes_vocab_size;
+  const bool fits = vocab_size >= kBytesVocabSize && vocab_size < 2 * kBytesVocabSize;
   if (name == "bytes" || (name.empty() && fits)) {
     return std::optional<Tokenizer>();
   }

@@ -12,7 +12,7 @@
 namespace train::data {
 namespace {
 
-constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
 /// Source read sequentially in pieces.
 class SequentialFile {
@@ -22,7 +22,7 @@ class SequentialFile {
   /// Appends the next piece to `buffer`; returns its size, 0 at the end.
   Result<std::size_t> append_to(std::string& buffer) {
     const std::size_t old_size = buffer.size();
-    buffer.resize(old_size + chunk_bytes);
+    buffer.resize(old_size + kChunkBytes);
     const auto size = source_.read(std::span(buffer).subspan(old_size));
     buffer.resize(old_size + (size ? *size : 0));
     return size;

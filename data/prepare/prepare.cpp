@@ -82,7 +82,7 @@ class Splitter {
     if (!plan_.whole_documents) {
       target_ = position() < plan_.tail_begin ? &train_ : &val_;
     }
-    TRAIN_RETURN_IF_ERROR(target_->add_token(static_cast<std::uint32_t>(bytes_end_of_text)));
+    TRAIN_RETURN_IF_ERROR(target_->add_token(static_cast<std::uint32_t>(kBytesEndOfText)));
     ++documents_;
     choose();
     return {};
@@ -156,8 +156,8 @@ Result<PrepareReport> write_tokens(const PrepareRequest& request, const TokenCen
   }
   TRAIN_RETURN_IF_ERROR(publish_tokens(request,
                                        {.tokenizer = request.tokenizer,
-                                        .vocab_size = bytes_vocab_size,
-                                        .end_of_text = bytes_end_of_text},
+                                        .vocab_size = kBytesVocabSize,
+                                        .end_of_text = kBytesEndOfText},
                                        *writers));
   return token_report(census, plan, *writers);
 }

@@ -14,8 +14,8 @@
 namespace train::data {
 
 /// `bytes` tokenizer: one token per byte of the text; 256 ends a document.
-inline constexpr std::int64_t bytes_end_of_text = 256;
-inline constexpr std::int64_t bytes_vocab_size = 257;
+inline constexpr std::int64_t kBytesEndOfText = 256;
+inline constexpr std::int64_t kBytesVocabSize = 257;
 
 struct PrepareRequest {
   std::vector<std::filesystem::path> inputs{};  ///< Texts, or records with a member "text".
@@ -33,7 +33,7 @@ struct PrepareRequest {
 
 struct PrepareReport {
   std::uint64_t documents = 0;
-  std::array<storage::DropTally, storage::line_fault_count> dropped =
+  std::array<storage::DropTally, storage::kLineFaultCount> dropped =
       {};  ///< Records without a document, by
            ///< LineFault.
   std::uint64_t input_bytes = 0;

@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 using TokenList = std::vector<std::uint32_t>;
 
 /// Bytes of documents encoded at a time, by all threads.
-constexpr std::size_t batch_bytes = std::size_t{8} << 20;
-constexpr std::int64_t short_token_limit = 65536;
+constexpr std::size_t kBatchBytes = std::size_t{8} << 20;
+constexpr std::int64_t kShortTokenLimit = 65536;
 
 /// Tokens of a document with its end-of-text, and the bytes of its text.
 using TakeDocument = std::function<Status(const TokenList& tokens, std::uint64_t text_bytes)>;
@@ -67,10 +67,10 @@ class EncodedReading {
 
  private:
   Status add(std::span<const std::byte> piece) {
-    if (document_.size() + piece.size() > document_limit_bytes) {
+    if (document_.size() + piece.size() > kDocumentLimitBytes) {
       return user_error(
           fmt::format("{}: a document of more than {} bytes; cut it with --document-separator",
-                      input_.string(), document_limit_bytes));
+                      input_.string(), kDocumentLimitBytes));
     }
     document_.append(reinterpret_cast<const char*>(piece.data()), piece.size());
     return {};
@@ -81,7 +81,7 @@ class EncodedReading {
     waiting_bytes_ += document_.size();
     text_bytes_ += document_.size();
     waiting_.push_back(std::exchange(document_, {}));
-    return waiting_bytes_ >= batch_bytes ? flush(take) : Status{};
+    return waiting_bytes_ >= kBatchBytes ? flush(take) : Status{};
   }
 
   Status flush(const TakeDocument& take) {
@@ -91,7 +91,7 @@ class EncodedReading {
     replaced_ += encoded->replaced_count;
     // An input that begins as text may continue as something else.
     const double unreadable = static_cast<double>(replaced_) / static_cast<double>(text_bytes_);
-    if (text_bytes_ > 0 && unreadable > storage::unreadable_share_most &&
+    if (text_bytes_ > 0 && unreadable > storage::kUnreadableShareMost &&
         request_.layout != storage::SaidLayout::text) {
       return storage::no_text_error(input_, unreadable);
     }
@@ -174,7 +174,7 @@ struct EncodedTokens {
 Result<EncodedTokens> write_encoded(const PrepareRequest& request, const SplitPlan& plan,
                                     const Tokenizer& tokenizer, EncodedReading& reading) {
   auto writers = TokenWriters::create(
-      request.out, tokenizer.vocab_size() <= static_cast<std::uint32_t>(short_token_limit) ? 2 : 4);
+      request.out, tokenizer.vocab_size() <= static_cast<std::uint32_t>(kShortTokenLimit) ? 2 : 4);
   TRAIN_RETURN_IF_ERROR(writers);
   EncodedSplitter splitter(request, plan, tokenizer, *writers);
   TRAIN_RETURN_IF_ERROR(reading.run([&](const TokenList& tokens, std::uint64_t text_bytes) {

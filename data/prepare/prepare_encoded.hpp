@@ -10,11 +10,11 @@ namespace train::data {
 /// end-of-text. The tokenizer's files are copied beside the tokens, to `tokenizer/`. REQUIRES: the
 /// request is checked, `input_bytes` is the size of its inputs. Errors: (user) those of
 /// Tokenizer::load; a tokenizer without an end-of-text; a document of more than
-/// document_limit_bytes; read and write errors.
+/// kDocumentLimitBytes; read and write errors.
 Result<PrepareReport> prepare_encoded(const PrepareRequest& request, std::uint64_t input_bytes,
                                       const PrepareProgress& callback);
 
 /// Longest document that is encoded.
-inline constexpr std::uint64_t document_limit_bytes = std::uint64_t{1} << 30;
+inline constexpr std::uint64_t kDocumentLimitBytes = std::uint64_t{1} << 30;
 
 }  // namespace train::data

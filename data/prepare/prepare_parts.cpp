@@ -19,13 +19,13 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Files first written under a hidden name.
-constexpr std::array<std::string_view, 4> written_files = {"train.bin", "val.bin", facts_file_name,
-                                                           unfinished_file_name};
-constexpr std::size_t token_buffer_bytes = std::size_t{1} << 20;
+constexpr std::array<std::string_view, 4> kWrittenFiles = {"train.bin", "val.bin", kFactsFileName,
+                                                           kUnfinishedFileName};
+constexpr std::size_t kTokenBufferBytes = std::size_t{1} << 20;
 
 bool is_row_file(const std::string& name) {
-  for (const std::string_view split : row_splits) {
-    for (const std::string_view part : row_parts) {
+  for (const std::string_view split : kRowSplits) {
+    for (const std::string_view part : kRowParts) {
       if (name == row_file_name(split, part)) {
         return true;
       }
@@ -60,7 +60,7 @@ SplitPlan make_split_plan(const TokenCensus& census, double val_fraction) {
 
 TokenWriter::TokenWriter(storage::AtomicFile file, std::int64_t token_bytes)
     : file_(std::move(file)), token_bytes_(token_bytes) {
-  buffer_.reserve(token_buffer_bytes + sizeof(std::uint32_t));
+  buffer_.reserve(kTokenBufferBytes + sizeof(std::uint32_t));
 }
 
 Status TokenWriter::add(std::span<const std::byte> text) {
@@ -76,7 +76,7 @@ Status TokenWriter::add_token(std::uint32_t token) {
     buffer_.push_back(static_cast<char>((token >> (8 * byte)) & 0xffU));
   }
   ++tokens_;
-  return buffer_.size() >= token_buffer_bytes ? flush() : Status{};
+  return buffer_.size() >= kTokenBufferBytes ? flush() : Status{};
 }
 
 Status TokenWriter::flush() {
@@ -106,7 +106,7 @@ Result<std::vector<fs::path>> earlier_files(const fs::path& directory) {
     const bool tokens = (name.ends_with(".bin") || name.ends_with(".npy")) &&
                         (name.starts_with("train") || name == "val.bin" || name == "val.npy");
     const bool rows = is_row_file(name);
-    if (name == facts_file_name) {
+    if (name == kFactsFileName) {
       // First: a crash in between must not leave facts about missing files.
       found.insert(found.begin(), directory / name);
     } else if (tokens || rows) {
@@ -118,11 +118,11 @@ Result<std::vector<fs::path>> earlier_files(const fs::path& directory) {
 
 bool holds_data(const fs::path& directory, const std::vector<fs::path>& files) {
   std::error_code ignored;
-  if (fs::exists(directory / unfinished_file_name, ignored)) {
+  if (fs::exists(directory / kUnfinishedFileName, ignored)) {
     return false;
   }
   return std::any_of(files.begin(), files.end(), [](const fs::path& file) {
-    return file.filename() == facts_file_name || file.extension() == ".bin" ||
+    return file.filename() == kFactsFileName || file.extension() == ".bin" ||
            file.extension() == ".npy";
   });
 }
@@ -132,10 +132,10 @@ Status remove_hidden(const fs::path& directory) {
   TRAIN_RETURN_IF_ERROR(names);
   for (const std::string& name : *names) {
     const bool hidden =
-        std::any_of(written_files.begin(), written_files.end(), [&name](std::string_view written) {
+        std::any_of(kWrittenFiles.begin(), kWrittenFiles.end(), [&name](std::string_view written) {
           return name.starts_with(fmt::format(".{}.tmp-", written));
         });
-    if (hidden || name == rows_staging_folder) {
+    if (hidden || name == kRowsStagingFolder) {
       TRAIN_RETURN_IF_ERROR(storage::remove_tree(directory / name));
     }
   }
@@ -235,7 +235,7 @@ Status DropCount::check(std::uint64_t documents) const {
 Status publish_data(const fs::path& out, const std::string& tokenizer,
                     const std::function<Status()>& place,
                     const std::function<Status()>& write_facts) {
-  const fs::path mark = out / unfinished_file_name;
+  const fs::path mark = out / kUnfinishedFileName;
   TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(mark, ""));
   const auto earlier = earlier_files(out);
   TRAIN_RETURN_IF_ERROR(earlier);

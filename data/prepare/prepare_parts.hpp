@@ -95,13 +95,13 @@ class DropCount {
   /// all.
   [[nodiscard]] Status check(std::uint64_t documents) const;
 
-  [[nodiscard]] const std::array<storage::DropTally, storage::line_fault_count>& by_fault() const {
+  [[nodiscard]] const std::array<storage::DropTally, storage::kLineFaultCount>& by_fault() const {
     return by_fault_;
   }
 
  private:
   const PrepareRequest& request_;
-  std::array<storage::DropTally, storage::line_fault_count> by_fault_ = {};
+  std::array<storage::DropTally, storage::kLineFaultCount> by_fault_ = {};
   std::string no_text_advice_ = {};  ///< Advice from the first record without a text.
   std::uint64_t dropped_ = 0;
 };
@@ -129,7 +129,7 @@ class ReadProgress {
                               const std::vector<std::filesystem::path>& files);
 
 /// Folder in the output directory where rows are written before publication.
-inline constexpr const char* rows_staging_folder = ".rows.tmp";
+inline constexpr const char* kRowsStagingFolder = ".rows.tmp";
 
 /// Removes hidden files of a killed run. REQUIRES: the lock is held.
 Status remove_hidden(const std::filesystem::path& directory);

@@ -14,7 +14,7 @@
 namespace train::data {
 namespace {
 
-constexpr std::array<std::string_view, 5> packing_names = {"bfd", "bfd_split", "wrapped", "greedy",
+constexpr std::array<std::string_view, 5> kPackingNames = {"bfd", "bfd_split", "wrapped", "greedy",
                                                            "none"};
 
 /// Documents as items, those longer than a row cut to row length.
@@ -84,16 +84,16 @@ std::vector<PackedRow> in_order(const std::vector<PackItem>& items, std::uint32_
 }  // namespace
 
 Result<Packing> packing_of(std::string_view name) {
-  const auto found = std::find(packing_names.begin(), packing_names.end(), name);
-  if (found == packing_names.end()) {
+  const auto found = std::find(kPackingNames.begin(), kPackingNames.end(), name);
+  if (found == kPackingNames.end()) {
     return user_error(
-        fmt::format("unknown packing \"{}\"; use one of {}", name, fmt::join(packing_names, ", ")));
+        fmt::format("unknown packing \"{}\"; use one of {}", name, fmt::join(kPackingNames, ", ")));
   }
-  return static_cast<Packing>(found - packing_names.begin());
+  return static_cast<Packing>(found - kPackingNames.begin());
 }
 
 std::string_view packing_name(Packing packing) {
-  return packing_names.at(static_cast<std::size_t>(packing));
+  return kPackingNames.at(static_cast<std::size_t>(packing));
 }
 
 bool cuts_documents(Packing packing) {

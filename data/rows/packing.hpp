@@ -45,6 +45,6 @@ using PackedRow = std::vector<PackItem>;
 
 /// Documents packed at a time: a row's documents come from a whole window, and memory does not grow
 /// with the data.
-inline constexpr std::uint64_t pack_window_groups = std::uint64_t{1} << 16;
+inline constexpr std::uint64_t kPackWindowGroups = std::uint64_t{1} << 16;
 
 }  // namespace train::data

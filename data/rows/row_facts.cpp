@@ -15,9 +15,9 @@ namespace {
 namespace fs = std::filesystem;
 using RowJson = nlohmann::ordered_json;
 
-constexpr std::uint64_t row_facts_limit_bytes = std::uint64_t{8} << 20;
+constexpr std::uint64_t kRowFactsLimitBytes = std::uint64_t{8} << 20;
 /// Longest row: positions are 32-bit numbers.
-constexpr std::int64_t row_length_limit = std::int64_t{1} << 30;
+constexpr std::int64_t kRowLengthLimit = std::int64_t{1} << 30;
 
 /// Reads members of a JSON object; keeps the first error.
 class FactReader {
@@ -108,7 +108,7 @@ void read_settings(FactReader& reader, RowFacts& facts) {
   }
   reader.text("chat_template", facts.chat_template);
   reader.count("row_length", facts.row_length, true);
-  if (facts.row_length < 1 || facts.row_length > row_length_limit) {
+  if (facts.row_length < 1 || facts.row_length > kRowLengthLimit) {
     reader.wrong("row_length", "a whole number of 1 or more");
   }
   reader.text("packing", facts.packing);
@@ -166,11 +166,11 @@ Status check_row_directory(const fs::path& directory, std::string_view key,
 Result<bool> holds_rows(const fs::path& directory) {
   const auto facts = read_dataset_facts(directory);
   TRAIN_RETURN_IF_ERROR(facts);
-  return facts->format == row_format_name;
+  return facts->format == kRowFormatName;
 }
 
 Result<RowFacts> read_row_facts(const fs::path& directory) {
-  const fs::path path = directory / facts_file_name;
+  const fs::path path = directory / kFactsFileName;
   const std::string place = path.string();
   TRAIN_RETURN_IF_ERROR(check_row_directory(directory));
   const auto holds = holds_rows(directory);
@@ -181,21 +181,21 @@ Result<RowFacts> read_row_facts(const fs::path& directory) {
         "--row-length T`",
         place));
   }
-  const auto text = storage::read_file(path, row_facts_limit_bytes);
+  const auto text = storage::read_file(path, kRowFactsLimitBytes);
   TRAIN_RETURN_IF_ERROR(text);
   const RowJson object = RowJson::parse(*text, nullptr, false);
   FactReader reader(object, place);
   std::int64_t version = 0;
   reader.count("format_version", version, true);
   TRAIN_RETURN_IF_ERROR(reader.status());
-  if (version != row_format_version) {
+  if (version != kRowFormatVersion) {
     return user_error(
         fmt::format("{}: format_version is {}, but this program reads {}; prepare the data again",
-                    place, version, row_format_version));
+                    place, version, kRowFormatVersion));
   }
   RowFacts facts;
   read_settings(reader, facts);
-  for (const std::string_view split : row_splits) {
+  for (const std::string_view split : kRowSplits) {
     const std::string name(split);
     const RowJson* const found = reader.member(name.c_str());
     if (found == nullptr || !found->is_object()) {
@@ -211,8 +211,8 @@ Result<RowFacts> read_row_facts(const fs::path& directory) {
 }
 
 Status write_row_facts(const fs::path& directory, const RowFacts& facts) {
-  RowJson object = {{"format", row_format_name},
-                    {"format_version", row_format_version},
+  RowJson object = {{"format", kRowFormatName},
+                    {"format_version", kRowFormatVersion},
                     {"kind", facts.kind},
                     {"tokenizer", facts.tokenizer},
                     {"vocab_size", facts.vocab_size},
@@ -239,7 +239,7 @@ Status write_row_facts(const fs::path& directory, const RowFacts& facts) {
     object["report"] = RowJson::parse(facts.report);
   }
   return storage::write_file_atomically(
-      directory / facts_file_name,
+      directory / kFactsFileName,
       object.dump(2, ' ', false, RowJson::error_handler_t::replace) + "\n");
 }
 

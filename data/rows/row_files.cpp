@@ -22,17 +22,17 @@ class RowFilesReader {
 
   Result<RowFiles> run() {
     files_.token_bytes = facts_.token_bytes;
-    files_.tokens_path = path(token_part);
+    files_.tokens_path = path(kTokenPart);
     const std::uint64_t tokens = counts_.tokens;
     TRAIN_RETURN_IF_ERROR(
-        map(token_part, tokens, static_cast<std::uint64_t>(facts_.token_bytes), files_.tokens));
-    TRAIN_RETURN_IF_ERROR(map(mask_part, tokens / 8 + (tokens % 8 == 0 ? 0 : 1), 1, files_.mask));
+        map(kTokenPart, tokens, static_cast<std::uint64_t>(facts_.token_bytes), files_.tokens));
+    TRAIN_RETURN_IF_ERROR(map(kMaskPart, tokens / 8 + (tokens % 8 == 0 ? 0 : 1), 1, files_.mask));
     if (facts_.has_weights) {
-      TRAIN_RETURN_IF_ERROR(map(weight_part, tokens, sizeof(float), files_.weights));
+      TRAIN_RETURN_IF_ERROR(map(kWeightPart, tokens, sizeof(float), files_.weights));
     }
-    TRAIN_RETURN_IF_ERROR(records(document_part, counts_.documents, files_.documents));
-    TRAIN_RETURN_IF_ERROR(records(segment_part, counts_.segments, files_.segments));
-    TRAIN_RETURN_IF_ERROR(records(row_part, counts_.rows, files_.rows));
+    TRAIN_RETURN_IF_ERROR(records(kDocumentPart, counts_.documents, files_.documents));
+    TRAIN_RETURN_IF_ERROR(records(kSegmentPart, counts_.segments, files_.segments));
+    TRAIN_RETURN_IF_ERROR(records(kRowPart, counts_.rows, files_.rows));
     TRAIN_RETURN_IF_ERROR(check_documents());
     TRAIN_RETURN_IF_ERROR(check_rows());
     return std::move(files_);
@@ -76,7 +76,7 @@ class RowFilesReader {
       if (document.length == 0 || document.length > counts_.tokens ||
           document.first_token > counts_.tokens - document.length || document.side > 2 ||
           document.source >= sources || document.trained > document.length || document.pair < -1) {
-        return damaged(document_part, i);
+        return damaged(kDocumentPart, i);
       }
     }
     return {};
@@ -89,7 +89,7 @@ class RowFilesReader {
       const std::uint64_t end = files_.segments_end(row);
       if (record.first_segment > end || end > files_.segments.count() ||
           (row == 0 && record.first_segment != 0) || !std::isfinite(record.weight_sum)) {
-        return damaged(row_part, row);
+        return damaged(kRowPart, row);
       }
       std::uint64_t tokens = 0;
       std::uint64_t trained = 0;
@@ -99,18 +99,18 @@ class RowFilesReader {
             std::uint64_t{segment.start} + segment.length >
                 files_.documents[segment.document].length ||
             segment.trained > segment.length) {
-          return damaged(segment_part, i);
+          return damaged(kSegmentPart, i);
         }
         tokens += segment.length;
         trained += segment.trained;
       }
       if (tokens != record.tokens || trained != record.trained || tokens > length) {
-        return damaged(row_part, row);
+        return damaged(kRowPart, row);
       }
       trained_tokens += trained;
     }
     if (trained_tokens != counts_.trained_tokens) {
-      return damaged(row_part, files_.rows.count());
+      return damaged(kRowPart, files_.rows.count());
     }
     return {};
   }

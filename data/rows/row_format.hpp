@@ -11,8 +11,8 @@
 namespace train::data {
 
 /// `format` in meta.json, and the version of the layout below.
-inline constexpr std::string_view row_format_name = "rows";
-inline constexpr std::int64_t row_format_version = 1;
+inline constexpr std::string_view kRowFormatName = "rows";
+inline constexpr std::int64_t kRowFormatVersion = 1;
 
 /// Document: a conversation, a prompt with its completion, one side of a pair, or a text.
 struct DocumentRecord {
@@ -54,15 +54,15 @@ static_assert(sizeof(RowRecord) == 24 && std::is_trivially_copyable_v<RowRecord>
 /// `<split>.<part>`: ids of all documents, concatenated; one bit per token (lowest bit of a byte
 /// first), set if the token is a trained target; one float per token, in weighted data; the
 /// records.
-inline constexpr std::string_view token_part = "tokens";
-inline constexpr std::string_view mask_part = "mask";
-inline constexpr std::string_view weight_part = "weights";
-inline constexpr std::string_view document_part = "documents";
-inline constexpr std::string_view segment_part = "segments";
-inline constexpr std::string_view row_part = "rows";
-inline constexpr std::array<std::string_view, 6> row_parts = {
-    token_part, mask_part, weight_part, document_part, segment_part, row_part};
-inline constexpr std::array<std::string_view, 2> row_splits = {"train", "val"};
+inline constexpr std::string_view kTokenPart = "tokens";
+inline constexpr std::string_view kMaskPart = "mask";
+inline constexpr std::string_view kWeightPart = "weights";
+inline constexpr std::string_view kDocumentPart = "documents";
+inline constexpr std::string_view kSegmentPart = "segments";
+inline constexpr std::string_view kRowPart = "rows";
+inline constexpr std::array<std::string_view, 6> kRowParts = {
+    kTokenPart, kMaskPart, kWeightPart, kDocumentPart, kSegmentPart, kRowPart};
+inline constexpr std::array<std::string_view, 2> kRowSplits = {"train", "val"};
 
 [[nodiscard]] inline std::string row_file_name(std::string_view split, std::string_view part) {
   return std::string(split) + "." + std::string(part);

@@ -15,9 +15,9 @@
 namespace train::data {
 namespace {
 
-constexpr std::uint32_t largest_token = 0x7fffffffU;
+constexpr std::uint32_t kLargestToken = 0x7fffffffU;
 /// Ids checked at each end of the tokens on opening; all are checked when read.
-constexpr std::uint64_t ids_looked_at = 4096;
+constexpr std::uint64_t kIdsLookedAt = 4096;
 
 Error no_rows(const std::filesystem::path& directory, const std::string& split) {
   return user_error(fmt::format("{} holds no rows of {}; {}", directory.string(), split,
@@ -43,7 +43,7 @@ Status check_options(const std::filesystem::path& directory, const RowFacts& fac
 struct RowSplit::State {
   RowFacts facts;
   RowFiles files;
-  std::uint32_t token_limit = largest_token;
+  std::uint32_t token_limit = kLargestToken;
 
   [[nodiscard]] bool is_beyond_said(std::uint32_t id) const {
     return facts.vocab_size > 0 && id >= facts.vocab_size;
@@ -60,7 +60,7 @@ Error RowSplit::State::outside(std::uint64_t position, std::uint32_t id) const {
     return user_error(
         fmt::format("{}: vocab_size is {}, but {} has token {} at position {}; fix vocab_size if "
                     "the ids are right, or prepare the data again",
-                    (files.tokens_path.parent_path() / facts_file_name).string(), facts.vocab_size,
+                    (files.tokens_path.parent_path() / kFactsFileName).string(), facts.vocab_size,
                     files.tokens_path.filename().string(), id, position));
   }
   return user_error(fmt::format(
@@ -72,8 +72,8 @@ Error RowSplit::State::outside(std::uint64_t position, std::uint32_t id) const {
 
 Status RowSplit::State::check_said_vocabulary(std::uint64_t tokens) const {
   for (std::uint64_t i = 0; i < tokens; ++i) {
-    if (i == ids_looked_at && tokens > 2 * ids_looked_at) {
-      i = tokens - ids_looked_at;
+    if (i == kIdsLookedAt && tokens > 2 * kIdsLookedAt) {
+      i = tokens - kIdsLookedAt;
     }
     if (is_beyond_said(files.token(i))) {
       return outside(i, files.token(i));
@@ -121,7 +121,7 @@ RowSplit::~RowSplit() = default;
 
 Result<RowSplit> RowSplit::open(const std::filesystem::path& directory, const std::string& split,
                                 const RowOptions& options) {
-  TRAIN_CHECK(std::find(row_splits.begin(), row_splits.end(), split) != row_splits.end(),
+  TRAIN_CHECK(std::find(kRowSplits.begin(), kRowSplits.end(), split) != kRowSplits.end(),
               "split {}", split);
   auto facts = read_row_facts(directory);
   TRAIN_RETURN_IF_ERROR(facts);
@@ -207,9 +207,9 @@ Result<std::string> row_fingerprint(const std::filesystem::path& directory) {
   TRAIN_RETURN_IF_ERROR(facts);
   std::string text =
       fmt::format("rows of {} tokens of {} bytes\n", facts->row_length, facts->token_bytes);
-  for (const std::string_view split : row_splits) {
-    for (const std::string_view part : row_parts) {
-      if (part == weight_part && !facts->has_weights) {
+  for (const std::string_view split : kRowSplits) {
+    for (const std::string_view part : kRowParts) {
+      if (part == kWeightPart && !facts->has_weights) {
         continue;
       }
       const std::filesystem::path path = directory / row_file_name(split, part);

@@ -114,9 +114,9 @@ Result<RowSplitWriter> RowSplitWriter::create(const std::filesystem::path& direc
   TRAIN_CHECK(layout.row_length >= 1 && (layout.token_bytes == 2 || layout.token_bytes == 4));
   RowSplitWriter writer(directory, split, layout);
   const std::pair<std::string_view, std::optional<RowPartWriter>*> parts[] = {
-      {token_part, &writer.tokens_},
-      {mask_part, &writer.mask_},
-      {document_part, &writer.documents_}};
+      {kTokenPart, &writer.tokens_},
+      {kMaskPart, &writer.mask_},
+      {kDocumentPart, &writer.documents_}};
   for (const auto& [name, to] : parts) {
     auto made = writer.part(name);
     TRAIN_RETURN_IF_ERROR(made);
@@ -232,7 +232,7 @@ Status RowSplitWriter::keep_weights() {
   if (weights_) {
     return {};
   }
-  auto made = part(weight_part);
+  auto made = part(kWeightPart);
   TRAIN_RETURN_IF_ERROR(made);
   weights_.emplace(std::move(*made));
   constexpr std::size_t kPiece = 16384;
@@ -262,21 +262,21 @@ Status RowSplitWriter::commit_documents() {
 
 Status RowSplitWriter::pack() {
   RowFiles files;
-  auto mask = mapped_file(directory_ / row_file_name(split_, mask_part));
+  auto mask = mapped_file(directory_ / row_file_name(split_, kMaskPart));
   TRAIN_RETURN_IF_ERROR(mask);
   files.mask = std::move(*mask);
   if (weights_) {
-    auto weights = mapped_file(directory_ / row_file_name(split_, weight_part));
+    auto weights = mapped_file(directory_ / row_file_name(split_, kWeightPart));
     TRAIN_RETURN_IF_ERROR(weights);
     files.weights = std::move(*weights);
   }
-  auto documents = mapped_file(directory_ / row_file_name(split_, document_part));
+  auto documents = mapped_file(directory_ / row_file_name(split_, kDocumentPart));
   TRAIN_RETURN_IF_ERROR(documents);
   files.documents =
       RecordFile<DocumentRecord>(std::move(*documents), counts_.documents * sizeof(DocumentRecord));
-  auto segments = part(segment_part);
+  auto segments = part(kSegmentPart);
   TRAIN_RETURN_IF_ERROR(segments);
-  auto rows = part(row_part);
+  auto rows = part(kRowPart);
   TRAIN_RETURN_IF_ERROR(rows);
   RowIndexWriter index(std::move(files), std::move(*segments), std::move(*rows), in_pairs_);
   std::vector<std::uint64_t> window;
@@ -284,7 +284,7 @@ Status RowSplitWriter::pack() {
   for (std::uint64_t position = 0; position < lengths_.size(); ++position) {
     window.push_back(shuffled_index(layout_.seed, 0, position, lengths_.size()));
     lengths.push_back(lengths_[window.back()]);
-    if (window.size() == pack_window_groups || position + 1 == lengths_.size()) {
+    if (window.size() == kPackWindowGroups || position + 1 == lengths_.size()) {
       for (const PackedRow& row :
            pack_window(layout_.packing, window, lengths, layout_.row_length)) {
         TRAIN_RETURN_IF_ERROR(index.add(row));

@@ -109,7 +109,7 @@ Status TextEncoder::encode_between(std::string_view text, const RenderedRules& r
       continue;
     }
     const bool prefix = (part.begin == 0 || rules.prefix_each) && !bytes.starts_with(' ') &&
-                        !bytes.starts_with(storage::space_marker);
+                        !bytes.starts_with(storage::kSpaceMarker);
     TRAIN_RETURN_IF_ERROR(encode_part(bytes, from, part.begin == 0,
                                       prefix ? rules.with_prefix : rules.without_prefix));
   }
@@ -150,17 +150,17 @@ void TextEncoder::word(std::string_view text, const storage::TokenSpan* origins)
   }
   // No merge crosses the begin of a marker: the parts are words of their own.
   std::size_t from = 0;
-  std::size_t at = text.find(storage::space_marker, 1);
-  std::size_t behind = text.starts_with(storage::space_marker) ? storage::space_marker.size() : 0;
+  std::size_t at = text.find(storage::kSpaceMarker, 1);
+  std::size_t behind = text.starts_with(storage::kSpaceMarker) ? storage::kSpaceMarker.size() : 0;
   const auto add = [&](std::size_t end) {
     located_word(text.substr(from, end - from), origins == nullptr ? nullptr : origins + from);
     from = end;
   };
-  for (; at != std::string_view::npos; at = text.find(storage::space_marker, behind)) {
+  for (; at != std::string_view::npos; at = text.find(storage::kSpaceMarker, behind)) {
     if (at != behind) {
       add(at);
     }
-    behind = at + storage::space_marker.size();
+    behind = at + storage::kSpaceMarker.size();
   }
   add(text.size());
 }
@@ -200,7 +200,7 @@ namespace {
 
 /// Adjacent documents that a thread takes at once: some thousand words, so that threads seldom
 /// contend.
-constexpr std::size_t share_bytes = std::size_t{1} << 16U;
+constexpr std::size_t kShareBytes = std::size_t{1} << 16U;
 
 /// Begin of each share, and the end.
 std::vector<std::size_t> shares_of(std::span<const std::string_view> documents) {
@@ -208,7 +208,7 @@ std::vector<std::size_t> shares_of(std::span<const std::string_view> documents) 
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < documents.size(); ++i) {
     bytes += documents[i].size() + 1;
-    if (bytes >= share_bytes || i + 1 == documents.size()) {
+    if (bytes >= kShareBytes || i + 1 == documents.size()) {
       begins.push_back(i + 1);
       bytes = 0;
     }

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uint64_t facts_limit_bytes = std::uint64_t{8} << 20;
+constexpr std::uint64_t kFactsLimitBytes = std::uint64_t{8} << 20;
 
 struct CountKey {
   const char* name;
@@ -64,9 +64,9 @@ Status read_dtype(const json& object, const std::string& place, DatasetFacts& fa
 }  // namespace
 
 Result<DatasetFacts> read_dataset_facts(const std::filesystem::path& directory) {
-  const std::filesystem::path path = directory / facts_file_name;
+  const std::filesystem::path path = directory / kFactsFileName;
   std::error_code code;
-  if (std::filesystem::exists(directory / unfinished_file_name, code)) {
+  if (std::filesystem::exists(directory / kUnfinishedFileName, code)) {
     return user_error(
         fmt::format("{}: `data prepare` was stopped while it put its files there; run it again",
                     directory.string()));
@@ -74,7 +74,7 @@ Result<DatasetFacts> read_dataset_facts(const std::filesystem::path& directory) 
   if (!std::filesystem::exists(path, code) && !code) {
     return DatasetFacts{};
   }
-  const auto text = storage::read_file(path, facts_limit_bytes);
+  const auto text = storage::read_file(path, kFactsLimitBytes);
   TRAIN_RETURN_IF_ERROR(text);
   const std::string place = path.string();
   const json object = json::parse(*text, nullptr, false);
@@ -123,7 +123,7 @@ Status write_dataset_facts(const std::filesystem::path& directory, const Dataset
   put("val_bytes", facts.val_bytes);
   put("train_digest", facts.train_digest);
   put("val_digest", facts.val_digest);
-  return storage::write_file_atomically(directory / facts_file_name, object.dump(2) + "\n");
+  return storage::write_file_atomically(directory / kFactsFileName, object.dump(2) + "\n");
 }
 
 }  // namespace train::data

@@ -9,9 +9,9 @@
 
 namespace train::data {
 
-inline constexpr const char* facts_file_name = "meta.json";
+inline constexpr const char* kFactsFileName = "meta.json";
 /// Marker file: a replacement is in progress; the directory is not readable data.
-inline constexpr const char* unfinished_file_name = ".prepare.unfinished";
+inline constexpr const char* kUnfinishedFileName = ".prepare.unfinished";
 
 /// Contents of meta.json in a token directory; a member is empty if the file or the key is missing.
 struct DatasetFacts {

@@ -15,7 +15,7 @@
 namespace train::data {
 namespace {
 
-constexpr std::uint64_t seeds_per_file = 1000;
+constexpr std::uint64_t kSeedsPerFile = 1000;
 
 /// Sequences per epoch: one is given up, so that every offset below T fits.
 std::uint64_t sequences_of(std::uint64_t tokens, std::uint64_t length) {
@@ -97,7 +97,7 @@ DstarOrder::Place DstarOrder::place(std::uint64_t batch, std::uint64_t row) cons
   const Span& span = *std::prev(after);
   const auto file = static_cast<std::size_t>(&span - state.files.data());
   const std::uint64_t epoch = state.files.size() == 1 ? batch / state.batches : 0;
-  const std::uint64_t seed = options.seed + epoch + seeds_per_file * file;
+  const std::uint64_t seed = options.seed + epoch + kSeedsPerFile * file;
   const std::lock_guard lock(state.mutex);
   if (!state.shuffle || state.shuffle->seed != seed || state.shuffled_file != file) {
     state.shuffle.reset();  // Reset first, so that only one permutation exists at a time.

@@ -13,15 +13,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* tokenizer_folder = "tokenizer";
+constexpr const char* kTokenizerFolder = "tokenizer";
 
 /// Files beside a tokenizer that describe its tokens and its end-of-text.
-constexpr std::array side_names = {"tokenizer_config.json", "added_tokens.json",
+constexpr std::array kSideNames = {"tokenizer_config.json", "added_tokens.json",
                                    "special_tokens_map.json", "generation_config.json",
                                    "config.json"};
 
 bool is_beside(const fs::path& name) {
-  return std::find(side_names.begin(), side_names.end(), name.string()) != side_names.end();
+  return std::find(kSideNames.begin(), kSideNames.end(), name.string()) != kSideNames.end();
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ std::vector<fs::path> tokenizer_files(const fs::path& tokenizer) {
   std::error_code ignored;
   if (!fs::is_directory(tokenizer, ignored)) {
     std::vector<fs::path> files{tokenizer};
-    for (const char* name : side_names) {
+    for (const char* name : kSideNames) {
       const fs::path file = tokenizer.parent_path() / name;
       if (file != tokenizer && fs::is_regular_file(file, ignored)) {
         files.push_back(file);
@@ -38,7 +38,7 @@ std::vector<fs::path> tokenizer_files(const fs::path& tokenizer) {
     }
     return files;
   }
-  std::vector<fs::path> names(tokenizer_file_names.begin(), tokenizer_file_names.end());
+  std::vector<fs::path> names(kTokenizerFileNames.begin(), kTokenizerFileNames.end());
   names.emplace_back("config.json");  // May name the end-of-text.
   for (const auto& entry : fs::directory_iterator(tokenizer, ignored)) {
     if (entry.path().extension() == ".tiktoken") {
@@ -71,7 +71,7 @@ Status keep_tokenizer(const fs::path& tokenizer, const fs::path& data) {
   return {};
 }
 
-fs::path kept_tokenizer_folder(const fs::path& data) { return data / tokenizer_folder; }
+fs::path kept_tokenizer_folder(const fs::path& data) { return data / kTokenizerFolder; }
 
 fs::path kept_tokenizer(const fs::path& data) {
   const fs::path folder = kept_tokenizer_folder(data);

@@ -7,7 +7,7 @@
 namespace train::data {
 namespace {
 
-constexpr int feistel_rounds = 8;
+constexpr int kFeistelRounds = 8;
 
 /// Spreads every input bit over the output: two rounds of multiply and fold.
 std::uint64_t mix(std::uint64_t value) {
@@ -37,7 +37,7 @@ std::uint64_t shuffled_index(std::uint64_t seed, std::uint64_t epoch, std::uint6
   do {
     std::uint64_t left = value >> half_bits;
     std::uint64_t right = value & mask;
-    for (std::uint64_t round = 1; round <= feistel_rounds; ++round) {
+    for (std::uint64_t round = 1; round <= kFeistelRounds; ++round) {
       const std::uint64_t next = left ^ (mix(key ^ mix((right << 8U) | round)) & mask);
       left = right;
       right = next;

@@ -10,8 +10,8 @@
 namespace train::data {
 namespace {
 
-constexpr std::size_t pool_words = 4;
-using Pool = std::array<std::uint32_t, pool_words>;
+constexpr std::size_t kPoolWords = 4;
+using Pool = std::array<std::uint32_t, kPoolWords>;
 
 std::uint32_t fold(std::uint32_t value) { return value ^ (value >> 16U); }
 
@@ -42,8 +42,8 @@ Pool seed_pool(std::uint64_t seed) {
   for (std::uint32_t& word : pool) {
     word = hash(word);
   }
-  for (std::size_t from = 0; from < pool_words; ++from) {
-    for (std::size_t to = 0; to < pool_words; ++to) {
+  for (std::size_t from = 0; from < kPoolWords; ++from) {
+    for (std::size_t to = 0; to < kPoolWords; ++to) {
       if (from != to) {
         pool[to] = mix(pool[to], hash(pool[from]));
       }
@@ -57,7 +57,7 @@ std::array<std::uint64_t, 4> seed_words(std::uint64_t seed) {
   WordHash hash(0x8b51f9ddU, 0x58f38dedU);
   std::array<std::uint64_t, 4> words{};
   for (std::size_t i = 0; i < 2 * words.size(); ++i) {
-    words[i / 2] |= static_cast<std::uint64_t>(hash(pool[i % pool_words])) << (32 * (i % 2));
+    words[i / 2] |= static_cast<std::uint64_t>(hash(pool[i % kPoolWords])) << (32 * (i % 2));
   }
   return words;
 }

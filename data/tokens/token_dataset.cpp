@@ -16,12 +16,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* make_command =
+constexpr const char* kMakeCommand =
     "make it with `actortrain data prepare --input FILE --tokenizer bytes --out DIR`";
 
-constexpr std::int64_t largest_vocabulary = 0x7fffffff;
+constexpr std::int64_t kLargestVocabulary = 0x7fffffff;
 /// Ids checked at each end of a file on opening; all are checked when read.
-constexpr std::uint64_t ids_looked_at = 4096;
+constexpr std::uint64_t kIdsLookedAt = 4096;
 
 struct SplitFiles {
   std::vector<fs::path> train;
@@ -81,7 +81,7 @@ Result<SplitFiles> split_files(const fs::path& directory) {
   }
   if (code == std::errc::no_such_file_or_directory || code == std::errc::not_a_directory) {
     return user_error(fmt::format("data directory {}: {}; check data.dir, or {}",
-                                  directory.string(), code.message(), make_command));
+                                  directory.string(), code.message(), kMakeCommand));
   }
   if (code) {
     return storage::os_error(storage::Access::read, directory, code.value());
@@ -91,7 +91,7 @@ Result<SplitFiles> split_files(const fs::path& directory) {
   if (files.train.empty()) {
     return user_error(
         fmt::format("data directory {} holds no train.bin (nor train_0000.bin, ...); {}",
-                    directory.string(), make_command));
+                    directory.string(), kMakeCommand));
   }
   // Files beside a val.bin were never read.
   const fs::path only = directory / "val.bin";
@@ -108,7 +108,7 @@ Status check_count(const fs::path& directory, const char* key, std::optional<std
   if (said && (*said < 0 || static_cast<std::uint64_t>(*said) != found)) {
     return user_error(fmt::format(
         "{}: {} = {}, but the files hold {} tokens; prepare the data again with --force",
-        (directory / facts_file_name).string(), key, *said, found));
+        (directory / kFactsFileName).string(), key, *said, found));
   }
   return {};
 }
@@ -174,7 +174,7 @@ std::uint32_t TokenSplit::token(const File& file, std::uint64_t position) const 
 }
 
 std::uint32_t TokenSplit::id_limit() const {
-  std::int64_t limit = largest_vocabulary;
+  std::int64_t limit = kLargestVocabulary;
   for (const std::int64_t size : {layout_.vocab_size, layout_.said_vocab_size}) {
     limit = size > 0 ? std::min(limit, size) : limit;
   }
@@ -200,7 +200,7 @@ Error TokenSplit::outside(const File& file, std::uint64_t position, std::uint32_
     return user_error(
         fmt::format("{}: vocab_size is {}, but {} has token {} at position {}; fix vocab_size if "
                     "the ids are right, or prepare the data again",
-                    (file.path.parent_path() / facts_file_name).string(), said,
+                    (file.path.parent_path() / kFactsFileName).string(), said,
                     file.path.filename().string(), id, position));
   }
   return user_error(fmt::format(
@@ -216,8 +216,8 @@ Status TokenSplit::check_said_vocabulary() const {
   }
   for (const File& file : files_) {
     for (std::uint64_t i = 0; i < file.tokens; ++i) {
-      if (i == ids_looked_at && file.tokens > 2 * ids_looked_at) {
-        i = file.tokens - ids_looked_at;
+      if (i == kIdsLookedAt && file.tokens > 2 * kIdsLookedAt) {
+        i = file.tokens - kIdsLookedAt;
       }
       const std::uint32_t id = token(file, i);
       if (id >= layout_.said_vocab_size && !is_minus_one(file, i)) {
@@ -272,7 +272,7 @@ Result<TokenDataset> TokenDataset::open(const fs::path& directory, const Dataset
     return user_error(
         fmt::format("{}: format is \"{}\", not plain tokens; choose an objective that reads rows, "
                     "or prepare the text without --row-length",
-                    (directory / facts_file_name).string(), *facts->format));
+                    (directory / kFactsFileName).string(), *facts->format));
   }
   const auto files = split_files(directory);
   TRAIN_RETURN_IF_ERROR(files);
@@ -296,7 +296,7 @@ Result<TokenDataset> TokenDataset::open(const fs::path& directory, const Dataset
   if (files->validation.empty()) {
     if (options.need_validation) {
       return user_error(fmt::format("{} is missing; {}, or set eval.interval_steps = 0",
-                                    (directory / "val.bin").string(), make_command));
+                                    (directory / "val.bin").string(), kMakeCommand));
     }
     return dataset;
   }

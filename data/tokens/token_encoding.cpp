@@ -40,18 +40,18 @@ Error token_error(const TokenFile& file, const std::string& text) {
 
 // llm.c and modded-nanogpt: 256 words of 32 bits (magic, version, tokens), then the ids.
 
-constexpr std::size_t llmc_header_bytes = 1024;
+constexpr std::size_t kLlmcHeaderBytes = 1024;
 
 struct LlmcKind {
   std::uint64_t magic;
   std::uint64_t version;
   std::int64_t token_bytes;
 };
-constexpr auto llmc_kinds = std::to_array<LlmcKind>({{20240520, 1, 2}, {20240801, 7, 4}});
+constexpr auto kLlmcKinds = std::to_array<LlmcKind>({{20240520, 1, 2}, {20240801, 7, 4}});
 
 /// Magic numbers of its files are dates.
-constexpr std::uint64_t llmc_first_day = 20'240'000;
-constexpr std::uint64_t llmc_last_day = 20'991'231;
+constexpr std::uint64_t kLlmcFirstDay = 20'240'000;
+constexpr std::uint64_t kLlmcLastDay = 20'991'231;
 
 /// True if a file begins with any kind of llm.c header: a magic number never occurs as first id.
 /// Programs that read these files check only magic and version.
@@ -61,33 +61,33 @@ bool has_llmc_header(const TokenFile& file) {
   }
   const std::uint64_t magic = number_at(file.bytes, 0, 4);
   const std::uint64_t version = number_at(file.bytes, 4, 4);
-  const auto rest = file.bytes.subspan(12, std::min(llmc_header_bytes, file.bytes.size()) - 12);
+  const auto rest = file.bytes.subspan(12, std::min(kLlmcHeaderBytes, file.bytes.size()) - 12);
   const bool is_known = std::any_of(
-      llmc_kinds.begin(), llmc_kinds.end(),
+      kLlmcKinds.begin(), kLlmcKinds.end(),
       [&](const LlmcKind& kind) { return kind.magic == magic && kind.version == version; });
   // Other kinds have a few more numbers: at most a quarter is non-zero.
   const auto said =
       std::count_if(rest.begin(), rest.end(), [](std::byte byte) { return byte != std::byte{0}; });
-  return is_known || (magic >= llmc_first_day && magic <= llmc_last_day && version < 100 &&
+  return is_known || (magic >= kLlmcFirstDay && magic <= kLlmcLastDay && version < 100 &&
                       rest.size() > 64 && 4 * static_cast<std::size_t>(said) < rest.size());
 }
 
 Result<TokenEncoding> read_llmc(const TokenFile& file) {
   const std::uint64_t magic = number_at(file.bytes, 0, 4);
-  const auto* const found = std::find_if(llmc_kinds.begin(), llmc_kinds.end(),
+  const auto* const found = std::find_if(kLlmcKinds.begin(), kLlmcKinds.end(),
                                          [&](const LlmcKind& each) { return each.magic == magic; });
-  if (found == llmc_kinds.end()) {
+  if (found == kLlmcKinds.end()) {
     return token_error(file, fmt::format("has an llm.c header with the number {}, but token files "
                                          "have 20240520 or 20240801; give the token files",
                                          magic));
   }
-  if (file.bytes.size() < llmc_header_bytes) {
+  if (file.bytes.size() < kLlmcHeaderBytes) {
     return token_error(file, "its header (llm.c's) is cut off; copy it again");
   }
   const LlmcKind& kind = *found;
   const std::uint64_t version = number_at(file.bytes, 4, 4);
   const std::uint64_t said = number_at(file.bytes, 8, 4);
-  const std::uint64_t data_bytes = file.bytes.size() - llmc_header_bytes;
+  const std::uint64_t data_bytes = file.bytes.size() - kLlmcHeaderBytes;
   const auto width = static_cast<std::uint64_t>(kind.token_bytes);
   if (version != kind.version) {
     return token_error(file, fmt::format("has an llm.c header of version {}, but only {} is "
@@ -101,12 +101,12 @@ Result<TokenEncoding> read_llmc(const TokenFile& file) {
                                    "follow it: cut short, or put together; write it anew",
                                    said, width, data_bytes));
   }
-  return TokenEncoding{llmc_header_bytes, data_bytes / width, kind.token_bytes};
+  return TokenEncoding{kLlmcHeaderBytes, data_bytes / width, kind.token_bytes};
 }
 
 // NumPy: the header is the text of a Python dictionary.
 
-constexpr std::string_view numpy_magic = "\x93NUMPY";
+constexpr std::string_view kNumpyMagic = "\x93NUMPY";
 
 /// Value of `key` in the header, up to `end`.
 std::string_view numpy_value(std::string_view header, std::string_view key, std::string_view end) {
@@ -164,10 +164,10 @@ Result<TokenEncoding> read_numpy(const TokenFile& file) {
 
 // Megatron: an index beside the ids, with their type and the length and place of every document.
 
-constexpr std::string_view megatron_magic = std::string_view("MMIDIDX\0\0", 9);
-constexpr std::size_t megatron_header_bytes = 34;  // Magic, version, type, sequences, documents.
+constexpr std::string_view kMegatronMagic = std::string_view("MMIDIDX\0\0", 9);
+constexpr std::size_t kMegatronHeaderBytes = 34;  // Magic, version, type, sequences, documents.
 /// Bytes per token by type code; 0: not ids.
-constexpr std::array<std::int64_t, 9> megatron_widths = {0, 1, 1, 2, 4, 8, 0, 0, 2};
+constexpr std::array<std::int64_t, 9> kMegatronWidths = {0, 1, 1, 2, 4, 8, 0, 0, 2};
 
 Result<TokenEncoding> read_megatron(const TokenFile& file, const fs::path& index_path) {
   const auto wrong = [&](const std::string& text) {
@@ -178,34 +178,34 @@ Result<TokenEncoding> read_megatron(const TokenFile& file, const fs::path& index
   const auto mapping = index->map();
   TRAIN_RETURN_IF_ERROR(mapping);
   const std::span<const std::byte> bytes(mapping->get(), index->size_bytes());
-  if (bytes.size() < megatron_header_bytes || !text_of(bytes).starts_with(megatron_magic) ||
+  if (bytes.size() < kMegatronHeaderBytes || !text_of(bytes).starts_with(kMegatronMagic) ||
       number_at(bytes, 9, 8) != 1) {
     return wrong(
         "is not a Megatron index of version 1, but lies beside token ids; remove it if it does not "
         "belong to them, or write both again");
   }
   const auto code = std::to_integer<std::size_t>(bytes[17]);
-  const std::int64_t width = code < megatron_widths.size() ? megatron_widths[code] : 0;
+  const std::int64_t width = code < kMegatronWidths.size() ? kMegatronWidths[code] : 0;
   if (width == 0) {
     return wrong(
         fmt::format("says type {}, which is not a type of ids; prepare the text again", code));
   }
   const std::uint64_t sequences = number_at(bytes, 18, 8);
   const std::uint64_t documents = number_at(bytes, 26, 8);
-  const std::uint64_t room = bytes.size() - megatron_header_bytes;
+  const std::uint64_t room = bytes.size() - kMegatronHeaderBytes;
   if (sequences > room / 12 || documents > room / 8 || sequences * 12 + documents * 8 > room) {
     return wrong("is cut short; copy it again");
   }
   std::uint64_t next = 0;
   for (std::uint64_t i = 0; i < sequences; ++i) {
-    const std::uint64_t at = megatron_header_bytes + 4 * sequences + 8 * i;
+    const std::uint64_t at = kMegatronHeaderBytes + 4 * sequences + 8 * i;
     if (number_at(bytes, at, 8) != next) {
       return wrong(
           fmt::format("sequence {} does not begin where the one before ends: the tokens are "
                       "in another order than the file's; write them anew",
                       i));
     }
-    next += number_at(bytes, megatron_header_bytes + 4 * i, 4) * static_cast<std::uint64_t>(width);
+    next += number_at(bytes, kMegatronHeaderBytes + 4 * i, 4) * static_cast<std::uint64_t>(width);
   }
   if (next != file.bytes.size()) {
     return wrong(fmt::format("says {} bytes of tokens, but {} has {}; copy both again", next,
@@ -217,11 +217,11 @@ Result<TokenEncoding> read_megatron(const TokenFile& file, const fs::path& index
 // Plain ids.
 
 /// Words examined at each end.
-constexpr std::size_t sample_words = std::size_t{1} << 15;
+constexpr std::size_t kSampleWords = std::size_t{1} << 15;
 /// Fewer words are inconclusive.
-constexpr std::size_t sample_words_least = 64;
+constexpr std::size_t kSampleWordsLeast = 64;
 /// Vocabularies have fewer ids than this times 65536.
-constexpr std::uint64_t high_half_most = 4;
+constexpr std::uint64_t kHighHalfMost = 4;
 
 /// Words from both ends of a file, aligned to multiples of `group`.
 std::vector<std::uint64_t> sampled_words(std::span<const std::byte> bytes, std::size_t width,
@@ -229,8 +229,8 @@ std::vector<std::uint64_t> sampled_words(std::span<const std::byte> bytes, std::
   const std::size_t count = bytes.size() / width / group * group;
   std::vector<std::uint64_t> words;
   for (std::size_t i = 0; i < count; ++i) {
-    if (i == sample_words && count > 2 * sample_words) {
-      i = count - sample_words;
+    if (i == kSampleWords && count > 2 * kSampleWords) {
+      i = count - kSampleWords;
     }
     words.push_back(number_at(bytes, i * width, width));
   }
@@ -251,17 +251,17 @@ bool are_halves(std::span<const std::uint64_t> words, std::uint64_t all_ones,
   std::size_t said = 0;
   for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
     const bool is_negative = words[i + 1] == all_ones && words[i] > all_ones - 1024;
-    if (!is_negative && words[i + 1] > high_half_most) {
+    if (!is_negative && words[i + 1] > kHighHalfMost) {
       return false;
     }
     halves_fit = halves_fit && words[i] < vocab && words[i + 1] < vocab;
     wholes_fit = wholes_fit && words[i + 1] * (all_ones + 1) + words[i] < vocab;
-    ids_below = ids_below || words[i] > high_half_most;
+    ids_below = ids_below || words[i] > kHighHalfMost;
     zeros_above = zeros_above && words[i + 1] == 0;
     said += words[i] != 0 ? 1 : 0;
   }
   return (ids_below || zeros_above) && (wholes_fit || !halves_fit) && 8 * said >= words.size() &&
-         words.size() >= sample_words_least;
+         words.size() >= kSampleWordsLeast;
 }
 
 /// True if the words are floats that hold ids: integers, not all of them 0 or 1.
@@ -278,7 +278,7 @@ bool are_floats(std::span<const std::uint64_t> words) {
     }
     says = says || value > 1;
   }
-  return says && words.size() >= sample_words_least / 2;
+  return says && words.size() >= kSampleWordsLeast / 2;
 }
 
 /// Width of big-endian ids of which the words are halves, if they are.
@@ -298,13 +298,13 @@ int swapped_bytes(std::span<const std::uint64_t> words) {
 bool is_swapped(const TokenFile& file, std::span<const std::uint64_t> words) {
   const auto vocab = static_cast<std::uint64_t>(file.vocab_size);
   const auto swapped = [](std::uint64_t word) { return ((word & 0xffU) << 8U) | (word >> 8U); };
-  return vocab > 0 && words.size() >= sample_words_least &&
+  return vocab > 0 && words.size() >= kSampleWordsLeast &&
          std::any_of(words.begin(), words.end(), [&](auto word) { return word >= vocab; }) &&
          std::all_of(words.begin(), words.end(), [&](auto word) { return swapped(word) < vocab; });
 }
 
 bool is_printable(std::string_view head) {
-  return head.size() >= 2 * sample_words_least &&
+  return head.size() >= 2 * kSampleWordsLeast &&
          std::all_of(head.begin(), head.end(), [](char letter) {
            return (letter >= ' ' && letter <= '~') || letter == '\n' || letter == '\t' ||
                   letter == '\r';
@@ -400,7 +400,7 @@ Result<TokenEncoding> token_encoding_of(const TokenFile& file) {
   if (file.is_ours) {
     return read_plain(file);
   }
-  if (text_of(file.bytes).starts_with(numpy_magic)) {
+  if (text_of(file.bytes).starts_with(kNumpyMagic)) {
     return read_numpy(file);
   }
   if (file.path.extension() == ".npy") {

@@ -34,7 +34,7 @@ std::uint64_t drawn(std::uint64_t size_bytes, std::uint64_t index) {
 Result<std::string> sample_digest(std::span<const SplitFile> files, std::uint64_t size_bytes) {
   const std::vector<SampledBlock> blocks = sampled_blocks(size_bytes);
   storage::StreamingDigest digest;
-  std::vector<std::byte> bytes(sampled_block_bytes);
+  std::vector<std::byte> bytes(kSampledBlockBytes);
   auto block = blocks.begin();
   std::uint64_t begin = 0;  // Begin of the file within the split.
   for (const SplitFile& file : files) {
@@ -78,15 +78,15 @@ Result<std::string> split_text(std::span<const SplitFile> files,
 }  // namespace
 
 std::vector<SampledBlock> sampled_blocks(std::uint64_t size_bytes) {
-  constexpr std::uint64_t kLength = sampled_block_bytes;
+  constexpr std::uint64_t kLength = kSampledBlockBytes;
   std::vector<SampledBlock> blocks;
-  if (size_bytes <= sampled_blocks_most * kLength) {
+  if (size_bytes <= kSampledBlocksMost * kLength) {
     for (std::uint64_t offset = 0; offset < size_bytes; offset += kLength) {
       blocks.push_back({offset, std::min(kLength, size_bytes - offset)});
     }
     return blocks;
   }
-  constexpr std::uint64_t kParts = sampled_blocks_most - 2;
+  constexpr std::uint64_t kParts = kSampledBlocksMost - 2;
   const std::uint64_t part = (size_bytes - 2 * kLength) / kParts;  // At least kLength.
   blocks.push_back({0, kLength});
   for (std::uint64_t i = 0; i < kParts; ++i) {

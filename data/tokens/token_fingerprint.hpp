@@ -16,8 +16,8 @@ struct SampledBlock {
   std::uint64_t size_bytes = 0;
 };
 
-inline constexpr std::uint64_t sampled_block_bytes = std::uint64_t{64} << 10;
-inline constexpr std::uint64_t sampled_blocks_most = 64;
+inline constexpr std::uint64_t kSampledBlockBytes = std::uint64_t{64} << 10;
+inline constexpr std::uint64_t kSampledBlocksMost = 64;
 
 /// Blocks of a split of `size_bytes` that its fingerprint reads: ascending, distinct. All of a
 /// split of up to 4 MiB; of a larger one the first block, the last, and one at a pseudo-random

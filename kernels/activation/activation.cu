@@ -110,7 +110,7 @@ struct RowElement {
 /// True if all rows of tensors with such layouts can be moved 16 bytes at a time.
 template <class... Layouts>
 bool whole_vectors(std::int64_t head_dim, DType dtype, const Layouts&... layouts) {
-  const auto elements = static_cast<std::int64_t>(vector_bytes / size_of(dtype));
+  const auto elements = static_cast<std::int64_t>(kVectorBytes / size_of(dtype));
   return head_dim % elements == 0 &&
          ((layouts.outer_stride % elements == 0 && layouts.inner_stride % elements == 0) && ...);
 }

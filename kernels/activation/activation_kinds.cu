@@ -114,7 +114,7 @@ void activation_forward(CudaStream& stream, const ActivationForwardParams& p) {
   for_activation(p.dtype, p.kind, [&]<class T, ActivationKind kind>() {
     const bool aligned =
         aligned_to_vectors(p.x, p.up, p.y) && whole_strides<T>(p.x_stride, p.y_stride);
-    launch_rows<vector_bytes / sizeof(T)>(stream, p.rows, p.cols, aligned,
+    launch_rows<kVectorBytes / sizeof(T)>(stream, p.rows, p.cols, aligned,
                                           ActivationForwardRows<T, kind>{p});
   });
 }
@@ -123,7 +123,7 @@ void activation_backward(CudaStream& stream, const ActivationBackwardParams& p) 
   for_activation(p.dtype, p.kind, [&]<class T, ActivationKind kind>() {
     const bool aligned = aligned_to_vectors(p.x, p.up, p.dy, p.dx, p.dup, p.y) &&
                          whole_strides<T>(p.x_stride, p.dy_stride, p.dx_stride);
-    launch_rows<vector_bytes / sizeof(T)>(stream, p.rows, p.cols, aligned,
+    launch_rows<kVectorBytes / sizeof(T)>(stream, p.rows, p.cols, aligned,
                                           ActivationBackwardRows<T, kind>{p});
   });
 }

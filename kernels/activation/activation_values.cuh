@@ -10,7 +10,7 @@
 // are used.
 namespace train::kernels::cuda {
 
-constexpr float log2_e = 1.44269504F;
+constexpr float kLog2E = 1.44269504F;
 
 /// 1 / (1 + exp(-x)), without overflow on either side.
 template <class T>
@@ -20,7 +20,7 @@ __device__ float sigmoid(float x) {
 }
 template <>
 __device__ inline float sigmoid<Bf16>(float x) {
-  return reciprocal(1.0F + power_of_two(-log2_e * x));
+  return reciprocal(1.0F + power_of_two(-kLog2E * x));
 }
 
 /// Normal distribution at x: bell = exp(-x^2 / 2), cdf = Phi(x).
@@ -40,7 +40,7 @@ __device__ inline Normal normal_at<Bf16>(float x) {
                          0.015754894F, 0.18044118F, -0.073925970F};
   constexpr int last = 5;
   const float t = reciprocal(fmaf(0.31F, fabsf(x), 1.0F));
-  const float bell = power_of_two(x * x * (-0.5F * log2_e));
+  const float bell = power_of_two(x * x * (-0.5F * kLog2E));
   float sum = q[last];
 #pragma unroll
   for (int i = last - 1; i >= 0; --i) {

@@ -91,7 +91,7 @@ struct SumOfBlocks {
 void bias_add(CudaStream& stream, const BiasAddParams& p) {
   for_element_type(p.dtype, [&]<class T>() {
     const bool aligned = aligned_to_vectors(p.y, p.bias) && whole_strides<T>(p.stride);
-    launch_rows<vector_bytes / sizeof(T)>(
+    launch_rows<kVectorBytes / sizeof(T)>(
         stream, p.rows, p.cols, aligned,
         BiasAddRows<T>{p, {p.positions, p.period, stream.fault(), "bias_add"}});
   });
@@ -119,7 +119,7 @@ void bias_gradient(CudaStream& stream, const BiasGradientParams& p) {
           : static_cast<float*>(stream.scratch(static_cast<std::size_t>(count) * sizeof(float)));
   for_element_type(p.dtype, [&]<class T>() {
     const bool aligned = aligned_to_vectors(p.dy, sums) && whole_strides<T>(p.stride);
-    launch_rows<vector_bytes / sizeof(T)>(stream, blocks * p.period, p.cols, aligned,
+    launch_rows<kVectorBytes / sizeof(T)>(stream, blocks * p.period, p.cols, aligned,
                                           BlockSums<T>{p, sums});
   });
   // One column per thread: four columns per thread would leave too few threads.

@@ -97,7 +97,7 @@ struct Counted {
 
 /// Adds the number of values for which Is is true. Integers, so any order gives the same.
 template <class Is, class T, int n>
-__global__ void __launch_bounds__(block_threads) count_kernel(Counted p) {
+__global__ void __launch_bounds__(kBlockThreads) count_kernel(Counted p) {
   const Is is;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t whole = p.count / n * n;
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(block_threads) count_kernel(Counted p) {
     count += is(load<T>(p.x, i)) ? 1U : 0U;
   }
   count = warp_sum(count);
-  if (threadIdx.x % warp_size == 0 && count != 0) {
+  if (threadIdx.x % kWarpSize == 0 && count != 0) {
     atomicAdd(reinterpret_cast<unsigned long long*>(p.total), count);
   }
 }
@@ -178,12 +178,12 @@ namespace {
 
 template <class Is>
 void count_elements(CudaStream& stream, const Counted& p, DType dtype) {
-  constexpr std::int64_t per_block = 64 * block_threads;
+  constexpr std::int64_t per_block = 64 * kBlockThreads;
   TRAIN_CUDA_CHECK(cudaMemsetAsync(p.total, 0, sizeof(std::int64_t), stream.native()));
   const Grid grid{.blocks = blocks_of(p.count, per_block)};
   for_element_type(dtype, [&]<class T>() {
     if (aligned_to_vectors(p.x)) {
-      launch(stream, count_kernel<Is, T, vector_bytes / sizeof(T)>, grid, p);
+      launch(stream, count_kernel<Is, T, kVectorBytes / sizeof(T)>, grid, p);
     } else {
       launch(stream, count_kernel<Is, T, 1>, grid, p);
     }

@@ -92,8 +92,8 @@ void pack_bf16_range(const PackBf16Params& p, std::int64_t begin, std::int64_t e
     const auto value = hn::LoadU(d, p.in + i);
     const auto bits = hn::BitCast(words, value);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(words, 1U));
-    const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(words, below_half)));
-    const auto quiet = hn::Or(bits, hn::Set(words, quiet_bit));
+    const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(words, kBelowHalf)));
+    const auto quiet = hn::Or(bits, hn::Set(words, kQuietBit));
     const auto chosen = hn::BitCast(
         words, hn::IfThenElse(hn::IsNaN(value), hn::BitCast(d, quiet), hn::BitCast(d, rounded)));
     // The values have at most 16 bits, so the narrowing does not saturate.
@@ -152,7 +152,7 @@ void mask_sign(const MaskSignParams& p, int threads) {
 }
 
 void fill(const FillParams& p, int threads) {
-  parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
+  parallel_blocks(threads, p.count, kElementBlock, [&](std::int64_t begin, std::int64_t end) {
     std::fill(p.out + begin, p.out + end, p.value);
   });
 }
@@ -175,7 +175,7 @@ namespace {
 template <class Range>
 std::int64_t count_blocks(int threads, std::int64_t count, const Range& range) {
   std::atomic<std::int64_t> total = 0;
-  parallel_blocks(threads, count, element_block,
+  parallel_blocks(threads, count, kElementBlock,
                   [&](std::int64_t begin, std::int64_t end) { total += range(begin, end); });
   return total;
 }

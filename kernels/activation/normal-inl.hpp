@@ -32,17 +32,17 @@ struct Normal {
 /// Phi(-z) = 2^(c z^2) P(z) / Q(z), c = -log2(e) / 2, rounded. P and Q, of degrees 4 and 5, are a
 /// minimax fit of the quotient for z in [0, 13.4], relative error 1.5e-8 before rounding. All
 /// coefficients are positive, so nothing cancels. The power is scaled by 2^24 and P by 2^-24: the
-/// power stays a normal float where Phi is subnormal. From normal_most on density and Phi(-z) are
+/// power stays a normal float where Phi is subnormal. From kNormalMost on density and Phi(-z) are
 /// 0.
-inline constexpr float normal_most = 14.4F;
-inline constexpr float normal_scale = 0x1p-24F;
+inline constexpr float kNormalMost = 14.4F;
+inline constexpr float kNormalScale = 0x1p-24F;
 
-/// 2^(c square + 24) for square up to normal_most^2: a minimax polynomial for the fraction
+/// 2^(c square + 24) for square up to kNormalMost^2: a minimax polynomial for the fraction
 /// (relative error 2e-9), with the integer added to its exponent.
 HWY_INLINE FloatVec normal_power(Floats d, FloatVec square) {
   constexpr float c = -0.72134752F;
   constexpr int mantissa_bits = 23;
-  const FloatVec shift = hn::Set(d, to_integer + 24.0F);
+  const FloatVec shift = hn::Set(d, kToInteger + 24.0F);
   const FloatVec exponent = hn::MulAdd(square, hn::Set(d, c), shift);
   const FloatVec f = hn::MulAdd(square, hn::Set(d, c), hn::Sub(shift, exponent));
   const FloatVec fraction = polynomial(d, f,
@@ -54,12 +54,12 @@ HWY_INLINE FloatVec normal_power(Floats d, FloatVec square) {
 }
 
 HWY_INLINE Normal normal(Floats d, FloatVec x) {
-  constexpr float scale = normal_scale;
+  constexpr float scale = kNormalScale;
   // phi / power = 1 / sqrt(2 pi) * e^(-z^2 / 2) / 2^(c z^2); the last quotient is nearly 1 as c is
   // rounded.
   constexpr float inverse_sqrt_2pi = 0.39894228F * scale;
   constexpr float rounding_of_c = -6.675e-9F;
-  const FloatVec z = hn::Min(hn::Set(d, normal_most), hn::Abs(x));  // NaN stays NaN.
+  const FloatVec z = hn::Min(hn::Set(d, kNormalMost), hn::Abs(x));  // NaN stays NaN.
   const FloatVec square = hn::Mul(z, z);
   const FloatVec power = normal_power(d, square);
   const FloatVec p = polynomial(d, z,

@@ -14,16 +14,16 @@
 // are zeros.
 namespace train::kernels::cuda {
 
-constexpr int tile_side = 16;
-static_assert(tile_side * tile_side == block_threads);
+constexpr int kTileSide = 16;
+static_assert(kTileSide * kTileSide == kBlockThreads);
 
 /// Sizes for heads of up to `dim` columns.
 template <int dim>
 struct Tile {
   static constexpr int rows = dim <= 128 ? 64 : 32;  ///< Queries and keys of a tile, limited by
                                                      ///< shared memory.
-  static constexpr int own_rows = rows / tile_side;  ///< Queries and keys of one thread.
-  static constexpr int own_columns = dim / tile_side;
+  static constexpr int own_rows = rows / kTileSide;  ///< Queries and keys of one thread.
+  static constexpr int own_columns = dim / kTileSide;
   // One more than the width, so that threads reading down a column use different banks.
   static constexpr int stride = dim + 1;
   static constexpr int score_stride = rows + 1;
@@ -63,15 +63,15 @@ struct HeadOfBlock {
   }
 };
 
-__device__ inline int thread_row() { return static_cast<int>(threadIdx.x) / tile_side; }
-__device__ inline int thread_column() { return static_cast<int>(threadIdx.x) % tile_side; }
+__device__ inline int thread_row() { return static_cast<int>(threadIdx.x) / kTileSide; }
+__device__ inline int thread_column() { return static_cast<int>(threadIdx.x) % kTileSide; }
 
 /// Copies rows [first, first + Tile::rows) of a head to shared memory.
 template <int dim>
 __device__ void load_tile(float* tile, const HeadOfBlock& at, const void* data,
                           const RowLayout& layout, int first) {
   const float* from = at.in(static_cast<const float*>(data), layout) + first * layout.outer_stride;
-  for (int i = static_cast<int>(threadIdx.x); i < Tile<dim>::rows * dim; i += block_threads) {
+  for (int i = static_cast<int>(threadIdx.x); i < Tile<dim>::rows * dim; i += kBlockThreads) {
     const int row = i / dim;
     const int column = i % dim;
     const bool inside = first + row < at.seq_len && column < at.columns;
@@ -81,8 +81,8 @@ __device__ void load_tile(float* tile, const HeadOfBlock& at, const void* data,
 }
 
 /// Part of a tile held by one thread: of scores, rows own_rows * thread_row() + i and columns
-/// thread_column() + tile_side * j; of outputs the same rows and all columns thread_column() +
-/// tile_side * j.
+/// thread_column() + kTileSide * j; of outputs the same rows and all columns thread_column() +
+/// kTileSide * j.
 template <int dim>
 using Scores = float[Tile<dim>::own_rows][Tile<dim>::own_rows];
 template <int dim>
@@ -110,7 +110,7 @@ __device__ void multiply_rows(Scores<dim>& result, const float* left, const floa
     }
 #pragma unroll
     for (int j = 0; j < T::own_rows; ++j) {
-      const float own_right = r[j * tile_side * T::stride + c];
+      const float own_right = r[j * kTileSide * T::stride + c];
 #pragma unroll
       for (int i = 0; i < T::own_rows; ++i) {
         result[i][j] = fmaf(own_left[i], own_right, result[i][j]);
@@ -126,7 +126,7 @@ __device__ void store_scores(float* to, const Scores<dim>& scores) {
   for (int i = 0; i < T::own_rows; ++i) {
 #pragma unroll
     for (int j = 0; j < T::own_rows; ++j) {
-      to[(thread_row() * T::own_rows + i) * T::score_stride + thread_column() + tile_side * j] =
+      to[(thread_row() * T::own_rows + i) * T::score_stride + thread_column() + kTileSide * j] =
           scores[i][j];
     }
   }
@@ -147,7 +147,7 @@ __device__ void multiply_scores(Outputs<dim>& result, const float* scores, const
     }
 #pragma unroll
     for (int j = 0; j < T::own_columns; ++j) {
-      const float right = tile[k * T::stride + thread_column() + tile_side * j];
+      const float right = tile[k * T::stride + thread_column() + kTileSide * j];
 #pragma unroll
       for (int i = 0; i < T::own_rows; ++i) {
         result[i][j] = fmaf(left[i], right, result[i][j]);
@@ -178,7 +178,7 @@ __device__ void store_outputs(void* data, const RowLayout& layout, const HeadOfB
     const int row = first + thread_row() * T::own_rows + i;
 #pragma unroll
     for (int j = 0; j < T::own_columns; ++j) {
-      const int column = thread_column() + tile_side * j;
+      const int column = thread_column() + kTileSide * j;
       if (row < at.seq_len && column < at.columns) {
         to[row * layout.outer_stride + column] = values[i][j] * factor[i];
       }

@@ -68,7 +68,7 @@ struct AttentionBackwardParams {
 
 namespace cuda {
 /// Largest head size that attention is compiled for.
-inline constexpr std::int64_t max_head_dim = 256;
+inline constexpr std::int64_t kMaxHeadDim = 256;
 }  // namespace cuda
 
 }  // namespace train::kernels

@@ -6,7 +6,7 @@
 namespace train::kernels::cuda {
 namespace {
 
-constexpr int rows_per_block = block_threads / warp_size;
+constexpr int kRowsPerBlock = kBlockThreads / kWarpSize;
 
 template <int dim>
 constexpr int query_shared_floats = 4 * Tile<dim>::size + Tile<dim>::score_size;
@@ -14,10 +14,10 @@ template <int dim>
 constexpr int key_shared_floats = 4 * Tile<dim>::size + 2 * Tile<dim>::score_size;
 
 /// delta = sum over the head of dout * out, the softmax gradient's row term; one warp per row.
-__global__ void __launch_bounds__(block_threads) attention_delta_kernel(AttentionBackwardParams p) {
+__global__ void __launch_bounds__(kBlockThreads) attention_delta_kernel(AttentionBackwardParams p) {
   const std::int64_t row =
-      static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / warp_size;
-  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+      static_cast<std::int64_t>(blockIdx.x) * kRowsPerBlock + threadIdx.x / kWarpSize;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   if (row >= p.sequences * p.heads * p.seq_len) {
     return;  // The whole warp returns.
   }
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(block_threads) attention_delta_kernel(Attentio
   const float* out = static_cast<const float*>(p.out) + token * p.out_layout.outer_stride +
                      head * p.out_layout.inner_stride;
   float sum = 0.0F;
-  for (std::int64_t c = lane; c < p.value_dim; c += warp_size) {
+  for (std::int64_t c = lane; c < p.value_dim; c += kWarpSize) {
     sum = fmaf(dout[c], out[c], sum);
   }
   sum = warp_sum(sum);
@@ -69,7 +69,7 @@ __device__ void softmax_backward(Scores<dim>& scores, Scores<dim>& gradients,
     const int query = first_query + thread_row() * T::own_rows + i;
 #pragma unroll
     for (int j = 0; j < T::own_rows; ++j) {
-      const int key = first_key + thread_column() + tile_side * j;
+      const int key = first_key + thread_column() + kTileSide * j;
       const bool seen = key <= query && key >= first_keys.row[i] && query < sight.seq_len;
       float score = scores[i][j] * p.scale;
       float slope = 1.0F;
@@ -88,7 +88,7 @@ __device__ void softmax_backward(Scores<dim>& scores, Scores<dim>& gradients,
 
 /// Computes dq of one tile of queries, over all tiles of keys that any of them sees.
 template <int dim>
-__global__ void __launch_bounds__(block_threads, Tile<dim>::blocks_at_once)
+__global__ void __launch_bounds__(kBlockThreads, Tile<dim>::blocks_at_once)
     attention_query_gradient_kernel(AttentionBackwardParams p) {
   using T = Tile<dim>;
   float* q = dynamic_shared<float>();
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(block_threads, Tile<dim>::blocks_at_once)
 /// Computes dk and dv of one tile of keys: for each query head of the group in order, over the
 /// tiles of queries that see any of the keys.
 template <int dim>
-__global__ void __launch_bounds__(block_threads, Tile<dim>::blocks_at_once)
+__global__ void __launch_bounds__(kBlockThreads, Tile<dim>::blocks_at_once)
     attention_key_gradient_kernel(AttentionBackwardParams p) {
   using T = Tile<dim>;
   float* k = dynamic_shared<float>();
@@ -196,7 +196,7 @@ void attention_backward(CudaStream& stream, const AttentionBackwardParams& param
     return;
   }
   const std::int64_t heads = p.sequences * p.heads;
-  const Grid rows{.blocks = blocks_of(heads * p.seq_len, rows_per_block)};
+  const Grid rows{.blocks = blocks_of(heads * p.seq_len, kRowsPerBlock)};
   launch(stream, attention_delta_kernel, rows, p);
   for_head_columns(widest_head(p), [&]<int dim>() {
     const Grid queries = attention_grid<dim>(heads, p.seq_len, query_shared_floats<dim>);

@@ -41,20 +41,20 @@ struct KeyShape<256> : MmaShape<256, 4, 1, 32> {
 
 /// Eight bf16 of a row from `column` on; zeros past the head.
 struct Chunk {
-  float value[chunk_columns];
+  float value[kChunkColumns];
 
   __device__ Chunk(const Bf16* row, int column, const MmaHead& at) {
     if (at.aligned && column < at.columns) {
       const uint4 bits = *reinterpret_cast<const uint4*>(row + column);
       const std::uint32_t pairs[4] = {bits.x, bits.y, bits.z, bits.w};
 #pragma unroll
-      for (int i = 0; i < chunk_columns; ++i) {
+      for (int i = 0; i < kChunkColumns; ++i) {
         value[i] = from_upper_half(static_cast<std::uint16_t>(pairs[i / 2] >> (i % 2 * 16)));
       }
       return;
     }
 #pragma unroll
-    for (int i = 0; i < chunk_columns; ++i) {
+    for (int i = 0; i < kChunkColumns; ++i) {
       value[i] = column + i < at.columns ? value_of(row[column + i]) : 0.0F;
     }
   }
@@ -62,20 +62,20 @@ struct Chunk {
 
 /// delta = sum over the head of dout * out, the softmax gradient's row term; dim / 8 lanes per row.
 template <int dim>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(kBlockThreads)
     attention_delta_mma_kernel(AttentionBackwardParams p, bool aligned) {
-  constexpr int lanes = dim / chunk_columns;
+  constexpr int lanes = dim / kChunkColumns;
   const MmaHead query(p, p.heads, aligned);
   const MmaHead at = query.of(query.head, p.value_dim);
-  const int row = static_cast<int>(blockIdx.y) * (block_threads / lanes) +
+  const int row = static_cast<int>(blockIdx.y) * (kBlockThreads / lanes) +
                   static_cast<int>(threadIdx.x) / lanes;
-  const int column = static_cast<int>(threadIdx.x) % lanes * chunk_columns;
+  const int column = static_cast<int>(threadIdx.x) % lanes * kChunkColumns;
   float sum = 0.0F;
   if (row < at.seq_len) {
     const Chunk dout(at.row(static_cast<const Bf16*>(p.dout), p.dout_layout, row), column, at);
     const Chunk out(at.row(static_cast<const Bf16*>(p.out), p.out_layout, row), column, at);
 #pragma unroll
-    for (int i = 0; i < chunk_columns; ++i) {
+    for (int i = 0; i < kChunkColumns; ++i) {
       sum = fmaf(dout.value[i], out.value[i], sum);
     }
   }
@@ -275,7 +275,7 @@ __global__ void __launch_bounds__(KeyShape<dim>::threads, KeyShape<dim>::blocks_
 }
 
 bool all_aligned(const AttentionBackwardParams& p) {
-  return p.head_dim % chunk_columns == 0 && p.value_dim % chunk_columns == 0 &&
+  return p.head_dim % kChunkColumns == 0 && p.value_dim % kChunkColumns == 0 &&
          chunks_aligned(p.q, p.q_layout) && chunks_aligned(p.k, p.k_layout) &&
          chunks_aligned(p.v, p.v_layout) && chunks_aligned(p.out, p.out_layout) &&
          chunks_aligned(p.dout, p.dout_layout) && chunks_aligned(p.dq, p.dq_layout) &&
@@ -289,12 +289,12 @@ void launch_backward(CudaStream& stream, const AttentionBackwardParams& p) {
   const std::int64_t heads = p.sequences * p.heads;
   constexpr int terms_of_row = limited ? 3 : 2;
   constexpr int term_bytes = terms_of_row * static_cast<int>(sizeof(float));
-  constexpr int rows = block_threads / (dim / chunk_columns);
+  constexpr int rows = kBlockThreads / (dim / kChunkColumns);
   launch(stream, attention_delta_mma_kernel<dim>,
          {.blocks = dim3(static_cast<unsigned>(heads),
                          static_cast<unsigned>(divide_up(p.seq_len, rows)))},
          p, aligned);
-  if (dim <= most_wgmma_columns && aligned && has_warpgroups()) {
+  if (dim <= kMostWgmmaColumns && aligned && has_warpgroups()) {
     attention_gradients_wgmma(stream, p);
     return;
   }

@@ -19,8 +19,8 @@ struct GradientFlowShape {
   static constexpr int blocks = 1;  ///< 16-row blocks of a warp.
   static constexpr int warp_rows = 16;
   static constexpr int groups = 2;
-  static constexpr int rows = groups * group_rows;
-  static constexpr int threads = (groups + 1) * group_threads;
+  static constexpr int rows = groups * kGroupRows;
+  static constexpr int threads = (groups + 1) * kGroupThreads;
   static constexpr int registers = many_sums ? 240 : 232;
   static constexpr int copier_registers = many_sums ? 24 : 40;
   static constexpr int stages = 2;
@@ -29,8 +29,8 @@ struct GradientFlowShape {
   static constexpr int terms = (limited ? 3 : 2) * others;  ///< Terms of a tile of queries.
   static constexpr int terms_at = 2 * stages * (own_bytes + other_bytes);
   static constexpr int barriers_at = terms_at + stages * terms * static_cast<int>(sizeof(float));
-  static constexpr int tiles_at = barriers_at + 5 * stages * barrier_bytes;
-  static constexpr int shared_bytes = tiles_at + stages * tile_words * 4;
+  static constexpr int tiles_at = barriers_at + 5 * stages * kBarrierBytes;
+  static constexpr int shared_bytes = tiles_at + stages * kTileWords * 4;
 };
 
 namespace {
@@ -61,7 +61,7 @@ struct Places {
   static __device__ Barrier full(int stage, int which) { return barrier(2 + which, stage); }
   static __device__ Barrier empty(int stage) { return barrier(4, stage); }
   /// Index of the own tile.
-  static __device__ int own_tile(int stage) { return S::tiles_at + stage * tile_words * 4; }
+  static __device__ int own_tile(int stage) { return S::tiles_at + stage * kTileWords * 4; }
   /// `first_arrivals`: arrivals that complete the first tile of a pair.
   static __device__ void make_barriers(int first_arrivals) {
     if (threadIdx.x == 0) {
@@ -79,7 +79,7 @@ struct Places {
 
  private:
   static __device__ Barrier barrier(int kind, int stage) {
-    return panel_address(S::barriers_at + (kind * S::stages + stage) * barrier_bytes);
+    return panel_address(S::barriers_at + (kind * S::stages + stage) * kBarrierBytes);
   }
 };
 
@@ -236,9 +236,9 @@ class QueryGroup {
     const TileProducts<S> products(stage, group_);
     Sums<1, S::dim> dq;
     clear<1, S::dim>(dq);
-    const int of_group = tile.first + group_ * group_rows;
+    const int of_group = tile.first + group_ * kGroupRows;
     const int end = tiles_to(p_, tile.first + S::rows);
-    const int mine = of_group < at.seq_len ? tiles_to(p_, of_group + group_rows) : 0;
+    const int mine = of_group < at.seq_len ? tiles_to(p_, of_group + kGroupRows) : 0;
     const int begin = first_tile(p_, tile.sequence, of_group);
     for (int keys = first_tile(p_, tile); keys < end; ++keys, ring_.next()) {
       if (keys >= begin && keys < mine) {
@@ -252,7 +252,7 @@ class QueryGroup {
       release(P::empty(ring_.stage()));
     }
     scale_sums<1, S::dim>(dq, p_.scale);
-    sync_threads(1 + group_, group_threads);
+    sync_threads(1 + group_, kGroupThreads);
     store_panels<S>(p_.dq, p_.dq_layout, at, dq, P::own(stage, 0), tile.first);
   }
 
@@ -366,7 +366,7 @@ class KeyGroup {
     Sums<1, S::dim> dv;
     clear<1, S::dim>(dk);
     clear<1, S::dim>(dv);
-    const int of_group = tile.first + group_ * group_rows;
+    const int of_group = tile.first + group_ * kGroupRows;
     const int own = tile.first + of_warp(warp_index()) * S::warp_rows;
     for (SeeingTiles<S> tiles(p_, tile); tiles.there(); tiles.next(), ring_.next()) {
       if (tiles.query + S::others > of_group) {
@@ -379,7 +379,7 @@ class KeyGroup {
     }
     scale_sums<1, S::dim>(dk, p_.scale);
     const MmaHead at = head_at(p_, tile.sequence, tile.head);
-    sync_threads(1 + group_, group_threads);
+    sync_threads(1 + group_, kGroupThreads);
     store_panels<S>(p_.dk, p_.dk_layout, at, dk, P::own(stage, 0), tile.first);
     store_panels<S>(p_.dv, p_.dv_layout, at.of(tile.head, p_.value_dim), dv, P::own(stage, 1),
                     tile.first);
@@ -490,11 +490,11 @@ __device__ void write_terms(const BackwardPass& pass, int own_row) {
 template <class S>
 __global__ void __launch_bounds__(S::threads, 1)
     attention_query_gradient_wgmma_kernel(const __grid_constant__ BackwardPass pass) {
-  if constexpr (compiled_for_warpgroups) {
+  if constexpr (kCompiledForWarpgroups) {
     Places<S>::make_barriers(1);
     if (warpgroup_index() == S::groups) {
       give_registers<S::copier_registers>();
-      if (threadIdx.x == S::groups * group_threads) {
+      if (threadIdx.x == S::groups * kGroupThreads) {
         copy_for_queries<S>(pass);
       }
       return;
@@ -507,15 +507,15 @@ __global__ void __launch_bounds__(S::threads, 1)
 template <class S>
 __global__ void __launch_bounds__(S::threads, 1)
     attention_key_gradient_wgmma_kernel(const __grid_constant__ BackwardPass pass) {
-  if constexpr (compiled_for_warpgroups) {
-    Places<S>::make_barriers(1 + S::others / warp_size);
+  if constexpr (kCompiledForWarpgroups) {
+    Places<S>::make_barriers(1 + S::others / kWarpSize);
     if (warpgroup_index() == S::groups) {
       give_registers<S::copier_registers>();
-      const int me = static_cast<int>(threadIdx.x) - S::groups * group_threads;
-      if (me < warp_size) {
+      const int me = static_cast<int>(threadIdx.x) - S::groups * kGroupThreads;
+      if (me < kWarpSize) {
         copy_for_keys<S>(pass);
-      } else if (me >= warp_size && me < warp_size + S::others) {
-        write_terms<S>(pass, me - warp_size);
+      } else if (me >= kWarpSize && me < kWarpSize + S::others) {
+        write_terms<S>(pass, me - kWarpSize);
       }
       return;
     }

@@ -43,15 +43,15 @@ struct CachedQuery {
   }
 };
 
-/// One block per head and row. Scores: one key per thread, block_threads keys at a time. Outputs:
+/// One block per head and row. Scores: one key per thread, kBlockThreads keys at a time. Outputs:
 /// one thread per column, or, with few columns, several that each take every n-th key.
 template <class T>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(kBlockThreads)
     attention_cached_kernel(AttentionCachedParams p, int columns, DeviceFault* fault,
                             const char* name) {
-  __shared__ float q[max_head_dim];
-  __shared__ float weights[block_threads];
-  __shared__ float folded[block_threads];
+  __shared__ float q[kMaxHeadDim];
+  __shared__ float weights[kBlockThreads];
+  __shared__ float folded[kBlockThreads];
   const int me = static_cast<int>(threadIdx.x);
   const std::int64_t row = blockIdx.x / static_cast<unsigned>(p.heads);
   const std::int64_t head = blockIdx.x % static_cast<unsigned>(p.heads);
@@ -62,14 +62,14 @@ __global__ void __launch_bounds__(block_threads)
     if (me == 0) {
       report_fault(fault, name, p.positions[row], row, of.capacity, DeviceFault::Kind::position);
     }
-    for (int c = me; c < p.cache.value_dim; c += block_threads) {
+    for (int c = me; c < p.cache.value_dim; c += kBlockThreads) {
       store<T>(out, c, NAN);
     }
     return;
   }
   const T* query =
       static_cast<const T*>(p.q) + row * p.q_layout.outer_stride + head * p.q_layout.inner_stride;
-  for (int c = me; c < p.cache.head_dim; c += block_threads) {
+  for (int c = me; c < p.cache.head_dim; c += kBlockThreads) {
     q[c] = value_of(query[c]);
   }
   const int column = me % columns;
@@ -77,22 +77,22 @@ __global__ void __launch_bounds__(block_threads)
   float largest = -INFINITY;
   float sum = 0.0F;
   float result = 0.0F;
-  for (std::int64_t begin = 0; begin < of.count; begin += block_threads) {
+  for (std::int64_t begin = 0; begin < of.count; begin += kBlockThreads) {
     __syncthreads();  // The queries are stored, and the previous weights are no longer in use.
-    const auto keys = static_cast<int>(min(of.count - begin, std::int64_t{block_threads}));
+    const auto keys = static_cast<int>(min(of.count - begin, std::int64_t{kBlockThreads}));
     const float score = me < keys ? of.score(p, q, begin + me) : -INFINITY;
     folded[me] = score;
-    fold_block(folded, block_threads, [](float a, float b) { return fmaxf(a, b); });
+    fold_block(folded, kBlockThreads, [](float a, float b) { return fmaxf(a, b); });
     const float above = fmaxf(largest, folded[0]);
     const float keep = expf(largest - above);
     largest = above;
     __syncthreads();  // All threads have read it.
     weights[me] = folded[me] = me < keys ? expf(score - above) : 0.0F;
-    fold_block(folded, block_threads, Add());
+    fold_block(folded, kBlockThreads, Add());
     sum = fmaf(sum, keep, folded[0]);
     result *= keep;
     if (column < p.cache.value_dim) {
-      for (int i = part; i < keys; i += block_threads / columns) {
+      for (int i = part; i < keys; i += kBlockThreads / columns) {
         const T* value = of.values + of.slot(begin + i) * p.cache.value_dim;
         result = fmaf(weights[i], value_of(value[column]), result);
       }
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(block_threads)
   folded[me] = result;
   __syncthreads();
   if (part == 0 && column < p.cache.value_dim) {
-    for (int i = 1; i < block_threads / columns; ++i) {
+    for (int i = 1; i < kBlockThreads / columns; ++i) {
       result += folded[i * columns + column];
     }
     store<T>(out, column, result / sum);
@@ -136,7 +136,7 @@ struct AppendEach {
 
 void attention_cached(CudaStream& stream, const AttentionCachedParams& p) {
   const auto columns = std::max(
-      warp_size, static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(p.cache.value_dim))));
+      kWarpSize, static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(p.cache.value_dim))));
   for_element_type(p.dtype, [&]<class T>() {
     launch(stream, attention_cached_kernel<T>, {.blocks = blocks_of(p.rows * p.heads, 1)}, p,
            columns, stream.fault(), "attention_cached");

@@ -54,7 +54,7 @@ struct OwnTile {
   }
   [[nodiscard]] __device__ bool there() const { return sequence >= 0; }
 };
-constexpr int tile_words = 3;
+constexpr int kTileWords = 3;
 
 __device__ inline void write_tile(int place, const OwnTile& tile) {
   volatile int* to = dynamic_shared<volatile int>() + place / static_cast<int>(sizeof(int));
@@ -137,14 +137,14 @@ class SmallRing {
 /// wait at it.
 __device__ inline void release(Barrier barrier) {
   __syncwarp();
-  if (threadIdx.x % warp_size == 0) {
+  if (threadIdx.x % kWarpSize == 0) {
     arrive(barrier);
   }
 }
 
 /// Index of this thread's warpgroup in the block.
 __device__ inline int warpgroup_index() {
-  return of_warp(static_cast<int>(threadIdx.x) / group_threads);
+  return of_warp(static_cast<int>(threadIdx.x) / kGroupThreads);
 }
 
 /// Starts copying rows [row, row + rows) of a head to the tile at `to`; called by one thread.
@@ -152,9 +152,9 @@ template <int dim, int rows>
 __device__ void copy_tile(int to, const BoxMap& from, Barrier barrier, int row, int head,
                           int sequence) {
 #pragma unroll
-  for (int panel = 0; panel < dim / panel_columns; ++panel) {
-    copy_box(panel_address(to + panel * rows * panel_row_bytes), from, barrier,
-             panel * panel_columns, row, head, sequence);
+  for (int panel = 0; panel < dim / kPanelColumns; ++panel) {
+    copy_box(panel_address(to + panel * rows * kPanelRowBytes), from, barrier,
+             panel * kPanelColumns, row, head, sequence);
   }
 }
 
@@ -165,7 +165,7 @@ template <class Shape>
 __device__ void store_panels(void* data, const RowLayout& layout, const MmaHead& at,
                              const Sums<1, Shape::dim>& sums, int tile, int first) {
   using TilePlaces = PanelPlaces<Shape::rows>;
-  constexpr int chunks = Shape::dim / chunk_columns;
+  constexpr int chunks = Shape::dim / kChunkColumns;
   const int own = of_warp(warp_index()) * Shape::warp_rows;
   const Lane lane;
   unsigned char* shared = dynamic_shared<unsigned char>() + tile;
@@ -181,12 +181,12 @@ __device__ void store_panels(void* data, const RowLayout& layout, const MmaHead&
   __syncwarp();
   auto* elements = static_cast<Bf16*>(data);
 #pragma unroll
-  for (int i = 0; i < Shape::warp_rows * chunks / warp_size; ++i) {
-    const int row = own + (i * warp_size + lane.index) / chunks;
+  for (int i = 0; i < Shape::warp_rows * chunks / kWarpSize; ++i) {
+    const int row = own + (i * kWarpSize + lane.index) / chunks;
     const int chunk = lane.index % chunks;
     const bool inside = first + row >= 0 && first + row < at.seq_len;
-    if (inside && chunk * chunk_columns < at.columns) {
-      *reinterpret_cast<uint4*>(at.row(elements, layout, first + row) + chunk * chunk_columns) =
+    if (inside && chunk * kChunkColumns < at.columns) {
+      *reinterpret_cast<uint4*>(at.row(elements, layout, first + row) + chunk * kChunkColumns) =
           *reinterpret_cast<const uint4*>(shared + TilePlaces::of(row, chunk));
     }
   }

@@ -21,7 +21,7 @@ __device__ void take_scores(Scores<dim>& scores, float* largest, float* sum, flo
     for (int j = 1; j < T::own_rows; ++j) {
       above = fmaxf(above, scores[i][j]);
     }
-    above = fmaxf(largest[i], warp_max<tile_side>(above));
+    above = fmaxf(largest[i], warp_max<kTileSide>(above));
     // No key seen yet; avoids infinity minus infinity.
     const float shift = above == -INFINITY ? 0.0F : above;
     keep[i] = expf(largest[i] - shift);
@@ -32,7 +32,7 @@ __device__ void take_scores(Scores<dim>& scores, float* largest, float* sum, flo
       scores[i][j] = expf(scores[i][j] - shift);
       added += scores[i][j];
     }
-    sum[i] = fmaf(sum[i], keep[i], warp_sum<tile_side>(added));
+    sum[i] = fmaf(sum[i], keep[i], warp_sum<kTileSide>(added));
   }
 }
 
@@ -47,7 +47,7 @@ __device__ void mask_scores(Scores<dim>& scores, const AttentionForwardParams& p
     const int query = first_query + thread_row() * T::own_rows + i;
 #pragma unroll
     for (int j = 0; j < T::own_rows; ++j) {
-      const int key = tile + thread_column() + tile_side * j;
+      const int key = tile + thread_column() + kTileSide * j;
       const bool seen = key <= query && key >= first_keys.row[i];
       float score = scores[i][j] * p.scale;
       if (p.softcap != 0.0F) {
@@ -60,7 +60,7 @@ __device__ void mask_scores(Scores<dim>& scores, const AttentionForwardParams& p
 
 /// Computes one tile of queries over all tiles of keys that any of them sees.
 template <int dim>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(kBlockThreads)
     attention_forward_kernel(AttentionForwardParams p) {
   using T = Tile<dim>;
   float* q = dynamic_shared<float>();

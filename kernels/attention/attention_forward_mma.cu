@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(ForwardShape<dim, limited>::threads,
   Sums<S::blocks, dim> out;
   clear<S::blocks, dim>(out);
   RunningSoftmax<S, limited> softmax;
-  const float scale_log2 = limited ? scale_of_scores(p) : p.scale * log2_of_e;
+  const float scale_log2 = limited ? scale_of_scores(p) : p.scale * kLog2OfE;
   for (int first_key = begin; first_key < end; first_key += S::others) {
     wait_for_copies<0>();
     __syncthreads();  // This tile has arrived, and the previous one is no longer in use.
@@ -100,10 +100,10 @@ void launch_forward(CudaStream& stream, const AttentionForwardParams& p, bool al
 }  // namespace
 
 void attention_forward_mma(CudaStream& stream, const AttentionForwardParams& p) {
-  const bool aligned = p.head_dim % chunk_columns == 0 && p.value_dim % chunk_columns == 0 &&
+  const bool aligned = p.head_dim % kChunkColumns == 0 && p.value_dim % kChunkColumns == 0 &&
                        chunks_aligned(p.q, p.q_layout) && chunks_aligned(p.k, p.k_layout) &&
                        chunks_aligned(p.v, p.v_layout) && chunks_aligned(p.out, p.out_layout);
-  if (widest_head(p) <= most_wgmma_columns && aligned && has_warpgroups()) {
+  if (widest_head(p) <= kMostWgmmaColumns && aligned && has_warpgroups()) {
     attention_forward_wgmma(stream, p);
     return;
   }

@@ -20,20 +20,20 @@ struct ForwardFlowShape {
   static constexpr int blocks = 1;  ///< 16-row blocks of a warp.
   static constexpr int warp_rows = 16;
   static constexpr int groups = dim == 64 ? 3 : 2;
-  static constexpr int rows = groups * group_rows;
+  static constexpr int rows = groups * kGroupRows;
   static constexpr int others = 128;
-  static constexpr int threads = (groups + 1) * group_threads;
+  static constexpr int threads = (groups + 1) * kGroupThreads;
   static constexpr int registers = groups == 3 ? 160 : 232;
   static constexpr int copier_registers = groups == 3 ? 32 : 40;
   static constexpr int stages = 2;
   static constexpr int own_bytes = rows * dim * 2;
   static constexpr int other_bytes = others * dim * 2;
-  static constexpr int places_bytes = groups * group_threads * 4;
+  static constexpr int places_bytes = groups * kGroupThreads * 4;
   static constexpr int barriers = 3 * 2 * stages;
   static constexpr int held_at = stages * (own_bytes + 2 * other_bytes);
   static constexpr int barriers_at = held_at + places_bytes;
-  static constexpr int tiles_at = barriers_at + barriers * barrier_bytes;
-  static constexpr int shared_bytes = tiles_at + stages * tile_words * 4;
+  static constexpr int tiles_at = barriers_at + barriers * kBarrierBytes;
+  static constexpr int shared_bytes = tiles_at + stages * kTileWords * 4;
 };
 
 namespace {
@@ -51,7 +51,7 @@ struct Places {
   static __device__ Barrier full(Of of, int stage) { return barrier(2 * of, stage); }
   static __device__ Barrier empty(Of of, int stage) { return barrier(2 * of + 1, stage); }
   /// Index of the query tile.
-  static __device__ int own_tile(int stage) { return S::tiles_at + stage * tile_words * 4; }
+  static __device__ int own_tile(int stage) { return S::tiles_at + stage * kTileWords * 4; }
   static __device__ void make_barriers() {
     if (threadIdx.x == 0) {
       for (const Of of : {queries, keys, values}) {
@@ -67,7 +67,7 @@ struct Places {
 
  private:
   static __device__ Barrier barrier(int kind, int stage) {
-    return panel_address(S::barriers_at + (kind * S::stages + stage) * barrier_bytes);
+    return panel_address(S::barriers_at + (kind * S::stages + stage) * kBarrierBytes);
   }
 };
 
@@ -188,7 +188,7 @@ class ForwardGroup {
   __device__ explicit ForwardGroup(const ForwardPass& pass)
       : pass_(pass),
         group_(warpgroup_index()),
-        scale_log2_(S::limited ? scale_of_scores(pass.p) : pass.p.scale * log2_of_e),
+        scale_log2_(S::limited ? scale_of_scores(pass.p) : pass.p.scale * kLog2OfE),
         held_(panel_address(S::held_at + static_cast<int>(threadIdx.x) * 4)) {}
 
   __device__ void run() {
@@ -209,10 +209,10 @@ class ForwardGroup {
   __device__ void attend(const ForwardItem<S>& item, int queries) {
     const AttentionForwardParams& p = pass_.p;
     const MmaHead at = head_at(p, item.own.sequence, item.own.head);
-    const int of_group = item.own.first + group_ * group_rows;
+    const int of_group = item.own.first + group_ * kGroupRows;
     const WarpSight<S> sight(p, item.own.sequence, item.own.first);
     int begin = 0;
-    int end = of_group < at.seq_len ? max(item.tiles_to(p, of_group + group_rows), 0) : 0;
+    int end = of_group < at.seq_len ? max(item.tiles_to(p, of_group + kGroupRows), 0) : 0;
     if constexpr (S::limited) {
       begin = min(item.tile_of(Sight(p, at.sequence).first_key(max(of_group, 0))), end);
     }
@@ -226,7 +226,7 @@ class ForwardGroup {
     pass_by(end, item.tiles);
     softmax.finish(out, p.lse + at.first_row(p.heads), sight.own, at.seq_len,
                    S::limited && p.softcap != 0.0F ? 1.0F : p.scale);
-    sync_threads(1 + group_, group_threads);
+    sync_threads(1 + group_, kGroupThreads);
     store_panels<S>(p.out, p.out_layout, at.of(at.head, p.value_dim), out, queries, item.own.first);
   }
 
@@ -305,11 +305,11 @@ class ForwardGroup {
 template <class S>
 __global__ void __launch_bounds__(S::threads, 1)
     attention_forward_wgmma_kernel(const __grid_constant__ ForwardPass pass) {
-  if constexpr (compiled_for_warpgroups) {
+  if constexpr (kCompiledForWarpgroups) {
     Places<S>::make_barriers();
     if (warpgroup_index() == S::groups) {
       give_registers<S::copier_registers>();
-      if (threadIdx.x == S::groups * group_threads) {
+      if (threadIdx.x == S::groups * kGroupThreads) {
         copy_tiles<S>(pass);
       }
       return;

@@ -14,7 +14,7 @@ namespace train::kernels::cuda {
 /// Per-query terms of the softmax over its whole score row: lse in powers of two, and delta. A
 /// query past the sequence has infinite lse, so its probabilities are zero. `at`: a query head.
 __device__ inline float lse_term(const AttentionBackwardParams& p, const MmaHead& at, int query) {
-  return query < at.seq_len ? p.lse[at.first_row(p.heads) + query] * log2_of_e : INFINITY;
+  return query < at.seq_len ? p.lse[at.first_row(p.heads) + query] * kLog2OfE : INFINITY;
 }
 __device__ inline float delta_term(const AttentionBackwardParams& p, const MmaHead& at, int query) {
   return query < at.seq_len ? p.delta[at.first_row(p.heads) + query] : 0.0F;
@@ -64,7 +64,7 @@ template <class Shape, class Lse>
 __device__ void to_uncapped_gradients(Sums<Shape::blocks, Shape::others>& gradients,
                                       const Sums<Shape::blocks, Shape::others>& probabilities,
                                       float cap, const Lse& lse) {
-  const float inverse = 1.0F / (cap * log2_of_e);
+  const float inverse = 1.0F / (cap * kLog2OfE);
 #pragma unroll
   for (int m = 0; m < Shape::blocks; ++m) {
 #pragma unroll
@@ -91,7 +91,7 @@ __device__ void to_tile_probabilities(Sums<Shape::blocks, Shape::others>& scores
       cap_scores<Shape>(scores, p.scale, p.softcap);
     }
   }
-  const float scale_log2 = limited ? scale_of_scores(p) : p.scale * log2_of_e;
+  const float scale_log2 = limited ? scale_of_scores(p) : p.scale * kLog2OfE;
   to_probabilities<Shape>(scores, scale_log2, masked, lse, seen);
 }
 

@@ -8,7 +8,7 @@
 namespace train::kernels::cuda {
 
 /// Calls with<dim>() for the smallest compiled `dim` that holds `head_dim` columns. REQUIRES:
-/// head_dim <= max_head_dim.
+/// head_dim <= kMaxHeadDim.
 template <class With>
 void for_head_columns(std::int64_t head_dim, const With& with) {
   if (head_dim <= 64) {
@@ -22,7 +22,7 @@ void for_head_columns(std::int64_t head_dim, const With& with) {
 
 /// attention_forward() and attention_backward() for bf16 on tensor cores, with warpgroup products
 /// where possible. They launch, and do not wait. REQUIRES: checked and resolved() params, heads of
-/// at most max_head_dim. Throw DeviceError.
+/// at most kMaxHeadDim. Throw DeviceError.
 void attention_forward_mma(CudaStream& stream, const AttentionForwardParams& params);
 void attention_backward_mma(CudaStream& stream, const AttentionBackwardParams& params);
 
@@ -31,6 +31,6 @@ void attention_backward_mma(CudaStream& stream, const AttentionBackwardParams& p
 void attention_forward_wgmma(CudaStream& stream, const AttentionForwardParams& params);
 /// Backward pass with warpgroup products: dq, dk and dv, from an existing delta.
 void attention_gradients_wgmma(CudaStream& stream, const AttentionBackwardParams& params);
-constexpr std::int64_t most_wgmma_columns = 128;
+constexpr std::int64_t kMostWgmmaColumns = 128;
 
 }  // namespace train::kernels::cuda

@@ -17,14 +17,14 @@
 // sequence and columns past the head are zeros.
 namespace train::kernels::cuda {
 
-constexpr float log2_of_e = 1.44269504F;
+constexpr float kLog2OfE = 1.44269504F;
 
 /// Tiling of a pass: a block owns warps * blocks * 16 rows (queries or keys), a warp blocks * 16 of
 /// them, and loops over tiles of `others` rows of the other kind.
 template <int head_columns, int warps_, int blocks_, int others_>
 struct MmaShape {
   static constexpr int dim = head_columns;
-  static constexpr int threads = warps_ * warp_size;
+  static constexpr int threads = warps_ * kWarpSize;
   static constexpr int blocks = blocks_;
   static constexpr int others = others_;
   static constexpr int warp_rows = blocks_ * 16;
@@ -120,7 +120,7 @@ template <class Shape, int columns>
 __device__ void store_sums(void* data, const RowLayout& layout, const MmaHead& at,
                            const Sums<Shape::blocks, columns>& sums, int tile, int first,
                            int first_column) {
-  constexpr int chunks = columns / chunk_columns;
+  constexpr int chunks = columns / kChunkColumns;
   const int own = warp_index() * Shape::warp_rows;
   const Lane lane;
   unsigned char* shared = dynamic_shared<unsigned char>() + tile;
@@ -140,9 +140,9 @@ __device__ void store_sums(void* data, const RowLayout& layout, const MmaHead& a
   }
   __syncwarp();
   auto* elements = static_cast<Bf16*>(data);
-  for (int i = lane.index; i < Shape::warp_rows * chunks; i += warp_size) {
+  for (int i = lane.index; i < Shape::warp_rows * chunks; i += kWarpSize) {
     const int row = own + i / chunks;
-    const int column = first_column + i % chunks * chunk_columns;
+    const int column = first_column + i % chunks * kChunkColumns;
     if (first + row >= at.seq_len || column >= at.columns) {
       continue;
     }
@@ -152,7 +152,7 @@ __device__ void store_sums(void* data, const RowLayout& layout, const MmaHead& a
       *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
       continue;
     }
-    for (int c = 0; c < chunk_columns && column + c < at.columns; ++c) {
+    for (int c = 0; c < kChunkColumns && column + c < at.columns; ++c) {
       to[c] = reinterpret_cast<const Bf16*>(from)[c];
     }
   }
@@ -161,7 +161,7 @@ __device__ void store_sums(void* data, const RowLayout& layout, const MmaHead& a
 /// Replaces scores by cap * tanh(scale * score / cap). Accurate to 1e-7 of the cap.
 template <class Shape>
 __device__ void cap_scores(Sums<Shape::blocks, Shape::others>& scores, float scale, float cap) {
-  const float exponent = 2.0F * log2_of_e * scale / cap;
+  const float exponent = 2.0F * kLog2OfE * scale / cap;
 #pragma unroll
   for (int m = 0; m < Shape::blocks; ++m) {
 #pragma unroll
@@ -178,7 +178,7 @@ __device__ void cap_scores(Sums<Shape::blocks, Shape::others>& scores, float sca
 /// Factor that remains to be applied to a score before exponentiation in powers of two.
 template <class Params>
 __device__ float scale_of_scores(const Params& p) {
-  return (p.softcap == 0.0F ? p.scale : 1.0F) * log2_of_e;
+  return (p.softcap == 0.0F ? p.scale : 1.0F) * kLog2OfE;
 }
 
 /// Starts copying a tile of keys, with the tile of values behind it, to shared memory at `to`, from

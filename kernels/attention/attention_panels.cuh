@@ -13,18 +13,18 @@
 // Panels are aligned to 1024 bytes.
 namespace train::kernels::cuda {
 
-constexpr int panel_columns = 64;
-constexpr int panel_row_bytes = panel_columns * 2;
-constexpr int eight_rows_bytes = 8 * panel_row_bytes;
+constexpr int kPanelColumns = 64;
+constexpr int kPanelRowBytes = kPanelColumns * 2;
+constexpr int kEightRowsBytes = 8 * kPanelRowBytes;
 
 /// Addresses of chunks in a tile of `rows` rows.
 template <int rows>
 struct PanelPlaces {
-  static constexpr int panel_bytes = rows * panel_row_bytes;
+  static constexpr int panel_bytes = rows * kPanelRowBytes;
   static __device__ int of(int row, int chunk) {
-    constexpr int panel_chunks = panel_columns / chunk_columns;
-    return chunk / panel_chunks * panel_bytes + row * panel_row_bytes +
-           ((chunk % panel_chunks) ^ (row % 8)) * chunk_bytes;
+    constexpr int panel_chunks = kPanelColumns / kChunkColumns;
+    return chunk / panel_chunks * panel_bytes + row * kPanelRowBytes +
+           ((chunk % panel_chunks) ^ (row % 8)) * kChunkBytes;
   }
 };
 
@@ -33,7 +33,7 @@ struct PanelPlaces {
 /// eight rows, all in units of 16; bits 62 and 63 select the 128-byte swizzle.
 __device__ inline WarpgroupOperand operand_at(SharedAddress begin, int panel_bytes) {
   constexpr auto swizzle = std::uint64_t{1} << 62U;
-  constexpr auto group = static_cast<std::uint64_t>(eight_rows_bytes / 16) << 32U;
+  constexpr auto group = static_cast<std::uint64_t>(kEightRowsBytes / 16) << 32U;
   return swizzle | group | static_cast<std::uint64_t>(panel_bytes / 16) << 16U |
          (static_cast<std::uint64_t>(begin) & 0x3ffffU) >> 4U;
 }
@@ -42,20 +42,20 @@ __device__ inline WarpgroupOperand operand_at(SharedAddress begin, int panel_byt
 /// k runs along the columns.
 template <int rows>
 __device__ WarpgroupOperand operand_along_rows(SharedAddress tile, int first_row, int k) {
-  constexpr int of_panel = panel_columns / 16;
+  constexpr int of_panel = kPanelColumns / 16;
   const int begin = k / of_panel * PanelPlaces<rows>::panel_bytes + k % of_panel * 32;
-  return operand_at(tile + static_cast<SharedAddress>(begin + first_row * panel_row_bytes), 16);
+  return operand_at(tile + static_cast<SharedAddress>(begin + first_row * kPanelRowBytes), 16);
 }
 
 /// Operand of rows [16 k, 16 k + 16) of all columns of a tile; k runs down the rows.
 template <int rows>
 __device__ WarpgroupOperand operand_down_rows(SharedAddress tile, int k) {
-  return operand_at(tile + static_cast<SharedAddress>(k * 2 * eight_rows_bytes),
+  return operand_at(tile + static_cast<SharedAddress>(k * 2 * kEightRowsBytes),
                     PanelPlaces<rows>::panel_bytes);
 }
 
-constexpr int group_rows = 64;  ///< Number of a warpgroup's own rows.
-constexpr int group_threads = 128;
+constexpr int kGroupRows = 64;  ///< Number of a warpgroup's own rows.
+constexpr int kGroupThreads = 128;
 
 /// Address of a place in the block's dynamic shared memory.
 __device__ inline SharedAddress panel_address(int place) {
@@ -86,7 +86,7 @@ __device__ void begin_rows(Sums<1, Shape::others>& sums, int left, int right, in
   const SharedAddress others = panel_address(right);
 #pragma unroll
   for (int k = 0; k < Shape::dim / 16; ++k) {
-    multiply_warpgroup<0>(sums[0], operand_along_rows<Shape::rows>(own, group * group_rows, k),
+    multiply_warpgroup<0>(sums[0], operand_along_rows<Shape::rows>(own, group * kGroupRows, k),
                           operand_along_rows<Shape::others>(others, 0, k), k > 0);
   }
   commit_products();

@@ -39,11 +39,11 @@ struct Sight {
     if (positions == nullptr) {
       return end;
     }
-    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
     while (begin < end) {
-      const int step = (end - begin + warp_size - 1) / warp_size;
+      const int step = (end - begin + kWarpSize - 1) / kWarpSize;
       const int row = begin + lane * step;
-      const int seeing = __popc(__ballot_sync(all_lanes, row < end && first_key(row) <= key));
+      const int seeing = __popc(__ballot_sync(kAllLanes, row < end && first_key(row) <= key));
       end = seeing == 0 ? begin : min(end, begin + seeing * step);
       begin = seeing == 0 ? begin : begin + (seeing - 1) * step + 1;
     }

@@ -71,7 +71,7 @@ struct RunningSoftmax {
 
   /// Maxima seldom change once a row has seen many keys: then the rescaling is skipped.
   __device__ static void follow(float (&out)[Shape::dim / 8][4], int half, float keep) {
-    if (__ballot_sync(all_lanes, keep != 1.0F) != 0) {
+    if (__ballot_sync(kAllLanes, keep != 1.0F) != 0) {
       scale_row(out, half, keep);
     }
   }

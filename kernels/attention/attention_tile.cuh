@@ -13,14 +13,14 @@
 // operands there. Rows past the sequence and columns past the head are zeros.
 namespace train::kernels::cuda {
 
-constexpr int chunk_bytes = 16;
-constexpr int chunk_columns = 8;  ///< Number of bf16 in a chunk.
+constexpr int kChunkBytes = 16;
+constexpr int kChunkColumns = 8;  ///< Number of bf16 in a chunk.
 
-__device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / warp_size; }
+__device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / kWarpSize; }
 
 /// Place of a thread in its warp.
 struct Lane {
-  int index = recomputed(static_cast<int>(threadIdx.x)) % warp_size;
+  int index = recomputed(static_cast<int>(threadIdx.x)) % kWarpSize;
   int group = index / 4;
   int pair = index % 4 * 2;
 };
@@ -64,7 +64,7 @@ struct MmaHead {
 
 template <int dim>
 __device__ int place_of_chunk(int row, int chunk) {
-  return row * dim * 2 + (chunk ^ (row % 8)) * chunk_bytes;
+  return row * dim * 2 + (chunk ^ (row % 8)) * kChunkBytes;
 }
 
 /// Starts copying `rows` rows of a tensor, from row `first` on, to shared memory at `tile`;
@@ -72,12 +72,12 @@ __device__ int place_of_chunk(int row, int chunk) {
 template <int dim, int rows, int threads>
 __device__ void load_tile(int tile, const MmaHead& at, const void* data, const RowLayout& layout,
                           int first) {
-  constexpr int chunks = dim / chunk_columns;
+  constexpr int chunks = dim / kChunkColumns;
   constexpr int step = threads / chunks;  // Rows copied by all threads at a time.
   static_assert(rows % step == 0 && threads % chunks == 0);
   const int me = recomputed(static_cast<int>(threadIdx.x));
   const int own = me / chunks;
-  const int column = me % chunks * chunk_columns;
+  const int column = me % chunks * kChunkColumns;
   // Readable rows of this thread.
   const int there = column < at.columns ? at.seq_len - first - own : 0;
   const Bf16* from = at.row(static_cast<const Bf16*>(data), layout, first + own) + column;
@@ -98,7 +98,7 @@ __device__ void load_tile(int tile, const MmaHead& at, const void* data, const R
     auto* values =
         reinterpret_cast<Bf16*>(shared + place_of_chunk<dim>(own + i * step, me % chunks));
 #pragma unroll 1
-    for (int c = 0; c < chunk_columns; ++c) {
+    for (int c = 0; c < kChunkColumns; ++c) {
       values[c] = i * step < there && column + c < at.columns ? from[c] : Bf16{0};
     }
     from += step * layout.outer_stride;
@@ -128,14 +128,14 @@ __device__ SharedAddress columns_first(int tile, int first_row) {
 /// itself.
 template <int dim>
 __device__ SharedAddress moved(SharedAddress address, int k, int rows) {
-  return (address ^ static_cast<SharedAddress>(k % 4 * 2 * chunk_bytes)) +
-         static_cast<SharedAddress>(k / 4 * 8 * chunk_bytes + rows * dim * 2);
+  return (address ^ static_cast<SharedAddress>(k % 4 * 2 * kChunkBytes)) +
+         static_cast<SharedAddress>(k / 4 * 8 * kChunkBytes + rows * dim * 2);
 }
 
 /// True if chunks of a tensor can be copied whole, which depends only on its place in memory.
 inline bool chunks_aligned(const void* data, const RowLayout& layout) {
-  return reinterpret_cast<std::uintptr_t>(data) % chunk_bytes == 0 &&
-         layout.outer_stride % chunk_columns == 0 && layout.inner_stride % chunk_columns == 0;
+  return reinterpret_cast<std::uintptr_t>(data) % kChunkBytes == 0 &&
+         layout.outer_stride % kChunkColumns == 0 && layout.inner_stride % kChunkColumns == 0;
 }
 
 }  // namespace train::kernels::cuda

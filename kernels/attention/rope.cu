@@ -110,7 +110,7 @@ void rope_apply(CudaStream& stream, const RopeParams& p) {
       run_rope<T>(stream, p, table);
       return;
     }
-    constexpr int n = vector_bytes / sizeof(T);
+    constexpr int n = kVectorBytes / sizeof(T);
     const std::int64_t pairs = p.head_dim / 2;
     const bool aligned =
         pairs % n == 0 && aligned_rows<T>(p.layout) && aligned_to_vectors(p.x, p.cos, p.sin);

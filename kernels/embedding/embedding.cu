@@ -13,7 +13,7 @@ namespace {
 /// A row with an id outside the vocabulary becomes NaN. The NaN reaches the loss and makes the
 /// update non-finite; the host learns of the fault at the next host work.
 template <class T, int n>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(kBlockThreads)
     embedding_forward_kernel(EmbeddingForwardParams p, DeviceFault* fault, const char* name) {
   using Stored = typename Several<T, n>::Stored;
   const std::int64_t row = blockIdx.x;
@@ -46,18 +46,18 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 /// Tokens with more rows than this are left to the kernel for frequent tokens.
-constexpr int most_rare = 64;
+constexpr int kMostRare = 64;
 
 /// One block per place in the order. The block of a token's first place sums all of its rows unless
 /// the token is frequent; other blocks return.
 template <class T, int n>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(kBlockThreads)
     rare_rows_kernel(RowSums p, const TokenAt* ordered) {
   constexpr int at_once = 4;  // Rows in flight per thread.
   const std::int64_t first = blockIdx.x;
   const std::int32_t token = ordered[first].token;
   const bool continued = first > 0 && ordered[first - 1].token == token;
-  const bool frequent = first + most_rare < p.rows && ordered[first + most_rare].token == token;
+  const bool frequent = first + kMostRare < p.rows && ordered[first + kMostRare].token == token;
   if (token == p.vocab || continued || frequent) {
     return;
   }
@@ -98,20 +98,20 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-constexpr int slice_columns = 64;
+constexpr int kSliceColumns = 64;
 
 /// Sums the rows of a frequent token in tiles, for a slice of the columns: all threads load the
 /// next tile while one thread per column adds the current one.
 template <class T, int n>
 struct FrequentTile {
   static constexpr int rows = n == 1 ? 32 : 64 * static_cast<int>(sizeof(float) / sizeof(T));
-  static constexpr int row_pieces = slice_columns / n;
-  static constexpr int pieces = rows * row_pieces / block_threads;  // Pieces per thread.
+  static constexpr int row_pieces = kSliceColumns / n;
+  static constexpr int pieces = rows * row_pieces / kBlockThreads;  // Pieces per thread.
   TokenAt items[pieces];
   Packed<T> piece[pieces];
 
   [[nodiscard]] static __device__ int row_of(int k) {
-    return (k * block_threads + static_cast<int>(threadIdx.x)) / row_pieces;
+    return (k * kBlockThreads + static_cast<int>(threadIdx.x)) / row_pieces;
   }
 
   /// Finds the tile's rows, from place `first` of the order on, one tile ahead so that load() need
@@ -126,10 +126,10 @@ struct FrequentTile {
   }
   /// Loads the rows found by find() that belong to `token`.
   __device__ void load(const RowSums& p, std::int32_t token) {
-    const std::int64_t slice = static_cast<std::int64_t>(blockIdx.y) * slice_columns;
+    const std::int64_t slice = static_cast<std::int64_t>(blockIdx.y) * kSliceColumns;
 #pragma unroll
     for (int k = 0; k < pieces; ++k) {
-      const int at = k * block_threads + static_cast<int>(threadIdx.x);
+      const int at = k * kBlockThreads + static_cast<int>(threadIdx.x);
       const std::int64_t column = slice + at % row_pieces * n;
       const bool there = items[k].token == token && column < p.cols;
       piece[k].template load<(n > 1)>(
@@ -139,49 +139,49 @@ struct FrequentTile {
   __device__ void store(T* tile) const {
 #pragma unroll
     for (int k = 0; k < pieces; ++k) {
-      const int at = k * block_threads + static_cast<int>(threadIdx.x);
+      const int at = k * kBlockThreads + static_cast<int>(threadIdx.x);
       piece[k].template store<(n > 1)>(tile + at * n, n);
     }
   }
 };
 
-/// First place of the token at `place`, a multiple of most_rare, if the token is frequent and has
+/// First place of the token at `place`, a multiple of kMostRare, if the token is frequent and has
 /// no earlier such place; otherwise -1. Each warp computes it on its own.
 __device__ inline std::int64_t first_of_frequent(const TokenAt* ordered, std::int64_t place,
                                                  const RowSums& p) {
   const std::int32_t token = ordered[place].token;
-  if (token == p.vocab || (place > 0 && ordered[place - most_rare].token == token)) {
+  if (token == p.vocab || (place > 0 && ordered[place - kMostRare].token == token)) {
     return -1;
   }
   std::int64_t first = place;
 #pragma unroll
-  for (int part = 0; part < most_rare; part += warp_size) {
-    const std::int64_t i = place - 1 - part - static_cast<int>(threadIdx.x) % warp_size;
+  for (int part = 0; part < kMostRare; part += kWarpSize) {
+    const std::int64_t i = place - 1 - part - static_cast<int>(threadIdx.x) % kWarpSize;
     first -=
-        __popc(__ballot_sync(all_lanes, i >= 0 && ordered[max(i, std::int64_t{0})].token == token));
+        __popc(__ballot_sync(kAllLanes, i >= 0 && ordered[max(i, std::int64_t{0})].token == token));
   }
-  const std::int64_t beyond = first + most_rare;
+  const std::int64_t beyond = first + kMostRare;
   return beyond < p.rows && ordered[beyond].token == token ? first : -1;
 }
 
-/// One block per multiple of most_rare, of which every frequent token has one, and slice of
+/// One block per multiple of kMostRare, of which every frequent token has one, and slice of
 /// columns. Additions are in order of positions, as for rare tokens.
 template <class T, int n>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(kBlockThreads)
     frequent_rows_kernel(RowSums p, const TokenAt* ordered) {
   using Tile = FrequentTile<T, n>;
-  static_assert(Tile::rows <= block_threads);
-  alignas(vector_bytes) __shared__ T tile[Tile::rows * slice_columns];
-  __shared__ unsigned there[Tile::rows / warp_size];  // Bit set of the tile's rows that are loaded.
-  const std::int64_t place = static_cast<std::int64_t>(blockIdx.x) * most_rare;
+  static_assert(Tile::rows <= kBlockThreads);
+  alignas(kVectorBytes) __shared__ T tile[Tile::rows * kSliceColumns];
+  __shared__ unsigned there[Tile::rows / kWarpSize];  // Bit set of the tile's rows that are loaded.
+  const std::int64_t place = static_cast<std::int64_t>(blockIdx.x) * kMostRare;
   const std::int64_t first = first_of_frequent(ordered, place, p);
   if (first < 0) {
     return;
   }
   const int me = static_cast<int>(threadIdx.x);
   const std::int32_t token = ordered[place].token;
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.y) * slice_columns + me;
-  const bool mine = me < slice_columns && column < p.cols;
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.y) * kSliceColumns + me;
+  const bool mine = me < kSliceColumns && column < p.cols;
   float* to = p.sums + token * p.cols + column;
   float sum = mine && p.accumulate ? *to : 0.0F;
   Tile next;
@@ -193,15 +193,15 @@ __global__ void __launch_bounds__(block_threads)
     next.store(tile);
     if (me < Tile::rows) {
       const bool of_token = i + me < p.rows && ordered[min(i + me, p.rows - 1)].token == token;
-      const unsigned bits = __ballot_sync(all_lanes, of_token);
-      if (me % warp_size == 0) {
-        there[me / warp_size] = bits;
+      const unsigned bits = __ballot_sync(kAllLanes, of_token);
+      if (me % kWarpSize == 0) {
+        there[me / kWarpSize] = bits;
       }
     }
     __syncthreads();
     count = 0;
 #pragma unroll
-    for (int word = 0; word < Tile::rows / warp_size; ++word) {
+    for (int word = 0; word < Tile::rows / kWarpSize; ++word) {
       count += __popc(there[word]);
     }
     if (count == Tile::rows) {
@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(block_threads)
     if (mine) {
 #pragma unroll 16
       for (int row = 0; row < count; ++row) {
-        sum += p.scale * value_of(tile[row * slice_columns + me]);
+        sum += p.scale * value_of(tile[row * kSliceColumns + me]);
       }
     }
     __syncthreads();  // The next tile overwrites this one.
@@ -223,8 +223,8 @@ __global__ void __launch_bounds__(block_threads)
 
 /// Threads for rows of so many moves: whole warps, up to one block.
 dim3 threads_of_row(std::int64_t moves) {
-  const std::int64_t whole = divide_up(moves, warp_size) * warp_size;
-  return dim3(static_cast<unsigned>(std::clamp<std::int64_t>(whole, warp_size, block_threads)));
+  const std::int64_t whole = divide_up(moves, kWarpSize) * kWarpSize;
+  return dim3(static_cast<unsigned>(std::clamp<std::int64_t>(whole, kWarpSize, kBlockThreads)));
 }
 
 /// Calls with<T, n>() for the element type and the elements that a thread moves: 16 bytes if all
@@ -232,7 +232,7 @@ dim3 threads_of_row(std::int64_t moves) {
 template <class With>
 void for_moves(DType dtype, std::int64_t cols, bool aligned, const With& with) {
   for_element_type(dtype, [&]<class T>() {
-    constexpr int most = vector_bytes / sizeof(T);
+    constexpr int most = kVectorBytes / sizeof(T);
     if (aligned && cols % most == 0) {
       with.template operator()<T, most>();
     } else {
@@ -261,13 +261,13 @@ void sum_rows(CudaStream& stream, const RowSums& p, const char* kernel, DeviceFa
   }
   const TokenAt* ordered = order_tokens(stream, p.tokens, p.rows, p.vocab, {kernel, kind});
   const bool aligned =
-      aligned_to_vectors(p.data, p.sums) && p.stride % (vector_bytes / size_of(p.dtype)) == 0;
+      aligned_to_vectors(p.data, p.sums) && p.stride % (kVectorBytes / size_of(p.dtype)) == 0;
   for_moves(p.dtype, p.cols, aligned, [&]<class T, int n>() {
     launch(stream, rare_rows_kernel<T, n>,
            {.blocks = blocks_of(p.rows, 1), .threads = threads_of_row(p.cols / n)}, p, ordered);
-    if (p.rows > most_rare) {
-      const dim3 blocks(static_cast<unsigned>(divide_up(p.rows, most_rare)),
-                        static_cast<unsigned>(divide_up(p.cols, slice_columns)));
+    if (p.rows > kMostRare) {
+      const dim3 blocks(static_cast<unsigned>(divide_up(p.rows, kMostRare)),
+                        static_cast<unsigned>(divide_up(p.cols, kSliceColumns)));
       launch(stream, frequent_rows_kernel<T, n>, {.blocks = blocks}, p, ordered);
     }
   });

@@ -20,12 +20,12 @@ struct alignas(8) TokenAt {
   std::int32_t position;
 };
 
-constexpr int digit_bits = 9;
-constexpr int digits = 1 << digit_bits;
-constexpr int order_threads = digits;  // One thread per digit.
-constexpr int order_warps = order_threads / warp_size;
-constexpr int warp_rounds = 4;  // A warp handles four times 32 neighbours, so a block 2048.
-constexpr int order_chunk = order_threads * warp_rounds;
+constexpr int kDigitBits = 9;
+constexpr int kDigits = 1 << kDigitBits;
+constexpr int kOrderThreads = kDigits;  // One thread per digit.
+constexpr int kOrderWarps = kOrderThreads / kWarpSize;
+constexpr int kWarpRounds = 4;  // A warp handles four times 32 neighbours, so a block 2048.
+constexpr int kOrderChunk = kOrderThreads * kWarpRounds;
 
 /// One pass from `in` (or, in the first, from `tokens`) to `out`.
 struct OrderPass {
@@ -45,7 +45,7 @@ struct OrderPass {
     return {known ? token : static_cast<std::int32_t>(vocab), static_cast<std::int32_t>(i)};
   }
   [[nodiscard]] __device__ int digit_of(std::int32_t token) const {
-    return (token >> shift) & (digits - 1);
+    return (token >> shift) & (kDigits - 1);
   }
 };
 
@@ -56,15 +56,15 @@ struct UnknownToken {
 };
 
 /// The first pass reports unknown tokens.
-inline __global__ void __launch_bounds__(order_threads)
+inline __global__ void __launch_bounds__(kOrderThreads)
     digit_counts_kernel(OrderPass pass, DeviceFault* fault, UnknownToken unknown) {
-  __shared__ unsigned count[digits];
+  __shared__ unsigned count[kDigits];
   const int me = static_cast<int>(threadIdx.x);
   count[me] = 0;
   __syncthreads();
-  for (int round = 0; round < warp_rounds; ++round) {
+  for (int round = 0; round < kWarpRounds; ++round) {
     const std::int64_t i =
-        static_cast<std::int64_t>(blockIdx.x) * order_chunk + round * order_threads + me;
+        static_cast<std::int64_t>(blockIdx.x) * kOrderChunk + round * kOrderThreads + me;
     if (i < pass.rows) {
       const TokenAt item = pass.at(i);
       atomicAdd(&count[pass.digit_of(item.token)], 1U);  // Any order gives the same.
@@ -74,7 +74,7 @@ inline __global__ void __launch_bounds__(order_threads)
     }
   }
   __syncthreads();
-  pass.counts[static_cast<std::int64_t>(blockIdx.x) * digits + me] =
+  pass.counts[static_cast<std::int64_t>(blockIdx.x) * kDigits + me] =
       static_cast<std::int32_t>(count[me]);
 }
 
@@ -85,13 +85,13 @@ __device__ inline int first_place(const OrderPass& pass, int me, int* sums) {
   int total = 0;
 #pragma unroll 8
   for (unsigned block = 0; block < gridDim.x; ++block) {
-    const int count = pass.counts[static_cast<std::int64_t>(block) * digits + me];
+    const int count = pass.counts[static_cast<std::int64_t>(block) * kDigits + me];
     before += block < blockIdx.x ? count : 0;
     total += count;
   }
   sums[me] = total;
   __syncthreads();
-  for (int distance = 1; distance < digits; distance *= 2) {
+  for (int distance = 1; distance < kDigits; distance *= 2) {
     const int left = me >= distance ? sums[me - distance] : 0;
     __syncthreads();
     sums[me] += left;
@@ -101,30 +101,30 @@ __device__ inline int first_place(const OrderPass& pass, int me, int* sums) {
 }
 
 /// Each warp numbers its own items of each digit; the counts of earlier warps are added.
-inline __global__ void __launch_bounds__(order_threads) place_kernel(OrderPass pass) {
-  __shared__ int seen[order_warps][digits];
-  __shared__ int place[digits];
+inline __global__ void __launch_bounds__(kOrderThreads) place_kernel(OrderPass pass) {
+  __shared__ int seen[kOrderWarps][kDigits];
+  __shared__ int place[kDigits];
   const int me = static_cast<int>(threadIdx.x);
-  const int warp = me / warp_size;
-  const int lane = me % warp_size;
-  for (int w = 0; w < order_warps; ++w) {
+  const int warp = me / kWarpSize;
+  const int lane = me % kWarpSize;
+  for (int w = 0; w < kOrderWarps; ++w) {
     seen[w][me] = 0;
   }
   __syncthreads();
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * order_chunk +
-                             warp * (order_chunk / order_warps) + lane;
-  TokenAt items[warp_rounds];
-  int ranks[warp_rounds];
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kOrderChunk +
+                             warp * (kOrderChunk / kOrderWarps) + lane;
+  TokenAt items[kWarpRounds];
+  int ranks[kWarpRounds];
 #pragma unroll
-  for (int round = 0; round < warp_rounds; ++round) {
-    const std::int64_t i = first + round * warp_size;
+  for (int round = 0; round < kWarpRounds; ++round) {
+    const std::int64_t i = first + round * kWarpSize;
     items[round] = i < pass.rows ? pass.at(i) : TokenAt{};
   }
 #pragma unroll
-  for (int round = 0; round < warp_rounds; ++round) {
-    const bool inside = first + round * warp_size < pass.rows;
+  for (int round = 0; round < kWarpRounds; ++round) {
+    const bool inside = first + round * kWarpSize < pass.rows;
     const int digit = pass.digit_of(items[round].token);
-    const unsigned same = __match_any_sync(all_lanes, inside ? digit : digits);
+    const unsigned same = __match_any_sync(kAllLanes, inside ? digit : kDigits);
     const int before = seen[warp][digit];
     __syncwarp();  // All lanes have read it.
     const unsigned left = same & ((1U << static_cast<unsigned>(lane)) - 1U);
@@ -136,7 +136,7 @@ inline __global__ void __launch_bounds__(order_threads) place_kernel(OrderPass p
   }
   const int mine = first_place(pass, me, place);  // Its barriers make the warps' counts visible.
   int sum = 0;
-  for (int w = 0; w < order_warps; ++w) {
+  for (int w = 0; w < kOrderWarps; ++w) {
     const int of_warp = seen[w][me];
     seen[w][me] = sum;
     sum += of_warp;
@@ -145,8 +145,8 @@ inline __global__ void __launch_bounds__(order_threads) place_kernel(OrderPass p
   place[me] = mine;
   __syncthreads();
 #pragma unroll
-  for (int round = 0; round < warp_rounds; ++round) {
-    if (first + round * warp_size < pass.rows) {
+  for (int round = 0; round < kWarpRounds; ++round) {
+    if (first + round * kWarpSize < pass.rows) {
       const int digit = pass.digit_of(items[round].token);
       pass.out[place[digit] + seen[warp][digit] + ranks[round]] = items[round];
     }
@@ -158,18 +158,18 @@ inline __global__ void __launch_bounds__(order_threads) place_kernel(OrderPass p
 inline const TokenAt* order_tokens(CudaStream& stream, const std::int32_t* tokens,
                                    std::int64_t rows, std::int64_t vocab,
                                    const UnknownToken& unknown) {
-  const std::int64_t blocks = divide_up(rows, order_chunk);
+  const std::int64_t blocks = divide_up(rows, kOrderChunk);
   const auto items_bytes = static_cast<std::size_t>(rows) * sizeof(TokenAt);
-  const auto counts_bytes = static_cast<std::size_t>(blocks * digits) * sizeof(std::int32_t);
+  const auto counts_bytes = static_cast<std::size_t>(blocks * kDigits) * sizeof(std::int32_t);
   auto* memory = static_cast<TokenAt*>(stream.scratch(2 * items_bytes + counts_bytes));
   TokenAt* const buffers[] = {memory, memory + rows};
   auto* counts = reinterpret_cast<std::int32_t*>(memory + 2 * rows);
   const auto bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(vocab)));
-  const Grid grid{.blocks = dim3(static_cast<unsigned>(blocks)), .threads = dim3(order_threads)};
+  const Grid grid{.blocks = dim3(static_cast<unsigned>(blocks)), .threads = dim3(kOrderThreads)};
   OrderPass pass{.tokens = tokens, .counts = counts, .rows = rows, .vocab = vocab};
-  for (; pass.shift < bits; pass.shift += digit_bits) {
+  for (; pass.shift < bits; pass.shift += kDigitBits) {
     pass.in = pass.out;
-    pass.out = buffers[pass.shift / digit_bits % 2];
+    pass.out = buffers[pass.shift / kDigitBits % 2];
     launch(stream, digit_counts_kernel, grid, pass, stream.fault(), unknown);
     launch(stream, place_kernel, grid, pass);
   }

@@ -18,12 +18,12 @@ namespace train::kernels::cpu {
 /// Two bf16 of neighbouring k: the former in the upper half, which the instruction adds first.
 using Bf16Pair = std::uint32_t;
 
-inline constexpr std::int64_t bf16_max_depth = 768;
+inline constexpr std::int64_t kBf16MaxDepth = 768;
 
 /// Terms per block: equal blocks except the last, in whole pairs and whole vectors.
 [[nodiscard]] constexpr std::int64_t bf16_depth(std::int64_t k) {
   constexpr std::int64_t unit = 32;
-  return divide_up(divide_up(k, divide_up(k, bf16_max_depth)), unit) * unit;
+  return divide_up(divide_up(k, divide_up(k, kBf16MaxDepth)), unit) * unit;
 }
 
 /// True if this processor has AVX512_BF16.

@@ -9,10 +9,10 @@ namespace train::kernels::cpu {
 
 /// Largest block of the inner dimension, which is summed in equal blocks: long enough to hide a
 /// tile's loads and stores, short enough for the caches. The blocks alone determine the bits.
-inline constexpr std::int64_t gemm_max_depth = 384;
+inline constexpr std::int64_t kGemmMaxDepth = 384;
 
 [[nodiscard]] constexpr std::int64_t gemm_depth(std::int64_t k) {
-  return divide_up(k, divide_up(k, gemm_max_depth));
+  return divide_up(k, divide_up(k, kGemmMaxDepth));
 }
 
 /// True for a product of so few rows that reading B once dominates: B's elements are used as they

@@ -3,13 +3,13 @@
 namespace train::kernels {
 namespace {
 
-constexpr std::size_t vector_bytes = 16;
+constexpr std::size_t kVectorBytes = 16;
 
 }  // namespace
 
 bool begin_aligned(const MatmulParams& params) {
   const auto whole = [](const void* data) {
-    return reinterpret_cast<std::uintptr_t>(data) % vector_bytes == 0;
+    return reinterpret_cast<std::uintptr_t>(data) % kVectorBytes == 0;
   };
   return whole(params.a) && whole(params.b) && whole(params.c);
 }
@@ -17,8 +17,8 @@ bool begin_aligned(const MatmulParams& params) {
 ProductAlignment alignment_of(const MatmulParams& params) {
   const bool begin = begin_aligned(params);
   const auto of = [begin](std::int64_t stride, DType dtype) {
-    const bool rows = static_cast<std::size_t>(stride) * size_of(dtype) % vector_bytes == 0;
-    return static_cast<std::uint32_t>(begin && rows ? vector_bytes : size_of(dtype));
+    const bool rows = static_cast<std::size_t>(stride) * size_of(dtype) % kVectorBytes == 0;
+    return static_cast<std::uint32_t>(begin && rows ? kVectorBytes : size_of(dtype));
   };
   return {.a_bytes = of(params.lda, params.dtype),
           .b_bytes = of(params.ldb, params.dtype),

@@ -12,7 +12,7 @@
 namespace train::kernels::cuda {
 namespace {
 
-constexpr int terms_per_row = 4;  // Cross-entropy, lse^2, correct, has a target.
+constexpr int kTermsPerRow = 4;  // Cross-entropy, lse^2, correct, has a target.
 
 /// Writes the terms of row `place`, which has a target; called by one thread. `chosen`: the
 /// target's logit.
@@ -26,7 +26,7 @@ __device__ void write_terms(const HeadLossParams& p, std::int64_t place, const S
     const double mean = seen.total / static_cast<double>(p.vocab);
     expected = smoothing > 0.0 ? (1.0 - smoothing) * expected + smoothing * mean : expected;
   }
-  double* terms = p.row_terms + place * terms_per_row;
+  double* terms = p.row_terms + place * kTermsPerRow;
   terms[0] = static_cast<double>(p.row_weight(place)) * (lse - expected);
   terms[1] = lse * lse;
   terms[2] = seen.index == p.targets[place] ? 1.0 : 0.0;
@@ -36,7 +36,7 @@ __device__ void write_terms(const HeadLossParams& p, std::int64_t place, const S
 /// Writes the terms of a row without a target, which counts nowhere. If the target is outside the
 /// vocabulary the loss becomes NaN before the host learns of the fault.
 __device__ void write_no_terms(double* terms, bool known) {
-  for (int term = 0; term < terms_per_row; ++term) {
+  for (int term = 0; term < kTermsPerRow; ++term) {
     terms[term] = 0.0;
   }
   if (!known) {
@@ -48,21 +48,21 @@ __device__ void write_no_terms(double* terms, bool known) {
 template <class T, bool aligned, bool shaped>
 __device__ void store_unit(const LogitRow<aligned, shaped>& row, float* to, int unit,
                            const float* values) {
-  const int first = unit * unit_columns;
+  const int first = unit * kUnitColumns;
   if (aligned && row.whole(unit)) {
     if constexpr (sizeof(T) < sizeof(float)) {
-      struct alignas(vector_bytes) Pairs {
-        std::uint32_t pair[unit_columns / 2];
+      struct alignas(kVectorBytes) Pairs {
+        std::uint32_t pair[kUnitColumns / 2];
       } pairs;
 #pragma unroll
-      for (int c = 0; c < unit_columns; c += 2) {
+      for (int c = 0; c < kUnitColumns; c += 2) {
         pairs.pair[c / 2] = pack_pair(values[c], values[c + 1]);
       }
       reinterpret_cast<Pairs*>(to)[unit] = pairs;
     } else {
-      Several<float, unit_columns> all;
+      Several<float, kUnitColumns> all;
 #pragma unroll
-      for (int c = 0; c < unit_columns; ++c) {
+      for (int c = 0; c < kUnitColumns; ++c) {
         all.value[c] = values[c];
       }
       all.store(to, first);
@@ -70,7 +70,7 @@ __device__ void store_unit(const LogitRow<aligned, shaped>& row, float* to, int 
     return;
   }
 #pragma unroll
-  for (int c = 0; c < unit_columns; ++c) {
+  for (int c = 0; c < kUnitColumns; ++c) {
     if (first + c < row.vocab) {
       store<T>(to, first + c, values[c]);
     }
@@ -101,24 +101,24 @@ __device__ void write_gradient(const LogitRow<aligned, shaped>& row, float* to,
                                const RowGradient& g) {
   const int tiles = row.tiles();
   for (int tile = 0; tile < tiles; ++tile) {
-    float values[tile_columns];
+    float values[kTileColumns];
     row.template load<true>(tile, values);
     if (sizeof(T) < sizeof(float) && tile != 1 && (tile & (tile - 1)) == 0) {
       __syncthreads();
     }
 #pragma unroll
-    for (int j = 0; j < tile_units; ++j) {
+    for (int j = 0; j < kTileUnits; ++j) {
       const int unit = row.unit_of(tile, j);
-      float* mine = values + j * unit_columns;
+      float* mine = values + j * kUnitColumns;
 #pragma unroll
-      for (int c = 0; c < unit_columns; ++c) {
-        mine[c] = shaped ? gradient_at(row.shape, g, unit * unit_columns + c, mine[c])
+      for (int c = 0; c < kUnitColumns; ++c) {
+        mine[c] = shaped ? gradient_at(row.shape, g, unit * kUnitColumns + c, mine[c])
                          : g.factor * exponential(mine[c], g.shift);
       }
-      if (!shaped && unit == g.target / unit_columns) {
+      if (!shaped && unit == g.target / kUnitColumns) {
 #pragma unroll
-        for (int c = 0; c < unit_columns; ++c) {
-          mine[c] -= c == g.target % unit_columns ? g.at_target : 0.0F;
+        for (int c = 0; c < kUnitColumns; ++c) {
+          mine[c] -= c == g.target % kUnitColumns ? g.at_target : 0.0F;
         }
       }
       if (unit < row.units) {
@@ -130,7 +130,7 @@ __device__ void write_gradient(const LogitRow<aligned, shaped>& row, float* to,
 
 template <class T, bool aligned, bool shaped>
 __device__ void write_no_gradient(const LogitRow<aligned, shaped>& row, float* to) {
-  const float zeros[unit_columns] = {};
+  const float zeros[kUnitColumns] = {};
   for (int unit = static_cast<int>(threadIdx.x); unit < row.units;
        unit += static_cast<int>(blockDim.x)) {
     store_unit<T>(row, to, unit, zeros);
@@ -141,13 +141,13 @@ __device__ void write_no_gradient(const LogitRow<aligned, shaped>& row, float* t
 /// of the loss (head_loss.hpp). The first pass runs from the last logit to the first, so that the
 /// second finds the latest reads in the cache, and keeps `kept_units` in shared memory.
 template <class T, bool aligned, bool shaped>
-__global__ void __launch_bounds__(most_threads)
+__global__ void __launch_bounds__(kMostThreads)
     loss_row_kernel(HeadLossParams p, std::int64_t first, int kept_units, DeviceFault* fault,
                     const char* name) {
   const std::int64_t place = first + blockIdx.x;
   float* logits = p.logits + static_cast<std::int64_t>(blockIdx.x) * p.vocab;
   const auto vocab = static_cast<int>(p.vocab);
-  const int units = (vocab + unit_columns - 1) / unit_columns;
+  const int units = (vocab + kUnitColumns - 1) / kUnitColumns;
   const LogitRow<aligned, shaped> row{logits,
                                       vocab,
                                       units,
@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(most_threads)
       write_no_gradient<T>(row, logits);
     }
     if (writes_terms) {
-      write_no_terms(p.row_terms + place * terms_per_row, target == -1);
+      write_no_terms(p.row_terms + place * kTermsPerRow, target == -1);
       if (target != -1) {
         report_fault(fault, name, target, place, p.vocab);
       }
@@ -193,17 +193,17 @@ __global__ void __launch_bounds__(most_threads)
 }
 
 /// Threads for rows with another loss than cross-entropy, whose sums take more registers.
-constexpr int other_threads = most_threads / 2;
+constexpr int kOtherThreads = kMostThreads / 2;
 
 /// Loss terms of rows with such a loss.
 template <class T, RowLoss loss>
-__global__ void __launch_bounds__(other_threads, 1)
+__global__ void __launch_bounds__(kOtherThreads, 1)
     other_loss_row_kernel(HeadLossParams p, std::int64_t first, DeviceFault* fault,
                           const char* name) {
   const std::int64_t place = first + blockIdx.x;
   float* logits = p.logits + static_cast<std::int64_t>(blockIdx.x) * p.vocab;
   const std::int32_t target = p.targets[place];
-  double* terms = p.row_terms + place * terms_per_row;
+  double* terms = p.row_terms + place * kTermsPerRow;
   const bool writes_terms = threadIdx.x == blockDim.x - 1;
   if (target < 0 || target >= p.vocab) {
     if (p.dx != nullptr) {
@@ -237,31 +237,31 @@ __global__ void __launch_bounds__(other_threads, 1)
 }
 
 /// Adds the rows' terms in one order: thread t has every blockDim.x-th row, then a tree.
-__global__ void __launch_bounds__(most_threads) loss_sums_kernel(HeadLossParams p) {
+__global__ void __launch_bounds__(kMostThreads) loss_sums_kernel(HeadLossParams p) {
   constexpr int at_once = 3;  // Rows in flight.
-  constexpr int sums_of_row = terms_per_row + 1;
-  __shared__ double shared[most_threads];
+  constexpr int sums_of_row = kTermsPerRow + 1;
+  __shared__ double shared[kMostThreads];
   const auto threads = static_cast<int>(blockDim.x);
   double sums[sums_of_row] = {};
   for (std::int64_t begin = threadIdx.x; begin < p.rows; begin += at_once * threads) {
-    double read[at_once][terms_per_row];
+    double read[at_once][kTermsPerRow];
     float weight[at_once];
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
       const std::int64_t row = begin + i * threads;
       weight[i] = row < p.rows ? p.row_weight(row) : 0.0F;
 #pragma unroll
-      for (int term = 0; term < terms_per_row; ++term) {
-        read[i][term] = row < p.rows ? p.row_terms[row * terms_per_row + term] : 0.0;
+      for (int term = 0; term < kTermsPerRow; ++term) {
+        read[i][term] = row < p.rows ? p.row_terms[row * kTermsPerRow + term] : 0.0;
       }
     }
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
 #pragma unroll
-      for (int term = 0; term < terms_per_row; ++term) {
+      for (int term = 0; term < kTermsPerRow; ++term) {
         sums[term] += read[i][term];
       }
-      sums[terms_per_row] += read[i][3] > 0.0 ? static_cast<double>(weight[i]) : 0.0;
+      sums[kTermsPerRow] += read[i][3] > 0.0 ? static_cast<double>(weight[i]) : 0.0;
     }
   }
   double result[sums_of_row];
@@ -284,9 +284,9 @@ __global__ void __launch_bounds__(most_threads) loss_sums_kernel(HeadLossParams 
 /// Units at a row's end that fit in a block's shared memory. Static memory, and the alignment of
 /// the rest to 1024 bytes, take up to 1024.
 int kept_units_of(const HeadLossParams& p) {
-  constexpr std::int64_t unit_bytes = unit_columns * sizeof(float);
+  constexpr std::int64_t unit_bytes = kUnitColumns * sizeof(float);
   const std::int64_t room = (most_shared_bytes() - 1024) / unit_bytes;
-  return p.dx == nullptr ? 0 : static_cast<int>(std::min(room, divide_up(p.vocab, unit_columns)));
+  return p.dx == nullptr ? 0 : static_cast<int>(std::min(room, divide_up(p.vocab, kUnitColumns)));
 }
 
 template <class T, bool aligned, bool shaped>
@@ -295,7 +295,7 @@ void launch_rows(CudaStream& stream, const HeadLossParams& p, std::int64_t first
   const int kept = kept_units_of(p);
   const Grid grid{.blocks = dim3(static_cast<unsigned>(rows)),
                   .threads = dim3(static_cast<unsigned>(row_threads(p.vocab))),
-                  .shared_bytes = static_cast<std::size_t>(kept) * unit_columns * sizeof(float)};
+                  .shared_bytes = static_cast<std::size_t>(kept) * kUnitColumns * sizeof(float)};
   allow_shared_bytes(loss_row_kernel<T, aligned, shaped>, grid.shared_bytes);
   launch(stream, loss_row_kernel<T, aligned, shaped>, grid, p, first, kept, stream.fault(),
          "head_loss");
@@ -310,7 +310,7 @@ void launch_chunk(CudaStream& stream, const HeadLossParams& p, std::int64_t firs
     matmul(stream, products.reference());
   }
   // True if each row begins at a multiple of 16 bytes.
-  const bool aligned = aligned_to_vectors(p.logits) && p.vocab * sizeof(float) % vector_bytes == 0;
+  const bool aligned = aligned_to_vectors(p.logits) && p.vocab * sizeof(float) % kVectorBytes == 0;
   const bool shaped = p.logit_scale != 1.0F || p.softcap != 0.0F || p.label_smoothing != 0.0F;
   for_element_type(p.dtype, [&]<class T>() {
     if (p.row_loss != RowLoss::cross_entropy) {
@@ -320,7 +320,7 @@ void launch_chunk(CudaStream& stream, const HeadLossParams& p, std::int64_t firs
       return launch(
           stream, kernel,
           {.blocks = dim3(static_cast<unsigned>(rows)),
-           .threads = dim3(static_cast<unsigned>(std::min(other_threads, row_threads(p.vocab))))},
+           .threads = dim3(static_cast<unsigned>(std::min(kOtherThreads, row_threads(p.vocab))))},
           p, first, stream.fault(), "head_loss");
     }
     const auto launch_those =
@@ -347,7 +347,7 @@ void head_loss(CudaStream& stream, const HeadLossParams& p) {
     TRAIN_CUDA_CHECK(cudaMemsetAsync(
         p.dweight, 0, static_cast<std::size_t>(p.vocab * p.cols) * sizeof(float), stream.native()));
   }
-  const unsigned threads = p.rows >= 8 * most_threads ? most_threads : block_threads;
+  const unsigned threads = p.rows >= 8 * kMostThreads ? kMostThreads : kBlockThreads;
   launch(stream, loss_sums_kernel, {.blocks = dim3(1), .threads = dim3(threads)}, p);
 }
 

@@ -10,7 +10,7 @@
 namespace train::kernels::cpu {
 namespace {
 
-constexpr std::int64_t terms_per_row = 4;  // Weighted cross-entropy, lse^2, correct, has a target.
+constexpr std::int64_t kTermsPerRow = 4;  // Weighted cross-entropy, lse^2, correct, has a target.
 
 RowGradient gradient_of(const HeadLossParams& p, const RowExponentials& row, float row_scale,
                         std::int64_t target) {
@@ -96,12 +96,12 @@ void loss_chunk(const HeadLossParams& p, std::int64_t first, std::int64_t rows, 
   each_row(threads, rows, p.vocab, [&](std::int64_t row) {
     float* logits = p.logits + row * p.vocab;
     float* of_reference = with_reference ? p.reference_logits + row * p.vocab : nullptr;
-    double* terms = p.row_terms + (first + row) * terms_per_row;
+    double* terms = p.row_terms + (first + row) * kTermsPerRow;
     if (p.targets[first + row] >= 0) {
       loss_row(p, first + row, logits, gradient, of_reference, terms);
       return;
     }
-    std::fill_n(terms, terms_per_row, 0.0);
+    std::fill_n(terms, kTermsPerRow, 0.0);
     if (gradient) {
       std::fill_n(logits, p.vocab, 0.0F);
     }
@@ -117,7 +117,7 @@ void loss_chunk(const HeadLossParams& p, std::int64_t first, std::int64_t rows, 
 LossSums sum_rows(const HeadLossParams& p) {
   LossSums sums;
   for (std::int64_t row = 0; row < p.rows; ++row) {
-    const double* terms = p.row_terms + row * terms_per_row;
+    const double* terms = p.row_terms + row * kTermsPerRow;
     sums.cross_entropy += terms[0];
     sums.z_squared += terms[1];
     sums.correct += terms[2];

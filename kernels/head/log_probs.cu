@@ -70,12 +70,12 @@ __device__ TopLogits top_of_row(const Row& row, const SeenLogits& seen, std::int
 
 /// One block per row. `first`: index of the first of these rows in the call.
 template <bool aligned, bool shaped>
-__global__ void __launch_bounds__(most_threads)
+__global__ void __launch_bounds__(kMostThreads)
     log_prob_row_kernel(LogitsLogProbsParams p, std::int64_t first, DeviceFault* fault,
                         const char* name) {
   const std::int64_t place = blockIdx.x;
   const auto vocab = static_cast<int>(p.vocab);
-  const int units = (vocab + unit_columns - 1) / unit_columns;
+  const int units = (vocab + kUnitColumns - 1) / kUnitColumns;
   const LogitRow<aligned, shaped> row{p.logits + place * p.vocab, vocab, units, units, nullptr,
                                       {p.logit_scale, p.softcap}};
   const bool with_target = p.targets != nullptr;
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(most_threads)
 
 void launch_rows(CudaStream& stream, const LogitsLogProbsParams& p, std::int64_t first,
                  const char* name) {
-  const bool aligned = aligned_to_vectors(p.logits) && p.vocab * sizeof(float) % vector_bytes == 0;
+  const bool aligned = aligned_to_vectors(p.logits) && p.vocab * sizeof(float) % kVectorBytes == 0;
   const bool shaped = p.logit_scale != 1.0F || p.softcap != 0.0F;
   const auto kernel =
       aligned  ? shaped ? log_prob_row_kernel<true, true> : log_prob_row_kernel<true, false>

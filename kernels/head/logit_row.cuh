@@ -14,16 +14,16 @@
 // per tile, wherever the row lies: the order of sums depends only on the number of columns.
 namespace train::kernels::cuda {
 
-constexpr int most_threads = 1024;
-constexpr int most_warps = most_threads / warp_size;
-constexpr int unit_columns = 8;
-constexpr int tile_units = 2;  // Units per thread: 64 bytes in flight.
-constexpr int tile_columns = tile_units * unit_columns;
+constexpr int kMostThreads = 1024;
+constexpr int kMostWarps = kMostThreads / kWarpSize;
+constexpr int kUnitColumns = 8;
+constexpr int kTileUnits = 2;  // Units per thread: 64 bytes in flight.
+constexpr int kTileColumns = kTileUnits * kUnitColumns;
 
 /// Threads of a row's block, at least a tile each; depends only on the number of columns.
 inline int row_threads(std::int64_t vocab) {
-  return vocab >= most_threads * tile_columns ? most_threads
-         : vocab >= 256 * tile_columns        ? 256
+  return vocab >= kMostThreads * kTileColumns ? kMostThreads
+         : vocab >= 256 * kTileColumns        ? 256
                                               : 64;
 }
 
@@ -54,14 +54,14 @@ struct LogitRow {
   LogitShape shape;
 
   [[nodiscard]] __device__ int tiles() const {
-    const int of_tile = tile_units * static_cast<int>(blockDim.x);
+    const int of_tile = kTileUnits * static_cast<int>(blockDim.x);
     return (units + of_tile - 1) / of_tile;
   }
   /// Unit `j` of this thread in a tile.
   [[nodiscard]] __device__ int unit_of(int tile, int j) const {
-    return (tile * tile_units + j) * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
+    return (tile * kTileUnits + j) * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
   }
-  [[nodiscard]] __device__ bool whole(int unit) const { return (unit + 1) * unit_columns <= vocab; }
+  [[nodiscard]] __device__ bool whole(int unit) const { return (unit + 1) * kUnitColumns <= vocab; }
 
   /// Logit of one column.
   [[nodiscard]] __device__ float at(int column) const {
@@ -70,11 +70,11 @@ struct LogitRow {
   /// This thread's logits of a tile; -Inf beyond the row. The first read returns the raw memory,
   /// which shape_tile() turns into logits when they are needed.
   template <bool again>
-  __device__ void load(int tile, float (&values)[tile_columns]) const {
+  __device__ void load(int tile, float (&values)[kTileColumns]) const {
 #pragma unroll
-    for (int j = 0; j < tile_units; ++j) {
+    for (int j = 0; j < kTileUnits; ++j) {
       const int unit = unit_of(tile, j);
-      float* to = values + j * unit_columns;
+      float* to = values + j * kUnitColumns;
       if (again && unit >= first_kept && unit < units) {
         from_shared(unit - first_kept, to);
       } else {
@@ -85,17 +85,17 @@ struct LogitRow {
       }
     }
   }
-  __device__ void shape_tile(int tile, float (&values)[tile_columns]) const {
+  __device__ void shape_tile(int tile, float (&values)[kTileColumns]) const {
 #pragma unroll
-    for (int j = 0; j < tile_units; ++j) {
-      shape_unit(unit_of(tile, j), values + j * unit_columns);
+    for (int j = 0; j < kTileUnits; ++j) {
+      shape_unit(unit_of(tile, j), values + j * kUnitColumns);
     }
   }
   /// Keeps the values of load() if there is room. Each thread reads back only its own.
-  __device__ void keep(int tile, const float (&values)[tile_columns]) const {
-    constexpr int half = unit_columns / 2;
+  __device__ void keep(int tile, const float (&values)[kTileColumns]) const {
+    constexpr int half = kUnitColumns / 2;
 #pragma unroll
-    for (int j = 0; j < tile_units; ++j) {
+    for (int j = 0; j < kTileUnits; ++j) {
       const int place = unit_of(tile, j) - first_kept;
       if (place >= 0 && place < units - first_kept) {
 #pragma unroll
@@ -103,7 +103,7 @@ struct LogitRow {
           Several<float, half> chunk;
 #pragma unroll
           for (int c = 0; c < half; ++c) {
-            chunk.value[c] = values[j * unit_columns + part * half + c];
+            chunk.value[c] = values[j * kUnitColumns + part * half + c];
           }
           chunk.store(kept, chunk_offset(place, part));
         }
@@ -113,10 +113,10 @@ struct LogitRow {
 
  private:
   [[nodiscard]] __device__ int chunk_offset(int place, int part) const {
-    return (part * (units - first_kept) + place) * (unit_columns / 2);
+    return (part * (units - first_kept) + place) * (kUnitColumns / 2);
   }
   __device__ void from_shared(int place, float* to) const {
-    constexpr int half = unit_columns / 2;
+    constexpr int half = kUnitColumns / 2;
 #pragma unroll
     for (int part = 0; part < 2; ++part) {
       const Several<float, half> chunk(kept, chunk_offset(place, part));
@@ -129,23 +129,23 @@ struct LogitRow {
   __device__ void shape_unit(int unit, float* values) const {
     if constexpr (shaped) {
 #pragma unroll
-      for (int c = 0; c < unit_columns; ++c) {
-        values[c] = unit * unit_columns + c < vocab ? shape.logit(values[c]) : values[c];
+      for (int c = 0; c < kUnitColumns; ++c) {
+        values[c] = unit * kUnitColumns + c < vocab ? shape.logit(values[c]) : values[c];
       }
     }
   }
   __device__ void from_memory(int unit, float* to) const {
-    const int first = unit * unit_columns;
+    const int first = unit * kUnitColumns;
     if (aligned && whole(unit)) {
-      const Several<float, unit_columns> all(logits, first);
+      const Several<float, kUnitColumns> all(logits, first);
 #pragma unroll
-      for (int c = 0; c < unit_columns; ++c) {
+      for (int c = 0; c < kUnitColumns; ++c) {
         to[c] = all.value[c];
       }
       return;
     }
 #pragma unroll
-    for (int c = 0; c < unit_columns; ++c) {
+    for (int c = 0; c < kUnitColumns; ++c) {
       to[c] = first + c < vocab ? logits[first + c] : -INFINITY;
     }
   }

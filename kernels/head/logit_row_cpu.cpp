@@ -89,7 +89,7 @@ std::int64_t find_in_row(const float* logits, std::int64_t count, float value) {
 }
 
 /// Elements added in fp32 before the sum continues in double.
-constexpr std::int64_t exact_run = 4096;
+constexpr std::int64_t kExactRun = 4096;
 
 /// Calls see(i, part, which, e, logit - largest) for the vectors of a row, in runs short enough for
 /// float sums, and add_run() after each run.
@@ -98,8 +98,8 @@ HWY_INLINE void each_exponential(const float* logits, std::int64_t count, float 
                                  const See& see, const AddRun& add_run) {
   const Floats d;
   const FloatVec shift = hn::Set(d, largest);
-  for (std::int64_t begin = 0; begin < count; begin += exact_run) {
-    const std::int64_t end = HWY_MIN(count, begin + exact_run);
+  for (std::int64_t begin = 0; begin < count; begin += kExactRun) {
+    const std::int64_t end = HWY_MIN(count, begin + kExactRun);
     each_sixteen(begin, end, [&](std::int64_t i, auto part, auto which) {
       const FloatVec shifted = hn::Sub(load(d, logits + i, part), shift);
       see(i, part, which, exp_of_negative(d, shifted), shifted);
@@ -165,8 +165,8 @@ RowMoments sum_moments(const float* logits, std::int64_t count, float largest) {
 double sum_of_row(const float* logits, std::int64_t count) {
   Floats16 partial(0.0F);
   double sum = 0.0;
-  for (std::int64_t begin = 0; begin < count; begin += exact_run) {
-    const std::int64_t end = HWY_MIN(count, begin + exact_run);
+  for (std::int64_t begin = 0; begin < count; begin += kExactRun) {
+    const std::int64_t end = HWY_MIN(count, begin + kExactRun);
     each_sixteen(begin, end, [&](std::int64_t i, auto part, auto which) {
       add_counted(partial[which], load(Floats(), logits + i, part), part);
     });

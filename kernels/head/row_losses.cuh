@@ -16,7 +16,7 @@ using ProductRow = LogitRow</*aligned=*/false, /*shaped=*/true>;
 
 __device__ inline ProductRow product_row(const HeadLossParams& p, const float* products) {
   const auto vocab = static_cast<int>(p.vocab);
-  const int units = (vocab + unit_columns - 1) / unit_columns;
+  const int units = (vocab + kUnitColumns - 1) / kUnitColumns;
   return {products, vocab, units, units, nullptr, {p.logit_scale, p.softcap}};
 }
 

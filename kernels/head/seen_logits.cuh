@@ -10,19 +10,19 @@
 // A block's running maximum and sum of exponentials over a row of logits.
 namespace train::kernels::cuda {
 
-// exp(x) is 2^(x log2_e), and sums are of 2^(x log2_e - shift) with an integer shift: changing the
-// shift changes only exponents, without rounding. log2_e is 1.4e-8 off, the difference to the shift
+// exp(x) is 2^(x kLog2E), and sums are of 2^(x kLog2E - shift) with an integer shift: changing the
+// shift changes only exponents, without rounding. kLog2E is 1.4e-8 off, the difference to the shift
 // is rounded once, and power_of_two() has 2 ulps: together below 1e-6 of a term that is within
 // e^-16 of the largest.
-constexpr float log2_e = 1.442695041F;
+constexpr float kLog2E = 1.442695041F;
 
-/// Smallest integer not below `largest` log2_e. Finite for -Inf, so that 2^-Inf relative to it is
+/// Smallest integer not below `largest` kLog2E. Finite for -Inf, so that 2^-Inf relative to it is
 /// 0. Logits beyond 1e9 poison the row.
-__device__ inline float shift_of(float largest) { return fmaxf(ceilf(largest * log2_e), -FLT_MAX); }
+__device__ inline float shift_of(float largest) { return fmaxf(ceilf(largest * kLog2E), -FLT_MAX); }
 
 /// exp(logit) / 2^shift.
 __device__ inline float exponential(float logit, float shift) {
-  return power_of_two(fmaf(logit, log2_e, -shift));
+  return power_of_two(fmaf(logit, kLog2E, -shift));
 }
 
 /// 2^whole, exact; 0 below 2^-126. REQUIRES: an integer up to 0, -Inf or NaN.
@@ -61,36 +61,36 @@ struct SeenLogits {
   /// Adds a tile. Tiles come from the last to the first, so that on ties the last one added wins.
   template <bool aligned, bool shaped>
   __device__ void see(const LogitRow<aligned, shaped>& row, int tile,
-                      const float (&values)[tile_columns]) {
+                      const float (&values)[kTileColumns]) {
     float most = values[0];
 #pragma unroll
-    for (int i = 1; i < tile_columns; ++i) {
+    for (int i = 1; i < kTileColumns; ++i) {
       most = fmaxf(most, values[i]);
     }
     if (most >= largest) {
 #pragma unroll
-      for (int i = tile_columns - 1; i >= 0; --i) {
+      for (int i = kTileColumns - 1; i >= 0; --i) {
         if (values[i] == most) {
-          index = row.unit_of(tile, i / unit_columns) * unit_columns + i % unit_columns;
+          index = row.unit_of(tile, i / kUnitColumns) * kUnitColumns + i % kUnitColumns;
         }
       }
       largest = most;
       rise_to(shift_of(most));
     }
     // Sixteen terms in pairs: four fp32 roundings, 2.4e-7, as no term is negative.
-    float terms[tile_columns];
+    float terms[kTileColumns];
 #pragma unroll
-    for (int i = 0; i < tile_columns; ++i) {
+    for (int i = 0; i < kTileColumns; ++i) {
       terms[i] = exponential(values[i], shift);
     }
-    sum += static_cast<double>(sum_of_pairs<tile_columns>(terms));
+    sum += static_cast<double>(sum_of_pairs<kTileColumns>(terms));
     if constexpr (shaped) {
 #pragma unroll
-      for (int i = 0; i < tile_columns; ++i) {
-        const int column = row.unit_of(tile, i / unit_columns) * unit_columns + i % unit_columns;
+      for (int i = 0; i < kTileColumns; ++i) {
+        const int column = row.unit_of(tile, i / kUnitColumns) * kUnitColumns + i % kUnitColumns;
         terms[i] = column < row.vocab ? values[i] : 0.0F;
       }
-      total += static_cast<double>(sum_of_pairs<tile_columns>(terms));
+      total += static_cast<double>(sum_of_pairs<kTileColumns>(terms));
     }
   }
 };
@@ -100,12 +100,12 @@ struct SeenLogits {
 template <bool aligned, bool shaped>
 __device__ SeenLogits see_row(const LogitRow<aligned, shaped>& row) {
   SeenLogits seen;
-  float next[tile_columns];
+  float next[kTileColumns];
   row.template load<false>(row.tiles() - 1, next);
   for (int tile = row.tiles() - 1; tile >= 0; --tile) {
-    float values[tile_columns];
+    float values[kTileColumns];
 #pragma unroll
-    for (int i = 0; i < tile_columns; ++i) {
+    for (int i = 0; i < kTileColumns; ++i) {
       values[i] = next[i];
     }
     if (tile > 0) {
@@ -120,27 +120,27 @@ __device__ SeenLogits see_row(const LogitRow<aligned, shaped>& row) {
 
 /// Sum over the threads of a block, on all of them.
 __device__ inline double block_sum(double value) {
-  __shared__ double sums[most_warps];
-  const int warp = static_cast<int>(threadIdx.x) / warp_size;
-  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  __shared__ double sums[kMostWarps];
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const double of_warp = warp_sum(value);
   __syncthreads();  // All threads have read the previous sums.
   if (lane == 0) {
     sums[warp] = of_warp;
   }
   __syncthreads();
-  return warp_sum(lane < static_cast<int>(blockDim.x) / warp_size ? sums[lane] : 0.0);
+  return warp_sum(lane < static_cast<int>(blockDim.x) / kWarpSize ? sums[lane] : 0.0);
 }
 
 /// Combines the states of a block's threads; all threads get the result. First the largest logit
 /// (first index on ties), then the sums at its shift.
 template <bool shaped>
 __device__ SeenLogits fold_seen(SeenLogits seen) {
-  __shared__ float largest[most_warps];
-  __shared__ std::int32_t index[most_warps];
-  const int warp = static_cast<int>(threadIdx.x) / warp_size;
-  const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  const bool a_warp = lane < static_cast<int>(blockDim.x) / warp_size;
+  __shared__ float largest[kMostWarps];
+  __shared__ std::int32_t index[kMostWarps];
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const bool a_warp = lane < static_cast<int>(blockDim.x) / kWarpSize;
   const auto fold_largest = [](float& value, std::int32_t& at) {
     const float most = warp_max(value);
     at = warp_min(value == most ? at : INT32_MAX);
@@ -167,22 +167,22 @@ __device__ SeenLogits fold_seen(SeenLogits seen) {
   return seen;
 }
 
-constexpr double ln_2 = 0.6931471805599453;
+constexpr double kLn2 = 0.6931471805599453;
 
 /// log(sum of exp(logit)) of the row; NaN if no logit is above -Inf.
 __device__ inline double log_sum_exp(const SeenLogits& seen) {
   const auto largest = static_cast<double>(seen.largest);
   // The shift differs from the largest logit.
-  const double rest = static_cast<double>(seen.shift) - largest * static_cast<double>(log2_e);
-  return seen.largest == -INFINITY ? NAN : largest + (log(seen.sum) + ln_2 * rest);
+  const double rest = static_cast<double>(seen.shift) - largest * static_cast<double>(kLog2E);
+  return seen.largest == -INFINITY ? NAN : largest + (log(seen.sum) + kLn2 * rest);
 }
 
 /// log_sum_exp() in fp32: all threads need it for gradients, which are not summed.
 __device__ inline float short_log_sum_exp(const SeenLogits& seen) {
-  const float rest = fmaf(-seen.largest, log2_e, seen.shift);
+  const float rest = fmaf(-seen.largest, kLog2E, seen.shift);
   const float log_sum = logf(static_cast<float>(seen.sum));
   return seen.largest == -INFINITY ? NAN
-                                   : seen.largest + fmaf(static_cast<float>(ln_2), rest, log_sum);
+                                   : seen.largest + fmaf(static_cast<float>(kLn2), rest, log_sum);
 }
 
 }  // namespace train::kernels::cuda

@@ -29,8 +29,8 @@ __device__ inline float of_ordered_bits(std::uint32_t ordered) {
   return __uint_as_float((ordered & 0x80000000U) != 0U ? ordered & 0x7fffffffU : ~ordered);
 }
 
-constexpr int digit_bits = 8;
-constexpr int digits = 1 << digit_bits;
+constexpr int kDigitBits = 8;
+constexpr int kDigits = 1 << kDigitBits;
 
 /// Least of the `top` largest logits, and how many of those equal it.
 struct Threshold {
@@ -41,7 +41,7 @@ struct Threshold {
 /// Counts the digits at `shift` of logits whose higher digits equal the threshold's.
 template <class Row>
 __device__ void count_digits(const Row& row, const Threshold& found, int shift, int* counts) {
-  for (int digit = static_cast<int>(threadIdx.x); digit < digits;
+  for (int digit = static_cast<int>(threadIdx.x); digit < kDigits;
        digit += static_cast<int>(blockDim.x)) {
     counts[digit] = 0;
   }
@@ -57,11 +57,11 @@ __device__ void count_digits(const Row& row, const Threshold& found, int shift, 
   };
   each_logit(row, [&](float logit) {
     const std::uint32_t bits = ordered_bits(logit);
-    const int above = shift + digit_bits;
+    const int above = shift + kDigitBits;
     if (above < 32 && (bits >> above) != (found.ordered >> above)) {
       return;
     }
-    const auto digit = static_cast<int>((bits >> shift) & (digits - 1));
+    const auto digit = static_cast<int>((bits >> shift) & (kDigits - 1));
     if (digit != last) {
       flush();
     }
@@ -75,16 +75,16 @@ __device__ void count_digits(const Row& row, const Threshold& found, int shift, 
 /// The result is given to all threads. REQUIRES: 1 <= top <= columns; no NaN.
 template <class Row>
 __device__ Threshold threshold_of_row(const Row& row, std::int32_t top) {
-  __shared__ int counts[digits];
+  __shared__ int counts[kDigits];
   __shared__ std::uint32_t chosen;
   __shared__ std::int32_t equal;
   Threshold found{.ordered = 0, .equal = top};
-  for (int shift = 32 - digit_bits; shift >= 0; shift -= digit_bits) {
+  for (int shift = 32 - kDigitBits; shift >= 0; shift -= kDigitBits) {
     count_digits(row, found, shift, counts);
-    for (int digit = static_cast<int>(threadIdx.x); digit < digits;
+    for (int digit = static_cast<int>(threadIdx.x); digit < kDigits;
          digit += static_cast<int>(blockDim.x)) {
       int above = 0;
-      for (int higher = digit + 1; higher < digits; ++higher) {
+      for (int higher = digit + 1; higher < kDigits; ++higher) {
         above += counts[higher];
       }
       // True for exactly one digit.

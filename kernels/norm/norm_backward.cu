@@ -93,13 +93,13 @@ __device__ void finish_row(const NormBackwardParams& p, BackwardRow<Shape, align
 template <class Shape>
 __device__ void write_partial(float (&dweight)[Shape::elements], float* partial, int cols) {
   using Four = typename Several<float, 4>::Stored;
-  constexpr int lanes = std::max(Shape::lanes, warp_size);
+  constexpr int lanes = std::max(Shape::lanes, kWarpSize);
   constexpr int groups = Shape::threads / lanes;
 #pragma unroll
-  for (int offset = Shape::lanes; offset < warp_size; offset *= 2) {
+  for (int offset = Shape::lanes; offset < kWarpSize; offset *= 2) {
 #pragma unroll
     for (int e = 0; e < Shape::elements; ++e) {
-      dweight[e] += __shfl_xor_sync(all_lanes, dweight[e], offset);
+      dweight[e] += __shfl_xor_sync(kAllLanes, dweight[e], offset);
     }
   }
   __shared__ Four sums[groups][Shape::columns / 4];

@@ -17,11 +17,11 @@ namespace train::kernels::cpu {
 
 /// Rows whose statistics are computed together: their dependency chains overlap, and the rows are
 /// still in L1 when they are normalised.
-inline constexpr std::int64_t norm_batch = 16;
+inline constexpr std::int64_t kNormBatch = 16;
 
 /// Prefetch distance in elements, for reads and writes: other kernels have replaced the cache's
 /// contents since, and the heads of a fused projection are not contiguous.
-inline constexpr std::int64_t fetch_ahead = 512;
+inline constexpr std::int64_t kFetchAhead = 512;
 
 /// Iterates over the rows of a RowLayout without a division per row.
 class RowWalk {
@@ -153,7 +153,7 @@ HWY_INLINE void norm_backward_row(const NormBackwardRow& r) {
 /// rstd = 1 / sqrt(square + eps) for a whole batch, in place.
 HWY_INLINE void invert_roots(float* square, float eps) {
   const Floats d;
-  each_vector(0, norm_batch, [&](std::int64_t i, auto part) {
+  each_vector(0, kNormBatch, [&](std::int64_t i, auto part) {
     const FloatVec root = hn::Sqrt(hn::Add(load(d, square + i, part), hn::Set(d, eps)));
     store(hn::Div(hn::Set(d, 1.0F), root), d, square + i, part);
   });
@@ -174,11 +174,11 @@ void norm_forward_rows(const NormForwardParams& p, std::int64_t begin, std::int6
   const bool layer = p.kind == NormKind::layer;
   const auto* x = static_cast<const float*>(p.x);
   auto* y = static_cast<float*>(p.y);
-  const std::int64_t distance = HWY_MAX(1, fetch_ahead / p.cols);
-  float mean[norm_batch];
-  float rstd[norm_batch] = {};  // Holds mean squares at first.
-  for (std::int64_t first = begin; first < end; first += norm_batch) {
-    const std::int64_t count = HWY_MIN(norm_batch, end - first);
+  const std::int64_t distance = HWY_MAX(1, kFetchAhead / p.cols);
+  float mean[kNormBatch];
+  float rstd[kNormBatch] = {};  // Holds mean squares at first.
+  for (std::int64_t first = begin; first < end; first += kNormBatch) {
+    const std::int64_t count = HWY_MIN(kNormBatch, end - first);
     RowWalk walk(first, p.inner);
     RowWalk ahead(first + distance, p.inner);
     for (std::int64_t i = 0; i < count; ++i, walk.next(), ahead.next()) {
@@ -212,7 +212,7 @@ void norm_backward_rows(const NormBackwardParams& p, float* dweight, std::int64_
                         std::int64_t end) {
   const bool layer = p.kind == NormKind::layer;
   std::fill_n(dweight, p.cols, 0.0F);
-  const std::int64_t distance = HWY_MAX(1, fetch_ahead / p.cols);
+  const std::int64_t distance = HWY_MAX(1, kFetchAhead / p.cols);
   RowWalk walk(begin, p.inner);
   RowWalk ahead(begin + distance, p.inner);
   for (std::int64_t row = begin; row < end; ++row, walk.next(), ahead.next()) {

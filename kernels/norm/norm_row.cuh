@@ -29,7 +29,7 @@ struct RowShape {
   /// Threads per block.
   static constexpr int threads = std::max(lanes, elements == 16 ? 128 : 256);
   static constexpr int teams = threads / lanes;
-  static constexpr int warps = threads / warp_size;
+  static constexpr int warps = threads / kWarpSize;
 };
 
 /// Blocks per multiprocessor that leave `registers` per thread; enough of them hide memory latency.
@@ -181,9 +181,9 @@ class TeamSum {
   __device__ void operator()(float (&values)[n]) {
 #pragma unroll
     for (int i = 0; i < n; ++i) {
-      values[i] = warp_sum<std::min(Shape::lanes, warp_size)>(values[i]);
+      values[i] = warp_sum<std::min(Shape::lanes, kWarpSize)>(values[i]);
     }
-    if constexpr (Shape::lanes > warp_size) {
+    if constexpr (Shape::lanes > kWarpSize) {
       over_warps(values);
     }
   }
@@ -197,10 +197,10 @@ class TeamSum {
   __device__ void over_warps(float (&values)[n]) {
     static_assert(n <= most_values);
     __shared__ float shown[2][most_values][Shape::warps];
-    constexpr int warps = Shape::lanes / warp_size;
-    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    constexpr int warps = Shape::lanes / kWarpSize;
+    const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
     const int first = warp / warps * warps;
-    if (threadIdx.x % warp_size == 0) {
+    if (threadIdx.x % kWarpSize == 0) {
 #pragma unroll
       for (int i = 0; i < n; ++i) {
         shown[turn_][i][warp] = values[i];

@@ -11,7 +11,7 @@ namespace train::kernels::cuda {
 namespace {
 
 /// One warp works on a row at a time.
-constexpr int rows_per_block = block_threads / warp_size;
+constexpr int kRowsPerBlock = kBlockThreads / kWarpSize;
 
 __device__ std::int64_t offset_of(const RowLayout& layout, std::int64_t row, std::int64_t inner) {
   return row / inner * layout.outer_stride + row % inner * layout.inner_stride;
@@ -21,7 +21,7 @@ __device__ std::int64_t offset_of(const RowLayout& layout, std::int64_t row, std
 template <class T>
 __device__ void add_branch(const NormResidual& residual, std::int64_t offset, std::int64_t cols,
                            int lane) {
-  for (std::int64_t i = offset + lane; i < offset + cols; i += warp_size) {
+  for (std::int64_t i = offset + lane; i < offset + cols; i += kWarpSize) {
     store<T>(residual.sum, i,
              fmaf(residual.scale, load<T>(residual.branch, i), load<T>(residual.base, i)));
   }
@@ -29,10 +29,10 @@ __device__ void add_branch(const NormResidual& residual, std::int64_t offset, st
 }
 
 template <class T>
-__global__ void __launch_bounds__(block_threads) wide_norm_forward_kernel(NormForwardParams p) {
+__global__ void __launch_bounds__(kBlockThreads) wide_norm_forward_kernel(NormForwardParams p) {
   const std::int64_t row =
-      static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / warp_size;
-  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+      static_cast<std::int64_t>(blockIdx.x) * kRowsPerBlock + threadIdx.x / kWarpSize;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   if (row >= p.outer * p.inner) {
     return;  // The whole warp returns.
   }
@@ -47,13 +47,13 @@ __global__ void __launch_bounds__(block_threads) wide_norm_forward_kernel(NormFo
   const auto n = static_cast<float>(p.cols);
   float mean = 0.0F;
   if (layer) {
-    for (std::int64_t c = lane; c < p.cols; c += warp_size) {
+    for (std::int64_t c = lane; c < p.cols; c += kWarpSize) {
       mean += x(c);
     }
     mean = warp_sum(mean) / n;
   }
   float squares = 0.0F;
-  for (std::int64_t c = lane; c < p.cols; c += warp_size) {
+  for (std::int64_t c = lane; c < p.cols; c += kWarpSize) {
     const float distance = x(c) - mean;
     squares = fmaf(distance, distance, squares);
   }
@@ -68,14 +68,14 @@ __global__ void __launch_bounds__(block_threads) wide_norm_forward_kernel(NormFo
     return (x(c) - mean) * rstd * (load<T>(p.weight, c) + p.gain_offset);
   };
   if (p.rotation.cos == nullptr) {
-    for (std::int64_t c = lane; c < p.cols; c += warp_size) {
+    for (std::int64_t c = lane; c < p.cols; c += kWarpSize) {
       set_value(y[c], normalised(c));
     }
     return;
   }
   const std::int64_t pairs = p.cols / 2;
   const std::int64_t entry = row / p.inner % p.rotation.seq_len * pairs;
-  for (std::int64_t pair = lane; pair < pairs; pair += warp_size) {
+  for (std::int64_t pair = lane; pair < pairs; pair += kWarpSize) {
     float y0 = normalised(2 * pair);
     float y1 = normalised(2 * pair + 1);
     rotate(y0, y1, p.rotation.cos[entry + pair], p.rotation.sin[entry + pair]);
@@ -85,20 +85,20 @@ __global__ void __launch_bounds__(block_threads) wide_norm_forward_kernel(NormFo
 }
 
 /// partial[block, c] = sum of dy * xhat over the block's rows, in one order; a thread takes one
-/// column and every gradient_rows-th row.
-constexpr int gradient_rows = block_threads / warp_size;
+/// column and every kGradientRows-th row.
+constexpr int kGradientRows = kBlockThreads / kWarpSize;
 
 template <class T>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(kBlockThreads)
     wide_weight_partial_kernel(NormBackwardParams p, float* partial, std::int64_t rows_of_block) {
-  __shared__ float sums[gradient_rows][warp_size];
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * warp_size + threadIdx.x;
+  __shared__ float sums[kGradientRows][kWarpSize];
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kWarpSize + threadIdx.x;
   const std::int64_t begin = blockIdx.y * rows_of_block;
   const std::int64_t end = min(begin + rows_of_block, p.outer * p.inner);
   const bool layer = p.kind == NormKind::layer;
   float sum = 0.0F;
   if (column < p.cols) {
-    for (std::int64_t row = begin + threadIdx.y; row < end; row += gradient_rows) {
+    for (std::int64_t row = begin + threadIdx.y; row < end; row += kGradientRows) {
       const float x = load<T>(p.x, offset_of(p.x_layout, row, p.inner) + column);
       const float dy = load<T>(p.dy, offset_of(p.dy_layout, row, p.inner) + column);
       const float xhat = (x - (layer ? p.mean[row] : 0.0F)) * p.rstd[row];
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(block_threads)
   sums[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y == 0 && column < p.cols) {
-    for (int i = 1; i < gradient_rows; ++i) {
+    for (int i = 1; i < kGradientRows; ++i) {
       sum += sums[i][threadIdx.x];
     }
     partial[blockIdx.y * p.cols + column] = sum;
@@ -118,10 +118,10 @@ __global__ void __launch_bounds__(block_threads)
 /// With g = dy * w: dx = rstd * (g - mean(g) - xhat * mean(g xhat)); mean(g) is absent in the RMS
 /// norm.
 template <class T>
-__global__ void __launch_bounds__(block_threads) wide_norm_backward_kernel(NormBackwardParams p) {
+__global__ void __launch_bounds__(kBlockThreads) wide_norm_backward_kernel(NormBackwardParams p) {
   const std::int64_t row =
-      static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / warp_size;
-  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+      static_cast<std::int64_t>(blockIdx.x) * kRowsPerBlock + threadIdx.x / kWarpSize;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   if (row >= p.outer * p.inner) {
     return;  // The whole warp returns.
   }
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(block_threads) wide_norm_backward_kernel(NormB
   const float rstd = p.rstd[row];
   float g_sum = 0.0F;
   float gx_sum = 0.0F;
-  for (std::int64_t c = lane; c < p.cols; c += warp_size) {
+  for (std::int64_t c = lane; c < p.cols; c += kWarpSize) {
     const float g = p.dy_scale * value_of(dy[c]) * (load<T>(p.weight, c) + p.gain_offset);
     g_sum += g;
     gx_sum = fmaf(g, (value_of(x[c]) - mean) * rstd, gx_sum);
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(block_threads) wide_norm_backward_kernel(NormB
   const auto n = static_cast<float>(p.cols);
   const float g_mean = layer ? warp_sum(g_sum) / n : 0.0F;
   const float gx_mean = warp_sum(gx_sum) / n;
-  for (std::int64_t c = lane; c < p.cols; c += warp_size) {
+  for (std::int64_t c = lane; c < p.cols; c += kWarpSize) {
     const float g = p.dy_scale * value_of(dy[c]) * (load<T>(p.weight, c) + p.gain_offset);
     const float gradient = rstd * fmaf(-((value_of(x[c]) - mean) * rstd), gx_mean, g - g_mean);
     set_value(dx[c], p.accumulate_dx ? value_of(dx[c]) + gradient : gradient);
@@ -178,18 +178,18 @@ void run_backward(CudaStream& stream, const NormBackwardParams& p) {
     launch_each(stream, rows * (p.cols / 2), RotateBackEach<T>{p});
   }
   float* partial = weight_partials(stream, blocks, p.cols);
-  const Grid grid{.blocks = dim3(static_cast<unsigned>(divide_up(p.cols, warp_size)),
+  const Grid grid{.blocks = dim3(static_cast<unsigned>(divide_up(p.cols, kWarpSize)),
                                  static_cast<unsigned>(blocks)),
-                  .threads = dim3(warp_size, gradient_rows)};
+                  .threads = dim3(kWarpSize, kGradientRows)};
   launch(stream, wide_weight_partial_kernel<T>, grid, p, partial, rows_of_block);
   add_weight_partials(stream, partial, blocks, p);
-  launch(stream, wide_norm_backward_kernel<T>, {.blocks = blocks_of(rows, rows_per_block)}, p);
+  launch(stream, wide_norm_backward_kernel<T>, {.blocks = blocks_of(rows, kRowsPerBlock)}, p);
 }
 
 }  // namespace
 
 void wide_norm_forward(CudaStream& stream, const NormForwardParams& params) {
-  const Grid grid{.blocks = blocks_of(params.outer * params.inner, rows_per_block)};
+  const Grid grid{.blocks = blocks_of(params.outer * params.inner, kRowsPerBlock)};
   for_element_type(params.dtype,
                    [&]<class T>() { launch(stream, wide_norm_forward_kernel<T>, grid, params); });
 }
@@ -200,18 +200,18 @@ void wide_norm_backward(CudaStream& stream, const NormBackwardParams& params) {
 
 namespace {
 
-/// Threads per column: each has every partial_groups-th block.
-constexpr int partial_groups = 16;
+/// Threads per column: each has every kPartialGroups-th block.
+constexpr int kPartialGroups = 16;
 
-__global__ void __launch_bounds__(warp_size* partial_groups)
+__global__ void __launch_bounds__(kWarpSize* kPartialGroups)
     norm_weight_kernel(const float* partial, float* dweight, std::int64_t blocks,
                        std::int64_t cols) {
-  __shared__ float sums[partial_groups][warp_size];
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * warp_size + threadIdx.x;
+  __shared__ float sums[kPartialGroups][kWarpSize];
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kWarpSize + threadIdx.x;
   float sum = 0.0F;
   if (column < cols) {
 #pragma unroll 8
-    for (std::int64_t i = threadIdx.y; i < blocks; i += partial_groups) {
+    for (std::int64_t i = threadIdx.y; i < blocks; i += kPartialGroups) {
       sum += partial[i * cols + column];
     }
   }
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(warp_size* partial_groups)
   __syncthreads();
   if (threadIdx.y == 0 && column < cols) {
 #pragma unroll
-    for (int i = 1; i < partial_groups; ++i) {
+    for (int i = 1; i < kPartialGroups; ++i) {
       sum += sums[i][threadIdx.x];
     }
     dweight[column] = sum;
@@ -239,7 +239,7 @@ void add_weight_partials(CudaStream& stream, const float* partial, std::int64_t 
     return;
   }
   launch(stream, norm_weight_kernel,
-         {.blocks = blocks_of(params.cols, warp_size), .threads = dim3(warp_size, partial_groups)},
+         {.blocks = blocks_of(params.cols, kWarpSize), .threads = dim3(kWarpSize, kPartialGroups)},
          partial, params.dweight, blocks, params.cols);
 }
 

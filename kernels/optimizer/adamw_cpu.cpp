@@ -48,7 +48,7 @@ void adamw_update(const AdamwParams& p, int threads) {
   AdamwFactors factors = factors_of(p);
   factors.grad_scale = p.guard->grad_scale;
   for (const AdamwParams::Tensor& tensor : p.tensors) {
-    parallel_blocks(threads, tensor.count, element_block,
+    parallel_blocks(threads, tensor.count, kElementBlock,
                     [&](std::int64_t begin, std::int64_t end) {
                       range(tensor, factors, begin, end);
                       for (std::int64_t i = begin; tensor.rounded != nullptr && i < end; ++i) {

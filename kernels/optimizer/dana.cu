@@ -96,10 +96,10 @@ struct DanaEach {
 };
 
 /// Rows of one tensor per block.
-constexpr std::int64_t block_rows = block_threads / row_sum_lanes;
+constexpr std::int64_t kBlockRows = kBlockThreads / kRowSumLanes;
 
 /// Update by a half warp per row, with the row's sums in the CPU's order.
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(kBlockThreads)
     dana_rows_kernel(const __grid_constant__ TensorBatch<DanaParams::Tensor> batch,
                      const __grid_constant__ DanaEach each) {
   constexpr int at_once = 4;  // Elements in flight per thread.
@@ -110,24 +110,24 @@ __global__ void __launch_bounds__(block_threads)
   std::int64_t first = 0;
   const DanaParams::Tensor& p = batch.of_block(first);
   const std::int64_t row =
-      (blockIdx.x - first) * block_rows + static_cast<std::int64_t>(threadIdx.x) / row_sum_lanes;
-  const int lane = static_cast<int>(threadIdx.x) % row_sum_lanes;
+      (blockIdx.x - first) * kBlockRows + static_cast<std::int64_t>(threadIdx.x) / kRowSumLanes;
+  const int lane = static_cast<int>(threadIdx.x) % kRowSumLanes;
   const bool inside = row < p.rows;
   double alpha = 0.0;
   double ratio = 0.0;
   double square = 0.0;
-  for (std::int64_t begin = lane; inside && begin < p.cols; begin += at_once * row_sum_lanes) {
+  for (std::int64_t begin = lane; inside && begin < p.cols; begin += at_once * kRowSumLanes) {
     DanaElement x[at_once];
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
-      const std::int64_t c = begin + i * row_sum_lanes;
+      const std::int64_t c = begin + i * kRowSumLanes;
       if (c < p.cols) {
         x[i] = DanaEach::load(p, row * p.cols + c);
       }
     }
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
-      const std::int64_t c = begin + i * row_sum_lanes;
+      const std::int64_t c = begin + i * kRowSumLanes;
       if (c < p.cols) {
         const DanaTerms terms = each.update(x[i], p.tau != nullptr, grad_scale);
         DanaEach::store(p, row * p.cols + c, x[i]);
@@ -160,7 +160,7 @@ void dana_update(CudaStream& stream, const DanaParams& p) {
     (tensor.row_sums == nullptr ? without_sums : with_sums).push_back(tensor);
   }
   each_batch(
-      with_sums, [](const Tensor& tensor) { return divide_up(tensor.rows, block_rows); },
+      with_sums, [](const Tensor& tensor) { return divide_up(tensor.rows, kBlockRows); },
       [&](const TensorBatch<Tensor>& batch, const dim3& blocks) {
         launch(stream, dana_rows_kernel, {.blocks = blocks}, batch, each);
       });

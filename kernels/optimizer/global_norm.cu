@@ -10,25 +10,25 @@ namespace train::kernels::cuda {
 namespace {
 
 /// Rows of one tensor per block.
-constexpr std::int64_t block_rows = block_threads / row_sum_lanes;
+constexpr std::int64_t kBlockRows = kBlockThreads / kRowSumLanes;
 
 /// A half warp per row: column c in the sum of thread c % 16, bitwise as on the CPU.
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(kBlockThreads)
     row_square_sums_kernel(const __grid_constant__ TensorBatch<RowSquareSumsParams::Tensor> batch) {
   std::int64_t first = 0;
   const RowSquareSumsParams::Tensor& p = batch.of_block(first);
   const std::int64_t row =
-      (blockIdx.x - first) * block_rows + static_cast<std::int64_t>(threadIdx.x) / row_sum_lanes;
-  const int lane = static_cast<int>(threadIdx.x) % row_sum_lanes;
+      (blockIdx.x - first) * kBlockRows + static_cast<std::int64_t>(threadIdx.x) / kRowSumLanes;
+  const int lane = static_cast<int>(threadIdx.x) % kRowSumLanes;
   const bool inside = row < p.rows;
   constexpr int at_once = 16;  // Elements in flight per thread.
   const float* x = p.x + row * p.cols;
   double sum = 0.0;
-  for (std::int64_t begin = lane; inside && begin < p.cols; begin += at_once * row_sum_lanes) {
+  for (std::int64_t begin = lane; inside && begin < p.cols; begin += at_once * kRowSumLanes) {
     float values[at_once];
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
-      const std::int64_t c = begin + i * row_sum_lanes;
+      const std::int64_t c = begin + i * kRowSumLanes;
       values[i] = c < p.cols ? x[c] : 0.0F;  // Zeros do not change a sum of squares.
     }
 #pragma unroll
@@ -43,23 +43,23 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-constexpr int tree_leaves = 2 * block_threads;
+constexpr int kTreeLeaves = 2 * kBlockThreads;
 
-/// out[block] = sum of the block's tree_leaves values, neighbours first: whole subtrees of the
+/// out[block] = sum of the block's kTreeLeaves values, neighbours first: whole subtrees of the
 /// canonical tree, whose left parts are powers of two. 0 for no values.
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(kBlockThreads)
     tree_sum_kernel(const __grid_constant__ TensorBatch<TreeSumParams::Sum> batch) {
-  __shared__ double nodes[tree_leaves];
+  __shared__ double nodes[kTreeLeaves];
   std::int64_t first_block = 0;
   const TreeSumParams::Sum& p = batch.of_block(first_block);
   const std::int64_t block = blockIdx.x - first_block;
-  const std::int64_t first = block * tree_leaves;
+  const std::int64_t first = block * kTreeLeaves;
   const int me = static_cast<int>(threadIdx.x);
-  int left = static_cast<int>(min(p.count - first, static_cast<std::int64_t>(tree_leaves)));
+  int left = static_cast<int>(min(p.count - first, static_cast<std::int64_t>(kTreeLeaves)));
   if (me == 0) {
     nodes[0] = 0.0;
   }
-  for (int i = me; i < left; i += block_threads) {
+  for (int i = me; i < left; i += kBlockThreads) {
     nodes[i] = p.values[(first + i) * p.stride];
   }
   while (left > 1) {
@@ -98,7 +98,7 @@ __global__ void clip_scale_kernel(ClipScaleParams p) {
 void row_square_sums(CudaStream& stream, const RowSquareSumsParams& p) {
   using Tensor = RowSquareSumsParams::Tensor;
   each_batch(
-      p.tensors, [](const Tensor& tensor) { return divide_up(tensor.rows, block_rows); },
+      p.tensors, [](const Tensor& tensor) { return divide_up(tensor.rows, kBlockRows); },
       [&](const TensorBatch<Tensor>& batch, const dim3& blocks) {
         launch(stream, row_square_sums_kernel, {.blocks = blocks}, batch);
       });
@@ -107,13 +107,13 @@ void row_square_sums(CudaStream& stream, const RowSquareSumsParams& p) {
 void tree_sum(CudaStream& stream, const TreeSumParams& p) {
   using Sum = TreeSumParams::Sum;
   const auto blocks_of = [](const Sum& sum) {
-    return std::max<std::int64_t>(1, divide_up(sum.count, tree_leaves));
+    return std::max<std::int64_t>(1, divide_up(sum.count, kTreeLeaves));
   };
   // The block sums of a level are the values of the next.
   std::int64_t nodes = 0;
   for (const Sum& sum : p.sums) {
-    for (std::int64_t left = sum.count; left > tree_leaves; left = divide_up(left, tree_leaves)) {
-      nodes += divide_up(left, tree_leaves);
+    for (std::int64_t left = sum.count; left > kTreeLeaves; left = divide_up(left, kTreeLeaves)) {
+      nodes += divide_up(left, kTreeLeaves);
     }
   }
   auto* node =

@@ -144,7 +144,7 @@ bool is_published(const configs::ModelSection& section) {
   return !section.config.empty() || !section.from.empty();
 }
 
-std::span<const char* const> companion_files() { return data::tokenizer_file_names; }
+std::span<const char* const> companion_files() { return data::kTokenizerFileNames; }
 
 namespace {
 
@@ -367,7 +367,7 @@ Status copy_model_files(const configs::ModelSection& section, const fs::path& ru
     TRAIN_RETURN_IF_ERROR(storage::remove_tree(to));
   }
   TRAIN_RETURN_IF_ERROR(storage::make_directory(to));
-  for (const char* name : data::tokenizer_file_names) {
+  for (const char* name : data::kTokenizerFileNames) {
     if (!found->directory.empty()) {
       TRAIN_RETURN_IF_ERROR(copy_if_there(found->directory / name, to / name));
     }
@@ -414,7 +414,7 @@ namespace {
 /// Name of a tokenizer file in a model's directory; `file` may have any name.
 Result<fs::path> tokenizer_name(const fs::path& file) {
   const std::string name = file.filename().string();
-  const auto& known = data::tokenizer_file_names;
+  const auto& known = data::kTokenizerFileNames;
   if (std::find(known.begin(), known.end(), name) != known.end()) {
     return file.filename();
   }

@@ -112,7 +112,7 @@ Error os_error(Access access, const fs::path& path, int error_number) {
     case ENOSPC:
     case EDQUOT:
       return failure(fmt::format("cannot write {}: {}: {}: free space in {}", path.string(), text,
-                                 disk_full_words, directory));
+                                 kDiskFullWords, directory));
     case EACCES:
     case EPERM:
     case EROFS:

@@ -23,11 +23,11 @@ enum class Access : std::uint8_t { read, write };
 
 /// Words in the text of a failure if a disk or quota was full: in os_error(), RocksStore and
 /// rsync_file().
-inline constexpr std::string_view disk_full_words = "disk full";
+inline constexpr std::string_view kDiskFullWords = "disk full";
 
 /// True if a failure was a full disk. Checks the text, as failures cross processes as text.
 [[nodiscard]] inline bool says_disk_full(std::string_view failure) {
-  return failure.find(disk_full_words) != std::string_view::npos;
+  return failure.find(kDiskFullWords) != std::string_view::npos;
 }
 
 /// Permission to read a created file.

@@ -20,13 +20,13 @@ namespace {
 
 /// Alignment of addresses, sizes and offsets for O_DIRECT; no known disk needs more, and one that
 /// did would return EINVAL, after which ordinary writes are used.
-constexpr std::size_t direct_alignment = 4096;
+constexpr std::size_t kDirectAlignment = 4096;
 constexpr std::size_t kWritePieceBytes = std::size_t{2} << 20;
 constexpr std::size_t kDigestPieceBytes = std::size_t{1} << 20;
 
-/// Aligned memory. REQUIRES: a multiple of direct_alignment.
+/// Aligned memory. REQUIRES: a multiple of kDirectAlignment.
 DirectBytes new_piece(std::size_t size) {
-  DirectBytes bytes(static_cast<std::byte*>(std::aligned_alloc(direct_alignment, size)));
+  DirectBytes bytes(static_cast<std::byte*>(std::aligned_alloc(kDirectAlignment, size)));
   TRAIN_CHECK(bytes != nullptr, "no memory for a piece of a file");
   return bytes;
 }
@@ -110,7 +110,7 @@ int PieceWriter::finish() {
   if (error_number_ == 0 && filling_.size > 0) {
     const auto rest = std::span(filling_.bytes.get(), filling_.size);
     const auto aligned =
-        rest.first(direct_ ? rest.size() / direct_alignment * direct_alignment : 0);
+        rest.first(direct_ ? rest.size() / kDirectAlignment * kDirectAlignment : 0);
     error_number_ = write_out(aligned);
     if (error_number_ == 0 && aligned.size() < rest.size()) {
       leave_direct();

@@ -12,10 +12,10 @@
 namespace train::storage {
 namespace {
 
-constexpr const char* unpack_first = "unpack it first";
-constexpr const char* give_rows = "give its rows as lines of JSON, or as Parquet";
-constexpr const char* give_text = "give its text";
-constexpr const char* to_utf8 = "convert it to UTF-8 first (`iconv -f UTF-16 -t UTF-8`)";
+constexpr const char* kUnpackFirst = "unpack it first";
+constexpr const char* kGiveRows = "give its rows as lines of JSON, or as Parquet";
+constexpr const char* kGiveText = "give its text";
+constexpr const char* kToUtf8 = "convert it to UTF-8 first (`iconv -f UTF-16 -t UTF-8`)";
 
 struct BinaryKind {
   std::string_view magic;
@@ -24,38 +24,38 @@ struct BinaryKind {
 };
 
 /// One kind per line. A signature comes before those that are its prefix.
-constexpr auto binary_kinds = std::to_array<BinaryKind>({
-    {{"PK\x03\x04", 4}, "a ZIP archive", unpack_first},
-    {{"7z\xbc\xaf\x27\x1c", 6}, "a 7z archive", unpack_first},
-    {{"Rar!\x1a", 5}, "a RAR archive", unpack_first},
-    {{"\x04\x22\x4d\x18", 4}, "compressed by lz4", unpack_first},
-    {{"\x1f\x9d", 2}, "compressed by compress", unpack_first},
-    {{"PAR1", 4}, "Parquet within a compressed file", unpack_first},
-    {{"ARROW1", 6}, "an Arrow file", give_rows},
-    {{"Obj\x01", 4}, "an Avro file", give_rows},
-    {{"ORC\x08", 4}, "an ORC file", give_rows},
-    {{"\x89HDF", 4}, "an HDF5 file", give_rows},
-    {{"SQLite format 3\0", 16}, "a database of SQLite", give_rows},
+constexpr auto kBinaryKinds = std::to_array<BinaryKind>({
+    {{"PK\x03\x04", 4}, "a ZIP archive", kUnpackFirst},
+    {{"7z\xbc\xaf\x27\x1c", 6}, "a 7z archive", kUnpackFirst},
+    {{"Rar!\x1a", 5}, "a RAR archive", kUnpackFirst},
+    {{"\x04\x22\x4d\x18", 4}, "compressed by lz4", kUnpackFirst},
+    {{"\x1f\x9d", 2}, "compressed by compress", kUnpackFirst},
+    {{"PAR1", 4}, "Parquet within a compressed file", kUnpackFirst},
+    {{"ARROW1", 6}, "an Arrow file", kGiveRows},
+    {{"Obj\x01", 4}, "an Avro file", kGiveRows},
+    {{"ORC\x08", 4}, "an ORC file", kGiveRows},
+    {{"\x89HDF", 4}, "an HDF5 file", kGiveRows},
+    {{"SQLite format 3\0", 16}, "a database of SQLite", kGiveRows},
     {{"\x93NUMPY", 6}, "a NumPy array", "token ids belong in data.dir as train.npy and val.npy"},
-    {{"\x80\x03", 2}, "a pickle of Python", give_rows},
-    {{"\x80\x04\x95", 3}, "a pickle of Python", give_rows},
-    {{"\x80\x05\x95", 3}, "a pickle of Python", give_rows},
-    {{"GGUF", 4}, "a GGUF model", give_text},
-    {{"%PDF-", 5}, "a PDF document", give_text},
+    {{"\x80\x03", 2}, "a pickle of Python", kGiveRows},
+    {{"\x80\x04\x95", 3}, "a pickle of Python", kGiveRows},
+    {{"\x80\x05\x95", 3}, "a pickle of Python", kGiveRows},
+    {{"GGUF", 4}, "a GGUF model", kGiveText},
+    {{"%PDF-", 5}, "a PDF document", kGiveText},
     {{"\x7f"
       "ELF",
       4},
      "a program",
-     give_text},
-    {{"\x89PNG", 4}, "a picture", give_text},
-    {{"\xff\xd8\xff", 3}, "a picture", give_text},
+     kGiveText},
+    {{"\x89PNG", 4}, "a picture", kGiveText},
+    {{"\xff\xd8\xff", 3}, "a picture", kGiveText},
     {{"\xff\xfe\0\0", 4}, "UTF-32", "convert it to UTF-8 first (`iconv -f UTF-32 -t UTF-8`)"},
     {{"\0\0\xfe\xff", 4}, "UTF-32", "convert it to UTF-8 first (`iconv -f UTF-32 -t UTF-8`)"},
-    {{"\xff\xfe", 2}, "UTF-16", to_utf8},
-    {{"\xfe\xff", 2}, "UTF-16", to_utf8},
+    {{"\xff\xfe", 2}, "UTF-16", kToUtf8},
+    {{"\xfe\xff", 2}, "UTF-16", kToUtf8},
 });
 
-constexpr std::size_t tar_magic_offset = 257;
+constexpr std::size_t kTarMagicOffset = 257;
 
 /// Arrow streams begin with the bytes of -1, as ids may too: the length of a message must follow,
 /// whose first table lists the places of its members.
@@ -104,13 +104,13 @@ bool is_text_control(unsigned char byte) {
 }  // namespace
 
 std::string binary_content(std::string_view head, std::size_t shortest) {
-  for (const BinaryKind& kind : binary_kinds) {
+  for (const BinaryKind& kind : kBinaryKinds) {
     if (kind.magic.size() >= shortest && head.starts_with(kind.magic)) {
       return fmt::format("{}; {}", kind.name, kind.advice);
     }
   }
   if (is_arrow_stream(head)) {
-    return fmt::format("an Arrow stream; {}", give_rows);
+    return fmt::format("an Arrow stream; {}", kGiveRows);
   }
   if (shortest == 1 && is_wide_text(head, 1)) {
     return "UTF-16; convert it to UTF-8 first (`iconv -f UTF-16LE -t UTF-8`)";
@@ -118,11 +118,11 @@ std::string binary_content(std::string_view head, std::size_t shortest) {
   if (shortest == 1 && is_wide_text(head, 0)) {
     return "UTF-16; convert it to UTF-8 first (`iconv -f UTF-16BE -t UTF-8`)";
   }
-  if (head.size() > tar_magic_offset && head.substr(tar_magic_offset).starts_with("ustar")) {
-    return fmt::format("a tar archive; {}", unpack_first);
+  if (head.size() > kTarMagicOffset && head.substr(kTarMagicOffset).starts_with("ustar")) {
+    return fmt::format("a tar archive; {}", kUnpackFirst);
   }
   if (const PackedFormat* const format = packed_format_of(head)) {
-    return fmt::format("compressed twice, by {} within; {}", format->name, unpack_first);
+    return fmt::format("compressed twice, by {} within; {}", format->name, kUnpackFirst);
   }
   return {};
 }

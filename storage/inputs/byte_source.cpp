@@ -18,7 +18,7 @@
 namespace train::storage {
 namespace {
 
-constexpr std::size_t source_piece_bytes = std::size_t{1} << 20;
+constexpr std::size_t kSourcePieceBytes = std::size_t{1} << 20;
 
 /// Uncompressed file.
 class PlainSource : public ByteSource {
@@ -47,7 +47,7 @@ class PackedSource : public ByteSource {
       : file_(std::move(file)),
         format_(format),
         unpacker_(format.make()),
-        piece_(source_piece_bytes) {}
+        piece_(kSourcePieceBytes) {}
 
   Result<std::size_t> read(std::span<char> out) override {
     while (true) {
@@ -93,8 +93,8 @@ class PackedSource : public ByteSource {
   Unpacked last_;
 };
 
-constexpr std::string_view parquet_magic = "PAR1";
-constexpr std::string_view parquet_ending = ".parquet";
+constexpr std::string_view kParquetMagic = "PAR1";
+constexpr std::string_view kParquetEnding = ".parquet";
 
 /// Rejects a file named as compressed or Parquet whose content is not: its raw bytes are never
 /// wanted.
@@ -104,7 +104,7 @@ Status check_ending(const std::filesystem::path& path) {
   const auto named = std::find_if(formats.begin(), formats.end(), [&](const PackedFormat& format) {
     return format.ending == ending;
   });
-  if (named == formats.end() && ending != parquet_ending) {
+  if (named == formats.end() && ending != kParquetEnding) {
     return {};
   }
   return user_error(fmt::format(
@@ -124,9 +124,9 @@ std::string lower_case(std::string text) {
 Result<std::unique_ptr<ByteSource>> open_byte_source(const std::filesystem::path& path) {
   auto file = InputFile::open(path);
   TRAIN_RETURN_IF_ERROR(file);
-  std::string head(std::min<std::uint64_t>(packed_head_bytes, file->size_bytes()), '\0');
+  std::string head(std::min<std::uint64_t>(kPackedHeadBytes, file->size_bytes()), '\0');
   TRAIN_RETURN_IF_ERROR(file->read(0, std::as_writable_bytes(std::span(head))));
-  if (head.starts_with(parquet_magic)) {
+  if (head.starts_with(kParquetMagic)) {
     return open_parquet_source(path);
   }
   std::unique_ptr<ByteSource> source;

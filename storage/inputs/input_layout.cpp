@@ -13,26 +13,26 @@
 namespace train::storage {
 namespace {
 
-constexpr std::array<std::string_view, 5> said_names = {"", "text", "json", "csv", "tsv"};
-constexpr auto json_endings = std::to_array<std::string_view>({".json", ".jsonl", ".ndjson"});
+constexpr std::array<std::string_view, 5> kSaidNames = {"", "text", "json", "csv", "tsv"};
+constexpr auto kJsonEndings = std::to_array<std::string_view>({".json", ".jsonl", ".ndjson"});
 /// Members that identify examples; an unnamed table must have one of them in its first row.
-constexpr auto member_names = std::to_array<std::string_view>(
+constexpr auto kMemberNames = std::to_array<std::string_view>(
     {"text", "prompt", "completion", "response", "chosen", "rejected", "instruction", "output",
      "messages", "conversations", "question", "answer"});
-constexpr std::size_t rows_compared_most = 20;
-constexpr std::size_t elements_looked_at = 3;
+constexpr std::size_t kRowsComparedMost = 20;
+constexpr std::size_t kElementsLookedAt = 3;
 
 struct TableKind {
   char delimiter;
   InputLayout layout;
 };
 /// Cell separators, the most common first.
-constexpr auto table_kinds = std::to_array<TableKind>({{',', InputLayout::csv},
+constexpr auto kTableKinds = std::to_array<TableKind>({{',', InputLayout::csv},
                                                        {'\t', InputLayout::tsv},
                                                        {';', InputLayout::semicolons},
                                                        {'|', InputLayout::pipes}});
 
-constexpr std::string_view json_spaces = " \t\r\n";
+constexpr std::string_view kJsonSpaces = " \t\r\n";
 
 bool is_object(std::string_view text) {
   return text.starts_with('{') && nlohmann::json::accept(text.begin(), text.end());
@@ -40,7 +40,7 @@ bool is_object(std::string_view text) {
 
 /// True if `wanted` follows the first character of `text` and spaces.
 bool continues_with(std::string_view text, char wanted) {
-  const std::size_t next = text.find_first_not_of(json_spaces, 1);
+  const std::size_t next = text.find_first_not_of(kJsonSpaces, 1);
   return next != std::string_view::npos && text[next] == wanted;
 }
 
@@ -70,16 +70,16 @@ bool is_array(const InputHead& head, std::string_view text) {
     const char first = record.text.empty() ? ' ' : record.text.front();
     whole = whole && !record.fault && (first == '"' || first == '[' || first == '{') &&
             nlohmann::json::accept(record.text.begin(), record.text.end());
-    return whole && ++elements < elements_looked_at ? Status{} : user_error("enough");
+    return whole && ++elements < kElementsLookedAt ? Status{} : user_error("enough");
   }));
-  return whole && elements == elements_looked_at;
+  return whole && elements == kElementsLookedAt;
 }
 
 /// Layout of text that begins with a bracket; nullopt: not JSON by its content.
 std::optional<InputLayout> json_layout(const InputHead& head, bool is_named) {
-  const std::string_view text = head.text.substr(head.text.find_first_not_of(json_spaces));
+  const std::string_view text = head.text.substr(head.text.find_first_not_of(kJsonSpaces));
   if (text.front() == '[') {
-    const std::size_t next = text.find_first_not_of(json_spaces, 1);
+    const std::size_t next = text.find_first_not_of(kJsonSpaces, 1);
     const bool objects = next != std::string_view::npos && text[next] == '{' &&
                          continues_with(text.substr(next), '"');
     return objects || is_named || is_array(head, text) ? std::optional(InputLayout::json_values)
@@ -135,7 +135,7 @@ bool is_table(const InputHead& head, char delimiter) {
       name = name.substr(1, name.size() - 2);
     }
     known =
-        known || std::find(member_names.begin(), member_names.end(), name) != member_names.end();
+        known || std::find(kMemberNames.begin(), kMemberNames.end(), name) != kMemberNames.end();
     if (!is_name(name)) {
       return false;
     }
@@ -155,7 +155,7 @@ bool is_table(const InputHead& head, char delimiter) {
     const auto row = nlohmann::json::parse(record.text, nullptr, false);
     equal = equal && !record.fault && row.is_object() && row.size() == count;
     full += equal && !row.at(last).is_null() ? 1 : 0;
-    return equal && ++rows < rows_compared_most ? Status{} : user_error("enough");
+    return equal && ++rows < kRowsComparedMost ? Status{} : user_error("enough");
   };
   const Status fed = cutter->feed(head.text, take);
   if (fed.ok() && head.is_all) {
@@ -167,20 +167,20 @@ bool is_table(const InputHead& head, char delimiter) {
 /// Table layout by the first row; nullopt: not recognised as a table.
 std::optional<InputLayout> table_layout(const InputHead& head) {
   const auto* const kind =
-      std::find_if(table_kinds.begin(), table_kinds.end(),
+      std::find_if(kTableKinds.begin(), kTableKinds.end(),
                    [&](const TableKind& each) { return is_table(head, each.delimiter); });
-  return kind == table_kinds.end() ? std::nullopt : std::optional(kind->layout);
+  return kind == kTableKinds.end() ? std::nullopt : std::optional(kind->layout);
 }
 
 }  // namespace
 
 Result<SaidLayout> said_layout_named(std::string_view name) {
-  const auto* const found = std::find(said_names.begin(), said_names.end(), name);
-  if (found == said_names.end()) {
+  const auto* const found = std::find(kSaidNames.begin(), kSaidNames.end(), name);
+  if (found == kSaidNames.end()) {
     return user_error(fmt::format("unknown layout of inputs \"{}\"; use one of {}", name,
-                                  fmt::join(said_names.begin() + 1, said_names.end(), ", ")));
+                                  fmt::join(kSaidNames.begin() + 1, kSaidNames.end(), ", ")));
   }
-  return static_cast<SaidLayout>(found - said_names.begin());
+  return static_cast<SaidLayout>(found - kSaidNames.begin());
 }
 
 InputLayout layout_of(const InputHead& head, SaidLayout said) {
@@ -197,8 +197,8 @@ InputLayout layout_of(const InputHead& head, SaidLayout said) {
   }
   const bool is_named =
       said == SaidLayout::json ||
-      std::find(json_endings.begin(), json_endings.end(), head.ending) != json_endings.end();
-  const std::size_t first = head.text.find_first_not_of(json_spaces);
+      std::find(kJsonEndings.begin(), kJsonEndings.end(), head.ending) != kJsonEndings.end();
+  const std::size_t first = head.text.find_first_not_of(kJsonSpaces);
   if (first != std::string_view::npos && (head.text[first] == '{' || head.text[first] == '[')) {
     if (const auto layout = json_layout(head, is_named)) {
       return *layout;

@@ -13,9 +13,9 @@
 namespace train::storage {
 namespace {
 
-constexpr std::size_t head_bytes = std::size_t{256} << 10;
-constexpr std::size_t record_piece_bytes = std::size_t{1} << 20;
-constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+constexpr std::size_t kHeadBytes = std::size_t{256} << 10;
+constexpr std::size_t kRecordPieceBytes = std::size_t{1} << 20;
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 /// Source whose beginning was already read.
 class HeadedSource : public ByteSource {
@@ -40,9 +40,9 @@ class HeadedSource : public ByteSource {
   std::size_t given_ = 0;
 };
 
-/// Reads up to `head_bytes`; less at the end of the source.
+/// Reads up to `kHeadBytes`; less at the end of the source.
 Result<std::string> read_head(ByteSource& source) {
-  std::string head(head_bytes, '\0');
+  std::string head(kHeadBytes, '\0');
   std::size_t size = 0;
   while (size < head.size()) {
     const auto got = source.read(std::span(head).subspan(size));
@@ -59,20 +59,20 @@ Result<std::string> read_head(ByteSource& source) {
 std::unique_ptr<RecordCutter> cutter_of(InputLayout layout) {
   switch (layout) {
     case InputLayout::json_values:
-      return make_value_cutter(record_limit_bytes);
+      return make_value_cutter(kRecordLimitBytes);
     case InputLayout::csv:
-      return make_table_cutter(',', record_limit_bytes);
+      return make_table_cutter(',', kRecordLimitBytes);
     case InputLayout::tsv:
-      return make_table_cutter('\t', record_limit_bytes);
+      return make_table_cutter('\t', kRecordLimitBytes);
     case InputLayout::semicolons:
-      return make_table_cutter(';', record_limit_bytes);
+      return make_table_cutter(';', kRecordLimitBytes);
     case InputLayout::pipes:
-      return make_table_cutter('|', record_limit_bytes);
+      return make_table_cutter('|', kRecordLimitBytes);
     case InputLayout::text:
     case InputLayout::json_lines:
       break;
   }
-  return make_line_cutter(record_limit_bytes);
+  return make_line_cutter(kRecordLimitBytes);
 }
 
 }  // namespace
@@ -90,9 +90,9 @@ Result<InputReader> InputReader::open(const std::filesystem::path& path, SaidLay
   TRAIN_RETURN_IF_ERROR(source);
   auto head = read_head(**source);
   TRAIN_RETURN_IF_ERROR(head);
-  const bool marked = head->starts_with(byte_order_mark);
-  const InputHead seen{.text = std::string_view(*head).substr(marked ? byte_order_mark.size() : 0),
-                       .is_all = head->size() < head_bytes,
+  const bool marked = head->starts_with(kByteOrderMark);
+  const InputHead seen{.text = std::string_view(*head).substr(marked ? kByteOrderMark.size() : 0),
+                       .is_all = head->size() < kHeadBytes,
                        .ending = content_ending(path)};
   const InputLayout layout = layout_of(seen, said);
   if (said != SaidLayout::text) {
@@ -100,19 +100,19 @@ Result<InputReader> InputReader::open(const std::filesystem::path& path, SaidLay
       return user_error(fmt::format("{}: holds {}", path.string(), binary));
     }
     const double unreadable = layout == InputLayout::text ? unreadable_share(*head) : 0.0;
-    if (unreadable > unreadable_share_most) {
+    if (unreadable > kUnreadableShareMost) {
       return no_text_error(path, unreadable);
     }
   }
   if (marked && layout != InputLayout::text) {
-    head->erase(0, byte_order_mark.size());
+    head->erase(0, kByteOrderMark.size());
   }
   return InputReader(std::make_unique<HeadedSource>(*std::move(head), *std::move(source)), layout);
 }
 
 Status InputReader::read_records(const TakeRecord& take) {
   const auto cutter = cutter_of(layout_);
-  std::vector<char> piece(record_piece_bytes);
+  std::vector<char> piece(kRecordPieceBytes);
   while (true) {
     const auto size = bytes_->read(piece);
     TRAIN_RETURN_IF_ERROR(size);

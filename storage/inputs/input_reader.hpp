@@ -13,7 +13,7 @@
 namespace train::storage {
 
 /// Longest line, row or element of an input. A longer document belongs in a text file.
-inline constexpr std::size_t record_limit_bytes = std::size_t{32} << 20;
+inline constexpr std::size_t kRecordLimitBytes = std::size_t{32} << 20;
 
 /// Input whose compression and layout are detected by content, whatever its name. Threading: one
 /// owner. Memory: a few MiB, and a record.
@@ -41,7 +41,7 @@ class InputReader {
 };
 
 /// Fraction of U+FFFD and control characters beyond which an input is not accepted as text.
-inline constexpr double unreadable_share_most = 0.3;
+inline constexpr double kUnreadableShareMost = 0.3;
 [[nodiscard]] Error no_text_error(const std::filesystem::path& path, double unreadable);
 
 }  // namespace train::storage

@@ -10,7 +10,7 @@
 namespace train::storage {
 namespace {
 
-constexpr std::array<std::string_view, line_fault_count> fault_texts = {
+constexpr std::array<std::string_view, kLineFaultCount> kFaultTexts = {
     "a line of more than 32 MiB",
     "JSON that is cut off",
     "half a surrogate pair, which is no character",
@@ -71,7 +71,7 @@ bool stops_at_no_number(std::string_view line, std::size_t position) {
 }  // namespace
 
 std::string_view line_fault_text(LineFault fault) {
-  return fault_texts.at(static_cast<std::size_t>(fault));
+  return kFaultTexts.at(static_cast<std::size_t>(fault));
 }
 
 std::optional<std::size_t> json_mistake(std::string_view text) {

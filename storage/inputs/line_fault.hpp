@@ -28,7 +28,7 @@ enum class LineFault : std::uint8_t {
   other_text,      ///< The member is not a string.
   empty_text,
 };
-inline constexpr std::size_t line_fault_count = 15;
+inline constexpr std::size_t kLineFaultCount = 15;
 /// Noun phrase for messages: "half a surrogate pair".
 [[nodiscard]] std::string_view line_fault_text(LineFault fault);
 

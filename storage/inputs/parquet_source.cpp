@@ -22,7 +22,7 @@ namespace {
 /// Arguments: the descriptor to write to, the file. Dates and bytes become text, and numbers that
 /// JSON lacks become null, so that no row is lost for such a column. A struct has every member that
 /// any row has, null where a row lacks it: those are omitted.
-constexpr const char* parquet_script = R"PYTHON(
+constexpr const char* kParquetScript = R"PYTHON(
 import json, math, sys
 out = open(int(sys.argv[1]), "w", encoding="utf-8", errors="replace", newline="\n")
 try:
@@ -58,7 +58,7 @@ except Exception as error:
     print(" ".join(str(error).split()), file=sys.stderr)
     sys.exit(4)
 )PYTHON";
-constexpr int no_pyarrow_code = 3;
+constexpr int kNoPyarrowCode = 3;
 
 /// Rows that a process writes to a pipe.
 class ParquetSource : public ByteSource {
@@ -104,7 +104,7 @@ class ParquetSource : public ByteSource {
     const ssize_t size = retried(errors_.get(), text);
     std::string said(text.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
     said.erase(said.find_last_not_of('\n') + 1);
-    if (end_->exit_code == no_pyarrow_code) {
+    if (end_->exit_code == kNoPyarrowCode) {
       return user_error(fmt::format(
           "{}: Parquet needs python3 with pyarrow, but there is {}; install it with `pip install "
           "pyarrow`, or give the rows as .jsonl",
@@ -154,7 +154,7 @@ Result<std::unique_ptr<ByteSource>> open_parquet_source(const std::filesystem::p
   TRAIN_RETURN_IF_ERROR(errors);
   const std::array<int, 1> inherited = {rows->to.get()};
   auto process = Process::start(
-      {*program, "-c", parquet_script, std::to_string(rows->to.get()), absolute->string()},
+      {*program, "-c", kParquetScript, std::to_string(rows->to.get()), absolute->string()},
       {.inherited = inherited, .errors = errors->to.get()});
   if (!process) {
     return failure(fmt::format("{}: {}", *program, process.error().message));

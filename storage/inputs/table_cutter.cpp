@@ -12,12 +12,12 @@ namespace train::storage {
 namespace {
 
 /// Values that pandas, which reads tables for `datasets`, treats as missing.
-constexpr auto missing_cells = std::to_array<std::string_view>(
+constexpr auto kMissingCells = std::to_array<std::string_view>(
     {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
      "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"});
 
 /// Lines examined to decide whether a quote was left open.
-constexpr std::size_t rows_after_quote_most = 1000;
+constexpr std::size_t kRowsAfterQuoteMost = 1000;
 
 void append_quoted(std::string_view text, std::string& to) {
   to += '"';
@@ -117,7 +117,7 @@ class TableCutter : public RecordCutter {
   [[nodiscard]] bool are_rows(std::string_view lines) const {
     std::size_t rows = 0;
     std::size_t full = 0;
-    while (!lines.empty() && rows < rows_after_quote_most) {
+    while (!lines.empty() && rows < kRowsAfterQuoteMost) {
       const std::string_view line = lines.substr(0, lines.find_first_of("\r\n"));
       lines.remove_prefix(std::min(line.size() + 1, lines.size()));
       if (!line.empty()) {
@@ -224,7 +224,7 @@ class TableCutter : public RecordCutter {
 
   static bool is_missing(std::string_view cell) {
     return cell.size() <= 8 &&
-           std::find(missing_cells.begin(), missing_cells.end(), cell) != missing_cells.end();
+           std::find(kMissingCells.begin(), kMissingCells.end(), cell) != kMissingCells.end();
   }
 
   char delimiter_;

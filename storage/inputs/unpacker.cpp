@@ -15,9 +15,9 @@ namespace train::storage {
 namespace {
 
 /// Bytes passed to a library at a time: some count in 32 bits.
-constexpr std::size_t unpacked_piece_bytes = std::size_t{1} << 20;
-constexpr const char* is_damaged = "the compressed data is damaged";
-constexpr const char* no_memory = "not enough memory to decompress it";
+constexpr std::size_t kUnpackedPieceBytes = std::size_t{1} << 20;
+constexpr const char* kIsDamaged = "the compressed data is damaged";
+constexpr const char* kNoMemory = "not enough memory to decompress it";
 
 /// gzip: consecutive members. Zeros may follow each, as on tapes and block devices, and are skipped
 /// as the program gzip does.
@@ -31,7 +31,7 @@ class GzipUnpacker : public Unpacker {
 
   Unpacked unpack(std::span<const char> in, std::span<char> out) override {
     if (!usable_) {
-      return {.fault = no_memory};
+      return {.fault = kNoMemory};
     }
     if (behind_member_) {
       const auto* const next =
@@ -45,7 +45,7 @@ class GzipUnpacker : public Unpacker {
     stream_.next_in = reinterpret_cast<const Bytef*>(in.data());
     stream_.avail_in = static_cast<uInt>(in.size());
     stream_.next_out = reinterpret_cast<Bytef*>(out.data());
-    stream_.avail_out = static_cast<uInt>(std::min(out.size(), unpacked_piece_bytes));
+    stream_.avail_out = static_cast<uInt>(std::min(out.size(), kUnpackedPieceBytes));
     const uInt room = stream_.avail_out;
     const int code = inflate(&stream_, Z_NO_FLUSH);
     const bool sound = code == Z_OK || code == Z_STREAM_END || code == Z_BUF_ERROR;
@@ -54,8 +54,8 @@ class GzipUnpacker : public Unpacker {
                         .inside = code != Z_STREAM_END,
                         .has_more = stream_.avail_out == 0 && code == Z_OK,
                         .fault = sound                 ? nullptr
-                                 : code == Z_MEM_ERROR ? no_memory
-                                                       : is_damaged};
+                                 : code == Z_MEM_ERROR ? kNoMemory
+                                                       : kIsDamaged};
     if (code == Z_STREAM_END) {
       inflateReset(&stream_);
       behind_member_ = true;
@@ -81,14 +81,14 @@ class ZstdUnpacker : public Unpacker {
 
   Unpacked unpack(std::span<const char> in, std::span<char> out) override {
     if (stream_ == nullptr) {
-      return {.fault = no_memory};
+      return {.fault = kNoMemory};
     }
     ZSTD_inBuffer from = {in.data(), in.size(), 0};
     ZSTD_outBuffer to = {out.data(), out.size(), 0};
     const std::size_t code = ZSTD_decompressStream(stream_.get(), &to, &from);
     const char* fault = nullptr;
     if (ZSTD_isError(code) != 0) {
-      fault = ZSTD_getErrorCode(code) == ZSTD_error_memory_allocation ? no_memory : is_damaged;
+      fault = ZSTD_getErrorCode(code) == ZSTD_error_memory_allocation ? kNoMemory : kIsDamaged;
     }
     return {.used = from.pos,
             .made = to.pos,
@@ -112,7 +112,7 @@ class XzUnpacker : public Unpacker {
 
   Unpacked unpack(std::span<const char> in, std::span<char> out) override {
     if (!usable_) {
-      return {.fault = no_memory};
+      return {.fault = kNoMemory};
     }
     stream_.next_in = reinterpret_cast<const std::uint8_t*>(in.data());
     stream_.avail_in = in.size();
@@ -127,8 +127,8 @@ class XzUnpacker : public Unpacker {
             .inside = code != LZMA_STREAM_END,
             .has_more = code == LZMA_OK,
             .fault = sound                    ? nullptr
-                     : code == LZMA_MEM_ERROR ? no_memory
-                                              : is_damaged};
+                     : code == LZMA_MEM_ERROR ? kNoMemory
+                                              : kIsDamaged};
   }
 
  private:
@@ -146,13 +146,13 @@ class Bzip2Unpacker : public Unpacker {
 
   Unpacked unpack(std::span<const char> in, std::span<char> out) override {
     if (!usable_) {
-      return {.fault = no_memory};
+      return {.fault = kNoMemory};
     }
     // The library does not write to its input, although the type lacks const.
     stream_.next_in = const_cast<char*>(in.data());
     stream_.avail_in = static_cast<unsigned>(in.size());
     stream_.next_out = out.data();
-    stream_.avail_out = static_cast<unsigned>(std::min(out.size(), unpacked_piece_bytes));
+    stream_.avail_out = static_cast<unsigned>(std::min(out.size(), kUnpackedPieceBytes));
     const unsigned room = stream_.avail_out;
     const int code = BZ2_bzDecompress(&stream_);
     const bool sound = code == BZ_OK || code == BZ_STREAM_END;
@@ -161,8 +161,8 @@ class Bzip2Unpacker : public Unpacker {
                         .inside = code != BZ_STREAM_END,
                         .has_more = stream_.avail_out == 0 && code == BZ_OK,
                         .fault = sound                  ? nullptr
-                                 : code == BZ_MEM_ERROR ? no_memory
-                                                        : is_damaged};
+                                 : code == BZ_MEM_ERROR ? kNoMemory
+                                                        : kIsDamaged};
     if (code == BZ_STREAM_END) {
       BZ2_bzDecompressEnd(&stream_);
       begin();
@@ -197,7 +197,7 @@ bool begins_bzip2(std::string_view head) {
          (head.substr(4, 6) == "1AY&SY" || head.substr(4, 6) == "\x17\x72\x45\x38\x50\x90");
 }
 
-constexpr auto packed_format_table = std::to_array<PackedFormat>(
+constexpr auto kPackedFormatTable = std::to_array<PackedFormat>(
     {{"gzip", ".gz", [](std::string_view head) { return head.starts_with("\x1f\x8b\x08"); },
       make_unpacker<GzipUnpacker>},
      {"Zstandard", ".zst", begins_zstd, make_unpacker<ZstdUnpacker>},
@@ -213,13 +213,13 @@ constexpr auto packed_format_table = std::to_array<PackedFormat>(
 
 }  // namespace
 
-std::span<const PackedFormat> packed_formats() { return packed_format_table; }
+std::span<const PackedFormat> packed_formats() { return kPackedFormatTable; }
 
 const PackedFormat* packed_format_of(std::string_view head) {
   const auto* const found =
-      std::find_if(packed_format_table.begin(), packed_format_table.end(),
+      std::find_if(kPackedFormatTable.begin(), kPackedFormatTable.end(),
                    [&](const PackedFormat& format) { return format.begins(head); });
-  return found == packed_format_table.end() ? nullptr : found;
+  return found == kPackedFormatTable.end() ? nullptr : found;
 }
 
 }  // namespace train::storage

@@ -35,7 +35,7 @@ struct PackedFormat {
 };
 
 /// Number of leading bytes that identify every format.
-inline constexpr std::size_t packed_head_bytes = 16;
+inline constexpr std::size_t kPackedHeadBytes = 16;
 
 /// All supported formats.
 [[nodiscard]] std::span<const PackedFormat> packed_formats();

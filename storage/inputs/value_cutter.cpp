@@ -13,10 +13,10 @@ bool is_json_space(char letter) {
 }
 
 /// Longer values are checked for an unclosed bracket.
-constexpr std::size_t checked_bytes = std::size_t{1} << 16;
+constexpr std::size_t kCheckedBytes = std::size_t{1} << 16;
 
 /// A value with this many nested candidates is accepted as one.
-constexpr std::size_t within_most = 64;
+constexpr std::size_t kWithinMost = 64;
 
 /// Values end where their brackets are closed; words and numbers at the next comma, bracket or
 /// space. The text between brackets is left to the parser.
@@ -25,8 +25,8 @@ class ValueCutter : public RecordCutter {
   explicit ValueCutter(std::size_t limit_bytes) : limit_bytes_(limit_bytes) {}
 
   Status feed(std::string_view piece, const TakeRecord& take) override {
-    for (std::size_t at = 0; at < piece.size(); at += checked_bytes) {
-      TRAIN_RETURN_IF_ERROR(scan(piece.substr(at, checked_bytes), take));
+    for (std::size_t at = 0; at < piece.size(); at += kCheckedBytes) {
+      TRAIN_RETURN_IF_ERROR(scan(piece.substr(at, kCheckedBytes), take));
       TRAIN_RETURN_IF_ERROR(leave_open_value(check_at_, take));
     }
     return {};
@@ -190,7 +190,7 @@ class ValueCutter : public RecordCutter {
     // another quote in the next value shows that value's.
     const bool doubtful = value_.starts_with('{') &&
                           (!value_.ends_with('}') || beginning_behind(0) != std::string::npos);
-    if (doubtful && within_ < within_most) {
+    if (doubtful && within_ < kWithinMost) {
       ++within_;
       const Status left = leave_open_value(0, take);
       --within_;
@@ -211,14 +211,14 @@ class ValueCutter : public RecordCutter {
     if (first_key_.empty() && !fault) {
       first_key_ = first_key(value_);
     }
-    check_at_ = checked_bytes;
+    check_at_ = kCheckedBytes;
     const Status status = take({.text = value_, .line = first_line_, .fault = fault});
     value_.clear();
     return status;
   }
 
   std::size_t limit_bytes_;
-  std::size_t check_at_ = checked_bytes;  ///< In bytes of the value.
+  std::size_t check_at_ = kCheckedBytes;  ///< In bytes of the value.
   std::string first_key_;                 ///< First key of the first value, with its quotes.
   State state_ = State::between;
   bool inside_array_ = false;  ///< The records are elements of an array.

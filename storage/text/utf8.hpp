@@ -10,7 +10,7 @@
 namespace train::storage {
 
 /// Character for a space in SentencePiece and similar vocabularies.
-inline constexpr std::string_view space_marker = "\u2581";
+inline constexpr std::string_view kSpaceMarker = "\u2581";
 
 /// Code point of a text, and its length in bytes.
 struct CodePoint {

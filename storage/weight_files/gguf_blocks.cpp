@@ -10,11 +10,11 @@ namespace {
 
 // Blocks of 32 elements have one scale. Blocks of 256 ("K") have a scale for their scales and
 // consist of groups of 32, or 16, with a scale of a few bits each.
-constexpr std::size_t small_block = 32;
-constexpr std::size_t half_block = small_block / 2;
-constexpr std::size_t group_elements = 32;
-constexpr std::size_t groups_in_block = 8;
-constexpr std::size_t packed_scales_bytes = 12;
+constexpr std::size_t kSmallBlock = 32;
+constexpr std::size_t kHalfBlock = kSmallBlock / 2;
+constexpr std::size_t kGroupElements = 32;
+constexpr std::size_t kGroupsInBlock = 8;
+constexpr std::size_t kPackedScalesBytes = 12;
 
 unsigned byte_at(const std::byte* bytes, std::size_t index) {
   return std::to_integer<unsigned>(bytes[index]);
@@ -37,19 +37,19 @@ void widen_one(const std::byte* block, float* values) {
 
 void dequantize_q8_0(const std::byte* block, float* values) {
   const float scale = half_at(block);
-  for (std::size_t i = 0; i < small_block; ++i) {
+  for (std::size_t i = 0; i < kSmallBlock; ++i) {
     values[i] = static_cast<float>(signed_byte_at(block + 2, i)) * scale;
   }
 }
 
 /// Nibble of an element: the low four bits of byte i are element i, the high ones element i + 16.
 unsigned nibble_of(const std::byte* nibbles, std::size_t element) {
-  return byte_at(nibbles, element % half_block) >> (element < half_block ? 0 : 4) & 15;
+  return byte_at(nibbles, element % kHalfBlock) >> (element < kHalfBlock ? 0 : 4) & 15;
 }
 
 void dequantize_q4_0(const std::byte* block, float* values) {
   const float scale = half_at(block);
-  for (std::size_t i = 0; i < small_block; ++i) {
+  for (std::size_t i = 0; i < kSmallBlock; ++i) {
     values[i] = scale * static_cast<float>(static_cast<int>(nibble_of(block + 2, i)) - 8);
   }
 }
@@ -57,7 +57,7 @@ void dequantize_q4_0(const std::byte* block, float* values) {
 void dequantize_q4_1(const std::byte* block, float* values) {
   const float scale = half_at(block);
   const float least = half_at(block + 2);
-  for (std::size_t i = 0; i < small_block; ++i) {
+  for (std::size_t i = 0; i < kSmallBlock; ++i) {
     values[i] = scale * static_cast<float>(nibble_of(block + 4, i)) + least;
   }
 }
@@ -70,7 +70,7 @@ unsigned five_bits_of(const std::byte* fifth_bits, std::size_t element) {
 
 void dequantize_q5_0(const std::byte* block, float* values) {
   const float scale = half_at(block);
-  for (std::size_t i = 0; i < small_block; ++i) {
+  for (std::size_t i = 0; i < kSmallBlock; ++i) {
     values[i] = scale * static_cast<float>(static_cast<int>(five_bits_of(block + 2, i)) - 16);
   }
 }
@@ -78,7 +78,7 @@ void dequantize_q5_0(const std::byte* block, float* values) {
 void dequantize_q5_1(const std::byte* block, float* values) {
   const float scale = half_at(block);
   const float least = half_at(block + 2);
-  for (std::size_t i = 0; i < small_block; ++i) {
+  for (std::size_t i = 0; i < kSmallBlock; ++i) {
     values[i] = scale * static_cast<float>(five_bits_of(block + 4, i)) + least;
   }
 }
@@ -93,12 +93,12 @@ struct GroupScale {
 /// numbers. Bytes 0 to 3 hold the scales of the first four groups, bytes 4 to 7 their offsets, each
 /// in the low six bits; bytes 8 to 11 hold the low four bits of the other groups' scale and offset,
 /// whose upper two are the top bits of bytes 0 to 3 and 4 to 7.
-std::array<GroupScale, groups_in_block> group_scales(const std::byte* block) {
+std::array<GroupScale, kGroupsInBlock> group_scales(const std::byte* block) {
   const float scale = half_at(block);
   const float offset_scale = half_at(block + 2);
   const std::byte* packed = block + 4;
-  std::array<GroupScale, groups_in_block> scales;
-  for (std::size_t i = 0; i < groups_in_block / 2; ++i) {
+  std::array<GroupScale, kGroupsInBlock> scales;
+  for (std::size_t i = 0; i < kGroupsInBlock / 2; ++i) {
     const unsigned first = byte_at(packed, i);
     const unsigned second = byte_at(packed, i + 4);
     const unsigned third = byte_at(packed, i + 8);
@@ -112,14 +112,14 @@ std::array<GroupScale, groups_in_block> group_scales(const std::byte* block) {
 
 /// Each 32 bytes hold two groups, in their low and high halves.
 unsigned grouped_nibble(const std::byte* nibbles, std::size_t group, std::size_t element) {
-  return byte_at(nibbles, group / 2 * group_elements + element) >> (group % 2 * 4) & 15;
+  return byte_at(nibbles, group / 2 * kGroupElements + element) >> (group % 2 * 4) & 15;
 }
 
 void dequantize_q4_k(const std::byte* block, float* values) {
   const auto scales = group_scales(block);
-  const std::byte* nibbles = block + 4 + packed_scales_bytes;
-  for (std::size_t group = 0; group < groups_in_block; ++group) {
-    for (std::size_t i = 0; i < group_elements; ++i) {
+  const std::byte* nibbles = block + 4 + kPackedScalesBytes;
+  for (std::size_t group = 0; group < kGroupsInBlock; ++group) {
+    for (std::size_t i = 0; i < kGroupElements; ++i) {
       *values++ = scales[group].factor * static_cast<float>(grouped_nibble(nibbles, group, i)) -
                   scales[group].offset;
     }
@@ -129,10 +129,10 @@ void dequantize_q4_k(const std::byte* block, float* values) {
 /// Like Q4_K with a fifth bit: that of element i of group g is bit g of byte i.
 void dequantize_q5_k(const std::byte* block, float* values) {
   const auto scales = group_scales(block);
-  const std::byte* fifth_bits = block + 4 + packed_scales_bytes;
-  const std::byte* nibbles = fifth_bits + group_elements;
-  for (std::size_t group = 0; group < groups_in_block; ++group) {
-    for (std::size_t i = 0; i < group_elements; ++i) {
+  const std::byte* fifth_bits = block + 4 + kPackedScalesBytes;
+  const std::byte* nibbles = fifth_bits + kGroupElements;
+  for (std::size_t group = 0; group < kGroupsInBlock; ++group) {
+    for (std::size_t i = 0; i < kGroupElements; ++i) {
       const unsigned fifth = byte_at(fifth_bits, i) >> group & 1;
       const unsigned element = grouped_nibble(nibbles, group, i) | fifth << 4;
       *values++ = scales[group].factor * static_cast<float>(element) - scales[group].offset;
@@ -150,9 +150,9 @@ void dequantize_q6_k(const std::byte* block, float* values) {
   const std::byte* upper = block + low_bytes;
   const std::byte* scales = upper + upper_bytes;
   const float scale = half_at(scales + scales_count);
-  for (std::size_t i = 0; i < gguf_block_limit; ++i) {
+  for (std::size_t i = 0; i < kGgufBlockLimit; ++i) {
     const std::size_t half = i / 128;
-    const std::size_t group = i % 128 / group_elements;
+    const std::size_t group = i % 128 / kGroupElements;
     const unsigned low = byte_at(block, half * 64 + i % 64) >> (group < 2 ? 0 : 4) & 15;
     const unsigned high = byte_at(upper, half * 32 + i % 32) >> (2 * group) & 3;
     const int element = static_cast<int>(low | high << 4) - 32;
@@ -161,7 +161,7 @@ void dequantize_q6_k(const std::byte* block, float* values) {
   }
 }
 
-constexpr GgufType gguf_types[] = {
+constexpr GgufType kGgufTypes[] = {
     {0, "F32", 1, 4, widen_one<WeightType::f32>},
     {1, "F16", 1, 2, widen_one<WeightType::f16>},
     {30, "BF16", 1, 2, widen_one<WeightType::bf16>},
@@ -200,7 +200,7 @@ constexpr GgufType gguf_types[] = {
 }  // namespace
 
 const GgufType* find_gguf_type(std::uint32_t code) {
-  for (const GgufType& type : gguf_types) {
+  for (const GgufType& type : kGgufTypes) {
     if (type.code == code) {
       return &type;
     }
@@ -210,7 +210,7 @@ const GgufType* find_gguf_type(std::uint32_t code) {
 
 std::string readable_gguf_types() {
   std::string names;
-  for (const GgufType& type : gguf_types) {
+  for (const GgufType& type : kGgufTypes) {
     if (type.dequantize != nullptr) {
       names += names.empty() ? "" : ", ";
       names += type.name;

@@ -21,7 +21,7 @@ struct GgufType {
 };
 
 /// Most elements in a block of any type.
-inline constexpr std::size_t gguf_block_limit = 256;
+inline constexpr std::size_t kGgufBlockLimit = 256;
 
 /// nullptr if no type has that code.
 [[nodiscard]] const GgufType* find_gguf_type(std::uint32_t code);

@@ -11,7 +11,7 @@
 namespace train::storage {
 namespace {
 
-constexpr std::size_t gguf_buffer_bytes = std::size_t{1} << 20;
+constexpr std::size_t kGgufBufferBytes = std::size_t{1} << 20;
 
 }  // namespace
 
@@ -59,7 +59,7 @@ Status GgufFile::read_fp32(const GgufEntry& entry, std::uint64_t first_element,
   TRAIN_CHECK(first_element <= entry.elements_count &&
               out.size() <= entry.elements_count - first_element);
   const std::size_t wanted_blocks = out.size() / type.block_elements + 1;
-  const std::size_t buffer_blocks = std::min(wanted_blocks, gguf_buffer_bytes / type.block_bytes);
+  const std::size_t buffer_blocks = std::min(wanted_blocks, kGgufBufferBytes / type.block_bytes);
   std::vector<std::byte> buffer(buffer_blocks * type.block_bytes);
   while (!out.empty()) {
     const std::uint64_t block = first_element / type.block_elements;
@@ -73,7 +73,7 @@ Status GgufFile::read_fp32(const GgufEntry& entry, std::uint64_t first_element,
     if (whole) {
       dequantize_blocks(type, bytes, out.first(count));
     } else {
-      std::array<float, gguf_block_limit> values{};
+      std::array<float, kGgufBlockLimit> values{};
       dequantize_blocks(type, bytes, std::span(values).first(count));
       count = std::min(out.size(), count - skipped);
       std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(skipped), count, out.begin());

@@ -28,11 +28,11 @@ using GgufMetadata = std::map<std::string, GgufValue, std::less<>>;
 
 /// Largest metadata and tensor table accepted, so that a hostile file costs neither time nor
 /// memory.
-inline constexpr std::uint64_t gguf_header_limit_bytes = std::uint64_t{256} << 20;
-inline constexpr std::uint64_t gguf_key_limit = 65'536;
-inline constexpr std::uint64_t gguf_tensor_limit = 250'000;
+inline constexpr std::uint64_t kGgufHeaderLimitBytes = std::uint64_t{256} << 20;
+inline constexpr std::uint64_t kGgufKeyLimit = 65'536;
+inline constexpr std::uint64_t kGgufTensorLimit = 250'000;
 /// Total of all metadata arrays.
-inline constexpr std::uint64_t gguf_element_limit = 8'000'000;
+inline constexpr std::uint64_t kGgufElementLimit = 8'000'000;
 
 /// Tensor of a GgufFile.
 struct GgufEntry {

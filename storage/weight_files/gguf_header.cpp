@@ -14,15 +14,15 @@
 namespace train::storage {
 namespace {
 
-constexpr std::size_t gguf_window_bytes = std::size_t{64} << 10;
-constexpr std::uint64_t gguf_string_limit = std::uint64_t{64} << 20;
-constexpr std::uint64_t gguf_name_limit = std::uint64_t{64} << 10;
-constexpr std::uint32_t gguf_rank_limit = 4;
-constexpr std::uint32_t gguf_magic = 0x4655'4747;  // "GGUF"
-constexpr std::uint64_t gguf_default_alignment = 32;
+constexpr std::size_t kGgufWindowBytes = std::size_t{64} << 10;
+constexpr std::uint64_t kGgufStringLimit = std::uint64_t{64} << 20;
+constexpr std::uint64_t kGgufNameLimit = std::uint64_t{64} << 10;
+constexpr std::uint32_t kGgufRankLimit = 4;
+constexpr std::uint32_t kGgufMagic = 0x4655'4747;  // "GGUF"
+constexpr std::uint64_t kGgufDefaultAlignment = 32;
 // Least bytes of a key with its value, and of a tensor in the table.
-constexpr std::uint64_t gguf_key_bytes = 8 + 4 + 1;
-constexpr std::uint64_t gguf_tensor_bytes = 8 + 4 + 4 + 8;
+constexpr std::uint64_t kGgufKeyBytes = 8 + 4 + 1;
+constexpr std::uint64_t kGgufTensorBytes = 8 + 4 + 4 + 8;
 
 enum class ValueKind : std::uint32_t {
   uint8,
@@ -80,7 +80,7 @@ using WideNumber =
 class GgufCursor {
  public:
   explicit GgufCursor(const InputFile& file)
-      : file_(file), end_(std::min(file.size_bytes(), gguf_header_limit_bytes)) {}
+      : file_(file), end_(std::min(file.size_bytes(), kGgufHeaderLimitBytes)) {}
 
   template <class T>
   T number() {
@@ -151,7 +151,7 @@ class GgufCursor {
 
   void fill() {
     window_begin_ = position_;
-    window_.resize(static_cast<std::size_t>(std::min<std::uint64_t>(gguf_window_bytes, rest())));
+    window_.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kGgufWindowBytes, rest())));
     if (auto status = file_.read(position_, window_); !status) {
       error_ = status.error();
     }
@@ -192,7 +192,7 @@ GgufValue read_array(GgufCursor& cursor, std::uint64_t& elements_left) {
     values = read_elements<bool>(cursor, count, [&] { return cursor.boolean(); });
   } else if (kind == ValueKind::string) {
     values =
-        read_elements<std::string>(cursor, count, [&] { return cursor.string(gguf_string_limit); });
+        read_elements<std::string>(cursor, count, [&] { return cursor.string(kGgufStringLimit); });
   } else if (!numbers) {
     cursor.stop(fmt::format("an array of values of kind {}", static_cast<std::uint32_t>(kind)));
   }
@@ -205,7 +205,7 @@ GgufValue read_value(GgufCursor& cursor, std::uint64_t& elements_left) {
     return cursor.boolean();
   }
   if (kind == ValueKind::string) {
-    return cursor.string(gguf_string_limit);
+    return cursor.string(kGgufStringLimit);
   }
   if (kind == ValueKind::array) {
     return read_array(cursor, elements_left);
@@ -221,9 +221,9 @@ GgufValue read_value(GgufCursor& cursor, std::uint64_t& elements_left) {
 }
 
 void read_metadata(GgufCursor& cursor, std::uint64_t keys, GgufMetadata& metadata) {
-  std::uint64_t elements_left = gguf_element_limit;
+  std::uint64_t elements_left = kGgufElementLimit;
   for (std::uint64_t i = 0; i < keys && !cursor.failed(); ++i) {
-    std::string key = cursor.string(gguf_name_limit);
+    std::string key = cursor.string(kGgufNameLimit);
     GgufValue value = read_value(cursor, elements_left);
     if (cursor.failed()) {
       return;
@@ -238,13 +238,13 @@ void read_metadata(GgufCursor& cursor, std::uint64_t keys, GgufMetadata& metadat
 std::uint64_t alignment_of(GgufCursor& cursor, const GgufMetadata& metadata) {
   const auto found = metadata.find("general.alignment");
   if (found == metadata.end()) {
-    return gguf_default_alignment;
+    return kGgufDefaultAlignment;
   }
   const auto* value = std::get_if<std::uint64_t>(&found->second);
   if (value == nullptr || !std::has_single_bit(*value) ||
       *value > std::numeric_limits<std::uint32_t>::max()) {
     cursor.stop("general.alignment is not a power of two below 2^32");
-    return gguf_default_alignment;
+    return kGgufDefaultAlignment;
   }
   return *value;
 }
@@ -279,9 +279,9 @@ std::string size_defect(GgufEntry& entry) {
 /// `begin` still counts from the start of the tensor data.
 GgufEntry read_entry(GgufCursor& cursor) {
   GgufEntry entry;
-  entry.name = cursor.string(gguf_name_limit);
+  entry.name = cursor.string(kGgufNameLimit);
   const auto rank = cursor.number<std::uint32_t>();
-  if (rank > gguf_rank_limit) {
+  if (rank > kGgufRankLimit) {
     cursor.stop(fmt::format("tensor {} has {} dimensions", shown(entry.name), rank));
     return entry;
   }
@@ -347,7 +347,7 @@ std::string gguf_name_defect(std::span<const GgufEntry> entries) {
 std::uint32_t read_version(GgufCursor& cursor) {
   const auto magic = cursor.number<std::uint32_t>();
   const auto version = cursor.number<std::uint32_t>();
-  if (cursor.failed() || magic != gguf_magic) {
+  if (cursor.failed() || magic != kGgufMagic) {
     cursor.stop("it does not begin with GGUF");
   } else if (version != 0 && (version & 0xffff) == 0) {
     cursor.stop("it is big-endian; convert it for a little-endian machine");
@@ -363,8 +363,8 @@ Result<GgufHeader> read_gguf_header(const InputFile& file) {
   GgufHeader header;
   GgufCursor cursor(file);
   header.version = read_version(cursor);
-  const std::uint64_t tensors = cursor.count("tensors", gguf_tensor_bytes, gguf_tensor_limit);
-  const std::uint64_t keys = cursor.count("keys", gguf_key_bytes, gguf_key_limit);
+  const std::uint64_t tensors = cursor.count("tensors", kGgufTensorBytes, kGgufTensorLimit);
+  const std::uint64_t keys = cursor.count("keys", kGgufKeyBytes, kGgufKeyLimit);
   read_metadata(cursor, keys, header.metadata);
   for (std::uint64_t i = 0; i < tensors && !cursor.failed(); ++i) {
     header.entries.push_back(read_entry(cursor));

@@ -20,7 +20,7 @@ TEST_CASE("trained_model: every byte is the token of its value", "[cli][trained_
 }
 
 TEST_CASE("trained_model: no text begins a document", "[cli][trained_model]") {
-  REQUIRE(encode_bytes("") == std::vector{static_cast<std::int32_t>(data::bytes_end_of_text)});
+  REQUIRE(encode_bytes("") == std::vector{static_cast<std::int32_t>(data::kBytesEndOfText)});
 }
 
 TEST_CASE("trained_model: what would steer the terminal is shown as a question mark",
@@ -31,7 +31,7 @@ TEST_CASE("trained_model: what would steer the terminal is shown as a question m
   CHECK(show_byte(0x1b) == "?");
   CHECK(show_byte(127) == "?");
   CHECK(show_byte(0xe4) == "\xe4");  // part of a letter in UTF-8
-  CHECK(show_byte(static_cast<std::int32_t>(data::bytes_end_of_text)) == "\n");
+  CHECK(show_byte(static_cast<std::int32_t>(data::kBytesEndOfText)) == "\n");
 }
 
 }  // namespace

@@ -36,8 +36,8 @@ void fill(int tile, int columns, const Value& value) {
   for (int i = static_cast<int>(here().thread.x); i < count * columns; i += threads) {
     const int row = i / columns;
     const int column = i % columns;
-    const int place = PanelPlaces<count>::of(row, column / chunk_columns);
-    reinterpret_cast<std::uint16_t*>(shared + place)[column % chunk_columns] =
+    const int place = PanelPlaces<count>::of(row, column / kChunkColumns);
+    reinterpret_cast<std::uint16_t*>(shared + place)[column % kChunkColumns] =
         bf16(value(row, column));
   }
 }

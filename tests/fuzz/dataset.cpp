@@ -33,7 +33,7 @@ void run(std::string_view input) {
   static const ScratchDirectory directory;
   const std::size_t end = std::min(input.find('\0'), input.size());
   const std::string_view tokens = input.substr(std::min(end + 1, input.size()));
-  (void)directory.put(data::facts_file_name, input.substr(0, end));
+  (void)directory.put(data::kFactsFileName, input.substr(0, end));
   (void)directory.put("train.bin", tokens);
   (void)directory.put("val.bin", tokens);
   const data::DatasetOptions options{.sequence_length = 4, .vocab_size = 0};

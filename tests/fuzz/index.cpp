@@ -53,7 +53,7 @@ void fill(test::MemoryStore& store, std::string_view input) {
   std::string digest;
   for (const std::string_view line : cut(input, '\n')) {
     auto [key, value] = record_of(line);
-    if (key.starts_with(index_keys::journal)) {
+    if (key.starts_with(index_keys::kJournal)) {
       digest = storage::digest_text(digest + "\n" + value);
       value += "\n" + digest;
     }

@@ -67,7 +67,7 @@ TEST_CASE("replay: the first step, layer and tensor that differ are named",
   check_found(site, replay, {"computed again on this machine, steps 11 to 13 are the same bits"});
   tamper(site.run(), 12, [](train::checkpoint::StepRecord& step) { step.lr *= 2; });
   check_found(site, replay, {"different: step 12: the learning rate", "run.steps"});
-  erase(site.run(), train::checkpoint::index_keys::step, 18);
+  erase(site.run(), train::checkpoint::index_keys::kStep, 18);
   check_one_line(site.call(replay), 1, {"the journal lacks step 18", "actortrain verify"});
 }
 
@@ -137,10 +137,10 @@ TEST_CASE("replay: mistakes", "[integration][replay][mistakes]") {
   check_mistake(site, replay_words(site, {"--to", "5"}), {"--to 5", "steps 1 to 4"});
   check_mistake(site, replay_words(site, {"--from", "5"}), {"--from 5", "last step", "4"});
   check_mistake(site, replay_words(site, {"--ranks", "4"}), {"--ranks 4", "3 lanes"});
-  erase(site.run(), train::checkpoint::index_keys::step, 1);
+  erase(site.run(), train::checkpoint::index_keys::kStep, 1);
   check_mistake(site, replay_words(site, {"--from", "1"}), {"--from 1", "steps 2 to 4"});
   for (const std::int64_t step : {2, 3, 4}) {
-    erase(site.run(), train::checkpoint::index_keys::step, step);
+    erase(site.run(), train::checkpoint::index_keys::kStep, step);
   }
   check_mistake(site, replay_words(site, {}), {"no steps in the journal"});
   fs::remove_all(site.run() / "index");

@@ -61,13 +61,13 @@ TEST_CASE("verify: every thing that does not fit is named", "[integration][.full
   }
   SECTION("steps that are missing in the journal") {
     for (const std::int64_t step : {7, 8}) {
-      erase(run, train::checkpoint::index_keys::step, step);
+      erase(run, train::checkpoint::index_keys::kStep, step);
     }
     check_found(site, verify_words(site), {"problem: journal: steps 7 to 8 are missing"});
     check_found(site, verify_words(site), {"step 7 is not in the journal"});
   }
   SECTION("a journal that ends before the newest checkpoint") {
-    erase(run, train::checkpoint::index_keys::step, 20);
+    erase(run, train::checkpoint::index_keys::kStep, 20);
     check_found(site, verify_words(site), {"step-00000020: the journal ends at step 19"});
   }
   SECTION("a step of the journal that is another one") {
@@ -80,7 +80,7 @@ TEST_CASE("verify: every thing that does not fit is named", "[integration][.full
                 {"step-00000020: tensor " + tensors_of(run, 20).at(3), "is not the one"});
   }
   SECTION("a chain of the index that is broken") {
-    erase(run, train::checkpoint::index_keys::journal, 1);
+    erase(run, train::checkpoint::index_keys::kJournal, 1);
     check_found(site, verify_words(site), {"problem: index", "journal entry 1"});
   }
   SECTION("a line of metrics that is torn") {

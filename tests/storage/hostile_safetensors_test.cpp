@@ -178,7 +178,7 @@ std::vector<Case> long_cases() {
                                               }(),
                                               0)},
       {"a million tensors", many_tensors(1'000'000, "[]")},
-      {"a quarter million tensors and one", many_tensors(tensor_count_limit + 1, "[1]")},
+      {"a quarter million tensors and one", many_tensors(kTensorCountLimit + 1, "[1]")},
   };
 }
 
@@ -245,7 +245,7 @@ TEST_CASE("safetensors: unusual files that keep the format are read",
       {"a name like a path",
        file_of(R"({"../../etc/passwd":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1)},
       {"no name", file_of(R"({"":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1)},
-      {"as many tensors as may be", many_tensors(tensor_count_limit, "[1,1,1,1]")},
+      {"as many tensors as may be", many_tensors(kTensorCountLimit, "[1,1,1,1]")},
   };
   for (const Case& unusual : good) {
     INFO(unusual.what);

@@ -30,12 +30,12 @@ template <class From, class To>
 asio::awaitable<bool> copy(From& from, To& to) {
   std::vector<char> piece(kPiece);
   for (;;) {
-    const auto [ended, size] = co_await from.async_read_some(asio::buffer(piece), use_tuple);
+    const auto [ended, size] = co_await from.async_read_some(asio::buffer(piece), kUseTuple);
     if (ended) {
       co_return true;
     }
     const auto [failed, sent] =
-        co_await asio::async_write(to, asio::buffer(piece.data(), size), use_tuple);
+        co_await asio::async_write(to, asio::buffer(piece.data(), size), kUseTuple);
     if (failed) {
       co_return false;
     }

@@ -23,12 +23,12 @@ namespace train::actors {
 
 namespace asio = boost::asio;
 
-/// Returns errors as values: `auto [error, size] = co_await ...(use_tuple)`.
-inline constexpr auto use_tuple = asio::as_tuple(asio::use_awaitable);
+/// Returns errors as values: `auto [error, size] = co_await ...(kUseTuple)`.
+inline constexpr auto kUseTuple = asio::as_tuple(asio::use_awaitable);
 
 [[nodiscard]] inline asio::awaitable<void> pause(std::chrono::milliseconds time) {
   asio::steady_timer timer(co_await asio::this_coro::executor, time);
-  co_await timer.async_wait(use_tuple);
+  co_await timer.async_wait(kUseTuple);
 }
 
 /// Completion handler of a detached coroutine: logs its exception, unless it was cancelled.

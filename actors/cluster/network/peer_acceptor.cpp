@@ -67,12 +67,12 @@ asio::awaitable<void> authenticate(std::shared_ptr<Door> door, std::shared_ptr<P
   error_code failed;
   {
     const Deadline watch(peer->socket, deadline);
-    std::tie(failed) = co_await peer->socket.async_wait(tcp::socket::wait_read, use_tuple);
+    std::tie(failed) = co_await peer->socket.async_wait(tcp::socket::wait_read, kUseTuple);
   }
   if (!failed) {
     peer->stream = std::make_unique<SecureStream>(std::move(peer->socket), *door->identity);
     const Deadline watch(peer->stream->next_layer(), deadline);
-    std::tie(failed) = co_await peer->stream->async_handshake(SecureStream::server, use_tuple);
+    std::tie(failed) = co_await peer->stream->async_handshake(SecureStream::server, kUseTuple);
   }
   const bool dropped = std::erase(door->peers, peer) == 0;
   if (!failed && !dropped) {
@@ -107,7 +107,7 @@ asio::awaitable<void> accept_peers(tcp::acceptor listening, Identity identity, A
     }
   });
   for (;;) {
-    auto [error, socket] = co_await listening.async_accept(use_tuple);
+    auto [error, socket] = co_await listening.async_accept(kUseTuple);
     if (error) {  // Out of descriptors, or the peer has already gone.
       co_await pause(kPauseWithoutDescriptor);
       continue;

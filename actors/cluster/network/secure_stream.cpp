@@ -67,12 +67,12 @@ asio::awaitable<Result<std::unique_ptr<SecureStream>>> connect_securely(Endpoint
       std::make_unique<SecureStream>(tcp::socket(co_await asio::this_coro::executor), *identity);
   tcp::socket& socket = stream->next_layer();
   const Deadline watch(socket, deadline);
-  std::tie(failed) = co_await socket.async_connect({address, endpoint.port}, use_tuple);
+  std::tie(failed) = co_await socket.async_connect({address, endpoint.port}, kUseTuple);
   if (failed) {
     co_return failure(socket.is_open() ? failed.message() : "no answer");
   }
   socket.set_option(tcp::no_delay(true), failed);
-  std::tie(failed) = co_await stream->async_handshake(SecureStream::client, use_tuple);
+  std::tie(failed) = co_await stream->async_handshake(SecureStream::client, kUseTuple);
   if (const long verified = SSL_get_verify_result(stream->native_handle());
       failed && verified != X509_V_OK) {
     co_return user_error(fmt::format("its certificate is not of this run: {}",
@@ -91,7 +91,7 @@ asio::awaitable<Status> send_all(SecureStream& stream, std::span<const std::byte
   const Deadline watch(stream.next_layer(), std::chrono::steady_clock::now() + patience);
   const std::array buffers = {asio::buffer(bytes.data(), bytes.size()),
                               asio::buffer(follows.data(), follows.size())};
-  const auto [failed, moved] = co_await asio::async_write(stream, buffers, use_tuple);
+  const auto [failed, moved] = co_await asio::async_write(stream, buffers, kUseTuple);
   if (!failed) {
     co_return Status();
   }
@@ -100,15 +100,15 @@ asio::awaitable<Status> send_all(SecureStream& stream, std::span<const std::byte
 
 asio::awaitable<bool> receive_all(SecureStream& stream, std::span<std::byte> bytes) {
   const auto [failed, moved] =
-      co_await asio::async_read(stream, asio::buffer(bytes.data(), bytes.size()), use_tuple);
+      co_await asio::async_read(stream, asio::buffer(bytes.data(), bytes.size()), kUseTuple);
   co_return !failed;
 }
 
 asio::awaitable<bool> rest(SecureStream& stream, std::chrono::milliseconds time) {
   using namespace asio::experimental::awaitable_operators;
   asio::steady_timer timer(stream.get_executor(), time);
-  const auto first = co_await (timer.async_wait(use_tuple) ||
-                               stream.next_layer().async_wait(tcp::socket::wait_read, use_tuple));
+  const auto first = co_await (timer.async_wait(kUseTuple) ||
+                               stream.next_layer().async_wait(tcp::socket::wait_read, kUseTuple));
   co_return first.index() == 0;
 }
 

@@ -53,7 +53,7 @@ struct WorkerProcesses::Children {
 
   static asio::awaitable<void> watch(std::shared_ptr<Children> all, std::int32_t rank,
                                      std::vector<std::string> words, std::vector<int> inherited) {
-    auto process = Process::start(words, {.inherited = inherited, .ignored = stop_signals});
+    auto process = Process::start(words, {.inherited = inherited, .ignored = kStopSignals});
     if (!process) {
       co_return all->report(
           {.rank = rank,
@@ -66,7 +66,7 @@ struct WorkerProcesses::Children {
     const std::shared_ptr<void> lent(nullptr, [&handle](void*) { (void)handle.release(); });
     std::optional<ProcessEnd> end;
     while (!end) {
-      co_await handle.async_wait(asio::posix::stream_descriptor::wait_read, use_tuple);
+      co_await handle.async_wait(asio::posix::stream_descriptor::wait_read, kUseTuple);
       end = child.process.try_reap();
     }
     all->started.remove(&child);

@@ -109,7 +109,7 @@ struct SnapshotReceiver::Inflow {
     for (;;) {
       while (!arrived) {
         arrival.expires_at(asio::steady_timer::time_point::max());
-        co_await arrival.async_wait(use_tuple);
+        co_await arrival.async_wait(kUseTuple);
       }
       current = std::move(arrived);
       const std::shared_ptr<void> over(nullptr, [this](void*) { current.reset(); });

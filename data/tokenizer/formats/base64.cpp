@@ -6,11 +6,11 @@
 namespace train::data {
 namespace {
 
-constexpr std::uint8_t no_digit = 64;
+constexpr std::uint8_t kNoDigit = 64;
 
 constexpr std::array<std::uint8_t, 256> digit_table() {
   std::array<std::uint8_t, 256> table{};
-  table.fill(no_digit);
+  table.fill(kNoDigit);
   std::uint8_t value = 0;
   for (const char letter :
        std::string_view("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")) {
@@ -31,7 +31,7 @@ std::optional<std::string> from_base64(std::string_view text) {
   unsigned count = 0;
   for (const char letter : text) {
     const std::uint8_t digit = digits[static_cast<unsigned char>(letter)];
-    if (digit == no_digit) {
+    if (digit == kNoDigit) {
       return std::nullopt;
     }
     bits = (bits << 6U) | digit;

@@ -8,17 +8,17 @@ namespace train::data {
 
 /// Tokenizer files in a model's directory, its chat template included; copied wherever the
 /// tokenizer is kept.
-inline constexpr std::array tokenizer_file_names = {"tokenizer.json",
-                                                    "tokenizer_config.json",
-                                                    "tokenizer.model",
-                                                    "tekken.json",
-                                                    "vocab.json",
-                                                    "merges.txt",
-                                                    "added_tokens.json",
-                                                    "chat_template.jinja",
-                                                    "chat_template.json",
-                                                    "special_tokens_map.json",
-                                                    "generation_config.json"};
+inline constexpr std::array kTokenizerFileNames = {"tokenizer.json",
+                                                   "tokenizer_config.json",
+                                                   "tokenizer.model",
+                                                   "tekken.json",
+                                                   "vocab.json",
+                                                   "merges.txt",
+                                                   "added_tokens.json",
+                                                   "chat_template.jinja",
+                                                   "chat_template.json",
+                                                   "special_tokens_map.json",
+                                                   "generation_config.json"};
 
 /// True if a directory has a file from which a tokenizer can be read.
 [[nodiscard]] inline bool holds_tokenizer(const std::filesystem::path& directory) {

@@ -16,8 +16,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Texts = std::vector<std::string>;
 
-constexpr std::int64_t control_token = 3;
-constexpr std::int64_t user_defined_token = 4;
+constexpr std::int64_t kControlToken = 3;
+constexpr std::int64_t kUserDefinedToken = 4;
 
 Json byte_level(bool use_regex) {
   return {{"type", "ByteLevel"},
@@ -81,14 +81,14 @@ Json pre_tokenizer_of(const std::string& name) {
 Json added_tokens(const Texts& tokens, const std::vector<std::int64_t>& types) {
   Json added = Json::array();
   for (std::size_t id = 0; id < tokens.size(); ++id) {
-    if (types[id] == control_token || types[id] == user_defined_token) {
+    if (types[id] == kControlToken || types[id] == kUserDefinedToken) {
       added.push_back({{"id", id},
                        {"content", tokens[id]},
                        {"single_word", false},
                        {"lstrip", false},
                        {"rstrip", false},
                        {"normalized", false},
-                       {"special", types[id] == control_token}});
+                       {"special", types[id] == kControlToken}});
     }
   }
   return added;
@@ -198,7 +198,7 @@ std::string piece_text(const std::string& token, PieceType type) {
   std::string text;
   for (const char letter : token) {
     const bool marks = letter == ' ' && type == PieceType::user_defined;
-    text += marks ? storage::space_marker : std::string_view(&letter, 1);
+    text += marks ? storage::kSpaceMarker : std::string_view(&letter, 1);
   }
   return text;
 }
@@ -331,10 +331,10 @@ GgufTexts gguf_template_sources(const storage::GgufFile& file) {
   GgufTexts sources;
   for (const auto& [key, value] : file.metadata()) {
     const auto* const source = std::get_if<std::string>(&value);
-    if (source == nullptr || !key.starts_with(gguf_template_key)) {
+    if (source == nullptr || !key.starts_with(kGgufTemplateKey)) {
       continue;
     }
-    const std::string name = key.substr(std::string_view(gguf_template_key).size());
+    const std::string name = key.substr(std::string_view(kGgufTemplateKey).size());
     if (name.empty()) {
       sources["default"] = *source;
     } else if (name.size() > 1 && name.front() == '.') {

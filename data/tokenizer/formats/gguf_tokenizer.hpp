@@ -10,7 +10,7 @@
 namespace train::data {
 
 /// Key of a GGUF file's chat template; named ones have it and ".name".
-inline constexpr const char* gguf_template_key = "tokenizer.chat_template";
+inline constexpr const char* kGgufTemplateKey = "tokenizer.chat_template";
 
 /// Converts the tokenizer in a GGUF file to files of a published model, by name: tokenizer.json for
 /// a byte-level one ("gpt2", with the pre-tokenizers "gpt-2", "smollm", "llama-bpe" and "qwen2"),

@@ -5,13 +5,13 @@ namespace {
 
 enum class WireType : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
-constexpr unsigned varint_limit_bytes = 10;
+constexpr unsigned kVarintLimitBytes = 10;
 
 }  // namespace
 
 std::optional<std::uint64_t> MessageFields::varint() {
   std::uint64_t value = 0;
-  for (unsigned i = 0; i < varint_limit_bytes && i < rest_.size(); ++i) {
+  for (unsigned i = 0; i < kVarintLimitBytes && i < rest_.size(); ++i) {
     const auto byte = static_cast<unsigned char>(rest_[i]);
     value |= static_cast<std::uint64_t>(byte & 0x7fU) << (7 * i);
     if (byte < 0x80) {

@@ -31,16 +31,16 @@ struct KnownRanks {
   std::span<const NamedId> specials;
 };
 
-constexpr NamedId gpt2_specials[] = {{50256, "<|endoftext|>"}};
-constexpr NamedId cl100k_specials[] = {{100257, "<|endoftext|>"},
+constexpr NamedId kGpt2Specials[] = {{50256, "<|endoftext|>"}};
+constexpr NamedId kCl100kSpecials[] = {{100257, "<|endoftext|>"},
                                        {100258, "<|fim_prefix|>"},
                                        {100259, "<|fim_middle|>"},
                                        {100260, "<|fim_suffix|>"},
                                        {100276, "<|endofprompt|>"}};
-constexpr NamedId o200k_specials[] = {{199999, "<|endoftext|>"}, {200018, "<|endofprompt|>"}};
-constexpr NamedId qwen_specials[] = {
+constexpr NamedId kO200kSpecials[] = {{199999, "<|endoftext|>"}, {200018, "<|endofprompt|>"}};
+constexpr NamedId kQwenSpecials[] = {
     {151643, "<|endoftext|>"}, {151644, "<|im_start|>"}, {151645, "<|im_end|>"}};
-constexpr NamedId llama3_specials[] = {{128000, "<|begin_of_text|>"},
+constexpr NamedId kLlama3Specials[] = {{128000, "<|begin_of_text|>"},
                                        {128001, "<|end_of_text|>"},
                                        {128004, "<|finetune_right_pad_id|>"},
                                        {128005, "<|step_id|>"},
@@ -50,12 +50,12 @@ constexpr NamedId llama3_specials[] = {{128000, "<|begin_of_text|>"},
                                        {128009, "<|eot_id|>"},
                                        {128010, "<|python_tag|>"}};
 
-constexpr KnownRanks known_ranks[] = {
-    {50256, KnownPattern::gpt2, false, std::nullopt, gpt2_specials},
-    {100256, KnownPattern::cl100k, false, std::nullopt, cl100k_specials},
-    {128000, KnownPattern::cl100k, false, 128000, llama3_specials},
-    {151643, KnownPattern::qwen2, true, std::nullopt, qwen_specials},
-    {199998, KnownPattern::o200k, false, std::nullopt, o200k_specials},
+constexpr KnownRanks kKnownRanks[] = {
+    {50256, KnownPattern::gpt2, false, std::nullopt, kGpt2Specials},
+    {100256, KnownPattern::cl100k, false, std::nullopt, kCl100kSpecials},
+    {128000, KnownPattern::cl100k, false, 128000, kLlama3Specials},
+    {151643, KnownPattern::qwen2, true, std::nullopt, kQwenSpecials},
+    {199998, KnownPattern::o200k, false, std::nullopt, kO200kSpecials},
 };
 
 /// Iterates over non-empty lines until one fails.
@@ -83,7 +83,7 @@ Result<Vocabulary> read_ranks(std::string_view text) {
     std::uint32_t rank = 0;
     const char* const end = line.data() + line.size();
     const auto number = std::from_chars(std::min(line.data() + space + 1, end), end, rank);
-    return bytes && number.ec == std::errc() && number.ptr == end && rank < token_id_limit &&
+    return bytes && number.ec == std::errc() && number.ptr == end && rank < kTokenIdLimit &&
            vocabulary.add(to_byte_level(*bytes), rank);
   });
   if (!read) {
@@ -123,10 +123,10 @@ Result<TokenizerParts> read_rank_file(std::string_view text) {
   auto vocabulary = read_ranks(text);
   TRAIN_RETURN_IF_ERROR(vocabulary);
   const auto* const known =
-      std::find_if(std::begin(known_ranks), std::end(known_ranks), [&](const KnownRanks& one) {
+      std::find_if(std::begin(kKnownRanks), std::end(kKnownRanks), [&](const KnownRanks& one) {
         return one.ranks == vocabulary->size() && one.ranks == vocabulary->id_limit();
       });
-  if (known == std::end(known_ranks)) {
+  if (known == std::end(kKnownRanks)) {
     return user_error(fmt::format(
         "a file of {} ranks does not tell how text is split; convert it to a tokenizer.json",
         vocabulary->size()));

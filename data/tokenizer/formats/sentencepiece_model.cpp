@@ -15,8 +15,8 @@ namespace {
 using Model = SentencePieceModel;
 using PieceType = Model::PieceType;
 
-constexpr std::size_t piece_limit = std::size_t{1} << 22U;
-constexpr char pieces_tag = '\x0a';  // Field 1, bytes: the beginning of every such file.
+constexpr std::size_t kPieceLimit = std::size_t{1} << 22U;
+constexpr char kPiecesTag = '\x0a';  // Field 1, bytes: the beginning of every such file.
 
 Error damaged() { return user_error("not a SentencePiece model, or a truncated or damaged one"); }
 
@@ -141,7 +141,7 @@ Status check_pieces(const Model& model) {
 
 bool is_sentencepiece_model(std::string_view bytes) {
   // A rank file is text, with at most one empty line at its beginning.
-  return bytes.size() > 2 && bytes[0] == pieces_tag && bytes[2] == pieces_tag;
+  return bytes.size() > 2 && bytes[0] == kPiecesTag && bytes[2] == kPiecesTag;
 }
 
 Result<SentencePieceModel> parse_sentencepiece_model(std::string_view bytes) {
@@ -152,7 +152,7 @@ Result<SentencePieceModel> parse_sentencepiece_model(std::string_view bytes) {
     switch (field.number) {
       case 1:
         model.pieces.emplace_back();
-        return model.pieces.size() <= piece_limit && read_piece(field.bytes, model.pieces.back());
+        return model.pieces.size() <= kPieceLimit && read_piece(field.bytes, model.pieces.back());
       case 2:
         has_trainer = true;
         return read_trainer(field.bytes, model);
@@ -169,8 +169,8 @@ Result<SentencePieceModel> parse_sentencepiece_model(std::string_view bytes) {
         return true;
     }
   });
-  if (model.pieces.size() > piece_limit) {
-    return user_error(fmt::format("more than {} pieces", piece_limit));
+  if (model.pieces.size() > kPieceLimit) {
+    return user_error(fmt::format("more than {} pieces", kPieceLimit));
   }
   // A file truncated between two fields still parses.
   if (!read || !has_trainer || !has_rules) {

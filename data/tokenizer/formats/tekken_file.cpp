@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 
 /// Special tokens by id, for files without a list.
-constexpr std::array<std::string_view, 20> usual_specials = {"<unk>",
+constexpr std::array<std::string_view, 20> kUsualSpecials = {"<unk>",
                                                              "<s>",
                                                              "</s>",
                                                              "[INST]",
@@ -41,7 +41,7 @@ constexpr std::array<std::string_view, 20> usual_specials = {"<unk>",
 
 /// Entry of "vocab" or "special_tokens".
 struct Entry {
-  std::uint64_t rank = token_id_limit;
+  std::uint64_t rank = kTokenIdLimit;
   std::string text;  ///< In base64, or the name.
 };
 
@@ -66,7 +66,7 @@ class TekkenEvents : public nlohmann::json_sax<json> {
 
   bool number_unsigned(number_unsigned_t value) override {
     if (in_entry() && key_ == "rank") {
-      entry_.rank = std::min<std::uint64_t>(value, token_id_limit);
+      entry_.rank = std::min<std::uint64_t>(value, kTokenIdLimit);
     } else if (in_config() && key_ == "default_vocab_size") {
       document_.vocab_size = value;
     } else if (in_config() && key_ == "default_num_special_tokens") {
@@ -161,7 +161,7 @@ Result<Vocabulary> vocabulary_of(const TekkenDocument& document) {
 Result<std::vector<AddedToken>> special_tokens_of(const TekkenDocument& document) {
   std::vector<std::string> names(document.specials_count);
   if (document.specials.empty()) {
-    std::copy_n(usual_specials.begin(), std::min(usual_specials.size(), names.size()),
+    std::copy_n(kUsualSpecials.begin(), std::min(kUsualSpecials.size(), names.size()),
                 names.begin());
   }
   for (const Entry& entry : document.specials) {
@@ -200,7 +200,7 @@ Result<PreTokenizer> splitter_of(const std::string& pattern) {
 
 Status check_sizes(const TekkenDocument& document) {
   if (document.pattern.empty() || document.specials_count >= document.vocab_size ||
-      document.vocab_size > token_id_limit || document.vocab_size - document.specials_count < 256 ||
+      document.vocab_size > kTokenIdLimit || document.vocab_size - document.specials_count < 256 ||
       document.vocab_size - document.specials_count > document.vocabulary.size()) {
     return user_error(fmt::format(
         "\"config\" needs a pattern, and a default_vocab_size of 256 bytes or more behind the "

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::uint64_t tokenizer_limit_bytes = std::uint64_t{1} << 28U;
+constexpr std::uint64_t kTokenizerLimitBytes = std::uint64_t{1} << 28U;
 
 Result<std::string> read_tokenizer_file(const fs::path& path, std::uint64_t limit_bytes) {
   const auto file = storage::InputFile::open(path);
@@ -127,7 +127,7 @@ void frame_two_files(const TokenizerSettings& settings, KnownPattern pattern,
 bool spaces_each_part(const Normalizer& normalizer) {
   std::string buffer;
   const auto normal = normalizer.apply("a", buffer);
-  return normal.ok() && normal->text.starts_with(storage::space_marker);
+  return normal.ok() && normal->text.starts_with(storage::kSpaceMarker);
 }
 
 /// Reports settings that are ignored because the file defines the splitting.
@@ -156,7 +156,7 @@ void note_unread(const TokenizerSettings& settings, std::string_view model_type,
 }
 
 Result<TokenizerParts> read_single_file(const fs::path& file, const TokenizerSettings& settings) {
-  const auto text = read_tokenizer_file(file, tokenizer_limit_bytes);
+  const auto text = read_tokenizer_file(file, kTokenizerLimitBytes);
   TRAIN_RETURN_IF_ERROR(text);
   if (is_sentencepiece_model(*text)) {
     return read_sentencepiece_file(*text, {.begin = settings.flag("add_bos_token"),
@@ -174,9 +174,9 @@ Result<TokenizerParts> read_single_file(const fs::path& file, const TokenizerSet
 }
 
 Result<TokenizerParts> read_two_files(const fs::path& folder, const TokenizerSettings& settings) {
-  const auto vocabulary = read_tokenizer_file(folder / "vocab.json", tokenizer_limit_bytes);
+  const auto vocabulary = read_tokenizer_file(folder / "vocab.json", kTokenizerLimitBytes);
   TRAIN_RETURN_IF_ERROR(vocabulary);
-  const auto merges = read_tokenizer_file(folder / "merges.txt", tokenizer_limit_bytes);
+  const auto merges = read_tokenizer_file(folder / "merges.txt", kTokenizerLimitBytes);
   TRAIN_RETURN_IF_ERROR(merges);
   const auto pattern = pattern_of_class(settings);
   TRAIN_RETURN_IF_ERROR(pattern);

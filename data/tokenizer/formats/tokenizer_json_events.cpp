@@ -11,7 +11,7 @@
 namespace train::data {
 namespace {
 
-constexpr std::size_t document_depth_limit = 32;
+constexpr std::size_t kDocumentDepthLimit = 32;
 
 /// Receives the events of nlohmann's SAX parser; returning false stops it with `defect` set.
 class TokenizerEvents : public nlohmann::json_sax<nlohmann::json> {
@@ -37,9 +37,9 @@ class TokenizerEvents : public nlohmann::json_sax<nlohmann::json> {
     if (place_ != Place::vocabulary) {
       return plain(value);
     }
-    if (value >= token_id_limit) {
+    if (value >= kTokenIdLimit) {
       return stop(fmt::format("model.vocab gives {} the id {}; ids end at {}", storage::shown(key_),
-                              value, token_id_limit - 1));
+                              value, kTokenIdLimit - 1));
     }
     return document_.vocabulary.add(key_, static_cast<std::uint32_t>(value)) ||
            stop(fmt::format("model.vocab has {} or its id {} twice", storage::shown(key_), value));
@@ -153,8 +153,8 @@ class TokenizerEvents : public nlohmann::json_sax<nlohmann::json> {
     if (pair_count_ != 1 || !score_) {
       return stop(fmt::format("model.vocab has a list at {} that is not a text and a score", id));
     }
-    if (id >= token_id_limit) {
-      return stop(fmt::format("model.vocab has more than {} pieces", token_id_limit));
+    if (id >= kTokenIdLimit) {
+      return stop(fmt::format("model.vocab has more than {} pieces", kTokenIdLimit));
     }
     document_.scores.push_back(*score_);
     return document_.vocabulary.add(pair_[0], static_cast<std::uint32_t>(id)) ||
@@ -203,7 +203,7 @@ class TokenizerEvents : public nlohmann::json_sax<nlohmann::json> {
   bool plain(nlohmann::json value) { return put(std::move(value)) != nullptr; }
 
   bool open(nlohmann::json value) {
-    if (open_.size() == document_depth_limit) {
+    if (open_.size() == kDocumentDepthLimit) {
       return stop("more brackets open at once than the format has");
     }
     model_open_ = open_.size() == 1 ? key_ == "model" : model_open_;

@@ -43,7 +43,7 @@ struct TokenizerDocument {
 [[nodiscard]] bool add_merge_line(MergeList& merges, std::string_view line);
 
 /// Largest id allowed in files, which bounds the memory of tables by id.
-inline constexpr std::uint64_t token_id_limit = std::uint64_t{1} << 24U;
+inline constexpr std::uint64_t kTokenIdLimit = std::uint64_t{1} << 24U;
 
 /// Parses in one pass. Errors (user): invalid JSON, a malformed vocabulary or merges.
 [[nodiscard]] Result<TokenizerDocument> read_tokenizer_document(std::string_view text);

@@ -14,7 +14,7 @@ namespace train::data {
 namespace {
 
 /// Up to this many symbols, scanning all pairs for each merge is cheaper than a heap.
-constexpr std::size_t few_symbols = 48;
+constexpr std::size_t kFewSymbols = 48;
 
 }  // namespace
 
@@ -59,11 +59,11 @@ void Bpe::find_whole_words() {
 void Bpe::find_marker_cuts(std::span<const MergeTexts> merges) {
   const bool inside = std::any_of(merges.begin(), merges.end(), [](const MergeTexts& merge) {
     // Within one side the marker would come from an earlier merge, or be one character.
-    return merge.right.starts_with(storage::space_marker) &&
-           !merge.left.ends_with(storage::space_marker);
+    return merge.right.starts_with(storage::kSpaceMarker) &&
+           !merge.left.ends_with(storage::kSpaceMarker);
   });
   cuts_before_marker_ = !inside && !options_.byte_level && !options_.ignore_merges &&
-                        vocabulary_.find(storage::space_marker).has_value();
+                        vocabulary_.find(storage::kSpaceMarker).has_value();
 }
 
 Result<Bpe> Bpe::from_merges(Vocabulary vocabulary, std::span<const MergeTexts> merges,
@@ -154,13 +154,13 @@ Result<Bpe> Bpe::from_ranks(Vocabulary vocabulary, std::span<const std::uint32_t
         return user_error(fmt::format("token {} has the character {}, which is not a token itself",
                                       storage::shown(text), storage::shown(character)));
       }
-      inside = inside || (after_other && character == storage::space_marker);
-      after_other = after_other || character != storage::space_marker;
+      inside = inside || (after_other && character == storage::kSpaceMarker);
+      after_other = after_other || character != storage::kSpaceMarker;
       at += length;
     }
   }
   bpe.merge_by_rank(ranks);
-  bpe.cuts_before_marker_ = !inside && bpe.vocabulary_.find(storage::space_marker).has_value();
+  bpe.cuts_before_marker_ = !inside && bpe.vocabulary_.find(storage::kSpaceMarker).has_value();
   return bpe;
 }
 
@@ -234,7 +234,7 @@ void Bpe::encode(std::string_view word, std::vector<std::uint32_t>& ids, Scratch
   scratch.ids.clear();
   split_characters(word,
                    [&scratch](std::uint32_t id, storage::TokenSpan) { scratch.ids.push_back(id); });
-  if (scratch.ids.size() <= few_symbols) {
+  if (scratch.ids.size() <= kFewSymbols) {
     merge_few(ids, scratch);
   } else {
     merge_many(ids, scratch);
@@ -268,7 +268,7 @@ void Bpe::locate(std::string_view word, std::span<const std::uint32_t> ids,
 
 void Bpe::merge_few(std::vector<std::uint32_t>& out, Scratch& scratch) const {
   std::vector<std::uint32_t>& ids = scratch.ids;
-  std::array<PairTable::Merge, few_symbols + 1> merges;
+  std::array<PairTable::Merge, kFewSymbols + 1> merges;
   std::size_t count = ids.size();
   for (std::size_t i = 0; i + 1 < count; ++i) {
     merges[i] = pairs_.find(ids[i], ids[i + 1]);

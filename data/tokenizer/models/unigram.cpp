@@ -12,11 +12,11 @@
 namespace train::data {
 namespace {
 
-constexpr std::uint32_t no_id = 0xffffffffU;
+constexpr std::uint32_t kNoId = 0xffffffffU;
 
 /// Float sums restart beyond this, so that a long text's pieces are distinguished as well as a
 /// short one's.
-constexpr float sum_limit = 100000.0F;
+constexpr float kSumLimit = 100000.0F;
 
 PrefixTrie trie_of(const Vocabulary& vocabulary, std::span<const Unigram::Piece> pieces) {
   std::vector<std::pair<std::string_view, std::uint32_t>> texts;
@@ -78,7 +78,7 @@ class Unigram::Output {
     };
     const bool as_bytes =
         !whole && model_.options_.byte_fallback &&
-        std::all_of(text.begin(), text.end(), [&](char byte) { return byte_id(byte) != no_id; });
+        std::all_of(text.begin(), text.end(), [&](char byte) { return byte_id(byte) != kNoId; });
     if (as_bytes) {
       for (const char byte : text) {
         put(byte_id(byte), unknown_begin_, unknown_end_);
@@ -114,7 +114,7 @@ Unigram::Unigram(Vocabulary vocabulary, std::vector<Piece> pieces, const Unigram
       trie_(trie_of(vocabulary_, pieces_)) {
   TRAIN_CHECK(pieces_.size() == vocabulary_.id_limit() && options_.unknown < pieces_.size());
   for (unsigned byte = 0; byte < 256; ++byte) {
-    byte_ids_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte)).value_or(no_id);
+    byte_ids_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte)).value_or(kNoId);
   }
 }
 
@@ -176,7 +176,7 @@ void Unigram::find_path(std::string_view word, Output& output, Scratch& scratch)
     if (at == reach && at > done) {
       give_out(at - done);  // The best pieces up to here are final.
     }
-    if (std::is_same_v<Real, float> && std::abs(scratch.ends[at - done].score) > sum_limit) {
+    if (std::is_same_v<Real, float> && std::abs(scratch.ends[at - done].score) > kSumLimit) {
       begin_anew(at - done, scratch.ends);
     }
     reach = std::max(reach, extend<Real>(word, at, done, scratch));

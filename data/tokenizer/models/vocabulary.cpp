@@ -14,7 +14,7 @@ std::uint64_t hash_on(std::uint64_t hash, std::string_view text) {
   return hash;
 }
 
-constexpr std::uint64_t hash_begin = 0x51ab2dc9e46f7013U;
+constexpr std::uint64_t kHashBegin = 0x51ab2dc9e46f7013U;
 
 }  // namespace
 
@@ -25,7 +25,7 @@ void Vocabulary::reserve(std::size_t texts, std::size_t bytes) {
 
 std::size_t Vocabulary::slot_of(std::string_view a, std::string_view b) const {
   const std::size_t mask = slots_.size() - 1;
-  std::size_t slot = hash_on(hash_on(hash_begin, a), b) & mask;
+  std::size_t slot = hash_on(hash_on(kHashBegin, a), b) & mask;
   for (; slots_[slot] != 0; slot = (slot + 1) & mask) {
     const std::string_view held = text(slots_[slot] - 1);
     if (held.size() == a.size() + b.size() && held.starts_with(a) && held.ends_with(b)) {

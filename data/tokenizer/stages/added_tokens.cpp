@@ -19,8 +19,8 @@ std::size_t before(std::string_view text, std::size_t end) {
 }
 
 bool stands_alone(std::string_view text, const TextFinder::Found& found) {
-  const bool left = found.begin == 0 || !is_at(text, before(text, found.begin), word_classes);
-  const bool right = found.end == text.size() || !is_at(text, found.end, word_classes);
+  const bool left = found.begin == 0 || !is_at(text, before(text, found.begin), kWordClasses);
+  const bool right = found.end == text.size() || !is_at(text, found.end, kWordClasses);
   return left && right;
 }
 
@@ -75,7 +75,7 @@ void AddedTokens::find(std::string_view text, bool normalized, std::vector<Part>
     }
     std::size_t begin = found->begin;
     std::size_t end = found->end;
-    while (token.lstrip && begin > done && is_at(text, before(text, begin), space_classes)) {
+    while (token.lstrip && begin > done && is_at(text, before(text, begin), kSpaceClasses)) {
       begin = before(text, begin);
     }
     // The previous token may have taken these spaces and more, even this whole one.
@@ -83,7 +83,7 @@ void AddedTokens::find(std::string_view text, bool normalized, std::vector<Part>
     if (token.rstrip) {
       // A token within spaces already taken does not search them again.
       end = std::max(end, spaces_end);
-      while (end < text.size() && is_at(text, end, space_classes)) {
+      while (end < text.size() && is_at(text, end, kSpaceClasses)) {
         end += storage::code_point_at(text.data() + end).length;
       }
       spaces_end = end;

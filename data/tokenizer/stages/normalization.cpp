@@ -124,7 +124,7 @@ class UnsafeParts {
  public:
   UnsafeParts(UnicodeForm form, std::string_view text) : text_(text) {
     const bool composes = form == UnicodeForm::nfc || form == UnicodeForm::nfkc;
-    unsafe_ = form == UnicodeForm::nfc ? nfc_unsafe : nfkc_unsafe;
+    unsafe_ = form == UnicodeForm::nfc ? kNfcUnsafe : kNfkcUnsafe;
     beyond_ascii_ = !composes;
   }
 
@@ -135,7 +135,7 @@ class UnsafeParts {
     for (const char* at = text_.data() + end_; at < end;) {
       const storage::CodePoint point = storage::code_point_at(at);
       const unsigned entry = table_[point.value];
-      if ((entry & normalized_after_9) != 0) {
+      if ((entry & kNormalizedAfter9) != 0) {
         starter = nullptr;
       } else if (is_unsafe(point.value, entry)) {
         begin_ = static_cast<std::size_t>((starter != nullptr ? starter : at) - text_.data());
@@ -161,7 +161,7 @@ class UnsafeParts {
     while (at < end) {
       const storage::CodePoint point = storage::code_point_at(at);
       const unsigned entry = table_[point.value];
-      if ((entry & normalized_after_9) != 0 || !is_unsafe(point.value, entry)) {
+      if ((entry & kNormalizedAfter9) != 0 || !is_unsafe(point.value, entry)) {
         break;
       }
       at += point.length;
@@ -239,7 +239,7 @@ struct StepRunner {
     const char* begin = text.data();
     const char* end = begin + text.size();
     const auto blank = [table](const char* at) {
-      return in_classes(table[storage::code_point_at(at).value], space_classes);
+      return in_classes(table[storage::code_point_at(at).value], kSpaceClasses);
     };
     while (step.left && begin < end && blank(begin)) {
       begin += storage::code_point_at(begin).length;

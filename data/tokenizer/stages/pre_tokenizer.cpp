@@ -64,14 +64,14 @@ class Joiner {
 
 bool is_digit(char32_t value, std::uint8_t entry) {
   // The reference uses another library here, with two blocks of Unicode 17.0.
-  return in_classes(entry, number_classes) || (value >= 0x11de0 && value <= 0x11de9) ||
+  return in_classes(entry, kNumberClasses) || (value >= 0x11de0 && value <= 0x11de9) ||
          (value >= 0x16ff4 && value <= 0x16ff6);
 }
 
 bool is_punctuation(char32_t value, std::uint8_t entry) {
   // The reference's table is that of Unicode 8.0, with two more punctuation characters.
   return in_classes(entry, classes(CharClass::punctuation, CharClass::connector)) ||
-         (value < 0x80 && in_classes(entry, symbol_classes)) || value == 0x166d || value == 0x111c9;
+         (value < 0x80 && in_classes(entry, kSymbolClasses)) || value == 0x166d || value == 0x111c9;
 }
 
 bool is_of_kind(ClassStage::Kind kind, char32_t value, std::uint8_t entry) {
@@ -83,7 +83,7 @@ bool is_of_kind(ClassStage::Kind kind, char32_t value, std::uint8_t entry) {
     case ClassStage::Kind::space:
       break;
   }
-  return in_classes(entry, space_classes);
+  return in_classes(entry, kSpaceClasses);
 }
 
 /// Part of the text, with the origins of its bytes if wanted.
@@ -312,8 +312,8 @@ class SplitRun {
     for (std::size_t at = 0; at < text.size();) {
       const storage::CodePoint point = storage::code_point_at(text.data() + at);
       const std::uint8_t entry = table[point.value];
-      const Kind seen = in_classes(entry, space_classes)  ? Kind::space
-                        : in_classes(entry, word_classes) ? Kind::word
+      const Kind seen = in_classes(entry, kSpaceClasses)  ? Kind::space
+                        : in_classes(entry, kWordClasses) ? Kind::word
                                                           : Kind::sign;
       if (seen != kind) {
         flush(at);

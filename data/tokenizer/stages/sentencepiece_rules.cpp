@@ -64,7 +64,7 @@ Result<SentencePieceRules> SentencePieceRules::make(const Settings& settings) {
   for (std::uint32_t i = 0; i < settings.user_defined.size(); ++i) {
     rules.user_defined_.add(settings.user_defined[i], i);
   }
-  rules.space_ = settings.escape_whitespaces ? storage::space_marker : " ";
+  rules.space_ = settings.escape_whitespaces ? storage::kSpaceMarker : " ";
   rules.add_dummy_prefix_ = settings.add_dummy_prefix;
   rules.remove_extra_whitespaces_ = settings.remove_extra_whitespaces;
   rules.whitespace_as_suffix_ = settings.whitespace_as_suffix;

@@ -146,12 +146,12 @@ struct DecodeRunner {
         continue;
       }
       std::size_t begin = 0;
-      if (at_start && step.drop_first && token.starts_with(storage::space_marker)) {
-        begin = storage::space_marker.size();
+      if (at_start && step.drop_first && token.starts_with(storage::kSpaceMarker)) {
+        begin = storage::kSpaceMarker.size();
         dropped = !step.drop_leading;
       }
       token.erase(0, begin);
-      replace_all(token, storage::space_marker, " ");
+      replace_all(token, storage::kSpaceMarker, " ");
       out += token;
     }
     flush();

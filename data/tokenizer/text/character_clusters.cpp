@@ -10,7 +10,7 @@
 namespace train::data {
 namespace {
 
-constexpr std::size_t mapped_limit_bytes = 6;
+constexpr std::size_t kMappedLimitBytes = 6;
 
 struct PointRange {
   char32_t first;
@@ -25,7 +25,7 @@ bool in_ranges(const std::array<PointRange, count>& ranges, char32_t point) {
 }
 
 /// Spacing marks, after which a new cluster begins.
-constexpr std::array<PointRange, 13> standing_marks = {{{0x102b, 0x102c},
+constexpr std::array<PointRange, 13> kStandingMarks = {{{0x102b, 0x102c},
                                                         {0x1038, 0x1038},
                                                         {0x1062, 0x1064},
                                                         {0x1067, 0x106d},
@@ -40,7 +40,7 @@ constexpr std::array<PointRange, 13> standing_marks = {{{0x102b, 0x102c},
                                                         {0x11720, 0x11721}}};
 
 /// Characters that join the previous one without being marks, or marks only in Unicode 17.0.
-constexpr std::array<PointRange, 14> other_joining = {{{0xe33, 0xe33},
+constexpr std::array<PointRange, 14> kOtherJoining = {{{0xe33, 0xe33},
                                                        {0xeb3, 0xeb3},
                                                        {0x1acf, 0x1add},
                                                        {0x1ae0, 0x1aeb},
@@ -56,38 +56,38 @@ constexpr std::array<PointRange, 14> other_joining = {{{0xe33, 0xe33},
                                                        {0xe0020, 0xe007f}}};
 
 /// Signs that belong to the following character.
-constexpr std::array<PointRange, 15> prepended = {{{0x600, 0x605},
-                                                   {0x6dd, 0x6dd},
-                                                   {0x70f, 0x70f},
-                                                   {0x890, 0x891},
-                                                   {0x8e2, 0x8e2},
-                                                   {0xd4e, 0xd4e},
-                                                   {0x110bd, 0x110bd},
-                                                   {0x110cd, 0x110cd},
-                                                   {0x111c2, 0x111c3},
-                                                   {0x113d1, 0x113d1},
-                                                   {0x1193f, 0x1193f},
-                                                   {0x11941, 0x11941},
-                                                   {0x11a84, 0x11a89},
-                                                   {0x11d46, 0x11d46},
-                                                   {0x11f02, 0x11f02}}};
+constexpr std::array<PointRange, 15> kPrepended = {{{0x600, 0x605},
+                                                    {0x6dd, 0x6dd},
+                                                    {0x70f, 0x70f},
+                                                    {0x890, 0x891},
+                                                    {0x8e2, 0x8e2},
+                                                    {0xd4e, 0xd4e},
+                                                    {0x110bd, 0x110bd},
+                                                    {0x110cd, 0x110cd},
+                                                    {0x111c2, 0x111c3},
+                                                    {0x113d1, 0x113d1},
+                                                    {0x1193f, 0x1193f},
+                                                    {0x11941, 0x11941},
+                                                    {0x11a84, 0x11a89},
+                                                    {0x11d46, 0x11d46},
+                                                    {0x11f02, 0x11f02}}};
 
 /// Characters that join on neither side.
-constexpr std::array<PointRange, 11> controls = {{{0, 0x1f},
-                                                  {0x7f, 0x9f},
-                                                  {0xad, 0xad},
-                                                  {0x61c, 0x61c},
-                                                  {0x180e, 0x180e},
-                                                  {0x200b, 0x200b},
-                                                  {0x200e, 0x200f},
-                                                  {0x2028, 0x202e},
-                                                  {0x2060, 0x206f},
-                                                  {0xfeff, 0xfeff},
-                                                  {0xfff0, 0xfffb}}};
+constexpr std::array<PointRange, 11> kControls = {{{0, 0x1f},
+                                                   {0x7f, 0x9f},
+                                                   {0xad, 0xad},
+                                                   {0x61c, 0x61c},
+                                                   {0x180e, 0x180e},
+                                                   {0x200b, 0x200b},
+                                                   {0x200e, 0x200f},
+                                                   {0x2028, 0x202e},
+                                                   {0x2060, 0x206f},
+                                                   {0xfeff, 0xfeff},
+                                                   {0xfff0, 0xfffb}}};
 
 bool joins(char32_t point) {
-  const bool mark = in_classes(unicode_table()[point], mark_classes);
-  return mark ? !in_ranges(standing_marks, point) : in_ranges(other_joining, point);
+  const bool mark = in_classes(unicode_table()[point], kMarkClasses);
+  return mark ? !in_ranges(kStandingMarks, point) : in_ranges(kOtherJoining, point);
 }
 
 /// Bytes of a text's first cluster.
@@ -97,16 +97,16 @@ std::size_t cluster_size(std::string_view text) {
   }
   storage::CodePoint point = storage::code_point_at(text.data());
   std::size_t size = point.length;
-  bool open = in_ranges(prepended, point.value);
-  if (in_ranges(controls, point.value)) {
+  bool open = in_ranges(kPrepended, point.value);
+  if (in_ranges(kControls, point.value)) {
     return size;
   }
   for (; size < text.size(); size += point.length) {
     point = storage::code_point_at(text.data() + size);
-    if (!joins(point.value) && (!open || in_ranges(controls, point.value))) {
+    if (!joins(point.value) && (!open || in_ranges(kControls, point.value))) {
       break;
     }
-    open = open && in_ranges(prepended, point.value);
+    open = open && in_ranges(kPrepended, point.value);
   }
   return size;
 }
@@ -122,7 +122,7 @@ void map_clusters(const CharacterMap& map, std::string_view text, std::string& o
   };
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = at + cluster_size(text.substr(at));
-    if (end - at < mapped_limit_bytes) {
+    if (end - at < kMappedLimitBytes) {
       if (const auto whole = map.find_shortest(text.substr(at, end - at))) {
         put(whole->content, at, end);
         at = end;

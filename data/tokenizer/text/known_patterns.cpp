@@ -8,7 +8,7 @@
 namespace train::data {
 namespace {
 
-constexpr std::pair<KnownPattern, std::string_view> known_texts[] = {
+constexpr std::pair<KnownPattern, std::string_view> kKnownTexts[] = {
     {KnownPattern::gpt2,
      R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
     {KnownPattern::cl100k, R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
@@ -107,7 +107,7 @@ const char* blanks(const Cursor& text, const char* begin) {
   const char* at = begin;
   while (at < text.end()) {
     const Cursor::Seen seen = text.see(at);
-    if (!seen.in(space_classes)) {
+    if (!seen.in(kSpaceClasses)) {
       return last > begin ? last : at;
     }
     last = at;
@@ -121,7 +121,7 @@ const char* lines_or_blanks(const Cursor& text, const char* begin) {
   const char* after_newline = nullptr;
   for (const char* at = begin; at < text.end();) {
     const Cursor::Seen seen = text.see(at);
-    if (!seen.in(space_classes)) {
+    if (!seen.in(kSpaceClasses)) {
       break;
     }
     if (is_newline(*at)) {
@@ -132,13 +132,13 @@ const char* lines_or_blanks(const Cursor& text, const char* begin) {
   return after_newline != nullptr ? after_newline : blanks(text, begin);
 }
 
-constexpr ClassSet all_classes = 0xffff;
-constexpr ClassSet plain =
-    static_cast<ClassSet>(all_classes & ~(space_classes | letter_classes | number_classes));
-constexpr ClassSet plain_without_marks = static_cast<ClassSet>(plain & ~mark_classes);
-constexpr ClassSet upper_like = classes(CharClass::upper, CharClass::title, CharClass::modifier,
+constexpr ClassSet kAllClasses = 0xffff;
+constexpr ClassSet kPlain =
+    static_cast<ClassSet>(kAllClasses & ~(kSpaceClasses | kLetterClasses | kNumberClasses));
+constexpr ClassSet kPlainWithoutMarks = static_cast<ClassSet>(kPlain & ~kMarkClasses);
+constexpr ClassSet kUpperLike = classes(CharClass::upper, CharClass::title, CharClass::modifier,
                                         CharClass::other_letter, CharClass::mark);
-constexpr ClassSet lower_like =
+constexpr ClassSet kLowerLike =
     classes(CharClass::lower, CharClass::modifier, CharClass::other_letter, CharClass::mark);
 
 const char* next_gpt2(const Cursor& text, const char* begin) {
@@ -148,7 +148,7 @@ const char* next_gpt2(const Cursor& text, const char* begin) {
   const char* word = *begin == ' ' ? begin + 1 : begin;
   if (word < text.end()) {
     const Cursor::Seen seen = text.see(word);
-    for (const ClassSet set : {letter_classes, number_classes, plain}) {
+    for (const ClassSet set : {kLetterClasses, kNumberClasses, kPlain}) {
       if (seen.in(set)) {
         return text.run(seen.next, set);
       }
@@ -168,8 +168,8 @@ const char* next_cl100k(const Cursor& text, const char* begin) {
   if (const char* after = contraction<true>(begin, text.end()); after != begin) {
     return after;
   }
-  if (first.in(number_classes)) {
-    return text.run(first.next, number_classes, digits - 1);
+  if (first.in(kNumberClasses)) {
+    return text.run(first.next, kNumberClasses, digits - 1);
   }
   if (!is_newline(*begin) && text.is(first.next, letter_set)) {
     return text.run(first.next, letter_set);
@@ -192,14 +192,14 @@ const char* cased_word(const Cursor& text, const char* begin) {
   const char* last_both = nullptr;  // End of a letter that could also begin L+.
   while (at < text.end()) {
     const Cursor::Seen seen = text.see(at);
-    if (!seen.in(upper_like)) {
+    if (!seen.in(kUpperLike)) {
       break;
     }
     at = seen.next;
-    last_both = seen.in(lower_like) ? at : last_both;
+    last_both = seen.in(kLowerLike) ? at : last_both;
   }
-  if (text.is(at, lower_like)) {
-    return text.run(at, lower_like);
+  if (text.is(at, kLowerLike)) {
+    return text.run(at, kLowerLike);
   }
   if (last_both != nullptr) {
     return last_both;
@@ -209,30 +209,30 @@ const char* cased_word(const Cursor& text, const char* begin) {
 
 /// Capitals only: U+L* after U*L+ found nothing.
 const char* capitals(const Cursor& text, const char* begin) {
-  const char* at = text.run(begin, upper_like);
-  return at > begin ? text.run(at, lower_like) : nullptr;
+  const char* at = text.run(begin, kUpperLike);
+  return at > begin ? text.run(at, kLowerLike) : nullptr;
 }
 
 template <bool contractions, std::size_t digits>
 const char* next_o200k(const Cursor& text, const char* begin) {
   const Cursor::Seen first = text.see(begin);
-  const bool prefix = !first.in(letter_classes | number_classes) && !is_newline(*begin);
+  const bool prefix = !first.in(kLetterClasses | kNumberClasses) && !is_newline(*begin);
   using Word = const char* (*)(const Cursor&, const char*);
   for (const Word word : {static_cast<Word>(cased_word), static_cast<Word>(capitals)}) {
     const char* end = prefix ? word(text, first.next) : nullptr;
-    if (end == nullptr && first.in(upper_like | lower_like)) {
+    if (end == nullptr && first.in(kUpperLike | kLowerLike)) {
       end = word(text, begin);
     }
     if (end != nullptr) {
       return contractions ? contraction<true>(end, text.end()) : end;
     }
   }
-  if (first.in(number_classes)) {
-    return text.run(first.next, number_classes, digits - 1);
+  if (first.in(kNumberClasses)) {
+    return text.run(first.next, kNumberClasses, digits - 1);
   }
   const char* sign = *begin == ' ' ? begin + 1 : begin;
-  if (text.is(sign, plain)) {
-    const char* at = text.run(sign, plain);
+  if (text.is(sign, kPlain)) {
+    const char* at = text.run(sign, kPlain);
     while (at < text.end() && (is_newline(*at) || *at == '/')) {
       ++at;
     }
@@ -246,7 +246,7 @@ const char* next_deepseek(const Cursor& text, const char* begin) {
   const Cursor::Seen first = text.see(begin);
   const char* const end = text.end();
   const bool ascii_sign =
-      static_cast<unsigned char>(*begin) < 0x80 && first.in(punctuation_classes | symbol_classes);
+      static_cast<unsigned char>(*begin) < 0x80 && first.in(kPunctuationClasses | kSymbolClasses);
   if (ascii_sign && begin + 1 < end && is_ascii_letter(begin[1])) {
     const char* at = begin + 2;
     while (at < end && is_ascii_letter(*at)) {
@@ -255,22 +255,22 @@ const char* next_deepseek(const Cursor& text, const char* begin) {
     return at;
   }
   const bool prefix =
-      !first.in(letter_classes | punctuation_classes | symbol_classes) && !is_newline(*begin);
-  if (prefix && text.is(first.next, letter_classes | mark_classes)) {
-    return text.run(first.next, letter_classes | mark_classes);
+      !first.in(kLetterClasses | kPunctuationClasses | kSymbolClasses) && !is_newline(*begin);
+  if (prefix && text.is(first.next, kLetterClasses | kMarkClasses)) {
+    return text.run(first.next, kLetterClasses | kMarkClasses);
   }
-  if (first.in(letter_classes | mark_classes)) {
-    return text.run(first.next, letter_classes | mark_classes);
+  if (first.in(kLetterClasses | kMarkClasses)) {
+    return text.run(first.next, kLetterClasses | kMarkClasses);
   }
   const char* sign = *begin == ' ' ? begin + 1 : begin;
-  if (text.is(sign, punctuation_classes | symbol_classes)) {
-    const char* at = text.run(sign, punctuation_classes | symbol_classes);
+  if (text.is(sign, kPunctuationClasses | kSymbolClasses)) {
+    const char* at = text.run(sign, kPunctuationClasses | kSymbolClasses);
     while (at < end && is_newline(*at)) {
       ++at;
     }
     return at;
   }
-  return first.in(space_classes) ? lines_or_blanks(text, begin) : nullptr;
+  return first.in(kSpaceClasses) ? lines_or_blanks(text, begin) : nullptr;
 }
 
 /// Null if nothing matches at `begin`.
@@ -289,7 +289,7 @@ const char* next_han_kana(const Cursor& text, const char* begin) {
 }
 
 const char* next_digits3(const Cursor& text, const char* begin) {
-  const char* at = text.run(begin, number_classes, 3);
+  const char* at = text.run(begin, kNumberClasses, 3);
   return at > begin ? at : nullptr;
 }
 
@@ -318,7 +318,7 @@ std::optional<KnownPattern> known_pattern(std::string_view pattern) {
       escaped.push_back(letter);
     }
   }
-  for (const auto& [known, text] : known_texts) {
+  for (const auto& [known, text] : kKnownTexts) {
     if (text == escaped) {
       return known;
     }
@@ -332,12 +332,11 @@ KnownSplitter::Piece KnownSplitter::next(const char* begin, const char* end) con
     case KnownPattern::gpt2:
       return {next_gpt2(text, begin), true};
     case KnownPattern::cl100k:
-      return {next_cl100k<letter_classes, plain, 3>(text, begin), true};
+      return {next_cl100k<kLetterClasses, kPlain, 3>(text, begin), true};
     case KnownPattern::qwen2:
-      return {next_cl100k<letter_classes, plain, 1>(text, begin), true};
+      return {next_cl100k<kLetterClasses, kPlain, 1>(text, begin), true};
     case KnownPattern::qwen35:
-      return {next_cl100k<letter_classes | mark_classes, plain_without_marks, 1>(text, begin),
-              true};
+      return {next_cl100k<kLetterClasses | kMarkClasses, kPlainWithoutMarks, 1>(text, begin), true};
     case KnownPattern::o200k:
       return {next_o200k<true, 3>(text, begin), true};
     case KnownPattern::tekken:

@@ -15,9 +15,9 @@ namespace {
 
 /// Limit of steps from one position; patterns that do not explode take a few for each byte of a
 /// word.
-constexpr std::uint32_t match_limit = 5'000'000;
-constexpr std::uint32_t heap_limit_kib = 64 * 1024;
-constexpr std::size_t pattern_limit_bytes = 64 * 1024;
+constexpr std::uint32_t kMatchLimit = 5'000'000;
+constexpr std::uint32_t kHeapLimitKib = 64 * 1024;
+constexpr std::size_t kPatternLimitBytes = 64 * 1024;
 
 std::string pcre2_message(int code) {
   std::array<PCRE2_UCHAR8, 256> text{};
@@ -53,9 +53,9 @@ struct Regex::Matches::State {
 };
 
 Result<Regex> Regex::compile(std::string_view pattern) {
-  if (pattern.size() > pattern_limit_bytes) {
+  if (pattern.size() > kPatternLimitBytes) {
     return user_error(fmt::format("regular expression of {} bytes; at most {} are read",
-                                  pattern.size(), pattern_limit_bytes));
+                                  pattern.size(), kPatternLimitBytes));
   }
   auto rewritten = rewritten_for_pcre2(pattern);
   TRAIN_RETURN_IF_ERROR(rewritten);
@@ -88,8 +88,8 @@ Regex::Matches::Matches(const Regex& regex, std::string_view text)
   state_->data.reset(pcre2_match_data_create_from_pattern_8(regex.code_->code.get(), nullptr));
   state_->context.reset(pcre2_match_context_create_8(nullptr));
   TRAIN_CHECK(state_->data != nullptr && state_->context != nullptr);
-  pcre2_set_match_limit_8(state_->context.get(), match_limit);
-  pcre2_set_heap_limit_8(state_->context.get(), heap_limit_kib);
+  pcre2_set_match_limit_8(state_->context.get(), kMatchLimit);
+  pcre2_set_heap_limit_8(state_->context.get(), kHeapLimitKib);
 }
 
 Regex::Matches::~Matches() = default;
@@ -104,7 +104,7 @@ Result<std::optional<Match>> Regex::Matches::next() {
     int found = search();
     if (found == PCRE2_ERROR_JIT_STACKLIMIT && state_->stack == nullptr) {
       constexpr std::size_t kib = 1024;
-      state_->stack.reset(pcre2_jit_stack_create_8(64 * kib, heap_limit_kib * kib, nullptr));
+      state_->stack.reset(pcre2_jit_stack_create_8(64 * kib, kHeapLimitKib * kib, nullptr));
       pcre2_jit_stack_assign_8(state_->context.get(), nullptr, state_->stack.get());
       found = search();
     }

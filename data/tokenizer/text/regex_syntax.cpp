@@ -15,7 +15,7 @@ namespace train::data {
 namespace {
 
 /// \s as members of a bracketed class, without the brackets.
-constexpr std::string_view space_members =
+constexpr std::string_view kSpaceMembers =
     R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029})"
     R"(\x{202f}\x{205f}\x{3000})";
 
@@ -23,24 +23,24 @@ constexpr std::string_view space_members =
 /// matter.
 std::optional<ClassSet> property_classes(std::string_view name) {
   static constexpr std::pair<std::string_view, ClassSet> properties[] = {
-      {"L", letter_classes},
-      {"Letter", letter_classes},
+      {"L", kLetterClasses},
+      {"Letter", kLetterClasses},
       {"Lu", classes(CharClass::upper)},
       {"Ll", classes(CharClass::lower)},
       {"Lt", classes(CharClass::title)},
       {"Lm", classes(CharClass::modifier)},
       {"Lo", classes(CharClass::other_letter)},
-      {"M", mark_classes},
-      {"Mark", mark_classes},
-      {"N", number_classes},
-      {"Number", number_classes},
+      {"M", kMarkClasses},
+      {"Mark", kMarkClasses},
+      {"N", kNumberClasses},
+      {"Number", kNumberClasses},
       {"Nd", classes(CharClass::number)},
       {"No", classes(CharClass::other_number)},
-      {"P", punctuation_classes},
-      {"Punct", punctuation_classes},
-      {"Punctuation", punctuation_classes},
-      {"S", symbol_classes},
-      {"Symbol", symbol_classes},
+      {"P", kPunctuationClasses},
+      {"Punct", kPunctuationClasses},
+      {"Punctuation", kPunctuationClasses},
+      {"S", kSymbolClasses},
+      {"Symbol", kSymbolClasses},
   };
   for (const auto& [known, set] : properties) {
     if (known == name) {
@@ -54,10 +54,10 @@ std::optional<ClassSet> property_classes(std::string_view name) {
 std::string members_of(ClassSet set, unsigned flags) {
   const std::uint8_t* table = unicode_table();
   const auto late = [&](std::size_t point) {
-    return point < code_point_count && (table[point] & flags) != 0 && in_classes(table[point], set);
+    return point < kCodePointCount && (table[point] & flags) != 0 && in_classes(table[point], set);
   };
   std::string members;
-  for (std::size_t point = 0; point < code_point_count; ++point) {
+  for (std::size_t point = 0; point < kCodePointCount; ++point) {
     if (late(point)) {
       const std::size_t first = point;
       while (late(point + 1)) {
@@ -70,16 +70,16 @@ std::string members_of(ClassSet set, unsigned flags) {
 }
 
 /// Characters that PCRE2's tables lack.
-std::string late_members(ClassSet set) { return members_of(set, assigned_after_14); }
+std::string late_members(ClassSet set) { return members_of(set, kAssignedAfter14); }
 
 /// Outside of brackets \w also matches the superscripts and fractions of Latin-1.
-constexpr std::string_view more_word_members = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
+constexpr std::string_view kMoreWordMembers = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 
 /// Members of \w within brackets.
 std::string word_members() {
   return R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc})" +
          members_of(classes(CharClass::alphabetic_symbol), ~0U) +
-         late_members(letter_classes | mark_classes |
+         late_members(kLetterClasses | kMarkClasses |
                       classes(CharClass::number, CharClass::connector));
 }
 
@@ -193,13 +193,13 @@ class Rewriter {
     }
     if (!members.empty()) {
       if (pattern_[at_ - 1] == 'w' || pattern_[at_ - 1] == 'W') {
-        members += more_word_members;
+        members += kMoreWordMembers;
       }
       out_ += (negated ? "[^" : "[") + members + "]";
       return std::nullopt;
     }
     if (rest().starts_with("\\b") || rest().starts_with("\\B")) {
-      const std::string word = fmt::format("[{}{}]", word_members(), more_word_members);
+      const std::string word = fmt::format("[{}{}]", word_members(), kMoreWordMembers);
       out_ += rest()[1] == 'b' ? fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", word)
                                : fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", word);
       at_ += 2;
@@ -228,7 +228,7 @@ class Rewriter {
     switch (kind) {
       case 's':
       case 'S':
-        members = space_members;
+        members = kSpaceMembers;
         break;
       case 'h':
       case 'H':
@@ -316,7 +316,7 @@ class Rewriter {
     const std::size_t end = std::min(rest().find(":]"), rest().size());
     const std::string_view name = rest().substr(2, end - 2);
     if (name == "space") {
-      out_ += space_members;
+      out_ += kSpaceMembers;
     } else if (name == "digit") {
       out_ += "\\p{Nd}" + late_members(classes(CharClass::number));
     } else if (name == "xdigit") {

@@ -10,14 +10,14 @@ namespace {
 
 // clang-format off
 /// Values of the letters below, from the colon on; all of them follow the digits.
-constexpr std::uint8_t run_values[] = {
+constexpr std::uint8_t kRunValues[] = {
     0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f,
     0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x29, 0x2a, 0x2b, 0x2c, 0x2d, 0x31, 0x32, 0x34,
     0x35, 0x36, 0x00, 0x3a, 0x3b, 0x3d, 0x44, 0x46, 0x47, 0x4b, 0x80, 0x81, 0x82, 0x84, 0x85, 0x86,
     0x87, 0x88, 0x8b, 0x8f, 0xc4, 0xc5, 0xc6, 0xc7, 0xcb};
 
 /// Runs of code points with the same value: a letter, and how many of them unless one.
-constexpr std::string_view runs =
+constexpr std::string_view kRuns =
     ":9G5:18GD3ED6ED4A10D2E3D2;26D3ECE<26DEDE:6G:26VDE5DTENDE:ETE2Q2TKD2TQNDQ3D;23E;7<24E<8;<;<"
     ";<;<;<;<;<;<;<;<;<;<;<;<;<;<;<;<;<;<;<;<;<;<;<JK;<;<2;<;<;<JK;<;<;<;<K;<;<;<;<;<;<;<;<;<;<"
     ";<;<;<;<;<;<;<;<;<;<;<;<;<;2<;<;<K<;2<;<;2<;3<2;4<;2<;3<3;2<;2<;<;<;2<;<2;<;2<;3<;<;2<2?;<"
@@ -98,13 +98,13 @@ constexpr std::string_view runs =
 
 /// More than a megabyte, of which text touches a few pages: the fastest lookup.
 std::unique_ptr<std::uint8_t[]> expand_runs() {
-  auto table = std::make_unique<std::uint8_t[]>(code_point_count);
+  auto table = std::make_unique<std::uint8_t[]>(kCodePointCount);
   std::size_t point = 0;
-  for (std::size_t i = 0; i < runs.size();) {
-    const std::uint8_t value = run_values[runs[i++] - ':'];
+  for (std::size_t i = 0; i < kRuns.size();) {
+    const std::uint8_t value = kRunValues[kRuns[i++] - ':'];
     std::size_t count = 0;
-    for (; i < runs.size() && runs[i] <= '9'; ++i) {
-      count = count * 10 + static_cast<std::size_t>(runs[i] - '0');
+    for (; i < kRuns.size() && kRuns[i] <= '9'; ++i) {
+      count = count * 10 + static_cast<std::size_t>(kRuns[i] - '0');
     }
     count = std::max<std::size_t>(count, 1);
     std::fill_n(table.get() + point, count, value);

@@ -5,7 +5,7 @@
 
 namespace train::data {
 
-inline constexpr std::size_t code_point_count = 0x110000;
+inline constexpr std::size_t kCodePointCount = 0x110000;
 
 /// Class of a code point in Unicode 16.0, as needed to split text.
 enum class CharClass : std::uint8_t {
@@ -27,14 +27,14 @@ enum class CharClass : std::uint8_t {
   late_punctuation,   ///< P added after Unicode 8.0
 };
 
-inline constexpr unsigned class_mask = 0x0f;
+inline constexpr unsigned kClassMask = 0x0f;
 /// Changes (composes, decomposes or reorders) under NFC; under NFKC. By Unicode 9.0.
-inline constexpr unsigned nfc_unsafe = 0x10;
-inline constexpr unsigned nfkc_unsafe = 0x20;
+inline constexpr unsigned kNfcUnsafe = 0x10;
+inline constexpr unsigned kNfkcUnsafe = 0x20;
 /// Changes by Unicode 16.0, but was not assigned in 9.0: stays unchanged.
-inline constexpr unsigned normalized_after_9 = 0x40;
+inline constexpr unsigned kNormalizedAfter9 = 0x40;
 /// Not assigned in Unicode 14.0, the version of the regular expression library.
-inline constexpr unsigned assigned_after_14 = 0x80;
+inline constexpr unsigned kAssignedAfter14 = 0x80;
 
 /// One byte per code point: its CharClass and the flags above. Built at the first call; valid until
 /// the program ends.
@@ -51,22 +51,22 @@ template <class... Classes>
   return static_cast<ClassSet>((0U | ... | class_bit(each)));
 }
 
-inline constexpr ClassSet letter_classes =
+inline constexpr ClassSet kLetterClasses =
     classes(CharClass::upper, CharClass::lower, CharClass::title, CharClass::modifier,
             CharClass::other_letter);
-inline constexpr ClassSet mark_classes = classes(CharClass::mark);
-inline constexpr ClassSet number_classes = classes(CharClass::number, CharClass::other_number);
-inline constexpr ClassSet punctuation_classes =
+inline constexpr ClassSet kMarkClasses = classes(CharClass::mark);
+inline constexpr ClassSet kNumberClasses = classes(CharClass::number, CharClass::other_number);
+inline constexpr ClassSet kPunctuationClasses =
     classes(CharClass::connector, CharClass::punctuation, CharClass::late_punctuation);
-inline constexpr ClassSet symbol_classes = classes(CharClass::symbol, CharClass::alphabetic_symbol);
-inline constexpr ClassSet space_classes = classes(CharClass::space);
+inline constexpr ClassSet kSymbolClasses = classes(CharClass::symbol, CharClass::alphabetic_symbol);
+inline constexpr ClassSet kSpaceClasses = classes(CharClass::space);
 /// \w of the engines that match added tokens.
-inline constexpr ClassSet word_classes = letter_classes | mark_classes |
+inline constexpr ClassSet kWordClasses = kLetterClasses | kMarkClasses |
                                          classes(CharClass::number, CharClass::connector,
                                                  CharClass::alphabetic_symbol, CharClass::joiner);
 
 [[nodiscard]] inline bool in_classes(std::uint8_t entry, ClassSet set) {
-  return ((static_cast<unsigned>(set) >> (entry & class_mask)) & 1U) != 0;
+  return ((static_cast<unsigned>(set) >> (entry & kClassMask)) & 1U) != 0;
 }
 
 }  // namespace train::data

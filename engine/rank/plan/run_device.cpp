@@ -39,9 +39,9 @@ Status check_device(const std::string& device, const ModelSpec& model, std::stri
   if (kernels::cuda_backend() == nullptr) {
     return refused(kernels::cuda_absence());
   }
-  if (model.widest_head() > kernels::cuda::max_head_dim) {
+  if (model.widest_head() > kernels::cuda::kMaxHeadDim) {
     return refused(fmt::format("its heads are at most {} wide, model.head_dim is {}",
-                               kernels::cuda::max_head_dim, model.widest_head()));
+                               kernels::cuda::kMaxHeadDim, model.widest_head()));
   }
   try {
     (void)kernel_set_name(device, "fp32");

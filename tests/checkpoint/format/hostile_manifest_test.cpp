@@ -198,7 +198,7 @@ std::vector<TextCase> long_cases() {
        [](const std::string& good) {
          std::string text = good;
          return text.insert(text.find("\"tensors\": [") + 12,
-                            repeated(tensor_record_limit - 8, small_record));
+                            repeated(kTensorRecordLimit - 8, small_record));
        }},
       {"three million unknown members",
        [](const std::string& good) {

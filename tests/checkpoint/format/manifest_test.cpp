@@ -87,7 +87,7 @@ TEST_CASE("manifest: says on which data, and may, as those of earlier versions, 
   manifest.fields.data_fingerprint = storage::digest_text("tokens");
   const auto parsed = parse_manifest(manifest_text(manifest), "m");
   REQUIRE(parsed);
-  CHECK(parsed->version == manifest_version);
+  CHECK(parsed->version == kManifestVersion);
   CHECK(parsed->fields.data_fingerprint == manifest.fields.data_fingerprint);
   CHECK(manifest_text(*parsed) == manifest_text(manifest));
 }

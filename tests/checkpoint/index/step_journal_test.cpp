@@ -58,8 +58,8 @@ TEST_CASE("step journal: digests join their steps; damage is named", "[checkpoin
     put_step(batch, record_of(step));
   }
   REQUIRE(store.write(batch, storage::Durability::buffered));
-  store.content[index_keys::of(index_keys::step, 2)] = "torn";
-  store.content[index_keys::of(index_keys::digest, 3)] = "torn";
+  store.content[index_keys::of(index_keys::kStep, 2)] = "torn";
+  store.content[index_keys::of(index_keys::kDigest, 3)] = "torn";
   const auto journal = read_step_journal(store);
   REQUIRE(journal);
   CHECK(journal->steps.size() == 3);
@@ -71,8 +71,8 @@ TEST_CASE("step journal: digests join their steps; damage is named", "[checkpoin
 TEST_CASE("step journal: a record whose key names no step is damage, not a step",
           "[checkpoint][index]") {
   test::MemoryStore store;
-  store.content[index_keys::of(index_keys::step, 1)] = step_text(record_of(1));
-  store.content[index_keys::of(index_keys::step, 1) + "x"] = step_text(record_of(2));
+  store.content[index_keys::of(index_keys::kStep, 1)] = step_text(record_of(1));
+  store.content[index_keys::of(index_keys::kStep, 1) + "x"] = step_text(record_of(2));
   const auto journal = read_step_journal(store);
   REQUIRE(journal);
   CHECK(journal->steps.size() == 1);

@@ -42,7 +42,7 @@ class Victim {
         good_(contents(path_)) {
     for (const auto& [name, bytes] : good_) {
       names_.push_back(name);
-      if (name != manifest_file_name) {
+      if (name != kManifestFileName) {
         const auto file = storage::SafetensorsFile::open(path_ / name);
         REQUIRE(file);
         data_start_[name] = file->data_start();
@@ -82,7 +82,7 @@ class Victim {
       case 4:
         return random() % 2 == 0
                    ? Damage{"manifest of another step",
-                            {{manifest_file_name, other_.at(manifest_file_name)}},
+                            {{kManifestFileName, other_.at(kManifestFileName)}},
                             true}
                    : Damage{"shards exchanged",
                             {{names_[1], good_.at(names_[2])}, {names_[2], good_.at(names_[1])}},
@@ -129,7 +129,7 @@ class Victim {
 
   /// A byte of the manifest, or of a tensor.
   [[nodiscard]] bool uses(const std::string& name, std::size_t position) const {
-    return name == manifest_file_name || position >= data_start_.at(name);
+    return name == kManifestFileName || position >= data_start_.at(name);
   }
 
   fs::path path_;

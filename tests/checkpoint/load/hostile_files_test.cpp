@@ -47,7 +47,7 @@ std::vector<FileCase> file_cases() {
       {"a shard that is a link out of the run",
        [](const Site& s) { replace_with_link(s.shard(), s.outside() / s.shard().filename()); }},
       {"a manifest that is a link out of the run",
-       [](const Site& s) { replace_with_link(s.manifest(), s.outside() / manifest_file_name); }},
+       [](const Site& s) { replace_with_link(s.manifest(), s.outside() / kManifestFileName); }},
       {"a shard that is a relative link up",
        [](const Site& s) {
          replace_with_link(s.shard(),

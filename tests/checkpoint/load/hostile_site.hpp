@@ -62,7 +62,7 @@ class Site {
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] const std::filesystem::path& outside() const { return outside_; }
   [[nodiscard]] std::filesystem::path manifest() const {
-    return path_ / checkpoint::manifest_file_name;
+    return path_ / checkpoint::kManifestFileName;
   }
   [[nodiscard]] std::filesystem::path shard() const {
     return path_ / "shard-00000-of-00002.safetensors";

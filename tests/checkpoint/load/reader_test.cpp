@@ -196,7 +196,7 @@ TEST_CASE("reader: damage is told from what cannot be read and from another mode
     CHECK(kind() == ErrorKind::user);
   }
   SECTION("the manifest") {
-    test::flip_byte(outcome.path / manifest_file_name, 100);
+    test::flip_byte(outcome.path / kManifestFileName, 100);
     const auto manifest = read_manifest(outcome.path);
     REQUIRE_FALSE(manifest);
     CHECK(manifest.error().kind == ErrorKind::damage);
@@ -395,7 +395,7 @@ TEST_CASE("reader: a newer format stops the search and stays in place",
   const std::size_t at = text.rfind(key) + key.size();
   text.replace(at, 41, "xxh3-128:00000000000000000000000000000000");
   text.replace(at, 41, storage::digest_text(text));
-  test::write_bytes(outcome.path / manifest_file_name, text);
+  test::write_bytes(outcome.path / kManifestFileName, text);
   const auto report = find_newest(directory.path());
   REQUIRE_FALSE(report);
   REQUIRE(report.error().exit_code() == 2);

@@ -133,7 +133,7 @@ TEST_CASE("restore: reads at most a tenth more than the ranks keep",
         test::write_planned(directory.path(), 1, original, test::plan_with(options));
     std::printf(
         "restore: %d ranks wrote, manifest of %d KiB; read/kept by", static_cast<int>(writers),
-        static_cast<int>(std::filesystem::file_size(written.path / manifest_file_name) >> 10));
+        static_cast<int>(std::filesystem::file_size(written.path / kManifestFileName) >> 10));
     for (const std::int64_t readers : {1, 2, 3, 4, 5, 8}) {
       options.parallel.ranks = readers;
       const Traffic traffic = restore_all(written, original, test::plan_with(options));
@@ -158,7 +158,7 @@ TEST_CASE("restore: a checkpoint of version 1 is read whole and checked by its r
     record.block_bytes = 0;
     record.blocks.clear();
   }
-  test::write_bytes(outcome.path / manifest_file_name, manifest_text(old));
+  test::write_bytes(outcome.path / kManifestFileName, manifest_text(old));
   REQUIRE(verify_checkpoint(outcome.path)->whole());
   const auto manifest = read_manifest(outcome.path);
   REQUIRE(manifest);
@@ -171,7 +171,7 @@ TEST_CASE("restore: a checkpoint of version 1 is read whole and checked by its r
   REQUIRE(read.all_values() == original.all_values());
   for (const std::string& name : test::names_in(outcome.path)) {
     const auto path = outcome.path / name;
-    if (name != manifest_file_name) {
+    if (name != kManifestFileName) {
       test::flip_byte(path, std::filesystem::file_size(path) - 1);
     }
   }
@@ -184,12 +184,12 @@ TEST_CASE("blocks: sizes, digests and the check of a part", "[checkpoint][blocks
   REQUIRE(block_size(4096) == 4096);
   REQUIRE(block_size(std::uint64_t{1} << 20) == 4096);
   REQUIRE(block_size(std::uint64_t{4} << 20) == std::uint64_t{16} << 10);
-  REQUIRE(block_size(std::uint64_t{1} << 40) == block_limit_bytes);
+  REQUIRE(block_size(std::uint64_t{1} << 40) == kBlockLimitBytes);
   for (std::uint64_t bytes = 1; bytes < (std::uint64_t{1} << 40); bytes = bytes * 3 + 1) {
     const std::uint64_t block = block_size(bytes);
     REQUIRE(block >= 4096);
-    REQUIRE(block <= block_limit_bytes);
-    REQUIRE((block == 4096 || block == block_limit_bytes || bytes / block <= 256));
+    REQUIRE(block <= kBlockLimitBytes);
+    REQUIRE((block == 4096 || block == kBlockLimitBytes || bytes / block <= 256));
   }
   std::vector<std::byte> bytes(100);
   for (std::size_t i = 0; i < bytes.size(); ++i) {

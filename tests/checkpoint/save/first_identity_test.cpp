@@ -27,7 +27,7 @@ fs::path save(const fs::path& checkpoints, std::int64_t step, const std::string&
   const auto written = test::write_at(checkpoints, step, SmallState(static_cast<float>(step)));
   Manifest manifest = written.manifest;
   manifest.fields.run_id = run_id;
-  write_bytes(written.path / manifest_file_name, manifest_text(manifest));
+  write_bytes(written.path / kManifestFileName, manifest_text(manifest));
   return written.path;
 }
 

@@ -81,7 +81,7 @@ TEST_CASE("writer: the manifest comes last and the name after it", "[checkpoint]
   const auto first = incoming.write_shard(state.views_of(0, 2), {0, 2});
   REQUIRE(first);
   REQUIRE(list_checkpoints(directory.path())->empty());
-  REQUIRE_FALSE(std::filesystem::exists(incoming.path() / manifest_file_name));
+  REQUIRE_FALSE(std::filesystem::exists(incoming.path() / kManifestFileName));
   const auto second = incoming.write_shard(state.views_of(1, 2), {1, 2});
   REQUIRE(second);
   const std::vector<ShardRecord> shards = {*second, *first};

@@ -16,7 +16,7 @@
 namespace train::kernels::cuda {
 
 using Barrier = SharedAddress;
-constexpr int barrier_bytes = 8;
+constexpr int kBarrierBytes = 8;
 
 inline void make_barrier(Barrier barrier, int arrivals) {
   cuda_emulation::make_barrier(barrier, static_cast<unsigned>(arrivals));
@@ -30,8 +30,8 @@ inline void await(Barrier barrier, unsigned parity) {
   cuda_emulation::wait_for_barrier(barrier, parity);
 }
 
-constexpr int box_columns = 64;
-constexpr int box_row_bytes = box_columns * 2;
+constexpr int kBoxColumns = 64;
+constexpr int kBoxRowBytes = kBoxColumns * 2;
 
 struct BoxMap {
   const std::uint16_t* data = nullptr;
@@ -55,9 +55,9 @@ namespace emulated {
 
 inline void copy_row(std::byte* to, const BoxMap& from, int column, int row, int head,
                      int sequence) {
-  const std::int64_t columns = std::clamp<std::int64_t>(from.columns - column, 0, box_columns);
+  const std::int64_t columns = std::clamp<std::int64_t>(from.columns - column, 0, kBoxColumns);
   const bool inside = row >= 0 && row < from.tokens;
-  std::memset(to, 0, box_row_bytes);
+  std::memset(to, 0, kBoxRowBytes);
   if (inside && columns > 0) {
     const std::int64_t token = sequence * from.tokens + row;
     std::memcpy(
@@ -70,14 +70,14 @@ inline void copy_row(std::byte* to, const BoxMap& from, int column, int row, int
 
 inline void copy_box(SharedAddress to, const BoxMap& from, Barrier barrier, int column, int row,
                      int head, int sequence) {
-  const auto size_bytes = static_cast<std::uint32_t>(from.rows * box_row_bytes);
+  const auto size_bytes = static_cast<std::uint32_t>(from.rows * kBoxRowBytes);
   cuda_emulation::copy_to_barrier(
       barrier, to, size_bytes, [to, &from, column, row, head, sequence] {
         for (int r = 0; r < from.rows; ++r) {
-          std::byte chunks[box_row_bytes];
+          std::byte chunks[kBoxRowBytes];
           emulated::copy_row(chunks, from, column, row + r, head, sequence);
-          for (int c = 0; c < box_row_bytes / 16; ++c) {
-            const int place = r * box_row_bytes + (c ^ (r % 8)) * 16;
+          for (int c = 0; c < kBoxRowBytes / 16; ++c) {
+            const int place = r * kBoxRowBytes + (c ^ (r % 8)) * 16;
             std::memcpy(cuda_emulation::shared_chunk(to + static_cast<SharedAddress>(place)),
                         chunks + c * 16, 16);
           }

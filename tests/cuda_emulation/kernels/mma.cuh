@@ -22,9 +22,9 @@ inline SharedAddress shared_address(const void* shared) {
 namespace emulated {
 
 // What a warp does together.
-constexpr int ldmatrix = 1;
-constexpr int ldmatrix_trans = 2;
-constexpr int mma = 3;
+constexpr int kLdmatrix = 1;
+constexpr int kLdmatrixTrans = 2;
+constexpr int kMma = 3;
 
 inline unsigned group() { return cuda_emulation::lane_index() / 4; }
 inline unsigned pair() { return cuda_emulation::lane_index() % 4 * 2; }
@@ -50,14 +50,14 @@ std::uint32_t element(const cuda_emulation::WarpWords& rows, unsigned first, uns
 }  // namespace emulated
 
 inline void load_matrices(std::uint32_t (&part)[4], SharedAddress row) {
-  const auto rows = cuda_emulation::WarpWords::show(emulated::ldmatrix, {row});
+  const auto rows = cuda_emulation::WarpWords::show(emulated::kLdmatrix, {row});
   for (unsigned i = 0; i < 4; ++i) {
     part[i] = emulated::element<std::uint32_t>(rows, 8 * i, emulated::group(), emulated::pair());
   }
 }
 
 inline void load_matrices_transposed(std::uint32_t (&part)[4], SharedAddress row) {
-  const auto rows = cuda_emulation::WarpWords::show(emulated::ldmatrix_trans, {row});
+  const auto rows = cuda_emulation::WarpWords::show(emulated::kLdmatrixTrans, {row});
   for (unsigned i = 0; i < 4; ++i) {
     using Bits = std::uint16_t;
     part[i] = emulated::joined(
@@ -70,7 +70,7 @@ inline void load_matrices_transposed(std::uint32_t (&part)[4], SharedAddress row
 inline void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                          std::uint32_t b1) {
   const auto words =
-      cuda_emulation::WarpWords::show(emulated::mma, {a[0], a[1], a[2], a[3], b0, b1});
+      cuda_emulation::WarpWords::show(emulated::kMma, {a[0], a[1], a[2], a[3], b0, b1});
   // Element (row, k) of a is in lane row % 8 * 4 + k % 8 / 2; (k, column) of b in column * 4 + ...
   double left[2][16];  // Rows group and group + 8.
   double right[2][16];

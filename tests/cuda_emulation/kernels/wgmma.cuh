@@ -14,7 +14,7 @@
 // until then its sums are NaN.
 namespace train::kernels::cuda {
 
-constexpr bool compiled_for_warpgroups = true;
+constexpr bool kCompiledForWarpgroups = true;
 
 using WarpgroupOperand = std::uint64_t;
 
@@ -30,7 +30,7 @@ void hold_sums(float (&)[columns][4]) {}
 
 namespace emulated {
 
-constexpr int wgmma = 4;
+constexpr int kWgmma = 4;
 
 /// The 16 bytes that begin with element (line, k) of a matrix whose lines run along k, or with
 /// `by_lines` across it; null of one with another swizzle than that of 128 bytes.
@@ -81,7 +81,7 @@ inline Lines pair_of(WarpgroupOperand matrix, bool by_lines, unsigned line) {
 
 /// Rows group and group + 8 of the left operand, which the warp has in registers.
 inline Lines rows_of(const std::uint32_t (&a)[4]) {
-  const auto words = cuda_emulation::WarpWords::show(wgmma, {a[0], a[1], a[2], a[3]});
+  const auto words = cuda_emulation::WarpWords::show(kWgmma, {a[0], a[1], a[2], a[3]});
   Lines rows;
   for (unsigned half = 0; half < 2; ++half) {
     for (unsigned k = 0; k < 16; ++k) {
@@ -131,7 +131,7 @@ template <int by_columns, int blocks>
 void multiply_warpgroup(float (&c)[blocks][4], WarpgroupOperand a, WarpgroupOperand b, bool add) {
   static_assert(blocks == 8 || blocks == 16);
   // All of a warp come here together, as registers of one are shown.
-  std::ignore = cuda_emulation::WarpWords::show(emulated::wgmma, {});
+  std::ignore = cuda_emulation::WarpWords::show(emulated::kWgmma, {});
   emulated::begin_product<by_columns != 0>(c, a, b, add);
 }
 template <int by_columns, int blocks>

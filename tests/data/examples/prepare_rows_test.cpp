@@ -286,7 +286,7 @@ TEST_CASE("prepare rows: a line of 1 GB is named, and no more of it is kept than
   REQUIRE((report.total.lines == 42 && report.total.dropped == 1 && report.total.documents == 41));
   const auto& first = report.dropped.at(static_cast<std::size_t>(DropReason::long_line));
   REQUIRE(contains(first.first, "in.jsonl:41"));
-  REQUIRE(bytes < 8 * storage::record_limit_bytes);
+  REQUIRE(bytes < 8 * storage::kRecordLimitBytes);
 }
 
 TEST_CASE("prepare rows: data that trains on everything is refused, and what is no data",
@@ -303,8 +303,7 @@ TEST_CASE("prepare rows: lines of which none says what it is want --kind, and wh
   for (const auto& [line, why] :
        {std::pair(std::string(R"({"messages": [{"role": "us)"), "it is JSON that is cut off"),
         std::pair(std::string("[1]"), "it is JSON, but no object"),
-        std::pair(std::string(storage::record_limit_bytes + 1, ' '),
-                  "it is a line of more than")}) {
+        std::pair(std::string(storage::kRecordLimitBytes + 1, ' '), "it is a line of more than")}) {
     const DataPlace place;
     const std::string error = prepare_rows_error(place.request(line + "\n{}\n"));
     CHECK(contains(error, "in.jsonl:1: cannot tell which kind of example this is: "));

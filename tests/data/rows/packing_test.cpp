@@ -69,7 +69,7 @@ TEST_CASE("packing: a document longer than its row is a programmer's error", "[d
 TEST_CASE("packing: every document is packed once, whole, and rows are at least 98 % full",
           "[data][rows]") {
   constexpr std::uint32_t kRow = 2048;
-  const auto lengths = usual_lengths(pack_window_groups, kRow);
+  const auto lengths = usual_lengths(kPackWindowGroups, kRow);
   const auto rows = packed(Packing::bfd, lengths, kRow);
   std::vector<int> seen(lengths.size());
   std::uint64_t tokens = 0;

@@ -67,13 +67,13 @@ TEST_CASE("token_fingerprint: blocks are a function of the size and never overla
         (std::uint64_t{1} << 62U) + 2}) {
     INFO("size " << size);
     const auto blocks = sampled_blocks(size);
-    CHECK(blocks.size() <= sampled_blocks_most);
+    CHECK(blocks.size() <= kSampledBlocksMost);
     std::uint64_t end = 0;
     std::uint64_t sum = 0;
     for (const SampledBlock& block : blocks) {
       CHECK(block.offset >= end);
       CHECK(block.size_bytes > 0);
-      CHECK(block.size_bytes <= sampled_block_bytes);
+      CHECK(block.size_bytes <= kSampledBlockBytes);
       end = block.offset + block.size_bytes;
       sum += block.size_bytes;
     }
@@ -155,14 +155,14 @@ TEST_CASE("token_fingerprint: a terabyte is not read", "[data][token_fingerprint
   const auto fingerprint = token_fingerprint(*dataset);
   const std::uint64_t read = bytes_read() - before;
   REQUIRE(fingerprint);
-  CHECK(read >= 2 * sampled_blocks_most * sampled_block_bytes);
+  CHECK(read >= 2 * kSampledBlocksMost * kSampledBlockBytes);
   // Whatever else reads beside it: /proc/self/io itself.
-  CHECK(read < 2 * sampled_blocks_most * sampled_block_bytes + 65'536);
+  CHECK(read < 2 * kSampledBlocksMost * kSampledBlockBytes + 65'536);
 
   // A byte in any block is seen, also in one of the second file; a byte between blocks is not.
   const auto blocks = sampled_blocks(kTebibyte + 6);
   const std::uint64_t first_size = kTebibyte / 2 + 6;
-  change_byte(directory / "train_0.bin", blocks[1].offset + sampled_block_bytes);
+  change_byte(directory / "train_0.bin", blocks[1].offset + kSampledBlockBytes);
   CHECK(fingerprint_of(directory.path()) == *fingerprint);
   std::set<std::string> seen = {*fingerprint};
   change_byte(directory / "train_0.bin", blocks[9].offset + 123);
@@ -206,7 +206,7 @@ TEST_CASE("token_fingerprint: prepared data has the digests of all its bytes",
   // One byte of the text that no block of the sample has.
   const std::uint64_t size = std::filesystem::file_size(directory / "out/train.bin");
   const auto blocks = sampled_blocks(size);
-  const std::uint64_t unseen = blocks[3].offset + sampled_block_bytes;
+  const std::uint64_t unseen = blocks[3].offset + kSampledBlockBytes;
   REQUIRE(unseen < blocks[4].offset);
   const std::string before = fingerprint_of(directory / "out");
   flip_byte(directory / "in.txt", unseen / 2);

@@ -60,7 +60,7 @@ TEST_CASE("gguf blocks: types are distinct and none is larger than the limit",
   for (const GgufType& type : all_gguf_types()) {
     CHECK(names.insert(type.name).second);
     CHECK(type.block_elements >= 1);
-    CHECK(type.block_elements <= gguf_block_limit);
+    CHECK(type.block_elements <= kGgufBlockLimit);
     CHECK(type.block_bytes >= 1);
   }
   CHECK(names.size() == 33);

@@ -37,8 +37,7 @@ inline Status make_many_checkpoints(const std::filesystem::path& run, std::int64
                        .digest = storage::digest_text("")}};
     const fs::path directory = checkpoints / checkpoint_name(manifest.fields.step);
     fs::create_directory(directory);
-    std::ofstream(directory / checkpoint::manifest_file_name)
-        << checkpoint::manifest_text(manifest);
+    std::ofstream(directory / checkpoint::kManifestFileName) << checkpoint::manifest_text(manifest);
   }
   auto opened = checkpoint::open_index(run / "index", checkpoints);
   if (!opened) {
