@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "kernels/gemm/matmul.hpp"
+
 namespace train::engine {
 
 kernels::MatmulParams output_product(const LinearSizes& sizes, ConstElements x,

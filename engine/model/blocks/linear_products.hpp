@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "engine/model/elements.hpp"
-#include "kernels/gemm/matmul.hpp"
+#include "kernels/kernel_list.hpp"
 
 namespace train::engine {
 
