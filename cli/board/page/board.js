@@ -3,7 +3,7 @@
 
 const state = {
   run: "", runs: [], drawn: new Set(), colors: new Map(), series: new Map(), range: null, events: [],
-  status: {}, silentSince: null, updating: false, again: false,
+  status: {}, silentSince: null, shownRuns: "", updating: false, again: false,
 };
 const charts = ["loss", "grad_norm", "lr", "tokens_per_second"].map((id) =>
   new Chart(id, id === "loss" ? ["loss", "val_loss"] : [id], zoom));
@@ -60,7 +60,7 @@ async function updateSeries() {
   try {
     while (state.again) {
       state.again = false;
-      for (const run of state.drawn) await updateRun(run);
+      for (const run of [...state.drawn]) await updateRun(run);
       drawCharts();
     }
   } finally {
@@ -205,10 +205,14 @@ function runRow(run) {
 
 function drawRuns() {
   byId("all-runs").hidden = state.runs.length < (state.run ? 2 : 1);
-  const focused = document.activeElement?.closest("#runs tr");
-  const [at, kind] = [focused?.rowIndex, document.activeElement?.localName];
-  byId("runs").replaceChildren(...state.runs.map(runRow));
-  if (focused) byId("runs").rows[at - 1]?.querySelector(kind)?.focus();
+  const shown = JSON.stringify([state.runs, [...state.drawn], state.run]);
+  if (shown !== state.shownRuns) {
+    state.shownRuns = shown;
+    const focused = document.activeElement?.closest("#runs tr");
+    const [at, kind] = [focused?.rowIndex, document.activeElement?.localName];
+    byId("runs").replaceChildren(...state.runs.map(runRow));
+    if (focused) byId("runs").rows[at - 1]?.querySelector(kind)?.focus();
+  }
   const table = byId("runs").closest(".scroll");
   byId("runs-more").hidden = table.scrollWidth <= table.clientWidth;
 }
