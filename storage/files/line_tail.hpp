@@ -39,9 +39,6 @@ class LineTail {
   /// Passes on the complete lines of the next piece.
   More next(const Reader& reader);
 
-  /// Size of the file when last seen.
-  [[nodiscard]] std::uint64_t size_bytes() const { return size_; }
-  [[nodiscard]] std::uint64_t read_bytes() const { return offset_; }
   [[nodiscard]] std::uint64_t skipped_lines() const { return skipped_; }
   /// Beginning of the last line, which has no line feed yet.
   [[nodiscard]] std::string_view unfinished() const {
