@@ -3,10 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "base/check.hpp"
 #include "checkpoint/format/stored_file.hpp"
 #include "storage/files/digest.hpp"
 #include "storage/files/untrusted_text.hpp"
@@ -275,6 +280,236 @@ Result<std::string> set_damaged_aside(const fs::path& checkpoint, std::string_vi
   TRAIN_RETURN_IF_ERROR(aside);
   return fmt::format("{}; set aside as {}", damage_line(checkpoint, defect),
                      aside->filename().string());
+}
+
+namespace {
+
+constexpr std::uint64_t kRestorePieceBytes = std::uint64_t{1} << 20;
+
+/// Records by tensor name, in row order. Borrowed.
+using RecordsByName = std::map<std::string_view, std::vector<const TensorRecord*>>;
+
+/// Bytes [begin, end) of a record's rows, with their destination.
+struct Wanted {
+  const TensorRecord* record = nullptr;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::byte* to = nullptr;
+};
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+Error another_model(std::string_view source, std::string_view text) {
+  return user_error(
+      fmt::format("{} is of another model: {}; use the configuration it was made with, or another "
+                  "run.name",
+                  source, text));
+}
+
+/// Checks that the records have the tensors of `state`, in their shapes; with Restore::every_tensor
+/// no others. Errors (user): names the first difference.
+Status check_fit(std::string_view source, const RecordsByName& records,
+                 std::span<const engine::StateView> state, Restore which) {
+  std::set<std::string_view> asked;
+  for (const engine::StateView& view : state) {
+    const auto found = records.find(view.name);
+    if (found == records.end()) {
+      return another_model(source, fmt::format("tensor {}: wanted shape {}, found none", view.name,
+                                               shape_text(view.global_shape)));
+    }
+    const TensorRecord& record = *found->second.front();
+    const std::int64_t all = record.shape.empty() ? 1 : record.shape.front();
+    if (record.shape != view.global_shape || record.dtype != "F32") {
+      return another_model(source, fmt::format("tensor {}: wanted shape {} F32, found {} {}",
+                                               view.name, shape_text(view.global_shape),
+                                               shape_text(record.shape), record.dtype));
+    }
+    TRAIN_CHECK(view.first_row >= 0 && view.rows >= 0 && view.rows <= all - view.first_row,
+                "tensor {}: rows {} + {} of {}", view.name, view.first_row, view.rows, all);
+    TensorRecord asked_rows = record;
+    asked_rows.rows = view.rows;
+    TRAIN_CHECK(view.rows == 0 || rows_bytes(asked_rows) == view.size_bytes,
+                "tensor {}: {} bytes for {} rows", view.name, view.size_bytes, view.rows);
+    asked.insert(view.name);
+  }
+  if (which == Restore::every_tensor) {
+    for (const auto& [name, parts] : records) {
+      if (!asked.contains(name)) {
+        return another_model(source, fmt::format("tensor {}: wanted none, found shape {}", name,
+                                                 shape_text(parts.front()->shape)));
+      }
+    }
+  }
+  return {};
+}
+
+/// Bytes that fill `state`, whose tensors fit: maps the shards written by one layout of ranks to
+/// those of another (CK-4).
+std::vector<Wanted> wanted_of(const RecordsByName& records, std::span<engine::StateView> state) {
+  std::vector<Wanted> wanted;
+  for (const engine::StateView& view : state) {
+    for (const TensorRecord* record : records.at(view.name)) {
+      const std::int64_t first = std::max(record->first_row, view.first_row);
+      const std::int64_t last =
+          std::min(record->first_row + record->rows, view.first_row + view.rows);
+      if (first >= last || view.size_bytes == 0) {
+        continue;
+      }
+      const std::uint64_t row_bytes = view.size_bytes / static_cast<std::uint64_t>(view.rows);
+      const auto bytes_to = [row_bytes](std::int64_t row, std::int64_t from) {
+        return static_cast<std::uint64_t>(row - from) * row_bytes;
+      };
+      wanted.push_back({record, bytes_to(first, record->first_row),
+                        bytes_to(last, record->first_row),
+                        view.data + bytes_to(first, view.first_row)});
+    }
+  }
+  return wanted;
+}
+
+/// Copies wanted bytes from one file, verifying everything it reads.
+class FileReader {
+ public:
+  FileReader(const storage::SafetensorsFile& file, RestoreStatistics& statistics,
+             const std::stop_token& stop)
+      : file_(file), statistics_(statistics), stop_(stop) {}
+
+  Status copy(const Wanted& wanted) {
+    const storage::TensorEntry* entry = file_.find(wanted.record->name);
+    if (entry == nullptr) {
+      return damage(wanted, "is not in it");
+    }
+    if (const std::string defect = entry_defect(*entry, *wanted.record); !defect.empty()) {
+      return train::damage(fmt::format("{}: {}", file_.file().path().string(), defect));
+    }
+    statistics_.kept_bytes += wanted.end - wanted.begin;
+    return wanted.record->block_bytes > 0 ? copy_blocks(*entry, wanted)
+                                          : copy_checking_all(*entry, wanted);
+  }
+
+ private:
+  [[nodiscard]] Status damage(const Wanted& wanted, std::string_view what) const {
+    return train::damage(fmt::format("{}: tensor {} {}", file_.file().path().string(),
+                                     storage::shown(wanted.record->name), what));
+  }
+
+  Status read(const storage::TensorEntry& entry, std::uint64_t offset, std::span<std::byte> out) {
+    if (stop_.stop_requested()) {
+      return failure("it can no longer be read");
+    }
+    statistics_.tensor_bytes += out.size();
+    return file_.read(entry, offset, out);
+  }
+
+  /// Whole blocks are read directly to their destination; partly wanted ones go through `piece_`.
+  Status copy_blocks(const storage::TensorEntry& entry, const Wanted& wanted) {
+    const std::uint64_t length = wanted.record->block_bytes;
+    const std::uint64_t size = entry.end - entry.begin;
+    for (std::uint64_t block = wanted.begin / length; block * length < wanted.end;) {
+      const std::uint64_t start = block * length;
+      std::uint64_t end = std::min(start + length, size);
+      std::span<std::byte> out;
+      const bool whole = start >= wanted.begin && end <= wanted.end;
+      if (whole) {
+        const std::uint64_t most = start + kRestorePieceBytes / length * length;
+        const std::uint64_t last = wanted.end == size ? size : wanted.end / length * length;
+        end = std::max(end, std::min(most, last));
+        out = std::span(wanted.to + (start - wanted.begin), end - start);
+      } else {
+        piece_.resize(end - start);
+        out = piece_;
+      }
+      TRAIN_RETURN_IF_ERROR(read(entry, start, out));
+      if (!blocks_match(*wanted.record, block, out)) {
+        return damage(wanted, "does not match its digest");
+      }
+      if (!whole) {
+        take(out, start, wanted);
+      }
+      block += (end - start + length - 1) / length;
+    }
+    return {};
+  }
+
+  Status copy_checking_all(const storage::TensorEntry& entry, const Wanted& wanted) {
+    const std::uint64_t size = entry.end - entry.begin;
+    storage::StreamingDigest digest;
+    for (std::uint64_t start = 0; start < size; start += piece_.size()) {
+      piece_.resize(std::min(kRestorePieceBytes, size - start));
+      TRAIN_RETURN_IF_ERROR(read(entry, start, piece_));
+      digest.update(piece_);
+      take(piece_, start, wanted);
+    }
+    return digest.finish() == wanted.record->digest ? Status()
+                                                    : damage(wanted, "does not match its digest");
+  }
+
+  /// Copies the wanted part of `bytes`, which begin at byte `start` of the record's rows.
+  static void take(std::span<const std::byte> bytes, std::uint64_t start, const Wanted& wanted) {
+    const std::uint64_t first = std::max(start, wanted.begin);
+    const std::uint64_t last = std::min(start + bytes.size(), wanted.end);
+    if (first < last) {
+      std::memcpy(wanted.to + (first - wanted.begin), bytes.data() + (first - start), last - first);
+    }
+  }
+
+  const storage::SafetensorsFile& file_;
+  RestoreStatistics& statistics_;
+  const std::stop_token& stop_;
+  std::vector<std::byte> piece_;
+};
+
+Status restore_from(const fs::path& checkpoint, const FileRecord& record,
+                    std::span<const Wanted> wanted, RestoreStatistics& statistics,
+                    const std::stop_token& stop) {
+  auto stored = open_stored(checkpoint, record.name);
+  TRAIN_RETURN_IF_ERROR(stored);
+  if (!stored->file) {
+    return damage(fmt::format("{}: {}", checkpoint.string(), stored->damage));
+  }
+  if (stored->file->size_bytes() != record.size_bytes) {
+    return damage(fmt::format("{}: {} has {} bytes of {}", checkpoint.string(), record.name,
+                              stored->file->size_bytes(), record.size_bytes));
+  }
+  bool malformed = false;
+  const auto file = storage::SafetensorsFile::parse(std::move(*stored->file), &malformed);
+  if (!file) {
+    return malformed ? damage(file.error().message) : file.error();
+  }
+  ++statistics.files;
+  statistics.header_bytes += file->data_start();
+  FileReader reader(*file, statistics, stop);
+  for (const Wanted& part : wanted) {
+    TRAIN_RETURN_IF_ERROR(reader.copy(part));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status restore(const fs::path& checkpoint, const Manifest& manifest,
+               std::span<engine::StateView> state, const RestoreOptions& options) {
+  RecordsByName records;
+  for (const TensorRecord& record : manifest.tensors) {
+    records[record.name].push_back(&record);
+  }
+  TRAIN_RETURN_IF_ERROR(check_fit(checkpoint.string(), records, state, options.which));
+  std::map<std::string_view, std::vector<Wanted>> wanted;  // By file name.
+  for (const Wanted& part : wanted_of(records, state)) {
+    wanted[part.record->file].push_back(part);
+  }
+  RestoreStatistics counted;
+  for (const FileRecord& record : manifest.files) {
+    if (const auto found = wanted.find(record.name); found != wanted.end()) {
+      TRAIN_RETURN_IF_ERROR(restore_from(checkpoint, record, found->second, counted, options.stop));
+    }
+  }
+  if (options.statistics != nullptr) {
+    *options.statistics = counted;
+  }
+  return {};
 }
 
 }  // namespace train::checkpoint
