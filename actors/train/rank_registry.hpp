@@ -54,13 +54,11 @@ class RankAssembly : public Assembly {
 
   /// Sends the actor every command when the rank begins it, in the order of their numbers, before
   /// any other message of that command.
-  /// anything else of that command.
   void follow_commands(CommandFollower actor) { followers_.push_back(std::move(actor)); }
   [[nodiscard]] const std::vector<CommandFollower>& followers() const { return followers_; }
 
   /// Sends an actor its peers: called when all actors are spawned, for actors with cyclic
   /// references.
-  /// other in circles.
   void when_spawned(std::function<void()> wire) { wiring_.push_back(std::move(wire)); }
   void wire() const {
     for (const auto& each : wiring_) {
