@@ -21,6 +21,7 @@
 namespace {
 
 using namespace train;
+using namespace train::data;
 using namespace train::storage;
 namespace fs = std::filesystem;
 

@@ -24,7 +24,7 @@
 namespace {
 
 using namespace train;
-using namespace train::storage;
+using namespace train::data;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRounds = 3;

@@ -16,20 +16,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kDigits = 32;
+constexpr std::size_t kIdentityDigits = 32;
 constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
 
 }  // namespace
 
 bool is_run_id(std::string_view text) {
-  return text.size() == kDigits &&
+  return text.size() == kIdentityDigits &&
          text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 std::string new_run_id() {
   std::random_device random;
   std::string id;
-  while (id.size() < kDigits) {
+  while (id.size() < kIdentityDigits) {
     id += fmt::format("{:08x}", random());
   }
   return id;

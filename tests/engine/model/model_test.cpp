@@ -1,5 +1,6 @@
 #include "engine/model/model.hpp"
 #include "kernels/head/head_loss.hpp"
+#include "kernels/head/log_probs.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
