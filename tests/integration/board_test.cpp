@@ -19,7 +19,7 @@
 
 using namespace train::test;
 using train::Descriptor;
-namespace actors = train::actors;
+namespace run = train::run;
 
 namespace {
 

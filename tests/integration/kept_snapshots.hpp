@@ -33,10 +33,10 @@ inline std::vector<checkpoint::MemorySnapshots> snapshots_of(pid_t launcher) {
 }
 
 /// Of the launchers of a run's nodes, by place: what each has of a run of so many ranks.
-inline std::vector<actors::NodeSteps> held_steps(const std::vector<pid_t>& launchers,
-                                                 std::int64_t ranks_each) {
+inline std::vector<run::NodeSteps> held_steps(const std::vector<pid_t>& launchers,
+                                              std::int64_t ranks_each) {
   const auto nodes = static_cast<std::int64_t>(launchers.size());
-  std::vector<actors::NodeSteps> held;
+  std::vector<run::NodeSteps> held;
   for (std::int64_t place = 0; place < nodes; ++place) {
     held.emplace_back();
     for (const auto& snapshots : snapshots_of(launchers[static_cast<std::size_t>(place)])) {
@@ -69,7 +69,7 @@ class HeldRanks {
 
 /// Whether the nodes but the one at `place` have a step in memory of all ranks, and none of them a
 /// newer one: the ranks that are left may write one more, over what is older.
-inline bool is_kept(std::vector<actors::NodeSteps> steps, std::size_t place) {
+inline bool is_kept(std::vector<run::NodeSteps> steps, std::size_t place) {
   steps[place] = {};
   const auto common = run::newest_common(steps, std::numeric_limits<std::int64_t>::max());
   for (std::size_t node = 0; common && node < steps.size(); ++node) {

@@ -15,7 +15,7 @@ TableEnd end_of(const HeadFault& fault) {
   for (const HeadEvent event : fault.events) {
     verdict.hear(event, fault.facts, fault.words, fault.told);
   }
-  actors::RunFinished end = verdict.outcome(0);
+  run::RunFinished end = verdict.outcome(0);
   if (fault.killed_by != 0) {
     run::FirstLoss loss;
     loss.hear({.rank = static_cast<std::int32_t>(fault.words.rank),

@@ -13,7 +13,7 @@
 // code and the first line of error with the tables' rows, not with words of their own.
 namespace train::test {
 
-namespace actors = train::actors;
+namespace run = train::run;
 using run::HeadEvent;
 using run::HeadFact;
 using run::HeadState;

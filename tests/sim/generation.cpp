@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "actors/head/head_setup.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/train/runtime/rank_setup.hpp"
 #include "base/exit_codes.hpp"
