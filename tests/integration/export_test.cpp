@@ -130,8 +130,8 @@ TEST_CASE("export: mistakes are one line and change nothing", "[integration][exp
     check_mistake(site, {"export", "runs/one", "--out", "x", "--max-file-bytes", size},
                   {"--max-shard-size wants a size", size});
   }
-  check_mistake(site, {"export", "runs/one", "--out", "runs"}, {"runs", "is there already"});
-  check_mistake(site, {"export", "runs/one", "--out", "tiny.toml"}, {"is there already"});
+  check_mistake(site, {"export", "runs/one", "--out", "runs"}, {"runs", "already exists"});
+  check_mistake(site, {"export", "runs/one", "--out", "tiny.toml"}, {"already exists"});
 }
 
 TEST_CASE("export: other people's programs read the same weights", "[integration][.full][export]") {

@@ -118,7 +118,7 @@ TEST_CASE("mistakes: what is given to a command instead of what it wants",
   check_mistake(site, {"data", "show", "none"},
                 {"none: no such directory of rows", "--row-length"});
   check_mistake(site, {"render", "--template", "none", "--input", "tiny.toml"},
-                {"\"none\"", "chatml", "a path"});
+                {"\"none\"", "chatml", "give its path"});
 }
 
 TEST_CASE("mistakes: in the data", "[integration][mistakes]") {

@@ -139,7 +139,7 @@ TEST_CASE("published: an adapter alone, and a name that is also a shape's, are o
     check_mistake(site, words, {"adapter: an adapter for a model", "merge_and_unload"});
   }
   fs::copy(site / "model", site / "gpt2", fs::copy_options::recursive);
-  check_mistake(site, {"describe", "gpt2"}, {"gpt2: a shipped shape", "write ./gpt2"});
+  check_mistake(site, {"describe", "gpt2"}, {"names a shipped shape", "write ./gpt2"});
   CHECK(has(site.call({"describe", "./gpt2"}).out, "qwen3"));
   fs::remove_all(site / "gpt2");
 }

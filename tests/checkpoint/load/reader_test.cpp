@@ -352,7 +352,7 @@ TEST_CASE("reader: what cannot be read is not damaged: it stays, and no older on
   const auto newest = directory / "step-00000020";
   const auto names = names_in(directory.path());
   const int error_number = GENERATE(EIO, ESTALE, ETIMEDOUT, 0);
-  const std::string cause = error_number != 0 ? std::strerror(error_number) : "cut short";
+  const std::string cause = error_number != 0 ? std::strerror(error_number) : "shrank to";
   std::int64_t at = 0;
   for (bool over = false; !over; ++at) {
     INFO("read " << at << " fails with " << error_number);

@@ -37,7 +37,7 @@ inline std::vector<HostileRun> make_hostile_runs(const std::filesystem::path& fo
   write_bytes(run("huge number", "steps is no number") / "status.json", over + R"("steps":1e300})");
   write_bytes(run("deep status", "nested deeper") / "status.json", status + "\"a\":" + deep + "}");
   write_bytes(run("no text", "no JSON") / "status.json", status + "\"a\":\"\xff\xfe\"}");
-  write_bytes(run("large status", "more than the") / "status.json", "");
+  write_bytes(run("large status", "above its limit") / "status.json", "");
   fs::resize_file(folder / "large status/status.json", std::uint64_t{1} << 40U);
   REQUIRE(::mkfifo((run("pipe", "not a regular file") / "status.json").c_str(), 0600) == 0);
   fs::create_directory(run("directory", "not a regular file") / "status.json");
