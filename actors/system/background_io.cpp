@@ -11,7 +11,7 @@
 namespace train::actors {
 namespace {
 
-constexpr std::chrono::seconds kPatience{3};
+constexpr std::chrono::seconds kBusyPatience{3};
 
 /// Sets policy and nice value of the calling thread only. A refusal costs only speed.
 void be_modest(int policy) noexcept {
@@ -42,7 +42,7 @@ void BackgroundIo::run(const std::function<void()>& work) {
     }
   });
   thread.join();
-  starved_ = std::chrono::steady_clock::now() - begin > kPatience;
+  starved_ = std::chrono::steady_clock::now() - begin > kBusyPatience;
   if (error) {
     std::rethrow_exception(error);
   }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint32_t kLargestToken = 0x7fffffffU;
 /// Ids checked at each end of the tokens on opening; all are checked when read.
-constexpr std::uint64_t kIdsLookedAt = 4096;
+constexpr std::uint64_t kRowIdsLookedAt = 4096;
 
 Error no_rows(const std::filesystem::path& directory, const std::string& split) {
   return user_error(fmt::format("{} holds no rows of {}; {}", directory.string(), split,
@@ -72,8 +72,8 @@ Error RowSplit::State::outside(std::uint64_t position, std::uint32_t id) const {
 
 Status RowSplit::State::check_said_vocabulary(std::uint64_t tokens) const {
   for (std::uint64_t i = 0; i < tokens; ++i) {
-    if (i == kIdsLookedAt && tokens > 2 * kIdsLookedAt) {
-      i = tokens - kIdsLookedAt;
+    if (i == kRowIdsLookedAt && tokens > 2 * kRowIdsLookedAt) {
+      i = tokens - kRowIdsLookedAt;
     }
     if (is_beyond_said(files.token(i))) {
       return outside(i, files.token(i));

@@ -146,7 +146,7 @@ TEST_CASE("nodes: a launcher that nobody joins says for whom it waits, and gives
   check_ends_as(end_of({.in = HeadState::meeting,
                         .events = {HeadEvent::met_others},
                         .facts = {HeadFact::first, HeadFact::missing},
-                        .words = {.seconds = 5, .nodes = "node 1 has"}}),
+                        .words = {.seconds = 5, .nodes = "node 1"}}),
                 ended);
   CHECK(has(ended.out + ended.err, "nodes_awaited waiting for node 1; "));
   const Ended alone = other->wait();
@@ -180,7 +180,7 @@ TEST_CASE("nodes: a lost node ends a run that cannot do without it, and the next
             : end_of({.in = HeadState::meeting,
                       .events = {HeadEvent::met_others},
                       .facts = {HeadFact::missing},
-                      .words = {.seconds = 1, .text = "parallel.group*", .nodes = "node 1 has"}});
+                      .words = {.seconds = 1, .text = "parallel.group*", .nodes = "node 1"}});
     CHECK(end.exit_code == 75);  // to be queued again
     check_ends_as(end, ended, "node 1");
     CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));

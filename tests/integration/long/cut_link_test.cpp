@@ -68,7 +68,7 @@ TEST_CASE("cut link: a head without network ends, and the next start goes on to 
       check_ends_as(end_of({.in = HeadState::meeting,
                             .events = {HeadEvent::met_others},
                             .facts = {HeadFact::missing},
-                            .words = {.seconds = 2, .text = "*", .nodes = "node 1 has"}}),
+                            .words = {.seconds = 2, .text = "*", .nodes = "node 1"}}),
                     ended, "node 1");
     } else {
       check_ends_in_order_as(end_of(run::NodeState::looking, run::NodeEvent::head_not_found,
