@@ -175,12 +175,11 @@ TEST_CASE("nodes: a lost node ends a run that cannot do without it, and the next
     const Ended ended = nodes[1 - lost]->wait();
     INFO(ended.err);
     const TableEnd end =
-        lost == 0
-            ? end_without_head()
-            : end_of({.in = HeadState::meeting,
-                      .events = {HeadEvent::met_others},
-                      .facts = {HeadFact::missing},
-                      .words = {.seconds = 1, .text = "parallel.group*", .nodes = "node 1"}});
+        lost == 0 ? end_without_head()
+                  : end_of({.in = HeadState::meeting,
+                            .events = {HeadEvent::met_others},
+                            .facts = {HeadFact::missing},
+                            .words = {.seconds = 1, .text = "parallel.group*", .nodes = "node 1"}});
     CHECK(end.exit_code == 75);  // to be queued again
     check_ends_as(end, ended, "node 1");
     CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));

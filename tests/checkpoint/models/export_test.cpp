@@ -249,7 +249,8 @@ TEST_CASE("export: what is there is never touched", "[checkpoint][export]") {
         export_weights(written.path, written.manifest, small_request(directory / taken));
     REQUIRE_FALSE(again);
     CHECK(again.error().kind == ErrorKind::user);
-    CHECK_THAT(again.error().message, Catch::Contains("already exists and is not an empty directory"));
+    CHECK_THAT(again.error().message,
+               Catch::Contains("already exists and is not an empty directory"));
   }
   CHECK(files_of(directory / "out") == before);
   CHECK(names_in(directory.path()) == Names{"checkpoints", "file", "link", "out"});
