@@ -36,7 +36,7 @@ struct RunNodes {
   std::size_t awaited = 0;                  ///< Nodes that are expected to join.
 };
 
-/// What this start of a run shows and records.
+/// Settings of what a start of the run shows and records.
 struct Reporting {
   bool profile = false;           ///< Record a profile.
   Output output = Output::lines;  ///< Output::live if possible.

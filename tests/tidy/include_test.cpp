@@ -198,9 +198,10 @@ Findings check_cycles(const SourceTree& tree) {
   return findings;
 }
 
-// The folder of a file, and whether one of two is below the other.
+// Directory of a file.
 std::string directory_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
+// True if one of two directories is the parent of the other.
 bool is_own_parent(const std::string& one, const std::string& other) {
   return directory_of(one) == other || directory_of(other) == one;
 }

@@ -55,7 +55,7 @@ void add_includes(const SourceTree& tree, const std::string& path, std::set<std:
   }
 }
 
-// What a file, or its header, includes directly or over one header.
+// Files that a file, or its header, includes directly or over one header.
 std::set<std::string> reach_of(const SourceTree& tree, const std::string& file) {
   std::set<std::string> direct;
   add_includes(tree, file + ".cpp", direct);
