@@ -242,7 +242,7 @@ void Rank::gradients_finished(const Command& command) const {
   const engine::PassPlan& pass = context->pass_of(command);
   mark("loss and clip");
   if (!pass.updates()) {
-    context->engine->totals().combine_pass(*context->compute, pass, command.step);
+    context->engine->totals().passes().combine(*context->compute, pass, command.step);
     finish_on_stream(command.sequence);
     return leave();
   }

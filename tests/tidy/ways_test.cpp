@@ -21,6 +21,7 @@ struct Way {
 
 const std::vector<Way>& ways() {
   static const std::vector<Way> kWays = {
+      {"docs/architecture.md", "## From the token file to the update", 26},
       {"docs/recovery.md", "## From a rank's death to the next step", 24},
       {"docs/architecture.md", "## From a conversation to its gradient", 30}};
   return kWays;
@@ -84,10 +85,18 @@ Findings check_way(const SourceTree& tree, const Way& way) {
       return other < files.size() && (reach_of(tree, files[i]).contains(files[other]) ||
                                       reach_of(tree, files[other]).contains(files[i]));
     };
+    // Messages, which bring an actor in, are no includes.
+    const auto any_near = [&](std::size_t self) {
+      bool any = false;
+      for (std::size_t other = 0; other < files.size(); ++other) {
+        any = any || (other != self && near(other));
+      }
+      return any;
+    };
     if (find_file(tree, files[i] + ".cpp") == nullptr &&
         find_file(tree, files[i] + ".hpp") == nullptr) {
       add(files[i] + " does not exist");
-    } else if (!near(i - 1) && !near(i + 1)) {
+    } else if (!near(i - 1) && !near(i + 1) && !(files[i].starts_with("actors/") && any_near(i))) {
       add(files[i] + " includes no neighbour and is included by none");
     }
   }

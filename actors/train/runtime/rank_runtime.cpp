@@ -191,7 +191,7 @@ StepFinished step_event(RankRuntime& rank, std::int64_t step, bool with_digest) 
 }
 
 EvaluationFinished evaluation_event(RankRuntime& rank, std::int64_t step) {
-  const engine::EvaluationResult result = rank.engine->totals().evaluation_result();
+  const engine::EvaluationResult result = rank.engine->totals().lanes().evaluation_result();
   EvaluationFinished event{.step = step,
                            .rank = rank.rank,
                            .cross_entropy = FloatBits(result.cross_entropy),
@@ -221,7 +221,7 @@ EvaluationFinished choices_event(RankRuntime& rank, std::int64_t step) {
 }
 
 NonfiniteFound nonfinite_event(const RankRuntime& rank, const Command& command) {
-  const engine::NonfiniteOrigin origin = rank.engine->totals().nonfinite_origin();
+  const engine::NonfiniteOrigin origin = rank.engine->totals().nonfinite_counts().origin();
   NonfiniteFound event{.step = command.step + 1,
                        .rank = rank.rank,
                        .found = origin.found,

@@ -8,7 +8,7 @@
 #include "engine/host_state.hpp"
 #include "engine/rank/exec/log_probs/reference_log_probs.hpp"
 #include "engine/rank/exec/rank_gradients.hpp"
-#include "engine/rank/exec/step_totals.hpp"
+#include "engine/rank/exec/totals/step_totals.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
 #include "engine/rank/state/gathered_weights.hpp"

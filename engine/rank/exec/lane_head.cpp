@@ -5,9 +5,9 @@
 
 namespace train::engine {
 
-LaneHead::LaneHead(const RankPlan& rank, Model& model, const StepTotals& totals,
+LaneHead::LaneHead(const RankPlan& rank, Model& model, const LaneSums& lanes,
                    DocumentScores& scores, ReferenceLogProbs& reference)
-    : rank_(&rank), model_(&model), totals_(&totals), scores_(&scores), frozen_(rank) {
+    : rank_(&rank), model_(&model), lanes_(&lanes), scores_(&scores), frozen_(rank) {
   if (rank.objective().any_weighting() != nullptr) {
     weighting_.emplace(rank, reference);
   }
@@ -42,7 +42,7 @@ void LaneHead::forward(kernels::Stream& stream, const LaneWork& work, const Unit
 void LaneHead::sum_loss(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
                         const Lane& lane) const {
   head().forward(stream, memory, lane);
-  totals_->lane_summed(stream, work);
+  lanes_->summed(stream, work);
 }
 
 void LaneHead::score(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
@@ -71,13 +71,13 @@ void LaneHead::find_log_probs(kernels::Stream& stream, const LaneWork& work,
 void LaneHead::weigh(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
                      Lane lane, const LaneSlot& columns) {
   find_log_probs(stream, work, memory, lane);
-  const StepTotals::LaneOutcome outcome = totals_->lane_outcome(work);
+  const LaneSums::Outcome outcome = lanes_->outcome(work);
   weighting_->weigh(stream, work.slot, {columns.targets, columns.weights}, outcome.sums,
                     outcome.metrics);
   if (lane.with_gradient) {
     // The head's sums over weighted rows mean nothing: the lane reports the objective's sums.
     lane.row_weights = weighting_->row_weights();
-    lane.sums = totals_->unread_sums();
+    lane.sums = lanes_->unread();
     head().forward(stream, memory, lane);
   }
 }
@@ -96,7 +96,7 @@ void LaneHead::compare_output(kernels::Stream& stream, std::size_t unit, const L
       stream, lane,
       {.unit = unit, .reference = kept.data, .outputs = compared.count(), .first = index == 0});
   if (compared.highest(unit)) {
-    totals_->lane_summed(stream, work);
+    lanes_->summed(stream, work);
   }
 }
 

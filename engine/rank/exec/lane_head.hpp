@@ -12,7 +12,7 @@
 #include "engine/rank/exec/log_probs/lane_weighting.hpp"
 #include "engine/rank/exec/passes/compared_outputs.hpp"
 #include "engine/rank/exec/passes/frozen_inputs.hpp"
-#include "engine/rank/exec/step_totals.hpp"
+#include "engine/rank/exec/totals/lane_sums.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
 #include "kernels/device/stream.hpp"
 
@@ -24,7 +24,7 @@ namespace train::engine {
 /// Threading: as LaneRunner. Ownership: owns what passes compare and row weights; borrows all else.
 class LaneHead {
  public:
-  LaneHead(const RankPlan& rank, Model& model, const StepTotals& totals, DocumentScores& scores,
+  LaneHead(const RankPlan& rank, Model& model, const LaneSums& lanes, DocumentScores& scores,
            ReferenceLogProbs& reference);
 
   /// A slot's list of documents for the host to write; none where the objective weighs no rows.
@@ -63,7 +63,7 @@ class LaneHead {
 
   const RankPlan* rank_;
   Model* model_;
-  const StepTotals* totals_;
+  const LaneSums* lanes_;
   DocumentScores* scores_;
   std::optional<LaneWeighting> weighting_;  // If the objective has one.
   FrozenInputs frozen_;

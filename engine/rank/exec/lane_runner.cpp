@@ -27,7 +27,7 @@ LaneRunner::LaneRunner(const RankPlan& rank, const Parts& parts)
       parts_(parts),
       tokens_(rank.kernels(), slot_bytes(rank), "lane tokens"),
       targets_(rank.kernels(), slot_bytes(rank), "lane targets"),
-      head_(rank, parts.model, parts.totals, parts.scores, parts.reference) {
+      head_(rank, parts.model, parts.totals.lanes(), parts.scores, parts.reference) {
   if (rank.has_positions()) {
     positions_.emplace(rank.kernels(), slot_bytes(rank), "lane positions");
   }
@@ -95,8 +95,8 @@ Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
           .positions = in_documents ? positions_->device<std::int32_t>() + first : nullptr,
           .targets = targets_.device<std::int32_t>() + first,
           .row_weights = weights_ && !scored ? weights_->device<float>() + first : nullptr,
-          .sums = scored ? nullptr : parts_.totals.lane_sums(work),
-          .block_sums = scored ? nullptr : parts_.totals.block_sums(work),
+          .sums = scored ? nullptr : parts_.totals.lanes().sums(work),
+          .block_sums = scored ? nullptr : parts_.totals.lanes().block_sums(work),
           .label_smoothing = pass.head.label_smoothing,
           .row_loss = makes_loss ? pass.head.row_loss : kernels::RowLoss::cross_entropy,
           .top_k = pass.head.top_k,
@@ -163,7 +163,7 @@ void LaneRunner::clear_nonfinite_counts(kernels::Stream& stream, std::size_t uni
 
 void LaneRunner::count_nonfinite_gradient(kernels::Stream& stream, std::size_t unit,
                                           const LaneWork& work, UnitBuffers place) const {
-  std::int64_t* count = parts_.totals.nonfinite_count(work, unit, /*backward=*/true);
+  std::int64_t* count = parts_.totals.nonfinite_counts().count(work, unit, /*backward=*/true);
   const std::size_t group = rank_->plan().group_of(unit);
   const float* gradient = parts_.gradients.of_lane(group, work, place.gradient_buffer);
   const std::int64_t elements = rank_->plan().units()[unit].gradient_count();
@@ -171,14 +171,14 @@ void LaneRunner::count_nonfinite_gradient(kernels::Stream& stream, std::size_t u
       stream, {.x = elements == 0 ? gradient : gradient + rank_->plan().gradient_base_of(unit),
                .count = elements,
                .nonfinite = count});
-  parts_.totals.nonfinite_counted(stream, count);
+  parts_.totals.nonfinite_counts().counted(stream, count);
 }
 
 void LaneRunner::begin_lane(kernels::Stream& stream, const LaneWork& work, bool reads_rows) const {
   if (reads_rows) {
     copy_lane(stream, work.slot);
   }
-  parts_.totals.clear_block_sums(stream, work);
+  parts_.totals.lanes().clear_block_sums(stream, work);
 }
 
 void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
@@ -201,7 +201,7 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
   }
   const UnitMemory memory = memory_of(unit, work, place, with_gradient);
   if (layer.traits().makes_loss) {
-    parts_.totals.blocks_summed(stream, work);
+    parts_.totals.lanes().blocks_summed(stream, work);
   }
   if (!left_out && layer.traits().makes_loss) {
     head_.forward(stream, work, memory, lane, slot(work.slot));
@@ -212,9 +212,9 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
     head_.compare_output(stream, unit, work, lane, compared);
   }
   if (work.pass.searches()) {
-    std::int64_t* count = parts_.totals.nonfinite_count(work, unit, /*backward=*/false);
+    std::int64_t* count = parts_.totals.nonfinite_counts().count(work, unit, /*backward=*/false);
     layer.count_nonfinite_output(stream, left_out ? Lane{} : lane, count);
-    parts_.totals.nonfinite_counted(stream, count);
+    parts_.totals.nonfinite_counts().counted(stream, count);
   }
 }
 

@@ -10,7 +10,7 @@
 #include "engine/model/model.hpp"
 #include "engine/rank/exec/lane_head.hpp"
 #include "engine/rank/exec/rank_gradients.hpp"
-#include "engine/rank/exec/step_totals.hpp"
+#include "engine/rank/exec/totals/step_totals.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
 #include "engine/rank/state/gathered_weights.hpp"

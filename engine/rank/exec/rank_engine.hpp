@@ -12,7 +12,7 @@
 #include "engine/rank/exec/log_probs/document_scores.hpp"
 #include "engine/rank/exec/log_probs/reference_log_probs.hpp"
 #include "engine/rank/exec/rank_gradients.hpp"
-#include "engine/rank/exec/step_totals.hpp"
+#include "engine/rank/exec/totals/step_totals.hpp"
 #include "engine/rank/exec/weight_updates.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_options.hpp"

@@ -10,7 +10,7 @@
 #include "engine/lanes/lane_tree.hpp"
 #include "engine/model/model.hpp"
 #include "engine/rank/exec/passes/pass_gradients.hpp"
-#include "engine/rank/exec/step_totals.hpp"
+#include "engine/rank/exec/totals/step_totals.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
 #include "kernels/device/buffer.hpp"

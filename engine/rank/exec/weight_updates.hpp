@@ -9,7 +9,7 @@
 #include "engine/optimizer/exact_sum.hpp"
 #include "engine/optimizer/optimizer.hpp"
 #include "engine/rank/exec/rank_gradients.hpp"
-#include "engine/rank/exec/step_totals.hpp"
+#include "engine/rank/exec/totals/step_totals.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
 #include "engine/rank/state/rank_state.hpp"

@@ -1,4 +1,4 @@
-#include "engine/rank/exec/step_totals.hpp"
+#include "engine/rank/exec/totals/step_totals.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

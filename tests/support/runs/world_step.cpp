@@ -184,7 +184,7 @@ void WorldStep::keep_gradient(kernels::Stream& stream, const PassPlan& pass, std
   finish_gradients(stream, {.pass = pass, .step = step});
   loop.exchange(CollectiveKind::loss_and_norm);
   for (const auto& rank : ranks_) {
-    rank->totals().combine_pass(stream, pass, step);
+    rank->totals().passes().combine(stream, pass, step);
   }
   stream.synchronize();  // No work reads the slots any more.
 }
@@ -231,7 +231,7 @@ EvaluationResult WorldStep::evaluate(kernels::Stream& stream, const FillLane& fi
   loop.run_lanes(/*step=*/0, fill_lane);
   loop.exchange(CollectiveKind::eval_sums);
   stream.synchronize();
-  return ranks_.front()->totals().evaluation_result();
+  return ranks_.front()->totals().lanes().evaluation_result();
 }
 
 void WorldStep::score(kernels::Stream& stream, const FillLane& fill_lane) {
@@ -271,7 +271,7 @@ NonfiniteOrigin WorldStep::find_nonfinite(kernels::Stream& stream, std::int64_t 
   loop.run_lanes(step, fill_lane);
   loop.exchange(CollectiveKind::nonfinite);
   stream.synchronize();
-  return ranks_.front()->totals().nonfinite_origin();
+  return ranks_.front()->totals().nonfinite_counts().origin();
 }
 
 std::uint64_t WorldStep::digest() const {

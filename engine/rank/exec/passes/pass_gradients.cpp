@@ -88,7 +88,7 @@ void PassGradients::reward_distances(kernels::Stream& stream, std::size_t group,
     // The factor is the device's, so that no host waits for norms.
     kernels.scale(stream, {.x = distance,
                            .y = out,
-                           .factor = totals_->distance_factor(group, segment.parameter),
+                           .factor = totals_->passes().distance_factor(group, segment.parameter),
                            .count = segment.count});
   }
 }
@@ -118,14 +118,14 @@ void PassGradients::finish(kernels::Stream& stream, std::size_t group, const Lan
                     .next = next,
                     .out = last ? next : kept,
                     .count = segment.count,
-                    .agreeing = totals_->agreement(group, i)});
+                    .agreeing = totals_->passes().agreement(group, i)});
     } else if (last) {
       rank_->kernels().fill(stream, {.out = next, .value = 0.0F, .count = segment.count});
     }
   }
   if (last) {
     totals_->add_norms(stream, group, gradient);
-  } else if (totals_->measures_distances(work.pass)) {
+  } else if (totals_->passes().measures_distances(work.pass)) {
     measure_distances(stream, group, gradient);
   }
 }
@@ -138,7 +138,7 @@ void PassGradients::join(kernels::Stream& stream, const Rows& rows) const {
   kernels.mask_sign(stream, {.g = agreeing, .other = rows.kept, .count = rows.count});
   const float* next = how == GradientJoin::sum ? rows.next : agreeing;
   kernels.count_nonzero(stream, {.x = agreeing, .count = rows.count, .nonzero = rows.agreeing});
-  totals_->agreement_counted(stream, rows.agreeing);
+  totals_->passes().agreement_counted(stream, rows.agreeing);
   if (how == GradientJoin::symmetric) {
     kernels.mask_sign(stream, {.g = rows.kept, .other = agreeing, .count = rows.count});
   }

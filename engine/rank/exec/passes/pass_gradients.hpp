@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/command.hpp"
-#include "engine/rank/exec/step_totals.hpp"
+#include "engine/rank/exec/totals/step_totals.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
 #include "engine/rank/state/rank_state.hpp"
