@@ -74,7 +74,7 @@ def log_rows():
 
 
 def turn_rows():
-    for i in range(TURN_STEPS + TURN_STEPS // 4):
+    for i in range(TURN_STEPS // 4 + 1):
         value = tidied(sin(2 * pi * i / TURN_STEPS))
         nearest = mpf(float(value))
         head = upper(value, HALF_BITS)
@@ -133,8 +133,7 @@ def main():
                    "-log(inverse) = head + tail, near 1 / inverse; cells from 0.6875 to 1.375.")
     lines += ["struct TurnStep {", "  double value;", "  double tail;   ///< sin - value",
               "  double upper;  ///< The value's upper 26 bits,", "  double lower;  ///< and the rest.", "};"]
-    lines += table("TurnStep", "kTurns", turn_rows(),
-                   "sin(i pi / 64), a quarter more than a circle: the cosine is 32 steps on.")
+    lines += table("TurnStep", "kQuarterTurn", turn_rows(), "sin(i pi / 64), up to pi / 2.")
     lines += ["/// 64 zeros, then the bits of 2 / pi.", "inline constexpr std::uint64_t kTwoOverPi[] = {"]
     lines += [f"    {word:#018x}," for word in [0, *words_of_two_over_pi(20)]]
     lines += ["};", "", "}  // namespace train::fixed::tables", ""]

@@ -3,8 +3,10 @@
 // two doubles; a product is exact if its factors have 26 bits each.
 #include "base/math/fixed_math.hpp"
 
+#include <array>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -265,6 +267,20 @@ inline Angle angle_of(double x) {
   }
   return angle_from_digits(x);
 }
+
+/// sin(i pi / 64), a quarter more than a circle: the cosine is 32 steps on.
+constexpr auto kTurns = [] {
+  std::array<TurnStep, 160> turns{};
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const std::size_t half = i % 64;
+    const TurnStep& step = kQuarterTurn[half <= 32 ? half : 64 - half];
+    // 0.0 - x and not -x: no zero is negative.
+    turns[i] = i % 128 < 64 ? step
+                            : TurnStep{0.0 - step.value, 0.0 - step.tail, 0.0 - step.upper,
+                                       0.0 - step.lower};
+  }
+  return turns;
+}();
 
 /// sin(steps pi / 64 + value + tail).
 inline double sin_at(std::uint64_t steps, const Angle& angle) {
