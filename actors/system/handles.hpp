@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-// Typed handle of every actor: its messages, which are only declared here; a handler includes the
-// message's header.
+// Typed handle of every actor: its messages. `struct` before a name declares the message; a handler
+// includes the message's header.
 namespace train::run {
 
 struct Command;
@@ -34,146 +34,79 @@ using run::RunFinished;
 using run::ShardWritten;
 using run::StepFinished;
 
-struct WriteSnapshot;
-struct CommandFinished;
-struct CauseTimeout;
-struct DrainTimeout;
-struct ShardOrder;
-struct ReleaseStaging;
-struct ShardDone;
-struct SaveWorkDone;
-struct JournalWritten;
-struct CheckpointLocal;
-struct SaveFinished;
-struct CheckpointSkipped;
-struct NonfiniteFound;
-struct RankStopped;
-struct ReportFailed;
-struct StopRequested;
-struct NodesReturned;
-struct PrepareLanes;
-struct LaneReady;
-struct ConnectBatch;
-struct BatchSlotFree;
-struct ForwardLane;
-struct BackwardLane;
-struct LaneEnqueued;
-struct LaneFinished;
-struct GradientReady;
-struct UpdateParameters;
-struct UpdateEnqueued;
-struct RunEvaluation;
-struct EvaluationEnqueued;
-struct CopyState;
-struct CopyEnqueued;
-struct StateCopied;
-struct DrainSnapshots;
-struct SnapshotsDrained;
-struct ReduceWithoutLanes;
-struct GradientBroadcast;
-struct GathersFinished;
-struct WorkFailed;
-struct OperationPacked;
-struct OperationUnpacked;
-struct BytesMoved;
-struct AcquireWeights;
-struct WeightsAcquired;
-struct AcquireGradientBuffer;
-struct GradientBufferAcquired;
-struct VisitEnqueued;
-struct GradientPacked;
-struct AllGatherWeights;
-struct WeightsFinalized;
-struct ConnectCollective;
-struct ConnectBuffers;
-struct RequestCollective;
-struct CollectiveFinished;
-struct ConnectConductor;
-struct ConnectRank;
-struct ConnectLayer;
-struct ConnectEvaluator;
-struct ConnectOptimizer;
-struct ConnectSnapshot;
-struct ConnectIndex;
-struct ConnectReporter;
-struct ReportDrained;
-struct CloseReport;
-struct CheckStalls;
-struct ObservationTaken;
-struct RankLost;
-struct LauncherLost;
-struct StatusWritten;
-
 template <class... Messages>
 using Accepts = caf::typed_actor<caf::reacts_to<Messages>...>;
 
 using ConductorActor =
-    Accepts<ConnectConductor, CommandFinished, StepFinished, EvaluationFinished, CheckpointWritten,
-            CheckpointLocal, CheckpointFailed, SaveFinished, NonfiniteFound, RankStopped,
-            RankFailed, LauncherLost, CauseTimeout, DrainTimeout, ReportFailed, StopRequested,
-            NodesReturned, ReportDrained>;
+    Accepts<struct ConnectConductor, struct CommandFinished, StepFinished, EvaluationFinished,
+            CheckpointWritten, struct CheckpointLocal, CheckpointFailed, struct SaveFinished,
+            struct NonfiniteFound, struct RankStopped, RankFailed, struct LauncherLost,
+            struct CauseTimeout, struct DrainTimeout, struct ReportFailed, struct StopRequested,
+            struct NodesReturned, struct ReportDrained>;
 
 using RankActor =
-    Accepts<ConnectRank, Command, LaneReady, LaneEnqueued, LaneFinished, GradientReady,
-            GradientBroadcast, GathersFinished, UpdateEnqueued, EvaluationEnqueued, CopyEnqueued,
-            WriteSnapshot, ShardOrder, SnapshotsDrained, WorkFailed>;
+    Accepts<struct ConnectRank, Command, struct LaneReady, struct LaneEnqueued, struct LaneFinished,
+            struct GradientReady, struct GradientBroadcast, struct GathersFinished,
+            struct UpdateEnqueued, struct EvaluationEnqueued, struct CopyEnqueued,
+            struct WriteSnapshot, struct ShardOrder, struct SnapshotsDrained, struct WorkFailed>;
 
 /// Receives each command that its rank begins.
 using CommandFollower = Accepts<Command>;
 
-using BatchActor = Accepts<ConnectBatch, PrepareLanes, BatchSlotFree>;
+using BatchActor = Accepts<struct ConnectBatch, struct PrepareLanes, struct BatchSlotFree>;
 
-using LayerActor = Accepts<ConnectLayer, ForwardLane, BackwardLane, ReduceWithoutLanes>;
+using LayerActor = Accepts<struct ConnectLayer, struct ForwardLane, struct BackwardLane,
+                           struct ReduceWithoutLanes>;
 
-using OptimizerActor = Accepts<ConnectOptimizer, UpdateParameters>;
+using OptimizerActor = Accepts<struct ConnectOptimizer, struct UpdateParameters>;
 
 using EvaluatorActor =
-    Accepts<ConnectEvaluator, RunEvaluation, LaneReady, LaneEnqueued, LaneFinished>;
+    Accepts<struct ConnectEvaluator, struct RunEvaluation, LaneReady, LaneEnqueued, LaneFinished>;
 
-using SnapshotActor =
-    Accepts<ConnectSnapshot, CopyState, StateCopied, WriteSnapshot, ShardOrder, DrainSnapshots,
-            ShardWritten, ShardDone, CheckpointFailed, ReleaseStaging>;
+using SnapshotActor = Accepts<struct ConnectSnapshot, struct CopyState, struct StateCopied,
+                              WriteSnapshot, ShardOrder, struct DrainSnapshots, ShardWritten,
+                              struct ShardDone, CheckpointFailed, struct ReleaseStaging>;
 
 /// Answers a request once the operation's turn has come and its data has arrived.
 using CollectiveActor =
-    caf::typed_actor<caf::reacts_to<ConnectCollective>, caf::reacts_to<Command>,
-                     caf::replies_to<RequestCollective>::with<CollectiveFinished>,
-                     caf::reacts_to<OperationPacked>, caf::reacts_to<OperationUnpacked>,
-                     caf::reacts_to<BytesMoved>>;
+    caf::typed_actor<caf::reacts_to<struct ConnectCollective>, caf::reacts_to<Command>,
+                     caf::replies_to<struct RequestCollective>::with<struct CollectiveFinished>,
+                     caf::reacts_to<struct OperationPacked>,
+                     caf::reacts_to<struct OperationUnpacked>, caf::reacts_to<struct BytesMoved>>;
 
 /// Answers a reservation when it begins.
-using BuffersActor =
-    caf::typed_actor<caf::reacts_to<ConnectBuffers>, caf::reacts_to<Command>,
-                     caf::reacts_to<WeightsFinalized>,
-                     caf::replies_to<AcquireWeights>::with<WeightsAcquired>,
-                     caf::replies_to<AcquireGradientBuffer>::with<GradientBufferAcquired>,
-                     caf::reacts_to<VisitEnqueued>, caf::reacts_to<GradientPacked>,
-                     caf::reacts_to<AllGatherWeights>>;
+using BuffersActor = caf::typed_actor<
+    caf::reacts_to<struct ConnectBuffers>, caf::reacts_to<Command>,
+    caf::reacts_to<struct WeightsFinalized>,
+    caf::replies_to<struct AcquireWeights>::with<struct WeightsAcquired>,
+    caf::replies_to<struct AcquireGradientBuffer>::with<struct GradientBufferAcquired>,
+    caf::reacts_to<struct VisitEnqueued>, caf::reacts_to<struct GradientPacked>,
+    caf::reacts_to<struct AllGatherWeights>>;
 
 /// Carries a save from the first shard to its end; keeps the index of the run.
-using IndexActor =
-    Accepts<ConnectIndex, WriteSnapshot, ShardWritten, ShardDone, CheckpointFailed, SaveWorkDone,
-            CheckpointSkipped, StepFinished, EvaluationFinished, JournalWritten>;
+using IndexActor = Accepts<struct ConnectIndex, WriteSnapshot, ShardWritten, ShardDone,
+                           CheckpointFailed, struct SaveWorkDone, struct CheckpointSkipped,
+                           StepFinished, EvaluationFinished, struct JournalWritten>;
 
 /// Receives the events of a run. Answers CloseReport, once its remaining work is done, by
 /// ReportDrained under its own identity; the end of the run waits for that.
 using RunListener = Accepts<StepFinished, EvaluationFinished, CheckpointWritten, CheckpointFailed,
-                            CheckpointSkipped, StopRequested, CloseReport>;
+                            CheckpointSkipped, StopRequested, struct CloseReport>;
 
 /// Listener with its name in the text of a failure.
 using NamedListener = std::pair<std::string, RunListener>;
 
 using ReporterActor =
-    Accepts<ConnectReporter, ReportFailed, StepFinished, EvaluationFinished, CheckpointWritten,
-            CheckpointFailed, CheckpointSkipped, StopRequested, CloseReport>;
+    Accepts<struct ConnectReporter, ReportFailed, StepFinished, EvaluationFinished,
+            CheckpointWritten, CheckpointFailed, CheckpointSkipped, StopRequested, CloseReport>;
 
 /// Reports the rank's progress to the observer; one per rank.
-using WatchdogActor = Accepts<CheckStalls>;
+using WatchdogActor = Accepts<struct CheckStalls>;
 
 /// Stores the last report of every rank.
-using ObserverActor = caf::typed_actor<caf::replies_to<RankObserved>::with<ObservationTaken>,
-                                       caf::reacts_to<CheckStalls>, caf::reacts_to<RankLost>,
-                                       caf::reacts_to<StatusWritten>>;
+using ObserverActor = caf::typed_actor<caf::replies_to<RankObserved>::with<struct ObservationTaken>,
+                                       caf::reacts_to<CheckStalls>, caf::reacts_to<struct RankLost>,
+                                       caf::reacts_to<struct StatusWritten>>;
 
 /// Actors with their names in the text of a failure and in the watchdog's report.
 using NamedActors = std::vector<std::pair<std::string, caf::actor>>;
