@@ -76,6 +76,16 @@ using Status = Result<void>;
     }                                                          \
   } while (false)
 
+/// Value of the expression (a Result), or, if that has an error, a return of the error to the
+/// caller. The whole initializer of a variable:
+///   const InputFile file = TRAIN_TRY(InputFile::open(path));
+#define TRAIN_TRY(...)                                          \
+  __extension__({                                               \
+    auto&& train_value_ = (__VA_ARGS__);                        \
+    TRAIN_RETURN_IF_ERROR(train_value_);                        \
+    std::forward<decltype(train_value_)>(train_value_).value(); \
+  })
+
 /// TRAIN_RETURN_IF_ERROR in a coroutine.
 #define TRAIN_CO_RETURN_IF_ERROR(expression)                   \
   do {                                                         \
