@@ -1,13 +1,7 @@
 #pragma once
 
 #include <caf/fwd.hpp>
-#include <cstdint>
-#include <functional>
 #include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "actors/messages/save_messages.hpp"
 #include "actors/system/handles.hpp"

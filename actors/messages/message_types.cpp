@@ -1,8 +1,6 @@
 #include "actors/messages/message_types.hpp"
 
 #include <caf/all.hpp>
-#include <string>
-#include <string_view>
 
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/command_messages.hpp"

@@ -6,7 +6,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/result.hpp"
 #include "storage/weight_files/gguf_file.hpp"

@@ -5,7 +5,6 @@
 
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "checkpoint/format/layout.hpp"
 #include "checkpoint/save/retention.hpp"

@@ -8,7 +8,6 @@
 #include <cctype>
 #include <charconv>
 #include <filesystem>
-#include <string>
 #include <system_error>
 
 #include "storage/files/atomic_file.hpp"

@@ -1,7 +1,6 @@
 #include "cli/checkpoints/text_writer.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "engine/rank/plan/run_device.hpp"

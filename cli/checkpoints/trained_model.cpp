@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "base/process/stop_signals.hpp"
 #include "base/text/log.hpp"
 #include "base/text/text_output.hpp"

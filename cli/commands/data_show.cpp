@@ -1,7 +1,5 @@
 #include <unistd.h>
 
-#include <optional>
-
 #include "cli/command.hpp"
 #include "data/rows/row_split.hpp"
 #include "data/rows/row_text.hpp"

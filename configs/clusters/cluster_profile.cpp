@@ -7,7 +7,6 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <array>
 #include <fstream>
 #include <functional>
 #include <map>

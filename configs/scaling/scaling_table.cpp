@@ -4,11 +4,8 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <fstream>
-#include <iterator>
-#include <span>
 
 #include "configs/load_config.hpp"
 #include "configs/nearest.hpp"

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "data/tokenizer/formats/json_members.hpp"
 #include "storage/files/untrusted_text.hpp"

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <system_error>
 
 #include "data/prepare/document_reader.hpp"

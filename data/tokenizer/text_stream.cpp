@@ -1,7 +1,5 @@
 #include "data/tokenizer/text_stream.hpp"
 
-#include <algorithm>
-
 namespace train::data {
 namespace {
 

@@ -2,10 +2,8 @@
 
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/result.hpp"
 #include "engine/collective/collective.hpp"

@@ -1,6 +1,5 @@
 #include "engine/objective/pair_objective.hpp"
 
-#include <algorithm>
 #include <array>
 
 #include "base/check.hpp"

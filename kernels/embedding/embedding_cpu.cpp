@@ -1,7 +1,6 @@
 #include "kernels/embedding/embedding.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <vector>
 

@@ -1,4 +1,3 @@
-#include <type_traits>
 
 #include "kernels/gemm/bf16_pairs-inl.hpp"
 #include "kernels/gemm/gemm_depth.hpp"

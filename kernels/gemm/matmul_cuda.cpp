@@ -10,7 +10,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "kernels/device/cuda_device.hpp"

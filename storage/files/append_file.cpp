@@ -9,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <span>
-#include <system_error>
 #include <utility>
 
 #include "base/text/log.hpp"

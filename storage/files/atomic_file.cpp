@@ -12,7 +12,6 @@
 #include <cstring>
 #include <optional>
 #include <system_error>
-#include <utility>
 
 #include "storage/files/file_calls.hpp"
 #include "storage/files/input_file.hpp"

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <utility>
 
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/file_calls.hpp"

@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>

@@ -6,7 +6,6 @@
 #include <sstream>
 #include <system_error>
 #include <thread>
-#include <utility>
 
 #include "base/text/log.hpp"
 #include "storage/files/atomic_file.hpp"

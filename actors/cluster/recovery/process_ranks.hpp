@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <span>
 
 #include "actors/messages/cluster_messages.hpp"

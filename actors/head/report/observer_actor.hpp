@@ -2,7 +2,6 @@
 
 #include <caf/fwd.hpp>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 
 #include "actors/system/handles.hpp"

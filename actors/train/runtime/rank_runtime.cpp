@@ -4,10 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 #include <memory>
-#include <new>
-#include <span>
 #include <utility>
 
 #include "engine/host_state.hpp"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <caf/all.hpp>
 #include <chrono>
-#include <cstdlib>
 #include <utility>
 
 #include "actors/system/float_mode_hook.hpp"

@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <system_error>
-#include <utility>
 
 #include "data/tokenizer/formats/json_members.hpp"
 #include "data/tokenizer/formats/sentencepiece_model.hpp"

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <nlohmann/json_fwd.hpp>
-#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"

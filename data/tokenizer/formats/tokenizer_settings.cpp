@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 
 #include "data/tokenizer/formats/json_members.hpp"
 #include "data/tokenizer/formats/side_document.hpp"

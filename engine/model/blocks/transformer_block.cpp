@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "base/check.hpp"
 #include "kernels/activation/elementwise.hpp"

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 
 #include "engine/command.hpp"
 #include "engine/host_state.hpp"

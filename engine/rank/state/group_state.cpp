@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <span>
-#include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
 
 #include "base/check.hpp"
 #include "base/process/joined_thread.hpp"
