@@ -102,9 +102,7 @@ Result<Conversation> conversation_from_json(const Json& value) {
         R"(a conversation is a list [{"role": ..., "content": ...}, ...], or an object with such )"
         R"(a list "messages")");
   }
-  auto messages = messages_of(*list);
-  TRAIN_RETURN_IF_ERROR(messages);
-  conversation.messages = std::move(messages).value();
+  conversation.messages = TRAIN_TRY(messages_of(*list));
   return conversation;
 }
 

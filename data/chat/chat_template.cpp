@@ -157,15 +157,13 @@ Result<std::string> ChatTemplate::State::source_for(const Conversation& conversa
 }
 
 Status ChatTemplate::State::send(const ChatItem& item, bool spans) {
-  const auto name = source_for(*item.conversation);
-  TRAIN_RETURN_IF_ERROR(name);
+  const auto name = TRAIN_TRY(source_for(*item.conversation));
   if (sent_ != item.conversation) {
-    const auto line = conversation_line(*item.conversation);
-    TRAIN_RETURN_IF_ERROR(line);
-    process->send(*line);
+    const auto line = TRAIN_TRY(conversation_line(*item.conversation));
+    process->send(line);
     sent_ = item.conversation;
   }
-  Json request = {{"template", *name},
+  Json request = {{"template", name},
                   {"messages", item.prefix.messages_count},
                   {"add_generation_prompt", item.prefix.options.add_generation_prompt},
                   {"spans", spans}};
@@ -221,20 +219,18 @@ ChatTemplate::~ChatTemplate() = default;
 Result<ChatTemplate> ChatTemplate::open(const std::filesystem::path& path,
                                         const ChatSettings& settings) {
   TRAIN_RETURN_IF_ERROR(check_settings(settings));
-  auto files = read_template_files(path);
-  TRAIN_RETURN_IF_ERROR(files);
+  auto files = TRAIN_TRY(read_template_files(path));
   auto state = std::make_unique<State>();
   state->settings = settings;
-  state->where = files->where;
+  state->where = files.where;
   state->tokens = settings.special_tokens;
   if (settings.tokenizer.empty()) {
-    state->tokens.merge(files->tokens);
+    state->tokens.merge(files.tokens);
   } else {
-    auto tokens = read_special_tokens(settings.tokenizer);
-    TRAIN_RETURN_IF_ERROR(tokens);
-    state->tokens.merge(*tokens);
+    auto tokens = TRAIN_TRY(read_special_tokens(settings.tokenizer));
+    state->tokens.merge(tokens);
   }
-  state->sources = std::move(files->sources);
+  state->sources = std::move(files.sources);
   return ChatTemplate(std::move(state));
 }
 
@@ -286,9 +282,8 @@ ChatPrefix whole(const Conversation& conversation, const RenderOptions& options)
 Result<std::string> ChatTemplate::render(const Conversation& conversation,
                                          const RenderOptions& options) {
   const ChatItem item{.conversation = &conversation, .prefix = whole(conversation, options)};
-  auto text = std::move(state_->render(std::span(&item, 1), false).front());
-  TRAIN_RETURN_IF_ERROR(text);
-  return std::move(text->text);
+  auto text = TRAIN_TRY(std::move(state_->render(std::span(&item, 1), false).front()));
+  return std::move(text.text);
 }
 
 Result<RenderedChat> ChatTemplate::render_with_spans(const Conversation& conversation,

@@ -170,9 +170,8 @@ Result<JinjaProcess> JinjaProcess::start_program(const std::string& program,
 }
 
 Status JinjaProcess::greet() {
-  const auto head = receive_line(now_seconds() + kStartSeconds);
-  TRAIN_RETURN_IF_ERROR(head);
-  const json answer = json::parse(*head, nullptr, false);
+  const auto head = TRAIN_TRY(receive_line(now_seconds() + kStartSeconds));
+  const json answer = json::parse(head, nullptr, false);
   if (answer.is_object() && answer.contains("missing")) {
     return failure(one_line(answer.value("missing", "")));
   }
@@ -186,10 +185,9 @@ Status JinjaProcess::greet() {
 
 Result<RenderedChat> JinjaProcess::receive() {
   const double deadline = now_seconds() + 6.0 * time_limit_ + 20.0;
-  const auto head = receive_line(deadline);
-  TRAIN_RETURN_IF_ERROR(head);
+  const auto head = TRAIN_TRY(receive_line(deadline));
   try {
-    return rendered(json::parse(*head), deadline);
+    return rendered(json::parse(head), deadline);
   } catch (const json::exception&) {
     return given_up(failure(fmt::format("{} sent an invalid reply", program_)));
   }

@@ -30,17 +30,15 @@ bool is_file(const fs::path& path) {
 }
 
 Result<std::string> read_small_file(const fs::path& path) {
-  const auto file = storage::InputFile::open(path);
-  TRAIN_RETURN_IF_ERROR(file);
-  return file->read_text(kFileLimitBytes);
+  const auto file = TRAIN_TRY(storage::InputFile::open(path));
+  return file.read_text(kFileLimitBytes);
 }
 
 Result<std::string> read_template(const fs::path& path) {
-  auto text = read_small_file(path);
-  TRAIN_RETURN_IF_ERROR(text);
-  if (storage::valid_prefix(*text) != text->size()) {
+  auto text = TRAIN_TRY(read_small_file(path));
+  if (storage::valid_prefix(text) != text.size()) {
     return user_error(
-        fmt::format("{}: byte {}: not valid UTF-8", path.string(), storage::valid_prefix(*text)));
+        fmt::format("{}: byte {}: not valid UTF-8", path.string(), storage::valid_prefix(text)));
   }
   return text;
 }
@@ -52,10 +50,9 @@ Result<json> read_document(const fs::path& path) {
   if (!is_file(path)) {
     return json(nullptr);
   }
-  const auto text = read_small_file(path);
-  TRAIN_RETURN_IF_ERROR(text);
-  json document = storage::json_excess(*text, limits).empty() ? json::parse(*text, nullptr, false)
-                                                              : json(json::value_t::discarded);
+  const auto text = TRAIN_TRY(read_small_file(path));
+  json document = storage::json_excess(text, limits).empty() ? json::parse(text, nullptr, false)
+                                                             : json(json::value_t::discarded);
   if (!document.is_object()) {
     return user_error(fmt::format("{}: not a JSON object", path.string()));
   }
@@ -65,10 +62,9 @@ Result<json> read_document(const fs::path& path) {
 /// Every named special token, the model's own names included, as transformers passes them to
 /// templates.
 Result<SpecialTokens> tokens_in(const fs::path& folder) {
-  const auto settings = read_tokenizer_settings(folder);
-  TRAIN_RETURN_IF_ERROR(settings);
+  const auto settings = TRAIN_TRY(read_tokenizer_settings(folder));
   SpecialTokens tokens;
-  for (const TokenizerSettings::Named& one : settings->named) {
+  for (const TokenizerSettings::Named& one : settings.named) {
     tokens[one.name] = one.token.content;
   }
   return tokens;
@@ -119,25 +115,22 @@ Result<TemplateSources> template_files_in(const fs::path& folder) {
     }
   }
   for (const auto& [name, file] : files) {
-    auto source = read_template(file);
-    TRAIN_RETURN_IF_ERROR(source);
-    sources.emplace(name, std::move(source).value());
+    auto source = TRAIN_TRY(read_template(file));
+    sources.emplace(name, std::move(source));
   }
   return sources;
 }
 
 Result<TemplateFiles> read_folder(const fs::path& folder) {
   const fs::path config_file = folder / "tokenizer_config.json";
-  const auto config = read_document(config_file);
-  TRAIN_RETURN_IF_ERROR(config);
-  auto tokens = tokens_in(folder);
-  TRAIN_RETURN_IF_ERROR(tokens);
-  TemplateFiles files{.sources = {}, .tokens = std::move(tokens).value(), .where = {}};
+  const auto config = TRAIN_TRY(read_document(config_file));
+  auto tokens = TRAIN_TRY(tokens_in(folder));
+  TemplateFiles files{.sources = {}, .tokens = std::move(tokens), .where = {}};
   auto sources = template_files_in(folder);
   TRAIN_RETURN_IF_ERROR(sources);
   files.where = (folder / "chat_template.jinja").string();
   if (sources->empty()) {
-    sources = sources_of(json_member(*config, "chat_template"), config_file);
+    sources = sources_of(json_member(config, "chat_template"), config_file);
     TRAIN_RETURN_IF_ERROR(sources);
     files.where = config_file.string();
   }
@@ -154,10 +147,9 @@ Result<TemplateFiles> read_folder(const fs::path& folder) {
 }
 
 Result<TemplateFiles> read_gguf(const fs::path& path) {
-  const auto file = storage::GgufFile::open(path);
-  TRAIN_RETURN_IF_ERROR(file);
-  TemplateFiles files{.sources = gguf_template_sources(*file),
-                      .tokens = gguf_special_tokens(*file),
+  const auto file = TRAIN_TRY(storage::GgufFile::open(path));
+  TemplateFiles files{.sources = gguf_template_sources(file),
+                      .tokens = gguf_special_tokens(file),
                       .where = path.string()};
   if (files.sources.empty()) {
     return user_error(
@@ -177,12 +169,10 @@ Result<TemplateFiles> read_template_files(const fs::path& path) {
   if (path.extension() == ".gguf") {
     return read_gguf(path);
   }
-  auto source = read_template(path);
-  TRAIN_RETURN_IF_ERROR(source);
-  auto tokens = read_special_tokens(path);
-  TRAIN_RETURN_IF_ERROR(tokens);
-  return TemplateFiles{.sources = {{"default", std::move(source).value()}},
-                       .tokens = std::move(tokens).value(),
+  auto source = TRAIN_TRY(read_template(path));
+  auto tokens = TRAIN_TRY(read_special_tokens(path));
+  return TemplateFiles{.sources = {{"default", std::move(source)}},
+                       .tokens = std::move(tokens),
                        .where = path.string()};
 }
 
@@ -206,9 +196,8 @@ Status remove_configured_template(const fs::path& folder) {
   if (!is_file(file)) {
     return {};
   }
-  const auto text = read_small_file(file);
-  TRAIN_RETURN_IF_ERROR(text);
-  auto config = nlohmann::ordered_json::parse(*text, nullptr, false);
+  const auto text = TRAIN_TRY(read_small_file(file));
+  auto config = nlohmann::ordered_json::parse(text, nullptr, false);
   if (!config.is_object()) {
     return user_error(fmt::format("{}: not a JSON object", file.string()));
   }
@@ -257,9 +246,8 @@ Status write_template_files(const TemplateSources& sources, const fs::path& fold
 
 Result<SpecialTokens> read_special_tokens(const fs::path& tokenizer) {
   if (tokenizer.extension() == ".gguf") {
-    const auto file = storage::GgufFile::open(tokenizer);
-    TRAIN_RETURN_IF_ERROR(file);
-    return gguf_special_tokens(*file);
+    const auto file = TRAIN_TRY(storage::GgufFile::open(tokenizer));
+    return gguf_special_tokens(file);
   }
   std::error_code ignored;
   const fs::path folder =

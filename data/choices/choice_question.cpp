@@ -109,23 +109,20 @@ std::string description_of(const json& line) {
 }
 
 Result<ChoiceQuestion> parse_letters(const json& line) {
-  const auto question = text_member(line, "question");
-  TRAIN_RETURN_IF_ERROR(question);
-  const auto texts = text_list(json_member(line, "choices"), "choices");
-  TRAIN_RETURN_IF_ERROR(texts);
-  if (texts->size() > kLetterCount) {
+  const auto question = TRAIN_TRY(text_member(line, "question"));
+  const auto texts = TRAIN_TRY(text_list(json_member(line, "choices"), "choices"));
+  if (texts.size() > kLetterCount) {
     return user_error(
-        fmt::format("\"choices\" has {} texts, more than there are letters", texts->size()));
+        fmt::format("\"choices\" has {} texts, more than there are letters", texts.size()));
   }
-  const auto answer = index_member(line, "answer", texts->size());
-  TRAIN_RETURN_IF_ERROR(answer);
-  ChoiceQuestion parsed{.context = description_of(line) + stripped(*question) + "\n",
+  const auto answer = TRAIN_TRY(index_member(line, "answer", texts.size()));
+  ChoiceQuestion parsed{.context = description_of(line) + stripped(question) + "\n",
                         .continuations = {},
                         .choices = {},
-                        .answer = *answer};
-  for (std::size_t i = 0; i < texts->size(); ++i) {
+                        .answer = answer};
+  for (std::size_t i = 0; i < texts.size(); ++i) {
     const std::string letter(1, static_cast<char>('A' + i));
-    parsed.context += fmt::format("{}. {}\n", letter, (*texts)[i]);
+    parsed.context += fmt::format("{}. {}\n", letter, texts[i]);
     parsed.continuations.push_back(" " + letter);
     parsed.choices.push_back(letter);
   }
@@ -145,26 +142,23 @@ ChoiceQuestion with_texts(std::string context, std::vector<std::string> texts, s
 }
 
 Result<ChoiceQuestion> parse_arc(const json& line) {
-  const auto question = text_member(line, "question");
-  TRAIN_RETURN_IF_ERROR(question);
+  const auto question = TRAIN_TRY(text_member(line, "question"));
   const json& choices = json_member(line, "choices");
-  auto texts = text_list(json_member(choices, "text"), "choices.text");
-  TRAIN_RETURN_IF_ERROR(texts);
+  auto texts = TRAIN_TRY(text_list(json_member(choices, "text"), "choices.text"));
   const json& labels = json_member(choices, "label");
-  const auto key = text_member(line, "answerKey");
-  TRAIN_RETURN_IF_ERROR(key);
-  if (!labels.is_array() || labels.size() != texts->size()) {
+  const auto key = TRAIN_TRY(text_member(line, "answerKey"));
+  if (!labels.is_array() || labels.size() != texts.size()) {
     return user_error(fmt::format(
-        "\"choices.label\" does not have a label for each of the {} texts", texts->size()));
+        "\"choices.label\" does not have a label for each of the {} texts", texts.size()));
   }
-  const auto found = std::find(labels.begin(), labels.end(), json(*key));
+  const auto found = std::find(labels.begin(), labels.end(), json(key));
   if (found == labels.end()) {
     return user_error(fmt::format("\"answerKey\" is {}, which is none of the labels {}",
-                                  storage::shown(*key),
+                                  storage::shown(key),
                                   labels.dump(-1, ' ', false, json::error_handler_t::replace)));
   }
   const auto answer = static_cast<std::size_t>(found - labels.begin());
-  return with_texts(fmt::format("Question: {}\nAnswer:", *question), std::move(*texts), answer);
+  return with_texts(fmt::format("Question: {}\nAnswer:", question), std::move(texts), answer);
 }
 
 /// First letter upper case, the others lower case; ASCII only.
@@ -207,25 +201,21 @@ std::string without_brackets(std::string_view given) {
 }
 
 Result<ChoiceQuestion> parse_hellaswag(const json& line) {
-  const auto before = text_member(line, "ctx_a");
-  TRAIN_RETURN_IF_ERROR(before);
-  const auto activity = text_member(line, "activity_label");
-  TRAIN_RETURN_IF_ERROR(activity);
-  auto endings = text_list(json_member(line, "endings"), "endings");
-  TRAIN_RETURN_IF_ERROR(endings);
-  const auto answer = index_member(line, "label", endings->size());
-  TRAIN_RETURN_IF_ERROR(answer);
+  const auto before = TRAIN_TRY(text_member(line, "ctx_a"));
+  const auto activity = TRAIN_TRY(text_member(line, "activity_label"));
+  auto endings = TRAIN_TRY(text_list(json_member(line, "endings"), "endings"));
+  const auto answer = TRAIN_TRY(index_member(line, "label", endings.size()));
   const std::string after = json_text(line, "ctx_b").value_or("");
   std::vector<std::string> texts;
-  for (const std::string& ending : *endings) {
+  for (const std::string& ending : endings) {
     texts.push_back(without_brackets(ending));
     if (texts.back().empty()) {
       return user_error("\"endings\" has a text of nothing but brackets");
     }
   }
   return with_texts(
-      without_brackets(fmt::format("{}: {} {}", *activity, *before, capitalized(after))),
-      std::move(texts), *answer);
+      without_brackets(fmt::format("{}: {} {}", activity, before, capitalized(after))),
+      std::move(texts), answer);
 }
 
 }  // namespace

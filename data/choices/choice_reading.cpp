@@ -78,17 +78,15 @@ Status ChoiceReading::add_document(const Ids& whole, std::size_t context) {
 Status ChoiceReading::add(const ChoiceQuestion& question, std::size_t source, std::uint64_t line) {
   const std::string& text = question.context;
   const std::size_t end = text.find_last_not_of(kWhiteSpace) + 1;
-  const auto context = encode(std::string_view(text).substr(0, end));
-  TRAIN_RETURN_IF_ERROR(context);
+  const auto context = TRAIN_TRY(encode(std::string_view(text).substr(0, end)));
   ScoredQuestion scored{.source = source,
                         .line = line,
                         .first_document = read_.documents.size(),
                         .answer = question.answer,
                         .choices = {}};
   for (std::size_t i = 0; i < question.choices.size(); ++i) {
-    const auto whole = encode(text + question.continuations[i]);
-    TRAIN_RETURN_IF_ERROR(whole);
-    if (const Status added = add_document(*whole, context->size()); !added) {
+    const auto whole = TRAIN_TRY(encode(text + question.continuations[i]));
+    if (const Status added = add_document(whole, context.size()); !added) {
       return user_error(fmt::format("choice {} {}", i + 1, added.error().message));
     }
     scored.choices.push_back({.characters = characters_of(question.choices[i]),
@@ -100,10 +98,9 @@ Status ChoiceReading::add(const ChoiceQuestion& question, std::size_t source, st
 }
 
 Status ChoiceReading::read(const std::string& file, std::size_t source) {
-  auto input = storage::InputReader::open(file);
-  TRAIN_RETURN_IF_ERROR(input);
+  auto input = TRAIN_TRY(storage::InputReader::open(file));
   const std::size_t before = read_.questions.size();
-  TRAIN_RETURN_IF_ERROR(input->read_records([&](const storage::InputRecord& record) -> Status {
+  TRAIN_RETURN_IF_ERROR(input.read_records([&](const storage::InputRecord& record) -> Status {
     const auto at_line = [&](std::string_view text) {
       return user_error(fmt::format("{}:{}: {}", file, record.line, text));
     };

@@ -84,9 +84,8 @@ class ConversationRender {
       return chat;
     }
     // A generation block may have no known place: the text alone may suffice.
-    auto text = template_.render(conversation_);
-    TRAIN_RETURN_IF_ERROR(text);
-    return RenderedChat{.text = std::move(*text), .generated = {}};
+    auto text = TRAIN_TRY(template_.render(conversation_));
+    return RenderedChat{.text = std::move(text), .generated = {}};
   }
 
   /// Gives messages without content an empty one if the template prints None for null or rejects

@@ -142,9 +142,8 @@ ExampleEncoder::ExampleEncoder(Tokenizer tokenizer, EncoderSettings settings)
 
 Status ExampleEncoder::open_template() {
   if (!template_) {
-    auto found = ChatTemplate::find(settings_.chat_template, settings_.chat);
-    TRAIN_RETURN_IF_ERROR(found);
-    template_.emplace(std::move(*found));
+    auto found = TRAIN_TRY(ChatTemplate::find(settings_.chat_template, settings_.chat));
+    template_.emplace(std::move(found));
   }
   return {};
 }

@@ -68,16 +68,15 @@ Status ExampleReading::run(const Take& take, const PrepareProgress& progress) {
 }
 
 Status ExampleReading::read_input(std::size_t input, const Take& take) {
-  auto reader = storage::InputReader::open(request_.inputs[input], request_.layout);
-  TRAIN_RETURN_IF_ERROR(reader);
-  return reader->read_records([&](const storage::InputRecord& record) -> Status {
+  auto reader = TRAIN_TRY(storage::InputReader::open(request_.inputs[input], request_.layout));
+  return reader.read_records([&](const storage::InputRecord& record) -> Status {
     waiting_.push_back({std::string(record.text), {input, record.line}, record.fault});
     waiting_bytes_ += record.text.size();
     if (waiting_bytes_ < kWaitingLimitBytes && waiting_.size() < kWaitingLimitLines) {
       return {};
     }
     if (*progress_) {
-      (*progress_)(std::min(total_bytes_, done_bytes_ + reader->bytes().consumed()), total_bytes_);
+      (*progress_)(std::min(total_bytes_, done_bytes_ + reader.bytes().consumed()), total_bytes_);
     }
     return flush(take);
   });
@@ -115,9 +114,7 @@ Result<ExampleKind> ExampleReading::kind_of_first() const {
 Status ExampleReading::begin() {
   parsing_.kind = request_.kind.value_or(ExampleKind::text);
   if (!request_.kind) {
-    auto kind = kind_of_first();
-    TRAIN_RETURN_IF_ERROR(kind);
-    parsing_.kind = *kind;
+    parsing_.kind = TRAIN_TRY(kind_of_first());
   }
   packing_ = request_.packing.value_or(parsing_.kind == ExampleKind::text ? Packing::bfd_split
                                                                           : Packing::bfd);
@@ -134,9 +131,8 @@ Status ExampleReading::begin() {
       return user_error(fmt::format("--keywords are for texts, not for --kind {}; leave them out",
                                     example_kind_name(parsing_.kind)));
     }
-    auto keywords = KeywordMask::read(request_.keywords);
-    TRAIN_RETURN_IF_ERROR(keywords);
-    keywords_ = std::make_shared<const KeywordMask>(*std::move(keywords));
+    auto keywords = TRAIN_TRY(KeywordMask::read(request_.keywords));
+    keywords_ = std::make_shared<const KeywordMask>(std::move(keywords));
   }
   return {};
 }
@@ -163,9 +159,7 @@ Status ExampleReading::encode(unsigned worker, const Waiting& line, EncodedLine&
                                     .truncates = !cuts_documents(packing_),
                                     .keywords = keywords_});
   }
-  auto encoded = encoder->encode(std::get<Example>(std::move(parsed)));
-  TRAIN_RETURN_IF_ERROR(encoded);
-  to = std::move(*encoded);
+  to = TRAIN_TRY(encoder->encode(std::get<Example>(std::move(parsed))));
   return {};
 }
 

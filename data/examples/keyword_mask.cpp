@@ -57,13 +57,12 @@ Result<std::vector<bool>> KeywordMask::of(std::string_view text,
   for (const Regex& regex : expressions_) {
     Regex::Matches matches(regex, text);
     while (true) {
-      const auto match = matches.next();
-      TRAIN_RETURN_IF_ERROR(match);
-      if (!*match) {
+      const auto match = TRAIN_TRY(matches.next());
+      if (!match) {
         break;
       }
-      std::fill(covered.begin() + static_cast<std::ptrdiff_t>((*match)->begin),
-                covered.begin() + static_cast<std::ptrdiff_t>((*match)->end), true);
+      std::fill(covered.begin() + static_cast<std::ptrdiff_t>(match->begin),
+                covered.begin() + static_cast<std::ptrdiff_t>(match->end), true);
     }
   }
   std::vector<bool> mask;

@@ -20,13 +20,12 @@ constexpr int kRowRulesVersion = 3;
 
 Result<std::string> file_digest(const fs::path& path) {
   constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
-  const auto file = storage::InputFile::open(path);
-  TRAIN_RETURN_IF_ERROR(file);
+  const auto file = TRAIN_TRY(storage::InputFile::open(path));
   storage::StreamingDigest digest;
-  std::vector<std::byte> piece(std::min(kPiece, file->size_bytes()));
-  for (std::uint64_t offset = 0; offset < file->size_bytes(); offset += piece.size()) {
-    piece.resize(std::min(kPiece, file->size_bytes() - offset));
-    TRAIN_RETURN_IF_ERROR(file->read(offset, piece));
+  std::vector<std::byte> piece(std::min(kPiece, file.size_bytes()));
+  for (std::uint64_t offset = 0; offset < file.size_bytes(); offset += piece.size()) {
+    piece.resize(std::min(kPiece, file.size_bytes() - offset));
+    TRAIN_RETURN_IF_ERROR(file.read(offset, piece));
     digest.update(piece);
   }
   return digest.finish();
@@ -53,17 +52,15 @@ ChatSettings chat_settings_of(const PrepareRowsRequest& request) {
 Result<std::string> prepare_key(const PrepareRowsRequest& request) {
   std::string text = fmt::format("rows {} rules {}\n", kRowFormatVersion, kRowRulesVersion);
   for (const fs::path& input : request.inputs) {
-    const auto digest = file_digest(input);
-    TRAIN_RETURN_IF_ERROR(digest);
-    text += fmt::format("input {} {}\n", *digest, input.filename().string());
+    const auto digest = TRAIN_TRY(file_digest(input));
+    text += fmt::format("input {} {}\n", digest, input.filename().string());
   }
   if (request.layout != storage::SaidLayout::nothing) {
     text += fmt::format("layout {}\n", static_cast<int>(request.layout));
   }
   for (const fs::path& file : tokenizer_files(request.tokenizer)) {
-    const auto digest = file_digest(file);
-    TRAIN_RETURN_IF_ERROR(digest);
-    text += fmt::format("tokenizer {} {}\n", *digest, file.filename().string());
+    const auto digest = TRAIN_TRY(file_digest(file));
+    text += fmt::format("tokenizer {} {}\n", digest, file.filename().string());
   }
   const auto chat_template = ChatTemplate::find(template_of(request), chat_settings_of(request));
   if (!chat_template && !request.chat_template.empty()) {
@@ -76,9 +73,8 @@ Result<std::string> prepare_key(const PrepareRowsRequest& request) {
                   request.packing ? packing_name(*request.packing) : "", request.row_length,
                   request.train_on_last, request.source_key, request.val_fraction, request.seed);
   if (!request.keywords.empty()) {
-    const auto digest = file_digest(request.keywords);
-    TRAIN_RETURN_IF_ERROR(digest);
-    text += fmt::format("keywords {}\n", *digest);
+    const auto digest = TRAIN_TRY(file_digest(request.keywords));
+    text += fmt::format("keywords {}\n", digest);
   }
   return storage::digest_text(text);
 }

@@ -116,12 +116,10 @@ class RowsJob {
                            .row_length = static_cast<std::uint32_t>(request_.row_length),
                            .packing = reading_.packing(),
                            .seed = request_.seed};
-    auto train = RowSplitWriter::create(staging_, "train", layout);
-    TRAIN_RETURN_IF_ERROR(train);
-    auto val = RowSplitWriter::create(staging_, "val", layout);
-    TRAIN_RETURN_IF_ERROR(val);
-    train_.emplace(std::move(*train));
-    val_.emplace(std::move(*val));
+    auto train = TRAIN_TRY(RowSplitWriter::create(staging_, "train", layout));
+    auto val = TRAIN_TRY(RowSplitWriter::create(staging_, "val", layout));
+    train_.emplace(std::move(train));
+    val_.emplace(std::move(val));
     return {};
   }
 
@@ -146,9 +144,8 @@ class RowsJob {
 
   Status take(EncodedLine line, const LinePlace& place) {
     TRAIN_RETURN_IF_ERROR(open_writers());
-    const auto source = source_of(line, place);
-    TRAIN_RETURN_IF_ERROR(source);
-    const std::array<RowTally*, 2> tallies = {&report_.total, &report_.sources[*source]};
+    const auto source = TRAIN_TRY(source_of(line, place));
+    const std::array<RowTally*, 2> tallies = {&report_.total, &report_.sources[source]};
     for (RowTally* const tally : tallies) {
       ++tally->lines;
     }
@@ -161,7 +158,7 @@ class RowsJob {
     }
     const auto& encoded = std::get<EncodedExample>(line);
     count_encoded(encoded, tallies);
-    return write(encoded, static_cast<std::uint32_t>(*source));
+    return write(encoded, static_cast<std::uint32_t>(source));
   }
 
   void count_dropped(const Dropped& dropped, const LinePlace& place) {
@@ -301,25 +298,22 @@ Result<TemplateSources> rendered_with(const PrepareRowsRequest& request, const R
   if (facts.chat_template.empty()) {
     return TemplateSources{};
   }
-  const auto found = ChatTemplate::find(template_of(request), chat_settings_of(request));
-  TRAIN_RETURN_IF_ERROR(found);
-  TRAIN_RETURN_IF_ERROR(check_template_names(found->sources()));
-  return found->sources();
+  const auto found = TRAIN_TRY(ChatTemplate::find(template_of(request), chat_settings_of(request)));
+  TRAIN_RETURN_IF_ERROR(check_template_names(found.sources()));
+  return found.sources();
 }
 
 /// Stores the conversations' template beside the tokenizer's copy, so that generation uses the
 /// template of training.
 Status publish_rows(const fs::path& staging, const PrepareRowsRequest& request,
                     const RowFacts& facts) {
-  const auto sources = rendered_with(request, facts);
-  TRAIN_RETURN_IF_ERROR(sources);
+  const auto sources = TRAIN_TRY(rendered_with(request, facts));
   const auto place = [&]() -> Status {
-    if (!sources->empty()) {
-      TRAIN_RETURN_IF_ERROR(write_template_files(*sources, kept_tokenizer_folder(request.out)));
+    if (!sources.empty()) {
+      TRAIN_RETURN_IF_ERROR(write_template_files(sources, kept_tokenizer_folder(request.out)));
     }
-    const auto names = storage::entry_names(staging);
-    TRAIN_RETURN_IF_ERROR(names);
-    for (const std::string& name : *names) {
+    const auto names = TRAIN_TRY(storage::entry_names(staging));
+    for (const std::string& name : names) {
       TRAIN_RETURN_IF_ERROR(storage::rename_durably(staging / name, request.out / name));
     }
     return {};
@@ -347,26 +341,23 @@ class Staging {
 
 Result<RowReport> prepare_rows(const PrepareRowsRequest& request, const PrepareProgress& progress) {
   TRAIN_RETURN_IF_ERROR(check_rows_request(request));
-  const auto tokenizer = Tokenizer::load(request.tokenizer);
-  TRAIN_RETURN_IF_ERROR(tokenizer);
-  if (!tokenizer->end_of_text()) {
+  const auto tokenizer = TRAIN_TRY(Tokenizer::load(request.tokenizer));
+  if (!tokenizer.end_of_text()) {
     return user_error(
         fmt::format("{}: no end-of-text token is set, which must end every document; set eos_token "
                     "in tokenizer_config.json",
                     request.tokenizer));
   }
-  auto key = prepare_key(request);
-  TRAIN_RETURN_IF_ERROR(key);
-  const auto earlier = earlier_files(request.out);
-  TRAIN_RETURN_IF_ERROR(earlier);
-  if (!request.force && holds_data(request.out, *earlier)) {
+  auto key = TRAIN_TRY(prepare_key(request));
+  const auto earlier = TRAIN_TRY(earlier_files(request.out));
+  if (!request.force && holds_data(request.out, earlier)) {
     auto facts = read_row_facts(request.out);
-    if (facts && facts->key == *key) {
+    if (facts && facts->key == key) {
       return RowReport{.up_to_date = true, .facts = std::move(*facts)};
     }
     return user_error(
         fmt::format("{} already holds other data ({}); use --force to replace it, or another --out",
-                    request.out.string(), earlier->front().filename().string()));
+                    request.out.string(), earlier.front().filename().string()));
   }
   const fs::path staging = request.out / kRowsStagingFolder;
   TRAIN_RETURN_IF_ERROR(storage::make_directory(request.out));
@@ -375,10 +366,9 @@ Result<RowReport> prepare_rows(const PrepareRowsRequest& request, const PrepareP
   TRAIN_RETURN_IF_ERROR(remove_hidden(request.out));
   TRAIN_RETURN_IF_ERROR(storage::make_directory(staging));
   const Staging hidden(staging);
-  auto report = RowsJob(request, *tokenizer, staging).run(progress);
-  TRAIN_RETURN_IF_ERROR(report);
-  report->facts.key = std::move(*key);
-  TRAIN_RETURN_IF_ERROR(publish_rows(staging, request, report->facts));
+  auto report = TRAIN_TRY(RowsJob(request, tokenizer, staging).run(progress));
+  report.facts.key = std::move(key);
+  TRAIN_RETURN_IF_ERROR(publish_rows(staging, request, report.facts));
   return report;
 }
 

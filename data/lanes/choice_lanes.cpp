@@ -24,13 +24,11 @@ Result<std::optional<Tokenizer>> find_tokenizer(const configs::RunConfig& config
     path = !model.empty() && holds_tokenizer(model) ? model : path;
   }
   if (!path.empty()) {
-    auto tokenizer = Tokenizer::load(path);
-    TRAIN_RETURN_IF_ERROR(tokenizer);
-    return std::optional<Tokenizer>(std::move(tokenizer).value());
+    auto tokenizer = TRAIN_TRY(Tokenizer::load(path));
+    return std::optional<Tokenizer>(std::move(tokenizer));
   }
-  const auto facts = has_data ? read_dataset_facts(config.data.dir) : DatasetFacts();
-  TRAIN_RETURN_IF_ERROR(facts);
-  const std::string name = facts->tokenizer.value_or("");
+  const auto facts = TRAIN_TRY(has_data ? read_dataset_facts(config.data.dir) : DatasetFacts());
+  const std::string name = facts.tokenizer.value_or("");
   const bool fits = vocab_size >= kBytesVocabSize && vocab_size < 2 * kBytesVocabSize;
   if (name == "bytes" || (name.empty() && fits)) {
     return std::optional<Tokenizer>();
@@ -76,14 +74,12 @@ Result<std::shared_ptr<const ChoiceSet>> open_choices(const configs::RunConfig& 
   if (config.eval.choices.empty() || configs::choices_interval(config.eval) == 0) {
     return std::shared_ptr<const ChoiceSet>();
   }
-  const auto tokenizer = find_tokenizer(config, run_model, vocab_size);
-  TRAIN_RETURN_IF_ERROR(tokenizer);
-  auto set = ChoiceSet::open(config.eval.choices, *tokenizer,
-                             {.row_length = config.data.sequence_length,
-                              .rows_per_lane = config.batch.micro_batch,
-                              .vocab_size = vocab_size});
-  TRAIN_RETURN_IF_ERROR(set);
-  return std::make_shared<const ChoiceSet>(std::move(set).value());
+  const auto tokenizer = TRAIN_TRY(find_tokenizer(config, run_model, vocab_size));
+  auto set = TRAIN_TRY(ChoiceSet::open(config.eval.choices, tokenizer,
+                                       {.row_length = config.data.sequence_length,
+                                        .rows_per_lane = config.batch.micro_batch,
+                                        .vocab_size = vocab_size}));
+  return std::make_shared<const ChoiceSet>(std::move(set));
 }
 
 }  // namespace train::data

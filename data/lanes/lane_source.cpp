@@ -89,26 +89,23 @@ Result<std::shared_ptr<const DstarOrder>> dstar_order(const configs::RunConfig& 
   for (std::size_t file = 0; file < train.file_count(); ++file) {
     files.push_back({train.path(file), train.tokens_of(file)});
   }
-  auto order = DstarOrder::make(
+  auto order = TRAIN_TRY(DstarOrder::make(
       files, {.seed = config.data.seed,
               .sequence_length = static_cast<std::uint64_t>(config.data.sequence_length),
-              .micro_batch = static_cast<std::uint64_t>(config.batch.micro_batch)});
-  TRAIN_RETURN_IF_ERROR(order);
-  return std::make_shared<const DstarOrder>(std::move(order).value());
+              .micro_batch = static_cast<std::uint64_t>(config.batch.micro_batch)}));
+  return std::make_shared<const DstarOrder>(std::move(order));
 }
 
 Result<std::shared_ptr<const LaneSource>> open_tokens(const configs::RunConfig& config,
                                                       std::int64_t vocab_size) {
-  auto dataset =
+  auto dataset = TRAIN_TRY(
       TokenDataset::open(config.data.dir, {.sequence_length = config.data.sequence_length,
                                            .vocab_size = vocab_size,
-                                           .need_validation = config.eval.interval_steps > 0});
-  TRAIN_RETURN_IF_ERROR(dataset);
-  auto dstar = dstar_order(config, dataset->train());
-  TRAIN_RETURN_IF_ERROR(dstar);
-  const auto order = lane_order(config, dataset->train().sequences());
-  return std::shared_ptr<const LaneSource>(std::make_shared<const TokenLanes>(
-      std::move(dataset).value(), order, std::move(dstar).value()));
+                                           .need_validation = config.eval.interval_steps > 0}));
+  auto dstar = TRAIN_TRY(dstar_order(config, dataset.train()));
+  const auto order = lane_order(config, dataset.train().sequences());
+  return std::shared_ptr<const LaneSource>(
+      std::make_shared<const TokenLanes>(std::move(dataset), order, std::move(dstar)));
 }
 
 /// Number of trained targets in the rows that an evaluation reads.
@@ -183,33 +180,30 @@ Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& co
                                                     std::int64_t vocab_size, const char* key,
                                                     bool means_of_documents) {
   TRAIN_RETURN_IF_ERROR(check_row_directory(config.data.dir, key, config.data.sequence_length));
-  const auto rows = holds_rows(config.data.dir);
-  TRAIN_RETURN_IF_ERROR(rows);
-  if (!*rows) {
+  const auto rows = TRAIN_TRY(holds_rows(config.data.dir));
+  if (!rows) {
     return user_error(
         fmt::format("{}: holds no packed rows, but objective.name = \"{}\" reads those; prepare it "
                     "with --row-length, or leave objective.name out",
                     config.data.dir, config.objective.name));
   }
   const RowOptions options{.row_length = config.data.sequence_length, .vocab_size = vocab_size};
-  auto train = RowSplit::open(config.data.dir, "train", options);
-  TRAIN_RETURN_IF_ERROR(train);
+  auto train = TRAIN_TRY(RowSplit::open(config.data.dir, "train", options));
   const auto objective = engine::make_objective(config.objective);
-  TRAIN_RETURN_IF_ERROR(check_rows(config, objective->rows(), train->facts()));
+  TRAIN_RETURN_IF_ERROR(check_rows(config, objective->rows(), train.facts()));
   std::optional<RowSplit> validation;
   if (config.eval.interval_steps > 0) {
-    auto opened = RowSplit::open(config.data.dir, "val", options);
-    TRAIN_RETURN_IF_ERROR(opened);
-    if (evaluated_targets(config, *opened) == 0) {
+    auto opened = TRAIN_TRY(RowSplit::open(config.data.dir, "val", options));
+    if (evaluated_targets(config, opened) == 0) {
       return user_error(fmt::format(
           "{}: the validation rows that eval.lanes reads have no trained target; raise eval.lanes, "
           "or set eval.interval_steps = 0",
           config.data.dir));
     }
-    validation = std::move(opened).value();
+    validation = std::move(opened);
   }
   const RowLanes::Options lanes{.directory = config.data.dir,
-                                .order = lane_order(config, train->rows()),
+                                .order = lane_order(config, train.rows()),
                                 .kind = objective->rows(),
                                 .columns = objective->columns(),
                                 .steps = config.run.steps,
@@ -218,7 +212,7 @@ Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& co
                                 .live = config.objective.reference == "live",
                                 .means_of_documents = means_of_documents};
   return std::shared_ptr<const LaneSource>(
-      std::make_shared<const RowLanes>(lanes, std::move(train).value(), std::move(validation)));
+      std::make_shared<const RowLanes>(lanes, std::move(train), std::move(validation)));
 }
 
 std::function<engine::RowCount(std::int64_t)> LaneSource::row_count(

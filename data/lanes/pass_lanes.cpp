@@ -90,9 +90,8 @@ Result<std::string> PassLanes::fingerprint() const {
       text += "no " + engine::pass_name(pass) + "\n";
       continue;
     }
-    auto fingerprint = streams_[pass]->fingerprint();
-    TRAIN_RETURN_IF_ERROR(fingerprint);
-    text += engine::pass_name(pass) + " " + *fingerprint + "\n";
+    auto fingerprint = TRAIN_TRY(streams_[pass]->fingerprint());
+    text += engine::pass_name(pass) + " " + fingerprint + "\n";
   }
   return storage::digest_text(text);
 }
@@ -119,9 +118,9 @@ Result<std::shared_ptr<const LaneSource>> open_passes(const configs::RunConfig& 
     }
     of_pass.eval.interval_steps = pass == 0 ? config.eval.interval_steps : 0;
     const bool weighs = passes[pass].head.weighting != nullptr;
-    auto rows = open_rows(of_pass, vocab_size, stream.key, /*means_of_documents=*/weighs);
-    TRAIN_RETURN_IF_ERROR(rows);
-    streams.push_back(std::move(rows).value());
+    auto rows =
+        TRAIN_TRY(open_rows(of_pass, vocab_size, stream.key, /*means_of_documents=*/weighs));
+    streams.push_back(std::move(rows));
   }
   return std::shared_ptr<const LaneSource>(
       std::make_shared<const PassLanes>(std::move(streams), config, vocab_size));

@@ -98,10 +98,9 @@ Status read_text(storage::ByteSource& bytes, std::string_view separator, const D
   Cutter cutter(separator, sink);
   std::string buffer;
   while (true) {
-    const auto got = file.append_to(buffer);
-    TRAIN_RETURN_IF_ERROR(got);
-    TRAIN_RETURN_IF_ERROR(cutter.feed(buffer, *got == 0));
-    if (*got == 0) {
+    const auto got = TRAIN_TRY(file.append_to(buffer));
+    TRAIN_RETURN_IF_ERROR(cutter.feed(buffer, got == 0));
+    if (got == 0) {
       return {};
     }
     consumption.report();
@@ -201,19 +200,18 @@ std::string_view record_name(storage::InputLayout layout) {
 
 Status read_documents(const std::filesystem::path& path, std::string_view separator,
                       storage::SaidLayout said, const DocumentSink& sink) {
-  auto input = storage::InputReader::open(path, said);
-  TRAIN_RETURN_IF_ERROR(input);
-  if (input->layout() == storage::InputLayout::text) {
-    return read_text(input->bytes(), separator, sink);
+  auto input = TRAIN_TRY(storage::InputReader::open(path, said));
+  if (input.layout() == storage::InputLayout::text) {
+    return read_text(input.bytes(), separator, sink);
   }
   if (!separator.empty()) {
     return user_error(
         fmt::format("{}: holds {}, each of which is a document of its own, and "
                     "--document-separator cuts texts; leave it out, or use --input-format text",
-                    path.string(), record_name(input->layout())));
+                    path.string(), record_name(input.layout())));
   }
-  Consumption consumption(input->bytes(), sink);
-  return input->read_records([&](const storage::InputRecord& record) {
+  Consumption consumption(input.bytes(), sink);
+  return input.read_records([&](const storage::InputRecord& record) {
     consumption.report();
     return emit_record(record, sink);
   });

@@ -137,10 +137,9 @@ Status check_request(const PrepareRequest& request) {
 
 Result<PrepareReport> write_tokens(const PrepareRequest& request, const TokenCensus& census,
                                    ReadProgress& progress) {
-  auto writers = TokenWriters::create(request.out, 2);
-  TRAIN_RETURN_IF_ERROR(writers);
-  TokenWriter& train = writers->train;
-  TokenWriter& val = writers->val;
+  auto writers = TRAIN_TRY(TokenWriters::create(request.out, 2));
+  TokenWriter& train = writers.train;
+  TokenWriter& val = writers.val;
   const SplitPlan plan = make_split_plan(census, request.val_fraction);
   Splitter splitter(request, plan, train, val);
   const DocumentSink sink{
@@ -157,8 +156,8 @@ Result<PrepareReport> write_tokens(const PrepareRequest& request, const TokenCen
                                        {.tokenizer = request.tokenizer,
                                         .vocab_size = kBytesVocabSize,
                                         .end_of_text = kBytesEndOfText},
-                                       *writers));
-  return token_report(census, plan, *writers);
+                                       writers));
+  return token_report(census, plan, writers);
 }
 
 }  // namespace
@@ -166,30 +165,27 @@ Result<PrepareReport> write_tokens(const PrepareRequest& request, const TokenCen
 Result<PrepareReport> prepare_dataset(const PrepareRequest& request,
                                       const PrepareProgress& callback) {
   TRAIN_RETURN_IF_ERROR(check_request(request));
-  const auto total = input_bytes(request);
-  TRAIN_RETURN_IF_ERROR(total);
-  const auto earlier = earlier_files(request.out);
-  TRAIN_RETURN_IF_ERROR(earlier);
-  if (holds_data(request.out, *earlier) && !request.force) {
+  const auto total = TRAIN_TRY(input_bytes(request));
+  const auto earlier = TRAIN_TRY(earlier_files(request.out));
+  if (holds_data(request.out, earlier) && !request.force) {
     return user_error(
         fmt::format("{} already holds data ({}); use --force to replace it, or another --out",
-                    request.out.string(), earlier->front().filename().string()));
+                    request.out.string(), earlier.front().filename().string()));
   }
   if (request.tokenizer != "bytes") {
-    return prepare_encoded(request, *total, callback);
+    return prepare_encoded(request, total, callback);
   }
-  ReadProgress progress(callback, 2 * *total);
+  ReadProgress progress(callback, 2 * total);
   DropCount drops(request);
   std::uint64_t utf8_breaks = 0;
-  const auto census = take_census(request, drops, progress, utf8_breaks);
-  TRAIN_RETURN_IF_ERROR(census);
+  const auto census = TRAIN_TRY(take_census(request, drops, progress, utf8_breaks));
   TRAIN_RETURN_IF_ERROR(storage::make_directory(request.out));
   const auto lock = storage::FileLock::acquire(request.out, ".prepare.lock");
   TRAIN_RETURN_IF_ERROR(lock);
   TRAIN_RETURN_IF_ERROR(remove_hidden(request.out));
-  auto report = write_tokens(request, *census, progress);
+  auto report = write_tokens(request, census, progress);
   if (report) {
-    report->input_bytes = *total;
+    report->input_bytes = total;
     report->dropped = drops.by_fault();
     report->kept_breaks = utf8_breaks;
   }

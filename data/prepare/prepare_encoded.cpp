@@ -86,9 +86,8 @@ class EncodedReading {
 
   Status flush(const TakeDocument& take) {
     const std::vector<std::string_view> texts(waiting_.begin(), waiting_.end());
-    auto encoded = encoder_.encode(texts, /*add_special_tokens=*/true);
-    TRAIN_RETURN_IF_ERROR(encoded);
-    replaced_ += encoded->replaced_count;
+    auto encoded = TRAIN_TRY(encoder_.encode(texts, /*add_special_tokens=*/true));
+    replaced_ += encoded.replaced_count;
     // An input that begins as text may continue as something else.
     const double unreadable = static_cast<double>(replaced_) / static_cast<double>(text_bytes_);
     if (text_bytes_ > 0 && unreadable > storage::kUnreadableShareMost &&
@@ -96,7 +95,7 @@ class EncodedReading {
       return storage::no_text_error(input_, unreadable);
     }
     for (std::size_t i = 0; i < waiting_.size(); ++i) {
-      TokenList& tokens = encoded->ids[i];
+      TokenList& tokens = encoded.ids[i];
       if (tokens.empty() || tokens.back() != end_of_text_) {
         tokens.push_back(end_of_text_);
       }
@@ -173,30 +172,27 @@ struct EncodedTokens {
 
 Result<EncodedTokens> write_encoded(const PrepareRequest& request, const SplitPlan& plan,
                                     const Tokenizer& tokenizer, EncodedReading& reading) {
-  auto writers = TokenWriters::create(
-      request.out, tokenizer.vocab_size() <= static_cast<std::uint32_t>(kShortTokenLimit) ? 2 : 4);
-  TRAIN_RETURN_IF_ERROR(writers);
-  EncodedSplitter splitter(request, plan, tokenizer, *writers);
+  auto writers = TRAIN_TRY(TokenWriters::create(
+      request.out, tokenizer.vocab_size() <= static_cast<std::uint32_t>(kShortTokenLimit) ? 2 : 4));
+  EncodedSplitter splitter(request, plan, tokenizer, writers);
   TRAIN_RETURN_IF_ERROR(reading.run([&](const TokenList& tokens, std::uint64_t text_bytes) {
     return splitter.add(tokens, text_bytes);
   }));
-  return EncodedTokens{std::move(*writers), splitter.census()};
+  return EncodedTokens{std::move(writers), splitter.census()};
 }
 
 /// One pass suffices if the hash gives validation its share. Otherwise, with few or uneven
 /// documents, everything is read again.
 Result<EncodedTokens> split_encoded(const PrepareRequest& request, const Tokenizer& tokenizer,
                                     EncodedReading& reading, SplitPlan& plan) {
-  auto written = write_encoded(request, plan, tokenizer, reading);
-  TRAIN_RETURN_IF_ERROR(written);
-  const TokenCensus census = written->census;
+  auto written = TRAIN_TRY(write_encoded(request, plan, tokenizer, reading));
+  const TokenCensus census = written.census;
   plan = make_split_plan(census, request.val_fraction);
   if (plan.whole_documents) {
     return written;
   }
-  auto again = write_encoded(request, plan, tokenizer, reading);
-  TRAIN_RETURN_IF_ERROR(again);
-  if (!(again->census == census)) {
+  auto again = TRAIN_TRY(write_encoded(request, plan, tokenizer, reading));
+  if (!(again.census == census)) {
     return failure("the input changed while it was read; prepare again");
   }
   return again;
@@ -206,9 +202,8 @@ Result<EncodedTokens> split_encoded(const PrepareRequest& request, const Tokeniz
 
 Result<PrepareReport> prepare_encoded(const PrepareRequest& request, std::uint64_t input_bytes,
                                       const PrepareProgress& callback) {
-  const auto tokenizer = Tokenizer::load(request.tokenizer);
-  TRAIN_RETURN_IF_ERROR(tokenizer);
-  const auto end_of_text = tokenizer->end_of_text();
+  const auto tokenizer = TRAIN_TRY(Tokenizer::load(request.tokenizer));
+  const auto end_of_text = tokenizer.end_of_text();
   if (!end_of_text) {
     return user_error(
         fmt::format("{}: no end-of-text token is set, which must end every document; set eos_token "
@@ -220,19 +215,18 @@ Result<PrepareReport> prepare_encoded(const PrepareRequest& request, std::uint64
   TRAIN_RETURN_IF_ERROR(lock);
   TRAIN_RETURN_IF_ERROR(remove_hidden(request.out));
   ReadProgress progress(callback, input_bytes);
-  EncodedReading reading(request, *tokenizer, *end_of_text, progress);
+  EncodedReading reading(request, tokenizer, *end_of_text, progress);
   SplitPlan plan;
-  auto written = split_encoded(request, *tokenizer, reading, plan);
-  TRAIN_RETURN_IF_ERROR(written);
+  auto written = TRAIN_TRY(split_encoded(request, tokenizer, reading, plan));
   TRAIN_RETURN_IF_ERROR(
       publish_tokens(request,
                      {.tokenizer = fs::path(request.tokenizer).filename().string(),
-                      .vocab_size = static_cast<std::int64_t>(tokenizer->vocab_size()),
+                      .vocab_size = static_cast<std::int64_t>(tokenizer.vocab_size()),
                       .end_of_text = static_cast<std::int64_t>(*end_of_text)},
-                     written->writers));
-  PrepareReport report = token_report(written->census, plan, written->writers);
+                     written.writers));
+  PrepareReport report = token_report(written.census, plan, written.writers);
   report.input_bytes = input_bytes;
-  report.notes = tokenizer->notes();
+  report.notes = tokenizer.notes();
   report.replaced = reading.replaced();
   report.dropped = reading.drops().by_fault();
   return report;

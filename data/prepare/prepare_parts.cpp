@@ -99,10 +99,9 @@ void ReadProgress::advance(std::uint64_t bytes) {
 }
 
 Result<std::vector<fs::path>> earlier_files(const fs::path& directory) {
-  const auto names = storage::entry_names(directory);
-  TRAIN_RETURN_IF_ERROR(names);
+  const auto names = TRAIN_TRY(storage::entry_names(directory));
   std::vector<fs::path> found;
-  for (const std::string& name : *names) {
+  for (const std::string& name : names) {
     const bool tokens = (name.ends_with(".bin") || name.ends_with(".npy")) &&
                         (name.starts_with("train") || name == "val.bin" || name == "val.npy");
     const bool rows = is_row_file(name);
@@ -128,9 +127,8 @@ bool holds_data(const fs::path& directory, const std::vector<fs::path>& files) {
 }
 
 Status remove_hidden(const fs::path& directory) {
-  const auto names = storage::entry_names(directory);
-  TRAIN_RETURN_IF_ERROR(names);
-  for (const std::string& name : *names) {
+  const auto names = TRAIN_TRY(storage::entry_names(directory));
+  for (const std::string& name : names) {
     const bool hidden =
         std::any_of(kWrittenFiles.begin(), kWrittenFiles.end(), [&name](std::string_view written) {
           return name.starts_with(fmt::format(".{}.tmp-", written));
@@ -143,12 +141,10 @@ Status remove_hidden(const fs::path& directory) {
 }
 
 Result<TokenWriters> TokenWriters::create(const fs::path& out, std::int64_t token_bytes) {
-  auto train = storage::AtomicFile::create(out / "train.bin");
-  TRAIN_RETURN_IF_ERROR(train);
-  auto val = storage::AtomicFile::create(out / "val.bin");
-  TRAIN_RETURN_IF_ERROR(val);
-  return TokenWriters{TokenWriter(std::move(*train), token_bytes),
-                      TokenWriter(std::move(*val), token_bytes)};
+  auto train = TRAIN_TRY(storage::AtomicFile::create(out / "train.bin"));
+  auto val = TRAIN_TRY(storage::AtomicFile::create(out / "val.bin"));
+  return TokenWriters{TokenWriter(std::move(train), token_bytes),
+                      TokenWriter(std::move(val), token_bytes)};
 }
 
 PrepareReport token_report(const TokenCensus& census, const SplitPlan& plan,
@@ -237,9 +233,8 @@ Status publish_data(const fs::path& out, const std::string& tokenizer,
                     const std::function<Status()>& write_facts) {
   const fs::path mark = out / kUnfinishedFileName;
   TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(mark, ""));
-  const auto earlier = earlier_files(out);
-  TRAIN_RETURN_IF_ERROR(earlier);
-  for (const fs::path& path : *earlier) {
+  const auto earlier = TRAIN_TRY(earlier_files(out));
+  for (const fs::path& path : earlier) {
     TRAIN_RETURN_IF_ERROR(storage::remove_tree(path));
     TRAIN_RETURN_IF_ERROR(storage::fsync_directory(out));
   }

@@ -164,26 +164,23 @@ Status check_row_directory(const fs::path& directory, std::string_view key,
 }
 
 Result<bool> holds_rows(const fs::path& directory) {
-  const auto facts = read_dataset_facts(directory);
-  TRAIN_RETURN_IF_ERROR(facts);
-  return facts->format == kRowFormatName;
+  const auto facts = TRAIN_TRY(read_dataset_facts(directory));
+  return facts.format == kRowFormatName;
 }
 
 Result<RowFacts> read_row_facts(const fs::path& directory) {
   const fs::path path = directory / kFactsFileName;
   const std::string place = path.string();
   TRAIN_RETURN_IF_ERROR(check_row_directory(directory));
-  const auto holds = holds_rows(directory);
-  TRAIN_RETURN_IF_ERROR(holds);
-  if (!*holds) {
+  const auto holds = TRAIN_TRY(holds_rows(directory));
+  if (!holds) {
     return user_error(fmt::format(
         "{} does not say \"format\": \"rows\"; prepare rows with `actortrain data prepare "
         "--row-length T`",
         place));
   }
-  const auto text = storage::read_file(path, kRowFactsLimitBytes);
-  TRAIN_RETURN_IF_ERROR(text);
-  const RowJson object = RowJson::parse(*text, nullptr, false);
+  const auto text = TRAIN_TRY(storage::read_file(path, kRowFactsLimitBytes));
+  const RowJson object = RowJson::parse(text, nullptr, false);
   FactReader reader(object, place);
   std::int64_t version = 0;
   reader.count("format_version", version, true);
@@ -202,9 +199,8 @@ Result<RowFacts> read_row_facts(const fs::path& directory) {
       reader.wrong(name.c_str(), "an object with the counts of the split");
       break;
     }
-    auto counts = counts_of(*found, fmt::format("{}: {}", place, name));
-    TRAIN_RETURN_IF_ERROR(counts);
-    (split == "val" ? facts.val : facts.train) = std::move(*counts);
+    auto counts = TRAIN_TRY(counts_of(*found, fmt::format("{}: {}", place, name)));
+    (split == "val" ? facts.val : facts.train) = std::move(counts);
   }
   TRAIN_RETURN_IF_ERROR(reader.status());
   return facts;

@@ -43,17 +43,14 @@ class RowFilesReader {
     return directory_ / row_file_name(split_, part);
   }
   Status map(std::string_view part, std::uint64_t count, std::uint64_t bytes_each, Mapping& to) {
-    const auto file = storage::InputFile::open(path(part));
-    TRAIN_RETURN_IF_ERROR(file);
+    const auto file = TRAIN_TRY(storage::InputFile::open(path(part)));
     if (count > std::numeric_limits<std::uint64_t>::max() / bytes_each ||
-        file->size_bytes() != count * bytes_each) {
+        file.size_bytes() != count * bytes_each) {
       return user_error(fmt::format(
           "{}: {} bytes, but meta.json says {} of {} each; prepare the data again with --force",
-          path(part).string(), file->size_bytes(), count, bytes_each));
+          path(part).string(), file.size_bytes(), count, bytes_each));
     }
-    auto mapped = file->map();
-    TRAIN_RETURN_IF_ERROR(mapped);
-    to = std::move(*mapped);
+    to = TRAIN_TRY(file.map());
     return {};
   }
   template <class Record>

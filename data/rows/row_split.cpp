@@ -123,22 +123,20 @@ Result<RowSplit> RowSplit::open(const std::filesystem::path& directory, const st
                                 const RowOptions& options) {
   TRAIN_CHECK(std::find(kRowSplits.begin(), kRowSplits.end(), split) != kRowSplits.end(),
               "split {}", split);
-  auto facts = read_row_facts(directory);
-  TRAIN_RETURN_IF_ERROR(facts);
-  TRAIN_RETURN_IF_ERROR(check_options(directory, *facts, options));
-  if (facts->of(split).rows == 0) {
+  auto facts = TRAIN_TRY(read_row_facts(directory));
+  TRAIN_RETURN_IF_ERROR(check_options(directory, facts, options));
+  if (facts.of(split).rows == 0) {
     return no_rows(directory, split);
   }
-  auto files = RowFiles::open(directory, split, *facts);
-  TRAIN_RETURN_IF_ERROR(files);
+  auto files = TRAIN_TRY(RowFiles::open(directory, split, facts));
   auto state = std::make_unique<State>();
-  for (const std::int64_t vocab_size : {options.vocab_size, facts->vocab_size}) {
+  for (const std::int64_t vocab_size : {options.vocab_size, facts.vocab_size}) {
     if (vocab_size > 0 && vocab_size < state->token_limit) {
       state->token_limit = static_cast<std::uint32_t>(vocab_size);
     }
   }
-  state->facts = std::move(*facts);
-  state->files = std::move(*files);
+  state->facts = std::move(facts);
+  state->files = std::move(files);
   TRAIN_RETURN_IF_ERROR(state->check_said_vocabulary(state->facts.of(split).tokens));
   return RowSplit(std::move(state));
 }
@@ -203,21 +201,19 @@ Status RowSplit::read(std::uint64_t row, RowColumns out) const {
 }
 
 Result<std::string> row_fingerprint(const std::filesystem::path& directory) {
-  const auto facts = read_row_facts(directory);
-  TRAIN_RETURN_IF_ERROR(facts);
+  const auto facts = TRAIN_TRY(read_row_facts(directory));
   std::string text =
-      fmt::format("rows of {} tokens of {} bytes\n", facts->row_length, facts->token_bytes);
+      fmt::format("rows of {} tokens of {} bytes\n", facts.row_length, facts.token_bytes);
   for (const std::string_view split : kRowSplits) {
     for (const std::string_view part : kRowParts) {
-      if (part == kWeightPart && !facts->has_weights) {
+      if (part == kWeightPart && !facts.has_weights) {
         continue;
       }
       const std::filesystem::path path = directory / row_file_name(split, part);
-      const auto sample = sampled_digest(path);
-      TRAIN_RETURN_IF_ERROR(sample);
-      text += fmt::format("{} {} {}\n", split, part, *sample);
+      const auto sample = TRAIN_TRY(sampled_digest(path));
+      text += fmt::format("{} {} {}\n", split, part, sample);
     }
-    text += fmt::format("whole {}\n", facts->of(std::string(split)).digest.value_or("-"));
+    text += fmt::format("whole {}\n", facts.of(std::string(split)).digest.value_or("-"));
   }
   return storage::digest_text(text);
 }

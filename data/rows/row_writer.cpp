@@ -14,9 +14,8 @@ namespace train::data {
 namespace {
 
 Result<Mapping> mapped_file(const std::filesystem::path& path) {
-  const auto file = storage::InputFile::open(path);
-  TRAIN_RETURN_IF_ERROR(file);
-  return file->map();
+  const auto file = TRAIN_TRY(storage::InputFile::open(path));
+  return file.map();
 }
 
 /// Writes the index of rows, for documents already written.
@@ -95,9 +94,8 @@ class RowIndexWriter {
 }  // namespace
 
 Result<RowPartWriter> RowPartWriter::create(const std::filesystem::path& path) {
-  auto file = storage::AtomicFile::create(path);
-  TRAIN_RETURN_IF_ERROR(file);
-  return RowPartWriter(std::move(*file));
+  auto file = TRAIN_TRY(storage::AtomicFile::create(path));
+  return RowPartWriter(std::move(file));
 }
 
 Status RowPartWriter::write(std::string_view bytes) {
@@ -118,9 +116,8 @@ Result<RowSplitWriter> RowSplitWriter::create(const std::filesystem::path& direc
       {kMaskPart, &writer.mask_},
       {kDocumentPart, &writer.documents_}};
   for (const auto& [name, to] : parts) {
-    auto made = writer.part(name);
-    TRAIN_RETURN_IF_ERROR(made);
-    to->emplace(std::move(*made));
+    auto made = TRAIN_TRY(writer.part(name));
+    to->emplace(std::move(made));
   }
   return writer;
 }
@@ -232,9 +229,8 @@ Status RowSplitWriter::keep_weights() {
   if (weights_) {
     return {};
   }
-  auto made = part(kWeightPart);
-  TRAIN_RETURN_IF_ERROR(made);
-  weights_.emplace(std::move(*made));
+  auto made = TRAIN_TRY(part(kWeightPart));
+  weights_.emplace(std::move(made));
   constexpr std::size_t kPiece = 16384;
   const std::vector<float> ones(kPiece, 1.0F);
   for (std::uint64_t left = counts_.tokens; left > 0;) {
@@ -262,23 +258,16 @@ Status RowSplitWriter::commit_documents() {
 
 Status RowSplitWriter::pack() {
   RowFiles files;
-  auto mask = mapped_file(directory_ / row_file_name(split_, kMaskPart));
-  TRAIN_RETURN_IF_ERROR(mask);
-  files.mask = std::move(*mask);
+  files.mask = TRAIN_TRY(mapped_file(directory_ / row_file_name(split_, kMaskPart)));
   if (weights_) {
-    auto weights = mapped_file(directory_ / row_file_name(split_, kWeightPart));
-    TRAIN_RETURN_IF_ERROR(weights);
-    files.weights = std::move(*weights);
+    files.weights = TRAIN_TRY(mapped_file(directory_ / row_file_name(split_, kWeightPart)));
   }
-  auto documents = mapped_file(directory_ / row_file_name(split_, kDocumentPart));
-  TRAIN_RETURN_IF_ERROR(documents);
+  auto documents = TRAIN_TRY(mapped_file(directory_ / row_file_name(split_, kDocumentPart)));
   files.documents =
-      RecordFile<DocumentRecord>(std::move(*documents), counts_.documents * sizeof(DocumentRecord));
-  auto segments = part(kSegmentPart);
-  TRAIN_RETURN_IF_ERROR(segments);
-  auto rows = part(kRowPart);
-  TRAIN_RETURN_IF_ERROR(rows);
-  RowIndexWriter index(std::move(files), std::move(*segments), std::move(*rows), in_pairs_);
+      RecordFile<DocumentRecord>(std::move(documents), counts_.documents * sizeof(DocumentRecord));
+  auto segments = TRAIN_TRY(part(kSegmentPart));
+  auto rows = TRAIN_TRY(part(kRowPart));
+  RowIndexWriter index(std::move(files), std::move(segments), std::move(rows), in_pairs_);
   std::vector<std::uint64_t> window;
   std::vector<std::uint32_t> lengths;
   for (std::uint64_t position = 0; position < lengths_.size(); ++position) {

@@ -122,16 +122,15 @@ Status TextEncoder::encode_part(std::string_view text, const storage::TokenSpan*
     normal_origins_.assign(origins, origins + text.size());
   }
   const auto normal =
-      normalizer.apply(text, normal_, origins == nullptr ? nullptr : &normal_origins_);
-  TRAIN_RETURN_IF_ERROR(normal);
+      TRAIN_TRY(normalizer.apply(text, normal_, origins == nullptr ? nullptr : &normal_origins_));
   origins = origins == nullptr ? nullptr : normal_origins_.data();
-  at_start = at_start && normal->at_start;
+  at_start = at_start && normal.at_start;
   if (!parts_->added.any(true)) {
-    return parts_->pre_tokenizer.split(normal->text, origins, at_start, *this);
+    return parts_->pre_tokenizer.split(normal.text, origins, at_start, *this);
   }
-  parts_->added.find(normal->text, true, normal_parts_);
+  parts_->added.find(normal.text, true, normal_parts_);
   for (const AddedTokens::Part& part : normal_parts_) {
-    const std::string_view bytes = normal->text.substr(part.begin, part.end - part.begin);
+    const std::string_view bytes = normal.text.substr(part.begin, part.end - part.begin);
     const storage::TokenSpan* const from = origins == nullptr ? nullptr : origins + part.begin;
     if (part.id) {
       add_token(*part.id, bytes, from);

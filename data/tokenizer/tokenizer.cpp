@@ -36,9 +36,8 @@ std::vector<AddedToken> numbered(std::vector<AddedToken> tokens, const Vocabular
 }
 
 Result<Tokenizer> Tokenizer::load(const std::filesystem::path& path) {
-  auto parts = read_tokenizer_files(path);
-  TRAIN_RETURN_IF_ERROR(parts);
-  return Tokenizer(std::make_shared<const TokenizerParts>(std::move(*parts)));
+  auto parts = TRAIN_TRY(read_tokenizer_files(path));
+  return Tokenizer(std::make_shared<const TokenizerParts>(std::move(parts)));
 }
 
 Result<std::vector<std::uint32_t>> Tokenizer::encode(std::string_view text,

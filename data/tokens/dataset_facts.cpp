@@ -74,10 +74,9 @@ Result<DatasetFacts> read_dataset_facts(const std::filesystem::path& directory) 
   if (!std::filesystem::exists(path, code) && !code) {
     return DatasetFacts{};
   }
-  const auto text = storage::read_file(path, kFactsLimitBytes);
-  TRAIN_RETURN_IF_ERROR(text);
+  const auto text = TRAIN_TRY(storage::read_file(path, kFactsLimitBytes));
   const std::string place = path.string();
-  const json object = json::parse(*text, nullptr, false);
+  const json object = json::parse(text, nullptr, false);
   if (!object.is_object()) {
     return user_error(
         fmt::format("{} is not a JSON object; prepare the data again with --force", place));

@@ -135,21 +135,18 @@ Result<TokenSplit> TokenSplit::open(std::span<const fs::path> files, const Layou
 }
 
 Status TokenSplit::add(const fs::path& path) {
-  const auto file = storage::InputFile::open(path);
-  TRAIN_RETURN_IF_ERROR(file);
-  auto bytes = file->map();
-  TRAIN_RETURN_IF_ERROR(bytes);
-  const std::uint64_t size_bytes = file->size_bytes();
-  const auto encoding = token_encoding_of({.path = path,
-                                           .bytes = {bytes->get(), size_bytes},
-                                           .said_bytes = layout_.said_bytes,
-                                           .is_ours = layout_.is_ours,
-                                           .vocab_size = layout_.vocab_size});
-  TRAIN_RETURN_IF_ERROR(encoding);
-  const std::uint64_t tokens = encoding->tokens;
+  const auto file = TRAIN_TRY(storage::InputFile::open(path));
+  auto bytes = TRAIN_TRY(file.map());
+  const std::uint64_t size_bytes = file.size_bytes();
+  const auto encoding = TRAIN_TRY(token_encoding_of({.path = path,
+                                                     .bytes = {bytes.get(), size_bytes},
+                                                     .said_bytes = layout_.said_bytes,
+                                                     .is_ours = layout_.is_ours,
+                                                     .vocab_size = layout_.vocab_size}));
+  const std::uint64_t tokens = encoding.tokens;
   const auto length = static_cast<std::uint64_t>(layout_.sequence_length);
-  files_.push_back({path, std::move(*bytes), size_bytes, encoding->first_byte,
-                    static_cast<std::uint64_t>(encoding->token_bytes), tokens, sequences_});
+  files_.push_back({path, std::move(bytes), size_bytes, encoding.first_byte,
+                    static_cast<std::uint64_t>(encoding.token_bytes), tokens, sequences_});
   tokens_ += tokens;
   sequences_ += tokens > length ? (tokens - 1) / length : 0;
   return {};
@@ -266,17 +263,15 @@ Status TokenSplit::read_at(std::size_t index, std::uint64_t first, std::span<std
 
 Result<TokenDataset> TokenDataset::open(const fs::path& directory, const DatasetOptions& options) {
   TokenDataset dataset;
-  auto facts = read_dataset_facts(directory);
-  TRAIN_RETURN_IF_ERROR(facts);
-  if (facts->format) {
+  auto facts = TRAIN_TRY(read_dataset_facts(directory));
+  if (facts.format) {
     return user_error(
         fmt::format("{}: format is \"{}\", not plain tokens; choose an objective that reads rows, "
                     "or prepare the text without --row-length",
-                    (directory / kFactsFileName).string(), *facts->format));
+                    (directory / kFactsFileName).string(), *facts.format));
   }
-  const auto files = split_files(directory);
-  TRAIN_RETURN_IF_ERROR(files);
-  dataset.facts_ = std::move(*facts);
+  const auto files = TRAIN_TRY(split_files(directory));
+  dataset.facts_ = std::move(facts);
   // A tokenizer may have more tokens than a model: the ids in the data count.
   const std::int64_t vocab_size =
       options.vocab_size > 0 ? options.vocab_size : dataset.facts_.vocab_size.value_or(0);
@@ -287,13 +282,11 @@ Result<TokenDataset> TokenDataset::open(const fs::path& directory, const Dataset
                                   .is_ours = dataset.facts_.train_digest.has_value(),
                                   .vocab_size = vocab_size,
                                   .said_vocab_size = dataset.facts_.vocab_size.value_or(0)};
-  auto train = TokenSplit::open(files->train, layout);
-  TRAIN_RETURN_IF_ERROR(train);
-  dataset.train_ = std::move(*train);
+  dataset.train_ = TRAIN_TRY(TokenSplit::open(files.train, layout));
   TRAIN_RETURN_IF_ERROR(
       check_count(directory, "train_tokens", dataset.facts_.train_tokens, dataset.train_.tokens()));
-  dataset.validation_files_ = files->validation;
-  if (files->validation.empty()) {
+  dataset.validation_files_ = files.validation;
+  if (files.validation.empty()) {
     if (options.need_validation) {
       return user_error(fmt::format("{} is missing; {}, or set eval.interval_steps = 0",
                                     (directory / "val.bin").string(), kMakeCommand));
@@ -302,9 +295,7 @@ Result<TokenDataset> TokenDataset::open(const fs::path& directory, const Dataset
   }
   TokenSplit::Layout validation_layout = layout;
   validation_layout.may_be_short = !options.need_validation;
-  auto validation = TokenSplit::open(files->validation, validation_layout);
-  TRAIN_RETURN_IF_ERROR(validation);
-  dataset.validation_ = std::move(*validation);
+  dataset.validation_ = TRAIN_TRY(TokenSplit::open(files.validation, validation_layout));
   TRAIN_RETURN_IF_ERROR(check_count(directory, "val_tokens", dataset.facts_.val_tokens,
                                     dataset.validation_.tokens()));
   return dataset;

@@ -173,11 +173,9 @@ Result<TokenEncoding> read_megatron(const TokenFile& file, const fs::path& index
   const auto wrong = [&](const std::string& text) {
     return user_error(fmt::format("{}: {}", index_path.string(), text));
   };
-  const auto index = storage::InputFile::open(index_path);
-  TRAIN_RETURN_IF_ERROR(index);
-  const auto mapping = index->map();
-  TRAIN_RETURN_IF_ERROR(mapping);
-  const std::span<const std::byte> bytes(mapping->get(), index->size_bytes());
+  const auto index = TRAIN_TRY(storage::InputFile::open(index_path));
+  const auto mapping = TRAIN_TRY(index.map());
+  const std::span<const std::byte> bytes(mapping.get(), index.size_bytes());
   if (bytes.size() < kMegatronHeaderBytes || !text_of(bytes).starts_with(kMegatronMagic) ||
       number_at(bytes, 9, 8) != 1) {
     return wrong(

@@ -43,13 +43,12 @@ Result<std::string> sample_digest(std::span<const SplitFile> files, std::uint64_
       begin = end;
       continue;
     }
-    const auto input = storage::InputFile::open(file.path);
-    TRAIN_RETURN_IF_ERROR(input);
+    const auto input = TRAIN_TRY(storage::InputFile::open(file.path));
     while (block != blocks.end() && block->offset < end) {
       const std::uint64_t first = std::max(block->offset, begin);
       const std::uint64_t last = std::min(block->offset + block->size_bytes, end);
       const auto piece = std::span(bytes).first(last - first);
-      TRAIN_RETURN_IF_ERROR(input->read(first - begin, piece));
+      TRAIN_RETURN_IF_ERROR(input.read(first - begin, piece));
       digest.update(piece);
       if (block->offset + block->size_bytes > end) {
         break;  // The rest is in the next file.
@@ -70,9 +69,8 @@ Result<std::string> split_text(std::span<const SplitFile> files,
     text += fmt::format(" {}{}", file.size_bytes, file.encoding);
     size_bytes += file.size_bytes;
   }
-  const auto sample = sample_digest(files, size_bytes);
-  TRAIN_RETURN_IF_ERROR(sample);
-  return fmt::format("{}\nsample {}\nwhole {}\n", text, *sample, whole_digest.value_or("-"));
+  const auto sample = TRAIN_TRY(sample_digest(files, size_bytes));
+  return fmt::format("{}\nsample {}\nwhole {}\n", text, sample, whole_digest.value_or("-"));
 }
 
 }  // namespace
@@ -98,12 +96,10 @@ std::vector<SampledBlock> sampled_blocks(std::uint64_t size_bytes) {
 }
 
 Result<std::string> sampled_digest(const fs::path& path) {
-  const auto file = storage::InputFile::open(path);
-  TRAIN_RETURN_IF_ERROR(file);
-  const SplitFile only{path, file->size_bytes()};
-  const auto text = split_text(std::span(&only, 1), std::nullopt);
-  TRAIN_RETURN_IF_ERROR(text);
-  return storage::digest_text(*text);
+  const auto file = TRAIN_TRY(storage::InputFile::open(path));
+  const SplitFile only{path, file.size_bytes()};
+  const auto text = TRAIN_TRY(split_text(std::span(&only, 1), std::nullopt));
+  return storage::digest_text(text);
 }
 
 Result<std::string> token_fingerprint(const TokenDataset& dataset) {
@@ -113,8 +109,7 @@ Result<std::string> token_fingerprint(const TokenDataset& dataset) {
   for (std::size_t file = 0; file < split.file_count(); ++file) {
     train.push_back({split.path(file), split.size_bytes_of(file), split.encoding_of(file)});
   }
-  const auto train_text = split_text(train, facts.train_digest);
-  TRAIN_RETURN_IF_ERROR(train_text);
+  const auto train_text = TRAIN_TRY(split_text(train, facts.train_digest));
   const TokenSplit& opened = dataset.validation();
   std::vector<SplitFile> validation;
   for (const fs::path& path : dataset.validation_files()) {
@@ -127,10 +122,9 @@ Result<std::string> token_fingerprint(const TokenDataset& dataset) {
     validation.push_back(
         {path, size_bytes, file < opened.file_count() ? opened.encoding_of(file) : ""});
   }
-  const auto val_text = split_text(validation, facts.val_digest);
-  TRAIN_RETURN_IF_ERROR(val_text);
+  const auto val_text = TRAIN_TRY(split_text(validation, facts.val_digest));
   return storage::digest_text(
-      fmt::format("tokens of {} bytes\ntrain{}val{}", facts.token_bytes, *train_text, *val_text));
+      fmt::format("tokens of {} bytes\ntrain{}val{}", facts.token_bytes, train_text, val_text));
 }
 
 }  // namespace train::data

@@ -119,16 +119,15 @@ PreTokenizer spaced_and_split_by(KnownPattern pattern) {
 }  // namespace
 
 Result<TokenizerParts> read_rank_file(std::string_view text) {
-  auto vocabulary = read_ranks(text);
-  TRAIN_RETURN_IF_ERROR(vocabulary);
+  auto vocabulary = TRAIN_TRY(read_ranks(text));
   const auto* const known =
       std::find_if(std::begin(kKnownRanks), std::end(kKnownRanks), [&](const KnownRanks& one) {
-        return one.ranks == vocabulary->size() && one.ranks == vocabulary->id_limit();
+        return one.ranks == vocabulary.size() && one.ranks == vocabulary.id_limit();
       });
   if (known == std::end(kKnownRanks)) {
     return user_error(fmt::format(
         "a file of {} ranks does not tell how text is split; convert it to a tokenizer.json",
-        vocabulary->size()));
+        vocabulary.size()));
   }
   std::vector<AddedToken> tokens;
   for (const NamedId& special : known->specials) {
@@ -136,16 +135,15 @@ Result<TokenizerParts> read_rank_file(std::string_view text) {
   }
   Normalizer normalizer(known->nfc ? std::vector<NormalizationStep>{UnicodeForm::nfc}
                                    : std::vector<NormalizationStep>{});
-  auto added = AddedTokens::make(std::move(tokens), normalizer);
-  TRAIN_RETURN_IF_ERROR(added);
+  auto added = TRAIN_TRY(AddedTokens::make(std::move(tokens), normalizer));
   SpecialFrame frame;
   if (known->begin) {
     frame.before.push_back(*known->begin);
   }
-  return TokenizerParts{.added = std::move(*added),
+  return TokenizerParts{.added = std::move(added),
                         .normalizer = std::move(normalizer),
                         .pre_tokenizer = bytes_split_by(known->pattern),
-                        .model = Bpe::from_ranks(std::move(*vocabulary)),
+                        .model = Bpe::from_ranks(std::move(vocabulary)),
                         .frame = std::move(frame),
                         .decoder = TokenDecoder(byte_level_decoding()),
                         .end_of_text = std::nullopt,
@@ -166,22 +164,22 @@ Result<TokenizerParts> read_vocabulary_and_merges(std::string_view vocabulary,
   }
   BpeOptions options;
   options.byte_level = true;
-  auto model = Bpe::from_merges(std::move(document->vocabulary), document->merges.texts(), options);
-  TRAIN_RETURN_IF_ERROR(model);
+  auto model = TRAIN_TRY(
+      Bpe::from_merges(std::move(document->vocabulary), document->merges.texts(), options));
   std::vector<AddedToken> tokens;
-  if (model->vocabulary().find("<|endoftext|>")) {
+  if (model.vocabulary().find("<|endoftext|>")) {
     tokens.push_back({.content = "<|endoftext|>", .special = true});
   }
   Normalizer normalizer(pattern == KnownPattern::qwen2
                             ? std::vector<NormalizationStep>{UnicodeForm::nfc}
                             : std::vector<NormalizationStep>{});
-  auto added = AddedTokens::make(numbered(std::move(tokens), model->vocabulary()), normalizer);
-  TRAIN_RETURN_IF_ERROR(added);
+  auto added =
+      TRAIN_TRY(AddedTokens::make(numbered(std::move(tokens), model.vocabulary()), normalizer));
   return TokenizerParts{
-      .added = std::move(*added),
+      .added = std::move(added),
       .normalizer = std::move(normalizer),
       .pre_tokenizer = prefix_space ? spaced_and_split_by(pattern) : bytes_split_by(pattern),
-      .model = std::move(*model),
+      .model = std::move(model),
       .frame = {},
       .decoder = TokenDecoder(byte_level_decoding()),
       .end_of_text = std::nullopt,

@@ -87,18 +87,16 @@ Unigram unigram_of(const Model& model, Vocabulary vocabulary) {
 }
 
 Result<WordModel> word_model(const Model& model) {
-  auto vocabulary = vocabulary_of(model);
-  TRAIN_RETURN_IF_ERROR(vocabulary);
+  auto vocabulary = TRAIN_TRY(vocabulary_of(model));
   if (model.kind == Model::Kind::unigram) {
-    return WordModel(unigram_of(model, std::move(*vocabulary)));
+    return WordModel(unigram_of(model, std::move(vocabulary)));
   }
   if (model.kind != Model::Kind::bpe) {
     return user_error(
         "a SentencePiece model of whole words or of single characters; BPE and Unigram are read");
   }
-  auto bpe = bpe_of(model, std::move(*vocabulary));
-  TRAIN_RETURN_IF_ERROR(bpe);
-  return WordModel(std::move(*bpe));
+  auto bpe = TRAIN_TRY(bpe_of(model, std::move(vocabulary)));
+  return WordModel(std::move(bpe));
 }
 
 /// Control pieces, never produced from text, and user-defined ones, matched before merging; a
@@ -141,9 +139,8 @@ Result<RenderedRules> rendered_rules(const Model& model, const SentencePieceRule
                         .special = piece.type != PieceType::user_defined});
     }
   }
-  auto controls = AddedTokens::make(std::move(tokens), Normalizer());
-  TRAIN_RETURN_IF_ERROR(controls);
-  return RenderedRules{.controls = std::move(*controls),
+  auto controls = TRAIN_TRY(AddedTokens::make(std::move(tokens), Normalizer()));
+  return RenderedRules{.controls = std::move(controls),
                        .with_prefix = normalizer_of(rules),
                        .without_prefix = normalizer_of(rules.without_prefix()),
                        .prefix_each = prefix_each};
@@ -197,29 +194,24 @@ TokenDecoder decoder_of(const Model& model) {
 }  // namespace
 
 Result<TokenizerParts> read_sentencepiece_file(std::string_view bytes, const FrameWishes& wishes) {
-  const auto model = parse_sentencepiece_model(bytes);
-  TRAIN_RETURN_IF_ERROR(model);
-  auto words = word_model(*model);
-  TRAIN_RETURN_IF_ERROR(words);
-  auto rules = SentencePieceRules::make(settings_of(*model));
-  TRAIN_RETURN_IF_ERROR(rules);
+  const auto model = TRAIN_TRY(parse_sentencepiece_model(bytes));
+  auto words = TRAIN_TRY(word_model(model));
+  auto rules = TRAIN_TRY(SentencePieceRules::make(settings_of(model)));
   // Texts of pieces are already in normal form.
-  auto added = AddedTokens::make(added_tokens(*model), Normalizer());
-  TRAIN_RETURN_IF_ERROR(added);
-  auto rendered = rendered_rules(*model, *rules, wishes.legacy);
-  TRAIN_RETURN_IF_ERROR(rendered);
+  auto added = TRAIN_TRY(AddedTokens::make(added_tokens(model), Normalizer()));
+  auto rendered = TRAIN_TRY(rendered_rules(model, rules, wishes.legacy));
   std::vector<std::string> notes;
-  if (model->has_denormalizer) {
+  if (model.has_denormalizer) {
     notes.emplace_back("the file's denormalizer is left out");
   }
-  return TokenizerParts{.added = std::move(*added),
-                        .normalizer = normalizer_of(std::move(*rules)),
+  return TokenizerParts{.added = std::move(added),
+                        .normalizer = normalizer_of(std::move(rules)),
                         .pre_tokenizer = PreTokenizer(),
-                        .model = std::move(*words),
-                        .frame = frame_of(*model, wishes),
-                        .rendered = std::move(*rendered),
-                        .decoder = decoder_of(*model),
-                        .end_of_text = control_id(*model, model->end_text),
+                        .model = std::move(words),
+                        .frame = frame_of(model, wishes),
+                        .rendered = std::move(rendered),
+                        .decoder = decoder_of(model),
+                        .end_of_text = control_id(model, model.end_text),
                         .notes = std::move(notes)};
 }
 

@@ -22,14 +22,12 @@ Result<Json> read_object(const fs::path& path) {
   if (!fs::exists(path, ignored)) {
     return Json::object();
   }
-  const auto file = storage::InputFile::open(path);
-  TRAIN_RETURN_IF_ERROR(file);
-  const auto text = file->read_text(most_bytes);
-  TRAIN_RETURN_IF_ERROR(text);
-  if (const std::string excess = storage::json_excess(*text, limits); !excess.empty()) {
+  const auto file = TRAIN_TRY(storage::InputFile::open(path));
+  const auto text = TRAIN_TRY(file.read_text(most_bytes));
+  if (const std::string excess = storage::json_excess(text, limits); !excess.empty()) {
     return user_error(fmt::format("{}: it is {}", path.string(), excess));
   }
-  Json document = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  Json document = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object()) {
     return user_error(fmt::format("{}: not a JSON object; fix it, or remove it", path.string()));
   }

@@ -219,31 +219,26 @@ Result<TokenizerParts> read_tekken_file(std::string_view text) {
     return user_error(fmt::format("not JSON at byte {}", events.defect_position()));
   }
   TRAIN_RETURN_IF_ERROR(check_sizes(document));
-  auto vocabulary = vocabulary_of(document);
-  TRAIN_RETURN_IF_ERROR(vocabulary);
-  auto pre_tokenizer = splitter_of(document.pattern);
-  TRAIN_RETURN_IF_ERROR(pre_tokenizer);
-  auto tokens = special_tokens_of(document);
-  TRAIN_RETURN_IF_ERROR(tokens);
-  std::vector<AddedToken> searched = *tokens;
+  auto vocabulary = TRAIN_TRY(vocabulary_of(document));
+  auto pre_tokenizer = TRAIN_TRY(splitter_of(document.pattern));
+  auto tokens = TRAIN_TRY(special_tokens_of(document));
+  std::vector<AddedToken> searched = tokens;
   for (AddedToken& token : searched) {
     token.searched = true;
   }
-  auto added = AddedTokens::make(std::move(*tokens), Normalizer());
-  TRAIN_RETURN_IF_ERROR(added);
-  auto controls = AddedTokens::make(std::move(searched), Normalizer());
-  TRAIN_RETURN_IF_ERROR(controls);
+  auto added = TRAIN_TRY(AddedTokens::make(std::move(tokens), Normalizer()));
+  auto controls = TRAIN_TRY(AddedTokens::make(std::move(searched), Normalizer()));
   SpecialFrame frame;
-  if (const AddedToken* begin = added->token("<s>")) {
+  if (const AddedToken* begin = added.token("<s>")) {
     frame.before.push_back(begin->id);
   }
-  const AddedToken* end = added->token("</s>");
-  return TokenizerParts{.added = std::move(*added),
+  const AddedToken* end = added.token("</s>");
+  return TokenizerParts{.added = std::move(added),
                         .normalizer = {},
-                        .pre_tokenizer = std::move(*pre_tokenizer),
-                        .model = Bpe::from_ranks(std::move(*vocabulary)),
+                        .pre_tokenizer = std::move(pre_tokenizer),
+                        .model = Bpe::from_ranks(std::move(vocabulary)),
                         .frame = std::move(frame),
-                        .rendered = RenderedRules{.controls = std::move(*controls)},
+                        .rendered = RenderedRules{.controls = std::move(controls)},
                         .decoder = TokenDecoder({ByteLevelDecode{}}),
                         .end_of_text = end == nullptr ? std::nullopt : std::optional(end->id),
                         .notes = {}};

@@ -24,9 +24,8 @@ using nlohmann::json;
 constexpr std::uint64_t kTokenizerLimitBytes = std::uint64_t{1} << 28U;
 
 Result<std::string> read_tokenizer_file(const fs::path& path, std::uint64_t limit_bytes) {
-  const auto file = storage::InputFile::open(path);
-  TRAIN_RETURN_IF_ERROR(file);
-  return file->read_text(limit_bytes);
+  const auto file = TRAIN_TRY(storage::InputFile::open(path));
+  return file.read_text(limit_bytes);
 }
 
 std::optional<std::uint32_t> id_of_text(const TokenizerParts& parts, std::string_view text) {
@@ -153,31 +152,28 @@ void note_unread(const TokenizerSettings& settings, std::string_view model_type,
 }
 
 Result<TokenizerParts> read_single_file(const fs::path& file, const TokenizerSettings& settings) {
-  const auto text = read_tokenizer_file(file, kTokenizerLimitBytes);
-  TRAIN_RETURN_IF_ERROR(text);
-  if (is_sentencepiece_model(*text)) {
-    return read_sentencepiece_file(*text, {.begin = settings.flag("add_bos_token"),
-                                           .end = settings.flag("add_eos_token"),
-                                           .legacy = settings.flag("legacy").value_or(false)});
+  const auto text = TRAIN_TRY(read_tokenizer_file(file, kTokenizerLimitBytes));
+  if (is_sentencepiece_model(text)) {
+    return read_sentencepiece_file(text, {.begin = settings.flag("add_bos_token"),
+                                          .end = settings.flag("add_eos_token"),
+                                          .legacy = settings.flag("legacy").value_or(false)});
   }
   // Recognised by name, as Mistral's own programs do.
   const std::string name = file.filename().string();
   if (name.find("tekken") != std::string::npos && name.ends_with(".json")) {
-    return read_tekken_file(*text);
+    return read_tekken_file(text);
   }
-  const std::size_t first = text->find_first_not_of(" \t\r\n");
-  return first != std::string::npos && (*text)[first] == '{' ? read_tokenizer_json(*text)
-                                                             : read_rank_file(*text);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string::npos && text[first] == '{' ? read_tokenizer_json(text)
+                                                          : read_rank_file(text);
 }
 
 Result<TokenizerParts> read_two_files(const fs::path& folder, const TokenizerSettings& settings) {
-  const auto vocabulary = read_tokenizer_file(folder / "vocab.json", kTokenizerLimitBytes);
-  TRAIN_RETURN_IF_ERROR(vocabulary);
-  const auto merges = read_tokenizer_file(folder / "merges.txt", kTokenizerLimitBytes);
-  TRAIN_RETURN_IF_ERROR(merges);
-  const auto pattern = pattern_of_class(settings);
-  TRAIN_RETURN_IF_ERROR(pattern);
-  return read_vocabulary_and_merges(*vocabulary, *merges, *pattern,
+  const auto vocabulary =
+      TRAIN_TRY(read_tokenizer_file(folder / "vocab.json", kTokenizerLimitBytes));
+  const auto merges = TRAIN_TRY(read_tokenizer_file(folder / "merges.txt", kTokenizerLimitBytes));
+  const auto pattern = TRAIN_TRY(pattern_of_class(settings));
+  return read_vocabulary_and_merges(vocabulary, merges, pattern,
                                     settings.flag("add_prefix_space").value_or(false));
 }
 
@@ -207,9 +203,8 @@ Error about(const fs::path& path, const Error& error) {
 
 Result<std::vector<std::uint32_t>> configured_ends(const fs::path& folder) {
   for (const char* name : {"generation_config.json", "config.json"}) {
-    const auto document = side_document(folder / name);
-    TRAIN_RETURN_IF_ERROR(document);
-    if (auto ids = numbered_ids(*document); !ids.empty()) {
+    const auto document = TRAIN_TRY(side_document(folder / name));
+    if (auto ids = numbered_ids(document); !ids.empty()) {
       return ids;
     }
   }
@@ -241,27 +236,24 @@ Result<TokenizerParts> read_tokenizer_files(const fs::path& path) {
     }
   }
   const fs::path folder = is_folder ? path : path.parent_path();
-  const auto settings = read_tokenizer_settings(folder);
-  TRAIN_RETURN_IF_ERROR(settings);
-  const auto configured = configured_ends(folder);
-  TRAIN_RETURN_IF_ERROR(configured);
-  auto parts = two_files ? read_two_files(path, *settings) : read_single_file(file, *settings);
+  const auto settings = TRAIN_TRY(read_tokenizer_settings(folder));
+  const auto configured = TRAIN_TRY(configured_ends(folder));
+  auto parts = two_files ? read_two_files(path, settings) : read_single_file(file, settings);
   if (!parts) {
     return about(file, parts.error());
   }
-  if (const Status added = add_tokens_beside(*parts, *settings, folder); !added) {
+  if (const Status added = add_tokens_beside(*parts, settings, folder); !added) {
     return about(folder, added.error());
   }
   if (two_files) {
-    frame_two_files(*settings, pattern_of_class(*settings).value(), *parts);
+    frame_two_files(settings, pattern_of_class(settings).value(), *parts);
   } else if (parts->rendered) {
-    frame_by_names(*settings, *parts);
+    frame_by_names(settings, *parts);
   } else {
-    const auto model = side_document(folder / "config.json");
-    TRAIN_RETURN_IF_ERROR(model);
-    note_unread(*settings, json_text(*model, "model_type").value_or(""), *parts);
+    const auto model = TRAIN_TRY(side_document(folder / "config.json"));
+    note_unread(settings, json_text(model, "model_type").value_or(""), *parts);
   }
-  parts->end_of_text = find_end_of_text(*parts, *settings, *configured);
+  parts->end_of_text = find_end_of_text(*parts, settings, configured);
   return parts;
 }
 

@@ -85,9 +85,8 @@ struct MetaspaceOptions {
 };
 
 Result<MetaspaceOptions> read_metaspace(std::string_view section, const json& owner) {
-  auto replacement = read_character(section, owner, "replacement");
-  TRAIN_RETURN_IF_ERROR(replacement);
-  MetaspaceOptions options{.replacement = std::move(*replacement)};
+  auto replacement = TRAIN_TRY(read_character(section, owner, "replacement"));
+  MetaspaceOptions options{.replacement = std::move(replacement)};
   // Older files have a flag instead.
   const bool prefix = json_flag(owner, "add_prefix_space", true);
   const std::string scheme =
@@ -126,12 +125,10 @@ Status add_normalization(const json& section, std::vector<NormalizationStep>& st
     }
   }
   if (type == "Replace") {
-    auto pattern = read_pattern("normalizer", section);
-    TRAIN_RETURN_IF_ERROR(pattern);
-    auto regex = compiled("normalizer", *pattern);
-    TRAIN_RETURN_IF_ERROR(regex);
-    steps.emplace_back(ReplaceStep{.pattern = std::move(*regex),
-                                   .literal = pattern->literal ? pattern->text : std::string(),
+    auto pattern = TRAIN_TRY(read_pattern("normalizer", section));
+    auto regex = TRAIN_TRY(compiled("normalizer", pattern));
+    steps.emplace_back(ReplaceStep{.pattern = std::move(regex),
+                                   .literal = pattern.literal ? pattern.text : std::string(),
                                    .content = json_text(section, "content").value_or("")});
   } else if (type == "Prepend") {
     steps.emplace_back(PrependStep{json_text(section, "prepend").value_or("")});
@@ -141,9 +138,8 @@ Status add_normalization(const json& section, std::vector<NormalizationStep>& st
   } else if (type == "Lowercase") {
     steps.emplace_back(LowercaseStep{});
   } else if (type == "Precompiled") {
-    auto map = read_character_map(section);
-    TRAIN_RETURN_IF_ERROR(map);
-    steps.emplace_back(CharacterMapStep{std::make_shared<const CharacterMap>(std::move(*map))});
+    auto map = TRAIN_TRY(read_character_map(section));
+    steps.emplace_back(CharacterMapStep{std::make_shared<const CharacterMap>(std::move(map))});
   } else {
     return unsupported(
         "normalizer", type,
@@ -153,19 +149,16 @@ Status add_normalization(const json& section, std::vector<NormalizationStep>& st
 }
 
 Status add_split(const json& section, std::vector<PreTokenizerStage>& stages) {
-  auto pattern = read_pattern("pre_tokenizer", section);
-  TRAIN_RETURN_IF_ERROR(pattern);
-  const auto behavior = read_behavior("Split", section);
-  TRAIN_RETURN_IF_ERROR(behavior);
+  auto pattern = TRAIN_TRY(read_pattern("pre_tokenizer", section));
+  const auto behavior = TRAIN_TRY(read_behavior("Split", section));
   const bool invert = json_flag(section, "invert", false);
-  if (pattern->literal) {
-    stages.emplace_back(SplitStage{std::move(pattern->text), *behavior, invert});
-  } else if (const auto known = known_pattern(pattern->text)) {
-    stages.emplace_back(SplitStage{KnownSplitter(*known), *behavior, invert});
+  if (pattern.literal) {
+    stages.emplace_back(SplitStage{std::move(pattern.text), behavior, invert});
+  } else if (const auto known = known_pattern(pattern.text)) {
+    stages.emplace_back(SplitStage{KnownSplitter(*known), behavior, invert});
   } else {
-    auto regex = compiled("pre_tokenizer", *pattern);
-    TRAIN_RETURN_IF_ERROR(regex);
-    stages.emplace_back(SplitStage{std::move(*regex), *behavior, invert});
+    auto regex = TRAIN_TRY(compiled("pre_tokenizer", pattern));
+    stages.emplace_back(SplitStage{std::move(regex), behavior, invert});
   }
   return {};
 }
@@ -187,10 +180,9 @@ Status add_stage(const json& section, std::vector<PreTokenizerStage>& stages) {
     }
     stages.emplace_back(stage);
   } else if (type == "Metaspace") {
-    auto options = read_metaspace("pre_tokenizer", section);
-    TRAIN_RETURN_IF_ERROR(options);
-    stages.emplace_back(MetaspaceStage{.replacement = std::move(options->replacement),
-                                       .prepend = options->prepend,
+    auto options = TRAIN_TRY(read_metaspace("pre_tokenizer", section));
+    stages.emplace_back(MetaspaceStage{.replacement = std::move(options.replacement),
+                                       .prepend = options.prepend,
                                        .split = json_flag(section, "split", true)});
   } else if (type == "Digits") {
     const bool single = json_flag(section, "individual_digits", false);
@@ -198,9 +190,8 @@ Status add_stage(const json& section, std::vector<PreTokenizerStage>& stages) {
         ClassStage{.kind = ClassStage::Kind::digit,
                    .behavior = single ? MatchBehavior::isolated : MatchBehavior::contiguous});
   } else if (type == "Punctuation") {
-    const auto behavior = read_behavior(type, section);
-    TRAIN_RETURN_IF_ERROR(behavior);
-    stages.emplace_back(ClassStage{.kind = ClassStage::Kind::punctuation, .behavior = *behavior});
+    const auto behavior = TRAIN_TRY(read_behavior(type, section));
+    stages.emplace_back(ClassStage{.kind = ClassStage::Kind::punctuation, .behavior = behavior});
   } else if (type == "WhitespaceSplit") {
     stages.emplace_back(
         ClassStage{.kind = ClassStage::Kind::space, .behavior = MatchBehavior::removed});
@@ -223,24 +214,20 @@ Status add_decode_step(const json& section, std::vector<DecodeStep>& steps) {
   } else if (type == "Fuse") {
     steps.emplace_back(FuseDecode{});
   } else if (type == "Replace") {
-    auto pattern = read_pattern("decoder", section);
-    TRAIN_RETURN_IF_ERROR(pattern);
-    auto regex = compiled("decoder", *pattern);
-    TRAIN_RETURN_IF_ERROR(regex);
-    steps.emplace_back(ReplaceDecode{.pattern = std::move(*regex),
-                                     .literal = pattern->literal ? pattern->text : std::string(),
+    auto pattern = TRAIN_TRY(read_pattern("decoder", section));
+    auto regex = TRAIN_TRY(compiled("decoder", pattern));
+    steps.emplace_back(ReplaceDecode{.pattern = std::move(regex),
+                                     .literal = pattern.literal ? pattern.text : std::string(),
                                      .content = json_text(section, "content").value_or("")});
   } else if (type == "Strip") {
-    auto content = read_character("decoder", section, "content");
-    TRAIN_RETURN_IF_ERROR(content);
-    steps.emplace_back(StripDecode{.content = storage::code_point_at(content->data()).value,
+    auto content = TRAIN_TRY(read_character("decoder", section, "content"));
+    steps.emplace_back(StripDecode{.content = storage::code_point_at(content.data()).value,
                                    .start = json_count(section, "start").value_or(0),
                                    .stop = json_count(section, "stop").value_or(0)});
   } else if (type == "Metaspace") {
-    auto options = read_metaspace("decoder", section);
-    TRAIN_RETURN_IF_ERROR(options);
-    steps.emplace_back(MetaspaceDecode{.replacement = std::move(options->replacement),
-                                       .drop_first = options->prepend != PrependScheme::never});
+    auto options = TRAIN_TRY(read_metaspace("decoder", section));
+    steps.emplace_back(MetaspaceDecode{.replacement = std::move(options.replacement),
+                                       .drop_first = options.prepend != PrependScheme::never});
   } else {
     return unsupported("decoder", type,
                        "ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace, Sequence");
@@ -271,10 +258,9 @@ Result<SpecialFrame> read_template(const json& section) {
   unsigned texts = 0;
   for (const json& item : json_member(section, "single")) {
     if (const auto name = json_text(json_member(item, "SpecialToken"), "id")) {
-      const auto ids = template_ids(json_member(section, "special_tokens"), *name);
-      TRAIN_RETURN_IF_ERROR(ids);
+      const auto ids = TRAIN_TRY(template_ids(json_member(section, "special_tokens"), *name));
       auto& side = texts == 0 ? frame.before : frame.after;
-      side.insert(side.end(), ids->begin(), ids->end());
+      side.insert(side.end(), ids.begin(), ids.end());
     } else {
       ++texts;
     }

@@ -144,15 +144,13 @@ std::optional<AddedToken> token_of(const json& entry, bool special) {
 }
 
 Result<TokenizerSettings> read_tokenizer_settings(const fs::path& folder) {
-  const auto config = side_members(folder / kTokenizerConfig);
-  TRAIN_RETURN_IF_ERROR(config);
-  Merging merging(*config);
-  if (!config->value("added_tokens_decoder", ordered_json()).is_object()) {
-    const auto map = side_members(folder / "special_tokens_map.json");
-    TRAIN_RETURN_IF_ERROR(map);
-    merging.add_map(*map);
+  const auto config = TRAIN_TRY(side_members(folder / kTokenizerConfig));
+  Merging merging(config);
+  if (!config.value("added_tokens_decoder", ordered_json()).is_object()) {
+    const auto map = TRAIN_TRY(side_members(folder / "special_tokens_map.json"));
+    merging.add_map(map);
   }
-  TokenizerSettings settings = merging.finish(json(*config));
+  TokenizerSettings settings = merging.finish(json(config));
   if (settings.flag("split_special_tokens").value_or(false)) {
     return user_error(
         fmt::format("{}: split_special_tokens is true, which treats special tokens as plain text, "

@@ -88,9 +88,8 @@ Result<std::vector<TokenBeside>> tokens_beside(const TokenizerSettings& settings
   if (settings.lists_added_tokens()) {
     all = decoder_tokens(json_member(settings.config, "added_tokens_decoder"));
   } else {
-    const auto list = side_document(folder / kAddedTokens);
-    TRAIN_RETURN_IF_ERROR(list);
-    all = listed_tokens(*list, settings);
+    const auto list = TRAIN_TRY(side_document(folder / kAddedTokens));
+    all = listed_tokens(list, settings);
   }
   TRAIN_RETURN_IF_ERROR(all);
   for (const TokenizerSettings::Named& one : settings.named) {
@@ -191,12 +190,11 @@ void add_to_pieces(GrowingTokens& plain, GrowingTokens& rendered, TokenBeside on
 
 Status add_tokens_beside(TokenizerParts& parts, const TokenizerSettings& settings,
                          const fs::path& folder) {
-  const auto beside = tokens_beside(settings, folder);
-  TRAIN_RETURN_IF_ERROR(beside);
+  const auto beside = TRAIN_TRY(tokens_beside(settings, folder));
   const Vocabulary& vocabulary = parts.model.vocabulary();
   GrowingTokens plain(parts.added, vocabulary);
   GrowingTokens rendered(parts.rendered ? parts.rendered->controls : AddedTokens(), vocabulary);
-  for (const TokenBeside& one : *beside) {
+  for (const TokenBeside& one : beside) {
     if (one.token.content.empty() || (one.late && parts.rendered)) {
       continue;
     }
@@ -217,13 +215,10 @@ Status add_tokens_beside(TokenizerParts& parts, const TokenizerSettings& setting
   if (json_text(settings.config, "tokenizer_class").value_or("").starts_with("Qwen2")) {
     add_named_again(plain, settings);
   }
-  auto added = AddedTokens::make(plain.take(), parts.rendered ? Normalizer() : parts.normalizer);
-  TRAIN_RETURN_IF_ERROR(added);
-  parts.added = std::move(*added);
+  parts.added =
+      TRAIN_TRY(AddedTokens::make(plain.take(), parts.rendered ? Normalizer() : parts.normalizer));
   if (parts.rendered) {
-    auto controls = AddedTokens::make(rendered.take(), Normalizer());
-    TRAIN_RETURN_IF_ERROR(controls);
-    parts.rendered->controls = std::move(*controls);
+    parts.rendered->controls = TRAIN_TRY(AddedTokens::make(rendered.take(), Normalizer()));
   }
   return {};
 }

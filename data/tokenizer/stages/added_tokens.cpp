@@ -45,11 +45,10 @@ Result<AddedTokens> AddedTokens::make(std::vector<AddedToken> tokens,
         continue;
       }
       std::string buffer;
-      const auto text = normalizer.apply(all[i].content, buffer);
-      TRAIN_RETURN_IF_ERROR(text);
-      all[i].text = text->text;
-      if (!text->text.empty()) {
-        made.normalized_.add(text->text, i);
+      const auto text = TRAIN_TRY(normalizer.apply(all[i].content, buffer));
+      all[i].text = text.text;
+      if (!text.text.empty()) {
+        made.normalized_.add(text.text, i);
       }
     }
   }

@@ -330,12 +330,11 @@ struct StepRunner {
     out.clear();
     std::size_t from = 0;
     while (true) {
-      auto match = matches.next();
-      TRAIN_RETURN_IF_ERROR(match);
-      if (!*match) {
+      auto match = TRAIN_TRY(matches.next());
+      if (!match) {
         break;
       }
-      const Match& place = **match;
+      const Match& place = *match;
       at_start = at_start && (place.begin != 0 || place.end == 0 ||
                               stays_at_start(step, text.substr(0, place.end)));
       out.append(text.substr(from, place.begin - from));
@@ -386,9 +385,9 @@ Result<Normalizer::Output> Normalizer::apply(std::string_view text, std::string&
   std::string scratch;
   for (const NormalizationStep& step : steps_) {
     storage::OriginTrace trace(origins);
-    auto changed = std::visit(StepRunner{output.text, scratch, output.at_start, trace}, step);
-    TRAIN_RETURN_IF_ERROR(changed);
-    if (*changed) {
+    auto changed =
+        TRAIN_TRY(std::visit(StepRunner{output.text, scratch, output.at_start, trace}, step));
+    if (changed) {
       trace.finish();
       // The step may have read the buffer: the new text is stored only now.
       buffer.swap(scratch);

@@ -57,10 +57,9 @@ class SentencePieceRules::Writer {
 };
 
 Result<SentencePieceRules> SentencePieceRules::make(const Settings& settings) {
-  auto characters = CharacterMap::parse(settings.character_map);
-  TRAIN_RETURN_IF_ERROR(characters);
+  auto characters = TRAIN_TRY(CharacterMap::parse(settings.character_map));
   SentencePieceRules rules;
-  rules.characters_ = std::move(*characters);
+  rules.characters_ = std::move(characters);
   for (std::uint32_t i = 0; i < settings.user_defined.size(); ++i) {
     rules.user_defined_.add(settings.user_defined[i], i);
   }

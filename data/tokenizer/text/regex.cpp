@@ -57,9 +57,8 @@ Result<Regex> Regex::compile(std::string_view pattern) {
     return user_error(fmt::format("regular expression of {} bytes; at most {} are read",
                                   pattern.size(), kPatternLimitBytes));
   }
-  auto rewritten = rewritten_for_pcre2(pattern);
-  TRAIN_RETURN_IF_ERROR(rewritten);
-  return compile_rewritten(std::string(pattern), *rewritten);
+  auto rewritten = TRAIN_TRY(rewritten_for_pcre2(pattern));
+  return compile_rewritten(std::string(pattern), rewritten);
 }
 
 Result<Regex> Regex::literal(std::string_view text) {
