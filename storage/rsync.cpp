@@ -75,17 +75,15 @@ Status rsync_file(const fs::path& from, const fs::path& to_directory, const Rsyn
         from.string(), name));
   }
   // Absolute, as rsync reads a colon before the first slash as a host name.
-  const auto source = absolute_path(from);
-  TRAIN_RETURN_IF_ERROR(source);
-  const auto directory = absolute_path(to_directory);
-  TRAIN_RETURN_IF_ERROR(directory);
-  const fs::path target = *directory / from.filename();
+  const auto source = TRAIN_TRY(absolute_path(from));
+  const auto directory = TRAIN_TRY(absolute_path(to_directory));
+  const fs::path target = directory / from.filename();
   file_point("rsync-start", target);
   // rsync's own checksums, its largest cost, are off: callers compare the copy with the original's
   // digest.
   const std::vector<std::string> words = {
-      *program, "--whole-file",   "--ignore-times",          "--checksum-choice=none",
-      "--",     source->string(), (*directory / "").string()};
+      *program, "--whole-file",  "--ignore-times",         "--checksum-choice=none",
+      "--",     source.string(), (directory / "").string()};
   const auto end = run_child(words, {.nice = kBackgroundNice,
                                      .timeout = options.timeout,
                                      .stop = options.stop,
@@ -98,7 +96,7 @@ Status rsync_file(const fs::path& from, const fs::path& to_directory, const Rsyn
   if (end->exit_code != 0 || end->stopped || end->timed_out) {
     return failed(how_it_ended(*end, options));
   }
-  if (!same_size(*source, target)) {
+  if (!same_size(source, target)) {
     return failed("rsync reported success, but the file is missing or has another size");
   }
   file_point("rsync-end", target);

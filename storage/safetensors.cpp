@@ -48,9 +48,8 @@ std::string layout_defect(std::span<const TensorEntry> entries, std::uint64_t da
 }  // namespace
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path, Links links) {
-  auto file = InputFile::open(path, links);
-  TRAIN_RETURN_IF_ERROR(file);
-  return parse(std::move(*file));
+  auto file = TRAIN_TRY(InputFile::open(path, links));
+  return parse(std::move(file));
 }
 
 Result<SafetensorsFile> SafetensorsFile::parse(InputFile file, bool* malformed) {

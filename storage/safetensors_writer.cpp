@@ -53,9 +53,8 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const std::filesystem::path&
   for (std::size_t i = 0; i < kLengthBytes; ++i) {
     length[i] = static_cast<char>(static_cast<unsigned char>(header.text.size() >> (8 * i)));
   }
-  auto file = AtomicFile::create(path);
-  TRAIN_RETURN_IF_ERROR(file);
-  SafetensorsWriter writer(std::move(*file), header.data_bytes);
+  auto file = TRAIN_TRY(AtomicFile::create(path));
+  SafetensorsWriter writer(std::move(file), header.data_bytes);
   TRAIN_RETURN_IF_ERROR(writer.append(std::as_bytes(std::span(length))));
   TRAIN_RETURN_IF_ERROR(writer.append(std::as_bytes(std::span(header.text))));
   return writer;

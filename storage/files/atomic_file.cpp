@@ -204,9 +204,8 @@ Status write_private_file(const fs::path& path, std::string_view content) {
 }
 
 Result<std::string> read_file(const fs::path& path, std::uint64_t limit_bytes) {
-  const auto file = InputFile::open(path);
-  TRAIN_RETURN_IF_ERROR(file);
-  return file->read_text(limit_bytes);
+  const auto file = TRAIN_TRY(InputFile::open(path));
+  return file.read_text(limit_bytes);
 }
 
 Result<fs::path> absolute_path(const fs::path& path) {

@@ -9,11 +9,9 @@ namespace train::storage {
 
 Status copy_file(const std::filesystem::path& from, const std::filesystem::path& to) {
   constexpr std::uint64_t kLargest = std::uint64_t{256} << 20;
-  const auto file = InputFile::open(from);
-  TRAIN_RETURN_IF_ERROR(file);
-  const auto text = file->read_text(kLargest);
-  TRAIN_RETURN_IF_ERROR(text);
-  return write_file_atomically(to, *text);
+  const auto file = TRAIN_TRY(InputFile::open(from));
+  const auto text = TRAIN_TRY(file.read_text(kLargest));
+  return write_file_atomically(to, text);
 }
 
 }  // namespace train::storage

@@ -100,9 +100,8 @@ Result<Descriptor> make_own(const Entry& entry, const fs::path& parent, std::str
       errno != EEXIST) {
     return os_error(Access::write, entry.path, errno);
   }
-  auto opened = open_own(entry, way_out);
-  TRAIN_RETURN_IF_ERROR(opened);
-  if (!*opened) {
+  auto opened = TRAIN_TRY(open_own(entry, way_out));
+  if (!opened) {
     return os_error(Access::write, entry.path, ENOENT);
   }
   if (disk_sync_directory(entry.parent, parent) != 0) {
@@ -165,9 +164,8 @@ Result<Descriptor> open_private_directory(const fs::path& base, const fs::path& 
 }
 
 Status check_private_tree(int directory, const fs::path& path, std::string_view way_out) {
-  const auto names = names_in(directory, path);
-  TRAIN_RETURN_IF_ERROR(names);
-  for (const std::string& name : *names) {
+  const auto names = TRAIN_TRY(names_in(directory, path));
+  for (const std::string& name : names) {
     const Entry entry{.parent = directory, .name = name, .path = path / name};
     struct stat facts {};
     if (::fstatat(directory, name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -182,12 +180,11 @@ Status check_private_tree(int directory, const fs::path& path, std::string_view 
       }
       continue;
     }
-    const auto opened = open_own(entry, way_out);
-    TRAIN_RETURN_IF_ERROR(opened);
-    if (*opened) {
-      TRAIN_RETURN_IF_ERROR(check_not_written_by_others(*opened, entry.path, way_out));
-      TRAIN_RETURN_IF_ERROR(keep_others_out(*opened, entry.path));
-      TRAIN_RETURN_IF_ERROR(check_private_tree(opened->get(), entry.path, way_out));
+    const auto opened = TRAIN_TRY(open_own(entry, way_out));
+    if (opened) {
+      TRAIN_RETURN_IF_ERROR(check_not_written_by_others(opened, entry.path, way_out));
+      TRAIN_RETURN_IF_ERROR(keep_others_out(opened, entry.path));
+      TRAIN_RETURN_IF_ERROR(check_private_tree(opened.get(), entry.path, way_out));
     }
   }
   return {};

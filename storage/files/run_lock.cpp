@@ -114,9 +114,8 @@ Result<std::optional<Record>> record_at(const fs::path& path) {
     return errno == ENOENT ? Result(std::optional<Record>())
                            : Result<std::optional<Record>>(os_error(Access::read, path, errno));
   }
-  auto record = read_record(file.get(), path);
-  TRAIN_RETURN_IF_ERROR(record);
-  return std::optional(std::move(record).value());
+  auto record = TRAIN_TRY(read_record(file.get(), path));
+  return std::optional(std::move(record));
 }
 
 std::string machine() {
@@ -205,12 +204,9 @@ class Taking {
       if (!is_at(file.get(), path_)) {
         continue;  // The file was replaced.
       }
-      const auto found = read_record(file.get(), path_);
-      TRAIN_RETURN_IF_ERROR(found);
-      const Record& owner = *found;
-      const auto may = may_take(owner, locked);
-      TRAIN_RETURN_IF_ERROR(may);
-      if (*may) {
+      const Record owner = TRAIN_TRY(read_record(file.get(), path_));
+      const auto may = TRAIN_TRY(may_take(owner, locked));
+      if (may) {
         own_.token = owner.token + 1;
         auto taken = locked ? write_here(std::move(file)) : replace(owner);
         if (!taken || *taken) {
@@ -329,11 +325,10 @@ class RunLock::Holder {
 
   /// A missing or empty file has no owner.
   [[nodiscard]] Status check() const {
-    const auto there = record_at(path_);
-    TRAIN_RETURN_IF_ERROR(there);
-    if (*there && (*there)->is_owned() && (*there)->word != own_.word) {
+    const auto there = TRAIN_TRY(record_at(path_));
+    if (there && there->is_owned() && there->word != own_.word) {
       on_lost_(fmt::format("{}: {} has taken over the run; this process ends", path_.string(),
-                           name_of(**there)));
+                           name_of(*there)));
       return failure("another process owns the run");
     }
     return {};
@@ -368,9 +363,8 @@ class RunLock::Holder {
 
 Result<RunLock> RunLock::acquire(const fs::path& directory, OnLost on_lost, const Timing& timing) {
   Taking taking(directory, timing, own_record());
-  auto file = taking.take();
-  TRAIN_RETURN_IF_ERROR(file);
-  return RunLock(std::make_unique<Holder>(directory / kName, std::move(file).value(), taking.own(),
+  auto file = TRAIN_TRY(taking.take());
+  return RunLock(std::make_unique<Holder>(directory / kName, std::move(file), taking.own(),
                                           std::move(on_lost), timing.beat));
 }
 

@@ -105,8 +105,7 @@ Result<Descriptor> open_within(const Within& place) {
 }
 
 Result<std::string> read_within(const Within& place, std::uint64_t limit_bytes) {
-  const auto file = open_within(place);
-  TRAIN_RETURN_IF_ERROR(file);
+  const auto file = TRAIN_TRY(open_within(place));
   const fs::path path = place.path();
   std::string text;
   while (true) {
@@ -118,7 +117,7 @@ Result<std::string> read_within(const Within& place, std::uint64_t limit_bytes) 
     }
     text.resize(before + std::min<std::uint64_t>(kPiece, limit_bytes - before + 1));
     const ssize_t got =
-        disk_read(file->get(), path, std::as_writable_bytes(std::span(text).subspan(before)));
+        disk_read(file.get(), path, std::as_writable_bytes(std::span(text).subspan(before)));
     if (got < 0 && errno != EINTR) {
       return os_error(Access::read, path, errno);
     }

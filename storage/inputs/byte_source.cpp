@@ -50,9 +50,8 @@ class PackedSource : public ByteSource {
 
   Result<std::size_t> read(std::span<char> out) override {
     while (true) {
-      const auto more = refill();
-      TRAIN_RETURN_IF_ERROR(more);
-      if (!*more && !last_.has_more) {
+      const auto more = TRAIN_TRY(refill());
+      if (!more && !last_.has_more) {
         return last_.inside ? Result<std::size_t>(damaged("the compressed data ends too early"))
                             : std::size_t{0};
       }
@@ -74,10 +73,9 @@ class PackedSource : public ByteSource {
     if (!left_.empty()) {
       return true;
     }
-    const auto size = file_.read(piece_);
-    TRAIN_RETURN_IF_ERROR(size);
-    left_ = std::span<const char>(piece_).first(*size);
-    return *size > 0;
+    const auto size = TRAIN_TRY(file_.read(piece_));
+    left_ = std::span<const char>(piece_).first(size);
+    return size > 0;
   }
   [[nodiscard]] Error damaged(const char* reason) const {
     return user_error(fmt::format("{} ({}): {}; fetch or make the file again", file_.name(),
@@ -121,22 +119,21 @@ std::string lower_case(std::string text) {
 }
 
 Result<std::unique_ptr<ByteSource>> open_byte_source(const std::filesystem::path& path) {
-  auto file = InputFile::open(path);
-  TRAIN_RETURN_IF_ERROR(file);
-  std::string head(std::min<std::uint64_t>(kPackedHeadBytes, file->size_bytes()), '\0');
-  TRAIN_RETURN_IF_ERROR(file->read(0, std::as_writable_bytes(std::span(head))));
+  auto file = TRAIN_TRY(InputFile::open(path));
+  std::string head(std::min<std::uint64_t>(kPackedHeadBytes, file.size_bytes()), '\0');
+  TRAIN_RETURN_IF_ERROR(file.read(0, std::as_writable_bytes(std::span(head))));
   if (head.starts_with(kParquetMagic)) {
     return open_parquet_source(path);
   }
   std::unique_ptr<ByteSource> source;
   if (const PackedFormat* const format = packed_format_of(head)) {
-    source = std::make_unique<PackedSource>(std::move(*file), *format);
+    source = std::make_unique<PackedSource>(std::move(file), *format);
     return source;
   }
   if (!head.empty()) {
     TRAIN_RETURN_IF_ERROR(check_ending(path));
   }
-  source = std::make_unique<PlainSource>(std::move(*file));
+  source = std::make_unique<PlainSource>(std::move(file));
   return source;
 }
 

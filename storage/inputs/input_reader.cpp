@@ -45,12 +45,11 @@ Result<std::string> read_head(ByteSource& source) {
   std::string head(kHeadBytes, '\0');
   std::size_t size = 0;
   while (size < head.size()) {
-    const auto got = source.read(std::span(head).subspan(size));
-    TRAIN_RETURN_IF_ERROR(got);
-    if (*got == 0) {
+    const auto got = TRAIN_TRY(source.read(std::span(head).subspan(size)));
+    if (got == 0) {
       break;
     }
-    size += *got;
+    size += got;
   }
   head.resize(size);
   return head;
@@ -86,40 +85,37 @@ Error no_text_error(const std::filesystem::path& path, double unreadable) {
 }
 
 Result<InputReader> InputReader::open(const std::filesystem::path& path, SaidLayout said) {
-  auto source = open_byte_source(path);
-  TRAIN_RETURN_IF_ERROR(source);
-  auto head = read_head(**source);
-  TRAIN_RETURN_IF_ERROR(head);
-  const bool marked = head->starts_with(kByteOrderMark);
-  const InputHead seen{.text = std::string_view(*head).substr(marked ? kByteOrderMark.size() : 0),
-                       .is_all = head->size() < kHeadBytes,
+  auto source = TRAIN_TRY(open_byte_source(path));
+  auto head = TRAIN_TRY(read_head(*source));
+  const bool marked = head.starts_with(kByteOrderMark);
+  const InputHead seen{.text = std::string_view(head).substr(marked ? kByteOrderMark.size() : 0),
+                       .is_all = head.size() < kHeadBytes,
                        .ending = content_ending(path)};
   const InputLayout layout = layout_of(seen, said);
   if (said != SaidLayout::text) {
-    if (const std::string binary = binary_content(*head); !binary.empty()) {
+    if (const std::string binary = binary_content(head); !binary.empty()) {
       return user_error(fmt::format("{}: holds {}", path.string(), binary));
     }
-    const double unreadable = layout == InputLayout::text ? unreadable_share(*head) : 0.0;
+    const double unreadable = layout == InputLayout::text ? unreadable_share(head) : 0.0;
     if (unreadable > kUnreadableShareMost) {
       return no_text_error(path, unreadable);
     }
   }
   if (marked && layout != InputLayout::text) {
-    head->erase(0, kByteOrderMark.size());
+    head.erase(0, kByteOrderMark.size());
   }
-  return InputReader(std::make_unique<HeadedSource>(*std::move(head), *std::move(source)), layout);
+  return InputReader(std::make_unique<HeadedSource>(std::move(head), std::move(source)), layout);
 }
 
 Status InputReader::read_records(const TakeRecord& take) {
   const auto cutter = cutter_of(layout_);
   std::vector<char> piece(kRecordPieceBytes);
   while (true) {
-    const auto size = bytes_->read(piece);
-    TRAIN_RETURN_IF_ERROR(size);
-    if (*size == 0) {
+    const auto size = TRAIN_TRY(bytes_->read(piece));
+    if (size == 0) {
       return cutter->finish(take);
     }
-    TRAIN_RETURN_IF_ERROR(cutter->feed({piece.data(), *size}, take));
+    TRAIN_RETURN_IF_ERROR(cutter->feed({piece.data(), size}, take));
   }
 }
 

@@ -146,21 +146,18 @@ Result<std::unique_ptr<ByteSource>> open_parquet_source(const std::filesystem::p
         "the rows as .jsonl",
         path.string()));
   }
-  const auto absolute = absolute_path(path);
-  TRAIN_RETURN_IF_ERROR(absolute);
-  auto rows = make_pipe();
-  TRAIN_RETURN_IF_ERROR(rows);
-  auto errors = make_pipe();
-  TRAIN_RETURN_IF_ERROR(errors);
-  const std::array<int, 1> inherited = {rows->to.get()};
+  const auto absolute = TRAIN_TRY(absolute_path(path));
+  auto rows = TRAIN_TRY(make_pipe());
+  auto errors = TRAIN_TRY(make_pipe());
+  const std::array<int, 1> inherited = {rows.to.get()};
   auto process = Process::start(
-      {*program, "-c", kParquetScript, std::to_string(rows->to.get()), absolute->string()},
-      {.inherited = inherited, .errors = errors->to.get()});
+      {*program, "-c", kParquetScript, std::to_string(rows.to.get()), absolute.string()},
+      {.inherited = inherited, .errors = errors.to.get()});
   if (!process) {
     return failure(fmt::format("{}: {}", *program, process.error().message));
   }
   std::unique_ptr<ByteSource> source = std::make_unique<ParquetSource>(
-      path, std::move(*process), std::move(rows->from), std::move(errors->from));
+      path, std::move(*process), std::move(rows.from), std::move(errors.from));
   return source;
 }
 

@@ -16,14 +16,13 @@ constexpr std::size_t kGgufBufferBytes = std::size_t{1} << 20;
 }  // namespace
 
 Result<GgufFile> GgufFile::open(const std::filesystem::path& path) {
-  auto file = InputFile::open(path);
-  TRAIN_RETURN_IF_ERROR(file);
-  auto header = read_gguf_header(*file);
+  auto file = TRAIN_TRY(InputFile::open(path));
+  auto header = read_gguf_header(file);
   if (!header) {
     return Error{header.error().kind, fmt::format("{} is not a usable GGUF file: {}", path.string(),
                                                   header.error().message)};
   }
-  GgufFile result(std::move(*file));
+  GgufFile result(std::move(file));
   result.version_ = header->version;
   result.metadata_ = std::move(header->metadata);
   result.entries_ = std::move(header->entries);

@@ -121,10 +121,9 @@ Result<WeightDirectory> WeightDirectory::open(const fs::path& path) {
 }
 
 Status WeightDirectory::add_file(const fs::path& file, const Places& places) {
-  auto input = InputFile::open(file);
-  TRAIN_RETURN_IF_ERROR(input);
+  auto input = TRAIN_TRY(InputFile::open(file));
   bool malformed = false;
-  auto opened = SafetensorsFile::parse(std::move(*input), &malformed);
+  auto opened = SafetensorsFile::parse(std::move(input), &malformed);
   if (!opened && malformed) {  // A second attempt would not help.
     return user_error(fmt::format("{}; fetch it again", opened.error().message));
   }
@@ -151,20 +150,17 @@ Status WeightDirectory::add_file(const fs::path& file, const Places& places) {
 }
 
 Status WeightDirectory::read_index(const fs::path& index) {
-  const auto file = InputFile::open(index);
-  TRAIN_RETURN_IF_ERROR(file);
-  const auto text = file->read_text(kLargestIndex);
-  TRAIN_RETURN_IF_ERROR(text);
-  const auto map = parse_weight_map(index, *text);
-  TRAIN_RETURN_IF_ERROR(map);
+  const auto file = TRAIN_TRY(InputFile::open(index));
+  const auto text = TRAIN_TRY(file.read_text(kLargestIndex));
+  const auto map = TRAIN_TRY(parse_weight_map(index, text));
   std::set<std::string> names;
-  for (const auto& [tensor, name] : *map) {
+  for (const auto& [tensor, name] : map) {
     names.insert(name);
   }
   for (const std::string& name : names) {
-    TRAIN_RETURN_IF_ERROR(add_file(path_ / name, *map));
+    TRAIN_RETURN_IF_ERROR(add_file(path_ / name, map));
   }
-  for (const auto& [tensor, name] : *map) {
+  for (const auto& [tensor, name] : map) {
     if (!tensors_.contains(tensor)) {
       absent_.emplace(tensor, name);
     }
