@@ -244,9 +244,8 @@ bool TcpLink::is_complete(const Exchange& exchange, int peer) const {
 Status TcpLink::strike_out(std::vector<int>& awaited, const Arrived& arrived) {
   std::vector<int> still;
   for (const int peer : awaited) {
-    const Result<bool> here = arrived(peer);
-    TRAIN_RETURN_IF_ERROR(here);
-    if (!*here) {
+    const bool here = TRAIN_TRY(arrived(peer));
+    if (!here) {
       still.push_back(peer);
     }
   }

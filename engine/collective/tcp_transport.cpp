@@ -79,10 +79,9 @@ Result<std::unique_ptr<ChannelLink>> join_devices(RendezvousStore& store, Channe
     id = kernels::make_nccl_id();
     TRAIN_RETURN_IF_ERROR(store.set(key, {id.begin(), id.end()}));
   } else {
-    const Result<std::vector<char>> made = store.get(key, options.timeout);
-    TRAIN_RETURN_IF_ERROR(made);
-    TRAIN_CHECK(made->size() == id.size(), "an id of {} bytes", made->size());
-    std::copy(made->begin(), made->end(), id.begin());
+    const std::vector<char> made = TRAIN_TRY(store.get(key, options.timeout));
+    TRAIN_CHECK(made.size() == id.size(), "an id of {} bytes", made.size());
+    std::copy(made.begin(), made.end(), id.begin());
   }
   auto joined = std::make_unique<NcclLink>(std::move(link), id, options.timeout);
   joined->set_limit(options.exchange_limit);
@@ -91,25 +90,21 @@ Result<std::unique_ptr<ChannelLink>> join_devices(RendezvousStore& store, Channe
 
 Result<ChannelTransports> connect_all(RendezvousStore& store, const std::string& address,
                                       const TcpOptions& options) {
-  Result<PeerSockets> mesh = connect_mesh(store, {.rank = options.rank,
-                                                  .world_size = options.world_size,
-                                                  .generation = options.generation,
-                                                  .address = address,
-                                                  .timeout = options.timeout,
-                                                  .cut_after = options.cut_after});
-  TRAIN_RETURN_IF_ERROR(mesh);
-  const Result<std::shared_ptr<ConnectionWatch>> watch = ConnectionWatch::make();
-  TRAIN_RETURN_IF_ERROR(watch);
+  PeerSockets mesh = TRAIN_TRY(connect_mesh(store, {.rank = options.rank,
+                                                    .world_size = options.world_size,
+                                                    .generation = options.generation,
+                                                    .address = address,
+                                                    .timeout = options.timeout,
+                                                    .cut_after = options.cut_after}));
+  const std::shared_ptr<ConnectionWatch> watch = TRAIN_TRY(ConnectionWatch::make());
   std::array<std::unique_ptr<TcpLink>, kChannelCount> links;
   for (std::size_t i = 0; i < kChannelCount; ++i) {
-    auto link = open_link(static_cast<Channel>(i), std::move((*mesh)[i]), *watch, options);
-    TRAIN_RETURN_IF_ERROR(link);
-    links[i] = std::move(link).value();
+    auto link = TRAIN_TRY(open_link(static_cast<Channel>(i), std::move(mesh[i]), watch, options));
+    links[i] = std::move(link);
   }
-  const Result<LocalRanks> local = agree_on_local(*links[0], options.generation, options.direct);
-  TRAIN_RETURN_IF_ERROR(local);
+  const LocalRanks local = TRAIN_TRY(agree_on_local(*links[0], options.generation, options.direct));
   for (std::size_t i = 0; i < kChannelCount; ++i) {
-    links[i]->set_local(i, *local);
+    links[i]->set_local(i, local);
     links[i]->set_limit(options.exchange_limit);
   }
   ChannelTransports channels;
@@ -119,9 +114,8 @@ Result<ChannelTransports> connect_all(RendezvousStore& store, const std::string&
       channels[i] = std::make_unique<LinkChannel>(std::move(links[i]));
       continue;
     }
-    auto joined = join_devices(store, channel, std::move(links[i]), options);
-    TRAIN_RETURN_IF_ERROR(joined);
-    channels[i] = std::make_unique<LinkChannel>(std::move(joined).value());
+    auto joined = TRAIN_TRY(join_devices(store, channel, std::move(links[i]), options));
+    channels[i] = std::make_unique<LinkChannel>(std::move(joined));
   }
   return channels;
 }
@@ -138,14 +132,13 @@ Result<ChannelTransports> make_tcp(RendezvousStore& store, const TcpOptions& opt
     }
     return alone;
   }
-  const Result<std::string> address = address_of(options.interface);
-  TRAIN_RETURN_IF_ERROR(address);
+  const std::string address = TRAIN_TRY(address_of(options.interface));
   const auto cannot = [&](const std::string& why) {
     return failure(fmt::format("generation {}: rank {} cannot connect to the others: {}",
                                options.generation, options.rank, why));
   };
   try {
-    auto channels = connect_all(store, *address, options);
+    auto channels = connect_all(store, address, options);
     return channels.ok() ? std::move(channels) : cannot(channels.error().message);
   } catch (const kernels::DeviceError& error) {
     return cannot(error.what());

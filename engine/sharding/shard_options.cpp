@@ -95,10 +95,9 @@ Result<Groups> wrap_by_pattern(const ShardPlan::Options& options) {
                       "patterns of unit names alone",
                       pattern));
     }
-    const auto found = matching(options, pattern, "parallel.wrapping");
-    TRAIN_RETURN_IF_ERROR(found);
+    const auto found = TRAIN_TRY(matching(options, pattern, "parallel.wrapping"));
     for (std::size_t unit = 0; unit < alone.size(); ++unit) {
-      alone[unit] = alone[unit] || (*found)[unit];
+      alone[unit] = alone[unit] || found[unit];
     }
   }
   const bool pair = options.tied && (alone.front() || alone.back());
@@ -157,8 +156,7 @@ Result<Strategy> strategy_of(const std::string& text, const std::string& key) {
 }
 
 Result<std::vector<Strategy>> strategies_of(const ShardPlan::Options& options) {
-  const auto usual = strategy_of(options.parallel.strategy, "parallel.strategy");
-  TRAIN_RETURN_IF_ERROR(usual);
+  const auto usual = TRAIN_TRY(strategy_of(options.parallel.strategy, "parallel.strategy"));
   std::vector<std::optional<Strategy>> chosen(options.units.size());
   for (const std::string& entry : options.parallel.strategy_by_unit) {
     const std::size_t equals = entry.rfind('=');
@@ -168,20 +166,18 @@ Result<std::vector<Strategy>> strategies_of(const ShardPlan::Options& options) {
     }
     const std::string pattern(trimmed(std::string_view(entry).substr(0, equals)));
     const std::string name(trimmed(std::string_view(entry).substr(equals + 1)));
-    const auto strategy =
-        strategy_of(name, fmt::format("parallel.strategy_by_unit: strategy of \"{}\"", pattern));
-    TRAIN_RETURN_IF_ERROR(strategy);
-    const auto found = matching(options, pattern, "parallel.strategy_by_unit");
-    TRAIN_RETURN_IF_ERROR(found);
+    const auto strategy = TRAIN_TRY(
+        strategy_of(name, fmt::format("parallel.strategy_by_unit: strategy of \"{}\"", pattern)));
+    const auto found = TRAIN_TRY(matching(options, pattern, "parallel.strategy_by_unit"));
     for (std::size_t unit = 0; unit < chosen.size(); ++unit) {
-      if ((*found)[unit] && !chosen[unit]) {
-        chosen[unit] = *strategy;
+      if (found[unit] && !chosen[unit]) {
+        chosen[unit] = strategy;
       }
     }
   }
   std::vector<Strategy> strategies;
   for (const std::optional<Strategy>& strategy : chosen) {
-    strategies.push_back(strategy.value_or(*usual));
+    strategies.push_back(strategy.value_or(usual));
   }
   return strategies;
 }
@@ -209,9 +205,7 @@ Result<Groups> wrap_units(const ShardPlan::Options& options,
     const Groups more = wrap_by_size(sized, strategies, units);
     groups.insert(groups.end(), more.begin(), more.end());
   } else {
-    auto by_pattern = wrap_by_pattern(options);
-    TRAIN_RETURN_IF_ERROR(by_pattern);
-    groups = std::move(*by_pattern);
+    groups = TRAIN_TRY(wrap_by_pattern(options));
   }
   std::sort(groups.begin(), groups.end());
   TRAIN_RETURN_IF_ERROR(check_same_strategy(options, groups, strategies));

@@ -249,34 +249,30 @@ ShardPlan::ShardPlan(const Options& options)
 
 Result<ShardPlan> ShardPlan::make(const Options& options) {
   TRAIN_CHECK(!options.units.empty());
-  const auto strategies = strategies_of(options);
-  TRAIN_RETURN_IF_ERROR(strategies);
-  TRAIN_RETURN_IF_ERROR(check_ranks(options, *strategies));
-  const auto wrapped = wrap_units(options, *strategies);
-  TRAIN_RETURN_IF_ERROR(wrapped);
+  const auto strategies = TRAIN_TRY(strategies_of(options));
+  TRAIN_RETURN_IF_ERROR(check_ranks(options, strategies));
+  const auto wrapped = TRAIN_TRY(wrap_units(options, strategies));
   ShardPlan plan(options);
   plan.group_of_.resize(options.units.size());
-  for (const std::vector<std::size_t>& members : *wrapped) {
+  for (const std::vector<std::size_t>& members : wrapped) {
     for (const std::size_t unit : members) {
       plan.group_of_[unit] = plan.groups_.size();
     }
     plan.groups_.push_back(make_group(members, options.units));
-    set_parts(plan.groups_.back(), (*strategies)[members.front()], options.parallel);
+    set_parts(plan.groups_.back(), strategies[members.front()], options.parallel);
   }
   while (plan.lowest_trained_ < options.units.size() &&
          options.units[plan.lowest_trained_].gradient_count() == 0) {
     ++plan.lowest_trained_;
   }
   assign_owners(plan.groups_, options.whole_parameters, options.parallel.ranks);
-  const auto reshard = reshard_of(options.parallel.reshard);
-  TRAIN_RETURN_IF_ERROR(reshard);
-  plan.reshard_ranks_ = *reshard;
-  TRAIN_RETURN_IF_ERROR(check_reshard(*reshard, plan.groups_));
+  const auto reshard = TRAIN_TRY(reshard_of(options.parallel.reshard));
+  plan.reshard_ranks_ = reshard;
+  TRAIN_RETURN_IF_ERROR(check_reshard(reshard, plan.groups_));
   const bool splits = std::any_of(plan.groups_.begin(), plan.groups_.end(), splits_gradients);
-  const auto rounds = rounds_per_sync_of(options.parallel.sync, splits ? 1 : 0);
-  TRAIN_RETURN_IF_ERROR(rounds);
+  const auto rounds = TRAIN_TRY(rounds_per_sync_of(options.parallel.sync, splits ? 1 : 0));
   // A single rank sends nothing: all its lanes are one sync.
-  const std::int64_t rounds_per_sync = plan.ranks() == 1 ? 0 : *rounds;
+  const std::int64_t rounds_per_sync = plan.ranks() == 1 ? 0 : rounds;
   plan.train_lanes_ = LaneSchedule(options.train_lanes, plan.ranks(), rounds_per_sync);
   if (const std::int64_t needed = plan.gather_buffers_needed(); plan.gather_buffers() < needed) {
     return user_error(fmt::format("parallel.gather_credits is {}: this plan needs at least {}",
