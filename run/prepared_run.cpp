@@ -48,25 +48,24 @@ Result<checkpoint::RunIdentity> identity_of(const RunPlan& plan, const RunDirect
              checkpoint::prove_local({.project = locations.project, .local = locations.former})) {
     places.push_back(locations.former);
   }
-  const auto given = checkpoint::give_identity(directory.root, places, surroundings.make_run_id());
-  TRAIN_RETURN_IF_ERROR(given);
-  if (given->given && directory.existed) {
+  const auto given =
+      TRAIN_TRY(checkpoint::give_identity(directory.root, places, surroundings.make_run_id()));
+  if (given.given && directory.existed) {
     log_info(fmt::format(
-        "run_identity_given {} to {}{}", given->identity.id, directory.root.string(),
-        given->adopted.empty() ? ""
-                               : fmt::format(": taken as its own, as they name no run: {}",
-                                             fmt::join(given->adopted, ", "))));
+        "run_identity_given {} to {}{}", given.identity.id, directory.root.string(),
+        given.adopted.empty() ? ""
+                              : fmt::format(": taken as its own, as they name no run: {}",
+                                            fmt::join(given.adopted, ", "))));
   }
   if (here) {
-    const auto renamed = checkpoint::rename_former(locations, given->identity);
-    TRAIN_RETURN_IF_ERROR(renamed);
-    if (*renamed) {
+    const auto renamed = TRAIN_TRY(checkpoint::rename_former(locations, given.identity));
+    if (renamed) {
       log_info(fmt::format("local_checkpoints_renamed {} to {}",
                            locations.former.parent_path().string(),
                            locations.local.parent_path().string()));
     }
   }
-  return given->identity;
+  return given.identity;
 }
 
 CheckpointStore::Options store_options(const RunPlan& plan, const RunDirectory& directory,
@@ -126,9 +125,8 @@ Result<std::optional<checkpoint::Candidate>> find_behind(CheckpointStore& store,
 /// answers. REQUIRES: that step is known.
 Status look_at_start(PreparedRun& run) {
   const std::int64_t step = run.first_step();
-  const auto references = step == 0 ? references_done(run.plan) : Result<std::int64_t>(0);
-  TRAIN_RETURN_IF_ERROR(references);
-  run.start.references_done = *references;
+  run.start.references_done =
+      TRAIN_TRY(step == 0 ? references_done(run.plan) : Result<std::int64_t>(0));
   const MetricsEnd metrics = step > 0 ? run.files->metrics.end_at(step) : MetricsEnd();
   run.start.evaluation_missed = step > 0 && !metrics.evaluated;
   run.start.choices_missed = step > 0 && !metrics.answered;
@@ -138,9 +136,7 @@ Status look_at_start(PreparedRun& run) {
 /// Finds the state that a start of the run resumes from.
 Status find_first_start(PreparedRun& run) {
   for (const auto depth : {checkpoint::Depth::files, checkpoint::Depth::bytes}) {
-    auto found = run.store->find_start(depth);
-    TRAIN_RETURN_IF_ERROR(found);
-    run.start.checkpoint = std::move(found).value();
+    run.start.checkpoint = TRAIN_TRY(run.store->find_start(depth));
     TRAIN_RETURN_IF_ERROR(look_at_start(run));
     if (!run.start.checkpoint || !run.nothing_to_do()) {
       return {};  // The ranks verify the checkpoint that they restore.
@@ -199,14 +195,13 @@ void log_start(const PreparedRun& run) {
 /// generations resume from a state that this start has accepted or written itself. REQUIRES: there
 /// is a checkpoint.
 Status compare_data(PreparedRun& run) {
-  const auto manifest = checkpoint::read_manifest(run.start.checkpoint->path);
-  TRAIN_RETURN_IF_ERROR(manifest);
-  if (manifest->fields.data_fingerprint.empty()) {
+  const auto manifest = TRAIN_TRY(checkpoint::read_manifest(run.start.checkpoint->path));
+  if (manifest.fields.data_fingerprint.empty()) {
     log_info(fmt::format("data_not_compared {} does not say what it was trained on",
                          run.start.checkpoint->path.string()));
   }
   const std::string difference =
-      data_difference(manifest->fields, run.start.checkpoint->path, run.plan);
+      data_difference(manifest.fields, run.start.checkpoint->path, run.plan);
   if (!difference.empty() && !run.data.accept) {
     return user_error(
         fmt::format("{}; put the old data back, start anew with --fresh, or train on with this "
@@ -260,17 +255,14 @@ bool PreparedRun::nothing_to_do() const {
 
 Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
                                 const CheckpointStore::Surroundings& surroundings) {
-  auto directory = open_run_directory(plan.config, choices.fresh);
-  TRAIN_RETURN_IF_ERROR(directory);
-  const auto files = std::make_shared<RunFiles>(directory->root);
-  const auto identity = identity_of(plan, *directory, surroundings);
-  TRAIN_RETURN_IF_ERROR(identity);
-  auto store =
-      CheckpointStore::open(store_options(plan, *directory, files, *identity, surroundings));
-  TRAIN_RETURN_IF_ERROR(store);
+  auto directory = TRAIN_TRY(open_run_directory(plan.config, choices.fresh));
+  const auto files = std::make_shared<RunFiles>(directory.root);
+  const auto identity = TRAIN_TRY(identity_of(plan, directory, surroundings));
+  auto store = TRAIN_TRY(
+      CheckpointStore::open(store_options(plan, directory, files, identity, surroundings)));
   PreparedRun run{.plan = std::move(plan),
-                  .directory = std::move(directory).value(),
-                  .store = std::move(store).value(),
+                  .directory = std::move(directory),
+                  .store = std::move(store),
                   .start = {.checkpoint = std::nullopt},
                   .data = {.accept = choices.accept_data},
                   .files = files};

@@ -117,18 +117,16 @@ Result<MetricsEnd> find_metrics_end(const std::filesystem::path& directory, std:
   if (!std::filesystem::exists(path, code) && !code) {
     return MetricsEnd{};
   }
-  const auto file = storage::InputFile::open(path);
-  TRAIN_RETURN_IF_ERROR(file);
-  LinesFromEnd lines(*file);
+  const auto file = TRAIN_TRY(storage::InputFile::open(path));
+  LinesFromEnd lines(file);
   MetricsEnd found;
   bool kept = false;
   while (true) {
-    const auto text = lines.next();
-    TRAIN_RETURN_IF_ERROR(text);
-    if (!*text) {
+    const auto text = TRAIN_TRY(lines.next());
+    if (!text) {
       return found;
     }
-    const nlohmann::json line = parse(**text);
+    const nlohmann::json line = parse(*text);
     const auto of_step = step_of(line);
     found.unreadable = found.unreadable || !of_step;
     if (!of_step || *of_step > step) {

@@ -159,13 +159,12 @@ Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool f
     return foreign;
   }
   TRAIN_RETURN_IF_ERROR(storage::make_directory(root));
-  auto lock = lock_run(root);
-  TRAIN_RETURN_IF_ERROR(lock);
+  auto lock = TRAIN_TRY(lock_run(root));
   if (is_foreign(root)) {
     return foreign;
   }
   TRAIN_RETURN_IF_ERROR(remove_leftovers(root));
-  RunDirectory directory{.root = root, .lock = std::move(lock).value()};
+  RunDirectory directory{.root = root, .lock = std::move(lock)};
   directory.existed = fs::exists(directory.config_file(), error);
   if (directory.existed) {
     auto changes = allowed_changes(directory.config_file(), config);

@@ -172,12 +172,11 @@ class MemoryRestore {
     if (remote && rank == me) {
       incoming_[static_cast<std::size_t>(sender)].append(position());
     } else if (sender == me) {
-      const auto bytes = bytes_of(piece);
-      TRAIN_RETURN_IF_ERROR(bytes);
+      const auto bytes = TRAIN_TRY(bytes_of(piece));
       if (remote) {
-        outgoing_[static_cast<std::size_t>(rank)].append(*bytes);
+        outgoing_[static_cast<std::size_t>(rank)].append(bytes);
       } else {
-        std::memcpy(position().data(), bytes->data(), bytes->size());
+        std::memcpy(position().data(), bytes.data(), bytes.size());
       }
     }
     return {};

@@ -41,12 +41,10 @@ constexpr std::uint64_t kLargestWeightsDigest = 4096;
 constexpr std::uint64_t kDigestPieceBytes = std::uint64_t{1} << 20;
 
 Result<ModelConfigText> read_model_config(const fs::path& file) {
-  const auto opened = storage::InputFile::open(file);
-  TRAIN_RETURN_IF_ERROR(opened);
-  auto text = opened->read_text(kLargestModelConfig);
-  TRAIN_RETURN_IF_ERROR(text);
+  const auto opened = TRAIN_TRY(storage::InputFile::open(file));
+  auto text = TRAIN_TRY(opened.read_text(kLargestModelConfig));
   return ModelConfigText{
-      .text = std::move(text).value(), .source = file.string(), .directory = file.parent_path()};
+      .text = std::move(text), .source = file.string(), .directory = file.parent_path()};
 }
 
 /// Reads generation_config.json; without one, derives the defaults of transformers from
@@ -55,9 +53,8 @@ Result<nlohmann::ordered_json> generation_config(const fs::path& model) {
   std::error_code ignored;
   const bool is_there = fs::exists(model / kGenerationConfig, ignored);
   const fs::path file = model / (is_there ? kGenerationConfig : kModelConfig);
-  const auto text = storage::read_file(file, kLargestModelConfig);
-  TRAIN_RETURN_IF_ERROR(text);
-  auto object = nlohmann::ordered_json::parse(*text, nullptr, false);
+  const auto text = TRAIN_TRY(storage::read_file(file, kLargestModelConfig));
+  auto object = nlohmann::ordered_json::parse(text, nullptr, false);
   if (!object.is_object()) {
     return user_error(
         fmt::format("{}: not a JSON object; put the model's own there", file.string()));
@@ -160,13 +157,12 @@ std::string file_stamps(const std::vector<fs::path>& files) {
 }
 
 Status add_file(const fs::path& path, storage::StreamingDigest& digest) {
-  const auto file = storage::InputFile::open(path);
-  TRAIN_RETURN_IF_ERROR(file);
-  digest.update(fmt::format("{} {}\n", path.filename().string(), file->size_bytes()));
+  const auto file = TRAIN_TRY(storage::InputFile::open(path));
+  digest.update(fmt::format("{} {}\n", path.filename().string(), file.size_bytes()));
   std::vector<std::byte> piece;
-  for (std::uint64_t at = 0; at < file->size_bytes(); at += piece.size()) {
-    piece.resize(std::min(kDigestPieceBytes, file->size_bytes() - at));
-    TRAIN_RETURN_IF_ERROR(file->read(at, piece));
+  for (std::uint64_t at = 0; at < file.size_bytes(); at += piece.size()) {
+    piece.resize(std::min(kDigestPieceBytes, file.size_bytes() - at));
+    TRAIN_RETURN_IF_ERROR(file.read(at, piece));
     digest.update(piece);
   }
   return {};
@@ -250,13 +246,12 @@ Result<ModelConfigText> find_model_config(const std::string& name_or_path) {
 }
 
 Result<PublishedModel> open_model(const std::string& directory, std::int64_t sequence_length) {
-  auto config = find_model_config(directory);
-  TRAIN_RETURN_IF_ERROR(config);
-  const auto spec = engine::spec_from_config(config->text, config->source, sequence_length);
-  TRAIN_RETURN_IF_ERROR(spec);
-  auto weights = checkpoint::PublishedWeights::open(directory, *spec);
+  auto config = TRAIN_TRY(find_model_config(directory));
+  const auto spec =
+      TRAIN_TRY(engine::spec_from_config(config.text, config.source, sequence_length));
+  auto weights = checkpoint::PublishedWeights::open(directory, spec);
   if (!weights) {
-    const auto parsed = nlohmann::json::parse(config->text, nullptr, /*allow_exceptions=*/false);
+    const auto parsed = nlohmann::json::parse(config.text, nullptr, /*allow_exceptions=*/false);
     return names_quantization(parsed)
                ? Error{weights.error().kind,
                        weights.error().message +
@@ -264,7 +259,7 @@ Result<PublishedModel> open_model(const std::string& directory, std::int64_t seq
                            "before they were quantised"}
                : weights.error();
   }
-  PublishedModel model{.config = std::move(config).value(),
+  PublishedModel model{.config = std::move(config),
                        .spec = (*weights)->model(),
                        .weights = std::move(weights).value(),
                        .notes = {}};
@@ -272,7 +267,7 @@ Result<PublishedModel> open_model(const std::string& directory, std::int64_t seq
   for (std::string& note : notes_beside(model.config)) {
     model.notes.push_back(std::move(note));
   }
-  if (spec->tie_embeddings && !model.spec.tie_embeddings) {
+  if (spec.tie_embeddings && !model.spec.tie_embeddings) {
     model.config.text = with_value(model.config.text, "tie_word_embeddings", false);
   }
   return model;
@@ -291,9 +286,8 @@ Result<ModelConfigText> config_of(const configs::ModelSection& section) {
   if (section.from.empty() || weight_files(section.from).empty()) {
     return find_model_config(section.from.empty() ? section.config : section.from);
   }
-  auto model = open_model(section.from, 0);
-  TRAIN_RETURN_IF_ERROR(model);
-  return std::move(model->config);
+  auto model = TRAIN_TRY(open_model(section.from, 0));
+  return std::move(model.config);
 }
 
 }  // namespace
@@ -302,15 +296,13 @@ Result<engine::ModelSpec> resolve_model(const configs::RunConfig& config,
                                         std::int64_t dataset_vocab) {
   const configs::ModelSection& section = config.model;
   if (!is_published(section)) {
-    const auto shape = engine::resolve_shape(section, dataset_vocab);
-    TRAIN_RETURN_IF_ERROR(shape);
-    return shape->spec();
+    const auto shape = TRAIN_TRY(engine::resolve_shape(section, dataset_vocab));
+    return shape.spec();
   }
-  const auto found = config_of(section);
-  TRAIN_RETURN_IF_ERROR(found);
-  auto spec = engine::spec_from_config(found->text, found->source, config.data.sequence_length);
-  TRAIN_RETURN_IF_ERROR(spec);
-  spec->z_loss_coeff = static_cast<float>(section.z_loss_coeff);
+  const auto found = TRAIN_TRY(config_of(section));
+  auto spec =
+      TRAIN_TRY(engine::spec_from_config(found.text, found.source, config.data.sequence_length));
+  spec.z_loss_coeff = static_cast<float>(section.z_loss_coeff);
   return spec;
 }
 
@@ -319,9 +311,8 @@ Result<std::shared_ptr<const engine::WeightSource>> open_weights(
   if (section.from.empty()) {
     return std::shared_ptr<const engine::WeightSource>();
   }
-  auto weights = checkpoint::PublishedWeights::open(section.from, model);
-  TRAIN_RETURN_IF_ERROR(weights);
-  return std::shared_ptr<const engine::WeightSource>(std::move(weights).value());
+  auto weights = TRAIN_TRY(checkpoint::PublishedWeights::open(section.from, model));
+  return std::shared_ptr<const engine::WeightSource>(std::move(weights));
 }
 
 configs::RunConfig use_run_copy(configs::RunConfig config, const fs::path& run_root) {
@@ -353,9 +344,8 @@ Status copy_model_files(const configs::ModelSection& section, const fs::path& ru
     return kept && !begins ? Status() : found.error();
   }
   if (kept) {
-    const auto own = read_model_config(to / kModelConfig);
-    TRAIN_RETURN_IF_ERROR(own);
-    if (own->text == found->text) {
+    const auto own = TRAIN_TRY(read_model_config(to / kModelConfig));
+    if (own.text == found->text) {
       return {};
     }
     if (!begins) {
@@ -382,23 +372,20 @@ namespace {
 Result<std::optional<data::RowFacts>> chat_facts(const configs::RunConfig& config,
                                                  const fs::path& model) {
   std::error_code ignored;
-  const auto rows = data::holds_rows(config.data.dir);
-  TRAIN_RETURN_IF_ERROR(rows);
-  if (!*rows || !fs::exists(model / kModelConfig, ignored)) {
+  const auto rows = TRAIN_TRY(data::holds_rows(config.data.dir));
+  if (!rows || !fs::exists(model / kModelConfig, ignored)) {
     return std::optional<data::RowFacts>();
   }
-  auto facts = data::read_row_facts(config.data.dir);
-  TRAIN_RETURN_IF_ERROR(facts);
-  return std::optional(std::move(facts).value());
+  auto facts = TRAIN_TRY(data::read_row_facts(config.data.dir));
+  return std::optional(std::move(facts));
 }
 
 }  // namespace
 
 Status keep_chat_template(const configs::RunConfig& config, const fs::path& run_root) {
   const fs::path model = model_directory(run_root);
-  const auto read = chat_facts(config, model);
-  TRAIN_RETURN_IF_ERROR(read);
-  if (!*read || (*read)->chat_template.empty()) {
+  const auto read = TRAIN_TRY(chat_facts(config, model));
+  if (!read || read->chat_template.empty()) {
     return {};
   }
   const auto found = data::read_template_files(data::kept_tokenizer_folder(config.data.dir));
@@ -418,10 +405,9 @@ Result<fs::path> tokenizer_name(const fs::path& file) {
   if (std::find(known.begin(), known.end(), name) != known.end()) {
     return file.filename();
   }
-  const auto opened = storage::InputFile::open(file);
-  TRAIN_RETURN_IF_ERROR(opened);
-  std::vector<std::byte> begin(std::min<std::uint64_t>(opened->size_bytes(), kTokenizerBegin));
-  TRAIN_RETURN_IF_ERROR(opened->read(0, begin));
+  const auto opened = TRAIN_TRY(storage::InputFile::open(file));
+  std::vector<std::byte> begin(std::min<std::uint64_t>(opened.size_bytes(), kTokenizerBegin));
+  TRAIN_RETURN_IF_ERROR(opened.read(0, begin));
   const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
   if (data::is_sentencepiece_model(text)) {
     return fs::path("tokenizer.model");
@@ -442,12 +428,11 @@ Status keep_data_tokenizer(const configs::RunConfig& config, const fs::path& run
   if (kept.empty() || !fs::exists(to / kModelConfig, ignored) || data::holds_tokenizer(to)) {
     return {};
   }
-  const auto facts = data::read_dataset_facts(config.data.dir);
-  TRAIN_RETURN_IF_ERROR(facts);
+  const auto facts = TRAIN_TRY(data::read_dataset_facts(config.data.dir));
   // Written first: the tokenizer's file marks this copy as complete. A model with weights has its
   // own end-of-text tokens.
-  if (facts->end_of_text && config.model.from.empty()) {
-    const auto generation = nlohmann::ordered_json{{"eos_token_id", *facts->end_of_text}};
+  if (facts.end_of_text && config.model.from.empty()) {
+    const auto generation = nlohmann::ordered_json{{"eos_token_id", *facts.end_of_text}};
     TRAIN_RETURN_IF_ERROR(
         storage::write_file_atomically(to / kGenerationConfig, generation.dump(2) + "\n"));
   }
@@ -459,24 +444,20 @@ Status keep_data_tokenizer(const configs::RunConfig& config, const fs::path& run
     if (file.filename() == kModelConfig || file.filename() == kGenerationConfig) {
       continue;  // The file is one of the tokenizer's own model.
     }
-    const auto name = tokenizer_name(file);
-    TRAIN_RETURN_IF_ERROR(name);
-    TRAIN_RETURN_IF_ERROR(copy_if_there(file, to / *name));
+    const auto name = TRAIN_TRY(tokenizer_name(file));
+    TRAIN_RETURN_IF_ERROR(copy_if_there(file, to / name));
   }
   return {};
 }
 
 Status keep_turn_ends(const configs::RunConfig& config, const fs::path& run_root) {
   const fs::path model = model_directory(run_root);
-  const auto read = chat_facts(config, model);
-  TRAIN_RETURN_IF_ERROR(read);
-  if (!*read) {
+  const auto read = TRAIN_TRY(chat_facts(config, model));
+  if (!read) {
     return {};
   }
-  const data::RowFacts& facts = **read;
-  const auto configured = data::configured_ends(model);
-  TRAIN_RETURN_IF_ERROR(configured);
-  std::vector<std::uint32_t> ends = *configured;
+  const data::RowFacts& facts = *read;
+  std::vector<std::uint32_t> ends = TRAIN_TRY(data::configured_ends(model));
   if (ends.empty() && facts.end_of_text) {
     ends.push_back(static_cast<std::uint32_t>(*facts.end_of_text));
   }
@@ -489,10 +470,9 @@ Status keep_turn_ends(const configs::RunConfig& config, const fs::path& run_root
   if (ends.size() == before) {
     return {};
   }
-  auto generation = generation_config(model);
-  TRAIN_RETURN_IF_ERROR(generation);
-  (*generation)["eos_token_id"] = ends;
-  return storage::write_file_atomically(model / kGenerationConfig, generation->dump(2) + "\n");
+  auto generation = TRAIN_TRY(generation_config(model));
+  generation["eos_token_id"] = ends;
+  return storage::write_file_atomically(model / kGenerationConfig, generation.dump(2) + "\n");
 }
 
 }  // namespace train::run

@@ -11,12 +11,11 @@ namespace train::run {
 
 Result<checkpoint::ReferenceKey> reference_key(const RunPlan& plan, bool with_model) {
   const data::ReferenceRows rows = plan.data->reference_rows();
-  auto model = with_model ? weights_fingerprint(plan.config, run_root(plan.config))
-                          : Result<std::string>(std::string());
-  TRAIN_RETURN_IF_ERROR(model);
+  auto model = TRAIN_TRY(with_model ? weights_fingerprint(plan.config, run_root(plan.config))
+                                    : Result<std::string>(std::string()));
   return checkpoint::ReferenceKey{.data = plan.data_fingerprint,
                                   .compute = plan.config.precision.compute,
-                                  .model = std::move(model).value(),
+                                  .model = std::move(model),
                                   .kernel_set = engine::kernel_set_name(
                                       plan.config.runtime.device, plan.config.precision.compute),
                                   .training_rows = rows.live ? 0 : rows.training_rows,
@@ -28,10 +27,9 @@ Result<std::int64_t> references_done(const RunPlan& plan) {
   if (rows.commands == 0 || rows.live) {
     return 0;
   }
-  const auto key = reference_key(plan, /*with_model=*/true);
-  TRAIN_RETURN_IF_ERROR(key);
+  const auto key = TRAIN_TRY(reference_key(plan, /*with_model=*/true));
   const auto file = checkpoint::read_partial_reference(
-      checkpoint::partial_reference_path(run_root(plan.config)), *key);
+      checkpoint::partial_reference_path(run_root(plan.config)), key);
   return file ? file->commands : 0;
 }
 

@@ -97,9 +97,8 @@ int threads_per_rank(std::int64_t requested, std::int64_t neighbours) {
 
 Result<engine::RankOptions> engine_options(const configs::RunConfig& config,
                                            std::int64_t dataset_vocab) {
-  const auto model = resolve_model(config, dataset_vocab);
-  TRAIN_RETURN_IF_ERROR(model);
-  engine::RankOptions options{.model = *model,
+  const auto model = TRAIN_TRY(resolve_model(config, dataset_vocab));
+  engine::RankOptions options{.model = model,
                               .init = {.seed = config.run.seed,
                                        .scheme = init_scheme(config.model.init_scheme),
                                        .init_std = config.model.init_std,
@@ -119,66 +118,59 @@ Result<engine::RankOptions> engine_options(const configs::RunConfig& config,
                               .diagnostics_interval = config.run.log_interval_steps,
                               .knows_bf16 = engine::knows_bf16(config.runtime.device)};
   options.objective =
-      engine::with_layers(options.objective, static_cast<std::int64_t>(model->layers.size()));
+      engine::with_layers(options.objective, static_cast<std::int64_t>(model.layers.size()));
   options.model = engine::trained_model(options);
   return options;
 }
 
 Result<RunPlan> plan_run(const configs::RunConfig& given) {
   const configs::RunConfig config = with_transport(given);
-  const auto facts = data::read_dataset_facts(config.data.dir);
-  TRAIN_RETURN_IF_ERROR(facts);
+  const auto facts = TRAIN_TRY(data::read_dataset_facts(config.data.dir));
   const auto root = std::filesystem::path(given.run.dir) / given.run.name;
-  auto options = engine_options(use_run_copy(config, root), facts->vocab_size.value_or(0));
-  TRAIN_RETURN_IF_ERROR(options);
-  const auto choices = data::open_choices(config, model_directory(root), options->model.vocab_size);
-  TRAIN_RETURN_IF_ERROR(choices);
-  options->scored_lanes = *choices ? (*choices)->lanes() : 0;
-  const auto plan = engine::plan_of(*options);
-  TRAIN_RETURN_IF_ERROR(plan);
-  TRAIN_RETURN_IF_ERROR(engine::check_freeze(*options));
+  auto options =
+      TRAIN_TRY(engine_options(use_run_copy(config, root), facts.vocab_size.value_or(0)));
+  const auto choices =
+      TRAIN_TRY(data::open_choices(config, model_directory(root), options.model.vocab_size));
+  options.scored_lanes = choices ? choices->lanes() : 0;
+  const auto plan = TRAIN_TRY(engine::plan_of(options));
+  TRAIN_RETURN_IF_ERROR(engine::check_freeze(options));
   // Checked before anything is started; a resumed run does not need it.
   std::error_code ignored;
   std::vector<std::string> notes;
   if (std::filesystem::exists(config.model.from, ignored)) {
-    auto model = open_model(config.model.from, config.data.sequence_length);
-    TRAIN_RETURN_IF_ERROR(model);
-    notes = std::move(model->notes);
+    auto model = TRAIN_TRY(open_model(config.model.from, config.data.sequence_length));
+    notes = std::move(model.notes);
   }
-  auto data = data::open_lanes(config, options->model.vocab_size);
-  TRAIN_RETURN_IF_ERROR(data);
-  if (*choices) {
-    *data = std::make_shared<const data::ChoiceLanes>(*data, *choices);
+  auto data = TRAIN_TRY(data::open_lanes(config, options.model.vocab_size));
+  if (choices) {
+    data = std::make_shared<const data::ChoiceLanes>(data, choices);
   }
-  auto fingerprint = (*data)->fingerprint();
-  TRAIN_RETURN_IF_ERROR(fingerprint);
-  options->step_weight = data::LaneSource::step_weight(*data);
-  options->lane_sequences = (*data)->reference_rows().lane_sequences;
-  options->reference_documents = (*data)->reference_rows().documents;
-  return RunPlan{.config = resolved(config, options->model),
-                 .engine = std::move(options).value(),
-                 .data = std::move(data).value(),
-                 .plan_digest = plan->digest(),
-                 .data_fingerprint = std::move(fingerprint).value(),
+  auto fingerprint = TRAIN_TRY(data->fingerprint());
+  options.step_weight = data::LaneSource::step_weight(data);
+  options.lane_sequences = data->reference_rows().lane_sequences;
+  options.reference_documents = data->reference_rows().documents;
+  return RunPlan{.config = resolved(config, options.model),
+                 .engine = std::move(options),
+                 .data = std::move(data),
+                 .plan_digest = plan.digest(),
+                 .data_fingerprint = std::move(fingerprint),
                  .model_notes = std::move(notes)};
 }
 
 Result<RunPlan> plan_choices(const configs::RunConfig& given) {
   const configs::RunConfig config = with_transport(given);
   const auto root = std::filesystem::path(given.run.dir) / given.run.name;
-  auto options = engine_options(use_run_copy(config, root), 0);
-  TRAIN_RETURN_IF_ERROR(options);
-  const auto choices = data::open_choices(config, model_directory(root), options->model.vocab_size);
-  TRAIN_RETURN_IF_ERROR(choices);
-  TRAIN_CHECK(*choices != nullptr, "no questions to answer");
-  options->eval_lanes = 0;
-  options->scored_lanes = (*choices)->lanes();
-  const auto plan = engine::plan_of(*options);
-  TRAIN_RETURN_IF_ERROR(plan);
-  return RunPlan{.config = resolved(config, options->model),
-                 .engine = std::move(options).value(),
-                 .data = std::make_shared<const data::ChoiceLanes>(nullptr, *choices),
-                 .plan_digest = plan->digest(),
+  auto options = TRAIN_TRY(engine_options(use_run_copy(config, root), 0));
+  const auto choices =
+      TRAIN_TRY(data::open_choices(config, model_directory(root), options.model.vocab_size));
+  TRAIN_CHECK(choices != nullptr, "no questions to answer");
+  options.eval_lanes = 0;
+  options.scored_lanes = choices->lanes();
+  const auto plan = TRAIN_TRY(engine::plan_of(options));
+  return RunPlan{.config = resolved(config, options.model),
+                 .engine = std::move(options),
+                 .data = std::make_shared<const data::ChoiceLanes>(nullptr, choices),
+                 .plan_digest = plan.digest(),
                  .data_fingerprint = {}};
 }
 
@@ -186,11 +178,10 @@ Result<RunPlan> plan_with(const RunPlan& now, std::int64_t nodes, std::int64_t r
   configs::RunConfig config = now.config;
   config.parallel.nodes = nodes;
   config.parallel.ranks = ranks;
-  auto plan = plan_run(config);
-  TRAIN_RETURN_IF_ERROR(plan);
-  plan->separate_processes = now.separate_processes;
+  auto plan = TRAIN_TRY(plan_run(config));
+  plan.separate_processes = now.separate_processes;
   if (now.engine.phase_step >= 0) {
-    TRAIN_RETURN_IF_ERROR(enter_phase(*plan, now.engine.phase_step));
+    TRAIN_RETURN_IF_ERROR(enter_phase(plan, now.engine.phase_step));
   }
   return plan;
 }
@@ -209,9 +200,8 @@ Status enter_phase(RunPlan& plan, std::int64_t step) {
   }
   plan.engine.phase_step = step;
   plan.engine.model = engine::trained_model(plan.engine);
-  const auto sharded = engine::plan_of(plan.engine);
-  TRAIN_RETURN_IF_ERROR(sharded);
-  plan.plan_digest = sharded->digest();
+  const auto sharded = TRAIN_TRY(engine::plan_of(plan.engine));
+  plan.plan_digest = sharded.digest();
   return {};
 }
 
@@ -327,9 +317,8 @@ std::string data_difference(const checkpoint::ManifestFields& saved,
 }
 
 Result<std::string> data_difference(const std::filesystem::path& checkpoint, const RunPlan& plan) {
-  const auto manifest = checkpoint::read_manifest(checkpoint);
-  TRAIN_RETURN_IF_ERROR(manifest);
-  return data_difference(manifest->fields, checkpoint, plan);
+  const auto manifest = TRAIN_TRY(checkpoint::read_manifest(checkpoint));
+  return data_difference(manifest.fields, checkpoint, plan);
 }
 
 bool in_processes(const configs::ParallelSection& parallel, bool separate_processes) {

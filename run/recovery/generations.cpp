@@ -79,9 +79,7 @@ class Generations {
   }
 
   Status meet() {
-    auto met = others_ != nullptr ? others_->meet() : Result<Membership>(Membership());
-    TRAIN_RETURN_IF_ERROR(met);
-    met_ = std::move(met).value();
+    met_ = TRAIN_TRY(others_ != nullptr ? others_->meet() : Result<Membership>(Membership()));
     const bool first = run_.generation == 0;
     const configs::RecoverySection& recovery = run_.config().recovery;
     const int signal = stop_signal();
@@ -152,9 +150,7 @@ class Generations {
       return {};
     }
     const checkpoint::Candidate doubted = *std::exchange(doubted_, std::nullopt);
-    const auto damaged = run_.store->set_aside_if_damaged(doubted);
-    TRAIN_RETURN_IF_ERROR(damaged);
-    older_ = *damaged;
+    older_ = TRAIN_TRY(run_.store->set_aside_if_damaged(doubted));
     if (!older_) {
       outcome_.text += fmt::format(
           "; the head has verified {} and finds no damage: memory, disk or network of that rank's "
@@ -203,9 +199,7 @@ class Generations {
   }
 
   Status train() {
-    auto outcome = run_generation_(run_);
-    TRAIN_RETURN_IF_ERROR(outcome);
-    outcome_ = std::move(outcome).value();
+    outcome_ = TRAIN_TRY(run_generation_(run_));
     const int signal = stop_signal();
     course_ = Verdict(state_of(outcome_.end));
     const HeadFacts facts = HeadFacts()

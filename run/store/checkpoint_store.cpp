@@ -41,10 +41,9 @@ Status CheckpointStore::open_local(const Options& options) {
     // With shards on several nodes, each node checks its own local location.
     return options.one_node ? checkpoint::check_all(locations.local, options.identity) : Status();
   }
-  const auto aside = checkpoint::set_local_aside(locations, options.identity);
-  TRAIN_RETURN_IF_ERROR(aside);
-  if (!aside->empty()) {
-    log_warning("local_checkpoints_set_aside " + *aside);
+  const auto aside = TRAIN_TRY(checkpoint::set_local_aside(locations, options.identity));
+  if (!aside.empty()) {
+    log_warning("local_checkpoints_set_aside " + aside);
   }
   return {};
 }
@@ -83,9 +82,7 @@ Result<CheckpointStore::Search> CheckpointStore::search(const fs::path& location
       search.report = own.error();
     }
   }
-  auto placed = checkpoint::list_checkpoints(location);
-  TRAIN_RETURN_IF_ERROR(placed);
-  search.placed = std::move(placed).value();
+  search.placed = TRAIN_TRY(checkpoint::list_checkpoints(location));
   for (const std::string& line :
        search.report ? search.report->set_aside : std::vector<std::string>()) {
     log_warning(fmt::format("checkpoint_set_aside {}", line));
@@ -94,9 +91,8 @@ Result<CheckpointStore::Search> CheckpointStore::search(const fs::path& location
 }
 
 Result<CheckpointStore::Search> CheckpointStore::search_project(checkpoint::Depth depth) {
-  auto found = search(options_.locations.project, depth);
-  TRAIN_RETURN_IF_ERROR(found);
-  const auto in_place = [&placed = found->placed](std::int64_t step) {
+  auto found = TRAIN_TRY(search(options_.locations.project, depth));
+  const auto in_place = [&placed = found.placed](std::int64_t step) {
     return std::any_of(placed.begin(), placed.end(),
                        [step](const auto& one) { return one.step == step; });
   };
@@ -135,9 +131,8 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_placed() {
   using Placed = std::optional<checkpoint::Candidate>;
   start_.reset();
   TRAIN_RETURN_IF_ERROR(checkpoint::remove_leftovers(options_.locations.project));
-  const auto placed = checkpoint::list_checkpoints(options_.locations.project);
-  TRAIN_RETURN_IF_ERROR(placed);
-  return placed->empty() ? Placed() : Placed(placed->front());
+  const auto placed = TRAIN_TRY(checkpoint::list_checkpoints(options_.locations.project));
+  return placed.empty() ? Placed() : Placed(placed.front());
 }
 
 Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start(checkpoint::Depth depth) {
@@ -223,10 +218,9 @@ void CheckpointStore::restored() {
 }
 
 Result<bool> CheckpointStore::set_aside_if_damaged(const checkpoint::Candidate& doubted) {
-  const auto found = checkpoint::verify_checkpoint(doubted.path);
-  TRAIN_RETURN_IF_ERROR(found);
-  if (found->verdict == checkpoint::Verdict::unreadable) {
-    const Error error = checkpoint::unreadable(doubted.path, found->defect);
+  const auto found = TRAIN_TRY(checkpoint::verify_checkpoint(doubted.path));
+  if (found.verdict == checkpoint::Verdict::unreadable) {
+    const Error error = checkpoint::unreadable(doubted.path, found.defect);
     const auto placed = checkpoint::list_checkpoints(options_.locations.project);
     const bool copy = doubted.path.parent_path() != options_.locations.project && placed &&
                       !placed->empty() && placed->front().step >= doubted.step;
@@ -237,12 +231,11 @@ Result<bool> CheckpointStore::set_aside_if_damaged(const checkpoint::Candidate& 
     local_unreadable_ = true;
     return true;
   }
-  if (found->whole()) {
+  if (found.whole()) {
     return false;
   }
-  const auto line = checkpoint::set_damaged_aside(doubted.path, found->defect);
-  TRAIN_RETURN_IF_ERROR(line);
-  log_warning(fmt::format("checkpoint_set_aside {}", *line));
+  const auto line = TRAIN_TRY(checkpoint::set_damaged_aside(doubted.path, found.defect));
+  log_warning(fmt::format("checkpoint_set_aside {}", line));
   return true;
 }
 
@@ -360,20 +353,19 @@ void drop_other_phases(const engine::RankEngine& engine, const checkpoint::Manif
 
 Status restore_rank(const fs::path& directory, engine::RankEngine& engine,
                     const std::stop_token& stop, const checkpoint::RunIdentity& identity) {
-  const auto manifest = checkpoint::read_manifest(directory);
-  TRAIN_RETURN_IF_ERROR(manifest);
-  if (!manifest->fields.run_id.empty()) {  // The head has checked a checkpoint without a run id.
-    TRAIN_RETURN_IF_ERROR(checkpoint::check_identity(directory, *manifest, identity));
+  const auto manifest = TRAIN_TRY(checkpoint::read_manifest(directory));
+  if (!manifest.fields.run_id.empty()) {  // The head has checked a checkpoint without a run id.
+    TRAIN_RETURN_IF_ERROR(checkpoint::check_identity(directory, manifest, identity));
   }
   std::vector<engine::StateView> views = engine.state().views();
   checkpoint::Restore which = checkpoint::Restore::every_tensor;
   if (engine::state_ends_with_phase(engine.options())) {
-    drop_other_phases(engine, *manifest, views);
+    drop_other_phases(engine, manifest, views);
     which = checkpoint::Restore::subset;
   }
   engine::HostState state(engine.device(), std::move(views));
   const Status read =
-      checkpoint::restore(directory, *manifest, state.views(), {.which = which, .stop = stop});
+      checkpoint::restore(directory, manifest, state.views(), {.which = which, .stop = stop});
   if (!read && read.error().kind == ErrorKind::failure && !stop.stop_requested()) {
     // The head verifies the checkpoint, too: another location may have a readable copy.
     return damage(checkpoint::unreadable(directory, read.error().message).message);
@@ -393,16 +385,13 @@ Result<checkpoint::ManifestDraft> CheckpointStore::draft(std::int64_t step,
   checkpoint::ManifestFields fields = options_.fields;
   fields.step = step;
   fields.tokens = step * options_.tokens_per_step;
-  const auto head = index_.head();
-  TRAIN_RETURN_IF_ERROR(head);
-  fields.index_head = *head;
+  fields.index_head = TRAIN_TRY(index_.head());
   std::uint64_t digest = 0;
   std::vector<checkpoint::ShardRecord> records;
   for (const ShardWritten& shard : shards) {
     digest += shard.weights_digest;
-    auto record = checkpoint::parse_shard(shard.record);
-    TRAIN_RETURN_IF_ERROR(record);
-    records.push_back(std::move(record).value());
+    auto record = TRAIN_TRY(checkpoint::parse_shard(shard.record));
+    records.push_back(std::move(record));
   }
   fields.weights_digest = fmt::format("{:016x}", digest);
   return checkpoint::draft_manifest(fields, records);
@@ -410,9 +399,8 @@ Result<checkpoint::ManifestDraft> CheckpointStore::draft(std::int64_t step,
 
 Result<std::string> CheckpointStore::seal(std::int64_t step,
                                           const std::vector<ShardWritten>& shards) {
-  auto made = draft(step, shards);
-  TRAIN_RETURN_IF_ERROR(made);
-  return drafts_.insert_or_assign(step, std::move(made).value()).first->second.text;
+  auto made = TRAIN_TRY(draft(step, shards));
+  return drafts_.insert_or_assign(step, std::move(made)).first->second.text;
 }
 
 Result<WrittenCheckpoint> CheckpointStore::publish(std::int64_t step,

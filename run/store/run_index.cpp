@@ -17,9 +17,8 @@ constexpr std::size_t kStepsAtOnce = 1000;
 }  // namespace
 
 Status RunIndex::open() {
-  auto opened = open_(reading_);
-  TRAIN_RETURN_IF_ERROR(opened);
-  index_.emplace(std::move(opened).value());
+  auto opened = TRAIN_TRY(open_(reading_));
+  index_.emplace(std::move(opened));
   reading_ = checkpoint::IndexReading::needed;
   log_report();
   return {};
