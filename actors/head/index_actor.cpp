@@ -260,9 +260,8 @@ struct IndexState {
         if (note) {
           log_refusal("note checkpoint", step, work->set_state(step, CheckpointState::publishing));
         }
-        const auto written = work->publish(step, shards);
-        TRAIN_RETURN_IF_ERROR(written);
-        done.written = CheckpointWritten{step, written->directory, written->size_bytes, 0};
+        const auto written = TRAIN_TRY(work->publish(step, shards));
+        done.written = CheckpointWritten{step, written.directory, written.size_bytes, 0};
         return work->record(step);
       });
       if (recorded) {

@@ -29,22 +29,20 @@ constexpr std::chrono::milliseconds kTryTime{2000};
 /// local socket.
 Result<caf::io::scribe_ptr> make_scribe(caf::actor_system& system,
                                         std::unique_ptr<SecureStream> stream) {
-  auto local = relay_bytes(loop_of(system), std::move(stream));
-  TRAIN_RETURN_IF_ERROR(local);
-  return system.middleman().backend().new_scribe(local->release());
+  auto local = TRAIN_TRY(relay_bytes(loop_of(system), std::move(stream)));
+  return system.middleman().backend().new_scribe(local.release());
 }
 
 /// Actor published at the other end, by the framework's handshake.
 Result<caf::actor> take_published(caf::actor_system& system, std::unique_ptr<SecureStream> stream,
                                   std::uint16_t port, Clock::time_point deadline) {
-  auto scribe = make_scribe(system, std::move(stream));
-  TRAIN_RETURN_IF_ERROR(scribe);
+  auto scribe = TRAIN_TRY(make_scribe(system, std::move(stream)));
   Result<caf::actor> answer = failure("it published no actor");
   caf::scoped_actor self(system);
   const auto broker = system.middleman().named_broker<caf::io::basp_broker>(caf::atom("BASP"));
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
   self->request(broker, std::max(left, std::chrono::milliseconds(0)), caf::connect_atom_v,
-                std::move(scribe).value(), port)
+                std::move(scribe), port)
       .receive(
           [&](const caf::node_id&, const caf::strong_actor_ptr& actor,
               const std::set<std::string>&) {
@@ -73,12 +71,10 @@ Result<std::unique_ptr<HeadListener>> HeadListener::open(caf::actor_system& syst
                                                          const caf::actor& published,
                                                          const CredentialFiles& credentials,
                                                          const Options& options) {
-  auto identity = load_identity(credentials, StreamEnd::head);
-  TRAIN_RETURN_IF_ERROR(identity);
-  auto listening = open_port(loop_of(system).context(), options.address, options.port);
-  TRAIN_RETURN_IF_ERROR(listening);
+  auto identity = TRAIN_TRY(load_identity(credentials, StreamEnd::head));
+  auto listening = TRAIN_TRY(open_port(loop_of(system).context(), options.address, options.port));
   const Endpoint endpoint{.host = options.address,
-                          .port = listening->local_endpoint().port(),
+                          .port = listening.local_endpoint().port(),
                           .generation = options.generation};
   auto broker = system.middleman().named_broker<caf::io::basp_broker>(caf::atom("BASP"));
   // Published on every connection separately: the framework does not listen.
@@ -91,19 +87,17 @@ Result<std::unique_ptr<HeadListener>> HeadListener::open(caf::actor_system& syst
                    caf::actor_cast<caf::strong_actor_ptr>(published), std::set<std::string>());
   };
   auto accepting = std::make_unique<Task>(
-      loop_of(system),
-      accept_peers(std::move(listening).value(), std::move(identity).value(), std::move(admit)));
+      loop_of(system), accept_peers(std::move(listening), std::move(identity), std::move(admit)));
   return std::unique_ptr<HeadListener>(new HeadListener(endpoint, std::move(accepting)));
 }
 
 Result<caf::actor> connect_to_head(caf::actor_system& system, const CredentialFiles& credentials,
                                    const Endpoint& endpoint, std::chrono::milliseconds timeout) {
-  const auto identity = load_identity(credentials, StreamEnd::worker);
-  TRAIN_RETURN_IF_ERROR(identity);
+  const auto identity = TRAIN_TRY(load_identity(credentials, StreamEnd::worker));
   const auto deadline = Clock::now() + timeout;
   for (;;) {
     const auto try_until = std::min(deadline, Clock::now() + kTryTime);
-    auto stream = run_on(loop_of(system), connect_securely(endpoint, *identity, try_until));
+    auto stream = run_on(loop_of(system), connect_securely(endpoint, identity, try_until));
     auto head = stream ? take_published(system, std::move(*stream), endpoint.port, try_until)
                        : Result<caf::actor>(stream.error());
     if (head) {

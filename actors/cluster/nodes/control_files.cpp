@@ -31,9 +31,8 @@ Status write_note(const fs::path& file, const ControlNote& note) {
 }
 
 Result<ControlNote> read_note(const fs::path& file) {
-  const auto text = storage::read_file(file, kMostBytes);
-  TRAIN_RETURN_IF_ERROR(text);
-  std::istringstream lines(*text);
+  const auto text = TRAIN_TRY(storage::read_file(file, kMostBytes));
+  std::istringstream lines(text);
   ControlNote note;
   const bool whole = std::getline(lines, note.word) && std::getline(lines, note.start) &&
                      lines >> note.number && lines.get() == '\n';

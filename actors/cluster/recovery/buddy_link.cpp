@@ -142,16 +142,13 @@ struct SnapshotReceiver::Inflow {
 Result<std::unique_ptr<SnapshotReceiver>> SnapshotReceiver::open(const EventLoop& loop,
                                                                  const CredentialFiles& credentials,
                                                                  const std::string& interface) {
-  const auto address = interface_address(interface);
-  TRAIN_RETURN_IF_ERROR(address);
-  auto identity = load_identity(credentials, StreamEnd::head);
-  TRAIN_RETURN_IF_ERROR(identity);
-  auto listening = open_port(loop.context(), *address, 0);
-  TRAIN_RETURN_IF_ERROR(listening);
-  const Endpoint endpoint{.host = *address, .port = listening->local_endpoint().port()};
+  const auto address = TRAIN_TRY(interface_address(interface));
+  auto identity = TRAIN_TRY(load_identity(credentials, StreamEnd::head));
+  auto listening = TRAIN_TRY(open_port(loop.context(), address, 0));
+  const Endpoint endpoint{.host = address, .port = listening.local_endpoint().port()};
   auto inflow = std::make_shared<Inflow>(loop);
   inflow->accepting.emplace(
-      loop, accept_peers(std::move(listening).value(), std::move(identity).value(),
+      loop, accept_peers(std::move(listening), std::move(identity),
                          [to = inflow.get()](auto stream) { to->admit(std::move(stream)); }));
   return std::unique_ptr<SnapshotReceiver>(new SnapshotReceiver(endpoint, std::move(inflow)));
 }
@@ -224,10 +221,9 @@ Status BuddyLink::restore(const RestoreMemory& order, run::NodeMemory& memory) {
     receiver_->receive_into(memory.current());
   }
   if (!order.give_to.empty()) {
-    const auto to = parse_endpoint(order.give_to);
-    TRAIN_RETURN_IF_ERROR(to);
+    const auto to = TRAIN_TRY(parse_endpoint(order.give_to));
     TRAIN_RETURN_IF_ERROR(
-        send_once(loop_, identity_, *to, *memory.buddy(), order.step, kRestorePatience));
+        send_once(loop_, identity_, to, *memory.buddy(), order.step, kRestorePatience));
   }
   if (order.take) {
     const Status came = receiver_->wait_for(order.step, kRestorePatience);

@@ -58,14 +58,11 @@ HeadNetwork::~HeadNetwork() {
 Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(run::PreparedRun& run) {
   std::unique_ptr<HeadNetwork> network(new HeadNetwork(run));
   const auto& root = run.directory.root;
-  const auto credentials = credentials_of(control_directory(root), run.generation == 0);
-  TRAIN_RETURN_IF_ERROR(credentials);
-  auto options = listener_options(run.config().parallel);
-  TRAIN_RETURN_IF_ERROR(options);
-  options->generation = run.generation;
-  auto listener = HeadListener::open(network->system_, network->cluster_, *credentials, *options);
-  TRAIN_RETURN_IF_ERROR(listener);
-  network->listener_ = std::move(listener).value();
+  const auto credentials = TRAIN_TRY(credentials_of(control_directory(root), run.generation == 0));
+  auto options = TRAIN_TRY(listener_options(run.config().parallel));
+  options.generation = run.generation;
+  network->listener_ =
+      TRAIN_TRY(HeadListener::open(network->system_, network->cluster_, credentials, options));
   if (const Status told = network->tell_endpoint(); !told) {
     if (run.generation == 0) {
       return told.error();
@@ -73,7 +70,7 @@ Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(run::PreparedRun& run) {
     log_warning(fmt::format("endpoint_not_written {}; other nodes do not find the head until it is",
                             told.error().message));
   }
-  network->link_ = BuddyLink::open(network->config_.loop(), *credentials, run.plan);
+  network->link_ = BuddyLink::open(network->config_.loop(), credentials, run.plan);
   return network;
 }
 
@@ -287,9 +284,8 @@ void HeadNetwork::end(const GenerationOver& over) {
 }
 
 Result<HeadListener::Options> listener_options(const configs::ParallelSection& parallel) {
-  auto address = interface_address(parallel.interface);
-  TRAIN_RETURN_IF_ERROR(address);
-  return HeadListener::Options{.address = std::move(address).value(),
+  auto address = TRAIN_TRY(interface_address(parallel.interface));
+  return HeadListener::Options{.address = std::move(address),
                                .port = static_cast<std::uint16_t>(parallel.port)};
 }
 

@@ -81,13 +81,10 @@ class NodeGeneration {
 
   /// `patience`: for the head's listener. Errors: it cannot be reached.
   Status run(const Endpoint& endpoint, std::chrono::milliseconds patience) {
-    const auto credentials = load_credentials(control_directory(life_.root));
-    TRAIN_RETURN_IF_ERROR(credentials);
-    const auto head = connect_to_head(system_, *credentials, endpoint, patience);
-    TRAIN_RETURN_IF_ERROR(head);
-    head_ = *head;
+    const auto credentials = TRAIN_TRY(load_credentials(control_directory(life_.root)));
+    head_ = TRAIN_TRY(connect_to_head(system_, credentials, endpoint, patience));
     self_->monitor(head_);
-    link_ = BuddyLink::open(config_.loop(), *credentials, life_.plan);
+    link_ = BuddyLink::open(config_.loop(), credentials, life_.plan);
     WorkerProcesses workers(
         config_.loop(), [&, me = caf::actor_cast<caf::actor>(self_)](const run::WorkerEnd& end) {
           const WorkerExited exited{end.rank, end.text, end.killed};
@@ -187,9 +184,7 @@ class NodeGeneration {
   }
 
   Status take_position(const TakePosition& order) {
-    auto plan = run::plan_with(life_.plan, order.nodes, order.ranks);
-    TRAIN_RETURN_IF_ERROR(plan);
-    life_.plan = std::move(plan).value();
+    life_.plan = TRAIN_TRY(run::plan_with(life_.plan, order.nodes, order.ranks));
     life_.position.node = order.node;
     life_.position.nodes = order.nodes;
     new_position_ = order.memory_step >= 0;

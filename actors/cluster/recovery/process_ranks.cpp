@@ -274,9 +274,7 @@ void ProcessRanks::tell(const GenerationOver& over) {
 Result<RunFinished> ProcessRanks::run(std::shared_ptr<run::RunReport> report) {
   const bool one_node = run_.nodes.nodes_at_start == 1;
   if (one_node) {  // There are no other nodes.
-    auto network = HeadNetwork::open(run_);
-    TRAIN_RETURN_IF_ERROR(network);
-    network_ = std::move(network).value();
+    network_ = TRAIN_TRY(HeadNetwork::open(run_));
   }
   run_.nodes.awaited = 0;
   network_->send_returned_away();

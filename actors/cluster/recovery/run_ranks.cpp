@@ -59,10 +59,9 @@ Result<std::optional<RunFinished>> end_of_start(const run::PreparedRun& run, con
 /// Runs the actors of all ranks in this process until the conductor reports the end of the run.
 Result<RunFinished> run_here(const run::PreparedRun& run, std::shared_ptr<run::RunReport> report) {
   const auto contexts = make_ranks(run);
-  const auto ended = end_of_start(run, contexts ? Status() : Status(contexts.error()));
-  TRAIN_RETURN_IF_ERROR(ended);
-  if (*ended) {
-    return **ended;
+  const auto ended = TRAIN_TRY(end_of_start(run, contexts ? Status() : Status(contexts.error())));
+  if (ended) {
+    return *ended;
   }
   if (!run.memory.start()) {
     run.store->restored();
@@ -73,14 +72,13 @@ Result<RunFinished> run_here(const run::PreparedRun& run, std::shared_ptr<run::R
     if (run.reporting.profile) {
       context->start_trace();
     }
-    auto shards = shard_work({.places = run.store->locations(),
-                              .tag = run.store->tag(),
-                              .identity = run.store->identity(),
-                              .rsync = {.stop = copies.get_token()}},
-                             run.config().parallel, context->rank);
-    TRAIN_RETURN_IF_ERROR(shards);
+    auto shards = TRAIN_TRY(shard_work({.places = run.store->locations(),
+                                        .tag = run.store->tag(),
+                                        .identity = run.store->identity(),
+                                        .rsync = {.stop = copies.get_token()}},
+                                       run.config().parallel, context->rank));
     ranks.push_back({.context = context,
-                     .shards = std::move(shards).value(),
+                     .shards = std::move(shards),
                      .reporting = {.digest_interval = run.config().run.digest_interval_steps}});
   }
   HeadParts head = head_parts(run, std::move(report), make_disk_stream());
@@ -126,9 +124,7 @@ Result<RunFinished> run_generation(run::PreparedRun& run, ProcessRanks& processe
     // With fewer nodes each holds more state; snapshots in memory are optional.
     log_warning(fmt::format("no_snapshots_in_memory {}", room.error().message));
   }
-  auto report = run::open_report(run);
-  TRAIN_RETURN_IF_ERROR(report);
-  const std::shared_ptr<run::RunReport> kept = std::move(report).value();
+  const std::shared_ptr<run::RunReport> kept = TRAIN_TRY(run::open_report(run));
   const bool elsewhere = run::in_processes(run.config().parallel, run.plan.separate_processes);
   auto outcome = elsewhere ? processes.run(kept) : run_here(run, kept);
   run.status->set_progress(kept->progress());

@@ -73,9 +73,8 @@ Result<run::SharedSnapshots> attach_memory(std::int64_t descriptor) {
   if (descriptor < 0) {
     return run::SharedSnapshots();
   }
-  auto attached = checkpoint::MemorySnapshots::attach(static_cast<int>(descriptor));
-  TRAIN_RETURN_IF_ERROR(attached);
-  return std::make_shared<const checkpoint::MemorySnapshots>(std::move(attached).value());
+  auto attached = TRAIN_TRY(checkpoint::MemorySnapshots::attach(static_cast<int>(descriptor)));
+  return std::make_shared<const checkpoint::MemorySnapshots>(std::move(attached));
 }
 
 /// Makes NCCL use this network for its rendezvous, as for all other traffic; it would choose one
@@ -113,57 +112,52 @@ struct Worker {
                                            std::int64_t& digest_interval, Identity& identity,
                                            bool& peer_lost) const {
     const auto config =
-        configs::parse_config(assignment.config_text, "the head's configuration", {});
-    TRAIN_RETURN_IF_ERROR(config);
-    if (config->runtime.device != "cpu") {
-      const configs::ParallelSection& parallel = config->parallel;
+        TRAIN_TRY(configs::parse_config(assignment.config_text, "the head's configuration", {}));
+    if (config.runtime.device != "cpu") {
+      const configs::ParallelSection& parallel = config.parallel;
       engine::take_device(run::local_rank(options.rank, parallel.ranks, parallel.nodes));
       bind_nccl(parallel.interface);
     }
-    auto plan = run::plan_run(*config);
-    TRAIN_RETURN_IF_ERROR(plan);
+    auto plan = TRAIN_TRY(run::plan_run(config));
     if (assignment.phase_step >= 0) {
-      TRAIN_RETURN_IF_ERROR(run::enter_phase(*plan, assignment.phase_step));
+      TRAIN_RETURN_IF_ERROR(run::enter_phase(plan, assignment.phase_step));
     }
-    digest_interval = config->run.digest_interval_steps;
-    identity = {.plan_digest = plan->plan_digest, .data_fingerprint = plan->data_fingerprint};
+    digest_interval = config.run.digest_interval_steps;
+    identity = {.plan_digest = plan.plan_digest, .data_fingerprint = plan.data_fingerprint};
     const auto memory = attach_memory(options.memory);
-    const auto start = memory ? memory_start(assignment, *memory)
-                              : Result<std::optional<run::MemoryStart>>(memory.error());
-    TRAIN_RETURN_IF_ERROR(start);
-    StartState state{.memory = *start,
+    const auto start = TRAIN_TRY(memory ? memory_start(assignment, *memory)
+                                        : Result<std::optional<run::MemoryStart>>(memory.error()));
+    StartState state{.memory = start,
                      .references_done = assignment.references_done,
                      .identity = {.id = assignment.run_id}};
     if (!assignment.checkpoint.empty()) {
       state.checkpoint = assignment.checkpoint;
     }
-    auto context = make_rank(*plan, options.rank, state, assignment.threads);
-    TRAIN_RETURN_IF_ERROR(context);
+    auto context = TRAIN_TRY(make_rank(plan, options.rank, state, assignment.threads));
     // Pinned memory is allocated before ranks exchange anything: allocation may wait for all work
     // of the device, and that for another rank.
-    (*context)->memory = {
-        .snapshots = *memory,
-        .interval = config->recovery.snapshot_interval_steps,
-        .rows = *memory ? run::memory_rows(*(*context)->engine, **memory) : nullptr};
-    (*context)->staging = std::make_shared<Staging>();
-    TRAIN_RETURN_IF_ERROR((*context)->staging->prepare((*context)->engine->state().shard_views(),
-                                                       (*context)->engine->device()));
-    (*context)->generation = assignment.generation;
+    context->memory = {.snapshots = *memory,
+                       .interval = config.recovery.snapshot_interval_steps,
+                       .rows = *memory ? run::memory_rows(*context->engine, **memory) : nullptr};
+    context->staging = std::make_shared<Staging>();
+    TRAIN_RETURN_IF_ERROR(context->staging->prepare(context->engine->state().shard_views(),
+                                                    context->engine->device()));
+    context->generation = assignment.generation;
     RemoteStore store(system, caf::actor_cast<caf::actor>(assignment.rendezvous), "data/");
     auto transports =
         engine::make_tcp(store, {.rank = static_cast<int>(options.rank),
-                                 .world_size = static_cast<int>(config->parallel.ranks),
-                                 .interface = config->parallel.interface,
+                                 .world_size = static_cast<int>(config.parallel.ranks),
+                                 .interface = config.parallel.interface,
                                  .generation = assignment.generation,
                                  .timeout = kSetUpTime,
-                                 .nccl = plan->config.parallel.transport == "nccl"});
+                                 .nccl = plan.config.parallel.transport == "nccl"});
     // At a first start the network is misconfigured; later it worked, and may work again.
     peer_lost = assignment.generation > 0;
     TRAIN_RETURN_IF_ERROR(transports);
     peer_lost = true;
-    (*context)->transports = std::move(transports).value();
-    if (*start) {
-      TRAIN_RETURN_IF_ERROR(restore(**start, **context));
+    context->transports = std::move(transports).value();
+    if (start) {
+      TRAIN_RETURN_IF_ERROR(restore(*start, *context));
     }
     return context;
   }
@@ -176,10 +170,9 @@ struct Worker {
     }
     run::MemoryStart start{.origin = assignment.memory, .here = {}};
     for (const std::int64_t descriptor : {options.memory_before, options.memory_buddy_before}) {
-      const auto before = attach_memory(descriptor);
-      TRAIN_RETURN_IF_ERROR(before);
-      if (*before) {
-        start.here.push_back(*before);
+      const auto before = TRAIN_TRY(attach_memory(descriptor));
+      if (before) {
+        start.here.push_back(before);
       }
     }
     if (start.here.empty() && memory) {
@@ -204,15 +197,14 @@ struct Worker {
   [[nodiscard]] Result<ShardWork> set_up_shards(const Assignment& assignment,
                                                 const std::stop_token& stop) const {
     const auto config =
-        configs::parse_config(assignment.config_text, "the head's configuration", {});
-    TRAIN_RETURN_IF_ERROR(config);
-    const auto places = run::find_places(assignment.run_directory, config->checkpoint.local_dir);
+        TRAIN_TRY(configs::parse_config(assignment.config_text, "the head's configuration", {}));
+    const auto places = run::find_places(assignment.run_directory, config.checkpoint.local_dir);
     if (places.two() != assignment.two_locations) {
       return user_error(
           fmt::format("rank {}: checkpoint.local_dir = \"{}\", but SLURM_TMPDIR is {} on {} and {} "
                       "on the head's "
                       "node; set it on all nodes, or checkpoint.local_dir to a path or \"none\"",
-                      options.rank, config->checkpoint.local_dir, places.two() ? "set" : "not set",
+                      options.rank, config.checkpoint.local_dir, places.two() ? "set" : "not set",
                       host_name(), places.two() ? "not" : "set"));
     }
     return shard_work({.places = places,
@@ -220,7 +212,7 @@ struct Worker {
                        .identity = {.id = assignment.run_id},
                        .begins = assignment.checkpoint.empty() && assignment.memory.step <= 0,
                        .rsync = {.stop = stop}},
-                      config->parallel, options.rank);
+                      config.parallel, options.rank);
   }
 
   [[nodiscard]] int follow(const Assignment& assignment) const {

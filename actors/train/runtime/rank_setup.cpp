@@ -83,18 +83,17 @@ class ReferenceKeeper {
 Status restore_reference(const run::RunPlan& plan, const checkpoint::ReferenceKey& key,
                          RankRuntime& runtime) {
   const auto path = checkpoint::reference_path(run::run_root(plan.config));
-  const auto file = checkpoint::read_reference(path, key);
-  TRAIN_RETURN_IF_ERROR(file);
+  const auto file = TRAIN_TRY(checkpoint::read_reference(path, key));
   if (plan.data->reference_rows().live) {
     return {};
   }
   engine::ReferenceLogProbs& reference = runtime.engine->reference();
-  if (file->values.size() != reference.values().size()) {
+  if (file.values.size() != reference.values().size()) {
     return user_error(
         fmt::format("{}: is of {} documents, and the data has {}; start the run anew with --fresh",
-                    path.string(), file->values.size(), reference.values().size()));
+                    path.string(), file.values.size(), reference.values().size()));
   }
-  reference.restore(file->values);
+  reference.restore(file.values);
   return {};
 }
 
@@ -125,23 +124,22 @@ Status set_up_reference(const run::RunPlan& plan, const StartState& start, RankR
     return {};
   }
   const bool keeps = runtime.rank == 0;  // Other ranks neither read nor compare the weights.
-  const auto key = run::reference_key(plan, keeps);
-  TRAIN_RETURN_IF_ERROR(key);
+  const auto key = TRAIN_TRY(run::reference_key(plan, keeps));
   if (goes_on(start) || start.reads_reference) {
-    return restore_reference(plan, *key, runtime);
+    return restore_reference(plan, key, runtime);
   }
   const fs::path run = run::run_root(plan.config);
   if (rows.live) {
     return keeps ? checkpoint::write_reference(checkpoint::reference_path(run),
-                                               {.key = *key, .values = {}})
+                                               {.key = key, .values = {}})
                  : Status();
   }
   std::optional<std::uint64_t> digest;
   if (start.references_done > 0) {
-    TRAIN_RETURN_IF_ERROR(take_over_sweep(plan, *key, start.references_done, runtime, digest));
+    TRAIN_RETURN_IF_ERROR(take_over_sweep(plan, key, start.references_done, runtime, digest));
   }
   if (keeps) {
-    runtime.keep_reference = ReferenceKeeper(run, *key, rows.commands, digest);
+    runtime.keep_reference = ReferenceKeeper(run, key, rows.commands, digest);
   }
   return {};
 }
@@ -154,18 +152,14 @@ Result<RankContext> make_rank(const run::RunPlan& plan, std::int64_t rank, const
   options.rank = rank;
   const bool begins = !start.checkpoint && !start.memory;
   if (begins || engine::needs_first_weights(options)) {
-    auto weights = run::open_weights(plan.config.model, options.model);
-    TRAIN_RETURN_IF_ERROR(weights);
-    options.init.source = std::move(weights).value();
+    options.init.source = TRAIN_TRY(run::open_weights(plan.config.model, options.model));
   }
-  auto engine = engine::make_rank_engine(plan.config.runtime.device, options);
-  TRAIN_RETURN_IF_ERROR(engine);
+  auto engine = TRAIN_TRY(engine::make_rank_engine(plan.config.runtime.device, options));
   if (start.checkpoint && !start.memory) {
     TRAIN_RETURN_IF_ERROR(
-        run::restore_rank(*start.checkpoint, **engine, start.stop, start.identity));
+        run::restore_rank(*start.checkpoint, *engine, start.stop, start.identity));
   }
-  auto runtime =
-      std::make_shared<RankRuntime>(std::move(engine).value(), plan.data, streams, threads);
+  auto runtime = std::make_shared<RankRuntime>(std::move(engine), plan.data, streams, threads);
   TRAIN_RETURN_IF_ERROR(set_up_reference(plan, start, *runtime));
   return runtime;
 }
@@ -187,9 +181,8 @@ Result<ShardWork> shard_work(checkpoint::ShardCarrier::Options options,
   return ShardWork{
       .write = [carrier](std::int64_t step,
                          std::span<const engine::StateView> state) -> Result<std::string> {
-        const auto record = carrier->write(step, state);
-        TRAIN_RETURN_IF_ERROR(record);
-        return checkpoint::shard_text(*record);
+        const auto record = TRAIN_TRY(carrier->write(step, state));
+        return checkpoint::shard_text(record);
       },
       .seal = [carrier](std::int64_t step,
                         const std::string& manifest) { return carrier->seal(step, manifest); },
@@ -204,13 +197,12 @@ Result<std::vector<RankContext>> make_local_ranks(const run::RunPlan& plan,
   const int threads = run::threads_per_rank(plan.config.runtime.threads, ranks);
   std::vector<RankContext> contexts;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    auto context = make_rank(plan, rank, start, threads);
-    TRAIN_RETURN_IF_ERROR(context);
+    auto context = TRAIN_TRY(make_rank(plan, rank, start, threads));
     if (start.memory) {
-      TRAIN_RETURN_IF_ERROR(run::restore_from_memory(*start.memory, *(*context)->engine,
+      TRAIN_RETURN_IF_ERROR(run::restore_from_memory(*start.memory, *context->engine,
                                                      /*transport=*/nullptr, /*generation=*/0));
     }
-    contexts.push_back(std::move(context).value());
+    contexts.push_back(std::move(context));
   }
   if (ranks > 1) {
     for (std::size_t channel = 0; channel < engine::kChannelCount; ++channel) {
