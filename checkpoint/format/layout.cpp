@@ -36,10 +36,9 @@ std::optional<std::int64_t> checkpoint_step(std::string_view name) {
 }
 
 Result<std::vector<Candidate>> list_checkpoints(const fs::path& checkpoints) {
-  const auto names = storage::entry_names(checkpoints);
-  TRAIN_RETURN_IF_ERROR(names);
+  const auto names = TRAIN_TRY(storage::entry_names(checkpoints));
   std::vector<Candidate> found;
-  for (const std::string& name : *names) {
+  for (const std::string& name : names) {
     if (const auto step = checkpoint_step(name)) {
       found.push_back({*step, checkpoints / name});
     }
@@ -55,9 +54,8 @@ bool is_gone(const fs::path& path) {
 }
 
 Result<std::vector<std::string>> list_damaged(const fs::path& checkpoints) {
-  auto names = storage::entry_names(checkpoints);
-  TRAIN_RETURN_IF_ERROR(names);
-  std::erase_if(*names, [](const std::string& name) { return !name.starts_with("damaged-"); });
+  auto names = TRAIN_TRY(storage::entry_names(checkpoints));
+  std::erase_if(names, [](const std::string& name) { return !name.starts_with("damaged-"); });
   return names;
 }
 
@@ -74,9 +72,8 @@ Result<fs::path> set_aside(const fs::path& checkpoint) {
 }
 
 Status remove_leftovers(const fs::path& checkpoints) {
-  const auto names = storage::entry_names(checkpoints);
-  TRAIN_RETURN_IF_ERROR(names);
-  for (const std::string& name : *names) {
+  const auto names = TRAIN_TRY(storage::entry_names(checkpoints));
+  for (const std::string& name : names) {
     if (name.starts_with(".incoming-") || name.starts_with(".retired-")) {
       TRAIN_RETURN_IF_ERROR(storage::remove_tree(checkpoints / name));
     }

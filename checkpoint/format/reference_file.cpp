@@ -87,11 +87,10 @@ Status write_reference(const std::filesystem::path& path, const ReferenceFile& f
                      {"commands", file.commands},
                      {"documents", file.values.size()},
                      {"digest", storage::digest_text(std::string(bytes_of(file.values)))}};
-  auto target = storage::AtomicFile::create(path);
-  TRAIN_RETURN_IF_ERROR(target);
-  TRAIN_RETURN_IF_ERROR(target->write(head.dump() + "\n"));
-  TRAIN_RETURN_IF_ERROR(target->write(bytes_of(file.values)));
-  return target->commit();
+  auto target = TRAIN_TRY(storage::AtomicFile::create(path));
+  TRAIN_RETURN_IF_ERROR(target.write(head.dump() + "\n"));
+  TRAIN_RETURN_IF_ERROR(target.write(bytes_of(file.values)));
+  return target.commit();
 }
 
 Result<ReferenceFile> read_reference(const std::filesystem::path& path,
@@ -103,17 +102,15 @@ Result<ReferenceFile> read_reference(const std::filesystem::path& path,
         "back where every node reads it, or start the run anew with --fresh",
         path.string()));
   }
-  const auto text = storage::read_file(path, kLargestBytes);
-  TRAIN_RETURN_IF_ERROR(text);
-  auto file = parse(path, *text);
-  TRAIN_RETURN_IF_ERROR(file);
+  const auto text = TRAIN_TRY(storage::read_file(path, kLargestBytes));
+  auto file = TRAIN_TRY(parse(path, text));
   const auto differs = [&](const char* what, const std::string& made, const std::string& wanted) {
     return user_error(
         fmt::format("{}: was made with {} {}, but this run has {}; use the former, or start the "
                     "run anew with --fresh",
                     path.string(), what, made, wanted));
   };
-  const ReferenceKey& made = file->key;
+  const ReferenceKey& made = file.key;
   if (made.data != expected.data) {
     return differs("data", made.data, expected.data);
   }

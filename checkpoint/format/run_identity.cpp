@@ -49,11 +49,10 @@ Result<std::optional<RunIdentity>> read_identity(const fs::path& run) {
   if (is_gone(file)) {
     return std::optional<RunIdentity>();
   }
-  const auto text = storage::read_file(file, kMostBytes);
-  TRAIN_RETURN_IF_ERROR(text);
-  std::istringstream lines(*text);
+  const auto text = TRAIN_TRY(storage::read_file(file, kMostBytes));
+  std::istringstream lines(text);
   RunIdentity identity;
-  bool good = text->ends_with('\n') && std::getline(lines, identity.id) && is_run_id(identity.id);
+  bool good = text.ends_with('\n') && std::getline(lines, identity.id) && is_run_id(identity.id);
   for (std::string line; good && std::getline(lines, line);) {
     good = storage::is_digest(line);
     identity.adopted.push_back(std::move(line));

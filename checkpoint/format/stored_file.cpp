@@ -31,9 +31,8 @@ Result<StoredFile> open_stored(const fs::path& checkpoint, const std::string& na
         .damage = fmt::format("{} is {}", name,
                               S_ISLNK(status.st_mode) ? "a symbolic link" : "not a regular file")};
   }
-  auto file = storage::InputFile::open(path, storage::Links::refuse);
-  TRAIN_RETURN_IF_ERROR(file);
-  return StoredFile{.file = std::move(*file), .damage = {}};
+  auto file = TRAIN_TRY(storage::InputFile::open(path, storage::Links::refuse));
+  return StoredFile{.file = std::move(file), .damage = {}};
 }
 
 std::string entry_defect(const storage::TensorEntry& entry, const TensorRecord& record) {
@@ -47,20 +46,18 @@ std::string entry_defect(const storage::TensorEntry& entry, const TensorRecord& 
 }
 
 Result<ManifestFinding> examine_manifest(const fs::path& checkpoint) {
-  const auto stored = open_stored(checkpoint, kManifestFileName);
-  TRAIN_RETURN_IF_ERROR(stored);
-  if (!stored->file) {
-    return ManifestFinding{.manifest = {}, .damage = stored->damage};
+  const auto stored = TRAIN_TRY(open_stored(checkpoint, kManifestFileName));
+  if (!stored.file) {
+    return ManifestFinding{.manifest = {}, .damage = stored.damage};
   }
-  if (stored->file->size_bytes() > kManifestTextLimit) {
+  if (stored.file->size_bytes() > kManifestTextLimit) {
     return ManifestFinding{
         .manifest = {},
         .damage = fmt::format("{} has {} bytes, above its limit of {}", kManifestFileName,
-                              stored->file->size_bytes(), kManifestTextLimit)};
+                              stored.file->size_bytes(), kManifestTextLimit)};
   }
-  const auto text = stored->file->read_text(kManifestTextLimit);
-  TRAIN_RETURN_IF_ERROR(text);
-  auto manifest = parse_manifest(*text, stored->file->path().string());
+  const auto text = TRAIN_TRY(stored.file->read_text(kManifestTextLimit));
+  auto manifest = parse_manifest(text, stored.file->path().string());
   if (!manifest && manifest.error().kind == ErrorKind::user) {
     return manifest.error();
   }
@@ -76,12 +73,11 @@ Result<ManifestFinding> examine_manifest(const fs::path& checkpoint) {
 }
 
 Result<Manifest> read_manifest(const fs::path& checkpoint) {
-  auto finding = examine_manifest(checkpoint);
-  TRAIN_RETURN_IF_ERROR(finding);
-  if (!finding->manifest) {
-    return damage(fmt::format("{} is damaged: {}", checkpoint.string(), finding->damage));
+  auto finding = TRAIN_TRY(examine_manifest(checkpoint));
+  if (!finding.manifest) {
+    return damage(fmt::format("{} is damaged: {}", checkpoint.string(), finding.damage));
   }
-  return std::move(*finding->manifest);
+  return std::move(*finding.manifest);
 }
 
 }  // namespace train::checkpoint

@@ -54,29 +54,27 @@ Status make_names_last(const fs::path& checkpoints) {
 
 Result<CheckpointIndex> CheckpointIndex::open(storage::KvStore& store, fs::path checkpoints,
                                               RunIdentity identity) {
-  const auto placed = LocatedManifests::list(checkpoints, identity);
-  TRAIN_RETURN_IF_ERROR(placed);
-  const auto newest = placed->newest();
-  TRAIN_RETURN_IF_ERROR(newest);
+  const auto placed = TRAIN_TRY(LocatedManifests::list(checkpoints, identity));
+  const auto newest = TRAIN_TRY(placed.newest());
   CheckpointIndex index(store, std::move(checkpoints), std::move(identity));
-  index.known_ = read_index_content(store, *newest ? (*newest)->index_head : std::string());
+  index.known_ = read_index_content(store, newest ? newest->index_head : std::string());
   if (index.known_.unreadable) {
     return *index.known_.unreadable;
   }
   TRAIN_RETURN_IF_ERROR(index.load_journals());
   TRAIN_RETURN_IF_ERROR(index.finalize_notes());
   std::string damage = index.known_.damage;
-  if (damage.empty() && *newest && !index.known_.knows_head) {
+  if (damage.empty() && newest && !index.known_.knows_head) {
     // A rebuild begins a new chain; existing checkpoints carry heads of the old one.
-    const IndexEntry* entry = index.known_.entries.find((*newest)->step);
-    if (entry == nullptr || !entry->rebuilt || entry->manifest_digest != (*newest)->digest) {
+    const IndexEntry* entry = index.known_.entries.find(newest->step);
+    if (entry == nullptr || !entry->rebuilt || entry->manifest_digest != newest->digest) {
       damage = fmt::format("{} knows of index changes that the index lost",
-                           checkpoint_name((*newest)->step));
+                           checkpoint_name(newest->step));
     }
   }
   TRAIN_RETURN_IF_ERROR(index.drop_legacy());
-  TRAIN_RETURN_IF_ERROR(damage.empty() ? index.reconcile(*placed, /*seen=*/false)
-                                       : index.rebuild_from(*placed, damage));
+  TRAIN_RETURN_IF_ERROR(damage.empty() ? index.reconcile(placed, /*seen=*/false)
+                                       : index.rebuild_from(placed, damage));
   return index;
 }
 
@@ -84,13 +82,12 @@ Result<CheckpointIndex> CheckpointIndex::make_anew(storage::KvStore& store, fs::
                                                    const IndexContent& remains,
                                                    const std::string& reason,
                                                    RunIdentity identity) {
-  const auto placed = LocatedManifests::list(checkpoints, identity);
-  TRAIN_RETURN_IF_ERROR(placed);
+  const auto placed = TRAIN_TRY(LocatedManifests::list(checkpoints, identity));
   CheckpointIndex index(store, std::move(checkpoints), std::move(identity));
   index.known_ = remains;
   TRAIN_RETURN_IF_ERROR(index.load_journals());
   TRAIN_RETURN_IF_ERROR(index.finalize_notes());
-  TRAIN_RETURN_IF_ERROR(index.rebuild_from(*placed, reason));
+  TRAIN_RETURN_IF_ERROR(index.rebuild_from(placed, reason));
   return index;
 }
 
@@ -98,9 +95,8 @@ namespace {
 
 /// Number of the last key with a prefix; nullopt: there is none.
 Result<std::optional<std::int64_t>> last_number(storage::KvStore& store, std::string_view prefix) {
-  const auto last = store.last_key(prefix);
-  TRAIN_RETURN_IF_ERROR(last);
-  return *last ? index_keys::number_of(prefix, **last) : std::nullopt;
+  const auto last = TRAIN_TRY(store.last_key(prefix));
+  return last ? index_keys::number_of(prefix, *last) : std::nullopt;
 }
 
 }  // namespace
@@ -111,20 +107,17 @@ Status CheckpointIndex::load_journals() {
   const auto begin = [](std::int64_t next, std::int64_t kept) {
     return std::max<std::int64_t>(1, next - kept - trim_at_once);
   };
-  const auto step = last_number(*store_, index_keys::kStep);
-  TRAIN_RETURN_IF_ERROR(step);
-  newest_step_ = step->value_or(0);
+  const auto step = TRAIN_TRY(last_number(*store_, index_keys::kStep));
+  newest_step_ = step.value_or(0);
   oldest_step_ = begin(newest_step_ + 1, kStepsKept);
-  const auto event = last_number(*store_, index_keys::kEvent);
-  TRAIN_RETURN_IF_ERROR(event);
-  next_event_ = event->value_or(0) + 1;
+  const auto event = TRAIN_TRY(last_number(*store_, index_keys::kEvent));
+  next_event_ = event.value_or(0) + 1;
   oldest_event_ = begin(next_event_, kEventsKept);
-  const auto digested = last_number(*store_, index_keys::kDigested);
-  TRAIN_RETURN_IF_ERROR(digested);
-  if (!*digested) {
+  const auto digested = TRAIN_TRY(last_number(*store_, index_keys::kDigested));
+  if (!digested) {
     return number_digests();
   }
-  next_digest_ = **digested + 1;
+  next_digest_ = *digested + 1;
   oldest_digest_ = begin(next_digest_, kDigestsKept);
   return {};
 }
@@ -162,11 +155,10 @@ Status CheckpointIndex::finalize_notes() {
 }
 
 Status CheckpointIndex::look_again() {
-  const auto placed = LocatedManifests::list(checkpoints_, identity_);
-  TRAIN_RETURN_IF_ERROR(placed);
+  const auto placed = TRAIN_TRY(LocatedManifests::list(checkpoints_, identity_));
   report_ = {};
   TRAIN_RETURN_IF_ERROR(finalize_notes());
-  return reconcile(*placed, /*seen=*/true);
+  return reconcile(placed, /*seen=*/true);
 }
 
 Status CheckpointIndex::drop_legacy() {
@@ -204,23 +196,21 @@ Status CheckpointIndex::adopt(const LocatedManifests& placed, bool seen) {
     if (recorded && seen) {
       continue;
     }
-    const auto digest = LocatedManifests::digest_of(candidate);
-    TRAIN_RETURN_IF_ERROR(digest);
-    if (recorded && *digest == known->manifest_digest) {
+    const auto digest = TRAIN_TRY(LocatedManifests::digest_of(candidate));
+    if (recorded && digest == known->manifest_digest) {
       continue;
     }
-    auto entry = placed.entry_at(candidate);
-    TRAIN_RETURN_IF_ERROR(entry);
+    auto entry = TRAIN_TRY(placed.entry_at(candidate));
     if (recorded) {
       report_.dropped.push_back(known->directory);
     }
-    if (*entry) {
+    if (entry) {
       const auto loss = known_.losses.find(candidate.step);
       if (loss != known_.losses.end()) {
-        (*entry)->validation_loss = loss->second;
+        entry->validation_loss = loss->second;
       }
-      report_.adopted.push_back((*entry)->directory);
-      changes.push_back({true, **entry});
+      report_.adopted.push_back(entry->directory);
+      changes.push_back({true, *entry});
     } else if (recorded) {
       changes.push_back({false, *known});
     }
@@ -249,24 +239,23 @@ Status CheckpointIndex::rebuild_from(const LocatedManifests& placed, const std::
     }
   }
   for (const Candidate& candidate : placed.all()) {
-    auto entry = placed.entry_at(candidate);
-    TRAIN_RETURN_IF_ERROR(entry);
-    if (!*entry) {
+    auto entry = TRAIN_TRY(placed.entry_at(candidate));
+    if (!entry) {
       continue;
     }
     const IndexEntry* known = known_.entries.find(candidate.step);
     const auto loss = known_.losses.find(candidate.step);
-    if (known != nullptr && known->manifest_digest == (*entry)->manifest_digest) {
-      (*entry)->validation_loss = known->validation_loss;
-      (*entry)->recorded_s = known->recorded_s;
+    if (known != nullptr && known->manifest_digest == entry->manifest_digest) {
+      entry->validation_loss = known->validation_loss;
+      entry->recorded_s = known->recorded_s;
     } else {
-      report.adopted.push_back((*entry)->directory);
+      report.adopted.push_back(entry->directory);
     }
     if (loss != known_.losses.end()) {
-      (*entry)->validation_loss = loss->second;
+      entry->validation_loss = loss->second;
     }
-    (*entry)->rebuilt = true;
-    entries.put(**entry);
+    entry->rebuilt = true;
+    entries.put(*entry);
   }
   if (!placed.all().empty()) {
     TRAIN_RETURN_IF_ERROR(make_names_last(checkpoints_));
@@ -533,21 +522,19 @@ Result<OpenedIndex> make_anew(const fs::path& directory, const fs::path& checkpo
                               const Remains& remains, const std::string& reason,
                               const RunIdentity& identity) {
   // Checked before the old index is moved: another run's is rejected and left unchanged.
-  const auto placed = LocatedManifests::list(checkpoints, identity);
-  TRAIN_RETURN_IF_ERROR(placed);
-  for (const Candidate& candidate : placed->all()) {
-    TRAIN_RETURN_IF_ERROR(placed->entry_at(candidate));
+  const auto placed = TRAIN_TRY(LocatedManifests::list(checkpoints, identity));
+  for (const Candidate& candidate : placed.all()) {
+    TRAIN_RETURN_IF_ERROR(placed.entry_at(candidate));
   }
   const fs::path aside = free_name(directory);
   TRAIN_RETURN_IF_ERROR(storage::rename_durably(directory, aside));
-  auto store = storage::RocksStore::open(directory);
-  TRAIN_RETURN_IF_ERROR(store);
-  TRAIN_RETURN_IF_ERROR((*store)->write(remains.journals, storage::Durability::buffered));
+  auto store = TRAIN_TRY(storage::RocksStore::open(directory));
+  TRAIN_RETURN_IF_ERROR(store->write(remains.journals, storage::Durability::buffered));
   auto index = CheckpointIndex::make_anew(
-      **store, checkpoints, remains.content,
+      *store, checkpoints, remains.content,
       fmt::format("{}; it is kept as {}", reason, aside.string()), identity);
   TRAIN_RETURN_IF_ERROR(index);
-  return OpenedIndex{std::move(store).value(), std::move(index).value()};
+  return OpenedIndex{std::move(store), std::move(index).value()};
 }
 
 }  // namespace
@@ -573,9 +560,8 @@ Result<OpenedIndex> open_index(const fs::path& directory, const fs::path& checkp
     return make_anew(directory, checkpoints, remains, whole.error().message, identity);
   }
   TRAIN_RETURN_IF_ERROR(whole);
-  auto index = CheckpointIndex::open(**store, checkpoints, identity);
-  TRAIN_RETURN_IF_ERROR(index);
-  return OpenedIndex{std::move(store).value(), std::move(index).value()};
+  auto index = TRAIN_TRY(CheckpointIndex::open(**store, checkpoints, identity));
+  return OpenedIndex{std::move(store).value(), std::move(index)};
 }
 
 }  // namespace train::checkpoint

@@ -60,10 +60,9 @@ Result<std::vector<IndexEntry>> merged(const IndexContent& content,
     if (known != nullptr && known->state == CheckpointState::committed) {
       continue;
     }
-    auto entry = placed.entry_at(candidate);
-    TRAIN_RETURN_IF_ERROR(entry);
-    if (*entry) {
-      list.put(std::move(**entry));
+    auto entry = TRAIN_TRY(placed.entry_at(candidate));
+    if (entry) {
+      list.put(std::move(*entry));
     }
   }
   for (const auto& [step, note] : content.notes) {
@@ -94,14 +93,12 @@ Result<IndexView> view_index(const fs::path& index, const fs::path& checkpoints)
                                // was read first.
   int again = attempts - 1;
   for (int left = looks - 1;; --left) {
-    const auto before = LocatedManifests::list(checkpoints);
-    TRAIN_RETURN_IF_ERROR(before);
-    const auto newest = before->newest();
-    TRAIN_RETURN_IF_ERROR(newest);
-    Attempt found = attempt(index, *newest ? (*newest)->index_head : std::string());
-    if (found.defect.empty() && *newest && is_behind(found.content, **newest)) {
+    const auto before = TRAIN_TRY(LocatedManifests::list(checkpoints));
+    const auto newest = TRAIN_TRY(before.newest());
+    Attempt found = attempt(index, newest ? newest->index_head : std::string());
+    if (found.defect.empty() && newest && is_behind(found.content, *newest)) {
       found.defect = fmt::format("index {}: {} knows of changes that it lost", index.string(),
-                                 checkpoint_name((*newest)->step));
+                                 checkpoint_name(newest->step));
     }
     if (!found.defect.empty()) {
       if (again > 0) {
@@ -111,13 +108,11 @@ Result<IndexView> view_index(const fs::path& index, const fs::path& checkpoints)
       found.content = {};
     }
     // Listed after the index was read: its committed checkpoints are now in place or retired.
-    const auto placed = LocatedManifests::list(checkpoints);
-    TRAIN_RETURN_IF_ERROR(placed);
-    auto entries = merged(found.content, *placed);
-    TRAIN_RETURN_IF_ERROR(entries);
+    const auto placed = TRAIN_TRY(LocatedManifests::list(checkpoints));
+    auto entries = TRAIN_TRY(merged(found.content, placed));
     // A run replaces its checkpoints: an empty result while they change is no answer.
-    if (placed->all().empty() || holds_committed(*entries) || left == 0) {
-      return IndexView{std::move(entries).value(), std::move(found.defect)};
+    if (placed.all().empty() || holds_committed(entries) || left == 0) {
+      return IndexView{std::move(entries), std::move(found.defect)};
     }
   }
 }

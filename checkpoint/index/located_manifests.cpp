@@ -49,27 +49,25 @@ struct Read {
 };
 
 Result<std::optional<Read>> read(const Candidate& candidate, const RunIdentity& identity) {
-  const auto text = text_of(candidate);
-  TRAIN_RETURN_IF_ERROR(text);
-  if (!*text) {
+  const auto text = TRAIN_TRY(text_of(candidate));
+  if (!text) {
     return std::optional<Read>();
   }
-  auto manifest = parse_manifest(**text, candidate.path.string());
+  auto manifest = parse_manifest(*text, candidate.path.string());
   if (!manifest || manifest->fields.step != candidate.step) {
     return std::optional<Read>();
   }
   TRAIN_RETURN_IF_ERROR(check_identity(candidate.path, *manifest, identity));
-  return std::optional(Read{std::move(manifest).value(), storage::digest_text(**text)});
+  return std::optional(Read{std::move(manifest).value(), storage::digest_text(*text)});
 }
 
 }  // namespace
 
 Result<LocatedManifests> LocatedManifests::list(const fs::path& checkpoints, RunIdentity identity) {
-  auto found = list_checkpoints(checkpoints);
-  TRAIN_RETURN_IF_ERROR(found);
+  auto found = TRAIN_TRY(list_checkpoints(checkpoints));
   LocatedManifests placed;
   placed.identity_ = std::move(identity);
-  placed.placed_.assign(found->rbegin(), found->rend());
+  placed.placed_.assign(found.rbegin(), found.rend());
   return placed;
 }
 
@@ -79,18 +77,16 @@ bool LocatedManifests::has(std::int64_t step) const {
 }
 
 Result<std::optional<std::string>> LocatedManifests::digest_of(const Candidate& candidate) {
-  const auto text = text_of(candidate);
-  TRAIN_RETURN_IF_ERROR(text);
-  return *text ? std::optional(storage::digest_text(**text)) : std::optional<std::string>();
+  const auto text = TRAIN_TRY(text_of(candidate));
+  return text ? std::optional(storage::digest_text(*text)) : std::optional<std::string>();
 }
 
 Result<std::optional<IndexEntry>> LocatedManifests::entry_at(const Candidate& candidate) const {
-  auto found = read(candidate, identity_);
-  TRAIN_RETURN_IF_ERROR(found);
-  if (!*found) {
+  auto found = TRAIN_TRY(read(candidate, identity_));
+  if (!found) {
     return std::optional<IndexEntry>();
   }
-  IndexEntry entry = entry_of((*found)->manifest, std::move((*found)->digest));
+  IndexEntry entry = entry_of(found->manifest, std::move(found->digest));
   struct stat facts = {};
   if (::stat((candidate.path / kManifestFileName).c_str(), &facts) == 0) {
     entry.recorded_s = facts.st_mtim.tv_sec;
@@ -100,11 +96,10 @@ Result<std::optional<IndexEntry>> LocatedManifests::entry_at(const Candidate& ca
 
 Result<std::optional<LocatedManifests::Newest>> LocatedManifests::newest() const {
   for (auto candidate = placed_.rbegin(); candidate != placed_.rend(); ++candidate) {
-    auto found = read(*candidate, identity_);
-    TRAIN_RETURN_IF_ERROR(found);
-    if (*found) {
-      return std::optional(Newest{candidate->step, std::move((*found)->digest),
-                                  std::move((*found)->manifest.fields.index_head)});
+    auto found = TRAIN_TRY(read(*candidate, identity_));
+    if (found) {
+      return std::optional(Newest{candidate->step, std::move(found->digest),
+                                  std::move(found->manifest.fields.index_head)});
     }
   }
   return std::optional<Newest>();

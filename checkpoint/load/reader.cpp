@@ -152,10 +152,9 @@ class FileCheck {
 /// Defect of one file: empty if it matches the manifest.
 Result<std::string> file_defect(const fs::path& directory, const FileRecord& record,
                                 const RecordByName& tensors, const SeeRecord& see) {
-  auto stored = open_stored(directory, record.name);
-  TRAIN_RETURN_IF_ERROR(stored);
-  return stored->file ? FileCheck(record, tensors, see).defect(std::move(*stored->file))
-                      : Result<std::string>(stored->damage);
+  auto stored = TRAIN_TRY(open_stored(directory, record.name));
+  return stored.file ? FileCheck(record, tensors, see).defect(std::move(*stored.file))
+                     : Result<std::string>(stored.damage);
 }
 
 /// Limit of searches: a running run may retire the checkpoint being read.
@@ -216,10 +215,9 @@ std::string damage_line(const fs::path& checkpoint, std::string_view defect) {
 /// `left`: searches that may follow if this one meets a checkpoint retired meanwhile.
 Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, Depth depth,
                             int left = 0) {
-  const auto candidates = list_checkpoints(checkpoints);
-  TRAIN_RETURN_IF_ERROR(candidates);
+  const auto candidates = TRAIN_TRY(list_checkpoints(checkpoints));
   SearchReport report;
-  for (const Candidate& candidate : *candidates) {
+  for (const Candidate& candidate : candidates) {
     auto found =
         depth == Depth::bytes ? verify_checkpoint(candidate.path) : look_at_files(candidate.path);
     if ((!found || !found->whole()) && left > 0 && is_gone(candidate.path)) {
@@ -233,19 +231,17 @@ Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, Depth
     if (found->verdict == Verdict::unreadable) {
       return unreadable(candidate.path, found->defect);
     }
-    auto line = change_disk ? set_damaged_aside(candidate.path, found->defect)
-                            : damage_line(candidate.path, found->defect);
-    TRAIN_RETURN_IF_ERROR(line);
-    report.set_aside.push_back(std::move(line).value());
+    auto line = TRAIN_TRY(change_disk ? set_damaged_aside(candidate.path, found->defect)
+                                      : damage_line(candidate.path, found->defect));
+    report.set_aside.push_back(std::move(line));
   }
-  const auto damaged_names = list_damaged(checkpoints);
-  TRAIN_RETURN_IF_ERROR(damaged_names);
-  if (!report.set_aside.empty() || !damaged_names->empty()) {
+  const auto damaged_names = TRAIN_TRY(list_damaged(checkpoints));
+  if (!report.set_aside.empty() || !damaged_names.empty()) {
     return damage(fmt::format(
         "{} holds no whole checkpoint, only damaged ones ({}); repair them, or move them away to "
         "start afresh",
         checkpoints.string(),
-        report.set_aside.empty() ? fmt::format("{}", fmt::join(*damaged_names, ", "))
+        report.set_aside.empty() ? fmt::format("{}", fmt::join(damaged_names, ", "))
                                  : fmt::format("{}", fmt::join(report.set_aside, " | "))));
   }
   return report;
@@ -276,10 +272,9 @@ Error unreadable(const fs::path& checkpoint, std::string_view cause) {
 }
 
 Result<std::string> set_damaged_aside(const fs::path& checkpoint, std::string_view defect) {
-  const auto aside = set_aside(checkpoint);
-  TRAIN_RETURN_IF_ERROR(aside);
+  const auto aside = TRAIN_TRY(set_aside(checkpoint));
   return fmt::format("{}; set aside as {}", damage_line(checkpoint, defect),
-                     aside->filename().string());
+                     aside.filename().string());
 }
 
 namespace {
@@ -464,17 +459,16 @@ class FileReader {
 Status restore_from(const fs::path& checkpoint, const FileRecord& record,
                     std::span<const Wanted> wanted, RestoreStatistics& statistics,
                     const std::stop_token& stop) {
-  auto stored = open_stored(checkpoint, record.name);
-  TRAIN_RETURN_IF_ERROR(stored);
-  if (!stored->file) {
-    return damage(fmt::format("{}: {}", checkpoint.string(), stored->damage));
+  auto stored = TRAIN_TRY(open_stored(checkpoint, record.name));
+  if (!stored.file) {
+    return damage(fmt::format("{}: {}", checkpoint.string(), stored.damage));
   }
-  if (stored->file->size_bytes() != record.size_bytes) {
+  if (stored.file->size_bytes() != record.size_bytes) {
     return damage(fmt::format("{}: {} has {} bytes of {}", checkpoint.string(), record.name,
-                              stored->file->size_bytes(), record.size_bytes));
+                              stored.file->size_bytes(), record.size_bytes));
   }
   bool malformed = false;
-  const auto file = storage::SafetensorsFile::parse(std::move(*stored->file), &malformed);
+  const auto file = storage::SafetensorsFile::parse(std::move(*stored.file), &malformed);
   if (!file) {
     return malformed ? damage(file.error().message) : file.error();
   }

@@ -125,22 +125,21 @@ std::uint64_t MemorySnapshots::size_bytes(const Layout& layout) {
 }
 
 Result<MemorySnapshots> MemorySnapshots::create(const Layout& layout) {
-  auto memory = storage::SharedMemory::create("actortrain-snapshots", size_bytes(layout));
-  TRAIN_RETURN_IF_ERROR(memory);
+  auto memory =
+      TRAIN_TRY(storage::SharedMemory::create("actortrain-snapshots", size_bytes(layout)));
   const Header header{.ranks = layout.ranks,
                       .plan_digest = layout.plan_digest,
                       .first_rank = layout.first_rank,
                       .count = layout.shard_bytes.size()};
-  std::byte* const to = memory->bytes().data();
+  std::byte* const to = memory.bytes().data();
   std::memcpy(to, &header, sizeof(header));
   std::memcpy(to + sizeof(header), layout.shard_bytes.data(), header.count * sizeof(std::uint64_t));
-  return MemorySnapshots(std::move(memory).value(), layout);
+  return MemorySnapshots(std::move(memory), layout);
 }
 
 Result<MemorySnapshots> MemorySnapshots::attach(int descriptor) {
-  auto memory = storage::SharedMemory::attach(descriptor);
-  TRAIN_RETURN_IF_ERROR(memory);
-  const std::span<const std::byte> bytes = memory->bytes();
+  auto memory = TRAIN_TRY(storage::SharedMemory::attach(descriptor));
+  const std::span<const std::byte> bytes = memory.bytes();
   const Error other = failure(fmt::format("descriptor {} holds no snapshots", descriptor));
   Header header;
   if (bytes.size() < sizeof(header)) {
@@ -159,7 +158,7 @@ Result<MemorySnapshots> MemorySnapshots::attach(int descriptor) {
   if (size_bytes(layout) != bytes.size()) {
     return other;
   }
-  return MemorySnapshots(std::move(memory).value(), std::move(layout));
+  return MemorySnapshots(std::move(memory), std::move(layout));
 }
 
 bool MemorySnapshots::has(std::int64_t rank) const {

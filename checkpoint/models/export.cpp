@@ -166,32 +166,30 @@ Status write_part(const fs::path& path, const Part& part, ExportType type, Weigh
   for (const ExportTensor& tensor : part.tensors) {
     headings.push_back({tensor.name, tensor.shape, storage::stored_name(type)});
   }
-  auto writer = storage::SafetensorsWriter::create(path, headings, {{"format", "pt"}});
-  TRAIN_RETURN_IF_ERROR(writer);
+  auto writer = TRAIN_TRY(storage::SafetensorsWriter::create(path, headings, {{"format", "pt"}}));
   TRAIN_RETURN_IF_ERROR(weights.for_each(part.tensors, [&](const ExportTensor& tensor,
                                                            std::span<const float> elements) {
-    return in_pieces(tensor.name, elements, type, [&](auto bytes) { return writer->write(bytes); });
+    return in_pieces(tensor.name, elements, type, [&](auto bytes) { return writer.write(bytes); });
   }));
-  const auto written = writer->commit();
+  const auto written = writer.commit();
   return written ? Status() : written.error();
 }
 
 /// Reads back a written file and compares it with the checkpoint, tensor by tensor.
 Status compare_part(const fs::path& path, const Part& part, ExportType type, Weights& weights) {
-  const auto file = storage::SafetensorsFile::open(path);
-  TRAIN_RETURN_IF_ERROR(file);
+  const auto file = TRAIN_TRY(storage::SafetensorsFile::open(path));
   const auto differs = [&](std::string_view name) {
     return failure(
         fmt::format("{}: tensor {} read back differs from what was written", path.string(), name));
   };
-  if (file->entries().size() != part.tensors.size()) {
+  if (file.entries().size() != part.tensors.size()) {
     return failure(fmt::format("{} read back has {} tensors of {}", path.string(),
-                               file->entries().size(), part.tensors.size()));
+                               file.entries().size(), part.tensors.size()));
   }
   std::vector<std::byte> found;
   return weights.for_each(
       part.tensors, [&](const ExportTensor& tensor, std::span<const float> elements) -> Status {
-        const storage::TensorEntry* entry = file->find(tensor.name);
+        const storage::TensorEntry* entry = file.find(tensor.name);
         if (entry == nullptr || entry->dtype != storage::stored_name(type) ||
             entry->shape != tensor.shape) {
           return differs(tensor.name);
@@ -200,7 +198,7 @@ Status compare_part(const fs::path& path, const Part& part, ExportType type, Wei
         return in_pieces(
             tensor.name, elements, type, [&](std::span<const std::byte> wanted) -> Status {
               found.resize(wanted.size());
-              TRAIN_RETURN_IF_ERROR(file->read(*entry, offset, found));
+              TRAIN_RETURN_IF_ERROR(file.read(*entry, offset, found));
               offset += wanted.size();
               return std::equal(found.begin(), found.end(), wanted.begin()) ? Status()
                                                                             : differs(tensor.name);

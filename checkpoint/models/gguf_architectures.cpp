@@ -289,9 +289,7 @@ Result<Json> gguf_config(const GgufFile& file) {
   }
   bool tied = head == nullptr;
   if (!tied) {
-    const auto same = is_embedding(file, *head, *embedding);
-    TRAIN_RETURN_IF_ERROR(same);
-    tied = *same;
+    tied = TRAIN_TRY(is_embedding(file, *head, *embedding));
   }
   GgufKeys keys(file, std::string(given));
   Json config = common_config(keys, *embedding, tied);

@@ -17,19 +17,17 @@ namespace train::checkpoint {
 namespace fs = std::filesystem;
 
 Result<GgufModel> GgufModel::open(const fs::path& path) {
-  auto file = storage::GgufFile::open(path);
-  TRAIN_RETURN_IF_ERROR(file);
-  GgufModel model(std::move(file).value());
+  auto file = TRAIN_TRY(storage::GgufFile::open(path));
+  GgufModel model(std::move(file));
   if (const auto parts = model.file_.count_of("split.count"); parts.value_or(1) > 1) {
     return user_error(fmt::format(
         "{}: it is one of the {} files of a model; merge them with `llama-gguf-split --merge`",
         path.string(), *parts));
   }
-  const auto config = gguf_config(model.file_);
-  TRAIN_RETURN_IF_ERROR(config);
-  model.config_text_ = config->dump(2) + "\n";
+  const auto config = TRAIN_TRY(gguf_config(model.file_));
+  model.config_text_ = config.dump(2) + "\n";
   for (const auto type : {storage::WeightType::f32, storage::WeightType::f16}) {
-    if ((*config)["torch_dtype"] == storage::config_name(type)) {
+    if (config["torch_dtype"] == storage::config_name(type)) {
       model.type_ = type;
     }
   }

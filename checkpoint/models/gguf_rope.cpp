@@ -166,17 +166,14 @@ Status add_gguf_rope(GgufKeys& keys, Json& config) {
   const double theta = keys.real("rope.freq_base", 10000.0);
   config["rope_theta"] = theta;
   const std::uint64_t rotary = add_width(keys, config);
-  const auto factors = factors_of(keys.file(), kGgufRopeTensors[0], rotary / 2);
-  TRAIN_RETURN_IF_ERROR(factors);
-  auto shorter = factors_of(keys.file(), kGgufRopeTensors[1], rotary / 2);
-  TRAIN_RETURN_IF_ERROR(shorter);
-  auto longer = factors_of(keys.file(), kGgufRopeTensors[2], rotary / 2);
-  TRAIN_RETURN_IF_ERROR(longer);
+  const auto factors = TRAIN_TRY(factors_of(keys.file(), kGgufRopeTensors[0], rotary / 2));
+  auto shorter = TRAIN_TRY(factors_of(keys.file(), kGgufRopeTensors[1], rotary / 2));
+  auto longer = TRAIN_TRY(factors_of(keys.file(), kGgufRopeTensors[2], rotary / 2));
   // Without a type the factor is that of linear scaling, as in files of 2023.
   const double old_factor = keys.real("rope.scale_linear", 0.0);
   const std::string kind = keys.text("rope.scaling.type", "linear");
-  if (!shorter->empty() || !longer->empty()) {
-    config["rope_scaling"] = longrope_of(keys, *std::move(shorter), *std::move(longer));
+  if (!shorter.empty() || !longer.empty()) {
+    config["rope_scaling"] = longrope_of(keys, std::move(shorter), std::move(longer));
     config["original_max_position_embeddings"] =
         config["rope_scaling"]["original_max_position_embeddings"];
     return {};
@@ -203,14 +200,14 @@ Status add_gguf_rope(GgufKeys& keys, Json& config) {
   } else {
     keys.refuse("rope.scaling.type", "none, linear, yarn and longrope are known");
   }
-  if (!factors->empty()) {
+  if (!factors.empty()) {
     if (config.contains("rope_scaling")) {
       keys.refuse("rope.scaling.factor", "rope_freqs.weight scales the frequencies, too");
     }
-    const bool plain = std::all_of(factors->begin(), factors->end(),
+    const bool plain = std::all_of(factors.begin(), factors.end(),
                                    [](float factor_of_one) { return factor_of_one == 1.0F; });
     if (!plain) {
-      config["rope_scaling"] = scaling_of_factors(*factors, theta, config);
+      config["rope_scaling"] = scaling_of_factors(factors, theta, config);
     }
   }
   return {};

@@ -68,10 +68,8 @@ std::string changed(const std::string& name, const std::string& dropped, const s
 
 Result<std::shared_ptr<const PublishedWeights>> PublishedWeights::open(
     const fs::path& path, const engine::ModelSpec& spec) {
-  auto directory = storage::WeightDirectory::open(path);
-  TRAIN_RETURN_IF_ERROR(directory);
-  std::shared_ptr<PublishedWeights> weights(
-      new PublishedWeights(std::move(directory).value(), spec));
+  auto directory = TRAIN_TRY(storage::WeightDirectory::open(path));
+  std::shared_ptr<PublishedWeights> weights(new PublishedWeights(std::move(directory), spec));
   weights->find_prefix();
   TRAIN_RETURN_IF_ERROR(weights->decide_head());
   TRAIN_RETURN_IF_ERROR(weights->check());
@@ -115,9 +113,8 @@ Status PublishedWeights::decide_head() {
     notes_.push_back(fmt::format("{} is used as the embedding too, which is missing", head));
     return {};
   }
-  const auto same = head_is_embedding();
-  TRAIN_RETURN_IF_ERROR(same);
-  if (!*same) {
+  const auto same = TRAIN_TRY(head_is_embedding());
+  if (!same) {
     model_.tie_embeddings = false;
     notes_.push_back(
         fmt::format("{} is another matrix than the embedding, though config.json ties them "

@@ -17,14 +17,12 @@ struct Placed {
 
 /// Checkpoints in `place` with intact manifests, newest first.
 Result<std::vector<Placed>> intact_in(const fs::path& place) {
-  const auto found = list_checkpoints(place);
-  TRAIN_RETURN_IF_ERROR(found);
+  const auto found = TRAIN_TRY(list_checkpoints(place));
   std::vector<Placed> intact;
-  for (const Candidate& candidate : *found) {
-    auto examined = examine_manifest(candidate.path);
-    TRAIN_RETURN_IF_ERROR(examined);
-    if (examined->manifest) {
-      intact.push_back({candidate, std::move(*examined->manifest)});
+  for (const Candidate& candidate : found) {
+    auto examined = TRAIN_TRY(examine_manifest(candidate.path));
+    if (examined.manifest) {
+      intact.push_back({candidate, std::move(*examined.manifest)});
     }
   }
   return intact;
@@ -34,10 +32,9 @@ Result<std::vector<Placed>> intact_in(const fs::path& place) {
 
 Result<GivenIdentity> give_identity(const fs::path& run, const std::vector<fs::path>& places,
                                     const std::string& fresh_id) {
-  auto known = read_identity(run);
-  TRAIN_RETURN_IF_ERROR(known);
-  if (*known) {
-    return GivenIdentity{.identity = std::move(**known), .adopted = {}};
+  auto known = TRAIN_TRY(read_identity(run));
+  if (known) {
+    return GivenIdentity{.identity = std::move(*known), .adopted = {}};
   }
   GivenIdentity given{.identity = {}, .given = true, .adopted = {}};
   for (const fs::path& place : places) {
@@ -64,9 +61,8 @@ Result<GivenIdentity> give_identity(const fs::path& run, const std::vector<fs::p
 }
 
 Status check_all(const fs::path& place, const RunIdentity& identity) {
-  const auto found = list_checkpoints(place);
-  TRAIN_RETURN_IF_ERROR(found);
-  for (const Candidate& candidate : *found) {
+  const auto found = TRAIN_TRY(list_checkpoints(place));
+  for (const Candidate& candidate : found) {
     const auto examined = examine_manifest(candidate.path);
     if (examined && examined->manifest) {
       TRAIN_RETURN_IF_ERROR(check_identity(candidate.path, *examined->manifest, identity));

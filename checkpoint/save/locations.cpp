@@ -27,11 +27,10 @@ Status carry(const fs::path& file, const std::string& digest, const fs::path& di
   TRAIN_RETURN_IF_ERROR(storage::rsync_file(file, directory, rsync));
   const fs::path copy = directory / file.filename();
   TRAIN_RETURN_IF_ERROR(storage::fsync_file(copy));
-  const auto found = storage::digest_on_disk(copy);
-  TRAIN_RETURN_IF_ERROR(found);
-  if (*found != digest) {
+  const auto found = TRAIN_TRY(storage::digest_on_disk(copy));
+  if (found != digest) {
     return failure(fmt::format("{} is not what was sent: its digest is {}, not {}", copy.string(),
-                               *found, digest));
+                               found, digest));
   }
   return {};
 }
@@ -54,10 +53,9 @@ struct Owners {
 };
 
 Result<Owners> owners_in(const fs::path& place, const RunIdentity& identity) {
-  const auto found = list_checkpoints(place);
-  TRAIN_RETURN_IF_ERROR(found);
+  const auto found = TRAIN_TRY(list_checkpoints(place));
   Owners owners;
-  for (const Candidate& candidate : *found) {
+  for (const Candidate& candidate : found) {
     const auto examined = examine_manifest(candidate.path);
     const bool named = examined && examined->manifest && !examined->manifest->fields.run_id.empty();
     const Status own =
@@ -108,15 +106,13 @@ Result<Descriptor> open_local(const Locations& places, const fs::path& below) {
 }
 
 Status prove_local(const Locations& places) {
-  const auto opened = open_local(places);
-  TRAIN_RETURN_IF_ERROR(opened);
-  return storage::check_private_tree(opened->get(), places.local, kWayOut);
+  const auto opened = TRAIN_TRY(open_local(places));
+  return storage::check_private_tree(opened.get(), places.local, kWayOut);
 }
 
 Result<std::string> set_local_aside(const Locations& places, const RunIdentity& identity) {
-  const auto names = storage::entry_names(places.local);
-  TRAIN_RETURN_IF_ERROR(names);
-  if (names->empty()) {
+  const auto names = TRAIN_TRY(storage::entry_names(places.local));
+  if (names.empty()) {
     return std::string();
   }
   const fs::path aside = places.local.parent_path() / ("before-" + identity.id.substr(0, 8));
@@ -125,7 +121,7 @@ Result<std::string> set_local_aside(const Locations& places, const RunIdentity& 
   return fmt::format(
       "{}: has {} of a run that had this directory before; remove it when that run "
       "is not needed",
-      aside.string(), fmt::join(*names, ", "));
+      aside.string(), fmt::join(names, ", "));
 }
 
 Result<std::string> ShardCarrier::prepare() const {
@@ -137,12 +133,11 @@ Result<std::string> ShardCarrier::prepare() const {
   // Two nodes may share one local place.
   const auto turn = storage::FileLock::wait_for(places.local.parent_path());
   TRAIN_RETURN_IF_ERROR(turn);
-  const auto owners = owners_in(places.local, options_.identity);
-  TRAIN_RETURN_IF_ERROR(owners);
-  if (!owners->others && options_.begins && !owners->ours) {
+  const auto owners = TRAIN_TRY(owners_in(places.local, options_.identity));
+  if (!owners.others && options_.begins && !owners.ours) {
     return set_local_aside(places, options_.identity);
   }
-  TRAIN_RETURN_IF_ERROR(owners->others);
+  TRAIN_RETURN_IF_ERROR(owners.others);
   TRAIN_RETURN_IF_ERROR(remove_leftovers(places.local));
   return std::string();
 }
@@ -198,9 +193,8 @@ Status ShardCarrier::finalize(std::int64_t step) const {
     return {};
   }
   TRAIN_RETURN_IF_ERROR(open_local(options_.places));
-  const auto found = list_checkpoints(options_.places.local);
-  TRAIN_RETURN_IF_ERROR(found);
-  for (const Candidate& candidate : *found) {
+  const auto found = TRAIN_TRY(list_checkpoints(options_.places.local));
+  for (const Candidate& candidate : found) {
     if (candidate.step < step) {
       TRAIN_RETURN_IF_ERROR(retire(options_.places.local, candidate.step, options_.identity));
     }
@@ -220,9 +214,9 @@ Status publish_local(const Locations& places, const std::string& tag, const Cand
   for (const FileRecord& file : manifest.files) {
     TRAIN_RETURN_IF_ERROR(carry(local.path / file.name, file.digest, incoming.path(), rsync));
   }
-  const auto text = storage::read_file(local.path / kManifestFileName, kManifestTextLimit);
-  TRAIN_RETURN_IF_ERROR(text);
-  const auto published = incoming.publish({manifest, *text});
+  const auto text =
+      TRAIN_TRY(storage::read_file(local.path / kManifestFileName, kManifestTextLimit));
+  const auto published = incoming.publish({manifest, text});
   return published ? Status() : Status(published.error());
 }
 

@@ -41,13 +41,12 @@ std::set<std::int64_t> best_steps(std::span<const IndexEntry> committed, std::in
 
 /// Removes everything hidden for removal, also by an earlier failed retirement.
 Status remove_hidden(const std::filesystem::path& checkpoints) {
-  auto names = storage::entry_names(checkpoints);
-  TRAIN_RETURN_IF_ERROR(names);
-  std::erase_if(*names, [](const std::string& name) { return !name.starts_with(".retired-"); });
-  if (!names->empty()) {  // Not before the rename is durable: half a checkpoint could come back.
+  auto names = TRAIN_TRY(storage::entry_names(checkpoints));
+  std::erase_if(names, [](const std::string& name) { return !name.starts_with(".retired-"); });
+  if (!names.empty()) {  // Not before the rename is durable: half a checkpoint could come back.
     TRAIN_RETURN_IF_ERROR(storage::fsync_directory(checkpoints));
   }
-  for (const std::string& name : *names) {
+  for (const std::string& name : names) {
     TRAIN_RETURN_IF_ERROR(storage::remove_tree(checkpoints / name));
   }
   return {};

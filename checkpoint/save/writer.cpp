@@ -116,17 +116,14 @@ Result<ShardRecord> write_shard(const fs::path& incoming, std::span<const engine
       headings.push_back({view.name, rows_shape(view.global_shape, view.rows)});
     }
   }
-  auto file = storage::SafetensorsWriter::create(incoming / record.file.name, headings);
-  TRAIN_RETURN_IF_ERROR(file);
+  auto file = TRAIN_TRY(storage::SafetensorsWriter::create(incoming / record.file.name, headings));
   for (const engine::StateView* view : written) {
-    auto tensor = write_rows(*file, *view, record.file.name);
-    TRAIN_RETURN_IF_ERROR(tensor);
-    record.tensors.push_back(std::move(*tensor));
+    auto tensor = TRAIN_TRY(write_rows(file, *view, record.file.name));
+    record.tensors.push_back(std::move(tensor));
   }
-  auto committed = file->commit();
-  TRAIN_RETURN_IF_ERROR(committed);
-  record.file.size_bytes = committed->size_bytes;
-  record.file.digest = std::move(committed->digest);
+  auto committed = TRAIN_TRY(file.commit());
+  record.file.size_bytes = committed.size_bytes;
+  record.file.digest = std::move(committed.digest);
   return record;
 }
 
@@ -156,19 +153,18 @@ Result<WriteOutcome> IncomingCheckpoint::publish(ManifestDraft draft) {
   outcome.manifest_digest = storage::digest_text(draft.text);
   TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(path_ / kManifestFileName, draft.text));
   if (!is_gone(target_)) {
-    auto found = verify_checkpoint(target_);
-    TRAIN_RETURN_IF_ERROR(found);
-    if (found->whole()) {
-      outcome.manifest = std::move(*found->manifest);
-      outcome.manifest_digest = std::move(found->manifest_digest);
+    auto found = TRAIN_TRY(verify_checkpoint(target_));
+    if (found.whole()) {
+      outcome.manifest = std::move(*found.manifest);
+      outcome.manifest_digest = std::move(found.manifest_digest);
       outcome.already_there = true;
       discard();
       return outcome;
     }
-    if (found->verdict == Verdict::unreadable) {
+    if (found.verdict == Verdict::unreadable) {
       return failure(
           fmt::format("cannot publish {}: there is one already, which cannot be read: {}",
-                      target_.string(), found->defect));
+                      target_.string(), found.defect));
     }
     const auto aside = set_aside(target_);
     TRAIN_RETURN_IF_ERROR(aside);
