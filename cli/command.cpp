@@ -217,9 +217,8 @@ Result<std::string> whole_input(const std::string& file) {
     return std::string(std::istreambuf_iterator<char>(std::cin), {});
   }
   constexpr std::uint64_t kLargest = std::uint64_t{1} << 32;
-  const auto opened = storage::InputFile::open(file);
-  TRAIN_RETURN_IF_ERROR(opened);
-  return opened->read_text(kLargest);
+  const auto opened = TRAIN_TRY(storage::InputFile::open(file));
+  return opened.read_text(kLargest);
 }
 
 void print(std::string_view text) { standard_output().write(text); }

@@ -16,9 +16,8 @@ namespace {
 
 Result<int> run_command(int argc, const char* const* argv) {
   TRAIN_RETURN_IF_ERROR(engine::check_processor());
-  const auto command = parse(argc, argv);
-  TRAIN_RETURN_IF_ERROR(command);
-  return command->run();
+  const auto command = TRAIN_TRY(parse(argc, argv));
+  return command.run();
 }
 
 int run_program(int argc, const char* const* argv) {

@@ -17,10 +17,9 @@ constexpr std::ptrdiff_t kShown = 12;
 }  // namespace
 
 Result<std::vector<std::string>> changed_keys(storage::KvStore& store, StepSpan range) {
-  const auto events = checkpoint::read_events(store);
-  TRAIN_RETURN_IF_ERROR(events);
+  const auto events = TRAIN_TRY(checkpoint::read_events(store));
   std::vector<std::string> changes;
-  for (const checkpoint::EventRecord& event : *events) {
+  for (const checkpoint::EventRecord& event : events) {
     const auto step =
         event.kind == run::kConfigChanged ? run::change_step(event.text) : std::nullopt;
     if (step && *step >= range.first && *step < range.end) {

@@ -35,15 +35,13 @@ namespace fs = std::filesystem;
 using Candidates = std::vector<checkpoint::Candidate>;
 
 Result<std::vector<std::string>> read_changes(const fs::path& index, const ReplayRange& range) {
-  const auto store = storage::RocksStore::open_read_only(index);
-  TRAIN_RETURN_IF_ERROR(store);
-  return changed_keys(**store, {.first = range.first_step(), .end = range.to});
+  const auto store = TRAIN_TRY(storage::RocksStore::open_read_only(index));
+  return changed_keys(*store, {.first = range.first_step(), .end = range.to});
 }
 
 Result<checkpoint::StepJournal> read_journal(const fs::path& index) {
-  auto store = storage::RocksStore::open_read_only(index);
-  TRAIN_RETURN_IF_ERROR(store);
-  auto journal = checkpoint::read_step_journal(**store);
+  auto store = TRAIN_TRY(storage::RocksStore::open_read_only(index));
+  auto journal = checkpoint::read_step_journal(*store);
   if (journal && journal->steps.empty()) {
     return user_error(fmt::format("{}: no steps in the journal yet", index.string()));
   }
@@ -115,12 +113,11 @@ Result<configs::RunConfig> config_of_steps(const configs::RunConfig& stored,
     if (most == range.to - range.from + 1) {
       break;
     }
-    const auto found = checkpoint::examine_manifest(candidate.path);
-    TRAIN_RETURN_IF_ERROR(found);
-    if (!found->manifest) {
+    const auto found = TRAIN_TRY(checkpoint::examine_manifest(candidate.path));
+    if (!found.manifest) {
       continue;  // Damaged or retired meanwhile; it was only an optional candidate.
     }
-    const auto config = configs::parse_config(found->manifest->fields.config_text,
+    const auto config = configs::parse_config(found.manifest->fields.config_text,
                                               (candidate.path / "manifest.json").string());
     const std::int64_t alike = config ? rates_alike(*config, range) : 0;
     if (alike > most) {
@@ -207,12 +204,11 @@ Candidates checkpoints_of_steps(const Candidates& placed, const ReplayRange& ran
 /// With other tokens no step could match the journal.
 Status check_data(const Candidates& placed, const ReplayRange& range, const RunPlan& plan) {
   for (const checkpoint::Candidate& candidate : checkpoints_of_steps(placed, range)) {
-    const auto found = checkpoint::examine_manifest(candidate.path);
-    TRAIN_RETURN_IF_ERROR(found);
-    if (!found->manifest) {
+    const auto found = TRAIN_TRY(checkpoint::examine_manifest(candidate.path));
+    if (!found.manifest) {
       continue;  // Damaged or retired meanwhile.
     }
-    const std::string difference = data_difference(found->manifest->fields, candidate.path, plan);
+    const std::string difference = data_difference(found.manifest->fields, candidate.path, plan);
     if (!difference.empty()) {
       return user_error(fmt::format("{}; put the old data back to replay these steps", difference));
     }
@@ -228,38 +224,29 @@ std::string ReplayRange::start_text() const {
 
 Result<ReplayPlan> plan_replay(const ReplayOptions& options) {
   const fs::path run(options.run_directory);
-  const auto stored = load_run_config(run);
-  TRAIN_RETURN_IF_ERROR(stored);
+  const auto stored = TRAIN_TRY(load_run_config(run));
   ReplayRange range;
-  auto journal = read_journal(run / "index");
-  TRAIN_RETURN_IF_ERROR(journal);
-  range.journal = std::move(journal).value();
-  const auto placed = checkpoint::list_checkpoints(run / "checkpoints");
-  TRAIN_RETURN_IF_ERROR(placed);
-  TRAIN_RETURN_IF_ERROR(choose_steps(options, *placed, range));
-  auto changes = read_changes(run / "index", range);
-  TRAIN_RETURN_IF_ERROR(changes);
-  range.changes = std::move(changes).value();
-  const auto original = config_of_steps(*stored, *placed, range);
-  TRAIN_RETURN_IF_ERROR(original);
-  TRAIN_RETURN_IF_ERROR(check_one_length(*original, range));
-  const auto config = on_ranks(*original, options.ranks);
-  TRAIN_RETURN_IF_ERROR(config);
-  auto replayed = *config;
+  range.journal = TRAIN_TRY(read_journal(run / "index"));
+  const auto placed = TRAIN_TRY(checkpoint::list_checkpoints(run / "checkpoints"));
+  TRAIN_RETURN_IF_ERROR(choose_steps(options, placed, range));
+  range.changes = TRAIN_TRY(read_changes(run / "index", range));
+  const auto original = TRAIN_TRY(config_of_steps(stored, placed, range));
+  TRAIN_RETURN_IF_ERROR(check_one_length(original, range));
+  const auto config = TRAIN_TRY(on_ranks(original, options.ranks));
+  auto replayed = config;
   replayed.runtime.device = options.device.value_or(replayed.runtime.device);
-  auto plan = plan_run(replayed);
-  TRAIN_RETURN_IF_ERROR(plan);
-  TRAIN_RETURN_IF_ERROR(check_data(*placed, range, *plan));
-  if (original->parallel.nodes == 1) {  // As in the run itself.
-    TRAIN_RETURN_IF_ERROR(enter_phase(*plan, range.first_step()));
+  auto plan = TRAIN_TRY(plan_run(replayed));
+  TRAIN_RETURN_IF_ERROR(check_data(placed, range, plan));
+  if (original.parallel.nodes == 1) {  // As in the run itself.
+    TRAIN_RETURN_IF_ERROR(enter_phase(plan, range.first_step()));
   }
-  if (const std::int64_t end = engine::last_step_of(plan->engine); range.to > end) {
+  if (const std::int64_t end = engine::last_step_of(plan.engine); range.to > end) {
     return user_error(fmt::format(
         "steps {} to {} are of more than one phase of objective.name = \"{}\", which are replayed "
         "one at a time: give --to {}, then --from {}",
         range.from, range.to, replayed.objective.name, end, end + 1));
   }
-  return ReplayPlan{std::move(plan).value(), std::move(range)};
+  return ReplayPlan{std::move(plan), std::move(range)};
 }
 
 std::vector<std::string> tensor_names(const std::vector<RankContext>& ranks) {

@@ -43,8 +43,7 @@ Result<configs::BoardAddress> parse_board_address(std::string_view text, std::st
 }
 
 Result<std::string> read_board_token(const std::filesystem::path& file) {
-  auto text = storage::read_file(file, kLargestTokenFile);
-  TRAIN_RETURN_IF_ERROR(text);
+  auto text = TRAIN_TRY(storage::read_file(file, kLargestTokenFile));
   struct stat there = {};
   if (::stat(file.c_str(), &there) != 0) {
     return storage::os_error(storage::Access::read, file, errno);
@@ -53,7 +52,7 @@ Result<std::string> read_board_token(const std::filesystem::path& file) {
     return user_error(fmt::format("{}: others than its owner may read or change it; chmod 600 {}",
                                   file.string(), file.string()));
   }
-  std::string token = text->substr(0, text->find('\n'));
+  std::string token = text.substr(0, text.find('\n'));
   if (token.size() < kShortestToken ||
       !std::all_of(token.begin(), token.end(), is_token_character)) {
     return user_error(fmt::format(

@@ -55,9 +55,8 @@ Result<std::optional<std::string>> token_of(const configs::BoardAddress& address
         fmt::format("{} = \"{}\": others can reach this address; name a file with a token in {}",
                     options.key, options.listen, options.token_key));
   }
-  auto token = read_board_token(options.token_file);
-  TRAIN_RETURN_IF_ERROR(token);
-  return std::optional(std::move(token).value());
+  auto token = TRAIN_TRY(read_board_token(options.token_file));
+  return std::optional(std::move(token));
 }
 
 }  // namespace
@@ -93,18 +92,13 @@ BoardServer::BoardServer(std::unique_ptr<Loop> loop, std::string url)
 BoardServer::~BoardServer() = default;
 
 Result<std::unique_ptr<BoardServer>> BoardServer::start(const BoardOptions& options) {
-  const auto address = parse_board_address(options.listen, options.key);
-  TRAIN_RETURN_IF_ERROR(address);
-  auto token = token_of(*address, options);
-  TRAIN_RETURN_IF_ERROR(token);
-  auto runs = BoardRuns::open(options.root);
-  TRAIN_RETURN_IF_ERROR(runs);
-  const bool open = !token->has_value();
-  auto loop =
-      std::make_unique<Loop>(std::move(runs).value(), BoardAccess(std::move(token).value()));
-  auto acceptor = listen(loop->context(), *address, options);
-  TRAIN_RETURN_IF_ERROR(acceptor);
-  const auto endpoint = acceptor->local_endpoint();
+  const auto address = TRAIN_TRY(parse_board_address(options.listen, options.key));
+  auto token = TRAIN_TRY(token_of(address, options));
+  auto runs = TRAIN_TRY(BoardRuns::open(options.root));
+  const bool open = !token.has_value();
+  auto loop = std::make_unique<Loop>(std::move(runs), BoardAccess(std::move(token)));
+  auto acceptor = TRAIN_TRY(listen(loop->context(), address, options));
+  const auto endpoint = acceptor.local_endpoint();
   const std::string host = endpoint.address().is_v6()
                                ? fmt::format("[{}]", endpoint.address().to_string())
                                : endpoint.address().to_string();
@@ -115,7 +109,7 @@ Result<std::unique_ptr<BoardServer>> BoardServer::start(const BoardOptions& opti
         "keep it to yourself",
         url, options.token_key));
   }
-  loop->run(std::move(acceptor).value());
+  loop->run(std::move(acceptor));
   return std::unique_ptr<BoardServer>(new BoardServer(std::move(loop), std::move(url)));
 }
 

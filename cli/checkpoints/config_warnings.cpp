@@ -10,9 +10,8 @@ namespace train::cli {
 
 Result<engine::ModelSpec> read_model_config(const std::string& text, const std::string& source,
                                             std::int64_t context) {
-  auto model = engine::spec_from_config(text, source, context);
-  TRAIN_RETURN_IF_ERROR(model);
-  warn_of_unread_keys(*model, source);
+  auto model = TRAIN_TRY(engine::spec_from_config(text, source, context));
+  warn_of_unread_keys(model, source);
   return model;
 }
 

@@ -22,10 +22,9 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kLargestConfig = std::uint64_t{1} << 20U;  // As in configs::load_config().
 
 Error no_such_step(const fs::path& checkpoints, std::int64_t step) {
-  const auto found = checkpoint::list_checkpoints(checkpoints);
-  TRAIN_RETURN_IF_ERROR(found);
+  const auto found = TRAIN_TRY(checkpoint::list_checkpoints(checkpoints));
   std::vector<std::int64_t> steps;
-  for (const checkpoint::Candidate& candidate : *found) {
+  for (const checkpoint::Candidate& candidate : found) {
     steps.insert(steps.begin(), candidate.step);
   }
   return user_error(
@@ -56,11 +55,10 @@ Result<configs::RunConfig> load_run_config(const fs::path& run) {
     return not_a_run(run);
   }
   // May be another user's run: the read must not block.
-  const auto text = storage::read_within({.folder = run, .below = "config.toml"}, kLargestConfig);
-  TRAIN_RETURN_IF_ERROR(text);
-  auto config = configs::parse_config(*text, (run / "config.toml").string());
-  TRAIN_RETURN_IF_ERROR(config);
-  return run::use_run_copy(std::move(config).value(), run);
+  const auto text =
+      TRAIN_TRY(storage::read_within({.folder = run, .below = "config.toml"}, kLargestConfig));
+  auto config = TRAIN_TRY(configs::parse_config(text, (run / "config.toml").string()));
+  return run::use_run_copy(std::move(config), run);
 }
 
 Error none_yet(const StoredRun& run) {
@@ -85,9 +83,8 @@ Result<std::vector<checkpoint::Candidate>> placed_in(const StoredRun& run) {
 }
 
 Result<fs::path> directory_of(const StoredRun& run, std::int64_t step) {
-  const auto found = placed_in(run);
-  TRAIN_RETURN_IF_ERROR(found);
-  const auto nearest = std::min_element(found->begin(), found->end(), [&](auto& a, auto& b) {
+  const auto found = TRAIN_TRY(placed_in(run));
+  const auto nearest = std::min_element(found.begin(), found.end(), [&](auto& a, auto& b) {
     return std::abs(a.step - step) < std::abs(b.step - step);
   });
   if (nearest->step != step) {
@@ -100,35 +97,33 @@ Result<fs::path> directory_of(const StoredRun& run, std::int64_t step) {
 Result<checkpoint::FoundCheckpoint> find_checkpoint(const fs::path& checkpoints,
                                                     std::optional<std::int64_t> step) {
   if (!step) {
-    auto report = checkpoint::find_newest_read_only(checkpoints);
-    TRAIN_RETURN_IF_ERROR(report);
-    for (const std::string& line : report->set_aside) {
+    auto report = TRAIN_TRY(checkpoint::find_newest_read_only(checkpoints));
+    for (const std::string& line : report.set_aside) {
       log_warning(fmt::format("checkpoint_damaged {}", line));
     }
-    if (!report->newest) {
+    if (!report.newest) {
       return user_error(
           fmt::format("{}: no checkpoint yet; wait for the first one or lower "
                       "checkpoint.interval_steps",
                       checkpoints.string()));
     }
-    return *std::move(report->newest);
+    return *std::move(report.newest);
   }
   const fs::path path = checkpoints / checkpoint::checkpoint_name(*step);
   std::error_code ignored;  // Missing and unreadable are the same to the user.
   if (!fs::is_directory(path, ignored)) {
     return no_such_step(checkpoints, *step);
   }
-  auto verified = checkpoint::verify_checkpoint(path);
-  TRAIN_RETURN_IF_ERROR(verified);
-  if (!verified->whole()) {
+  auto verified = TRAIN_TRY(checkpoint::verify_checkpoint(path));
+  if (!verified.whole()) {
     return failure(
         fmt::format("{}{}: {}; choose another --step", path.string(),
-                    verified->verdict == checkpoint::Verdict::damaged ? "" : " cannot be read",
-                    verified->defect));
+                    verified.verdict == checkpoint::Verdict::damaged ? "" : " cannot be read",
+                    verified.defect));
   }
   return checkpoint::FoundCheckpoint{.candidate = {.step = *step, .path = path},
-                                     .manifest = *std::move(verified->manifest),
-                                     .manifest_digest = verified->manifest_digest};
+                                     .manifest = *std::move(verified.manifest),
+                                     .manifest_digest = verified.manifest_digest};
 }
 
 Result<checkpoint::IndexView> look(const StoredRun& run) {

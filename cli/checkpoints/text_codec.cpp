@@ -45,28 +45,24 @@ Result<TextCodec> TextCodec::of_run(const fs::path& run, const configs::RunConfi
                     run.string(), name.empty() ? "an unknown tokenizer" : name,
                     run::model_directory(run).string(), config.data.dir));
   }
-  auto codec_of_path = of_directory(path, vocab);
-  TRAIN_RETURN_IF_ERROR(codec_of_path);
+  auto codec_of_path = TRAIN_TRY(of_directory(path, vocab));
   // A model trained from scratch has no files of its own that define turn ends.
   if (facts && facts->format) {
-    const auto rows = data::read_row_facts(config.data.dir);
-    TRAIN_RETURN_IF_ERROR(rows);
-    codec_of_path->ends_.insert(codec_of_path->ends_.end(), rows->turn_ends.begin(),
-                                rows->turn_ends.end());
+    const auto rows = TRAIN_TRY(data::read_row_facts(config.data.dir));
+    codec_of_path.ends_.insert(codec_of_path.ends_.end(), rows.turn_ends.begin(),
+                               rows.turn_ends.end());
   }
   return codec_of_path;
 }
 
 Result<TextCodec> TextCodec::of_directory(const fs::path& directory, std::int64_t vocab) {
-  auto tokenizer = data::Tokenizer::load(directory);
-  TRAIN_RETURN_IF_ERROR(tokenizer);
+  auto tokenizer = TRAIN_TRY(data::Tokenizer::load(directory));
   TextCodec codec;
-  codec.tokenizer_ = std::make_shared<const data::Tokenizer>(std::move(tokenizer).value());
+  codec.tokenizer_ = std::make_shared<const data::Tokenizer>(std::move(tokenizer));
   codec.files_ = directory;
   codec.vocab_ = std::min<std::int64_t>(vocab, codec.tokenizer_->vocab_size());
-  const auto ends = data::configured_ends(directory);
-  TRAIN_RETURN_IF_ERROR(ends);
-  for (const std::uint32_t id : *ends) {
+  const auto ends = TRAIN_TRY(data::configured_ends(directory));
+  for (const std::uint32_t id : ends) {
     codec.ends_.push_back(static_cast<std::int32_t>(id));
   }
   if (const auto id = codec.tokenizer_->end_of_text()) {
@@ -79,25 +75,23 @@ Result<std::vector<std::int32_t>> TextCodec::encode(std::string_view text) const
   if (!tokenizer_) {
     return encode_bytes(text);
   }
-  auto ids = tokenizer_->encode(text, /*add_special_tokens=*/true);
-  TRAIN_RETURN_IF_ERROR(ids);
+  auto ids = TRAIN_TRY(tokenizer_->encode(text, /*add_special_tokens=*/true));
   const auto end = tokenizer_->end_of_text();
-  while (ids->size() > 1 && end && ids->back() == *end) {
-    ids->pop_back();
+  while (ids.size() > 1 && end && ids.back() == *end) {
+    ids.pop_back();
   }
-  if (ids->empty()) {
-    ids->push_back(end.value_or(0));
+  if (ids.empty()) {
+    ids.push_back(end.value_or(0));
   }
-  return checked(*ids);
+  return checked(ids);
 }
 
 Result<std::vector<std::int32_t>> TextCodec::encode_rendered(std::string_view text) const {
   if (!tokenizer_) {
     return encode_bytes(text);
   }
-  const auto ids = tokenizer_->encode(text, {.rendered = true});
-  TRAIN_RETURN_IF_ERROR(ids);
-  return checked(*ids);
+  const auto ids = TRAIN_TRY(tokenizer_->encode(text, {.rendered = true}));
+  return checked(ids);
 }
 
 Result<std::vector<std::int32_t>> TextCodec::checked(const std::vector<std::uint32_t>& ids) const {

@@ -36,19 +36,18 @@ engine::StateView weight_view(const engine::Parameter& parameter, float* flat) {
 }  // namespace
 
 Result<TrainedModel> load_model_directory(const fs::path& directory, std::int64_t context) {
-  const auto opened = open_model(directory.string(), context);
-  TRAIN_RETURN_IF_ERROR(opened);
-  show_notes(directory.string(), opened->notes);
-  warn_of_unread_keys(opened->spec, opened->config.source);
+  const auto opened = TRAIN_TRY(open_model(directory.string(), context));
+  show_notes(directory.string(), opened.notes);
+  warn_of_unread_keys(opened.spec, opened.config.source);
   TrainedModel model;
-  model.options.model = opened->spec;
+  model.options.model = opened.spec;
   model.options.seq_len = context;
-  for (const engine::UnitParameters& unit : engine::describe_units(opened->spec)) {
+  for (const engine::UnitParameters& unit : engine::describe_units(opened.spec)) {
     model.units.emplace_back(static_cast<std::size_t>(unit.element_count) * sizeof(float),
                              unit.name);
     for (const engine::Parameter& parameter : unit.parameters) {
       float* to = model.units.back().as<float>() + parameter.offset;
-      TRAIN_RETURN_IF_ERROR(opened->weights->read_rows(
+      TRAIN_RETURN_IF_ERROR(opened.weights->read_rows(
           parameter, 0, parameter.rows(),
           std::span<float>(to, static_cast<std::size_t>(parameter.count()))));
     }
@@ -77,13 +76,11 @@ std::string show_byte(std::int32_t token) {
 }
 
 Result<TrainedModel> load_model(const fs::path& run, std::optional<std::int64_t> step) {
-  const auto config = load_run_config(run);
-  TRAIN_RETURN_IF_ERROR(config);
-  auto options = engine_options(*config, 0);
-  TRAIN_RETURN_IF_ERROR(options);
-  TrainedModel model{.config = *config, .options = *options, .units = {}};
+  const auto config = TRAIN_TRY(load_run_config(run));
+  auto options = TRAIN_TRY(engine_options(config, 0));
+  TrainedModel model{.config = config, .options = options, .units = {}};
   std::vector<engine::StateView> views;
-  for (const engine::UnitParameters& unit : engine::describe_units(options->model)) {
+  for (const engine::UnitParameters& unit : engine::describe_units(options.model)) {
     model.units.emplace_back(static_cast<std::size_t>(unit.element_count) * sizeof(float),
                              unit.name);
     for (const engine::Parameter& parameter : unit.parameters) {
@@ -91,15 +88,14 @@ Result<TrainedModel> load_model(const fs::path& run, std::optional<std::int64_t>
     }
   }
   for (int left = kReads - 1;; --left) {
-    const auto found = find_checkpoint(run / "checkpoints", step);
-    TRAIN_RETURN_IF_ERROR(found);
-    const Status restored = checkpoint::restore(found->candidate.path, found->manifest, views,
+    const auto found = TRAIN_TRY(find_checkpoint(run / "checkpoints", step));
+    const Status restored = checkpoint::restore(found.candidate.path, found.manifest, views,
                                                 {.which = checkpoint::Restore::subset});
     if (restored.ok()) {
       return model;
     }
     std::error_code ignored;
-    if (step || left == 0 || fs::exists(found->candidate.path, ignored)) {
+    if (step || left == 0 || fs::exists(found.candidate.path, ignored)) {
       return restored.error();
     }
   }

@@ -9,10 +9,9 @@ namespace train::cli {
 namespace {
 
 Status show_board(const BoardCommandOptions& options) {
-  const auto server = BoardServer::start(
-      {.root = options.directory, .listen = options.listen, .token_file = options.token_file});
-  TRAIN_RETURN_IF_ERROR(server);
-  print(fmt::format("{}\n", (*server)->url()));
+  const auto server = TRAIN_TRY(BoardServer::start(
+      {.root = options.directory, .listen = options.listen, .token_file = options.token_file}));
+  print(fmt::format("{}\n", server->url()));
   std::mutex mutex;
   std::condition_variable stopped;
   bool stop = false;

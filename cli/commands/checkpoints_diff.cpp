@@ -17,13 +17,10 @@ struct OpenSide {
 };
 
 Result<OpenSide> open_side(const DiffOptions::Side& side) {
-  const auto run = open_run(side.run_directory);
-  TRAIN_RETURN_IF_ERROR(run);
-  const auto directory = directory_of(*run, side.step);
-  TRAIN_RETURN_IF_ERROR(directory);
-  auto manifest = checkpoint::read_manifest(*directory);
-  TRAIN_RETURN_IF_ERROR(manifest);
-  return OpenSide{*directory, std::move(manifest).value()};
+  const auto run = TRAIN_TRY(open_run(side.run_directory));
+  const auto directory = TRAIN_TRY(directory_of(run, side.step));
+  auto manifest = TRAIN_TRY(checkpoint::read_manifest(directory));
+  return OpenSide{directory, std::move(manifest)};
 }
 
 std::string difference_text(const checkpoint::CheckpointDifference& difference) {
@@ -57,15 +54,12 @@ std::string difference_text(const checkpoint::CheckpointDifference& difference) 
 
 Result<int> diff(const DiffOptions& options) {
   allow_signals();
-  const auto a = open_side(options.a);
-  TRAIN_RETURN_IF_ERROR(a);
-  const auto b = open_side(options.b);
-  TRAIN_RETURN_IF_ERROR(b);
+  const auto a = TRAIN_TRY(open_side(options.a));
+  const auto b = TRAIN_TRY(open_side(options.b));
   const auto difference =
-      checkpoint::compare_checkpoints(a->directory, a->manifest, b->directory, b->manifest);
-  TRAIN_RETURN_IF_ERROR(difference);
-  print(difference_text(*difference));
-  return difference->same_bits() ? kExitFinished : kExitFailure;
+      TRAIN_TRY(checkpoint::compare_checkpoints(a.directory, a.manifest, b.directory, b.manifest));
+  print(difference_text(difference));
+  return difference.same_bits() ? kExitFinished : kExitFailure;
 }
 
 /// Parses RUN:STEP; the run's directory may contain colons.

@@ -96,19 +96,16 @@ std::string list_text(const checkpoint::IndexView& view, const ListOptions& opti
 
 Status print_list(const ListOptions& options) {
   allow_signals();
-  const auto run = open_run(options.run_directory);
-  TRAIN_RETURN_IF_ERROR(run);
-  const auto view = look(*run);
-  TRAIN_RETURN_IF_ERROR(view);
-  const auto damaged = checkpoint::list_damaged(run->placed());
-  TRAIN_RETURN_IF_ERROR(damaged);
-  const bool any = std::any_of(view->entries.begin(), view->entries.end(),
+  const auto run = TRAIN_TRY(open_run(options.run_directory));
+  const auto view = TRAIN_TRY(look(run));
+  const auto damaged = TRAIN_TRY(checkpoint::list_damaged(run.placed()));
+  const bool any = std::any_of(view.entries.begin(), view.entries.end(),
                                [&](const IndexEntry& entry) { return shown(entry, options.all); });
-  if (!any && damaged->empty()) {
-    return none_yet(*run);
+  if (!any && damaged.empty()) {
+    return none_yet(run);
   }
-  print(list_text(*view, options));
-  for (const std::string& name : *damaged) {
+  print(list_text(view, options));
+  for (const std::string& name : damaged) {
     if (!options.json) {
       print(fmt::format("set aside: {}\n", name));
     }

@@ -23,11 +23,10 @@ Result<checkpoint::RetentionRule> rule_of(const StoredRun& run, const PruneOptio
   if (options.keep_last && options.keep_every && options.keep_best) {
     return rule;  // The run file need not even be readable.
   }
-  const auto config = load_run_config(run.root);
-  TRAIN_RETURN_IF_ERROR(config);
-  rule.keep_last = options.keep_last.value_or(config->checkpoint.keep_last);
-  rule.keep_every = options.keep_every.value_or(config->checkpoint.keep_every);
-  rule.keep_best = options.keep_best.value_or(config->checkpoint.keep_best);
+  const auto config = TRAIN_TRY(load_run_config(run.root));
+  rule.keep_last = options.keep_last.value_or(config.checkpoint.keep_last);
+  rule.keep_every = options.keep_every.value_or(config.checkpoint.keep_every);
+  rule.keep_best = options.keep_best.value_or(config.checkpoint.keep_best);
   if (rule.keep_last == 0) {
     return user_error(
         fmt::format("{}: checkpoint.keep_last is 0, so all checkpoints stay; give --keep-last N",
@@ -54,9 +53,8 @@ std::string summary(std::string_view verb, const std::vector<IndexEntry>& commit
 }
 
 Status rehearse(const StoredRun& run, const checkpoint::RetentionRule& rule) {
-  const auto view = look(run);
-  TRAIN_RETURN_IF_ERROR(view);
-  const std::vector<IndexEntry> committed = committed_in(view->entries);
+  const auto view = TRAIN_TRY(look(run));
+  const std::vector<IndexEntry> committed = committed_in(view.entries);
   if (committed.empty()) {
     return none_yet(run);
   }
@@ -70,49 +68,44 @@ Status rehearse(const StoredRun& run, const checkpoint::RetentionRule& rule) {
 
 /// Checks the newest checkpoint, which must replace those removed.
 Status check_newest(const StoredRun& run, const IndexEntry& newest) {
-  const auto found = checkpoint::verify_checkpoint(run.placed() / newest.directory);
-  TRAIN_RETURN_IF_ERROR(found);
-  if (found->whole()) {
+  const auto found = TRAIN_TRY(checkpoint::verify_checkpoint(run.placed() / newest.directory));
+  if (found.whole()) {
     return {};
   }
-  const bool damaged = found->verdict == checkpoint::Verdict::damaged;
+  const bool damaged = found.verdict == checkpoint::Verdict::damaged;
   return failure(fmt::format("{}{}: {}; removed nothing, as older ones may be needed{}",
-                             newest.directory, damaged ? "" : " cannot be read", found->defect,
+                             newest.directory, damaged ? "" : " cannot be read", found.defect,
                              damaged ? "; the next run sets it aside" : ""));
 }
 
 Status prune(const PruneOptions& options) {
   allow_signals();  // An interrupted removal is completed at the next start.
-  const auto run = open_run(options.run_directory);
-  TRAIN_RETURN_IF_ERROR(run);
-  const auto rule = rule_of(*run, options);
-  TRAIN_RETURN_IF_ERROR(rule);
+  const auto run = TRAIN_TRY(open_run(options.run_directory));
+  const auto rule = TRAIN_TRY(rule_of(run, options));
   if (options.dry_run) {
-    return rehearse(*run, *rule);
+    return rehearse(run, rule);
   }
-  const auto lock = run::lock_run(run->root);
+  const auto lock = run::lock_run(run.root);
   TRAIN_RETURN_IF_ERROR(lock);
-  const auto identity = checkpoint::read_identity(run->root);
-  TRAIN_RETURN_IF_ERROR(identity);
+  const auto identity = TRAIN_TRY(checkpoint::read_identity(run.root));
   auto opened =
-      checkpoint::open_index(run->index(), run->placed(), checkpoint::IndexReading::needed,
-                             identity->value_or(checkpoint::RunIdentity()));
-  TRAIN_RETURN_IF_ERROR(opened);
-  const std::vector<IndexEntry> committed = opened->index.committed();
+      TRAIN_TRY(checkpoint::open_index(run.index(), run.placed(), checkpoint::IndexReading::needed,
+                                       identity.value_or(checkpoint::RunIdentity())));
+  const std::vector<IndexEntry> committed = opened.index.committed();
   if (committed.empty()) {
-    return none_yet(*run);
+    return none_yet(run);
   }
-  const std::vector<std::int64_t> old = checkpoint::to_retire(committed, *rule);
+  const std::vector<std::int64_t> old = checkpoint::to_retire(committed, rule);
   if (!old.empty()) {
-    TRAIN_RETURN_IF_ERROR(check_newest(*run, committed.back()));
+    TRAIN_RETURN_IF_ERROR(check_newest(run, committed.back()));
   }
   for (const std::int64_t step : old) {
     TRAIN_RETURN_IF_ERROR(
-        checkpoint::retire(run->placed(), step, identity->value_or(checkpoint::RunIdentity())));
-    TRAIN_RETURN_IF_ERROR(opened->index.retire(step));
+        checkpoint::retire(run.placed(), step, identity.value_or(checkpoint::RunIdentity())));
+    TRAIN_RETURN_IF_ERROR(opened.index.retire(step));
     print(fmt::format("{}  removed\n", checkpoint::checkpoint_name(step)));
   }
-  TRAIN_RETURN_IF_ERROR(opened->index.log_event("pruned", fmt::format("removed={}", old.size())));
+  TRAIN_RETURN_IF_ERROR(opened.index.log_event("pruned", fmt::format("removed={}", old.size())));
   print(summary("removed", committed, old));
   return {};
 }

@@ -10,17 +10,14 @@ namespace {
 
 Status reindex(const ReindexOptions& options) {
   allow_signals();
-  const auto run = open_run(options.run_directory);
-  TRAIN_RETURN_IF_ERROR(run);
-  const auto lock = run::lock_run(run->root);
+  const auto run = TRAIN_TRY(open_run(options.run_directory));
+  const auto lock = run::lock_run(run.root);
   TRAIN_RETURN_IF_ERROR(lock);
-  const auto identity = checkpoint::read_identity(run->root);
-  TRAIN_RETURN_IF_ERROR(identity);
+  const auto identity = TRAIN_TRY(checkpoint::read_identity(run.root));
   auto opened =
-      checkpoint::open_index(run->index(), run->placed(), checkpoint::IndexReading::needed,
-                             identity->value_or(checkpoint::RunIdentity()));
-  TRAIN_RETURN_IF_ERROR(opened);
-  checkpoint::CheckpointIndex& index = opened->index;
+      TRAIN_TRY(checkpoint::open_index(run.index(), run.placed(), checkpoint::IndexReading::needed,
+                                       identity.value_or(checkpoint::RunIdentity())));
+  checkpoint::CheckpointIndex& index = opened.index;
   const std::string found = index.report().reason;
   if (!index.report().rebuilt) {
     TRAIN_RETURN_IF_ERROR(index.rebuild("asked for by `checkpoints reindex`"));

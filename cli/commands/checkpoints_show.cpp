@@ -75,21 +75,16 @@ std::string tables_text(const Manifest& manifest) {
 
 Status print_checkpoint(const CheckpointOptions& options) {
   allow_signals();
-  const auto run = open_run(options.run_directory);
-  TRAIN_RETURN_IF_ERROR(run);
-  const auto placed = placed_in(*run);
-  TRAIN_RETURN_IF_ERROR(placed);
-  const std::int64_t step = options.step.value_or(placed->front().step);
-  const auto directory = directory_of(*run, step);
-  TRAIN_RETURN_IF_ERROR(directory);
-  const auto manifest = checkpoint::read_manifest(*directory);
-  TRAIN_RETURN_IF_ERROR(manifest);
-  const auto view = look(*run);
-  TRAIN_RETURN_IF_ERROR(view);
-  const auto entry = std::find_if(view->entries.begin(), view->entries.end(),
+  const auto run = TRAIN_TRY(open_run(options.run_directory));
+  const auto placed = TRAIN_TRY(placed_in(run));
+  const std::int64_t step = options.step.value_or(placed.front().step);
+  const auto directory = TRAIN_TRY(directory_of(run, step));
+  const auto manifest = TRAIN_TRY(checkpoint::read_manifest(directory));
+  const auto view = TRAIN_TRY(look(run));
+  const auto entry = std::find_if(view.entries.begin(), view.entries.end(),
                                   [step](const auto& known) { return known.step == step; });
-  print(facts_text(*directory, *manifest, entry == view->entries.end() ? nullptr : &*entry));
-  print(tables_text(*manifest));
+  print(facts_text(directory, manifest, entry == view.entries.end() ? nullptr : &*entry));
+  print(tables_text(manifest));
   return {};
 }
 

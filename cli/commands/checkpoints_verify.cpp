@@ -12,40 +12,35 @@ struct Finding {
 };
 
 Result<Finding> examine(const checkpoint::Candidate& candidate) {
-  const auto found = checkpoint::verify_checkpoint(candidate.path);
-  TRAIN_RETURN_IF_ERROR(found);
+  const auto found = TRAIN_TRY(checkpoint::verify_checkpoint(candidate.path));
   const std::string name = candidate.path.filename().string();
-  if (found->whole()) {
+  if (found.whole()) {
     return Finding{fmt::format("{}  whole  {}, {} tensors\n", name,
-                               format_bytes(size_of(*found->manifest)),
-                               found->manifest->tensors.size())};
+                               format_bytes(size_of(*found.manifest)),
+                               found.manifest->tensors.size())};
   }
   if (checkpoint::is_gone(candidate.path)) {
     return Finding{fmt::format("{}  retired meanwhile\n", name)};
   }
-  const bool damaged = found->verdict == checkpoint::Verdict::damaged;
+  const bool damaged = found.verdict == checkpoint::Verdict::damaged;
   return Finding{
-      fmt::format("{}  {}  {}\n", name, damaged ? "DAMAGED" : "cannot be read", found->defect),
+      fmt::format("{}  {}  {}\n", name, damaged ? "DAMAGED" : "cannot be read", found.defect),
       true};
 }
 
 Result<int> verify_checkpoints(const CheckpointOptions& options) {
   allow_signals();
-  const auto run = open_run(options.run_directory);
-  TRAIN_RETURN_IF_ERROR(run);
-  auto placed = placed_in(*run);
-  TRAIN_RETURN_IF_ERROR(placed);
+  const auto run = TRAIN_TRY(open_run(options.run_directory));
+  auto placed = TRAIN_TRY(placed_in(run));
   if (options.step) {
-    const auto directory = directory_of(*run, *options.step);
-    TRAIN_RETURN_IF_ERROR(directory);
-    *placed = {{*options.step, *directory}};
+    const auto directory = TRAIN_TRY(directory_of(run, *options.step));
+    placed = {{*options.step, directory}};
   }
   int code = kExitFinished;
-  for (auto candidate = placed->rbegin(); candidate != placed->rend(); ++candidate) {
-    const auto finding = examine(*candidate);
-    TRAIN_RETURN_IF_ERROR(finding);
-    print(finding->text);
-    code = finding->bad ? kExitFailure : code;
+  for (auto candidate = placed.rbegin(); candidate != placed.rend(); ++candidate) {
+    const auto finding = TRAIN_TRY(examine(*candidate));
+    print(finding.text);
+    code = finding.bad ? kExitFailure : code;
   }
   return code;
 }

@@ -37,63 +37,56 @@ struct Conversion {
 };
 
 Result<Conversion> open_directory(const std::string& path) {
-  const auto model = open_model(path, 0);
-  TRAIN_RETURN_IF_ERROR(model);
-  show_notes(path, model->notes);
-  warn_of_unread_keys(model->spec, model->config.source);
-  return Conversion{.model = model->spec,
-                    .weights = model->weights,
-                    .type = stored_type(*model->weights, model->spec),
-                    .config_text = model->config.text,
-                    .source = model->config.source,
-                    .companions = companions_in(model->config.directory)};
+  const auto model = TRAIN_TRY(open_model(path, 0));
+  show_notes(path, model.notes);
+  warn_of_unread_keys(model.spec, model.config.source);
+  return Conversion{.model = model.spec,
+                    .weights = model.weights,
+                    .type = stored_type(*model.weights, model.spec),
+                    .config_text = model.config.text,
+                    .source = model.config.source,
+                    .companions = companions_in(model.config.directory)};
 }
 
 Result<Conversion> open_gguf(const std::string& path) {
-  auto opened = checkpoint::GgufModel::open(path);
-  TRAIN_RETURN_IF_ERROR(opened);
-  const auto file = std::make_shared<checkpoint::GgufModel>(std::move(opened).value());
-  auto model = engine::spec_from_config(file->config_text(), path, 0);
-  TRAIN_RETURN_IF_ERROR(model);
-  TRAIN_RETURN_IF_ERROR(file->check(*model));
-  auto texts = data::gguf_tokenizer_files(file->file());
-  TRAIN_RETURN_IF_ERROR(texts);
-  if (texts->empty()) {
+  auto opened = TRAIN_TRY(checkpoint::GgufModel::open(path));
+  const auto file = std::make_shared<checkpoint::GgufModel>(std::move(opened));
+  auto model = TRAIN_TRY(engine::spec_from_config(file->config_text(), path, 0));
+  TRAIN_RETURN_IF_ERROR(file->check(model));
+  auto texts = TRAIN_TRY(data::gguf_tokenizer_files(file->file()));
+  if (texts.empty()) {
     show_notes(path, {data::unknown_gguf_tokenizer(file->file())});
   }
-  return Conversion{.model = std::move(model).value(),
+  return Conversion{.model = std::move(model),
                     .weights = file,
                     .type = file->type(),
                     .config_text = file->config_text(),
                     .source = path,
-                    .texts = std::move(texts).value()};
+                    .texts = std::move(texts)};
 }
 
 Status convert_model(const ConvertOptions& options) {
   const bool gguf = std::filesystem::path(options.in).extension() == ".gguf";
-  const auto from = gguf ? open_gguf(options.in) : open_directory(options.in);
-  TRAIN_RETURN_IF_ERROR(from);
+  const auto from = TRAIN_TRY(gguf ? open_gguf(options.in) : open_directory(options.in));
   watch_signals();
   checkpoint::ExportRequest request{.directory = options.out,
-                                    .tensors = tensors_of(from->model),
-                                    .type = weight_type_of(options.dtype).value_or(from->type),
+                                    .tensors = tensors_of(from.model),
+                                    .type = weight_type_of(options.dtype).value_or(from.type),
                                     .max_file_bytes = options.max_file_bytes,
                                     .config_text = {},
-                                    .texts = from->texts,
-                                    .companions = from->companions,
+                                    .texts = from.texts,
+                                    .companions = from.companions,
                                     .stop = [] { return stop_signal() != 0; }};
-  auto text = published_config(from->config_text, from->source, from->model, request.type);
-  TRAIN_RETURN_IF_ERROR(text);
-  request.config_text = std::move(text).value();
+  request.config_text =
+      TRAIN_TRY(published_config(from.config_text, from.source, from.model, request.type));
   const auto begin = std::chrono::steady_clock::now();
-  const auto report = checkpoint::export_tensors(request, *from->weights);
-  TRAIN_RETURN_IF_ERROR(report);
+  const auto report = TRAIN_TRY(checkpoint::export_tensors(request, *from.weights));
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   print(
       fmt::format("converted in={} out={} dtype={} files={} tensors={} compared={} bytes={} "
                   "seconds={:.1f}\n",
-                  options.in, options.out, storage::config_name(request.type), report->files.size(),
-                  report->tensors, report->compared, report->tensor_bytes, elapsed.count()));
+                  options.in, options.out, storage::config_name(request.type), report.files.size(),
+                  report.tensors, report.compared, report.tensor_bytes, elapsed.count()));
   return {};
 }
 

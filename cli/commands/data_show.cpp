@@ -38,33 +38,30 @@ void show_document(const data::RowSplit& split, const data::Tokenizer& tokenizer
 }
 
 Status show(const ShowOptions& options) {
-  const auto split = data::RowSplit::open(options.dir, options.split);
-  TRAIN_RETURN_IF_ERROR(split);
-  const auto tokenizer = data::Tokenizer::load(data::kept_tokenizer(options.dir));
-  TRAIN_RETURN_IF_ERROR(tokenizer);
+  const auto split = TRAIN_TRY(data::RowSplit::open(options.dir, options.split));
+  const auto tokenizer = TRAIN_TRY(data::Tokenizer::load(data::kept_tokenizer(options.dir)));
   auto row = static_cast<std::uint64_t>(options.row);
   if (options.document >= 0) {
     const auto wanted = static_cast<std::uint64_t>(options.document);
-    const auto found = data::row_of_document(*split, wanted);
+    const auto found = data::row_of_document(split, wanted);
     if (!found) {
       return user_error(fmt::format("{}: no row of {} has document {}; there are {} documents",
                                     options.dir, options.split, wanted,
-                                    split->facts().of(options.split).documents));
+                                    split.facts().of(options.split).documents));
     }
     row = *found;
   }
-  if (row >= split->rows()) {
+  if (row >= split.rows()) {
     return user_error(
-        fmt::format("{}: row {}, but {} has {}", options.dir, row, options.split, split->rows()));
+        fmt::format("{}: row {}, but {} has {}", options.dir, row, options.split, split.rows()));
   }
-  const auto excerpts = data::read_excerpts(*split, row);
-  TRAIN_RETURN_IF_ERROR(excerpts);
-  fmt::print("row {} of {}: {} of {} tokens, {} trained\n", row, split->rows(), split->tokens(row),
-             split->row_length(), split->trained_tokens(row));
-  const std::vector<std::uint64_t> numbers = split->document_numbers(row);
+  const auto excerpts = TRAIN_TRY(data::read_excerpts(split, row));
+  fmt::print("row {} of {}: {} of {} tokens, {} trained\n", row, split.rows(), split.tokens(row),
+             split.row_length(), split.trained_tokens(row));
+  const std::vector<std::uint64_t> numbers = split.document_numbers(row);
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     if (options.document < 0 || numbers[i] == static_cast<std::uint64_t>(options.document)) {
-      show_document(*split, *tokenizer, (*excerpts)[i], numbers[i]);
+      show_document(split, tokenizer, excerpts[i], numbers[i]);
     }
   }
   return {};

@@ -16,11 +16,10 @@ namespace {
 
 /// Model of a run file; the vocabulary comes from its data, if available.
 Result<engine::ModelSpec> model_of_run(const std::string& file) {
-  const auto config = configs::load_config(file);
-  TRAIN_RETURN_IF_ERROR(config);
-  const auto facts = data::read_dataset_facts(config->data.dir);
+  const auto config = TRAIN_TRY(configs::load_config(file));
+  const auto facts = data::read_dataset_facts(config.data.dir);
   const std::int64_t vocab = facts ? facts->vocab_size.value_or(0) : 0;
-  return resolve_model(*config, vocab);
+  return resolve_model(config, vocab);
 }
 
 bool holds_weights(const std::filesystem::path& directory) {
@@ -33,9 +32,8 @@ Result<engine::ModelSpec> model_named(const std::string& name) {
   if (std::filesystem::path(name).extension() == ".toml") {
     return model_of_run(name);
   }
-  const auto config = find_model_config(name);
-  TRAIN_RETURN_IF_ERROR(config);
-  auto spec = read_model_config(config->text, config->source, 0);
+  const auto config = TRAIN_TRY(find_model_config(name));
+  auto spec = read_model_config(config.text, config.source, 0);
   if (spec && holds_weights(name)) {
     auto model = open_model(name, 0);
     if (!model) {
@@ -51,11 +49,10 @@ Result<engine::ModelSpec> model_named(const std::string& name) {
 Status list_shapes() {
   std::string text;
   for (const configs::ShippedModel& shape : configs::shipped_models()) {
-    const auto model =
-        engine::spec_from_config(std::string(shape.config_json), std::string(shape.name), 0);
-    TRAIN_RETURN_IF_ERROR(model);
-    const engine::ParameterCount count = engine::count_parameters(*model);
-    text += fmt::format("{:<18} {:<12} {:>14} parameters\n", shape.name, model->architecture,
+    const auto model = TRAIN_TRY(
+        engine::spec_from_config(std::string(shape.config_json), std::string(shape.name), 0));
+    const engine::ParameterCount count = engine::count_parameters(model);
+    text += fmt::format("{:<18} {:<12} {:>14} parameters\n", shape.name, model.architecture,
                         count.total);
   }
   print(text);
@@ -66,9 +63,8 @@ Status describe_model(const DescribeOptions& options) {
   if (options.model.empty()) {
     return list_shapes();
   }
-  const auto model = model_named(options.model);
-  TRAIN_RETURN_IF_ERROR(model);
-  print(describe_spec(*model));
+  const auto model = TRAIN_TRY(model_named(options.model));
+  print(describe_spec(model));
   return {};
 }
 

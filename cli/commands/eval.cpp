@@ -111,9 +111,8 @@ Status write_details(const std::string& path, const data::ChoiceSet& choices,
 /// Makes ranks in this process, with the weights of a checkpoint or their running average.
 Result<std::vector<RankContext>> start_ranks(const RunPlan& plan, const StartState& start,
                                              bool average) {
-  auto contexts = make_local_ranks(plan, start);
-  TRAIN_RETURN_IF_ERROR(contexts);
-  for (const RankContext& context : *contexts) {
+  auto contexts = TRAIN_TRY(make_local_ranks(plan, start));
+  for (const RankContext& context : contexts) {
     if (average) {
       context->engine->state().take_average();
     }
@@ -124,18 +123,15 @@ Result<std::vector<RankContext>> start_ranks(const RunPlan& plan, const StartSta
 /// `start`: a checkpoint, or nullopt for a published model's weights. `name`: for the output.
 Status answer_choices(const configs::RunConfig& config, const StartState& start, std::int64_t step,
                       const std::string& name, const EvalOptions& options) {
-  const auto plan = plan_choices(config);
-  TRAIN_RETURN_IF_ERROR(plan);
-  TRAIN_RETURN_IF_ERROR(check_plan(*plan));
+  const auto plan = TRAIN_TRY(plan_choices(config));
+  TRAIN_RETURN_IF_ERROR(check_plan(plan));
   if (!start.checkpoint) {
-    warn_of_unread_keys(plan->engine.model, config.model.from);
+    warn_of_unread_keys(plan.engine.model, config.model.from);
   }
-  const auto contexts = start_ranks(*plan, start, options.ema);
-  TRAIN_RETURN_IF_ERROR(contexts);
-  const auto result = evaluate(*contexts, step);
-  TRAIN_RETURN_IF_ERROR(result);
-  const data::ChoiceSet& choices = *plan->data->choices();
-  const ChoiceReport report = report_choices(choices, result->answers);
+  const auto contexts = TRAIN_TRY(start_ranks(plan, start, options.ema));
+  const auto result = TRAIN_TRY(evaluate(contexts, step));
+  const data::ChoiceSet& choices = *plan.data->choices();
+  const ChoiceReport report = report_choices(choices, result.answers);
   print(fmt::format("eval {} digest={}\n{}", name, report.digest, choices_text(report)));
   return options.details.empty() ? Status() : write_details(options.details, choices, report);
 }
@@ -146,30 +142,26 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
     return answer_choices(config, {.checkpoint = directory}, step, fmt::format("step={}", step),
                           options);
   }
-  auto plan = plan_run(config);
-  TRAIN_RETURN_IF_ERROR(plan);
-  TRAIN_RETURN_IF_ERROR(check_plan(*plan));
-  const auto difference = data_difference(directory, *plan);
-  TRAIN_RETURN_IF_ERROR(difference);
-  if (!difference->empty()) {
-    log_warning(fmt::format("other_data {}", *difference));
+  auto plan = TRAIN_TRY(plan_run(config));
+  TRAIN_RETURN_IF_ERROR(check_plan(plan));
+  const auto difference = TRAIN_TRY(data_difference(directory, plan));
+  if (!difference.empty()) {
+    log_warning(fmt::format("other_data {}", difference));
   }
-  const auto contexts = start_ranks(*plan, {.checkpoint = directory}, options.ema);
-  TRAIN_RETURN_IF_ERROR(contexts);
-  const auto result = evaluate(*contexts, step);
-  TRAIN_RETURN_IF_ERROR(result);
-  const double loss = result->losses.cross_entropy.value();
+  const auto contexts = TRAIN_TRY(start_ranks(plan, {.checkpoint = directory}, options.ema));
+  const auto result = TRAIN_TRY(evaluate(contexts, step));
+  const double loss = result.losses.cross_entropy.value();
   std::string line = fmt::format("eval step={} loss={:.6f}", step, loss);
   if (configs::objective_form(config.objective.name) != configs::ObjectiveForm::answers) {
     line += fmt::format(" perplexity={:.4f}", fixed::exp(loss));
   }
-  line += fmt::format(" accuracy={:.4f}", result->losses.accuracy.value());
-  if (const auto bytes = plan->data->bytes_per_token()) {
+  line += fmt::format(" accuracy={:.4f}", result.losses.accuracy.value());
+  if (const auto bytes = plan.data->bytes_per_token()) {
     line += fmt::format(" bits_per_byte={:.6f}", loss / fixed::log(2.0) / *bytes);
   }
   line += "\n";
-  if (const data::ChoiceSet* choices = plan->data->choices()) {
-    line += choices_text(report_choices(*choices, result->answers));
+  if (const data::ChoiceSet* choices = plan.data->choices()) {
+    line += choices_text(report_choices(*choices, result.answers));
   }
   print(line);
   return {};
@@ -181,11 +173,10 @@ Status follow(const configs::RunConfig& config, const fs::path& checkpoints,
   watch_signals();
   std::set<std::int64_t> done;
   while (stop_signal() == 0) {
-    auto candidates = checkpoint::list_checkpoints(checkpoints);
-    TRAIN_RETURN_IF_ERROR(candidates);
-    std::sort(candidates->begin(), candidates->end(),
+    auto candidates = TRAIN_TRY(checkpoint::list_checkpoints(checkpoints));
+    std::sort(candidates.begin(), candidates.end(),
               [](const auto& a, const auto& b) { return a.step < b.step; });
-    for (const checkpoint::Candidate& candidate : *candidates) {
+    for (const checkpoint::Candidate& candidate : candidates) {
       if (stop_signal() != 0 || !done.insert(candidate.step).second) {
         continue;
       }
@@ -233,29 +224,26 @@ Status evaluate_run(const EvalOptions& options) {
   if (!options.follow) {
     allow_signals();
   }
-  const auto root = storage::absolute_path(options.run_directory);
-  TRAIN_RETURN_IF_ERROR(root);
-  if (is_published_model(*root)) {
-    return evaluate_published(options, *root);
+  const auto root = TRAIN_TRY(storage::absolute_path(options.run_directory));
+  if (is_published_model(root)) {
+    return evaluate_published(options, root);
   }
-  const auto stored = load_run_config(options.run_directory);
-  TRAIN_RETURN_IF_ERROR(stored);
-  TRAIN_RETURN_IF_ERROR(check_average(*stored, options.ema));
+  const auto stored = TRAIN_TRY(load_run_config(options.run_directory));
+  TRAIN_RETURN_IF_ERROR(check_average(stored, options.ema));
   const bool answers = !options.choices.empty();
-  if (!answers && options.ranks > stored->batch.lanes) {
+  if (!answers && options.ranks > stored.batch.lanes) {
     return user_error(fmt::format("--ranks {}: the run has {} lanes; use at most that many ranks",
-                                  options.ranks, stored->batch.lanes));
+                                  options.ranks, stored.batch.lanes));
   }
   configs::RunConfig config =
-      answers ? choice_config(*stored, options, *root) : evaluation_config(*stored, options.ranks);
+      answers ? choice_config(stored, options, root) : evaluation_config(stored, options.ranks);
   config.runtime.device = options.device.value_or(config.runtime.device);
   const fs::path checkpoints = fs::path(options.run_directory) / "checkpoints";
   if (options.follow) {
     return follow(config, checkpoints, options);
   }
-  const auto found = find_checkpoint(checkpoints, options.step);
-  TRAIN_RETURN_IF_ERROR(found);
-  return evaluate_checkpoint(config, found->candidate.path, found->candidate.step, options);
+  const auto found = TRAIN_TRY(find_checkpoint(checkpoints, options.step));
+  return evaluate_checkpoint(config, found.candidate.path, found.candidate.step, options);
 }
 
 std::string mistake_in(const EvalOptions& options) {

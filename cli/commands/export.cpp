@@ -93,12 +93,10 @@ Status describe_to(checkpoint::ExportRequest& request, const configs::RunConfig&
     request.config_text = config_text(config, model, found.manifest, request.type);
     return {};
   }
-  const auto original = find_model_config(model_directory(run).string());
-  TRAIN_RETURN_IF_ERROR(original);
-  auto text = published_config(original->text, original->source, model, request.type);
-  TRAIN_RETURN_IF_ERROR(text);
-  request.config_text = std::move(text).value();
-  request.companions = companions_in(original->directory);
+  const auto original = TRAIN_TRY(find_model_config(model_directory(run).string()));
+  request.config_text =
+      TRAIN_TRY(published_config(original.text, original.source, model, request.type));
+  request.companions = companions_in(original.directory);
   return {};
 }
 
@@ -138,11 +136,9 @@ Result<checkpoint::ExportReport> write_adapters(checkpoint::ExportRequest reques
 
 Status export_run(const ExportOptions& options) {
   const fs::path run(options.run_directory);
-  const auto config = load_run_config(run);
-  TRAIN_RETURN_IF_ERROR(config);
-  const auto engine = engine_options(*config, 0);
-  TRAIN_RETURN_IF_ERROR(engine);
-  TRAIN_RETURN_IF_ERROR(check_average(*config, options.ema));
+  const auto config = TRAIN_TRY(load_run_config(run));
+  const auto engine = TRAIN_TRY(engine_options(config, 0));
+  TRAIN_RETURN_IF_ERROR(check_average(config, options.ema));
   allow_signals();  // Nothing exists yet that would have to be removed.
   const auto found = find_checkpoint(run / "checkpoints", options.step);
   block_signals();
@@ -155,16 +151,15 @@ Status export_run(const ExportOptions& options) {
                                     .config_text = {},
                                     .stop = [] { return stop_signal() != 0; }};
   const auto begin = std::chrono::steady_clock::now();
-  const auto report = options.format == "peft"
-                          ? write_adapters(request, *config, engine->model, *found, options)
-                          : write_model(request, *config, engine->model, *found, options);
-  TRAIN_RETURN_IF_ERROR(report);
+  const auto report = TRAIN_TRY(options.format == "peft"
+                                    ? write_adapters(request, config, engine.model, *found, options)
+                                    : write_model(request, config, engine.model, *found, options));
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   print(
       fmt::format("exported step={} out={} dtype={} files={} tensors={} compared={} "
                   "bytes={} seconds={:.1f}\n",
-                  found->candidate.step, options.out, options.dtype, report->files.size(),
-                  report->tensors, report->compared, report->tensor_bytes, elapsed.count()));
+                  found->candidate.step, options.out, options.dtype, report.files.size(),
+                  report.tensors, report.compared, report.tensor_bytes, elapsed.count()));
   return {};
 }
 

@@ -50,11 +50,9 @@ std::filesystem::path template_folder(const std::filesystem::path& run,
 
 /// Context length of a published model: the requested one, limited by its positions.
 Result<std::int64_t> context_of(const GenerateOptions& options) {
-  const auto config = find_model_config(options.run_directory);
-  TRAIN_RETURN_IF_ERROR(config);
-  const auto spec = engine::spec_from_config(config->text, config->source, 0);
-  TRAIN_RETURN_IF_ERROR(spec);
-  const std::int64_t learned = spec->positions.empty() ? 0 : spec->position_rows;
+  const auto config = TRAIN_TRY(find_model_config(options.run_directory));
+  const auto spec = TRAIN_TRY(engine::spec_from_config(config.text, config.source, 0));
+  const std::int64_t learned = spec.positions.empty() ? 0 : spec.position_rows;
   const std::int64_t wanted = options.context.value_or(kContext);
   if (learned == 0 || wanted <= learned) {
     return wanted;
@@ -76,13 +74,10 @@ Result<Writer> open_writer(const GenerateOptions& options) {
           fmt::format("--step {}: {} is a model, which has no checkpoints; leave it out",
                       *options.step, options.run_directory));
     }
-    const auto context = context_of(options);
-    TRAIN_RETURN_IF_ERROR(context);
-    auto model = load_model_directory(path, *context);
-    TRAIN_RETURN_IF_ERROR(model);
-    auto codec = TextCodec::of_directory(path, model->options.model.vocab_size);
-    TRAIN_RETURN_IF_ERROR(codec);
-    return Writer{std::move(model).value(), std::move(codec).value(), path, false};
+    const auto context = TRAIN_TRY(context_of(options));
+    auto model = TRAIN_TRY(load_model_directory(path, context));
+    auto codec = TRAIN_TRY(TextCodec::of_directory(path, model.options.model.vocab_size));
+    return Writer{std::move(model), std::move(codec), path, false};
   }
   if (std::filesystem::exists(path / "adapter_config.json", ignored) &&
       !std::filesystem::exists(path / "config.toml", ignored)) {
@@ -94,12 +89,10 @@ Result<Writer> open_writer(const GenerateOptions& options) {
         "out",
         *options.context, options.run_directory));
   }
-  auto model = load_model(path, options.step);
-  TRAIN_RETURN_IF_ERROR(model);
-  auto codec = TextCodec::of_run(path, model->config, model->options.model.vocab_size);
-  TRAIN_RETURN_IF_ERROR(codec);
-  auto files = template_folder(path, model->config);
-  return Writer{std::move(model).value(), std::move(codec).value(), std::move(files)};
+  auto model = TRAIN_TRY(load_model(path, options.step));
+  auto codec = TRAIN_TRY(TextCodec::of_run(path, model.config, model.options.model.vocab_size));
+  auto files = template_folder(path, model.config);
+  return Writer{std::move(model), std::move(codec), std::move(files)};
 }
 
 /// Prompt to continue: plain text, or a conversation for the template.
@@ -121,11 +114,10 @@ class PromptReader {
       }
       auto settings = data::ChatSettings::of_date(options.date);
       settings.tokenizer = writer.codec.files();
-      auto found = options.chat_template.empty()
-                       ? data::ChatTemplate::open(writer.files, settings)
-                       : data::ChatTemplate::find(options.chat_template, settings);
-      TRAIN_RETURN_IF_ERROR(found);
-      reader.template_ = std::make_unique<data::ChatTemplate>(std::move(found).value());
+      auto found = TRAIN_TRY(options.chat_template.empty()
+                                 ? data::ChatTemplate::open(writer.files, settings)
+                                 : data::ChatTemplate::find(options.chat_template, settings));
+      reader.template_ = std::make_unique<data::ChatTemplate>(std::move(found));
     }
     return reader;
   }
@@ -137,9 +129,7 @@ class PromptReader {
       return prompt;
     }
     if (text.starts_with('[')) {
-      auto conversation = data::parse_conversation(text);
-      TRAIN_RETURN_IF_ERROR(conversation);
-      prompt.conversation = std::move(conversation).value();
+      prompt.conversation = TRAIN_TRY(data::parse_conversation(text));
       return prompt;
     }
     prompt.conversation = begun();
@@ -158,9 +148,8 @@ class PromptReader {
 
   /// `where`: name of the prompt, in the warning that it was truncated.
   [[nodiscard]] Result<Tokens> tokens_of(const Prompt& prompt, const std::string& where) {
-    auto tokens = read_tokens(prompt);
-    TRAIN_RETURN_IF_ERROR(tokens);
-    const auto length = static_cast<std::int64_t>(tokens->size());
+    auto tokens = TRAIN_TRY(read_tokens(prompt));
+    const auto length = static_cast<std::int64_t>(tokens.size());
     if (const std::int64_t context = writer_->model.options.seq_len; length > context) {
       log_warning(fmt::format(
           "prompt_cut {}: it has {} tokens, of which the model sees the last "
@@ -175,9 +164,9 @@ class PromptReader {
     if (!template_) {
       return writer_->codec.encode(prompt.text);
     }
-    const auto text = template_->render(prompt.conversation, {.add_generation_prompt = true});
-    TRAIN_RETURN_IF_ERROR(text);
-    return writer_->codec.encode_rendered(*text);
+    const auto text =
+        TRAIN_TRY(template_->render(prompt.conversation, {.add_generation_prompt = true}));
+    return writer_->codec.encode_rendered(text);
   }
 
   PromptReader(const GenerateOptions& options, const Writer& writer)
@@ -227,21 +216,18 @@ std::string write_one(const GenerateOptions& options, TextWriter& writer, Tokens
 /// Prints one JSON line for each prompt of the file, in order.
 Status write_file(const GenerateOptions& options, PromptReader& reader, TextWriter& writer) {
   constexpr std::uint64_t kLargest = std::uint64_t{1} << 30;
-  const auto file = storage::InputFile::open(options.prompts);
-  TRAIN_RETURN_IF_ERROR(file);
-  const auto content = file->read_text(kLargest);
-  TRAIN_RETURN_IF_ERROR(content);
+  const auto file = TRAIN_TRY(storage::InputFile::open(options.prompts));
+  const auto content = TRAIN_TRY(file.read_text(kLargest));
   std::vector<std::string> lines;
-  std::istringstream stream(*content);
+  std::istringstream stream(content);
   for (std::string line; std::getline(stream, line);) {
     lines.push_back(line);
   }
   std::vector<Tokens> prompts;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const auto tokens = [&]() -> Result<Tokens> {
-      const auto prompt = reader.read(lines[i]);
-      TRAIN_RETURN_IF_ERROR(prompt);
-      return reader.tokens_of(*prompt, fmt::format("{}:{}", options.prompts, i + 1));
+      const auto prompt = TRAIN_TRY(reader.read(lines[i]));
+      return reader.tokens_of(prompt, fmt::format("{}:{}", options.prompts, i + 1));
     }();
     if (!tokens) {
       Error error = tokens.error();
@@ -290,9 +276,8 @@ Status talk(const GenerateOptions& options, PromptReader& reader, TextWriter& wr
       continue;
     }
     prompt.conversation.messages.emplace_back("user", line);
-    auto tokens = reader.tokens_of(prompt, "the conversation");
-    TRAIN_RETURN_IF_ERROR(tokens);
-    const std::string answer = write_one(options, writer, std::move(tokens).value());
+    auto tokens = TRAIN_TRY(reader.tokens_of(prompt, "the conversation"));
+    const std::string answer = write_one(options, writer, std::move(tokens));
     print("\n");
     prompt.conversation.messages.emplace_back("assistant", answer);
   }
@@ -302,27 +287,23 @@ Status talk(const GenerateOptions& options, PromptReader& reader, TextWriter& wr
 /// Continues prompts with the newest (or given) checkpoint of a run, or a published model.
 Status generate(const GenerateOptions& options) {
   allow_signals();
-  const auto opened = open_writer(options);
-  TRAIN_RETURN_IF_ERROR(opened);
-  auto reader = PromptReader::open(options, *opened);
-  TRAIN_RETURN_IF_ERROR(reader);
+  const auto opened = TRAIN_TRY(open_writer(options));
+  auto reader = TRAIN_TRY(PromptReader::open(options, opened));
   const bool file = !options.prompts.empty();
-  TextWriter writer(opened->model, opened->codec, opened->model.config.runtime.threads,
+  TextWriter writer(opened.model, opened.codec, opened.model.config.runtime.threads,
                     file ? options.batch : 1);
   if (file) {
-    return write_file(options, *reader, writer);
+    return write_file(options, reader, writer);
   }
   if (options.chat && options.prompt.empty()) {
-    return talk(options, *reader, writer);
+    return talk(options, reader, writer);
   }
-  const auto prompt = reader->read(options.prompt);
-  TRAIN_RETURN_IF_ERROR(prompt);
-  auto tokens = reader->tokens_of(*prompt, "the prompt");
-  TRAIN_RETURN_IF_ERROR(tokens);
+  const auto prompt = TRAIN_TRY(reader.read(options.prompt));
+  auto tokens = TRAIN_TRY(reader.tokens_of(prompt, "the prompt"));
   if (!options.chat && !options.logprobs) {
     print(options.prompt);
   }
-  write_one(options, writer, std::move(tokens).value());
+  write_one(options, writer, std::move(tokens));
   if (!options.logprobs) {
     print("\n");
   }

@@ -12,14 +12,13 @@ namespace {
 /// Prints the state kept by each rank under every strategy, and the traffic.
 Status show_plan(const PlanOptions& options) {
   configs::KeyPositions places;
-  const auto config = configs::load_config(options.config, options.set, &places);
-  TRAIN_RETURN_IF_ERROR(config);
-  const auto plan = plan_run(*config);
+  const auto config = TRAIN_TRY(configs::load_config(options.config, options.set, &places));
+  const auto plan = plan_run(config);
   if (!plan) {
-    return configs::with_place(plan.error(), *config, places);
+    return configs::with_place(plan.error(), config, places);
   }
   print(describe_sharding(engine::largest_phase(plan->engine), memory_slots(*plan),
-                          config->parallel.nodes));
+                          config.parallel.nodes));
   return {};
 }
 

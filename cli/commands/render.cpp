@@ -28,10 +28,9 @@ Result<int> render_one(const RenderOptions& options, ChatTemplate& chat_template
   if (!conversation) {
     return user_error(fmt::format("{}: {}", name_of_input(options), conversation.error().message));
   }
-  const auto text =
-      chat_template.render(*conversation, {.add_generation_prompt = options.add_generation_prompt});
-  TRAIN_RETURN_IF_ERROR(text);
-  print(*text);
+  const auto text = TRAIN_TRY(chat_template.render(
+      *conversation, {.add_generation_prompt = options.add_generation_prompt}));
+  print(text);
   return kExitFinished;
 }
 
@@ -73,12 +72,10 @@ Result<int> render_lines(const RenderOptions& options, ChatTemplate& chat_templa
 }
 
 Result<int> render_input(const RenderOptions& options) {
-  auto chat_template = open_template(options);
-  TRAIN_RETURN_IF_ERROR(chat_template);
-  const auto input = whole_input(options.input);
-  TRAIN_RETURN_IF_ERROR(input);
-  return options.lines ? render_lines(options, *chat_template, *input)
-                       : render_one(options, *chat_template, *input);
+  auto chat_template = TRAIN_TRY(open_template(options));
+  const auto input = TRAIN_TRY(whole_input(options.input));
+  return options.lines ? render_lines(options, chat_template, input)
+                       : render_one(options, chat_template, input);
 }
 
 }  // namespace

@@ -27,25 +27,23 @@ class Replay {
 
   /// Prints a line for each finding, or one that everything is equal.
   Result<int> run() {
-    auto ranks = start();
-    TRAIN_RETURN_IF_ERROR(ranks);
-    names_ = ModelNames::of(engine::describe_units(run_plan_.engine.model), tensor_names(*ranks));
+    auto ranks = TRAIN_TRY(start());
+    names_ = ModelNames::of(engine::describe_units(run_plan_.engine.model), tensor_names(ranks));
     TRAIN_RETURN_IF_ERROR(check_journal());
-    if (const auto different = compare_start(*ranks)) {
+    if (const auto different = compare_start(ranks)) {
       return found(*different);
     }
-    const auto checkpoint = add_checkpoints();
-    TRAIN_RETURN_IF_ERROR(checkpoint);
-    if (!checkpoint->empty()) {
-      return found(*checkpoint);
+    const auto checkpoint = TRAIN_TRY(add_checkpoints());
+    if (!checkpoint.empty()) {
+      return found(checkpoint);
     }
-    TRAIN_RETURN_IF_ERROR(compute(*ranks));
+    TRAIN_RETURN_IF_ERROR(compute(ranks));
     if (!difference_) {
       say_same();
       return kExitFinished;
     }
     const int exit_code = found(describe(*difference_, names_, agreed_));
-    ranks->clear();  // Their memory is needed again.
+    ranks.clear();  // Their memory is needed again.
     TRAIN_RETURN_IF_ERROR(compute_again());
     return exit_code;
   }
@@ -120,23 +118,21 @@ class Replay {
   /// Adds digests of checkpoints on the way, which the journal may lack. A text: one differs from
   /// the journal.
   Result<std::string> add_checkpoints() {
-    const auto placed = checkpoint::list_checkpoints(run_ / "checkpoints");
-    TRAIN_RETURN_IF_ERROR(placed);
-    for (auto each = placed->rbegin(); each != placed->rend(); ++each) {
+    const auto placed = TRAIN_TRY(checkpoint::list_checkpoints(run_ / "checkpoints"));
+    for (auto each = placed.rbegin(); each != placed.rend(); ++each) {
       const auto record = range_.journal.steps.find(each->step);
       if (each->step <= range_.first_step() || each->step > range_.to ||
           record == range_.journal.steps.end()) {
         continue;
       }
-      auto digests = digests_of(each->path);
-      TRAIN_RETURN_IF_ERROR(digests);
+      auto digests = TRAIN_TRY(digests_of(each->path));
       auto& journal = record->second.tensor_digests;
-      if (digests->size() != names_.tensors.size()) {
+      if (digests.size() != names_.tensors.size()) {
         continue;  // Retired meanwhile.
       }
       if (journal.empty()) {
-        journal = std::move(*digests);
-      } else if (const auto different = compare_digests(journal, *digests, each->step)) {
+        journal = std::move(digests);
+      } else if (const auto different = compare_digests(journal, digests, each->step)) {
         return *different;
       }
     }
@@ -145,14 +141,13 @@ class Replay {
 
   /// Empty: it no longer exists.
   static Result<std::vector<std::uint64_t>> digests_of(const fs::path& directory) {
-    auto content = read_content(directory);
-    TRAIN_RETURN_IF_ERROR(content);
-    if (!content->found.whole() && !checkpoint::is_gone(directory)) {
-      const bool damaged = content->found.verdict == checkpoint::Verdict::damaged;
+    auto content = TRAIN_TRY(read_content(directory));
+    if (!content.found.whole() && !checkpoint::is_gone(directory)) {
+      const bool damaged = content.found.verdict == checkpoint::Verdict::damaged;
       return failure(fmt::format("{}: {}: {}", directory.string(),
-                                 damaged ? "damaged" : "cannot be read", content->found.defect));
+                                 damaged ? "damaged" : "cannot be read", content.found.defect));
     }
-    return std::move(content->digests);
+    return std::move(content.digests);
   }
 
   [[nodiscard]] Status replay_to(std::int64_t last, const std::vector<RankContext>& ranks,
@@ -187,10 +182,9 @@ class Replay {
   /// Recomputes up to the difference and compares every step and tensor with the first attempt, to
   /// decide whether the run's or this machine's bits are unreliable.
   Status compute_again() {
-    const auto ranks = start();
-    TRAIN_RETURN_IF_ERROR(ranks);
+    const auto ranks = TRAIN_TRY(start());
     std::optional<StepDifference> unlike;
-    TRAIN_RETURN_IF_ERROR(replay_to(difference_->step, *ranks, [&](const StepRecord& step) {
+    TRAIN_RETURN_IF_ERROR(replay_to(difference_->step, ranks, [&](const StepRecord& step) {
       unlike = compare_steps(replayed_.at(step.step), step, names_);
       return !unlike;
     }));
@@ -219,12 +213,11 @@ Status warn_of_kernels(const ReplayRange& range, const configs::RunConfig& confi
   if (!range.start) {
     return {};
   }
-  const auto manifest = checkpoint::read_manifest(range.start->path);
-  TRAIN_RETURN_IF_ERROR(manifest);
+  const auto manifest = TRAIN_TRY(checkpoint::read_manifest(range.start->path));
   const std::string here = engine::kernel_set_name(config.runtime.device, config.precision.compute);
-  if (manifest->fields.kernel_set != here) {
+  if (manifest.fields.kernel_set != here) {
     log_warning(fmt::format("kernel_set_changed saved with {}, replayed on {}: bits will differ",
-                            manifest->fields.kernel_set, here));
+                            manifest.fields.kernel_set, here));
   }
   return {};
 }
@@ -234,12 +227,11 @@ Status warn_of_kernels(const ReplayRange& range, const configs::RunConfig& confi
 /// checkpoints. Writes nothing.
 Result<int> replay(const ReplayOptions& options) {
   allow_signals();
-  auto plan = plan_replay(options);
-  TRAIN_RETURN_IF_ERROR(plan);
-  const std::string& device = plan->run.config.runtime.device;
-  TRAIN_RETURN_IF_ERROR(engine::check_device(device, plan->run.engine.model, kOtherDevice));
-  TRAIN_RETURN_IF_ERROR(warn_of_kernels(plan->range, plan->run.config));
-  return Replay(std::move(plan).value(), options.run_directory).run();
+  auto plan = TRAIN_TRY(plan_replay(options));
+  const std::string& device = plan.run.config.runtime.device;
+  TRAIN_RETURN_IF_ERROR(engine::check_device(device, plan.run.engine.model, kOtherDevice));
+  TRAIN_RETURN_IF_ERROR(warn_of_kernels(plan.range, plan.run.config));
+  return Replay(std::move(plan), options.run_directory).run();
 }
 
 }  // namespace

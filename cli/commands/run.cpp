@@ -141,46 +141,44 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
   }
   NodeMemory memory;
   TRAIN_RETURN_IF_ERROR(memory.make_room(plan, position));
-  auto run =
-      prepare_run(std::move(plan), {.fresh = options.fresh, .accept_data = options.accept_data});
-  TRAIN_RETURN_IF_ERROR(run);
+  auto run = TRAIN_TRY(
+      prepare_run(std::move(plan), {.fresh = options.fresh, .accept_data = options.accept_data}));
   // They are recorded in the index.
-  for (const configs::KeyChange& change : run->directory.changes) {
-    run->files->events.note(
-        {.kind = kConfigChanged, .text = change_text(change, run->first_step())});
+  for (const configs::KeyChange& change : run.directory.changes) {
+    run.files->events.note({.kind = kConfigChanged, .text = change_text(change, run.first_step())});
   }
-  run->memory = std::move(memory);
-  run->nodes.position = position;
-  run->nodes.members.resize(static_cast<std::size_t>(position.nodes));
-  std::iota(run->nodes.members.begin(), run->nodes.members.end(), 0);
-  run->nodes.nodes_at_start = run->config().parallel.nodes;
-  run->nodes.ranks_at_start = run->config().parallel.ranks;
-  run->reporting.profile = options.profile;
-  run->reporting.output = options.quiet  ? Output::nothing
-                          : options.json ? Output::json
-                                         : Output::lines;
+  run.memory = std::move(memory);
+  run.nodes.position = position;
+  run.nodes.members.resize(static_cast<std::size_t>(position.nodes));
+  std::iota(run.nodes.members.begin(), run.nodes.members.end(), 0);
+  run.nodes.nodes_at_start = run.config().parallel.nodes;
+  run.nodes.ranks_at_start = run.config().parallel.ranks;
+  run.reporting.profile = options.profile;
+  run.reporting.output = options.quiet  ? Output::nothing
+                         : options.json ? Output::json
+                                        : Output::lines;
   if (options.fresh) {
     // Repeating the command would begin another new run.
     log_info(
         fmt::format("fresh_run directory={}; resume it with --set run.name={}, without --fresh",
-                    run->directory.root.string(), run->directory.root.filename().string()));
+                    run.directory.root.string(), run.directory.root.filename().string()));
   }
-  if (run->nothing_to_do()) {
+  if (run.nothing_to_do()) {
     log_info(
         fmt::format("run_finished all {} steps are done, nothing to do; raise run.steps to "
                     "train on, or start anew with --fresh",
-                    run->config().run.steps));
+                    run.config().run.steps));
     return kExitFinished;
   }
-  TRAIN_RETURN_IF_ERROR(enter_phase(run->plan, run->first_step()));
-  warn_of_tokenizer(run->config().data.dir);
-  const configs::ModelSection& model = run->config().model;
+  TRAIN_RETURN_IF_ERROR(enter_phase(run.plan, run.first_step()));
+  warn_of_tokenizer(run.config().data.dir);
+  const configs::ModelSection& model = run.config().model;
   const std::string& source = model.from.empty() ? model.config : model.from;
-  warn_of_unread_keys(run->plan.engine.model, source);
-  warn_of_dropout(run->plan.engine.model, source);
-  warn_of_small_disk(*run);
-  run->reporting.peak_flops = measure_peak_flops(run->config());
-  return run_to_end(*run);
+  warn_of_unread_keys(run.plan.engine.model, source);
+  warn_of_dropout(run.plan.engine.model, source);
+  warn_of_small_disk(run);
+  run.reporting.peak_flops = measure_peak_flops(run.config());
+  return run_to_end(run);
 }
 
 /// Trains to the end, or until a signal.
@@ -191,32 +189,30 @@ Result<int> train(const configs::RunConfig& config, const RunOptions& options) {
         "without it, set run.name to a name that no run has",
         config.parallel.nodes));
   }
-  auto plan = plan_run(config);
-  TRAIN_RETURN_IF_ERROR(plan);
-  plan->separate_processes = config.parallel.nodes > 1;
+  auto plan = TRAIN_TRY(plan_run(config));
+  plan.separate_processes = config.parallel.nodes > 1;
   if (options.dry_run) {
-    print(describe_plan(*plan));
+    print(describe_plan(plan));
     return kExitFinished;
   }
-  TRAIN_RETURN_IF_ERROR(engine::check_device(plan->config.runtime.device, plan->engine.model));
-  const auto position = find_position(config.parallel.nodes, process_environment());
-  TRAIN_RETURN_IF_ERROR(position);
-  if (in_processes(plan->config.parallel, plan->separate_processes)) {
-    TRAIN_RETURN_IF_ERROR(check_descriptors(plan->config.parallel));
-    const auto [first, end] = position->ranks(plan->config.parallel.ranks);
-    TRAIN_RETURN_IF_ERROR(engine::check_device_ranks(plan->config.runtime.device,
-                                                     plan->config.parallel.transport, end - first));
+  TRAIN_RETURN_IF_ERROR(engine::check_device(plan.config.runtime.device, plan.engine.model));
+  const auto position = TRAIN_TRY(find_position(config.parallel.nodes, process_environment()));
+  if (in_processes(plan.config.parallel, plan.separate_processes)) {
+    TRAIN_RETURN_IF_ERROR(check_descriptors(plan.config.parallel));
+    const auto [first, end] = position.ranks(plan.config.parallel.ranks);
+    TRAIN_RETURN_IF_ERROR(engine::check_device_ranks(plan.config.runtime.device,
+                                                     plan.config.parallel.transport, end - first));
   }
-  if (!position->head()) {
-    return run_node(std::move(plan).value(), *position);
+  if (!position.head()) {
+    return run_node(std::move(plan), position);
   }
-  if (position->nodes == 1) {
-    return run_head(std::move(plan).value(), *position, options);
+  if (position.nodes == 1) {
+    return run_head(std::move(plan), position, options);
   }
-  const auto root = run_root(plan->config);
+  const auto root = run_root(plan.config);
   forget_exit_record(root);
-  const Result<int> code = run_head(std::move(plan).value(), *position, options);
-  leave_exit_record(root, position->start, code ? *code : code.error().exit_code());
+  const Result<int> code = run_head(std::move(plan), position, options);
+  leave_exit_record(root, position.start, code ? *code : code.error().exit_code());
   return code;
 }
 
@@ -231,10 +227,9 @@ Result<int> run_training(const RunOptions& options) {
     set.push_back(fmt::format("parallel.nodes={}", *options.nodes));
   }
   configs::KeyPositions places;
-  const auto config = configs::load_config(options.config, set, &places);
-  TRAIN_RETURN_IF_ERROR(config);
-  const Result<int> code = train(*config, options);
-  return code ? code : configs::with_place(code.error(), *config, places);
+  const auto config = TRAIN_TRY(configs::load_config(options.config, set, &places));
+  const Result<int> code = train(config, options);
+  return code ? code : configs::with_place(code.error(), config, places);
 }
 
 }  // namespace

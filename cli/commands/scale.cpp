@@ -10,9 +10,8 @@ constexpr std::int64_t kMostHeads = 1024;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
 
 Status show_scaling(const ScaleOptions& options) {
-  const auto text = describe_scaling(options);
-  TRAIN_RETURN_IF_ERROR(text);
-  print(*text);
+  const auto text = TRAIN_TRY(describe_scaling(options));
+  print(text);
   return {};
 }
 

@@ -30,11 +30,10 @@ std::optional<double> mean_rate_of(const storage::Within& run) {
 Status show_status(const StatusOptions& options) {
   allow_signals();
   const storage::Within run = {.folder = options.run_directory};
-  const auto view = watch_status(run, kPatience);
-  TRAIN_RETURN_IF_ERROR(view);
-  const bool ended = view->condition != RunCondition::running;
-  print(options.json ? status_json(*view)
-                     : status_text(*view, ended ? mean_rate_of(run) : std::nullopt));
+  const auto view = TRAIN_TRY(watch_status(run, kPatience));
+  const bool ended = view.condition != RunCondition::running;
+  print(options.json ? status_json(view)
+                     : status_text(view, ended ? mean_rate_of(run) : std::nullopt));
   return {};
 }
 

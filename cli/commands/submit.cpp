@@ -37,21 +37,20 @@ fs::path profile_directory_of(const std::string& config) {
 
 /// Profile with the command line's overrides.
 Result<configs::ClusterProfile> cluster_for(const SubmitOptions& options) {
-  auto cluster = configs::find_cluster_profile(profile_directory_of(options.config),
-                                               options.profile, host_name(""));
-  TRAIN_RETURN_IF_ERROR(cluster);
+  auto cluster = TRAIN_TRY(configs::find_cluster_profile(profile_directory_of(options.config),
+                                                         options.profile, host_name("")));
   const auto prefer = [](std::string& target, const std::string& given) {
     if (!given.empty()) {
       target = given;
     }
   };
-  prefer(cluster->time, options.time);
-  prefer(cluster->account, options.account);
-  prefer(cluster->partition, options.partition);
-  prefer(cluster->constraint, options.constraint);
-  prefer(cluster->gpus, options.gpus);
-  prefer(cluster->mem, options.mem);
-  cluster->cpus = options.cpus.value_or(cluster->cpus);
+  prefer(cluster.time, options.time);
+  prefer(cluster.account, options.account);
+  prefer(cluster.partition, options.partition);
+  prefer(cluster.constraint, options.constraint);
+  prefer(cluster.gpus, options.gpus);
+  prefer(cluster.mem, options.mem);
+  cluster.cpus = options.cpus.value_or(cluster.cpus);
   return cluster;
 }
 
@@ -124,10 +123,9 @@ Result<std::int64_t> node_cores(const std::string& partition) {
   if (!partition.empty()) {
     words.push_back("--partition=" + partition);
   }
-  const auto answer = ask(words);
-  TRAIN_RETURN_IF_ERROR(answer);
+  const auto answer = TRAIN_TRY(ask(words));
   std::int64_t fewest = 0;
-  std::istringstream lines(answer->exit_code == 0 ? answer->out : std::string());
+  std::istringstream lines(answer.exit_code == 0 ? answer.out : std::string());
   for (std::string line; std::getline(lines, line);) {
     std::int64_t cores = 0;
     const char* const begin = line.data() + std::min(line.find_first_not_of(' '), line.size());
@@ -138,7 +136,7 @@ Result<std::int64_t> node_cores(const std::string& partition) {
   if (fewest == 0) {
     return user_error(fmt::format("{}, and sinfo did not say how many{}: {}; {}", kWhy,
                                   partition.empty() ? "" : " partition " + partition + " has",
-                                  lines_joined(answer->errors), kOtherwise));
+                                  lines_joined(answer.errors), kOtherwise));
   }
   return fewest;
 }
@@ -157,38 +155,33 @@ Result<std::int64_t> cpus_for(const configs::RunConfig& config,
 
 /// Resolves the run as its jobs will see it. Errors: those of `run`.
 Result<BatchJob> make_job(const SubmitOptions& options) {
-  const auto cluster = cluster_for(options);
-  TRAIN_RETURN_IF_ERROR(cluster);
+  const auto cluster = TRAIN_TRY(cluster_for(options));
   std::vector<std::string> set = options.set;
   set.emplace_back("parallel.nodes=1");  // Several nodes need a network, which the profile may
                                          // name.
-  const auto asked = configs::load_config(options.config, set);
-  TRAIN_RETURN_IF_ERROR(asked);
+  const auto asked = TRAIN_TRY(configs::load_config(options.config, set));
   set.pop_back();
   if (options.nodes) {
     set.push_back(fmt::format("parallel.nodes={}", *options.nodes));
   }
-  const std::vector<std::string> keys = keys_for(*asked, *cluster, set);
+  const std::vector<std::string> keys = keys_for(asked, cluster, set);
   configs::KeyPositions places;
-  const auto config = configs::load_config(options.config, keys, &places);
-  TRAIN_RETURN_IF_ERROR(config);
-  if (const auto plan = plan_run(*config); !plan) {
-    return configs::with_place(plan.error(), *config, places);
+  const auto config = TRAIN_TRY(configs::load_config(options.config, keys, &places));
+  if (const auto plan = plan_run(config); !plan) {
+    return configs::with_place(plan.error(), config, places);
   }
-  const auto directory = storage::absolute_path(run_root(*config));
-  TRAIN_RETURN_IF_ERROR(directory);
-  const auto cpus = cpus_for(*config, *cluster);
-  TRAIN_RETURN_IF_ERROR(cpus);
+  const auto directory = TRAIN_TRY(storage::absolute_path(run_root(config)));
+  const auto cpus = TRAIN_TRY(cpus_for(config, cluster));
 
-  BatchJob job{.name = config->run.name,
-               .nodes = config->parallel.nodes,
-               .cpus = *cpus,
-               .steps = config->run.steps,
-               .restarts = can_respawn(*config, false) ? config->recovery.max_respawns : 0,
-               .run_directory = directory->lexically_normal(),
+  BatchJob job{.name = config.run.name,
+               .nodes = config.parallel.nodes,
+               .cpus = cpus,
+               .steps = config.run.steps,
+               .restarts = can_respawn(config, false) ? config.recovery.max_respawns : 0,
+               .run_directory = directory.lexically_normal(),
                .work_directory = fs::current_path(),
                .words = {fs::read_symlink("/proc/self/exe").string(), "run"},
-               .cluster = *cluster};
+               .cluster = cluster};
   for (const std::string& key : keys) {
     job.words.insert(job.words.end(), {"--set", key});
   }
@@ -218,16 +211,15 @@ Status submit(const BatchJob& job, const std::string& script) {
   fs::path file = job.run_directory;
   file += ".sbatch";
   TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(file, script));
-  const auto answer = ask({*sbatch, "--parsable", file.string()});
-  TRAIN_RETURN_IF_ERROR(answer);
-  if (answer->exit_code != 0) {
+  const auto answer = TRAIN_TRY(ask({*sbatch, "--parsable", file.string()}));
+  if (answer.exit_code != 0) {
     return failure(fmt::format("{}: sbatch did not take it (exit code {}): {}", file.string(),
-                               answer->exit_code, lines_joined(answer->errors)));
+                               answer.exit_code, lines_joined(answer.errors)));
   }
-  if (!answer->errors.empty()) {
-    log_warning(fmt::format("sbatch: {}", lines_joined(answer->errors)));
+  if (!answer.errors.empty()) {
+    log_warning(fmt::format("sbatch: {}", lines_joined(answer.errors)));
   }
-  const std::string number = answer->out.substr(0, answer->out.find_first_of(";\n"));
+  const std::string number = answer.out.substr(0, answer.out.find_first_of(";\n"));
   print(fmt::format("job {} submitted: {}\noutput: {}\n", number, file.string(),
                     (job.run_directory / fmt::format("slurm-{}.out", number)).string()));
   return {};
@@ -237,15 +229,13 @@ Status submit(const BatchJob& job, const std::string& script) {
 /// prints it. Blocks until sbatch has answered.
 Status submit_run(const SubmitOptions& options) {
   allow_signals();  // Also for sbatch.
-  const auto job = make_job(options);
-  TRAIN_RETURN_IF_ERROR(job);
-  const auto script = batch_script(*job);
-  TRAIN_RETURN_IF_ERROR(script);
+  const auto job = TRAIN_TRY(make_job(options));
+  const auto script = TRAIN_TRY(batch_script(job));
   if (options.dry_run) {
-    print(*script);
+    print(script);
     return {};
   }
-  return submit(*job, *script);
+  return submit(job, script);
 }
 
 using configs::is_plain_word;

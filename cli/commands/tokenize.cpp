@@ -81,11 +81,9 @@ std::string spans_text(std::span<const storage::TokenSpan> spans) {
 }
 
 Status tokenize(const TokenizeOptions& options) {
-  const auto tokenizer = load(options);
-  TRAIN_RETURN_IF_ERROR(tokenizer);
-  const auto input = whole_input(options.file);
-  TRAIN_RETURN_IF_ERROR(input);
-  data::TextEncoder encoder(*tokenizer);
+  const auto tokenizer = TRAIN_TRY(load(options));
+  const auto input = TRAIN_TRY(whole_input(options.file));
+  data::TextEncoder encoder(tokenizer);
   const data::EncodeOptions how{.add_special_tokens = options.special,
                                 .rendered = options.rendered};
   LinePrinter printer;
@@ -103,17 +101,16 @@ Status tokenize(const TokenizeOptions& options) {
       printer.add(fmt::format("{}", fmt::join(ids, " ")));
       return {};
     }
-    const auto text = member_of<std::string>(line, number, "text");
-    TRAIN_RETURN_IF_ERROR(text);
-    TRAIN_RETURN_IF_ERROR(encode(*text));
+    const auto text = TRAIN_TRY(member_of<std::string>(line, number, "text"));
+    TRAIN_RETURN_IF_ERROR(encode(text));
     printer.add(fmt::format("{{\"ids\":[{}]{}}}", fmt::join(ids, ","),
                             options.spans ? spans_text(encoded.spans) : ""));
     return {};
   };
   if (options.lines || options.jsonl) {
-    TRAIN_RETURN_IF_ERROR(for_each_line(*input, encode_line));
+    TRAIN_RETURN_IF_ERROR(for_each_line(input, encode_line));
   } else {
-    TRAIN_RETURN_IF_ERROR(encode(*input));
+    TRAIN_RETURN_IF_ERROR(encode(input));
     printer.add(fmt::format("{}", fmt::join(ids, " ")));
   }
   if (encoder.replaced_count() > 0) {
@@ -151,11 +148,9 @@ Result<Ids> checked_ids(const std::vector<std::int64_t>& numbers, std::uint32_t 
 /// Line with the text added by each token after a prompt, and the rest at the end.
 Result<std::string> pieces_line(const data::Tokenizer& tokenizer, std::string_view line,
                                 std::size_t number, const Ids& ids) {
-  const auto numbers = member_of<std::vector<std::int64_t>>(line, number, "prompt");
-  TRAIN_RETURN_IF_ERROR(numbers);
-  const auto prompt = checked_ids(*numbers, tokenizer.vocab_size());
-  TRAIN_RETURN_IF_ERROR(prompt);
-  data::TextStream text(tokenizer, *prompt);
+  const auto numbers = TRAIN_TRY(member_of<std::vector<std::int64_t>>(line, number, "prompt"));
+  const auto prompt = TRAIN_TRY(checked_ids(numbers, tokenizer.vocab_size()));
+  data::TextStream text(tokenizer, prompt);
   std::vector<std::string> pieces;
   for (const std::uint32_t id : ids) {
     pieces.push_back(text.add(id));
@@ -165,41 +160,34 @@ Result<std::string> pieces_line(const data::Tokenizer& tokenizer, std::string_vi
 }
 
 Status detokenize(const TokenizeOptions& options) {
-  const auto tokenizer = load(options);
-  TRAIN_RETURN_IF_ERROR(tokenizer);
-  const auto input = whole_input(options.file);
-  TRAIN_RETURN_IF_ERROR(input);
-  const std::uint32_t vocab = tokenizer->vocab_size();
+  const auto tokenizer = TRAIN_TRY(load(options));
+  const auto input = TRAIN_TRY(whole_input(options.file));
+  const std::uint32_t vocab = tokenizer.vocab_size();
   LinePrinter printer;
   const auto decode = [&](const Ids& ids) {
-    return tokenizer->decode(ids, /*skip_special=*/!options.special);
+    return tokenizer.decode(ids, /*skip_special=*/!options.special);
   };
   const auto decode_line = [&](std::string_view line, std::size_t number) -> Status {
     if (options.lines) {
-      const auto ids = ids_in(line, vocab);
-      TRAIN_RETURN_IF_ERROR(ids);
-      printer.add(decode(*ids));
+      const auto ids = TRAIN_TRY(ids_in(line, vocab));
+      printer.add(decode(ids));
       return {};
     }
-    const auto numbers = member_of<std::vector<std::int64_t>>(line, number, "ids");
-    TRAIN_RETURN_IF_ERROR(numbers);
-    const auto ids = checked_ids(*numbers, vocab);
-    TRAIN_RETURN_IF_ERROR(ids);
+    const auto numbers = TRAIN_TRY(member_of<std::vector<std::int64_t>>(line, number, "ids"));
+    const auto ids = TRAIN_TRY(checked_ids(numbers, vocab));
     if (options.pieces) {
-      const auto pieces = pieces_line(*tokenizer, line, number, *ids);
-      TRAIN_RETURN_IF_ERROR(pieces);
-      printer.add(*pieces);
+      const auto pieces = TRAIN_TRY(pieces_line(tokenizer, line, number, ids));
+      printer.add(pieces);
       return {};
     }
-    printer.add(json{{"text", decode(*ids)}}.dump(-1, ' ', false, json::error_handler_t::replace));
+    printer.add(json{{"text", decode(ids)}}.dump(-1, ' ', false, json::error_handler_t::replace));
     return {};
   };
   if (options.lines || options.jsonl) {
-    return for_each_line(*input, decode_line);
+    return for_each_line(input, decode_line);
   }
-  const auto ids = ids_in(*input, vocab);
-  TRAIN_RETURN_IF_ERROR(ids);
-  print(decode(*ids));
+  const auto ids = TRAIN_TRY(ids_in(input, vocab));
+  print(decode(ids));
   return {};
 }
 

@@ -33,15 +33,14 @@ class RunAudit {
 
   Status look() {
     // Listed before the index is read, which then includes later publications.
-    auto placed = checkpoint::list_checkpoints(root_ / "checkpoints");
-    TRAIN_RETURN_IF_ERROR(placed);
-    std::reverse(placed->begin(), placed->end());
+    auto placed = TRAIN_TRY(checkpoint::list_checkpoints(root_ / "checkpoints"));
+    std::reverse(placed.begin(), placed.end());
     TRAIN_RETURN_IF_ERROR(read_index());
     check_journal();
-    for (const checkpoint::Candidate& candidate : *placed) {
+    for (const checkpoint::Candidate& candidate : placed) {
       TRAIN_RETURN_IF_ERROR(check_checkpoint(candidate));
     }
-    check_entries(*placed);
+    check_entries(placed);
     check_metrics();
     return {};
   }
@@ -68,14 +67,13 @@ class RunAudit {
   }
 
   Status read_index() {
-    const auto view = checkpoint::view_index(root_ / "index", root_ / "checkpoints");
-    TRAIN_RETURN_IF_ERROR(view);
-    if (!view->without_index.empty()) {
-      problem(view->without_index);  // The chain is broken, or behind the newest manifest.
+    const auto view = TRAIN_TRY(checkpoint::view_index(root_ / "index", root_ / "checkpoints"));
+    if (!view.without_index.empty()) {
+      problem(view.without_index);  // The chain is broken, or behind the newest manifest.
     }
     auto store = storage::RocksStore::open_read_only(root_ / "index");
     if (!store) {
-      if (view->without_index.empty()) {
+      if (view.without_index.empty()) {
         problem(store.error().message);
       }
       return {};
@@ -210,9 +208,8 @@ class RunAudit {
 /// Prints a line for each inconsistency, or one that lists what is consistent. Writes nothing.
 Result<int> verify_run(const VerifyOptions& options) {
   allow_signals();
-  const auto config = load_run_config(options.run_directory);
-  TRAIN_RETURN_IF_ERROR(config);
-  RunAudit audit(options.run_directory, *config);
+  const auto config = TRAIN_TRY(load_run_config(options.run_directory));
+  RunAudit audit(options.run_directory, config);
   TRAIN_RETURN_IF_ERROR(audit.look());
   for (const std::string& problem : audit.problems()) {
     print(fmt::format("problem: {}\n", problem));

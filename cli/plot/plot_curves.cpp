@@ -209,9 +209,8 @@ Result<Points> read_points(const fs::path& run, const PlotOptions& options) {
     return user_error(
         fmt::format("{}: no metrics; either this is no run, or it has not begun", file.string()));
   }
-  const auto text = storage::read_file(file, kMostBytes);
-  TRAIN_RETURN_IF_ERROR(text);
-  Points points = points_of(*text, options);
+  const auto text = TRAIN_TRY(storage::read_file(file, kMostBytes));
+  Points points = points_of(text, options);
   if (points.empty()) {
     const std::string_view mend =
         options.what == "val" ? "; the run has eval.interval_steps = 0, or is not there yet" : "";
@@ -240,9 +239,8 @@ Result<std::vector<Curve>> read_curves(const PlotOptions& options) {
   std::vector<Curve> curves;
   std::map<std::string, int> named;
   for (const std::string& run : options.runs) {
-    auto points = read_points(run, options);
-    TRAIN_RETURN_IF_ERROR(points);
-    curves.push_back({.name = name_of(run), .points = std::move(points).value()});
+    auto points = TRAIN_TRY(read_points(run, options));
+    curves.push_back({.name = name_of(run), .points = std::move(points)});
     ++named[curves.back().name];
   }
   for (std::size_t i = 0; i < curves.size(); ++i) {
@@ -347,18 +345,17 @@ Status draw(const std::vector<Curve>& curves, const PlotOptions& options, const 
                     "gnuplot-nox, or let --out end in .csv",
                     options.out));
   }
-  const auto workshop = workshop_beside(target);
-  TRAIN_RETURN_IF_ERROR(workshop);
-  const fs::path script = **workshop / "script";
-  const fs::path picture = **workshop / "picture";
+  const auto workshop = TRAIN_TRY(workshop_beside(target));
+  const fs::path script = *workshop / "script";
+  const fs::path picture = *workshop / "picture";
   TRAIN_RETURN_IF_ERROR(
       storage::write_file_atomically(script, script_of(curves, options, picture)));
-  const auto end = run_child({*gnuplot, "-d", script.string()}, {.timeout = kDrawingLimit});
-  TRAIN_RETURN_IF_ERROR(end);
+  const auto end =
+      TRAIN_TRY(run_child({*gnuplot, "-d", script.string()}, {.timeout = kDrawingLimit}));
   std::error_code unknown;
   const auto bytes = fs::file_size(picture, unknown);
-  if (end->exit_code != 0 || end->timed_out || unknown || bytes == 0) {
-    return failure(fmt::format("{}: not drawn: gnuplot: {}", options.out, complaint_of(*end)));
+  if (end.exit_code != 0 || end.timed_out || unknown || bytes == 0) {
+    return failure(fmt::format("{}: not drawn: gnuplot: {}", options.out, complaint_of(end)));
   }
   TRAIN_RETURN_IF_ERROR(storage::fsync_file(picture));
   return storage::rename_durably(picture, target);
@@ -372,12 +369,11 @@ Status write_plot(const PlotOptions& options) {
   if (unknown || fs::is_directory(target, unknown)) {
     return user_error(fmt::format("--out {}: is a directory; name a file", options.out));
   }
-  const auto curves = read_curves(options);
-  TRAIN_RETURN_IF_ERROR(curves);
+  const auto curves = TRAIN_TRY(read_curves(options));
   if (target.extension() == ".csv") {
-    return storage::write_file_atomically(target, csv_of(*curves, options));
+    return storage::write_file_atomically(target, csv_of(curves, options));
   }
-  return draw(*curves, options, target);
+  return draw(curves, options, target);
 }
 
 }  // namespace train::cli

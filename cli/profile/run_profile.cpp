@@ -433,11 +433,9 @@ Result<std::string> join_profiles(const fs::path& directory, std::int64_t ranks,
       absent.push_back(fmt::format("rank {} left no profile: it ended before it could", rank));
       continue;
     }
-    const auto text = storage::read_file(path, kLargestProfile);
-    TRAIN_RETURN_IF_ERROR(text);
-    auto profile = parse_profile(*text, path.string());
-    TRAIN_RETURN_IF_ERROR(profile);
-    profiles.push_back(std::move(profile).value());
+    const auto text = TRAIN_TRY(storage::read_file(path, kLargestProfile));
+    auto profile = TRAIN_TRY(parse_profile(text, path.string()));
+    profiles.push_back(std::move(profile));
   }
   if (profiles.empty()) {
     return failure(fmt::format("{}: no rank left a profile", directory.string()));

@@ -21,16 +21,14 @@ struct ScaleRow {
 
 Result<ScaleRow> row_of(const ScaleOptions& options, const configs::ScalingTable& table,
                         const configs::ScalingRule& rule, std::int64_t heads) {
-  const auto model = configs::scaled_model(rule, heads);
-  TRAIN_RETURN_IF_ERROR(model);
-  const auto lr = configs::scaled_lr(
+  const auto model = TRAIN_TRY(configs::scaled_model(rule, heads));
+  const auto lr = TRAIN_TRY(configs::scaled_lr(
       table, rule,
       {.optimizer = options.optimizer, .kappa = options.kappa, .sequences = options.batch},
-      model->non_embedding);
-  TRAIN_RETURN_IF_ERROR(lr);
-  ScaleRow row{.model = *model, .lr = *lr};
+      model.non_embedding));
+  ScaleRow row{.model = model, .lr = lr};
   row.steps =
-      configs::scaled_steps(options.params == "total" ? model->total : model->non_embedding,
+      configs::scaled_steps(options.params == "total" ? model.total : model.non_embedding,
                             options.tokens_per_parameter, options.batch * options.sequence_length);
   const std::int64_t decay_time = configs::scaled_decay_time(row.steps);
   row.decay_time = configs::has_decaying_weight_decay(options.optimizer) ? decay_time : 0;
@@ -83,12 +81,11 @@ std::string text_of(const std::vector<ScaleRow>& rows) {
 }  // namespace
 
 Result<std::string> describe_scaling(const ScaleOptions& options) {
-  const auto table = configs::load_scaling_table(options.table);
-  TRAIN_RETURN_IF_ERROR(table);
-  const configs::ScalingRule* rule = table->find(options.arch);
+  const auto table = TRAIN_TRY(configs::load_scaling_table(options.table));
+  const configs::ScalingRule* rule = table.find(options.arch);
   if (rule == nullptr) {
     std::vector<std::string> names;
-    for (const configs::ScalingRule& one : table->rules) {
+    for (const configs::ScalingRule& one : table.rules) {
       names.push_back(one.name);
     }
     return user_error(fmt::format("--arch \"{}\": there are \"{}\"{}", options.arch,
@@ -97,9 +94,8 @@ Result<std::string> describe_scaling(const ScaleOptions& options) {
   }
   std::vector<ScaleRow> rows;
   for (const std::int64_t heads : options.heads) {
-    const auto row = row_of(options, *table, *rule, heads);
-    TRAIN_RETURN_IF_ERROR(row);
-    rows.push_back(*row);
+    const auto row = TRAIN_TRY(row_of(options, table, *rule, heads));
+    rows.push_back(row);
   }
   return options.json ? json_of(options, rows) : text_of(rows);
 }

@@ -157,13 +157,11 @@ Result<StatusView> read_status(const storage::Within& run, const Surroundings& h
     return user_error(fmt::format(
         "{}: no status yet; the run has not started, or an older version ran it", path.string()));
   }
-  const auto text = storage::read_within(place, kStatusLimits.bytes);
-  TRAIN_RETURN_IF_ERROR(text);
-  watch.see(*text, here.now);
-  const auto json = parse_status(*text, path);
-  TRAIN_RETURN_IF_ERROR(json);
-  StatusView view{.file = json->dump(-1, ' ', false, Json::error_handler_t::replace),
-                  .writer = writer_of(*json)};
+  const auto text = TRAIN_TRY(storage::read_within(place, kStatusLimits.bytes));
+  watch.see(text, here.now);
+  const auto json = TRAIN_TRY(parse_status(text, path));
+  StatusView view{.file = json.dump(-1, ' ', false, Json::error_handler_t::replace),
+                  .writer = writer_of(json)};
   view.condition = condition_of(view.writer, here, watch);
   view.age_s = age_of(view.writer, here, watch);
   return view;
@@ -174,18 +172,17 @@ Result<StatusView> watch_status(const storage::Within& run, std::chrono::millise
   Surroundings here = surroundings_now();
   const auto deadline = here.now + patience;
   while (true) {
-    auto view = read_status(run, here, watch);
-    TRAIN_RETURN_IF_ERROR(view);
+    auto view = TRAIN_TRY(read_status(run, here, watch));
     const bool silent = watch.verdict(here.now) != StatusWatch::Verdict::alive;
     const bool doubtful =
-        view->condition == RunCondition::lost ||
-        (view->condition == RunCondition::running && view->writer.host != here.host && silent &&
-         clock_age_of(view->writer, here) < -kClocksApart_s);
+        view.condition == RunCondition::lost ||
+        (view.condition == RunCondition::running && view.writer.host != here.host && silent &&
+         clock_age_of(view.writer, here) < -kClocksApart_s);
     if (!doubtful) {
       return view;
     }
     if (here.now >= deadline) {
-      view->condition = RunCondition::lost;
+      view.condition = RunCondition::lost;
       return view;
     }
     std::this_thread::sleep_for(kLookAgain);

@@ -39,27 +39,23 @@ std::string text(const Environment& environment, const std::string& name) {
 bool in_step(const Environment& environment) { return environment.contains(kStepNodes); }
 
 Result<NodePosition> position_in_step(std::int64_t nodes, const Environment& environment) {
-  const auto node = number_in(environment, "SLURM_NODEID");
-  TRAIN_RETURN_IF_ERROR(node);
-  const auto tasks = number_in(environment, "SLURM_STEP_NUM_TASKS");
-  TRAIN_RETURN_IF_ERROR(tasks);
-  const auto count = number_in(environment, kStepNodes);
-  TRAIN_RETURN_IF_ERROR(count);
-  if (*count != nodes) {
-    return user_error(fmt::format("parallel.nodes = {}, but {} = {}; make them equal", nodes,
-                                  kStepNodes, *count));
+  const auto node = TRAIN_TRY(number_in(environment, "SLURM_NODEID"));
+  const auto tasks = TRAIN_TRY(number_in(environment, "SLURM_STEP_NUM_TASKS"));
+  const auto count = TRAIN_TRY(number_in(environment, kStepNodes));
+  if (count != nodes) {
+    return user_error(
+        fmt::format("parallel.nodes = {}, but {} = {}; make them equal", nodes, kStepNodes, count));
   }
-  if (*tasks != nodes) {
+  if (tasks != nodes) {
     return user_error(
         fmt::format("SLURM_STEP_NUM_TASKS = {} on {} nodes: the launcher runs once per node and "
                     "starts the ranks itself; use srun --ntasks-per-node=1",
-                    *tasks, nodes));
+                    tasks, nodes));
   }
-  if (*node >= nodes) {
-    return user_error(
-        fmt::format("SLURM_NODEID = {}, but {} is only {}", *node, kStepNodes, *count));
+  if (node >= nodes) {
+    return user_error(fmt::format("SLURM_NODEID = {}, but {} is only {}", node, kStepNodes, count));
   }
-  return NodePosition{.node = *node, .nodes = nodes};
+  return NodePosition{.node = node, .nodes = nodes};
 }
 
 }  // namespace
@@ -84,9 +80,7 @@ Result<NodePosition> find_position(std::int64_t nodes, const Environment& enviro
                       "started this; use srun --ntasks-per-node=1, or parallel.nodes = 1",
                       nodes));
     }
-    auto found = position_in_step(nodes, environment);
-    TRAIN_RETURN_IF_ERROR(found);
-    position = std::move(found).value();
+    position = TRAIN_TRY(position_in_step(nodes, environment));
   }
   // A requeued job keeps its number; a batch script may start several steps.
   position.start =

@@ -288,10 +288,9 @@ Result<ClusterProfile> find_cluster_profile(const fs::path& directory, const std
   }
   std::optional<ClusterProfile> chosen;
   for (const fs::path& path : profiles_in(directory)) {
-    auto profile = load_profile(path);
-    TRAIN_RETURN_IF_ERROR(profile);
+    auto profile = TRAIN_TRY(load_profile(path));
     const bool matches =
-        std::any_of(profile->hosts.begin(), profile->hosts.end(), [&](const std::string& pattern) {
+        std::any_of(profile.hosts.begin(), profile.hosts.end(), [&](const std::string& pattern) {
           return ::fnmatch(pattern.c_str(), host.c_str(), 0) == 0;
         });
     if (matches && chosen) {
@@ -301,7 +300,7 @@ Result<ClusterProfile> find_cluster_profile(const fs::path& directory, const std
                       path.string(), one_line(host), chosen->name));
     }
     if (matches) {
-      chosen = std::move(profile).value();
+      chosen = std::move(profile);
     }
   }
   return chosen ? std::move(*chosen) : ClusterProfile{};

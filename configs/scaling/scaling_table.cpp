@@ -172,9 +172,8 @@ Result<ScalingRule> read_rule(const toml::table& table, const std::string& name,
   const toml::array* formulas = reader.list("lr");
   TRAIN_RETURN_IF_ERROR(reader.finish());
   for (const toml::node& node : *formulas) {
-    auto formula = read_formula(node, name + ".lr", file);
-    TRAIN_RETURN_IF_ERROR(formula);
-    rule.lr.push_back(std::move(formula).value());
+    auto formula = TRAIN_TRY(read_formula(node, name + ".lr", file));
+    rule.lr.push_back(std::move(formula));
   }
   return rule;
 }
@@ -197,9 +196,8 @@ Result<ScalingTable> parse_scaling_table(std::string_view text, const std::strin
         return user_error(fmt::format("{}:{}: \"{}\" is not a rule; a rule is a section [{}]",
                                       place, node.source().begin.line, name, name));
       }
-      auto rule = read_rule(*node.as_table(), name, place);
-      TRAIN_RETURN_IF_ERROR(rule);
-      table.rules.push_back(std::move(rule).value());
+      auto rule = TRAIN_TRY(read_rule(*node.as_table(), name, place));
+      table.rules.push_back(std::move(rule));
     }
   } catch (const toml::parse_error& error) {
     std::string description(error.description());
