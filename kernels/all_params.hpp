@@ -6,7 +6,6 @@
 #include "kernels/activation/elementwise.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_cached.hpp"
-#include "kernels/attention/rope.hpp"
 #include "kernels/embedding/embedding.hpp"
 #include "kernels/gemm/matmul.hpp"
 #include "kernels/head/head_loss.hpp"
@@ -19,3 +18,4 @@
 #include "kernels/optimizer/dana.hpp"
 #include "kernels/optimizer/global_norm.hpp"
 #include "kernels/optimizer/muon.hpp"
+#include "kernels/rope/rope.hpp"

@@ -10,7 +10,6 @@
 #include "engine/model/blocks/head_unit.hpp"
 #include "kernels/activation/activation.hpp"
 #include "kernels/activation/elementwise.hpp"
-#include "kernels/attention/rope.hpp"
 #include "kernels/embedding/embedding.hpp"
 #include "kernels/gemm/matmul.hpp"
 #include "kernels/head/head_loss.hpp"
@@ -20,6 +19,7 @@
 #include "kernels/optimizer/dana.hpp"
 #include "kernels/optimizer/global_norm.hpp"
 #include "kernels/optimizer/muon.hpp"
+#include "kernels/rope/rope.hpp"
 
 namespace train::bench {
 namespace {

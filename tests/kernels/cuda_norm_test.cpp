@@ -2,8 +2,8 @@
 // to 16 bytes and rows that are not, and rows that are too long to be held.
 #include <limits>
 
-#include "kernels/attention/rope.hpp"
 #include "kernels/norm/norm.hpp"
+#include "kernels/rope/rope.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
 namespace train::kernels::testing::cuda_norm_test {

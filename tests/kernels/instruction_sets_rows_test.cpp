@@ -1,11 +1,11 @@
 // As instruction_sets_test.cpp: the kernels that add up rows, and those made of products.
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_cached.hpp"
-#include "kernels/attention/rope.hpp"
 #include "kernels/gemm/matmul.hpp"
 #include "kernels/head/log_probs.hpp"
 #include "kernels/head/row_distance.hpp"
 #include "kernels/norm/norm.hpp"
+#include "kernels/rope/rope.hpp"
 #include "tests/kernels/instruction_sets.hpp"
 
 namespace train::kernels::testing::instruction_sets_rows_test {

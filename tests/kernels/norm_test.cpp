@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/check.hpp"
-#include "kernels/attention/rope.hpp"
+#include "kernels/rope/rope.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
 namespace train::kernels::testing::norm_test {

@@ -10,7 +10,7 @@
 #include "kernels/activation/activation.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_cached.hpp"
-#include "kernels/attention/rope.hpp"
+#include "kernels/rope/rope.hpp"
 
 namespace train::engine {
 namespace {

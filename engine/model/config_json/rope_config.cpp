@@ -8,7 +8,7 @@
 #include <numbers>
 
 #include "base/math/fixed_math.hpp"
-#include "kernels/attention/rope.hpp"
+#include "kernels/rope/rope.hpp"
 
 namespace train::engine {
 namespace {

@@ -1,10 +1,10 @@
-#include "kernels/attention/rope.hpp"
+#include "kernels/rope/rope.hpp"
 
 #include "base/math/fixed_math.hpp"
 #include "kernels/cpu_support.hpp"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/attention/rope_cpu.cpp"
+#define HWY_TARGET_INCLUDE "kernels/rope/rope_cpu.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
 #include <hwy/highway.h>
 

@@ -1,4 +1,4 @@
-#include "kernels/attention/rope.hpp"
+#include "kernels/rope/rope.hpp"
 
 #include "kernels/packed.cuh"
 #include "kernels/rows.cuh"
