@@ -72,9 +72,24 @@ void TextEncoder::add_token(std::uint32_t id, std::string_view text,
   }
 }
 
+template <class Encode>
+Status TextEncoder::encode_parts(const std::vector<AddedTokens::Part>& parts, std::string_view text,
+                                 const storage::TokenSpan* origins, const Encode& encode) {
+  for (const AddedTokens::Part& part : parts) {
+    const std::string_view bytes = text.substr(part.begin, part.end - part.begin);
+    const storage::TokenSpan* const from = origins == nullptr ? nullptr : origins + part.begin;
+    if (part.id) {
+      add_token(*part.id, bytes, from);
+      continue;
+    }
+    TRAIN_RETURN_IF_ERROR(encode(bytes, from, part.begin == 0));
+  }
+  return {};
+}
+
 Status TextEncoder::encode_raw(std::string_view text) {
-  const storage::TokenSpan* const origins = spans_ == nullptr ? nullptr : origins_.data();
   if (!parts_->added.any(false)) {
+    const storage::TokenSpan* const origins = spans_ == nullptr ? nullptr : origins_.data();
     return text.empty() ? Status{} : encode_part(text, origins, true, parts_->normalizer);
   }
   parts_->added.find(text, false, raw_parts_);
@@ -82,16 +97,10 @@ Status TextEncoder::encode_raw(std::string_view text) {
   if (parts_->rendered && raw_parts_.size() > 1) {
     return encode_between(text, *parts_->rendered);
   }
-  for (const AddedTokens::Part& part : raw_parts_) {
-    const std::string_view bytes = text.substr(part.begin, part.end - part.begin);
-    const storage::TokenSpan* const from = origins == nullptr ? nullptr : origins + part.begin;
-    if (part.id) {
-      add_token(*part.id, bytes, from);
-      continue;
-    }
-    TRAIN_RETURN_IF_ERROR(encode_part(bytes, from, part.begin == 0, parts_->normalizer));
-  }
-  return {};
+  return encode_parts(raw_parts_, text, spans_ == nullptr ? nullptr : origins_.data(),
+                      [this](std::string_view bytes, const storage::TokenSpan* from, bool first) {
+                        return encode_part(bytes, from, first, parts_->normalizer);
+                      });
 }
 
 Status TextEncoder::encode_rendered(std::string_view text, const RenderedRules& rules) {
@@ -100,20 +109,13 @@ Status TextEncoder::encode_rendered(std::string_view text, const RenderedRules& 
 }
 
 Status TextEncoder::encode_between(std::string_view text, const RenderedRules& rules) {
-  const storage::TokenSpan* const origins = spans_ == nullptr ? nullptr : origins_.data();
-  for (const AddedTokens::Part& part : raw_parts_) {
-    const std::string_view bytes = text.substr(part.begin, part.end - part.begin);
-    const storage::TokenSpan* const from = origins == nullptr ? nullptr : origins + part.begin;
-    if (part.id) {
-      add_token(*part.id, bytes, from);
-      continue;
-    }
-    const bool prefix = (part.begin == 0 || rules.prefix_each) && !bytes.starts_with(' ') &&
-                        !bytes.starts_with(storage::kSpaceMarker);
-    TRAIN_RETURN_IF_ERROR(encode_part(bytes, from, part.begin == 0,
-                                      prefix ? rules.with_prefix : rules.without_prefix));
-  }
-  return {};
+  return encode_parts(
+      raw_parts_, text, spans_ == nullptr ? nullptr : origins_.data(),
+      [&](std::string_view bytes, const storage::TokenSpan* from, bool first) {
+        const bool prefix = (first || rules.prefix_each) && !bytes.starts_with(' ') &&
+                            !bytes.starts_with(storage::kSpaceMarker);
+        return encode_part(bytes, from, first, prefix ? rules.with_prefix : rules.without_prefix);
+      });
 }
 
 Status TextEncoder::encode_part(std::string_view text, const storage::TokenSpan* origins,
@@ -129,17 +131,10 @@ Status TextEncoder::encode_part(std::string_view text, const storage::TokenSpan*
     return parts_->pre_tokenizer.split(normal.text, origins, at_start, *this);
   }
   parts_->added.find(normal.text, true, normal_parts_);
-  for (const AddedTokens::Part& part : normal_parts_) {
-    const std::string_view bytes = normal.text.substr(part.begin, part.end - part.begin);
-    const storage::TokenSpan* const from = origins == nullptr ? nullptr : origins + part.begin;
-    if (part.id) {
-      add_token(*part.id, bytes, from);
-      continue;
-    }
-    TRAIN_RETURN_IF_ERROR(
-        parts_->pre_tokenizer.split(bytes, from, at_start && part.begin == 0, *this));
-  }
-  return {};
+  return encode_parts(normal_parts_, normal.text, origins,
+                      [&](std::string_view bytes, const storage::TokenSpan* from, bool first) {
+                        return parts_->pre_tokenizer.split(bytes, from, at_start && first, *this);
+                      });
 }
 
 void TextEncoder::word(std::string_view text, const storage::TokenSpan* origins) {

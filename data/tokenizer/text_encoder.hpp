@@ -49,6 +49,11 @@ class TextEncoder : private WordSink {
   [[nodiscard]] Status encode_framed(std::string_view text, const EncodeOptions& options);
   [[nodiscard]] Status encode_raw(std::string_view text);
   [[nodiscard]] Status encode_rendered(std::string_view text, const RenderedRules& rules);
+  /// Adds the tokens among the parts of a text; calls encode(bytes, origins, first) for the others.
+  template <class Encode>
+  [[nodiscard]] Status encode_parts(const std::vector<AddedTokens::Part>& parts,
+                                    std::string_view text, const storage::TokenSpan* origins,
+                                    const Encode& encode);
   /// Encodes the tokens of raw_parts_, and the text between them.
   [[nodiscard]] Status encode_between(std::string_view text, const RenderedRules& rules);
   [[nodiscard]] Status encode_part(std::string_view text, const storage::TokenSpan* origins,
