@@ -47,39 +47,28 @@ unsigned nibble_of(const std::byte* nibbles, std::size_t element) {
   return byte_at(nibbles, element % kHalfBlock) >> (element < kHalfBlock ? 0 : 4) & 15;
 }
 
-void dequantize_q4_0(const std::byte* block, float* values) {
-  const float scale = half_at(block);
-  for (std::size_t i = 0; i < kSmallBlock; ++i) {
-    values[i] = scale * static_cast<float>(static_cast<int>(nibble_of(block + 2, i)) - 8);
-  }
-}
-
-void dequantize_q4_1(const std::byte* block, float* values) {
-  const float scale = half_at(block);
-  const float least = half_at(block + 2);
-  for (std::size_t i = 0; i < kSmallBlock; ++i) {
-    values[i] = scale * static_cast<float>(nibble_of(block + 4, i)) + least;
-  }
-}
-
 /// Nibble with a fifth bit from a word with one bit per element.
 unsigned five_bits_of(const std::byte* fifth_bits, std::size_t element) {
   const unsigned fifth = byte_at(fifth_bits, element / 8) >> (element % 8) & 1;
   return nibble_of(fifth_bits + 4, element) | fifth << 4;
 }
 
-void dequantize_q5_0(const std::byte* block, float* values) {
+/// Block of a scale and elements around `middle`.
+template <auto element_of, int middle>
+void dequantize_scaled(const std::byte* block, float* values) {
   const float scale = half_at(block);
   for (std::size_t i = 0; i < kSmallBlock; ++i) {
-    values[i] = scale * static_cast<float>(static_cast<int>(five_bits_of(block + 2, i)) - 16);
+    values[i] = scale * static_cast<float>(static_cast<int>(element_of(block + 2, i)) - middle);
   }
 }
 
-void dequantize_q5_1(const std::byte* block, float* values) {
+/// Block of a scale, the least value, and elements.
+template <auto element_of>
+void dequantize_shifted(const std::byte* block, float* values) {
   const float scale = half_at(block);
   const float least = half_at(block + 2);
   for (std::size_t i = 0; i < kSmallBlock; ++i) {
-    values[i] = scale * static_cast<float>(five_bits_of(block + 4, i)) + least;
+    values[i] = scale * static_cast<float>(element_of(block + 4, i)) + least;
   }
 }
 
@@ -166,10 +155,10 @@ constexpr GgufType kGgufTypes[] = {
     {1, "F16", 1, 2, widen_one<WeightType::f16>},
     {30, "BF16", 1, 2, widen_one<WeightType::bf16>},
     {8, "Q8_0", 32, 34, dequantize_q8_0},
-    {2, "Q4_0", 32, 18, dequantize_q4_0},
-    {3, "Q4_1", 32, 20, dequantize_q4_1},
-    {6, "Q5_0", 32, 22, dequantize_q5_0},
-    {7, "Q5_1", 32, 24, dequantize_q5_1},
+    {2, "Q4_0", 32, 18, dequantize_scaled<nibble_of, 8>},
+    {3, "Q4_1", 32, 20, dequantize_shifted<nibble_of>},
+    {6, "Q5_0", 32, 22, dequantize_scaled<five_bits_of, 16>},
+    {7, "Q5_1", 32, 24, dequantize_shifted<five_bits_of>},
     {12, "Q4_K", 256, 144, dequantize_q4_k},
     {13, "Q5_K", 256, 176, dequantize_q5_k},
     {14, "Q6_K", 256, 210, dequantize_q6_k},
