@@ -31,60 +31,32 @@ template <class Aggregate, class Visit>
 decltype(auto) with_fields(Aggregate& aggregate, const Visit& visit) {
   constexpr std::size_t kFields = field_count<std::remove_const_t<Aggregate>>();
   static_assert(kFields <= 17);
+#define TRAIN_FIELDS(count, ...)     \
+  if constexpr (kFields == count) {  \
+    auto& [__VA_ARGS__] = aggregate; \
+    return visit(__VA_ARGS__);       \
+  }
   if constexpr (kFields == 0) {
     return visit();
-  } else if constexpr (kFields == 1) {
-    auto& [a] = aggregate;
-    return visit(a);
-  } else if constexpr (kFields == 2) {
-    auto& [a, b] = aggregate;
-    return visit(a, b);
-  } else if constexpr (kFields == 3) {
-    auto& [a, b, c] = aggregate;
-    return visit(a, b, c);
-  } else if constexpr (kFields == 4) {
-    auto& [a, b, c, d] = aggregate;
-    return visit(a, b, c, d);
-  } else if constexpr (kFields == 5) {
-    auto& [a, b, c, d, e] = aggregate;
-    return visit(a, b, c, d, e);
-  } else if constexpr (kFields == 6) {
-    auto& [a, b, c, d, e, f] = aggregate;
-    return visit(a, b, c, d, e, f);
-  } else if constexpr (kFields == 7) {
-    auto& [a, b, c, d, e, f, g] = aggregate;
-    return visit(a, b, c, d, e, f, g);
-  } else if constexpr (kFields == 8) {
-    auto& [a, b, c, d, e, f, g, h] = aggregate;
-    return visit(a, b, c, d, e, f, g, h);
-  } else if constexpr (kFields == 9) {
-    auto& [a, b, c, d, e, f, g, h, i] = aggregate;
-    return visit(a, b, c, d, e, f, g, h, i);
-  } else if constexpr (kFields == 10) {
-    auto& [a, b, c, d, e, f, g, h, i, j] = aggregate;
-    return visit(a, b, c, d, e, f, g, h, i, j);
-  } else if constexpr (kFields == 11) {
-    auto& [a, b, c, d, e, f, g, h, i, j, k] = aggregate;
-    return visit(a, b, c, d, e, f, g, h, i, j, k);
-  } else if constexpr (kFields == 12) {
-    auto& [a, b, c, d, e, f, g, h, i, j, k, l] = aggregate;
-    return visit(a, b, c, d, e, f, g, h, i, j, k, l);
-  } else if constexpr (kFields == 13) {
-    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = aggregate;
-    return visit(a, b, c, d, e, f, g, h, i, j, k, l, m);
-  } else if constexpr (kFields == 14) {
-    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = aggregate;
-    return visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n);
-  } else if constexpr (kFields == 15) {
-    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o] = aggregate;
-    return visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o);
-  } else if constexpr (kFields == 16) {
-    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = aggregate;
-    return visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);
-  } else if constexpr (kFields == 17) {
-    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q] = aggregate;
-    return visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q);
   }
+  TRAIN_FIELDS(1, a)
+  TRAIN_FIELDS(2, a, b)
+  TRAIN_FIELDS(3, a, b, c)
+  TRAIN_FIELDS(4, a, b, c, d)
+  TRAIN_FIELDS(5, a, b, c, d, e)
+  TRAIN_FIELDS(6, a, b, c, d, e, f)
+  TRAIN_FIELDS(7, a, b, c, d, e, f, g)
+  TRAIN_FIELDS(8, a, b, c, d, e, f, g, h)
+  TRAIN_FIELDS(9, a, b, c, d, e, f, g, h, i)
+  TRAIN_FIELDS(10, a, b, c, d, e, f, g, h, i, j)
+  TRAIN_FIELDS(11, a, b, c, d, e, f, g, h, i, j, k)
+  TRAIN_FIELDS(12, a, b, c, d, e, f, g, h, i, j, k, l)
+  TRAIN_FIELDS(13, a, b, c, d, e, f, g, h, i, j, k, l, m)
+  TRAIN_FIELDS(14, a, b, c, d, e, f, g, h, i, j, k, l, m, n)
+  TRAIN_FIELDS(15, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o)
+  TRAIN_FIELDS(16, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
+  TRAIN_FIELDS(17, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q)
+#undef TRAIN_FIELDS
 }
 
 /// Name "TrainStep" of train::actors::TrainStep, for texts.
