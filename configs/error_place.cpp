@@ -9,12 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/text/ascii.hpp"
+
 namespace train::configs {
 namespace {
 
 bool continues_name(char letter) {
-  return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
-         (letter >= '0' && letter <= '9') || letter == '_' || letter == '-';
+  return is_alphanumeric(letter) || letter == '_' || letter == '-';
 }
 
 /// Position at which `text` names the key; npos: none. "run.steps" does not match in

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/text/ascii.hpp"
 #include "checkpoint/format/record_text.hpp"
 #include "checkpoint/format/run_identity.hpp"
 #include "storage/files/digest.hpp"
@@ -51,8 +52,7 @@ bool own_digest_holds(std::string_view text) {
 /// Names are opened below the checkpoint's directory and must not lead out of it.
 bool is_plain_name(std::string_view name) {
   const auto plain = [](char letter) {
-    return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
-           (letter >= '0' && letter <= '9') || letter == '-' || letter == '_' || letter == '.';
+    return is_alphanumeric(letter) || letter == '-' || letter == '_' || letter == '.';
   };
   return !name.empty() && name.size() <= 255 && name.front() != '.' && name != kManifestFileName &&
          std::all_of(name.begin(), name.end(), plain);

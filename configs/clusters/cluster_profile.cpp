@@ -12,6 +12,7 @@
 #include <map>
 #include <regex>
 
+#include "base/text/ascii.hpp"
 #include "configs/load_config.hpp"
 #include "configs/nearest.hpp"
 
@@ -267,8 +268,7 @@ bool is_plain_word(std::string_view text) {
   static constexpr std::string_view kSigns = "_.,:+=/@*&|()[]-";
   return !text.empty() && text.front() != '-' &&
          std::all_of(text.begin(), text.end(), [](char letter) {
-           return (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'z') ||
-                  (letter >= 'A' && letter <= 'Z') || kSigns.find(letter) != std::string_view::npos;
+           return is_alphanumeric(letter) || kSigns.find(letter) != std::string_view::npos;
          });
 }
 

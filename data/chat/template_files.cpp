@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/text/ascii.hpp"
 #include "data/tokenizer/formats/gguf_tokenizer.hpp"
 #include "data/tokenizer/formats/json_members.hpp"
 #include "data/tokenizer/formats/tokenizer_settings.hpp"
@@ -184,9 +185,7 @@ constexpr const char* kOtherTemplates = "additional_chat_templates";
 bool is_file_name(const std::string& name) {
   return !name.empty() && name.front() != '.' &&
          std::all_of(name.begin(), name.end(), [](char letter) {
-           return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
-                  (letter >= '0' && letter <= '9') || letter == '_' || letter == '-' ||
-                  letter == '.';
+           return is_alphanumeric(letter) || letter == '_' || letter == '-' || letter == '.';
          });
 }
 

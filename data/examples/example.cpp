@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "base/text/ascii.hpp"
 #include "data/chat/white_space.hpp"
 #include "data/examples/example_messages.hpp"
 #include "data/examples/line_members.hpp"
@@ -72,10 +73,7 @@ std::optional<bool> label_value(const LineJson& label) {
     return label.get<bool>();
   }
   if (label.is_string()) {
-    std::string text = label.get<std::string>();
-    std::transform(text.begin(), text.end(), text.begin(), [](char letter) {
-      return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
-    });
+    const std::string text = lower_case(label.get<std::string>());
     return text == "true" || text == "1"    ? std::optional(true)
            : text == "false" || text == "0" ? std::optional(false)
                                             : std::nullopt;

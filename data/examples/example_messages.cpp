@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/text/ascii.hpp"
 #include "base/text/one_line.hpp"
 #include "data/chat/white_space.hpp"
 #include "storage/files/untrusted_text.hpp"
@@ -254,10 +255,7 @@ ExampleJson list_or_text(const ExampleJson& value) {
 }  // namespace
 
 MessageRole message_role(std::string_view name) {
-  std::string lower(name);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](char letter) {
-    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
-  });
+  const std::string lower = lower_case(std::string(name));
   const auto* const found = std::find_if(kRoleNames.begin(), kRoleNames.end(),
                                          [&](const auto& each) { return each.first == lower; });
   return found == kRoleNames.end() ? MessageRole{std::string(name), false}

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text/ascii.hpp"
 #include "storage/files/input_file.hpp"
 #include "storage/inputs/parquet_source.hpp"
 #include "storage/inputs/unpacker.hpp"
@@ -110,13 +111,6 @@ Status check_ending(const std::filesystem::path& path) {
 }
 
 }  // namespace
-
-std::string lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](char letter) {
-    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
-  });
-  return text;
-}
 
 Result<std::unique_ptr<ByteSource>> open_byte_source(const std::filesystem::path& path) {
   auto file = TRAIN_TRY(InputFile::open(path));

@@ -33,7 +33,5 @@ class ByteSource {
 
 /// Extension without the one for compression, in lower case: ".json" for "A.JSON.gz".
 [[nodiscard]] std::string content_ending(const std::filesystem::path& path);
-/// Lowers ASCII letters only.
-[[nodiscard]] std::string lower_case(std::string text);
 
 }  // namespace train::storage

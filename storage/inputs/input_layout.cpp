@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/text/ascii.hpp"
 #include "storage/inputs/record_cutter.hpp"
 
 namespace train::storage {
@@ -116,8 +117,7 @@ std::optional<InputLayout> json_layout(const InputHead& head, bool is_named) {
 /// A cell that may name a column, and is hardly part of a sentence.
 bool is_name(std::string_view cell) {
   return !cell.empty() && std::all_of(cell.begin(), cell.end(), [](char letter) {
-    return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
-           (letter >= '0' && letter <= '9') || letter == '_' || letter == '-';
+    return is_alphanumeric(letter) || letter == '_' || letter == '-';
   });
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text/ascii.hpp"
 #include "data/tokenizer/text/unicode_tables.hpp"
 #include "storage/files/untrusted_text.hpp"
 #include "storage/text/utf8.hpp"
@@ -369,10 +370,7 @@ Result<std::string> rewritten_for_pcre2(std::string_view pattern) {
 std::string quoted_for_pcre2(std::string_view text) {
   std::string out;
   for (const char letter : text) {
-    const bool plain = (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'z') ||
-                       (letter >= 'A' && letter <= 'Z') ||
-                       static_cast<unsigned char>(letter) >= 0x80;
-    if (!plain) {
+    if (!is_alphanumeric(letter) && static_cast<unsigned char>(letter) < 0x80) {
       out += fmt::format("\\x{{{:x}}}", static_cast<unsigned>(letter));
     } else {
       out.push_back(letter);
