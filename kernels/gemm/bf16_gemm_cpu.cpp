@@ -16,30 +16,6 @@ constexpr std::int64_t kMostColumns = 144;
 /// Rows of A rounded at a time, once for all columns.
 constexpr std::int64_t kMostRows = 1024;
 
-/// Rectangle of C and one block of the inner dimension.
-struct Block {
-  const MatmulParams& p;
-  Piece piece;
-  std::int64_t first, depth;
-
-  [[nodiscard]] bool add() const { return p.accumulate || first > 0; }
-  [[nodiscard]] std::int64_t pairs() const { return divide_up(depth, 2); }
-  /// Address in op(A) or op(B) of row or column `at` of the rectangle.
-  [[nodiscard]] const float* a(std::int64_t at) const {
-    const auto* a = static_cast<const float*>(p.a);
-    const std::int64_t row = piece.row + at;
-    return p.transpose_a ? a + first * p.lda + row : a + row * p.lda + first;
-  }
-  [[nodiscard]] const float* b(std::int64_t at) const {
-    const auto* b = static_cast<const float*>(p.b);
-    const std::int64_t column = piece.column + at;
-    return p.transpose_b ? b + column * p.ldb + first : b + first * p.ldb + column;
-  }
-  [[nodiscard]] float* c(std::int64_t row, std::int64_t column) const {
-    return static_cast<float*>(p.c) + (piece.row + row) * p.ldc + piece.column + column;
-  }
-};
-
 /// C (+)= kTileRows rows of op(A) times a panel of B, in registers over all pairs of k. A's pairs
 /// are `step` apart within a row, rows `stride`.
 template <int vectors, std::int64_t step>

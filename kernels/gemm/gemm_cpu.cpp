@@ -46,29 +46,6 @@ constexpr std::int64_t tiles_at_once(std::int64_t rows, std::int64_t k) {
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-/// Rectangle of C and one block of the inner dimension.
-struct Block {
-  const MatmulParams& p;
-  Piece piece;
-  std::int64_t first, depth;
-
-  [[nodiscard]] bool add() const { return p.accumulate || first > 0; }
-  /// Address in op(A) or op(B) of row or column `at` of the rectangle.
-  [[nodiscard]] const float* a(std::int64_t at) const {
-    const auto* a = static_cast<const float*>(p.a);
-    const std::int64_t row = piece.row + at;
-    return p.transpose_a ? a + first * p.lda + row : a + row * p.lda + first;
-  }
-  [[nodiscard]] const float* b(std::int64_t at) const {
-    const auto* b = static_cast<const float*>(p.b);
-    const std::int64_t column = piece.column + at;
-    return p.transpose_b ? b + column * p.ldb + first : b + first * p.ldb + column;
-  }
-  [[nodiscard]] float* c(std::int64_t row, std::int64_t column) const {
-    return static_cast<float*>(p.c) + (piece.row + row) * p.ldc + piece.column + column;
-  }
-};
-
 /// Calls body(column, columns, vectors) for the panels of `columns` columns: as wide as a tile; at
 /// the end twice two vectors instead of three and one, which would not saturate the FMA units.
 template <class Body>

@@ -15,6 +15,31 @@ struct Piece {
   std::int64_t column = 0, columns = 0;
 };
 
+/// Rectangle of C and one block of the inner dimension.
+struct Block {
+  const MatmulParams& p;
+  Piece piece;
+  std::int64_t first, depth;
+
+  [[nodiscard]] bool add() const { return p.accumulate || first > 0; }
+  /// Pairs of bf16 in `depth`.
+  [[nodiscard]] std::int64_t pairs() const { return divide_up(depth, 2); }
+  /// Address in op(A) or op(B) of row or column `at` of the rectangle.
+  [[nodiscard]] const float* a(std::int64_t at) const {
+    const auto* a = static_cast<const float*>(p.a);
+    const std::int64_t row = piece.row + at;
+    return p.transpose_a ? a + first * p.lda + row : a + row * p.lda + first;
+  }
+  [[nodiscard]] const float* b(std::int64_t at) const {
+    const auto* b = static_cast<const float*>(p.b);
+    const std::int64_t column = piece.column + at;
+    return p.transpose_b ? b + column * p.ldb + first : b + first * p.ldb + column;
+  }
+  [[nodiscard]] float* c(std::int64_t row, std::int64_t column) const {
+    return static_cast<float*>(p.c) + (piece.row + row) * p.ldc + piece.column + column;
+  }
+};
+
 /// Granularity and cost of the pieces of one kind of product.
 struct PieceCosts {
   std::int64_t whole_rows, whole_columns;  ///< Tile size; pieces are multiples of it, except the
