@@ -1,7 +1,13 @@
 #pragma once
 
 #include <caf/fwd.hpp>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "actors/messages/save_messages.hpp"
 #include "actors/system/handles.hpp"

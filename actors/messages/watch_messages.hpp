@@ -1,6 +1,7 @@
 #pragma once
 
 #include <caf/allowed_unsafe_message_type.hpp>
+#include <cstdint>
 #include <string>
 
 #include "actors/messages/fields.hpp"

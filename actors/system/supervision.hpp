@@ -6,6 +6,7 @@
 #include <caf/message.hpp>
 #include <caf/sec.hpp>
 #include <exception>
+#include <map>
 #include <string>
 
 #include "base/result.hpp"

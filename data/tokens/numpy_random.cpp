@@ -1,5 +1,6 @@
 #include "data/tokens/numpy_random.hpp"
 
+#include <array>
 #include <bit>
 #include <limits>
 #include <numeric>

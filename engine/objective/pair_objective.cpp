@@ -1,5 +1,6 @@
 #include "engine/objective/pair_objective.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "base/check.hpp"

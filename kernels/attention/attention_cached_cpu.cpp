@@ -1,5 +1,7 @@
 #include "kernels/attention/attention_cached.hpp"
 
+#include <cmath>
+
 #include "kernels/attention/attention_scratch.hpp"
 #include "kernels/attention/bf16_blocks.hpp"
 #include "kernels/cpu_support.hpp"

@@ -1,6 +1,7 @@
 #include "kernels/embedding/embedding.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <vector>
 

@@ -1,3 +1,4 @@
+#include <type_traits>
 
 #include "kernels/gemm/bf16_pairs-inl.hpp"
 #include "kernels/gemm/gemm_depth.hpp"

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "actors/cluster/network/coroutines.hpp"
 #include "actors/cluster/network/credentials.hpp"

@@ -2,6 +2,7 @@
 
 #include <caf/fwd.hpp>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 
 #include "actors/system/handles.hpp"

@@ -1,6 +1,7 @@
 #include "data/tokenizer/models/prefix_trie.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace train::data {
 namespace {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "engine/command.hpp"
 #include "engine/host_state.hpp"

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <span>
+#include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/process/joined_thread.hpp"
