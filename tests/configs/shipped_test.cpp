@@ -1,6 +1,7 @@
 // Every run that is shipped loads, says what it should, and survives being written out again.
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 
@@ -11,9 +12,10 @@ namespace train::configs::shipped_test {
 namespace {
 
 const std::set<std::string> kShipped = {
-    "quickstart.toml",  "quickstart_2_ranks.toml", "tiny_cpu.toml",
-    "qwen3_tiny.toml",  "enoki_3h_adana.toml",     "qwen3_2h_danastar.toml",
-    "dpo_smollm2.toml", "smollm2_lora.toml",       "unlearn_neox.toml"};
+    "quickstart.toml",        "quickstart_2_ranks.toml", "tiny_cpu.toml",
+    "qwen3_tiny.toml",        "enoki_3h_adana.toml",     "qwen3_2h_danastar.toml",
+    "dpo_smollm2.toml",       "smollm2_lora.toml",       "smollm2_sft.toml",
+    "dpo_smollm2_hours.toml", "smollm2_lora_hours.toml", "unlearn_neox.toml"};
 const std::filesystem::path kFolder = ACTORTRAIN_SOURCE_DIR "/configs";
 
 TEST_CASE("shipped: the folder holds exactly the runs that are tested", "[configs][shipped]") {
@@ -37,6 +39,35 @@ TEST_CASE("shipped: every run loads and round-trips", "[configs][shipped][CF-2]"
     const Result<RunConfig> back = parse_config(written, name);
     REQUIRE(back.ok());
     CHECK(to_toml(*back) == written);
+  }
+}
+
+TEST_CASE("shipped: the head of every run says how long it takes", "[configs][shipped]") {
+  for (const std::string& name : kShipped) {
+    std::ifstream file(kFolder / name);
+    std::string line;
+    std::getline(file, line);
+    INFO(name << ": " << line);
+    const bool hours = line.starts_with("# Hours");
+    CHECK((hours || line.starts_with("# Minutes") || line.starts_with("# Seconds")));
+    // What is as long and has no short version says where it is tried.
+    CHECK((!hours || name == "unlearn_neox.toml" || name.ends_with("_hours.toml")));
+  }
+}
+
+TEST_CASE("shipped: a run of hours is that of minutes, longer", "[configs][shipped]") {
+  for (const std::string name : {"dpo_smollm2", "smollm2_lora"}) {
+    const auto longer = load_config((kFolder / (name + "_hours.toml")).string());
+    auto shorter = load_config((kFolder / (name + ".toml")).string());
+    REQUIRE((longer.ok() && shorter.ok()));
+    CHECK(longer->run.steps * longer->batch.lanes > 10 * shorter->run.steps * shorter->batch.lanes);
+    shorter->run = longer->run;
+    shorter->batch = longer->batch;
+    shorter->optimizer.lr = longer->optimizer.lr;
+    shorter->schedule.warmup_steps = longer->schedule.warmup_steps;
+    shorter->eval.interval_steps = longer->eval.interval_steps;
+    shorter->checkpoint.interval_steps = longer->checkpoint.interval_steps;
+    CHECK(to_toml(*shorter) == to_toml(*longer));
   }
 }
 

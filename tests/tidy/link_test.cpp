@@ -1,11 +1,14 @@
-// What a document names must exist: the files it links to, and the paths it quotes.
+// What a document names must exist: the files and headings it links to, and the paths it quotes.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cctype>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <regex>
+#include <set>
 #include <string>
 
 #include "tests/tidy/source_tree.hpp"
@@ -43,6 +46,83 @@ Findings check_paths(const SourceTree& tree, const Exists& exists) {
     }
   }
   return findings;
+}
+
+/// The anchor of a heading's text, as GitHub makes it.
+std::string anchor_of(const std::string& heading) {
+  static const std::regex kLink("\\[([^\\]]*)\\]\\([^)]*\\)");
+  std::string anchor;
+  for (const unsigned char c : std::regex_replace(heading, kLink, "$1")) {
+    if (c == ' ') {
+      anchor += '-';
+    } else if (std::isalnum(c) != 0 || c == '-' || c == '_' || c >= 0x80) {
+      anchor += static_cast<char>(std::tolower(c));
+    }
+  }
+  return anchor;
+}
+
+/// Anchors of a document's headings; the second of one name ends in "-1", and so on.
+std::set<std::string> anchors_of(const SourceFile& file) {
+  std::set<std::string> anchors;
+  std::map<std::string, int> seen;
+  bool fenced = false;
+  for (const std::string& line : file.lines) {
+    fenced = fenced != line.starts_with("```");
+    const std::size_t level = line.find_first_not_of('#');
+    if (!fenced && level != std::string::npos && level > 0 && line[level] == ' ') {
+      const std::string anchor = anchor_of(line.substr(level + 1));
+      const int earlier = seen[anchor]++;
+      anchors.insert(earlier == 0 ? anchor : fmt::format("{}-{}", anchor, earlier));
+    }
+  }
+  return anchors;
+}
+
+/// Links to a heading of a document, of the same or of another one.
+Findings check_anchors(const SourceTree& tree) {
+  static const std::regex kLink("\\]\\(([^)#: ]*)#([^)]*)\\)");
+  Findings findings;
+  for (const SourceFile& file : tree) {
+    if (!file.path.ends_with(".md")) {
+      continue;
+    }
+    const std::filesystem::path folder = std::filesystem::path(file.path).parent_path();
+    for (std::size_t i = 0; i < file.lines.size(); ++i) {
+      const std::string& line = file.lines[i];
+      for (std::sregex_iterator at(line.begin(), line.end(), kLink), end; at != end; ++at) {
+        const std::string name = (*at)[1].str();
+        const std::string path =
+            name.empty() ? file.path : (folder / name).lexically_normal().generic_string();
+        const SourceFile* to = find_file(tree, path);
+        if (to != nullptr && anchors_of(*to).count((*at)[2].str()) == 0) {
+          findings.push_back(
+              finding(file, i, fmt::format("{} has no heading #{}", path, (*at)[2].str())));
+        }
+      }
+    }
+  }
+  return findings;
+}
+
+TEST_CASE("link: every heading that a document links to exists", "[tidy][link]") {
+  const Findings findings = check_anchors(repository());
+  INFO(joined(findings));
+  CHECK(findings.empty());
+}
+
+TEST_CASE("link: a heading that does not exist is found", "[tidy][link]") {
+  const auto judge = [](const std::string& line) {
+    return check_anchors({make_file("docs/a.md", "# Here it is\n" + line),
+                          make_file("docs/b.md",
+                                    "## `a.b`, [c](c.md): 1\n## Twice\n## Twice\n"
+                                    "```sh\n# none\n```\n")})
+        .size();
+  };
+  CHECK(judge("[x](b.md#ab-c-1), [x](b.md#twice-1), [x](#here-it-is), [x](b.md)") == 0);
+  CHECK(judge("[x](b.md#twice-2)") == 1);
+  CHECK(judge("[x](b.md#none)") == 1);
+  CHECK(judge("[x](#there)") == 1);
 }
 
 TEST_CASE("link: every path that a document names exists", "[tidy][link]") {
