@@ -86,7 +86,9 @@ void check_collectives(const actors::RankProfile& profile, const engine::ShardPl
 void check_lanes(const actors::RankProfile& profile, const engine::ShardPlan& plan) {
   std::map<std::tuple<std::string, std::int64_t, int, int>, int> passes;
   for (const actors::Stretch& one : profile.streams.front().stretches) {
-    ++passes[{profile.names[one.name], one.step, one.unit, one.lane}];
+    // "forward" of "forward attention", a part of a block.
+    const std::string& name = profile.names[one.name];
+    ++passes[{name.substr(0, name.find(' ')), one.step, one.unit, one.lane}];
   }
   const engine::LaneSchedule& lanes = plan.train_lanes();
   for (const std::int64_t lane : lanes.lanes_of(profile.rank)) {
@@ -130,8 +132,16 @@ void check_summary(const fs::path& run, int ranks, bool alone) {
   REQUIRE(summary["ranks"].size() == static_cast<std::size_t>(ranks));
   CHECK(summary["remarks"].empty());
   double kernels = 0.0;
+  std::set<std::string> of_blocks;
   for (const json& kernel : summary["kernels"]) {
     kernels += kernel["seconds"].get<double>();
+    if (kernel["unit"] == "block") {
+      of_blocks.insert(kernel["what"].get<std::string>());
+    }
+  }
+  for (const char* part :
+       {"forward attention", "forward mlp", "backward attention", "backward mlp"}) {
+    CHECK(of_blocks.count(part) == 1);
   }
   double busy = 0.0;
   for (const json& rank : summary["ranks"]) {

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "base/check.hpp"
@@ -10,11 +13,23 @@
 #include "kernels/dtype.hpp"
 
 namespace train::engine {
+namespace {
+
+/// "forward attention": a mark's name, which outlives the model, as traces and failures do.
+const char* mark_name(std::string_view pass, std::string_view role) {
+  static std::mutex mutex;
+  static std::set<std::string> names;
+  const std::lock_guard lock(mutex);
+  return names.insert(fmt::format("{} {}", pass, role)).first->c_str();
+}
+
+}  // namespace
 
 TransformerBlock::TransformerBlock(const kernels::KernelTable& kernels, Workspace& workspace,
                                    const ModelSpec& spec, const Options& options)
     : LayerUnit(fmt::format("block {}", options.index), kernels, workspace, spec),
       residual_scale_(spec.residual_scale),
+      unit_(static_cast<std::int32_t>(options.index) + 1),
       parallel_(spec.layers.at(options.index).parallel),
       input_(options.input) {
   const LayerSpec& layer = spec.layers[options.index];
@@ -39,6 +54,8 @@ void TransformerBlock::add_branch(const BlockContext& context, const ModelSpec& 
   context.workspace.recompute_kept(again);
   Branch& added = branches_.emplace_back();
   added.again = again;
+  added.forward_mark = mark_name("forward", branch.block->role());
+  added.backward_mark = mark_name("backward", branch.block->role());
   if (branch.pre) {
     added.pre.emplace(context, *branch.pre, spec.embedding_dim);
   }
@@ -66,6 +83,13 @@ void TransformerBlock::reserve(Workspace& workspace, const std::string& prefix) 
   if (residual_scale_ != 1.0F || parallel_) {
     scaled_gradient_ = workspace.scratch_backward(Phase::block, "scaled residual gradient", count);
   }
+}
+
+void TransformerBlock::mark(const BlockCall& call, const char* what) const {
+  call.stream.mark({.what = what,
+                    .step = call.lane.step,
+                    .unit = unit_,
+                    .lane = static_cast<std::int32_t>(call.lane.index)});
 }
 
 void TransformerBlock::add(const BlockCall& call, ConstElements x, ConstElements branch,
@@ -120,6 +144,7 @@ void TransformerBlock::forward(kernels::Stream& stream, const UnitMemory& memory
                                const Lane& lane) {
   const BlockCall call{stream, memory.weights, nullptr, lane};
   for (std::size_t i = 0; i < branches_.size(); ++i) {
+    mark(call, branches_[i].forward_mark);
     branches_[i].block->forward_kept(call, add_and_enter(call, i));
     branch_output(call, branches_[i]);
   }
@@ -136,6 +161,7 @@ void TransformerBlock::compute_again(const BlockCall& call) {
   for (std::size_t i = 0; i < branches_.size(); ++i) {
     const Branch& branch = branches_[i];
     if (branch.again) {
+      mark(call, branch.backward_mark);
       branch.block->forward_kept(call, sum_again(i) ? add_and_enter(call, i) : input(call, branch));
       if (branch.post || sum_again(i + 1)) {
         branch_output(call, branch);
@@ -160,6 +186,7 @@ ConstElements TransformerBlock::branch_gradient(const BlockCall& call) const {
 
 void TransformerBlock::branch_backward(const BlockCall& call, const Branch& branch,
                                        ConstElements gradient) const {
+  mark(call, branch.backward_mark);
   const Elements d = workspace_->at(residual_gradient_);
   const Elements norm_gradient = workspace_->at(norm_gradient_);
   const ConstElements from =

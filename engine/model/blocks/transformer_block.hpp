@@ -35,13 +35,17 @@ class TransformerBlock final : public LayerUnit {
     std::optional<NormBlock> pre;
     std::unique_ptr<Block> block;
     std::optional<PostNormBlock> post;
-    bool again = false;       ///< The backward pass recomputes it.
+    bool again = false;  ///< The backward pass recomputes it.
+    /// Names of its work in profiles and statuses: "forward attention".
+    const char *forward_mark = nullptr, *backward_mark = nullptr;
     Workspace::Slot sum = 0;  ///< The residual stream in front of it.
   };
 
   void add_branch(const BlockContext& context, const ModelSpec& spec, const BranchSpec& branch,
                   bool again);
   void reserve(Workspace& workspace, const std::string& prefix);
+  /// Labels the work that follows.
+  void mark(const BlockCall& call, const char* what) const;
   /// True if the backward pass recomputes the sum in front of the branch.
   [[nodiscard]] bool sum_again(std::size_t index) const;
   /// Recomputes, before the backward pass, the activations that it needs and that were not kept.
@@ -61,6 +65,7 @@ class TransformerBlock final : public LayerUnit {
   [[nodiscard]] ConstElements branch_gradient(const BlockCall& call) const;
 
   float residual_scale_;
+  std::int32_t unit_;
   bool parallel_;
   std::vector<Branch> branches_;
   Workspace::Slot input_, branch_ = 0;
