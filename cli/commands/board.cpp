@@ -11,7 +11,6 @@ namespace {
 Status show_board(const BoardCommandOptions& options) {
   const auto server = TRAIN_TRY(BoardServer::start(
       {.root = options.directory, .listen = options.listen, .token_file = options.token_file}));
-  print(fmt::format("{}\n", server->url()));
   std::mutex mutex;
   std::condition_variable stopped;
   bool stop = false;
@@ -20,6 +19,7 @@ Status show_board(const BoardCommandOptions& options) {
     stop = true;
     stopped.notify_one();
   });
+  print(fmt::format("{}\n", server->url()));
   std::unique_lock lock(mutex);
   stopped.wait(lock, [&stop] { return stop; });
   return {};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "tests/integration/run_site.hpp"
 #include "tests/support/inputs/small_tokenizer.hpp"
@@ -21,30 +22,21 @@ struct Typed {
 
 struct Document {
   std::vector<Typed> typed;
-  std::map<std::string, std::string> run_files;  ///< By run.name: what is shown as `toml`.
   Words unmarked;  ///< Commands outside of blocks that say how they are.
 };
 
 /// The commands of a document in their order; a line that ends with a backslash goes on.
 Document read_document(const std::string& name, const std::string& text) {
   Document document;
-  std::string fence, open, toml;
+  std::string fence, open;
   std::size_t number = 0;
   for (const std::string& line : lines_of(text)) {
     ++number;
     if (line.starts_with("```")) {
-      const std::size_t at = toml.find("[run]\nname = \"");
-      if (at != std::string::npos) {
-        const std::size_t begin = at + std::string("[run]\nname = \"").size();
-        document.run_files[toml.substr(begin, toml.find('"', begin) - begin)] = toml;
-      }
-      toml.clear();
       fence = fence.empty() ? line.substr(3) + " " : "";
       continue;
     }
-    if (fence == "toml ") {
-      toml += line + "\n";
-    } else if (fence == "sh ") {
+    if (fence == "sh ") {
       open += line;
       if (open.ends_with('\\')) {
         open.pop_back();
@@ -64,6 +56,65 @@ Document read_document(const std::string& name, const std::string& text) {
     }
   }
   return document;
+}
+
+/// The words of a command, without its comment.
+Words words_of(const std::string& command) {
+  std::istringstream stream(command.substr(0, command.find(" #")));
+  Words words;
+  for (std::string word; stream >> word;) {
+    words.push_back(word);
+  }
+  return words;
+}
+
+/// A command that trains: the run's name, and the keys that all its starts must have alike.
+struct Start {
+  std::string run;
+  std::set<std::string> fixed;
+  bool fresh = false;
+};
+
+std::optional<Start> start_of(const Typed& typed) {
+  const Words words = words_of(typed.command);
+  if (words.size() < 3 || words[1] != "run" ||
+      std::find(words.begin(), words.end(), "--dry-run") != words.end()) {
+    return std::nullopt;
+  }
+  static const Words kMayChange = {"run.steps", "parallel.", "status."};
+  Start start{.run = fs::path(words[2]).stem().string(), .fixed = {words[2]}};
+  for (std::size_t i = 3; i < words.size(); ++i) {
+    start.fresh = start.fresh || words[i] == "--fresh";
+    if (words[i - 1] != "--set") {
+      continue;
+    }
+    if (words[i].starts_with("run.name=")) {
+      start.run = words[i].substr(words[i].find('=') + 1);
+    } else if (std::none_of(kMayChange.begin(), kMayChange.end(),
+                            [&](const std::string& key) { return words[i].starts_with(key); })) {
+      start.fixed.insert(words[i]);
+    }
+  }
+  return start;
+}
+
+/// Commands that start the run of an earlier command with other keys than that.
+Words clashes(const std::vector<Document>& documents) {
+  std::map<std::string, Start> runs;
+  Words found;
+  for (const Document& document : documents) {
+    for (const Typed& typed : document.typed) {
+      const std::optional<Start> start = start_of(typed);
+      if (!start) {
+        continue;
+      }
+      const auto [earlier, first] = runs.emplace(start->run, *start);
+      if (!first && !start->fresh && earlier->second.fixed != start->fixed) {
+        found.push_back(fmt::format("{}:{}: {}", typed.document, typed.line, typed.command));
+      }
+    }
+  }
+  return found;
 }
 
 /// README first, then the pages in the order of docs/index.md, each once.
@@ -122,6 +173,18 @@ class ReadersSite {
   void write(const std::string& name, const std::string& text) const {
     write_bytes(site_ / name, text);
   }
+  /// Keys of the lines of all runs' metrics.jsonl.
+  [[nodiscard]] std::set<std::string> metrics() const {
+    std::set<std::string> keys;
+    for (const auto& run : fs::directory_iterator(site_ / "runs")) {
+      for (const nlohmann::json& line : metrics_of(run.path())) {
+        for (const auto& [key, value] : line.items()) {
+          keys.insert(key);
+        }
+      }
+    }
+    return keys;
+  }
 
  private:
   void script(const std::string& name, const std::string& text) const {
@@ -129,13 +192,26 @@ class ReadersSite {
     fs::permissions(site_ / name, fs::perms::owner_all);
   }
 
-  /// `actortrain` cuts runs short; `./dev run` is it, and other commands of it are not run, but are
-  /// there; scripts/smollm2.sh finds its model here.
+  /// `actortrain` cuts runs short, and ends a board that has said where it is; `./dev run` is it,
+  /// and other commands of it are not run, but are there; scripts/smollm2.sh finds its model here.
   void write_programs() const {
     script("bin/actortrain", fmt::format(R"(
+if [ "$1" = board ]; then
+  [[ "$*" == *--listen* ]] || set -- "$@" --listen 127.0.0.1:0
+  {0} "${{@/%:8080/:0}}" > board.out &
+  until grep -q http:// board.out; do kill -0 $! || exit 1; sleep 0.1; done
+  kill $!
+  wait $!
+  exit
+fi
 [ "$1" = run ] || exec {0} "$@"
-cut=(--set run.steps=4 --set schedule.warmup_steps=1 --set eval.interval_steps=2
-  --set checkpoint.interval_steps=2)
+typed="$*" steps=200
+[[ "$typed" != *run.steps=* ]] || {{ steps="${{typed##*run.steps=}}" && steps="${{steps%% *}}"; }}
+cut=(--set run.steps=$((steps / 50)) --set schedule.warmup_steps=1 --set eval.interval_steps=2
+  --set checkpoint.interval_steps=2 --set runtime.threads=1)
+case "$*" in
+  *quickstart*) cut+=(--set data.sequence_length=32 --set batch.micro_batch=1 --set eval.lanes=1) ;;
+esac
 case "$*" in *steps_per_job=*) cut+=(--set run.steps_per_job=2) ;; esac
 case "$*" in
   *unlearn*) cut+=(--set objective.first_layer=1 --set objective.last_layer=0
@@ -169,6 +245,7 @@ grep -q "^  $1\b" "{}/dev")",
                                R"({{"role": "assistant", "content": "{}"}}]}})",
                                i, word(i));
           }));
+    write("other_chats.jsonl", read_bytes(site_ / "chats.jsonl"));
     write("pairs.jsonl", repeated(60, [&](int i) {
             return fmt::format(R"({{"prompt": "Say {}", "chosen": "{}", "rejected": "no {}"}})", i,
                                word(i), i);
@@ -220,6 +297,50 @@ sequence_length = 32
   RunSite site_;
 };
 
+/// Keys in the first column of the table of docs/watching.md, "Metrics".
+Words documented_metrics() {
+  const std::string text = read_bytes(fs::path(ACTORTRAIN_SOURCE_DIR) / "docs/watching.md");
+  const std::size_t begin = text.find("\n## Metrics\n");
+  REQUIRE(begin != std::string::npos);
+  Words keys;
+  for (const std::string& line :
+       lines_of(text.substr(begin, text.find("\n## ", begin + 1) - begin))) {
+    const std::string column = line.substr(0, line.find(" | "));
+    for (std::size_t at = 0;
+         line.starts_with("| `") && (at = column.find('`', at)) != std::string::npos;) {
+      const std::size_t end = column.find('`', at + 1);
+      keys.push_back(column.substr(at + 1, end - at - 1));
+      at = end + 1;
+    }
+  }
+  return keys;
+}
+
+/// Every key of the runs is in the table ("val_" and an objective's key is, too), and every key of
+/// the table in a run. A key that ends in * stands for all that begin so.
+void check_metrics_table(const std::set<std::string>& written) {
+  const Words documented = documented_metrics();
+  const auto is = [](const std::string& key, const std::string& name) {
+    return name.ends_with('*') ? key.starts_with(name.substr(0, name.size() - 1)) : key == name;
+  };
+  Words missing, unknown;
+  for (const std::string& key : written) {
+    const std::string plain = key.starts_with("val_") ? key.substr(4) : key;
+    if (std::none_of(documented.begin(), documented.end(),
+                     [&](const std::string& name) { return is(key, name) || is(plain, name); })) {
+      missing.push_back(key);
+    }
+  }
+  for (const std::string& name : documented) {
+    if (std::none_of(written.begin(), written.end(),
+                     [&](const std::string& key) { return is(key, name); })) {
+      unknown.push_back(name);
+    }
+  }
+  CHECK(missing == Words());
+  CHECK(unknown == Words());
+}
+
 }  // namespace
 
 TEST_CASE("documents: every command is in a block that says whether it runs",
@@ -240,18 +361,38 @@ TEST_CASE("documents: every command is in a block that says whether it runs",
   CHECK(sample.typed[0].command.starts_with("actortrain a   b"));
 }
 
+TEST_CASE("documents: a run's name is used again only to go on with it",
+          "[integration][documents]") {
+  CHECK(clashes(documents()) == Words());
+  const auto judge = [](const std::string& commands) {
+    return clashes({read_document("a.md", "```sh\n" + commands + "```\n")}).size();
+  };
+  const std::string first = "./dev run a/b.toml --set data.seed=1\n";
+  CHECK(judge(first + first + "actortrain run a/b.toml --set run.steps=9 --set data.seed=1\n") ==
+        0);
+  CHECK(judge(first + "actortrain run a/b.toml --set run.name=c  # another\n") == 0);
+  CHECK(judge(first + "actortrain run c.toml --set run.name=b\n") == 1);
+  CHECK(judge(first + "actortrain run a/b.toml\n") == 1);
+  CHECK(judge(first + "actortrain run a/b.toml --fresh\n") == 0);
+}
+
 TEST_CASE("documents: the commands of README and docs run as typed, in their order",
           "[.full][integration][documents]") {
   const ReadersSite site;
   for (const Document& document : documents()) {
-    for (const auto& [name, text] : document.run_files) {
-      site.write(name + ".toml", text);
-    }
     for (const Typed& typed : document.typed) {
       const Ended ended = site.type(typed.command);
       INFO(fmt::format("{}:{}: {}\n{}{}", typed.document, typed.line, typed.command, ended.out,
                        ended.err));
       CHECK(ended.exit_code == typed.exit_code);
+      CHECK_FALSE(has(ended.err, "nothing to do"));  // The run of another command.
     }
   }
+  // Keys of the table that those runs lack: other runs of tests leave the measurement of MFU out.
+  const Ended diagnosed = site.type(
+      "env -u ACTORTRAIN_TEST_NO_PEAK actortrain run configs/quickstart.toml "
+      "--set run.name=diagnosed --set optimizer.name=dana-star-mk4");
+  INFO(diagnosed.err);
+  CHECK(diagnosed.exit_code == 0);
+  check_metrics_table(site.metrics());
 }
