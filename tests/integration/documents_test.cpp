@@ -72,7 +72,7 @@ Words words_of(const std::string& command) {
 struct Start {
   std::string run;
   std::set<std::string> fixed;
-  bool fresh = false;
+  bool changes = false;  ///< Another run of that name, or other keys, on purpose.
 };
 
 std::optional<Start> start_of(const Typed& typed) {
@@ -84,7 +84,7 @@ std::optional<Start> start_of(const Typed& typed) {
   static const Words kMayChange = {"run.steps", "parallel.", "status."};
   Start start{.run = fs::path(words[2]).stem().string(), .fixed = {words[2]}};
   for (std::size_t i = 3; i < words.size(); ++i) {
-    start.fresh = start.fresh || words[i] == "--fresh";
+    start.changes = start.changes || words[i] == "--fresh" || words[i] == "--accept-config";
     if (words[i - 1] != "--set") {
       continue;
     }
@@ -109,7 +109,7 @@ Words clashes(const std::vector<Document>& documents) {
         continue;
       }
       const auto [earlier, first] = runs.emplace(start->run, *start);
-      if (!first && !start->fresh && earlier->second.fixed != start->fixed) {
+      if (!first && !start->changes && earlier->second.fixed != start->fixed) {
         found.push_back(fmt::format("{}:{}: {}", typed.document, typed.line, typed.command));
       }
     }
