@@ -198,8 +198,8 @@ class ReadersSite {
     script("bin/actortrain", fmt::format(R"(
 if [ "$1" = board ]; then
   [[ "$*" == *--listen* ]] || set -- "$@" --listen 127.0.0.1:0
-  {0} "${{@/%:8080/:0}}" > board.out &
-  until grep -q http:// board.out; do kill -0 $! || exit 1; sleep 0.1; done
+  exec 3< <(exec {0} "${{@/%:8080/:0}}")
+  read -r address <&3
   kill $!
   wait $!
   exit
