@@ -127,7 +127,13 @@ void CommandSyntax::device(std::optional<std::string>& target) {
 }
 
 void CommandSyntax::step(std::optional<std::int64_t>& target) {
-  integer("--step", target, "Checkpoint to use; the newest by default", 0);
+  const auto take = [&target](std::string_view text) {
+    target = step_in(text);
+    return target.has_value();
+  };
+  read("--step", take, "--step must be 0 or more, or best",
+       "Checkpoint to use; best: the one with the lowest validation loss; the newest by default",
+       "STEP|best");
 }
 
 void CommandSyntax::date(std::string& target) {
@@ -210,6 +216,10 @@ std::optional<std::int64_t> integer_in(std::string_view text, std::int64_t least
   const bool fits =
       code == std::errc() && stop == text.data() + text.size() && value >= least && value <= most;
   return fits ? std::optional(value) : std::nullopt;
+}
+
+std::optional<std::int64_t> step_in(std::string_view text) {
+  return text == "best" ? kBestStep : integer_in(text, 0);
 }
 
 Result<std::string> whole_input(const std::string& file) {

@@ -149,6 +149,9 @@ void describe_program(CommandSyntaxes& commands);
     std::string_view text, std::int64_t least,
     std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
+/// Step of a checkpoint, kBestStep for "best"; nullopt: neither.
+[[nodiscard]] std::optional<std::int64_t> step_in(std::string_view text);
+
 /// Whole content of a file, or of standard input if `file` is empty or "-".
 [[nodiscard]] Result<std::string> whole_input(const std::string& file);
 

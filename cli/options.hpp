@@ -14,6 +14,9 @@
 
 namespace train::cli {
 
+/// Step that stands for the checkpoint with the lowest validation loss: "best".
+inline constexpr std::int64_t kBestStep = -1;
+
 /// actortrain run CONFIG
 struct RunOptions {
   std::string config;            ///< Path of the run file.
@@ -55,11 +58,11 @@ struct EvalOptions {
   std::vector<std::string> choices;  ///< Files of questions; empty: evaluate as the run does.
   std::string details;  ///< With `choices`: output file for each question; empty: none.
   std::optional<std::int64_t> context;  ///< With `choices`: tokens per row; 1 or more.
-  std::optional<std::int64_t> step;   ///< Checkpoint step; default: the newest. Not with `follow`.
-  std::int64_t ranks = 1;             ///< 1 or more.
-  bool follow = false;                ///< Evaluate every checkpoint as it is published.
-  bool ema = false;                   ///< Use the running average of the weights.
-  std::optional<std::string> device;  ///< "cpu" or "cuda"; default: the run's.
+  std::optional<std::int64_t> step;     ///< Or kBestStep; default: the newest. Not with `follow`.
+  std::int64_t ranks = 1;               ///< 1 or more.
+  bool follow = false;                  ///< Evaluate every checkpoint as it is published.
+  bool ema = false;                     ///< Use the running average of the weights.
+  std::optional<std::string> device;    ///< "cpu" or "cuda"; default: the run's.
 };
 
 /// actortrain generate RUN_DIRECTORY
@@ -79,7 +82,7 @@ struct GenerateOptions {
   std::int64_t top_k = 0;            ///< 0: off.
   double top_p = 1.0;                ///< Above 0, at most 1.
   std::uint64_t seed = 0;            ///< Equal seeds give equal texts.
-  std::optional<std::int64_t> step;  ///< Checkpoint step; default: the newest.
+  std::optional<std::int64_t> step;  ///< Or kBestStep; default: the newest.
   std::optional<std::int64_t> context;  ///< Context length for a published model, in tokens; 1 or
                                         ///< more.
 };
@@ -107,7 +110,7 @@ struct ListOptions {
 /// actortrain checkpoints show|verify RUN_DIRECTORY [STEP]
 struct CheckpointOptions {
   std::string run_directory;
-  std::optional<std::int64_t> step;  ///< Default: show the newest, verify all.
+  std::optional<std::int64_t> step;  ///< Or kBestStep. Default: show the newest, verify all.
 };
 
 /// actortrain checkpoints prune RUN_DIRECTORY
@@ -157,7 +160,7 @@ struct VerifyOptions {
 struct ExportOptions {
   std::string run_directory;
   std::string out;                                ///< Directory to create.
-  std::optional<std::int64_t> step;               ///< Checkpoint step; default: the newest.
+  std::optional<std::int64_t> step;               ///< Or kBestStep; default: the newest.
   std::string dtype = "fp32";                     ///< "fp32", "bf16" or "fp16".
   std::string format = "hf";                      ///< "hf" or "peft".
   bool ema = false;                               ///< Export the running average of the weights.

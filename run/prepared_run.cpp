@@ -20,6 +20,7 @@
 #include "run/directory/config_changes.hpp"
 #include "run/directory/run_events.hpp"
 #include "run/model/model_files.hpp"
+#include "run/plan/kept_checkpoints.hpp"
 #include "run/plan/reference_key.hpp"
 
 namespace train::run {
@@ -80,12 +81,9 @@ CheckpointStore::Options store_options(const RunPlan& plan, const RunDirectory& 
   fields.data_fingerprint = plan.data_fingerprint;
   fields.run_id = identity.id;
   fields.config_text = configs::to_toml(config);
-  const configs::CheckpointSection& section = config.checkpoint;
-  return {.locations = find_places(directory.root, section.local_dir),
+  return {.locations = find_places(directory.root, config.checkpoint.local_dir),
           .index = directory.index(),
-          .keep = {.keep_last = section.keep_last,
-                   .keep_every = section.keep_every,
-                   .keep_best = section.keep_best},
+          .keep = retention_rule(config),
           .tokens_per_step = tokens_per_step(config),
           .events = events_of(files),
           .fields = std::move(fields),

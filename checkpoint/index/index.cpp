@@ -367,7 +367,7 @@ Status CheckpointIndex::set_aside(std::int64_t step, const std::string& reason) 
 
 Status CheckpointIndex::evaluated(std::int64_t step, double validation_loss) {
   const IndexEntry* known = known_.entries.find(step);
-  if (known == nullptr) {
+  if (known == nullptr || known->state != CheckpointState::committed) {
     TRAIN_RETURN_IF_ERROR(store_->put(index_keys::of(index_keys::kLoss, step),
                                       loss_text(validation_loss), Durability::synced));
     known_.losses[step] = validation_loss;
@@ -375,7 +375,7 @@ Status CheckpointIndex::evaluated(std::int64_t step, double validation_loss) {
   }
   const bool same =
       known->validation_loss && loss_text(*known->validation_loss) == loss_text(validation_loss);
-  if (same || known->state != CheckpointState::committed) {
+  if (same) {
     return {};
   }
   IndexChange change{true, *known};

@@ -64,7 +64,8 @@ class CheckpointIndex {
   Status retire(std::int64_t step);
   /// Removes a damaged checkpoint's entry, and logs an event with the reason. Synced.
   Status set_aside(std::int64_t step, const std::string& reason);
-  /// Records the validation loss of the weights after `step`, before or after its commit. Synced.
+  /// Records the validation loss of the weights after `step`, before or after its commit; of a
+  /// retired one, for its next commit. Synced.
   Status evaluated(std::int64_t step, double validation_loss);
 
   /// Appends to the step journal; a repeated step replaces the old record. Keeps the newest 100,000

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <set>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/format/layout.hpp"
@@ -17,27 +17,6 @@
 
 namespace train::checkpoint {
 namespace {
-
-/// Steps of the `count` entries with the lowest validation loss.
-std::set<std::int64_t> best_steps(std::span<const IndexEntry> committed, std::int64_t count) {
-  std::vector<const IndexEntry*> evaluated;
-  for (const IndexEntry& entry : committed) {
-    if (entry.validation_loss && !std::isnan(*entry.validation_loss)) {
-      evaluated.push_back(&entry);
-    }
-  }
-  const auto end =
-      evaluated.begin() + std::min(static_cast<std::ptrdiff_t>(count), std::ssize(evaluated));
-  std::partial_sort(evaluated.begin(), end, evaluated.end(),
-                    [](const IndexEntry* a, const IndexEntry* b) {
-                      return *a->validation_loss != *b->validation_loss
-                                 ? *a->validation_loss < *b->validation_loss
-                                 : a->step > b->step;
-                    });
-  std::set<std::int64_t> steps;
-  std::for_each(evaluated.begin(), end, [&](const IndexEntry* best) { steps.insert(best->step); });
-  return steps;
-}
 
 /// Removes everything hidden for removal, also by an earlier failed retirement.
 Status remove_hidden(const std::filesystem::path& checkpoints) {
@@ -54,19 +33,38 @@ Status remove_hidden(const std::filesystem::path& checkpoints) {
 
 }  // namespace
 
+std::vector<std::int64_t> best_steps(std::span<const IndexEntry> entries, std::int64_t count) {
+  std::vector<std::pair<double, std::int64_t>> evaluated;  // Of equal losses the earlier is less.
+  for (const IndexEntry& entry : entries) {
+    if (entry.state == CheckpointState::committed && entry.validation_loss &&
+        !std::isnan(*entry.validation_loss)) {
+      evaluated.emplace_back(*entry.validation_loss, entry.step);
+    }
+  }
+  std::sort(evaluated.begin(), evaluated.end());
+  std::vector<std::int64_t> steps;
+  for (const auto& [loss, step] : evaluated) {
+    if (std::ssize(steps) < count) {
+      steps.push_back(step);
+    }
+  }
+  return steps;
+}
+
 std::vector<std::int64_t> to_retire(std::span<const IndexEntry> committed,
                                     const RetentionRule& rule) {
   std::vector<std::int64_t> retired;
   if (rule.keep_last <= 0) {
     return retired;
   }
-  const std::set<std::int64_t> best = best_steps(committed, rule.keep_best);
+  const std::vector<std::int64_t> best = best_steps(committed, rule.keep_best);
   const std::int64_t old = std::ssize(committed) - rule.keep_last;
   for (const IndexEntry& entry :
        committed.first(static_cast<std::size_t>(std::max<std::int64_t>(old, 0)))) {
     const bool landmark = rule.keep_every > 0 && entry.step % rule.keep_every == 0;
     const bool may_be_best = rule.keep_best > 0 && entry.rebuilt && !entry.validation_loss;
-    if (!landmark && !may_be_best && !best.contains(entry.step)) {
+    const bool is_best = std::find(best.begin(), best.end(), entry.step) != best.end();
+    if (!landmark && !may_be_best && !is_best) {
       retired.push_back(entry.step);
     }
   }

@@ -5,12 +5,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace train::cli {
 namespace {
 
 constexpr std::size_t kMostNumbers = 4096;
+constexpr std::size_t kMostLosses = 65'536;
 constexpr double kLastStep = 1e15;  // Exact as a double, and far beyond every run.
 
 }  // namespace
@@ -26,6 +28,7 @@ class RunMetrics::Parser {
     numbers_.clear();
     position_ = 0;
     step_ = -1;
+    loss_.reset();
     if (!read(line, history) || step_ < 0) {
       return false;
     }
@@ -37,6 +40,11 @@ class RunMetrics::Parser {
     return true;
   }
   void forget() { seen_.clear(); }
+
+  /// Validation loss of the line added last, if it has one, with its step.
+  [[nodiscard]] std::optional<std::pair<std::int64_t, double>> validation_loss() const {
+    return loss_ ? std::optional(std::pair(step_, *loss_)) : std::nullopt;
+  }
 
  private:
   struct Number {
@@ -63,6 +71,10 @@ class RunMetrics::Parser {
                     ? static_cast<std::int64_t>(step)
                     : -1;
       } else {
+        double loss = 0.0;
+        if (field.key == "val_loss" && number(field.value, loss)) {
+          loss_ = loss;
+        }
         take({}, field.key, field.value, history);
       }
     }
@@ -110,6 +122,7 @@ class RunMetrics::Parser {
   std::vector<Seen> seen_;
   std::size_t position_ = 0;
   std::int64_t step_ = -1;
+  std::optional<double> loss_;
 };
 
 RunMetrics::RunMetrics(const storage::Within& run, StepRange steps)
@@ -122,12 +135,20 @@ RunMetrics::~RunMetrics() = default;
 bool RunMetrics::read_on() {
   const auto restart = [this] {
     history_ = MetricHistory(steps_.from);
+    losses_.clear();
     parser_->forget();
     damaged_ = 0;
     ++version_;
   };
   const auto take = [this](std::string_view line) {
-    damaged_ += parser_->add(line, history_) ? 0 : 1;
+    const bool sound = parser_->add(line, history_);
+    damaged_ += sound ? 0 : 1;
+    if (const auto loss = sound ? parser_->validation_loss() : std::nullopt) {
+      losses_[loss->first] = loss->second;
+      if (losses_.size() > kMostLosses) {
+        losses_.erase(losses_.begin());
+      }
+    }
     ++version_;
   };
   return tail_.next({.restart = restart, .line = take}) == storage::LineTail::More::yes;

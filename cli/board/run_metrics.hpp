@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -32,6 +33,8 @@ class RunMetrics {
   bool read_on();
 
   [[nodiscard]] const MetricHistory& history() const { return history_; }
+  /// Validation losses by step: the newest 65,536, not those of a range.
+  [[nodiscard]] const std::map<std::int64_t, double>& validation_losses() const { return losses_; }
   [[nodiscard]] std::uint64_t damaged_lines() const;
   /// One-line reason why an existing file gives no metrics; empty: no problem.
   [[nodiscard]] const std::string& problem() const { return tail_.problem(); }
@@ -45,6 +48,7 @@ class RunMetrics {
   StepRange steps_;
   std::unique_ptr<Parser> parser_;
   MetricHistory history_;
+  std::map<std::int64_t, double> losses_;
   std::uint64_t damaged_ = 0;
   std::uint64_t version_ = 0;
 };

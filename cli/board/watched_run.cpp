@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "checkpoint/format/layout.hpp"
+#include "checkpoint/save/retention.hpp"
 #include "cli/report/untrusted_json.hpp"
 
 namespace train::cli {
@@ -140,6 +141,7 @@ void WatchedRun::look_at_status(const Surroundings& here) {
     checkpoints_ = checkpoint_steps(checkpoints);
   }
   Json beside = {{"checkpoints", checkpoints_}, {"problems", problems()}};
+  add_losses(beside);
   const bool same = beside == beside_;
   beside_ = std::move(beside);
   if (status_is_known(here) && same) {
@@ -155,6 +157,27 @@ void WatchedRun::look_at_status(const Surroundings& here) {
   }
   seen_ = std::move(*view);
   show_status(here);
+}
+
+/// Adds the loss of each checkpoint, and the best one.
+void WatchedRun::add_losses(Json& beside) const {
+  if (metrics_ == nullptr) {
+    return;
+  }
+  std::vector<checkpoint::IndexEntry> entries;
+  for (const std::int64_t step : checkpoints_) {
+    const auto loss = metrics_->validation_losses().find(step);
+    checkpoint::IndexEntry& entry = entries.emplace_back();
+    entry.step = step;
+    if (loss != metrics_->validation_losses().end()) {
+      entry.validation_loss = loss->second;
+    }
+    beside["validation_losses"].push_back(entry.validation_loss ? Json(*entry.validation_loss)
+                                                                : Json());
+  }
+  if (const auto best = checkpoint::best_steps(entries); !best.empty()) {
+    beside["best_checkpoint"] = best.front();
+  }
 }
 
 void WatchedRun::say(std::string status) {

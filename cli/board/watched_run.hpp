@@ -54,8 +54,9 @@ class WatchedRun {
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const storage::Within& directory() const { return directory_; }
   /// Status with `condition`, `age_s` and, for processes of this machine, `memory`; or {"error":
-  /// one line}. `checkpoints`: steps of those in place; `problems`: unreadable files, one line
-  /// each. Version: grows with each change except of `age_s`.
+  /// one line}. `checkpoints`: steps of those in place; after read_metrics() also their
+  /// `validation_losses` (null: not evaluated at that step) and the `best_checkpoint`; `problems`:
+  /// unreadable files, one line each. Version: grows with each change except of `age_s`.
   [[nodiscard]] const std::string& status_json() const { return status_; }
   [[nodiscard]] std::uint64_t status_version() const { return status_version_; }
   [[nodiscard]] const std::deque<Event>& events() const { return events_; }
@@ -69,6 +70,7 @@ class WatchedRun {
  private:
   bool status_is_known(const Surroundings& here);
   void look_at_status(const Surroundings& here);
+  void add_losses(nlohmann::ordered_json& beside) const;
   void show_status(const Surroundings& here);
   void show_error(const std::string& message);
   void say(std::string status);

@@ -10,6 +10,8 @@
 
 #include "base/text/log.hpp"
 #include "checkpoint/format/layout.hpp"
+#include "checkpoint/save/retention.hpp"
+#include "cli/options.hpp"
 #include "configs/load_config.hpp"
 #include "run/model/model_files.hpp"
 #include "storage/files/within.hpp"
@@ -82,8 +84,30 @@ Result<std::vector<checkpoint::Candidate>> placed_in(const StoredRun& run) {
   return found;
 }
 
-Result<fs::path> directory_of(const StoredRun& run, std::int64_t step) {
+namespace {
+
+/// `step`, or for kBestStep that of the best checkpoint.
+Result<std::int64_t> resolved(const StoredRun& run, std::int64_t step) {
+  if (step != kBestStep) {
+    return step;
+  }
+  const auto view = TRAIN_TRY(checkpoint::view_index(run.index(), run.placed()));
+  const std::vector<std::int64_t> best = checkpoint::best_steps(view.entries);
+  if (best.empty()) {
+    return user_error(fmt::format(
+        "{}: none is the best, as no checkpoint in place has a validation loss{}; give its step, "
+        "or let the run evaluate where it saves (eval.interval_steps)",
+        run.placed().string(),
+        view.without_index.empty() ? "" : fmt::format(" ({})", view.without_index)));
+  }
+  return best.front();
+}
+
+}  // namespace
+
+Result<checkpoint::Candidate> placed_at(const StoredRun& run, std::int64_t asked) {
   const auto found = TRAIN_TRY(placed_in(run));
+  const std::int64_t step = TRAIN_TRY(resolved(run, asked));
   const auto nearest = std::min_element(found.begin(), found.end(), [&](auto& a, auto& b) {
     return std::abs(a.step - step) < std::abs(b.step - step);
   });
@@ -91,13 +115,13 @@ Result<fs::path> directory_of(const StoredRun& run, std::int64_t step) {
     return user_error(fmt::format("{}: no checkpoint of step {}; the nearest is step {}",
                                   run.placed().string(), step, nearest->step));
   }
-  return nearest->path;
+  return *nearest;
 }
 
-Result<checkpoint::FoundCheckpoint> find_checkpoint(const fs::path& checkpoints,
-                                                    std::optional<std::int64_t> step) {
-  if (!step) {
-    auto report = TRAIN_TRY(checkpoint::find_newest_read_only(checkpoints));
+Result<checkpoint::FoundCheckpoint> find_checkpoint(const StoredRun& run,
+                                                    std::optional<std::int64_t> asked) {
+  if (!asked) {
+    auto report = TRAIN_TRY(checkpoint::find_newest_read_only(run.placed()));
     for (const std::string& line : report.set_aside) {
       log_warning(fmt::format("checkpoint_damaged {}", line));
     }
@@ -105,14 +129,15 @@ Result<checkpoint::FoundCheckpoint> find_checkpoint(const fs::path& checkpoints,
       return user_error(
           fmt::format("{}: no checkpoint yet; wait for the first one or lower "
                       "checkpoint.interval_steps",
-                      checkpoints.string()));
+                      run.placed().string()));
     }
     return *std::move(report.newest);
   }
-  const fs::path path = checkpoints / checkpoint::checkpoint_name(*step);
+  const std::int64_t step = TRAIN_TRY(resolved(run, *asked));
+  const fs::path path = run.placed() / checkpoint::checkpoint_name(step);
   std::error_code ignored;  // Missing and unreadable are the same to the user.
   if (!fs::is_directory(path, ignored)) {
-    return no_such_step(checkpoints, *step);
+    return no_such_step(run.placed(), step);
   }
   auto verified = TRAIN_TRY(checkpoint::verify_checkpoint(path));
   if (!verified.whole()) {
@@ -121,7 +146,7 @@ Result<checkpoint::FoundCheckpoint> find_checkpoint(const fs::path& checkpoints,
                     verified.verdict == checkpoint::Verdict::damaged ? "" : " cannot be read",
                     verified.defect));
   }
-  return checkpoint::FoundCheckpoint{.candidate = {.step = *step, .path = path},
+  return checkpoint::FoundCheckpoint{.candidate = {.step = step, .path = path},
                                      .manifest = *std::move(verified.manifest),
                                      .manifest_digest = verified.manifest_digest};
 }

@@ -36,13 +36,15 @@ struct StoredRun {
 [[nodiscard]] Status check_average(const configs::RunConfig& config, bool average);
 /// Checkpoints in place, newest first. Errors (user): none exists.
 [[nodiscard]] Result<std::vector<checkpoint::Candidate>> placed_in(const StoredRun& run);
-/// Directory of a step. Errors (user): it does not exist; names the nearest.
-[[nodiscard]] Result<std::filesystem::path> directory_of(const StoredRun& run, std::int64_t step);
+/// Checkpoint in place of a step, or of kBestStep. Errors (user): it does not exist; names the
+/// nearest. No checkpoint has a validation loss, so none is the best.
+[[nodiscard]] Result<checkpoint::Candidate> placed_at(const StoredRun& run, std::int64_t step);
 
-/// Checkpoint of `step`, or the newest intact one, found without changing anything. Errors: (user)
-/// none yet, no such step (names the existing ones); (failure) it is damaged.
-[[nodiscard]] Result<checkpoint::FoundCheckpoint> find_checkpoint(
-    const std::filesystem::path& checkpoints, std::optional<std::int64_t> step);
+/// Checkpoint of `step` or of kBestStep, or the newest intact one, found without changing anything.
+/// Errors: (user) none yet, no such step (names the existing ones), none is the best; (failure) it
+/// is damaged.
+[[nodiscard]] Result<checkpoint::FoundCheckpoint> find_checkpoint(const StoredRun& run,
+                                                                  std::optional<std::int64_t> step);
 
 /// Checkpoints of the run; reports on stderr if the index could not be used.
 [[nodiscard]] Result<checkpoint::IndexView> look(const StoredRun& run);

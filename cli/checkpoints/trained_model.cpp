@@ -10,6 +10,7 @@
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/checkpoints/text_codec.hpp"
 #include "cli/checkpoints/text_writer.hpp"
+#include "cli/options.hpp"
 #include "data/prepare/prepare.hpp"
 #include "run/directory/run_events.hpp"
 #include "run/model/model_files.hpp"
@@ -88,14 +89,14 @@ Result<TrainedModel> load_model(const fs::path& run, std::optional<std::int64_t>
     }
   }
   for (int left = kReads - 1;; --left) {
-    const auto found = TRAIN_TRY(find_checkpoint(run / "checkpoints", step));
+    const auto found = TRAIN_TRY(find_checkpoint({run}, step));
     const Status restored = checkpoint::restore(found.candidate.path, found.manifest, views,
                                                 {.which = checkpoint::Restore::subset});
     if (restored.ok()) {
       return model;
     }
     std::error_code ignored;
-    if (step || left == 0 || fs::exists(found.candidate.path, ignored)) {
+    if ((step && *step != kBestStep) || left == 0 || fs::exists(found.candidate.path, ignored)) {
       return restored.error();
     }
   }

@@ -22,7 +22,7 @@ struct TrainedModel {
   std::vector<kernels::Buffer> units;  ///< Flat fp32 weights of each unit.
 };
 
-/// Reads only the weights, of `step` or the newest checkpoint. Blocking.
+/// Reads only the weights, of `step`, of kBestStep, or of the newest checkpoint. Blocking.
 [[nodiscard]] Result<TrainedModel> load_model(const std::filesystem::path& run,
                                               std::optional<std::int64_t> step);
 

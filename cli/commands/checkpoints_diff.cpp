@@ -18,9 +18,9 @@ struct OpenSide {
 
 Result<OpenSide> open_side(const DiffOptions::Side& side) {
   const auto run = TRAIN_TRY(open_run(side.run_directory));
-  const auto directory = TRAIN_TRY(directory_of(run, side.step));
-  auto manifest = TRAIN_TRY(checkpoint::read_manifest(directory));
-  return OpenSide{directory, std::move(manifest)};
+  const auto found = TRAIN_TRY(placed_at(run, side.step));
+  auto manifest = TRAIN_TRY(checkpoint::read_manifest(found.path));
+  return OpenSide{found.path, std::move(manifest)};
 }
 
 std::string difference_text(const checkpoint::CheckpointDifference& difference) {
@@ -67,7 +67,7 @@ bool read_side(const std::string& word, DiffOptions::Side& side) {
   const std::size_t colon = word.rfind(':');
   const auto step = colon == std::string::npos || colon == 0
                         ? std::nullopt
-                        : integer_in(std::string_view(word).substr(colon + 1), 0);
+                        : step_in(std::string_view(word).substr(colon + 1));
   side = {word.substr(0, colon), step.value_or(0)};
   return step.has_value();
 }
@@ -77,8 +77,8 @@ bool read_sides(const std::vector<std::string>& words, DiffOptions& options) {
   if (words.size() == 2) {
     return read_side(words[0], options.a) && read_side(words[1], options.b);
   }
-  const auto a = integer_in(words[1], 0);
-  const auto b = integer_in(words[2], 0);
+  const auto a = step_in(words[1]);
+  const auto b = step_in(words[2]);
   options = {.a = {words[0], a.value_or(0)}, .b = {words[0], b.value_or(0)}};
   return a && b;
 }
@@ -91,7 +91,8 @@ void describe_checkpoints_diff(CommandSyntaxes& commands) {
   DiffOptions& options = command.runs(diff);
   const auto words = std::make_shared<std::vector<std::string>>();
   command.app
-      .add_option("checkpoints", *words, "RUN_DIRECTORY STEP STEP, or RUN_A:STEP RUN_B:STEP")
+      .add_option("checkpoints", *words,
+                  "RUN_DIRECTORY STEP STEP, or RUN_A:STEP RUN_B:STEP; STEP may be best")
       ->required()
       ->expected(2, 3)
       ->type_name("");

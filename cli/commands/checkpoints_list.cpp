@@ -4,6 +4,7 @@
 
 #include "base/process/stop_signals.hpp"
 #include "base/text/units.hpp"
+#include "checkpoint/save/retention.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
 
@@ -40,6 +41,7 @@ std::string json_text(const checkpoint::IndexView& view, const ListOptions& opti
     object["without_index"] = view.without_index;
   }
   object["checkpoints"] = Json::array();
+  const std::vector<std::int64_t> best = checkpoint::best_steps(view.entries);
   for (const IndexEntry& entry : view.entries) {
     if (!shown(entry, options.all)) {
       continue;
@@ -55,6 +57,7 @@ std::string json_text(const checkpoint::IndexView& view, const ListOptions& opti
       item["tokens"] = entry.tokens;
       // JSON has no NaN or infinity: such a loss reads as null, like an unknown one.
       item["validation_loss"] = entry.validation_loss ? Json(*entry.validation_loss) : Json();
+      item["best"] = best == std::vector{entry.step};
     }
     item["place"] = place_of(entry.state);
     object["checkpoints"].push_back(std::move(item));
@@ -62,7 +65,7 @@ std::string json_text(const checkpoint::IndexView& view, const ListOptions& opti
   return object.dump(1) + "\n";
 }
 
-void add_row(fmt::memory_buffer& text, const IndexEntry& entry) {
+void add_row(fmt::memory_buffer& text, const IndexEntry& entry, bool best) {
   const bool known = !entry.directory.empty();
   fmt::format_to(std::back_inserter(text), "{:>10}  {:<10}  {:<19}  {:>10}  {:>5}  {:>8}  ",
                  entry.step, checkpoint::state_name(entry.state), time_text(entry.recorded_s),
@@ -74,7 +77,8 @@ void add_row(fmt::memory_buffer& text, const IndexEntry& entry) {
   } else {
     fmt::format_to(std::back_inserter(text), "{:>9}", "-");
   }
-  fmt::format_to(std::back_inserter(text), "  {}\n", place_of(entry.state));
+  fmt::format_to(std::back_inserter(text), "  {}{}\n", place_of(entry.state),
+                 best ? ", the best" : "");
 }
 
 /// Text table, newest last, or one JSON object.
@@ -86,9 +90,10 @@ std::string list_text(const checkpoint::IndexView& view, const ListOptions& opti
   fmt::format_to(std::back_inserter(text),
                  "{:>10}  {:<10}  {:<19}  {:>10}  {:>5}  {:>8}  {:>9}  {}\n", "STEP", "STATE",
                  "WHEN", "SIZE", "RANKS", "TOKENS", "VAL LOSS", "WHERE");
+  const std::vector<std::int64_t> best = checkpoint::best_steps(view.entries);
   for (const IndexEntry& entry : view.entries) {
     if (shown(entry, options.all)) {
-      add_row(text, entry);
+      add_row(text, entry, best == std::vector{entry.step});
     }
   }
   return fmt::to_string(text);

@@ -8,6 +8,7 @@
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
 #include "run/directory/run_directory.hpp"
+#include "run/plan/kept_checkpoints.hpp"
 
 namespace train::cli {
 namespace {
@@ -24,9 +25,10 @@ Result<checkpoint::RetentionRule> rule_of(const StoredRun& run, const PruneOptio
     return rule;  // The run file need not even be readable.
   }
   const auto config = TRAIN_TRY(load_run_config(run.root));
-  rule.keep_last = options.keep_last.value_or(config.checkpoint.keep_last);
-  rule.keep_every = options.keep_every.value_or(config.checkpoint.keep_every);
-  rule.keep_best = options.keep_best.value_or(config.checkpoint.keep_best);
+  const checkpoint::RetentionRule own = run::retention_rule(config);
+  rule.keep_last = options.keep_last.value_or(own.keep_last);
+  rule.keep_every = options.keep_every.value_or(own.keep_every);
+  rule.keep_best = options.keep_best.value_or(own.keep_best);
   if (rule.keep_last == 0) {
     return user_error(
         fmt::format("{}: checkpoint.keep_last is 0, so all checkpoints stay; give --keep-last N",
@@ -40,6 +42,14 @@ std::vector<IndexEntry> committed_in(const std::vector<IndexEntry>& entries) {
   std::copy_if(entries.begin(), entries.end(), std::back_inserter(committed),
                [](const IndexEntry& entry) { return entry.state == CheckpointState::committed; });
   return committed;
+}
+
+/// Line of a checkpoint that goes. The best one does not go without a word.
+std::string gone_line(const std::vector<IndexEntry>& committed, std::int64_t step,
+                      std::string_view verb) {
+  const bool best = checkpoint::best_steps(committed) == std::vector{step};
+  return fmt::format("{}  {}{}\n", checkpoint::checkpoint_name(step), verb,
+                     best ? ": the best, with the lowest validation loss" : "");
 }
 
 std::string summary(std::string_view verb, const std::vector<IndexEntry>& committed,
@@ -60,7 +70,7 @@ Status rehearse(const StoredRun& run, const checkpoint::RetentionRule& rule) {
   }
   const std::vector<std::int64_t> old = checkpoint::to_retire(committed, rule);
   for (const std::int64_t step : old) {
-    print(fmt::format("{}  would go\n", checkpoint::checkpoint_name(step)));
+    print(gone_line(committed, step, "would go"));
   }
   print(summary("would remove", committed, old));
   return {};
@@ -103,7 +113,7 @@ Status prune(const PruneOptions& options) {
     TRAIN_RETURN_IF_ERROR(
         checkpoint::retire(run.placed(), step, identity.value_or(checkpoint::RunIdentity())));
     TRAIN_RETURN_IF_ERROR(opened.index.retire(step));
-    print(fmt::format("{}  removed\n", checkpoint::checkpoint_name(step)));
+    print(gone_line(committed, step, "removed"));
   }
   TRAIN_RETURN_IF_ERROR(opened.index.log_event("pruned", fmt::format("removed={}", old.size())));
   print(summary("removed", committed, old));

@@ -4,23 +4,23 @@
 
 #include "base/process/stop_signals.hpp"
 #include "base/text/units.hpp"
+#include "checkpoint/save/retention.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
 
 namespace train::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using checkpoint::Manifest;
 
-std::string facts_text(const fs::path& directory, const Manifest& manifest,
-                       const checkpoint::IndexEntry* entry) {
+std::string facts_text(const checkpoint::Candidate& found, const Manifest& manifest,
+                       const std::vector<checkpoint::IndexEntry>& entries) {
   fmt::memory_buffer text;
   const auto row = [&text](std::string_view name, const std::string& value) {
     fmt::format_to(std::back_inserter(text), "{:<16}  {}\n", name, value);
   };
   const checkpoint::ManifestFields& fields = manifest.fields;
-  row("checkpoint", directory.string());
+  row("checkpoint", found.path.string());
   row("step", fmt::format("{}", fields.step));
   row("tokens", fmt::format("{}", fields.tokens));
   row("batch", fmt::format("{} lanes of {} sequences", fields.lanes, fields.micro_batch));
@@ -32,10 +32,14 @@ std::string facts_text(const fs::path& directory, const Manifest& manifest,
   row("weights digest", fields.weights_digest.empty() ? "-" : fields.weights_digest);
   row("config digest", manifest.config_digest);
   row("manifest digest", manifest.text_digest);
-  if (entry != nullptr) {
+  const auto entry = std::find_if(entries.begin(), entries.end(),
+                                  [&found](const auto& known) { return known.step == found.step; });
+  if (entry != entries.end()) {
+    const bool best = checkpoint::best_steps(entries) == std::vector{found.step};
     row("recorded", time_text(entry->recorded_s));
-    row("validation loss",
-        entry->validation_loss ? fmt::format("{}", *entry->validation_loss) : "-");
+    row("validation loss", entry->validation_loss ? fmt::format("{}{}", *entry->validation_loss,
+                                                                best ? ", the best" : "")
+                                                  : "-");
   }
   return fmt::to_string(text);
 }
@@ -77,13 +81,10 @@ Status print_checkpoint(const CheckpointOptions& options) {
   allow_signals();
   const auto run = TRAIN_TRY(open_run(options.run_directory));
   const auto placed = TRAIN_TRY(placed_in(run));
-  const std::int64_t step = options.step.value_or(placed.front().step);
-  const auto directory = TRAIN_TRY(directory_of(run, step));
-  const auto manifest = TRAIN_TRY(checkpoint::read_manifest(directory));
+  const auto found = TRAIN_TRY(placed_at(run, options.step.value_or(placed.front().step)));
+  const auto manifest = TRAIN_TRY(checkpoint::read_manifest(found.path));
   const auto view = TRAIN_TRY(look(run));
-  const auto entry = std::find_if(view.entries.begin(), view.entries.end(),
-                                  [step](const auto& known) { return known.step == step; });
-  print(facts_text(directory, manifest, entry == view.entries.end() ? nullptr : &*entry));
+  print(facts_text(found, manifest, view.entries));
   print(tables_text(manifest));
   return {};
 }
@@ -96,10 +97,11 @@ void describe_checkpoints_show(CommandSyntaxes& commands) {
   CheckpointOptions& options = command.runs(print_checkpoint);
   command.run_directory(options.run_directory);
   const auto read = [&options](std::string_view text) {
-    options.step = integer_in(text, 0);
+    options.step = step_in(text);
     return text.empty() || options.step;
   };
-  command.read("step", read, "STEP wants a number of 0 or more", "The newest by default", "STEP");
+  command.read("step", read, "STEP wants a number of 0 or more or \"best\"",
+               "The newest by default", "STEP|best");
 }
 
 }  // namespace train::cli

@@ -33,8 +33,7 @@ Result<int> verify_checkpoints(const CheckpointOptions& options) {
   const auto run = TRAIN_TRY(open_run(options.run_directory));
   auto placed = TRAIN_TRY(placed_in(run));
   if (options.step) {
-    const auto directory = TRAIN_TRY(directory_of(run, *options.step));
-    placed = {{*options.step, directory}};
+    placed = {TRAIN_TRY(placed_at(run, *options.step))};
   }
   int code = kExitFinished;
   for (auto candidate = placed.rbegin(); candidate != placed.rend(); ++candidate) {
@@ -53,11 +52,11 @@ void describe_checkpoints_verify(CommandSyntaxes& commands) {
   CheckpointOptions& options = command.runs(verify_checkpoints);
   command.run_directory(options.run_directory);
   const auto read = [&options](std::string_view text) {
-    options.step = integer_in(text, 0);
+    options.step = step_in(text);
     return text.empty() || text == "all" || options.step;
   };
-  command.read("step", read, "STEP wants a number of 0 or more or \"all\"", "All by default",
-               "STEP|all");
+  command.read("step", read, "STEP wants a number of 0 or more, \"best\" or \"all\"",
+               "All by default", "STEP|best|all");
 }
 
 }  // namespace train::cli

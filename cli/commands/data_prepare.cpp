@@ -125,7 +125,7 @@ Status prepare(const PrepareOptions& options) {
                        options.out, report->documents, report->train_tokens, report->val_tokens,
                        report->whole_documents ? "" : " (validation is the tail of the text)"));
   for (const std::string& line : report->dropped_lines()) {
-    log_warning(fmt::format("lines_dropped {}", line));
+    fmt::print("{}\n", line);
   }
   for (const std::string& note : report->notes) {
     log_warning(fmt::format("tokenizer_note {}", note));

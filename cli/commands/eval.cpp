@@ -238,11 +238,10 @@ Status evaluate_run(const EvalOptions& options) {
   configs::RunConfig config =
       answers ? choice_config(stored, options, root) : evaluation_config(stored, options.ranks);
   config.runtime.device = options.device.value_or(config.runtime.device);
-  const fs::path checkpoints = fs::path(options.run_directory) / "checkpoints";
   if (options.follow) {
-    return follow(config, checkpoints, options);
+    return follow(config, fs::path(options.run_directory) / "checkpoints", options);
   }
-  const auto found = TRAIN_TRY(find_checkpoint(checkpoints, options.step));
+  const auto found = TRAIN_TRY(find_checkpoint({options.run_directory}, options.step));
   return evaluate_checkpoint(config, found.candidate.path, found.candidate.step, options);
 }
 

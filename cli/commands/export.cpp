@@ -140,7 +140,7 @@ Status export_run(const ExportOptions& options) {
   const auto engine = TRAIN_TRY(engine_options(config, 0));
   TRAIN_RETURN_IF_ERROR(check_average(config, options.ema));
   allow_signals();  // Nothing exists yet that would have to be removed.
-  const auto found = find_checkpoint(run / "checkpoints", options.step);
+  const auto found = find_checkpoint({run}, options.step);
   block_signals();
   watch_signals();
   TRAIN_RETURN_IF_ERROR(found);

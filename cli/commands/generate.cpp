@@ -70,9 +70,8 @@ Result<Writer> open_writer(const GenerateOptions& options) {
   if (std::filesystem::exists(path / "config.json", ignored) &&
       !std::filesystem::exists(path / "config.toml", ignored)) {
     if (options.step) {
-      return user_error(
-          fmt::format("--step {}: {} is a model, which has no checkpoints; leave it out",
-                      *options.step, options.run_directory));
+      return user_error(fmt::format("--step: {} is a model, which has no checkpoints; leave it out",
+                                    options.run_directory));
     }
     const auto context = TRAIN_TRY(context_of(options));
     auto model = TRAIN_TRY(load_model_directory(path, context));

@@ -320,8 +320,8 @@ constexpr auto kFields = std::to_array<Field>({
      "Also keep every checkpoint whose step is a multiple of this; 0: off.", kMayChange,
      kFromZeroSteps},
     {KEY(checkpoint, keep_best), "checkpoints",
-     "Also keep this many with the lowest validation loss; 0: off. Needs `eval.interval_steps` to "
-     "divide `interval_steps`.",
+     "Also keep this many with the lowest validation loss, of those evaluated; 0: off. More than 1 "
+     "needs `eval.interval_steps` to divide `interval_steps`.",
      kMayChange, between(0, 1e6)},
     {KEY(checkpoint, local_dir), "path",
      "Fast local directory of each node: checkpoints are written there, then copied to the run's "

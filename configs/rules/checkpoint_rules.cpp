@@ -18,7 +18,7 @@ void check_checkpoint(const RunConfig& config, Rules& rules) {
                   "is empty; \"none\" writes checkpoints straight to the run's directory");
   const std::int64_t evaluated = config.eval.interval_steps;
   rules.refuse_if(
-      checkpoint.keep_best > 0 && (evaluated == 0 || checkpoint.interval_steps % evaluated != 0),
+      checkpoint.keep_best > 1 && (evaluated == 0 || checkpoint.interval_steps % evaluated != 0),
       "checkpoint.keep_best",
       "is {}, which needs every checkpoint evaluated: eval.interval_steps ({}) must divide "
       "checkpoint.interval_steps ({})",

@@ -12,7 +12,7 @@ struct CheckpointSection {
   std::int64_t interval_steps = 100;
   std::int64_t keep_last = 3;
   std::int64_t keep_every = 0;
-  std::int64_t keep_best = 0;
+  std::int64_t keep_best = 1;
   std::string local_dir = "auto";
   std::int64_t drain_s = 300;
 };

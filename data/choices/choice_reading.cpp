@@ -16,6 +16,46 @@ std::size_t characters_of(std::string_view text) {
   }));
 }
 
+/// Lines that are no questions, by what is wrong with them.
+class Faults {
+ public:
+  void add(const std::string& text, std::uint64_t line) {
+    const auto known = std::find_if(reasons_.begin(), reasons_.end(),
+                                    [&](const Reason& reason) { return reason.text == text; });
+    if (known != reasons_.end()) {
+      ++known->lines;
+    } else if (reasons_.size() < kMost) {
+      reasons_.push_back({.text = text, .first = line});
+    } else {
+      ++others_;
+    }
+    ++all_;
+  }
+  /// True if a file of another kind need not be read to its end.
+  [[nodiscard]] bool enough() const { return all_ >= 1000; }
+
+  /// Errors (user): there are such lines. Names every reason with its lines and the first of them.
+  [[nodiscard]] Status check(const std::string& file) const {
+    std::string text;
+    for (const Reason& reason : reasons_) {
+      text += fmt::format("{}{}:{}: {}", text.empty() ? "" : "; ", file, reason.first, reason.text);
+      text += reason.lines > 1 ? fmt::format(" ({} lines)", reason.lines) : "";
+    }
+    text += others_ > 0 ? fmt::format("; {} lines more", others_) : "";
+    return text.empty() ? Status() : user_error(text);
+  }
+
+ private:
+  static constexpr std::size_t kMost = 16;  // A reason may name a value of its line.
+  struct Reason {
+    std::string text;
+    std::uint64_t first = 0;
+    std::uint64_t lines = 1;
+  };
+  std::vector<Reason> reasons_;
+  std::uint64_t others_ = 0, all_ = 0;
+};
+
 }  // namespace
 
 ChoiceReading::ChoiceReading(std::optional<Tokenizer> tokenizer, const ChoiceOptions& options)
@@ -100,20 +140,21 @@ Status ChoiceReading::add(const ChoiceQuestion& question, std::size_t source, st
 Status ChoiceReading::read(const std::string& file, std::size_t source) {
   auto input = TRAIN_TRY(storage::InputReader::open(file));
   const std::size_t before = read_.questions.size();
-  TRAIN_RETURN_IF_ERROR(input.read_records([&](const storage::InputRecord& record) -> Status {
-    const auto at_line = [&](std::string_view text) {
-      return user_error(fmt::format("{}:{}: {}", file, record.line, text));
-    };
+  Faults faults;
+  const auto take = [&](const storage::InputRecord& record) -> Status {
     if (record.fault) {
-      return at_line(storage::line_fault_text(*record.fault));
+      return user_error(std::string(storage::line_fault_text(*record.fault)));
     }
-    const auto question = parse_choice_question(record.text);
-    if (!question) {
-      return at_line(question.error().message);
+    return add(TRAIN_TRY(parse_choice_question(record.text)), source, record.line);
+  };
+  TRAIN_RETURN_IF_ERROR(input.read_records([&](const storage::InputRecord& record) -> Status {
+    const Status taken = take(record);
+    if (!taken) {
+      faults.add(taken.error().message, record.line);
     }
-    const Status added = add(*question, source, record.line);
-    return added ? Status() : at_line(added.error().message);
+    return faults.enough() ? faults.check(file) : Status();
   }));
+  TRAIN_RETURN_IF_ERROR(faults.check(file));
   if (read_.questions.size() == before) {
     return user_error(fmt::format("{}: holds no question; expected one per line, of {}", file,
                                   choice_layouts_help()));

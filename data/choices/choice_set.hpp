@@ -38,8 +38,8 @@ class ChoiceSet {
 
   /// `files`: JSON lines, plain, .gz, .zst, or .parquet, in the layouts of parse_choice_question().
   /// `tokenizer`: nullopt: one token per byte. Blocks. Errors (user): a file that is missing or has
-  /// no question; file:line of a malformed question, of a choice longer than a row or without a
-  /// token of its own, of a token outside the model's vocabulary.
+  /// no question; file:line of the first malformed question of each kind in a file, of a choice
+  /// longer than a row or without a token of its own, of a token outside the model's vocabulary.
   [[nodiscard]] static Result<ChoiceSet> open(const std::vector<std::string>& files,
                                               const std::optional<Tokenizer>& tokenizer,
                                               const ChoiceOptions& options);

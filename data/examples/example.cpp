@@ -48,7 +48,8 @@ const std::array<std::string_view, kDropReasonCount> reason_texts = {
     "answers whose place in the text is not known",
     "a call that the template does not write; take another --template, one that knows tools",
     "all that is trained lies behind the row's end",
-    "the tokenizer refuses it"};
+    "the tokenizer refuses it",
+    "an unknown role"};
 
 bool has(const LineJson& line, const char* key) {
   const auto found = line.find(key);

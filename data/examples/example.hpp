@@ -57,8 +57,9 @@ enum class DropReason : std::uint8_t {
   call_lost,       ///< The template does not print a tool call.
   truncated_away,  ///< All trained tokens lie beyond the row's end.
   text_error,      ///< The tokenizer rejects the text.
+  unknown_role,    ///< A role that may be why nothing is trained, or why the template rejects it.
 };
-inline constexpr std::size_t kDropReasonCount = 23;
+inline constexpr std::size_t kDropReasonCount = 24;
 [[nodiscard]] std::string_view drop_reason_text(DropReason reason);
 [[nodiscard]] DropReason drop_reason_of(storage::LineFault fault);
 

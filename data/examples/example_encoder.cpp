@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "data/chat/white_space.hpp"
+#include "data/examples/example_messages.hpp"
 
 namespace train::data {
 namespace {
@@ -156,13 +157,13 @@ Result<std::variant<EncodedExample, Dropped>> ExampleEncoder::encode(Example exa
   EncodedExample encoded;
   auto text = encode_text(example.text, encoded);
   if (auto* const dropped = std::get_if<Dropped>(&text)) {
-    return Outcome(std::move(*dropped));
+    return Outcome(blame_role(std::move(*dropped), example.remarks));
   }
   encoded.text = std::get<RowText>(std::move(text));
   if (example.worse) {
     auto worse = encode_text(*example.worse, encoded);
     if (auto* const dropped = std::get_if<Dropped>(&worse)) {
-      return Outcome(std::move(*dropped));
+      return Outcome(blame_role(std::move(*dropped), example.remarks));
     }
     encoded.worse = std::get<RowText>(std::move(worse));
   }

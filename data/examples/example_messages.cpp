@@ -262,6 +262,18 @@ MessageRole message_role(std::string_view name) {
                                    : MessageRole{std::string(found->second), true};
 }
 
+Dropped blame_role(Dropped dropped, const std::vector<Remark>& remarks) {
+  const auto role = std::find_if(remarks.begin(), remarks.end(), [](const Remark& remark) {
+    return remark.kind == RemarkKind::unknown_role;
+  });
+  const bool may_follow =
+      dropped.reason == DropReason::nothing_trained || dropped.reason == DropReason::template_error;
+  return may_follow && role != remarks.end()
+             ? Dropped{DropReason::unknown_role,
+                       fmt::format("\"{}\": {}", role->name, dropped.detail)}
+             : dropped;
+}
+
 std::variant<MessageList, Dropped> message_list(const ExampleJson& list) {
   MessageList result;
   if (list.is_string() && is_printed_list(list.get_ref<const std::string&>())) {
@@ -370,9 +382,10 @@ std::variant<ExampleText, Dropped> conversation_text(const MessageList& list, Li
   }
   if (std::none_of(text.message_weights.begin(), text.message_weights.end(),
                    [](float weight) { return weight > 0.0F; })) {
-    return Dropped{
-        DropReason::nothing_trained,
-        fmt::format("no message of the assistant is trained; the roles are {}", roles_of(list))};
+    return blame_role(
+        {DropReason::nothing_trained,
+         fmt::format("no message of the assistant is trained; the roles are {}", roles_of(list))},
+        list.remarks);
   }
   text.conversation = std::move(*conversation);
   return text;

@@ -25,6 +25,9 @@ struct MessageRole {
 };
 [[nodiscard]] MessageRole message_role(std::string_view name);
 
+/// `dropped`; if an unknown role may be its cause, for that reason, with the role.
+[[nodiscard]] Dropped blame_role(Dropped dropped, const std::vector<Remark>& remarks);
+
 /// Reads a list of messages with role and content, or ShareGPT's from and value; a single message;
 /// or such a list as JSON text. "function_call" becomes a tool call of the assistant, "observation"
 /// and "function" a tool's reply. "weight", "train" and "loss" set an answer's weight. An empty

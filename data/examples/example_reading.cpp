@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -103,12 +104,23 @@ Result<ExampleKind> ExampleReading::kind_of(const Waiting& line) const {
 
 /// Uses the first line that determines a kind; broken lines are counted like any other.
 Result<ExampleKind> ExampleReading::kind_of_first() const {
+  std::array<storage::DropTally, kDropReasonCount> tallies = {};
   for (const Waiting& line : waiting_) {
     if (auto kind = kind_of(line)) {
       return kind;
     }
+    const bool object = !line.fault && nlohmann::json::parse(line.text, nullptr, false).is_object();
+    const DropReason reason =
+        object ? DropReason::members
+               : drop_reason_of(line.fault.value_or(storage::json_fault(line.text)));
+    storage::DropTally& tally = tallies.at(static_cast<std::size_t>(reason));
+    tally.first = tally.lines++ == 0 ? where(line.place) : tally.first;
   }
-  return kind_of(waiting_.front());
+  const Error first = kind_of(waiting_.front()).error();
+  const auto reasons = storage::drop_reasons(tallies, drop_reason_text);
+  return waiting_.size() == 1
+             ? first
+             : user_error(fmt::format("{}; {}", first.message, storage::dropped_text(reasons)));
 }
 
 Status ExampleReading::begin() {

@@ -36,26 +36,12 @@ std::string tally_line(const std::string& name, const RowTally& tally) {
       tally.trained_tokens, percent(tally.trained_tokens, tally.tokens));
 }
 
-std::string drop_line(const RowReport& report, std::size_t reason) {
-  return storage::dropped_line(report.dropped[reason],
-                               drop_reason_text(static_cast<DropReason>(reason)));
-}
-
 std::string remark_line(const NameTally& tally, const char* text) {
   std::vector<std::string> names;
   for (const auto& [name, lines] : tally) {
     names.push_back(fmt::format("{} ({} lines)", one_line(name), lines));
   }
   return fmt::format("{}: {}", text, fmt::join(names, ", "));
-}
-
-/// Most frequent reason.
-std::size_t worst_reason(const RowReport& report) {
-  std::size_t worst = 0;
-  for (std::size_t i = 0; i < report.dropped.size(); ++i) {
-    worst = report.dropped[i].lines > report.dropped[worst].lines ? i : worst;
-  }
-  return worst;
 }
 
 }  // namespace
@@ -108,11 +94,8 @@ std::vector<std::string> RowReport::lines() const {
     all.push_back(tally_line(one_line(facts.sources[i]), sources[i]));
   }
   all.push_back(tally_line("all", total));
-  for (std::size_t i = 0; i < dropped.size(); ++i) {
-    if (dropped[i].lines > 0) {
-      all.push_back(drop_line(*this, i));
-    }
-  }
+  const auto table = storage::dropped_table(storage::drop_reasons(dropped, drop_reason_text));
+  all.insert(all.end(), table.begin(), table.end());
   for (std::size_t i = 0; i < remarks.size(); ++i) {
     if (!remarks[i].empty()) {
       all.push_back(remark_line(remarks[i], kRemarkTexts[i]));
@@ -152,12 +135,14 @@ Status check_report(const RowReport& report, double most_dropped) {
   if (total.lines == 0) {
     return user_error("no lines in the input; give a file that is not empty");
   }
-  const std::string worst = drop_line(report, worst_reason(report));
-  TRAIN_RETURN_IF_ERROR(storage::check_dropped({total.lines, total.dropped}, most_dropped, worst));
+  const std::string reasons =
+      storage::dropped_text(storage::drop_reasons(report.dropped, drop_reason_text));
   if (total.documents == 0) {
     return user_error(
-        fmt::format("all {} lines were dropped; {}; fix the data", total.lines, worst));
+        fmt::format("all {} lines were dropped; {}; fix the data", total.lines, reasons));
   }
+  TRAIN_RETURN_IF_ERROR(
+      storage::check_dropped({total.lines, total.dropped}, most_dropped, reasons));
   if (total.trained_tokens == 0) {
     return user_error("no token is trained; fix the data, or use another --kind or --template");
   }

@@ -50,7 +50,8 @@ struct RowReport {
 };
 
 /// Errors (user): no document; no trained token, or, for chats, no untrained one; KTO labels that
-/// are all equal; more than `most_dropped` of the lines dropped. Names the first dropped line.
+/// are all equal; more than `most_dropped` of the lines dropped. Names every reason with its count
+/// and first line.
 [[nodiscard]] Status check_report(const RowReport& report, double most_dropped);
 
 /// Fraction of the rows' capacity that tokens fill, 0 to 1.

@@ -45,7 +45,7 @@ struct PrepareReport {
   bool whole_documents = true;          ///< false: validation is the tail of the tokens.
   std::vector<std::string> notes = {};  ///< Tokenizer features that were dropped.
 
-  /// Report for the user, in lines.
+  /// Table of the reasons for the user, in lines; empty if nothing was dropped.
   [[nodiscard]] std::vector<std::string> dropped_lines() const;
 };
 
@@ -63,7 +63,7 @@ using PrepareProgress = std::function<void(std::uint64_t done, std::uint64_t tot
 /// all tokens.
 ///
 /// Errors (user): an input that is missing, unreadable, or not a regular file; no text at all; too
-/// many records dropped, with the most frequent cause and its first file and line; `out` not
+/// many records dropped, with every cause, its count and its first file and line; `out` not
 /// writable, in use, or holding data without `force`. The old content of `out` stays until all
 /// inputs are read; bytes are read twice, text for a tokenizer once, and again if validation is the
 /// tail.

@@ -159,14 +159,7 @@ PrepareReport token_report(const TokenCensus& census, const SplitPlan& plan,
 }
 
 std::vector<std::string> PrepareReport::dropped_lines() const {
-  std::vector<std::string> lines;
-  for (std::size_t i = 0; i < dropped.size(); ++i) {
-    if (dropped[i].lines > 0) {
-      lines.push_back(storage::dropped_line(
-          dropped[i], storage::line_fault_text(static_cast<storage::LineFault>(i))));
-    }
-  }
-  return lines;
+  return storage::dropped_table(storage::drop_reasons(dropped, storage::line_fault_text));
 }
 
 namespace {
@@ -213,17 +206,14 @@ Status DropCount::check(std::uint64_t documents) const {
                                   request_.inputs.front().string(),
                                   request_.inputs.size() > 1 ? "s" : ""));
   }
-  const auto* const worst = std::max_element(
-      by_fault_.begin(), by_fault_.end(),
-      [](const storage::DropTally& a, const storage::DropTally& b) { return a.lines < b.lines; });
-  const auto fault = static_cast<storage::LineFault>(worst - by_fault_.begin());
-  std::string text = storage::dropped_line(*worst, storage::line_fault_text(fault));
-  if (fault == storage::LineFault::no_text) {
+  std::string text =
+      storage::dropped_text(storage::drop_reasons(by_fault_, storage::line_fault_text));
+  if (!no_text_advice_.empty()) {
     text += "; " + no_text_advice_;
   }
   if (documents == 0) {
     return user_error(fmt::format("no record of the input gives a text: {}{}", text,
-                                  fault == storage::LineFault::no_text ? "" : "; fix the data"));
+                                  no_text_advice_.empty() ? "; fix the data" : ""));
   }
   return storage::check_dropped({documents + dropped_, dropped_}, request_.most_dropped, text);
 }

@@ -91,7 +91,7 @@ class DropCount {
   Status add(storage::LineFault fault, const std::filesystem::path& input,
              const storage::InputRecord& record, std::uint64_t documents);
   /// Called after all records. Errors (user): more dropped than the request allows; no document at
-  /// all.
+  /// all. Both name every cause.
   [[nodiscard]] Status check(std::uint64_t documents) const;
 
   [[nodiscard]] const std::array<storage::DropTally, storage::kLineFaultCount>& by_fault() const {

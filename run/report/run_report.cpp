@@ -299,6 +299,7 @@ void RunReport::checkpoint(const CheckpointWritten& event) {
   if (block_) {
     const std::lock_guard lock(view_mutex_);
     view_.saved = fmt::format("checkpoint at step {}", event.step);
+    show_block();
   }
   note({.kind = "checkpoint_published",
         .text = event.directory,

@@ -464,12 +464,22 @@ std::int64_t CheckpointStore::make_room(std::int64_t step) {
   checkpoint::IndexEntry saved;  // Assumes that the save of `step` succeeded.
   saved.step = step;
   entries.push_back(saved);
-  std::vector<std::int64_t> old = checkpoint::to_retire(entries, options_.keep);
-  std::erase_if(old, [this](std::int64_t retired) { return retired >= *verified_; });
+  checkpoint::RetentionRule rule = options_.keep;
+  const auto removable = [&] {
+    std::vector<std::int64_t> old = checkpoint::to_retire(entries, rule);
+    std::erase_if(old, [this](std::int64_t retired) { return retired >= *verified_; });
+    return old;
+  };
+  std::vector<std::int64_t> old = removable();
+  const bool best_too = old.empty() && rule.keep_best > 0;
+  if (best_too) {  // The run must go on from its newest state; nothing else can go.
+    rule.keep_best = 0;
+    old = removable();
+  }
   const std::int64_t gone = retire(old);
   if (gone > 0) {
-    log_warning(
-        fmt::format("disk_full step={} retired {} old checkpoints to save this one", step, gone));
+    log_warning(fmt::format("disk_full step={} retired {} old checkpoints to save this one{}", step,
+                            gone, best_too ? ", also the best (checkpoint.keep_best)" : ""));
     log_unless(event("made_room", fmt::format("step={} retired={}", step, gone)),
                "index_incomplete");
   }

@@ -124,7 +124,8 @@ class CheckpointStore {
   Status discard(std::int64_t step, bool local);
   /// Frees space after the save of `step` has met a full disk. Retires the checkpoints that the
   /// rule would retire after this save, except the newest known to be complete; retires none if
-  /// none is known to be. Returns the number retired; failures to retire are logged.
+  /// none is known to be. If the rule would retire none, those that it keeps as the best. Returns
+  /// the number retired; failures to retire are logged.
   std::int64_t make_room(std::int64_t step);
   /// Queues steps, and writes the whole queue, remarks included. On an error some stay queued.
   Status journal(std::span<const checkpoint::StepRecord> steps);

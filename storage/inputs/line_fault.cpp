@@ -1,6 +1,7 @@
 #include "storage/inputs/line_fault.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <nlohmann/json.hpp>
@@ -113,11 +114,32 @@ LineFault json_fault(std::string_view line) {
   return stops_at_no_number(line, handler.position()) ? LineFault::no_number : LineFault::not_json;
 }
 
-std::string dropped_line(const DropTally& tally, std::string_view reason) {
-  return fmt::format("{} dropped: {}, the first at {}", tally.lines, reason, one_line(tally.first));
+std::string dropped_text(const DropReasons& reasons) {
+  std::vector<std::string> parts;
+  for (const auto& [tally, reason] : reasons) {
+    parts.push_back(
+        fmt::format("{} dropped: {}, the first at {}", tally.lines, reason, one_line(tally.first)));
+  }
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-Status check_dropped(const LineTally& tally, double most, const std::string& worst) {
+std::vector<std::string> dropped_table(const DropReasons& reasons) {
+  std::size_t widest = 0;
+  for (const auto& [tally, reason] : reasons) {
+    widest = std::max(widest, reason.size());
+  }
+  std::vector<std::string> lines;
+  for (const auto& [tally, reason] : reasons) {
+    if (lines.empty()) {
+      lines.push_back(fmt::format("{:>9}  {:<{}}  {}", "DROPPED", "REASON", widest, "FIRST AT"));
+    }
+    lines.push_back(
+        fmt::format("{:>9}  {:<{}}  {}", tally.lines, reason, widest, one_line(tally.first)));
+  }
+  return lines;
+}
+
+Status check_dropped(const LineTally& tally, double most, const std::string& reasons) {
   const auto lines = static_cast<double>(tally.lines);
   const auto dropped = static_cast<double>(tally.dropped);
   if (dropped <= most * lines) {
@@ -126,7 +148,7 @@ Status check_dropped(const LineTally& tally, double most, const std::string& wor
   return user_error(
       fmt::format("{} of {} lines ({:.1f} %) were dropped, more than {:g} %; {}; fix the data, or "
                   "raise --max-dropped",
-                  tally.dropped, tally.lines, 100.0 * dropped / lines, 100.0 * most, worst));
+                  tally.dropped, tally.lines, 100.0 * dropped / lines, 100.0 * most, reasons));
 }
 
 }  // namespace train::storage

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/result.hpp"
 
@@ -44,15 +47,33 @@ struct DropTally {
   std::string first = {};  ///< "FILE:LINE", and the subject.
 };
 
-/// Text for the user: "12 dropped: half a surrogate pair, the first at FILE:LINE".
-[[nodiscard]] std::string dropped_line(const DropTally& tally, std::string_view reason);
+/// Tallies with the names of their reasons.
+using DropReasons = std::vector<std::pair<DropTally, std::string_view>>;
+
+/// Reasons that dropped lines, the most frequent first. `text` names a reason.
+template <class Tallies, class Reason>
+[[nodiscard]] DropReasons drop_reasons(const Tallies& tallies, std::string_view (*text)(Reason)) {
+  DropReasons reasons;
+  for (std::size_t i = 0; i < tallies.size(); ++i) {
+    if (tallies[i].lines > 0) {
+      reasons.emplace_back(tallies[i], text(static_cast<Reason>(i)));
+    }
+  }
+  std::stable_sort(reasons.begin(), reasons.end(),
+                   [](const auto& a, const auto& b) { return a.first.lines > b.first.lines; });
+  return reasons;
+}
+
+/// One line: "12 dropped: half a surrogate pair, the first at FILE:LINE; 3 dropped: ...".
+[[nodiscard]] std::string dropped_text(const DropReasons& reasons);
+/// Lines of a table with a heading; none without reasons.
+[[nodiscard]] std::vector<std::string> dropped_table(const DropReasons& reasons);
 
 struct LineTally {
   std::uint64_t lines = 0;    ///< Non-blank lines.
   std::uint64_t dropped = 0;  ///< Lines dropped.
 };
-/// Error (user): more than the fraction `most` was dropped. `worst`: dropped_line() of the most
-/// frequent fault.
-[[nodiscard]] Status check_dropped(const LineTally& tally, double most, const std::string& worst);
+/// Error (user): more than the fraction `most` was dropped. `reasons`: dropped_text() of all.
+[[nodiscard]] Status check_dropped(const LineTally& tally, double most, const std::string& reasons);
 
 }  // namespace train::storage

@@ -338,6 +338,16 @@ TEST_CASE("options: checkpoints", "[actors][cli]") {
   CHECK(across.a.run_directory == "runs/a:b");
   CHECK(across.a.step == 5);
   CHECK(across.b.run_directory == "runs/c");
+  CHECK(accepted<CheckpointOptions>({"checkpoints", "show", "a", "best"}).step == kBestStep);
+  CHECK(accepted<CheckpointOptions>({"checkpoints", "verify", "a", "best"}).step == kBestStep);
+  CHECK(accepted<DiffOptions>({"checkpoints", "diff", "a:best", "b:5"}).a.step == kBestStep);
+  CHECK(accepted<DiffOptions>({"checkpoints", "diff", "a", "5", "best"}).b.step == kBestStep);
+  CHECK(accepted<EvalOptions>({"eval", "a", "--step", "best"}).step == kBestStep);
+  CHECK(accepted<GenerateOptions>({"generate", "a", "--step", "best"}).step == kBestStep);
+  CHECK(accepted<ExportOptions>({"export", "a", "--out", "b", "--step=best"}).step == kBestStep);
+  CHECK(refused({"eval", "a", "--step", "bset"})
+            .find("--step must be 0 or more, or best, not "
+                  "\"bset\"") != std::string::npos);
   CHECK(refused({"checkpoints", "show", "a", "-1"}).find("checkpoints show") != std::string::npos);
   CHECK(refused({"checkpoints", "show", "a", "all"}).find("not \"all\"") != std::string::npos);
   CHECK(refused({"checkpoints", "verify", "a", "x"}).find("or \"all\"") != std::string::npos);

@@ -70,6 +70,8 @@ TEST_CASE("validate_config: which checkpoints stay", "[configs][validate_config]
   const std::string best = "checkpoint.keep_best=2";
   CHECK(verdict({best}).empty());
   CHECK(verdict({best, "eval.interval_steps=50", "checkpoint.interval_steps=200"}).empty());
+  CHECK(verdict({"eval.interval_steps=0"}).empty());  // the default keeps one where there is one
+  CHECK(verdict({"checkpoint.keep_best=1", "eval.interval_steps=30"}).empty());
   for (const std::string evaluated : {"eval.interval_steps=0", "eval.interval_steps=30"}) {
     const std::string message = verdict({best, evaluated});
     CHECK(message.starts_with("--set checkpoint.keep_best=2: checkpoint.keep_best is 2"));

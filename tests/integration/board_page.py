@@ -372,14 +372,14 @@ def look_at_the_end(page, url, run):
     page.until(lambda: "tokens/s on average" in page.text("summary"), "the mean rate")
     assert not re.search(" left|over the last", page.text("summary")), page.text("summary")
     evaluations = {line["step"]: line["val_loss"] for line in metrics_of(run) if "val_loss" in line}
-    before = {step: evaluations[max(at for at in evaluations if at <= step)]
-              for step in (int(one.name[5:]) for one in (run / "checkpoints").glob("step-*"))}
+    placed = sorted((int(one.name[5:]) for one in (run / "checkpoints").glob("step-*")), reverse=True)
     page.until(lambda: page.driver.find_elements(By.CSS_SELECTOR, "#checkpoints .best"), "the best checkpoint")
     items = page.text("checkpoints").splitlines()
-    assert [int(re.match(r"step (\d+)", item).group(1)) for item in items] == sorted(before, reverse=True), items
+    assert [int(re.match(r"step (\d+)", item).group(1)) for item in items] == placed, items
     best = [int(re.match(r"step (\d+) .*the best", item.text).group(1))
             for item in page.driver.find_elements(By.CSS_SELECTOR, "#checkpoints .best")]
-    assert best == [min(before, key=lambda step: (before[step], step))], (best, before)
+    evaluated = [step for step in placed if step in evaluations]
+    assert best == [min(evaluated, key=lambda step: (evaluations[step], step))], (best, evaluations)
     scale = [mark.text for mark in page.driver.find_elements(By.CSS_SELECTOR, "#memory .scale span")]
     assert len(scale) == 5 and scale[0] == "0 B", scale
     look_at_the_form(page)

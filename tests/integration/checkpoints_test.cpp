@@ -91,9 +91,9 @@ TEST_CASE("checkpoints: list is a table, newest last", "[integration][.full][che
       std::regex_search(lines[0], std::regex("STEP +STATE +WHEN +SIZE +RANKS +TOKENS +VAL LOSS")));
   CHECK(std::regex_match(lines[1],
                          std::regex(" +5  committed +2\\d\\d\\d-\\d\\d-\\d\\d .* 1 .* \\d\\.\\d{5} "
-                                    "+project")));
-  CHECK(std::regex_match(
-      lines[4], std::regex(" +20  committed .* [KM]iB +1 +3.84 k +\\d\\.\\d{5} +project")));
+                                    "+project(, the best)?")));
+  CHECK(std::regex_match(lines[4], std::regex(" +20  committed .* [KM]iB +1 +3.84 k +\\d\\.\\d{5} "
+                                              "+project(, the best)?")));
   const json object = listed(run);
   CHECK(object["source"] == "index");
   CHECK(steps_in(object) == Steps{5, 10, 15, 20});
@@ -153,10 +153,75 @@ TEST_CASE("checkpoints: verify reads everything", "[integration][checkpoints]") 
   CHECK(lines_of(answer(run, {"verify", "10"}, 1).out).size() == 1);
 }
 
+TEST_CASE("checkpoints: the best one is marked, found by its word, and does not go without one",
+          "[integration][checkpoints]") {
+  const TempDirectory home;
+  const fs::path run = copy_of_run(home);
+  std::int64_t best = 0;
+  double least = INFINITY;
+  for (const json& one : listed(run)["checkpoints"]) {
+    if (one["validation_loss"].get<double>() < least) {
+      least = one["validation_loss"];
+      best = one["step"];
+    }
+  }
+  for (const json& one : listed(run)["checkpoints"]) {
+    CHECK(one["best"] == (one["step"] == best));
+  }
+  const Words lines = lines_of(answer(run, {"list"}).out);
+  CHECK(std::count_if(lines.begin(), lines.end(),
+                      [](const std::string& line) { return has(line, ", the best"); }) == 1);
+  const std::string step = std::to_string(best);
+  const std::string name = train::checkpoint::checkpoint_name(best);
+  CHECK(answer(run, {"show", "best"}).out == answer(run, {"show", step}).out);
+  CHECK(has(answer(run, {"show", "best"}).out, ", the best\n"));
+  CHECK(has(answer(run, {"verify", "best"}).out, name + "  whole"));
+  CHECK(has(answer(run, {"diff", "best", step}).out, "same bits"));
+  const auto of = [&](const Words& words, const std::string& which) {
+    Words all = words;
+    all.insert(all.begin() + 1, run.string());
+    all.insert(all.end(), {"--step", which});
+    const Ended ended = finished_site().call(all);
+    INFO(ended.err);
+    CHECK(ended.exit_code == 0);
+    return ended.out;
+  };
+  const Words generate = {"generate", "--prompt", "the ", "--tokens", "20"};
+  CHECK(of(generate, "best") == of(generate, step));
+  CHECK(of({"eval"}, "best") == of({"eval"}, step));
+  CHECK(has(of({"export", "--out", (home / "out").string()}, "best"), "step=" + step + " "));
+  // The run keeps all; the rule of one that does not keeps the best.
+  const Words last = {"prune", "--keep-last", "1"};
+  CHECK_FALSE(has(answer(run, {"prune", "--keep-last", "1", "--dry-run"}).out, "the best"));
+  answer(run, last);
+  CHECK(fs::exists(run / "checkpoints" / name));
+  if (best != 20) {
+    CHECK(has(answer(run, {"prune", "--keep-last", "1", "--keep-best", "0"}).out,
+              name + "  removed: the best, "));
+  }
+}
+
+TEST_CASE("checkpoints: without an evaluation none is the best", "[integration][checkpoints]") {
+  const RunSite site;
+  site.train({"eval.interval_steps=7", "run.steps=20", "checkpoint.interval_steps=6"});
+  forget_after(site.run(), 18);  // the last step is evaluated
+  const Ended listed = site.call({"checkpoints", "list", "runs/tiny"});
+  CHECK_FALSE(has(listed.out, "the best"));
+  for (const Words& words :
+       {Words{"generate", "runs/tiny", "--step", "best"}, Words{"eval", "runs/tiny", "--step=best"},
+        Words{"export", "runs/tiny", "--out", "x", "--step", "best"},
+        Words{"checkpoints", "show", "runs/tiny", "best"},
+        Words{"checkpoints", "verify", "runs/tiny", "best"},
+        Words{"checkpoints", "diff", "runs/tiny", "best", "18"}}) {
+    check_mistake(site, words,
+                  {"runs/tiny/checkpoints", "none is the best", "eval.interval_steps"});
+  }
+}
+
 TEST_CASE("checkpoints: prune keeps what the rule says", "[integration][.full][checkpoints]") {
   const TempDirectory home;
   const fs::path run = copy_of_run(home);
-  const Words rule = {"prune", "--keep-last", "1", "--keep-every", "10"};
+  const Words rule = {"prune", "--keep-last", "1", "--keep-every", "10", "--keep-best", "0"};
   Words rehearsal = rule;
   rehearsal.emplace_back("--dry-run");
   const auto before = tree_of(run);

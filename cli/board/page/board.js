@@ -35,7 +35,6 @@ function drawCharts() {
   chooseOther(main);
   for (const chart of [...charts, otherChart]) chart.draw(shownSeries(), options(chart));
   drawHeat(main, byId("heat"), byId("heat-legend"));
-  drawCheckpoints(state.status, main, state.events);
   drawSummary();
 }
 
@@ -101,7 +100,7 @@ function drawStatus(status) {
   drawSummary();
   drawRanks(status);
   drawMemory(status);
-  drawCheckpoints(status, state.series.get(state.run), state.events);
+  drawCheckpoints(status, state.events);
 }
 
 /// What changes with the clock, too.
@@ -160,7 +159,7 @@ function atMostEvery(milliseconds, action) {
 const scheduleSeries = atMostEvery(700, updateSeries);
 const scheduleEvents = atMostEvery(100, () => {
   drawEvents(state.events);
-  drawCheckpoints(state.status, state.series.get(state.run), state.events);
+  drawCheckpoints(state.status, state.events);
 });
 
 /// Shows the run of the address, or else the newest one; a sentence if there is none.

@@ -83,22 +83,18 @@ function drawMemory(status) {
     bars.length > 0 ? scale : element("p", "Not known.", "muted"));
 }
 
-/// Checkpoints that exist, the newest first, with the loss of the newest evaluation before each.
-function drawCheckpoints(status, series, events) {
-  const evaluations = series ? series.points("val_loss").map(([step, [, loss]]) => [step, loss]) : [];
+/// Checkpoints that exist, the newest first, each with the loss of its evaluation.
+function drawCheckpoints(status, events) {
   const published = new Map(events.filter((event) => event.event === "checkpoint_published")
     .map((event) => [event.step, event]));
-  const all = (status.checkpoints || []).map((step) => ({ step,
-    loss: evaluations.filter(([at]) => at <= step).pop()?.[1] }));
-  const least = Math.min(...all.map((one) => one.loss ?? Infinity));
-  const best = all.find((one) => one.loss === least);
-  const items = all.reverse().map((one) => {
-    const event = published.get(one.step);
-    return element("li", [`step ${one.step}`,
-      one.loss === undefined ? "" : `validation loss ${formatNumber(one.loss)}`, one === best ? "the best" : "",
-      event ? formatBytes(event.size_bytes ?? 0) : "", event ? formatTime(event.unix_ms) : "",
-    ].filter(Boolean).join(" · "), one === best ? "best" : "");
-  });
+  const items = (status.checkpoints || []).map((step, at) => {
+    const event = published.get(step);
+    const loss = status.validation_losses?.[at] ?? null;
+    const best = step === status.best_checkpoint;
+    return element("li", [`step ${step}`, loss === null ? "" : `validation loss ${formatNumber(loss)}`,
+      best ? "the best" : "", event ? formatBytes(event.size_bytes ?? 0) : "", event ? formatTime(event.unix_ms) : "",
+    ].filter(Boolean).join(" · "), best ? "best" : "");
+  }).reverse();
   byId("checkpoints").replaceChildren(...(items.length > 0 ? items : [element("li", "There is none yet.", "muted")]));
 }
 

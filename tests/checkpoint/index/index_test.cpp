@@ -342,6 +342,21 @@ TEST_CASE("index: validation losses come before or after the commit and outlive 
   }
 }
 
+TEST_CASE("index: the loss of a retired step is that of its next commit", "[checkpoint][index]") {
+  const TempDirectory directory;
+  MemoryStore store;
+  auto index = CheckpointIndex::open(store, directory.path());
+  REQUIRE(index);
+  save(*index, directory.path(), 10);
+  REQUIRE(index->evaluated(10, 3.0));
+  REQUIRE(index->retire(10));
+  REQUIRE(index->evaluated(10, 2.5));
+  CHECK(index->entries().front().validation_loss == 3.0);  // history
+  std::filesystem::remove_all(directory / "step-00000010");
+  save(*index, directory.path(), 10);
+  CHECK(index->committed().front().validation_loss == 2.5);
+}
+
 TEST_CASE("index: set aside is forgotten with a reason", "[checkpoint][index]") {
   const TempDirectory directory;
   MemoryStore store;

@@ -41,7 +41,7 @@ bool is_wanted(const std::vector<IndexEntry>& all, std::size_t at, const Retenti
   for (const IndexEntry& other : all) {
     better += other.validation_loss &&
               (*other.validation_loss < *one.validation_loss ||
-               (*other.validation_loss == *one.validation_loss && other.step > one.step));
+               (*other.validation_loss == *one.validation_loss && other.step < one.step));
   }
   return better < rule.keep_best;
 }
@@ -54,11 +54,23 @@ TEST_CASE("retention: the newest, every so many, and the best", "[checkpoint][re
   REQUIRE(to_retire(all, {}).empty());
   REQUIRE(to_retire(all, {.keep_last = 1}) == Steps{10, 20, 30, 40, 50});
   REQUIRE(to_retire(all, {.keep_last = 2, .keep_every = 20}) == Steps{10, 30});
-  REQUIRE(to_retire(all, {.keep_last = 1, .keep_best = 1}) == Steps{10, 20, 30, 50});
+  REQUIRE(to_retire(all, {.keep_last = 1, .keep_best = 1}) == Steps{10, 30, 40, 50});
   REQUIRE(to_retire(all, {.keep_last = 1, .keep_best = 3}) == Steps{10, 50});
   REQUIRE(to_retire(all, {.keep_last = 9}).empty());
   REQUIRE(to_retire({}, {.keep_last = 1}).empty());
   REQUIRE(to_retire(std::vector{entry_at(10)}, {.keep_last = 1}).empty());
+}
+
+TEST_CASE("retention: the best is in place, has a loss, and is the earliest of equals",
+          "[checkpoint][retention][CK-6]") {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  std::vector<IndexEntry> all = {entry_at(10, 0.5), entry_at(20, 1.0), entry_at(30, nan),
+                                 entry_at(40, 1.0), entry_at(50),      entry_at(60, 4.0)};
+  all[0].state = CheckpointState::retired;
+  CHECK(best_steps(all) == Steps{20});
+  CHECK(best_steps(all, 9) == Steps{20, 40, 60});
+  CHECK(best_steps(all, 0).empty());
+  CHECK(best_steps(std::vector{entry_at(30, nan), entry_at(50)}).empty());
 }
 
 TEST_CASE("retention: a loss that was lost with the index may have been the best",

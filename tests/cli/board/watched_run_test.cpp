@@ -34,6 +34,28 @@ TEST_CASE("watched run: checkpoints in place are listed", "[board]") {
   CHECK(checkpoints_of(run, 3600) == Json(std::vector<int>{200}));
 }
 
+TEST_CASE("watched run: each checkpoint has the loss of its own step, and one is the best",
+          "[board]") {
+  const test::TempDirectory home;
+  for (const char* name : {"step-00000100", "step-00000200", "step-00000250", "step-00000300"}) {
+    fs::create_directories(home / "runs/a/checkpoints" / name);
+  }
+  test::write_bytes(home / "runs/a/metrics.jsonl",
+                    "{\"event\":\"evaluation\",\"step\":50,\"val_loss\":0.5}\n"
+                    "{\"event\":\"evaluation\",\"step\":100,\"val_loss\":3}\n"
+                    "{\"event\":\"evaluation\",\"step\":200,\"val_loss\":2}\n"
+                    "{\"event\":\"evaluation\",\"step\":300,\"val_loss\":2}\n");
+  WatchedRun run({.folder = home / "runs", .below = "a"});
+  CHECK(checkpoints_of(run, 0) == Json({100, 200, 250, 300}));
+  CHECK_FALSE(Json::parse(run.status_json()).contains("best_checkpoint"));
+  while (run.read_metrics()) {
+  }
+  CHECK(checkpoints_of(run, 3600) == Json({100, 200, 250, 300}));
+  const Json status = Json::parse(run.status_json());
+  CHECK(status["validation_losses"] == Json({3.0, 2.0, nullptr, 2.0}));
+  CHECK(status["best_checkpoint"] == 200);
+}
+
 TEST_CASE("watched run: no checkpoints are listed behind a link out of the folder", "[board]") {
   const test::TempDirectory home;
   fs::create_directories(home / "private/step-00000100");

@@ -196,8 +196,9 @@ TEST_CASE("example: what nobody reads has its name, and roles that nobody knows"
   const auto none = parse_example(R"({"messages": [{"role": "user", "content": "a"},
       {"role": "bing", "content": "b"}]})",
                                   {.kind = ExampleKind::chat});
+  REQUIRE(std::get<Dropped>(none).reason == DropReason::unknown_role);
   REQUIRE(std::get<Dropped>(none).detail ==
-          "no message of the assistant is trained; the roles are user, bing");
+          "\"bing\": no message of the assistant is trained; the roles are user, bing");
 }
 
 TEST_CASE("example: every line that gives nothing has its reason", "[data][examples]") {

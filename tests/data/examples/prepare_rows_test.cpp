@@ -233,6 +233,52 @@ TEST_CASE("prepare rows: dropped lines are counted, and too many are an error",
       "in.jsonl:31"));
 }
 
+TEST_CASE("prepare rows: every reason has its count and its first line, in a table or an error",
+          "[data][examples][RW-3]") {
+  const DataPlace place;
+  const std::string cut = R"({"messages": [{"role": "us)"
+                          "\n";
+  const std::string unanswered = R"({"messages": [{"role": "user", "content": "a"}]})"
+                                 "\n";
+  const std::string error = prepare_rows_error(place.request(unanswered + cut + cut));
+  CHECK(
+      contains(error, "all 3 lines were dropped; 2 dropped: JSON that is cut off, the first at "));
+  CHECK(contains(error, "in.jsonl:2; 1 dropped: nothing that is trained, the first at "));
+  CHECK(contains(error, "in.jsonl:1: no message of the assistant is trained"));
+  // Where no line says its kind.
+  const std::string unknown = prepare_rows_error(place.request("[1]\n" + cut + cut));
+  CHECK(contains(unknown, "in.jsonl:1: cannot tell which kind"));
+  CHECK(contains(unknown, "2 dropped: JSON that is cut off, the first at "));
+  CHECK(contains(unknown, "1 dropped: not a JSON object, the first at "));
+  auto request = place.request(many_chats(40) + unanswered + cut + cut);
+  request.most_dropped = 0.1;
+  const Texts lines = prepared(request).lines();
+  const auto heading = std::find_if(lines.begin(), lines.end(), [](const std::string& line) {
+    return contains(line, "DROPPED  REASON");
+  });
+  REQUIRE(lines.end() - heading > 3);
+  CHECK(heading[1].starts_with("        2  JSON that is cut off    "));
+  CHECK(heading[1].ends_with("in.jsonl:42"));
+  CHECK(heading[2].starts_with("        1  nothing that is trained  "));
+  CHECK(heading->find("FIRST AT") == heading[2].find(place / "in.jsonl"));
+}
+
+TEST_CASE("prepare rows: an unknown role is called that", "[data][examples][RW-3]") {
+  const DataPlace place;
+  const auto chat = [](const std::string& first, const std::string& second) {
+    return nlohmann::json{
+               {"messages",
+                {{{"role", first}, {"content", "q"}}, {{"role", second}, {"content", "a"}}}}}
+               .dump() +
+           "\n";
+  };
+  // The template refuses the first; nothing of the second is trained.
+  const std::string error =
+      prepare_rows_error(place.request(chat("narrator", "assistant") + chat("user", "bing")));
+  CHECK(contains(error, "2 dropped: an unknown role, the first at "));
+  CHECK(contains(error, "in.jsonl:1: \"narrator\": message 1: the role is"));
+}
+
 TEST_CASE("prepare rows: pairs that teach nothing are counted, the first of a kind with its line",
           "[data][examples][RW-3]") {
   const DataPlace place;
@@ -508,6 +554,22 @@ TEST_CASE("prepare rows: the result does not depend on threads; equal lines stay
   REQUIRE(one.facts.val.documents > 60);
   REQUIRE(one.facts.val.documents % 2 == 0);
   REQUIRE(one.facts.train.documents + one.facts.val.documents == 600);
+}
+
+TEST_CASE("prepare rows: a file that is named twice counts twice, on one side of the split",
+          "[data][examples][RW-1]") {
+  const DataPlace place;
+  auto request = place.request(many_chats(300));
+  request.val_fraction = 0.3;
+  const RowReport once = prepared(request);
+  request.inputs.push_back(request.inputs.front());
+  request.force = true;
+  const RowReport twice = prepared(request);
+  CHECK(twice.facts.train.documents == 2 * once.facts.train.documents);
+  CHECK(twice.facts.val.documents == 2 * once.facts.val.documents);
+  CHECK(once.facts.val.documents > 30);
+  CHECK(twice.facts.sources == Texts{"in.jsonl", "in.jsonl"});
+  CHECK(read_row_facts(place / "out").ok());
 }
 
 TEST_CASE("prepare rows: the same again does nothing; anything else wants --force",

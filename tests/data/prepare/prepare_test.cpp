@@ -315,7 +315,7 @@ TEST_CASE("prepare: a line that is broken is counted by its cause, and does not 
     const auto report = prepare_dataset(request);
     REQUIRE(report.ok());
     CHECK(report->documents == 1089);
-    CHECK(report->dropped_lines().size() == broken.size());
+    CHECK(report->dropped_lines().size() == broken.size() + 1);  // and a heading
     for (std::size_t i = 0; i < broken.size(); ++i) {
       const storage::DropTally& tally =
           report->dropped.at(static_cast<std::size_t>(broken[i].second));
@@ -327,6 +327,10 @@ TEST_CASE("prepare: a line that is broken is counted by its cause, and does not 
   request.most_dropped = 0.005;
   CHECK_THAT(prepare_error(request).message,
              Catch::Contains("11 of 1100 lines (1.0 %)") && Catch::Contains("--max-dropped"));
+  for (const auto& [line, fault] : broken) {
+    CHECK_THAT(prepare_error(request).message,
+               Catch::Contains("1 dropped: " + std::string(storage::line_fault_text(fault))));
+  }
 }
 
 TEST_CASE("prepare: records of another kind end the reading soon, and say what to do",

@@ -123,6 +123,28 @@ TEST_CASE("report: the objective's metrics come first, then those of the model's
   CHECK_FALSE(evaluated.contains("val_margin"));
 }
 
+TEST_CASE("report: the block below a new checkpoint does not deny it", "[run][run_report]") {
+  const test::TempDirectory directory;
+  const Descriptor file(::open((directory / "out").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  TextOutput output(file.get());
+  auto report = RunReport::open({.directory = directory.path(),
+                                 .total_steps = 1,
+                                 .tokens_per_step = 100,
+                                 .tensorboard = false,
+                                 .output = Output::live,
+                                 .out = &output});
+  REQUIRE(report.ok());
+  StepFinished step;
+  step.step = 1;
+  (*report)->step(step, 0);
+  CHECK_THAT(test::read_bytes(directory / "out"), Catch::Contains("no checkpoint yet"));
+  (*report)->checkpoint({.step = 1, .directory = "the-directory", .size_bytes = 1});
+  (*report)->close();
+  const std::string shown = test::read_bytes(directory / "out");
+  CHECK_THAT(shown.substr(shown.find("the-directory")),
+             Catch::Contains("checkpoint at step 1") && !Catch::Contains("no checkpoint yet"));
+}
+
 TEST_CASE("report: of packed rows a step's line says what was trained", "[run][run_report]") {
   const test::TempDirectory directory;
   auto report = RunReport::open(

@@ -325,6 +325,61 @@ TEST_CASE("checkpoint_store: room is made as the rule would after the save, neve
   CHECK(site.start() == 30);
 }
 
+TEST_CASE("checkpoint_store: the best gives way to the newest where nothing else can",
+          "[run][checkpoint_store][CK-6][P3]") {
+  StoreSite site;
+  site.open({.keep_last = 2, .keep_best = 1});
+  for (const auto& [step, loss] : {std::pair(10, 1.0), std::pair(20, 2.0), std::pair(30, 3.0)}) {
+    REQUIRE(site.home->evaluated(step, loss));
+    site.save(step);
+  }
+  CHECK(site.placed() == Steps{10, 20, 30});
+  CHECK(site.home->make_room(40) == 1);
+  CHECK(site.placed() == Steps{10, 30});
+  CHECK(site.home->make_room(40) == 1);
+  CHECK(site.placed() == Steps{30});
+  CHECK(site.home->make_room(40) == 0);
+}
+
+TEST_CASE("checkpoint_store: a start keeps as the best what is the best on disk",
+          "[run][checkpoint_store][CK-6][P3]") {
+  const checkpoint::RetentionRule rule{.keep_last = 1, .keep_best = 1};
+  StoreSite site;
+  site.open(rule);
+  for (const auto& [step, loss] : {std::pair(10, 1.0), std::pair(20, 2.0)}) {
+    REQUIRE(site.home->evaluated(step, loss));
+    site.save(step);
+  }
+  CHECK(site.placed() == Steps{10, 20});
+  // Killed between the publication of an even better one and its record.
+  REQUIRE(site.home->evaluated(30, 0.5));
+  REQUIRE(site.home->publish(30, site.write(30)));
+  site.open(rule);
+  CHECK(site.start() == 30);
+  CHECK(site.placed() == Steps{30});
+}
+
+TEST_CASE("checkpoint_store: a step that is evaluated and saved again may be the best",
+          "[run][checkpoint_store][CK-6][P3]") {
+  const checkpoint::RetentionRule rule{.keep_last = 1, .keep_best = 1};
+  StoreSite site;
+  site.open(rule);
+  const auto pass = [&site](std::int64_t step, double loss) {
+    REQUIRE(site.home->evaluated(step, loss));
+    site.save(step);
+  };
+  pass(10, 1.0);
+  pass(20, 2.0);
+  pass(30, 3.0);
+  CHECK(site.placed() == Steps{10, 30});
+  fs::resize_file(site.shard(30), fs::file_size(site.shard(30)) - 1);
+  site.open(rule);
+  CHECK(site.start() == 10);
+  pass(20, 0.5);  // on other rows: eval.lanes may change
+  pass(30, 3.0);
+  CHECK(site.placed() == Steps{20, 30});
+}
+
 TEST_CASE("checkpoint_store: a publication that meets a full disk makes room and is tried again",
           "[run][checkpoint_store][CK-6][P3]") {
   const std::int64_t keep_last = GENERATE(1, 2);
