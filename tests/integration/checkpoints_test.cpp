@@ -1,6 +1,7 @@
 // `actortrain checkpoints`: looking at and looking after what a run has saved.
 
 #include <algorithm>
+#include <cmath>
 #include <regex>
 
 #include "tests/integration/run_site.hpp"

@@ -246,7 +246,7 @@ TEST_CASE("prepare rows: every reason has its count and its first line, in a tab
   CHECK(contains(error, "in.jsonl:2; 1 dropped: nothing that is trained, the first at "));
   CHECK(contains(error, "in.jsonl:1: no message of the assistant is trained"));
   // Where no line says its kind.
-  const std::string unknown = prepare_rows_error(place.request("[1]\n" + cut + cut));
+  const std::string unknown = prepare_rows_error(place.request("null\n" + cut + cut));
   CHECK(contains(unknown, "in.jsonl:1: cannot tell which kind"));
   CHECK(contains(unknown, "2 dropped: JSON that is cut off, the first at "));
   CHECK(contains(unknown, "1 dropped: not a JSON object, the first at "));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <numeric>
 #include <random>
 
 namespace train::run::kept_checkpoints_test {
