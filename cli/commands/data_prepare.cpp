@@ -16,14 +16,21 @@ namespace {
 
 constexpr int kBarWidth = 40;
 
-/// Progress bar on a terminal; otherwise a line every ten per cent.
+/// Progress bar on a terminal; otherwise a line every ten per cent. Its bytes are those of the
+/// inputs, however often they are read.
 class ProgressBar {
  public:
+  explicit ProgressBar(const std::vector<std::string>& inputs) {
+    for (const std::string& input : inputs) {
+      std::error_code unknown;  // Opening the file reports the error.
+      const auto size = std::filesystem::file_size(input, unknown);
+      bytes_ += unknown ? 0 : size;
+    }
+  }
+
   void show(std::uint64_t done, std::uint64_t total) {
-    const int percent =
-        total == 0
-            ? 100
-            : static_cast<int>(100.0 * static_cast<double>(done) / static_cast<double>(total));
+    const double share = total == 0 ? 1.0 : static_cast<double>(done) / static_cast<double>(total);
+    const int percent = static_cast<int>(100.0 * share);
     if (percent == shown_ || (!terminal_ && percent / 10 == shown_ / 10 && shown_ >= 0)) {
       return;
     }
@@ -32,7 +39,8 @@ class ProgressBar {
     const std::string bar = std::string(filled, '#') + std::string(kBarWidth - filled, '.');
     std::fputs(
         fmt::format("{}preparing [{}] {:3} %  {} of {}{}", terminal_ ? "\r" : "", bar, percent,
-                    format_bytes(done), format_bytes(total), terminal_ && percent < 100 ? "" : "\n")
+                    format_bytes(static_cast<std::uint64_t>(share * static_cast<double>(bytes_))),
+                    format_bytes(bytes_), terminal_ && percent < 100 ? "" : "\n")
             .c_str(),
         stderr);
   }
@@ -40,6 +48,7 @@ class ProgressBar {
  private:
   bool terminal_ = isatty(STDERR_FILENO) != 0;
   int shown_ = -1;
+  std::uint64_t bytes_ = 0;
 };
 
 /// Prepares conversations, prompts, pairs or texts as rows.
@@ -73,7 +82,7 @@ Status prepare_rows(const PrepareOptions& options, storage::SaidLayout layout) {
     }
     request.kind = *kind;
   }
-  ProgressBar bar;
+  ProgressBar bar(options.inputs);
   const auto report = data::prepare_rows(
       request, [&bar](std::uint64_t done, std::uint64_t total) { bar.show(done, total); });
   TRAIN_RETURN_IF_ERROR(report);
@@ -107,7 +116,7 @@ Status prepare(const PrepareOptions& options) {
   if (options.row_length > 0) {
     return prepare_rows(options, *layout);
   }
-  ProgressBar bar;
+  ProgressBar bar(options.inputs);
   data::PrepareRequest request{.inputs = {options.inputs.begin(), options.inputs.end()},
                                .layout = *layout,
                                .tokenizer = options.tokenizer,
