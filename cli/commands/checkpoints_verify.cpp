@@ -33,7 +33,8 @@ Result<int> verify_checkpoints(const CheckpointOptions& options) {
   const auto run = TRAIN_TRY(open_run(options.run_directory));
   auto placed = TRAIN_TRY(placed_in(run));
   if (options.step) {
-    placed = {TRAIN_TRY(placed_at(run, *options.step))};
+    const auto found = TRAIN_TRY(placed_at(run, *options.step));
+    placed = {found};
   }
   int code = kExitFinished;
   for (auto candidate = placed.rbegin(); candidate != placed.rend(); ++candidate) {

@@ -145,7 +145,8 @@ Status ChoiceReading::read(const std::string& file, std::size_t source) {
     if (record.fault) {
       return user_error(std::string(storage::line_fault_text(*record.fault)));
     }
-    return add(TRAIN_TRY(parse_choice_question(record.text)), source, record.line);
+    const auto question = TRAIN_TRY(parse_choice_question(record.text));
+    return add(question, source, record.line);
   };
   TRAIN_RETURN_IF_ERROR(input.read_records([&](const storage::InputRecord& record) -> Status {
     const Status taken = take(record);
