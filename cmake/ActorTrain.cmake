@@ -66,8 +66,12 @@ function(actortrain_library name)
   endforeach()
   add_library(train_${name} STATIC ${sources})
   actortrain_options(train_${name})
+  # A line is counted where it stands only without an optimizer; kernels are too slow for that.
+  if(ACTORTRAIN_COVERAGE AND NOT name STREQUAL "kernels")
+    target_compile_options(train_${name} PRIVATE -O0 --coverage)
+    target_link_options(train_${name} PUBLIC --coverage)
   # Sanitizers make an optimizer work twice as long, and longer than its work saves.
-  if(arg_OPTIMIZE AND CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT ACTORTRAIN_COMPUTES_FROM)
+  elseif(arg_OPTIMIZE AND CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT ACTORTRAIN_COMPUTES_FROM)
     target_compile_options(train_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${arg_OPTIMIZE}>)
   endif()
   if(arg_UNITY)
