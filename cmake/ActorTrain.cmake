@@ -173,6 +173,18 @@ function(actortrain_test_optimize target)
   target_compile_definitions(${target} PRIVATE CATCH_CONFIG_FAST_COMPILE)
 endfunction()
 
+# Seconds that the longest tests take on two cores. They begin first, so that no core is idle while another ends
+# the last of them; what a fresh clone has not measured yet would begin in any order.
+set(ACTORTRAIN_COSTS integration_long=180 integration_full=170 cuda_emulation=95 engine_full=85 checkpoint_full=75
+  sim_full=70 bundle_full=50 kernels_cuda_report=50 cuda_emulation_backwards=45 kernels_full=45 base_full=35
+  storage=50 guarded_device=35 data=30 integration=25 engine=20 data_sanitized=110 actors_sanitized=95
+  storage_sanitized=75 checkpoint_sanitized=60 run_sanitized=45 configs_sanitized=35)
+function(actortrain_cost name)
+  if(";${ACTORTRAIN_COSTS};" MATCHES ";${name}=([0-9]+);")
+    set_tests_properties(${name} PROPERTIES COST ${CMAKE_MATCH_1})
+  endif()
+endfunction()
+
 # A test that `./dev test` runs, in minutes, and one that `./dev test full` runs besides. The limits of
 # time turn a hang into a failure, on a busy machine too.
 add_custom_target(default_tests)
@@ -180,11 +192,13 @@ add_custom_target(full_tests)
 function(actortrain_default_test name target)
   add_test(NAME ${name} COMMAND ${target} ${ARGN})
   set_tests_properties(${name} PROPERTIES LABELS default TIMEOUT 1800)
+  actortrain_cost(${name})
   add_dependencies(default_tests ${target})
 endfunction()
 function(actortrain_full_test name target)
   add_test(NAME ${name} COMMAND ${target} ${ARGN})
   set_tests_properties(${name} PROPERTIES LABELS full TIMEOUT 3600)
+  actortrain_cost(${name})
   add_dependencies(full_tests ${target})
 endfunction()
 

@@ -97,6 +97,6 @@ glibc="$(objdump -T "$tree"/bin/* "$tree"/lib/* | grep -oE 'GLIBC_2\.[0-9]+' | L
 sed -e "s/@VERSION@/$version/" -e "s/@GLIBC@/${glibc#GLIBC_}/" \
   "$root/scripts/bundle_readme.md" >"$tree/README.md"
 
-tar -C "$work" --owner=0 --group=0 --sort=name -cf - "$name" | gzip -9 >"$work/$name.tar.gz"
+tar -C "$work" --owner=0 --group=0 --sort=name -cf - "$name" | gzip >"$work/$name.tar.gz"
 mv "$work/$name.tar.gz" "$out/$name.tar.gz"
 echo "$out/$name.tar.gz"
