@@ -1,24 +1,24 @@
 #include "storage/files/atomic_file.hpp"
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
-#include <future>
 #include <optional>
 
-#include "storage/files/file_lock.hpp"
-#include "storage/files/input_file.hpp"
+#include "tests/support/disks/failing_disk.hpp"
+#include "tests/support/disks/few_descriptors.hpp"
 #include "tests/support/disks/full_disk.hpp"
 #include "tests/support/disks/recording_disk.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 
 using namespace train;
 using namespace train::storage;
+using train::test::FailingDisk;
 using train::test::names_in;
 using train::test::read_bytes;
 using train::test::TempDirectory;
@@ -169,36 +169,97 @@ TEST_CASE("atomic_file: reading stops at the limit", "[storage][atomic_file]") {
   REQUIRE(read_file(directory / "none", 10).error().exit_code() == 2);
 }
 
-TEST_CASE("file_lock: of a directory itself, one waits for another", "[storage][file_lock][ST-2]") {
-  const TempDirectory directory;
-  std::future<bool> second;  // outlives what it waits for
-  auto first = std::make_optional(FileLock::wait_for(directory.path()));
-  REQUIRE(first->ok());
-  second =
-      std::async(std::launch::async, [&] { return FileLock::wait_for(directory.path()).ok(); });
-  REQUIRE(second.wait_for(std::chrono::milliseconds(200)) == std::future_status::timeout);
-  REQUIRE(test::names_in(directory.path()).empty());
-  first.reset();
-  REQUIRE(second.wait_for(std::chrono::seconds(120)) == std::future_status::ready);
-  REQUIRE(second.get());
-  test::write_bytes(directory / "file", "x");
-  for (const char* name : {"none", "file"}) {
-    const auto lock = FileLock::wait_for(directory / name);
-    REQUIRE_FALSE(lock);
-    REQUIRE_THAT(lock.error().message, Catch::Contains((directory / name).string()));
+namespace {
+
+/// Makes the calls of `work` fail one after the other, each with EIO and each in a fresh directory:
+/// `judge` sees what is left.
+template <class Work, class Judge>
+void fail_each_call(const Work& work, const Judge& judge) {
+  for (std::int64_t at = 0;; ++at) {
+    REQUIRE(at < 100);
+    const TempDirectory directory;
+    test::write_bytes(directory / "a.txt", "old");
+    fs::create_directories(directory / "tree/below");
+    test::write_bytes(directory / "tree/below/f", "x");
+    std::optional<FailingDisk> disk(test::DiskFault{.error_number = EIO, .at = at});
+    const Status status = work(directory.path());
+    const bool failed = disk->failed() > 0;
+    disk.reset();
+    if (!failed) {
+      REQUIRE(status);
+      REQUIRE(at > 0);
+      return;
+    }
+    INFO("call " << at);
+    REQUIRE_FALSE(status);
+    CHECK(status.error().kind == ErrorKind::failure);
+    CHECK_THAT(status.error().message,
+               Catch::Contains(directory.path().string()) && Catch::Contains("Input/output error"));
+    judge(directory.path());
   }
 }
 
-TEST_CASE("mapped_file: holds the bytes, refuses what is no file", "[storage][mapped_file]") {
+}  // namespace
+
+TEST_CASE("atomic_file: whatever call of a write fails, the old content or the new is there",
+          "[storage][atomic_file][ST-1]") {
+  for (const auto write : {&write_file_atomically, &write_private_file}) {
+    fail_each_call([&](const fs::path& home) { return write(home / "a.txt", "new"); },
+                   [&](const fs::path& home) {
+                     const std::string found = read_bytes(home / "a.txt");
+                     CHECK((found == "old" || found == "new"));
+                     CHECK(names_in(home) == std::vector<std::string>{"a.txt", "tree"});
+                     CHECK(write(home / "a.txt", "newer"));
+                     CHECK(read_bytes(home / "a.txt") == "newer");
+                   });
+  }
+}
+
+TEST_CASE("atomic_file: whatever call of a rename fails, one of the names is there",
+          "[storage][atomic_file][ST-1]") {
+  fail_each_call(
+      [](const fs::path& home) { return rename_durably(home / "a.txt", home / "tree/b.txt"); },
+      [](const fs::path& home) {
+        CHECK(fs::exists(home / "a.txt") != fs::exists(home / "tree/b.txt"));
+      });
+}
+
+TEST_CASE("atomic_file: whatever call of a removal fails, the next removes the rest",
+          "[storage][atomic_file]") {
+  fail_each_call([](const fs::path& home) { return remove_tree(home / "tree"); },
+                 [](const fs::path& home) {
+                   CHECK(remove_tree(home / "tree/"));
+                   CHECK_FALSE(fs::exists(home / "tree"));
+                 });
   const TempDirectory directory;
-  test::write_bytes(directory / "f", "hello");
-  test::write_bytes(directory / "empty", "");
-  auto mapped = InputFile::open(directory / "f")->map();
-  REQUIRE(mapped);
-  const Mapping moved = std::move(*mapped);
-  REQUIRE(moved.get_deleter().size_bytes == 5);
-  REQUIRE(std::to_integer<char>(moved.get()[4]) == 'o');
-  REQUIRE(*InputFile::open(directory / "empty")->map() == nullptr);
-  REQUIRE(InputFile::open(directory.path()).error().exit_code() == 2);
-  REQUIRE(InputFile::open(directory / "none").error().exit_code() == 2);
+  fs::create_directories(directory / "tree/below");
+  {
+    const test::FewDescriptors none(0);
+    const Status status = remove_tree(directory / "tree");
+    REQUIRE_FALSE(status);
+    CHECK_THAT(status.error().message, Catch::EndsWith("tree: Too many open files"));
+  }
+  CHECK(fs::exists(directory / "tree/below"));
+}
+
+TEST_CASE("atomic_file: a directory that cannot be made is named", "[storage][atomic_file]") {
+  fail_each_call([](const fs::path& home) { return make_directory(home / "made/below"); },
+                 [](const fs::path& home) {
+                   CHECK(make_directory(home / "made/below"));
+                   CHECK(fs::is_directory(home / "made/below"));
+                 });
+  const TempDirectory directory;
+  const FailingDisk disk({.error_number = EEXIST, .at = 0});
+  CHECK(make_directory(directory / "other").error().kind == ErrorKind::user);
+}
+
+TEST_CASE("atomic_file: names are listed in order, of nothing none", "[storage][atomic_file]") {
+  const TempDirectory directory;
+  for (const char* name : {"b", "a", ".c"}) {
+    test::write_bytes(directory / name, "x");
+  }
+  CHECK(entry_names(directory.path()).value() == std::vector<std::string>{".c", "a", "b"});
+  CHECK(entry_names(directory / "none").value().empty());
+  CHECK(entry_names(directory / "a").error().message ==
+        fmt::format("cannot read {}: Not a directory; check the path", (directory / "a").string()));
 }

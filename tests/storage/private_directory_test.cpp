@@ -5,7 +5,11 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cerrno>
+#include <optional>
 
+#include "tests/support/disks/failing_disk.hpp"
+#include "tests/support/disks/few_descriptors.hpp"
 #include "tests/support/disks/other_user.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 
@@ -203,4 +207,47 @@ TEST_CASE("private directory: one of this user's is taken over, a link never",
   const mode_t before = mode_of(home / "a");
   CHECK_FALSE(make_private_directory(home / "link").ok());
   CHECK(mode_of(home / "a") == before);
+}
+
+TEST_CASE("private directory: whatever fails while it is made is named, and the next makes it",
+          "[storage][private_directory][ST-11]") {
+  for (const int error_number : {EIO, EEXIST}) {  // the latter: made and removed by somebody else
+    for (std::int64_t at = 0;; ++at) {
+      REQUIRE(at < 20);
+      const SharedDirectory shared;
+      std::optional<test::FailingDisk> disk(
+          test::DiskFault{.error_number = error_number, .at = at});
+      const auto opened = shared.open();
+      const bool failed = disk->failed() > 0;
+      disk.reset();
+      if (!failed) {
+        REQUIRE(opened.ok());
+        REQUIRE(at >= 4);  // two names, each made and synced
+        break;
+      }
+      REQUIRE_FALSE(opened.ok());
+      CHECK_THAT(opened.error().message, Catch::Contains(shared.path.string()));
+      CHECK(shared.open().ok());
+    }
+  }
+}
+
+TEST_CASE("private directory: without descriptors nothing counts as looked at",
+          "[storage][private_directory][ST-11]") {
+  const SharedDirectory shared;
+  const auto opened = shared.open("run/checkpoints");
+  REQUIRE(opened.ok());
+  REQUIRE(::mkdir((shared.path / "run/checkpoints/step").c_str(), 0700) == 0);
+  for (const rlim_t more : {rlim_t{0}, rlim_t{1}}) {
+    const test::FewDescriptors few(more);
+    const Status below =
+        check_private_tree(opened->get(), shared.path / "run/checkpoints", "move it away");
+    const Status made = make_private_directory(shared.path / "run");
+    CHECK_THAT(shared.open().error().message, Catch::EndsWith("Too many open files"));
+    REQUIRE_FALSE(below);
+    CHECK_THAT(below.error().message, Catch::EndsWith("Too many open files"));
+    REQUIRE_FALSE(made);
+    CHECK_THAT(made.error().message, Catch::EndsWith("Too many open files"));
+  }
+  CHECK(check_private_tree(opened->get(), shared.path / "run/checkpoints", "move it away"));
 }

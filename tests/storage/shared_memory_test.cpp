@@ -10,6 +10,8 @@
 #include <cstring>
 #include <string>
 
+#include "tests/support/disks/few_descriptors.hpp"
+
 using namespace train;
 using storage::SharedMemory;
 
@@ -55,6 +57,26 @@ TEST_CASE("shared memory: a limit is said before it is met", "[storage][shared_m
     REQUIRE(::waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status));
     CHECK(WEXITSTATUS(status) == 0);
+  }
+  SECTION("of descriptors") {
+    const test::FewDescriptors none(0);
+    const auto memory = SharedMemory::create("test", 4096);
+    REQUIRE_FALSE(memory.ok());
+    CHECK(memory.error().message == "no shared memory: Too many open files");
+  }
+  SECTION("no descriptor at all") {
+    const auto memory = SharedMemory::attach(-1);
+    REQUIRE_FALSE(memory.ok());
+    CHECK(memory.error().message == "descriptor -1: Bad file descriptor");
+  }
+  SECTION("one of shared memory is taken") {
+    const auto memory = SharedMemory::create("test", 4096);
+    REQUIRE(memory.ok());
+    const auto again = SharedMemory::attach(::dup(memory->descriptor()));
+    REQUIRE(again.ok());
+    memory->bytes()[5] = std::byte{7};
+    CHECK(again->bytes()[5] == std::byte{7});
+    CHECK(again->bytes().size() == 4096);
   }
   SECTION("a descriptor of something else") {
     const auto memory = SharedMemory::attach(::open("/dev/null", O_RDWR));
