@@ -156,9 +156,8 @@ TEST_CASE("choice set: mistakes name file and line", "[data][choices]") {
   check_refused(kQuestion + "\n\n" + R"({"question": "q", "choices": ["x", "y"], "answer": 5})",
                 options, ":3: \"answer\" is 5");
   const std::string beyond = R"({"question": "q", "choices": ["x", "y"], "answer": 5})";
-  check_refused(beyond + "\n[]\n" + beyond, options, ":1: \"answer\" is 5");
-  check_refused(beyond + "\n[]\n" + beyond, options, " (2 lines); ");
-  check_refused(beyond + "\n[]\n" + beyond, options, ":2: not a JSON object");
+  check_refused(beyond + "\n[]\n" + beyond, options,
+                ":1: \"answer\" is 5, but the 2 choices are 0 to 1 (2 lines); ");
   check_refused("\n \n", options, ": holds no question");
   check_refused(kQuestion, {.row_length = 40, .rows_per_lane = 1, .vocab_size = 100},
                 ":1: choice 1 has token ");
