@@ -160,13 +160,14 @@ TEST_CASE("checkpoints: the best one is marked, found by its word, and does not 
   const fs::path run = copy_of_run(home);
   std::int64_t best = 0;
   double least = INFINITY;
-  for (const json& one : listed(run)["checkpoints"]) {
+  const json all = listed(run);
+  for (const json& one : all["checkpoints"]) {
     if (one["validation_loss"].get<double>() < least) {
       least = one["validation_loss"];
       best = one["step"];
     }
   }
-  for (const json& one : listed(run)["checkpoints"]) {
+  for (const json& one : all["checkpoints"]) {
     CHECK(one["best"] == (one["step"] == best));
   }
   const Words lines = lines_of(answer(run, {"list"}).out);
@@ -179,10 +180,10 @@ TEST_CASE("checkpoints: the best one is marked, found by its word, and does not 
   CHECK(has(answer(run, {"verify", "best"}).out, name + "  whole"));
   CHECK(has(answer(run, {"diff", "best", step}).out, "same bits"));
   const auto of = [&](const Words& words, const std::string& which) {
-    Words all = words;
-    all.insert(all.begin() + 1, run.string());
-    all.insert(all.end(), {"--step", which});
-    const Ended ended = finished_site().call(all);
+    Words call = words;
+    call.insert(call.begin() + 1, run.string());
+    call.insert(call.end(), {"--step", which});
+    const Ended ended = finished_site().call(call);
     INFO(ended.err);
     CHECK(ended.exit_code == 0);
     return ended.out;

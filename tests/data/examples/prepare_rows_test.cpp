@@ -276,7 +276,8 @@ TEST_CASE("prepare rows: an unknown role is called that", "[data][examples][RW-3
   const std::string error =
       prepare_rows_error(place.request(chat("narrator", "assistant") + chat("user", "bing")));
   CHECK(contains(error, "2 dropped: an unknown role, the first at "));
-  CHECK(contains(error, "in.jsonl:1: \"narrator\": message 1: the role is"));
+  CHECK(contains(
+      error, "in.jsonl:1: \"narrator\": built-in chat template chatml: message 1: the role is"));
 }
 
 TEST_CASE("prepare rows: pairs that teach nothing are counted, the first of a kind with its line",
