@@ -6,7 +6,9 @@
 #include <map>
 
 #include "base/text/text_output.hpp"
+#include "configs/fields/field_table.hpp"
 #include "configs/nearest.hpp"
+#include "configs/other_words.hpp"
 #include "storage/files/input_file.hpp"
 
 namespace train::cli {
@@ -80,10 +82,31 @@ Status check_words(CLI::App& app, const std::vector<std::string>& words) {
     return usage_error(*command, fmt::format("wants a command: {}", fmt::join(inner, ", ")));
   }
   if (!inner.empty() && !words[used].starts_with("-")) {
-    return usage_error(*command, fmt::format("unknown command \"{}\"{}", words[used],
-                                             configs::did_you_mean(words[used], inner)));
+    return usage_error(
+        *command,
+        fmt::format("unknown command \"{}\"{}", words[used],
+                    configs::did_you_mean(words[used], inner, command == &app ? "command" : "")));
   }
   return {};
+}
+
+/// Hint at the option that is meant, or at the key of a run file.
+std::string hint_for(const std::string& name, const std::vector<std::string>& known) {
+  const std::string nearest = configs::nearest_name(name, known);
+  const bool slip = !nearest.empty() && configs::edit_distance(name, nearest) <= 1;
+  const bool sets = std::find(known.begin(), known.end(), "--set") != known.end();
+  const std::string word = name.substr(2);
+  if (sets && (word == "config" || word == "resume")) {
+    return word == "config" ? "; the run file is named without an option"
+                            : "; the same command resumes a run, without an option";
+  }
+  const std::string key = configs::find_field(word) == nullptr ? configs::key_meant(word) : word;
+  if (sets && !slip && !key.empty()) {
+    return fmt::format("; did you mean \"--set {}=...\"?", key);
+  }
+  const std::string meant = configs::meaning_of("option", name);
+  const bool there = std::find(known.begin(), known.end(), meant) != known.end();
+  return configs::did_you_mean(name, known, there && !slip ? "option" : "");
 }
 
 Error explain(const CLI::App& command, const CLI::ParseError& error,
@@ -93,8 +116,8 @@ Error explain(const CLI::App& command, const CLI::ParseError& error,
     for (const std::string& word : words) {
       const std::string name = word.substr(0, word.find('='));
       if (word.starts_with("--") && std::find(known.begin(), known.end(), name) == known.end()) {
-        return usage_error(command, fmt::format("unknown option \"{}\"{}", name,
-                                                configs::did_you_mean(name, known)));
+        return usage_error(command,
+                           fmt::format("unknown option \"{}\"{}", name, hint_for(name, known)));
       }
     }
   }

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
+#include <string_view>
 
 #include "base/exit_codes.hpp"
 #include "base/math/float_mode.hpp"
@@ -23,7 +25,11 @@ Result<int> run_command(int argc, const char* const* argv) {
 int run_program(int argc, const char* const* argv) {
   const Result<int> code = run_command(argc, argv);
   if (!code) {
-    log_error(code.error().message);  // One line on stderr.
+    for (std::string_view rest = code.error().message; !rest.empty();) {  // A line a mistake.
+      const std::size_t end = std::min(rest.find('\n'), rest.size());
+      log_error(rest.substr(0, end));
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
     return code.error().exit_code();
   }
   return *code;

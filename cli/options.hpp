@@ -22,12 +22,13 @@ struct RunOptions {
   std::string config;            ///< Path of the run file.
   std::vector<std::string> set;  ///< "section.key=value", in order.
   bool dry_run = false;          ///< Check everything, train nothing.
-  bool fresh = false;            ///< Move an earlier run of this name aside instead of resuming it.
+  bool fresh = false;            ///< Set an earlier run of this name aside instead of resuming it.
   bool accept_data = false;      ///< Resume although the data differs from that of the run.
-  bool profile = false;          ///< Record the times of every actor's work.
-  bool quiet = false;            ///< Print only warnings and errors.
-  bool json = false;             ///< Print metrics and events as JSON lines.
-  std::optional<std::int64_t> nodes;  ///< Overrides parallel.nodes; 1 or more.
+  std::vector<std::string> accept_config;  ///< Keys that may have other values than so far.
+  bool profile = false;                    ///< Record the times of every actor's work.
+  bool quiet = false;                      ///< Print only warnings and errors.
+  bool json = false;                       ///< Print metrics and events as JSON lines.
+  std::optional<std::int64_t> nodes;       ///< Overrides parallel.nodes; 1 or more.
 };
 
 /// actortrain plan CONFIG
@@ -218,7 +219,9 @@ struct PlotOptions {
 };
 
 /// actortrain config keys
-struct KeysOptions {};
+struct KeysOptions {
+  std::string prefix;  ///< Empty: all keys, as the documentation's table.
+};
 
 /// actortrain completion
 struct CompletionOptions {};

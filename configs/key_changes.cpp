@@ -13,6 +13,8 @@
 #include "base/check.hpp"
 #include "base/text/one_line.hpp"
 #include "configs/fields/toml_text.hpp"
+#include "configs/load_config.hpp"
+#include "configs/scaling/scaling.hpp"
 
 namespace train::configs {
 namespace {
@@ -131,6 +133,46 @@ class Walk {
   std::vector<KeyChange> changes_;
 };
 
+/// True if the key's value in `now` comes from the length of the run, by the means that gave the
+/// value in `before` from the length there.
+bool follows_length(std::string_view key, const RunConfig& before, const RunConfig& now) {
+  const std::int64_t steps_before = before.run.steps;
+  const std::int64_t steps_now = now.run.steps;
+  if (steps_before == steps_now) {
+    return false;
+  }
+  if (key == "schedule.warmup_steps") {
+    const std::int64_t warmup_before = before.schedule.warmup_steps;
+    const std::int64_t warmup_now = now.schedule.warmup_steps;
+    return cut_warmup(warmup_now, steps_before) == warmup_before ||
+           cut_warmup(warmup_before, steps_now) == warmup_now ||
+           (warmup_before == steps_before / 10 && warmup_now == steps_now / 10);
+  }
+  const auto origin = now.origins.find(key);
+  if (origin == now.origins.end() || origin->second != "rule") {
+    return false;
+  }
+  const OptimizerSection& optimizer = before.optimizer;
+  return key == "optimizer.wd_ts"
+             ? optimizer.wd_ts == static_cast<double>(scaled_decay_time(steps_before))
+             : key == "optimizer.weight_decay" && before.scaling.omega == now.scaling.omega &&
+                   optimizer.weight_decay == ruled_weight_decay(before);
+}
+
+/// Reason that the key never changes within a run; empty: it may.
+std::string_view fixed_because(BetweenStarts rule) {
+  switch (rule) {
+    case BetweenStarts::shapes:
+      return "it determines shapes of the weights or of the optimizer's state";
+    case BetweenStarts::data:
+      return "it determines the tokens that each step reads";
+    case BetweenStarts::state:
+      return "it determines the meaning of what the checkpoints hold";
+    default:
+      return {};
+  }
+}
+
 }  // namespace
 
 std::string_view KeyChange::before_text() const {
@@ -156,7 +198,30 @@ Result<std::vector<KeyChange>> key_changes(std::string_view before, std::string_
 std::vector<KeyChange> key_changes(const RunConfig& before, const RunConfig& now) {
   auto changes = key_changes(to_toml(before), to_toml(now));
   TRAIN_CHECK(changes.ok(), "{}", changes.error().message);
+  for (KeyChange& change : *changes) {
+    change.follows_length = follows_length(change.path, before, now);
+  }
   return std::move(changes).value();
+}
+
+Status check_accepted(std::span<const std::string> keys) {
+  for (const std::string& key : keys) {
+    const std::string place = fmt::format("--accept-config {}", one_line(key));
+    const Field* const field = find_field(key);
+    if (field == nullptr) {
+      return unknown_key(place, key);
+    }
+    if (const std::string_view reason = fixed_because(field->between_starts); !reason.empty()) {
+      return user_error(fmt::format(
+          "{}: never changes within a run, as {}; choose another run.name, or start anew with "
+          "--fresh",
+          place, reason));
+    }
+    if (field->between_starts != BetweenStarts::on_request) {
+      return user_error(fmt::format("{}: may change without being accepted; leave it out", place));
+    }
+  }
+  return {};
 }
 
 }  // namespace train::configs

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,9 +17,13 @@ struct KeyChange {
   std::string before;            ///< As TOML, on one line; empty: not set.
   std::string now;               ///< Value in the second file; likewise.
   const Field* field = nullptr;  ///< Entry of all_fields(); null: unknown key.
+  /// The value is derived from run.steps, before and now (a cut warm-up, a scaling rule's decay).
+  bool follows_length = false;
 
   [[nodiscard]] BetweenStarts rule() const {
-    return field == nullptr ? BetweenStarts::stays : field->between_starts;
+    return follows_length     ? BetweenStarts::warns
+           : field == nullptr ? BetweenStarts::state
+                              : field->between_starts;
   }
   /// Values for display: "not set" if missing.
   [[nodiscard]] std::string_view before_text() const;
@@ -32,7 +37,12 @@ struct KeyChange {
 [[nodiscard]] Result<std::vector<KeyChange>> key_changes(std::string_view before,
                                                          std::string_view now);
 
-/// Differences between the texts of to_toml(), which hold all of a configuration (CF-2).
+/// Differences between the texts of to_toml(), which hold all of a configuration (CF-2); they say
+/// which ones follow the length of the run.
 [[nodiscard]] std::vector<KeyChange> key_changes(const RunConfig& before, const RunConfig& now);
+
+/// Checks the keys of `--accept-config`. Errors (user): a key is unknown, never changes within a
+/// run (says why), or may change without being accepted.
+[[nodiscard]] Status check_accepted(std::span<const std::string> keys);
 
 }  // namespace train::configs

@@ -21,6 +21,7 @@
 #include "configs/fields/named_options.hpp"
 #include "configs/fields/optimizer_table.hpp"
 #include "configs/nearest.hpp"
+#include "configs/other_words.hpp"
 #include "configs/scaling/scaling.hpp"
 #include "configs/validate_config.hpp"
 
@@ -154,27 +155,6 @@ std::vector<std::string> all_sections() {
   return sections;
 }
 
-Error unknown_key(const std::string& place, const std::string& key) {
-  const std::string_view name = std::string_view(key).substr(key.rfind('.') + 1);
-  std::vector<std::string> same_name;
-  for (const Field& field : all_fields()) {
-    if (field.name == name) {
-      same_name.push_back(field.key());
-    }
-  }
-  const std::vector<std::string> keys = all_keys();
-  // The right name in the wrong section is likelier than several typos, but not than one.
-  const std::string nearest = nearest_name(key, keys);
-  const bool one_slip = !nearest.empty() && edit_distance(key, nearest) == 1;
-  std::string hint = same_name.size() == 1 && !one_slip
-                         ? fmt::format("; did you mean \"{}\"?", same_name.front())
-                         : did_you_mean(key, keys);
-  if (hint.empty()) {
-    hint = "; \"actortrain config keys\" lists them all";
-  }
-  return user_error(fmt::format("{}: unknown key \"{}\"{}", place, one_line(key), hint));
-}
-
 /// Hint at the likely mistake, if the parser's message is unspecific.
 std::string_view hint_for(std::string_view description) {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kHints = {
@@ -195,8 +175,8 @@ class Loader {
 
   Status read_file(std::string_view text) {
     try {
-      const toml::table root = toml::parse(text);
-      return read_root(root);
+      read_root(toml::parse(text));
+      return {};
     } catch (const toml::parse_error& error) {
       const std::string why = one_line(error.description());
       return user_error(fmt::format("{}: not valid TOML: {}{}",
@@ -204,7 +184,52 @@ class Loader {
     }
   }
 
-  Status read_override(const std::string& text) {
+  void read_override(const std::string& text) { mistakes_.add(try_override(text)); }
+
+  Result<RunConfig> finish() {
+    const bool read = mistakes_.none();
+    for (const Field& field : all_fields()) {
+      if (read && field.required && !places_.by_key.contains(field.key())) {
+        mistakes_.add(
+            user_error(fmt::format("{}: {} is missing; add {} = ... under [{}] ({})", places_.file,
+                                   field.key(), field.name, field.section, field.sentence)));
+      }
+      mistakes_.add(check_value(field, config_, places_));
+    }
+    for (const NamedSection* const section : {&objective_options(), &optimizer_options()}) {
+      if (section->find(section->chosen(config_)) != nullptr) {
+        section->apply(config_, places_, mistakes_);
+      }
+    }
+    TRAIN_RETURN_IF_ERROR(mistakes_.result());
+    TRAIN_RETURN_IF_ERROR(apply_scaling(config_, places_));
+    const bool published = !config_.model.config.empty() || !config_.model.from.empty();
+    const bool of_targets = objective_form(config_.objective.name) == ObjectiveForm::targets;
+    if ((published || !of_targets) && !places_.by_key.contains("model.z_loss_coeff")) {
+      config_.model.z_loss_coeff = 0.0;  // Loss with which such models were trained.
+    }
+    const std::string cut = shorten_warmup();
+    TRAIN_RETURN_IF_ERROR(validate_config(config_, places_));
+    if (!cut.empty()) {
+      log_warning(cut);
+    }
+    return config_;
+  }
+  [[nodiscard]] const KeyPositions& places() const { return places_; }
+
+ private:
+  // Allows a short trial of a run file. Returns a notice for the user if the warm-up was cut.
+  std::string shorten_warmup() {
+    const std::int64_t steps = config_.run.steps;
+    const std::int64_t wanted = std::exchange(config_.schedule.warmup_steps,
+                                              cut_warmup(config_.schedule.warmup_steps, steps));
+    return wanted == config_.schedule.warmup_steps
+               ? std::string()
+               : fmt::format("{}: {} is {}, but the run has {} steps: cut to a tenth of them, {}",
+                             places_.of(kWarmup), kWarmup, wanted, steps, steps / 10);
+  }
+
+  Status try_override(const std::string& text) {
     const std::string place = fmt::format("--set {}", one_line(text));
     const std::size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {
@@ -218,80 +243,37 @@ class Loader {
     return read_override_value(*field, text.substr(equals + 1), place);
   }
 
-  Result<RunConfig> finish() {
-    TRAIN_RETURN_IF_ERROR(objective_options().apply(config_, places_));
-    TRAIN_RETURN_IF_ERROR(optimizer_options().apply(config_, places_));
-    TRAIN_RETURN_IF_ERROR(apply_scaling(config_, places_));
-    const bool published = !config_.model.config.empty() || !config_.model.from.empty();
-    for (const Field& field : all_fields()) {
-      if (field.required && !places_.by_key.contains(field.key())) {
-        return user_error(fmt::format("{}: {} is missing; add {} = ... under [{}] ({})",
-                                      places_.file, field.key(), field.name, field.section,
-                                      field.sentence));
-      }
-    }
-    const bool of_targets = objective_form(config_.objective.name) == ObjectiveForm::targets;
-    if ((published || !of_targets) && !places_.by_key.contains("model.z_loss_coeff")) {
-      config_.model.z_loss_coeff = 0.0;  // Loss with which such models were trained.
-    }
-    const std::string cut = cut_warmup();
-    TRAIN_RETURN_IF_ERROR(validate_config(config_, places_));
-    if (!cut.empty()) {
-      log_warning(cut);
-    }
-    return config_;
-  }
-  [[nodiscard]] const KeyPositions& places() const { return places_; }
-
- private:
-  // Allows a short trial of a run file. Returns a notice for the user if the warm-up was cut;
-  // values out of range are left to validate_config().
-  std::string cut_warmup() {
-    const std::int64_t steps = config_.run.steps;
-    std::int64_t& warmup = config_.schedule.warmup_steps;
-    if (steps < 1 || warmup < steps || !check_value(*find_field(kWarmup), config_, places_)) {
-      return {};
-    }
-    std::string text =
-        fmt::format("{}: {} is {}, but the run has {} steps: cut to a tenth of them, {}",
-                    places_.of(kWarmup), kWarmup, warmup, steps, steps / 10);
-    warmup = steps / 10;
-    return text;
-  }
-
-  Status read_root(const toml::table& root) {
+  void read_root(const toml::table& root) {
     for (const auto& [section, node] : root) {
       const std::string name(section.str());
       const std::string place = place_of(places_.file, section.source());
       const std::vector<std::string> sections = all_sections();
       const bool known = std::find(sections.begin(), sections.end(), name) != sections.end();
       if (!known && !node.is_table()) {
-        return unknown_key(place, name);
+        mistakes_.add(unknown_key(place, name));
+      } else if (!known) {
+        mistakes_.add(user_error(fmt::format("{}: unknown section \"{}\"{}", place, one_line(name),
+                                             did_you_mean(name, sections, "section"))));
+      } else if (!node.is_table()) {
+        mistakes_.add(user_error(fmt::format("{}: {} must be a section \"[{}]\", found {}", place,
+                                             name, name, found_text(node))));
+      } else {
+        read_section(name, *node.as_table());
       }
-      if (!known) {
-        return user_error(fmt::format("{}: unknown section \"{}\"{}", place, one_line(name),
-                                      did_you_mean(name, sections)));
-      }
-      if (!node.is_table()) {
-        return user_error(fmt::format("{}: {} must be a section \"[{}]\", found {}", place, name,
-                                      name, found_text(node)));
-      }
-      TRAIN_RETURN_IF_ERROR(read_section(name, *node.as_table()));
     }
-    return {};
   }
 
-  Status read_section(const std::string& section, const toml::table& table) {
+  void read_section(const std::string& section, const toml::table& table) {
     for (const auto& [name, node] : table) {
       const std::string key = fmt::format("{}.{}", section, name.str());
       const std::string place = place_of(places_.file, name.source());
       const Field* field = find_field(key);
       if (field == nullptr) {
-        return unknown_key(place, key);
+        mistakes_.add(unknown_key(place, key));
+        continue;
       }
-      TRAIN_RETURN_IF_ERROR(take(*field, node, place));
+      mistakes_.add(take(*field, node, place));
     }
-    return {};
   }
 
   Status read_override_value(const Field& field, const std::string& value,
@@ -325,16 +307,31 @@ class Loader {
 
   RunConfig config_;
   KeyPositions places_;
+  Mistakes mistakes_;
 };
 
 }  // namespace
+
+Error unknown_key(const std::string& place, const std::string& key) {
+  const std::vector<std::string> keys = all_keys();
+  // The right name in the wrong section is likelier than several typos, but not than one.
+  const std::string nearest = nearest_name(key, keys);
+  const bool one_slip = !nearest.empty() && edit_distance(key, nearest) == 1;
+  const std::string meant = key_meant(key);
+  std::string hint = !meant.empty() && !one_slip ? fmt::format("; did you mean \"{}\"?", meant)
+                                                 : did_you_mean(key, keys);
+  if (hint.empty()) {
+    hint = "; \"actortrain config keys\" lists them all";
+  }
+  return user_error(fmt::format("{}: unknown key \"{}\"{}", place, one_line(key), hint));
+}
 
 Result<RunConfig> parse_config(std::string_view text, const std::string& file_name,
                                std::span<const std::string> overrides, KeyPositions* places) {
   Loader loader(file_name);
   TRAIN_RETURN_IF_ERROR(loader.read_file(text));
   for (const std::string& override_text : overrides) {
-    TRAIN_RETURN_IF_ERROR(loader.read_override(override_text));
+    loader.read_override(override_text);
   }
   auto config = loader.finish();
   if (places != nullptr) {

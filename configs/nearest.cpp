@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "configs/other_words.hpp"
+
 namespace train::configs {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -48,8 +50,16 @@ std::string nearest_name(std::string_view wrong, std::span<const std::string> ca
   return best;
 }
 
-std::string did_you_mean(std::string_view wrong, std::span<const std::string> candidates) {
-  const std::string nearest = nearest_name(wrong, candidates);
+std::string did_you_mean(std::string_view wrong, std::span<const std::string> candidates,
+                         std::string_view scope) {
+  std::string nearest = meaning_of(scope, wrong);
+  if (nearest.empty()) {
+    std::vector<std::string> all = vocabulary(scope).words;
+    all.insert(all.begin(), candidates.begin(), candidates.end());
+    nearest = nearest_name(wrong, all);
+    const bool own = std::find(candidates.begin(), candidates.end(), nearest) != candidates.end();
+    nearest = own || nearest.empty() ? nearest : meaning_of(scope, nearest);
+  }
   return nearest.empty() ? std::string() : fmt::format("; did you mean \"{}\"?", nearest);
 }
 

@@ -15,8 +15,10 @@ namespace train::configs {
 [[nodiscard]] std::string nearest_name(std::string_view wrong,
                                        std::span<const std::string> candidates);
 
-/// `; did you mean "x"?`, or "" if nothing is near.
+/// `; did you mean "x"?`, or "" if nothing is near. With a `scope` also for the words that other
+/// programs use (OtherWords), and for misspellings of them.
 [[nodiscard]] std::string did_you_mean(std::string_view wrong,
-                                       std::span<const std::string> candidates);
+                                       std::span<const std::string> candidates,
+                                       std::string_view scope = {});
 
 }  // namespace train::configs

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <type_traits>
 
@@ -30,7 +31,7 @@ Status check_text(const Field& field, const std::string& value, const KeyPositio
       std::find(choices.begin(), choices.end(), value) == choices.end()) {
     return broken(places, field.key(),
                   fmt::format("is \"{}\"; this version supports {}{}", value, allowed_values(field),
-                              did_you_mean(value, choices)));
+                              did_you_mean(value, choices, field.key())));
   }
   if (value.find('\0') != std::string::npos) {
     return broken(places, field.key(), "holds a zero byte");
@@ -48,7 +49,7 @@ Status check_text_or_integer(const Field& field, const std::string& value,
   }
   return broken(places, field.key(),
                 fmt::format("must be {}, found \"{}\"{}", allowed_values(field), value,
-                            did_you_mean(value, choices)));
+                            did_you_mean(value, choices, field.key())));
 }
 
 Status check_list(const Field& field, const std::vector<std::string>& values,
@@ -60,6 +61,21 @@ Status check_list(const Field& field, const std::vector<std::string>& values,
     }
   }
   return {};
+}
+
+/// Line of a message "file:12: ..."; after all lines: a message without one, and last "--set ...".
+std::int64_t line_of(std::string_view text) {
+  if (text.starts_with("--set ")) {
+    return std::numeric_limits<std::int64_t>::max();
+  }
+  for (std::size_t at = text.find(':'); at != std::string_view::npos; at = text.find(':', at + 1)) {
+    const std::string_view rest = text.substr(at + 1);
+    const auto line = whole_number(rest.substr(0, std::min(rest.find(':'), rest.size())));
+    if (line) {
+      return *line;
+    }
+  }
+  return std::numeric_limits<std::int64_t>::max() - 1;
 }
 
 }  // namespace
@@ -90,10 +106,27 @@ Status check_value(const Field& field, const RunConfig& config, const KeyPositio
       field.locate(copy));
 }
 
-Status validate_config(const RunConfig& config, const KeyPositions& places) {
-  for (const Field& field : all_fields()) {
-    TRAIN_RETURN_IF_ERROR(check_value(field, config, places));
+void Mistakes::add(const Status& status) {
+  if (!status) {
+    texts_.push_back(status.error().message);
   }
+}
+
+Status Mistakes::result() const {
+  if (texts_.empty()) {
+    return {};
+  }
+  std::vector<std::string> sorted = texts_;
+  std::ranges::stable_sort(sorted, {}, line_of);
+  return Error{ErrorKind::user, fmt::format("{}", fmt::join(sorted, "\n"))};
+}
+
+Status validate_config(const RunConfig& config, const KeyPositions& places) {
+  Mistakes values;
+  for (const Field& field : all_fields()) {
+    values.add(check_value(field, config, places));
+  }
+  TRAIN_RETURN_IF_ERROR(values.result());
   Rules rules(places);
   for (const auto check : {check_names, check_model, check_sizes, check_optimizer, check_objective,
                            check_schedule, check_scaling, check_evaluation, check_checkpoint,

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 #include "configs/fields/field_table.hpp"
@@ -19,14 +20,28 @@ struct KeyPositions {
   [[nodiscard]] const std::string& of(std::string_view key) const;
 };
 
+/// Mistakes of a run file, to be shown all at once.
+class Mistakes {
+ public:
+  /// Adds the error of `status`; nothing if it is none.
+  void add(const Status& status);
+  [[nodiscard]] bool none() const { return texts_.empty(); }
+  /// One error (user) with a line for each mistake, in the order of the file's lines; those of the
+  /// command line at the end.
+  [[nodiscard]] Status result() const;
+
+ private:
+  std::vector<std::string> texts_;
+};
+
 /// Checks range, choices and form of one key's value. Errors (user): one line that begins with its
 /// place.
 [[nodiscard]] Status check_value(const Field& field, const RunConfig& config,
                                  const KeyPositions& places);
 
-/// Checks ranges, names and rules between keys; returns the first violation (ErrorKind::user). CF-3
-/// (bounded): for a valid configuration, tokens of a run, elements of any tensor and bytes of any
-/// buffer fit in int64, so later arithmetic on them cannot overflow.
+/// Checks ranges and names, and if they hold, rules between keys; returns all violations, as
+/// Mistakes does, one a key. CF-3 (bounded): for a valid configuration, tokens of a run, elements
+/// of any tensor and bytes of any buffer fit in int64, so later arithmetic on them cannot overflow.
 [[nodiscard]] Status validate_config(const RunConfig& config, const KeyPositions& places);
 
 /// Entry of parallel.strategy_by_unit.

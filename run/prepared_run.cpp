@@ -210,23 +210,45 @@ Status compare_data(PreparedRun& run) {
   return {};
 }
 
-/// Records changes in the index before the file with the old values is replaced: a start killed
-/// between the two detects them again.
-void record_changes(const PreparedRun& run) {
+/// Records in the index which configuration the next steps are computed with, unless it says so
+/// already. A failure is returned, and what could not be written is queued.
+Status record_config(PreparedRun& run) {
+  ConfigRecord record{.step = run.first_step(), .text = config_text(run.directory, run.config())};
+  const std::optional<ConfigRecord>& newest = run.directory.recorded;
+  if (newest && newest->text == record.text && newest->step <= record.step) {
+    return {};
+  }
+  const Status written = run.store->event(kConfigRecorded, config_record_text(record));
+  run.directory.recorded = std::move(record);
+  return written;
+}
+
+/// Records changes and then the configuration in the index before the file with the old values is
+/// replaced: a start killed in between detects them again. Errors: an accepted change cannot be
+/// recorded; without one that is logged.
+Status record_changes(PreparedRun& run) {
+  Status recorded;
+  bool accepted = false;
+  const auto note = [&recorded](Status status) {
+    if (!status) {
+      log_warning(fmt::format("index_incomplete {}", status.error().message));
+      recorded = std::move(status);
+    }
+  };
   for (const configs::KeyChange& change : run.directory.changes) {
     const std::string text = change_text(change, run.first_step());
     log_info(fmt::format("{} {}", kConfigChanged, text));
-    if (const Status logged = run.store->event(kConfigChanged, text); !logged) {
-      log_warning(fmt::format("index_incomplete {}", logged.error().message));
-    }
+    note(run.store->event(kConfigChanged, text));
+    accepted = accepted || configs::stays(change.rule());
     const std::string warning = change_warning(change, run.config(), run.first_step());
     if (!warning.empty()) {
       log_warning(warning);
     }
   }
+  note(record_config(run));
+  return accepted ? recorded : Status();
 }
 
-/// True if a checkpoint that was due before the run's first step is missing.
 }  // namespace
 
 std::optional<std::int64_t> steps_left_of_job(std::int64_t steps_per_job,
@@ -253,7 +275,7 @@ bool PreparedRun::nothing_to_do() const {
 
 Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
                                 const CheckpointStore::Surroundings& surroundings) {
-  auto directory = TRAIN_TRY(open_run_directory(plan.config, choices.fresh));
+  auto directory = TRAIN_TRY(open_run_directory(plan.config, choices.fresh, choices.accept_config));
   const auto files = std::make_shared<RunFiles>(directory.root);
   const auto identity = TRAIN_TRY(identity_of(plan, directory, surroundings));
   auto store = TRAIN_TRY(
@@ -279,7 +301,7 @@ Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
     show_notes(run.config().model.from, run.plan.model_notes);
   }
   log_start(run);
-  record_changes(run);
+  TRAIN_RETURN_IF_ERROR(record_changes(run));
   if (run.directory.existed) {
     TRAIN_RETURN_IF_ERROR(store_config(run.directory, run.plan.config));
   }
@@ -342,6 +364,10 @@ Status find_start_again(PreparedRun& run, std::int64_t reported,
       log_warning(fmt::format("data_accepted {}", run.data.accepted));
     }
     run.job_first_step = run.first_step();
+    if (run.directory.recorded) {  // Its steps from here on are computed again, by this one.
+      run.directory.recorded->step = run.first_step();
+      log_event(run, kConfigRecorded, config_record_text(*run.directory.recorded));
+    }
   }
   log_start(run);
   return {};

@@ -71,8 +71,9 @@ struct PreparedRun {
 
 /// Choices of the user about state left by an earlier start.
 struct StartChoices {
-  bool fresh = false;        ///< Begin another run, see open_run_directory().
-  bool accept_data = false;  ///< Resume although data.dir holds other tokens.
+  bool fresh = false;                           ///< Begin another run, see open_run_directory().
+  bool accept_data = false;                     ///< Resume although data.dir holds other tokens.
+  std::vector<std::string> accept_config = {};  ///< Fixed keys that may have other values.
 };
 
 /// Opens the run's directory, checkpoints and index, and finds the state to resume from. Blocking.

@@ -22,6 +22,7 @@
 #include "engine/optimizer/lr_schedule.hpp"
 #include "engine/rank/state/state_rows.hpp"
 #include "run/directory/config_changes.hpp"
+#include "run/directory/config_record.hpp"
 #include "run/plan/run_plan.hpp"
 #include "run/store/run_index.hpp"
 #include "storage/rocks_store.hpp"
@@ -34,14 +35,8 @@ namespace {
 namespace fs = std::filesystem;
 using Candidates = std::vector<checkpoint::Candidate>;
 
-Result<std::vector<std::string>> read_changes(const fs::path& index, const ReplayRange& range) {
-  const auto store = TRAIN_TRY(storage::RocksStore::open_read_only(index));
-  return changed_keys(*store, {.first = range.first_step(), .end = range.to});
-}
-
-Result<checkpoint::StepJournal> read_journal(const fs::path& index) {
-  auto store = TRAIN_TRY(storage::RocksStore::open_read_only(index));
-  auto journal = checkpoint::read_step_journal(*store);
+Result<checkpoint::StepJournal> read_journal(storage::KvStore& store, const fs::path& index) {
+  auto journal = checkpoint::read_step_journal(store);
   if (journal && journal->steps.empty()) {
     return user_error(fmt::format("{}: no steps in the journal yet", index.string()));
   }
@@ -85,76 +80,73 @@ Status choose_steps(const ReplayOptions& options, const Candidates& placed, Repl
   return {};
 }
 
-/// True if this configuration gives the step's learning rate.
-bool has_rate(const configs::RunConfig& config,
-              const std::pair<const std::int64_t, checkpoint::StepRecord>& step) {
-  const double rate =
-      engine::learning_rate(config.schedule, config.optimizer.lr, step.first - 1, config.run.steps);
-  return std::bit_cast<std::uint64_t>(rate) == std::bit_cast<std::uint64_t>(step.second.lr);
+/// True if this configuration gives the learning rates of all steps of the replay.
+bool has_rates(const configs::RunConfig& config, const ReplayRange& range) {
+  const auto& steps = range.journal.steps;
+  return std::all_of(
+      steps.upper_bound(range.first_step()), steps.upper_bound(range.to), [&](const auto& step) {
+        const double rate = engine::learning_rate(config.schedule, config.optimizer.lr,
+                                                  step.first - 1, config.run.steps);
+        return std::bit_cast<std::uint64_t>(rate) == std::bit_cast<std::uint64_t>(step.second.lr);
+      });
 }
 
-/// Number of consecutive steps whose learning rates in the journal match the configuration.
-std::int64_t rates_alike(const configs::RunConfig& config, const ReplayRange& range) {
-  std::int64_t alike = 0;
-  for (auto step = range.journal.steps.find(range.from);
-       step != range.journal.steps.end() && step->first <= range.to && has_rate(config, *step);
-       ++step) {
-    ++alike;
-  }
-  return alike;
-}
-
-/// run.steps may have changed since: then another config file holds the schedule of these steps.
+/// Configuration of the replay's first step, by the run's own records; for a run of an earlier
+/// version, by the first checkpoint after the steps. `stored` has the places of data and models
+/// now, and what determines no bit.
 Result<configs::RunConfig> config_of_steps(const configs::RunConfig& stored,
+                                           const std::vector<ConfigRecord>& records,
                                            const Candidates& placed, const ReplayRange& range) {
-  configs::RunConfig best = stored;
-  std::int64_t most = rates_alike(stored, range);
-  for (const checkpoint::Candidate& candidate : placed) {
-    if (most == range.to - range.from + 1) {
+  const ConfigRecord* const record = record_of(records, range.first_step() + 1);
+  std::string text = record == nullptr ? "" : record->text;
+  for (const checkpoint::Candidate& candidate : placed) {  // The newest first.
+    if (record != nullptr || candidate.step < range.to) {
       break;
     }
     const auto found = TRAIN_TRY(checkpoint::examine_manifest(candidate.path));
-    if (!found.manifest) {
-      continue;  // Damaged or retired meanwhile; it was only an optional candidate.
-    }
-    const auto config = configs::parse_config(found.manifest->fields.config_text,
-                                              (candidate.path / "manifest.json").string());
-    const std::int64_t alike = config ? rates_alike(*config, range) : 0;
-    if (alike > most) {
-      best = *config;
-      most = alike;
+    if (found.manifest) {  // Otherwise damaged or retired meanwhile.
+      text = found.manifest->fields.config_text;
     }
   }
-  return best;
+  if (text.empty()) {
+    return stored;
+  }
+  auto config = TRAIN_TRY(configs::parse_config(text, "the run's record of its configuration"));
+  configs::RunConfig now = stored;
+  for (const configs::Field& field : configs::all_fields()) {
+    const bool moved = field.between_starts == configs::BetweenStarts::may_move ||
+                       field.between_starts == configs::BetweenStarts::may_change;
+    if (moved && field.section != "parallel") {
+      std::visit([&](auto* value) { *value = *std::get<decltype(value)>(field.locate(now)); },
+                 field.locate(config));
+    }
+  }
+  config.model.from = stored.model.from;
+  config.model.config = stored.model.config;
+  return config;
 }
 
-/// A replay has one schedule, that of `config`, which has the rates of the first requested steps;
-/// steps after a change of run.steps have another.
-Status check_one_length(const configs::RunConfig& config, const ReplayRange& range) {
-  const auto change =
-      std::find_if(range.changes.begin(), range.changes.end(), [&](const std::string& text) {
-        return text.find(" key=run.steps ") != std::string::npos &&
-               change_step(text) > range.first_step();
-      });
-  const std::int64_t alike = rates_alike(config, range);
-  if (change == range.changes.end() || alike == 0) {
-    return {};
-  }
-  const std::int64_t last = range.from + alike - 1;
-  if (last < range.to) {
-    return user_error(
-        fmt::format("steps {} to {} have more than one learning-rate schedule ({}), which are "
-                    "replayed one at a time: give --to {}, then --from {}",
-                    range.from, range.to, *change, last, last + 1));
-  }
-  for (auto step = range.journal.steps.upper_bound(range.first_step());
-       step != range.journal.steps.end() && step->first < range.from; ++step) {
-    if (!has_rate(config, *step)) {
-      return user_error(fmt::format(
-          "steps {} to {} cannot be computed again: a replay would begin from {}, on another "
-          "learning-rate schedule ({}), and no checkpoint of the steps between is left",
-          range.from, range.to, range.start_text(), *change));
+/// A replay has one configuration, that of its first step: checks that no key which determines the
+/// steps changed in between.
+Status check_one_config(const configs::RunConfig& config, const ReplayRange& range) {
+  const bool one_schedule = has_rates(config, range);
+  for (const std::string& change : range.changes) {
+    const std::int64_t step = change_step(change).value_or(0);
+    const configs::Field* const field = changed_field(change);
+    const bool matters = field == nullptr || configs::stays(field->between_starts) ||
+                         (field->between_starts == configs::BetweenStarts::warns && !one_schedule);
+    if (step <= range.first_step() || !matters) {
+      continue;
     }
+    return user_error(
+        step >= range.from
+            ? fmt::format("steps {} to {} have more than one configuration ({}), which are "
+                          "replayed one at a time: give --to {}, then --from {}",
+                          range.from, range.to, change, step, step + 1)
+            : fmt::format("steps {} to {} cannot be computed again: a replay would begin from {}, "
+                          "with another configuration ({}), and no checkpoint of the steps "
+                          "between is left",
+                          range.from, range.to, range.start_text(), change));
   }
   return {};
 }
@@ -226,12 +218,14 @@ Result<ReplayPlan> plan_replay(const ReplayOptions& options) {
   const fs::path run(options.run_directory);
   const auto stored = TRAIN_TRY(load_run_config(run));
   ReplayRange range;
-  range.journal = TRAIN_TRY(read_journal(run / "index"));
+  const auto store = TRAIN_TRY(storage::RocksStore::open_read_only(run / "index"));
+  range.journal = TRAIN_TRY(read_journal(*store, run / "index"));
   const auto placed = TRAIN_TRY(checkpoint::list_checkpoints(run / "checkpoints"));
   TRAIN_RETURN_IF_ERROR(choose_steps(options, placed, range));
-  range.changes = TRAIN_TRY(read_changes(run / "index", range));
-  const auto original = TRAIN_TRY(config_of_steps(stored, placed, range));
-  TRAIN_RETURN_IF_ERROR(check_one_length(original, range));
+  range.changes = TRAIN_TRY(changed_keys(*store, {.first = range.first_step(), .end = range.to}));
+  const auto records = TRAIN_TRY(read_config_records(*store));
+  const auto original = TRAIN_TRY(config_of_steps(stored, records, placed, range));
+  TRAIN_RETURN_IF_ERROR(check_one_config(original, range));
   const auto config = TRAIN_TRY(on_ranks(original, options.ranks));
   auto replayed = config;
   replayed.runtime.device = options.device.value_or(replayed.runtime.device);

@@ -35,11 +35,11 @@ struct ReplayPlan {
   ReplayRange range;
 };
 
-/// Uses the run's config.toml, or the one stored in a checkpoint: whichever has the learning rates
-/// in the journal. Reads the journal and manifests; changes nothing. Blocks. Errors (user): no run
-/// there; data that differs from that of the steps; steps with different values of run.steps; more
-/// ranks than lanes, or another number of ranks than its bits allow; no steps in the journal, or
-/// not these; (failure) steps missing in between, an unreadable journal.
+/// Uses the configuration that the steps were computed with, by the run's records. Reads the
+/// journal and manifests; changes nothing. Blocks. Errors (user): no run there; data that differs
+/// from that of the steps; steps of different configurations; more ranks than lanes, or another
+/// number of ranks than its bits allow; no steps in the journal, or not these;
+/// (failure) steps missing in between, an unreadable journal.
 [[nodiscard]] Result<ReplayPlan> plan_replay(const ReplayOptions& options);
 
 /// Names of all tensors of these ranks' run, sorted.

@@ -25,8 +25,10 @@ Result<BoardRuns> BoardRuns::open(const fs::path& root) {
   std::error_code unreadable;
   fs::path whole = fs::canonical(root, unreadable);
   if (unreadable || !fs::is_directory(whole, unreadable)) {
-    return user_error(fmt::format(
-        "{}: is not a directory; give a run's directory, or the folder of several", root.string()));
+    return user_error(
+        fmt::format("{}: {}; give a run's directory, or the folder of several", root.string(),
+                    unreadable == std::errc::no_such_file_or_directory ? "no such directory"
+                                                                       : "is not a directory"));
   }
   const bool alone = is_run(whole);
   BoardRuns runs(std::move(whole), alone);

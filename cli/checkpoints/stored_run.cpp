@@ -37,6 +37,12 @@ Error no_such_step(const fs::path& checkpoints, std::int64_t step) {
 }  // namespace
 
 Error not_a_run(const fs::path& directory) {
+  std::error_code code;
+  if (!fs::exists(directory, code)) {
+    return user_error(fmt::format(
+        "{}: no such directory{}", directory.string(),
+        code && code != std::errc::no_such_file_or_directory ? ": " + code.message() : ""));
+  }
   return user_error(fmt::format(
       "{}: not a run directory (no config.toml); give the directory that `actortrain run` made",
       directory.string()));

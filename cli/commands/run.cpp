@@ -18,7 +18,9 @@
 #include "cli/profile/run_profile.hpp"
 #include "cli/submit/slurm_position.hpp"
 #include "configs/error_place.hpp"
+#include "configs/key_changes.hpp"
 #include "configs/load_config.hpp"
+#include "configs/rules/idle_keys.hpp"
 #include "data/tokenizer/tokenizer.hpp"
 #include "data/tokens/kept_tokenizer.hpp"
 #include "engine/rank/exec/rank_memory.hpp"
@@ -31,6 +33,15 @@ namespace train::cli {
 using namespace actors;
 using namespace run;
 namespace {
+
+/// More often than this no row teaches much.
+constexpr double kManyEpochs = 10.0;
+
+void warn_of(const std::vector<std::string>& warnings) {
+  for (const std::string& line : warnings) {
+    log_warning(line);
+  }
+}
 
 /// Joins the ranks' profiles and prints the table; returns false on failure.
 bool show_profile(const PreparedRun& run) {
@@ -82,15 +93,22 @@ std::unique_ptr<BoardServer> start_board(const PreparedRun& run) {
 Result<int> run_to_end(PreparedRun& run) {
   const configs::ParallelSection& parallel = run.config().parallel;
   log_info(fmt::format(
-      "run_started directory={} step={} steps={} ranks={} strategy={} threads={} peak={}FLOP/s",
-      run.directory.root.string(), run.first_step(), run.config().run.steps, parallel.ranks,
-      parallel.strategy,
+      "run_started directory={} step={} steps={} epochs={:.2f} ranks={} strategy={} threads={} "
+      "peak={}FLOP/s",
+      run.directory.root.string(), run.first_step(), run.config().run.steps, epochs_of(run.plan),
+      parallel.ranks, parallel.strategy,
       threads_per_rank(run.config().runtime.threads, parallel.ranks / parallel.nodes),
       format_count(run.reporting.peak_flops)));
   run.status = std::make_shared<StatusFile>(
       run.directory.root,
       status_base(run.directory.root.filename().string(), run.config().run.steps,
                   engine::plan_memory(run.plan.engine)));
+  if (const double epochs = epochs_of(run.plan); epochs > kManyEpochs) {
+    log_warning(fmt::format(
+        "many_epochs the run reads each training row {:.1f} times; more data or a smaller "
+        "run.steps ({}) teach more, if that is not meant",
+        epochs, run.config().run.steps));
+  }
   const std::unique_ptr<BoardServer> board = start_board(run);
   log_event(
       run, run.first_step() > 0 ? "resumed" : "started",
@@ -135,14 +153,16 @@ void warn_of_tokenizer(const std::filesystem::path& data) {
 }
 
 /// Runs the launcher of node 0, or the only one.
-Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOptions& options) {
+Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOptions& options,
+                     const std::vector<std::string>& notes) {
   if (in_processes(plan.config.parallel, plan.separate_processes)) {
     TRAIN_RETURN_IF_ERROR(check_network(plan.config.parallel));
   }
   NodeMemory memory;
   TRAIN_RETURN_IF_ERROR(memory.make_room(plan, position));
-  auto run = TRAIN_TRY(
-      prepare_run(std::move(plan), {.fresh = options.fresh, .accept_data = options.accept_data}));
+  auto run = TRAIN_TRY(prepare_run(std::move(plan), {.fresh = options.fresh,
+                                                     .accept_data = options.accept_data,
+                                                     .accept_config = options.accept_config}));
   // They are recorded in the index.
   for (const configs::KeyChange& change : run.directory.changes) {
     run.files->events.note({.kind = kConfigChanged, .text = change_text(change, run.first_step())});
@@ -157,11 +177,10 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
   run.reporting.output = options.quiet  ? Output::nothing
                          : options.json ? Output::json
                                         : Output::lines;
-  if (options.fresh) {
-    // Repeating the command would begin another new run.
-    log_info(
-        fmt::format("fresh_run directory={}; resume it with --set run.name={}, without --fresh",
-                    run.directory.root.string(), run.directory.root.filename().string()));
+  warn_of(notes);
+  if (!run.directory.set_aside.empty()) {
+    log_info(fmt::format("fresh_run directory={}; the earlier run is {} now",
+                         run.directory.root.string(), run.directory.set_aside.string()));
   }
   if (run.nothing_to_do()) {
     log_info(
@@ -182,16 +201,18 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
 }
 
 /// Trains to the end, or until a signal.
-Result<int> train(const configs::RunConfig& config, const RunOptions& options) {
+Result<int> train(const configs::RunConfig& config, const RunOptions& options,
+                  const std::vector<std::string>& notes) {
   if (options.fresh && config.parallel.nodes > 1) {
     return user_error(fmt::format(
-        "parallel.nodes = {}: --fresh begins a run under a name that the other nodes do not know; "
+        "parallel.nodes = {}: --fresh would move a directory that the other nodes may already use; "
         "without it, set run.name to a name that no run has",
         config.parallel.nodes));
   }
   auto plan = TRAIN_TRY(plan_run(config));
   plan.separate_processes = config.parallel.nodes > 1;
   if (options.dry_run) {
+    warn_of(notes);
     print(describe_plan(plan));
     return kExitFinished;
   }
@@ -207,11 +228,11 @@ Result<int> train(const configs::RunConfig& config, const RunOptions& options) {
     return run_node(std::move(plan), position);
   }
   if (position.nodes == 1) {
-    return run_head(std::move(plan), position, options);
+    return run_head(std::move(plan), position, options, notes);
   }
   const auto root = run_root(plan.config);
   forget_exit_record(root);
-  const Result<int> code = run_head(std::move(plan), position, options);
+  const Result<int> code = run_head(std::move(plan), position, options, notes);
   leave_exit_record(root, position.start, code ? *code : code.error().exit_code());
   return code;
 }
@@ -222,13 +243,14 @@ Result<int> run_training(const RunOptions& options) {
   if (options.quiet) {
     log_from(LogLevel::warning);
   }
+  TRAIN_RETURN_IF_ERROR(configs::check_accepted(options.accept_config));
   std::vector<std::string> set = options.set;
   if (options.nodes) {
     set.push_back(fmt::format("parallel.nodes={}", *options.nodes));
   }
   configs::KeyPositions places;
   const auto config = TRAIN_TRY(configs::load_config(options.config, set, &places));
-  const Result<int> code = train(config, options);
+  const Result<int> code = train(config, options, configs::idle_key_notes(config, places));
   return code ? code : configs::with_place(code.error(), config, places);
 }
 
@@ -243,9 +265,17 @@ void describe_run(CommandSyntaxes& commands) {
   command.app.add_flag("--dry-run", options.dry_run,
                        "Check the run file and the data, show the plan, train nothing");
   command.app.add_flag("--fresh", options.fresh,
-                       "Start over: set an earlier run of this name aside instead of resuming it");
+                       "Start over: set an earlier run of this name aside, as NAME-2, instead of "
+                       "resuming it");
   command.app.add_flag("--accept-data", options.accept_data,
                        "Resume although data.dir holds other tokens than the run was trained on");
+  command.app
+      .add_option("--accept-config", options.accept_config,
+                  "Resume although this key has another value than so far, which later steps use; "
+                  "may be repeated")
+      ->type_name("SECTION.KEY")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command.app.add_flag("--profile", options.profile,
                        "Record a profile of every actor in the run's directory");
   command.app.add_flag("--quiet", options.quiet, "Print only warnings and errors");

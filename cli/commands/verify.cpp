@@ -9,7 +9,11 @@
 #include "cli/audit/run_audit.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
+#include "configs/key_changes.hpp"
+#include "configs/load_config.hpp"
 #include "engine/state_view.hpp"
+#include "run/directory/config_record.hpp"
+#include "run/model/model_files.hpp"
 #include "run/plan/run_plan.hpp"
 #include "storage/rocks_store.hpp"
 
@@ -28,14 +32,15 @@ constexpr std::chrono::milliseconds kBetweenLooks{50};
 /// All checks of a run, from its directory to the list of problems.
 class RunAudit {
  public:
-  RunAudit(fs::path root, const configs::RunConfig& config)
-      : root_(std::move(root)), tokens_per_step_(tokens_per_step(config)) {}
+  RunAudit(fs::path root, configs::RunConfig config)
+      : root_(std::move(root)), config_(std::move(config)) {}
 
   Status look() {
     // Listed before the index is read, which then includes later publications.
     auto placed = TRAIN_TRY(checkpoint::list_checkpoints(root_ / "checkpoints"));
     std::reverse(placed.begin(), placed.end());
     TRAIN_RETURN_IF_ERROR(read_index());
+    TRAIN_RETURN_IF_ERROR(check_config());
     check_journal();
     for (const checkpoint::Candidate& candidate : placed) {
       TRAIN_RETURN_IF_ERROR(check_checkpoint(candidate));
@@ -85,6 +90,7 @@ class RunAudit {
       return {};
     }
     changes_ = std::move(changes).value();
+    records_ = TRAIN_TRY(read_config_records(**store));
     auto journal = checkpoint::read_step_journal(**store);
     if (!journal) {
       problem(journal.error().message);
@@ -94,7 +100,42 @@ class RunAudit {
     return {};
   }
 
-  void check_journal() { problems(audit_journal(journal_, tokens_per_step_)); }
+  /// Compares config.toml with the run's record of it. A start that was killed before its first
+  /// step may have left the file of the start before.
+  Status check_config() {
+    if (records_.empty()) {
+      return {};
+    }
+    const std::size_t allowed = records_.size() > 1 && !records_.back().begun ? 2 : 1;
+    std::string edits;
+    for (std::size_t back = 1; back <= allowed; ++back) {
+      const auto recorded = TRAIN_TRY(configs::parse_config(records_[records_.size() - back].text,
+                                                            (root_ / "config.toml").string()));
+      edits = edits_text(configs::key_changes(use_run_copy(recorded, root_), config_));
+      if (edits.empty()) {
+        return {};
+      }
+    }
+    problem(
+        fmt::format("config.toml: was edited after the run wrote it: {}; the run's next start "
+                    "goes by its own record and writes the file anew",
+                    edits));
+    return {};
+  }
+
+  /// The directory of a run may be moved.
+  static std::string edits_text(const std::vector<configs::KeyChange>& changes) {
+    std::vector<std::string> texts;
+    for (const configs::KeyChange& change : changes) {
+      if (change.path != "run.name" && change.path != "run.dir") {
+        texts.push_back(fmt::format("{} is {} there, {} in the record", change.path,
+                                    change.now_text(), change.before_text()));
+      }
+    }
+    return fmt::format("{}", fmt::join(texts, ", "));
+  }
+
+  void check_journal() { problems(audit_journal(journal_, tokens_per_step(config_))); }
 
   Status check_checkpoint(const checkpoint::Candidate& candidate) {
     const std::string name = candidate.path.filename().string();
@@ -193,7 +234,8 @@ class RunAudit {
   }
 
   fs::path root_;
-  std::int64_t tokens_per_step_ = 0;
+  configs::RunConfig config_;
+  std::vector<ConfigRecord> records_;
   checkpoint::IndexContent index_;
   checkpoint::StepJournal journal_;
   std::vector<std::string> problems_;

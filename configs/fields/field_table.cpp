@@ -22,7 +22,10 @@ namespace {
 #define KEY(section, name) \
   [](RunConfig& config) -> FieldPointer { return &config.section.name; }, #section, #name
 
-constexpr BetweenStarts kStays = BetweenStarts::stays;
+constexpr BetweenStarts kShapes = BetweenStarts::shapes;
+constexpr BetweenStarts kData = BetweenStarts::data;
+constexpr BetweenStarts kState = BetweenStarts::state;
+constexpr BetweenStarts kOnRequest = BetweenStarts::on_request;
 constexpr BetweenStarts kMayChange = BetweenStarts::may_change;
 constexpr BetweenStarts kMayMove = BetweenStarts::may_move;
 constexpr BetweenStarts kWarns = BetweenStarts::warns;
@@ -48,7 +51,7 @@ constexpr auto kFields = std::to_array<Field>({
     {KEY(run, name), "", "Name of the run: its directory below `run.dir`.", kMayChange, kNone, "",
      false, kRequired},
     {KEY(run, dir), "path", "Parent of all run directories.", kMayChange},
-    {KEY(run, seed), "", "Seed of initial weights, data order and sampling.", kStays,
+    {KEY(run, seed), "", "Seed of initial weights, data order and sampling.", kData,
      between(0, kLargestSeed)},
     {KEY(run, steps), "steps", "Optimizer steps of the whole run.", kWarns, kFromOneStep},
     {KEY(run, steps_per_job), "steps",
@@ -70,64 +73,64 @@ constexpr auto kFields = std::to_array<Field>({
     {KEY(model, arch), "",
      "Architecture with the dimensions of the keys below; `qwen3` is the old name of "
      "`dstar_qwen3`.",
-     kStays, kNone, "enoki|dstar_qwen3|qwen3"},
+     kShapes, kNone, "enoki|dstar_qwen3|qwen3"},
     {KEY(model, config), "path",
      "Instead of `arch`: a shipped shape (`actortrain describe` lists them) or a config.json; "
      "fresh "
      "weights.",
-     kStays},
+     kShapes},
     {KEY(model, from), "path",
      "Instead of `arch`: a directory with config.json and safetensors, whose weights training "
      "starts from.",
-     kStays},
+     kState},
     {KEY(model, layers), "blocks",
-     "Transformer blocks; 0: enoki 3/4 of `heads` (rounded down), qwen3 twice `heads`.", kStays,
+     "Transformer blocks; 0: enoki 3/4 of `heads` (rounded down), qwen3 twice `heads`.", kShapes,
      between(0, kManyBlocks)},
-    {KEY(model, heads), "heads", "Attention heads.", kStays, between(1, 1024)},
-    {KEY(model, head_dim), "channels", "Width of a head, even; 0: enoki 64, qwen3 128.", kStays,
+    {KEY(model, heads), "heads", "Attention heads.", kShapes, between(1, 1024)},
+    {KEY(model, head_dim), "channels", "Width of a head, even; 0: enoki 64, qwen3 128.", kShapes,
      between(0, 1024)},
     {KEY(model, embedding_dim), "channels",
-     "Width of the residual stream; 0: `heads` times `head_dim`.", kStays, between(0, 1 << 20)},
+     "Width of the residual stream; 0: `heads` times `head_dim`.", kShapes, between(0, 1 << 20)},
     {KEY(model, mlp_hidden), "channels",
-     "Width of the MLP; 0: enoki 4 times, qwen3 3 times the residual stream.", kStays,
+     "Width of the MLP; 0: enoki 4 times, qwen3 3 times the residual stream.", kShapes,
      between(0, 1 << 22)},
     {KEY(model, vocab_size), "tokens",
-     "Rows of embedding and head; 0: the data's vocabulary, padded to a multiple of 64.", kStays,
+     "Rows of embedding and head; 0: the data's vocabulary, padded to a multiple of 64.", kShapes,
      between(0, 1 << 24)},
-    {KEY(model, init_scheme), "", "Weight initialisation.", kStays, kNone,
+    {KEY(model, init_scheme), "", "Weight initialisation.", kState, kNone,
      "scaled_gpt|karpathy_gpt2|standard"},
     {KEY(model, init_std), "", "Standard deviation of weights initialised by `karpathy_gpt2`.",
-     kStays, above(0, 10)},
+     kState, above(0, 10)},
     {KEY(model, z_loss_coeff), "",
-     "Weight of the mean squared logsumexp of the logits in the loss; 0: off.", kStays,
+     "Weight of the mean squared logsumexp of the logits in the loss; 0: off.", kOnRequest,
      between(0, 1e3)},
-    {KEY(model, norm_eps), "", "Epsilon of every norm.", kStays, above(0, 1)},
-    {KEY(model, rope_theta), "", "Base of the rotary frequencies.", kStays, above(0, 1e12)},
+    {KEY(model, norm_eps), "", "Epsilon of every norm.", kState, above(0, 1)},
+    {KEY(model, rope_theta), "", "Base of the rotary frequencies.", kState, above(0, 1e12)},
     {KEY(model, residual_scale), "",
-     "Factor of a block's output where it is added to the residual stream.", kStays, above(0, 1e3)},
-    {KEY(model, qk_norm), "", "Normalise queries and keys per head before the rotation.", kStays},
+     "Factor of a block's output where it is added to the residual stream.", kState, above(0, 1e3)},
+    {KEY(model, qk_norm), "", "Normalise queries and keys per head before the rotation.", kShapes},
     {KEY(model, attention_output_gate), "", "qwen3: a sigmoid gate on the attention output.",
-     kStays},
+     kShapes},
     {KEY(model, tie_embeddings), "",
      "The head shares the embedding's matrix, which is initialised as an embedding and not "
      "decayed.",
-     kStays},
+     kShapes},
 
     {KEY(data, dir), "path",
      "Directory with `train*.bin` and `val.bin`, or of packed rows (`objective.name`).", kMayMove,
      kNone, "", false, kRequired},
     {KEY(data, forget_dir), "path", "sequential_unlearning: packed rows to forget.", kMayMove},
-    {KEY(data, sequence_length), "tokens", "Tokens per sequence.", kStays, between(2, 1 << 20)},
+    {KEY(data, sequence_length), "tokens", "Tokens per sequence.", kData, between(2, 1 << 20)},
     {KEY(data, order), "",
      "Reading order of training data; `lanes`: a pure function of `run.seed`, step and lane; "
      "`dstar`: the order of the DSTAR trainer's reader with as many accumulation steps as lanes.",
-     kStays, kNone, "lanes|dstar"},
-    {KEY(data, seed), "", "dstar: seed of the reading order, the trainer's `data_seed`.", kStays,
+     kData, kNone, "lanes|dstar"},
+    {KEY(data, seed), "", "dstar: seed of the reading order, the trainer's `data_seed`.", kData,
      between(0, kLargestSeed)},
 
-    {KEY(batch, lanes), "lanes", "Microbatches per step, for any number of ranks.", kStays,
+    {KEY(batch, lanes), "lanes", "Microbatches per step, for any number of ranks.", kData,
      between(1, 65536)},
-    {KEY(batch, micro_batch), "sequences", "Sequences per lane.", kStays, between(1, 65536)},
+    {KEY(batch, micro_batch), "sequences", "Sequences per lane.", kData, between(1, 65536)},
 
     {KEY(objective, name), "",
      "Training objective; `pretrain`: next-token cross-entropy on plain token files; `sft`: "
@@ -135,43 +138,43 @@ constexpr auto kFields = std::to_array<Field>({
      "`orpo`: preference losses on packed pairs; `kto`: a loss on answers labelled desirable or "
      "undesirable; `sequential_unlearning`: forget one data set and retain another, layer by "
      "layer.",
-     kStays, kNone, kObjectiveNames},
-    {KEY(objective, loss), "", "dpo: loss of a preference pair.", kStays, kNone, kPairLosses},
+     kData, kNone, kObjectiveNames},
+    {KEY(objective, loss), "", "dpo: loss of a preference pair.", kOnRequest, kNone, kPairLosses},
     {KEY(objective, beta), "",
      "DPO/KTO: β. orpo: λ of the odds-ratio term. sequential_unlearning with `npo`: β of NPO.",
-     kStays, above(0, 1e6)},
+     kOnRequest, above(0, 1e6)},
     {KEY(objective, label_smoothing), "",
      "sft: probability mass of a target that is spread over the whole vocabulary; pairs: assumed "
      "fraction of flipped labels.",
-     kStays, kBelowOne},
-    {KEY(objective, gamma_beta_ratio), "", "simpo: target reward margin γ, divided by β.", kStays,
-     between(0, 1e6)},
+     kOnRequest, kBelowOne},
+    {KEY(objective, gamma_beta_ratio), "", "simpo: target reward margin γ, divided by β.",
+     kOnRequest, between(0, 1e6)},
     {KEY(objective, discopop_tau), "", "dpo with loss `discopop`: temperature of its mixture.",
-     kStays, above(0, 1e6)},
+     kOnRequest, above(0, 1e6)},
     {KEY(objective, desirable_weight), "", "kto: weight of the losses of desirable answers.",
-     kStays, between(0, 1e6)},
+     kOnRequest, between(0, 1e6)},
     {KEY(objective, undesirable_weight), "", "kto: weight of the losses of undesirable answers.",
-     kStays, between(0, 1e6)},
+     kOnRequest, between(0, 1e6)},
     {KEY(objective, reference), "",
      "Source of the reference model's log-probabilities (the model before the first step); "
      "`cache`: computed once, and kept in the run directory; `live`: computed in every step from a "
      "frozen copy of the weights.",
-     kStays, kNone, "cache|live"},
+     kState, kNone, "cache|live"},
 
     {KEY(objective, first_layer), "layers",
-     "Layer to train first; layers are numbered from 0; -1: the last one.", kStays,
+     "Layer to train first; layers are numbered from 0; -1: the last one.", kState,
      between(-1, kManyBlocks)},
-    {KEY(objective, last_layer), "layers", "Lowest layer to train.", kStays,
+    {KEY(objective, last_layer), "layers", "Lowest layer to train.", kState,
      between(0, kManyBlocks)},
     {KEY(objective, layer_stride), "layers", "Distance from one trained layer down to the next.",
-     kStays, between(1, kManyBlocks)},
+     kState, between(1, kManyBlocks)},
     {KEY(objective, steps_per_layer), "steps",
-     "Steps per trained layer; `run.steps` must be the total.", kStays, between(1, 1e9)},
+     "Steps per trained layer; `run.steps` must be the total.", kState, between(1, 1e9)},
     {KEY(objective, retain_loss), "",
      "Loss on the rows of `data.dir`; `nll`: cross-entropy; `kl`: divergence from a frozen copy of "
      "the model before the first step; `l2`: distance of the trained layers' outputs from those of "
      "that copy.",
-     kStays, kNone, "nll|kl|l2"},
+     kState, kNone, "nll|kl|l2"},
     {KEY(objective, forget_loss), "",
      "Loss on the rows of `data.forget_dir`; `random_targets`: cross-entropy with random tokens; "
      "`max_entropy`: cross-entropy with the uniform distribution; `top_k_entropy`: the same among "
@@ -179,108 +182,109 @@ constexpr auto kFields = std::to_array<Field>({
      "`npo`: negative preference optimisation against a frozen copy of the model before the first "
      "step. `max_update`: negative distance of the trained layers' weights from those before the "
      "first step, without `data.forget_dir`.",
-     kStays, kNone, "random_targets|max_entropy|top_k_entropy|npo|max_update"},
-    {KEY(objective, top_k), "tokens", "`top_k_entropy`: number of likeliest tokens.", kStays,
+     kState, kNone, "random_targets|max_entropy|top_k_entropy|npo|max_update"},
+    {KEY(objective, top_k), "tokens", "`top_k_entropy`: number of likeliest tokens.", kOnRequest,
      between(2, 1e9)},
     {KEY(objective, retain_coefficient), "",
      "Factor of the retain loss; ramps from 1/4 in a layer's first step to nearly all in its last.",
-     kStays, between(0, 1e6)},
+     kOnRequest, between(0, 1e6)},
     {KEY(objective, forget_coefficient), "",
      "Factor of the forget loss; ramps from all in a layer's first step to a little above 3/4 in "
      "its last.",
-     kStays, between(0, 1e6)},
+     kOnRequest, between(0, 1e6)},
     {KEY(objective, ramp_retain_from_zero), "",
-     "Start the ramp of `retain_coefficient` at 0 in each layer.", kStays},
+     "Start the ramp of `retain_coefficient` at 0 in each layer.", kOnRequest},
     {KEY(objective, forget_layer_scale), "",
      "Above 1: `forget_coefficient` grows with the distance from `first_layer`, up to this factor "
      "at layer 0.",
-     kStays, between(1, 1e6)},
+     kOnRequest, between(1, 1e6)},
     {KEY(objective, l2sp_coefficient), "",
      "Coefficient of L2-SP: penalises the squared distance of a trained layer's weights from those "
      "before the first step, in the retain pass.",
-     kStays, between(0, 1e6)},
+     kState, between(0, 1e6)},
     {KEY(objective, gradient_join), "",
      "Combination of the retain and forget gradients r, f, per element; `sum`: r + f; `same_sign`: "
      "r + f if the signs agree, otherwise 0; `same_sign_forget`: r + f if they agree, otherwise r.",
-     kStays, kNone, "sum|same_sign|same_sign_forget"},
+     kOnRequest, kNone, "sum|same_sign|same_sign_forget"},
     {KEY(objective, frozen_layers), "",
      "Update of layers that the current phase does not train; `skip_update`: none; `zero`: an "
      "update with gradient 0, so that weight decay and momentum continue.",
-     kStays, kNone, "skip_update|zero"},
+     kState, kNone, "skip_update|zero"},
     {KEY(objective, maintain_unlearned), "", "Each step also trains the layers of earlier phases.",
-     kStays},
-    {KEY(objective, target_seed), "", "Seed of the random targets.", kStays, between(0, 1e18)},
+     kState},
+    {KEY(objective, target_seed), "", "Seed of the random targets.", kData, between(0, 1e18)},
 
-    {KEY(optimizer, name), "", "Optimizer.", kStays, kNone, kOptimizerNames},
-    {KEY(optimizer, lr), "", "Peak learning rate.", kStays, above(0, 1e3)},
-    {KEY(optimizer, beta1), "per step", "Decay of the first moment.", kStays, kBelowOne},
-    {KEY(optimizer, beta2), "per step", "Decay of the second moment.", kStays, kBelowOne},
-    {KEY(optimizer, eps), "", "Added to the root of the second moment.", kStays, above(0, 1)},
+    {KEY(optimizer, name), "", "Optimizer.", kShapes, kNone, kOptimizerNames},
+    {KEY(optimizer, lr), "", "Peak learning rate.", kOnRequest, above(0, 1e3)},
+    {KEY(optimizer, beta1), "per step", "Decay of the first moment.", kState, kBelowOne},
+    {KEY(optimizer, beta2), "per step", "Decay of the second moment.", kState, kBelowOne},
+    {KEY(optimizer, eps), "", "Added to the root of the second moment.", kOnRequest, above(0, 1)},
     {KEY(optimizer, weight_decay), "per lr",
-     "Decoupled weight decay of matrices; norms and the embedding are not decayed.", kStays,
+     "Decoupled weight decay of matrices; norms and the embedding are not decayed.", kOnRequest,
      between(0, 1e3)},
-    {KEY(optimizer, grad_clip), "", "Largest global gradient norm; 0: no clipping.", kStays,
+    {KEY(optimizer, grad_clip), "", "Largest global gradient norm; 0: no clipping.", kOnRequest,
      between(0, 1e9)},
     {KEY(optimizer, delta), "steps",
-     "adana, dana-*: averages move by delta / (delta + t); ademamix*: see `beta3`.", kStays,
+     "adana, dana-*: averages move by delta / (delta + t); ademamix*: see `beta3`.", kState,
      above(0, 1e9)},
     {KEY(optimizer, kappa), "",
-     "adana, dana-*: the momentum is scaled by time^(1 - kappa); ademamix*: see `alpha`.", kStays,
-     between(0, 2)},
+     "adana, dana-*: the momentum is scaled by time^(1 - kappa); ademamix*: see `alpha`.",
+     kOnRequest, between(0, 2)},
     {KEY(optimizer, clipsnr), "",
-     "dana-mk4, dana-star-mk4: clip of an element's scaled signal-to-noise ratio.", kStays,
+     "dana-mk4, dana-star-mk4: clip of an element's scaled signal-to-noise ratio.", kOnRequest,
      above(0, 1e9)},
     {KEY(optimizer, gamma_3_factor), "", "adana, dana-*, ademamix*: factor of the momentum term.",
-     kStays, between(0, 1e6)},
+     kOnRequest, between(0, 1e6)},
     {KEY(optimizer, wd_decaying), "",
-     "adana, dana-*, *-decaying-wd: multiply weight decay by 1 / (1 + t / wd_ts).", kStays},
-    {KEY(optimizer, wd_ts), "steps", "Time scale of the decaying weight decay.", kStays,
+     "adana, dana-*, *-decaying-wd: multiply weight decay by 1 / (1 + t / wd_ts).", kOnRequest},
+    {KEY(optimizer, wd_ts), "steps", "Time scale of the decaying weight decay.", kOnRequest,
      above(0, kManySteps)},
     {KEY(optimizer, wd_coupling), "",
-     "`lr_coupled`: decay × lr. `schedule_only`: decay × lr/peak_lr.", kStays, kNone,
+     "`lr_coupled`: decay × lr. `schedule_only`: decay × lr/peak_lr.", kOnRequest, kNone,
      "lr_coupled|schedule_only"},
     {KEY(optimizer, beta3), "per step",
-     "ademamix*: decay of the slow average; 0: 1 - delta / run.steps.", kStays, kBelowOne},
+     "ademamix*: decay of the slow average; 0: 1 - delta / run.steps.", kState, kBelowOne},
     {KEY(optimizer, alpha), "", "ademamix*: weight of the slow average; 0: run.steps^(1 - kappa).",
-     kStays, between(0, 1e6)},
+     kOnRequest, between(0, 1e6)},
     {KEY(optimizer, beta3_warmup), "steps",
      "ademamix*: steps over which the slow average's decay rises from `beta1` to `beta3`; 0: none.",
-     kStays, kFromZeroSteps},
+     kState, kFromZeroSteps},
     {KEY(optimizer, alpha_warmup), "steps",
      "ademamix*: steps over which the slow average's weight rises from 0 to `alpha`; 0: none.",
-     kStays, kFromZeroSteps},
-    {KEY(optimizer, momentum), "per step", "muon, d-muon: momentum decay of matrices.", kStays,
+     kOnRequest, kFromZeroSteps},
+    {KEY(optimizer, momentum), "per step", "muon, d-muon: momentum decay of matrices.", kState,
      kBelowOne},
-    {KEY(optimizer, nesterov), "", "muon, d-muon: use Nesterov momentum.", kStays},
+    {KEY(optimizer, nesterov), "", "muon, d-muon: use Nesterov momentum.", kOnRequest},
     {KEY(optimizer, ns_steps), "iterations",
-     "muon, d-muon: Newton-Schulz iterations of the orthogonalisation.", kStays, between(1, 100)},
+     "muon, d-muon: Newton-Schulz iterations of the orthogonalisation.", kOnRequest,
+     between(1, 100)},
     {KEY(optimizer, matched_rms), "per lr",
-     "muon, d-muon: root mean square of a matrix's update (0.2 is about AdamW's).", kStays,
+     "muon, d-muon: root mean square of a matrix's update (0.2 is about AdamW's).", kOnRequest,
      above(0, 1e3)},
 
     {KEY(schedule, name), "",
      "Learning rate schedule: `cos` and `linear` one cycle, `cos_inf` a cosine to a floor, `wsd` "
      "constant, then a decay at the end, `constant` constant.",
-     kStays, kNone, "cos|linear|cos_inf|wsd|constant"},
+     kOnRequest, kNone, "cos|linear|cos_inf|wsd|constant"},
     {KEY(schedule, warmup_steps), "steps",
      "Steps from the first learning rate to the peak; a value of `run.steps` or more is reduced to "
      "a tenth of those.",
-     kStays, kFromZeroSteps},
-    {KEY(schedule, div_factor), "", "First learning rate: peak / div_factor.", kStays,
+     kOnRequest, kFromZeroSteps},
+    {KEY(schedule, div_factor), "", "First learning rate: peak / div_factor.", kOnRequest,
      above(0, 1e12)},
     {KEY(schedule, final_div_factor), "",
-     "cos, linear, cos_inf: last learning rate: first learning rate / final_div_factor.", kStays,
-     above(0, 1e12)},
+     "cos, linear, cos_inf: last learning rate: first learning rate / final_div_factor.",
+     kOnRequest, above(0, 1e12)},
     {KEY(schedule, constant_tail_steps), "steps", "cos_inf: number of last steps at the floor.",
-     kStays, kFromZeroSteps},
+     kOnRequest, kFromZeroSteps},
     {KEY(schedule, decay_fraction), "",
      "wsd: final fraction of `run.steps` (rounded down to a step) over which the learning rate "
      "decays.",
-     kStays, between(0, 1)},
-    {KEY(schedule, decay_shape), "", "wsd: shape of the decay.", kStays, kNone,
+     kOnRequest, between(0, 1)},
+    {KEY(schedule, decay_shape), "", "wsd: shape of the decay.", kOnRequest, kNone,
      "linear|cosine|mirror_cosine|exp|square|sqrt"},
-    {KEY(schedule, decay_floor), "", "wsd: last learning rate, as a fraction of the peak.", kStays,
-     between(0, 1)},
+    {KEY(schedule, decay_floor), "", "wsd: last learning rate, as a fraction of the peak.",
+     kOnRequest, between(0, 1)},
 
     {KEY(scaling, rule), "",
      "Rule that sets the model, `run.steps`, `optimizer.lr` and `optimizer.weight_decay` unless "
@@ -425,20 +429,20 @@ constexpr auto kFields = std::to_array<Field>({
     {KEY(parallel, port), "", "TCP port of the control connection; 0: any free port.", kMayChange,
      between(0, 65535)},
 
-    {KEY(precision, master), "", "Type of the master weights and the optimizer state.", kStays,
+    {KEY(precision, master), "", "Type of the master weights and the optimizer state.", kState,
      kNone, "fp32"},
     {KEY(precision, compute), "",
      "Type of the weights that are gathered and computed with; on `cuda` also of activations; on "
      "`cpu` of the inputs of matrix products, if the processor has AVX512_BF16.",
-     kStays, kNone, "fp32|bf16"},
+     kState, kNone, "fp32|bf16"},
     {KEY(precision, reduce), "",
      "Type of gradients in reductions between ranks; with `bf16` results depend on the number of "
      "ranks.",
-     kStays, kNone, "fp32|bf16"},
+     kState, kNone, "fp32|bf16"},
     {KEY(precision, determinism), "",
      "Bitwise reproducibility: at any number of ranks (`world`), or only at the same number "
      "(`run`, fewer buffers).",
-     kStays, kNone, "world|run"},
+     kState, kNone, "world|run"},
 
     {KEY(memory, activation_checkpointing), "blocks",
      "Blocks that store less and recompute it in the backward pass: none, all, or every N-th.",
@@ -457,25 +461,25 @@ constexpr auto kFields = std::to_array<Field>({
      "time. The results are the same.",
      kMayChange, kNone, "kept|made"},
 
-    {KEY(train, freeze), "", "Patterns of parameter or unit names to freeze.", kStays},
+    {KEY(train, freeze), "", "Patterns of parameter or unit names to freeze.", kShapes},
     {KEY(train, ema), "",
      "Decay of an exponential moving average of the trained weights: after each update it becomes "
      "ema x itself + (1 - ema) x the weights; 0: none.",
-     kStays, kBelowOne},
+     kState, kBelowOne},
     {KEY(train, ema_warmup), "",
      "Limit the decay to (1 + t) / (10 + t) after update t, so that early weights are forgotten.",
-     kStays},
+     kState},
 
     {KEY(lora, rank), "",
      "Rank of the LoRA adapters that are trained instead of the model's weights; 0: no adapters.",
-     kStays, between(0, 65536)},
-    {KEY(lora, alpha), "", "Scales the adapters' output by alpha / rank.", kStays, above(0, 1e6)},
-    {KEY(lora, rslora), "", "Scale by alpha / sqrt(rank) instead (rsLoRA).", kStays},
+     kShapes, between(0, 65536)},
+    {KEY(lora, alpha), "", "Scales the adapters' output by alpha / rank.", kState, above(0, 1e6)},
+    {KEY(lora, rslora), "", "Scale by alpha / sqrt(rank) instead (rsLoRA).", kState},
     {KEY(lora, targets), "",
      "Linear layers with adapters: `all-linear`, or patterns of their names or of the last parts "
      "of their names (`q_proj`).",
-     kStays},
-    {KEY(lora, dropout), "", "Dropout on the adapters' input; only 0 is supported.", kStays,
+     kShapes},
+    {KEY(lora, dropout), "", "Dropout on the adapters' input; only 0 is supported.", kState,
      between(0.0, 1.0)},
 
     {KEY(runtime, threads), "threads",
@@ -496,8 +500,12 @@ namespace {
 
 std::string_view between_starts_text(BetweenStarts rule) {
   switch (rule) {
-    case BetweenStarts::stays:
+    case BetweenStarts::shapes:
+    case BetweenStarts::data:
+    case BetweenStarts::state:
       return "stays";
+    case BetweenStarts::on_request:
+      return "with `--accept-config`";
     case BetweenStarts::may_change:
       return "may change";
     case BetweenStarts::may_move:
@@ -521,6 +529,20 @@ std::string list_text(const std::vector<std::string>& values) {
   std::vector<std::string> parts;
   std::transform(values.begin(), values.end(), std::back_inserter(parts), toml_quoted);
   return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
+/// `text` in lines of at most 100 columns, those after the first indented.
+std::string folded(std::string_view text, std::size_t indent) {
+  constexpr std::size_t kColumns = 100;
+  std::string out;
+  while (text.size() > kColumns - (out.empty() ? 0 : indent)) {
+    const std::size_t room = kColumns - (out.empty() ? 0 : indent);
+    const std::size_t blank = text.rfind(' ', room);
+    const std::size_t end = blank == std::string_view::npos || blank < room / 2 ? room : blank;
+    out += fmt::format("{:{}}{}\n", "", out.empty() ? 0 : indent, text.substr(0, end));
+    text.remove_prefix(std::min(text.size(), end + (end == blank ? 1 : 0)));
+  }
+  return out + fmt::format("{:{}}{}\n", "", out.empty() ? 0 : indent, text);
 }
 
 std::string limit_text(const Field& field, double limit) {
@@ -587,13 +609,12 @@ std::string_view type_name(const Field& field) {
       field.locate(config));
 }
 
-std::vector<std::string> split_choices(const Field& field) {
+std::vector<std::string> split_choices(std::string_view joined) {
   std::vector<std::string> out;
-  std::string_view rest = field.choices;
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find('|'), rest.size());
-    out.emplace_back(rest.substr(0, end));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+  while (!joined.empty()) {
+    const std::size_t end = std::min(joined.find('|'), joined.size());
+    out.emplace_back(joined.substr(0, end));
+    joined.remove_prefix(std::min(end + 1, joined.size()));
   }
   return out;
 }
@@ -664,6 +685,25 @@ std::string to_toml(const RunConfig& config, Origins origins) {
     const bool shown = origins == Origins::shown && origin != config.origins.end();
     out += fmt::format("{} = {}{}\n", field.name, toml_value(field, config),
                        shown ? fmt::format("  # {}", origin->second) : "");
+  }
+  return out;
+}
+
+std::string describe_keys(std::string_view prefix) {
+  const RunConfig defaults;
+  std::string out;
+  for (const Field& field : all_fields()) {
+    if (!field.key().starts_with(prefix)) {
+      continue;
+    }
+    const std::string value = field.required ? "required" : toml_value(field, defaults);
+    const std::string allowed = allowed_values(field);
+    std::string text = fmt::format("{:<34} {}{}{}", field.key(), value,
+                                   field.unit.empty() ? "" : fmt::format(" {}", field.unit),
+                                   allowed == "any" ? "" : fmt::format("  ({})", allowed));
+    out +=
+        folded(text, 34) + folded(fmt::format("  {}", field.sentence), 2) +
+        folded(fmt::format("  Between starts: {}.", between_starts_text(field.between_starts)), 2);
   }
   return out;
 }

@@ -24,14 +24,22 @@ struct Limits {
   bool high_excluded = false;
 };
 
-/// Meaning of a key's change between two starts of a run. Unknown keys count as `stays`.
+/// Meaning of a key's change between two starts of a run. Unknown keys count as `state`.
 enum class BetweenStarts : std::uint8_t {
   unsaid,      ///< Default for no key: each must state its meaning.
-  stays,       ///< Determines the result: a change is rejected.
+  shapes,      ///< Determines shapes of weights or optimizer state: a change is rejected.
+  data,        ///< Determines the tokens that each step reads: likewise.
+  state,       ///< Determines the meaning of what checkpoints hold: likewise.
+  on_request,  ///< Determines later updates alone: a change is rejected unless it is accepted.
   may_change,  ///< The weights do not depend on it, or its effect is compared.
   may_move,    ///< A path, which may change; the data there is compared.
   warns,       ///< Changes later steps on purpose: a warning says how.
 };
+
+/// True if a changed value is rejected, at least unless it is accepted.
+[[nodiscard]] constexpr bool stays(BetweenStarts rule) {
+  return rule >= BetweenStarts::shapes && rule <= BetweenStarts::on_request;
+}
 
 /// Key of a run file. The loader, the writer, the range checks and the printed table all use this.
 struct Field {
@@ -65,8 +73,11 @@ struct Field {
 /// Integer value of a text like "12": decimal digits, no sign, no leading zero.
 [[nodiscard]] std::optional<std::int64_t> whole_number(std::string_view text);
 
-/// `field.choices`, split.
-[[nodiscard]] std::vector<std::string> split_choices(const Field& field);
+/// Words joined by '|', split.
+[[nodiscard]] std::vector<std::string> split_choices(std::string_view joined);
+[[nodiscard]] inline std::vector<std::string> split_choices(const Field& field) {
+  return split_choices(field.choices);
+}
 
 /// Value of `field` in `config` as TOML; parsing it gives exactly the same value.
 [[nodiscard]] std::string toml_value(const Field& field, const RunConfig& config);
@@ -81,5 +92,9 @@ enum class Origins : std::uint8_t { hidden, shown };
 /// Markdown table of every key: type, unit, default, allowed values, changes between starts, and
 /// its sentence.
 [[nodiscard]] std::string describe_keys_markdown();
+
+/// The keys that begin with `prefix`, for a terminal of 100 columns: of each a line with key,
+/// default and allowed values, and below it its sentence. Empty: there are none.
+[[nodiscard]] std::string describe_keys(std::string_view prefix);
 
 }  // namespace train::configs

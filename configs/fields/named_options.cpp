@@ -75,15 +75,13 @@ void NamedSection::set_defaults(const NamedOptions& entry, RunConfig& config,
   }
 }
 
-Status NamedSection::apply(RunConfig& config, const KeyPositions& places) const {
-  TRAIN_RETURN_IF_ERROR(check_value(*find_field(fmt::format("{}.name", section)), config, places));
+void NamedSection::apply(RunConfig& config, const KeyPositions& places, Mistakes& mistakes) const {
   for (const Field& field : all_fields()) {
     if (!applies(field, config) && places.by_key.contains(field.key())) {
-      return foreign_key(*this, field, config, places);
+      mistakes.add(foreign_key(*this, field, config, places));
     }
   }
   set_defaults(*find(chosen(config)), config, &places);
-  return {};
 }
 
 ObjectiveForm objective_form(std::string_view objective) {

@@ -32,9 +32,9 @@ struct NamedSection {
   [[nodiscard]] bool applies(const Field& field, const RunConfig& config) const;
   /// Sets the defaults of `entry` for keys without a place in `places` (null: for all).
   void set_defaults(const NamedOptions& entry, RunConfig& config, const KeyPositions* places) const;
-  /// Sets keys without a place to the defaults of the chosen name. Errors (user): an unknown name;
-  /// a given key that belongs to other names, which it lists.
-  [[nodiscard]] Status apply(RunConfig& config, const KeyPositions& places) const;
+  /// Sets keys without a place to the defaults of the chosen name. Mistakes: each given key that
+  /// belongs to other names, which it lists. REQUIRES: the name is known.
+  void apply(RunConfig& config, const KeyPositions& places, Mistakes& mistakes) const;
 };
 
 /// Names in objective_list.hpp, joined by '|'.

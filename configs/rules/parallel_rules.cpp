@@ -21,7 +21,7 @@ void check_strategies(const RunConfig& config, Rules& rules) {
                     text);
     rules.refuse_if(std::find(known.begin(), known.end(), strategy) == known.end(), key,
                     "names the strategy \"{}\"; there are \"{}\"{}", strategy,
-                    fmt::join(known, "\", \""), did_you_mean(strategy, known));
+                    fmt::join(known, "\", \""), did_you_mean(strategy, known, "parallel.strategy"));
     hybrid = hybrid || strategy == "hybrid";
   }
   rules.refuse_if(!hybrid && parallel.group != 0, "parallel.group",

@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <optional>
+#include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,7 +21,7 @@ namespace train::configs {
   return user_error(fmt::format("{}: {} {}", places.of(key), key, rule));
 }
 
-/// Collects rules between keys; keeps the first violation.
+/// Collects rules between keys; keeps the first violation of each key.
 class Rules {
  public:
   explicit Rules(const KeyPositions& places) : places_(places) {}
@@ -28,15 +29,16 @@ class Rules {
   template <class... Args>
   void refuse_if(bool is_broken, std::string_view key, fmt::format_string<Args...> text,
                  Args&&... args) {
-    if (is_broken && !error_) {
-      error_ = broken(places_, key, fmt::format(text, std::forward<Args>(args)...));
+    if (is_broken && keys_.emplace(key).second) {
+      broken_.add(broken(places_, key, fmt::format(text, std::forward<Args>(args)...)));
     }
   }
-  [[nodiscard]] Status result() const { return error_ ? Status(*error_) : Status(); }
+  [[nodiscard]] Status result() const { return broken_.result(); }
 
  private:
   const KeyPositions& places_;
-  std::optional<Error> error_;
+  std::set<std::string, std::less<>> keys_;
+  Mistakes broken_;
 };
 
 // Rules of a run file, one source file per kind of section. REQUIRES: every value is in its range.

@@ -180,12 +180,7 @@ Status set_training(RuleSetter& setter, RunConfig& config, const KeyPositions& p
     setter.set("optimizer.lr", *lr);
   }
   setter.set("optimizer.wd_ts", scaled_decay_time(config.run.steps));
-  const double weight_decay =
-      scaled_weight_decay(config.optimizer.name, scaling.omega, config.optimizer.lr,
-                          config.run.steps, config.optimizer.wd_ts);
-  const bool of_lr =
-      has_key(config.optimizer.name, "wd_coupling") && config.optimizer.wd_coupling == "lr_coupled";
-  setter.set("optimizer.weight_decay", of_lr ? weight_decay / config.optimizer.lr : weight_decay);
+  setter.set("optimizer.weight_decay", ruled_weight_decay(config));
   return {};
 }
 
@@ -263,6 +258,15 @@ double scaled_weight_decay(std::string_view optimizer, double omega, double lr, 
                            double decay_time) {
   return has_decaying_weight_decay(optimizer) ? omega / decay_time
                                               : omega / (lr * static_cast<double>(steps));
+}
+
+double ruled_weight_decay(const RunConfig& config) {
+  const OptimizerSection& optimizer = config.optimizer;
+  const double decay = scaled_weight_decay(optimizer.name, config.scaling.omega, optimizer.lr,
+                                           config.run.steps, optimizer.wd_ts);
+  const bool of_lr =
+      has_key(optimizer.name, "wd_coupling") && optimizer.wd_coupling == "lr_coupled";
+  return of_lr ? decay / optimizer.lr : decay;
 }
 
 Status apply_scaling(RunConfig& config, KeyPositions& places) {

@@ -99,6 +99,9 @@ struct LrQuery {
 [[nodiscard]] double scaled_weight_decay(std::string_view optimizer, double omega, double lr,
                                          std::int64_t steps, double decay_time);
 
+/// optimizer.weight_decay by the rule for the other values of this configuration.
+[[nodiscard]] double ruled_weight_decay(const RunConfig& config);
+
 /// Applies [scaling] to a configuration that was read but not yet validated; no-op if scaling.rule
 /// is "none" or nothing is left open. Sets model.arch, heads, layers, head_dim, embedding_dim,
 /// mlp_hidden, run.steps, optimizer.lr and optimizer.weight_decay (and optimizer.wd_ts if that key

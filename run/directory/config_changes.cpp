@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "checkpoint/index/text_fields.hpp"
 #include "configs/fields/optimizer_table.hpp"
 #include "engine/optimizer/lr_schedule.hpp"
@@ -39,6 +41,18 @@ std::string_view slow_average_text(const configs::OptimizerSection& section) {
                  : "";
 }
 
+/// Text for a longer run whose schedule falls over all of its length.
+std::string schedule_text(const configs::RunConfig& config, std::int64_t before) {
+  const std::string& name = config.schedule.name;
+  return config.run.steps <= before || name == "wsd" || name == "constant"
+             ? ""
+             : fmt::format(
+                   "; a run that is to be prolonged takes schedule.name = \"wsd\" or "
+                   "\"constant\", whose rate depends on its length at the end or not at "
+                   "all, instead of \"{}\"",
+                   name);
+}
+
 }  // namespace
 
 std::string change_text(const configs::KeyChange& change, std::int64_t step) {
@@ -55,6 +69,14 @@ std::optional<std::int64_t> change_step(std::string_view text) {
   return text.empty() ? std::nullopt : checkpoint::number_in<std::int64_t>(number);
 }
 
+const configs::Field* changed_field(std::string_view text) {
+  constexpr std::string_view kKey = " key=";
+  text.remove_prefix(std::min(text.find(kKey), text.size()));
+  text.remove_prefix(std::min(kKey.size(), text.size()));
+  const std::string_view path = text.substr(0, text.find(' '));
+  return configs::find_field(path.substr(0, path.find_first_of(".[", path.find('.') + 1)));
+}
+
 std::string change_warning(const configs::KeyChange& change, const configs::RunConfig& config,
                            std::int64_t step) {
   const bool of_length = change.path == "run.steps";
@@ -62,9 +84,14 @@ std::string change_warning(const configs::KeyChange& change, const configs::RunC
   if (before) {
     return fmt::format(
         "run.steps was {} and is {} now: the learning-rate schedule follows the new length from "
-        "here on; {}{}",
+        "here on; {}{}{}",
         *before, config.run.steps, rates_text(config, *before, step),
-        slow_average_text(config.optimizer));
+        slow_average_text(config.optimizer), schedule_text(config, *before));
+  }
+  if (configs::stays(change.rule()) || change.follows_length) {
+    return fmt::format("{} was {} and is {} now{}: the steps from {} on use the new value",
+                       change.path, change.before_text(), change.now_text(),
+                       change.follows_length ? ", as run.steps has changed" : "", step + 1);
   }
   const configs::PrecisionSection& precision = config.precision;
   const bool any_ranks = precision.reduce == "fp32" && precision.determinism == "world";

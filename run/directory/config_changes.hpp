@@ -21,9 +21,12 @@ inline constexpr const char* kConfigChanged = "config_changed";
 /// Parses the step from such a text; nullopt for any other text.
 [[nodiscard]] std::optional<std::int64_t> change_step(std::string_view text);
 
+/// Key whose value such a text says has changed; null: unknown.
+[[nodiscard]] const configs::Field* changed_field(std::string_view text);
+
 /// Warning about an allowed change that affects the steps after the first `step`; empty: it does
 /// not. `config` is the new one. For run.steps: the next step's learning rate under the old and the
-/// new length.
+/// new length, and for a longer run the schedules that need not know it.
 [[nodiscard]] std::string change_warning(const configs::KeyChange& change,
                                          const configs::RunConfig& config, std::int64_t step);
 

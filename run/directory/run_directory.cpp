@@ -25,11 +25,35 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Changes from the configuration in `file` to `config`. Errors (user): the file cannot be read; a
-/// key that determines the result has changed.
+/// Newest record of the run's configuration in its index; nullopt: none that can be read.
+std::optional<ConfigRecord> newest_record(const fs::path& index) {
+  std::error_code ignored;
+  const auto store = fs::exists(index, ignored)
+                         ? storage::RocksStore::open_read_only(index)
+                         : Result<std::unique_ptr<storage::RocksStore>>(failure("no index"));
+  const auto records =
+      store ? read_config_records(**store) : Result<std::vector<ConfigRecord>>(store.error());
+  return records && !records->empty() ? std::optional(records->back()) : std::nullopt;
+}
+
+/// What a user can do about a key whose value may not change like this.
+std::string way_out(const configs::KeyChange& change) {
+  return fmt::format(
+      "set it back, {}choose another run.name, or start anew with --fresh",
+      change.rule() == configs::BetweenStarts::on_request
+          ? fmt::format("train on with it by --accept-config {}", change.field->key()) + ", "
+          : "");
+}
+
+/// Changes from the configuration recorded in the index, or else in `file`, to `config`. Errors
+/// (user): the file cannot be read; a key that determines the result has changed and is not in
+/// `accepted`.
 Result<std::vector<configs::KeyChange>> allowed_changes(const fs::path& file,
-                                                        const configs::RunConfig& config) {
-  const auto before = configs::load_config(file.string());
+                                                        const std::optional<ConfigRecord>& recorded,
+                                                        const configs::RunConfig& config,
+                                                        std::span<const std::string> accepted) {
+  const auto before = recorded ? configs::parse_config(recorded->text, file.string())
+                               : configs::load_config(file.string());
   if (!before) {
     return user_error(
         fmt::format("{}; {} is not a run that this version can resume: choose "
@@ -38,11 +62,15 @@ Result<std::vector<configs::KeyChange>> allowed_changes(const fs::path& file,
   }
   auto changes = configs::key_changes(*before, config);
   for (const configs::KeyChange& change : changes) {
-    if (change.rule() == configs::BetweenStarts::stays) {
-      return user_error(fmt::format(
-          "{}: {} was {} when this run began and is {} now; set it back, choose another run.name, "
-          "or start anew with --fresh",
-          file.string(), change.path, change.before_text(), change.now_text()));
+    const bool allowed = change.rule() == configs::BetweenStarts::on_request &&
+                         std::ranges::count(accepted, change.field->key()) > 0;
+    if (configs::stays(change.rule()) && !allowed) {
+      const auto origin = config.origins.find(change.path);
+      const bool ruled = origin != config.origins.end() && origin->second == "rule";
+      return user_error(fmt::format("{}: {} was {} when this run began and is {} now{}; {}",
+                                    file.string(), change.path, change.before_text(),
+                                    change.now_text(), ruled ? ", by scaling.rule" : "",
+                                    way_out(change)));
     }
   }
   return changes;
@@ -86,6 +114,28 @@ fs::path free_name(const fs::path& wanted) {
     candidate += fmt::format("-{}", number);
   }
   return candidate;
+}
+
+/// Sets the run in `root`, if there is one, aside under the next free name, which its config.toml
+/// then has, too. Returns its directory; empty: there was none. Errors: in use; not writable.
+Result<fs::path> set_aside(const fs::path& root) {
+  std::error_code error;
+  if (!fs::exists(root / "config.toml", error)) {
+    return fs::path();
+  }
+  const auto lock = TRAIN_TRY(lock_run(root));  // Held on while the directory moves.
+  const fs::path aside = free_name(root);
+  fs::rename(root, aside, error);
+  if (error) {
+    return user_error(fmt::format("{}: cannot be set aside as {}: {}", root.string(),
+                                  aside.string(), error.message()));
+  }
+  const fs::path file = aside / "config.toml";
+  if (auto config = configs::load_config(file.string())) {
+    config->run.name = aside.filename().string();
+    TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(file, configs::to_toml(*config)));
+  }
+  return aside;
 }
 
 // True for the temporary file of a killed process.
@@ -143,9 +193,10 @@ fs::path run_root(const configs::RunConfig& config) {
   return fs::path(config.run.dir) / config.run.name;
 }
 
-Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool fresh) {
-  const fs::path wanted = run_root(config);
-  const fs::path root = fresh ? free_name(wanted) : wanted;
+Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool fresh,
+                                        std::span<const std::string> accepted) {
+  const fs::path root = run_root(config);
+  const auto aside = TRAIN_TRY(fresh ? set_aside(root) : Result(fs::path()));
   std::error_code error;
   if (fs::exists(root, error) && !fs::is_directory(root, error)) {
     return user_error(
@@ -164,10 +215,11 @@ Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool f
     return foreign;
   }
   TRAIN_RETURN_IF_ERROR(remove_leftovers(root));
-  RunDirectory directory{.root = root, .lock = std::move(lock)};
+  RunDirectory directory{.root = root, .lock = std::move(lock), .set_aside = aside};
   directory.existed = fs::exists(directory.config_file(), error);
   if (directory.existed) {
-    auto changes = allowed_changes(directory.config_file(), config);
+    directory.recorded = newest_record(directory.index());
+    auto changes = allowed_changes(directory.config_file(), directory.recorded, config, accepted);
     if (changes) {
       directory.changes = std::move(changes).value();
     } else if (may_have_finished_a_step(root, config)) {
@@ -187,11 +239,14 @@ std::int64_t newest_step_in_metrics(const fs::path& root) {
   return end ? end->newest_step : 0;
 }
 
-Status store_config(const RunDirectory& directory, const configs::RunConfig& config) {
+std::string config_text(const RunDirectory& directory, const configs::RunConfig& config) {
   configs::RunConfig stored = config;
   stored.run.name = directory.root.filename().string();  // Makes the file resume this run.
-  return storage::write_file_atomically(directory.config_file(),
-                                        configs::to_toml(stored, configs::Origins::shown));
+  return configs::to_toml(stored, configs::Origins::shown);
+}
+
+Status store_config(const RunDirectory& directory, const configs::RunConfig& config) {
+  return storage::write_file_atomically(directory.config_file(), config_text(directory, config));
 }
 
 checkpoint::Locations find_places(const std::filesystem::path& run, const std::string& local_dir) {

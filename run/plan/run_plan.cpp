@@ -243,6 +243,14 @@ Status check_descriptors(const configs::ParallelSection& parallel) {
                    parallel.ranks, wanted, allowed));
 }
 
+double epochs_of(const RunPlan& plan) {
+  const configs::RunConfig& config = plan.config;
+  const auto tokens =
+      static_cast<double>(tokens_per_step(config)) * static_cast<double>(config.run.steps);
+  return tokens / (static_cast<double>(plan.data->training_rows()) *
+                   static_cast<double>(config.data.sequence_length));
+}
+
 std::string describe_plan(const RunPlan& plan) {
   const configs::RunConfig& config = plan.config;
   const engine::ModelSpec& model = plan.engine.model;
@@ -252,8 +260,6 @@ std::string describe_plan(const RunPlan& plan) {
   const auto schedule = engine::schedule_of(plan.engine.objective);
   const std::int64_t step_tokens = tokens_per_step(config);
   const auto tokens = static_cast<double>(step_tokens) * static_cast<double>(config.run.steps);
-  const auto epoch = static_cast<double>(plan.data->training_rows()) *
-                     static_cast<double>(config.data.sequence_length);
   std::string text;
   const auto row = [&text](std::string_view what, const std::string& value) {
     text += fmt::format("{:<22} {}\n", what, value);
@@ -269,7 +275,7 @@ std::string describe_plan(const RunPlan& plan) {
   row("tokens per step",
       fmt::format("{} ({}{} lanes x {} sequences x {})", step_tokens, passes, config.batch.lanes,
                   config.batch.micro_batch, config.data.sequence_length));
-  row("tokens", fmt::format("{} ({:.2f} epochs of {})", format_count(tokens), tokens / epoch,
+  row("tokens", fmt::format("{} ({:.2f} epochs of {})", format_count(tokens), epochs_of(plan),
                             config.data.dir));
   row("objective", config.objective.name);
   if (schedule != nullptr) {

@@ -69,6 +69,9 @@ struct RunPlan {
 /// Errors (user): the hard limit is too low.
 [[nodiscard]] Status check_descriptors(const configs::ParallelSection& parallel);
 
+/// Times that the whole run reads its training rows.
+[[nodiscard]] double epochs_of(const RunPlan& plan);
+
 /// Text of `--dry-run`: parameters, FLOPs per token, memory by kind, steps and tokens.
 [[nodiscard]] std::string describe_plan(const RunPlan& plan);
 

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <any>
 #include <catch2/catch.hpp>
 #include <initializer_list>
@@ -50,6 +52,11 @@ TEST_CASE("options: run takes a file, overrides and flags", "[actors][cli]") {
   CHECK(full.dry_run);
   CHECK(full.fresh);
   CHECK(full.accept_data);
+  const auto changed = accepted<RunOptions>({"run", "--accept-config", "optimizer.lr,optimizer.eps",
+                                             "--accept-config", "schedule.name", "a.toml"});
+  CHECK(changed.config == "a.toml");
+  CHECK(changed.accept_config ==
+        std::vector<std::string>{"optimizer.lr", "optimizer.eps", "schedule.name"});
   CHECK(accepted<RunOptions>({"run", "a.toml", "--set=data.dir=x=y"}).set.front() ==
         "data.dir=x=y");
 }
@@ -273,7 +280,8 @@ TEST_CASE("options: tokenize and detokenize", "[actors][cli]") {
 }
 
 TEST_CASE("options: config keys and version", "[actors][cli]") {
-  accepted<KeysOptions>({"config", "keys"});
+  CHECK(accepted<KeysOptions>({"config", "keys"}).prefix.empty());
+  CHECK(accepted<KeysOptions>({"config", "keys", "model"}).prefix == "model");
   accepted<VersionOptions>({"version"});
   accepted<VersionOptions>({"--version"});
 }
@@ -310,6 +318,22 @@ TEST_CASE("options: unknown commands and options name the nearest", "[actors][cl
   CHECK(
       refused({"run", "a.toml", "--dry"}).starts_with("actortrain run: unknown option \"--dry\""));
   CHECK(refused({"run", "a.toml", "--frsh"}).find("did you mean \"--fresh\"?") !=
+        std::string::npos);
+  const auto meant = [](std::initializer_list<const char*> words, const std::string& what) {
+    INFO(what);
+    CHECK(refused(words).find(fmt::format("did you mean \"{}\"?", what)) != std::string::npos);
+  };
+  meant({"trian", "a.toml"}, "run");
+  meant({"train", "a.toml"}, "run");
+  meant({"prepare"}, "data prepare");
+  meant({"run", "a.toml", "--steps", "5"}, "--set run.steps=...");
+  meant({"run", "a.toml", "--run.steps=5"}, "--set run.steps=...");
+  meant({"run", "a.toml", "--learning-rate=1"}, "--set optimizer.lr=...");
+  meant({"run", "a.toml", "--batch-size", "8"}, "--set batch.micro_batch=...");
+  meant({"generate", "runs/a", "--max-new-tokens", "8"}, "--tokens");
+  CHECK(refused({"run", "a.toml", "--resume"}).find("the same command resumes") !=
+        std::string::npos);
+  CHECK(refused({"run", "--config", "a.toml"}).find("is named without an option") !=
         std::string::npos);
   CHECK(refused({"--nothing"}).starts_with("actortrain: unknown option \"--nothing\""));
 }

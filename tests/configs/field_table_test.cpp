@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <fstream>
@@ -9,6 +10,7 @@
 #include <limits>
 #include <random>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "configs/load_config.hpp"
@@ -180,11 +182,19 @@ TEST_CASE("field_table: of these keys alone a run that goes on may have another 
                                             "runtime.device"};
   for (const Field& field : all_fields()) {
     INFO(field.key());
-    const bool allowed = field.between_starts != BetweenStarts::stays;
+    const bool allowed = !stays(field.between_starts);
     CHECK(allowed == (field.key() == "run.steps" || may_change.contains(field.key())));
   }
   CHECK(find_field("run.steps")->between_starts == BetweenStarts::warns);
   CHECK(find_field("data.dir")->between_starts == BetweenStarts::may_move);
+}
+
+TEST_CASE("field_table: learning rates, schedules and weights of losses can be accepted",
+          "[configs][field_table]") {
+  for (const char* key : {"optimizer.lr", "optimizer.weight_decay", "schedule.name",
+                          "schedule.warmup_steps", "objective.beta", "model.z_loss_coeff"}) {
+    CHECK(find_field(key)->between_starts == BetweenStarts::on_request);
+  }
 }
 
 TEST_CASE("field_table: the README's table is the code's", "[configs][field_table][CF-1]") {
@@ -205,6 +215,24 @@ TEST_CASE("field_table: the README's table is written anew", "[.write]") {
   std::ofstream file(kReadme);
   file << before.substr(0, begin) << table;
   REQUIRE(file.flush());
+}
+
+TEST_CASE("field_table: the keys of a section are readable at 100 columns",
+          "[configs][field_table]") {
+  const std::string model = describe_keys("model");
+  std::istringstream lines(model);
+  std::size_t keys = 0;
+  for (std::string line; std::getline(lines, line);) {
+    INFO(line);
+    CHECK(line.size() <= 100);
+    keys += line.starts_with("model.") ? 1U : 0U;
+  }
+  CHECK(keys ==
+        static_cast<std::size_t>(std::ranges::count(all_fields(), "model", &Field::section)));
+  CHECK(model.find("model.layers                       0 blocks  (0 .. 4096)\n"
+                   "  Transformer blocks; ") != std::string::npos);
+  CHECK(describe_keys("run.st").starts_with("run.steps "));
+  CHECK(describe_keys("no").empty());
 }
 
 TEST_CASE("field_table: ranges print as a reader expects", "[configs][field_table]") {

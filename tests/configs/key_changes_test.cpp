@@ -45,7 +45,7 @@ Words texts(std::string_view before, std::string_view now) {
 Words refused(const Words& before, const Words& now) {
   Words keys;
   for (const KeyChange& change : key_changes(config_of(before), config_of(now))) {
-    if (change.rule() == BetweenStarts::stays) {
+    if (stays(change.rule())) {
       keys.push_back(change.path);
     }
   }
@@ -143,7 +143,7 @@ TEST_CASE("key_changes: a key of no table stays", "[configs][key_changes][CF-4]"
   const auto changes = key_changes("[new]\nkey = 1\n", "[run]\nsteps = 1\n[new]\nkey = 2\n");
   REQUIRE(changes.ok());
   CHECK(texts(*changes) == Words{"run.steps: not set -> 1", "new.key: 1 -> 2"});
-  CHECK(changes->back().rule() == BetweenStarts::stays);
+  CHECK(changes->back().rule() == BetweenStarts::state);
 }
 
 TEST_CASE("key_changes: tables within a key and lists of them are gone through",
@@ -167,7 +167,7 @@ TEST_CASE("key_changes: a part of a key has the key's rule", "[configs][key_chan
   CHECK(moved->front().rule() == BetweenStarts::may_move);
   const auto kept = key_changes("[lora]\ntargets = { a = 1 }\n", "[lora]\ntargets = { a = 2 }\n");
   REQUIRE(kept.ok());
-  CHECK(kept->front().rule() == BetweenStarts::stays);
+  CHECK(stays(kept->front().rule()));
 }
 
 TEST_CASE("key_changes: numbers are compared by their bits, texts by their bytes",
@@ -186,6 +186,61 @@ TEST_CASE("key_changes: what is no TOML is an error of one line", "[configs][key
   const auto changes = key_changes("[a\n", "");
   REQUIRE_FALSE(changes.ok());
   CHECK(changes.error().message.find('\n') == std::string::npos);
+}
+
+TEST_CASE("key_changes: what a file's warm-up or a rule derives from run.steps follows it",
+          "[configs][key_changes]") {
+  const auto follows = [](const Words& before, const Words& now) {
+    Words keys;
+    for (const KeyChange& change : key_changes(config_of(before), config_of(now))) {
+      if (change.follows_length) {
+        CHECK(change.rule() == BetweenStarts::warns);
+        keys.push_back(change.path);
+      }
+    }
+    return keys;
+  };
+  const auto file = [](Words set, const std::string& steps) {
+    set.push_back("run.steps=" + steps);
+    return set;
+  };
+  const Words warmup = {"schedule.warmup_steps=80"};
+  CHECK(follows(file(warmup, "400"), file(warmup, "20")) == Words{"schedule.warmup_steps"});
+  CHECK(follows(file(warmup, "20"), file(warmup, "400")) == Words{"schedule.warmup_steps"});
+  CHECK(follows(file(warmup, "20"), file(warmup, "40")) == Words{"schedule.warmup_steps"});
+  CHECK(follows(file(warmup, "400"), file({"schedule.warmup_steps=70"}, "300")).empty());
+  CHECK(follows(file(warmup, "20"), file({"schedule.warmup_steps=3"}, "20")).empty());
+  const Words ruled = {"scaling.rule=enoki", "scaling.heads=3"};
+  const auto decay = [&](Words set) {
+    set.insert(set.end(), ruled.begin(), ruled.end());
+    return set;
+  };
+  CHECK(follows(file(decay({}), "100"), file(decay({}), "200")) == Words{"optimizer.weight_decay"});
+  CHECK(follows(file(decay({"optimizer.name=adana"}), "100"),
+                file(decay({"optimizer.name=adana"}), "200")) ==
+        Words{"optimizer.weight_decay", "optimizer.wd_ts"});
+  CHECK(follows(file(decay({}), "100"), file(decay({"scaling.omega=2.0"}), "200")).empty());
+}
+
+TEST_CASE("key_changes: only a key that later updates alone depend on can be accepted",
+          "[configs][key_changes]") {
+  const auto refusal = [](const std::string& key) {
+    const Status status = check_accepted(Words{key});
+    return status ? std::string() : status.error().message;
+  };
+  CHECK(refusal("optimizer.lr").empty());
+  CHECK(refusal("schedule.name").empty());
+  CHECK(refusal("model.layers").find("never changes within a run, as it determines shapes") !=
+        std::string::npos);
+  CHECK(refusal("batch.lanes").find("it determines the tokens that each step reads") !=
+        std::string::npos);
+  CHECK(refusal("optimizer.beta2").find("the meaning of what the checkpoints hold") !=
+        std::string::npos);
+  CHECK(refusal("run.steps") ==
+        "--accept-config run.steps: may change without being accepted; leave it out");
+  CHECK(refusal("learning_rate") ==
+        "--accept-config learning_rate: unknown key \"learning_rate\"; did you mean "
+        "\"optimizer.lr\"?");
 }
 
 }  // namespace train::configs::key_changes_test

@@ -2,14 +2,19 @@
 
 #include <unistd.h>
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/text/log.hpp"
 #include "configs/fields/field_table.hpp"
+#include "configs/other_words.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/error_output_file.hpp"
 
@@ -26,7 +31,11 @@ std::string refusal(const std::string& text, const std::vector<std::string>& ove
     return "accepted";
   }
   CHECK(result.error().exit_code() == 2);
-  CHECK(result.error().message.find('\n') == std::string::npos);
+  std::istringstream lines(result.error().message);
+  for (std::string line; std::getline(lines, line);) {
+    INFO(line);
+    CHECK((line.starts_with("x.toml") || line.starts_with("--set ")));
+  }
   return result.error().message;
 }
 
@@ -115,6 +124,81 @@ TEST_CASE("load_config: unknown keys name place and nearest key", "[configs][loa
         "x.toml:2: unknown key \"run.zzzzzzzzzz\"; \"actortrain config keys\" lists them all");
   CHECK(refused_override("run.stpes=3") ==
         "--set run.stpes=3: unknown key \"run.stpes\"; did you mean \"run.steps\"?");
+}
+
+TEST_CASE("load_config: all mistakes of a file are named at once, in its order",
+          "[configs][load_config]") {
+  CHECK(
+      refusal("[run]\nname = \"a\"\nsteps = 0\nsede = 3\n[model]\narch = 3\n[data]\ndir = "
+              "\"d\"\n[train2]\n[objective]\nbeta = 0.5\n",
+              {"optimizer.lr=0", "run.stpes=3"}) ==
+      "x.toml:3: run.steps must be 1 .. 1000000000, found 0\n"
+      "x.toml:4: unknown key \"run.sede\"; did you mean \"run.seed\"?\n"
+      "x.toml:6: model.arch must be text in quotes, found the integer 3\n"
+      "x.toml:9: unknown section \"train2\"; did you mean \"train\"?\n"
+      "x.toml:11: objective.beta is not an option of objective.name = \"pretrain\"; remove it, or "
+      "choose one that has it: dpo, dpo_norm, simpo, wpo, orpo, kto, sequential_unlearning\n"
+      "--set run.stpes=3: unknown key \"run.stpes\"; did you mean \"run.steps\"?\n"
+      "--set optimizer.lr=0: optimizer.lr must be 0 < x <= 1000, found 0");
+  // Rules between keys are asked once every value is one.
+  CHECK(refusal(kMinimal, {"model.head_dim=33", "parallel.group=2"}) ==
+        "--set model.head_dim=33: model.head_dim must be even (rotary positions rotate pairs of "
+        "channels), found 33\n"
+        "--set parallel.group=2: parallel.group is 2, but only the strategy \"hybrid\" has groups; "
+        "set it to 0");
+  CHECK(refusal("").find("data.dir is missing") != std::string::npos);
+}
+
+TEST_CASE("load_config: words of other programs are answered with this one's",
+          "[configs][load_config]") {
+  const auto meant = [](const std::string& set, const std::string& word) {
+    INFO(set);
+    CHECK(refused_override(set).ends_with(fmt::format("; did you mean \"{}\"?", word)));
+  };
+  meant("schedule.name=cosine", "cos");
+  meant("schedule.name=cosin", "cos");  // and slips of them
+  meant("parallel.strategy=fsdp", "full");
+  meant("parallel.strategy=FSDP", "full");
+  meant("parallel.strategy=ddp", "none");
+  meant("parallel.strategy=zero1", "optimizer");
+  meant("parallel.strategy=zero-2", "gradient");
+  meant("parallel.strategy=zero3", "full");
+  meant("optimizer.name=adam", "adamw");
+  meant("precision.compute=bfloat16", "bf16");
+  meant("runtime.device=gpu", "cuda");
+  meant("objective.name=clm", "pretrain");
+  meant("optimizer.learning_rate=1", "optimizer.lr");
+  meant("train.max_steps=1", "run.steps");
+  meant("batch.batch_size=1", "batch.micro_batch");
+  meant("run.gradient_accumulation_steps=1", "batch.lanes");
+  meant("model.n_layer=1", "model.layers");
+  CHECK(refusal("[training]\nsteps = 1\n").find("did you mean \"run\"?") != std::string::npos);
+}
+
+TEST_CASE("load_config: every word of another program stands for one that there is",
+          "[configs][load_config]") {
+  for (const OtherWords& entry : other_words()) {
+    INFO(entry.scope << " " << entry.meant);
+    if (entry.scope == "key") {
+      CHECK(find_field(entry.meant) != nullptr);
+    } else if (entry.scope == "section") {
+      CHECK(std::ranges::count(all_fields(), entry.meant, &Field::section) > 0);
+    } else if (const Field* field = find_field(entry.scope)) {
+      const std::vector<std::string> choices = split_choices(*field);
+      CHECK(std::ranges::count(choices, entry.meant) == 1);
+      for (const std::string& word : split_choices(entry.words)) {
+        INFO(word);
+        CHECK(std::ranges::count(choices, word) == 0);  // Otherwise never asked.
+      }
+    } else {
+      CHECK((entry.scope == "command" || entry.scope == "option"));
+    }
+    const Vocabulary all = vocabulary(entry.scope);
+    for (const std::string& word : split_choices(entry.words)) {
+      INFO(word);
+      CHECK(std::ranges::count(all.words, word) == 1);
+    }
+  }
 }
 
 TEST_CASE("load_config: wrong types name what is wanted and what was found",

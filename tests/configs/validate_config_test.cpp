@@ -1,12 +1,16 @@
 #include "configs/validate_config.hpp"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "configs/fields/field_table.hpp"
 #include "configs/load_config.hpp"
+#include "configs/rules/idle_keys.hpp"
 
 namespace train::configs::validate_config_test {
 namespace {
@@ -310,6 +314,114 @@ TEST_CASE("validate_config: every number at either end of its range never overfl
       }
     }
   }
+}
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+const std::string kArch = "model.arch=enoki";
+
+// Of each row: keys under which it is idle, and one with another value; the same with effect.
+struct Row {
+  std::string key;
+  Words idle, needed;
+};
+
+const std::vector<Row> kRows = {
+    {"run.sample_prompt=x", {kArch}, {kArch, "run.sample_tokens=5"}},
+    {"model.init_scheme=standard", {"model.from=m"}, {kArch}},
+    {"model.init_std=0.5", {"model.from=m"}, {kArch, "model.init_scheme=karpathy_gpt2"}},
+    {"model.init_std=0.5", {kArch}, {kArch, "model.init_scheme=karpathy_gpt2"}},
+    {"model.attention_output_gate=false", {kArch}, {"model.arch=dstar_qwen3"}},
+    {"optimizer.wd_ts=5",
+     {kArch, "optimizer.name=adana", "optimizer.weight_decay=0"},
+     {kArch, "optimizer.name=adana"}},
+    {"optimizer.wd_decaying=false",
+     {kArch, "optimizer.name=adana", "optimizer.weight_decay=0"},
+     {kArch, "optimizer.name=adana"}},
+    {"optimizer.wd_coupling=lr_coupled",
+     {kArch, "optimizer.name=adana", "optimizer.weight_decay=0"},
+     {kArch, "optimizer.name=adana"}},
+    {"optimizer.wd_ts=5",
+     {kArch, "optimizer.name=adana", "optimizer.wd_decaying=false"},
+     {kArch, "optimizer.name=adana"}},
+    {"schedule.div_factor=5", {kArch, "schedule.name=wsd"}, {kArch}},
+    {"schedule.final_div_factor=5", {kArch, "schedule.name=constant"}, {kArch}},
+    {"schedule.decay_fraction=0.5", {kArch}, {kArch, "schedule.name=wsd"}},
+    {"schedule.decay_shape=cosine", {kArch}, {kArch, "schedule.name=wsd"}},
+    {"schedule.decay_floor=0.5", {kArch}, {kArch, "schedule.name=wsd"}},
+    {"scaling.params=non_embedding", {kArch}, {"scaling.rule=enoki", "scaling.heads=3"}},
+    {"scaling.tokens_per_parameter=5", {kArch}, {"scaling.rule=enoki", "scaling.heads=3"}},
+    {"scaling.omega=5", {kArch}, {"scaling.rule=enoki", "scaling.heads=3"}},
+    {"objective.target_seed=5",
+     {kArch, "objective.name=sequential_unlearning", "objective.forget_loss=max_entropy"},
+     {kArch, "objective.name=sequential_unlearning"}},
+    {"eval.lanes=5", {kArch, "eval.interval_steps=0"}, {kArch}},
+    {"checkpoint.keep_every=5", {kArch, "checkpoint.keep_last=0"}, {kArch}},
+    {"checkpoint.keep_best=5", {kArch, "checkpoint.keep_last=0"}, {kArch}},
+    {"recovery.max_respawns=5", {kArch, "recovery.rank_loss=stop"}, {kArch}},
+    {"recovery.snapshot_interval_steps=5",
+     {kArch, "recovery.rank_loss=stop"},
+     {kArch, "parallel.ranks=2"}},
+    {"recovery.snapshot_interval_steps=5", {kArch}, {kArch, "parallel.ranks=2"}},
+    {"recovery.buddy_snapshots=false",
+     {kArch, "recovery.rank_loss=stop"},
+     {kArch, "parallel.ranks=2", "parallel.nodes=2", "parallel.interface=lo"}},
+    {"recovery.buddy_snapshots=false",
+     {kArch},
+     {kArch, "parallel.ranks=2", "parallel.nodes=2", "parallel.interface=lo"}},
+    {"recovery.start_wait_s=5",
+     {kArch},
+     {kArch, "parallel.ranks=2", "parallel.nodes=2", "parallel.interface=lo"}},
+    {"recovery.node_wait_s=5",
+     {kArch},
+     {kArch, "parallel.ranks=2", "parallel.nodes=2", "parallel.interface=lo"}},
+    {"watchdog.abort_after_s=5", {kArch, "watchdog.stall_s=0"}, {kArch}},
+    {"status.token_file=t", {kArch}, {kArch, "status.listen=127.0.0.1:0"}},
+    {"parallel.wrap_min_parameters=5", {kArch, "parallel.wrapping=per_block"}, {kArch}},
+    {"parallel.interface=lo", {kArch}, {kArch, "parallel.ranks=2"}},
+    {"parallel.port=5", {kArch}, {kArch, "parallel.ranks=2"}},
+    {"train.ema_warmup=true", {kArch}, {kArch, "train.ema=0.5"}},
+};
+
+/// Notes about a run file with these keys.
+Words notes_of(const Words& set) {
+  KeyPositions places;
+  const auto config =
+      parse_config("[run]\nname = \"a\"\n[data]\ndir = \"d\"\n", "x.toml", set, &places);
+  INFO(fmt::format("{}", fmt::join(set, " ")));
+  REQUIRE(config.ok());
+  return idle_key_notes(*config, places);
+}
+
+}  // namespace
+
+TEST_CASE("validate_config: a key without effect under others' values is noted",
+          "[configs][validate_config]") {
+  std::set<std::string> seen;
+  for (const Row& row : kRows) {
+    const std::string key = row.key.substr(0, row.key.find('='));
+    Words idle = row.idle;
+    idle.push_back(row.key);
+    const Words noted = notes_of(idle);
+    INFO(row.key);
+    REQUIRE(noted.size() == 1);
+    CHECK(noted.front().starts_with(fmt::format("--set {}: {} has no effect ", row.key, key)));
+    Words needed = row.needed;
+    needed.push_back(row.key);
+    CHECK(notes_of(needed).empty());
+    CHECK(notes_of(row.idle).empty());
+    seen.insert(noted.front().substr(noted.front().find(": ")));
+  }
+  std::size_t all = 0;
+  for (const IdleKeys& entry : idle_key_table()) {
+    for (const std::string& key : split_choices(entry.keys)) {
+      CHECK(find_field(key) != nullptr);
+      ++all;
+    }
+  }
+  CHECK(seen.size() == all);  // Each key of each row of the table has a case above.
 }
 
 TEST_CASE("validate_config: a key of the file is named with its line",

@@ -13,7 +13,9 @@ void run_config(std::string_view text, std::vector<std::string> overrides) {
   const auto config = configs::parse_config(text, "run.toml", overrides);
   if (!config) {
     require(config.error().kind == ErrorKind::user, "a bad run file is the user's");
-    require_readable(config.error());
+    for (const std::string_view line : cut(config.error().message, '\n')) {
+      require_readable({ErrorKind::user, std::string(line)});
+    }
     return;
   }
   const std::string resolved = configs::to_toml(*config);

@@ -1,6 +1,7 @@
 // Keys of a run file that change between two parts of a run: what decides the result is refused,
 // all else is recorded.
 
+#include "run/directory/config_record.hpp"
 #include "tests/integration/audit_runs.hpp"
 #include "tests/integration/event_log.hpp"
 
@@ -105,13 +106,109 @@ TEST_CASE("changed keys: steps of two lengths are replayed one after the other",
   site.train({"run.steps=25"});
   const auto replay = [](const Words& more) { return joined({"replay", "runs/tiny"}, more); };
   check_mistake(site, replay({"--from", "8", "--to", "14"}),
-                {"more than one learning-rate schedule", "step=10 key=run.steps old=20 new=25",
+                {"more than one configuration", "step=10 key=run.steps old=20 new=25",
                  "give --to 10, then --from 11"});
   check_same(site, replay({"--from", "8", "--to", "10"}), {"same bits: 10 steps"});
   check_same(site, replay({"--from", "11", "--to", "14"}), {"same bits: 4 steps"});
   fs::remove_all(site.run() / "checkpoints/step-00000010");
   check_mistake(site, replay({"--from", "11", "--to", "14"}),
                 {"would begin from the initial weights", "no checkpoint of the steps between"});
+}
+
+TEST_CASE("changed keys: an accepted learning rate is that of the later steps, also to a replay",
+          "[integration][resume][replay][verify][changed_keys]") {
+  const RunSite site;
+  const auto part = [&](const std::string& lr, int exit_code, const Words& more = {}) {
+    const Ended ended = site.call(
+        joined(RunSite::run_words(joined({"run.steps_per_job=5", "optimizer.lr=" + lr}, more)),
+               {"--accept-config", "optimizer.lr"}));
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == exit_code);
+    return ended;
+  };
+  part("0.003", 75);
+  const std::string change = "step=5 key=optimizer.lr old=0.003 new=0.01";
+  CHECK(has(part("0.01", 75).err, "optimizer.lr was 0.003 and is 0.01 now: the steps from 6 on"));
+  CHECK(indexed_changes_of(site) == Words{change});
+  part("0.01", 75);  // The same once more is no change.
+  part("0.002", 0);
+  const Words changes = {change, "step=15 key=optimizer.lr old=0.01 new=0.002"};
+  CHECK(changes_of(site) == changes);
+  check_same(site, {"verify", "runs/tiny"}, {"consistent: ", changes[0] + "; " + changes[1]});
+  const auto rate = [&](std::int64_t step) { return journal_of(site.run()).steps.at(step).lr; };
+  CHECK(rate(6) > 2.0 * rate(5));
+  CHECK(rate(16) < 0.5 * rate(15));
+  const auto replay = [](const Words& more) { return joined({"replay", "runs/tiny"}, more); };
+  check_same(site, replay({"--from", "1", "--to", "5"}), {"same bits: 5 steps"});
+  check_same(site, replay({"--from", "6", "--to", "15"}), {"same bits: 10 steps", changes[0]});
+  check_same(site, replay({"--from", "16", "--to", "20"}), {"same bits: 5 steps"});
+  check_mistake(site, replay({"--from", "4", "--to", "7"}),
+                {"more than one configuration (" + change + ")", "give --to 5, then --from 6"});
+}
+
+TEST_CASE("changed keys: what never changes within a run is refused with its reason",
+          "[integration][resume][changed_keys]") {
+  const RunSite site;
+  train_half(site);
+  const auto before = tree_of(site.run());
+  const auto accept = [&](const std::string& key, const Words& set) {
+    return site.call(joined(RunSite::run_words(set), {"--accept-config", key}));
+  };
+  check_one_line(accept("model.layers", {"model.layers=3"}), 2,
+                 {"--accept-config model.layers: never changes within a run", "shapes"});
+  check_one_line(accept("optimizer.eps", {"optimizer.lr=0.5"}), 2,
+                 {"optimizer.lr was 0.003", "--accept-config optimizer.lr"});
+  CHECK(tree_of(site.run()) == before);
+}
+
+TEST_CASE("changed keys: an edited config.toml is noticed, and the run goes by its own record",
+          "[integration][resume][replay][verify][changed_keys]") {
+  const RunSite site;
+  train_half(site);
+  const std::string stored = read_bytes(site.run() / "config.toml");
+  std::string edited = stored;
+  edited.replace(edited.find("lr = 0.003"), 10, "lr = 0.5  ");
+  write_bytes(site.run() / "config.toml", edited);
+  const Ended verified = site.call({"verify", "runs/tiny"});
+  CHECK(verified.exit_code == 1);
+  CHECK(has(verified.out,
+            "problem: config.toml: was edited after the run wrote it: optimizer.lr "
+            "is 0.5 there, 0.003 in the record"));
+  check_same(site, {"replay", "runs/tiny", "--to", "9"}, {"same bits: 9 steps"});
+  // Neither the edited file nor a run file that agrees with it changes the learning rate.
+  check_one_line(site.call({"run", "runs/tiny/config.toml"}), 2,
+                 {"optimizer.lr was 0.003 when this run began and is 0.5 now"});
+  check_one_line(site.call(RunSite::run_words({"optimizer.lr=0.5"})), 2,
+                 {"optimizer.lr was 0.003"});
+  write_bytes(site.run() / "config.toml", "# a word\n" + stored);
+  check_same(site, {"verify", "runs/tiny"}, {"consistent: "});  // No value is another one.
+  site.train();
+  CHECK(has(read_bytes(site.run() / "config.toml"), "lr = 0.003\n"));
+  CHECK_FALSE(has(read_bytes(site.run() / "config.toml"), "# a word"));
+}
+
+TEST_CASE("changed keys: a start killed between the record and config.toml is consistent",
+          "[integration][resume][verify][changed_keys]") {
+  const RunSite site;
+  train_half(site);
+  const std::string before = read_bytes(site.run() / "config.toml");
+  {
+    std::string text = before;
+    text.replace(text.find("lr = 0.003"), 10, "lr = 0.5  ");
+    namespace index = train::checkpoint;
+    train::storage::WriteBatch batch;
+    batch.put(index::index_keys::of(index::index_keys::kEvent, 500),
+              index::event_text({1, train::run::kConfigRecorded,
+                                 train::run::config_record_text({.step = 10, .text = text})}));
+    REQUIRE(open_store(site.run())->write(batch, train::storage::Durability::synced).ok());
+  }
+  check_same(site, {"verify", "runs/tiny"}, {"consistent: "});
+  const Ended resumed = site.call(
+      joined(RunSite::run_words({"optimizer.lr=0.5"}), {"--accept-config", "optimizer.lr"}));
+  INFO(resumed.err);
+  REQUIRE(resumed.exit_code == 0);
+  CHECK(has(read_bytes(site.run() / "config.toml"), "lr = 0.5\n"));
+  check_same(site, {"replay", "runs/tiny", "--from", "11"}, {"same bits: 10 steps"});
 }
 
 TEST_CASE("changed keys: a start that is refused for its data has changed nothing",

@@ -229,6 +229,6 @@ TEST_CASE("other run: on several nodes none begins under a name that one of them
       rank_keys(2, "full", named("mine", {"parallel.nodes=2", "parallel.interface=lo"})));
   words.emplace_back("--fresh");
   const std::string line = refusal(site.call(words));
-  CHECK(has(line, "parallel.nodes = 2: --fresh begins a run under a name "));
+  CHECK(has(line, "parallel.nodes = 2: --fresh would move a directory "));
   CHECK(has(line, "set run.name"));
 }

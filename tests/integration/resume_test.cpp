@@ -144,7 +144,7 @@ TEST_CASE("resume: a run whose checkpoints were all removed is not begun anew in
     CHECK(read_bytes(site.run() / "metrics.jsonl") == metrics);
   }
   CHECK(site.call({"run", "tiny.toml", "--fresh"}).exit_code == 0);
-  CHECK(checkpoint_steps(site.run("tiny-2")) == std::vector<std::int64_t>{10, 20});
+  CHECK(checkpoint_steps(site.run()) == std::vector<std::int64_t>{10, 20});
 }
 
 TEST_CASE("resume: torn metrics are healed", "[integration][resume]") {

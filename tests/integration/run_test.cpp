@@ -86,21 +86,25 @@ TEST_CASE("run: another seed is another run", "[integration][run]") {
   CHECK(results_of(site.run()) != results_of(site.run("other")));
 }
 
-TEST_CASE("run: --fresh leaves the earlier run as it is", "[integration][run]") {
+TEST_CASE("run: --fresh sets the earlier run aside, and the name is the new one's",
+          "[integration][run]") {
   const RunSite site;
   site.train();
-  const auto before = tree_of(site.run());
+  const Words before = results_of(site.run());
   const Ended ended = site.call({"run", "tiny.toml", "--fresh"});
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
-  CHECK(tree_of(site.run()) == before);
-  CHECK(results_of(site.run("tiny-2")) == results_of(site.run()));
-  CHECK(has(ended.err, "runs/tiny-2"));
-  // The new run is its own: its stored configuration resumes it and not the earlier one.
+  CHECK(has(ended.err, "the earlier run is runs/tiny-2 now"));
+  CHECK(results_of(site.run("tiny-2")) == before);
+  CHECK(results_of(site.run()) == before);
+  // Each is its own: the stored configuration resumes it and not the other one.
+  const auto of_new = tree_of(site.run());
   forget_after(site.run("tiny-2"), 10);
   REQUIRE(site.call({"run", "runs/tiny-2/config.toml"}).exit_code == 0);
   CHECK(checkpoint_steps(site.run("tiny-2")) == std::vector<std::int64_t>{10, 20});
-  CHECK(tree_of(site.run()) == before);
+  CHECK(tree_of(site.run()) == of_new);
+  CHECK(has(site.call({"verify", "runs/tiny-2"}).out, "consistent: "));
+  CHECK(has(site.call({"run", "tiny.toml"}).err, "nothing to do"));
 }
 
 TEST_CASE("run: a finished run says that there is nothing to do", "[integration][run]") {

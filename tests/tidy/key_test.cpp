@@ -34,11 +34,12 @@ void collect(const SourceFile& file, const std::regex& pattern, Pairs& pairs) {
   }
 }
 
-/// The table of keys and the rules between them use no value.
+/// The table of keys, the rules between them and the words for them use no value.
 bool is_reader(const SourceFile& file) {
   const std::string folder = folder_of(file.path);
   return file.is_code() && folder != "tests" && folder != "bench" &&
-         !file.path.starts_with("configs/fields/") && !file.path.starts_with("configs/rules/");
+         !file.path.starts_with("configs/fields/") && !file.path.starts_with("configs/rules/") &&
+         !file.path.starts_with("configs/other_words.");
 }
 
 /// Findings: keys of the table that no file reads as `section.key`, or through a name that the file

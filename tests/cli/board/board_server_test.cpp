@@ -210,7 +210,7 @@ TEST_CASE("board server: mistakes are one line", "[board]") {
         std::string::npos);
   CHECK(message({.root = {}, .listen = "203.0.113.7:0", .token_file = ""})
             .find("others can reach this address") != std::string::npos);
-  CHECK(message({.root = site.home / "absent"}).find("is not a directory") != std::string::npos);
+  CHECK(message({.root = site.home / "absent"}).find("no such directory") != std::string::npos);
   const auto file = site.home / "token";
   test::write_bytes(file, "0123456789abcdef\n");
   fs::permissions(file, fs::perms::owner_read);

@@ -4,8 +4,10 @@
 
 #include <catch2/catch.hpp>
 #include <string>
+#include <vector>
 
 #include "engine/optimizer/lr_schedule.hpp"
+#include "run/directory/config_record.hpp"
 
 namespace train::run {
 namespace {
@@ -29,6 +31,10 @@ std::string of_steps(std::int64_t before, std::int64_t now, std::int64_t done) {
                         cosine(now), done);
 }
 
+const std::string kAdvice =
+    "; a run that is to be prolonged takes schedule.name = \"wsd\" or \"constant\", whose rate "
+    "depends on its length at the end or not at all, instead of \"cos\"";
+
 std::string rate(std::int64_t step, std::int64_t steps) {
   const configs::RunConfig config = cosine(steps);
   return fmt::format("{:.6g}",
@@ -42,7 +48,7 @@ TEST_CASE("config changes: another length names the next step's rate by both",
   CHECK(of_steps(20, 40, 10) ==
         "run.steps was 20 and is 40 now: the learning-rate schedule follows the new length from "
         "here on; the learning rate of step 11 is " +
-            rate(11, 20) + " by the old length, " + rate(11, 40) + " by the new");
+            rate(11, 20) + " by the old length, " + rate(11, 40) + " by the new" + kAdvice);
   CHECK(rate(11, 20) != rate(11, 40));
 }
 
@@ -52,7 +58,45 @@ TEST_CASE("config changes: a run that was over goes on from its last rate",
   CHECK_THAT(of_steps(20, 40, 20),
              Catch::EndsWith("the learning rate goes from 5e-06 of step 20, the last of the old "
                              "length, to " +
-                             rate(21, 40) + " of step 21"));
+                             rate(21, 40) + " of step 21" + kAdvice));
+}
+
+TEST_CASE("config changes: schedules that need not know the length are not advised again",
+          "[run][config_changes]") {
+  configs::RunConfig config = cosine(40);
+  const auto change = change_of("run.steps", "20", "40");
+  config.schedule.name = std::string("constant");
+  CHECK_THAT(change_warning(change, config, 10), !Catch::Contains("prolonged"));
+  config.schedule.name = std::string("wsd");
+  CHECK_THAT(change_warning(change, config, 10), !Catch::Contains("prolonged"));
+}
+
+TEST_CASE("config changes: an accepted change, and one that follows the length, are warned of",
+          "[run][config_changes]") {
+  CHECK(change_warning(change_of("optimizer.lr", "0.1", "0.2"), cosine(20), 10) ==
+        "optimizer.lr was 0.1 and is 0.2 now: the steps from 11 on use the new value");
+  auto warmup = change_of("schedule.warmup_steps", "80", "2");
+  warmup.follows_length = true;
+  CHECK(change_warning(warmup, cosine(20), 10) ==
+        "schedule.warmup_steps was 80 and is 2 now, as run.steps has changed: the steps from 11 on "
+        "use the new value");
+}
+
+TEST_CASE("config changes: a step has the newest configuration recorded before it",
+          "[run][config_changes]") {
+  const std::vector<ConfigRecord> records = {
+      {.step = 0, .text = "a"},
+      {.step = 10, .text = "b"},
+      {.step = 15, .text = "c"},
+      {.step = 10, .text = "d"}};  // The last start went back to step 10.
+  CHECK(record_of(records, 10)->text == "a");
+  CHECK(record_of(records, 11)->text == "d");
+  CHECK(record_of(records, 16)->text == "d");
+  CHECK(record_of(records, 0) == nullptr);
+  CHECK(config_record_text({.step = 3, .text = "[run]\nname = \"a\"\n"}) ==
+        "step=3 [run]\tname = \"a\"\t");
+  CHECK(changed_field("step=20 key=data.parts[1].weight old=1 new=2") == nullptr);
+  CHECK(changed_field("step=20 key=optimizer.lr old=1 new=2")->key() == "optimizer.lr");
 }
 
 TEST_CASE("config changes: a shorter run says the same, or that no step is left",

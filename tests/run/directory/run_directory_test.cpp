@@ -1,5 +1,7 @@
 #include "run/directory/run_directory.hpp"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <string>
@@ -36,7 +38,7 @@ TEST_CASE("run directory: a run whose warm-up was cut is resumed by the same com
   CHECK(again->existed);
 }
 
-TEST_CASE("run directory: a longer run, whose warm-up would be another one, is told which it was",
+TEST_CASE("run directory: a warm-up that follows the length is no change of its own",
           "[run][run_directory]") {
   const test::TempDirectory directory;
   const auto open = [&](const std::string& steps) {
@@ -48,13 +50,40 @@ TEST_CASE("run directory: a longer run, whose warm-up would be another one, is t
     // A step of it was finished: else it would be begun anew.
     std::ofstream(begun->root / "metrics.jsonl") << "{\"step\": 1, \"loss\": 2.5}\n";
   }
-  const auto longer = open("1600");
-  REQUIRE_FALSE(longer.ok());
-  CHECK(longer.error().exit_code() == 2);
-  CHECK_THAT(
-      longer.error().message,
-      Catch::Contains("schedule.warmup_steps was 5 when this run began and is 80 now; set it "
-                      "back"));
+  const auto longer = open("1600");  // The file says 80 both times; 5 was its tenth of 50 steps.
+  REQUIRE(longer.ok());
+  REQUIRE(longer->changes.size() == 2);
+  CHECK(longer->changes[1].path == "schedule.warmup_steps");
+  CHECK(longer->changes[1].follows_length);
+}
+
+TEST_CASE("run directory: --fresh sets the earlier run aside, whose name it then has",
+          "[run][run_directory]") {
+  const test::TempDirectory directory;
+  const auto config = with_warmup(directory.path(), "100");
+  for (int run = 1; run <= 3; ++run) {
+    const auto begun = open_run_directory(config, /*fresh=*/true);
+    REQUIRE(begun.ok());
+    CHECK(begun->root == directory.path() / "a");
+    CHECK_FALSE(begun->existed);
+    CHECK(begun->set_aside ==
+          (run == 1 ? std::filesystem::path() : directory.path() / fmt::format("a-{}", run)));
+    std::ofstream(begun->root / "mark") << run;
+  }
+  for (int run = 1; run <= 2; ++run) {
+    const auto aside = directory.path() / fmt::format("a-{}", run + 1);
+    std::ifstream mark(aside / "mark");
+    int found = 0;
+    mark >> found;
+    CHECK(found == run);
+    CHECK(configs::load_config((aside / "config.toml").string())->run.name ==
+          aside.filename().string());
+  }
+  const auto used = open_run_directory(config, /*fresh=*/false);
+  REQUIRE(used.ok());
+  const auto refused = open_run_directory(config, /*fresh=*/true);  // Of a run that is in use.
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().exit_code() == 2);
 }
 
 namespace {
@@ -62,7 +91,8 @@ namespace {
 /// A run with `before` that has finished a step is opened with `now`.
 Result<RunDirectory> open_changed(const std::filesystem::path& directory,
                                   const std::vector<std::string>& before,
-                                  const std::vector<std::string>& now) {
+                                  const std::vector<std::string>& now,
+                                  const std::vector<std::string>& accepted = {}) {
   const auto config_of = [&directory](std::vector<std::string> set) {
     set.push_back("run.dir=" + directory.string());
     const auto config = configs::parse_config(
@@ -76,7 +106,7 @@ Result<RunDirectory> open_changed(const std::filesystem::path& directory,
     CHECK(begun->changes.empty());
     std::ofstream(begun->root / "metrics.jsonl") << "{\"step\": 1, \"loss\": 2.5}\n";
   }
-  return open_run_directory(config_of(now), /*fresh=*/false);
+  return open_run_directory(config_of(now), /*fresh=*/false, accepted);
 }
 
 }  // namespace
@@ -113,6 +143,25 @@ TEST_CASE("run directory: a key that decides the result is named with both value
           (directory.path() / "a" / "config.toml").string() + ": " + change.said +
               "; set it back, choose another run.name, or start anew with --fresh");
   }
+}
+
+TEST_CASE("run directory: a key that later updates alone depend on changes if it is accepted",
+          "[run][run_directory]") {
+  const std::vector<std::string> now = {"optimizer.lr=0.5"};
+  {
+    const test::TempDirectory directory;
+    const auto refused = open_changed(directory.path(), {}, now, {"optimizer.eps"});
+    REQUIRE_FALSE(refused.ok());
+    CHECK_THAT(refused.error().message,
+               Catch::EndsWith("optimizer.lr was 0.001 when this run began and is 0.5 now; set it "
+                               "back, train on with it by --accept-config optimizer.lr, choose "
+                               "another run.name, or start anew with --fresh"));
+  }
+  const test::TempDirectory directory;
+  const auto opened = open_changed(directory.path(), {}, now, {"optimizer.lr"});
+  REQUIRE(opened.ok());
+  REQUIRE(opened->changes.size() == 1);
+  CHECK(opened->changes[0].path == "optimizer.lr");
 }
 
 TEST_CASE("run directory: keys that may change are listed", "[run][run_directory]") {

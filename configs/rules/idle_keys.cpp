@@ -1,0 +1,104 @@
+#include "configs/rules/idle_keys.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace train::configs {
+namespace {
+
+bool needs_by_size(const RunConfig& config) {
+  return std::ranges::count(config.parallel.wrapping, "by_size") == 0;
+}
+
+/// True if no unit's weights are gathered from other ranks.
+bool keeps_weights(const RunConfig& config) {
+  const ParallelSection& parallel = config.parallel;
+  return parallel.ranks > 1 && parallel.strategy == "none" && parallel.strategy_by_unit.empty();
+}
+
+bool one_process(const RunConfig& config) {
+  return config.parallel.ranks == 1 || config.parallel.transport == "inproc";
+}
+
+constexpr auto kTable = std::to_array<IdleKeys>({
+    {"run.sample_prompt", [](const RunConfig& c) { return c.run.sample_tokens == 0; },
+     "without run.sample_tokens"},
+    {"model.init_scheme|model.init_std", [](const RunConfig& c) { return !c.model.from.empty(); },
+     "with model.from, whose weights training starts from"},
+    {"model.init_std",
+     [](const RunConfig& c) {
+       return c.model.from.empty() && c.model.init_scheme != "karpathy_gpt2";
+     },
+     "unless model.init_scheme is \"karpathy_gpt2\""},
+    {"model.attention_output_gate", [](const RunConfig& c) { return c.model.arch == "enoki"; },
+     "with model.arch = \"enoki\""},
+    {"optimizer.wd_decaying|optimizer.wd_coupling|optimizer.wd_ts",
+     [](const RunConfig& c) { return c.optimizer.weight_decay == 0.0; },
+     "without optimizer.weight_decay"},
+    {"optimizer.wd_ts",
+     [](const RunConfig& c) { return c.optimizer.weight_decay > 0.0 && !c.optimizer.wd_decaying; },
+     "without optimizer.wd_decaying"},
+    {"schedule.div_factor",
+     [](const RunConfig& c) {
+       const std::string& name = c.schedule.name;
+       return (name == "wsd" || name == "constant") && c.schedule.warmup_steps == 0;
+     },
+     "without schedule.warmup_steps"},
+    {"schedule.final_div_factor",
+     [](const RunConfig& c) { return c.schedule.name == "wsd" || c.schedule.name == "constant"; },
+     "unless schedule.name is \"cos\", \"linear\" or \"cos_inf\""},
+    {"schedule.decay_fraction|schedule.decay_shape|schedule.decay_floor",
+     [](const RunConfig& c) { return c.schedule.name != "wsd"; },
+     "unless schedule.name is \"wsd\""},
+    {"scaling.params|scaling.tokens_per_parameter|scaling.omega",
+     [](const RunConfig& c) { return c.scaling.rule == "none"; }, "without scaling.rule"},
+    {"objective.target_seed",
+     [](const RunConfig& c) { return c.objective.forget_loss != "random_targets"; },
+     "unless objective.forget_loss is \"random_targets\""},
+    {"eval.lanes", [](const RunConfig& c) { return c.eval.interval_steps == 0; },
+     "without eval.interval_steps"},
+    {"checkpoint.keep_every|checkpoint.keep_best",
+     [](const RunConfig& c) { return c.checkpoint.keep_last == 0; },
+     "with checkpoint.keep_last = 0, which keeps all checkpoints"},
+    {"recovery.max_respawns|recovery.snapshot_interval_steps|recovery.buddy_snapshots",
+     [](const RunConfig& c) { return c.recovery.rank_loss == "stop"; },
+     "with recovery.rank_loss = \"stop\""},
+    {"recovery.snapshot_interval_steps",
+     [](const RunConfig& c) { return c.recovery.rank_loss != "stop" && one_process(c); },
+     "while all ranks are in one process"},
+    {"recovery.start_wait_s|recovery.node_wait_s|recovery.buddy_snapshots",
+     [](const RunConfig& c) { return c.recovery.rank_loss != "stop" && c.parallel.nodes == 1; },
+     "with one node"},
+    {"watchdog.abort_after_s", [](const RunConfig& c) { return c.watchdog.stall_s == 0; },
+     "without watchdog.stall_s"},
+    {"status.token_file", [](const RunConfig& c) { return c.status.listen.empty(); },
+     "without status.listen"},
+    {"parallel.wrap_min_parameters", needs_by_size, "unless parallel.wrapping is \"by_size\""},
+    {"parallel.reshard", keeps_weights, "with parallel.strategy = \"none\""},
+    {"parallel.interface|parallel.port", one_process, "while all ranks are in one process"},
+    {"train.ema_warmup", [](const RunConfig& c) { return c.train.ema == 0.0; },
+     "without train.ema"},
+});
+
+}  // namespace
+
+std::span<const IdleKeys> idle_key_table() { return kTable; }
+
+std::vector<std::string> idle_key_notes(const RunConfig& config, const KeyPositions& places) {
+  std::vector<std::string> notes;
+  const RunConfig defaults;
+  for (const IdleKeys& entry : kTable) {
+    for (const std::string& key :
+         entry.idle(config) ? split_choices(entry.keys) : std::vector<std::string>()) {
+      const Field& field = *find_field(key);
+      if (places.by_key.contains(key) && toml_value(field, config) != toml_value(field, defaults)) {
+        notes.push_back(fmt::format("{}: {} has no effect {}", places.of(key), key, entry.without));
+      }
+    }
+  }
+  return notes;
+}
+
+}  // namespace train::configs
