@@ -33,8 +33,10 @@ struct RunOptions {
 
 /// actortrain plan CONFIG
 struct PlanOptions {
-  std::string config;            ///< Path of the run file.
-  std::vector<std::string> set;  ///< As in RunOptions.
+  std::string config;                 ///< Path of the run file.
+  std::vector<std::string> set;       ///< As in RunOptions.
+  bool tensors = false;               ///< Show the rows of each tensor.
+  std::optional<std::int64_t> vocab;  ///< Plan without data, for so many tokens; 1 or more.
 };
 
 /// actortrain submit CONFIG

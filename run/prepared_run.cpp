@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "base/process/steady_time.hpp"
@@ -22,12 +21,10 @@
 #include "run/model/model_files.hpp"
 #include "run/plan/kept_checkpoints.hpp"
 #include "run/plan/reference_key.hpp"
+#include "run/report/machine_rates.hpp"
 
 namespace train::run {
 namespace {
-
-// Duration of the GEMM measurement at the start, long enough to outlast a moment of other load.
-constexpr double kPeakSeconds = 0.5;
 
 /// Event log of the run, shared with other owners.
 std::shared_ptr<EventLog> events_of(const std::shared_ptr<RunFiles>& files) {
@@ -92,14 +89,6 @@ CheckpointStore::Options store_options(const RunPlan& plan, const RunDirectory& 
           .new_run = !directory.existed,
           .still_ours = directory.lock.checks(),
           .surroundings = surroundings};
-}
-
-// Compute threads of all ranks on this node.
-int node_threads(const configs::RunConfig& config) {
-  const std::int64_t ranks =
-      std::max<std::int64_t>(1, config.parallel.ranks / config.parallel.nodes);
-  const auto all = static_cast<int>(ranks) * threads_per_rank(config.runtime.threads, ranks);
-  return std::min(all, resolve_threads(0));
 }
 
 std::vector<std::string> unit_names(const engine::RankOptions& options) {
@@ -340,20 +329,6 @@ void warn_of_small_disk(const PreparedRun& run) {
   }
 }
 
-double measure_peak_flops(const configs::RunConfig& config) {
-  if (std::getenv("ACTORTRAIN_TEST_NO_PEAK") != nullptr) {
-    return 0.0;  // Skipped: tests start runs by the hundred.
-  }
-  const std::string& device = config.runtime.device;
-  const double peak = engine::measure_peak_flops(device, config.precision.compute,
-                                                 node_threads(config), kPeakSeconds);
-  if (device == "cpu" || config.parallel.transport == "inproc" || config.parallel.ranks == 1) {
-    return peak;
-  }
-  engine::release_device(device);  // The ranks are processes, each with its own device.
-  return peak * static_cast<double>(config.parallel.ranks / config.parallel.nodes);
-}
-
 Status find_start_again(PreparedRun& run, std::int64_t reported,
                         std::span<const NodeSteps> elsewhere) {
   run.store->forget_saves();
@@ -404,6 +379,10 @@ Result<std::unique_ptr<RunReport>> open_empty_report(const PreparedRun& run) {
        .rows = data::LaneSource::row_count(run.plan.data),
        .flops_per_token = engine::flops_per_token(options.model, options.seq_len),
        .peak_flops = run.reporting.peak_flops * static_cast<double>(run.config().parallel.nodes),
+       .keep_rate =
+           [config = run.config()](double flops) {
+             keep_rates(config, {.peak_flops = 0.0, .run_flops = flops / rate_count(config)});
+           },
        .bytes_per_token = run.plan.data->bytes_per_token(),
        .data = run.plan.data,
        .units = unit_names(options),

@@ -90,9 +90,6 @@ struct StartChoices {
 /// Errors: no number is allowed; says why the last was not.
 [[nodiscard]] Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes);
 
-/// Measures the total GEMM peak of this node's ranks, for the report. Blocks meanwhile.
-[[nodiscard]] double measure_peak_flops(const configs::RunConfig& config);
-
 /// Finds the state to resume from after ranks have failed: the newest of snapshots in memory, local
 /// and published checkpoints. `reported`: steps in the run's report; `elsewhere`: snapshots in
 /// other nodes' memory. REQUIRES: no rank runs any more. Blocking. Errors: those of

@@ -15,6 +15,7 @@
 #include "base/result.hpp"
 #include "engine/parameter.hpp"
 #include "engine/state_view.hpp"
+#include "run/program/run_program.hpp"
 
 namespace train::actors {
 
@@ -44,8 +45,8 @@ struct RankReporting {
 [[nodiscard]] CollectiveActor spawn_collective(caf::actor_system& system,
                                                const RankContext& context);
 
-/// Maximum number of copies of the rank's state in memory: one being written, one waiting.
-inline constexpr std::size_t kStagingBuffers = 2;
+/// Copies of the rank's state in memory, at most.
+inline constexpr std::size_t kStagingBuffers = run::kStateCopies;
 
 /// Makes the rank's rows durable in the checkpoint under construction; returns the shard's record
 /// (ShardWritten::record). Blocking; runs on the disk stream.

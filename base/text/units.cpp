@@ -21,7 +21,7 @@ std::string format_bytes(std::uint64_t size_bytes) {
 }
 
 std::string format_count(double count) {
-  static constexpr std::array<const char*, 5> kPrefixes = {"", " k", " M", " G", " T"};
+  static constexpr std::array<const char*, 7> kPrefixes = {"", " k", " M", " G", " T", " P", " E"};
   std::size_t prefix = 0;
   while (std::abs(count) >= (prefix == 0 ? 999.5 : 999.995) && prefix + 1 < kPrefixes.size()) {
     count /= 1000.0;

@@ -16,6 +16,7 @@
 #include "cli/checkpoints/trained_model.hpp"
 #include "cli/command.hpp"
 #include "cli/profile/run_profile.hpp"
+#include "cli/report/dry_run.hpp"
 #include "cli/submit/slurm_position.hpp"
 #include "configs/error_place.hpp"
 #include "configs/key_changes.hpp"
@@ -28,6 +29,7 @@
 #include "run/directory/config_changes.hpp"
 #include "run/directory/run_directory.hpp"
 #include "run/prepared_run.hpp"
+#include "run/report/machine_rates.hpp"
 
 namespace train::cli {
 using namespace actors;
@@ -200,6 +202,17 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
   return run_to_end(run);
 }
 
+/// Measures this machine's peak if no run has been measured on it.
+void show_dry_run(const RunPlan& plan) {
+  const configs::RunConfig& config = plan.config;
+  const double of_run = kept_rates(config).run_flops;
+  print(of_run > 0.0
+            ? dry_run_report(plan, of_run * rate_count(config), /*of_a_run=*/true)
+            : dry_run_report(
+                  plan, measure_peak_flops(config) * static_cast<double>(config.parallel.nodes),
+                  /*of_a_run=*/false));
+}
+
 /// Trains to the end, or until a signal.
 Result<int> train(const configs::RunConfig& config, const RunOptions& options,
                   const std::vector<std::string>& notes) {
@@ -211,12 +224,15 @@ Result<int> train(const configs::RunConfig& config, const RunOptions& options,
   }
   auto plan = TRAIN_TRY(plan_run(config));
   plan.separate_processes = config.parallel.nodes > 1;
+  TRAIN_RETURN_IF_ERROR(engine::check_device(
+      plan.config.runtime.device, plan.engine.model,
+      options.dry_run ? "plan without it by \"actortrain plan\", or set runtime.device = \"cpu\""
+                      : "set runtime.device = \"cpu\""));
   if (options.dry_run) {
     warn_of(notes);
-    print(describe_plan(plan));
+    show_dry_run(plan);
     return kExitFinished;
   }
-  TRAIN_RETURN_IF_ERROR(engine::check_device(plan.config.runtime.device, plan.engine.model));
   const auto position = TRAIN_TRY(find_position(config.parallel.nodes, process_environment()));
   if (in_processes(plan.config.parallel, plan.separate_processes)) {
     TRAIN_RETURN_IF_ERROR(check_descriptors(plan.config.parallel));

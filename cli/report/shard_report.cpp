@@ -11,12 +11,10 @@
 #include "base/check.hpp"
 #include "base/text/units.hpp"
 #include "configs/fields/field_table.hpp"
-#include "engine/optimizer/registry.hpp"
 #include "engine/rank/exec/rank_memory.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
-#include "engine/rank/state/state_rows.hpp"
 #include "engine/sharding/buffer_schedule.hpp"
-#include "run/plan/node_position.hpp"
+#include "run/memory/run_needs.hpp"
 
 namespace train::cli {
 using namespace run;
@@ -93,14 +91,12 @@ StepTraffic step_traffic(const engine::ShardPlan& plan, const engine::RankLayout
 
 namespace {
 
-using engine::MemoryPlan;
 using engine::ShardGroup;
 using engine::ShardPlan;
 using EngineOptions = engine::RankOptions;
 using Row = std::vector<std::string>;
 
-constexpr std::int64_t kRanksShown = 8;      // Ranks printed individually.
-constexpr std::int64_t kRanksMeasured = 64;  // With more ranks, those at both ends are measured.
+constexpr std::int64_t kRanksShown = 8;  // Ranks printed individually.
 
 /// Columns as wide as their widest cell; the first `left` are left-aligned.
 std::string table(const std::vector<Row>& rows, std::size_t left) {
@@ -125,53 +121,24 @@ std::string table(const std::vector<Row>& rows, std::size_t left) {
   return text;
 }
 
-/// Cost of one way of sharding: the rank with the most memory, and the rank with the most traffic.
+/// Cost of one way of sharding: what the run needs then, and the traffic of the busiest rank.
 struct Cost {
   std::string name;
-  MemoryPlan memory;
-  std::uint64_t snapshot_bytes = 0;  // Largest snapshot of a rank in its node's memory.
-  StepTraffic traffic;
+  RunNeeds needs;
+  StepTraffic traffic = {};
 };
 
-std::vector<std::int64_t> measured_ranks(std::int64_t ranks) {
-  std::vector<std::int64_t> measured;
-  for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    if (ranks <= kRanksMeasured || rank < kRanksShown || rank >= ranks - kRanksShown) {
-      measured.push_back(rank);
-    }
-  }
-  return measured;
-}
-
-engine::RankSpan node_of(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
-  NodePosition position{.nodes = nodes};
-  while (position.ranks(ranks).second <= rank) {
-    ++position.node;
-  }
-  return {position.ranks(ranks).first, position.ranks(ranks).second};
-}
-
-Cost cost_of(std::string name, const EngineOptions& options, const ShardPlan& plan,
-             std::size_t activations_bytes, std::int64_t nodes) {
-  Cost cost{.name = std::move(name), .memory = {}, .traffic = {}};
-  const auto optimizer = engine::optimizer_of(options);
+Cost cost_of(std::string name, const RunPlan& run, const EngineOptions& options) {
+  Cost cost{.name = std::move(name), .needs = needs_of(run, options)};
+  const ShardPlan plan = engine::plan_of(options).value();
   EngineOptions of_rank = options;
   for (const std::int64_t rank : measured_ranks(plan.ranks())) {
     of_rank.rank = rank;
-    const engine::RankLayout layout(plan, of_rank);
-    const MemoryPlan memory = engine::plan_beside_activations(layout, plan, of_rank);
-    if (memory.total_bytes() > cost.memory.total_bytes()) {
-      cost.memory = memory;
-    }
-    const auto node = node_of(rank, plan.ranks(), nodes);
-    cost.snapshot_bytes =
-        std::max(cost.snapshot_bytes, engine::node_bytes(plan, *optimizer, rank, node));
-    const StepTraffic traffic = step_traffic(plan, layout);
+    const StepTraffic traffic = step_traffic(plan, engine::RankLayout(plan, of_rank));
     if (traffic.total_bytes() > cost.traffic.total_bytes()) {
       cost.traffic = traffic;
     }
   }
-  cost.memory.activations_bytes = activations_bytes;
   return cost;
 }
 
@@ -199,30 +166,26 @@ EngineOptions with_strategy(EngineOptions options, const std::string& strategy) 
   return options;
 }
 
-std::vector<Cost> costs_of(const EngineOptions& options, const ShardPlan& plan,
-                           std::int64_t nodes) {
-  // Equal for every strategy: every rank computes whole lanes.
-  const std::size_t activations = engine::plan_memory(options).activations_bytes;
-  std::vector<Cost> costs = {cost_of("this run", options, plan, activations, nodes)};
-  if (plan.ranks() == 1) {
+std::vector<Cost> costs_of(const RunPlan& run, const EngineOptions& options) {
+  std::vector<Cost> costs = {cost_of("this run", run, options)};
+  if (options.parallel.ranks == 1) {
     return costs;
   }
   for (const std::string& strategy :
        configs::split_choices(*configs::find_field("parallel.strategy"))) {
     const EngineOptions changed = with_strategy(options, strategy);
-    const auto other = engine::plan_of(changed);
-    TRAIN_CHECK(other.ok(), "{}: {}", strategy, other.error().message);
-    const std::string name = changed.parallel.strategy == "hybrid"
-                                 ? fmt::format("hybrid {}", changed.parallel.group)
-                                 : strategy;
-    costs.push_back(cost_of(name, changed, *other, activations, nodes));
+    costs.push_back(cost_of(changed.parallel.strategy == "hybrid"
+                                ? fmt::format("hybrid {}", changed.parallel.group)
+                                : strategy,
+                            run, changed));
   }
   return costs;
 }
 
 /// Line of a cost table: its name, and the bytes for a cost.
-using CostLine = std::pair<const char*, std::function<std::size_t(const Cost&)>>;
+using CostLine = std::pair<std::string, std::function<std::uint64_t(const Cost&)>>;
 
+/// Without lines that are 0 in every column, but for a total.
 std::string cost_table(const char* title, const std::vector<Cost>& costs,
                        const std::vector<CostLine>& lines) {
   std::vector<Row> rows = {{title}};
@@ -230,27 +193,51 @@ std::string cost_table(const char* title, const std::vector<Cost>& costs,
     rows[0].push_back(cost.name);
   }
   for (const auto& [name, bytes] : lines) {
-    rows.push_back({name});
+    Row row = {name};
+    bool any = name.ends_with("total");
     for (const Cost& cost : costs) {
-      rows.back().push_back(format_bytes(bytes(cost)));
+      any = any || bytes(cost) > 0;
+      row.push_back(format_bytes(bytes(cost)));
+    }
+    if (any) {
+      rows.push_back(std::move(row));
     }
   }
   return table(rows, 1);
 }
 
-/// `snapshots`: copies of a rank's shard in memory.
-std::string memory_table(const std::vector<Cost>& costs, std::uint64_t snapshots) {
+std::string needs_table(const std::vector<Cost>& costs) {
+  const RunNeeds& run = costs.front().needs;
   std::vector<CostLine> lines;
+  const auto line = [&lines](std::string name, auto bytes) {
+    lines.emplace_back(std::move(name), [bytes](const Cost& cost) -> std::uint64_t {
+      return std::invoke(bytes, cost.needs);
+    });
+  };
   for (const auto& [name, bytes] : engine::kMemoryKinds) {
-    lines.emplace_back(name, [bytes = bytes](const Cost& cost) { return cost.memory.*bytes; });
+    line(fmt::format("{}: {}", run.has_device ? "device" : "host", name),
+         [bytes = bytes](const RunNeeds& needs) { return needs.engine.*bytes; });
   }
-  const auto kept = [snapshots](const Cost& cost) { return snapshots * cost.snapshot_bytes; };
-  if (snapshots > 0) {
-    lines.emplace_back("snapshots", kept);
+  if (run.has_device) {
+    line(run.device_ranks > 1 ? fmt::format("device: {} ranks, total", run.device_ranks)
+                              : "device: total",
+         &RunNeeds::device_bytes);
   }
-  lines.emplace_back("total",
-                     [&](const Cost& cost) { return cost.memory.total_bytes() + kept(cost); });
-  return cost_table("fullest rank's memory", costs, lines);
+  line("host: offloaded", &RunNeeds::offloaded_bytes);
+  line("host: copies of transfers", &RunNeeds::transfer_copies_bytes);
+  line("host: copies for checkpoints", &RunNeeds::checkpoint_copies_bytes);
+  line("host: copy for snapshots", &RunNeeds::snapshot_copy_bytes);
+  line("host: copy for digests", &RunNeeds::digest_copy_bytes);
+  line("host: program", [](const RunNeeds& /*needs*/) { return kProgramBytes; });
+  line("host: a rank, total",
+       [](const RunNeeds& needs) { return needs.rank_bytes() + kProgramBytes; });
+  line("node: snapshots in memory", &RunNeeds::node_snapshots_bytes);
+  line(fmt::format("node: {} rank{}, total", run.node_ranks, run.node_ranks == 1 ? "" : "s"),
+       &RunNeeds::node_bytes);
+  line("disk: a checkpoint", &RunNeeds::checkpoint_bytes);
+  line(fmt::format("disk: {} of them, total", run.checkpoints),
+       [](const RunNeeds& needs) { return needs.checkpoints * needs.checkpoint_bytes; });
+  return cost_table("at most, on the fullest rank", costs, lines);
 }
 
 std::string traffic_table(const std::vector<Cost>& costs) {
@@ -359,25 +346,29 @@ std::string collective_table(const ShardPlan& plan, const Cost& cost) {
 
 }  // namespace
 
-std::string describe_sharding(const EngineOptions& options, std::int64_t snapshots,
-                              std::int64_t nodes) {
-  const auto plan = engine::plan_of(options);
-  TRAIN_CHECK(plan.ok(), "{}", plan.error().message);
-  const engine::LaneSchedule& lanes = plan->train_lanes();
-  const std::vector<Cost> costs = costs_of(options, *plan, nodes);
+std::string plan_report(const RunPlan& run, bool tensors) {
+  const EngineOptions options = engine::largest_phase(run.engine);
+  const ShardPlan plan = engine::plan_of(options).value();
+  const engine::LaneSchedule& lanes = plan.train_lanes();
+  const std::vector<Cost> costs = costs_of(run, options);
   std::string text = fmt::format(
       "{} rank{}, {} lane{} a step: {} round{}, gradients are sent {} time{} a step\n",
-      plan->ranks(), plan->ranks() == 1 ? "" : "s", lanes.lanes(), lanes.lanes() == 1 ? "" : "s",
-      lanes.rounds(), lanes.rounds() == 1 ? "" : "s", plan->ranks() == 1 ? 0 : lanes.syncs(),
-      plan->ranks() > 1 && lanes.syncs() == 1 ? "" : "s");
-  text += group_line(*plan);
-  text += '\n' + memory_table(costs, static_cast<std::uint64_t>(snapshots));
-  if (plan->ranks() > 1) {
+      plan.ranks(), plan.ranks() == 1 ? "" : "s", lanes.lanes(), lanes.lanes() == 1 ? "" : "s",
+      lanes.rounds(), lanes.rounds() == 1 ? "" : "s", plan.ranks() == 1 ? 0 : lanes.syncs(),
+      plan.ranks() > 1 && lanes.syncs() == 1 ? "" : "s");
+  text += group_line(plan);
+  text += '\n' + needs_table(costs);
+  if (plan.ranks() > 1) {
     text += '\n' + traffic_table(costs);
   }
-  text += '\n' + shard_table(*plan);
-  text += '\n' + collective_table(*plan, costs.front());
+  text += tensors ? '\n' + shard_table(plan) : "";
+  text += '\n' + collective_table(plan, costs.front());
   return text;
+}
+
+std::string needs_report(const RunPlan& run) {
+  return needs_table(
+      {{.name = "this run", .needs = needs_of(run, engine::largest_phase(run.engine))}});
 }
 
 }  // namespace train::cli

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/rank/plan/rank_layout.hpp"
-#include "engine/rank/plan/rank_options.hpp"
+#include "run/plan/run_plan.hpp"
 
 namespace train::cli {
 
@@ -27,11 +27,12 @@ struct StepTraffic {
 [[nodiscard]] StepTraffic step_traffic(const engine::ShardPlan& plan,
                                        const engine::RankLayout& layout);
 
-/// Output of `plan`: memory by kind and bytes on the wire under this run's sharding and under each
-/// strategy, then this run's shards and the collectives of a step. `snapshots`: copies of each
-/// rank's state that its node, one of `nodes`, keeps in memory. Allocates no model memory.
-/// REQUIRES: plan_of(options) is not an error.
-[[nodiscard]] std::string describe_sharding(const engine::RankOptions& options,
-                                            std::int64_t snapshots = 0, std::int64_t nodes = 1);
+/// Output of `plan`: memory, disk and bytes on the wire under this run's sharding and under each
+/// strategy, the collectives of a step, and with `tensors` the rows of each tensor. Allocates no
+/// model memory. REQUIRES: plan_of(run.engine) is not an error.
+[[nodiscard]] std::string plan_report(const run::RunPlan& run, bool tensors);
+
+/// The first table of plan_report(), for this run's sharding alone. REQUIRES: as plan_report().
+[[nodiscard]] std::string needs_report(const run::RunPlan& run);
 
 }  // namespace train::cli

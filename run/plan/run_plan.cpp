@@ -4,41 +4,25 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/check.hpp"
 #include "base/process/descriptor_limit.hpp"
-#include "base/text/units.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
 #include "data/lanes/choice_lanes.hpp"
 #include "data/tokens/dataset_facts.hpp"
 #include "engine/model/model_shape.hpp"
 #include "engine/objective/registry.hpp"
-#include "engine/rank/exec/rank_engine.hpp"
 #include "engine/rank/exec/rank_memory.hpp"
-#include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/run_device.hpp"
+#include "engine/rank/state/state_rows.hpp"
 #include "engine/sharding/collective_schedule.hpp"
+#include "run/directory/run_directory.hpp"
 #include "run/model/model_files.hpp"
 
 namespace train::run {
 namespace {
-
-std::string describe_layers(const engine::TrainingSchedule& schedule, std::int64_t layers,
-                            bool by_phase) {
-  std::vector<std::int64_t> trained;
-  for (std::int64_t layer = layers; layer-- > 0;) {
-    if (schedule.ever_trains(layer)) {
-      trained.push_back(layer);
-    }
-  }
-  return fmt::format("{}, one after the other; gradients, masters and moments of {}",
-                     fmt::join(trained, ", "),
-                     by_phase ? "one at a time (memory is that of the largest)"
-                              : "all of them are kept, of the rest none");
-}
 
 engine::InitScheme init_scheme(const std::string& name) {
   if (name == "karpathy_gpt2") {
@@ -123,55 +107,63 @@ Result<engine::RankOptions> engine_options(const configs::RunConfig& config,
   return options;
 }
 
-Result<RunPlan> plan_run(const configs::RunConfig& given) {
+namespace {
+
+/// Plans all but the data. `vocab`: the data's vocabulary; 0: not known.
+Result<RunPlan> plan_model(const configs::RunConfig& given, std::int64_t vocab, bool evaluates) {
   const configs::RunConfig config = with_transport(given);
-  const auto facts = TRAIN_TRY(data::read_dataset_facts(config.data.dir));
-  const auto root = std::filesystem::path(given.run.dir) / given.run.name;
-  auto options =
-      TRAIN_TRY(engine_options(use_run_copy(config, root), facts.vocab_size.value_or(0)));
+  const auto root = run_root(given);
+  auto options = TRAIN_TRY(engine_options(use_run_copy(config, root), vocab));
   const auto choices =
       TRAIN_TRY(data::open_choices(config, model_directory(root), options.model.vocab_size));
   options.scored_lanes = choices ? choices->lanes() : 0;
+  options.eval_lanes = evaluates ? options.eval_lanes : 0;
   const auto plan = TRAIN_TRY(engine::plan_of(options));
   TRAIN_RETURN_IF_ERROR(engine::check_freeze(options));
-  // Checked before anything is started; a resumed run does not need it.
-  std::error_code ignored;
-  std::vector<std::string> notes;
-  if (std::filesystem::exists(config.model.from, ignored)) {
-    auto model = TRAIN_TRY(open_model(config.model.from, config.data.sequence_length));
-    notes = std::move(model.notes);
-  }
-  auto data = TRAIN_TRY(data::open_lanes(config, options.model.vocab_size));
+  RunPlan run{.config = resolved(config, options.model),
+              .engine = std::move(options),
+              .data = {},
+              .plan_digest = plan.digest(),
+              .data_fingerprint = {}};
   if (choices) {
-    data = std::make_shared<const data::ChoiceLanes>(data, choices);
+    run.data = std::make_shared<const data::ChoiceLanes>(nullptr, choices);
   }
-  auto fingerprint = TRAIN_TRY(data->fingerprint());
-  options.step_weight = data::LaneSource::step_weight(data);
-  options.lane_sequences = data->reference_rows().lane_sequences;
-  options.reference_documents = data->reference_rows().documents;
-  return RunPlan{.config = resolved(config, options.model),
-                 .engine = std::move(options),
-                 .data = std::move(data),
-                 .plan_digest = plan.digest(),
-                 .data_fingerprint = std::move(fingerprint),
-                 .model_notes = std::move(notes)};
+  return run;
 }
 
-Result<RunPlan> plan_choices(const configs::RunConfig& given) {
-  const configs::RunConfig config = with_transport(given);
-  const auto root = std::filesystem::path(given.run.dir) / given.run.name;
-  auto options = TRAIN_TRY(engine_options(use_run_copy(config, root), 0));
-  const auto choices =
-      TRAIN_TRY(data::open_choices(config, model_directory(root), options.model.vocab_size));
-  TRAIN_CHECK(choices != nullptr, "no questions to answer");
-  options.eval_lanes = 0;
-  options.scored_lanes = choices->lanes();
-  const auto plan = TRAIN_TRY(engine::plan_of(options));
-  return RunPlan{.config = resolved(config, options.model),
-                 .engine = std::move(options),
-                 .data = std::make_shared<const data::ChoiceLanes>(nullptr, choices),
-                 .plan_digest = plan.digest(),
-                 .data_fingerprint = {}};
+}  // namespace
+
+Result<RunPlan> plan_run(const configs::RunConfig& config) {
+  const auto facts = TRAIN_TRY(data::read_dataset_facts(config.data.dir));
+  auto plan = TRAIN_TRY(plan_model(config, facts.vocab_size.value_or(0), /*evaluates=*/true));
+  // Checked before anything is started; a resumed run does not need it.
+  std::error_code ignored;
+  if (std::filesystem::exists(config.model.from, ignored)) {
+    auto model = TRAIN_TRY(open_model(config.model.from, config.data.sequence_length));
+    plan.model_notes = std::move(model.notes);
+  }
+  auto data = TRAIN_TRY(data::open_lanes(config, plan.engine.model.vocab_size));
+  if (plan.data != nullptr) {
+    const std::shared_ptr<const data::ChoiceSet> choices(plan.data, plan.data->choices());
+    data = std::make_shared<const data::ChoiceLanes>(data, choices);
+  }
+  plan.data_fingerprint = TRAIN_TRY(data->fingerprint());
+  plan.engine.step_weight = data::LaneSource::step_weight(data);
+  plan.engine.lane_sequences = data->reference_rows().lane_sequences;
+  plan.engine.reference_documents = data->reference_rows().documents;
+  plan.data = std::move(data);
+  return plan;
+}
+
+Result<RunPlan> plan_choices(const configs::RunConfig& config) {
+  auto plan = plan_model(config, 0, /*evaluates=*/false);
+  TRAIN_CHECK(!plan || plan->data != nullptr, "no questions to answer");
+  return plan;
+}
+
+Result<RunPlan> plan_without_data(configs::RunConfig config, std::int64_t vocab) {
+  config.eval.choices.clear();  // Answered with the data's tokenizer.
+  return plan_model(config, vocab, /*evaluates=*/true);
 }
 
 Result<RunPlan> plan_with(const RunPlan& now, std::int64_t nodes, std::int64_t ranks) {
@@ -205,16 +197,12 @@ Status enter_phase(RunPlan& plan, std::int64_t step) {
   return {};
 }
 
-namespace {
-
 std::int64_t passes_with_rows(const configs::RunConfig& config) {
   const auto passes = engine::make_objective(config.objective)->passes(0);
   return std::count_if(passes.begin(), passes.end(), [](const engine::Pass& pass) {
     return pass.source == engine::GradientSource::rows;
   });
 }
-
-}  // namespace
 
 std::int64_t tokens_per_step(const configs::RunConfig& config) {
   return passes_with_rows(config) * config.batch.lanes * config.batch.micro_batch *
@@ -225,8 +213,7 @@ std::uint64_t checkpoint_bytes(const RunPlan& plan) {
   engine::RankOptions alone = engine::largest_phase(plan.engine);
   alone.parallel = {};
   alone.rank = 0;
-  const engine::MemoryPlan memory = engine::plan_memory(alone);
-  return memory.parameters_bytes + memory.optimizer_bytes;
+  return engine::shard_bytes(engine::plan_of(alone).value(), *engine::optimizer_of(alone), 0);
 }
 
 Status check_descriptors(const configs::ParallelSection& parallel) {
@@ -249,67 +236,6 @@ double epochs_of(const RunPlan& plan) {
       static_cast<double>(tokens_per_step(config)) * static_cast<double>(config.run.steps);
   return tokens / (static_cast<double>(plan.data->training_rows()) *
                    static_cast<double>(config.data.sequence_length));
-}
-
-std::string describe_plan(const RunPlan& plan) {
-  const configs::RunConfig& config = plan.config;
-  const engine::ModelSpec& model = plan.engine.model;
-  const engine::ParameterCount parameters = engine::count_parameters(model);
-  const double flops = engine::flops_per_token(model, plan.engine.seq_len);
-  const engine::MemoryPlan memory = engine::plan_memory(engine::largest_phase(plan.engine));
-  const auto schedule = engine::schedule_of(plan.engine.objective);
-  const std::int64_t step_tokens = tokens_per_step(config);
-  const auto tokens = static_cast<double>(step_tokens) * static_cast<double>(config.run.steps);
-  std::string text;
-  const auto row = [&text](std::string_view what, const std::string& value) {
-    text += fmt::format("{:<22} {}\n", what, value);
-  };
-  row("model", fmt::format("{}: {} layers, width {}, {}, vocabulary {}", model.architecture,
-                           model.layers.size(), model.embedding_dim,
-                           engine::block_sizes(model.layers.front()), model.vocab_size));
-  row("parameters", fmt::format("{} ({} without embedding and head)", parameters.total,
-                                parameters.non_embedding()));
-  row("FLOPs per token", fmt::format("{} (forward and backward)", format_count(flops)));
-  row("steps", fmt::format("{}", config.run.steps));
-  const std::string passes = passes_with_rows(config) == 1 ? "" : "2 passes x ";
-  row("tokens per step",
-      fmt::format("{} ({}{} lanes x {} sequences x {})", step_tokens, passes, config.batch.lanes,
-                  config.batch.micro_batch, config.data.sequence_length));
-  row("tokens", fmt::format("{} ({:.2f} epochs of {})", format_count(tokens), epochs_of(plan),
-                            config.data.dir));
-  row("objective", config.objective.name);
-  if (schedule != nullptr) {
-    row("trained layers", describe_layers(*schedule, std::ssize(model.layers),
-                                          engine::keeps_state_by_phase(plan.engine)));
-  }
-  row("data fingerprint", plan.data_fingerprint);
-  row("FLOPs of the run", format_count(tokens * flops));
-  for (const engine::MemoryKind& kind : engine::kMemoryKinds) {
-    if (const std::size_t bytes = memory.*kind.bytes; bytes > 0) {
-      row(fmt::format("memory: {}", kind.name), format_bytes(bytes));
-    }
-  }
-  const std::size_t state = memory.parameters_bytes + memory.optimizer_bytes;
-  row("memory: staging",
-      fmt::format("{} (up to 2 snapshots, while saving)", format_bytes(2 * state)));
-  row("memory: total", format_bytes(memory.total_bytes() + 2 * state));
-  if (in_processes(config.parallel, plan.separate_processes)) {
-    if (const Status enough = check_descriptors(config.parallel); !enough) {
-      row("open files", enough.error().message);
-    }
-  }
-  if (config.runtime.device != "cpu") {
-    row("memory: of the device", format_bytes(memory.device_bytes()));
-    row("memory: of the host", format_bytes(memory.offloaded_bytes + 2 * state));
-  }
-  row("checkpoint", fmt::format("{} each", format_bytes(checkpoint_bytes(plan))));
-  row("ranks", fmt::format("{}, strategy {} (memory is that of one rank)", config.parallel.ranks,
-                           config.parallel.strategy));
-  row("threads", fmt::format("{}", resolve_threads(config.runtime.threads)));
-  for (const std::string& note : plan.model_notes) {
-    row("model.from", note);
-  }
-  return text;
 }
 
 std::string data_difference(const checkpoint::ManifestFields& saved,

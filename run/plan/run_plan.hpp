@@ -28,6 +28,9 @@ struct RunPlan {
   bool separate_processes = false;
 };
 
+/// Passes of a step that read rows of the data: 1 or 2.
+[[nodiscard]] std::int64_t passes_with_rows(const configs::RunConfig& config);
+
 /// Tokens of all lanes together.
 [[nodiscard]] std::int64_t tokens_per_step(const configs::RunConfig& config);
 
@@ -41,6 +44,10 @@ struct RunPlan {
 /// Plans a run that only answers eval.choices: opens only the data's tokenizer. Errors: those of
 /// plan_run(). REQUIRES: there are choices and an evaluation.
 [[nodiscard]] Result<RunPlan> plan_choices(const configs::RunConfig& config);
+
+/// Plans a run without its data, for a vocabulary of `vocab` tokens: what depends on the documents
+/// of the data, some bytes each, is left out. Errors: those of plan_run(), none of the data.
+[[nodiscard]] Result<RunPlan> plan_without_data(configs::RunConfig config, std::int64_t vocab);
 
 /// Plans the same run on other numbers of nodes and ranks. Errors: those of plan_run(); the
 /// strategy is not possible with these ranks.
@@ -71,9 +78,6 @@ struct RunPlan {
 
 /// Times that the whole run reads its training rows.
 [[nodiscard]] double epochs_of(const RunPlan& plan);
-
-/// Text of `--dry-run`: parameters, FLOPs per token, memory by kind, steps and tokens.
-[[nodiscard]] std::string describe_plan(const RunPlan& plan);
 
 /// Compares data.dir with the tokens that a checkpoint was trained on: if they differ, one line
 /// that names the checkpoint in directory `checkpoint` and data.dir, with both fingerprints. Empty:

@@ -110,6 +110,9 @@ class RunProgram {
 /// Live reference commands of a run with this data.
 [[nodiscard]] RunProgram::LiveReference live_reference_of(const data::ReferenceRows& rows);
 
+/// Copies of a rank's state that saves hold at most: one being written, one waiting.
+inline constexpr std::size_t kStateCopies = 2;
+
 /// Schedule of saves: one save is under way, the newest other snapshot waits, and replaces one that
 /// waited before. A plain class; the conductor owns it and sends its decisions to every rank, so
 /// that all ranks save the same steps.

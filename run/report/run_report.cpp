@@ -72,8 +72,7 @@ RunReport::RunReport(const ReportOptions& options)
       rate_({.tokens_per_step = options.tokens_per_step,
              .total_steps = options.total_steps,
              .eval_interval = options.eval_interval,
-             .choices_interval = options.choices_interval}),
-      peak_flops_(options.peak_flops) {
+             .choices_interval = options.choices_interval}) {
   if (options_.files == nullptr) {
     options_.files = std::make_shared<RunFiles>(options.directory);
   }
@@ -164,7 +163,6 @@ Json RunReport::begin_line(std::int64_t step, double loss, double grad_norm,
 
 void RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   rate_.end_step(event.step, event.trained_ns);
-  raise_peak();
   {
     const std::lock_guard lock(progress_mutex_);
     progress_.step = event.step;
@@ -193,8 +191,8 @@ void RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   line["lr"] = event.lr.value();
   line["tokens"] = event.step * options_.tokens_per_step;
   line["tokens_per_second"] = std::round(tokens_per_second * 10.0) / 10.0;
-  if (peak_flops_ > 0.0) {
-    line["mfu"] = std::round(1e4 * reached_flops() / peak_flops_) * 1e-4;
+  if (const double mfu = reached_share(); mfu > 0.0) {
+    line["mfu"] = std::round(1e4 * mfu) * 1e-4;
   }
   if (options_.rows) {
     const engine::RowCount rows = options_.rows(event.step - 1);
@@ -324,17 +322,14 @@ void RunReport::checkpoint_failed(const CheckpointFailed& event) {
 
 void RunReport::stop_requested(int signal) { note(stop_requested_event(signal)); }
 
-// Steps that run faster than the GEMM measurement at the start replace it: that measurement met
-// other load. The average is used, as a single step can be an outlier.
-void RunReport::raise_peak() {
-  if (peak_flops_ > 0.0) {
-    peak_flops_ = std::max(peak_flops_, reached_flops());
-  }
+double RunReport::reached_share() const {
+  const double share = options_.peak_flops > 0.0 ? reached_flops() / options_.peak_flops : 0.0;
+  return share < 1.0 ? share : 0.0;
 }
 
 void RunReport::show(const StepFinished& event) {
   const double remaining = rate_.remaining_seconds();
-  const double mfu = peak_flops_ > 0.0 ? reached_flops() / peak_flops_ : 0.0;
+  const double mfu = reached_share();
   if (block_) {
     const std::lock_guard lock(view_mutex_);
     view_.step = event.step;
@@ -398,6 +393,10 @@ RunProgress RunReport::progress() const {
 void RunReport::close() {
   if (block_) {
     block_->leave();
+  }
+  constexpr double kLeastSeconds = 1.0;
+  if (options_.keep_rate && options_.peak_flops > 0.0 && progress().window_s > kLeastSeconds) {
+    options_.keep_rate(reached_flops());
   }
 }
 

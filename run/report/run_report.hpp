@@ -43,8 +43,9 @@ struct ReportOptions {
   /// Row counts of a step (from 0); none: every token has a target.
   std::function<engine::RowCount(std::int64_t step)> rows = {};
   double flops_per_token = 0.0;
-  /// Measured GEMM peak, for MFU, raised to the FLOP/s that steps reach; 0: unknown.
-  double peak_flops = 0.0;
+  double peak_flops = 0.0;  ///< Highest measured GEMM peak, for MFU; 0: unknown.
+  /// Takes the FLOP/s of the newest steps at the end, where a peak is known; may be empty.
+  std::function<void(double flops)> keep_rate = {};
   std::optional<double> bytes_per_token = {};         ///< For bits per byte.
   std::shared_ptr<const data::LaneSource> data = {};  ///< Has the questions of evaluations, if any.
   std::vector<std::string> units = {};  ///< Names for the norms of the units' gradients.
@@ -95,7 +96,7 @@ class RunReport {
   void stop_requested(int signal);
   /// Sets the wait chain to show until the stall is over (empty). Any thread.
   void stalled(const std::string& text);
-  /// Ends the live block.
+  /// Ends the live block, and tells ReportOptions::keep_rate.
   void close();
   [[nodiscard]] RunProgress progress() const;
 
@@ -122,7 +123,9 @@ class RunReport {
   [[nodiscard]] double reached_flops() const {
     return options_.flops_per_token * rate_.tokens_per_second();
   }
-  void raise_peak();
+  /// Share of the peak; 0: unknown, or more than all of it, as when other load slowed the peak's
+  /// measurement.
+  [[nodiscard]] double reached_share() const;
   void show(const StepFinished& event);
   void show_block();
   void print_line(const std::string& text);
@@ -130,7 +133,6 @@ class RunReport {
 
   ReportOptions options_;
   StepRate rate_;
-  double peak_flops_ = 0.0;           ///< Highest known FLOP/s of this machine; 0: unknown.
   std::unique_ptr<LiveBlock> block_;  ///< None: Output has no live block.
   std::mutex view_mutex_;
   ProgressView view_;

@@ -38,6 +38,14 @@ Options report_options(std::int64_t ranks, const char* strategy) {
   return options;
 }
 
+/// Output of `plan` for ranks of one process, which keep no snapshots.
+std::string report_of(const Options& options, bool tensors = true) {
+  run::RunPlan plan{.config = {}, .engine = options, .data = {}, .data_fingerprint = {}};
+  plan.config.parallel = options.parallel;
+  plan.config.parallel.transport = "inproc";
+  return plan_report(plan, tensors);
+}
+
 StepTraffic traffic_of(Options options, std::int64_t rank) {
   const engine::ShardPlan plan = engine::plan_of(options).value();
   options.rank = rank;
@@ -100,17 +108,17 @@ TEST_CASE("step traffic: a rank sends what its strategy has to move", "[actors][
 TEST_CASE("shard report: has a column for this run and for each strategy",
           "[actors][shard_report]") {
   const Options options = report_options(6, "gradient");
-  const std::string text = describe_sharding(options);
+  const std::string text = report_of(options);
   CHECK_THAT(text, Catch::StartsWith("6 ranks, 12 lanes a step: 2 rounds, gradients are sent 2 "
                                      "times a step\n"));
-  CHECK(line_of(text, "fullest rank's memory") ==
-        "fullest rank's memory this run none optimizer gradient full hybrid 3");
+  CHECK(line_of(text, "at most, on the fullest rank") ==
+        "at most, on the fullest rank this run none optimizer gradient full hybrid 3");
   CHECK(line_of(text, "sent by a rank in a step") ==
         "sent by a rank in a step this run none optimizer gradient full hybrid 3");
   Options none = options;
   none.parallel.strategy = "none";
   const engine::MemoryPlan whole = engine::plan_memory(none);
-  CHECK_THAT(line_of(text, "optimizer"),
+  CHECK_THAT(line_of(text, "host: optimizer"),
              Catch::Contains(' ' + format_bytes(whole.optimizer_bytes) + ' '));
   CHECK_THAT(line_of(text, "gather"), Catch::StartsWith("gather 0 B 0 B 0 B 0 B "));
 }
@@ -120,37 +128,24 @@ TEST_CASE("shard report: the frozen copy of a live reference counts, whatever th
   Options options = report_options(4, "full");
   options.objective.name = "dpo";
   options.objective.reference = "live";
-  const std::string text = describe_sharding(options);
+  const std::string text = report_of(options);
   const std::size_t shard = engine::plan_memory(options).reference_bytes;
   REQUIRE(shard > 0);
   Options none = options;
   none.parallel.strategy = "none";
   const std::size_t whole = engine::plan_memory(none).reference_bytes;
   REQUIRE(whole > shard);
-  CHECK_THAT(
-      line_of(text, "reference"),
-      Catch::StartsWith(fmt::format("reference {} {} ", format_bytes(shard), format_bytes(whole))));
+  CHECK_THAT(line_of(text, "host: reference"),
+             Catch::StartsWith(
+                 fmt::format("host: reference {} {} ", format_bytes(shard), format_bytes(whole))));
 }
 
-TEST_CASE("shard report: snapshots in memory count, where the run keeps some",
-          "[actors][shard_report]") {
-  const Options options = report_options(4, "full");
-  const auto plan = engine::plan_of(options);
-  REQUIRE(plan.ok());
-  const auto optimizer = engine::make_optimizer(options.optimizer, options.total_steps);
-  std::uint64_t largest = 0;
-  for (std::int64_t rank = 0; rank < 4; ++rank) {
-    largest = std::max(largest, engine::shard_bytes(*plan, *optimizer, rank));
-  }
-  const std::string text = describe_sharding(options, 2);
-  CHECK_THAT(line_of(text, "snapshots"),
-             Catch::StartsWith("snapshots " + format_bytes(2 * largest) + ' '));
-  CHECK(line_of(text, "total") != line_of(describe_sharding(options), "total"));
-  CHECK(describe_sharding(options).find("snapshots") == std::string::npos);
+TEST_CASE("shard report: says nothing of tensors unasked", "[actors][shard_report]") {
+  CHECK(report_of(report_options(4, "full"), false).find("lm_head") == std::string::npos);
 }
 
 TEST_CASE("shard report: lists rows by rank and collectives by channel", "[actors][shard_report]") {
-  const std::string full = describe_sharding(report_options(6, "full"));
+  const std::string full = report_of(report_options(6, "full"));
   CHECK_THAT(line_of(full, "transformer.wte.weight"),
              Catch::Contains("64 x 16 full 10 11 11 10 11 11 10 11 11 10 11 11"));
   // Two rounds, three buffers for four groups: what is kept in between is not gathered again.
@@ -159,7 +154,7 @@ TEST_CASE("shard report: lists rows by rank and collectives by channel", "[actor
   CHECK_THAT(line_of(full, "control loss and norm"), Catch::StartsWith("control loss and norm 1 "));
   CHECK(full.find("all_gather of") == std::string::npos);
 
-  const std::string many = describe_sharding(report_options(12, "optimizer"));
+  const std::string many = report_of(report_options(12, "optimizer"));
   CHECK_THAT(line_of(many, "transformer.wte.weight"),
              Catch::Contains("64 x 16 optimizer all 5 to 6"));
   CHECK_THAT(line_of(many, "gather all_gather"), Catch::StartsWith("gather all_gather 4 "));
@@ -169,18 +164,18 @@ TEST_CASE("shard report: names the owner of a parameter that is not cut",
           "[actors][shard_report][optimizer]") {
   Options options = report_options(6, "optimizer");
   options.whole_parameters = {"transformer.wte.weight", "lm_head.weight"};
-  const std::string text = describe_sharding(options);
+  const std::string text = report_of(options);
   CHECK_THAT(line_of(text, "transformer.wte.weight"),
              Catch::Contains("64 x 16 optimizer all all on 0"));
   CHECK_THAT(line_of(text, "lm_head.weight"), Catch::Contains("64 x 16 optimizer all all on 1"));
 }
 
 TEST_CASE("shard report: one rank has nobody to send to", "[actors][shard_report]") {
-  const std::string text = describe_sharding(report_options(1, "full"));
+  const std::string text = report_of(report_options(1, "full"));
   CHECK_THAT(text, Catch::StartsWith("1 rank, 12 lanes a step: 12 rounds, gradients are sent 0 "
                                      "times a step\n"));
   CHECK_THAT(text, Catch::Contains("none, one rank has nobody to send to"));
-  CHECK(line_of(text, "fullest rank's memory") == "fullest rank's memory this run");
+  CHECK(line_of(text, "at most, on the fullest rank") == "at most, on the fullest rank this run");
 }
 
 TEST_CASE("shard report: settings that fit one strategy do not stop the others",
@@ -189,9 +184,9 @@ TEST_CASE("shard report: settings that fit one strategy do not stop the others",
   // More than the groups of hybrid have. (Assigning the literal makes GCC 12 warn wrongly.)
   options.parallel.reshard = std::string("6");
   options.parallel.strategy_by_unit = {"head = none"};
-  const std::string text = describe_sharding(options);
+  const std::string text = report_of(options);
   CHECK_THAT(line_of(text, "lm_head.weight"), Catch::Contains("64 x 16 none all all"));
-  CHECK(line_of(text, "fullest rank's memory").find("hybrid 3") != std::string::npos);
+  CHECK(line_of(text, "at most, on the fullest rank").find("hybrid 3") != std::string::npos);
 }
 
 }  // namespace train::cli::shard_report_test

@@ -57,6 +57,9 @@ TEST_CASE("mistakes: in the run file", "[integration][mistakes]") {
   if (const std::string& absence = train::kernels::cuda_absence(); !absence.empty()) {
     check_mistake(site, set("runtime.device=cuda"),
                   {"runtime.device = \"cuda\": " + absence, "set runtime.device = \"cpu\""});
+    Words rehearsal = set("runtime.device=cuda");
+    rehearsal.emplace_back("--dry-run");
+    check_mistake(site, rehearsal, {"runtime.device = \"cuda\": " + absence, "actortrain plan"});
   }
   check_mistake(site, set("run.stpes=3"), {"--set run.stpes=3", "did you mean \"run.steps\""});
   check_mistake(site, set("run.steps=0"), {"--set run.steps=0", "1 .. 1000000000"});

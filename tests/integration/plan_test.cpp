@@ -17,7 +17,7 @@ TEST_CASE("plan: shows all strategies side by side and touches nothing", "[integ
   CHECK(has(lines[0], "4 ranks, 6 lanes a step: 2 rounds"));
   for (const char* name : {"none", "optimizer", "gradient", "full", "hybrid 2"}) {
     INFO(name);
-    for (const char* table : {"fullest rank's memory", "sent by a rank in a step"}) {
+    for (const char* table : {"at most, on the fullest rank", "sent by a rank in a step"}) {
       const bool shown = std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {
         return line.starts_with(table) && has(line, name);
       });
@@ -35,12 +35,26 @@ TEST_CASE("plan: one rank sends nothing", "[integration][plan]") {
   CHECK(has(ended.out, "collectives of a step: none"));
 }
 
+TEST_CASE("plan: needs no data where the vocabulary is given", "[integration][plan]") {
+  const RunSite site;
+  const std::string with = site.call({"plan", "tiny.toml", "--set", "model.vocab_size=256"}).out;
+  site.write_config("nowhere");
+  const Ended ended = site.call({"plan", "tiny.toml", "--vocab", "256"});
+  INFO(ended.out << ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(ended.out == with);
+  CHECK_FALSE(has(ended.out, "lm_head.weight"));
+  CHECK(has(site.call({"plan", "tiny.toml", "--vocab", "256", "--tensors"}).out, "lm_head.weight"));
+}
+
 TEST_CASE("plan: mistakes", "[integration][plan][mistakes]") {
   const RunSite site;
   check_mistake(site, {"plan"}, {"actortrain plan", "--help"});
   check_mistake(site, {"plan", "none.toml"}, {"none.toml"});
   check_mistake(site, {"plan", "tiny.toml", "--set", "parallel.ranks=4"},
                 {"parallel.ranks", "batch.lanes"});
+  check_mistake(site, {"plan", "tiny.toml", "--vocab", "0"}, {"--vocab", "1 or more"});
+  check_mistake(site, {"plan", "tiny.toml", "--set", "data.dir=nowhere"}, {"data.dir", "nowhere"});
   check_mistake(site, {"plan", "tiny.toml", "--set", "parallel.rank=2"},
                 {"did you mean \"parallel.ranks\""});
 }

@@ -132,8 +132,9 @@ TEST_CASE("run: --dry-run shows the plan and touches nothing", "[integration][ru
   const Ended ended = site.call({"run", "tiny.toml", "--dry-run"});
   CHECK(ended.exit_code == 0);
   CHECK(ended.err.empty());
-  for (const char* row : {"parameters", "FLOPs per token", "tokens per step", "192",
-                          "memory: total", "checkpoint", "threads"}) {
+  for (const char* row : {"parameters", "FLOP per token", "tokens per step", "192", "time  ",
+                          "host: a rank, total", "disk: a checkpoint", "threads"}) {
+    INFO(row);
     CHECK(has(ended.out, row));
   }
   CHECK(tree_of(site.path()) == before);

@@ -1,12 +1,14 @@
 // A library to preload: what file systems of clusters do, as its variables say.
 //   ACTORTRAIN_TEST_NO_LOCKS      every lock is given to everybody; "refused": none to anybody
-//   ACTORTRAIN_TEST_ABSENCE_S=s   a client of NFS: that control/endpoint is not there, once seen,
-//   is
-//                                 believed for s seconds
+//   ACTORTRAIN_TEST_ABSENCE_S=s   a client of NFS believes for s seconds, once it has seen it, that
+//                                 control/endpoint is not there
+//   ACTORTRAIN_TEST_SYNC_AFTER=f  a slow disk: no shard of a checkpoint is durable before file f is
+//                                 there
 //   ACTORTRAIN_TEST_BOOT=file     another machine: its boot id is what the file says
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdarg>
@@ -14,6 +16,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <mutex>
+#include <string>
 #include <string_view>
 
 namespace {
@@ -85,9 +88,27 @@ const char* in_place_of(const char* path) {
                                                                                         : path;
 }
 
+void wait_for_disk(int file) {
+  const char* const awaited = std::getenv("ACTORTRAIN_TEST_SYNC_AFTER");
+  char path[4096] = {};
+  if (awaited != nullptr &&
+      readlink(("/proc/self/fd/" + std::to_string(file)).c_str(), path, sizeof(path) - 1) > 0 &&
+      std::string_view(path).find(".safetensors") != std::string_view::npos) {
+    while (access(awaited, F_OK) != 0) {
+      usleep(5000);
+    }
+  }
+}
+
 }  // namespace
 
 extern "C" {
+
+int fsync(int file) {
+  static auto* const real = next<int(int)>("fsync");
+  wait_for_disk(file);
+  return real(file);
+}
 
 int open(const char* path, int flags, ...) {
   va_list arguments;

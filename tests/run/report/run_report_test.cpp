@@ -30,6 +30,7 @@ class ReportedRun {
                                    .tokens_per_step = 1000,
                                    .flops_per_token = 1e6,
                                    .peak_flops = peak_flops,
+                                   .keep_rate = [this](double flops) { rate_ = flops; },
                                    .tensorboard = false,
                                    .out = &output_});
     REQUIRE(report.ok());
@@ -47,8 +48,16 @@ class ReportedRun {
     const std::size_t mfu = line.find("MFU ");
     return mfu == std::string::npos ? -1 : std::atoi(line.c_str() + mfu + 4);
   }
+  [[nodiscard]] std::string metrics() const {
+    return test::read_bytes(directory_ / "metrics.jsonl");
+  }
+  double kept_rate() {
+    report_->close();
+    return rate_;
+  }
 
  private:
+  double rate_ = 0.0;
   test::TempDirectory directory_;
   Descriptor file_{::open((directory_ / "out").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600)};
   TextOutput output_{file_.get()};
@@ -72,24 +81,21 @@ TEST_CASE("report: without a peak there is no MFU", "[run][run_report]") {
   CHECK(run.mfu_of_step(0.1) == -1);
 }
 
-TEST_CASE("report: steps that compute faster than the measured peak raise it",
+TEST_CASE("report: a share that cannot be is left out, and changes no later one",
           "[run][run_report]") {
   ReportedRun run(1e9);
-  CHECK(run.mfu_of_step(0.5) == 100);  // 2 GFLOP/s
-  CHECK(run.mfu_of_step(0.5) == 100);
-  CHECK(run.mfu_of_step(1.0) == 67);  // of 2 GFLOP/s: two steps in 1.5 s
-  CHECK(run.mfu_of_step(0.25) == 86);
+  CHECK(run.mfu_of_step(0.5) == -1);  // 2 GFLOP/s: other load had slowed the peak's measurement.
+  CHECK(run.mfu_of_step(1.0) == -1);  // Exactly all of it.
+  CHECK(run.mfu_of_step(3.0) == 50);  // Two steps in 4 s.
+  CHECK(run.metrics().find("\"mfu\":1.0") == std::string::npos);
 }
 
-TEST_CASE("report: no share is above all of it, however long steps take", "[run][run_report]") {
-  ReportedRun run(1.2e9);
-  int highest = 0;
-  for (const double seconds : {0.9, 0.3, 1.2, 0.01, 0.6, 0.6, 3.0, 0.2, 0.2, 0.2, 0.001, 1.0}) {
-    const int share = run.mfu_of_step(seconds);
-    CHECK(share >= 0);
-    highest = std::max(highest, share);
-  }
-  CHECK(highest == 100);
+TEST_CASE("report: at its end it tells the rate of the newest steps", "[run][run_report]") {
+  ReportedRun run(4e9);
+  CHECK(run.kept_rate() == 0.0);
+  (void)run.mfu_of_step(2.0);
+  (void)run.mfu_of_step(2.0);
+  CHECK(run.kept_rate() == 5e8);
 }
 
 TEST_CASE("report: the objective's metrics come first, then those of the model's blocks",

@@ -7,8 +7,12 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <map>
 #include <mutex>
+#include <string>
 
 namespace train::test {
 namespace {
@@ -35,19 +39,24 @@ class Arena {
     }
     std::byte* const data = base_ + used_;
     used_ += size;
-    ++pieces_;
+    pieces_[data] = size;
+    held_ += size;
     if (open && ::mprotect(data, size, PROT_READ | PROT_WRITE) != 0) {
       return nullptr;
     }
     return data;
   }
-  void give_back() {
-    if (--pieces_ == 0 && used_ > 0) {
-      ::madvise(base_, used_, MADV_DONTNEED);
+  void give_back(std::byte* data) {
+    const auto piece = pieces_.find(data);
+    ::madvise(data, piece->second, MADV_DONTNEED);
+    held_ -= piece->second;
+    pieces_.erase(piece);
+    if (pieces_.empty()) {
       ::mprotect(base_, used_, PROT_NONE);
       used_ = 0;
     }
   }
+  [[nodiscard]] std::size_t held() const { return held_; }
   void open(bool on) {
     if (used_ > 0 && ::mprotect(base_, used_, on ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
       ::abort();
@@ -57,13 +66,15 @@ class Arena {
  private:
   std::byte* base_;
   std::size_t used_ = 0;
-  std::size_t pieces_ = 0;
+  std::size_t held_ = 0;
+  std::map<std::byte*, std::size_t> pieces_;
 };
 
 struct Guard {
   std::mutex mutex;
   Arena device, pinned;
-  int working = 0;  // Device work under way, in pieces.
+  int working = 0;       // Device work under way, in pieces.
+  std::size_t most = 0;  // Bytes of the device held at a time.
   struct sigaction before {};
 };
 
@@ -86,6 +97,15 @@ void named(int /*signal*/, siginfo_t* info, void* /*context*/) {
   ::sigaction(SIGSEGV, &guard().before, nullptr);  // The access repeats, under that handler.
 }
 
+/// Leaves the most bytes of the device in a file of this process, where a test wants to know.
+void note_held(Guard& one) {
+  const char* const directory = std::getenv("ACTORTRAIN_TEST_DEVICE_USE");
+  if (directory != nullptr && one.device.held() > one.most) {
+    one.most = one.device.held();
+    std::ofstream(std::string(directory) + '/' + std::to_string(::getpid())) << one.most;
+  }
+}
+
 }  // namespace
 
 void watch_device_memory() {
@@ -106,15 +126,19 @@ void* guarded_memory(std::size_t size_bytes, bool pinned) {
   static const bool watched = (watch_device_memory(), true);
   Guard& one = guard();
   const std::lock_guard lock(one.mutex);
-  return watched && pinned ? one.pinned.take(size_bytes, true)
-                           : one.device.take(size_bytes, one.working > 0);
+  if (watched && pinned) {
+    return one.pinned.take(size_bytes, true);
+  }
+  void* const data = one.device.take(size_bytes, one.working > 0);
+  note_held(one);
+  return data;
 }
 
 void free_guarded_memory(void* data) {
   Guard& one = guard();
   const std::lock_guard lock(one.mutex);
   if (data != nullptr) {
-    (one.device.holds(data) ? one.device : one.pinned).give_back();
+    (one.device.holds(data) ? one.device : one.pinned).give_back(static_cast<std::byte*>(data));
   }
 }
 

@@ -1,0 +1,92 @@
+#include "cli/report/dry_run.hpp"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <vector>
+
+#include "base/text/units.hpp"
+#include "cli/report/shard_report.hpp"
+#include "engine/model/model_shape.hpp"
+#include "engine/objective/registry.hpp"
+
+namespace train::cli {
+using namespace run;
+namespace {
+
+std::string describe_layers(const engine::TrainingSchedule& schedule, std::int64_t layers,
+                            bool by_phase) {
+  std::vector<std::int64_t> trained;
+  for (std::int64_t layer = layers; layer-- > 0;) {
+    if (schedule.ever_trains(layer)) {
+      trained.push_back(layer);
+    }
+  }
+  return fmt::format("{}, one after the other; gradients, masters and moments of {}",
+                     fmt::join(trained, ", "),
+                     by_phase ? "one at a time (memory is that of the largest)"
+                              : "all of them are kept, of the rest none");
+}
+
+std::string describe_time(double flops, double flops_per_second, bool of_a_run) {
+  if (flops_per_second <= 0.0) {
+    return "not known: no rate of this machine has been measured";
+  }
+  return fmt::format("{}{} at {}FLOP/s, {}; without evaluations and answers",
+                     of_a_run ? "" : "at least ", format_duration(flops / flops_per_second),
+                     format_count(flops_per_second),
+                     of_a_run ? "which the newest run on this machine reached"
+                              : "the peak of products on this machine, where no run was measured");
+}
+
+}  // namespace
+
+std::string dry_run_report(const RunPlan& plan, double flops_per_second, bool of_a_run) {
+  const configs::RunConfig& config = plan.config;
+  const engine::ModelSpec& model = plan.engine.model;
+  const engine::ParameterCount parameters = engine::count_parameters(model);
+  const double flops = engine::flops_per_token(model, plan.engine.seq_len);
+  const auto schedule = engine::schedule_of(plan.engine.objective);
+  const std::int64_t step_tokens = tokens_per_step(config);
+  const auto tokens = static_cast<double>(step_tokens) * static_cast<double>(config.run.steps);
+  const auto epoch = static_cast<double>(plan.data->training_rows()) *
+                     static_cast<double>(config.data.sequence_length);
+  std::string text;
+  const auto row = [&text](std::string_view what, const std::string& value) {
+    text += fmt::format("{:<17} {}\n", what, value);
+  };
+  row("model", fmt::format("{}: {} layers, width {}, {}, vocabulary {}", model.architecture,
+                           model.layers.size(), model.embedding_dim,
+                           engine::block_sizes(model.layers.front()), model.vocab_size));
+  row("parameters", fmt::format("{} ({} without embedding and head)", parameters.total,
+                                parameters.non_embedding()));
+  row("steps", fmt::format("{}", config.run.steps));
+  const std::string passes = passes_with_rows(config) == 1 ? "" : "2 passes x ";
+  row("tokens per step",
+      fmt::format("{} ({}{} lanes x {} sequences x {})", step_tokens, passes, config.batch.lanes,
+                  config.batch.micro_batch, config.data.sequence_length));
+  row("tokens", fmt::format("{} ({:.2f} epochs of {})", format_count(tokens), tokens / epoch,
+                            config.data.dir));
+  row("computation", fmt::format("{}FLOP, {}FLOP per token, forward and backward",
+                                 format_count(tokens * flops), format_count(flops)));
+  row("time", describe_time(tokens * flops, flops_per_second, of_a_run));
+  row("objective", config.objective.name);
+  if (schedule != nullptr) {
+    row("trained layers", describe_layers(*schedule, std::ssize(model.layers),
+                                          engine::keeps_state_by_phase(plan.engine)));
+  }
+  row("data fingerprint", plan.data_fingerprint);
+  if (in_processes(config.parallel, plan.separate_processes)) {
+    if (const Status enough = check_descriptors(config.parallel); !enough) {
+      row("open files", enough.error().message);
+    }
+  }
+  row("ranks", fmt::format("{}, strategy {}", config.parallel.ranks, config.parallel.strategy));
+  row("threads", fmt::format("{}", resolve_threads(config.runtime.threads)));
+  for (const std::string& note : plan.model_notes) {
+    row("model.from", note);
+  }
+  return text + '\n' + needs_report(plan);
+}
+
+}  // namespace train::cli

@@ -1,0 +1,67 @@
+#include "run/report/machine_rates.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <string>
+
+#include "tests/support/disks/temp_directory.hpp"
+
+namespace train::run {
+namespace {
+
+/// A user with an empty cache directory.
+struct EmptyCache {
+  EmptyCache() { ::setenv("XDG_CACHE_HOME", (home.path() / "cache").c_str(), 1); }
+  EmptyCache(const EmptyCache&) = delete;
+  EmptyCache& operator=(const EmptyCache&) = delete;
+  ~EmptyCache() { ::unsetenv("XDG_CACHE_HOME"); }
+  test::TempDirectory home;
+};
+
+}  // namespace
+
+TEST_CASE("machine rates: the highest peak and the newest run's rate stay", "[run][rates]") {
+  const EmptyCache cache;
+  configs::RunConfig config;
+  config.runtime.device = "cpu";
+  CHECK(kept_rates(config).peak_flops == 0.0);
+  CHECK(keep_rates(config, {.peak_flops = 5e9}).peak_flops == 5e9);
+  CHECK(keep_rates(config, {.peak_flops = 3e9}).peak_flops == 5e9);
+  CHECK(keep_rates(config, {.run_flops = 2e9}).peak_flops == 5e9);
+  CHECK(keep_rates(config, {.run_flops = 1e9}).run_flops == 1e9);
+  CHECK(kept_rates(config).run_flops == 1e9);
+  configs::RunConfig other = config;
+  other.precision.compute = "bf16";
+  CHECK(kept_rates(other).peak_flops == 0.0);
+}
+
+TEST_CASE("machine rates: a file of anything is a file of nothing", "[run][rates]") {
+  const EmptyCache cache;
+  const auto file = cache.home / "cache/actortrain/rates.json";
+  const configs::RunConfig config;
+  (void)keep_rates(config, {.peak_flops = 5e9});
+  const std::string good = test::read_bytes(file);
+  for (const std::string& text :
+       {std::string("{"), std::string("[1]"), good.substr(0, good.find(':') + 1) + "7}",
+        good.substr(0, good.find(':') + 1) + "{\"peak_flops\": \"high\"}}"}) {
+    CAPTURE(text);
+    test::write_bytes(file, text);
+    CHECK(kept_rates(config).peak_flops == 0.0);
+  }
+  CHECK(keep_rates(config, {.peak_flops = 4e9}).peak_flops == 4e9);
+  CHECK(kept_rates(config).peak_flops == 4e9);
+}
+
+TEST_CASE("machine rates: are of a device, or of the CPU of a node", "[run][rates]") {
+  configs::RunConfig config;
+  config.parallel.ranks = 8;
+  config.parallel.nodes = 2;
+  config.runtime.device = "cpu";
+  CHECK(rate_count(config) == 2.0);
+  config.runtime.device = "cuda";
+  CHECK(rate_count(config) == 8.0);
+  config.parallel.transport = "inproc";
+  CHECK(rate_count(config) == 2.0);
+}
+
+}  // namespace train::run
