@@ -79,11 +79,12 @@ using Status = Result<void>;
 /// Value of the expression (a Result), or, if that has an error, a return of the error to the
 /// caller. The whole initializer of a variable:
 ///   const InputFile file = TRAIN_TRY(InputFile::open(path));
-#define TRAIN_TRY(...)                                          \
-  __extension__({                                               \
-    auto&& train_value_ = (__VA_ARGS__);                        \
-    TRAIN_RETURN_IF_ERROR(train_value_);                        \
-    std::forward<decltype(train_value_)>(train_value_).value(); \
+/// The Result is taken by value: one inside a temporary is gone with that at the end of the line.
+#define TRAIN_TRY(...)                   \
+  __extension__({                        \
+    auto train_value_ = (__VA_ARGS__);   \
+    TRAIN_RETURN_IF_ERROR(train_value_); \
+    std::move(train_value_).value();     \
   })
 
 /// TRAIN_RETURN_IF_ERROR in a coroutine.

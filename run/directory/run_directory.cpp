@@ -36,6 +36,20 @@ std::optional<ConfigRecord> newest_record(const fs::path& index) {
   return records && !records->empty() ? std::optional(records->back()) : std::nullopt;
 }
 
+/// config.toml is a copy of the run's record: another content than that does nothing.
+void warn_of_edits(const RunDirectory& directory) {
+  if (!directory.recorded || !directory.recorded->begun) {
+    return;
+  }
+  const auto text = storage::read_file(directory.config_file(), std::uint64_t{1} << 20U);
+  if (!text || *text != directory.recorded->text) {
+    log_warning(fmt::format(
+        "config_edited {}: is not what the run recorded; the record counts, and the file is "
+        "written anew: change the run file, with --accept-config for a key that stays",
+        directory.config_file().string()));
+  }
+}
+
 /// What a user can do about a key whose value may not change like this.
 std::string way_out(const configs::KeyChange& change) {
   return fmt::format(
@@ -221,6 +235,7 @@ Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool f
     directory.recorded = newest_record(directory.index());
     auto changes = allowed_changes(directory.config_file(), directory.recorded, config, accepted);
     if (changes) {
+      warn_of_edits(directory);
       directory.changes = std::move(changes).value();
     } else if (may_have_finished_a_step(root, config)) {
       return changes.error();

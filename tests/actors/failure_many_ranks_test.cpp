@@ -1,6 +1,7 @@
 // What fails in one of many ranks: the run ends once, and names the rank that failed, not those
 // that lost it.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <exception>
@@ -8,6 +9,7 @@
 #include <new>
 #include <set>
 #include <stdexcept>
+#include <string_view>
 
 #include "base/exit_codes.hpp"
 #include "tests/support/runs/actor_fixture.hpp"
@@ -141,8 +143,12 @@ TEST_CASE("many ranks: whatever a stream was in when it fails, the text says of 
   }
   INFO(marks.size());
   CHECK(marks.contains("pack"));
-  CHECK(marks.contains("forward"));
-  CHECK(marks.contains("backward"));
+  const auto any_of = [&marks](std::string_view pass) {
+    return std::ranges::any_of(marks,
+                               [pass](const std::string& mark) { return mark.starts_with(pass); });
+  };
+  CHECK(any_of("forward"));
+  CHECK(any_of("backward"));
 }
 
 TEST_CASE("many ranks: a transport that fails ends the run, and somebody is named", "[actors]") {

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace train {
 namespace {
@@ -18,6 +20,27 @@ Status check_half(int value, int& out) {
   TRAIN_RETURN_IF_ERROR(half(value));
   out = *half(value);
   return {};
+}
+
+std::vector<Result<std::string>> texts(bool good) {
+  return {good ? Result<std::string>(std::string(64, 'x')) : user_error(std::string(64, 'e'))};
+}
+
+Result<std::string> first_of(bool good) {
+  const std::string text = TRAIN_TRY(std::move(texts(good).front()));
+  return text + "y";
+}
+
+TEST_CASE("result: TRAIN_TRY takes a result out of a temporary, which then is gone",
+          "[base][result]") {
+  CHECK(*first_of(true) == std::string(64, 'x') + "y");
+  CHECK(first_of(false).error().message == std::string(64, 'e'));
+  const Result<std::string> kept = first_of(true);
+  const auto copied = [&]() -> Result<std::size_t> {
+    const std::string text = TRAIN_TRY(kept);
+    return text.size();
+  };
+  CHECK((*copied() == 65 && kept->size() == 65));
 }
 
 TEST_CASE("result: holds a value or an error, never both", "[base][result]") {

@@ -382,6 +382,9 @@ const std::vector<Row> kRows = {
     {"parallel.wrap_min_parameters=5", {kArch, "parallel.wrapping=per_block"}, {kArch}},
     {"parallel.interface=lo", {kArch}, {kArch, "parallel.ranks=2"}},
     {"parallel.port=5", {kArch}, {kArch, "parallel.ranks=2"}},
+    {"parallel.reshard=never",
+     {kArch, "parallel.ranks=2", "parallel.strategy=none"},
+     {kArch, "parallel.ranks=2", "parallel.strategy=full"}},
     {"train.ema_warmup=true", {kArch}, {kArch, "train.ema=0.5"}},
 };
 

@@ -281,7 +281,7 @@ TEST_CASE("checkpoints: mistakes are one line", "[integration][checkpoints][mist
   check_mistake(site, {"checkpoints"}, {"wants a command", "list", "reindex"});
   check_mistake(site, {"checkpoints", "lst", "x"}, {"did you mean \"list\"?"});
   for (const char* action : {"list", "show", "verify", "prune", "reindex"}) {
-    check_mistake(site, {"checkpoints", action, "runs/none"}, {"runs/none", "not a run directory"});
+    check_mistake(site, {"checkpoints", action, "runs/none"}, {"runs/none", "no such directory"});
     check_mistake(site, {"checkpoints", action}, {action, "--help"});
   }
   fs::create_directories(site.run() / "checkpoints");

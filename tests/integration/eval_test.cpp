@@ -90,7 +90,7 @@ TEST_CASE("eval: --follow ends at a signal", "[integration][.full][eval]") {
 TEST_CASE("eval: mistakes", "[integration][eval][mistakes]") {
   const RunSite site;
   check_mistake(site, {"eval"}, {"actortrain eval", "--help"});
-  check_mistake(site, {"eval", "nowhere"}, {"nowhere", "not a run directory"});
+  check_mistake(site, {"eval", "nowhere"}, {"nowhere", "no such directory"});
   site.train({"run.steps=4", "schedule.warmup_steps=0"});
   check_mistake(site, eval_words(site, {"--step", "3"}), {"--step 3", "there is 4"});
   check_mistake(site, eval_words(site, {"--ranks", "0"}), {"--ranks"});

@@ -120,7 +120,7 @@ TEST_CASE("export: config.json says what the weights are", "[integration][.full]
 
 TEST_CASE("export: mistakes are one line and change nothing", "[integration][export]") {
   const RunSite& site = trained_site();
-  check_mistake(site, {"export", "runs/none", "--out", "x"}, {"runs/none", "not a run directory"});
+  check_mistake(site, {"export", "runs/none", "--out", "x"}, {"runs/none", "no such directory"});
   check_mistake(site, {"export", "runs/one", "--out", "x", "--step", "7"}, {"--step 7", "10, 20"});
   check_mistake(site, {"export", "runs/one"}, {"--out"});
   check_mistake(site, {"export", "runs/one", "--out", ""}, {"--out is empty"});

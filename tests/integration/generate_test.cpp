@@ -57,7 +57,7 @@ TEST_CASE("generate: a checkpoint can be chosen", "[integration][.full][generate
 }
 
 TEST_CASE("generate: mistakes are one line and exit code 2", "[integration][generate]") {
-  check_mistake({"generate", "runs/none"}, {"runs/none", "not a run directory"});
+  check_mistake({"generate", "runs/none"}, {"runs/none", "no such directory"});
   check_mistake({"generate", "tiny.toml"}, {"tiny.toml", "not a run directory"});
   check_mistake({"generate", "runs/tiny", "--step", "11"}, {"--step 11", "10", "20"});
 }

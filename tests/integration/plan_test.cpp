@@ -37,14 +37,14 @@ TEST_CASE("plan: one rank sends nothing", "[integration][plan]") {
 
 TEST_CASE("plan: needs no data where the vocabulary is given", "[integration][plan]") {
   const RunSite site;
-  const std::string with = site.call({"plan", "tiny.toml", "--set", "model.vocab_size=256"}).out;
+  const std::string with = site.call({"plan", "tiny.toml", "--set", "model.vocab_size=320"}).out;
   site.write_config("nowhere");
-  const Ended ended = site.call({"plan", "tiny.toml", "--vocab", "256"});
+  const Ended ended = site.call({"plan", "tiny.toml", "--vocab", "320"});
   INFO(ended.out << ended.err);
   CHECK(ended.exit_code == 0);
   CHECK(ended.out == with);
   CHECK_FALSE(has(ended.out, "lm_head.weight"));
-  CHECK(has(site.call({"plan", "tiny.toml", "--vocab", "256", "--tensors"}).out, "lm_head.weight"));
+  CHECK(has(site.call({"plan", "tiny.toml", "--vocab", "320", "--tensors"}).out, "lm_head.weight"));
 }
 
 TEST_CASE("plan: mistakes", "[integration][plan][mistakes]") {

@@ -131,7 +131,7 @@ TEST_CASE("replay: a run that was killed, resumed and lengthened replays",
 TEST_CASE("replay: mistakes", "[integration][replay][mistakes]") {
   const RunSite site;
   check_mistake(site, {"replay"}, {"actortrain replay", "--help"});
-  check_mistake(site, {"replay", "nowhere"}, {"nowhere", "not a run directory"});
+  check_mistake(site, {"replay", "nowhere"}, {"nowhere", "no such directory"});
   site.train({"run.steps=4", "schedule.warmup_steps=0"});
   check_mistake(site, replay_words(site, {"--from", "3", "--to", "2"}), {"--from 3", "--to 2"});
   check_mistake(site, replay_words(site, {"--to", "5"}), {"--to 5", "steps 1 to 4"});

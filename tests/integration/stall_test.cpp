@@ -151,7 +151,7 @@ TEST_CASE("status: of a run that trains, has ended, and was killed",
 
 TEST_CASE("status: mistakes are one line", "[integration][status][mistakes]") {
   const RunSite site;
-  check_mistake(site, {"status", "runs/none"}, {"runs/none", "not a run directory"});
+  check_mistake(site, {"status", "runs/none"}, {"runs/none", "no such directory"});
   fs::create_directories(site.run());
   write_bytes(site.run() / "config.toml", "x");
   check_mistake(site, {"status", "runs/tiny"}, {"status.json", "no status yet"});

@@ -2,8 +2,9 @@
 //   ACTORTRAIN_TEST_NO_LOCKS      every lock is given to everybody; "refused": none to anybody
 //   ACTORTRAIN_TEST_ABSENCE_S=s   a client of NFS believes for s seconds, once it has seen it, that
 //                                 control/endpoint is not there
-//   ACTORTRAIN_TEST_SYNC_AFTER=f  a slow disk: no shard of a checkpoint is durable before file f is
-//                                 there
+//   ACTORTRAIN_TEST_SYNC_AFTER=f  a slow disk: no shard of a checkpoint is durable while somebody
+//   has
+//                                 a lock of file f
 //   ACTORTRAIN_TEST_BOOT=file     another machine: its boot id is what the file says
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -94,9 +95,9 @@ void wait_for_disk(int file) {
   if (awaited != nullptr &&
       readlink(("/proc/self/fd/" + std::to_string(file)).c_str(), path, sizeof(path) - 1) > 0 &&
       std::string_view(path).find(".safetensors") != std::string_view::npos) {
-    while (access(awaited, F_OK) != 0) {
-      usleep(5000);
-    }
+    const int lock = next<int(const char*, int, ...)>("open")(awaited, O_RDONLY | O_CLOEXEC);
+    next<int(int, int)>("flock")(lock, LOCK_SH);
+    close(lock);
   }
 }
 

@@ -135,7 +135,7 @@ TEST_CASE("submit: a mistake is one line, and nothing is submitted",
   refused({"--set", "run.steps=0"}, {"run.steps must be 1 .. 1000000000"});
   refused({"--set", "run.stepz=1"}, {"unknown key", "run.steps"});
   refused({"--set", "data.dir=none"}, {"none"});
-  refused({"--nodes", "2"}, {"parallel.nodes"});
+  refused({"--nodes", "2", "--set", "parallel.interface=lo"}, {"parallel.nodes"});
   refused({"--nodes", "2", "--set", "parallel.ranks=2"},
           {"parallel.interface is empty, but parallel.nodes is 2"});
   refused({"--profile", "none"}, {"--profile none"});

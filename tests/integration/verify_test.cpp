@@ -93,5 +93,5 @@ TEST_CASE("verify: every thing that does not fit is named", "[integration][.full
 TEST_CASE("verify: mistakes", "[integration][verify][mistakes]") {
   const RunSite site;
   check_mistake(site, {"verify"}, {"actortrain verify", "--help"});
-  check_mistake(site, {"verify", "nowhere"}, {"nowhere", "not a run directory"});
+  check_mistake(site, {"verify", "nowhere"}, {"nowhere", "no such directory"});
 }

@@ -2,10 +2,14 @@
 // the kernel's figures of every process of the same run on the CPU (the emulation itself takes
 // memory of the host), of the blocks of the checkpoints.
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <sstream>
+#include <utility>
 
 #include "tests/integration/row_runs.hpp"
 
@@ -21,7 +25,7 @@ struct Figures {
 const RowSet kPairs{
     .kind = "preference", .vocab_size = 61, .row_length = 16, .documents = 60, .weights = false};
 
-/// Under a disk that writes no checkpoint before the file `durable` is there.
+/// Under a disk that writes no checkpoint while the file `durable` is locked.
 Words slow_disk(const RunSite& site, const std::string& path) {
   return {"/usr/bin/env",
           "CUDA_VISIBLE_DEVICES=0,1,2,3",
@@ -98,11 +102,13 @@ std::string metrics_so_far(const RunSite& site) {
 /// written when a second state waits and both slots of every snapshot are full.
 Figures measure(const RunSite& site, const std::string& path, const Words& words) {
   fs::create_directory(site / "devices");
+  int slow = ::open((site / "durable").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  REQUIRE(::flock(slow, LOCK_EX) == 0);
   Process run(joined(slow_disk(site, path), words), site.path());
   Figures figures;
   while (run.running()) {
-    if (has(metrics_so_far(site), "\"step\":5")) {
-      write_bytes(site / "durable", "");
+    if (slow >= 0 && has(metrics_so_far(site), "\"step\":5")) {
+      ::close(std::exchange(slow, -1));
     }
     double node = 0.0;
     auto processes = workers_of(site.path());
@@ -113,7 +119,7 @@ Figures measure(const RunSite& site, const std::string& path, const Words& words
       node += own + mapped(process, "Pss_Shmem:");
     }
     figures.node = std::max(figures.node, node);
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    before_the_next_look();
   }
   const Ended ended = run.wait();
   INFO(ended.err);
