@@ -37,7 +37,7 @@ TEST_CASE("optimizers: any ranks and any stop give the bits of one rank, logged 
 TEST_CASE("optimizers: the plan names the owner of a matrix that Muon keeps whole",
           "[integration][.full][optimizer]") {
   const RunSite site;
-  Words words = {"plan", "tiny.toml"};
+  Words words = {"plan", "tiny.toml", "--tensors"};
   for (const std::string& key : rank_keys(3, "full", {"optimizer.name=muon"})) {
     words.insert(words.end(), {"--set", key});
   }
