@@ -105,6 +105,7 @@ TEST_CASE("nodes: damage that a start meets ends the other nodes as it ends the 
   CHECK(unusable.exit_code == 1);
   check_comes_late(site, 14, 1);
   write_bytes(site.run() / "config.toml", "[run\nname");
+  fs::remove_all(site.run() / "index");  // Has the run's own record of its configuration.
   const Ended mistaken = start_node(site, 0, 15, kShortNodes)->wait();
   INFO(mistaken.err);
   CHECK(mistaken.exit_code == 2);

@@ -195,7 +195,9 @@ TEST_CASE("ranks: SIGTERM and SIGINT save and say 75, whoever receives them",
       CHECK(ended.exit_code == 75);
       CHECK(has(ended.err, "run it again"));
       CHECK_FALSE(has(ended.err, "error"));
-      CHECK_FALSE(has(ended.err, "warning"));
+      for (const std::string& line : lines_of(ended.err)) {
+        CHECK((!line.starts_with("warning ") || line.starts_with("warning many_epochs ")));
+      }
       REQUIRE(checkpoint_steps(site.run()).back() == last_step(site.run()));
       CHECK(last_step(site.run()) > done);
       CHECK(workers_of(site.path()).empty());

@@ -46,10 +46,12 @@ TEST_CASE("root cause: what a kernel or a handler throws is named with rank, lay
   };
   // The 20th call: of two blocks and one lane in each step.
   const Fault faults[] = {
-      {"throw", 0, {"block 0 (backward) of step 10, lane ", ": the kernel has lost its way"}},
+      {"throw",
+       0,
+       {"block 0 (backward attention) of step 10, lane ", ": the kernel has lost its way"}},
       {"bad_alloc",
        2,
-       {"block 0 (backward) of step 10, lane ", ": out of memory (std::bad_alloc)"}},
+       {"block 0 (backward attention) of step 10, lane ", ": out of memory (std::bad_alloc)"}},
       {"handler", 0, {"block 0, step 10: out of memory (std::bad_alloc)"}}};
   for (const Fault& fault : faults) {
     const RunSite site;

@@ -51,12 +51,14 @@ TEST_CASE("stall: a wedged kernel is named with its rank, layer and step, and th
   const auto launcher = start_held(site, "1", 10, endless(3));
   wait_for_stall(site, *launcher, [](const std::string& text) {
     return has(text, " waits for ") &&
-           has(text, ", rank 1 prepares it: in block 0 (backward) of step 5, lane 1 for ");
+           has(text,
+               ", rank 1 prepares it: in block 0 (backward attention) of step 5, lane 1 for ");
   });
   REQUIRE(status_comes(site, *launcher, [](const nlohmann::json& status) {
     return status.contains("stall") && status.at("condition") == "running" &&
            status.at("step") == 4 &&
-           has(status.at("stall").at("text"), ", rank 1 prepares it: in block 0 (backward)");
+           has(status.at("stall").at("text"),
+               ", rank 1 prepares it: in block 0 (backward attention)");
   }));
   let_go(site);
   wait_for_event(site, *launcher, "stall_over");
@@ -73,7 +75,7 @@ TEST_CASE("stall: one rank alone is watched as well", "[integration][.full][stal
   const RunSite site;
   const auto launcher = start_held(site, "head", 9, {"run.steps=1000000", "watchdog.stall_s=1"});
   wait_for_stall(site, *launcher, [](const std::string& text) {
-    return has(text, "the conductor waits for rank 0: in block 1 (backward) of ");
+    return has(text, "the conductor waits for rank 0: in block 1 (backward attention) of ");
   });
   let_go(site);
   wait_for_event(site, *launcher, "stall_over");
