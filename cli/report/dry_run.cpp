@@ -49,8 +49,6 @@ std::string dry_run_report(const RunPlan& plan, double flops_per_second, bool of
   const auto schedule = engine::schedule_of(plan.engine.objective);
   const std::int64_t step_tokens = tokens_per_step(config);
   const auto tokens = static_cast<double>(step_tokens) * static_cast<double>(config.run.steps);
-  const auto epoch = static_cast<double>(plan.data->training_rows()) *
-                     static_cast<double>(config.data.sequence_length);
   std::string text;
   const auto row = [&text](std::string_view what, const std::string& value) {
     text += fmt::format("{:<17} {}\n", what, value);
@@ -65,7 +63,7 @@ std::string dry_run_report(const RunPlan& plan, double flops_per_second, bool of
   row("tokens per step",
       fmt::format("{} ({}{} lanes x {} sequences x {})", step_tokens, passes, config.batch.lanes,
                   config.batch.micro_batch, config.data.sequence_length));
-  row("tokens", fmt::format("{} ({:.2f} epochs of {})", format_count(tokens), tokens / epoch,
+  row("tokens", fmt::format("{} ({:.2f} epochs of {})", format_count(tokens), epochs_of(plan),
                             config.data.dir));
   row("computation", fmt::format("{}FLOP, {}FLOP per token, forward and backward",
                                  format_count(tokens * flops), format_count(flops)));

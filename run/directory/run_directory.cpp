@@ -50,7 +50,7 @@ void warn_of_edits(const RunDirectory& directory) {
   }
 }
 
-/// What a user can do about a key whose value may not change like this.
+/// Ways out for a user whose change of this key is refused.
 std::string way_out(const configs::KeyChange& change) {
   return fmt::format(
       "set it back, {}choose another run.name, or start anew with --fresh",

@@ -50,7 +50,7 @@ TEST_CASE("shipped: the head of every run says how long it takes", "[configs][sh
     INFO(name << ": " << line);
     const bool hours = line.starts_with("# Hours");
     CHECK((hours || line.starts_with("# Minutes") || line.starts_with("# Seconds")));
-    // What is as long and has no short version says where it is tried.
+    // A file that takes hours and has no version of minutes says where it is tried.
     CHECK((!hours || name == "unlearn_neox.toml" || name.ends_with("_hours.toml")));
   }
 }

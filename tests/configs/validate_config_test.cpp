@@ -322,7 +322,7 @@ using Words = std::vector<std::string>;
 
 const std::string kArch = "model.arch=enoki";
 
-// Of each row: keys under which it is idle, and one with another value; the same with effect.
+// Rows: a key, the keys under which it has no effect, and those under which it has one.
 struct Row {
   std::string key;
   Words idle, needed;

@@ -1,4 +1,4 @@
-// What a document names must exist: the files and headings it links to, and the paths it quotes.
+// Files and headings that a document links to exist, and so do the paths that it quotes.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -64,7 +64,7 @@ class LaneSums {
   [[nodiscard]] const HostDeviceBuffer& buffer_of(const LaneWork& work) const {
     return work.pass.evaluates() ? eval_sums_ : *step_sums_;
   }
-  /// Of a lane of an evaluation or of a step. ModelSpec::block_sums() end its metrics.
+  /// Sums and metrics of a lane of an evaluation or of a step; ModelSpec::block_sums() come last.
   [[nodiscard]] Outcome whole_outcome(bool evaluation, std::int64_t lane) const;
   /// Outcome::metrics, added up.
   [[nodiscard]] std::vector<MetricSum> over_lanes(bool evaluation) const;
