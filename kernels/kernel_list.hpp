@@ -27,6 +27,16 @@
   KERNEL(activation_backward, ActivationBackwardParams)    \
   KERNEL(bias_add, BiasAddParams)                          \
   KERNEL(bias_gradient, BiasGradientParams)                \
+  KERNEL(router_forward, RouterForwardParams)              \
+  KERNEL(router_backward, RouterBackwardParams)            \
+  KERNEL(router_groups, RouterGroupsParams)                \
+  KERNEL(router_loads, RouterLoadsParams)                  \
+  KERNEL(router_balance, BalanceParams)                    \
+  KERNEL(expert_sort, ExpertSortParams)                    \
+  KERNEL(expert_matmul, ExpertMatmulParams)                \
+  KERNEL(gather_rows, GatherRowsParams)                    \
+  KERNEL(combine_rows, CombineRowsParams)                  \
+  KERNEL(slot_weights_backward, SlotWeightsBackwardParams) \
   KERNEL(head_loss, HeadLossParams)                        \
   KERNEL(token_log_probs, TokenLogProbsParams)             \
   KERNEL(logits_log_probs, LogitsLogProbsParams)           \

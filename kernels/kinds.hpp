@@ -24,6 +24,27 @@ enum class ActivationKind : std::uint8_t {
   relu,
 };
 
+/// Scores of a router's logits, p = softmax(logits), and weights of the chosen experts.
+enum class RouterKind : std::uint8_t {
+  softmax,             ///< w_j = p_j.
+  softmax_normalised,  ///< w_j = p_j / sum of the chosen p.
+};
+
+/// A loss that balances the loads of experts (BalanceParams has the formulas).
+enum class BalanceKind : std::uint8_t {
+  hf,           ///< transformers' load_balancing_loss_func: pooled over layers; k where uniform.
+  switch_loss,  ///< By layer (Fedus et al. 2021, https://arxiv.org/abs/2101.03961); 1 where
+                ///< uniform.
+  z,            ///< Mean squared logsumexp of the logits (Zoph et al. 2022).
+};
+
+/// The rows whose choices a balancing loss counts.
+enum class BalanceScope : std::uint8_t {
+  lane,           ///< All of the lane.
+  sequence,       ///< Each document's.
+  previous_step,  ///< All of the step before.
+};
+
 /// Row loss that replaces the cross-entropy (HeadLossParams).
 enum class RowLoss : std::uint8_t {
   cross_entropy,

@@ -1,0 +1,175 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/dtype.hpp"
+#include "kernels/kinds.hpp"
+
+// Kernels of layers of experts (Shazeer et al. 2017, https://arxiv.org/abs/1701.06538): a row is
+// computed by `slots` of `experts`, slot j by its j-th choice. A place is a (row, slot) in the
+// order of experts; all places of an expert are neighbours, rows rising (ExpertSortParams).
+namespace train::kernels {
+
+/// Choice of each row: its `slots` largest probabilities, p = softmax(logits) in single precision,
+/// the largest first, ties to the lower expert. NaN counts as -Inf. A pure function of the row.
+struct RouterForwardParams {
+  RouterKind kind = RouterKind::softmax;
+  const float* logits = nullptr;   ///< [rows, experts].
+  std::int32_t* chosen = nullptr;  ///< [rows, slots], each in [0, experts), no two alike in a row.
+  float* weights = nullptr;        ///< [rows, slots], by RouterKind.
+  std::int64_t rows = 0, experts = 0, slots = 0;
+};
+
+/// dlogits, overwritten: of the weights, with g_j the gradient at slot j, and of balancing.
+///   softmax:             p_e ([e chosen as j] g_j - sum_j p_j g_j), every e
+///   softmax_normalised:  w_j (g_j - sum_i w_i g_i) for chosen e, else 0
+///   balancing, where group(row) >= 0: + p_e (factor[group, e] - sum_i p_i factor[group, i])
+///                                     + z_factor 2 logsumexp(logits) p_e
+struct RouterBackwardParams {
+  RouterKind kind = RouterKind::softmax;
+  const float* logits = nullptr;
+  const std::int32_t* chosen = nullptr;
+  const float* weights = nullptr;
+  const float* dweights = nullptr;  ///< [rows, slots].
+  float* dlogits = nullptr;         ///< [rows, experts].
+  std::int64_t rows = 0, experts = 0, slots = 0;
+  const std::int32_t* groups = nullptr;  ///< [rows], RouterGroupsParams; nullptr: all of group 0.
+  const float* factors = nullptr;        ///< [groups, experts]; nullptr: no balancing by loads.
+  const float* z_factor = nullptr;       ///< One; nullptr: 0.
+};
+
+/// Stable counting sort by (expert, row).
+struct ExpertSortParams {
+  const std::int32_t* chosen = nullptr;  ///< [rows, slots].
+  std::int32_t* offsets = nullptr;       ///< [experts + 1]: first place of each expert; rows slots.
+  std::int32_t* row_of = nullptr;        ///< [rows slots], by place: its row.
+  std::int32_t* slot_of = nullptr;       ///< [rows slots], by place: row slots + slot.
+  std::int32_t* places = nullptr;        ///< [rows, slots]: place of each.
+  std::int64_t rows = 0, experts = 0, slots = 0;
+};
+
+enum class ExpertProduct : std::uint8_t {
+  output,  ///< c [places, n] = a [places, k] W_e^T.
+  input,   ///< c [places, k] = a [places, n] W_e.
+  weight,  ///< W_e gradient [n, k] = a^T b, over the places of e: a [places, n], b [places, k].
+};
+
+/// Products of the places of each expert with its matrix W_e [n, k]: an element has the bits of
+/// `matmul` of that expert's places alone, so a row's do not depend on which others there are. An
+/// expert without places gets a gradient of +0.
+struct ExpertMatmulParams {
+  ExpertProduct product = ExpertProduct::output;
+  const void* a = nullptr;
+  const void* b = nullptr;                ///< output, input: W_0, in rows of k; weight: see there.
+  void* c = nullptr;                      ///< weight: the gradient of W_0, in rows of k.
+  const std::int32_t* offsets = nullptr;  ///< [experts + 1], as sorted.
+  std::int64_t experts = 0;
+  std::int64_t places = 0;  ///< rows slots: offsets' last.
+  std::int64_t n = 0, k = 0;
+  std::int64_t lda = 0, ldb = 0, ldc = 0;  ///< Elements between rows; those of W_e are k wide.
+  std::int64_t stride = 0;                 ///< Elements between W_e and W_(e + 1).
+  bool accumulate = false;
+  DType dtype = DType::f32;         ///< Of a and b.
+  DType output_dtype = DType::f32;  ///< Of c; f32 for `weight`.
+};
+
+/// y[place] = x[index[place]].
+struct GatherRowsParams {
+  const void* x = nullptr;              ///< [any, cols].
+  const std::int32_t* index = nullptr;  ///< [count], inside x.
+  void* y = nullptr;                    ///< [count, cols].
+  std::int64_t count = 0, cols = 0;
+  DType dtype = DType::f32;
+};
+
+/// y[row] (+)= sum over slots, rising, of weights[row, slot] parts[places[row, slot]]: summed in
+/// single precision, rounded once.
+struct CombineRowsParams {
+  const void* parts = nullptr;           ///< [rows slots, cols].
+  const std::int32_t* places = nullptr;  ///< [rows, slots].
+  const float* weights = nullptr;        ///< [rows, slots]; nullptr: 1.
+  void* y = nullptr;                     ///< [rows, cols].
+  std::int64_t rows = 0, slots = 0, cols = 0;
+  bool accumulate = false;
+  DType dtype = DType::f32;
+};
+
+/// From dh = dy W_out by place, not yet weighted: dweights[slot_of[place]] = <dh, h>, in an order
+/// that `cols` alone fixes; then dh *= w and h *= w, w = weights[slot_of[place]]. With the weighted
+/// h, dy^T h is the gradient of W_out.
+struct SlotWeightsBackwardParams {
+  void* dh = nullptr;  ///< [count, cols].
+  void* h = nullptr;   ///< [count, cols].
+  const std::int32_t* slot_of = nullptr;
+  const float* weights = nullptr;  ///< By row slots + slot, as is dweights.
+  float* dweights = nullptr;
+  std::int64_t count = 0, cols = 0;
+  DType dtype = DType::f32;
+};
+
+/// The groups of rows whose loads are balanced, for RouterLoadsParams: all rows of a lane, or each
+/// document. Rows of documents without a target (padding is one) are in none: -1.
+struct RouterGroupsParams {
+  const std::int32_t* positions =
+      nullptr;                            ///< [sequences, seq_len]; nullptr: each sequence is one.
+  const std::int32_t* targets = nullptr;  ///< [sequences, seq_len]; nullptr: all have one.
+  std::int32_t* groups = nullptr;         ///< [sequences seq_len].
+  std::int64_t sequences = 0, seq_len = 0;
+  bool by_document = false;
+};
+
+/// Loads of a layer: sums over the rows of each group, in the order of rows by blocks that their
+/// number fixes.
+struct RouterLoadsParams {
+  const float* logits = nullptr;
+  const std::int32_t* chosen = nullptr;
+  const std::int32_t* groups = nullptr;  ///< [rows]; below `group_count`.
+  std::int32_t* counts = nullptr;        ///< [group_count, experts]: choices; overwritten, as all.
+  float* probabilities = nullptr;        ///< [group_count, experts]: sums of softmax(logits).
+  std::int32_t* group_rows = nullptr;    ///< [group_count].
+  double* z_squares = nullptr;           ///< One: sum of logsumexp(logits)^2 over all groups.
+  std::int64_t rows = 0, experts = 0, slots = 0;
+  std::int64_t group_count = 0;  ///< 1, or `rows` by documents: groups without rows get zeros.
+};
+
+/// One balancing loss, a term of the training loss as coeff times its value. n: rows of a group or,
+/// summed, of the lane; c: choices; P: mean probabilities.
+struct BalanceTerm {
+  BalanceKind kind = BalanceKind::switch_loss;
+  BalanceScope scope = BalanceScope::lane;
+  float coeff = 0.0F;
+};
+inline constexpr std::size_t kMostBalanceTerms = 4;
+
+/// What balancing's terms are worth and what the router's backward pass takes for them:
+///   hf           E sum_e (sum_l c_le / (L n)) (mean over l of P_le), over L layers at once
+///   switch_loss  E sum_e (c_e / (k n)) P_e of this layer; a model's value is the mean over layers
+///   z            mean over rows of logsumexp(logits)^2; likewise
+/// with c and n of the scope: lane; sequence: each document's own, and their values' mean by rows;
+/// previous_step: `previous`, over all lanes of the step before; where that is all zeros, c_e / (k
+/// n) is 1 / E. Nothing flows through c.
+struct BalanceParams {
+  BalanceTerm terms[kMostBalanceTerms] = {};
+  std::int64_t term_count = 0;
+  /// The layer's own, as RouterLoadsParams wrote them. hf reads counts and probabilities of all
+  /// `layers`, `layer_stride` elements apart from `layer_counts` and `layer_probabilities` on, each
+  /// of one group.
+  const std::int32_t* counts = nullptr;
+  const float* probabilities = nullptr;
+  const std::int32_t* group_rows = nullptr;
+  const double* z_squares = nullptr;
+  const std::int32_t* layer_counts = nullptr;
+  const float* layer_probabilities = nullptr;
+  const float* previous = nullptr;  ///< [experts]; nullptr: no term needs it.
+  std::int64_t experts = 0, slots = 0, group_count = 0;
+  std::int64_t layers = 1;  ///< Layers of experts in the model.
+  std::int64_t layer_stride = 0;
+  float scale = 1.0F;  ///< 1 / lanes of the step.
+  /// Outputs, each nullptr where it is not wanted. values: [term_count] pairs of value and count
+  /// (1; both 0 without rows).
+  double* values = nullptr;
+  float* factors = nullptr;   ///< [group_count, experts]: scale times the terms' own.
+  float* z_factor = nullptr;  ///< One.
+};
+
+}  // namespace train::kernels
