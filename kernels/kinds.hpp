@@ -28,6 +28,7 @@ enum class ActivationKind : std::uint8_t {
 enum class RouterKind : std::uint8_t {
   softmax,             ///< w_j = p_j.
   softmax_normalised,  ///< w_j = p_j / sum of the chosen p.
+  sigmoid,             ///< w_j = sigmoid(logit_j): a gate of one expert, without balancing.
 };
 
 /// A loss that balances the loads of experts (BalanceParams has the formulas).

@@ -23,6 +23,7 @@ struct RouterForwardParams {
 /// dlogits, overwritten: of the weights, with g_j the gradient at slot j, and of balancing.
 ///   softmax:             p_e ([e chosen as j] g_j - sum_j p_j g_j), every e
 ///   softmax_normalised:  w_j (g_j - sum_i w_i g_i) for chosen e, else 0
+///   sigmoid:             g_j w_j (1 - w_j) for chosen e, else 0; REQUIRES: no factors
 ///   balancing, where group(row) >= 0: + p_e (factor[group, e] - sum_i p_i factor[group, i])
 ///                                     + z_factor 2 logsumexp(logits) p_e
 struct RouterBackwardParams {
@@ -170,6 +171,11 @@ struct BalanceParams {
   double* values = nullptr;
   float* factors = nullptr;   ///< [group_count, experts]: scale times the terms' own.
   float* z_factor = nullptr;  ///< One.
+  /// [experts]: choices in all groups, as a sum over lanes takes them, exact below 2^24.
+  float* tally = nullptr;
+  /// [experts] pairs of the choices and of their mean over experts, k n / E: their quotient is a
+  /// load relative to the uniform one.
+  double* loads = nullptr;
 };
 
 }  // namespace train::kernels
