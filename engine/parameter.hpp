@@ -51,6 +51,9 @@ struct Parameter {
   bool adapter = false;     ///< Part of an AdapterBlock: no published model has it.
   /// Layers read it in fp32 where they read other weights in bf16; its gradient travels as theirs.
   bool exact = false;
+  /// Numbers that the model counts: its gradient is a lane's count, and an update sets it to the
+  /// sum over the lanes of the step. Optimizers, norms and published files leave it out.
+  bool tallied = false;
   /// True if the weights never change: the parameter has no gradient, no master besides the compute
   /// weights, and no optimizer state.
   bool frozen = false;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <unordered_set>
 
 #include "engine/model/blocks/block.hpp"
 #include "engine/model/unit_parameters.hpp"
@@ -58,7 +59,16 @@ bool LoraSpec::adapts(const std::string& module) const {
   });
 }
 
+bool LoraSpec::adapts_by_name(const std::string& module) const {
+  LoraSpec named = *this;
+  std::erase(named.targets, "all-linear");
+  return named.adapts(module);
+}
+
 bool ModelSpec::is_frozen(const std::string& unit, const Parameter& parameter) const {
+  if (parameter.tallied) {
+    return false;
+  }
   if (lora.rank > 0 && !parameter.adapter) {
     return true;
   }
@@ -73,7 +83,7 @@ ParameterCount count_parameters(const ModelSpec& spec) {
   count.head = spec.tie_embeddings ? 0 : count.embedding;
   for (const UnitParameters& unit : describe_units(spec)) {
     for (const Parameter& parameter : unit.parameters) {
-      count.total += parameter.count();
+      count.total += parameter.tallied ? 0 : parameter.count();
     }
   }
   return count;
@@ -89,8 +99,9 @@ std::string block_sizes(const LayerSpec& layer) {
 
 std::vector<std::string> block_metrics(const ModelSpec& spec) {
   std::vector<std::string> names;
+  std::unordered_set<std::string> known;  // A layer of experts has one for each.
   for (std::string& name : spec.block_sums()) {
-    if (std::ranges::find(names, name) == names.end()) {
+    if (known.insert(name).second) {
       names.push_back(std::move(name));
     }
   }

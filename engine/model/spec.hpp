@@ -62,6 +62,8 @@ struct LoraSpec {
   [[nodiscard]] float scale() const;
   /// True if the map `module` of a layer, "model.layers.0.self_attn.q_proj", has an adapter.
   [[nodiscard]] bool adapts(const std::string& module) const;
+  /// adapts() by a pattern other than "all-linear", which means neither routers nor experts.
+  [[nodiscard]] bool adapts_by_name(const std::string& module) const;
 };
 
 /// A model as plain data: everything that its units are built from. Tensors have the names and the

@@ -92,6 +92,14 @@ Workspace::Slot Workspace::keep(const std::string& owner, const std::string& nam
   return reservations_.size() - 1;
 }
 
+Workspace::Slot Workspace::keep_always(const std::string& owner, const std::string& name,
+                                       std::int64_t count, Content content) {
+  const bool again = std::exchange(recompute_kept_, false);
+  const Slot slot = keep(owner, name, count, content);
+  recompute_kept_ = again;
+  return slot;
+}
+
 Workspace::Slot Workspace::keep_for_next(const std::string& owner, const std::string& name,
                                          std::int64_t count) {
   const Slot slot = keep(owner, name, count);

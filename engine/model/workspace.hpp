@@ -105,6 +105,9 @@ class Workspace {
   /// live that long, so it becomes share(name): one buffer for all owners.
   Slot keep(const std::string& owner, const std::string& name, std::int64_t count,
             Content content = Content::elements);
+  /// keep(), for contents that are not computed again: choices, which come once a lane.
+  Slot keep_always(const std::string& owner, const std::string& name, std::int64_t count,
+                   Content content);
   /// keep(), for what the next unit needs and the backward pass of this one does not.
   Slot keep_for_next(const std::string& owner, const std::string& name, std::int64_t count);
   /// keep(), for contents that a cheap kernel gives again from what is kept anyway. When lean()
@@ -154,6 +157,10 @@ class Workspace {
   [[nodiscard]] Elements at(Slot slot) const;
   /// REQUIRES: the slot holds floats.
   [[nodiscard]] float* floats_at(Slot slot) const;
+  /// A slot of floats that holds as many indices.
+  [[nodiscard]] std::int32_t* indices_at(Slot slot) const {
+    return reinterpret_cast<std::int32_t*>(floats_at(slot));
+  }
   /// True for the first caller, which must fill the slot, once for the life of the workspace.
   [[nodiscard]] bool first_use(Slot slot);
 

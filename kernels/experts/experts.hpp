@@ -63,9 +63,10 @@ struct ExpertMatmulParams {
   const void* a = nullptr;
   const void* b = nullptr;                ///< output, input: W_0, in rows of k; weight: see there.
   void* c = nullptr;                      ///< weight: the gradient of W_0, in rows of k.
-  const std::int32_t* offsets = nullptr;  ///< [experts + 1], as sorted.
+  /// [experts + 1]: of neighbouring experts, so that the first may be above 0.
+  const std::int32_t* offsets = nullptr;
   std::int64_t experts = 0;
-  std::int64_t places = 0;  ///< rows slots: offsets' last.
+  std::int64_t places = 0;  ///< rows slots: the most that there are.
   std::int64_t n = 0, k = 0;
   std::int64_t lda = 0, ldb = 0, ldc = 0;  ///< Elements between rows; those of W_e are k wide.
   std::int64_t stride = 0;                 ///< Elements between W_e and W_(e + 1).
@@ -154,7 +155,7 @@ struct BalanceParams {
   std::int64_t term_count = 0;
   /// The layer's own, as RouterLoadsParams wrote them. hf reads counts and probabilities of all
   /// `layers`, `layer_stride` elements apart from `layer_counts` and `layer_probabilities` on, each
-  /// of one group.
+  /// of one group; without layer_counts a term of hf is left out.
   const std::int32_t* counts = nullptr;
   const float* probabilities = nullptr;
   const std::int32_t* group_rows = nullptr;

@@ -53,6 +53,7 @@ struct Lane {
   const void* reference_input = nullptr;
   float loss_scale = 1.0F;    ///< 1 / tokens of the global batch.
   float z_scale = 0.0F;       ///< z_loss_coeff / tokens of the global batch.
+  float lane_scale = 0.0F;    ///< 1 / lanes of the step: of losses that are means over lanes.
   bool with_gradient = true;  ///< The head also computes gradients (training).
   bool adapters = true;       ///< false: linear maps are without theirs.
 
@@ -85,6 +86,7 @@ struct BlockCall {
   ConstElements weights;  ///< Flat buffer of the unit.
   float* gradient;        ///< Flat buffer of the unit; nullptr in a forward pass.
   const Lane& lane;
+  bool again = false;  ///< The backward pass computes again what the lane has computed before.
 };
 
 /// A sharding unit: the embedding, one transformer block, or final norm + head.

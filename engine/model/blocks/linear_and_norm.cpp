@@ -41,12 +41,13 @@ LinearBlock::LinearBlock(const BlockContext& context, const std::string& name,
                                     .group = ParameterGroup::decay,
                                     .init = options.init,
                                     .linear = true,
-                                    .muon = true,
+                                    .muon = !options.router,
                                     .adaptable = true});
   if (options.bias && !options.bias_later) {
     bias_ = place_bias(context, name, options.outputs);
   }
-  if (context.lora.adapts(context.prefix + name)) {
+  const std::string module = context.prefix + name;
+  if (options.router ? context.lora.adapts_by_name(module) : context.lora.adapts(module)) {
     adapter_.emplace(context, name, options.inputs, options.outputs);
   }
 }

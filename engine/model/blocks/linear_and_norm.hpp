@@ -24,6 +24,7 @@ class LinearBlock {
     bool bias = false;
     bool transposed = false;
     bool bias_later = false;  ///< add_bias() adds the bias, not the constructor.
+    bool router = false;      ///< Neither Muon's, nor adapted unless it is named.
   };
   LinearBlock(const BlockContext& context, const std::string& name, const Options& options);
   /// Combines layers of one input to a single one with adjacent outputs; it adds no parameters and

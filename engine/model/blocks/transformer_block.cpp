@@ -202,7 +202,7 @@ void TransformerBlock::branch_backward(const BlockCall& call, const Branch& bran
 void TransformerBlock::backward(kernels::Stream& stream, const UnitMemory& memory,
                                 const Lane& lane) {
   const BlockCall call{stream, memory.weights, memory.gradient, lane};
-  compute_again(call);
+  compute_again({stream, memory.weights, memory.gradient, lane, /*again=*/true});
   // Side by side all start from the gradient as it came; in series from what those behind left.
   ConstElements gradient = branch_gradient(call);
   for (std::size_t i = branches_.size(); i > 0; --i) {

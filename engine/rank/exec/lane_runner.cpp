@@ -103,6 +103,8 @@ Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
           .reference_input = makes_loss ? head_.reference_input(work) : nullptr,
           .loss_scale = scale(1.0),
           .z_scale = head_.weighs() ? 0.0F : scale(static_cast<double>(options.model.z_loss_coeff)),
+          .lane_scale =
+              evaluation ? 0.0F : 1.0F / static_cast<float>(rank_->plan().train_lanes().lanes()),
           .with_gradient = !evaluation,
           .adapters = !work.pass.frozen};
 }

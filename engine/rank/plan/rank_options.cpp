@@ -12,13 +12,15 @@
 #include "engine/objective/registry.hpp"
 #include "engine/optimizer/averaged.hpp"
 #include "engine/optimizer/registry.hpp"
+#include "engine/optimizer/tallied.hpp"
 
 // Plans from options, with the errors a user can mend.
 
 namespace train::engine {
 
 std::unique_ptr<Optimizer> optimizer_of(const RankOptions& options) {
-  return with_average(make_optimizer(options.optimizer, options.total_steps), options.train);
+  return with_tallies(
+      with_average(make_optimizer(options.optimizer, options.total_steps), options.train));
 }
 
 ModelSpec trained_model(const RankOptions& options) {

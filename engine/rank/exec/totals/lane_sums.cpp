@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <unordered_map>
 
 #include "base/text/byte_sizes.hpp"
 #include "engine/lanes/lane_tree.hpp"
@@ -27,6 +28,15 @@ LaneSums::LaneSums(const RankPlan& rank, const HostDeviceBuffer& step_sums)
                  "evaluation loss sums"),
       unread_(sizeof(kernels::LossSums), "unread sums", rank.device().memory) {
   place_lanes();
+  const std::vector<std::string> metrics = block_metrics(rank.options().model);
+  std::unordered_map<std::string, std::size_t> index;
+  for (const std::string& name : metrics) {
+    index.emplace(name, index.size());
+  }
+  for (const std::string& name : rank.options().model.block_sums()) {
+    block_metric_of_.push_back(index.at(name));
+  }
+  block_metric_count_ = metrics.size();
 }
 
 void LaneSums::place_lanes() {
@@ -153,13 +163,12 @@ void LaneSums::add_block_metrics(std::vector<double>& means) const {
 
 void LaneSums::append_block_means(std::span<const MetricSum> sums,
                                   std::vector<double>& means) const {
-  const std::vector<std::string> names = rank_->options().model.block_sums();
-  for (const std::string& name : block_metrics(rank_->options().model)) {
-    MetricSum total;
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      total.sum += names[i] == name ? sums[i].sum : 0.0;
-      total.count += names[i] == name ? sums[i].count : 0.0;
-    }
+  std::vector<MetricSum> totals(block_metric_count_);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    totals[block_metric_of_[i]].sum += sums[i].sum;
+    totals[block_metric_of_[i]].count += sums[i].count;
+  }
+  for (const MetricSum& total : totals) {
     means.push_back(mean_of(total));
   }
 }

@@ -77,6 +77,8 @@ class LaneSums {
   HostDeviceBuffer eval_sums_;
   std::vector<std::int64_t> step_sums_at_, eval_sums_at_;  // By lane.
   kernels::Buffer unread_;
+  std::vector<std::size_t> block_metric_of_;  // By place in ModelSpec::block_sums().
+  std::size_t block_metric_count_ = 0;
 };
 
 }  // namespace train::engine

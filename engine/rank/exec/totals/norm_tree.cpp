@@ -61,7 +61,8 @@ void NormTree::collect(const ShardPlan& plan, const RankLayout& layout, bool of_
   std::vector<std::size_t> first_of_unit = {0};
   for (std::size_t unit = 0; unit < units_; ++unit) {
     for (const Parameter& parameter : plan.units()[unit].parameters) {
-      parameters_.push_back({.unit = unit, .rows = parameter.rows(), .nodes = {}});
+      parameters_.push_back(
+          {.unit = unit, .rows = parameter.rows(), .tallied = parameter.tallied, .nodes = {}});
     }
     first_of_unit.push_back(parameters_.size());
   }
@@ -94,7 +95,7 @@ void NormTree::collect(const ShardPlan& plan, const RankLayout& layout, bool of_
 std::vector<double> NormTree::parameter_squares(const double* values) const {
   std::vector<double> squares;
   for (const ParameterNodes& parameter : parameters_) {
-    if (parameter.nodes.empty()) {  // frozen
+    if (parameter.nodes.empty() || parameter.tallied) {  // Empty: frozen.
       squares.push_back(0.0);
       continue;
     }

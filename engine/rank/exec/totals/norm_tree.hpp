@@ -46,6 +46,7 @@ class NormTree {
   struct ParameterNodes {
     std::size_t unit = 0;
     std::int64_t rows = 0;
+    bool tallied = false;  // Its nodes are no gradient's.
     std::vector<Node> nodes;  // From the first row to the last.
   };
   void collect(const ShardPlan& plan, const RankLayout& layout, bool of_pass);
