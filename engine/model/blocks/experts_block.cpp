@@ -95,8 +95,8 @@ std::string ExpertsSpec::describe() const {
   std::string text = fmt::format("{} of {} gated experts of {}, router {}", slots, experts, hidden,
                                  kRouters[static_cast<std::size_t>(router)]);
   if (shared.hidden > 0) {
-    text += fmt::format(", {} expert of {}", shared.gate.empty() ? "shared" : "gated shared",
-                        shared.hidden);
+    text +=
+        fmt::format(", {} expert of {}", shared.gated ? "gated shared" : "shared", shared.hidden);
   }
   for (const BalanceTerm& term : balance) {
     text += fmt::format(", balance {} ({}) x {:.4g}, {:.4g} where uniform", name_of(term.kind),
@@ -236,7 +236,7 @@ void ExpertsBlock::reserve_balance(Workspace& w) {
 }
 
 void ExpertsBlock::reserve_shared(const BlockContext& context, const ModelSpec& model) {
-  const SharedExpertSpec& shared = spec_.shared;
+  const SharedExpert& shared = spec_.shared;
   const MlpSpec mlp = [&] {
     MlpSpec made;
     made.hidden = shared.hidden;
@@ -250,7 +250,7 @@ void ExpertsBlock::reserve_shared(const BlockContext& context, const ModelSpec& 
   shared_.emplace(Shared{.mlp = MlpBlock(context, mlp, model), .gate = std::nullopt});
   Workspace& w = *workspace_;
   const std::int64_t rows = w.rows();
-  if (shared.gate.empty()) {
+  if (!shared.gated) {
     shared_->output = w.scratch(Phase::branch, "shared expert", rows * embedding_dim_);
     return;
   }

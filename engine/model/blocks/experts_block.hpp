@@ -19,9 +19,10 @@
 namespace train::engine {
 
 /// A gated MLP that every row passes besides its experts, or none.
-struct SharedExpertSpec {
+struct SharedExpert {
   std::int64_t hidden = 0;  ///< 0: there is none.
-  std::string gate = {};    ///< Of y += sigmoid(<gate, x>) MLP(x); empty: y += MLP(x).
+  bool gated = false;       ///< y += sigmoid(<gate, x>) MLP(x), else y += MLP(x).
+  std::string gate = {};
   std::string in = {}, up = {}, out = {};
 };
 
@@ -38,7 +39,7 @@ struct ExpertsSpec final : BlockSpec {
   std::string gate = {};    ///< The router's matrix, [experts, embedding_dim].
   std::string expert = {};  ///< Prefix of an expert's maps; "{}": its number.
   std::string in = {}, up = {}, out = {};
-  SharedExpertSpec shared = {};
+  SharedExpert shared = {};
   std::vector<kernels::BalanceTerm> balance = {};  ///< At most kMostBalanceTerms.
   /// Its place among the layers of experts, and their number.
   std::int64_t index = 0, layers = 1;
