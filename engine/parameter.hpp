@@ -45,15 +45,17 @@ struct Parameter {
   Initializer init = {};
   bool linear = false;  ///< Matrix of a product: FLOPs count its elements.
   bool muon = false;    ///< A matrix that Muon may take, or of more than two dimensions one a row.
-  bool adaptable = false;   ///< Matrix of a linear map that [lora] may choose.
-  bool is_head = false;     ///< The head's own matrix.
-  double used_share = 1.0;  ///< Share of elements that one token uses: less for experts.
-  bool adapter = false;     ///< Part of an AdapterBlock: no published model has it.
+  bool adaptable = false;        ///< Matrix of a linear map that [lora] may choose.
+  bool adapted_by_name = false;  ///< "all-linear" does not mean it: routers, experts.
+  bool is_head = false;          ///< The head's own matrix.
+  double used_share = 1.0;       ///< Share of elements that one token uses: less for experts.
+  bool adapter = false;          ///< Part of an AdapterBlock: no published model has it.
   /// Layers read it in fp32 where they read other weights in bf16; its gradient travels as theirs.
   bool exact = false;
   /// Numbers that the model counts: its gradient is a lane's count, and an update sets it to the
   /// sum over the lanes of the step. Optimizers, norms and published files leave it out.
   bool tallied = false;
+  std::string frozen_with = {};  ///< The parameter with which it is frozen; empty: decided alone.
   /// True if the weights never change: the parameter has no gradient, no master besides the compute
   /// weights, and no optimizer state.
   bool frozen = false;

@@ -49,25 +49,20 @@ float LoraSpec::scale() const {
   return static_cast<float>(alpha / (rslora ? std::sqrt(inner) : inner));
 }
 
-bool LoraSpec::adapts(const std::string& module) const {
+bool LoraSpec::adapts(const std::string& module, bool by_name) const {
   if (rank == 0) {
     return false;
   }
   return std::any_of(targets.begin(), targets.end(), [&](const std::string& target) {
-    return target == "all-linear" || matches_shell(target, module) ||
+    return (target == "all-linear" && !by_name) || matches_shell(target, module) ||
            matches_shell("*." + target, module);
   });
 }
 
-bool LoraSpec::adapts_by_name(const std::string& module) const {
-  LoraSpec named = *this;
-  std::erase(named.targets, "all-linear");
-  return named.adapts(module);
-}
-
 bool ModelSpec::is_frozen(const std::string& unit, const Parameter& parameter) const {
-  if (parameter.tallied) {
-    return false;
+  if (!parameter.frozen_with.empty()) {
+    Parameter other{.name = parameter.frozen_with};
+    return is_frozen(unit, other);
   }
   if (lora.rank > 0 && !parameter.adapter) {
     return true;

@@ -61,9 +61,8 @@ struct LoraSpec {
   /// alpha / rank, with rslora alpha / sqrt(rank) (Kalajdzievski 2023).
   [[nodiscard]] float scale() const;
   /// True if the map `module` of a layer, "model.layers.0.self_attn.q_proj", has an adapter.
-  [[nodiscard]] bool adapts(const std::string& module) const;
-  /// adapts() by a pattern other than "all-linear", which means neither routers nor experts.
-  [[nodiscard]] bool adapts_by_name(const std::string& module) const;
+  /// `by_name`: "all-linear" does not mean it (Parameter::adapted_by_name).
+  [[nodiscard]] bool adapts(const std::string& module, bool by_name = false) const;
 };
 
 /// A model as plain data: everything that its units are built from. Tensors have the names and the

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "base/text/units.hpp"
 #include "engine/optimizer/exact_sum.hpp"
 #include "run/report/choice_report.hpp"
+#include "run/report/expert_loads.hpp"
 
 namespace train::run {
 namespace {
@@ -184,7 +186,11 @@ void RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   for (const engine::OptimizerDiagnostic& each : diagnosed) {
     line[fmt::format("optimizer/{}", each.name)] = each.value;
   }
-  const auto metrics = objective_metrics(event.objective_metrics);
+  auto metrics = objective_metrics(event.objective_metrics);
+  if (const ExpertLoads loads = take_expert_loads(metrics); !loads.empty()) {
+    std::ranges::move(loads.figures(), std::back_inserter(metrics));
+    line["expert_load"] = loads.rounded();
+  }
   for (const auto& [name, value] : metrics) {
     line[name] = value;
   }

@@ -42,12 +42,13 @@ void ExpertMaps::add(const BlockContext& context, const std::string& module) {
   w_.add(context, {.name = context.prefix + module + ".weight",
                    .init = options_.init,
                    .adaptable = true,
+                   .adapted_by_name = true,
                    .used_share = options_.used_share});
 }
 
 void ExpertMaps::add_adapter(const BlockContext& context, const std::string& module) {
   const std::string name = context.prefix + module;
-  if (!context.lora.adapts_by_name(name)) {
+  if (!context.lora.adapts(name, /*by_name=*/true)) {
     return;
   }
   const double bound = 1.0 / std::sqrt(static_cast<double>(options_.inputs));

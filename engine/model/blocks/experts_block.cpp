@@ -31,26 +31,23 @@ LinearBlock::Options one_row_map(const ModelSpec& model, std::int64_t outputs) {
   return {.inputs = model.embedding_dim, .outputs = outputs, .router = true};
 }
 
-/// The counts of the step before, if a loss reads them and the router learns from it.
+/// The counts of the step before, if a loss reads them.
 std::optional<ParameterPlace> add_previous_load(const BlockContext& context,
                                                 const ExpertsSpec& spec) {
   const auto reads = [](const BalanceTerm& term) {
     return term.scope == BalanceScope::previous_step;
   };
-  const std::string router = context.prefix + spec.gate + ".weight";
-  const auto is_trained_router = [&](const Parameter& parameter) {
-    return parameter.name == router && !parameter.frozen;
-  };
-  if (std::ranges::none_of(spec.balance, reads) ||
-      std::ranges::none_of(context.parameters.parameters(), is_trained_router)) {
+  if (std::ranges::none_of(spec.balance, reads)) {
     return std::nullopt;
   }
-  return context.parameters.add({.name = context.prefix + spec.gate + ".previous_load",
+  const std::string router = context.prefix + spec.gate;
+  return context.parameters.add({.name = router + ".previous_load",
                                  .shape = {spec.experts},
                                  .group = ParameterGroup::no_decay,
                                  .init = Initializer::constant(0.0),
                                  .exact = true,
-                                 .tallied = true});
+                                 .tallied = true,
+                                 .frozen_with = router + ".weight"});
 }
 
 }  // namespace
@@ -361,11 +358,6 @@ kernels::BalanceParams ExpertsBlock::balance(const BlockCall& call) const {
   if (previous_load_) {
     params.previous = exact_weights(call.weights, previous_load_->offset);
   }
-  for (BalanceTerm& term : params.terms) {
-    if (term.scope == BalanceScope::previous_step && !previous_load_) {
-      term = {.kind = term.kind, .coeff = 0.0F};  // The router is frozen.
-    }
-  }
   return params;
 }
 
@@ -573,7 +565,8 @@ void ExpertsBlock::router_backward(const BlockCall& call, ConstElements x, Eleme
     kernels::BalanceParams terms = balance(call);
     terms.factors = workspace_->floats_at(at_.factors);
     terms.z_factor = workspace_->floats_at(at_.z_factor);
-    terms.tally = previous_load_ ? call.gradient + previous_load_->gradient : nullptr;
+    const bool tallies = previous_load_ && !previous_load_->frozen;
+    terms.tally = tallies ? call.gradient + previous_load_->gradient : nullptr;
     kernels_->router_balance(call.stream, terms);
     params.groups = workspace_->indices_at(at_.groups);
     params.factors = terms.factors;

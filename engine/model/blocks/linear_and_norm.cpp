@@ -42,12 +42,12 @@ LinearBlock::LinearBlock(const BlockContext& context, const std::string& name,
                                     .init = options.init,
                                     .linear = true,
                                     .muon = !options.router,
-                                    .adaptable = true});
+                                    .adaptable = true,
+                                    .adapted_by_name = options.router});
   if (options.bias && !options.bias_later) {
     bias_ = place_bias(context, name, options.outputs);
   }
-  const std::string module = context.prefix + name;
-  if (options.router ? context.lora.adapts_by_name(module) : context.lora.adapts(module)) {
+  if (context.lora.adapts(context.prefix + name, options.router)) {
     adapter_.emplace(context, name, options.inputs, options.outputs);
   }
 }

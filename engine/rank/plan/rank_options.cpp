@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -102,9 +103,25 @@ Status check_schedule(const RankOptions& options) {
   return {};
 }
 
+/// Error (user): counts of the step before, where a step has several passes.
+static Status check_tallies(const RankOptions& options, const std::vector<UnitParameters>& units) {
+  for (const UnitParameters& unit : units) {
+    for (const Parameter& parameter : unit.parameters) {
+      if (parameter.tallied && make_objective(options.objective)->several_passes()) {
+        return user_error(fmt::format(
+            "model.balance reads the loads of the step before, but a step of objective.name = "
+            "\"{}\" has several passes; balance by \"switch:lane:0.01\" instead",
+            options.objective.name));
+      }
+    }
+  }
+  return {};
+}
+
 Result<ShardPlan> plan_of(const RankOptions& options) {
   TRAIN_RETURN_IF_ERROR(check_schedule(options));
   std::vector<UnitParameters> units = describe_units(trained_model(options));
+  TRAIN_RETURN_IF_ERROR(check_tallies(options, units));
   std::vector<std::string> whole = whole_parameters(*optimizer_of(options), units);
   whole.insert(whole.end(), options.whole_parameters.begin(), options.whole_parameters.end());
   return ShardPlan::make({.parallel = options.parallel,
@@ -118,6 +135,43 @@ Result<ShardPlan> plan_of(const RankOptions& options) {
 }
 
 namespace {
+
+/// "model.layers.0.mlp.experts.3.up_proj" of its weight.
+std::string module_of(const Parameter& map) { return map.name.substr(0, map.name.rfind('.')); }
+
+/// The name without its last number: that of all experts of a layer.
+std::string without_number(std::string module) {
+  for (std::size_t end = module.size(); end > 0;) {
+    const std::size_t dot = module.rfind('.', end - 1);
+    const std::size_t begin = dot == std::string::npos ? 0 : dot + 1;
+    if (end > begin && module.find_first_not_of("0123456789", begin) >= end) {
+      return module.replace(begin, end - begin, "*");
+    }
+    end = dot == std::string::npos ? 0 : dot;
+  }
+  return module;
+}
+
+/// Error (user): a target matches some experts of a layer, whose products are one.
+Status check_expert_adapters(const LoraSpec& lora, const std::vector<const Parameter*>& maps) {
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> adapted;  // Of all.
+  for (const Parameter* map : maps) {
+    if (map->used_share < 1.0) {
+      auto& [with, all] = adapted[without_number(module_of(*map))];
+      with += lora.adapts(module_of(*map), map->adapted_by_name) ? 1 : 0;
+      ++all;
+    }
+  }
+  for (const auto& [name, counts] : adapted) {
+    if (counts.first > 0 && counts.first < counts.second) {
+      return user_error(
+          fmt::format("lora.targets match {} of the {} experts called \"{}\"; name all of them, as "
+                      "\"{}\" does, or none",
+                      counts.first, counts.second, name, name));
+    }
+  }
+  return {};
+}
 
 /// Error (user) naming [lora] when a target matches no linear map, or the rank is above a map's.
 Status check_lora(const RankOptions& options) {
@@ -136,22 +190,21 @@ Status check_lora(const RankOptions& options) {
       }
     }
   }
-  const auto module_of = [](const Parameter& map) {
-    return map.name.substr(0, map.name.rfind('.'));
-  };
   for (const std::string& target : lora.targets) {
     LoraSpec one = lora;
     one.targets = {target};
-    if (std::none_of(maps.begin(), maps.end(),
-                     [&](const Parameter* map) { return one.adapts(module_of(*map)); })) {
+    if (std::none_of(maps.begin(), maps.end(), [&](const Parameter* map) {
+          return one.adapts(module_of(*map), map->adapted_by_name);
+        })) {
       return user_error(fmt::format(
           "lora.targets: \"{}\" matches no linear layer; they are called \"{}\" to \"{}\"", target,
           module_of(*maps.front()), module_of(*maps.back())));
     }
   }
+  TRAIN_RETURN_IF_ERROR(check_expert_adapters(lora, maps));
   for (const Parameter* map : maps) {
     const std::int64_t most = std::min(map->rows(), map->cols());
-    if (lora.adapts(module_of(*map)) && lora.rank > most) {
+    if (lora.adapts(module_of(*map), map->adapted_by_name) && lora.rank > most) {
       return user_error(
           fmt::format("lora.rank is {}, but {} is a matrix of {} x {}: give {} or less", lora.rank,
                       module_of(*map), map->rows(), map->cols(), most));
