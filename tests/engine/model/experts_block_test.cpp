@@ -1,0 +1,245 @@
+// Layers of experts in a model: gradients, and what neither ranks nor recomputation may change.
+
+#include "engine/model/blocks/experts_block.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "engine/model/model.hpp"
+#include "engine/rank/plan/rank_options.hpp"
+#include "tests/engine/model/layer_runs.hpp"
+#include "tests/engine/rank/small_model.hpp"
+
+namespace train::engine::experts_block_test {
+namespace {
+
+using Catch::Matchers::Contains;
+using kernels::BalanceKind;
+using kernels::BalanceScope;
+using kernels::RouterKind;
+using testing::run;
+using testing::Text;
+using testing::Trace;
+using Options = WorldStep::Options;
+
+constexpr std::int64_t kExperts = 6;
+constexpr std::int64_t kSlots = 2;
+
+ExpertsSpec small_experts(std::int64_t index, std::int64_t layers) {
+  ExpertsSpec experts;
+  experts.experts = kExperts;
+  experts.slots = kSlots;
+  experts.hidden = 24;
+  experts.router = RouterKind::softmax_normalised;
+  experts.gate = "mlp.gate";
+  experts.expert = "mlp.experts.{}.";
+  experts.in = "gate_proj";
+  experts.up = "up_proj";
+  experts.out = "down_proj";
+  experts.index = index;
+  experts.layers = layers;
+  return experts;
+}
+
+/// A small model whose layers have experts as `change` leaves them.
+template <class Change>
+ModelSpec model_with(const Change& change) {
+  ModelSpec spec = testing::small_shape(Architecture::enoki);
+  const auto layers = static_cast<std::int64_t>(spec.layers.size());
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    ExpertsSpec experts = small_experts(layer, layers);
+    change(experts);
+    spec.layers[static_cast<std::size_t>(layer)].branches[1].block =
+        std::make_shared<const ExpertsSpec>(experts);
+  }
+  return spec;
+}
+
+ModelSpec plain_model() {
+  return model_with([](ExpertsSpec&) {});
+}
+
+ModelSpec balanced_model(std::vector<kernels::BalanceTerm> terms) {
+  return model_with([&](ExpertsSpec& experts) { experts.balance = terms; });
+}
+
+void share(ExpertsSpec& experts, bool gated) {
+  experts.shared = {.hidden = 20,
+                    .gated = gated,
+                    .gate = gated ? "mlp.shared_expert_gate" : "",
+                    .in = "mlp.shared_expert.gate_proj",
+                    .up = "mlp.shared_expert.up_proj",
+                    .out = "mlp.shared_expert.down_proj"};
+}
+
+Options options_of(const ModelSpec& model) {
+  Options options = testing::small_options(Architecture::enoki);
+  options.model = model;
+  options.batch.lanes = 4;
+  options.eval_lanes = 3;
+  return options;
+}
+
+/// Value of a metric of the first step.
+double metric(const ModelSpec& model, const Trace& trace, const std::string& name) {
+  const std::vector<std::string> names = block_metrics(model);
+  const auto found = std::ranges::find(names, name);
+  REQUIRE(found != names.end());
+  return trace.metrics.at(static_cast<std::size_t>(found - names.begin()));
+}
+
+void check_same_anywhere(const Options& base) {
+  const auto digests = [](const Options& options) {
+    const Trace trace = run(options);
+    return std::pair(trace.losses, trace.digests);
+  };
+  const auto alone = digests(base);
+  REQUIRE(alone.first.back() < alone.first.front());
+  for (const std::int64_t ranks : {1, 2, 3, 4}) {
+    for (const char* strategy : {"none", "full"}) {
+      for (const char* part : {"none", "block", "mlp"}) {
+        CAPTURE(ranks, strategy, part);
+        Options options = base;
+        options.parallel.ranks = ranks;
+        options.parallel.strategy = strategy;
+        if (std::string(part) != "none") {
+          options.memory.activation_checkpointing = "all";
+          options.memory.checkpointed_part = part;
+        }
+        CHECK(digests(options) == alone);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("experts: the gradient is the slope of the loss", "[engine][experts]") {
+  const auto router = GENERATE(RouterKind::softmax, RouterKind::softmax_normalised);
+  const auto slots = GENERATE(as<std::int64_t>(), 1, 2, kExperts);
+  const auto shared = GENERATE(0, 1, 2);
+  CAPTURE(static_cast<int>(router), slots, shared);
+  Text text(model_with([&](ExpertsSpec& experts) {
+    experts.router = router;
+    experts.slots = slots;
+    if (shared > 0) {
+      share(experts, shared == 2);
+    }
+  }));
+  for (const std::size_t unit : {std::size_t{1}, std::size_t{2}}) {
+    const auto [expected, found] = text.slopes(unit);
+    CAPTURE(unit);
+    CHECK(found == Approx(expected).epsilon(5e-3));
+  }
+}
+
+TEST_CASE("experts: neither ranks nor what is computed again show", "[engine][experts][P1]") {
+  check_same_anywhere(options_of(plain_model()));
+}
+
+TEST_CASE(
+    "experts: balancing by the step before, by lanes and by documents has the same bits "
+    "anywhere",
+    "[engine][experts][P1]") {
+  const std::vector<std::vector<kernels::BalanceTerm>> cases = {
+      {{BalanceKind::switch_loss, BalanceScope::previous_step, 0.05F}},
+      {{BalanceKind::hf, BalanceScope::lane, 0.05F}, {BalanceKind::z, BalanceScope::lane, 0.01F}},
+      {{BalanceKind::switch_loss, BalanceScope::sequence, 0.05F}}};
+  for (const auto& terms : cases) {
+    CAPTURE(static_cast<int>(terms.front().scope));
+    const Options options = options_of(balanced_model(terms));
+    check_same_anywhere(options);
+    CHECK(run(options).digests != run(options_of(plain_model())).digests);
+  }
+}
+
+TEST_CASE("experts: the loads of all lanes are reported, and their mean is 1",
+          "[engine][experts]") {
+  const ModelSpec model = balanced_model({{BalanceKind::switch_loss, BalanceScope::lane, 0.01F},
+                                          {BalanceKind::hf, BalanceScope::lane, 0.01F}});
+  const Trace trace = run(options_of(model), 1);
+  for (const int layer : {0, 1}) {
+    double sum = 0.0;
+    for (std::int64_t expert = 0; expert < kExperts; ++expert) {
+      sum += metric(model, trace,
+                    "expert_load/" + std::to_string(layer) + "/" + std::to_string(expert));
+    }
+    CHECK(sum == Approx(static_cast<double>(kExperts)));
+  }
+  // Fresh routers are close to uniform: the losses are close to their values there.
+  CHECK(metric(model, trace, "balance/switch_lane") == Approx(1.0).epsilon(0.3));
+  CHECK(metric(model, trace, "balance/hf_lane") ==
+        Approx(static_cast<double>(kSlots)).epsilon(0.3));
+}
+
+TEST_CASE("experts: balancing by the step before evens the loads out", "[engine][experts]") {
+  const auto spread_after = [](const ModelSpec& model) {
+    Options options = options_of(model);
+    const auto stream = kernels::make_inline_stream(1);
+    WorldStep world(kernels::cpu_backend(), options);
+    std::vector<double> metrics;
+    for (int step = 0; step < 40; ++step) {
+      metrics = world.run(*stream, step, testing::repeating_text(options)).metrics;
+    }
+    const std::vector<std::string> names = block_metrics(model);
+    double largest = 0.0;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      largest = names[i].starts_with("expert_load/") ? std::max(largest, metrics[i]) : largest;
+    }
+    return largest;
+  };
+  const double balanced =
+      spread_after(balanced_model({{BalanceKind::switch_loss, BalanceScope::previous_step, 1.0F}}));
+  CHECK(balanced < spread_after(plain_model()));
+}
+
+TEST_CASE("experts: with adapters, by name, neither ranks nor recomputation show",
+          "[engine][experts][lora][P1]") {
+  Options options = options_of(plain_model());
+  options.lora = {.rank = 2, .alpha = 4.0, .targets = {"all-linear"}};
+  const auto adapters_of = [](const Options& of) {
+    const std::vector<UnitParameters> units = describe_units(trained_model(of));
+    return std::ranges::count_if(units[1].parameters,
+                                 [](const Parameter& parameter) { return parameter.adapter; });
+  };
+  const auto without = adapters_of(options);
+  options.lora.targets = {"all-linear", "mlp.experts.*"};
+  CHECK(adapters_of(options) == without + 2 * 3 * kExperts);
+  check_same_anywhere(options);
+  options.lora.targets = {"mlp.experts.3.*"};
+  const auto refused = check_freeze(options);
+  REQUIRE_FALSE(refused);
+  CHECK_THAT(refused.error().message, Contains("1 of the 6 experts"));
+}
+
+TEST_CASE("experts: some of them frozen", "[engine][experts][P1]") {
+  Options options = options_of(plain_model());
+  options.train.freeze = {"*.experts.0.*", "*.experts.3.up_proj.weight", "*.gate.weight"};
+  check_same_anywhere(options);
+}
+
+TEST_CASE("experts: Muon takes each expert's matrices at their owners", "[engine][experts][P1]") {
+  Options options = options_of(plain_model());
+  options.optimizer.name = "muon";
+  check_same_anywhere(options);
+}
+
+TEST_CASE("experts: their memory is planned, and a token's share of them counts",
+          "[engine][experts]") {
+  const ModelSpec spec = balanced_model({{BalanceKind::hf, BalanceScope::lane, 0.01F}});
+  for (const char* part : {"block", "mlp", "attention"}) {
+    const ActivationOptions options{.checkpointing = {1, part}};
+    CHECK(planned_activation_bytes(spec, 3, 16, true, options) ==
+          Model(spec, kernels::cpu_backend(), 3, 16, true, options).activation_bytes());
+  }
+  const double sparse = flops_per_token(spec, 24);
+  const double all =
+      flops_per_token(model_with([](ExpertsSpec& experts) { experts.slots = kExperts; }), 24);
+  CHECK(all - sparse == Approx(6.0 * 2 * 3 * 16 * 24 * (kExperts - kSlots)));
+}
+
+}  // namespace train::engine::experts_block_test
