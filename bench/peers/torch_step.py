@@ -153,6 +153,9 @@ class Published(nn.Module):
         # 1 / sqrt(inputs), as ours: the first losses are compared.
         config.initializer_range = config.hidden_size**-0.5
         self.model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        # Layers of experts: transformers' own choice is grouped_mm, the other is eager.
+        if experts := os.environ.get("ACTORTRAIN_EXPERTS"):
+            self.model.set_experts_implementation(experts)
 
     def forward(self, tokens, targets):
         logits = self.model(input_ids=tokens, use_cache=False).logits

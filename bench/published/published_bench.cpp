@@ -31,6 +31,25 @@ void checkpointed_row(const Workplace& place) {
   print_against_peer(place, one);
 }
 
+/// OLMoE's form with 16 experts, 8 a token, 512 wide, 8 layers.
+StepCase olmoe_case(const Workplace& place) {
+  return published_case((place.paths().configs / "../bench/published/olmoe_16.json").string(),
+                        50304,
+                        /*seq_len=*/1024);
+}
+
+void olmoe_row(const Workplace& place) {
+  const StepCase one = olmoe_case(place);
+  const Comparison result =
+      compare(place, one, {.rounds = 5, .steps = 2, .dropped = 2, .thorough = false});
+  print_speeds(place, one, result, 1.5);
+  print_memory(one, result, std::nullopt);
+}
+
+void olmoe_shares_row(const Workplace& place) {
+  print_shares(place, olmoe_case(place), "OLMoE's form, 16 experts, T 1024", 4);
+}
+
 void shares_row(const Workplace& place) {
   print_shares(place, smollm2_case(), "smollm2-135m, T 1024", 4);
 }
@@ -48,6 +67,8 @@ constexpr Row kRows[] = {
      checkpointed_row},
     {"bf16", "precision.compute = \"bf16\" against \"fp32\", and where its time goes", bf16_row},
     {"shares", "where the time of its step goes, kernel by kernel", shares_row},
+    {"olmoe", "OLMoE's form with 16 experts, fresh weights, T = 1024, one sequence", olmoe_row},
+    {"olmoe_shares", "where the time of its step goes, kernel by kernel", olmoe_shares_row},
     {"start", "a rank of four begins with a published model of 8 B weights", start_row},
 };
 
