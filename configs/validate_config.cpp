@@ -128,9 +128,10 @@ Status validate_config(const RunConfig& config, const KeyPositions& places) {
   }
   TRAIN_RETURN_IF_ERROR(values.result());
   Rules rules(places);
-  for (const auto check : {check_names, check_model, check_sizes, check_optimizer, check_objective,
-                           check_schedule, check_scaling, check_evaluation, check_checkpoint,
-                           check_memory, check_parallel, check_lora, check_status}) {
+  for (const auto check :
+       {check_names, check_model, check_experts, check_sizes, check_optimizer, check_objective,
+        check_schedule, check_scaling, check_evaluation, check_checkpoint, check_memory,
+        check_parallel, check_lora, check_status}) {
     check(config, rules);
   }
   return rules.result();

@@ -57,7 +57,13 @@ bool layers_have(const GgufKeys& keys, std::string_view tensor) {
   return keys.file().find(fmt::format("blk.0.{}", tensor)) != nullptr;
 }
 
-/// Llama, and Mistral, identified by its window.
+/// Adds the number of experts, under the key of the family, and how many compute a token.
+void add_experts(GgufKeys& keys, const char* count_key, Json& config) {
+  config[count_key] = keys.count("expert_count");
+  config["num_experts_per_tok"] = keys.count("expert_used_count");
+}
+
+/// Llama, Mistral, identified by its window, and Mixtral by its experts.
 void add_llama(GgufKeys& keys, Json& config) {
   const std::uint64_t window = keys.count("attention.sliding_window", 0);
   config["model_type"] = window == 0 ? "llama" : "mistral";
@@ -65,8 +71,13 @@ void add_llama(GgufKeys& keys, Json& config) {
     config["sliding_window"] = window;
   }
   config["hidden_act"] = "silu";
-  config["attention_bias"] = layers_have(keys, "attn_q.bias");
-  config["mlp_bias"] = layers_have(keys, "ffn_gate.bias");
+  if (keys.count("expert_count", 0) > 0) {
+    config["model_type"] = "mixtral";
+    add_experts(keys, "num_local_experts", config);
+  } else {
+    config["attention_bias"] = layers_have(keys, "attn_q.bias");
+    config["mlp_bias"] = layers_have(keys, "ffn_gate.bias");
+  }
   if (config.contains("partial_rotary_factor")) {
     keys.refuse("rope.dimension_count", "such files rotate whole heads");
   }
@@ -83,6 +94,33 @@ void add_qwen3(GgufKeys& keys, Json& config) {
   add_qwen2(keys, config);
   config["model_type"] = "qwen3";
   config["attention_bias"] = layers_have(keys, "attn_q.bias");
+}
+
+/// Adds the experts of a Qwen. Widths that a file lacks are those that llama.cpp assumes.
+void add_qwen_experts(GgufKeys& keys, Json& config) {
+  add_experts(keys, "num_experts", config);
+  const auto hidden = config["intermediate_size"].get<std::uint64_t>();
+  const auto used = std::max<std::uint64_t>(1, config["num_experts_per_tok"].get<std::uint64_t>());
+  config["moe_intermediate_size"] = keys.count("expert_feed_forward_length", hidden / used);
+  config["decoder_sparse_step"] = 1;
+  config["mlp_only_layers"] = Json::array();
+}
+
+void add_qwen2_moe(GgufKeys& keys, Json& config) {
+  add_qwen2(keys, config);
+  config["model_type"] = "qwen2_moe";
+  config["qkv_bias"] = layers_have(keys, "attn_q.bias");
+  add_qwen_experts(keys, config);
+  config["norm_topk_prob"] = false;
+  config["shared_expert_intermediate_size"] =
+      keys.count("expert_shared_feed_forward_length", config["intermediate_size"]);
+}
+
+void add_qwen3_moe(GgufKeys& keys, Json& config) {
+  add_qwen3(keys, config);
+  config["model_type"] = "qwen3_moe";
+  add_qwen_experts(keys, config);
+  config["norm_topk_prob"] = true;
 }
 
 /// Adds the settings common to Gemma 2 and 3. Files of 27B models lack the scale of the scores:
@@ -147,6 +185,13 @@ void add_olmo(GgufKeys& keys, Json& config) {
   }
 }
 
+void add_olmoe(GgufKeys& keys, Json& config) {
+  config["model_type"] = "olmoe";
+  config["hidden_act"] = "silu";
+  config["norm_topk_prob"] = false;
+  add_experts(keys, "num_experts", config);
+}
+
 void add_phi3(GgufKeys& keys, Json& config) {
   config["model_type"] = "phi3";
   config["hidden_act"] = "silu";
@@ -199,12 +244,20 @@ struct GgufArchitecture {
   std::string_view name;  ///< general.architecture.
   /// Adds the keys of this family to a config.json with the common keys. Mistakes go to `keys`.
   void (*add_own)(GgufKeys& keys, Json& config);
+  bool may_have_experts = false;
 };
 constexpr std::array kArchitectures = {
-    GgufArchitecture{"llama", add_llama},      GgufArchitecture{"qwen2", add_qwen2},
-    GgufArchitecture{"qwen3", add_qwen3},      GgufArchitecture{"gemma2", add_gemma2},
-    GgufArchitecture{"gemma3", add_gemma3},    GgufArchitecture{"phi3", add_phi3},
-    GgufArchitecture{"olmo2", add_olmo},       GgufArchitecture{"gpt2", add_gpt2},
+    GgufArchitecture{"llama", add_llama, true},
+    GgufArchitecture{"olmoe", add_olmoe, true},
+    GgufArchitecture{"qwen2moe", add_qwen2_moe, true},
+    GgufArchitecture{"qwen3moe", add_qwen3_moe, true},
+    GgufArchitecture{"qwen2", add_qwen2},
+    GgufArchitecture{"qwen3", add_qwen3},
+    GgufArchitecture{"gemma2", add_gemma2},
+    GgufArchitecture{"gemma3", add_gemma3},
+    GgufArchitecture{"phi3", add_phi3},
+    GgufArchitecture{"olmo2", add_olmo},
+    GgufArchitecture{"gpt2", add_gpt2},
     GgufArchitecture{"gptneox", add_gpt_neox},
 };
 
@@ -258,11 +311,6 @@ Json common_config(GgufKeys& keys, const GgufEntry& embedding, bool tied) {
   if (!keys.flag("attention.causal", true)) {
     keys.refuse("attention.causal", "attention is causal here");
   }
-  for (const char* const none : {"expert_count", "expert_used_count"}) {
-    if (keys.count(none, 0) != 0) {
-      keys.refuse(none, "experts are not supported");
-    }
-  }
   keys.ignore({"vocab_size"});  // Redundant with the embedding's shape.
   return config;
 }
@@ -302,6 +350,11 @@ Result<Json> gguf_config(const GgufFile& file) {
     config[key] = id ? Json(*id) : Json();
   }
   TRAIN_RETURN_IF_ERROR(add_gguf_rope(keys, config));
+  for (const char* const none : {"expert_count", "expert_used_count"}) {
+    if (!architecture->may_have_experts && keys.count(none, 0) != 0) {
+      keys.refuse(none, "such a model has no experts here");
+    }
+  }
   architecture->add_own(keys, config);
   TRAIN_RETURN_IF_ERROR(keys.check());
   return config;

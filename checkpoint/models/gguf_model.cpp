@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -13,6 +15,31 @@
 #include "checkpoint/models/gguf_rope.hpp"
 
 namespace train::checkpoint {
+namespace {
+
+constexpr std::string_view kStackEnd = "_exps.";  // Ends the names of tensors of all experts.
+
+/// Shape without the leading axes of one place, which such files may leave out.
+std::span<const std::int64_t> essential(std::span<const std::int64_t> shape) {
+  while (shape.size() > 1 && shape.front() == 1) {
+    shape = shape.subspan(1);
+  }
+  return shape;
+}
+
+/// Files from before April 2024 have a tensor for each expert, "blk.0.ffn_gate.3.weight": the part
+/// of one in the stack of all, as it is in such a file.
+engine::TensorPart unstacked(engine::TensorPart part) {
+  const std::int64_t elements = std::accumulate(part.shape.begin() + 1, part.shape.end(),
+                                                std::int64_t{1}, std::multiplies<>());
+  const std::size_t end = part.name.find(kStackEnd);
+  part.name.replace(end, kStackEnd.size(), fmt::format(".{}.", part.stored / elements));
+  part.stored %= elements;
+  part.shape.erase(part.shape.begin());
+  return part;
+}
+
+}  // namespace
 
 namespace fs = std::filesystem;
 
@@ -35,22 +62,27 @@ Result<GgufModel> GgufModel::open(const fs::path& path) {
 }
 
 Status GgufModel::check(const engine::ModelSpec& model) {
-  map_ = tensor_map(model, engine::Dialect::gguf);
+  std::vector<engine::MappedParameter> map = tensor_map(model, engine::Dialect::gguf);
   const std::string path = file_.file().path().string();
   std::set<std::string, std::less<>> wanted(kGgufRopeTensors.begin(), kGgufRopeTensors.end());
   if (model.tie_embeddings) {
     wanted.insert("output.weight");  // Copy of the embedding.
   }
-  for (const engine::MappedParameter& mapped : map_) {
+  for (engine::MappedParameter& mapped : map) {
     if (mapped.parts.empty()) {
       return user_error(fmt::format("{}: tensor {} is missing", path, mapped.parameter.name));
     }
-    for (const engine::TensorPart& part : mapped.parts) {
+    for (engine::TensorPart& part : mapped.parts) {
       const storage::GgufEntry* entry = file_.find(part.name);
+      if (entry == nullptr && part.name.find(kStackEnd) != std::string::npos) {
+        engine::TensorPart one = unstacked(part);
+        entry = file_.find(one.name);
+        part = entry == nullptr ? part : std::move(one);
+      }
       if (entry == nullptr) {
         return user_error(fmt::format("{}: tensor {} is missing", path, part.name));
       }
-      if (entry->shape != part.shape) {
+      if (!std::ranges::equal(essential(entry->shape), essential(part.shape))) {
         return user_error(fmt::format("{}: tensor {} has shape [{}], but its metadata says [{}]",
                                       path, part.name, fmt::join(entry->shape, ", "),
                                       fmt::join(part.shape, ", ")));
@@ -63,6 +95,11 @@ Status GgufModel::check(const engine::ModelSpec& model) {
       return user_error(fmt::format("{}: tensor {} is not part of such a model", path, entry.name));
     }
   }
+  map_.clear();
+  for (engine::MappedParameter& mapped : map) {
+    std::string name = mapped.parameter.name;
+    map_.emplace(std::move(name), std::move(mapped));
+  }
   return {};
 }
 
@@ -71,11 +108,9 @@ Status GgufModel::read_rows(const engine::Parameter& parameter, std::int64_t fir
   const auto read = [this](const std::string& name, std::int64_t first, std::span<float> values) {
     return file_.read_fp32(*file_.find(name), static_cast<std::uint64_t>(first), values);
   };
-  const auto mapped = std::find_if(map_.begin(), map_.end(), [&](const auto& one) {
-    return one.parameter.name == parameter.name;
-  });
+  const auto mapped = map_.find(parameter.name);
   TRAIN_CHECK(mapped != map_.end(), "no tensor for {}", parameter.name);
-  return engine::read_rows(*mapped, first_row, rows, read, out);
+  return engine::read_rows(mapped->second, first_row, rows, read, out);
 }
 
 }  // namespace train::checkpoint

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,7 +39,7 @@ class GgufModel final : public engine::WeightSource {
   explicit GgufModel(storage::GgufFile file) : file_(std::move(file)) {}
 
   storage::GgufFile file_;
-  std::vector<engine::MappedParameter> map_;
+  std::map<std::string, engine::MappedParameter> map_;  ///< Keyed by the parameter's name.
   std::string config_text_;
   storage::WeightType type_ = storage::WeightType::bf16;
 };

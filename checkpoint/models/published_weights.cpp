@@ -203,11 +203,23 @@ std::string PublishedWeights::mistake_of(const engine::TensorPart& part) const {
                            entry->dtype);
 }
 
+/// Dialect::stacked if a tensor is there that only this dialect has.
+engine::Dialect PublishedWeights::dialect() const {
+  for (const engine::MappedParameter& mapped : tensor_map(model_, engine::Dialect::stacked)) {
+    for (const engine::TensorPart& part : mapped.parts) {
+      if (part.name != mapped.parameter.name && directory_.find(renamed(part.name)) != nullptr) {
+        return engine::Dialect::stacked;
+      }
+    }
+  }
+  return engine::Dialect::hf;
+}
+
 Status PublishedWeights::check() {
   std::vector<std::string> mistakes;
   std::set<std::string> wanted;
   const std::string path = directory_.path().string();
-  for (engine::MappedParameter& mapped : tensor_map(model_, engine::Dialect::hf)) {
+  for (engine::MappedParameter& mapped : tensor_map(model_, dialect())) {
     for (const engine::TensorPart& part : mapped.parts) {
       const bool first = wanted.insert(name_in_files(part.name)).second;
       if (std::string mistake = mistake_of(part); first && !mistake.empty()) {

@@ -17,7 +17,7 @@ namespace train::checkpoint {
 
 /// Weights of a published model's directory in the layout of a spec's units (engine::Dialect::hf).
 /// Handles common name variants: a prefix before all names, or none; ignores buffers that are not
-/// weights.
+/// weights. Experts may be one tensor for all of a layer (engine::Dialect::stacked).
 ///
 /// The files decide whether the head is tied, as in transformers, if config.json declares it tied:
 /// a stored head equal to the embedding is tied, a different one is not, and a head without an
@@ -49,6 +49,7 @@ class PublishedWeights final : public engine::WeightSource {
   void find_prefix();
   Status decide_head();
   Result<bool> head_is_embedding() const;
+  [[nodiscard]] engine::Dialect dialect() const;
   Status check();
   [[nodiscard]] std::string mistake_of(const engine::TensorPart& part) const;
   [[nodiscard]] std::string missing(const std::string& name) const;

@@ -31,26 +31,34 @@ Json describe_model(const configs::RunConfig& config, const engine::ModelSpec& m
                     checkpoint::ExportType type) {
   const bool enoki = model.architecture == "enoki";
   const engine::ModelShape shape = engine::shape_of(model);
-  return {{"model_type", enoki ? "actortrain-enoki" : "actortrain-qwen3"},
-          {"vocab_size", model.vocab_size},
-          {"hidden_size", model.embedding_dim},
-          {"num_hidden_layers", model.layers.size()},
-          {"num_attention_heads", shape.heads},
-          {"num_key_value_heads", shape.heads},
-          {"head_dim", shape.head_dim},
-          {"intermediate_size", shape.mlp_hidden},
-          {"hidden_act", enoki ? "gelu" : "silu"},
-          {"mlp_gate", !enoki},
-          {"norm", enoki ? "layer_norm" : "rms_norm"},
-          {"norm_eps", config.model.norm_eps},
-          {"qk_norm", config.model.qk_norm},
-          {"attention_output_gate", shape.output_gate},
-          {"residual_scale", config.model.residual_scale},
-          {"rope_theta", config.model.rope_theta},
-          {"rope_interleaved", true},
-          {"tie_word_embeddings", model.tie_embeddings},
-          {"max_position_embeddings", config.data.sequence_length},
-          {"torch_dtype", storage::config_name(type)}};
+  Json object = {{"model_type", enoki ? "actortrain-enoki" : "actortrain-qwen3"},
+                 {"vocab_size", model.vocab_size},
+                 {"hidden_size", model.embedding_dim},
+                 {"num_hidden_layers", model.layers.size()},
+                 {"num_attention_heads", shape.heads},
+                 {"num_key_value_heads", shape.heads},
+                 {"head_dim", shape.head_dim},
+                 {"intermediate_size", shape.mlp_hidden},
+                 {"hidden_act", enoki ? "gelu" : "silu"},
+                 {"mlp_gate", !enoki || shape.experts > 0},
+                 {"norm", enoki ? "layer_norm" : "rms_norm"},
+                 {"norm_eps", config.model.norm_eps},
+                 {"qk_norm", config.model.qk_norm},
+                 {"attention_output_gate", shape.output_gate},
+                 {"residual_scale", config.model.residual_scale},
+                 {"rope_theta", config.model.rope_theta},
+                 {"rope_interleaved", true},
+                 {"tie_word_embeddings", model.tie_embeddings},
+                 {"max_position_embeddings", config.data.sequence_length},
+                 {"torch_dtype", storage::config_name(type)}};
+  if (shape.experts > 0) {
+    object["num_experts"] = shape.experts;
+    object["num_experts_per_tok"] = shape.experts_per_token;
+    object["moe_intermediate_size"] = shape.expert_hidden;
+    object["shared_expert_intermediate_size"] = shape.shared_expert_hidden;
+    object["norm_topk_prob"] = shape.normalised_router;
+  }
+  return object;
 }
 
 /// If the data no longer exists the tokenizer is null.

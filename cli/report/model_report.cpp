@@ -106,6 +106,9 @@ std::string describe_spec(const engine::ModelSpec& model) {
   const engine::ParameterCount count = engine::count_parameters(model);
   add_rows(text, "parameters",
            {fmt::format("{} ({} without embedding and head)", count.total, count.non_embedding())});
+  if (count.active != count.total) {
+    add_rows(text, "", {fmt::format("{} active, which one token uses", count.active)});
+  }
   for (const engine::UnitParameters& unit : engine::describe_units(model)) {
     std::int64_t elements = 0;
     for (const engine::Parameter& parameter : unit.parameters) {

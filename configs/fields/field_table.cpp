@@ -94,6 +94,26 @@ constexpr auto kFields = std::to_array<Field>({
     {KEY(model, mlp_hidden), "channels",
      "Width of the MLP; 0: enoki 4 times, qwen3 3 times the residual stream.", kShapes,
      between(0, 1 << 22)},
+    {KEY(model, experts), "experts",
+     "Experts of each layer, gated MLPs that take the MLP's place; 0: none.", kShapes,
+     between(0, 65536)},
+    {KEY(model, experts_per_token), "experts", "Experts that compute a token.", kShapes,
+     between(1, 65536)},
+    {KEY(model, expert_hidden), "channels", "Width of an expert; 0: `mlp_hidden`.", kShapes,
+     between(0, 1 << 22)},
+    {KEY(model, shared_expert_hidden), "channels",
+     "Width of an expert that computes every token, times a sigmoid gate; 0: none.", kShapes,
+     between(0, 1 << 22)},
+    {KEY(model, router), "",
+     "Weights of the chosen experts; `softmax`: their probabilities among all experts; "
+     "`softmax_normalised`: these divided by their sum.",
+     kState, kNone, "softmax|softmax_normalised"},
+    {KEY(model, balance), "",
+     "Losses that balance the experts' loads, each `KIND:SCOPE:COEFFICIENT`; kinds: `hf` "
+     "(transformers' router_aux_loss_coef), `switch`, `z`; scopes: `lane`, and for `switch` "
+     "`sequence` and `previous_step`; `none`: no loss, also where a config.json has one; empty: "
+     "what the config.json says.",
+     kState},
     {KEY(model, vocab_size), "tokens",
      "Rows of embedding and head; 0: the data's vocabulary, padded to a multiple of 64.", kShapes,
      between(0, 1 << 24)},

@@ -14,8 +14,8 @@ constexpr std::int64_t kLargestLaneTokens = std::int64_t{1} << 31;
 constexpr std::int64_t kLargestStepTokens = std::int64_t{1} << 32;
 constexpr std::size_t kLongestName = 200;
 // Keys of [model] that do not say what a config.json says.
-constexpr std::array<std::string_view, 6> kNotOfArch = {"arch",        "config",   "from",
-                                                        "init_scheme", "init_std", "z_loss_coeff"};
+constexpr std::array<std::string_view, 7> kNotOfArch = {
+    "arch", "config", "from", "init_scheme", "init_std", "z_loss_coeff", "balance"};
 
 }  // namespace
 
@@ -58,6 +58,15 @@ void check_model(const RunConfig& config, Rules& rules) {
         of_arch && published && toml_value(field, config) != toml_value(field, none), field.key(),
         "belongs to model.arch; with {} the config.json defines it: leave it out", other);
   }
+}
+
+void check_experts(const RunConfig& config, Rules& rules) {
+  const ModelSection& model = config.model;
+  rules.refuse_if(model.experts > 0 && model.experts_per_token > model.experts,
+                  "model.experts_per_token", "is {}, but a layer has {} experts",
+                  model.experts_per_token, model.experts);
+  rules.refuse_if(!model.arch.empty() && model.experts == 0 && !model.balance.empty(),
+                  "model.balance", "needs experts; give model.experts, or leave it out");
 }
 
 void check_sizes(const RunConfig& config, Rules& rules) {

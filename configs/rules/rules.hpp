@@ -45,6 +45,7 @@ class Rules {
 void check_names(const RunConfig& config, Rules& rules);
 void check_model(const RunConfig& config, Rules& rules);
 /// Checks CF-3.
+void check_experts(const RunConfig& config, Rules& rules);
 void check_sizes(const RunConfig& config, Rules& rules);
 void check_optimizer(const RunConfig& config, Rules& rules);
 void check_objective(const RunConfig& config, Rules& rules);

@@ -2,13 +2,15 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace train::configs {
 
 // Meaning, unit and range of each member: its key in configs/fields/field_table.cpp.
 
 /// [model]: one of `arch` with dimensions (0: derived by the architecture's rule), `config` and
-/// `from`. The dimensions belong to `arch`; the other two have a config.json.
+/// `from`. The dimensions belong to `arch`; the other two have a config.json. `balance` is of
+/// all three.
 struct ModelSection {
   std::string arch;
   std::string config;
@@ -18,6 +20,12 @@ struct ModelSection {
   std::int64_t head_dim = 0;
   std::int64_t embedding_dim = 0;
   std::int64_t mlp_hidden = 0;
+  std::int64_t experts = 0;
+  std::int64_t experts_per_token = 2;
+  std::int64_t expert_hidden = 0;
+  std::int64_t shared_expert_hidden = 0;
+  std::string router = "softmax_normalised";
+  std::vector<std::string> balance;
   std::int64_t vocab_size = 0;
   std::string init_scheme = "scaled_gpt";
   double init_std = 0.02;

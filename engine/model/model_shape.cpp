@@ -6,6 +6,7 @@
 
 #include "engine/model/architectures/house.hpp"
 #include "engine/model/blocks/attention_block.hpp"
+#include "engine/model/blocks/experts_block.hpp"
 #include "engine/model/blocks/mlp_block.hpp"
 
 namespace train::engine {
@@ -37,6 +38,9 @@ Status check_dimensions(const ModelShape& shape, std::int64_t dataset_vocab) {
   TRAIN_RETURN_IF_ERROR(check_dimension("model.head_dim", shape.head_dim));
   TRAIN_RETURN_IF_ERROR(check_dimension("model.embedding_dim", shape.embedding_dim));
   TRAIN_RETURN_IF_ERROR(check_dimension("model.mlp_hidden", shape.mlp_hidden));
+  if (shape.experts > 0) {
+    TRAIN_RETURN_IF_ERROR(check_dimension("model.expert_hidden", shape.expert_hidden));
+  }
   TRAIN_RETURN_IF_ERROR(check_dimension("model.vocab_size", shape.vocab_size));
   if (shape.head_dim % 2 != 0) {
     return user_error(fmt::format(
@@ -70,6 +74,13 @@ Result<ModelShape> resolve_shape(const configs::ModelSection& section, std::int6
   shape.head_dim = or_rule(section.head_dim, qwen3 ? 128 : 64);
   shape.embedding_dim = or_rule(section.embedding_dim, shape.heads * shape.head_dim);
   shape.mlp_hidden = or_rule(section.mlp_hidden, (qwen3 ? 3 : 4) * shape.embedding_dim);
+  if (section.experts > 0) {
+    shape.experts = section.experts;
+    shape.experts_per_token = section.experts_per_token;
+    shape.expert_hidden = or_rule(section.expert_hidden, shape.mlp_hidden);
+    shape.shared_expert_hidden = section.shared_expert_hidden;
+    shape.normalised_router = section.router == "softmax_normalised";
+  }
   shape.vocab_size = or_rule(section.vocab_size, padded_vocab(dataset_vocab));
   shape.norm_eps = static_cast<float>(section.norm_eps);
   shape.rope_theta = section.rope_theta;
@@ -89,21 +100,31 @@ ModelSpec ModelShape::spec() const {
 ModelShape shape_of(const ModelSpec& model) {
   const LayerSpec& layer = model.layers.front();
   const auto& attention = block_of<AttentionSpec>(layer);
-  return {.architecture =
-              model.architecture == "enoki" ? Architecture::enoki : Architecture::dstar_qwen3,
-          .layers = std::ssize(model.layers),
-          .heads = attention.heads,
-          .head_dim = attention.head_dim,
-          .embedding_dim = model.embedding_dim,
-          .mlp_hidden = block_of<MlpSpec>(layer).hidden,
-          .vocab_size = model.vocab_size,
-          .norm_eps = model.final_norm.eps,
-          .rope_theta = model.ropes.front().theta,
-          .residual_scale = model.residual_scale,
-          .z_loss_coeff = model.z_loss_coeff,
-          .qk_norm = attention.head_norm != HeadNorm::none,
-          .output_gate = attention.output_gate,
-          .tie_embeddings = model.tie_embeddings};
+  ModelShape shape{.architecture = model.architecture == "enoki" ? Architecture::enoki
+                                                                 : Architecture::dstar_qwen3,
+                   .layers = std::ssize(model.layers),
+                   .heads = attention.heads,
+                   .head_dim = attention.head_dim,
+                   .embedding_dim = model.embedding_dim,
+                   .vocab_size = model.vocab_size,
+                   .norm_eps = model.final_norm.eps,
+                   .rope_theta = model.ropes.front().theta,
+                   .residual_scale = model.residual_scale,
+                   .z_loss_coeff = model.z_loss_coeff,
+                   .qk_norm = attention.head_norm != HeadNorm::none,
+                   .output_gate = attention.output_gate,
+                   .tie_embeddings = model.tie_embeddings};
+  if (const auto* experts = find_block<ExpertsSpec>(layer)) {
+    shape.experts = experts->experts;
+    shape.experts_per_token = experts->slots;
+    shape.expert_hidden = experts->hidden;
+    shape.mlp_hidden = experts->hidden;
+    shape.shared_expert_hidden = experts->shared.hidden;
+    shape.normalised_router = experts->router == kernels::RouterKind::softmax_normalised;
+  } else {
+    shape.mlp_hidden = block_of<MlpSpec>(layer).hidden;
+  }
+  return shape;
 }
 
 }  // namespace train::engine

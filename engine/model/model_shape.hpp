@@ -19,6 +19,11 @@ struct ModelShape {
   std::int64_t head_dim = 0;
   std::int64_t embedding_dim = 0;
   std::int64_t mlp_hidden = 0;
+  std::int64_t experts = 0;  ///< 0: each layer has an MLP.
+  std::int64_t experts_per_token = 0;
+  std::int64_t expert_hidden = 0;
+  std::int64_t shared_expert_hidden = 0;
+  bool normalised_router = true;  ///< The weights of the chosen experts add up to 1.
   std::int64_t vocab_size = 0;
   float norm_eps = 1e-5F;
   double rope_theta = 10000.0;

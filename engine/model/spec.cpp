@@ -78,7 +78,10 @@ ParameterCount count_parameters(const ModelSpec& spec) {
   count.head = spec.tie_embeddings ? 0 : count.embedding;
   for (const UnitParameters& unit : describe_units(spec)) {
     for (const Parameter& parameter : unit.parameters) {
-      count.total += parameter.tallied ? 0 : parameter.count();
+      if (!parameter.tallied) {
+        count.total += parameter.count();
+        count.active += std::llround(parameter.used_share * static_cast<double>(parameter.count()));
+      }
     }
   }
   return count;

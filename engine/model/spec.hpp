@@ -111,6 +111,7 @@ struct ParameterCount {
   std::int64_t total = 0;
   std::int64_t embedding = 0;
   std::int64_t head = 0;
+  std::int64_t active = 0;  ///< Of all, what one token uses (Parameter::used_share).
   [[nodiscard]] std::int64_t non_embedding() const { return total - embedding - head; }
 };
 [[nodiscard]] ParameterCount count_parameters(const ModelSpec& spec);

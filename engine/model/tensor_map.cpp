@@ -85,6 +85,10 @@ TensorPart part_of(Shape shape, const TensorRule& rule, std::string name) {
     part.axes.push_back({shape[axis], steps[axis], stored_steps[axis_in_file[axis]]});
   }
   part.axes = joined(part.axes);
+  if (rule.stack.count > 0) {
+    part.stored += rule.stack.place * stored_steps.front() * part.shape.front();
+    part.shape.insert(part.shape.begin(), rule.stack.count);
+  }
   return part;
 }
 
@@ -173,8 +177,8 @@ Rules rules_of(const ModelSpec& model, Dialect dialect) {
   for (std::size_t index = 0; index < model.layers.size(); ++index) {
     const LayerSpec& layer = model.layers[index];
     for (const BranchSpec& branch : layer.branches) {
-      for (TensorRule& rule :
-           branch.block->tensor_rules(model, branch, gguf ? dialect : Dialect::hf)) {
+      for (TensorRule& rule : branch.block->tensor_rules(
+               model, branch, dialect == Dialect::peft ? Dialect::hf : dialect)) {
         add(layer.prefix, gguf ? fmt::format("blk.{}.", index) : layer.prefix, std::move(rule));
       }
     }

@@ -21,6 +21,9 @@ enum class Dialect : std::uint8_t {
   hf,    ///< Safetensors files as transformers reads them: a spec's own names and shapes.
   gguf,  ///< Names and shapes of llama.cpp.
   peft,  ///< Adapters alone: the names of hf behind "base_model.model.".
+  /// As hf, with one tensor for a matrix of all experts of a layer: what transformers 5 has in
+  /// memory.
+  stacked,
 };
 
 /// The order of elements in a file.
@@ -37,6 +40,11 @@ struct AxisSlice {
   std::int64_t first = 0, count = 0;
 };
 
+/// Place in a stored tensor that has `count` of a shape along a first axis of its own; 0: none.
+struct StackPlace {
+  std::int64_t place = 0, count = 0;
+};
+
 /// How a dialect has a parameter, or a part of it, where it has it otherwise than the spec. Plain
 /// data, which the block that has the parameter gives. Several may name one parameter, of which
 /// each has a slice, or one stored tensor.
@@ -48,6 +56,7 @@ struct TensorRule {
   float added = 0.0F;      ///< Stored values are the parameter's plus this: gains of 1 + w.
   AxisSlice slice = {};    ///< Stored slice of the parameter.
   AxisSlice within = {};  ///< Place of `slice` in the stored tensor, whose axis has `count` places.
+  StackPlace stack = {};  ///< Place of all that in a stack: an expert's.
 };
 
 /// Rule of a norm's weight.

@@ -20,6 +20,7 @@
 #include "data/tokens/dataset_facts.hpp"
 #include "data/tokens/kept_tokenizer.hpp"
 #include "engine/model/architectures/architectures.hpp"
+#include "engine/model/balance.hpp"
 #include "engine/model/model_shape.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/copy_file.hpp"
@@ -290,6 +291,15 @@ Result<ModelConfigText> config_of(const configs::ModelSection& section) {
   return std::move(model.config);
 }
 
+/// The model with the terms of model.balance, where the section has some.
+Result<engine::ModelSpec> balanced(const configs::ModelSection& section, engine::ModelSpec spec) {
+  if (!section.balance.empty()) {
+    const auto terms = TRAIN_TRY(engine::parse_balance(section.balance));
+    TRAIN_RETURN_IF_ERROR(engine::set_balance(terms, spec));
+  }
+  return spec;
+}
+
 }  // namespace
 
 Result<engine::ModelSpec> resolve_model(const configs::RunConfig& config,
@@ -297,13 +307,13 @@ Result<engine::ModelSpec> resolve_model(const configs::RunConfig& config,
   const configs::ModelSection& section = config.model;
   if (!is_published(section)) {
     const auto shape = TRAIN_TRY(engine::resolve_shape(section, dataset_vocab));
-    return shape.spec();
+    return balanced(section, shape.spec());
   }
   const auto found = TRAIN_TRY(config_of(section));
   auto spec =
       TRAIN_TRY(engine::spec_from_config(found.text, found.source, config.data.sequence_length));
   spec.z_loss_coeff = static_cast<float>(section.z_loss_coeff);
-  return spec;
+  return balanced(section, std::move(spec));
 }
 
 Result<std::shared_ptr<const engine::WeightSource>> open_weights(

@@ -37,6 +37,10 @@ struct ModelArchitecture {
   ARCHITECTURE(phi3, "phi3", "Phi3ForCausalLM")                \
   ARCHITECTURE(olmo2, "olmo2", "Olmo2ForCausalLM")             \
   ARCHITECTURE(olmo3, "olmo3", "Olmo3ForCausalLM")             \
+  ARCHITECTURE(mixtral, "mixtral", "MixtralForCausalLM")       \
+  ARCHITECTURE(olmoe, "olmoe", "OlmoeForCausalLM")             \
+  ARCHITECTURE(qwen2_moe, "qwen2_moe", "Qwen2MoeForCausalLM")  \
+  ARCHITECTURE(qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM")  \
   ARCHITECTURE(gpt_neox, "gpt_neox", "GPTNeoXForCausalLM")     \
   ARCHITECTURE(gpt2, "gpt2", "GPT2LMHeadModel")
 

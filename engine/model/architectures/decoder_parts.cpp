@@ -2,19 +2,25 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace train::engine {
 
 LayerSpec DecoderLayer::spec() const {
-  return {.prefix = prefix,
-          .parallel = parallel,
-          .branches = {{.pre = attention_norms.pre,
-                        .post = attention_norms.post,
-                        .block = std::make_shared<const AttentionSpec>(attention)},
-                       {.pre = mlp_norms.pre,
-                        .post = mlp_norms.post,
-                        .block = std::make_shared<const MlpSpec>(mlp)}}};
+  std::shared_ptr<const BlockSpec> channels;
+  if (experts) {
+    channels = std::make_shared<const ExpertsSpec>(*experts);
+  } else {
+    channels = std::make_shared<const MlpSpec>(mlp);
+  }
+  return {
+      .prefix = prefix,
+      .parallel = parallel,
+      .branches = {{.pre = attention_norms.pre,
+                    .post = attention_norms.post,
+                    .block = std::make_shared<const AttentionSpec>(attention)},
+                   {.pre = mlp_norms.pre, .post = mlp_norms.post, .block = std::move(channels)}}};
 }
 
 DecoderSizes decoder_sizes(ModelConfig& config) {
@@ -82,13 +88,26 @@ DecoderLayer decoder_layer(const DecoderSizes& sizes, std::int64_t index) {
   return layer;
 }
 
-void add_decoder_layers(const DecoderSizes& sizes, ModelSpec& spec,
-                        const std::function<void(DecoderLayer&, std::int64_t)>& change) {
-  for (std::int64_t index = 0; index < sizes.layers; ++index) {
-    DecoderLayer layer = decoder_layer(sizes, index);
-    change(layer, index);
+void add_layers(std::vector<DecoderLayer> layers, ModelSpec& spec) {
+  const auto has_experts = [](const DecoderLayer& layer) { return layer.experts.has_value(); };
+  const std::int64_t all = std::count_if(layers.begin(), layers.end(), has_experts);
+  std::int64_t before = 0;
+  for (DecoderLayer& layer : layers) {
+    if (layer.experts) {
+      layer.experts->index = before++;
+      layer.experts->layers = all;
+    }
     spec.layers.push_back(layer.spec());
   }
+}
+
+void add_decoder_layers(const DecoderSizes& sizes, ModelSpec& spec,
+                        const std::function<void(DecoderLayer&, std::int64_t)>& change) {
+  std::vector<DecoderLayer> layers;
+  for (std::int64_t index = 0; index < sizes.layers; ++index) {
+    change(layers.emplace_back(decoder_layer(sizes, index)), index);
+  }
+  add_layers(std::move(layers), spec);
 }
 
 }  // namespace train::engine

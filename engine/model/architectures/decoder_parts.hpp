@@ -3,15 +3,17 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/model/blocks/attention_block.hpp"
+#include "engine/model/blocks/experts_block.hpp"
 #include "engine/model/blocks/mlp_block.hpp"
 #include "engine/model/config_json/model_config.hpp"
 #include "engine/model/spec.hpp"
 
 namespace train::engine {
 
-/// A layer of attention and an MLP while a family fills it in.
+/// A layer of attention and an MLP, or experts, while a family fills it in.
 struct DecoderLayer {
   struct Norms {
     std::optional<NormSpec> pre = {}, post = {};
@@ -21,6 +23,7 @@ struct DecoderLayer {
   Norms attention_norms = {}, mlp_norms = {};
   AttentionSpec attention = {};
   MlpSpec mlp = {};
+  std::optional<ExpertsSpec> experts = {};  ///< In place of the MLP.
 
   [[nodiscard]] LayerSpec spec() const;
 };
@@ -42,6 +45,9 @@ struct DecoderSizes {
 
 /// A layer with norms before both branches and separate projections without biases; rope 0.
 [[nodiscard]] DecoderLayer decoder_layer(const DecoderSizes& sizes, std::int64_t index);
+
+/// Adds layers to those of `spec`, which has none of experts, and numbers the layers of experts.
+void add_layers(std::vector<DecoderLayer> layers, ModelSpec& spec);
 
 /// Adds a layer after the other, each as `change` leaves it.
 void add_decoder_layers(const DecoderSizes& sizes, ModelSpec& spec,

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "engine/model/architectures/decoder_parts.hpp"
+#include "engine/model/architectures/expert_parts.hpp"
 
 namespace train::engine {
 namespace {
@@ -41,14 +44,34 @@ DecoderLayer house_layer(const ModelShape& shape, kernels::NormKind norm, std::i
   return layer;
 }
 
+/// Experts in place of the layer's MLP, where the shape has them: gated, with its activation.
+void add_experts(const ModelShape& shape, DecoderLayer& layer) {
+  if (shape.experts == 0) {
+    return;
+  }
+  ExpertsSpec experts;
+  name_experts(experts);
+  experts.experts = shape.experts;
+  experts.slots = shape.experts_per_token;
+  experts.hidden = shape.expert_hidden;
+  experts.activation = layer.mlp.activation;
+  experts.router = shape.normalised_router ? kernels::RouterKind::softmax_normalised
+                                           : kernels::RouterKind::softmax;
+  if (shape.shared_expert_hidden > 0) {
+    experts.shared = shared_expert(shape.shared_expert_hidden);
+  }
+  layer.experts = std::move(experts);
+}
+
 }  // namespace
 
 ModelSpec enoki_spec(const ModelShape& shape) {
   constexpr auto norm = kernels::NormKind::layer;
   ModelSpec spec = house_spec(shape, norm);
   spec.architecture = "enoki";
+  std::vector<DecoderLayer> layers;
   for (std::int64_t index = 0; index < shape.layers; ++index) {
-    DecoderLayer layer = house_layer(shape, norm, index);
+    DecoderLayer& layer = layers.emplace_back(house_layer(shape, norm, index));
     layer.attention.layout = ProjectionLayout::fused;
     layer.attention.query = "attn.c_attn";
     layer.attention.output = "attn.c_proj";
@@ -57,8 +80,9 @@ ModelSpec enoki_spec(const ModelShape& shape) {
     layer.mlp.activation = kernels::ActivationKind::gelu;
     layer.mlp.in = "mlp.c_fc";
     layer.mlp.out = "mlp.c_proj";
-    spec.layers.push_back(layer.spec());
+    add_experts(shape, layer);
   }
+  add_layers(std::move(layers), spec);
   return spec;
 }
 
@@ -66,8 +90,9 @@ ModelSpec dstar_qwen3_spec(const ModelShape& shape) {
   constexpr auto norm = kernels::NormKind::rms;
   ModelSpec spec = house_spec(shape, norm);
   spec.architecture = "dstar_qwen3";
+  std::vector<DecoderLayer> layers;
   for (std::int64_t index = 0; index < shape.layers; ++index) {
-    DecoderLayer layer = house_layer(shape, norm, index);
+    DecoderLayer& layer = layers.emplace_back(house_layer(shape, norm, index));
     layer.attention.output_gate = shape.output_gate;
     layer.attention.query = "attn.q_proj";
     layer.attention.key = "attn.k_proj";
@@ -80,8 +105,9 @@ ModelSpec dstar_qwen3_spec(const ModelShape& shape) {
     layer.mlp.in = "mlp.gate_proj";
     layer.mlp.up = "mlp.up_proj";
     layer.mlp.out = "mlp.down_proj";
-    spec.layers.push_back(layer.spec());
+    add_experts(shape, layer);
   }
+  add_layers(std::move(layers), spec);
   return spec;
 }
 

@@ -1,5 +1,6 @@
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/architectures/decoder_parts.hpp"
+#include "engine/model/architectures/expert_parts.hpp"
 #include "engine/model/config_json/rope_config.hpp"
 
 namespace train::engine {
@@ -62,6 +63,44 @@ ModelSpec olmo3_model(ModelConfig& config) {
     make_olmo_layer(config, sizes, layer);
     layer.attention.window = windows[static_cast<std::size_t>(index)];
     layer.attention.rope = layer.attention.window > 0 ? 1 : 0;
+  });
+  return spec;
+}
+
+std::string_view olmoe_keys() {
+  return R"({"vocab_size": 50304, "hidden_size": 2048, "intermediate_size": 2048,
+    "num_hidden_layers": 16, "num_attention_heads": 16, "num_key_value_heads": null,
+    "hidden_act": "silu", "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": false, "head_dim": null,
+    "attention_bias": false, "clip_qkv": null,
+    "num_experts": 64, "num_experts_per_tok": 8, "norm_topk_prob": false,
+    "output_router_logits": false, "router_aux_loss_coef": 0.01,
+    "rope_parameters": null, "rope_scaling": null, "rope_theta": 10000.0,
+    "partial_rotary_factor": null, "original_max_position_embeddings": null})";
+}
+
+/// OLMoE 1B-7B (Muennighoff et al. 2024): norms before the branches, and of all queries and keys at
+/// once.
+ModelSpec olmoe_model(ModelConfig& config) {
+  const DecoderSizes sizes = decoder_sizes(config);
+  ModelSpec spec = decoder_model(config, sizes);
+  add_ropes(config, {}, sizes.head_dim, spec);
+  ExpertsSpec experts = read_experts(config, "num_experts");
+  name_experts(experts);
+  experts.hidden = sizes.hidden;
+  experts.activation = sizes.activation;
+  experts.router = router_of(config);
+  if (config.cap_if_any("clip_qkv") != 0.0) {
+    config.refuse(
+        "clip_qkv is given: clipping queries, keys and values is not supported, and no published "
+        "OLMoE does it; set it to null if the model was trained without");
+  }
+  const bool bias = config.flag("attention_bias");
+  add_decoder_layers(sizes, spec, [&](DecoderLayer& layer, std::int64_t) {
+    layer.attention.head_norm = HeadNorm::whole;
+    layer.attention.projection_bias = bias;
+    layer.attention.output_bias = bias;
+    layer.experts = experts;
   });
   return spec;
 }

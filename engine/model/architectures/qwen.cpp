@@ -1,5 +1,6 @@
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/architectures/decoder_parts.hpp"
+#include "engine/model/architectures/expert_parts.hpp"
 #include "engine/model/config_json/rope_config.hpp"
 
 namespace train::engine {
@@ -8,14 +9,26 @@ namespace {
 /// The window of each layer of a Qwen: none without use_sliding_window; else on the layers listed
 /// in layer_types, or from max_window_layers on.
 std::vector<std::int64_t> qwen_windows(ModelConfig& config, std::int64_t layers) {
-  auto window = config.size_if_any("sliding_window");
-  if (!config.flag("use_sliding_window")) {
-    window.reset();
+  std::optional<std::int64_t> window;
+  if (config.flag("use_sliding_window")) {
+    window = config.size_if_any("sliding_window");
+  } else {
+    (void)config.find("sliding_window");  // Saved as 0 or null where it is not used.
   }
   const double first = config.real("max_window_layers");
   return config.layer_windows(layers, window, [&](std::int64_t layer) {
     return window.has_value() && static_cast<double>(layer) >= first;
   });
+}
+
+/// The experts of both families; a shared one is not among them.
+ExpertsSpec qwen_experts(ModelConfig& config, const DecoderSizes& sizes) {
+  ExpertsSpec experts = read_experts(config, "num_experts");
+  name_experts(experts);
+  experts.hidden = config.size("moe_intermediate_size");
+  experts.activation = sizes.activation;
+  experts.router = router_of(config);
+  return experts;
 }
 
 }  // namespace
@@ -68,6 +81,75 @@ ModelSpec qwen3_model(ModelConfig& config) {
     layer.attention.projection_bias = bias;
     layer.attention.output_bias = bias;
     layer.attention.window = windows[static_cast<std::size_t>(index)];
+  });
+  return spec;
+}
+
+std::string_view qwen2_moe_keys() {
+  return R"({"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632,
+    "num_hidden_layers": 24, "num_attention_heads": 16, "num_key_value_heads": 16,
+    "hidden_act": "silu", "max_position_embeddings": 32768, "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": false, "head_dim": null, "qkv_bias": true,
+    "use_sliding_window": false, "sliding_window": 4096, "max_window_layers": 28,
+    "layer_types": null,
+    "num_experts": 60, "num_experts_per_tok": 4, "norm_topk_prob": false,
+    "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632,
+    "decoder_sparse_step": 1, "mlp_only_layers": null,
+    "output_router_logits": false, "router_aux_loss_coef": 0.001,
+    "rope_parameters": null, "rope_scaling": null, "rope_theta": 10000.0,
+    "partial_rotary_factor": null, "original_max_position_embeddings": null})";
+}
+
+/// Qwen1.5-MoE and Qwen2-MoE (Qwen Team 2024): Qwen2 with experts for most MLPs, and beside them
+/// one that computes every row and has a gate.
+ModelSpec qwen2_moe_model(ModelConfig& config) {
+  const DecoderSizes sizes = decoder_sizes(config);
+  ModelSpec spec = decoder_model(config, sizes);
+  add_ropes(config, {}, sizes.head_dim, spec);
+  const std::vector<std::int64_t> windows = qwen_windows(config, sizes.layers);
+  ExpertsSpec experts = qwen_experts(config, sizes);
+  experts.shared = shared_expert(config.size("shared_expert_intermediate_size"));
+  const std::vector<bool> sparse = sparse_layers(config, sizes.layers);
+  const bool bias = config.flag("qkv_bias");
+  add_decoder_layers(sizes, spec, [&](DecoderLayer& layer, std::int64_t index) {
+    layer.attention.projection_bias = bias;
+    layer.attention.window = windows[static_cast<std::size_t>(index)];
+    if (sparse[static_cast<std::size_t>(index)]) {
+      layer.experts = experts;
+    }
+  });
+  return spec;
+}
+
+std::string_view qwen3_moe_keys() {
+  return R"({"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 6144,
+    "num_hidden_layers": 24, "num_attention_heads": 32, "num_key_value_heads": 4,
+    "hidden_act": "silu", "max_position_embeddings": 32768, "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": false, "head_dim": null, "attention_bias": false,
+    "use_sliding_window": false, "sliding_window": 4096,
+    "num_experts": 128, "num_experts_per_tok": 8, "norm_topk_prob": false,
+    "moe_intermediate_size": 768,
+    "decoder_sparse_step": 1, "mlp_only_layers": null,
+    "output_router_logits": false, "router_aux_loss_coef": 0.001,
+    "rope_parameters": null, "rope_scaling": null, "rope_theta": 10000.0,
+    "partial_rotary_factor": null, "original_max_position_embeddings": null})";
+}
+
+/// Qwen3 with experts (Yang et al. 2025).
+ModelSpec qwen3_moe_model(ModelConfig& config) {
+  const DecoderSizes sizes = decoder_sizes(config);
+  ModelSpec spec = decoder_model(config, sizes);
+  add_ropes(config, {}, sizes.head_dim, spec);
+  const ExpertsSpec experts = qwen_experts(config, sizes);
+  const std::vector<bool> sparse = sparse_layers(config, sizes.layers);
+  const bool bias = config.flag("attention_bias");
+  add_decoder_layers(sizes, spec, [&](DecoderLayer& layer, std::int64_t index) {
+    layer.attention.head_norm = HeadNorm::per_head;
+    layer.attention.projection_bias = bias;
+    layer.attention.output_bias = bias;
+    if (sparse[static_cast<std::size_t>(index)]) {
+      layer.experts = experts;
+    }
   });
   return spec;
 }

@@ -69,13 +69,20 @@ class BlockSpec {
   [[nodiscard]] virtual std::int64_t widest_head() const { return 0; }
 };
 
-/// The first block of that kind, for code that builds one architecture. REQUIRES: there is one.
+/// The first block of that kind, for code that builds one architecture; nullptr: there is none.
 template <class Spec>
-[[nodiscard]] const Spec& block_of(const LayerSpec& layer) {
+[[nodiscard]] const Spec* find_block(const LayerSpec& layer) {
   const Spec* found = nullptr;
   for (const BranchSpec& branch : layer.branches) {
     found = found == nullptr ? dynamic_cast<const Spec*>(branch.block.get()) : found;
   }
+  return found;
+}
+
+/// Likewise. REQUIRES: there is one.
+template <class Spec>
+[[nodiscard]] const Spec& block_of(const LayerSpec& layer) {
+  const Spec* found = find_block<Spec>(layer);
   TRAIN_CHECK(found != nullptr, "{} has no such block", layer.prefix);
   return *found;
 }

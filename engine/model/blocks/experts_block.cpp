@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/check.hpp"
+#include "engine/model/blocks/experts_rules.hpp"
 #include "kernels/activation/activation.hpp"
 #include "kernels/activation/elementwise.hpp"
 
@@ -142,9 +143,8 @@ std::string ExpertsSpec::map_name(std::int64_t number, const std::string& name) 
 }
 
 std::vector<TensorRule> ExpertsSpec::tensor_rules(const ModelSpec& /*model*/,
-                                                  const BranchSpec& /*branch*/,
-                                                  Dialect /*dialect*/) const {
-  return {};
+                                                  const BranchSpec& branch, Dialect dialect) const {
+  return experts_rules(*this, branch, dialect);
 }
 
 ExpertsBlock::ExpertsBlock(const BlockContext& context, const ExpertsSpec& spec,

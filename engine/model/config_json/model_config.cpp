@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -43,6 +44,16 @@ void ModelConfig::take_as(const std::string& other, const std::string& key) {
     (*json_)[key] = Json(*given);
     read_.insert(other);
   }
+}
+
+void ModelConfig::take_alias(const std::string& other, const std::string& key) {
+  const auto given = json_->find(other);
+  const auto own = json_->find(key);
+  if (given != json_->end() && own != json_->end() && *given != *own) {
+    refuse(fmt::format("{} is {}, but {} is {}: they are one number; leave one of them out", other,
+                       given->dump(), key, own->dump()));
+  }
+  take_as(other, key);
 }
 
 void ModelConfig::pass_over(const std::string& what) { passed_over_.push_back(what); }
@@ -149,6 +160,23 @@ kernels::ActivationKind ModelConfig::activation(const std::string& key) {
   refuse(fmt::format("{} is \"{}\": silu, gelu, gelu_new, gelu_pytorch_tanh and relu are known",
                      key, name));
   return kernels::ActivationKind::silu;
+}
+
+std::vector<std::int64_t> ModelConfig::layer_numbers(const std::string& key) {
+  std::vector<std::int64_t> numbers;
+  const Json* value = find(key);
+  if (value == nullptr) {
+    return numbers;
+  }
+  const bool list =
+      value->is_array() && std::all_of(value->begin(), value->end(), [](const Json& number) {
+        return number.is_number_integer() && number.get<std::int64_t>() >= 0;
+      });
+  if (!list) {
+    refuse(wanted(key, value, "a list of numbers of layers, each of 0 or more"));
+    return numbers;
+  }
+  return value->get<std::vector<std::int64_t>>();
 }
 
 std::vector<std::int64_t> ModelConfig::layer_windows(

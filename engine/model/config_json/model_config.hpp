@@ -39,6 +39,8 @@ class ModelConfig {
   [[nodiscard]] const nlohmann::json* otherwise(const std::string& key) const;
   /// Reads `other` as an alias of `key`, which it overrides where it is given.
   void take_as(const std::string& other, const std::string& key);
+  /// Likewise, where both may be given; refuses two values.
+  void take_alias(const std::string& other, const std::string& key);
 
   // A size from 1 to 2^32.
   std::int64_t size(const std::string& key);
@@ -49,6 +51,8 @@ class ModelConfig {
   bool flag(const std::string& key);
   std::string text(const std::string& key);
   kernels::ActivationKind activation(const std::string& key);
+  /// A list of numbers of layers, each of 0 or more; null: none.
+  std::vector<std::int64_t> layer_numbers(const std::string& key);
   /// The window of each layer, 0: none. Windowed are the layers that `layer_types` calls
   /// "sliding_attention"; without it those of `windowed`. Refuses such a layer without a window.
   std::vector<std::int64_t> layer_windows(std::int64_t layers, std::optional<std::int64_t> window,

@@ -59,7 +59,9 @@ TEST_CASE("architectures: published sizes have the published number of parameter
       {"pythia-160m", 162'322'944},       {"pythia-410m", 405'334'016},
       {"pythia-1.4b", 1'414'647'808},     {"gpt2", 124'439'808},
       {"gpt2-medium", 354'823'168},       {"gpt2-large", 774'030'080},
-      {"gpt2-xl", 1'557'611'200}};
+      {"gpt2-xl", 1'557'611'200},         {"mixtral-8x7b", 46'702'792'704},
+      {"olmoe-1b-7b", 6'919'161'856},     {"qwen1.5-moe-a2.7b", 14'315'784'192},
+      {"qwen3-30b-a3b", 30'532'122'624}};
   CHECK(configs::shipped_models().size() == published.size());
   for (const configs::ShippedModel& shape : configs::shipped_models()) {
     CAPTURE(shape.name);

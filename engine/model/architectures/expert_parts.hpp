@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/model/blocks/experts_block.hpp"
+#include "engine/model/config_json/model_config.hpp"
+
+namespace train::engine {
+
+/// What a config.json says of the experts of all layers alike: their number under the family's
+/// `count_key` or any other name in use, num_experts_per_tok, and the term that balances them:
+/// transformers' of router_aux_loss_coef, where output_router_logits makes it part of the loss.
+/// Hidden size, names and the shared expert are the family's.
+[[nodiscard]] ExpertsSpec read_experts(ModelConfig& config, const std::string& count_key);
+
+/// By norm_topk_prob.
+[[nodiscard]] kernels::RouterKind router_of(ModelConfig& config);
+
+/// Names of experts below "mlp.": gate, experts.{}.gate_proj, up_proj and down_proj.
+void name_experts(ExpertsSpec& experts);
+
+/// Qwen2's: a gated one of `hidden`, names below "mlp.".
+[[nodiscard]] SharedExpert shared_expert(std::int64_t hidden);
+
+/// True for each layer that has experts: every decoder_sparse_step-th of those that mlp_only_layers
+/// does not list.
+[[nodiscard]] std::vector<bool> sparse_layers(ModelConfig& config, std::int64_t layers);
+
+}  // namespace train::engine

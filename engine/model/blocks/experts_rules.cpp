@@ -1,0 +1,58 @@
+#include "engine/model/blocks/experts_rules.hpp"
+
+#include <string>
+
+#include "engine/model/blocks/experts_block.hpp"
+
+namespace train::engine {
+namespace {
+
+/// Adds the rules of a matrix that each expert has and that is a part of one tensor: `within` its
+/// place there, before the axis of experts.
+void add_stack(const ExpertsSpec& spec, const std::string& map, const char* stored,
+               const AxisSlice& within, std::vector<TensorRule>& rules) {
+  for (std::int64_t expert = 0; expert < spec.experts; ++expert) {
+    rules.push_back({.parameter = spec.map_name(expert, map) + ".weight",
+                     .stored = stored,
+                     .within = within,
+                     .stack = {.place = expert, .count = spec.experts}});
+  }
+}
+
+std::vector<TensorRule> stacked_rules(const ExpertsSpec& spec) {
+  constexpr const char* kGateUp = "mlp.experts.gate_up_proj";
+  const std::int64_t rows = spec.hidden;
+  std::vector<TensorRule> rules = {{spec.gate, "mlp.gate"}};
+  add_stack(spec, spec.in, kGateUp, {.first = 0, .count = 2 * rows}, rules);
+  add_stack(spec, spec.up, kGateUp, {.first = rows, .count = 2 * rows}, rules);
+  add_stack(spec, spec.out, "mlp.experts.down_proj", {}, rules);
+  return rules;
+}
+
+std::vector<TensorRule> gguf_rules(const ExpertsSpec& spec, const BranchSpec& branch) {
+  std::vector<TensorRule> rules = {{spec.gate, "ffn_gate_inp"}};
+  add_stack(spec, spec.in, "ffn_gate_exps.weight", {}, rules);
+  add_stack(spec, spec.up, "ffn_up_exps.weight", {}, rules);
+  add_stack(spec, spec.out, "ffn_down_exps.weight", {}, rules);
+  if (spec.shared.hidden > 0) {
+    rules.push_back({spec.shared.in, "ffn_gate_shexp"});
+    rules.push_back({spec.shared.up, "ffn_up_shexp"});
+    rules.push_back({spec.shared.out, "ffn_down_shexp"});
+  }
+  if (spec.shared.gated) {
+    rules.push_back({spec.shared.gate, "ffn_gate_inp_shexp"});
+  }
+  add_norm_rules(branch, {"ffn_norm", "post_ffw_norm"}, rules);
+  return rules;
+}
+
+}  // namespace
+
+std::vector<TensorRule> experts_rules(const ExpertsSpec& spec, const BranchSpec& branch,
+                                      Dialect dialect) {
+  return dialect == Dialect::gguf      ? gguf_rules(spec, branch)
+         : dialect == Dialect::stacked ? stacked_rules(spec)
+                                       : std::vector<TensorRule>();
+}
+
+}  // namespace train::engine
