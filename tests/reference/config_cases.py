@@ -13,11 +13,16 @@ SMALL = {"vocab_size": VOCAB, "hidden_size": 48, "intermediate_size": 64, "num_h
          "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "pad_token_id": 0,
          "bos_token_id": 1, "eos_token_id": 2}
 NEOX = {key: value for key, value in SMALL.items() if key != "num_key_value_heads"}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 FAMILIES = {
     "llama": SMALL, "mistral": {**SMALL, "sliding_window": None}, "ministral": {**SMALL, "head_dim": 12, "sliding_window": 16},
     "qwen2": SMALL, "qwen3": {**SMALL, "head_dim": 12}, "gemma2": {**SMALL, "head_dim": 12, "sliding_window": 32},
     "gemma3_text": {**SMALL, "head_dim": 12, "sliding_window": 32}, "phi3": SMALL, "olmo2": SMALL,
-    "olmo3": {**SMALL, "sliding_window": 32}, "gpt_neox": {**NEOX, "num_attention_heads": 2},
+    "olmo3": {**SMALL, "sliding_window": 32},
+    "mixtral": {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "olmoe": {**SMALL, "num_experts": 4, "num_experts_per_tok": 2},
+    "qwen2_moe": {**SMALL, **EXPERTS, "shared_expert_intermediate_size": 20},
+    "qwen3_moe": {**SMALL, **EXPERTS, "head_dim": 12}, "gpt_neox": {**NEOX, "num_attention_heads": 2},
     "gpt2": {"vocab_size": VOCAB, "n_positions": 512, "n_embd": 48, "n_layer": 4, "n_head": 4, "bos_token_id": 0,
              "eos_token_id": 0},
 }
@@ -108,6 +113,30 @@ EVERYWHERE = {
     "serial": ({"use_parallel_residual": False}, ()),
     "other names": ({"num_attention_heads": 2}, ()),
 }
+# The same for every family with experts.
+OF_EXPERTS = {
+    "experts, a name": ({"num_experts": 3}, ("num_local_experts",)),
+    "experts, the other name": ({"num_local_experts": 3}, ("num_experts",)),
+    "experts a token": ({"num_experts_per_tok": 3}, ()),
+    "more experts a token than there are": ({"num_experts_per_tok": 5}, ()),
+    "weights divided by their sum": ({"norm_topk_prob": True}, ()),
+    "every other layer": ({"decoder_sparse_step": 2}, ()),
+    "layers without": ({"mlp_only_layers": [0, 2]}, ()),
+    "layers without, every other": ({"mlp_only_layers": [1], "decoder_sparse_step": 2}, ()),
+    "balanced": ({"output_router_logits": True, "router_aux_loss_coef": 0.5}, ()),
+    "no biases": ({"qkv_bias": False, "attention_bias": True}, ()),
+    "noise of the router": ({"router_jitter_noise": 0.1}, ()),
+    "clipped": ({"clip_qkv": 1.5}, ()),
+    "a window on every other layer": (
+        {"use_sliding_window": True, "sliding_window": 16, "layer_types": ["full_attention", "sliding_attention"] * 2}, ()),
+    "a window by its number": ({"use_sliding_window": True, "sliding_window": 16}, ("layer_types",)),
+}
+WITH_EXPERTS = ("mixtral", "olmoe", "qwen2_moe", "qwen3_moe")
+# By family what this program refuses, of layers that versions of transformers disagree on, too.
+REFUSED_EXPERTS = {
+    "mixtral": {"noise of the router"}, "olmoe": {"foreign keys", "clipped"},
+    "qwen2_moe": {"window from layer 2 on", "a window by its number"}, "qwen3_moe": set(),
+}
 # What this program refuses, by name, though transformers reads it.
 REFUSED = {"not causal"}
 # Kinds of rope that are not computed here; where ropes go by layers these are said in a place that nobody reads.
@@ -132,7 +161,8 @@ def cases(family):
     known = {**transformers.AutoConfig.for_model(family).to_dict(), **FAMILIES[family]}
     base = {key: value for key, value in whole.items() if key in known and key not in ("id2label", "label2id")}
     base["model_type"] = family
-    for name, (change, gone) in EVERYWHERE.items():
+    of_family = {**EVERYWHERE, **(OF_EXPERTS if family in WITH_EXPERTS else {})}
+    for name, (change, gone) in of_family.items():
         config = json.loads(json.dumps({**base, **change}))
         for key in gone:
             config.pop(key, None)
@@ -140,6 +170,8 @@ def cases(family):
 
 
 def is_refused(family, name):
+    if name in REFUSED_EXPERTS.get(family, ()):
+        return True
     if family == "gpt2":
         return name in REFUSED
     return name in REFUSED or name in (REFUSED_BY_LAYER if family in BY_LAYER else REFUSED_KINDS | REFUSED_NESTED)

@@ -11,6 +11,8 @@ import numpy
 import torch
 import transformers
 
+import expert_names
+
 BYTES = [chr(b) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174 else None for b in range(256)]
 ORIGINAL = 64  # positions of the first training, where a rope is scaled
 
@@ -34,6 +36,8 @@ def longrope():
     """Its lists have as many factors as the model has frequencies: make_model() says how many."""
     return {"rope_type": "longrope", "short_factor": lambda i: 1.0 + 0.1 * i, "long_factor": lambda i: 2.0 + i}
 
+
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2}
 
 # name: (architecture of the file, model_type, what its config has besides the sizes)
 CASES = {
@@ -68,6 +72,13 @@ CASES = {
     "olmo2": ("olmo2", "olmo2", rope(PLAIN, 500000.0)),
     "olmo2_linear": ("olmo2", "olmo2", rope(LINEAR, 500000.0)),
     "olmo3_yarn": ("olmo2", "olmo3", {"sliding_window": 16, **layered(YARN, 500000.0, 500000.0)}),
+    "mixtral": ("llama", "mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2, **rope(PLAIN, 1e6)}),
+    "mixtral_apart": ("llama", "mixtral", {"num_local_experts": 4, "num_experts_per_tok": 3, "sliding_window": 16}),
+    "olmoe": ("olmoe", "olmoe", {**EXPERTS, **rope(PLAIN, 10000.0)}),
+    "qwen2_moe": ("qwen2moe", "qwen2_moe", {**EXPERTS, "moe_intermediate_size": 4,
+                                            "shared_expert_intermediate_size": 12, **rope(PLAIN, 1e6)}),
+    "qwen3_moe": ("qwen3moe", "qwen3_moe", {**EXPERTS, "moe_intermediate_size": 6, "head_dim": 16,
+                                            "norm_topk_prob": True, **rope(YARN, 1e6)}),
     "gpt2": ("gpt2", "gpt2", {}),
     "gpt2_untied": ("gpt2", "gpt2", {"tie_word_embeddings": False}),
     "neox": ("gptneox", "gpt_neox", rope(PLAIN, 10000.0, partial_rotary_factor=0.5)),
@@ -82,8 +93,12 @@ LLAMA_NAMES = {
     "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
 GEMMA_NAMES = {**LLAMA_NAMES, "post_attention_layernorm": "post_attention_norm",
                "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+EXPERT_NAMES = {**LLAMA_NAMES, "mlp.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+                "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
+                "mlp.shared_expert.down_proj": "ffn_down_shexp"}
 LAYERS = {
-    "llama": LLAMA_NAMES, "qwen2": LLAMA_NAMES, "qwen3": LLAMA_NAMES, "gemma2": GEMMA_NAMES,
+    "olmoe": EXPERT_NAMES, "qwen2moe": EXPERT_NAMES, "qwen3moe": EXPERT_NAMES,
+    "llama": EXPERT_NAMES, "qwen2": LLAMA_NAMES, "qwen3": LLAMA_NAMES, "gemma2": GEMMA_NAMES,
     "gemma3": GEMMA_NAMES, "olmo2": GEMMA_NAMES,
     "phi3": {**LLAMA_NAMES, "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"},
     "gpt2": {"ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "ln_2": "ffn_norm",
@@ -147,6 +162,8 @@ def as_in_file(architecture, config, name, x):
         return by_parts(x, heads)
     if architecture == "gpt2" and x.ndim == 2 and ".h." in name:
         return x.T
+    if name.endswith("shared_expert_gate.weight"):
+        return x[0]
     return x
 
 
@@ -157,6 +174,18 @@ def name_in_file(architecture, name):
             layer, rest = stem[len(prefix):].split(".", 1)
             return f"blk.{layer}.{LAYERS[architecture][rest]}.{end}"
     return f"{MODEL[stem]}.{end}"
+
+
+def experts_in_file(name, x, apart):
+    """The tensors of a file that have those of a layer's experts: stacks, or as older files one tensor each."""
+    layer, what = name[len("model.layers."):].split(".mlp.experts.")
+    half = x.shape[1] // 2
+    stacks = {"ffn_gate": x[:, :half], "ffn_up": x[:, half:]} if what == "gate_up_proj" else {"ffn_down": x}
+    for stem, stack in stacks.items():
+        if apart:
+            yield from ((f"blk.{layer}.{stem}.{i}.weight", one) for i, one in enumerate(stack))
+        else:
+            yield f"blk.{layer}.{stem}_exps.weight", stack
 
 
 def add_rope(writer, architecture, config):
@@ -228,7 +257,14 @@ def add_keys(writer, architecture, config):
     if (head_dim := getattr(config, "head_dim", None)) and config.model_type != "llama":
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
-    if (window := getattr(config, "sliding_window", None)) and architecture not in ("qwen2", "qwen3"):
+    if config.model_type in ("mixtral", "olmoe", "qwen2_moe", "qwen3_moe"):
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+    if config.model_type in ("qwen2_moe", "qwen3_moe"):
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if config.model_type == "qwen2_moe":
+        writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+    if (window := getattr(config, "sliding_window", None)) and not architecture.startswith("qwen"):
         writer.add_sliding_window(window)
     if architecture == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
@@ -273,6 +309,10 @@ def write_file(path, name, model, with_layers=True):
         if key in tied or not (with_layers or any(part in key for part in ("embed", "wte", "lm_head"))):
             continue
         x = as_in_file(architecture, config, key, value.numpy().astype(numpy.float32))
+        if ".mlp.experts." in key:
+            for in_file, part in experts_in_file(key, x, name.endswith("apart")):
+                writer.add_tensor(in_file, numpy.ascontiguousarray(part))
+            continue
         writer.add_tensor(name_in_file(architecture, key), numpy.ascontiguousarray(x))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -53,9 +53,9 @@ def frequencies(rotary, kind):
 def windows_of(config):
     layers = config.num_hidden_layers
     window = getattr(config, "sliding_window", None) or 0
-    if config.model_type in ("mistral", "phi3"):
+    if config.model_type in ("mistral", "phi3", "mixtral", "qwen3_moe"):
         return [window] * layers
-    if config.model_type in ("ministral", "qwen2", "qwen3", "gemma2", "gemma3_text", "olmo3"):
+    if config.model_type in ("ministral", "qwen2", "qwen3", "qwen2_moe", "gemma2", "gemma3_text", "olmo3"):
         return [window if kind == "sliding_attention" else 0 for kind in config.layer_types]
     return [0] * layers
 

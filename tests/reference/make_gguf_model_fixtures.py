@@ -12,13 +12,14 @@ import gguf
 import numpy
 import transformers
 
+import expert_names
 from gguf_cases import CASES, make_model, write_file
 
 FIXTURES = pathlib.Path(__file__).parent / "fixtures"
 SIZES = dict(vocab_size=10, hidden_size=48, intermediate_size=8, num_hidden_layers=4, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=256)
 SMALL = {**SIZES, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
-WHOLE = ("llama_biases", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "olmo2", "gpt2", "neox")
+WHOLE = ("mixtral", "mixtral_apart", "olmoe", "qwen2_moe", "qwen3_moe", "llama_biases", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "olmo2", "gpt2", "neox")
 
 # What the published files say, and the config.json of the models: (layers, width, MLP, heads, of keys, width of
 # a head, query_pre_attn_scalar).
@@ -48,7 +49,7 @@ def layers_of(model):
     kinds = sorted(ropes_of(model))
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     scale = (getattr(config, "query_pre_attn_scalar", None) or width) ** -0.5
-    if config.model_type in ("qwen2", "qwen3"):
+    if config.model_type.startswith("qwen"):
         window = 0
     return [dict(rope=kind if kind in kinds else "", scale=scale,
                  window=0 if kind == "full_attention" else window) for kind in types]
@@ -69,7 +70,8 @@ def case_of(name):
                     tied=model.config.tie_word_embeddings, kind=model.config.model_type,
                     caps=[getattr(model.config, f"{of}_logit_softcapping", None) or 0.0 for of in ("attn", "final")])
     if name in WHOLE:
-        case["weights"] = {key: wave(values.numpy()) for key, values in model.state_dict().items()}
+        case["weights"] = {stored: wave(part.numpy()) for key, values in model.state_dict().items()
+                           for stored, part in expert_names.stored(key, values, model.config.model_type)}
         if "gpt_neox.embed_in.weight" in case["weights"]:  # in memory the head has another name than in files
             case["weights"]["embed_out.weight"] = case["weights"].pop("lm_head.weight")
         if case["tied"]:

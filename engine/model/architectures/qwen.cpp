@@ -6,15 +6,19 @@
 namespace train::engine {
 namespace {
 
+/// The window's size, if use_sliding_window says that there is one.
+std::optional<std::int64_t> qwen_window(ModelConfig& config) {
+  if (config.flag("use_sliding_window")) {
+    return config.size_if_any("sliding_window");
+  }
+  (void)config.find("sliding_window");  // Saved as 0 or null where it is not used.
+  return std::nullopt;
+}
+
 /// The window of each layer of a Qwen: none without use_sliding_window; else on the layers listed
 /// in layer_types, or from max_window_layers on.
 std::vector<std::int64_t> qwen_windows(ModelConfig& config, std::int64_t layers) {
-  std::optional<std::int64_t> window;
-  if (config.flag("use_sliding_window")) {
-    window = config.size_if_any("sliding_window");
-  } else {
-    (void)config.find("sliding_window");  // Saved as 0 or null where it is not used.
-  }
+  const std::optional<std::int64_t> window = qwen_window(config);
   const double first = config.real("max_window_layers");
   return config.layer_windows(layers, window, [&](std::int64_t layer) {
     return window.has_value() && static_cast<double>(layer) >= first;
@@ -107,6 +111,11 @@ ModelSpec qwen2_moe_model(ModelConfig& config) {
   ModelSpec spec = decoder_model(config, sizes);
   add_ropes(config, {}, sizes.head_dim, spec);
   const std::vector<std::int64_t> windows = qwen_windows(config, sizes.layers);
+  if (config.flag("use_sliding_window") && config.find("layer_types") == nullptr) {
+    config.refuse(
+        "use_sliding_window is true, and versions of transformers disagree on the layers with a "
+        "window: list them in layer_types, each \"sliding_attention\" or \"full_attention\"");
+  }
   ExpertsSpec experts = qwen_experts(config, sizes);
   experts.shared = shared_expert(config.size("shared_expert_intermediate_size"));
   const std::vector<bool> sparse = sparse_layers(config, sizes.layers);
@@ -142,11 +151,13 @@ ModelSpec qwen3_moe_model(ModelConfig& config) {
   add_ropes(config, {}, sizes.head_dim, spec);
   const ExpertsSpec experts = qwen_experts(config, sizes);
   const std::vector<bool> sparse = sparse_layers(config, sizes.layers);
+  const std::int64_t window = qwen_window(config).value_or(0);
   const bool bias = config.flag("attention_bias");
   add_decoder_layers(sizes, spec, [&](DecoderLayer& layer, std::int64_t index) {
     layer.attention.head_norm = HeadNorm::per_head;
     layer.attention.projection_bias = bias;
     layer.attention.output_bias = bias;
+    layer.attention.window = window;
     if (sparse[static_cast<std::size_t>(index)]) {
       layer.experts = experts;
     }

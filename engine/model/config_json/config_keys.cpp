@@ -19,6 +19,15 @@ constexpr auto kKeys = std::to_array<ConfigKeys>({
     {"pruned_heads", KeyUse::refused, "layers have all their heads here", "{}"},
     {"compression_config", KeyUse::refused,
      "give the weights as they were before they were compressed", "null"},
+    {"input_jitter_noise", KeyUse::refused, "routers read their input without noise; set it to 0",
+     "0.0"},
+    {"capacity_factor eval_capacity_factor expert_capacity expert_capacity_factor "
+     "moe_capacity_factor moe_expert_capacity_factor train_capacity_factor",
+     KeyUse::refused, "experts compute every token that chooses them; set it to null", "null"},
+    {"scoring_func", KeyUse::refused, "routers score by softmax here", R"("softmax")"},
+    {"routed_scaling_factor", KeyUse::refused, "weights of experts have no other factor here",
+     "1.0"},
+    {"n_group topk_group", KeyUse::refused, "routers choose among all experts here", "1"},
     {"attention_dropout attn_pdrop resid_pdrop embd_pdrop hidden_dropout", KeyUse::dropout},
     // Weights that are quantised are refused where they are read; full ones may lie beside their
     // quantization_config.

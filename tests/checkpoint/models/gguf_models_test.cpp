@@ -112,7 +112,7 @@ TEST_CASE("gguf models: ropes, windows, scales and weights are those of the publ
       ++whole;
     }
   }
-  CHECK(whole == 9);
+  CHECK(whole == 14);
 }
 
 TEST_CASE("gguf models: published files of Gemma 3 give the published models",

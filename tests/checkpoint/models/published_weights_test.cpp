@@ -1,8 +1,11 @@
 #include "checkpoint/models/published_weights.hpp"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -58,6 +61,35 @@ void write_published(const fs::path& directory, const engine::ModelSpec& spec,
   REQUIRE(writer->commit().ok());
 }
 
+/// Writes the tensors of `shapes`, with the weights that `source` has.
+void write_stacked(const fs::path& directory, const engine::ModelSpec& spec,
+                   const std::map<std::string, std::vector<std::int64_t>>& shapes,
+                   const PublishedWeights& source) {
+  std::vector<TensorHeading> headings;
+  std::map<std::string, std::vector<float>> tensors;
+  for (const auto& [name, shape] : shapes) {
+    headings.push_back({name, shape, "F32"});
+    std::size_t count = 1;
+    for (const std::int64_t dimension : shape) {
+      count *= static_cast<std::size_t>(dimension);
+    }
+    tensors[name].resize(count);
+  }
+  for (const engine::MappedParameter& mapped : tensor_map(spec, engine::Dialect::stacked)) {
+    std::vector<float> values(static_cast<std::size_t>(mapped.parameter.count()));
+    REQUIRE(source.read_rows(mapped.parameter, 0, mapped.parameter.rows(), values).ok());
+    for (const engine::TensorPart& part : mapped.parts) {
+      store(part, 0, values, tensors.at(part.name));
+    }
+  }
+  auto writer = storage::SafetensorsWriter::create(directory / "model.safetensors", headings);
+  REQUIRE(writer.ok());
+  for (const TensorHeading& heading : headings) {
+    REQUIRE(writer->write(std::as_bytes(std::span(tensors.at(heading.name)))).ok());
+  }
+  REQUIRE(writer->commit().ok());
+}
+
 std::string published_error(const fs::path& directory) {
   const auto opened = PublishedWeights::open(directory, tiny_gpt2());
   REQUIRE_FALSE(opened.ok());
@@ -105,6 +137,81 @@ TEST_CASE("published weights: rows of every parameter, under any of the names",
       ++tensor;
     }
   }
+}
+
+TEST_CASE("published weights: experts of a tensor each, and stacked in one of a layer",
+          "[checkpoint][published_weights]") {
+  const std::string type = GENERATE("mixtral", "olmoe", "qwen2_moe", "qwen3_moe");
+  CAPTURE(type);
+  const std::string text = fmt::format(
+      R"({{"model_type": "{}", "vocab_size": 11, "hidden_size": 8, "intermediate_size": 6,
+          "moe_intermediate_size": 6, "shared_expert_intermediate_size": 4, "num_local_experts": 3,
+          "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}})",
+      type);
+  const engine::ModelSpec spec = engine::spec_from_config(text, "test", 0).value();
+  const TempDirectory apart, stacked;
+  write_published(apart.path(), spec, [](auto&) {});
+  // transformers' own form in memory.
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  for (const engine::MappedParameter& mapped : tensor_map(spec, engine::Dialect::stacked)) {
+    for (const engine::TensorPart& part : mapped.parts) {
+      shapes[part.name] = part.shape;
+    }
+  }
+  CHECK(shapes.at("model.layers.1.mlp.experts.gate_up_proj") ==
+        std::vector<std::int64_t>{3, 12, 8});
+  CHECK(shapes.at("model.layers.1.mlp.experts.down_proj") == std::vector<std::int64_t>{3, 8, 6});
+  CHECK(shapes.at("model.layers.0.mlp.gate.weight") == std::vector<std::int64_t>{3, 8});
+  const auto one = PublishedWeights::open(apart.path(), spec);
+  REQUIRE(one.ok());
+  write_stacked(stacked.path(), spec, shapes, **one);
+  const auto other = PublishedWeights::open(stacked.path(), spec);
+  INFO((other.ok() ? "" : other.error().message));
+  REQUIRE(other.ok());
+  for (const engine::UnitParameters& unit : engine::describe_units(spec)) {
+    for (const engine::Parameter& parameter : unit.parameters) {
+      CAPTURE(parameter.name);
+      const std::int64_t first = parameter.rows() / 2;
+      const std::int64_t rows = parameter.rows() - first;
+      std::vector<float> wanted(static_cast<std::size_t>(rows * parameter.cols()), -1.0F);
+      std::vector<float> found(wanted.size(), -2.0F);
+      REQUIRE((*one)->read_rows(parameter, first, rows, wanted).ok());
+      REQUIRE((*other)->read_rows(parameter, first, rows, found).ok());
+      CHECK(wanted == found);
+    }
+  }
+}
+
+TEST_CASE("published weights: an expert that is missing or misshapen is named",
+          "[checkpoint][published_weights]") {
+  const engine::ModelSpec spec =
+      engine::spec_from_config(
+          R"({"model_type": "olmoe", "vocab_size": 11, "hidden_size": 8, "intermediate_size": 6,
+              "num_experts": 9, "num_hidden_layers": 1, "num_attention_heads": 2})",
+          "test", 0)
+          .value();
+  const TempDirectory directory;
+  const std::string name = "model.layers.0.mlp.experts.4.up_proj.weight";
+  const auto error_after = [&](const std::function<void(std::vector<TensorHeading>&)>& change) {
+    write_published(directory.path(), spec, change);
+    const auto opened = PublishedWeights::open(directory.path(), spec);
+    REQUIRE_FALSE(opened.ok());
+    CHECK(opened.error().kind == ErrorKind::user);
+    CHECK(opened.error().message.find('\n') == std::string::npos);
+    return opened.error().message;
+  };
+  CHECK_THAT(error_after([&](auto& all) {
+               std::erase_if(all, [&](const auto& one) { return one.name == name; });
+             }),
+             Catch::Contains("tensor " + name + " is missing"));
+  CHECK_THAT(error_after([&](auto& all) {
+               heading_of(all, name).shape = {8, 6};
+             }),
+             Catch::Contains(name + " has shape [8, 6], but config.json says [6, 8]"));
+  CHECK_THAT(error_after([&](auto& all) {
+               all.push_back({"model.layers.0.mlp.experts.9.up_proj.weight", {6, 8}, "F32"});
+             }),
+             Catch::Contains("experts.9.up_proj.weight is not part of the model"));
 }
 
 TEST_CASE("published weights: missing, surplus and misshapen tensors are named",

@@ -4,8 +4,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "configs/models/shipped_models.hpp"
+#include "engine/model/blocks/experts_block.hpp"
 #include "engine/model/spec.hpp"
 
 namespace train::engine::architectures_test {
@@ -117,6 +119,61 @@ TEST_CASE("architectures: what changes the maths and is not supported is named",
   has(refusal_of(gemma), "layer_types must be a list of 2 names");
   CHECK_FALSE(spec_from_config("[1]", "c.json", 0).ok());
   CHECK_FALSE(spec_from_config("{", "c.json", 0).ok());
+}
+
+TEST_CASE("architectures: what routers and experts cannot do is named", "[engine][architectures]") {
+  struct Row {
+    const char* family;
+    Json changes;
+    const char* part;
+  };
+  const std::vector<Row> rows = {
+      {"mixtral", {{"router_jitter_noise", 0.1}}, "router_jitter_noise is 0.1"},
+      {"mixtral", {{"num_experts_per_tok", 9}}, "num_experts_per_tok is 9 of 8 experts"},
+      {"mixtral", {{"num_local_experts", 0}}, "num_local_experts is 0"},
+      {"mixtral",
+       {{"num_local_experts", 4}, {"num_experts", 6}},
+       "num_experts is 6, but num_local_experts is 4"},
+      {"mixtral", {{"router_aux_loss_coef", "no"}}, "router_aux_loss_coef is \"no\""},
+      {"olmoe", {{"clip_qkv", 8.0}}, "clip_qkv"},
+      {"olmoe", {{"norm_topk_prob", 1}}, "norm_topk_prob is 1"},
+      {"olmoe", {{"capacity_factor", 1.25}}, "capacity_factor is 1.25"},
+      {"qwen2_moe", {{"mlp_only_layers", 2}}, "mlp_only_layers is 2"},
+      {"qwen2_moe", {{"mlp_only_layers", {-1}}}, "mlp_only_layers is [-1]"},
+      {"qwen2_moe", {{"decoder_sparse_step", 0}}, "decoder_sparse_step is 0"},
+      {"qwen2_moe",
+       {{"use_sliding_window", true}, {"sliding_window", 8}},
+       "list them in layer_types"},
+      {"qwen3_moe", {{"input_jitter_noise", 0.01}}, "input_jitter_noise is 0.01"},
+      {"qwen3_moe", {{"scoring_func", "sigmoid"}}, "scoring_func is \"sigmoid\""},
+      {"qwen3_moe", {{"n_group", 4}}, "n_group is 4"},
+      {"qwen3_moe", {{"moe_intermediate_size", nullptr}}, "moe_intermediate_size is null"}};
+  for (const Row& row : rows) {
+    Json config = tiny_llama();
+    config["model_type"] = row.family;
+    CHECK(refusal_of(config) == "accepted");
+    config.update(row.changes);
+    INFO(row.family << ": " << row.changes << ": " << refusal_of(config));
+    CHECK(refusal_of(config).find(row.part) != std::string::npos);
+  }
+}
+
+TEST_CASE("architectures: layers with experts are those that transformers has them in",
+          "[engine][architectures]") {
+  Json config = tiny_llama();
+  config["model_type"] = "qwen3_moe";
+  config["num_hidden_layers"] = 6;
+  config["decoder_sparse_step"] = 2;
+  config["mlp_only_layers"] = {3, 99};
+  config["num_local_experts"] = 5;
+  const ModelSpec spec = spec_from_config(config.dump(), "c.json", 0).value();
+  std::vector<std::int64_t> indices;
+  for (const LayerSpec& layer : spec.layers) {
+    const auto* experts = find_block<ExpertsSpec>(layer);
+    indices.push_back(experts == nullptr ? -1 : experts->index);
+    CHECK((experts == nullptr || (experts->experts == 5 && experts->layers == 2)));
+  }
+  CHECK(indices == std::vector<std::int64_t>{-1, 0, -1, -1, -1, 1});
 }
 
 TEST_CASE("architectures: longrope's factors follow the run's length, learned positions bound it",

@@ -118,6 +118,9 @@ Json config_with_all(const ModelArchitecture& architecture) {
   if (keys.contains("use_sliding_window")) {
     config["use_sliding_window"] = true;
   }
+  if (architecture.model_type == "qwen2_moe") {
+    config["layer_types"] = std::vector<std::string>(24, "full_attention");
+  }
   Json scaling = {{"rope_type", "yarn"}, {"factor", 2.0}};
   if (architecture.model_type == "phi3") {
     scaling = {{"rope_type", "longrope"},

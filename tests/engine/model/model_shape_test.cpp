@@ -1,6 +1,9 @@
 #include "engine/model/model_shape.hpp"
 
 #include <catch2/catch.hpp>
+#include <string>
+
+#include "engine/model/blocks/experts_block.hpp"
 
 namespace train::engine::model_shape_test {
 namespace {
@@ -40,6 +43,58 @@ TEST_CASE("model shape: qwen3's rules", "[engine][model_shape]") {
   CHECK(shape.mlp_hidden == 768);
   CHECK(shape.output_gate);
   CHECK(count_parameters(shape).non_embedding() == 4 * (14 * 256 * 256 + 2 * 128 + 2 * 256) + 256);
+}
+
+TEST_CASE("model shape: experts take the place of every MLP", "[engine][model_shape]") {
+  const char* arch = GENERATE("enoki", "dstar_qwen3");
+  auto model = section(arch, 2);
+  const ModelShape dense = resolve_shape(model, 0).value();
+  CHECK(dense.experts == 0);
+  model.experts = 6;
+  model.experts_per_token = 3;
+  ModelShape shape = resolve_shape(model, 0).value();
+  CHECK(shape.expert_hidden == dense.mlp_hidden);
+  model.expert_hidden = 20;
+  model.shared_expert_hidden = 12;
+  model.router = "softmax";
+  shape = resolve_shape(model, 0).value();
+  const ModelSpec spec = shape;
+  const auto& experts = block_of<ExpertsSpec>(spec.layers.back());
+  CHECK(experts.experts == 6);
+  CHECK(experts.slots == 3);
+  CHECK(experts.hidden == 20);
+  CHECK(experts.shared.hidden == 12);
+  CHECK(experts.shared.gated);
+  CHECK(experts.router == kernels::RouterKind::softmax);
+  CHECK(experts.index == shape.layers - 1);
+  CHECK(experts.layers == shape.layers);
+  const bool gated = std::string(arch) != "enoki";
+  const std::int64_t width = shape.embedding_dim;
+  const std::int64_t mlp = (gated ? 3 : 2) * width * dense.mlp_hidden;
+  const std::int64_t router = 6 * width, one = 3 * width * 20, shared = 3 * width * 12 + width;
+  const ParameterCount count = count_parameters(spec);
+  CHECK(count.total - count_parameters(dense).total ==
+        shape.layers * (router + 6 * one + shared - mlp));
+  CHECK(count.total - count.active == shape.layers * 3 * one);
+  const ModelShape again = shape_of(spec);
+  CHECK(again.experts == 6);
+  CHECK(again.experts_per_token == 3);
+  CHECK(again.expert_hidden == 20);
+  CHECK(again.shared_expert_hidden == 12);
+  CHECK_FALSE(again.normalised_router);
+}
+
+TEST_CASE("model shape: FLOPs count the experts that a token uses", "[engine][model_shape]") {
+  auto model = section("dstar_qwen3", 2);
+  model.experts = 8;
+  model.expert_hidden = 32;
+  model.experts_per_token = 2;
+  const ModelShape two = resolve_shape(model, 0).value();
+  const double flops = flops_per_token(two, 128);
+  model.experts_per_token = 5;
+  const double of_five = flops_per_token(resolve_shape(model, 0).value(), 128);
+  CHECK(of_five - flops ==
+        Approx(6.0 * 3.0 * 3.0 * 32.0 * static_cast<double>(two.embedding_dim * two.layers)));
 }
 
 TEST_CASE("model shape: one head still has one block", "[engine][model_shape]") {

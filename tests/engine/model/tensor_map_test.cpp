@@ -133,6 +133,45 @@ TEST_CASE("tensor map: experts of one tensor that two parameters share", "[engin
   CHECK(files.read.at("gate_up") == 8);  // of 48
 }
 
+TEST_CASE("tensor map: parameters that lie in a stack, of which their own part is read",
+          "[engine][tensor_map]") {
+  // Two experts [2, 4] each with a gate and an up matrix, one above the other.
+  const auto in_stack = [](std::int64_t place, std::int64_t first) {
+    return mapped({2, 4}, {{.parameter = kExperts,
+                            .stored = "gate_up",
+                            .within = {.first = first, .count = 4},
+                            .stack = {.place = place, .count = 2}}});
+  };
+  Files files;
+  for (const std::int64_t place : {0, 1}) {
+    for (const std::int64_t first : {0, 2}) {
+      CAPTURE(place, first);
+      const MappedParameter one = in_stack(place, first);
+      CHECK(one.parts.front().shape == std::vector<std::int64_t>{2, 4, 4});
+      CHECK_FALSE(one.is_copy());
+      check_there_and_back(one);
+      files.add(one);
+    }
+  }
+  const Values once = {0, 1, 2, 3, 4, 5, 6, 7};
+  Values all;
+  for (int i = 0; i < 4; ++i) {
+    all.insert(all.end(), once.begin(), once.end());
+  }
+  CHECK(files.tensors.at("gate_up") == all);
+  CHECK(files.rows(in_stack(1, 2), 1, 1) == Values{4, 5, 6, 7});
+  CHECK(files.read.at("gate_up") == 4);  // of 32
+  const MappedParameter turned = mapped({2, 3}, {{.parameter = kExperts,
+                                                  .stored = "down",
+                                                  .order = TensorOrder::transposed,
+                                                  .stack = {.place = 2, .count = 3}}});
+  CHECK(turned.parts.front().shape == std::vector<std::int64_t>{3, 3, 2});
+  check_there_and_back(turned);
+  files.add(turned);
+  CHECK(Values(files.tensors.at("down").begin() + 12, files.tensors.at("down").end()) ==
+        Values{0, 3, 1, 4, 2, 5});
+}
+
 TEST_CASE("tensor map: one parameter of slices that lie in several tensors",
           "[engine][tensor_map]") {
   const auto rows = [](const char* name, std::int64_t first, std::int64_t count, TensorOrder order,

@@ -1,0 +1,216 @@
+// Families with experts against transformers in float64 (tests/reference/make_expert_fixtures.py).
+// Tolerance: 1e-5 of a tensor's largest element; the engine computes in float32. No choice of an
+// expert is close there: both choose the same.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/model/blocks/experts_block.hpp"
+#include "tests/engine/parity/published_models.hpp"
+#include "tests/engine/parity/published_summary.hpp"
+#include "tests/engine/rank/small_model.hpp"
+#include "tests/support/harness/fixture_file.hpp"
+#include "tests/support/runs/world_step.hpp"
+
+namespace train::engine::experts_parity_test {
+namespace {
+
+using Json = nlohmann::json;
+using testing::check_gradients;
+using testing::check_summary;
+using testing::kSummaryTolerance;
+
+const Json& fixture() {
+  static const Json read = test::read_fixture("experts.json");
+  return read;
+}
+
+std::vector<std::string> cases() {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : fixture().at("cases").items()) {
+    names.push_back(name);
+  }
+  return names;
+}
+
+/// The weights of the script: those of dense models, a mean of the embedding, and its routers.
+void fill_experts(const Json& entry, const Parameter& parameter, std::span<float> out) {
+  testing::fill_by_formula(parameter, /*gemma=*/false, out);
+  if (parameter.name.ends_with("embed_tokens.weight")) {
+    std::transform(out.begin(), out.end(), out.begin(), [](float x) { return x + 0.14F; });
+  }
+  if (const auto router = entry.at("routers").find(parameter.name);
+      router != entry.at("routers").end()) {
+    std::ranges::copy(router->get<std::vector<float>>(), out.begin());
+  }
+}
+
+void fill_all(const WorldStep& step, const Json& entry) {
+  for (const UnitParameters& unit : step.rank(0).plan().units()) {
+    for (const Parameter& parameter : unit.parameters) {
+      if (!parameter.tallied) {
+        fill_experts(entry, parameter, testing::state_of(step.rank(0), "model." + parameter.name));
+      }
+    }
+  }
+}
+
+std::int32_t token_of(const Json& entry, std::int64_t row, std::int64_t shift) {
+  const auto vocab = entry.at("config").at("vocab_size").get<std::int32_t>();
+  return (testing::token_by_formula(entry, row, shift) + entry.at("shift").get<std::int32_t>()) %
+         vocab;
+}
+
+WorldStep::ReadLane tokens_of(const Json& entry) {
+  return [&entry](std::int64_t, std::int64_t, std::int32_t* tokens, std::int32_t* targets) {
+    for (std::int64_t row = 0; row < testing::rows_of(entry); ++row) {
+      tokens[row] = token_of(entry, row, 0);
+      targets[row] = token_of(entry, row, 1);
+    }
+  };
+}
+
+/// Of every position of every sequence, [rows, vocab].
+std::vector<float> all_logits(const Json& entry) {
+  const WorldStep::Options options = testing::published_options(entry);
+  const auto stream = kernels::make_inline_stream(1);
+  Model model(options.model, kernels::cpu_backend(), 1, options.seq_len, /*with_gradient=*/false);
+  std::vector<std::vector<float>> weights;
+  for (const UnitParameters& unit : describe_units(options.model)) {
+    auto& values = weights.emplace_back(static_cast<std::size_t>(unit.element_count));
+    for (const Parameter& parameter : unit.parameters) {
+      fill_experts(entry, parameter,
+                   std::span(values).subspan(static_cast<std::size_t>(parameter.offset),
+                                             static_cast<std::size_t>(parameter.count())));
+    }
+  }
+  std::vector<float> logits;
+  const std::int64_t vocab = options.model.vocab_size;
+  for (std::int64_t begin = 0; begin < testing::rows_of(entry); begin += options.seq_len) {
+    std::vector<std::int32_t> tokens;
+    for (std::int64_t at = 0; at < options.seq_len; ++at) {
+      tokens.push_back(token_of(entry, begin + at, 0));
+    }
+    const Lane lane{.sequences = 1,
+                    .seq_len = options.seq_len,
+                    .tokens = tokens.data(),
+                    .with_gradient = false};
+    UnitMemory memory{.tied_weights = weights.front().data()};
+    for (std::size_t unit = 0; unit < weights.size(); ++unit) {
+      memory.weights = weights[unit].data();
+      model.unit(unit).forward(*stream, memory, lane);
+    }
+    const std::size_t before = logits.size();
+    logits.resize(before + static_cast<std::size_t>(options.seq_len * vocab));
+    model.row_logits(*stream, memory, 0, options.seq_len, logits.data() + before);
+    stream->synchronize();
+  }
+  return logits;
+}
+
+}  // namespace
+
+TEST_CASE("experts parity: loss and gradients of every family are transformers'",
+          "[engine][experts_parity]") {
+  const std::string name = GENERATE(from_range(cases()));
+  const std::string part = GENERATE("nothing", "mlp", "block");
+  CAPTURE(name, part);
+  const Json& entry = fixture().at("cases").at(name);
+  const auto stream = kernels::make_inline_stream(1);
+  WorldStep::Options options = testing::published_options(entry);
+  if (part != "nothing") {
+    options.memory.activation_checkpointing = "all";
+    options.memory.checkpointed_part = part;
+  }
+  WorldStep step(kernels::cpu_backend(), options);
+  fill_all(step, entry);
+  const StepResult result = step.run(*stream, 0, tokens_of(entry));
+  CHECK(result.loss == Approx(entry.at("losses")[0].get<double>()).epsilon(1e-6));
+  check_gradients(step, entry.at("gradients"));
+}
+
+TEST_CASE("experts parity: logits of every family are transformers'", "[engine][experts_parity]") {
+  const std::string name = GENERATE(from_range(cases()));
+  CAPTURE(name);
+  const Json& entry = fixture().at("cases").at(name);
+  check_summary("logits", all_logits(entry), entry.at("logits"),
+                kSummaryTolerance * entry.at("logits")[0].get<double>());
+}
+
+TEST_CASE("experts parity: five clipped AdamW steps of every family are transformers'",
+          "[engine][experts_parity]") {
+  const std::string name = GENERATE(from_range(cases()));
+  CAPTURE(name);
+  const Json& entry = fixture().at("cases").at(name);
+  const auto stream = kernels::make_inline_stream(1);
+  WorldStep step(kernels::cpu_backend(), testing::published_options(entry));
+  fill_all(step, entry);
+  for (std::int64_t s = 0; s < fixture().at("steps").get<std::int64_t>(); ++s) {
+    const StepResult result = step.run(*stream, s, tokens_of(entry));
+    const auto at = static_cast<std::size_t>(s);
+    CHECK(result.loss == Approx(entry.at("losses")[at].get<double>()).epsilon(kSummaryTolerance));
+    CHECK(result.grad_norm ==
+          Approx(entry.at("norms")[at].get<double>()).epsilon(kSummaryTolerance));
+  }
+  for (const testing::GradientShard& shard : testing::gradients_of(step.rank(0))) {
+    const Json& summary = entry.at("weights").at(shard.name);
+    check_summary(shard.name, testing::state_of(step.rank(0), "model." + shard.name), summary,
+                  kSummaryTolerance * summary.at(0).get<double>());
+  }
+}
+
+TEST_CASE("experts parity: an expert that no row chooses has a gradient of +0",
+          "[engine][experts_parity]") {
+  const std::string name = GENERATE(from_range(cases()));
+  CAPTURE(name);
+  const Json& entry = fixture().at("cases").at(name);
+  const auto stream = kernels::make_inline_stream(1);
+  WorldStep step(kernels::cpu_backend(), testing::published_options(entry));
+  fill_all(step, entry);
+  (void)step.run(*stream, 0, tokens_of(entry));
+  std::size_t unused = 0;
+  for (const testing::GradientShard& shard : testing::gradients_of(step.rank(0))) {
+    if (shard.name.find("experts.5.") != std::string::npos) {
+      const auto values = testing::values_of(shard);
+      CHECK(std::all_of(values.begin(), values.end(),
+                        [](float value) { return value == 0.0F && !std::signbit(value); }));
+      ++unused;
+    }
+  }
+  CHECK(unused >= 3);
+}
+
+TEST_CASE("experts parity: parameters are as many as transformers has",
+          "[engine][experts_parity]") {
+  const std::string name = GENERATE(from_range(cases()));
+  CAPTURE(name);
+  const Json& entry = fixture().at("cases").at(name);
+  CHECK(count_parameters(testing::published_options(entry).model).total ==
+        entry.at("parameters").get<std::int64_t>());
+}
+
+TEST_CASE("experts parity: threads do not change a bit", "[engine][experts_parity][EN-1]") {
+  const std::string name = GENERATE("mixtral_balanced", "olmoe", "qwen2_moe", "qwen3_moe");
+  CAPTURE(name);
+  const Json& entry = fixture().at("cases").at(name);
+  std::vector<std::vector<float>> found;
+  for (const int threads : {1, 2, 3}) {
+    const auto stream = kernels::make_inline_stream(threads);
+    WorldStep step(kernels::cpu_backend(), testing::published_options(entry));
+    fill_all(step, entry);
+    (void)step.run(*stream, 0, tokens_of(entry));
+    std::vector<float>& all = found.emplace_back();
+    for (const testing::GradientShard& shard : testing::gradients_of(step.rank(0))) {
+      const auto values = testing::values_of(shard);
+      all.insert(all.end(), values.begin(), values.end());
+    }
+  }
+  CHECK(found[0] == found[1]);
+  CHECK(found[0] == found[2]);
+}
+
+}  // namespace train::engine::experts_parity_test

@@ -1,0 +1,203 @@
+"""Tiny models of experts, computed by transformers in float64: as make_model_fixtures.py, whose formulas of
+weights and tokens these are, with three differences. The embedding has a mean. Routers, which the fixture holds,
+do not see the mean of what they read, but for their last row, which points away from it: the last expert is never
+chosen. Tokens are shifted, by the least shift for which no choice of an expert is close in any step: single
+precision chooses the same.
+
+transformers computes in float64 throughout: its own casts to float32 are left out. With output_router_logits the
+loss has router_aux_loss_coef times the balancing loss, which is listed on its own.
+Writes fixtures/experts.json; needs torch and transformers.
+"""
+
+import contextlib
+import copy
+import json
+import pathlib
+import tempfile
+
+import torch
+import transformers
+from safetensors.torch import load_file
+
+import expert_names
+from make_model_fixtures import ADAMW, STEPS, make_optimizer, summary, tokens, weight
+
+LENGTH = 37
+EMBEDDING_MEAN = 0.14
+ROUTER_GAIN = 3.0
+AWAY = -8.0  # The last expert's logit of the mean.
+LEAST_MARGIN = 1e-2  # Of the logits of the last expert that is chosen and of the first that is not.
+SIZES = {"vocab_size": 160, "hidden_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2,
+         "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "pad_token_id": None}
+MIXTRAL = {**SIZES, "model_type": "mixtral", "head_dim": 16, "intermediate_size": 40, "num_hidden_layers": 3,
+           "num_local_experts": 6, "num_experts_per_tok": 2, "rope_theta": 500.0}
+OLMOE = {**SIZES, "model_type": "olmoe", "intermediate_size": 40, "num_hidden_layers": 2, "num_experts": 6,
+         "num_experts_per_tok": 3, "norm_topk_prob": False}
+QWEN = {**SIZES, "intermediate_size": 40, "moe_intermediate_size": 24, "num_experts": 6, "num_experts_per_tok": 2}
+QWEN2 = {**QWEN, "model_type": "qwen2_moe", "num_hidden_layers": 4, "shared_expert_intermediate_size": 20,
+         "decoder_sparse_step": 2, "norm_topk_prob": False}
+QWEN3 = {**QWEN, "model_type": "qwen3_moe", "num_hidden_layers": 3, "head_dim": 16, "mlp_only_layers": [0],
+         "norm_topk_prob": True}
+BALANCED = {"output_router_logits": True, "router_aux_loss_coef": 1.0}
+CASES = {
+    "mixtral": MIXTRAL, "mixtral_balanced": {**MIXTRAL, **BALANCED},
+    "mixtral_window": {**MIXTRAL, "sliding_window": 9, "num_experts_per_tok": 3},
+    "olmoe": OLMOE, "olmoe_balanced": {**OLMOE, **BALANCED},
+    "olmoe_normalised": {**OLMOE, "norm_topk_prob": True, "num_experts_per_tok": 1},
+    "qwen2_moe": QWEN2, "qwen2_moe_balanced": {**QWEN2, **BALANCED},
+    "qwen2_moe_dense": {**QWEN2, "mlp_only_layers": [1], "qkv_bias": False, "norm_topk_prob": True},
+    "qwen3_moe": QWEN3, "qwen3_moe_balanced": {**QWEN3, **BALANCED},
+    "qwen3_moe_plain": {**QWEN3, "norm_topk_prob": False, "attention_bias": True, "tie_word_embeddings": True},
+}
+
+
+@contextlib.contextmanager
+def all_in_double():
+    """Casts of float64 to float32 do nothing."""
+    to, as_float, as_type = torch.Tensor.to, torch.Tensor.float, torch.Tensor.type
+    softmax = torch.nn.functional.softmax
+
+    def wide(tensor):
+        return tensor.dtype == torch.float64
+
+    def new_to(tensor, *args, **kwargs):
+        if wide(tensor) and (torch.float32 in args or kwargs.get("dtype") == torch.float32):
+            return tensor
+        return to(tensor, *args, **kwargs)
+
+    def new_softmax(tensor, dim=None, _stacklevel=3, dtype=None):
+        return softmax(tensor, dim=dim, dtype=None if wide(tensor) else dtype)
+
+    torch.Tensor.to = new_to
+    torch.Tensor.float = lambda tensor: tensor if wide(tensor) else as_float(tensor)
+    torch.Tensor.type = lambda tensor, kind=None: (
+        tensor if wide(tensor) and kind == torch.float32 else as_type(tensor, kind))
+    torch.nn.functional.softmax = new_softmax
+    try:
+        yield
+    finally:
+        torch.Tensor.to, torch.Tensor.float, torch.Tensor.type = to, as_float, as_type
+        torch.nn.functional.softmax = softmax
+
+
+def expert_weight(name, shape):
+    values = weight(name, shape, 1.0)
+    if name.endswith("embed_tokens.weight"):
+        values += EMBEDDING_MEAN
+    return values
+
+
+def set_routers(model, ids):
+    """Sets the routers one after the other, each from the mean of what it reads; returns them by name in files."""
+    routers = {}
+    for number, layer in enumerate(model.model.layers):
+        if not hasattr(layer.mlp, "gate"):
+            continue
+        read = []
+        with layer.mlp.gate.register_forward_pre_hook(lambda _, inputs, read=read: read.append(inputs[0])), torch.no_grad():
+            model(input_ids=ids, use_cache=False)
+        mean = read[0].reshape(-1, read[0].shape[-1]).mean(0)
+        rows = ROUTER_GAIN * layer.mlp.gate.weight.detach()
+        rows -= torch.outer(rows @ mean, mean) / mean.square().sum()
+        rows[-1] = AWAY * mean / mean.square().sum()
+        rows = rows.float().double()
+        layer.mlp.gate.weight.data = rows
+        memory = f"model.layers.{number}.mlp.gate.weight"
+        (name, _), = expert_names.stored(memory, rows, model.config.model_type)
+        routers[name] = [float(f"{value:.9g}") for value in rows.reshape(-1).tolist()]
+    return routers
+
+
+def parts_of(model, pick=lambda parameter: parameter):
+    """Name in files and tensor of each parameter, or of what `pick` gives of it."""
+    kind = model.config.model_type
+    return [part for name, parameter in model.named_parameters()
+            for part in expert_names.stored(name, pick(parameter).detach(), kind)]
+
+
+def check_names(model):
+    """The names and shapes are those that transformers saves."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        saved = load_file(pathlib.Path(folder) / "model.safetensors")
+    parts = dict(parts_of(model))
+    assert saved.keys() == parts.keys(), saved.keys() ^ parts.keys()
+    assert all(torch.equal(saved[name], part) for name, part in parts.items())
+
+
+def make_model(config):
+    model = transformers.AutoModelForCausalLM.from_config(
+        transformers.AutoConfig.for_model(**copy.deepcopy(config)), attn_implementation="eager")
+    model.set_experts_implementation("eager")
+    model.eval()
+    for name, part in parts_of(model):
+        part.copy_(expert_weight(name, tuple(part.shape)))
+    return model.double()
+
+
+def check_choices(all_logits, slots):
+    """The closest choice, and the experts that no row of some layer chooses, and of none."""
+    closest, unused = float("inf"), []
+    for logits in all_logits:
+        ordered = logits.sort(dim=-1, descending=True).values
+        closest = min(closest, (ordered[:, slots - 1] - ordered[:, slots]).min().item())
+        chosen = logits.topk(slots, dim=-1).indices.unique().tolist()
+        unused.append(set(range(logits.shape[-1])) - set(chosen))
+    return closest, set.union(*unused), set.intersection(*unused)
+
+
+def run(model, config, shift, ids):
+    """What comes out; None: a choice is close, or more experts than the last are never chosen."""
+    optimizer = make_optimizer(model)
+    coeff = config.get("router_aux_loss_coef", 0.0) if config.get("output_router_logits") else 0.0
+    out = {"config": config, "length": LENGTH, "shift": shift,
+           "parameters": sum(p.numel() for p in model.parameters()), "losses": [], "balance": [], "norms": []}
+    last = model.config.num_experts - 1
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        found = model(input_ids=ids[:, :-1], output_router_logits=True, use_cache=False)
+        closest, somewhere, everywhere = check_choices(found.router_logits, config["num_experts_per_tok"])
+        if closest < LEAST_MARGIN or everywhere != {last} or len(somewhere) > 2:
+            return None
+        loss = torch.nn.functional.cross_entropy(found.logits.flatten(0, 1), ids[:, 1:].reshape(-1))
+        (loss + coeff * found.aux_loss).backward()
+        if step == 0:
+            out["logits"] = summary("logits", found.logits)
+            out["gradients"] = {name: summary(name, part) for name, part in parts_of(model, lambda p: p.grad)}
+        out["losses"].append(loss.item())
+        out["balance"].append(found.aux_loss.item())
+        out["norms"].append(torch.nn.utils.clip_grad_norm_(model.parameters(), ADAMW["grad_clip"]).item())
+        optimizer.step()
+    out["weights"] = {name: summary(name, part) for name, part in parts_of(model)}
+    return out
+
+
+def case_of(config):
+    check_names(make_model(config))
+    with all_in_double():
+        model = make_model(config)
+        ids = tokens(LENGTH, config["vocab_size"])
+        routers = set_routers(model, ids[:, :-1])
+        for shift in range(config["vocab_size"]):
+            shifted = (ids + shift) % config["vocab_size"]
+            case = run(copy.deepcopy(model), config, shift, shifted)
+            if case is not None:
+                return {**case, "routers": routers}
+    raise RuntimeError("every shift has a close choice")
+
+
+def main():
+    transformers.utils.logging.disable_progress_bar()
+    head = {"sequences": 2, "adamw": ADAMW, "steps": STEPS, "transformers": transformers.__version__}
+    lines = []
+    for name, config in CASES.items():
+        case = case_of(config)
+        print(name, case["shift"], case["losses"], case["balance"], case["norms"], flush=True)
+        lines.append(f'  "{name}": {json.dumps(case, separators=(",", ":"))}')
+    text = json.dumps(head)[:-1] + ', "cases": {\n' + ",\n".join(lines) + "\n}}\n"
+    path = pathlib.Path(__file__).parent / "fixtures" / "experts.json"
+    path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
