@@ -22,7 +22,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 FLOAT64 = 1e-7
 ROUNDED = {
     "make_choice_fixtures.py": FLOAT64, "make_config_fixtures.py": 1e-6,  # of frequencies in fp32
-    "make_kto_fixtures.py": FLOAT64, "make_lora_fixtures.py": FLOAT64,
+    "make_expert_fixtures.py": FLOAT64, "make_kto_fixtures.py": FLOAT64, "make_lora_fixtures.py": FLOAT64,
     "make_model_fixtures.py": FLOAT64, "make_optimizer_fixtures.py": FLOAT64, "make_parity_fixtures.py": FLOAT64,
     "make_preference_fixtures.py": FLOAT64, "make_schedule_fixtures.py": FLOAT64,
     "make_sequential_unlearning_fixtures.py": FLOAT64, "make_unlearning_fixtures.py": FLOAT64,

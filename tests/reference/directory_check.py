@@ -23,12 +23,17 @@ TEXT = "the river and the stone house"
 SIZES = dict(vocab_size=256, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0, bos_token_id=1, eos_token_id=2)
 WITHOUT_GROUPS = {key: value for key, value in SIZES.items() if key != "num_key_value_heads"}
+EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24)
 FAMILIES = {
     "llama": transformers.LlamaConfig(**SIZES), "mistral": transformers.MistralConfig(**SIZES),
     "qwen2": transformers.Qwen2Config(**SIZES), "qwen3": transformers.Qwen3Config(head_dim=8, **SIZES),
     "gemma2": transformers.Gemma2Config(head_dim=8, **SIZES),
     "gemma3": transformers.Gemma3TextConfig(head_dim=8, **SIZES), "phi3": transformers.Phi3Config(**SIZES),
     "olmo2": transformers.Olmo2Config(**SIZES), "olmo3": transformers.Olmo3Config(**SIZES),
+    "mixtral": transformers.MixtralConfig(num_local_experts=4, num_experts_per_tok=2, **SIZES),
+    "olmoe": transformers.OlmoeConfig(num_experts=4, num_experts_per_tok=2, **SIZES),
+    "qwen2_moe": transformers.Qwen2MoeConfig(shared_expert_intermediate_size=20, **EXPERTS, **SIZES),
+    "qwen3_moe": transformers.Qwen3MoeConfig(head_dim=8, **EXPERTS, **SIZES),
     "gpt_neox": transformers.GPTNeoXConfig(**WITHOUT_GROUPS),
     "gpt2": transformers.GPT2Config(vocab_size=256, n_embd=32, n_layer=2, n_head=4, n_positions=64, attn_pdrop=0.0,
                                     resid_pdrop=0.0, embd_pdrop=0.0),
