@@ -11,7 +11,9 @@
 namespace train::kernels {
 
 /// Choice of each row: its `slots` largest probabilities, p = softmax(logits) in single precision,
-/// the largest first, ties to the lower expert. NaN counts as -Inf. A pure function of the row.
+/// or for `sigmoid` the largest logits; the largest first, ties to the lower expert. A pure
+/// function of the row. NaN counts as -Inf; a logit that is NaN or +Inf makes all p of its row NaN,
+/// so that the first experts are chosen, with weights of NaN.
 struct RouterForwardParams {
   RouterKind kind = RouterKind::softmax;
   const float* logits = nullptr;   ///< [rows, experts].
@@ -57,12 +59,12 @@ enum class ExpertProduct : std::uint8_t {
 
 /// Products of the places of each expert with its matrix W_e [n, k]: an element has the bits of
 /// `matmul` of that expert's places alone, so a row's do not depend on which others there are. An
-/// expert without places gets a gradient of +0.
+/// expert without places gets a gradient of +0; with `accumulate` it keeps its own.
 struct ExpertMatmulParams {
   ExpertProduct product = ExpertProduct::output;
   const void* a = nullptr;
-  const void* b = nullptr;                ///< output, input: W_0, in rows of k; weight: see there.
-  void* c = nullptr;                      ///< weight: the gradient of W_0, in rows of k.
+  const void* b = nullptr;  ///< output, input: W_0, in rows of k; weight: see there.
+  void* c = nullptr;        ///< weight: the gradient of W_0, in rows of k.
   /// [experts + 1]: of neighbouring experts, so that the first may be above 0.
   const std::int32_t* offsets = nullptr;
   std::int64_t experts = 0;
@@ -117,7 +119,7 @@ struct RouterGroupsParams {
   const std::int32_t* targets = nullptr;  ///< [sequences, seq_len]; nullptr: all have one.
   std::int32_t* groups = nullptr;         ///< [sequences seq_len].
   std::int64_t sequences = 0, seq_len = 0;
-  bool by_document = false;
+  bool by_document = false;  ///< A document's group is the row of its first token; else it is 0.
 };
 
 /// Loads of a layer: sums over the rows of each group, in the order of rows by blocks that their
@@ -125,7 +127,7 @@ struct RouterGroupsParams {
 struct RouterLoadsParams {
   const float* logits = nullptr;
   const std::int32_t* chosen = nullptr;
-  const std::int32_t* groups = nullptr;  ///< [rows]; below `group_count`.
+  const std::int32_t* groups = nullptr;  ///< [rows], below `group_count`; nullptr: all of group 0.
   std::int32_t* counts = nullptr;        ///< [group_count, experts]: choices; overwritten, as all.
   float* probabilities = nullptr;        ///< [group_count, experts]: sums of softmax(logits).
   std::int32_t* group_rows = nullptr;    ///< [group_count].
@@ -147,6 +149,7 @@ inline constexpr std::size_t kMostBalanceTerms = 4;
 ///   hf           E sum_e (sum_l c_le / (L n)) (mean over l of P_le), over L layers at once
 ///   switch_loss  E sum_e (c_e / (k n)) P_e of this layer; a model's value is the mean over layers
 ///   z            mean over rows of logsumexp(logits)^2; likewise
+/// (so that factors of the last two are divided by `layers`)
 /// with c and n of the scope: lane; sequence: each document's own, and their values' mean by rows;
 /// previous_step: `previous`, over all lanes of the step before; where that is all zeros, c_e / (k
 /// n) is 1 / E. Nothing flows through c.
