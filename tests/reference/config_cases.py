@@ -19,7 +19,7 @@ FAMILIES = {
     "qwen2": SMALL, "qwen3": {**SMALL, "head_dim": 12}, "gemma2": {**SMALL, "head_dim": 12, "sliding_window": 32},
     "gemma3_text": {**SMALL, "head_dim": 12, "sliding_window": 32}, "phi3": SMALL, "olmo2": SMALL,
     "olmo3": {**SMALL, "sliding_window": 32},
-    "mixtral": {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "mixtral": {**SMALL, "head_dim": 12, "num_local_experts": 4, "num_experts_per_tok": 2},
     "olmoe": {**SMALL, "num_experts": 4, "num_experts_per_tok": 2},
     "qwen2_moe": {**SMALL, **EXPERTS, "shared_expert_intermediate_size": 20},
     "qwen3_moe": {**SMALL, **EXPERTS, "head_dim": 12}, "gpt_neox": {**NEOX, "num_attention_heads": 2},

@@ -82,6 +82,13 @@ def variants(tensors):
     yield "an index without names that are there", {}, tensors, []
 
 
+def stacked(folder):
+    """The tensors that transformers has in memory, where it has the experts of a layer in one each; else None."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    tensors = {name: value.clone().contiguous() for name, value in model.state_dict().items()}
+    return tensors if any(name.endswith("experts.gate_up_proj") for name in tensors) else None
+
+
 def write(base, folder, changes, tensors, listed):
     shutil.copytree(base, folder)
     config = json.loads((folder / "config.json").read_text())
@@ -129,7 +136,10 @@ def main():
             base = root / family
             save_model(config, base)
             tensors = load_file(base / "model.safetensors")
-            for number, (what, changes, kept, listed) in enumerate(variants(tensors)):
+            cases = list(variants(tensors))
+            if (in_memory := stacked(base)) is not None:
+                cases.append(("experts of a layer in one tensor", {}, in_memory, None))
+            for number, (what, changes, kept, listed) in enumerate(cases):
                 folder, again = root / f"{family}-{number}", root / f"{family}-{number}-again"
                 write(base, folder, changes, kept, listed)
                 subprocess.run([program, "convert", folder, "--out", again], capture_output=True)
