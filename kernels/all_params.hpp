@@ -7,6 +7,7 @@
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_cached.hpp"
 #include "kernels/embedding/embedding.hpp"
+#include "kernels/experts/experts.hpp"
 #include "kernels/gemm/matmul.hpp"
 #include "kernels/head/head_loss.hpp"
 #include "kernels/head/log_probs.hpp"

@@ -3,6 +3,8 @@
 #include "kernels/attention/bf16_blocks.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/cpu_support.hpp"
+#include "kernels/experts/bf16_experts.hpp"
+#include "kernels/experts/experts.hpp"
 #include "kernels/gemm/bf16_gemm.hpp"
 #include "kernels/gemm/matmul.hpp"
 #include "kernels/head/head_cpu.hpp"
@@ -30,6 +32,7 @@ KernelTable bf16_table() {
   KernelTable table = cpu_backend();
   table.kernel_set = [] { return std::string("cpu-bf16-2"); };
   table.matmul = enqueue<cpu::matmul_bf16>;
+  table.expert_matmul = enqueue<cpu::expert_matmul_bf16>;
   table.head_loss = enqueue_with<cpu::head_loss_with, cpu::matmul_bf16>;
   table.token_log_probs = enqueue_with<cpu::token_log_probs_with, cpu::matmul_bf16>;
   table.attention_forward = enqueue_with<cpu::attention_forward_with, cpu::Operands::bf16>;

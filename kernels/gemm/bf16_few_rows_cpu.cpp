@@ -104,27 +104,49 @@ TRAIN_AFTER_BF16
 
 namespace train::kernels::cpu {
 
-void matmul_bf16_few_rows(const MatmulParams& p, int threads) {
-  thread_local Scratch scratch;
-  const std::int64_t stride = divide_up(p.k, 2 * kPairLanes) * kPairLanes;
-  auto* a = scratch.get<Bf16Pair>(p.m * stride);
-  round_rows(p, stride, a);
+namespace {
+
+/// Pairs between rows of A.
+std::int64_t row_stride(const MatmulParams& p) {
+  return divide_up(p.k, 2 * kPairLanes) * kPairLanes;
+}
+
+/// a: op(A) as rounded.
+void multiply_range(const MatmulParams& p, const Bf16Pair* a, std::int64_t begin,
+                    std::int64_t end) {
   const std::int64_t depth = bf16_depth(p.k);  // Pairs are rounded up to whole vectors.
+  for (std::int64_t first = 0; first < p.k; first += depth) {
+    for (std::int64_t column = begin; column < end; column += kPairLanes) {
+      multiply({.p = p,
+                .a = a + first / 2,
+                .stride = row_stride(p),
+                .column = column,
+                .columns = std::min(kPairLanes, end - column),
+                .first = first,
+                .depth = std::min(depth, p.k - first)});
+    }
+  }
+}
+
+Bf16Pair* rounded_rows(const MatmulParams& p) {
+  thread_local Scratch scratch;
+  auto* a = scratch.get<Bf16Pair>(p.m * row_stride(p));
+  round_rows(p, row_stride(p), a);
+  return a;
+}
+
+}  // namespace
+
+void matmul_bf16_few_rows_piece(const MatmulParams& p, const Piece& piece) {
+  multiply_range(p, rounded_rows(p), piece.column, piece.column + piece.columns);
+}
+
+void matmul_bf16_few_rows(const MatmulParams& p, int threads) {
+  const Bf16Pair* a = rounded_rows(p);
   const std::int64_t pieces = std::int64_t{8} * threads;
   const std::int64_t columns = divide_up(divide_up(p.n, pieces), kPairLanes) * kPairLanes;
-  parallel_blocks(threads, p.n, columns, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t first = 0; first < p.k; first += depth) {
-      for (std::int64_t column = begin; column < end; column += kPairLanes) {
-        multiply({.p = p,
-                  .a = a + first / 2,
-                  .stride = stride,
-                  .column = column,
-                  .columns = std::min(kPairLanes, end - column),
-                  .first = first,
-                  .depth = std::min(depth, p.k - first)});
-      }
-    }
-  });
+  parallel_blocks(threads, p.n, columns,
+                  [&](std::int64_t begin, std::int64_t end) { multiply_range(p, a, begin, end); });
 }
 
 }  // namespace train::kernels::cpu

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/cpu_support.hpp"
+#include "kernels/gemm/gemm_grid.hpp"
 #include "kernels/gemm/matmul.hpp"
 
 /// Products of f32 matrices whose elements are rounded to bf16 when read, with fp32 sums: VDPBF16PS
@@ -35,5 +36,7 @@ void matmul_bf16(const MatmulParams& p, int threads);
 /// matmul_bf16() with the same bits, for so few rows of A that rearranging B does not pay.
 /// REQUIRES: has_few_rows(p).
 void matmul_bf16_few_rows(const MatmulParams& p, int threads);
+/// The columns of `piece` of such a product, all its rows, on the calling thread.
+void matmul_bf16_few_rows_piece(const MatmulParams& p, const Piece& piece);
 
 }  // namespace train::kernels::cpu

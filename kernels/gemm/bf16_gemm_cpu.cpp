@@ -3,6 +3,7 @@
 #include "kernels/gemm/bf16_pairs-inl.hpp"
 #include "kernels/gemm/gemm_depth.hpp"
 #include "kernels/gemm/gemm_grid.hpp"
+#include "kernels/gemm/gemm_pieces.hpp"
 #include "kernels/gemm/matmul.hpp"
 
 TRAIN_BEFORE_BF16
@@ -286,7 +287,22 @@ constexpr PieceCosts kCosts{
     .most_columns = kMostColumns,
 };
 
+Grid divide(const MatmulParams& p, int threads) { return cheapest_grid(p, kCosts, threads); }
+
+void multiply(const MatmulParams& p, const Piece& piece) {
+  if (has_few_rows(p)) {
+    matmul_bf16_few_rows_piece(p, piece);
+  } else {
+    multiply_piece(p, piece);
+  }
+}
+
 }  // namespace
+
+const GemmPieces& bf16_gemm_pieces() {
+  static constexpr GemmPieces pieces{.divide = divide, .multiply = multiply};
+  return pieces;
+}
 
 bool has_bf16_products() {
   return (hwy::SupportedTargets() & HWY_AVX3) != 0 && __builtin_cpu_supports("avx512bf16") != 0;

@@ -205,20 +205,24 @@ bool has_few_rows(const MatmulParams& p) {
   return p.m <= most && !p.transpose_a;
 }
 
+void matmul_few_rows_piece(const MatmulParams& p, const Piece& piece) {
+  const std::int64_t depth = gemm_depth(p.k);
+  const auto multiply = HWY_DYNAMIC_DISPATCH(multiply_few_rows);
+  for (std::int64_t first = 0; first < p.k; first += depth) {
+    multiply({.p = p,
+              .column = piece.column,
+              .columns = piece.columns,
+              .first = first,
+              .depth = std::min(depth, p.k - first)});
+  }
+}
+
 void matmul_few_rows(const MatmulParams& p, int threads) {
   constexpr std::int64_t whole = 48;  // Columns: whole vectors of every instruction set.
   const std::int64_t pieces = std::int64_t{8} * threads;
   const std::int64_t columns = divide_up(divide_up(p.n, pieces), whole) * whole;
-  const std::int64_t depth = gemm_depth(p.k);
-  const auto multiply = HWY_DYNAMIC_DISPATCH(multiply_few_rows);
   parallel_blocks(threads, p.n, columns, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t first = 0; first < p.k; first += depth) {
-      multiply({.p = p,
-                .column = begin,
-                .columns = end - begin,
-                .first = first,
-                .depth = std::min(depth, p.k - first)});
-    }
+    matmul_few_rows_piece(p, {.row = 0, .rows = p.m, .column = begin, .columns = end - begin});
   });
 }
 

@@ -5,6 +5,7 @@
 #include "kernels/cpu_support.hpp"
 #include "kernels/gemm/gemm_depth.hpp"
 #include "kernels/gemm/gemm_grid.hpp"
+#include "kernels/gemm/gemm_pieces.hpp"
 #include "kernels/gemm/matmul.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -255,7 +256,22 @@ constexpr PieceCosts kCosts{
     .started = 20000.0,
 };
 
+Grid divide(const MatmulParams& p, int threads) { return cheapest_grid(p, kCosts, threads); }
+
+void multiply(const MatmulParams& p, const Piece& piece) {
+  if (has_few_rows(p)) {
+    matmul_few_rows_piece(p, piece);
+  } else {
+    HWY_DYNAMIC_DISPATCH(multiply_piece)(p, piece);
+  }
+}
+
 }  // namespace
+
+const GemmPieces& gemm_pieces() {
+  static constexpr GemmPieces pieces{.divide = divide, .multiply = multiply};
+  return pieces;
+}
 
 void matmul(const MatmulParams& p, int threads) {
   if (is_done_without_terms(p)) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/cpu_support.hpp"
+#include "kernels/gemm/gemm_grid.hpp"
 #include "kernels/gemm/matmul.hpp"
 
 namespace train::kernels::cpu {
@@ -19,5 +20,7 @@ inline constexpr std::int64_t kGemmMaxDepth = 384;
 /// are loaded, without rearranging. The bits are those of any other product.
 [[nodiscard]] bool has_few_rows(const MatmulParams& p);
 void matmul_few_rows(const MatmulParams& p, int threads);
+/// The columns of `piece` of such a product, all its rows, on the calling thread.
+void matmul_few_rows_piece(const MatmulParams& p, const Piece& piece);
 
 }  // namespace train::kernels::cpu
