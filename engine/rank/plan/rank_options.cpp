@@ -140,12 +140,12 @@ namespace {
 std::string module_of(const Parameter& map) { return map.name.substr(0, map.name.rfind('.')); }
 
 /// The name without its last number: that of all experts of a layer.
-std::string without_number(std::string module) {
+std::string without_number(const std::string& module) {
   for (std::size_t end = module.size(); end > 0;) {
     const std::size_t dot = module.rfind('.', end - 1);
     const std::size_t begin = dot == std::string::npos ? 0 : dot + 1;
     if (end > begin && module.find_first_not_of("0123456789", begin) >= end) {
-      return module.replace(begin, end - begin, "*");
+      return module.substr(0, begin) + "*" + module.substr(end);
     }
     end = dot == std::string::npos ? 0 : dot;
   }
