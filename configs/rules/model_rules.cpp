@@ -65,6 +65,9 @@ void check_experts(const RunConfig& config, Rules& rules) {
   rules.refuse_if(model.experts > 0 && model.experts_per_token > model.experts,
                   "model.experts_per_token", "is {}, but a layer has {} experts",
                   model.experts_per_token, model.experts);
+  rules.refuse_if(model.experts > 0 && config.scaling.rule != "none", "model.experts",
+                  "does not go with scaling.rule, whose rules are of models without experts; leave "
+                  "one of them out");
   rules.refuse_if(!model.arch.empty() && model.experts == 0 && !model.balance.empty(),
                   "model.balance", "needs experts; give model.experts, or leave it out");
 }

@@ -263,6 +263,26 @@ TEST_CASE("load_config: a published model stands for an architecture", "[configs
         std::string::npos);
 }
 
+TEST_CASE("load_config: experts that cannot be are refused by their key",
+          "[configs][load_config]") {
+  const std::string rest = "[run]\nname = \"a\"\n[data]\ndir = \"d\"\n";
+  const std::string arch = rest + "[model]\narch = \"enoki\"\n";
+  const std::string published = rest + "[model]\nconfig = \"mixtral-8x7b\"\n";
+  const auto has = [](const std::string& text, const char* part) {
+    INFO(refusal(text));
+    CHECK(refusal(text).find(part) != std::string::npos);
+  };
+  has(arch + "experts = 4\nexperts_per_token = 5\n",
+      "model.experts_per_token is 5, but a layer has 4 experts");
+  has(arch + "balance = [\"z:0.1\"]\n", "model.balance needs experts");
+  has(arch + "experts = 4\nrouter = \"sigmoid\"\n", "model.router");
+  has(published + "experts = 4\n", "model.experts belongs to model.arch");
+  has(rest + "[model]\nexperts = 4\n[scaling]\nrule = \"enoki\"\nheads = 3\n",
+      "model.experts does not go with scaling.rule");
+  CHECK(accepted(arch + "experts = 4\nbalance = \"z:0.1\"\n").model.balance.size() == 1);
+  CHECK(accepted(published + "balance = [\"none\"]\n").model.balance.front() == "none");
+}
+
 TEST_CASE("load_config: overrides replace in order, after the file", "[configs][load_config]") {
   const RunConfig config = accepted(
       kMinimal + "[batch]\nlanes = 2\n",

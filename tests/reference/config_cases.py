@@ -135,7 +135,7 @@ WITH_EXPERTS = ("mixtral", "olmoe", "qwen2_moe", "qwen3_moe")
 # By family what this program refuses, of layers that versions of transformers disagree on, too.
 REFUSED_EXPERTS = {
     "mixtral": {"noise of the router"}, "olmoe": {"foreign keys", "clipped"},
-    "qwen2_moe": {"window from layer 2 on", "a window by its number"}, "qwen3_moe": set(),
+    "qwen2_moe": {"experts, the other name", "window from layer 2 on", "a window by its number"}, "qwen3_moe": set(),
 }
 # What this program refuses, by name, though transformers reads it.
 REFUSED = {"not causal"}

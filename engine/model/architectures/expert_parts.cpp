@@ -5,24 +5,14 @@
 #include <nlohmann/json.hpp>
 
 namespace train::engine {
-namespace {
+namespace {}  // namespace
 
-/// The number of experts under any of its names, of which two that disagree are refused.
-std::int64_t expert_count(ModelConfig& config, const std::string& count_key) {
-  for (const char* const other :
-       {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}) {
-    if (other != count_key) {
-      config.take_alias(other, count_key);
-    }
-  }
-  return config.size(count_key);
-}
-
-}  // namespace
-
-ExpertsSpec read_experts(ModelConfig& config, const std::string& count_key) {
+ExpertsSpec read_experts(ModelConfig& config, const std::string& count_key, const char* other_key) {
   ExpertsSpec experts;
-  experts.experts = expert_count(config, count_key);
+  if (other_key != nullptr) {
+    config.take_alias(other_key, count_key);
+  }
+  experts.experts = config.size(count_key);
   experts.slots = config.size("num_experts_per_tok");
   const bool balanced = config.flag("output_router_logits");
   const auto coeff = static_cast<float>(config.real("router_aux_loss_coef"));

@@ -9,11 +9,12 @@
 
 namespace train::engine {
 
-/// What a config.json says of the experts of all layers alike: their number under the family's
-/// `count_key` or any other name in use, num_experts_per_tok, and the term that balances them:
+/// What a config.json says of the experts of all layers alike: their number under `count_key`
+/// or `other_key` (nullptr: none), num_experts_per_tok, and the term that balances them:
 /// transformers' of router_aux_loss_coef, where output_router_logits makes it part of the loss.
 /// Hidden size, names and the shared expert are the family's.
-[[nodiscard]] ExpertsSpec read_experts(ModelConfig& config, const std::string& count_key);
+[[nodiscard]] ExpertsSpec read_experts(ModelConfig& config, const std::string& count_key,
+                                       const char* other_key);
 
 /// By norm_topk_prob.
 [[nodiscard]] kernels::RouterKind router_of(ModelConfig& config);

@@ -24,7 +24,7 @@ ModelSpec mixtral_model(ModelConfig& config) {
   const DecoderSizes sizes = decoder_sizes(config);
   ModelSpec spec = decoder_model(config, sizes);
   add_ropes(config, {}, sizes.head_dim, spec);
-  ExpertsSpec experts = read_experts(config, "num_local_experts");
+  ExpertsSpec experts = read_experts(config, "num_local_experts", "num_experts");
   experts.hidden = sizes.hidden;
   experts.activation = sizes.activation;
   experts.router = kernels::RouterKind::softmax_normalised;

@@ -85,7 +85,7 @@ ModelSpec olmoe_model(ModelConfig& config) {
   const DecoderSizes sizes = decoder_sizes(config);
   ModelSpec spec = decoder_model(config, sizes);
   add_ropes(config, {}, sizes.head_dim, spec);
-  ExpertsSpec experts = read_experts(config, "num_experts");
+  ExpertsSpec experts = read_experts(config, "num_experts", "num_local_experts");
   name_experts(experts);
   experts.hidden = sizes.hidden;
   experts.activation = sizes.activation;

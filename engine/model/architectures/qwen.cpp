@@ -26,8 +26,9 @@ std::vector<std::int64_t> qwen_windows(ModelConfig& config, std::int64_t layers)
 }
 
 /// The experts of both families; a shared one is not among them.
-ExpertsSpec qwen_experts(ModelConfig& config, const DecoderSizes& sizes) {
-  ExpertsSpec experts = read_experts(config, "num_experts");
+ExpertsSpec qwen_experts(ModelConfig& config, const DecoderSizes& sizes,
+                         const char* other_count_key) {
+  ExpertsSpec experts = read_experts(config, "num_experts", other_count_key);
   name_experts(experts);
   experts.hidden = config.size("moe_intermediate_size");
   experts.activation = sizes.activation;
@@ -116,7 +117,7 @@ ModelSpec qwen2_moe_model(ModelConfig& config) {
         "use_sliding_window is true, and versions of transformers disagree on the layers with a "
         "window: list them in layer_types, each \"sliding_attention\" or \"full_attention\"");
   }
-  ExpertsSpec experts = qwen_experts(config, sizes);
+  ExpertsSpec experts = qwen_experts(config, sizes, nullptr);
   experts.shared = shared_expert(config.size("shared_expert_intermediate_size"));
   const std::vector<bool> sparse = sparse_layers(config, sizes.layers);
   const bool bias = config.flag("qkv_bias");
@@ -149,7 +150,7 @@ ModelSpec qwen3_moe_model(ModelConfig& config) {
   const DecoderSizes sizes = decoder_sizes(config);
   ModelSpec spec = decoder_model(config, sizes);
   add_ropes(config, {}, sizes.head_dim, spec);
-  const ExpertsSpec experts = qwen_experts(config, sizes);
+  const ExpertsSpec experts = qwen_experts(config, sizes, "num_local_experts");
   const std::vector<bool> sparse = sparse_layers(config, sizes.layers);
   const std::int64_t window = qwen_window(config).value_or(0);
   const bool bias = config.flag("attention_bias");

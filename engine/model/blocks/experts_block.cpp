@@ -368,6 +368,7 @@ void ExpertsBlock::report_loads(const BlockCall& call) const {
   kernels::BalanceParams params = balance(call);
   if (spec_.index + 1 < spec_.layers) {
     params.layer_counts = nullptr;  // The last layer reports the loss of all.
+    params.layer_probabilities = nullptr;
   }
   params.values = call.lane.block_sums + first_sum_;
   params.loads = params.values + 2 * spec_.balance.size();

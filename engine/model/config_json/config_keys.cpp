@@ -19,6 +19,9 @@ constexpr auto kKeys = std::to_array<ConfigKeys>({
     {"pruned_heads", KeyUse::refused, "layers have all their heads here", "{}"},
     {"compression_config", KeyUse::refused,
      "give the weights as they were before they were compressed", "null"},
+    {"moe_num_experts n_routed_experts num_experts num_local_experts", KeyUse::refused,
+     "models of this model_type have no experts under that name; set model_type or the name right",
+     "0"},
     {"input_jitter_noise", KeyUse::refused, "routers read their input without noise; set it to 0",
      "0.0"},
     {"capacity_factor eval_capacity_factor expert_capacity expert_capacity_factor "

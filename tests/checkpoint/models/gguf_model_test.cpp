@@ -183,7 +183,8 @@ TEST_CASE("gguf model: a key that nobody reads is refused by its name",
   };
   refused("logit_scale", 2, "give the model's own directory");
   refused("attention.value_length", 2, "as wide as keys");
-  refused("expert_count", 8, "experts");
+  refused("expert_count", 8, "no experts", "qwen2");
+  refused("expert_weights_scale", 2, "give the model's own directory");
   refused("rope.dimension_count", 2, "whole heads");
   refused("rope.dimension_count", 6, "at most the width of a head", "qwen2");
   refused("attention.sliding_window", 8, "which layers", "qwen2");

@@ -166,6 +166,7 @@ TEST_CASE("architectures: layers with experts are those that transformers has th
   config["decoder_sparse_step"] = 2;
   config["mlp_only_layers"] = {3, 99};
   config["num_local_experts"] = 5;
+  config["num_experts_per_tok"] = 2;
   const ModelSpec spec = spec_from_config(config.dump(), "c.json", 0).value();
   std::vector<std::int64_t> indices;
   for (const LayerSpec& layer : spec.layers) {

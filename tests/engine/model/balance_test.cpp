@@ -29,7 +29,8 @@ std::string refusal_of(const Texts& texts) {
 ModelSpec tiny(const char* experts) {
   const std::string text =
       std::string(R"({"vocab_size": 16, "hidden_size": 8, "intermediate_size": 4,
-                      "num_hidden_layers": 2, "num_attention_heads": 2, )") +
+                      "num_hidden_layers": 2, "num_attention_heads": 2,
+                      "num_key_value_heads": 1, )") +
       experts + "}";
   return spec_from_config(text, "c.json", 0).value();
 }
