@@ -219,10 +219,10 @@ std::string index_text(std::span<const Part> parts, std::uint64_t tensor_bytes) 
   return index.dump(2) + "\n";
 }
 
-/// Error (user) unless the checkpoint's weights match these exactly, in name and shape.
+/// Error (user) unless the checkpoint's weights match these exactly, in name and shape, but for
+/// those that are left out.
 Status check_same_tensors(const fs::path& checkpoint, const Manifest& manifest,
-                          std::span<const ExportTensor> tensors,
-                          std::span<const ExportAdapter> adapters) {
+                          const ExportRequest& request, std::span<const ExportAdapter> adapters) {
   std::map<std::string_view, const std::vector<std::int64_t>*> stored;
   for (const TensorRecord& record : manifest.tensors) {
     if (engine::is_weight(record.name)) {
@@ -245,7 +245,7 @@ Status check_same_tensors(const fs::path& checkpoint, const Manifest& manifest,
     stored.erase(found);
     return {};
   };
-  for (const ExportTensor& tensor : tensors) {
+  for (const ExportTensor& tensor : request.tensors) {
     for (const ExportPart& part : tensor.parts) {
       TRAIN_RETURN_IF_ERROR(take(part.parameter.name, part.parameter.shape));
     }
@@ -256,6 +256,9 @@ Status check_same_tensors(const fs::path& checkpoint, const Manifest& manifest,
   for (const ExportAdapter& adapter : adapters) {
     TRAIN_RETURN_IF_ERROR(take(adapter.a.name, adapter.a.shape));
     TRAIN_RETURN_IF_ERROR(take(adapter.b.name, adapter.b.shape));
+  }
+  for (const std::string& name : request.left_out) {
+    stored.erase(name);
   }
   if (!stored.empty()) {
     return user_error(fmt::format(
@@ -284,7 +287,7 @@ std::uint64_t element_count(const ExportTensor& tensor) {
 Result<ExportReport> export_weights(const fs::path& checkpoint, const Manifest& manifest,
                                     const ExportRequest& request,
                                     std::span<const ExportAdapter> adapters, std::string averages) {
-  TRAIN_RETURN_IF_ERROR(check_same_tensors(checkpoint, manifest, request.tensors, adapters));
+  TRAIN_RETURN_IF_ERROR(check_same_tensors(checkpoint, manifest, request, adapters));
   return export_tensors(request,
                         CheckpointWeights(checkpoint, manifest, adapters, std::move(averages)));
 }

@@ -44,7 +44,8 @@ struct ExportRequest {
   std::string file = "model";  ///< Base name of the file, or of all files and the index.
   std::map<std::string, std::string> texts = {};       ///< Further files, by name.
   std::vector<std::filesystem::path> companions = {};  ///< Files to copy beside it.
-  std::function<bool()> stop = {};                     ///< Polled; true cancels the export.
+  std::vector<std::string> left_out = {};  ///< Weights of the checkpoint that no file has: counts.
+  std::function<bool()> stop = {};         ///< Polled; true cancels the export.
 };
 
 struct ExportReport {
@@ -70,8 +71,8 @@ struct ExportAdapter {
 /// Maps with an adapter get W + scale B A, summed in double and rounded once. `averages`: as in
 /// CheckpointWeights.
 /// Errors: (user) the directory is not empty; the checkpoint's weights are not those of `tensors`
-/// and `adapters`, each in its shape; those of make_directory; (failure) damage, full disk,
-/// stopped.
+/// and `adapters`, each in its shape, and of `left_out`; those of make_directory; (failure) damage,
+/// full disk, stopped.
 Result<ExportReport> export_weights(const std::filesystem::path& checkpoint,
                                     const Manifest& manifest, const ExportRequest& request,
                                     std::span<const ExportAdapter> adapters = {},

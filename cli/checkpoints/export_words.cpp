@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 
+#include "engine/model/unit_parameters.hpp"
 #include "run/model/model_files.hpp"
 
 namespace train::cli {
@@ -87,6 +88,18 @@ std::vector<checkpoint::ExportTensor> tensors_of(const engine::ModelSpec& model,
     }
   }
   return tensors;
+}
+
+std::vector<std::string> counts_of(const engine::ModelSpec& model) {
+  std::vector<std::string> names;
+  for (const engine::UnitParameters& unit : engine::describe_units(model)) {
+    for (const engine::Parameter& parameter : unit.parameters) {
+      if (parameter.tallied) {
+        names.push_back(parameter.name);
+      }
+    }
+  }
+  return names;
 }
 
 std::vector<std::filesystem::path> companions_in(const std::filesystem::path& directory) {

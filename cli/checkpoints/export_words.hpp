@@ -26,6 +26,9 @@ void read_file_size(CommandSyntax& command, std::uint64_t& target);
 [[nodiscard]] std::vector<checkpoint::ExportTensor> tensors_of(
     const engine::ModelSpec& model, engine::Dialect dialect = engine::Dialect::hf);
 
+/// Names of the parameters that no file has (Parameter::tallied).
+[[nodiscard]] std::vector<std::string> counts_of(const engine::ModelSpec& model);
+
 /// Those of companion_files() that exist in `directory`.
 [[nodiscard]] std::vector<std::filesystem::path> companions_in(
     const std::filesystem::path& directory);

@@ -120,6 +120,7 @@ Result<checkpoint::ExportReport> write_model(checkpoint::ExportRequest request,
                                              const checkpoint::FoundCheckpoint& found,
                                              const ExportOptions& options) {
   request.tensors = tensors_of(model);
+  request.left_out = counts_of(model);
   TRAIN_RETURN_IF_ERROR(describe_to(request, config, model, found, options.run_directory));
   return checkpoint::export_weights(found.candidate.path, found.manifest, request,
                                     adapters_of(model), averages_of(options));

@@ -124,7 +124,7 @@ OF_EXPERTS = {
     "layers without": ({"mlp_only_layers": [0, 2]}, ()),
     "layers without, every other": ({"mlp_only_layers": [1], "decoder_sparse_step": 2}, ()),
     "balanced": ({"output_router_logits": True, "router_aux_loss_coef": 0.5}, ()),
-    "no biases": ({"qkv_bias": False, "attention_bias": True}, ()),
+    "biases": ({"attention_bias": True}, ()),
     "noise of the router": ({"router_jitter_noise": 0.1}, ()),
     "clipped": ({"clip_qkv": 1.5}, ()),
     "a window on every other layer": (

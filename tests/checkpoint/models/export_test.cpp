@@ -185,6 +185,19 @@ TEST_CASE("export: bf16 rounds to the nearest, halves to even", "[checkpoint][ex
   }
 }
 
+TEST_CASE("export: weights that no file has are left out, by name", "[checkpoint][export]") {
+  const TempDirectory directory;
+  const auto written = write_at(directory / "checkpoints", 3, SmallState(), 2);
+  auto request = small_request(directory / "out");
+  std::erase_if(request.tensors, [](const ExportTensor& tensor) { return tensor.name == "norm"; });
+  const auto refused = export_weights(written.path, written.manifest, request);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message.find("1 tensors too many, the first norm") != std::string::npos);
+  request.left_out = {"norm"};
+  REQUIRE(export_weights(written.path, written.manifest, request));
+  CHECK(stored_names(directory / "out/model.safetensors") == Names{"embedding"});
+}
+
 TEST_CASE("export: above the limit, several files and their index", "[checkpoint][export]") {
   const TempDirectory directory;
   const auto written = write_wide(directory / "checkpoints", 5, 1);  // 4096 bytes each

@@ -146,7 +146,8 @@ TEST_CASE("published weights: experts of a tensor each, and stacked in one of a 
   const std::string text = fmt::format(
       R"({{"model_type": "{}", "vocab_size": 11, "hidden_size": 8, "intermediate_size": 6,
           "moe_intermediate_size": 6, "shared_expert_intermediate_size": 4, "{}": 3,
-          "num_experts_per_tok": 2, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}})",
+          "num_experts_per_tok": 2, "num_hidden_layers": 2, "num_attention_heads": 2,
+          "num_key_value_heads": 1}})",
       type, type == "mixtral" ? "num_local_experts" : "num_experts");
   const engine::ModelSpec spec = engine::spec_from_config(text, "test", 0).value();
   const TempDirectory apart, stacked;
@@ -187,7 +188,8 @@ TEST_CASE("published weights: an expert that is missing or misshapen is named",
   const engine::ModelSpec spec =
       engine::spec_from_config(
           R"({"model_type": "olmoe", "vocab_size": 11, "hidden_size": 8, "intermediate_size": 6,
-              "num_experts": 9, "num_experts_per_tok": 2, "num_hidden_layers": 1, "num_attention_heads": 2})",
+              "num_experts": 9, "num_experts_per_tok": 2, "num_hidden_layers": 1,
+              "num_attention_heads": 2})",
           "test", 0)
           .value();
   const TempDirectory directory;
