@@ -72,7 +72,7 @@ class CpuKernelBench {
   /// Ratio of the second work's time to the first's: median over turns that run both one after the
   /// other, with the range.
   void compare(const std::string& name, double target, const std::pair<Work, Work>& works) {
-    constexpr int turns = 9;
+    constexpr int turns = 15;
     std::vector<double> ratios;
     for (int turn = -1; turn < turns; ++turn) {
       const double first = batch(works.first, 1);
@@ -82,7 +82,7 @@ class CpuKernelBench {
       }
     }
     std::sort(ratios.begin(), ratios.end());
-    fmt::print("{:<60} {:>6.2f} ({:.2f} to {:.2f}), wanted {:.1f}\n", name, ratios[turns / 2],
+    fmt::print("{:<60} {:>6.2f} ({:.2f} to {:.2f}), wanted {:.2g}\n", name, ratios[turns / 2],
                ratios.front(), ratios.back(), target);
   }
 

@@ -1,5 +1,5 @@
 // Speed of the CPU kernels on this machine, one table. Usage: bench_kernels [threads [GROUP]]; a
-// group is linear, attention, head, elements, optimizer or stream.
+// group is linear, experts, attention, head, elements, optimizer or stream.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/kernels/cpu_attention.hpp"
+#include "bench/kernels/cpu_experts.hpp"
 #include "kernels/activation/activation.hpp"
 #include "kernels/activation/elementwise.hpp"
 #include "kernels/backend.hpp"
@@ -328,6 +329,19 @@ void linear_rows(Bench& bench) {
   }
 }
 
+/// 32 to 256 rows of each expert.
+void experts_rows(Bench& bench) {
+  struct Target {
+    std::int64_t rows;
+    double products, whole;
+  };
+  for (const Target& target : {Target{256, 0.58, 0.50}, Target{512, 0.75, 0.66},
+                               Target{1024, 0.87, 0.78}, Target{2048, 0.91, 0.84}}) {
+    bench_experts(bench, {.rows = target.rows, .d = 512, .hidden = 256, .experts = 64, .slots = 8},
+                  target.products, target.whole);
+  }
+}
+
 void attention_rows_of_shapes(Bench& bench) {
   bench_attention(bench, {4, 256, 2, 64, DType::f32});
   bench_attention(bench, {1, 1024, 12, 64, DType::f32});
@@ -362,6 +376,7 @@ struct Group {
 };
 constexpr Group kGroups[] = {
     {"linear", linear_rows},
+    {"experts", experts_rows},
     {"attention", attention_rows_of_shapes},
     {"head", head_rows},
     {"elements", row_and_element_rows},
