@@ -37,11 +37,6 @@ MatmulParams product_of(const ExpertMatmulParams& p, std::int64_t expert) {
   return product;
 }
 
-struct ExpertPiece {
-  MatmulParams product;
-  Piece piece;
-};
-
 /// Threads that one expert's product is divided among: one, if the others have enough to do
 /// meanwhile.
 int threads_of(const ExpertMatmulParams& p, std::int64_t expert, int threads) {
@@ -53,9 +48,9 @@ int threads_of(const ExpertMatmulParams& p, std::int64_t expert, int threads) {
 }
 
 /// Pieces of all experts, in their order.
-std::vector<ExpertPiece> pieces_of(const ExpertMatmulParams& p, int threads,
-                                   const GemmPieces& products) {
-  std::vector<ExpertPiece> pieces;
+std::vector<ProductPiece> pieces_of(const ExpertMatmulParams& p, int threads,
+                                    const GemmPieces& products) {
+  std::vector<ProductPiece> pieces;
   pieces.reserve(static_cast<std::size_t>(p.experts + std::int64_t{8} * threads));
   for (std::int64_t expert = 0; expert < p.experts; ++expert) {
     TRAIN_CHECK(p.offsets[expert] >= 0 && p.offsets[expert] <= p.offsets[expert + 1] &&
@@ -74,22 +69,26 @@ std::vector<ExpertPiece> pieces_of(const ExpertMatmulParams& p, int threads,
   return pieces;
 }
 
+void fill_without_terms(const ProductPiece& one) {
+  MatmulParams part = one.product;
+  part.m = one.piece.rows;
+  part.n = one.piece.columns;
+  part.c = static_cast<float*>(part.c) + one.piece.row * part.ldc + one.piece.column;
+  static_cast<void>(is_done_without_terms(part));
+}
+
 void multiply_experts(const ExpertMatmulParams& p, int threads, const GemmPieces& products) {
   if (p.n == 0 || p.k == 0) {
     return;
   }
-  const std::vector<ExpertPiece> pieces = pieces_of(p, threads, products);
+  const std::vector<ProductPiece> pieces = pieces_of(p, threads, products);
   parallel_shares(threads, std::ssize(pieces), [&](std::int64_t i, int) {
-    const ExpertPiece& one = pieces[static_cast<std::size_t>(i)];
-    MatmulParams empty = one.product;
+    const ProductPiece& one = pieces[static_cast<std::size_t>(i)];
     if (one.product.k == 0) {  // The gradient of an expert without places.
-      empty.m = one.piece.rows;
-      empty.n = one.piece.columns;
-      empty.c = static_cast<float*>(empty.c) + one.piece.row * empty.ldc + one.piece.column;
-      static_cast<void>(is_done_without_terms(empty));
+      fill_without_terms(one);
       return;
     }
-    products.multiply(one.product, one.piece);
+    products.multiply(one, i + 1 < std::ssize(pieces) ? &one + 1 : nullptr);
   });
 }
 

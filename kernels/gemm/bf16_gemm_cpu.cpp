@@ -289,11 +289,11 @@ constexpr PieceCosts kCosts{
 
 Grid divide(const MatmulParams& p, int threads) { return cheapest_grid(p, kCosts, threads); }
 
-void multiply(const MatmulParams& p, const Piece& piece) {
-  if (has_few_rows(p)) {
-    matmul_bf16_few_rows_piece(p, piece);
+void multiply(const ProductPiece& one, const ProductPiece* /*next*/) {
+  if (has_few_rows(one.product)) {
+    matmul_bf16_few_rows_piece(one.product, one.piece);
   } else {
-    multiply_piece(p, piece);
+    multiply_piece(one.product, one.piece);
   }
 }
 

@@ -104,12 +104,20 @@ void pack_left_rows(const Block& block, std::int64_t row, std::int64_t rows, std
 }
 
 /// Lines to prefetch: the columns from `column` on; after the last ones, the first columns of the
-/// next block of the inner dimension.
-Ahead columns_ahead(const Block& block, std::int64_t column, std::int64_t most) {
+/// next block of the inner dimension; after that those of the next piece.
+Ahead columns_ahead(const Block& block, std::int64_t column, std::int64_t most,
+                    const ProductPiece* next) {
   if (column >= block.piece.columns) {
     const std::int64_t first = block.first + block.depth;
     const std::int64_t depth = std::min(block.depth, block.p.k - first);
-    return depth > 0 ? columns_ahead({block.p, block.piece, first, depth}, 0, most) : Ahead();
+    if (depth > 0) {
+      return columns_ahead({block.p, block.piece, first, depth}, 0, most, nullptr);
+    }
+    if (next == nullptr || next->product.k == 0) {
+      return {};
+    }
+    const Block after{next->product, next->piece, 0, gemm_depth(next->product.k)};
+    return columns_ahead(after, 0, columns_at_once(next->piece.columns, after.depth), nullptr);
   }
   const std::int64_t columns = std::min(most, block.piece.columns - column);
   const bool across = block.p.transpose_b;
@@ -212,7 +220,7 @@ void multiply_left_rows(const Block& block, std::int64_t row, std::int64_t first
   });
 }
 
-void multiply_piece(const MatmulParams& p, const Piece& piece) {
+void multiply_piece(const MatmulParams& p, const Piece& piece, const ProductPiece* next) {
   thread_local Scratch scratch;
   const std::int64_t depth = gemm_depth(p.k);
   const std::int64_t most_columns = columns_at_once(piece.columns, depth);
@@ -227,7 +235,7 @@ void multiply_piece(const MatmulParams& p, const Piece& piece) {
     for (std::int64_t column = 0; column < piece.columns; column += most_columns) {
       const std::int64_t columns = std::min(most_columns, piece.columns - column);
       const std::int64_t panels_across = divide_up(columns, kTileVectors * kLanes);
-      LinesAhead ahead(columns_ahead(block, column + columns, most_columns),
+      LinesAhead ahead(columns_ahead(block, column + columns, most_columns, next),
                        tiles * panels_across * divide_up(block.depth, kSteps));
       for (std::int64_t t = 0; t < tiles; t += most_tiles) {
         multiply_rows(block, t * kTileRows, std::min(most_tiles, tiles - t), column, columns,
@@ -258,11 +266,11 @@ constexpr PieceCosts kCosts{
 
 Grid divide(const MatmulParams& p, int threads) { return cheapest_grid(p, kCosts, threads); }
 
-void multiply(const MatmulParams& p, const Piece& piece) {
-  if (has_few_rows(p)) {
-    matmul_few_rows_piece(p, piece);
+void multiply(const ProductPiece& one, const ProductPiece* next) {
+  if (has_few_rows(one.product)) {
+    matmul_few_rows_piece(one.product, one.piece);
   } else {
-    HWY_DYNAMIC_DISPATCH(multiply_piece)(p, piece);
+    HWY_DYNAMIC_DISPATCH(multiply_piece)(one.product, one.piece, next);
   }
 }
 
@@ -284,7 +292,7 @@ void matmul(const MatmulParams& p, int threads) {
   const auto multiply = HWY_DYNAMIC_DISPATCH(multiply_piece);
   const Grid grid = cheapest_grid(p, kCosts, threads);
   parallel_shares(threads, grid.count(),
-                  [&](std::int64_t i, int) { multiply(p, grid.piece(p, i)); });
+                  [&](std::int64_t i, int) { multiply(p, grid.piece(p, i), nullptr); });
 }
 
 }  // namespace train::kernels::cpu
