@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kMostRouterWarps* kWarpSize)
   for (int slot = at.lane; slot < slots; slot += kWarpSize) {
     const float w = weights[slot];
     const float g = dweights[slot];
-    dlogits[chosen[slot]] = p.kind == RouterKind::sigmoid ? g * w * (1.0F - w) : w * (g - mean);
+    dlogits[chosen[slot]] = p.kind == RouterKind::sigmoid ? g * (w * (1.0F - w)) : w * (g - mean);
   }
   __syncwarp();
   add_balancing(p, at, row, e, dlogits);

@@ -42,10 +42,9 @@ __device__ inline float router_exp(float x) {
   return isnan(x) ? x : scaled * power(whole - half);
 }
 
-/// 1 / (1 + exp(-x)) as the CPU's sigmoid() (simd-inl.hpp).
+/// 1 / (1 + exp(-x)), rounded once. Choices do not depend on it.
 __device__ inline float router_sigmoid(float x) {
-  const float e = router_exp(-fabsf(x));
-  return (x < 0.0F ? e : 1.0F) / (1.0F + e);
+  return static_cast<float>(1.0 / (1.0 + exp(-static_cast<double>(x))));
 }
 
 /// Largest logit and sum of exp(logit - largest). A NaN or +Inf among the logits makes `sum` NaN.

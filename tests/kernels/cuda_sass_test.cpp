@@ -170,6 +170,28 @@ TEST_CASE("cuda sass: attention in bf16 multiplies with warpgroups where a devic
   }
 }
 
+TEST_CASE("cuda sass: products of experts in bf16 are on tensor cores",
+          "[kernels][cuda][.cuda_sass]") {
+  const std::string disassemble = disassembler();
+  if (no_disassembler(disassemble)) {
+    return;
+  }
+  const std::vector<Function> functions = functions_in(disassemble, "experts/expert_matmul_mma.cu");
+  CHECK(!functions.empty());
+  CHECK(functions.size() % 6 == 0);  // Three products, two types of C.
+  for (const Function& function : functions) {
+    INFO(function.name);
+    std::printf("%s: %d HMMA, %d LDSM, %d LDGSTS of %d\n", function.name.c_str(),
+                function.count(tensor_product), function.count("^LDSM"),
+                function.count(asynchronous_copy), function.count(""));
+    CHECK(function.count(tensor_product) > 0);
+    CHECK(function.count(matrix_load) + function.count(transposed_load) > 0);
+    CHECK(function.count("^LDSM") == function.count(matrix_load) + function.count(transposed_load));
+    CHECK(function.count(asynchronous_copy) > 0);
+    CHECK(function.count("^(STL|LDL)") == 0);
+  }
+}
+
 TEST_CASE("cuda sass: norms of aligned rows move 16 bytes at once", "[kernels][cuda][.cuda_sass]") {
   const std::string disassemble = disassembler();
   if (no_disassembler(disassemble)) {
