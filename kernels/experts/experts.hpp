@@ -123,7 +123,7 @@ struct RouterGroupsParams {
 };
 
 /// Loads of a layer: sums over the rows of each group, in the order of rows by blocks that their
-/// number fixes.
+/// number fixes. REQUIRES on CUDA: a group's rows are neighbours, unless group_count is 1.
 struct RouterLoadsParams {
   const float* logits = nullptr;
   const std::int32_t* chosen = nullptr;

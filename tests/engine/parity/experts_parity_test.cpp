@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "engine/model/blocks/experts_block.hpp"
+#include "tests/engine/parity/expert_models.hpp"
 #include "tests/engine/parity/published_models.hpp"
 #include "tests/engine/parity/published_summary.hpp"
 #include "tests/engine/rank/small_model.hpp"
-#include "tests/support/harness/fixture_file.hpp"
 #include "tests/support/runs/world_step.hpp"
 
 namespace train::engine::experts_parity_test {
@@ -22,32 +22,10 @@ namespace {
 using Json = nlohmann::json;
 using testing::check_gradients;
 using testing::check_summary;
+using testing::fill_experts;
 using testing::kSummaryTolerance;
-
-const Json& fixture() {
-  static const Json read = test::read_fixture("experts.json");
-  return read;
-}
-
-std::vector<std::string> cases() {
-  std::vector<std::string> names;
-  for (const auto& [name, entry] : fixture().at("cases").items()) {
-    names.push_back(name);
-  }
-  return names;
-}
-
-/// The weights of the script: those of dense models, a mean of the embedding, and its routers.
-void fill_experts(const Json& entry, const Parameter& parameter, std::span<float> out) {
-  testing::fill_by_formula(parameter, /*gemma=*/false, out);
-  if (parameter.name.ends_with("embed_tokens.weight")) {
-    std::transform(out.begin(), out.end(), out.begin(), [](float x) { return x + 0.14F; });
-  }
-  if (const auto router = entry.at("routers").find(parameter.name);
-      router != entry.at("routers").end()) {
-    std::ranges::copy(router->get<std::vector<float>>(), out.begin());
-  }
-}
+using testing::token_of;
+using testing::tokens_of;
 
 void fill_all(const WorldStep& step, const Json& entry) {
   for (const UnitParameters& unit : step.rank(0).plan().units()) {
@@ -57,21 +35,6 @@ void fill_all(const WorldStep& step, const Json& entry) {
       }
     }
   }
-}
-
-std::int32_t token_of(const Json& entry, std::int64_t row, std::int64_t shift) {
-  const auto vocab = entry.at("config").at("vocab_size").get<std::int32_t>();
-  return (testing::token_by_formula(entry, row, shift) + entry.at("shift").get<std::int32_t>()) %
-         vocab;
-}
-
-WorldStep::ReadLane tokens_of(const Json& entry) {
-  return [&entry](std::int64_t, std::int64_t, std::int32_t* tokens, std::int32_t* targets) {
-    for (std::int64_t row = 0; row < testing::rows_of(entry); ++row) {
-      tokens[row] = token_of(entry, row, 0);
-      targets[row] = token_of(entry, row, 1);
-    }
-  };
 }
 
 /// Of every position of every sequence, [rows, vocab].
@@ -116,10 +79,10 @@ std::vector<float> all_logits(const Json& entry) {
 
 TEST_CASE("experts parity: loss and gradients of every family are transformers'",
           "[engine][experts_parity]") {
-  const std::string name = GENERATE(from_range(cases()));
+  const std::string name = GENERATE(from_range(testing::expert_cases()));
   const std::string part = GENERATE("nothing", "mlp", "block");
   CAPTURE(name, part);
-  const Json& entry = fixture().at("cases").at(name);
+  const Json& entry = testing::expert_models().at("cases").at(name);
   const auto stream = kernels::make_inline_stream(1);
   WorldStep::Options options = testing::published_options(entry);
   if (part != "nothing") {
@@ -134,22 +97,22 @@ TEST_CASE("experts parity: loss and gradients of every family are transformers'"
 }
 
 TEST_CASE("experts parity: logits of every family are transformers'", "[engine][experts_parity]") {
-  const std::string name = GENERATE(from_range(cases()));
+  const std::string name = GENERATE(from_range(testing::expert_cases()));
   CAPTURE(name);
-  const Json& entry = fixture().at("cases").at(name);
+  const Json& entry = testing::expert_models().at("cases").at(name);
   check_summary("logits", all_logits(entry), entry.at("logits"),
                 kSummaryTolerance * entry.at("logits")[0].get<double>());
 }
 
 TEST_CASE("experts parity: five clipped AdamW steps of every family are transformers'",
           "[engine][experts_parity]") {
-  const std::string name = GENERATE(from_range(cases()));
+  const std::string name = GENERATE(from_range(testing::expert_cases()));
   CAPTURE(name);
-  const Json& entry = fixture().at("cases").at(name);
+  const Json& entry = testing::expert_models().at("cases").at(name);
   const auto stream = kernels::make_inline_stream(1);
   WorldStep step(kernels::cpu_backend(), testing::published_options(entry));
   fill_all(step, entry);
-  for (std::int64_t s = 0; s < fixture().at("steps").get<std::int64_t>(); ++s) {
+  for (std::int64_t s = 0; s < testing::expert_models().at("steps").get<std::int64_t>(); ++s) {
     const StepResult result = step.run(*stream, s, tokens_of(entry));
     const auto at = static_cast<std::size_t>(s);
     CHECK(result.loss == Approx(entry.at("losses")[at].get<double>()).epsilon(kSummaryTolerance));
@@ -165,9 +128,9 @@ TEST_CASE("experts parity: five clipped AdamW steps of every family are transfor
 
 TEST_CASE("experts parity: an expert that no row chooses has a gradient of +0",
           "[engine][experts_parity]") {
-  const std::string name = GENERATE(from_range(cases()));
+  const std::string name = GENERATE(from_range(testing::expert_cases()));
   CAPTURE(name);
-  const Json& entry = fixture().at("cases").at(name);
+  const Json& entry = testing::expert_models().at("cases").at(name);
   const auto stream = kernels::make_inline_stream(1);
   WorldStep step(kernels::cpu_backend(), testing::published_options(entry));
   fill_all(step, entry);
@@ -186,9 +149,9 @@ TEST_CASE("experts parity: an expert that no row chooses has a gradient of +0",
 
 TEST_CASE("experts parity: parameters are as many as transformers has",
           "[engine][experts_parity]") {
-  const std::string name = GENERATE(from_range(cases()));
+  const std::string name = GENERATE(from_range(testing::expert_cases()));
   CAPTURE(name);
-  const Json& entry = fixture().at("cases").at(name);
+  const Json& entry = testing::expert_models().at("cases").at(name);
   CHECK(count_parameters(testing::published_options(entry).model).total ==
         entry.at("parameters").get<std::int64_t>());
 }
@@ -196,7 +159,7 @@ TEST_CASE("experts parity: parameters are as many as transformers has",
 TEST_CASE("experts parity: threads do not change a bit", "[engine][experts_parity][EN-1]") {
   const std::string name = GENERATE("mixtral_balanced", "olmoe", "qwen2_moe", "qwen3_moe");
   CAPTURE(name);
-  const Json& entry = fixture().at("cases").at(name);
+  const Json& entry = testing::expert_models().at("cases").at(name);
   std::vector<std::vector<float>> found;
   for (const int threads : {1, 2, 3}) {
     const auto stream = kernels::make_inline_stream(threads);

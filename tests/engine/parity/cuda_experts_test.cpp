@@ -1,0 +1,79 @@
+// Tiny models of every family with experts on a device, with the weights and tokens of
+// fixtures/experts.json. In fp32 their losses and gradients are the CPU's, which are those of
+// transformers in float64 (experts_parity_test.cpp). In bf16 they are as near as its roundings let
+// them be, as long as no row chooses otherwise.
+#include "tests/engine/parity/expert_models.hpp"
+#include "tests/engine/parity/published_gradients.hpp"
+#include "tests/kernels/cuda_fixture.hpp"
+
+namespace train::engine::cuda_experts_test {
+namespace {
+
+void set_experts(WorldStep& world, const testing::Json& entry) {
+  HostState rows(world.rank(0).device(), world.rank(0).state().views());
+  rows.load();
+  for (const UnitParameters& unit : world.rank(0).plan().units()) {
+    for (const Parameter& parameter : unit.parameters) {
+      const auto view =
+          std::ranges::find(rows.views(), "model." + parameter.name, &StateView::name);
+      if (!parameter.tallied) {
+        REQUIRE(view != rows.views().end());
+        testing::fill_experts(
+            entry, parameter,
+            {reinterpret_cast<float*>(view->data), view->size_bytes / sizeof(float)});
+      }
+    }
+  }
+  rows.store();
+  world.rank(0).state().finalize_restored();
+}
+
+/// Losses of two steps and gradients of the first. The second reads the loads of the first.
+testing::Trained train_experts(const kernels::KernelTable& kernels, const testing::Json& entry,
+                               const std::string& compute) {
+  WorldStep::Options options = testing::published_options(entry);
+  options.precision.compute = compute;
+  options.optimizer.lr = 1e-3;
+  const auto stream = kernels.device->make_stream("compute", 2);
+  WorldStep world(kernels, options);
+  set_experts(world, entry);
+  testing::Trained trained;
+  for (std::int64_t step = 0; step < 2; ++step) {
+    const StepResult result = world.run(*stream, step, testing::tokens_of(entry));
+    REQUIRE_FALSE(result.nonfinite);
+    trained.losses.push_back(result.loss);
+    if (step == 0) {
+      trained.gradients = testing::gradients_of(kernels, world.rank(0));
+    }
+  }
+  return trained;
+}
+
+}  // namespace
+
+TEST_CASE("cuda experts: every family has the CPU's losses and gradients, in bf16 nearly",
+          "[.gpu][engine]") {
+  if (kernels::testing::no_device()) {
+    return;
+  }
+  for (const std::string& name : testing::expert_cases()) {
+    INFO(name);
+    const testing::Json& entry = testing::expert_models().at("cases").at(name);
+    const testing::Trained expected = train_experts(kernels::cpu_backend(), entry, "fp32");
+    const testing::Trained fp32 = train_experts(*kernels::cuda_backend(), entry, "fp32");
+    const testing::Trained bf16 = train_experts(*kernels::cuda_backend(), entry, "bf16");
+    const double worst = testing::worst_element(fp32.gradients, expected.gradients);
+    const double rounded = testing::worst_element(bf16.gradients, expected.gradients);
+    fmt::print("{:<24} fp32 off by {:.1e}; bf16: loss {:.1e}, gradients {:.1e}\n", name, worst,
+               std::abs(bf16.losses[0] - expected.losses[0]), rounded);
+    for (std::size_t i = 0; i < expected.losses.size(); ++i) {
+      CHECK(std::abs(fp32.losses[i] - expected.losses[i]) <= 1e-5);
+      CHECK(std::abs(bf16.losses[i] - expected.losses[i]) <= 2e-2);
+    }
+    CHECK(worst <= 1e-5);
+    CHECK(rounded > 1e-4);  // It is bf16.
+    CHECK(rounded <= 0.2);
+  }
+}
+
+}  // namespace train::engine::cuda_experts_test
