@@ -369,6 +369,11 @@ asio::awaitable<BoardLoop::Response> BoardLoop::respond_of_runs(const Request& r
   if (target.path == "/series.json") {
     co_return co_await respond_series(request, target, run);
   }
+  if (target.path == "/experts.json") {
+    co_await read_metrics(run);
+    co_return answer(request, http::status::ok, kJson,
+                     expert_loads_json(run->metrics()->experts(), target.integer("step")));
+  }
   if (event_streams_ == kMostEventStreams) {
     co_return sentence(request, http::status::service_unavailable, "too many streams of events");
   }
@@ -392,7 +397,9 @@ asio::awaitable<BoardLoop::Response> BoardLoop::respond_series(const Request& re
       if (affording_) {
         co_return busy(request, kTooMuchUnsent);
       }
-      const std::string more = fmt::format(",\"damaged_lines\":{}", metrics.damaged_lines());
+      const std::string more =
+          fmt::format(",\"damaged_lines\":{},\"expert_steps\":{}", metrics.damaged_lines(),
+                      metrics.experts().steps().size());
       auto body = std::make_shared<Body>(Body{.text = series_json(metrics.history(), since, more)});
       if (!co_await afford(*body)) {
         co_return busy(request, kTooMuchUnsent);

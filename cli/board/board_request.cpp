@@ -72,8 +72,8 @@ std::optional<BoardTarget> parse_board_target(std::string_view target) {
 }
 
 bool is_board_path(std::string_view path) {
-  constexpr std::array<std::string_view, 5> kOfRuns = {"/runs.json", "/metrics", "/status.json",
-                                                       "/series.json", "/events"};
+  constexpr std::array<std::string_view, 6> kOfRuns = {
+      "/runs.json", "/metrics", "/status.json", "/series.json", "/experts.json", "/events"};
   return find_board_file(path) != nullptr ||
          std::find(kOfRuns.begin(), kOfRuns.end(), path) != kOfRuns.end();
 }

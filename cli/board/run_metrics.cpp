@@ -2,6 +2,7 @@
 
 #include <simdjson.h>
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,29 @@ constexpr std::size_t kMostNumbers = 4096;
 constexpr std::size_t kMostLosses = 65'536;
 constexpr double kLastStep = 1e15;  // Exact as a double, and far beyond every run.
 
+/// False: not a list of lists of numbers from 0 that a float can hold.
+bool read_loads(simdjson::dom::element value, ExpertHistory::Loads& loads) {
+  simdjson::dom::array layers, experts;
+  if (value.get(layers) != simdjson::SUCCESS) {
+    return false;
+  }
+  for (const auto layer : layers) {
+    if (layer.get(experts) != simdjson::SUCCESS) {
+      return false;
+    }
+    std::vector<float>& into = loads.emplace_back();
+    for (const auto expert : experts) {
+      double load = 0.0;
+      if (!expert.is_number() || expert.get(load) != simdjson::SUCCESS ||
+          !(load >= 0.0 && load <= std::numeric_limits<float>::max())) {
+        return false;
+      }
+      into.push_back(static_cast<float>(load));
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 /// Parses lines to numbers. The lines of a run are similar, so it remembers the column at each
@@ -24,13 +48,17 @@ class RunMetrics::Parser {
   explicit Parser(StepRange steps) : steps_(steps) {}
 
   /// Returns false if the line is damaged; then nothing was added.
-  bool add(std::string_view line, MetricHistory& history) {
+  bool add(std::string_view line, MetricHistory& history, ExpertHistory& experts) {
     numbers_.clear();
     position_ = 0;
     step_ = -1;
     loss_.reset();
+    loads_.clear();
     if (!read(line, history) || step_ < 0) {
       return false;
+    }
+    if (!loads_.empty() && wanted()) {
+      experts.add(step_, std::move(loads_));
     }
     for (const Number& number : numbers_) {
       if (number.column && wanted()) {
@@ -70,6 +98,10 @@ class RunMetrics::Parser {
         step_ = number(field.value, step) && step >= 0.0 && step <= kLastStep
                     ? static_cast<std::int64_t>(step)
                     : -1;
+      } else if (field.key == "expert_load") {
+        if (!read_loads(field.value, loads_)) {
+          return false;
+        }
       } else {
         double loss = 0.0;
         if (field.key == "val_loss" && number(field.value, loss)) {
@@ -123,6 +155,7 @@ class RunMetrics::Parser {
   std::size_t position_ = 0;
   std::int64_t step_ = -1;
   std::optional<double> loss_;
+  ExpertHistory::Loads loads_;
 };
 
 RunMetrics::RunMetrics(const storage::Within& run, StepRange steps)
@@ -135,13 +168,14 @@ RunMetrics::~RunMetrics() = default;
 bool RunMetrics::read_on() {
   const auto restart = [this] {
     history_ = MetricHistory(steps_.from);
+    experts_ = {};
     losses_.clear();
     parser_->forget();
     damaged_ = 0;
     ++version_;
   };
   const auto take = [this](std::string_view line) {
-    const bool sound = parser_->add(line, history_);
+    const bool sound = parser_->add(line, history_, experts_);
     damaged_ += sound ? 0 : 1;
     if (const auto loss = sound ? parser_->validation_loss() : std::nullopt) {
       losses_[loss->first] = loss->second;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "cli/board/expert_history.hpp"
 #include "cli/board/metric_history.hpp"
 #include "storage/files/line_tail.hpp"
 
@@ -19,8 +20,9 @@ struct StepRange {
 /// Metrics of `<run>/metrics.jsonl`, as far as written.
 ///
 /// Quantities have the file's names; members of an object ("unit_grad_norm") are named
-/// "unit_grad_norm/<key>"; those of an evaluation begin with "val_". Damaged lines are counted, as
-/// are lines longer than 1 MiB or with more than 4,096 numbers. Memory is bounded (MetricHistory).
+/// "unit_grad_norm/<key>"; those of an evaluation begin with "val_". The loads of experts
+/// ("expert_load") are apart. Damaged lines are counted, as are lines longer than 1 MiB or with
+/// more than 4,096 numbers beside loads. Memory is bounded (MetricHistory, ExpertHistory).
 /// Threading: not thread-safe; read_on() blocks on the disk for one piece.
 class RunMetrics {
  public:
@@ -33,6 +35,7 @@ class RunMetrics {
   bool read_on();
 
   [[nodiscard]] const MetricHistory& history() const { return history_; }
+  [[nodiscard]] const ExpertHistory& experts() const { return experts_; }
   /// Validation losses by step: the newest 65,536, not those of a range.
   [[nodiscard]] const std::map<std::int64_t, double>& validation_losses() const { return losses_; }
   [[nodiscard]] std::uint64_t damaged_lines() const;
@@ -48,6 +51,7 @@ class RunMetrics {
   StepRange steps_;
   std::unique_ptr<Parser> parser_;
   MetricHistory history_;
+  ExpertHistory experts_;
   std::map<std::int64_t, double> losses_;
   std::uint64_t damaged_ = 0;
   std::uint64_t version_ = 0;

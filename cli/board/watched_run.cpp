@@ -26,8 +26,9 @@ constexpr auto kReplace = Json::error_handler_t::replace;
 // thousands of runs.
 constexpr storage::LineTail::Limits kEventLines = {.line_bytes = std::size_t{64} << 10U,
                                                    .newest_bytes = std::uint64_t{1} << 20U};
-constexpr storage::LineTail::Limits kNewestLines = {.line_bytes = std::size_t{64} << 10U,
-                                                    .newest_bytes = std::uint64_t{64} << 10U};
+// A line with the loads of 64 layers of 256 experts, and another that is being written.
+constexpr storage::LineTail::Limits kNewestLines = {.line_bytes = std::size_t{128} << 10U,
+                                                    .newest_bytes = std::uint64_t{256} << 10U};
 // Some shared file systems notice a file replaced by another machine only when it is opened.
 constexpr auto kOpenAfter = std::chrono::seconds(5);
 // A run with large, constantly changing files must not take the others' time.

@@ -11,9 +11,10 @@
 // exhaust the reader's stack or memory is rejected without parsing.
 namespace train::cli {
 
-/// For a line of metrics.jsonl or events.jsonl.
+/// For a line of metrics.jsonl, which may have the loads of 64 layers of 1,024 experts, or of
+/// events.jsonl.
 inline constexpr storage::JsonLimits kLineLimits = {
-    .bytes = std::size_t{1} << 20U, .values = 20'000, .run = std::size_t{64} << 10U, .depth = 16};
+    .bytes = std::size_t{1} << 20U, .values = 80'000, .run = std::size_t{64} << 10U, .depth = 16};
 /// For a status.json with many thousand ranks.
 inline constexpr storage::JsonLimits kStatusLimits = {.bytes = std::size_t{16} << 20U,
                                                       .values = 1'000'000,

@@ -36,6 +36,7 @@ void read_metrics(std::string_view text) {
   }
   require(metrics.problem().empty(), "a file that is there is read");
   require(Json::accept(cli::series_json(metrics.history(), {}, "")), "a series is JSON");
+  require(Json::accept(cli::expert_loads_json(metrics.experts(), {})), "loads are JSON");
 }
 
 /// The first line says which file: "metrics", or else a status or an event.

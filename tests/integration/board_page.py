@@ -4,7 +4,7 @@
 Starts a run of two ranks with a board, opens it in headless Chromium, sees the loss fall, compares
 what the page says with metrics.jsonl, kills a rank and sees the loss of it and the recovery, and
 looks at the finished run, and at others, with `actortrain board`: what is said of each, how it is
-drawn, contrast, names, headings and keyboard. PICTURES: a directory for screenshots.
+drawn, loads of experts, contrast, names, headings and keyboard. PICTURES: a directory for screenshots.
 Ends with 77 where there is no Chromium, chromedriver or Selenium.
 """
 import contextlib
@@ -277,8 +277,23 @@ def make_runs(runs, status):
         {"step": 1, "loss": 3.0, "grad_norm": 100.0, "lr": 0.01, "tokens": 100, "tokens_per_second": 100.0},
         {"step": 2, "loss": 2.0, "grad_norm": 1.0, "lr": 0.01, "tokens": 200, "tokens_per_second": 100.0 / 3},
         {"event": "evaluation", "step": 2, "val_loss": 2.5, "val_perplexity": 12.2}], died)
+    make_run(runs / "experts", [line_with_experts(step) for step in range(1, 31)])
+    # 48 layers of 128 experts, and as many steps as the board keeps of them at most.
+    make_run(runs / "many-experts", [line_with_experts(step, 48, 128) for step in range(1, 401)])
     (runs / "unstarted").mkdir()
     (runs / "unstarted" / "config.toml").write_text("")
+
+
+def line_with_experts(step, layers=2, experts=4):
+    """A line of a run whose loads become equal; from step 20 on no row chooses expert 2 of layer 1."""
+    loads = [[round(1 + (-1) ** expert * 0.9 / step, 3) for expert in range(experts)] for _ in range(layers)]
+    loads[0][1] = 2.5
+    if step >= 20:
+        loads[1][2] = 0
+    flat = [load for layer in loads for load in layer]
+    return {"step": step, "loss": 3.0 - 0.01 * step, "grad_norm": 1.0, "lr": 0.01, "expert_load_max": max(flat),
+            "expert_load_min": min(flat), "dead_experts": flat.count(0), "expert_entropy": 1 - 0.1 / step,
+            "balance/switch_previous_step": 1 + 1 / step, "balance/z_lane": 2 + 1 / step, "expert_load": loads}
 
 
 def look_at_narrow_numbers(page, url):
@@ -422,6 +437,73 @@ return [...charts, otherChart].filter((chart) => chart.graph).map((chart) => cha
 """
 
 
+# The colour in the middle of a cell of the map of loads, of a point where its cross has no line.
+CELL = """
+const [row, column] = arguments;
+const scale = window.devicePixelRatio;
+const x = expertMap.left + (column + 0.5) * expertMap.width, y = (row + 0.2) * expertMap.height;
+return [...byId("loads").getContext("2d").getImageData(Math.round(scale * x), Math.round(scale * y), 1, 1).data];
+"""
+
+
+def look_at_experts(page, url, pictures):
+    """The map of loads: its colours, its words by keyboard and pointer, and the slider over steps."""
+    page.open(f"{url}?run=experts")
+    page.until(lambda: page.text("loads-at") == "step 30, the newest", "the newest loads")
+    assert page.text("loads-summary") == ("2 layers of 4 experts. Largest load 2.5 (layer 0, expert 1). "
+                                          "1 dead: layer 1, expert 2."), page.text("loads-summary")
+    red, _, blue, _ = page.script(CELL, 0, 1)
+    assert red > blue, "a load above 1 has the colour of the upper end"
+    assert page.script(CELL, 1, 2)[3] == 0, "a dead expert has no colour, but a cross"
+    assert page.script("let other = 0; for (const byte of byId('loads').getContext('2d').getImageData("
+                       "...[expertMap.left + 2 * expertMap.width, expertMap.height, expertMap.width - 1, "
+                       "expertMap.height - 1].map((one) => one * window.devicePixelRatio)).data) other += byte; "
+                       "return other;") > 0, "the cross"
+    canvas = page.driver.find_element(By.ID, "loads")
+    canvas.send_keys(Keys.ARROW_DOWN + Keys.ARROW_RIGHT + Keys.ARROW_RIGHT)
+    said = "layer 1, expert 2: dead, no row chose it, step 30"
+    assert canvas.get_attribute("aria-valuetext") == said == page.text("loads-tip"), page.text("loads-tip")
+    page.script("byId('loads-step').value = 9; byId('loads-step').dispatchEvent(new Event('input'));")
+    page.until(lambda: page.text("loads-at") == "step 10", "the loads of step 10")
+    load = line_with_experts(10)["expert_load"][1][2]
+    assert canvas.get_attribute("aria-valuetext") == f"layer 1, expert 2: load {load:g}, step 10"
+    assert "smallest 0.91 (layer 0, expert 3)" in page.text("loads-summary"), page.text("loads-summary")
+    # A chart beside the map shows the loads of the step that it reads, until it is left.
+    page.driver.find_element(By.ID, "dead_experts").send_keys(Keys.HOME + Keys.ARROW_RIGHT * 20)
+    page.until(lambda: page.text("loads-at") == "step 21", "the loads of the step that a chart reads")
+    canvas.send_keys(Keys.END)
+    page.until(lambda: page.text("loads-at") == "step 10", "the chosen step")
+    assert canvas.get_attribute("aria-valuetext").startswith("layer 0, expert 3: load 0.91"), "the end of a row"
+    assert marks_of(page, "dead_experts", "y") == ["0", "1"], marks_of(page, "dead_experts", "y")
+    read = {name: page.text(f"{name}-values") for name in ("expert_load", "expert_entropy", "balance")}
+    assert read["expert_load"] == "largest load 2.5 smallest load 0", read
+    assert re.match("balancing loss switch, previous step [.0-9]+ balancing loss z, lane", read["balance"]), read
+    metrics = page.script("return [...byId('other').options].map((one) => one.value);")
+    assert not [name for name in metrics if re.search("expert|balance", name)], metrics
+    look_at_contrast_and_names(page)
+    page.picture(pictures, "board-experts.png")
+    look_at_many_experts(page, url, pictures)
+
+
+def look_at_many_experts(page, url, pictures):
+    """48 layers of 128 experts: small answers, a map that scrolls on a phone, none for other runs."""
+    page.open(f"{url}?run=many-experts")
+    page.until(lambda: page.text("loads-at") == "step 400, the newest", "the newest loads")
+    largest = page.script("return Math.max(...performance.getEntriesByType('resource')"
+                          ".filter((one) => one.name.includes('experts.json')).map((one) => one.decodedBodySize));")
+    assert 48 * 128 < largest < 2 ** 17, largest
+    kept = page.script("return expertMap.source.steps;")
+    assert kept[0] == 1 and kept[-1] == 400 and 100 < len(kept) < 400, kept
+    page.script("byId('loads-step').value = 0; byId('loads-step').dispatchEvent(new Event('input'));")
+    page.until(lambda: page.text("loads-at") == "step 1", "the first loads")
+    page.picture(pictures, "board-many-experts.png")
+    look_at_a_phone(page)
+    page.open(f"{url}?run=narrow")
+    page.until(lambda: page.number("loss", "loss") is not None, "a loss")
+    assert not page.driver.find_element(By.ID, "experts-card").is_displayed(), "a run without experts"
+    assert not page.driver.find_element(By.ID, "balance-card").is_displayed(), "a run without experts"
+
+
 def compare_runs(page, url):
     """Runs ticked in quick succession are all drawn, each in its own colour everywhere."""
     page.open(f"{url}?run=watched")
@@ -485,8 +567,7 @@ return bad;
 """
 
 
-def look_at_the_form(page):
-    """What reads a page aloud needs, contrast, and words rather than keys."""
+def look_at_contrast_and_names(page):
     for theme in ("dark", "light"):
         page.script("document.documentElement.dataset.theme = arguments[0]; drawCharts();", theme)
         bad = page.script(CONTRASTS)
@@ -496,14 +577,20 @@ def look_at_the_form(page):
         assert each.accessible_name.strip(), each.get_attribute("outerHTML")[:200]
     for chart in find("[role=slider]"):
         assert chart.get_attribute("aria-valuetext") and chart.get_attribute("tabindex") == "0"
+    words = page.script("return document.querySelector('#charts').innerText;")
+    assert not re.search(r"[a-z]_[a-z]", words), re.findall(r"\S*[a-z]_[a-z]\S*", words)
+
+
+def look_at_the_form(page):
+    """What reads a page aloud needs, contrast, and words rather than keys."""
+    look_at_contrast_and_names(page)
+    find = lambda selector: [one for one in page.driver.find_elements(By.CSS_SELECTOR, selector) if one.is_displayed()]
     levels = [int(heading.tag_name[1]) for heading in find("h1, h2, h3, h4")]
     assert levels[0] == 1 and levels.count(1) == 1, levels
     assert all(after <= before + 1 for before, after in zip(levels, levels[1:])), levels
     assert [len(find(landmark)) for landmark in ("header", "main")] == [1, 1]
     assert page.driver.find_element(By.TAG_NAME, "html").get_attribute("lang") == "en"
     assert re.fullmatch(r"watched · step \d+", page.driver.title), page.driver.title
-    words = page.script("return document.querySelector('#charts').innerText;")
-    assert not re.search(r"[a-z]_[a-z]", words), re.findall(r"\S*[a-z]_[a-z]\S*", words)
 
 
 @contextlib.contextmanager
@@ -533,6 +620,7 @@ def watch_what_is_over(page, program, site, run, pictures):
         page.open(url + "?run=long")
         page.until(lambda: shows(page, "loss", 2.0), "the last loss of many steps")
         look_at_narrow_numbers(page, url)
+        look_at_experts(page, url, pictures)
         look_at_what_died(page, url)
         compare_runs(page, url)
         page.picture(pictures, "board-compared.png")

@@ -8,6 +8,10 @@ const state = {
 const charts = ["loss", "grad_norm", "lr", "tokens_per_second"].map((id) =>
   new Chart(id, id === "loss" ? ["loss", "val_loss"] : [id], zoom));
 const otherChart = new Chart("other-chart", [], zoom);
+const expertMap = new ExpertMap();
+const expertCharts = [["expert_load", "expert_load_max", "expert_load_min"], ["expert_entropy", "expert_entropy"],
+  ["dead_experts", "dead_experts"], ["balance"]].map(([id, ...quantities]) =>
+  new Chart(id, quantities, zoom, (step) => expertMap.peek(step)));
 
 function colorOf(run) {  // the same in every chart, for as long as the page is open
   if (!state.colors.has(run)) state.colors.set(run, kColors[state.colors.size % kColors.length]);
@@ -23,7 +27,7 @@ function options(chart) {
   return {
     smoothing: loss ? Math.min(0.999, Number(byId("smoothing").value) / 100) : 0,
     logX: byId("log-x").checked, range: state.range, colorOf,
-    logY: loss ? byId("log-y").checked : /grad_norm|perplexity/.test(chart.quantities[0]),
+    logY: loss ? byId("log-y").checked : /grad_norm|perplexity|expert_load/.test(chart.quantities[0]),
     gridColor: getComputedStyle(document.documentElement).getPropertyValue("--muted").trim(),
   };
 }
@@ -34,12 +38,26 @@ function drawCharts() {
   byId("charts").hidden = !main.columns.size;
   chooseOther(main);
   for (const chart of [...charts, otherChart]) chart.draw(shownSeries(), options(chart));
+  drawExperts(main);
   drawHeat(main, byId("heat"), byId("heat-legend"));
   drawSummary();
 }
 
+function isOfExperts(name) { return name.startsWith("balance/") || /^(expert_(load|entropy)|dead_experts)/.test(name); }
+
+function drawExperts(main) {
+  const names = [...main.columns.keys()].filter(isOfExperts);
+  for (const chart of expertCharts) {
+    if (chart.id === "balance") chart.quantities = names.filter((name) => name.startsWith("balance/"));
+    byId(`${chart.id}-card`).hidden = !chart.quantities.some((name) => names.includes(name));
+    if (!byId(`${chart.id}-card`).hidden) chart.draw(shownSeries(), options(chart));
+  }
+  expertMap.draw();
+}
+
 function chooseOther(main) {
-  const usual = new Set([...charts.flatMap((chart) => chart.quantities), "tokens"]);
+  const usual = new Set([...charts.flatMap((chart) => chart.quantities), "tokens",
+    ...[...main.columns.keys()].filter(isOfExperts)]);
   const names = [...main.columns.keys()].filter((name) => !usual.has(name) && !name.startsWith("unit_grad_norm/"));
   const select = byId("other");
   if (names.join() !== [...select.options].map((option) => option.value).join()) {
@@ -60,6 +78,8 @@ async function updateSeries() {
     while (state.again) {
       state.again = false;
       for (const run of [...state.drawn]) await updateRun(run);
+      const main = state.series.get(state.run);
+      expertMap.update(state.run, (main?.expertSteps ?? 0) > 0);
       drawCharts();
     }
   } finally {
@@ -226,7 +246,7 @@ async function updateRuns() {
 
 for (const id of ["smoothing", "log-x", "log-y", "other"]) byId(id).addEventListener("input", drawCharts);
 byId("zoom-out").addEventListener("click", () => {
-  for (const { graph } of [...charts, otherChart]) if (graph?.isZoomed()) graph.resetZoom();
+  for (const { graph } of [...charts, otherChart, ...expertCharts]) if (graph?.isZoomed()) graph.resetZoom();
   zoom(null, null);
 });
 byId("theme").addEventListener("click", () => {

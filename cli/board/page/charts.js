@@ -24,6 +24,7 @@ class Series {
     this.width = news.width;
     this.lastStep = news.last_step;
     this.damagedLines = news.damaged_lines || 0;
+    this.expertSteps = news.expert_steps || 0;
     const from = (news.first - this.first) / news.width;
     for (const [name, lists] of Object.entries(news.columns)) {
       this.columns.set(name, Series.joined(this.columns.get(name), lists, from));
@@ -112,10 +113,18 @@ function stepTicks(...range) {
 const kMoves = { ArrowLeft: [-1, 0], ArrowDown: [-1, 0], ArrowRight: [1, 0], ArrowUp: [1, 0], PageDown: [0, -0.1],
   PageUp: [0, 0.1], Home: [0, -1], End: [0, 1] };
 
-/// Chart of several quantities of several runs: a slider over its steps for keyboards.
+const kDashes = [null, [5, 4], [2, 3], [9, 3, 2, 3]];  // of a chart's quantities
+
+/// Points that a logarithmic axis can show: the range of several steps begins at their mean if one is 0.
+function aboveZero(points) {
+  return points.map(([x, [low, middle, high]]) => [x, [low > 0 ? low : middle, middle, high]]);
+}
+
+/// Chart of several quantities of several runs: a slider over its steps for keyboards. Reading a step calls
+/// `onStep`, with null if none is read.
 class Chart {
-  constructor(id, quantities, onZoom) {
-    Object.assign(this, { id, quantities, onZoom, graph: null, labels: "", labelWidth: 8 * kLabelLetter,
+  constructor(id, quantities, onZoom, onStep) {
+    Object.assign(this, { id, quantities, onZoom, onStep, graph: null, labels: "", labelWidth: 8 * kLabelLetter,
       curves: [], data: [], step: null, anchor: null });
     this.box = byId(id);
     this.box.setAttribute("role", "slider");
@@ -127,14 +136,16 @@ class Chart {
   draw(allSeries, options) {
     this.curves = [];
     for (const series of allSeries) {
-      for (const quantity of this.quantities) {
+      for (const [at, quantity] of this.quantities.entries()) {
         const raw = series.points(quantity);
         if (raw.length === 0) continue;
         const validation = quantity.startsWith("val_");
         const smoothing = validation ? 0 : options.smoothing;
         const name = [allSeries.length > 1 ? series.run : "", nameOf(quantity)].filter(Boolean).join(" ");
-        this.curves.push({ series, quantity, name, smoothing, dashed: validation, color: options.colorOf(series.run),
-          points: smoothed(raw, smoothing), sparse: raw.length < (validation ? 200 : 40) });
+        const points = smoothed(raw, smoothing);
+        this.curves.push({ series, quantity, name, smoothing, color: options.colorOf(series.run),
+          dashes: kDashes[validation ? 1 : at % kDashes.length], points: options.logY ? aboveZero(points) : points,
+          sparse: raw.length < (validation ? 200 : 40) });
       }
     }
     const rows = new Map();
@@ -159,7 +170,7 @@ class Chart {
   }
 
   show(options) {
-    const styles = this.curves.map((curve) => ({ color: curve.color, strokePattern: curve.dashed ? [5, 4] : null,
+    const styles = this.curves.map((curve) => ({ color: curve.color, strokePattern: curve.dashes,
       strokeWidth: curve.sparse ? 1 : 1.6, drawPoints: curve.sparse, pointSize: 3 }));
     const labels = this.curves.map((curve) => `${curve.series.run}\n${curve.quantity}`);
     const changing = { file: this.data, dateWindow: options.range };
@@ -174,7 +185,7 @@ class Chart {
         dateWindow: options.range, customBars: true, connectSeparatedPoints: true, legend: "never",
         logscale: options.logY, animatedZooms: false, axes: {
           x: { logscale: options.logX, ticker: stepTicks },
-          y: { ticker: axisTicks, axisLabelWidth: this.labelWidth },
+          y: { ticker: /^dead_/.test(this.quantities[0]) ? stepTicks : axisTicks, axisLabelWidth: this.labelWidth },
         },
         gridLineColor: options.gridColor, gridLinePattern: [1, 3], gridLineWidth: 1,
         axisLineColor: options.gridColor, axisLineWidth: 1,
@@ -205,7 +216,7 @@ class Chart {
       const value = row ? (drawn ? drawn[1] : null) : curve.series.newest(curve.quantity);
       const smoothing = row && curve.smoothing > 0 ? ", smoothed" : "";
       const span = element("span");
-      span.append(swatch(curve.color, curve.dashed), `${curve.name}${smoothing} ${formatNumber(value)}`);
+      span.append(swatch(curve.color, curve.dashes), `${curve.name}${smoothing} ${formatNumber(value)}`);
       return span;
     });
     if (row) spans.unshift(element("span", `step ${step}:`));
@@ -215,6 +226,7 @@ class Chart {
     this.box.setAttribute("aria-valuemax", ends[1]);
     this.box.setAttribute("aria-valuenow", row ? step : ends[1]);
     this.box.setAttribute("aria-valuetext", spans.map((span) => span.textContent).join(" ") || "no values yet");
+    this.onStep?.(row ? step : null);
   }
 
   pressed(event) {

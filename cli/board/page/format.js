@@ -28,17 +28,26 @@ function formatNumber(value) {
 }
 
 const kNames = { loss: "training loss", lr: "learning rate", grad_norm: "gradient norm",
-  mfu: "model FLOPs utilization" };
+  mfu: "model FLOPs utilization", expert_load_max: "largest load", expert_load_min: "smallest load",
+  expert_entropy: "entropy of loads" };
 
 /// Name of a quantity of metrics.jsonl in words.
 function nameOf(quantity) {
-  return kNames[quantity] || quantity.replace(/^val_/, "validation ").replace(/[_/]/g, " ");
+  return kNames[quantity] || quantity.replace(/^val_/, "validation ")
+    .replace(/^balance\/([a-z]+)_/, "balancing loss $1, ").replace(/[_/]/g, " ");
 }
 
 /// Sample of a curve's line.
-function swatch(color, dashed) {
-  const made = element("span", undefined, `swatch${dashed ? " dashed" : ""}`);
-  made.style.borderColor = color;
+function swatch(color, dashes) {
+  const made = element("span", undefined, "swatch");
+  let at = 0;
+  const stops = (dashes || [22]).flatMap((length, part) => {
+    const from = at;
+    at += length;
+    const shade = part % 2 === 0 ? color : "transparent";
+    return [`${shade} ${from}px`, `${shade} ${at}px`];
+  });
+  made.style.backgroundImage = `repeating-linear-gradient(to right, ${stops.join(", ")})`;
   return made;
 }
 

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <deque>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli/board/board_runs.hpp"
@@ -83,11 +84,27 @@ TEST_CASE("board server: status, numbers, runs, metrics and the page", "[board]"
   CHECK(page.head.find("text/html; charset=utf-8") != std::string::npos);
   CHECK(page.head.find("Content-Security-Policy: default-src 'none'") != std::string::npos);
   CHECK(page.body.find("<title>ActorTrain</title>") != std::string::npos);
-  for (const char* file : {"/board.js", "/charts.js", "/ranks.js", "/format.js", "/board.css",
-                           "/dygraph.min.js", "/dygraph.min.css"}) {
+  for (const char* file : {"/board.js", "/charts.js", "/ranks.js", "/experts.js", "/format.js",
+                           "/board.css", "/dygraph.min.js", "/dygraph.min.css"}) {
     INFO(file);
     CHECK(HttpClient::get(url, file).status == 200);
   }
+}
+
+TEST_CASE("board server: loads of experts, a step at a time", "[board]") {
+  const Site site;
+  const auto server = site.serve();
+  CHECK(Json::parse(HttpClient::get(server->url(), "/series.json").body).at("expert_steps") == 0);
+  CHECK(Json::parse(HttpClient::get(server->url(), "/experts.json").body).at("steps").empty());
+  std::ofstream(site.run / "metrics.jsonl", std::ios::app)
+      << "{\"step\":3,\"loss\":2.5,\"expert_load\":[[0,2],[1.5,0.5]]}\n"
+         "{\"step\":4,\"loss\":2.25,\"expert_load\":[[1,1],[1,1]]}\n";
+  CHECK(Json::parse(HttpClient::get(server->url(), "/series.json").body).at("expert_steps") == 2);
+  const Json third = Json::parse(HttpClient::get(server->url(), "/experts.json?step=3").body);
+  CHECK(third == Json::parse(R"({"steps":[3,4],"step":3,"loads":[[0,2],[1.5,0.5]]})"));
+  const Json newest = Json::parse(HttpClient::get(server->url(), "/experts.json?run=a+run").body);
+  CHECK(newest.value("step", 0) == 4);
+  CHECK(HttpClient::get(server->url(), "/experts.json?run=unknown").status == 404);
 }
 
 TEST_CASE("board server: events come while they happen", "[board]") {
@@ -285,6 +302,29 @@ TEST_CASE("watched run: the newest numbers come line by line, also of a file tha
     many += "{\"step\":" + std::to_string(step) + ",\"loss\":2.5}\n";
   }
   CHECK(loss_of(many + "{\"step\":9000,\"loss\":1.5}\n") == 1.5);
+}
+
+TEST_CASE("watched run: the newest numbers stand beside the loads of many experts", "[board]") {
+  const Site site;
+  std::string layer = "[1.234";
+  for (int expert = 1; expert < 256; ++expert) {
+    layer += ",1.234";
+  }
+  std::string layers = layer + "]";
+  for (int at = 1; at < 61; ++at) {
+    layers += "," + layer + "]";
+  }
+  std::string lines;
+  for (int step = 1; step <= 5; ++step) {
+    lines += "{\"step\":" + std::to_string(step) + ",\"loss\":" + std::to_string(9 - step) +
+             ",\"expert_load\":[" + layers + "]}\n";
+  }
+  test::write_bytes(
+      site.run / "metrics.jsonl",
+      lines + "{\"step\":6,\"loss\":1.5,\"expert_load\":[" + layers.substr(0, 90'000));
+  WatchedRun run({.folder = site.run});
+  run.look(surroundings_now());
+  CHECK(run.gauges().loss == 4.0);
 }
 
 TEST_CASE("watched run: the time line of a run that is dead is read from its file", "[board]") {

@@ -82,6 +82,45 @@ TEST_CASE("run metrics: damaged lines are counted and the others are read", "[bo
   CHECK(metrics.history().last_step() == 3);
 }
 
+TEST_CASE("run metrics: loads of experts are apart from the numbers, however many", "[board]") {
+  const Site site;
+  std::string layer = "[0,1.5";
+  for (int expert = 2; expert < 128; ++expert) {
+    layer += ",1.004";
+  }
+  std::string layers = layer + "]";
+  for (int at = 1; at < 48; ++at) {
+    layers += "," + layer + "]";
+  }
+  site.append(line(1, 5.0) + "{\"step\":2,\"loss\":4.5,\"expert_load_max\":1.5,\"expert_load\":[" +
+              layers + "]}\n");
+  RunMetrics metrics({.folder = site.home.path()});
+  read_all(metrics);
+  CHECK(metrics.damaged_lines() == 0);
+  CHECK(metrics.history().find("expert_load_max")->newest == 1.5);
+  CHECK(metrics.history().find("expert_load") == nullptr);
+  REQUIRE(metrics.experts().steps().size() == 1);
+  const ExpertHistory::Loads& loads = metrics.experts().steps().at(2);
+  REQUIRE(loads.size() == 48);
+  CHECK(loads.back().size() == 128);
+  CHECK(loads.front().at(0) == 0.0F);
+  CHECK(loads.back().at(1) == 1.5F);
+}
+
+TEST_CASE("run metrics: loads that are none are damage", "[board]") {
+  const Site site;
+  const std::string loads = GENERATE(as<std::string>{}, "1.5", "{}", "[1,2]", "[[1],2]",
+                                     "[[1,\"2\"]]", "[[-1]]", "[[1e300]]", "[[null]]", "[[[1]]]");
+  site.append(line(1, 5.0) + "{\"step\":2,\"loss\":4.5,\"expert_load\":" + loads + "}\n" +
+              line(3, 3.0));
+  RunMetrics metrics({.folder = site.home.path()});
+  read_all(metrics);
+  CHECK(metrics.damaged_lines() == 1);
+  CHECK(metrics.experts().steps().empty());
+  CHECK(metrics.history().find("loss")->bins.at(2).count == 0);
+  CHECK(metrics.history().last_step() == 3);
+}
+
 TEST_CASE("run metrics: a line without end takes no more memory than a piece", "[board]") {
   const Site site;
   site.append(line(1, 5.0) + std::string(3 * storage::LineTail::kPiece, 'x'));
