@@ -3,6 +3,7 @@
 
 const kLoadEnd = 2;  // the scale ends at loads of 1/4 and 4, as powers of two
 const kLoadColors = 33;
+const kTop = 2;  // pixels above the map, for the frame of a cell
 const kMostKeptSteps = 64;  // loads of steps that were looked at
 
 /// Loads of a run's steps received from the server, one step at a time.
@@ -119,11 +120,12 @@ class ExpertMap {
     this.colors = loadColors();
     const { canvas, left, width, height, columns, rows } = this;
     const scale = window.devicePixelRatio || 1;
-    const [wide, high] = [left + columns * width + 2, rows * height + 18];
+    const [wide, high] = [left + columns * width + 2, kTop + rows * height + 18];
     Object.assign(canvas, { width: Math.round(wide * scale), height: Math.round(high * scale) });
     Object.assign(canvas.style, { width: `${wide}px`, height: `${high}px` });
     const paint = canvas.getContext("2d");
     paint.scale(scale, scale);
+    paint.translate(0, kTop);
     this.drawCells(paint);
     this.drawLabels(paint);
     this.drawCursor(paint);
@@ -186,7 +188,7 @@ class ExpertMap {
   cellAt(event) {
     if (!this.width) return null;
     const box = this.canvas.getBoundingClientRect();
-    const row = Math.floor((event.clientY - box.top) / this.height);
+    const row = Math.floor((event.clientY - box.top - kTop) / this.height);
     const column = Math.floor((event.clientX - box.left - this.left) / this.width);
     return this.loads[row]?.[column] === undefined ? null : [row, column];
   }
