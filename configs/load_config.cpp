@@ -87,12 +87,34 @@ std::optional<std::vector<std::string>> read_list(const toml::node& node) {
   return texts;
 }
 
+// Integers of a list; a single integer counts as a list of one.
+std::optional<std::vector<std::int64_t>> read_integers(const toml::node& node) {
+  if (const auto* whole = node.as_integer()) {
+    return std::vector<std::int64_t>{whole->get()};
+  }
+  const toml::array* array = node.as_array();
+  if (array == nullptr) {
+    return std::nullopt;
+  }
+  std::vector<std::int64_t> numbers;
+  for (const toml::node& element : *array) {
+    const auto* whole = element.as_integer();
+    if (whole == nullptr) {
+      return std::nullopt;
+    }
+    numbers.push_back(whole->get());
+  }
+  return numbers;
+}
+
 // Value of `node` as T, or nullopt if it has another type (an integer is also accepted as a number,
 // and as a text if the field allows it).
 template <class T>
 std::optional<T> read_value(const Field& field, const toml::node& node) {
   if constexpr (std::is_same_v<T, std::vector<std::string>>) {
     return read_list(node);
+  } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
+    return read_integers(node);
   } else if constexpr (std::is_same_v<T, double>) {
     if (const auto* whole = node.as_integer()) {
       return static_cast<double>(whole->get());

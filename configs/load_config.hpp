@@ -28,12 +28,13 @@ inline constexpr std::size_t kLargestFile = 1 << 20;
 ///
 /// `overrides` are "section.key=value", applied in order after the file; the value is a TOML value,
 /// or for a text key a bare word. A list of texts accepts one text or bare word as a list of one,
-/// and nothing as the empty list. Errors: always ErrorKind::user, a line for each mistake that
-/// starts with its place ("runs/a.toml:12", "--set run.steps=3"): file missing or unreadable, TOML
-/// syntax, unknown section or key (names the nearest), wrong type, out of range, a required key
-/// missing, contradictory keys. Warns (log) about the one value it changes: a warm-up of run.steps
-/// or more is cut to a tenth of them, so that a run file can be tried for a few steps. `places`:
-/// receives the place of each given key, for with_place(); may be null.
+/// and nothing as the empty list; a list of integers accepts one integer. Errors: always
+/// ErrorKind::user, a line for each mistake that starts with its place ("runs/a.toml:12", "--set
+/// run.steps=3"): file missing or unreadable, TOML syntax, unknown section or key (names the
+/// nearest), wrong type, out of range, a required key missing, contradictory keys. Warns (log)
+/// about the one value it changes: a warm-up of run.steps or more is cut to a tenth of them, so
+/// that a run file can be tried for a few steps. `places`: receives the place of each given key,
+/// for with_place(); may be null.
 [[nodiscard]] Result<RunConfig> load_config(const std::string& path,
                                             std::span<const std::string> overrides = {},
                                             KeyPositions* places = nullptr);

@@ -63,6 +63,20 @@ Status check_list(const Field& field, const std::vector<std::string>& values,
   return {};
 }
 
+Status check_numbers(const Field& field, const std::vector<std::int64_t>& values,
+                     const KeyPositions& places) {
+  if (values.empty()) {
+    return broken(places, field.key(), "is empty; give one number or several");
+  }
+  for (const std::int64_t value : values) {
+    if (!inside(field.limits, value)) {
+      return broken(places, field.key(),
+                    fmt::format("must hold numbers of {}, found {}", allowed_values(field), value));
+    }
+  }
+  return {};
+}
+
 /// Line of a message "file:12: ..."; after all lines: a message without one, and last "--set ...".
 std::int64_t line_of(std::string_view text) {
   if (text.starts_with("--set ")) {
@@ -95,6 +109,8 @@ Status check_value(const Field& field, const RunConfig& config, const KeyPositio
                                   : check_text(field, *value, places);
         } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
           return check_list(field, *value, places);
+        } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
+          return check_numbers(field, *value, places);
         } else if constexpr (!std::is_same_v<Value, bool>) {
           if (!inside(field.limits, *value)) {  // Rejects NaN as well.
             return broken(places, field.key(),

@@ -163,6 +163,9 @@ EngineOptions with_strategy(EngineOptions options, const std::string& strategy) 
   if (!engine::plan_of(options)) {
     parallel.reshard = "after_forward";
   }
+  if (!engine::plan_of(options)) {
+    parallel.sync = "every_lane";  // Fits every batch.radix.
+  }
   return options;
 }
 

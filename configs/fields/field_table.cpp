@@ -151,6 +151,13 @@ constexpr auto kFields = std::to_array<Field>({
     {KEY(batch, lanes), "lanes", "Microbatches per step, for any number of ranks.", kData,
      between(1, 65536)},
     {KEY(batch, micro_batch), "sequences", "Sequences per lane.", kData, between(1, 65536)},
+    {KEY(batch, radix), "lanes",
+     "Order of the gradients' sum over lanes: a tree whose nodes have this many children, added "
+     "left to right, from the lanes upward (the last number repeats). A first number of 16 keeps "
+     "one sum in place of four for 16 lanes of a rank; each value gives its own bits, at any "
+     "number "
+     "of ranks.",
+     kOnRequest, between(2, 65536)},
 
     {KEY(objective, name), "",
      "Training objective; `pretrain`: next-token cross-entropy on plain token files; `sft`: "
@@ -542,7 +549,8 @@ bool is_whole(const Field& field) {
   RunConfig config;
   const FieldPointer pointer = field.locate(config);
   return std::holds_alternative<std::int64_t*>(pointer) ||
-         std::holds_alternative<std::uint64_t*>(pointer) || field.or_integer;
+         std::holds_alternative<std::uint64_t*>(pointer) ||
+         std::holds_alternative<std::vector<std::int64_t>*>(pointer) || field.or_integer;
 }
 
 std::string list_text(const std::vector<std::string>& values) {
@@ -622,6 +630,8 @@ std::string_view type_name(const Field& field) {
           return field.or_integer ? "text or integer" : "text";
         } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
           return "list of texts";
+        } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
+          return "list of integers";
         } else {
           return "integer";
         }
@@ -683,6 +693,8 @@ std::string toml_value(const Field& field, const RunConfig& config) {
           return field.or_integer && whole_number(*value) ? *value : toml_quoted(*value);
         } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
           return list_text(*value);
+        } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
+          return fmt::format("[{}]", fmt::join(*value, ", "));
         } else {
           return fmt::format("{}", *value);
         }

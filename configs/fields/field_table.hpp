@@ -14,7 +14,7 @@ namespace train::configs {
 
 /// Pointer to a key's value in a RunConfig; the alternative is the key's type.
 using FieldPointer = std::variant<std::int64_t*, std::uint64_t*, double*, bool*, std::string*,
-                                  std::vector<std::string>*>;
+                                  std::vector<std::string>*, std::vector<std::int64_t>*>;
 
 /// Range of a number: low <= value <= high, without an excluded end.
 struct Limits {
@@ -49,7 +49,7 @@ struct Field {
   std::string_view unit;          ///< "steps"; empty: a plain number or text.
   std::string_view sentence;      ///< Purpose, and meaning of special values.
   BetweenStarts between_starts;   ///< No default, so that each new key is considered.
-  Limits limits = {};             ///< For numbers; ignored for text, lists and booleans.
+  Limits limits = {};             ///< For numbers, alone or in a list.
   std::string_view choices = {};  ///< Allowed texts, joined by '|'; empty: any text.
   /// A text key that also takes an integer within `limits`, stored as its decimal text.
   bool or_integer = false;
@@ -64,7 +64,8 @@ struct Field {
 /// Field of "section.name", or null.
 [[nodiscard]] const Field* find_field(std::string_view key);
 
-/// "text", "text or integer", "list of texts", "integer", "number" or "boolean".
+/// "text", "text or integer", "list of texts", "list of integers", "integer", "number" or
+/// "boolean".
 [[nodiscard]] std::string_view type_name(const Field& field);
 
 /// "1 .. 1000000", "(0 .. 1]", "any", or the choices.

@@ -80,6 +80,8 @@ constexpr auto kTable = std::to_array<IdleKeys>({
      "without watchdog.stall_s"},
     {"status.token_file", [](const RunConfig& c) { return c.status.listen.empty(); },
      "without status.listen"},
+    {"batch.radix", [](const RunConfig& c) { return c.precision.determinism == "run"; },
+     "with precision.determinism = \"run\""},
     {"parallel.wrap_min_parameters", needs_by_size, "unless parallel.wrapping is \"by_size\""},
     {"parallel.reshard", keeps_weights, "with parallel.strategy = \"none\""},
     {"parallel.interface|parallel.port", one_process, "while all ranks are in one process"},

@@ -21,6 +21,7 @@ struct DataSection {
 struct BatchSection {
   std::int64_t lanes = 4;
   std::int64_t micro_batch = 4;
+  std::vector<std::int64_t> radix = {2};
 };
 
 /// [eval]: evaluation on fixed lanes of the validation tokens.

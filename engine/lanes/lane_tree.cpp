@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.hpp"
 #include "kernels/activation/elementwise.hpp"
@@ -10,14 +11,14 @@
 namespace train::engine {
 namespace {
 
-bool joins(SumOrder order, std::int64_t lanes, LaneRange left, LaneRange right) {
-  return order == SumOrder::arrival || are_siblings(left, right, lanes);
+bool joins(SumOrder order, const RadixTree& tree, LaneRange left, LaneRange right) {
+  return order == SumOrder::arrival || tree.joins(left, right);
 }
 
 /// Takes in `arrival` as a tree does: joins what can be joined, from the right.
-void push(std::vector<LaneRange>& held, SumOrder order, std::int64_t lanes, LaneRange arrival) {
+void push(std::vector<LaneRange>& held, SumOrder order, const RadixTree& tree, LaneRange arrival) {
   held.push_back(arrival);
-  while (held.size() > 1 && joins(order, lanes, held[held.size() - 2], held.back())) {
+  while (held.size() > 1 && joins(order, tree, held[held.size() - 2], held.back())) {
     held[held.size() - 2].count += held.back().count;
     held.pop_back();
   }
@@ -25,11 +26,11 @@ void push(std::vector<LaneRange>& held, SumOrder order, std::int64_t lanes, Lane
 
 }  // namespace
 
-LaneTree::LaneTree(const kernels::KernelTable& kernels, std::int64_t elements, std::int64_t lanes,
+LaneTree::LaneTree(const kernels::KernelTable& kernels, std::int64_t elements, RadixTree tree,
                    SumOrder order, std::int64_t buffers, const std::string& name, float* root)
-    : kernels_(&kernels), elements_(elements), lanes_(lanes), order_(order) {
-  TRAIN_CHECK(elements > 0 && lanes > 0 && buffers > 0, "{} elements, {} lanes, {} buffers",
-              elements, lanes, buffers);
+    : kernels_(&kernels), elements_(elements), tree_(std::move(tree)), order_(order) {
+  TRAIN_CHECK(elements > 0 && tree_.leaves() > 0 && buffers > 0,
+              "{} elements, {} lanes, {} buffers", elements, tree_.leaves(), buffers);
   for (std::int64_t i = 0; i < buffers; ++i) {
     if (i == 0 && root != nullptr) {
       places_.push_back(root);
@@ -44,12 +45,12 @@ LaneTree::LaneTree(const kernels::KernelTable& kernels, std::int64_t elements, s
 }
 
 bool LaneTree::joins_held(LaneRange lanes) const {
-  return !held_.empty() && joins(order_, lanes_, held_.back(), lanes);
+  return !held_.empty() && joins(order_, tree_, held_.back(), lanes);
 }
 
 void LaneTree::check_arrival(LaneRange lanes) const {
-  TRAIN_CHECK(order_ == SumOrder::arrival || is_subtree(lanes, lanes_),
-              "lanes {}..{} of {} are no subtree", lanes.first, lanes.end(), lanes_);
+  TRAIN_CHECK(order_ == SumOrder::arrival || tree_.is_partial_sum(lanes),
+              "lanes {}..{} of {} are no partial sum", lanes.first, lanes.end(), tree_.leaves());
   TRAIN_CHECK(held_.empty() || held_.back().end() <= lanes.first || order_ == SumOrder::arrival,
               "lanes {}..{} come after {}..{}", lanes.first, lanes.end(), held_.back().first,
               held_.back().end());
@@ -70,7 +71,7 @@ void LaneTree::finalize(kernels::Stream& stream, LaneRange lanes, const float* w
   const std::size_t before = held_.size();
   TRAIN_CHECK(joins_held(lanes) || where == places_[before],
               "lanes {}..{} are not where they were placed", lanes.first, lanes.end());
-  push(held_, order_, lanes_, lanes);
+  push(held_, order_, tree_, lanes);
   const float* right = where;
   for (std::size_t left = before; left-- > held_.size() - 1;) {
     float* sum = places_[left];
@@ -105,14 +106,14 @@ std::size_t LaneTree::size_bytes() const {
   return places_.size() * static_cast<std::size_t>(elements_) * sizeof(float);
 }
 
-std::int64_t lane_tree_buffers(const std::vector<LaneRange>& arrivals, std::int64_t lanes,
+std::int64_t lane_tree_buffers(const std::vector<LaneRange>& arrivals, const RadixTree& tree,
                                SumOrder order) {
   std::vector<LaneRange> held;
   std::size_t most = 0;
   for (const LaneRange arrival : arrivals) {
-    const bool added = !held.empty() && joins(order, lanes, held.back(), arrival);
+    const bool added = !held.empty() && joins(order, tree, held.back(), arrival);
     most = std::max(most, held.size() + (added ? 0 : 1));
-    push(held, order, lanes, arrival);
+    push(held, order, tree, arrival);
   }
   return static_cast<std::int64_t>(most);
 }

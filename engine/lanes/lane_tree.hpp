@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/sharding/lane_schedule.hpp"
+#include "engine/sharding/radix_tree.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/stream.hpp"
@@ -14,13 +14,13 @@ namespace train::engine {
 
 /// Order in which partial sums over lanes are joined.
 enum class SumOrder : std::uint8_t {
-  canonical,  ///< The binary tree over lane indices, on any ranks (determinism = "world").
+  canonical,  ///< A RadixTree over lane indices, on any ranks (determinism = "world").
   arrival,    ///< One running sum in the order of arrival (determinism = "run").
 };
 
-/// Sums one vector per lane as lanes, or whole subtrees of lanes, arrive from left to right: a
-/// complete node of the tree is added to its left sibling at once. Used by a rank for its own
-/// lanes and by the owner of rows for the sums of all ranks.
+/// Sums one vector per lane as lanes, or partial sums over lanes, arrive from left to right: a
+/// complete node of the tree is added at once to the sum of its left siblings. Used by a rank for
+/// its own lanes and by the owner of rows for the sums of all ranks.
 ///
 /// Invariant EN-1: with SumOrder::canonical the result depends on the lanes' vectors alone, not on
 /// the ranks that add them or the groups in which they arrive. Threading: one owner; calls only
@@ -28,14 +28,15 @@ enum class SumOrder : std::uint8_t {
 /// Ownership: owns the buffers, but for a `root` that is given.
 class LaneTree {
  public:
-  /// `lanes`: lanes of a step. `buffers`: partial sums that can be held (lane_tree_buffers()).
+  /// `tree`: over the lanes of a step. `buffers`: partial sums that can be held
+  /// (lane_tree_buffers()).
   /// `root`: memory for the first partial sum, borrowed; nullptr: own memory.
-  LaneTree(const kernels::KernelTable& kernels, std::int64_t elements, std::int64_t lanes,
+  LaneTree(const kernels::KernelTable& kernels, std::int64_t elements, RadixTree tree,
            SumOrder order, std::int64_t buffers, const std::string& name, float* root = nullptr);
 
   /// Memory that the vector of `lanes` is to be written to (in stream order): a buffer of the tree,
-  /// or `scratch` (if not null) if finalize() adds it to a held sum. REQUIRES: a subtree right of
-  /// all held; finalize() comes next.
+  /// or `scratch` (if not null) if finalize() adds it to a held sum. REQUIRES: a partial sum
+  /// right of all held; finalize() comes next.
   [[nodiscard]] float* place(LaneRange lanes, float* scratch) const;
   /// The vector of `lanes` is complete at `where` (which place() returned): enqueues the additions
   /// that it makes possible.
@@ -58,18 +59,18 @@ class LaneTree {
 
   const kernels::KernelTable* kernels_;
   std::int64_t elements_;
-  std::int64_t lanes_;
+  RadixTree tree_;
   SumOrder order_;
   std::vector<kernels::Buffer> buffers_;
   std::vector<float*> places_;  ///< Partial sums: the buffers, or `root` and the buffers.
   std::vector<LaneRange> held_;
 };
 
-/// Buffers that a tree needs to take in `arrivals` (each a subtree, left to right).
+/// Buffers that a LaneTree needs to take in `arrivals` (each a partial sum, left to right).
 [[nodiscard]] std::int64_t lane_tree_buffers(const std::vector<LaneRange>& arrivals,
-                                             std::int64_t lanes, SumOrder order);
+                                             const RadixTree& tree, SumOrder order);
 
-/// The canonical tree over host doubles.
+/// The binary tree over host doubles, at any radix of the lanes.
 [[nodiscard]] double tree_sum(const double* values, std::int64_t count, std::int64_t stride = 1);
 
 }  // namespace train::engine

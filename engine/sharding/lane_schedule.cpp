@@ -7,20 +7,6 @@
 namespace train::engine {
 namespace {
 
-/// Appends the largest nodes below `node` that lie inside `range`.
-void collect(LaneRange node, LaneRange range, std::vector<LaneRange>& found) {
-  if (node.end() <= range.first || range.end() <= node.first) {
-    return;
-  }
-  if (range.first <= node.first && node.end() <= range.end()) {
-    found.push_back(node);
-    return;
-  }
-  const std::int64_t left = left_count(node.count);
-  collect({node.first, left}, range, found);
-  collect({node.first + left, node.count - left}, range, found);
-}
-
 /// Run `part` of `lanes` cut into `parts` runs; longer ones first, so that runs of equal length
 /// begin at multiples of it.
 LaneRange run_of(LaneRange lanes, std::int64_t part, std::int64_t parts) {
@@ -31,29 +17,6 @@ LaneRange run_of(LaneRange lanes, std::int64_t part, std::int64_t parts) {
 }
 
 }  // namespace
-
-bool is_subtree(LaneRange range, std::int64_t lanes) {
-  return range.count > 0 && range.first >= 0 && range.end() <= lanes &&
-         subtrees(range, lanes).size() == 1;
-}
-
-bool are_siblings(LaneRange left, LaneRange right, std::int64_t lanes) {
-  if (left.count <= 0 || right.count <= 0 || left.end() != right.first) {
-    return false;
-  }
-  const std::int64_t both = left.count + right.count;
-  return is_subtree({left.first, both}, lanes) && left_count(both) == left.count;
-}
-
-std::vector<LaneRange> subtrees(LaneRange range, std::int64_t lanes) {
-  std::vector<LaneRange> found;
-  if (range.count > 0) {
-    TRAIN_CHECK(range.first >= 0 && range.end() <= lanes, "lanes {}..{} of {}", range.first,
-                range.end(), lanes);
-    collect({0, lanes}, range, found);
-  }
-  return found;
-}
 
 LaneSchedule::LaneSchedule(std::int64_t lanes, std::int64_t ranks, std::int64_t rounds_per_sync)
     : lanes_(lanes), ranks_(ranks) {

@@ -1,39 +1,20 @@
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "engine/sharding/radix_tree.hpp"
+
 namespace train::engine {
-
-/// Lanes [first, first + count).
-struct LaneRange {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-  [[nodiscard]] std::int64_t end() const { return first + count; }
-  friend bool operator==(const LaneRange&, const LaneRange&) = default;
-};
-
-/// Size of the left child of a node of `count` in the canonical binary tree: the largest power of
-/// two below it. REQUIRES: count > 1.
-[[nodiscard]] constexpr std::int64_t left_count(std::int64_t count) {
-  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(count - 1)));
-}
-
-/// True if `range` is a node of the canonical binary tree over [0, lanes).
-[[nodiscard]] bool is_subtree(LaneRange range, std::int64_t lanes);
-/// True if `left` and `right` are the two children of one node of that tree.
-[[nodiscard]] bool are_siblings(LaneRange left, LaneRange right, std::int64_t lanes);
-/// The fewest nodes of the tree that make up `range`, left to right; none for an empty range.
-[[nodiscard]] std::vector<LaneRange> subtrees(LaneRange range, std::int64_t lanes);
 
 /// Which rank computes which lane when. Pure.
 ///
 /// A command's lanes are cut into syncs: after each one gradients are sent to the owners of their
 /// rows. In a sync the ranks, in their order, take consecutive runs of lanes, so that ranks hold
-/// whole subtrees where the numbers allow it. Every rank goes through every round; where there is
-/// no lane left for it, it computes nothing but takes part in the round's collectives.
+/// whole nodes of the tree over lanes where the numbers allow it. Every rank goes through every
+/// round; where there is no lane left for it, it computes nothing but takes part in the round's
+/// collectives.
 class LaneSchedule {
  public:
   /// `rounds_per_sync`: lanes of a rank between two syncs; 0: all of them (one sync).

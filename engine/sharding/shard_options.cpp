@@ -243,6 +243,27 @@ Result<std::int64_t> rounds_per_sync_of(const std::string& text, std::int64_t au
   return *rounds;
 }
 
+Status check_runs(const ShardPlan::Options& options, const LaneSchedule& lanes) {
+  const std::int64_t node = options.radix.front();
+  for (std::int64_t sync = 0; sync < lanes.syncs() && options.precision.determinism == "world";
+       ++sync) {
+    for (std::int64_t rank = 0; rank < options.parallel.ranks; ++rank) {
+      const LaneRange run = lanes.lanes_of(rank, sync);
+      const std::int64_t begun = run.first % node;
+      const std::int64_t single = begun == 0 ? 0 : std::min(node - begun, run.count);
+      if (single > 1) {
+        return user_error(fmt::format(
+            "batch.radix begins with {}, but rank {} of {} begins a run of {} lanes at lane {}: it "
+            "would keep and send {} of them one by one; let {} divide the lanes of a rank "
+            "(batch.lanes / parallel.ranks), set parallel.sync to \"every_lane\", or begin "
+            "batch.radix with a smaller number",
+            node, rank, options.parallel.ranks, run.count, run.first, single, node));
+      }
+    }
+  }
+  return {};
+}
+
 Status check_ranks(const ShardPlan::Options& options, const std::vector<Strategy>& strategies) {
   const configs::ParallelSection& parallel = options.parallel;
   if (parallel.ranks < 1) {

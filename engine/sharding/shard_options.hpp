@@ -31,6 +31,10 @@ namespace train::engine {
 [[nodiscard]] Result<std::int64_t> rounds_per_sync_of(const std::string& text,
                                                       std::int64_t automatic);
 
+/// batch.radix against the runs of lanes that ranks sum: a run that begins inside a node of level 1
+/// with several lanes of it would be kept, and sent, lane by lane.
+[[nodiscard]] Status check_runs(const ShardPlan::Options& options, const LaneSchedule& lanes);
+
 /// Ranks, lanes, parallel.group and the element types of [precision].
 [[nodiscard]] Status check_ranks(const ShardPlan::Options& options,
                                  const std::vector<Strategy>& strategies);

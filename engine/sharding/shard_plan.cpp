@@ -189,7 +189,8 @@ std::string fingerprint(const ShardPlan& plan) {
       plan.eval_lanes().lanes(), plan.reshard_ranks(), plan.gather_buffers(),
       plan.parallel().prefetch_forward, plan.parallel().prefetch_backward, plan.precision().compute,
       plan.precision().reduce, plan.precision().determinism);
-  text += fmt::format(" scored {}", plan.lanes_of(kScoring).lanes());
+  text += fmt::format(" scored {} radix {}", plan.lanes_of(kScoring).lanes(),
+                      fmt::join(plan.radix(), " "));
   for (const ShardGroup& group : plan.groups()) {
     text += fmt::format("\n{} {} {} {}", group.name, strategy_name(group.strategy),
                         group.weight_parts, group.state_parts);
@@ -245,6 +246,7 @@ ShardPlan::ShardPlan(const Options& options)
     : options_(options),
       train_lanes_(options.train_lanes, options.parallel.ranks, 0),
       eval_lanes_(options.eval_lanes, options.parallel.ranks, 0),
+      lane_tree_(options.train_lanes, options.radix),
       scored_lanes_(options.scored_lanes, options.parallel.ranks, 0) {}
 
 Result<ShardPlan> ShardPlan::make(const Options& options) {
@@ -274,6 +276,7 @@ Result<ShardPlan> ShardPlan::make(const Options& options) {
   // A single rank sends nothing: all its lanes are one sync.
   const std::int64_t rounds_per_sync = plan.ranks() == 1 ? 0 : rounds;
   plan.train_lanes_ = LaneSchedule(options.train_lanes, plan.ranks(), rounds_per_sync);
+  TRAIN_RETURN_IF_ERROR(check_runs(options, plan.train_lanes_));
   if (const std::int64_t needed = plan.gather_buffers_needed(); plan.gather_buffers() < needed) {
     return user_error(fmt::format("parallel.gather_credits is {}: this plan needs at least {}",
                                   options.parallel.gather_credits, needed));

@@ -77,6 +77,7 @@ class ShardPlan {
     std::int64_t train_lanes = 1;
     std::int64_t eval_lanes = 0;
     std::int64_t scored_lanes = 0;
+    std::vector<std::int64_t> radix = {2};  ///< Of the tree over training lanes (RadixTree).
     bool tied = false;  ///< The last unit uses the first one's matrix: they are one group.
     /// Names of parameters whose rows are never split. REQUIRES: each is one of `units`.
     std::vector<std::string> whole_parameters;
@@ -84,11 +85,12 @@ class ShardPlan {
 
   /// Errors (user): ranks > lanes, a group that does not divide ranks, a pattern that matches
   /// nothing, an unknown strategy, a group of units with two strategies, too few gather credits
-  /// (says how many are needed). Each names the key.
+  /// (says how many are needed), runs of lanes that the radix does not fit. Each names the key.
   [[nodiscard]] static Result<ShardPlan> make(const Options& options);
 
   [[nodiscard]] const configs::ParallelSection& parallel() const { return options_.parallel; }
   [[nodiscard]] const configs::PrecisionSection& precision() const { return options_.precision; }
+  [[nodiscard]] const std::vector<std::int64_t>& radix() const { return options_.radix; }
   [[nodiscard]] std::int64_t ranks() const { return options_.parallel.ranks; }
   [[nodiscard]] std::size_t unit_count() const { return options_.units.size(); }
   [[nodiscard]] const std::vector<UnitParameters>& units() const { return options_.units; }
@@ -146,6 +148,8 @@ class ShardPlan {
   [[nodiscard]] std::int64_t gather_buffers_needed() const;
   [[nodiscard]] const LaneSchedule& train_lanes() const { return train_lanes_; }
   [[nodiscard]] const LaneSchedule& eval_lanes() const { return eval_lanes_; }
+  /// The order of a gradient's sum over the training lanes.
+  [[nodiscard]] const RadixTree& lane_tree() const { return lane_tree_; }
   [[nodiscard]] const LaneSchedule& lanes_of(const PassPlan& pass) const {
     return pass.rows == LaneRows::validation  ? eval_lanes_
            : pass.rows == LaneRows::questions ? scored_lanes_
@@ -166,6 +170,7 @@ class ShardPlan {
   std::int64_t reshard_ranks_ = 0;
   LaneSchedule train_lanes_;
   LaneSchedule eval_lanes_;
+  RadixTree lane_tree_;
   LaneSchedule scored_lanes_;
   std::uint64_t digest_ = 0;
 };

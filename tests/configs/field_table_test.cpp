@@ -78,6 +78,7 @@ TEST_CASE("field_table: a written configuration reads back bit for bit",
     config.memory.offload = config.runtime.device == "cuda" ? "optimizer" : "none";
     config.memory.checkpointed_part = random() % 2 == 0 ? "mlp" : "attention";
     config.parallel.wrapping = {"block \"[0-3]\"\\", "he?d\t\n*"};
+    config.batch.radix = {2 + static_cast<std::int64_t>(random() % 60000), 2};
     config.train.freeze.assign(random() % 3, config.run.name);
     const Result<RunConfig> back = parse_config(to_toml(config), "round");
     REQUIRE(back.ok());
@@ -104,6 +105,7 @@ TEST_CASE("field_table: numbers and words of one key are written as TOML has the
   CHECK(toml_value(reshard, config) == "\"never\"");
   CHECK(toml_value(*find_field("parallel.wrapping"), config) == "[\"by_size\"]");
   CHECK(toml_value(*find_field("train.freeze"), config) == "[]");
+  CHECK(toml_value(*find_field("batch.radix"), config) == "[2]");
   for (const char* text : {"", "+4", "04", " 4", "4 ", "-4", "4.0", "99999999999999999999"}) {
     INFO(text);
     CHECK_FALSE(whole_number(text).has_value());
@@ -247,6 +249,8 @@ TEST_CASE("field_table: ranges print as a reader expects", "[configs][field_tabl
   CHECK(type_name(*find_field("parallel.reshard")) == "text or integer");
   CHECK(allowed_values(*find_field("parallel.reshard")) ==
         "\"never\", \"after_forward\", 2 .. 65536");
+  CHECK(type_name(*find_field("batch.radix")) == "list of integers");
+  CHECK(allowed_values(*find_field("batch.radix")) == "2 .. 65536");
   CHECK(type_name(*find_field("train.freeze")) == "list of texts");
   CHECK(allowed_values(*find_field("train.freeze")) == "any");
 }

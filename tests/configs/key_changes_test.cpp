@@ -63,6 +63,8 @@ RunConfig with_another_value(const Field& field, RunConfig config) {
           *value += "x";
         } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
           value->push_back("x");
+        } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
+          value->push_back(3);
         } else {
           *value += 1;
         }

@@ -352,6 +352,25 @@ TEST_CASE("load_config: a list of texts takes one text too", "[configs][load_con
   CHECK(refused_override("train.freeze=\"\"").ends_with("holds an empty text; leave it out"));
 }
 
+TEST_CASE("load_config: a list of integers takes one integer too", "[configs][load_config]") {
+  using List = std::vector<std::int64_t>;
+  CHECK(accepted(kMinimal).batch.radix == List{2});
+  CHECK(accepted(kMinimal + "[batch]\nradix = [16, 4]\n").batch.radix == List{16, 4});
+  CHECK(accepted(kMinimal + "[batch]\nradix = 3\n").batch.radix == List{3});
+  CHECK(accepted(kMinimal, {"batch.radix=[8,2]"}).batch.radix == List{8, 2});
+  CHECK(accepted(kMinimal, {"batch.radix=16"}).batch.radix == List{16});
+  CHECK(refusal("[batch]\nradix = [\"2\"]\n") ==
+        "x.toml:2: batch.radix must be a list of integers, found an array");
+  CHECK(refusal("[batch]\nradix = 2.0\n") ==
+        "x.toml:2: batch.radix must be a list of integers, found the number 2.0");
+  CHECK(refusal("[batch]\nradix = []\n") ==
+        "x.toml:2: batch.radix is empty; give one number or several");
+  CHECK(refusal("[batch]\nradix = [16, 1]\n") ==
+        "x.toml:2: batch.radix must hold numbers of 2 .. 65536, found 1");
+  CHECK(refused_override("batch.radix=[16,]x").ends_with("found \"[16,]x\""));
+  CHECK(refused_override("batch.radix=").ends_with("found \"\""));
+}
+
 TEST_CASE("load_config: hostile overrides are refused in one line", "[configs][load_config]") {
   CHECK(refused_override("run.steps").ends_with("wants section.key=value"));
   CHECK(refused_override("=3").ends_with("wants section.key=value"));

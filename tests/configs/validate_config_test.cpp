@@ -384,6 +384,7 @@ const std::vector<Row> kRows = {
      {kArch, "parallel.ranks=2", "parallel.nodes=2", "parallel.interface=lo"}},
     {"watchdog.abort_after_s=5", {kArch, "watchdog.stall_s=0"}, {kArch}},
     {"status.token_file=t", {kArch}, {kArch, "status.listen=127.0.0.1:0"}},
+    {"batch.radix=[16,4]", {kArch, "precision.determinism=run"}, {kArch}},
     {"parallel.wrap_min_parameters=5", {kArch, "parallel.wrapping=per_block"}, {kArch}},
     {"parallel.interface=lo", {kArch}, {kArch, "parallel.ranks=2"}},
     {"parallel.port=5", {kArch}, {kArch, "parallel.ranks=2"}},

@@ -69,6 +69,54 @@ TEST_CASE("ranks: three processes and four compute the bits of one rank",
                           {4, "gradient", "last_lane"}});
 }
 
+TEST_CASE("ranks: a radix of the sum over lanes has its own bits at any number of ranks",
+          "[integration][.full][ranks][P1]") {
+  const RunSite site;
+  const Words keys = joined(kShortRanks, {"batch.lanes=12"});
+  site.train(joined(keys, {"run.name=binary"}));
+  const Words with_radix = joined(keys, {"batch.radix=[3,2]"});
+  site.train(joined(with_radix, {"run.name=one"}));
+  const Words one = results_of(site.run("one"));
+  REQUIRE(one.size() == 6 + 3);
+  CHECK(results_of(site.run("binary")) != one);
+  const Cases cases = {{2, "none", "last_lane"},
+                       {3, "full", "3"},
+                       {4, "hybrid", "3"},
+                       {4, "full", "every_lane"}};
+  for (const Case& each : cases) {
+    const std::string name = name_of(each);
+    INFO(name);
+    site.train(rank_keys(
+        each.ranks, each.strategy,
+        joined(with_radix, {"run.name=" + name, fmt::format("parallel.sync={}", each.sync)})));
+    CHECK(results_of(site.run(name)) == one);
+  }
+  // Runs of 4 lanes begin inside nodes of 3.
+  check_one_line(site.call(RunSite::run_words(
+                     rank_keys(3, "none", joined(with_radix, {"run.name=refused"})))),
+                 2, {"--set batch.radix=[3,2]: batch.radix begins with 3", "rank 1 of 3",
+                     "set parallel.sync to \"every_lane\""});
+}
+
+TEST_CASE("ranks: a run goes on with its radix at another number of ranks, or is told of another",
+          "[integration][.full][ranks][resume][P1]") {
+  const RunSite site;
+  const Words keys = joined(kShortRanks, {"batch.lanes=12", "batch.radix=[3,2]"});
+  site.train(joined(keys, {"run.name=one"}));
+  const Words part = joined(keys, {"run.steps_per_job=3"});
+  REQUIRE(site.call(RunSite::run_words(rank_keys(2, "none", part))).exit_code == 75);
+  const auto with_radix = [&](const char* radix) {
+    return RunSite::run_words(
+        rank_keys(4, "full", joined(keys, {fmt::format("batch.radix={}", radix)})));
+  };
+  check_one_line(site.call(with_radix("[2]")), 2,
+                 {"batch.radix was [3, 2] and is [2] now", "--accept-config batch.radix"});
+  REQUIRE(site.call(with_radix("[3,2]")).exit_code == 0);
+  const Words whole = results_of(site.run("one"));
+  const Words both = results_of(site.run("tiny"));
+  CHECK(both == whole);
+}
+
 TEST_CASE("ranks: threads in one process compute the bits of processes",
           "[integration][.full][ranks][P1]") {
   const RunSite site;

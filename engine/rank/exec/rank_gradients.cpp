@@ -26,7 +26,7 @@ RankGradients::RankGradients(const RankPlan& rank, const Model& model, const Ran
 void RankGradients::make_groups(const Model& model) {
   const kernels::KernelTable& kernels = rank_->kernels();
   const SumOrder order = rank_->layout().sum_order();
-  const std::int64_t lanes = rank_->plan().train_lanes().lanes();
+  const RadixTree& tree = rank_->plan().lane_tree();
   std::size_t in_activations = 0;
   for (std::size_t index = 0; index < rank_->group_count(); ++index) {
     const GroupLayout& group = rank_->layout(index);
@@ -34,11 +34,11 @@ void RankGradients::make_groups(const Model& model) {
     GroupGradient& gradient = groups_.emplace_back();
     if (group.own_buffers > 0) {
       gradient.own.emplace(
-          kernels, group.gradient_flat, lanes, order, group.own_buffers, "gradients of " + name,
+          kernels, group.gradient_flat, tree, order, group.own_buffers, "gradients of " + name,
           group.in_activations ? model.gradient_memory(in_activations++) : nullptr);
     }
     if (group.owner_buffers > 0) {
-      gradient.owner.emplace(kernels, group.reduce.element_count, lanes, order, group.owner_buffers,
+      gradient.owner.emplace(kernels, group.reduce.element_count, tree, order, group.owner_buffers,
                              "reduced gradients of " + name);
     }
     if (group.broadcast_apart) {

@@ -163,7 +163,7 @@ void RankLayout::set_buffers(GroupLayout& layout, std::size_t index) const {
     for (std::int64_t lane = range.first; lane < range.end(); ++lane) {
       singles.push_back({lane, 1});
     }
-    own = std::max(own, lane_tree_buffers(singles, lanes.lanes(), order_));
+    own = std::max(own, lane_tree_buffers(singles, plan_->lane_tree(), order_));
     for (std::int64_t rank = 0; rank < ranks_; ++rank) {
       const std::vector<LaneRange> sent = sums(rank, sync);
       arrivals.insert(arrivals.end(), sent.begin(), sent.end());
@@ -173,8 +173,9 @@ void RankLayout::set_buffers(GroupLayout& layout, std::size_t index) const {
   // The forward pass of a second lane would write over it.
   layout.in_activations = layout.own_buffers == 1 && lanes.lanes_of(rank_).size() <= 1;
   if (ranks_ > 1) {
-    layout.owner_buffers =
-        layout.reduce.element_count > 0 ? lane_tree_buffers(arrivals, lanes.lanes(), order_) : 0;
+    layout.owner_buffers = layout.reduce.element_count > 0
+                               ? lane_tree_buffers(arrivals, plan_->lane_tree(), order_)
+                               : 0;
     const bool into_own = plan_->groups()[index].state_parts == 1 && layout.own_buffers > 0;
     layout.broadcast_apart = plan_->broadcast(index) && !into_own;
   }
@@ -211,7 +212,7 @@ const Part& RankLayout::reduce_part(std::size_t group, std::int64_t rank) const 
 std::vector<LaneRange> RankLayout::sums(std::int64_t rank, std::int64_t sync) const {
   const LaneRange range = plan_->train_lanes().lanes_of(rank, sync);
   if (order_ == SumOrder::canonical) {
-    return subtrees(range, plan_->train_lanes().lanes());
+    return plan_->lane_tree().partial_sums(range);
   }
   return range.count > 0 ? std::vector<LaneRange>{range} : std::vector<LaneRange>{};
 }
@@ -420,7 +421,7 @@ std::int64_t RankLayout::norm_rows() const {
 }
 
 std::vector<LaneRange> norm_nodes(const Segment& segment, const Parameter& parameter) {
-  return subtrees({segment.first_row, segment.rows}, parameter.rows());
+  return RadixTree(parameter.rows()).partial_sums({segment.first_row, segment.rows});
 }
 
 void RankLayout::add_group(MemoryPlan& memory, std::size_t index) const {

@@ -130,6 +130,7 @@ Result<ShardPlan> plan_of(const RankOptions& options) {
                           .train_lanes = options.batch.lanes,
                           .eval_lanes = options.eval_lanes,
                           .scored_lanes = options.scored_lanes,
+                          .radix = options.batch.radix,
                           .tied = options.model.tie_embeddings,
                           .whole_parameters = std::move(whole)});
 }

@@ -101,6 +101,42 @@ TEST_CASE("world bits: ranks, strategy and gating never show", "[engine][world_s
   }
 }
 
+TEST_CASE("world bits: each radix has its own bits, at any number of ranks",
+          "[engine][world_step][EN-1]") {
+  struct Case {
+    std::vector<std::int64_t> radix;
+    std::int64_t lanes;
+    std::vector<std::string> syncs;
+    int worlds;  ///< Layouts that the radix does not refuse.
+  };
+  const Case one = GENERATE(Case{{16}, 48, {"every_lane", "last_lane"}, 18},
+                            Case{{4, 2}, 24, {"every_lane", "4", "last_lane"}, 30},
+                            Case{{3}, 12, {"every_lane", "3", "last_lane"}, 33});
+  auto options = world_options();
+  options.batch.lanes = one.lanes;
+  const Trace binary = run(options, 1);
+  options.batch.radix = one.radix;
+  const Trace alone = run(options, 1);
+  CHECK(alone.digests != binary.digests);
+  int worlds = 0;
+  for (const std::int64_t ranks : {1, 2, 3, 4}) {
+    for (const Split split : {Split{"none", 0}, Split{"full", 0}, Split{"hybrid", ranks}}) {
+      for (const std::string& sync : one.syncs) {
+        const Options here = with(options, ranks, split.strategy, split.group, sync);
+        if (plan_of(here).ok()) {
+          CAPTURE(one.radix, ranks, split.strategy, sync);
+          CHECK(run(here, 1) == alone);
+          ++worlds;
+        } else {
+          CHECK(sync != "every_lane");
+        }
+      }
+    }
+  }
+  CAPTURE(one.radix);
+  CHECK(worlds == one.worlds);
+}
+
 TEST_CASE("world bits: a number of lanes that no number of ranks divides",
           "[engine][world_step][EN-1]") {
   auto options = world_options();

@@ -1,49 +1,10 @@
 #include "engine/sharding/lane_schedule.hpp"
 
 #include <catch2/catch.hpp>
-#include <functional>
 #include <vector>
 
 namespace train::engine::lane_schedule_test {
 namespace {
-
-/// All nodes of the canonical tree, written down from its definition.
-std::vector<LaneRange> nodes_of(std::int64_t lanes) {
-  std::vector<LaneRange> nodes;
-  const std::function<void(LaneRange)> visit = [&](LaneRange node) {
-    nodes.push_back(node);
-    if (node.count < 2) {
-      return;
-    }
-    std::int64_t left = 1;
-    while (2 * left < node.count) {
-      left *= 2;
-    }
-    visit({node.first, left});
-    visit({node.first + left, node.count - left});
-  };
-  visit({0, lanes});
-  return nodes;
-}
-
-bool contains(const std::vector<LaneRange>& ranges, LaneRange range) {
-  return std::find(ranges.begin(), ranges.end(), range) != ranges.end();
-}
-
-/// Fewest nodes that tile [first, end): by trying all.
-std::size_t fewest(const std::vector<LaneRange>& nodes, std::int64_t first, std::int64_t end) {
-  std::vector<std::size_t> best(static_cast<std::size_t>(end - first) + 1, SIZE_MAX - 1);
-  best.back() = 0;
-  for (std::int64_t i = end - 1; i >= first; --i) {
-    for (const LaneRange& node : nodes) {
-      if (node.first == i && node.end() <= end) {
-        auto& here = best[static_cast<std::size_t>(i - first)];
-        here = std::min(here, 1 + best[static_cast<std::size_t>(node.end() - first)]);
-      }
-    }
-  }
-  return best.front();
-}
 
 void check_schedule(const LaneSchedule& schedule, std::int64_t lanes, std::int64_t ranks) {
   std::vector<int> taken(static_cast<std::size_t>(lanes), 0);
@@ -82,55 +43,6 @@ void check_schedule(const LaneSchedule& schedule, std::int64_t lanes, std::int64
 
 }  // namespace
 
-TEST_CASE("lane schedule: nodes of the tree are told from other ranges", "[engine][lanes][P1]") {
-  for (std::int64_t lanes = 1; lanes <= 19; ++lanes) {
-    const auto nodes = nodes_of(lanes);
-    for (std::int64_t first = 0; first < lanes; ++first) {
-      for (std::int64_t count = 1; first + count <= lanes; ++count) {
-        CHECK(is_subtree({first, count}, lanes) == contains(nodes, {first, count}));
-      }
-    }
-    CHECK_FALSE(is_subtree({0, lanes + 1}, lanes));
-    CHECK_FALSE(is_subtree({0, 0}, lanes));
-  }
-}
-
-TEST_CASE("lane schedule: subtrees tile a range with the fewest nodes", "[engine][lanes][P1]") {
-  for (std::int64_t lanes = 1; lanes <= 19; ++lanes) {
-    const auto nodes = nodes_of(lanes);
-    for (std::int64_t first = 0; first < lanes; ++first) {
-      CHECK(subtrees({first, 0}, lanes).empty());
-      for (std::int64_t end = first + 1; end <= lanes; ++end) {
-        const auto found = subtrees({first, end - first}, lanes);
-        std::int64_t next = first;
-        for (const LaneRange& node : found) {
-          CHECK(node.first == next);
-          CHECK(contains(nodes, node));
-          next = node.end();
-        }
-        CHECK(next == end);
-        CHECK(found.size() == fewest(nodes, first, end));
-      }
-    }
-  }
-}
-
-TEST_CASE("lane schedule: siblings are the two children of one node", "[engine][lanes][P1]") {
-  for (std::int64_t lanes = 2; lanes <= 19; ++lanes) {
-    const auto nodes = nodes_of(lanes);
-    for (const LaneRange& left : nodes) {
-      for (const LaneRange& right : nodes) {
-        const LaneRange both{left.first, left.count + right.count};
-        // Of all ways to cut a node in two, the tree has one: at the largest power of two below.
-        const bool power = (left.count & (left.count - 1)) == 0;
-        const bool expected = left.end() == right.first && contains(nodes, both) && power &&
-                              2 * left.count >= both.count;
-        CHECK(are_siblings(left, right, lanes) == expected);
-      }
-    }
-  }
-}
-
 TEST_CASE("lane schedule: every lane has one rank and one round", "[engine][lanes][EX-1]") {
   for (std::int64_t ranks = 1; ranks <= 9; ++ranks) {
     for (std::int64_t lanes = ranks; lanes <= 20; ++lanes) {
@@ -150,14 +62,14 @@ TEST_CASE("lane schedule: every lane has one rank and one round", "[engine][lane
   }
 }
 
-TEST_CASE("lane schedule: ranks hold whole subtrees where the numbers allow it",
+TEST_CASE("lane schedule: ranks hold whole nodes where the numbers allow it",
           "[engine][lanes][P1]") {
   for (const std::int64_t ranks : {1, 2, 4, 8}) {
     for (const std::int64_t each : {1, 2, 4}) {
       const LaneSchedule schedule(2 * ranks * each, ranks, each);
       REQUIRE(schedule.syncs() == 2);
       for (std::int64_t rank = 0; rank < ranks; ++rank) {
-        CHECK(is_subtree(schedule.lanes_of(rank, 1), schedule.lanes()));
+        CHECK(RadixTree(schedule.lanes()).is_partial_sum(schedule.lanes_of(rank, 1)));
       }
     }
   }

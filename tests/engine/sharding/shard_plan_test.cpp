@@ -328,6 +328,46 @@ TEST_CASE("shard plan: lanes that are added up before they are sent need a gradi
   }
 }
 
+TEST_CASE("shard plan: runs of lanes that begin inside a node of the radix are refused",
+          "[engine][sharding]") {
+  const auto fits = [](std::int64_t ranks, std::int64_t lanes, std::vector<std::int64_t> radix,
+                       const char* sync) {
+    ShardPlan::Options options = shard_options(ranks, "none", 0, lanes);
+    options.parallel.sync = sync;
+    options.radix = std::move(radix);
+    return ShardPlan::make(options).ok();
+  };
+  // Radix 2 fits every layout: at most one lane of a node is left alone.
+  for (std::int64_t ranks = 1; ranks <= 5; ++ranks) {
+    for (std::int64_t lanes = ranks; lanes <= 20; ++lanes) {
+      for (const char* sync : {"every_lane", "last_lane", "2", "3"}) {
+        CAPTURE(ranks, lanes, sync);
+        CHECK(fits(ranks, lanes, {2}, sync));
+        CHECK((fits(ranks, lanes, {16, 2}, sync) || std::string(sync) != "every_lane"));
+      }
+    }
+  }
+  CHECK(fits(1, 12, {16}, "last_lane"));
+  CHECK(fits(2, 32, {16}, "last_lane"));
+  CHECK(fits(4, 64, {4, 16}, "last_lane"));
+  CHECK_FALSE(fits(2, 16, {16}, "last_lane"));
+  CHECK_FALSE(fits(2, 48, {16}, "last_lane"));
+  CHECK_FALSE(fits(3, 12, {3}, "last_lane"));
+  CHECK(fits(3, 12, {3}, "3"));
+  ShardPlan::Options options = shard_options(2, "none", 0, 48);
+  options.radix = {16, 4};
+  const auto refused = ShardPlan::make(options);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().kind == ErrorKind::user);
+  CHECK(refused.error().message ==
+        "batch.radix begins with 16, but rank 1 of 2 begins a run of 24 lanes at lane 24: it would "
+        "keep and send 8 of them one by one; let 16 divide the lanes of a rank (batch.lanes / "
+        "parallel.ranks), set parallel.sync to \"every_lane\", or begin batch.radix with a smaller "
+        "number");
+  options.precision.determinism = "run";  // One running sum, in the order of arrival.
+  CHECK(ShardPlan::make(options).ok());
+}
+
 TEST_CASE("shard plan: mistakes name the key and the fix", "[engine][sharding]") {
   using Options = ShardPlan::Options;
   const auto contains = [](const char* text) { return Catch::Contains(text); };
@@ -392,6 +432,7 @@ TEST_CASE("shard plan: the digest changes with all that decides collectives, and
   CHECK(changed([](Options& o) { o.precision.reduce = "bf16"; }));
   CHECK(changed([](Options& o) { o.precision.determinism = "run"; }));
   CHECK(changed([](Options& o) { o.train_lanes = 10; }));
+  CHECK(changed([](Options& o) { o.radix = {4, 2}; }));
   CHECK(changed([](Options& o) { o.eval_lanes = 5; }));
   CHECK(changed([](Options& o) { o.scored_lanes = 6; }));
   CHECK(changed([](Options& o) { o.units[1].parameters[0].shape[0] = 8; }));
