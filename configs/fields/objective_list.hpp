@@ -45,7 +45,8 @@ inline constexpr std::string_view kPairLosses =
 
 /// All objectives, one per line: identifier, name in objective.name, form, keys. Generated from
 /// this list: the keys allowed in a run file (named_options.hpp) and the engine's registry, which
-/// calls make_<identifier>() (engine/objective/registry.hpp).
+/// calls make_<identifier>() (engine/objective/registry.hpp). A macro, because no constexpr table
+/// declares a function.
 #define TRAIN_OBJECTIVES(OBJECTIVE)                       \
   OBJECTIVE(pretrain, "pretrain", targets, kPretrainKeys) \
   OBJECTIVE(sft, "sft", targets, kSftKeys)                \

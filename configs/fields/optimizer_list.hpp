@@ -43,7 +43,8 @@ inline constexpr auto kDMuonKeys = std::to_array<OptionKey>(
 
 /// All optimizers, one per line: identifier, name in optimizer.name, keys. Generated from this
 /// list: the keys allowed in a run file (optimizer_table.hpp) and the engine's registry, which
-/// calls make_<identifier>() (engine/optimizer/registry.hpp).
+/// calls make_<identifier>() (engine/optimizer/registry.hpp). A macro, because no constexpr table
+/// declares a function.
 #define TRAIN_OPTIMIZERS(OPTIMIZER)                                              \
   OPTIMIZER(adamw, "adamw", kAdamWKeys)                                          \
   OPTIMIZER(adamw_decaying_wd, "adamw-decaying-wd", kAdamWDecayingKeys)          \

@@ -25,7 +25,8 @@ struct ModelArchitecture {
 };
 
 /// Every architecture, a line each: an identifier, ModelArchitecture::model_type and class_name.
-/// <identifier>_model() makes it from <identifier>_keys(), in a file of its family.
+/// <identifier>_model() makes it from <identifier>_keys(), in a file of its family. A macro,
+/// because no constexpr table declares a function.
 #define TRAIN_ARCHITECTURES(ARCHITECTURE)                      \
   ARCHITECTURE(llama, "llama", "LlamaForCausalLM")             \
   ARCHITECTURE(mistral, "mistral", "MistralForCausalLM")       \
