@@ -27,6 +27,9 @@ void RecoveryWorld::node_hear(int number, NodeEvent event, int told) {
   facts.set(NodeFact::alive, state_ != HeadState::over);
   const NodeState before = node.state;
   const NodeStep step = decide(before, event, facts);
+  if (taken_ != nullptr) {
+    taken_->node.take(before, event, facts);
+  }
   if (step.next != before || !step.actions.empty()) {
     say(fmt::format("node {} {}: {} -> {}", number, name_of(before), name_of(event),
                     name_of(step.next)));
@@ -53,7 +56,9 @@ void RecoveryWorld::node_hear(int number, NodeEvent event, int told) {
     words_.push_back({Word::Kind::ready, number, generation_});
   }
   if (step.has(NodeAction::end_ranks)) {
-    node.in_order = node.in_order && !node.ranks;
+    // Those of a run that has finished may have ended by themselves just before.
+    const bool ended = state_ == HeadState::over && exit_ == kExitFinished && upto(2) == 0;
+    node.in_order = node.in_order && (!node.ranks || ended);
     node.ranks = false;
     node_hear(number, NodeEvent::ranks_gone);
   }
@@ -120,7 +125,10 @@ void RecoveryWorld::node_time(int number) {
       }
       return;
     case NodeState::unclear:
-      if (node.waited > 1000) {  // long after the head has heard of it
+      if (faults_left_ > 0 && upto(20) == 0) {
+        count_fault("a slow head");
+        node_hear(number, NodeEvent::word_time_over);
+      } else if (node.waited > 1000) {  // long after the head has heard of it
         node_hear(number, NodeEvent::word_time_over);
       }
       return;
@@ -139,7 +147,13 @@ void RecoveryWorld::fault() {
   if (faults_left_ == 0 || upto(8) != 0 || state_ == HeadState::over) {
     return;
   }
-  const int kind = upto(8);
+  if (state_ == HeadState::ending_back && node == 0) {
+    return dies_at_the_end();
+  }
+  const int kind = launchers_fail_ && upto(2) == 0 ? 4 + upto(2) : upto(9);
+  if (kind == 8) {
+    return falls_apart(node);
+  }
   if (kind == 7) {
     count_fault("a signal");
     signalled_ = true;
@@ -149,7 +163,7 @@ void RecoveryWorld::fault() {
     return kill_head();
   }
   // Where ranks are ended already, it is settled how.
-  if (kind == 5 && node == 0 && state_ <= HeadState::doubt && upto(6) == 0) {
+  if (kind == 5 && node == 0 && state_ <= HeadState::doubt && (starts() || upto(3) == 0)) {
     count_fault("a part of the head failed");
     return hear(HeadEvent::head_failed, "the head");
   }
@@ -169,25 +183,35 @@ void RecoveryWorld::count_fault(const std::string& what) {
   say("fault: " + what);
 }
 
+bool RecoveryWorld::runs(int number) const {
+  const Node& node = nodes_[static_cast<std::size_t>(number)];
+  return number == 0 ? ranks_
+                     : node.ranks && node.alive && node.linked && node.connected == generation_;
+}
+
 void RecoveryWorld::worker_fails(int number, int kind) {
   Node& node = nodes_[static_cast<std::size_t>(number)];
-  const bool has_ranks = number == 0 ? ranks_ : node.ranks && node.alive;
-  const bool heard = number == 0 || (node.linked && node.connected == generation_);
-  if (!has_ranks || !heard || state_ > HeadState::doubt || killed_.contains(number)) {
+  if (!runs(number) || state_ > HeadState::doubt || killed_.contains(number)) {
     return;
   }
   killed_.insert(number);
-  const bool starts = state_ == HeadState::starting || state_ == HeadState::start_doubt;
-  const HeadEvent event = kind == 1             ? HeadEvent::rank_failed
-                          : kind == 2 && starts ? HeadEvent::rank_mistaken
-                                                : HeadEvent::rank_lost;
-  count_fault(std::string(name_of(event)));
+  apart_ = false;
+  if (upto(2) == 0) {
+    never_ready_.insert(number);
+  }
+  const HeadEvent event = kind == 1                                 ? HeadEvent::rank_failed
+                          : kind == 2 && (starts() || upto(4) == 0) ? HeadEvent::rank_mistaken
+                                                                    : HeadEvent::rank_lost;
+  const bool crashed = number == 0 && event == HeadEvent::rank_lost && upto(4) == 0;
+  count_fault(crashed ? "rank_crashed" : std::string(name_of(event)));
   if (number == 0 && event == HeadEvent::rank_lost) {
-    own_killed_ = 1;
+    own_killed_ = crashed ? 2 : 1;
   }
   for (const int other : members_) {  // the others miss it, before or after it is told
     if (other != number && upto(2) == 0) {
-      words_.push_back({Word::Kind::rank, other, generation_, HeadEvent::rank_missed});
+      words_.push_back(
+          {Word::Kind::rank, other, generation_,
+           starts() && upto(2) == 0 ? HeadEvent::rank_stranded : HeadEvent::rank_missed});
     }
   }
   words_.push_back({Word::Kind::rank, number, generation_, event});
@@ -200,14 +224,35 @@ void RecoveryWorld::worker_fails(int number, int kind) {
   }
 }
 
-void RecoveryWorld::damage_found(int number) {
-  const Node& node = nodes_[static_cast<std::size_t>(number)];
-  const bool starts = state_ == HeadState::starting || state_ == HeadState::start_doubt;
-  const bool heard = number == 0 || (node.linked && node.connected == generation_ && node.ranks);
-  if (!starts || !heard || killed_.contains(number)) {
+void RecoveryWorld::dies_at_the_end() {
+  if (own_killed_ == 0) {
+    own_killed_ = 1 + upto(2);
+    count_fault(own_killed_ == 2 ? "rank_crashed" : "rank_lost");
+  }
+}
+
+void RecoveryWorld::falls_apart(int number) {
+  if (!runs(number) || state_ > HeadState::doubt || killed_.contains(number)) {
     return;
   }
-  killed_.insert(number);  // it is never ready
+  killed_.insert(number);
+  if (upto(2) == 0) {
+    never_ready_.insert(number);
+  }
+  const HeadEvent event =
+      starts() && !alone() && upto(2) == 0 ? HeadEvent::rank_stranded : HeadEvent::rank_missed;
+  count_fault(std::string(name_of(event)));
+  words_.push_back({Word::Kind::rank, number, generation_, event});
+  nodes_[static_cast<std::size_t>(number)].in_order = false;
+}
+
+void RecoveryWorld::damage_found(int number) {
+  if (!starts() || !runs(number) || killed_.contains(number)) {
+    return;
+  }
+  killed_.insert(number);
+  never_ready_.insert(number);
+  apart_ = false;
   count_fault("damage_found");
   words_.push_back({Word::Kind::rank, number, generation_, HeadEvent::damage_found});
 }
@@ -267,14 +312,16 @@ void RecoveryWorld::mend() {
 }
 
 void RecoveryWorld::judge_end() const {
-  const bool own = hit("rank_failed");
-  const bool lost = hit("rank_lost") || hit("a launcher killed") || hit("a link cut");
+  const bool own = hit("rank_failed") || hit("rank_crashed");
+  const bool lost = hit("rank_lost") || hit("rank_missed") || hit("a launcher killed") ||
+                    hit("a link cut") || hit("a slow head");
   const bool ok = exit_ == kExitFinished    ? done_ >= steps_
                   : exit_ == kExitUserError ? hit("rank_mistaken")
                   : exit_ == kExitStopped   ? signalled_ || no_way_ || (refused_ && saved_)
-                  : exit_ == kExitFailure   ? own || hit("a part of the head failed") ||
-                                                (lost && !respawn_) || (refused_ && !saved_)
-                                          : false;
+                  : exit_ == kExitFailure
+                      ? own || hit("rank_stranded") || hit("a part of the head failed") ||
+                            (lost && !respawn_) || (refused_ && !saved_)
+                      : false;
   if (!ok && !head_killed_) {
     throw Violation(fmt::format("exit code {} after {} faults ({}), {} steps of {}", exit_,
                                 outcome_.faults, fmt::join(faults_, ", "), done_, steps_));

@@ -7,9 +7,11 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <string>
 #include <string_view>
 
 #include "tests/sim/recovery_world.hpp"
+#include "tests/sim/table_entries.hpp"
 
 namespace {
 
@@ -27,12 +29,13 @@ int play_one(std::uint64_t seed) {
   return outcome.violation.empty() ? 0 : 1;
 }
 
-int play(std::uint64_t first, std::uint64_t last, const char* program) {
+int play(std::uint64_t first, std::uint64_t last, bool every_entry, const char* program) {
   const auto begin = std::chrono::steady_clock::now();
   std::int64_t failed = 0, faults = 0, generations = 0, returns = 0, seeds = 0;
   std::map<int, std::int64_t> ends;
+  train::sim::TakenEntries taken;
   for (std::uint64_t seed = first; seed <= last && failed < kMostFailures; ++seed, ++seeds) {
-    const auto outcome = train::sim::simulate_recovery(seed);
+    const auto outcome = train::sim::simulate_recovery(seed, false, &taken);
     if (!outcome.violation.empty()) {
       ++failed;
       fmt::print("seed {} failed: {}\n  replay: {} --seed {}\n", seed, outcome.violation, program,
@@ -53,14 +56,17 @@ int play(std::uint64_t first, std::uint64_t last, const char* program) {
     fmt::print(" exit_{}={}", code, count);
   }
   fmt::print("\n");
-  return failed == 0 ? 0 : 1;
+  const std::string wrong = every_entry ? train::sim::wrong_entries(taken) : "";
+  fmt::print("{}", wrong);
+  return failed == 0 && wrong.empty() ? 0 : 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string_view option = argc == 3 ? argv[1] : "";
-  const std::string_view value = argc == 3 ? argv[2] : "";
+  const bool every_entry = argc == 4 && std::string_view(argv[3]) == "--every-entry";
+  const std::string_view option = argc == 3 || every_entry ? argv[1] : "";
+  const std::string_view value = argc == 3 || every_entry ? argv[2] : "";
   const std::size_t dots = value.find("..");
   std::uint64_t first = 0, last = 0;
   if (option == "--seed" && number(value, first)) {
@@ -69,8 +75,8 @@ int main(int argc, char** argv) {
   if (option == "--seeds" && dots != std::string_view::npos &&
       number(value.substr(0, dots), first) && number(value.substr(dots + 2), last) &&
       first <= last) {
-    return play(first, last, argv[0]);
+    return play(first, last, every_entry, argv[0]);
   }
-  std::fputs("usage: actortrain-recovery-sim --seeds A..B | --seed N\n", stderr);
+  std::fputs("usage: actortrain-recovery-sim --seeds A..B [--every-entry] | --seed N\n", stderr);
   return 2;
 }

@@ -76,6 +76,9 @@ void RecoveryWorld::hear(HeadEvent event, const std::string& whose, int told) {
   const HeadFacts facts = facts_of();
   const HeadState before = state_;
   const HeadStep step = decide(state_, event, facts);
+  if (taken_ != nullptr) {
+    taken_->head.take(state_, event, facts);
+  }
   if (step.next != before || !step.actions.empty()) {
     say(fmt::format("head {}: {} -> {}", name_of(before), name_of(event), name_of(step.next)));
   }
@@ -110,9 +113,10 @@ HeadFacts RecoveryWorld::facts_of() {
   facts.set(HeadFact::signalled, signalled_);
   facts.set(HeadFact::respawn, respawn_);
   facts.set(HeadFact::allowed, allowed_);
+  facts.set(HeadFact::fewer, respawn_ && nodes_.size() == 1 && node_ranks_ > 1);
   facts.set(HeadFact::saved, saved_);
   facts.set(HeadFact::in_memory, from_memory_);
-  facts.set(HeadFact::alone, members_.size() == 1 && one_rank_);
+  facts.set(HeadFact::alone, alone());
   facts.set(HeadFact::lost, first_lost_);
   const auto more = members_.size() + returned_.size() + 1;
   facts.set(HeadFact::welcome, in_memory_kept_ && more <= rooms_.size() && rooms_[more - 1]);
@@ -150,8 +154,21 @@ void RecoveryWorld::carry_out(const HeadStep& step) {
   if (step.has(HeadAction::forget_memory)) {
     from_memory_ = false;
   }
+  if (step.has(HeadAction::take_fewer)) {
+    --node_ranks_;
+  }
   if (step.has(HeadAction::start_ranks)) {
     start_ranks();
+  }
+  if (step.has(HeadAction::connect)) {
+    for (const int node : killed_) {  // its rank was ready, and has ended; its own word comes first
+      const bool says = std::any_of(words_.begin(), words_.end(), [node](const Word& word) {
+        return word.kind == Word::Kind::rank && word.node == node;
+      });
+      if (!says) {
+        words_.push_back({Word::Kind::rank, node, generation_, HeadEvent::rank_missed});
+      }
+    }
   }
   if (step.has(HeadAction::ask_for_place)) {
     asked_ = true;
@@ -198,9 +215,21 @@ void RecoveryWorld::start_ranks() {
   first_ = false;
   ranks_ = true;
   killed_.clear();
+  never_ready_.clear();
+  apart_ = true;
   ready_ = {0};
   ever_members_.insert(members_.begin(), members_.end());
   ++outcome_.generations;
+}
+
+void RecoveryWorld::place() {
+  for (const int node : launchers_) {
+    if (!counted_) {
+      tell(node, NodeEvent::position);
+    } else if (from_memory_) {
+      tell(node, NodeEvent::restore);
+    }
+  }
 }
 
 void RecoveryWorld::begin_meeting() {
@@ -256,8 +285,9 @@ void RecoveryWorld::head_time() {
     }
     case HeadState::start_doubt:
     case HeadState::doubt:
-      if (std::none_of(words_.begin(), words_.end(), [this](const Word& word) {
+      if (upto(8) == 0 && std::none_of(words_.begin(), words_.end(), [this](const Word& word) {
             return word.kind == Word::Kind::rank && word.event != HeadEvent::rank_missed &&
+                   word.event != HeadEvent::rank_stranded &&
                    nodes_[static_cast<std::size_t>(word.node)].linked;
           })) {  // else the cause is told in time
         hear(HeadEvent::cause_time_over, doubt_);
@@ -286,10 +316,12 @@ void RecoveryWorld::head_works() {
         placed_at_ = generation_;
         older_ = std::exchange(doubted_, false) && upto(2) == 0;
         allowed_ = !counted_ || older_ || (respawn_ && respawns_.allow(done_));
+        place();
       }
       return hear(HeadEvent::placed, cause_);
     case HeadState::starting:
-      if (ready_.size() == members_.size() && killed_.empty()) {
+    case HeadState::start_doubt:
+      if (ready_.size() == members_.size() && never_ready_.empty() && upto(5) == 0) {
         hear(HeadEvent::ranks_ready);
         if (signalled_ && steps_ != done_) {
           throw Violation("a signal that came while ranks started is forgotten");
@@ -297,37 +329,47 @@ void RecoveryWorld::head_works() {
       }
       return;
     case HeadState::training:
-      if (!killed_.empty()) {
-        return;  // nobody can take a step
-      }
-      if (done_ >= steps_ && returns_later()) {
-        ++steps_;
-        if (++awaited_ > kLongestReturn) {
-          throw Violation("a node that was given up does not come back: " + nodes_text());
-        }
-      }
-      if (upto(3) == 0 && !returned_.empty()) {
-        return hear(HeadEvent::snapshot_sealed);
-      }
-      if (done_ == phase_end_ && done_ < steps_) {
-        phase_end_ += 1 + upto(40);
-        return hear(HeadEvent::phase_over, "a phase", kExitStopped);
-      }
-      if (done_ < steps_) {
-        ++done_;
-        saved_ = saved_ || (done_ % 7 == 0 && nodes_.size() > 1);
-        return;
-      }
-      return hear(HeadEvent::program_over, "the program",
-                  signalled_ && done_ < 20 ? kExitStopped : kExitFinished);
+      return killed_.empty() ? ranks_train() : void();  // else nobody can take a step
+    case HeadState::doubt:
+      // They have done all, and lose touch as they end: the head may hear of both.
+      return apart_ && !returns_later() ? program_ends() : void();
     case HeadState::ending_loss:
     case HeadState::ending_back:
     case HeadState::ending_phase:
     case HeadState::ending_damage:
     case HeadState::ending_run:
-      return ranks_end();
+      return upto(6) == 0 ? ranks_end() : void();
     default:
       return;
+  }
+}
+
+void RecoveryWorld::ranks_train() {
+  if (done_ >= steps_ && returns_later()) {
+    ++steps_;
+    if (++awaited_ > kLongestReturn) {
+      throw Violation("a node that was given up does not come back: " + nodes_text());
+    }
+  }
+  if (upto(3) == 0 && !returned_.empty()) {
+    return hear(HeadEvent::snapshot_sealed);
+  }
+  if (done_ < steps_ && done_ != phase_end_) {
+    ++done_;
+    saved_ = saved_ || (done_ % 7 == 0 && nodes_.size() > 1);
+    return;
+  }
+  program_ends();
+}
+
+void RecoveryWorld::program_ends() {
+  if (done_ == phase_end_ && done_ < steps_) {
+    phase_end_ += 1 + upto(40);
+    return hear(HeadEvent::phase_over, "a phase", kExitStopped);
+  }
+  if (done_ >= steps_) {
+    hear(HeadEvent::program_over, "the program",
+         signalled_ && done_ < 20 ? kExitStopped : kExitFinished);
   }
 }
 
@@ -391,17 +433,17 @@ void RecoveryWorld::head_hears() {
       ready_.insert(word.node);
       return;
     case Word::Kind::rank:
-      if (word.event == HeadEvent::rank_missed) {
+      if (word.event == HeadEvent::rank_missed || word.event == HeadEvent::rank_stranded) {
         doubt_ = fmt::format("rank {}", word.node);
       }
       return hear(word.event, fmt::format("rank {}", word.node));
   }
 }
 
-RecoveryOutcome simulate_recovery(std::uint64_t seed, bool trace) {
+RecoveryOutcome simulate_recovery(std::uint64_t seed, bool trace, TakenEntries* taken) {
   RecoveryOutcome outcome;
   try {
-    RecoveryWorld world(seed, outcome, trace);
+    RecoveryWorld world(seed, outcome, trace, taken);
     world.play();
   } catch (const std::exception& violation) {
     outcome.violation = violation.what();

@@ -5,6 +5,8 @@
 
 namespace train::sim {
 
+struct TakenEntries;
+
 /// What a seed of the recovery world has done.
 struct RecoveryOutcome {
   std::string violation;  ///< Empty: none.
@@ -17,7 +19,8 @@ struct RecoveryOutcome {
 
 /// Plays a head and the launchers of up to four more nodes, each of which carries out its table of
 /// recovery (head_table.hpp, node_table.hpp), with faults, signals and messages in an order that
-/// the seed picks.
-[[nodiscard]] RecoveryOutcome simulate_recovery(std::uint64_t seed, bool trace = false);
+/// the seed picks. `taken`, if not null: counts the entries of the tables that are taken.
+[[nodiscard]] RecoveryOutcome simulate_recovery(std::uint64_t seed, bool trace = false,
+                                                TakenEntries* taken = nullptr);
 
 }  // namespace train::sim
