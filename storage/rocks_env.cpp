@@ -158,7 +158,7 @@ class UnlockedEnv final : public rocksdb::EnvWrapper {
 
 }  // namespace
 
-std::shared_ptr<rocksdb::Env> unlocked_rocks_env(std::shared_ptr<rocksdb::Env> env) {
+std::shared_ptr<rocksdb::Env> unlocked_rocks_env(const std::shared_ptr<rocksdb::Env>& env) {
   return env == nullptr ? std::make_shared<UnlockedEnv>() : std::make_shared<UnlockedEnv>(env);
 }
 

@@ -14,6 +14,7 @@ namespace train::storage {
 
 /// `env`, or RocksDB's own if null, without file locks, for file systems that have none: the caller
 /// keeps other processes away, as a run's lock does.
-[[nodiscard]] std::shared_ptr<rocksdb::Env> unlocked_rocks_env(std::shared_ptr<rocksdb::Env> env);
+[[nodiscard]] std::shared_ptr<rocksdb::Env> unlocked_rocks_env(
+    const std::shared_ptr<rocksdb::Env>& env);
 
 }  // namespace train::storage

@@ -212,7 +212,7 @@ class ValueCutter : public RecordCutter {
       first_key_ = first_key(value_);
     }
     check_at_ = kCheckedBytes;
-    const Status status = take({.text = value_, .line = first_line_, .fault = fault});
+    Status status = take({.text = value_, .line = first_line_, .fault = fault});
     value_.clear();
     return status;
   }

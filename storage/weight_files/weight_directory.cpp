@@ -170,6 +170,7 @@ Status WeightDirectory::read_index(const fs::path& index) {
 
 std::vector<std::string> WeightDirectory::names() const {
   std::vector<std::string> all;
+  all.reserve(tensors_.size());
   for (const auto& [name, location] : tensors_) {
     all.push_back(name);
   }
