@@ -207,7 +207,7 @@ Status record_config(PreparedRun& run) {
   if (newest && newest->text == record.text && newest->step <= record.step) {
     return {};
   }
-  const Status written = run.store->event(kConfigRecorded, config_record_text(record));
+  Status written = run.store->event(kConfigRecorded, config_record_text(record));
   run.directory.recorded = std::move(record);
   return written;
 }

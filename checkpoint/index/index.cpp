@@ -276,7 +276,7 @@ Status CheckpointIndex::rebuild_from(const LocatedManifests& placed, const std::
   IndexContent before = std::exchange(known_, {});
   known_.notes = before.notes;
   known_.losses = before.losses;
-  const Status written = write(changes, std::move(batch));
+  Status written = write(changes, std::move(batch));
   if (!written) {
     known_ = std::move(before);
     return written;

@@ -74,7 +74,7 @@ Status keep_tokenizer(const fs::path& tokenizer, const fs::path& data) {
 fs::path kept_tokenizer_folder(const fs::path& data) { return data / kTokenizerFolder; }
 
 fs::path kept_tokenizer(const fs::path& data) {
-  const fs::path folder = kept_tokenizer_folder(data);
+  fs::path folder = kept_tokenizer_folder(data);
   std::error_code ignored;
   if (holds_tokenizer(folder)) {
     return folder;

@@ -120,7 +120,8 @@ Result<RunPlan> plan_model(const configs::RunConfig& given, std::int64_t vocab, 
   options.eval_lanes = evaluates ? options.eval_lanes : 0;
   const auto plan = TRAIN_TRY(engine::plan_of(options));
   TRAIN_RETURN_IF_ERROR(engine::check_freeze(options));
-  RunPlan run{.config = resolved(config, options.model),
+  configs::RunConfig whole = resolved(config, options.model);
+  RunPlan run{.config = std::move(whole),
               .engine = std::move(options),
               .data = {},
               .plan_digest = plan.digest(),

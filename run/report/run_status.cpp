@@ -194,7 +194,7 @@ std::string to_json(const RunStatus& status) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-StatusFile::StatusFile(fs::path run, StatusBase base)
+StatusFile::StatusFile(const fs::path& run, StatusBase base)
     : path_(status_path(run)), base_(std::move(base)) {}
 
 void StatusFile::set_progress(const RunProgress& progress) {

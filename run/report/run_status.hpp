@@ -54,7 +54,7 @@ struct RunStatus {
 /// for all generations of a start.
 class StatusFile {
  public:
-  StatusFile(std::filesystem::path run, StatusBase base);
+  StatusFile(const std::filesystem::path& run, StatusBase base);
 
   /// Sets the final progress of a generation of ranks, used by statuses without progress of their
   /// own.

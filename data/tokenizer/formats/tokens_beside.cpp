@@ -45,6 +45,7 @@ Result<std::vector<TokenBeside>> decoder_tokens(const json& decoder) {
     tokens.emplace(*id, std::move(*token));
   }
   std::vector<TokenBeside> all;
+  all.reserve(tokens.size());
   for (auto& [id, token] : tokens) {
     all.push_back({.token = std::move(token), .id = id});
   }
@@ -76,6 +77,7 @@ Result<std::vector<TokenBeside>> listed_tokens(const json& list,
                    AddedToken{.content = content, .normalized = !special, .special = special});
   }
   std::vector<TokenBeside> all;
+  all.reserve(tokens.size());
   for (auto& [id, token] : tokens) {
     all.push_back({.token = std::move(token), .id = id, .file = kAddedTokens});
   }

@@ -100,7 +100,8 @@ struct DecodeRunner {
     for (const std::string& token : tokens) {
       all += token;
     }
-    tokens.assign(1, std::move(all));
+    tokens.clear();
+    tokens.push_back(std::move(all));
   }
 
   void operator()(const StripDecode& step) const {
@@ -155,7 +156,8 @@ struct DecodeRunner {
       out += token;
     }
     flush();
-    tokens.assign(1, std::move(out));
+    tokens.clear();
+    tokens.push_back(std::move(out));
   }
 
  private:

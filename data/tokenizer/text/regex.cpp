@@ -17,7 +17,7 @@ namespace {
 /// word.
 constexpr std::uint32_t kMatchLimit = 5'000'000;
 constexpr std::uint32_t kHeapLimitKib = 64 * 1024;
-constexpr std::size_t kPatternLimitBytes = 64 * 1024;
+constexpr std::size_t kPatternLimitBytes = std::size_t{64} * 1024;
 
 std::string pcre2_message(int code) {
   std::array<PCRE2_UCHAR8, 256> text{};
