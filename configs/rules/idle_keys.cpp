@@ -12,10 +12,12 @@ bool needs_by_size(const RunConfig& config) {
   return std::ranges::count(config.parallel.wrapping, "by_size") == 0;
 }
 
-/// True if no unit's weights are gathered from other ranks.
+/// True if no unit's weights are gathered from other ranks because of the strategy.
 bool keeps_weights(const RunConfig& config) {
   const ParallelSection& parallel = config.parallel;
-  return parallel.ranks > 1 && parallel.strategy == "none" && parallel.strategy_by_unit.empty();
+  return parallel.ranks > 1 && parallel.strategy_by_unit.empty() &&
+         (parallel.strategy == "none" || parallel.strategy == "optimizer" ||
+          parallel.strategy == "gradient");
 }
 
 bool one_process(const RunConfig& config) {
@@ -83,7 +85,17 @@ constexpr auto kTable = std::to_array<IdleKeys>({
     {"batch.radix", [](const RunConfig& c) { return c.precision.determinism == "run"; },
      "with precision.determinism = \"run\""},
     {"parallel.wrap_min_parameters", needs_by_size, "unless parallel.wrapping is \"by_size\""},
-    {"parallel.reshard", keeps_weights, "with parallel.strategy = \"none\""},
+    {"parallel.reshard|parallel.gather_credits|parallel.prefetch_forward|"
+     "parallel.prefetch_backward",
+     keeps_weights, "unless parallel.strategy is \"full\" or \"hybrid\""},
+    {"parallel.strategy|parallel.strategy_by_unit|parallel.sync|parallel.reshard|"
+     "parallel.gather_credits|parallel.prefetch_forward|parallel.prefetch_backward",
+     [](const RunConfig& c) { return c.parallel.ranks == 1; }, "with one rank"},
+    {"parallel.gather_credits",
+     [](const RunConfig& c) {
+       return c.parallel.ranks > 1 && !keeps_weights(c) && c.parallel.reshard == "never";
+     },
+     "with parallel.reshard = \"never\", which keeps all gathered weights"},
     {"parallel.interface|parallel.port", one_process, "while all ranks are in one process"},
     {"train.ema_warmup", [](const RunConfig& c) { return c.train.ema == 0.0; },
      "without train.ema"},
