@@ -81,8 +81,8 @@ RunReport::RunReport(const ReportOptions& options)
   view_.step = options.first_step;
   view_.steps = options.total_steps;
   view_.ranks = options.ranks;
-  if (options.first_step > 0) {
-    view_.saved = fmt::format("checkpoint at step {}", options.first_step);
+  if (options.saved_step > 0) {
+    view_.saved = fmt::format("checkpoint at step {}", options.saved_step);
   }
   if (options.output == Output::live && options.out != nullptr) {
     block_ = std::make_unique<LiveBlock>(*options.out);

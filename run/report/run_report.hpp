@@ -35,6 +35,8 @@ enum class Output : std::uint8_t {
 struct ReportOptions {
   std::filesystem::path directory;  ///< Directory of the run.
   std::int64_t first_step = 0;      ///< Steps already done (resume).
+  /// Step of the newest checkpoint; 0: none. Ranks that resume from memory are ahead of it.
+  std::int64_t saved_step = 0;
   std::int64_t total_steps = 0;
   std::int64_t log_interval = 1;     ///< Steps per metrics line.
   std::int64_t tokens_per_step = 0;  ///< Includes padding of packed rows.

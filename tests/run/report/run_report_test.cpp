@@ -151,6 +151,33 @@ TEST_CASE("report: the block below a new checkpoint does not deny it", "[run][ru
              Catch::Contains("checkpoint at step 1") && !Catch::Contains("no checkpoint yet"));
 }
 
+TEST_CASE("report: a resumed block names the newest checkpoint, not the state in memory",
+          "[run][run_report]") {
+  for (const std::int64_t saved : {std::int64_t{0}, std::int64_t{4}}) {
+    const test::TempDirectory directory;
+    const Descriptor file(
+        ::open((directory / "out").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    TextOutput output(file.get());
+    test::write_bytes(directory / "metrics.jsonl", "{\"step\": 7}\n");
+    auto report = RunReport::open({.directory = directory.path(),
+                                   .first_step = 7,
+                                   .saved_step = saved,
+                                   .total_steps = 8,
+                                   .tokens_per_step = 100,
+                                   .tensorboard = false,
+                                   .output = Output::live,
+                                   .out = &output});
+    REQUIRE(report.ok());
+    StepFinished step;
+    step.step = 8;
+    (*report)->step(step, 0);
+    (*report)->close();
+    CHECK_THAT(test::read_bytes(directory / "out"),
+               Catch::Contains(saved == 0 ? "no checkpoint yet" : "checkpoint at step 4") &&
+                   !Catch::Contains("checkpoint at step 7"));
+  }
+}
+
 TEST_CASE("report: of packed rows a step's line says what was trained", "[run][run_report]") {
   const test::TempDirectory directory;
   auto report = RunReport::open(
