@@ -371,6 +371,7 @@ Result<std::unique_ptr<RunReport>> open_empty_report(const PreparedRun& run) {
   return RunReport::open(
       {.directory = run.directory.root,
        .first_step = run.first_step(),
+       .saved_step = run.start.checkpoint ? run.start.checkpoint->step : 0,
        .total_steps = options.total_steps,
        .log_interval = run.config().run.log_interval_steps,
        .tokens_per_step = tokens_per_step(run.config()),
@@ -380,8 +381,8 @@ Result<std::unique_ptr<RunReport>> open_empty_report(const PreparedRun& run) {
        .flops_per_token = engine::flops_per_token(options.model, options.seq_len),
        .peak_flops = run.reporting.peak_flops * static_cast<double>(run.config().parallel.nodes),
        .keep_rate =
-           [config = run.config()](double flops) {
-             keep_rates(config, {.peak_flops = 0.0, .run_flops = flops / rate_count(config)});
+           [config = run.config(), work = work_of(run.plan)](double flops) {
+             keep_rates(config, {.run_flops = flops / rate_count(config), .run_work = work});
            },
        .bytes_per_token = run.plan.data->bytes_per_token(),
        .data = run.plan.data,

@@ -205,12 +205,12 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
 /// Measures this machine's peak if no run has been measured on it.
 void show_dry_run(const RunPlan& plan) {
   const configs::RunConfig& config = plan.config;
-  const double of_run = kept_rates(config).run_flops;
-  print(of_run > 0.0
-            ? dry_run_report(plan, of_run * rate_count(config), /*of_a_run=*/true)
+  const MachineRates kept = kept_rates(config, work_of(plan));
+  print(kept.run_flops > 0.0
+            ? dry_run_report(plan, kept.run_flops * rate_count(config), kept.run_work)
             : dry_run_report(
                   plan, measure_peak_flops(config) * static_cast<double>(config.parallel.nodes),
-                  /*of_a_run=*/false));
+                  /*work=*/std::nullopt));
 }
 
 /// Trains to the end, or until a signal.

@@ -9,6 +9,7 @@
 #include "cli/report/shard_report.hpp"
 #include "engine/model/model_shape.hpp"
 #include "engine/objective/registry.hpp"
+#include "run/report/machine_rates.hpp"
 
 namespace train::cli {
 using namespace run;
@@ -28,20 +29,33 @@ std::string describe_layers(const engine::TrainingSchedule& schedule, std::int64
                               : "all of them are kept, of the rest none");
 }
 
-std::string describe_time(double flops, double flops_per_second, bool of_a_run) {
+std::string describe_rate(const RunPlan& plan, const std::optional<std::string>& work) {
+  if (!work) {
+    return "the peak of products on this machine, where no run was measured";
+  }
+  if (*work == work_of(plan)) {
+    return "which the newest run of this model on this machine reached";
+  }
+  return fmt::format(
+      "an estimate: no run of this model was measured on this machine, and {} "
+      "reached that",
+      work->empty() ? "another" : fmt::format("one of another ({})", *work));
+}
+
+std::string describe_time(const RunPlan& plan, double flops, double flops_per_second,
+                          const std::optional<std::string>& work) {
   if (flops_per_second <= 0.0) {
     return "not known: no rate of this machine has been measured";
   }
   return fmt::format("{}{} at {}FLOP/s, {}; without evaluations and answers",
-                     of_a_run ? "" : "at least ", format_duration(flops / flops_per_second),
-                     format_count(flops_per_second),
-                     of_a_run ? "which the newest run on this machine reached"
-                              : "the peak of products on this machine, where no run was measured");
+                     work ? "" : "at least ", format_duration(flops / flops_per_second),
+                     format_count(flops_per_second), describe_rate(plan, work));
 }
 
 }  // namespace
 
-std::string dry_run_report(const RunPlan& plan, double flops_per_second, bool of_a_run) {
+std::string dry_run_report(const RunPlan& plan, double flops_per_second,
+                           const std::optional<std::string>& work) {
   const configs::RunConfig& config = plan.config;
   const engine::ModelSpec& model = plan.engine.model;
   const engine::ParameterCount parameters = engine::count_parameters(model);
@@ -67,7 +81,7 @@ std::string dry_run_report(const RunPlan& plan, double flops_per_second, bool of
                             config.data.dir));
   row("computation", fmt::format("{}FLOP, {}FLOP per token, forward and backward",
                                  format_count(tokens * flops), format_count(flops)));
-  row("time", describe_time(tokens * flops, flops_per_second, of_a_run));
+  row("time", describe_time(plan, tokens * flops, flops_per_second, work));
   row("objective", config.objective.name);
   if (schedule != nullptr) {
     row("trained layers", describe_layers(*schedule, std::ssize(model.layers),

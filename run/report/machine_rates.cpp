@@ -7,10 +7,12 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/process/host_name.hpp"
+#include "engine/model/model_shape.hpp"
 #include "engine/rank/plan/run_device.hpp"
-#include "run/plan/run_plan.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::run {
@@ -21,6 +23,7 @@ namespace fs = std::filesystem;
 // Long enough to outlast a moment of other load.
 constexpr double kPeakSeconds = 0.5;
 constexpr std::uint64_t kMostBytes = 1 << 20;
+constexpr std::size_t kMostWorks = 32;  // Per device, precision and number of threads.
 
 /// Path of the kept rates; empty: the user has no such directory.
 fs::path rates_file() {
@@ -60,32 +63,78 @@ bool has_own_devices(const configs::RunConfig& config) {
   return config.runtime.device != "cpu" && config.parallel.transport != "inproc";
 }
 
+// Entry of the rates of runs with these keys; an empty one where the file has none.
+nlohmann::json entry_of(const nlohmann::json& all, const configs::RunConfig& config) {
+  const auto entry = all.find(key_of(config));
+  return entry != all.end() && entry->is_object() ? *entry : nlohmann::json::object();
+}
+
+double number_of(const nlohmann::json& entry, const char* name) {
+  const auto value = entry.value(name, nlohmann::json());
+  return value.is_number() ? std::max(0.0, value.get<double>()) : 0.0;
+}
+
+// Newest rates of different works, the newest first; what is none is left out.
+std::vector<MachineRates> runs_of(const nlohmann::json& entry) {
+  std::vector<MachineRates> runs;
+  for (const auto& run : entry.value("runs", nlohmann::json())) {
+    if (run.is_object() && run.value("work", nlohmann::json()).is_string()) {
+      runs.push_back({.run_flops = number_of(run, "flops"), .run_work = run["work"]});
+    }
+  }
+  return runs;
+}
+
 }  // namespace
 
-MachineRates kept_rates(const configs::RunConfig& config) {
-  const auto all = read_all(rates_file());
-  const auto entry = all.find(key_of(config));
-  const auto number = [&](const char* name) {
-    const auto value = entry == all.end() || !entry->is_object()
-                           ? nlohmann::json()
-                           : entry->value(name, nlohmann::json());
-    return value.is_number() ? std::max(0.0, value.get<double>()) : 0.0;
-  };
-  return {.peak_flops = number("peak_flops"), .run_flops = number("run_flops")};
+std::string work_of(const RunPlan& plan) {
+  const engine::ModelSpec& model = plan.engine.model;
+  const configs::RunConfig& config = plan.config;
+  return fmt::format(
+      "{} of {} layers, width {}, {}, vocabulary {}, lanes of {} x {}, {}{}{}", model.architecture,
+      model.layers.size(), model.embedding_dim, engine::block_sizes(model.layers.front()),
+      model.vocab_size, config.batch.micro_batch, plan.engine.seq_len, config.objective.name,
+      config.lora.rank > 0 ? ", LoRA" : "", config.train.freeze.empty() ? "" : ", a part frozen");
+}
+
+MachineRates kept_rates(const configs::RunConfig& config, std::string_view work) {
+  const nlohmann::json entry = entry_of(read_all(rates_file()), config);
+  const std::vector<MachineRates> runs = runs_of(entry);
+  const auto same = std::ranges::find(runs, work, &MachineRates::run_work);
+  MachineRates kept;
+  if (same != runs.end()) {
+    kept = *same;
+  } else if (!runs.empty()) {
+    kept = runs.front();
+  } else {
+    kept.run_flops = number_of(entry, "run_flops");  // As earlier versions kept it.
+  }
+  kept.peak_flops = number_of(entry, "peak_flops");
+  return kept;
 }
 
 MachineRates keep_rates(const configs::RunConfig& config, const MachineRates& measured) {
-  MachineRates kept = kept_rates(config);
-  kept.peak_flops = std::max(kept.peak_flops, measured.peak_flops);
-  kept.run_flops = measured.run_flops > 0.0 ? measured.run_flops : kept.run_flops;
   const fs::path path = rates_file();
   auto all = read_all(path);
-  all[key_of(config)] = {{"peak_flops", kept.peak_flops}, {"run_flops", kept.run_flops}};
+  nlohmann::json entry = entry_of(all, config);
+  std::vector<MachineRates> runs = runs_of(entry);
+  if (measured.run_flops > 0.0) {
+    std::erase_if(runs, [&](const auto& run) { return run.run_work == measured.run_work; });
+    runs.insert(runs.begin(), measured);
+    runs.resize(std::min(runs.size(), kMostWorks));
+    entry["runs"] = nlohmann::json::array();
+    for (const MachineRates& run : runs) {
+      entry["runs"].push_back({{"work", run.run_work}, {"flops", run.run_flops}});
+    }
+    entry["run_flops"] = measured.run_flops;
+  }
+  entry["peak_flops"] = std::max(number_of(entry, "peak_flops"), measured.peak_flops);
+  all[key_of(config)] = std::move(entry);
   std::error_code ignored;
   if (!path.empty() && (fs::create_directories(path.parent_path(), ignored), !ignored)) {
     (void)storage::write_file_atomically(path, all.dump(1) + "\n");
   }
-  return kept;
+  return kept_rates(config, measured.run_work);
 }
 
 double rate_count(const configs::RunConfig& config) {
@@ -104,7 +153,7 @@ double measure_peak_flops(const configs::RunConfig& config) {
     engine::release_device(device);  // The ranks are processes, each with its own device.
   }
   const double peak =
-      measured > 0.0 ? keep_rates(config, {.peak_flops = measured, .run_flops = 0.0}).peak_flops
+      measured > 0.0 ? std::max(measured, keep_rates(config, {.peak_flops = measured}).peak_flops)
                      : 0.0;
   return peak * rate_count(config) / static_cast<double>(config.parallel.nodes);
 }
