@@ -76,14 +76,16 @@ ParameterCount count_parameters(const ModelSpec& spec) {
   ParameterCount count;
   count.embedding = spec.vocab_size * spec.embedding_dim;
   count.head = spec.tie_embeddings ? 0 : count.embedding;
+  double active = 0.0;
   for (const UnitParameters& unit : describe_units(spec)) {
     for (const Parameter& parameter : unit.parameters) {
       if (!parameter.tallied) {
         count.total += parameter.count();
-        count.active += std::llround(parameter.used_share * static_cast<double>(parameter.count()));
+        active += parameter.used_share * static_cast<double>(parameter.count());
       }
     }
   }
+  count.active = std::llround(active);
   return count;
 }
 
