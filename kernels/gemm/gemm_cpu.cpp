@@ -127,6 +127,24 @@ Ahead columns_ahead(const Block& block, std::int64_t column, std::int64_t most,
           .stride = block.p.ldb};
 }
 
+/// The first rows of the next piece's op(A), after the last columns of this one; as many as leave
+/// room in L2.
+Ahead rows_ahead(const Block& block, std::int64_t column, const ProductPiece* next) {
+  const bool last = column >= block.piece.columns && block.first + block.depth == block.p.k;
+  if (!last || next == nullptr || next->product.k == 0) {
+    return {};
+  }
+  constexpr std::int64_t most = 131'072;
+  const MatmulParams& p = next->product;
+  const Block after{p, next->piece, 0, p.k};
+  const bool across = p.transpose_a;
+  const std::int64_t elements = across ? next->piece.rows : p.k;
+  return {.from = after.a(0),
+          .rows = std::min(across ? p.k : next->piece.rows, most / elements),
+          .row_elements = elements,
+          .stride = p.lda};
+}
+
 /// Computes one tile, by the places of its operands.
 template <int vectors>
 HWY_INLINE void multiply_whole_tile(const Tile& tile, Left left, Right right) {
@@ -236,7 +254,8 @@ void multiply_piece(const MatmulParams& p, const Piece& piece, const ProductPiec
       const std::int64_t columns = std::min(most_columns, piece.columns - column);
       const std::int64_t panels_across = divide_up(columns, kTileVectors * kLanes);
       LinesAhead ahead(columns_ahead(block, column + columns, most_columns, next),
-                       tiles * panels_across * divide_up(block.depth, kSteps));
+                       tiles * panels_across * divide_up(block.depth, kSteps),
+                       rows_ahead(block, column + columns, next));
       for (std::int64_t t = 0; t < tiles; t += most_tiles) {
         multiply_rows(block, t * kTileRows, std::min(most_tiles, tiles - t), column, columns,
                       panels, a_panels, ahead);

@@ -23,14 +23,13 @@ struct Ahead {
 class LinesAhead {
  public:
   LinesAhead() = default;
-  /// `times`: expected number of calls of prefetch(); more are allowed.
-  LinesAhead(const Ahead& all, std::int64_t times)
-      : next_row_(all.from),
-        stride_(all.stride),
-        row_elements_(all.row_elements),
-        rows_left_(all.row_elements > 0 ? all.rows : 0),
-        each_time_(divide_up(rows_left_ * divide_up(row_elements_ + kCacheLine - 1, kCacheLine),
-                             std::max<std::int64_t>(times, 1))) {}
+  /// `times`: expected number of calls of prefetch(); more are allowed. `then` comes after `all`.
+  LinesAhead(const Ahead& all, std::int64_t times, const Ahead& then = {})
+      : then_(then),
+        each_time_(
+            divide_up(most_lines(all) + most_lines(then), std::max<std::int64_t>(times, 1))) {
+    begin(all);
+  }
 
   void prefetch() {
     constexpr int second_level = 2;
@@ -47,6 +46,9 @@ class LinesAhead {
   const float* next_line() {
     if (lines_left_ == 0) {
       if (rows_left_ == 0) {
+        begin(std::exchange(then_, {}));
+      }
+      if (rows_left_ == 0) {
         return nullptr;
       }
       --rows_left_;
@@ -61,6 +63,19 @@ class LinesAhead {
   }
 
  private:
+  static std::int64_t most_lines(const Ahead& all) {
+    return all.row_elements == 0
+               ? 0
+               : all.rows * divide_up(all.row_elements + kCacheLine - 1, kCacheLine);
+  }
+  void begin(const Ahead& all) {
+    next_row_ = all.from;
+    stride_ = all.stride;
+    row_elements_ = all.row_elements;
+    rows_left_ = all.row_elements > 0 ? all.rows : 0;
+  }
+
+  Ahead then_;
   const float* line_ = nullptr;
   const float* next_row_ = nullptr;
   std::int64_t stride_ = 0, row_elements_ = 0;

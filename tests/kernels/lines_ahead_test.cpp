@@ -61,6 +61,27 @@ TEST_CASE("lines ahead: as many calls as were announced bring all of them",
   }
 }
 
+TEST_CASE("lines ahead: other rows come after the first ones", "[kernels][lines_ahead]") {
+  const std::vector<float> memory(4096);
+  const Ahead first{.from = memory.data(), .rows = 3, .row_elements = 20, .stride = 64};
+  const Ahead then{.from = memory.data() + 1000, .rows = 2, .row_elements = 33, .stride = 100};
+  LinesAhead all(first, 4, then);
+  LinesAhead expected(first, 1);
+  while (const float* line = expected.next_line()) {
+    REQUIRE(all.next_line() == line);
+  }
+  expected = LinesAhead(then, 1);
+  while (const float* line = expected.next_line()) {
+    REQUIRE(all.next_line() == line);
+  }
+  REQUIRE(all.next_line() == nullptr);
+  LinesAhead announced(first, 4, then);
+  for (int i = 0; i < 4; ++i) {
+    announced.prefetch();
+  }
+  REQUIRE(announced.next_line() == nullptr);
+}
+
 TEST_CASE("lines ahead: of nothing there are none", "[kernels][lines_ahead]") {
   REQUIRE(LinesAhead().next_line() == nullptr);
   const std::vector<float> memory(64);
