@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <any>
 #include <exception>
 #include <string_view>
+#include <system_error>
 
 #include "base/exit_codes.hpp"
 #include "base/math/float_mode.hpp"
@@ -19,7 +21,17 @@ namespace {
 Result<int> run_command(int argc, const char* const* argv) {
   TRAIN_RETURN_IF_ERROR(engine::check_processor());
   const auto command = TRAIN_TRY(parse(argc, argv));
-  return command.run();
+  const int exit_code = TRAIN_TRY(command.run());
+  const int lost = standard_output().failure();
+  // Training does not depend on its lines; what other commands print is their result.
+  const bool trains = std::any_cast<RunOptions>(&command.options) != nullptr;
+  if (lost != 0 && exit_code == kExitFinished && !trains) {
+    return failure(
+        fmt::format("cannot write the output to the end: {}; make room, or send it "
+                    "elsewhere",
+                    std::generic_category().message(lost)));
+  }
+  return exit_code;
 }
 
 int run_program(int argc, const char* const* argv) {

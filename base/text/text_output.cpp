@@ -30,6 +30,9 @@ bool has_room(int descriptor, int wait_ms) {
   return ::poll(&writable, 1, wait_ms) > 0;
 }
 
+/// True for what a reader causes by going away: a closed pipe or terminal.
+bool reader_gone(int code) { return code == EPIPE || code == EIO || code == ECONNRESET; }
+
 /// Writes and removes the front of `text`; waits if there is no room.
 Piece write_piece(int descriptor, std::string_view& text) {
   const ssize_t bytes = ::write(descriptor, text.data(), std::min(text.size(), kPieceBytes));
@@ -67,8 +70,13 @@ struct TextOutput::Queue {
   bool ending = false;    ///< End when the queue is empty.
   bool given_up = false;  ///< End at once.
   bool closed = false;
+  int failure = 0;
 
   // REQUIRES: the lock is held.
+  void close_after(int code) {
+    closed = true;
+    failure = reader_gone(code) ? 0 : code;
+  }
   void push(Text text) {
     waiting_bytes += text.bytes.size();
     texts.push_back(std::move(text));
@@ -105,14 +113,16 @@ struct TextOutput::Queue {
     texts.pop_front();
     return true;
   }
-  /// False: the reader is gone.
+  /// False: the reader is gone, or nothing can be written; then it is closed.
   bool write_whole(const Text& text) {
     std::string_view left = text.bytes;
     while (!left.empty()) {
       const bool room = has_room(text.descriptor, kBetweenLooks_ms);
       const Piece piece = room ? write_piece(text.descriptor, left) : Piece::full;
+      const int code = errno;
       const std::lock_guard lock(mutex);
       if (piece == Piece::broken || given_up) {
+        close_after(piece == Piece::broken ? code : 0);
         return false;
       }
     }
@@ -124,8 +134,6 @@ struct TextOutput::Queue {
     Text text;
     while (next(descriptor, text)) {
       if (!write_whole(text)) {
-        const std::lock_guard lock(mutex);
-        closed = true;
         break;
       }
     }
@@ -159,8 +167,9 @@ void TextOutput::write(std::string_view text) {
   while (!text.empty()) {
     const Piece piece = write_piece(descriptor_, text);
     if (piece == Piece::broken) {
+      const int code = errno;
       const std::lock_guard lock(queue_->mutex);
-      queue_->closed = true;
+      queue_->close_after(code);
       return;
     }
     if (piece == Piece::full) {
@@ -198,6 +207,11 @@ void TextOutput::finish(std::chrono::milliseconds patience) {
 bool TextOutput::closed() const {
   const std::lock_guard lock(queue_->mutex);
   return queue_->closed;
+}
+
+int TextOutput::failure() const {
+  const std::lock_guard lock(queue_->mutex);
+  return queue_->failure;
 }
 
 // Outlive every thread that logs while the process ends.

@@ -39,6 +39,8 @@ class TextOutput {
 
   /// True if the reader is gone, or did not read the rest after finish().
   [[nodiscard]] bool closed() const;
+  /// errno of the write that lost text, such as ENOSPC; 0: none did, or the reader is gone.
+  [[nodiscard]] int failure() const;
   [[nodiscard]] int descriptor() const { return descriptor_; }
 
  private:

@@ -87,11 +87,12 @@ Status prepare_rows(const PrepareOptions& options, storage::SaidLayout layout) {
       request, [&bar](std::uint64_t done, std::uint64_t total) { bar.show(done, total); });
   TRAIN_RETURN_IF_ERROR(report);
   if (report->up_to_date) {
-    fmt::print("{} is up to date: the same was prepared from the same files\n", options.out);
+    print(
+        fmt::format("{} is up to date: the same was prepared from the same files\n", options.out));
     return {};
   }
   for (const std::string& line : report->lines()) {
-    fmt::print("{}\n", line);
+    print(fmt::format("{}\n", line));
   }
   log_info(fmt::format("data_prepared out={} kind={} rows={} val_rows={} row_length={} packing={}",
                        options.out, report->facts.kind, report->facts.train.rows,
@@ -134,7 +135,7 @@ Status prepare(const PrepareOptions& options) {
                        options.out, report->documents, report->train_tokens, report->val_tokens,
                        report->whole_documents ? "" : " (validation is the tail of the text)"));
   for (const std::string& line : report->dropped_lines()) {
-    fmt::print("{}\n", line);
+    print(fmt::format("{}\n", line));
   }
   for (const std::string& note : report->notes) {
     log_warning(fmt::format("tokenizer_note {}", note));

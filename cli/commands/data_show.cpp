@@ -28,13 +28,13 @@ void show_document(const data::RowSplit& split, const data::Tokenizer& tokenizer
     pair = fmt::format(", {} {} ({})", kto ? "example" : "pair", document.pair,
                        side_name(kto, document.side));
   }
-  fmt::print("-- document {}{}{}: {} tokens, {} trained\n", number, pair,
-             source < sources.size() ? ", of " + sources[source] : "", document.length,
-             document.trained);
+  print(fmt::format("-- document {}{}{}: {} tokens, {} trained\n", number, pair,
+                    source < sources.size() ? ", of " + sources[source] : "", document.length,
+                    document.trained));
   const bool terminal = isatty(STDOUT_FILENO) != 0;
-  fmt::print("{}\n", data::marked_text(
-                         tokenizer, excerpt,
-                         terminal ? data::Marks{"\x1b[32m", "\x1b[0m"} : data::Marks{"[[", "]]"}));
+  print(fmt::format("{}\n", data::marked_text(tokenizer, excerpt,
+                                              terminal ? data::Marks{"\x1b[32m", "\x1b[0m"}
+                                                       : data::Marks{"[[", "]]"})));
 }
 
 Status show(const ShowOptions& options) {
@@ -56,8 +56,8 @@ Status show(const ShowOptions& options) {
         fmt::format("{}: row {}, but {} has {}", options.dir, row, options.split, split.rows()));
   }
   const auto excerpts = TRAIN_TRY(data::read_excerpts(split, row));
-  fmt::print("row {} of {}: {} of {} tokens, {} trained\n", row, split.rows(), split.tokens(row),
-             split.row_length(), split.trained_tokens(row));
+  print(fmt::format("row {} of {}: {} of {} tokens, {} trained\n", row, split.rows(),
+                    split.tokens(row), split.row_length(), split.trained_tokens(row)));
   const std::vector<std::uint64_t> numbers = split.document_numbers(row);
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     if (options.document < 0 || numbers[i] == static_cast<std::uint64_t>(options.document)) {

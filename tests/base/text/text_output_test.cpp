@@ -6,6 +6,7 @@
 
 #include <array>
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <string>
@@ -48,6 +49,33 @@ struct Pipe {
 std::string lost_line(std::uint64_t texts) { return std::to_string(texts) + " lost\n"; }
 
 }  // namespace
+
+TEST_CASE("text_output: text lost to a full disk is a failure, a reader that is gone is none",
+          "[base][text_output]") {
+  const Descriptor full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  REQUIRE(full.get() >= 0);
+  const auto before = std::signal(SIGPIPE, SIG_IGN);  // as block_signals() does
+  for (const bool queued : {false, true}) {
+    TextOutput lost(full.get());
+    Pipe pipe;
+    TextOutput unread(pipe.writes.get());
+    if (queued) {
+      lost.queue(lost_line, 4096);
+      unread.queue(lost_line, 4096);
+    }
+    CHECK(lost.failure() == 0);
+    pipe.reads.reset();
+    lost.write("a");
+    unread.write("a");
+    lost.finish(test::hang_limit);
+    unread.finish(test::hang_limit);
+    CHECK(lost.closed());
+    CHECK(unread.closed());
+    CHECK(lost.failure() == ENOSPC);
+    CHECK(unread.failure() == 0);
+  }
+  std::signal(SIGPIPE, before);
+}
 
 TEST_CASE("text_output: a reader that does not read blocks nobody, and what is lost is counted",
           "[base][text_output][P2]") {
