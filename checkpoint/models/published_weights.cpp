@@ -249,7 +249,9 @@ Status PublishedWeights::check() {
   const std::string more = mistakes.size() > 1
                                ? fmt::format(" (and {} more like it)", mistakes.size() - 1)
                                : std::string();
-  return user_error(fmt::format("{}: {}{}", path, mistakes.front(), more));
+  return user_error(
+      fmt::format("{}: {}{}; config.json and weights must be of one model: fetch both again", path,
+                  mistakes.front(), more));
 }
 
 Status PublishedWeights::read_rows(const engine::Parameter& parameter, std::int64_t first_row,

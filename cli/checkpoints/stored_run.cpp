@@ -134,7 +134,7 @@ Result<checkpoint::FoundCheckpoint> find_checkpoint(const StoredRun& run,
     if (!report.newest) {
       return user_error(
           fmt::format("{}: no checkpoint yet; wait for the first one or lower "
-                      "checkpoint.interval_steps",
+                      "checkpoint.interval_steps; if there was one, put it back",
                       run.placed().string()));
     }
     return *std::move(report.newest);

@@ -96,11 +96,12 @@ Result<int> run_to_end(PreparedRun& run) {
   const configs::ParallelSection& parallel = run.config().parallel;
   log_info(fmt::format(
       "run_started directory={} step={} steps={} epochs={:.2f} ranks={} strategy={} threads={} "
-      "peak={}FLOP/s",
+      "peak={}",
       run.directory.root.string(), run.first_step(), run.config().run.steps, epochs_of(run.plan),
       parallel.ranks, parallel.strategy,
       threads_per_rank(run.config().runtime.threads, parallel.ranks / parallel.nodes),
-      format_count(run.reporting.peak_flops)));
+      run.reporting.peak_flops > 0.0 ? format_count(run.reporting.peak_flops) + "FLOP/s"
+                                     : "unknown"));
   run.status = std::make_shared<StatusFile>(
       run.directory.root,
       status_base(run.directory.root.filename().string(), run.config().run.steps,
@@ -197,6 +198,11 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
   const std::string& source = model.from.empty() ? model.config : model.from;
   warn_of_unread_keys(run.plan.engine.model, source);
   warn_of_dropout(run.plan.engine.model, source);
+  if (run.config().lora.rank > 0 && model.from.empty()) {
+    log_warning(
+        "lora_without_model the adapters are trained beside initial weights, which stay as they "
+        "are: name a model in model.from, or leave [lora] out");
+  }
   warn_of_small_disk(run);
   run.reporting.peak_flops = measure_peak_flops(run.config());
   return run_to_end(run);

@@ -57,9 +57,10 @@ class RunAudit {
         std::count_if(journal_.steps.begin(), journal_.steps.end(),
                       [](const auto& step) { return !step.second.tensor_digests.empty(); });
     return fmt::format(
-        "consistent: {} checkpoints, {} of them with digests in the journal; {} steps, {} with "
+        "consistent: {} checkpoint{}, {} of them with digests in the journal; {} steps, {} with "
         "digests; {} lines of metrics{}{}",
-        checkpoints_, digested_checkpoints_, journal_.steps.size(), digested, metric_steps_,
+        checkpoints_, checkpoints_ == 1 ? "" : "s", digested_checkpoints_, journal_.steps.size(),
+        digested, metric_steps_,
         newer_metrics_ > 0 ? fmt::format(", {} newer ones than the journal", newer_metrics_)
                            : std::string(),
         changes_.empty() ? std::string() : "; " + changes());

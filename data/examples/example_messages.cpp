@@ -384,7 +384,9 @@ std::variant<ExampleText, Dropped> conversation_text(const MessageList& list, Li
                    [](float weight) { return weight > 0.0F; })) {
     return blame_role(
         {DropReason::nothing_trained,
-         fmt::format("no message of the assistant is trained; the roles are {}", roles_of(list))},
+         fmt::format("no message of the assistant is trained; the roles there are {}, and the "
+                     "assistant's is \"assistant\"",
+                     roles_of(list))},
         list.remarks);
   }
   text.conversation = std::move(*conversation);

@@ -33,7 +33,9 @@ Status check_rows_request(const PrepareRowsRequest& request) {
     return user_error("rows need --input FILE and --out DIR");
   }
   if (request.tokenizer.empty() || request.tokenizer == "bytes") {
-    return user_error("rows need a model's tokenizer; use --tokenizer DIR");
+    return user_error(
+        "--row-length makes rows, which need a model's tokenizer: give its directory by "
+        "--tokenizer DIR");
   }
   if (request.row_length < 2 || request.row_length > kRowLengthMost) {
     return user_error(fmt::format("--row-length {} must be between 2 and {}", request.row_length,

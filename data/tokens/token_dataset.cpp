@@ -89,9 +89,9 @@ Result<SplitFiles> split_files(const fs::path& directory) {
   std::sort(all.begin(), all.end());
   SplitFiles files = files_by_name(all);
   if (files.train.empty()) {
-    return user_error(
-        fmt::format("data directory {} holds no train.bin (nor train_0000.bin, ...); {}",
-                    directory.string(), kMakeCommand));
+    return user_error(fmt::format(
+        "data directory {}: holds no train.bin (nor train_0000.bin, ...); check data.dir, or {}",
+        directory.string(), kMakeCommand));
   }
   // Files beside a val.bin were never read.
   const fs::path only = directory / "val.bin";

@@ -235,8 +235,9 @@ Result<ModelConfigText> find_model_config(const std::string& name_or_path) {
   if (!fs::exists(path, ignored)) {
     return user_error(fmt::format(
         "{}: no such config.json or directory, and no shape of that name{}; `actortrain "
-        "describe` lists them",
-        name_or_path, configs::did_you_mean(name_or_path, names)));
+        "describe` lists them{}",
+        name_or_path, configs::did_you_mean(name_or_path, names),
+        storage::how_to_fetch(name_or_path)));
   }
   if (path.extension() == ".gguf") {
     return user_error(fmt::format(

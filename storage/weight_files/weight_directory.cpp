@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/text/ascii.hpp"
 #include "storage/files/input_file.hpp"
 #include "storage/weight_files/element_types.hpp"
 
@@ -100,6 +101,23 @@ std::string adapter_alone(const fs::path& path) {
       "adapter_config.json names (PEFT: merge_and_unload, then save_pretrained), and give that "
       "directory",
       path.string());
+}
+
+std::string how_to_fetch(std::string_view name) {
+  const auto is_word = [](std::string_view word) {
+    return !word.empty() && is_alphanumeric(word.front()) &&
+           std::ranges::all_of(word, [](char letter) {
+             return is_alphanumeric(letter) || letter == '-' || letter == '_' || letter == '.';
+           });
+  };
+  const std::size_t slash = name.find('/');
+  if (slash == std::string_view::npos || !is_word(name.substr(0, slash)) ||
+      !is_word(name.substr(slash + 1))) {
+    return "";
+  }
+  return fmt::format(
+      "; a repository of that name is fetched first, by `hf download {} --local-dir {}`", name,
+      name.substr(slash + 1));
 }
 
 Result<WeightDirectory> WeightDirectory::open(const fs::path& path) {

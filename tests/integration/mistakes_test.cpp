@@ -114,6 +114,11 @@ TEST_CASE("mistakes: what is given to a command instead of what it wants",
   check_mistake(site,
                 {"data", "prepare", "--input", "tiny.toml", "--out", "o", "--tokenizer", "none"},
                 {"none: no such tokenizer", "model's directory"});
+  check_mistake(
+      site,
+      {"data", "prepare", "--input", "tiny.toml", "--out", "o", "--tokenizer", "owner/model-1.5b"},
+      {"no such tokenizer", "hf download owner/model-1.5b --local-dir model-1.5b"});
+  check_mistake(site, {"describe", "owner/model"}, {"hf download owner/model --local-dir model"});
   check_mistake(site,
                 {"data", "prepare", "--input", "tiny.toml", "--out", "o", "--row-length", "8",
                  "--tokenizer", "none", "--kind", "chatt"},
@@ -122,6 +127,24 @@ TEST_CASE("mistakes: what is given to a command instead of what it wants",
                 {"none: no such directory of rows", "--row-length"});
   check_mistake(site, {"render", "--template", "none", "--input", "tiny.toml"},
                 {"\"none\"", "chatml", "give its path"});
+}
+
+TEST_CASE("mistakes: output that is not written is a failure, but not of training",
+          "[integration][mistakes]") {
+  const RunSite site;
+  const auto into_nothing = [&site](const std::string& command) {
+    return Process({"/bin/sh", "-c",
+                    "exec " ACTORTRAIN_BINARY_DIR "/actortrain " + command + " > /dev/full"},
+                   site.path())
+        .wait();
+  };
+  check_one_line(into_nothing("config keys"), 1,
+                 {"cannot write the output to the end", "No space left on device"});
+  check_one_line(into_nothing("describe smollm2-135m"), 1, {"cannot write"});
+  const Ended trained =
+      into_nothing("run tiny.toml --quiet --set run.steps=1 --set schedule.warmup_steps=0");
+  INFO(trained.err);
+  CHECK(trained.exit_code == 0);
 }
 
 TEST_CASE("mistakes: in the data", "[integration][mistakes]") {

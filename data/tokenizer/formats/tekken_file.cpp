@@ -216,7 +216,8 @@ Result<TokenizerParts> read_tekken_file(std::string_view text) {
   TekkenDocument document;
   TekkenEvents events(document);
   if (!json::sax_parse(text.begin(), text.end(), &events)) {
-    return user_error(fmt::format("not JSON at byte {}", events.defect_position()));
+    return user_error(fmt::format("not JSON at byte {}: cut short or overwritten; fetch it again",
+                                  events.defect_position()));
   }
   TRAIN_RETURN_IF_ERROR(check_sizes(document));
   auto vocabulary = TRAIN_TRY(vocabulary_of(document));

@@ -14,6 +14,7 @@
 #include "storage/files/input_file.hpp"
 #include "storage/files/untrusted_text.hpp"
 #include "storage/text/utf8.hpp"
+#include "storage/weight_files/weight_directory.hpp"
 
 namespace train::data {
 namespace {
@@ -214,8 +215,9 @@ Result<std::vector<std::uint32_t>> configured_ends(const fs::path& folder) {
 Result<TokenizerParts> read_tokenizer_files(const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
-    return user_error(fmt::format(
-        "{}: no such tokenizer; name a model's directory or a tokenizer's file", path.string()));
+    return user_error(
+        fmt::format("{}: no such tokenizer; name a model's directory or a tokenizer's file{}",
+                    path.string(), storage::how_to_fetch(path.string())));
   }
   const bool is_folder = fs::is_directory(path, ignored);
   fs::path file = path;

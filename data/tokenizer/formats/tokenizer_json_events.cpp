@@ -131,7 +131,8 @@ class TokenizerEvents : public nlohmann::json_sax<nlohmann::json> {
 
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception&) override {
-    return stop(fmt::format("not JSON at byte {}", position));
+    return stop(
+        fmt::format("not JSON at byte {}: cut short or overwritten; fetch it again", position));
   }
 
   [[nodiscard]] const std::string& defect() const { return defect_; }

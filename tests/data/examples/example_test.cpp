@@ -198,7 +198,8 @@ TEST_CASE("example: what nobody reads has its name, and roles that nobody knows"
                                   {.kind = ExampleKind::chat});
   REQUIRE(std::get<Dropped>(none).reason == DropReason::unknown_role);
   REQUIRE(std::get<Dropped>(none).detail ==
-          "\"bing\": no message of the assistant is trained; the roles are user, bing");
+          "\"bing\": no message of the assistant is trained; the roles there are user, bing, and "
+          "the assistant's is \"assistant\"");
 }
 
 TEST_CASE("example: every line that gives nothing has its reason", "[data][examples]") {
