@@ -19,8 +19,8 @@ struct ExpertLoads {
   [[nodiscard]] std::vector<std::vector<double>> rounded() const;
 };
 
-/// Takes the metrics called "expert_load/<layer>/<expert>" (engine::ExpertsSpec::sums()), which come
-/// layer by layer, out of `metrics`.
+/// Takes the metrics called "expert_load/<layer>/<expert>" (engine::ExpertsSpec::sums()), which
+/// come layer by layer, out of `metrics`.
 [[nodiscard]] ExpertLoads take_expert_loads(std::vector<std::pair<std::string, double>>& metrics);
 
 }  // namespace train::run

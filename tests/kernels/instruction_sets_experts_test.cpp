@@ -70,6 +70,13 @@ TEST_CASE("instruction sets: routers", "[kernels][instruction_sets][P1]") {
            .tally = side.result(zeros(experts)),
            .loads = side.result(Exact(at(2 * experts)))});
     });
+  }
+}
+
+TEST_CASE("instruction sets: order and groups of rows", "[kernels][instruction_sets][P1]") {
+  for (const std::int64_t experts : kWidths) {
+    const ExpertSizes sizes{
+        .rows = 9, .experts = experts, .slots = std::min<std::int64_t>(experts, 8)};
     compare_sets("expert_sort", of(experts), [=](Side& side, Source&) {
       side.kernels.expert_sort(side.stream(), {.chosen = side.put(drawn_choices(sizes, 73)),
                                                .offsets = side.result(Numbers(at(experts + 1))),

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "base/check.hpp"
+#include "base/math/fixed_math.hpp"
 #include "engine/model/blocks/experts_rules.hpp"
 #include "kernels/activation/activation.hpp"
 #include "kernels/activation/elementwise.hpp"
@@ -70,7 +70,7 @@ double uniform_value(const BalanceTerm& term, std::int64_t experts, std::int64_t
     case BalanceKind::switch_loss:
       return 1.0;
     case BalanceKind::z: {
-      const double lse = std::log(static_cast<double>(experts));  // Of logits that are 0.
+      const double lse = fixed::log(static_cast<double>(experts));  // Of logits that are 0.
       return lse * lse;
     }
   }
