@@ -1,6 +1,9 @@
 #include "engine/rank/plan/rank_layout.hpp"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
 
 #include "base/check.hpp"
 #include "base/text/byte_sizes.hpp"
@@ -185,13 +188,23 @@ void RankLayout::set_blocks() {
   lane_blocks_ = blocks_of(plan_->train_lanes(), ranks_);
   eval_blocks_ = blocks_of(plan_->eval_lanes(), ranks_);
   step_blocks_ = {0};
+  // Segments of experts are many and alike.
+  std::map<std::array<std::int64_t, 3>, std::int64_t> nodes;
+  const auto node_count = [&](const Segment& segment, const Parameter& parameter) {
+    const auto [at, added] =
+        nodes.try_emplace({segment.first_row, segment.rows, parameter.rows()}, 0);
+    if (added) {
+      at->second = std::ssize(norm_nodes(segment, parameter));
+    }
+    return at->second;
+  };
   for (std::int64_t rank = 0; rank < ranks_; ++rank) {
     std::int64_t norms = 0;
     std::int64_t segments = 0;
     for (std::size_t index = 0; index < groups_.size(); ++index) {
       for (const Segment& segment : reduce_part(index, rank).segments) {
         const Parameter& parameter = plan_->groups()[index].parameters[segment.parameter];
-        norms += static_cast<std::int64_t>(norm_nodes(segment, parameter).size());
+        norms += node_count(segment, parameter);
         ++segments;
       }
     }
