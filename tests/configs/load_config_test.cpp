@@ -363,10 +363,10 @@ TEST_CASE("load_config: a list of integers takes one integer too", "[configs][lo
         "x.toml:2: batch.radix must be a list of integers, found an array");
   CHECK(refusal("[batch]\nradix = 2.0\n") ==
         "x.toml:2: batch.radix must be a list of integers, found the number 2.0");
-  CHECK(refusal("[batch]\nradix = []\n") ==
-        "x.toml:2: batch.radix is empty; give one number or several");
-  CHECK(refusal("[batch]\nradix = [16, 1]\n") ==
-        "x.toml:2: batch.radix must hold numbers of 2 .. 65536, found 1");
+  CHECK(refused_override("batch.radix=[]")
+            .ends_with("batch.radix is empty; give one number or several"));
+  CHECK(refused_override("batch.radix=[16, 1]")
+            .ends_with("batch.radix must hold numbers of 2 .. 65536, found 1"));
   CHECK(refused_override("batch.radix=[16,]x").ends_with("found \"[16,]x\""));
   CHECK(refused_override("batch.radix=").ends_with("found \"\""));
 }

@@ -219,7 +219,7 @@ TEST_CASE("lane tree: sums that a rank holds and sends, of 4096 lanes", "[engine
       Case{{16, 2}, 256, 1, 5}, Case{{16, 2}, 4096, 1, 9}, Case{{16, 4}, 16, 1, 1},
       Case{{16, 4}, 64, 1, 2}, Case{{16, 4}, 256, 1, 3}, Case{{16, 4}, 512, 2, 4},
       Case{{16, 4}, 1024, 1, 4}, Case{{16, 4}, 4096, 1, 5}, Case{{8, 4}, 16, 2, 2},
-      Case{{8, 4}, 64, 2, 3}, Case{{8, 4}, 512, 1, 4}, Case{{8, 4}, 4096, 2, 6});
+      Case{{8, 4}, 64, 2, 3}, Case{{8, 4}, 512, 1, 4}, Case{{8, 4}, 4096, 1, 6});
   const RadixTree order(4096, one.radix);
   std::size_t sent = 0;
   std::int64_t held = 0;
