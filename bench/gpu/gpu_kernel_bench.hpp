@@ -153,4 +153,15 @@ class KernelBench {
 /// Prints both passes of the engine, on the output of a fused projection.
 AttentionTimes measure_attention(KernelBench& bench, const AttentionCase& c);
 
+/// A layer of gated experts: `slots` of `experts`, each `width` -> `hidden` -> `width`.
+struct ExpertsCase {
+  std::int64_t rows, experts, slots, width, hidden;
+
+  [[nodiscard]] std::string shape() const {
+    return fmt::format("{} rows, {} of {}", rows, slots, experts);
+  }
+};
+/// Prints its kernels.
+void measure_experts(KernelBench& bench, const ExpertsCase& c);
+
 }  // namespace train::bench

@@ -353,6 +353,11 @@ void gpu_kernels_row(const GpuSite& site) {
   for (const AttentionCase& c : cases) {
     (void)measure_attention(bench, c);
   }
+  // The layers of OLMoE and of Qwen3-30B-A3B, at 2048 and 256 places of an expert on average.
+  measure_experts(bench, {of(16384, 8), of(64, 3), of(8, 2), of(2048, 16), of(1024, 8)});
+  if (!site.tiny()) {
+    measure_experts(bench, {4096, 128, 8, 2048, 768});
+  }
   // Buffers many times the device's cache, 50 MiB of which would keep data that a step does not.
   norms(bench, NormKind::layer, of(262144, 4), of(768, 16));
   norms(bench, NormKind::rms, of(196608, 4), of(1024, 16));
