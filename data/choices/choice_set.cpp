@@ -11,6 +11,7 @@ namespace {
 
 std::vector<std::string> source_names(const std::vector<std::string>& files) {
   std::vector<std::string> names;
+  names.reserve(files.size());
   for (const std::string& file : files) {
     names.push_back(std::filesystem::path(file).filename().string());
   }

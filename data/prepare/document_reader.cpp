@@ -23,7 +23,7 @@ class SequentialFile {
   Result<std::size_t> append_to(std::string& buffer) {
     const std::size_t old_size = buffer.size();
     buffer.resize(old_size + kChunkBytes);
-    const auto size = source_.read(std::span(buffer).subspan(old_size));
+    auto size = source_.read(std::span(buffer).subspan(old_size));
     buffer.resize(old_size + (size ? *size : 0));
     return size;
   }

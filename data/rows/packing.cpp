@@ -118,6 +118,7 @@ std::vector<PackedRow> pack_window(Packing packing, std::span<const std::uint64_
       break;
   }
   std::vector<PackedRow> rows;
+  rows.reserve(items.size());
   for (const PackItem& item : items) {
     rows.push_back({item});
   }

@@ -36,7 +36,7 @@ Result<std::vector<RowExcerpt>> read_excerpts(const RowSplit& split, std::uint64
   for (const RowDocument& document : split.documents(row)) {
     RowExcerpt excerpt{.document = document};
     for (std::int32_t i = 0; i < document.length; ++i) {
-      const auto at = static_cast<std::size_t>(document.first + i);
+      const auto at = static_cast<std::size_t>(document.first) + static_cast<std::size_t>(i);
       excerpt.tokens.push_back(static_cast<std::uint32_t>(tokens[at]));
       excerpt.trained.push_back(i > 0 && targets[at - 1] >= 0);
     }
