@@ -69,7 +69,7 @@ function(actortrain_library name)
   # A line is counted where it stands only without an optimizer; kernels are too slow for that.
   if(ACTORTRAIN_COVERAGE AND NOT name STREQUAL "kernels")
     target_compile_options(train_${name} PRIVATE -O0 --coverage)
-    target_link_options(train_${name} PUBLIC --coverage)
+    target_link_options(train_${name} PUBLIC --coverage "LINKER:-u,__gcov_dump")  # for test::leave()
   # Sanitizers make an optimizer work twice as long, and longer than its work saves.
   elseif(arg_OPTIMIZE AND CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT ACTORTRAIN_COMPUTES_FROM)
     target_compile_options(train_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${arg_OPTIMIZE}>)

@@ -17,6 +17,7 @@
 #include "tests/support/disks/full_disk.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/hang_limit.hpp"
+#include "tests/support/processes/leave.hpp"
 #include "tests/support/processes/script.hpp"
 
 using namespace train;
@@ -191,7 +192,7 @@ TEST_CASE("rsync: it does not outlive a parent that is killed", "[storage][rsync
   const pid_t parent = ::fork();
   if (parent == 0) {
     std::ignore = rsync_file(site.file, site.to, {.program = slow.string()});
-    ::_exit(0);
+    test::leave(0);
   }
   const pid_t self = pid_in(site.home / "self");
   const bool ran = alive(self);

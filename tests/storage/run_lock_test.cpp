@@ -19,6 +19,7 @@
 #include "storage/files/file_calls.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/hang_limit.hpp"
+#include "tests/support/processes/leave.hpp"
 
 namespace train::storage {
 namespace {
@@ -113,7 +114,7 @@ TEST_CASE("run_lock: a killed owner leaves no lock", "[storage][run_lock][ST-2]"
     const char mark = lock ? '1' : '0';
     [[maybe_unused]] const auto written = ::write(ready[1], &mark, 1);
     ::pause();
-    ::_exit(0);
+    test::leave(0);
   }
   char mark = 0;
   REQUIRE(::read(ready[0], &mark, 1) == 1);
@@ -271,7 +272,7 @@ TEST_CASE(
   const TempDirectory directory;
   const pid_t ended = ::fork();
   if (ended == 0) {
-    ::_exit(0);
+    test::leave(0);
   }
   ::waitpid(ended, nullptr, 0);
   // Alive, and by its number in its container nobody that could be found here.

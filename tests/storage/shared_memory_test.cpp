@@ -11,6 +11,7 @@
 #include <string>
 
 #include "tests/support/disks/few_descriptors.hpp"
+#include "tests/support/processes/leave.hpp"
 
 using namespace train;
 using storage::SharedMemory;
@@ -51,7 +52,7 @@ TEST_CASE("shared memory: a limit is said before it is met", "[storage][shared_m
       ::setrlimit(RLIMIT_FSIZE, &limit);
       const auto memory = SharedMemory::create("test", 8192);
       const bool said = !memory && memory.error().message.find("ulimit -f") != std::string::npos;
-      ::_exit(said && SharedMemory::create("test", 4096).ok() ? 0 : 1);
+      test::leave(said && SharedMemory::create("test", 4096).ok() ? 0 : 1);
     }
     int status = 0;
     REQUIRE(::waitpid(child, &status, 0) == child);

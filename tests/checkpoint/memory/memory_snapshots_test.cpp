@@ -11,6 +11,7 @@
 
 #include "checkpoint/memory/row_sources.hpp"
 #include "tests/checkpoint/load/planned_state.hpp"
+#include "tests/support/processes/leave.hpp"
 
 using namespace train;
 using namespace train::checkpoint;
@@ -176,7 +177,7 @@ TEST_CASE("memory snapshots: a rank that is killed while it copies leaves the sn
       views.front().data = static_cast<std::byte*>(guarded);
       mine->write(0, 30, views);
     }
-    ::_exit(0);
+    test::leave(0);
   }
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);

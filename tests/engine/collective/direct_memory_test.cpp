@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/engine/collective/tcp_fixture.hpp"
+#include "tests/support/processes/leave.hpp"
 
 namespace train::engine::direct_memory_test {
 namespace {
@@ -56,7 +57,7 @@ TEST_CASE("tcp: memory of a process that is gone is a lost rank", "[engine][coll
   }
   const pid_t child = ::fork();
   if (child == 0) {
-    ::_exit(0);
+    test::leave(0);
   }
   REQUIRE(::waitpid(child, nullptr, 0) == child);
   const std::vector<std::byte> sent(5000);

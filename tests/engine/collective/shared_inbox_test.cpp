@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "tests/support/harness/thread_sleep.hpp"
+#include "tests/support/processes/leave.hpp"
 
 namespace train::engine::shared_inbox_test {
 namespace {
@@ -260,7 +261,7 @@ TEST_CASE("inbox: no ring is missed, between threads and between processes",
     const pid_t child = ::fork();
     if (child == 0) {
       ::alarm(600);
-      ::_exit(play(*inboxes.ranks[1], 0, kRounds) ? 0 : 1);
+      test::leave(play(*inboxes.ranks[1], 0, kRounds) ? 0 : 1);
     }
     CHECK(play(*inboxes.ranks[0], 1, kRounds));
     int status = -1;

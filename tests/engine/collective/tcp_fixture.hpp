@@ -20,6 +20,7 @@
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/harness/thread_sleep.hpp"
+#include "tests/support/processes/leave.hpp"
 
 // Ranks that are joined by TCP: in this process, and in processes of their own.
 namespace train::engine {
@@ -139,7 +140,7 @@ class Processes {
         ::alarm(static_cast<unsigned>(test::beyond_hang_limit.count()));
         const auto store = make_file_store(directory.path());
         note(fmt::format("report{}", rank), body(rank, *store));
-        ::_exit(0);
+        test::leave(0);
       }
       REQUIRE(child > 0);
       pids_.push_back(child);
@@ -159,7 +160,7 @@ class Processes {
   void note(const std::string& name, const std::string& text) const {
     const auto store = make_file_store(directory_.path());
     if (!store->set(name, {text.begin(), text.end()})) {
-      ::_exit(1);
+      test::leave(1);
     }
   }
   [[nodiscard]] std::string await(const std::string& name) const {
@@ -189,7 +190,7 @@ class Processes {
 inline void leave_note(const TempDirectory& directory, const std::string& name) {
   const auto store = make_file_store(directory.path());
   if (!store->set(name, {})) {
-    ::_exit(1);
+    test::leave(1);
   }
 }
 

@@ -7,6 +7,8 @@
 #include <catch2/catch.hpp>
 #include <functional>
 
+#include "tests/support/processes/leave.hpp"
+
 // Another user of this machine, for tests of shared resources.
 namespace train::test {
 
@@ -28,7 +30,7 @@ inline bool as_another_user(const std::function<bool()>& work) {
   REQUIRE(child >= 0);
   if (child == 0) {
     const bool other = ::setgid(kOtherUser) == 0 && ::setuid(kOtherUser) == 0;
-    ::_exit(other && work() ? 0 : 1);
+    leave(other && work() ? 0 : 1);
   }
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);

@@ -14,6 +14,7 @@
 
 #include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/processes/allocated.hpp"
+#include "tests/support/processes/leave.hpp"
 
 namespace train::test {
 
@@ -99,7 +100,7 @@ Contained run_contained(const Work& work) {
     message += text.substr(0, 4000);
     const bool sent =
         ::write(ends[1], message.data(), message.size()) == static_cast<ssize_t>(message.size());
-    ::_exit(sent ? 0 : 1);
+    leave(sent ? 0 : 1);
   }
   ::close(ends[1]);
   std::string message;
