@@ -42,13 +42,13 @@ inline Trace run(const WorldStep::Options& options, int steps = 3) {
 /// A model, its weights, and a lane of one text.
 class Text {
  public:
-  explicit Text(ModelSpec spec)
+  explicit Text(ModelSpec spec, std::uint64_t seed = 3)
       : spec_(std::move(spec)), model_(spec_, kernels::cpu_backend(), 1, kLength, true) {
     for (const UnitParameters& unit : describe_units(spec_)) {
       weights_.emplace_back(static_cast<std::size_t>(unit.element_count));
       gradients_.emplace_back(static_cast<std::size_t>(unit.gradient_count()));
       for (const Parameter& parameter : unit.parameters) {
-        fill_initial_rows(parameter, spec_, {.seed = 3, .init_std = 0.5}, 0, parameter.rows(),
+        fill_initial_rows(parameter, spec_, {.seed = seed, .init_std = 0.5}, 0, parameter.rows(),
                           std::span(weights_.back())
                               .subspan(static_cast<std::size_t>(parameter.offset),
                                        static_cast<std::size_t>(parameter.count())));
