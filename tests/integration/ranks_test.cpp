@@ -79,10 +79,8 @@ TEST_CASE("ranks: a radix of the sum over lanes has its own bits at any number o
   const Words one = results_of(site.run("one"));
   REQUIRE(one.size() == 6 + 3);
   CHECK(results_of(site.run("binary")) != one);
-  const Cases cases = {{2, "none", "last_lane"},
-                       {3, "full", "3"},
-                       {4, "hybrid", "3"},
-                       {4, "full", "every_lane"}};
+  const Cases cases = {
+      {2, "none", "last_lane"}, {3, "full", "3"}, {4, "hybrid", "3"}, {4, "full", "every_lane"}};
   for (const Case& each : cases) {
     const std::string name = name_of(each);
     INFO(name);
@@ -92,10 +90,11 @@ TEST_CASE("ranks: a radix of the sum over lanes has its own bits at any number o
     CHECK(results_of(site.run(name)) == one);
   }
   // Runs of 4 lanes begin inside nodes of 3.
-  check_one_line(site.call(RunSite::run_words(
-                     rank_keys(3, "none", joined(with_radix, {"run.name=refused"})))),
-                 2, {"--set batch.radix=[3,2]: batch.radix begins with 3", "rank 1 of 3",
-                     "set parallel.sync to \"every_lane\""});
+  check_one_line(
+      site.call(RunSite::run_words(rank_keys(3, "none", joined(with_radix, {"run.name=refused"})))),
+      2,
+      {"--set batch.radix=[3,2]: batch.radix begins with 3", "rank 1 of 3",
+       "set parallel.sync to \"every_lane\""});
 }
 
 TEST_CASE("ranks: a run goes on with its radix at another number of ranks, or is told of another",
@@ -109,8 +108,9 @@ TEST_CASE("ranks: a run goes on with its radix at another number of ranks, or is
     return RunSite::run_words(
         rank_keys(4, "full", joined(keys, {fmt::format("batch.radix={}", radix)})));
   };
-  check_one_line(site.call(with_radix("[2]")), 2,
-                 {"batch.radix was [3, 2] and is [2] now", "--accept-config batch.radix"});
+  check_one_line(
+      site.call(with_radix("[2]")), 2,
+      {"batch.radix was [3, 2] when this run began and is [2] now", "--accept-config batch.radix"});
   REQUIRE(site.call(with_radix("[3,2]")).exit_code == 0);
   const Words whole = results_of(site.run("one"));
   const Words both = results_of(site.run("tiny"));
