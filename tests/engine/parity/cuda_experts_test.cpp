@@ -83,7 +83,7 @@ TEST_CASE("cuda experts: every family has the CPU's losses and gradients, in bf1
     }
     CHECK(worst <= 1e-5);
     CHECK(rounded > 1e-4);  // It is bf16.
-    CHECK(rounded <= 0.3);
+    CHECK(rounded <= 0.2);  // The CPU's products of bf16 are off by up to 0.13.
   }
 }
 
