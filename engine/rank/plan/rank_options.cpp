@@ -103,38 +103,6 @@ Status check_schedule(const RankOptions& options) {
   return {};
 }
 
-/// Error (user): counts of the step before, where a step has several passes.
-static Status check_tallies(const RankOptions& options, const std::vector<UnitParameters>& units) {
-  for (const UnitParameters& unit : units) {
-    for (const Parameter& parameter : unit.parameters) {
-      if (parameter.tallied && make_objective(options.objective)->several_passes()) {
-        return user_error(fmt::format(
-            "model.balance reads the loads of the step before, but a step of objective.name = "
-            "\"{}\" has several passes; balance by \"switch:lane:0.01\" instead",
-            options.objective.name));
-      }
-    }
-  }
-  return {};
-}
-
-Result<ShardPlan> plan_of(const RankOptions& options) {
-  TRAIN_RETURN_IF_ERROR(check_schedule(options));
-  std::vector<UnitParameters> units = describe_units(trained_model(options));
-  TRAIN_RETURN_IF_ERROR(check_tallies(options, units));
-  std::vector<std::string> whole = whole_parameters(*optimizer_of(options), units);
-  whole.insert(whole.end(), options.whole_parameters.begin(), options.whole_parameters.end());
-  return ShardPlan::make({.parallel = options.parallel,
-                          .precision = options.precision,
-                          .units = std::move(units),
-                          .train_lanes = options.batch.lanes,
-                          .eval_lanes = options.eval_lanes,
-                          .scored_lanes = options.scored_lanes,
-                          .radix = options.batch.radix,
-                          .tied = options.model.tie_embeddings,
-                          .whole_parameters = std::move(whole)});
-}
-
 namespace {
 
 /// "model.layers.0.mlp.experts.3.up_proj" of its weight.
@@ -214,7 +182,40 @@ Status check_lora(const RankOptions& options) {
   return {};
 }
 
+/// Error (user): counts of the step before, where a step has several passes.
+Status check_tallies(const RankOptions& options, const std::vector<UnitParameters>& units) {
+  for (const UnitParameters& unit : units) {
+    for (const Parameter& parameter : unit.parameters) {
+      if (parameter.tallied && make_objective(options.objective)->several_passes()) {
+        return user_error(fmt::format(
+            "model.balance reads the loads of the step before, but a step of objective.name = "
+            "\"{}\" has several passes; balance by \"switch:lane:0.01\" instead",
+            options.objective.name));
+      }
+    }
+  }
+  return {};
+}
+
 }  // namespace
+
+Result<ShardPlan> plan_of(const RankOptions& options) {
+  TRAIN_RETURN_IF_ERROR(check_schedule(options));
+  TRAIN_RETURN_IF_ERROR(check_lora(options));
+  std::vector<UnitParameters> units = describe_units(trained_model(options));
+  TRAIN_RETURN_IF_ERROR(check_tallies(options, units));
+  std::vector<std::string> whole = whole_parameters(*optimizer_of(options), units);
+  whole.insert(whole.end(), options.whole_parameters.begin(), options.whole_parameters.end());
+  return ShardPlan::make({.parallel = options.parallel,
+                          .precision = options.precision,
+                          .units = std::move(units),
+                          .train_lanes = options.batch.lanes,
+                          .eval_lanes = options.eval_lanes,
+                          .scored_lanes = options.scored_lanes,
+                          .radix = options.batch.radix,
+                          .tied = options.model.tie_embeddings,
+                          .whole_parameters = std::move(whole)});
+}
 
 Status check_freeze(const RankOptions& options) {
   TRAIN_RETURN_IF_ERROR(check_lora(options));

@@ -220,6 +220,7 @@ TEST_CASE("experts: with adapters, by name, neither ranks nor recomputation show
   const auto refused = check_freeze(options);
   REQUIRE_FALSE(refused);
   CHECK_THAT(refused.error().message, Contains("1 of the 6 experts"));
+  CHECK_THAT(plan_of(options).error().message, Contains("1 of the 6 experts"));
 }
 
 TEST_CASE("experts: some of them frozen", "[engine][experts][P1]") {
