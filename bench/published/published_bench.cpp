@@ -33,8 +33,7 @@ void checkpointed_row(const Workplace& place) {
 
 /// OLMoE's form with 16 experts, 8 a token, 512 wide, 8 layers.
 StepCase olmoe_case(const Workplace& place) {
-  return published_case((place.paths().configs / "../bench/published/olmoe_16.json").string(),
-                        50304,
+  return published_case(place.paths().configs + "/../bench/published/olmoe_16.json", 50304,
                         /*seq_len=*/1024);
 }
 
