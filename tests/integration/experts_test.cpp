@@ -25,8 +25,8 @@ TEST_CASE(
   const RunSite site;
   site.train(joined(kExperts, {"run.name=alone"}));
   const Words alone = results_of(site.run("alone"));
-  CHECK(has(alone.back(), "\"expert_load\":[["));
-  CHECK(has(alone.back(), "\"balance/switch_previous_step\":"));
+  CHECK(has(alone.front(), "\"expert_load\":[["));
+  CHECK(has(alone.front(), "\"balance/switch_previous_step\":"));
   site.train(joined(kExperts, {"run.name=sharded", "parallel.ranks=3", "parallel.strategy=full",
                                "memory.activation_checkpointing=all"}));
   CHECK(results_of(site.run("sharded")) == alone);
