@@ -141,6 +141,31 @@ TEST_CASE("verdict: a program that is over says how, unless a failure came befor
   CHECK(failed_before.outcome(7).exit_code == kExitFailure);
 }
 
+TEST_CASE("verdict: a launcher, a signal and nodes that are back end ranks, each with its line",
+          "[run][verdict][P4]") {
+  Verdict launcher(HeadState::training);
+  CHECK(launcher.launcher_lost(2).has(HeadAction::end_ranks));
+  CHECK(launcher.outcome(7).end == GenerationEnd::rank_lost);
+  CHECK(launcher.outcome(7).text == "the launcher of node 2 has ended or cannot be reached");
+  Verdict early(HeadState::starting);
+  CHECK_FALSE(early.signal(SIGTERM, /*in_memory=*/true).has(HeadAction::end_ranks));
+  CHECK(early.ready(/*signalled=*/true).has(HeadAction::save));
+  CHECK(early.state() == HeadState::training);
+  Verdict stopped(HeadState::starting);
+  CHECK(stopped.signal(SIGTERM).has(HeadAction::end_ranks));
+  CHECK(stopped.outcome(0).exit_code == kExitStopped);
+  CHECK(stopped.outcome(0).text == "stopped by signal 15 before the first step");
+  Verdict back(HeadState::training);
+  CHECK_FALSE(back.nodes_wait(/*steps_left=*/false).has(HeadAction::end_ranks));
+  CHECK(back.nodes_wait(/*steps_left=*/true).has(HeadAction::end_ranks));
+  CHECK(back.outcome(7).end == GenerationEnd::nodes_returned);
+  Verdict phase(HeadState::training);
+  CHECK(phase.program_over({kExitStopped, "phase 1", true}).has(HeadAction::end_ranks));
+  CHECK(phase.outcome(7).end == GenerationEnd::phase_over);
+  CHECK_FALSE(may_wait(/*welcome=*/false));
+  CHECK(may_wait(/*welcome=*/true));
+}
+
 TEST_CASE("verdict: where the head fails the run is over, with its text", "[run][verdict][P4]") {
   const RunFinished end = head_failure(7, "conductor: bad_alloc");
   CHECK(end.step == 7);
