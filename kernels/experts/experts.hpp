@@ -145,7 +145,8 @@ struct BalanceTerm {
 };
 inline constexpr std::size_t kMostBalanceTerms = 4;
 
-/// What balancing's terms are worth and what the router's backward pass takes for them:
+/// Values of balancing losses, and the factors by which the router's backward pass adds their
+/// gradients:
 ///   hf           E sum_e (sum_l c_le / (L n)) (mean over l of P_le), over L layers at once
 ///   switch_loss  E sum_e (c_e / (k n)) P_e of this layer; a model's value is the mean over layers
 ///   z            mean over rows of logsumexp(logits)^2; likewise

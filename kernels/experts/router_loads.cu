@@ -63,7 +63,7 @@ __device__ bool goes_on(const RouterLoadsParams& p, std::int64_t chunk) {
   return row > 0 && row < p.rows && p.groups[row] >= 0 && p.groups[row] == p.groups[row - 1];
 }
 
-/// What the warps find of the rows of a chunk.
+/// Results of the warps for the rows of a chunk.
 struct ChunkRows {
   RouterSum sums[kChunkRows];
   double z_squares[kChunkRows];

@@ -17,8 +17,8 @@ struct MachineRates {
   std::string run_work = {};  ///< That run's work_of(); empty: not known.
 };
 
-/// What decides the FLOP/s of a run on a machine, as text: the model's shape, the shape of a lane,
-/// the objective and which weights are trained. Never empty.
+/// Facts that decide the FLOP/s of a run on a machine, as text: the model's shape, the shape of a
+/// lane, the objective and which weights are trained. Never empty.
 [[nodiscard]] std::string work_of(const RunPlan& plan);
 
 /// Rates kept for runs with these keys; `work`: work_of() of the run that they are for. Blocks. An

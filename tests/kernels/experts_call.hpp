@@ -9,7 +9,7 @@
 #include "kernels/experts/experts.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
-// What the tests of experts share: sizes, choices, and a router in double.
+// Shared parts of the tests of experts: sizes, choices, and a router in double.
 namespace train::kernels::testing {
 
 using Numbers = std::vector<std::int32_t>;

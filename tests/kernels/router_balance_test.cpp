@@ -268,7 +268,7 @@ struct Balanced {
     Values gradient = {};
     float z_factor = untouched;
   };
-  /// What the kernels make of one layer, the router's gradient included.
+  /// Results of the kernels for one layer, the router's gradient included.
   [[nodiscard]] Found found(std::int64_t layer, int threads = 2) const {
     std::vector<Loads> of_layers;
     Numbers layer_counts;

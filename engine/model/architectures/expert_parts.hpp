@@ -9,7 +9,7 @@
 
 namespace train::engine {
 
-/// What a config.json says of the experts of all layers alike: their number under `count_key`
+/// Settings of a config.json that the experts of all layers share: their number under `count_key`
 /// or `other_key` (nullptr: none), num_experts_per_tok, and the term that balances them:
 /// transformers' of router_aux_loss_coef, where output_router_logits makes it part of the loss.
 /// Hidden size, names and the shared expert are the family's.

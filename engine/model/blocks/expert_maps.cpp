@@ -82,36 +82,32 @@ ExpertMatmulParams ExpertMaps::product(const Matrices& matrices, const ExpertRow
           .stride = matrices.stride()};
 }
 
+void ExpertMaps::multiply(const BlockCall& call, ExpertProduct kind, const Matrices& matrices,
+                          const ExpertRows& rows, ConstElements from, Elements to,
+                          bool accumulate) const {
+  const bool forward = kind == ExpertProduct::output;
+  ExpertMatmulParams params = product(matrices, rows);
+  params.product = kind;
+  params.a = from;
+  params.b = call.weights + matrices.places.front().offset;
+  params.c = to;
+  params.lda = forward ? matrices.inputs : matrices.outputs;
+  params.ldb = matrices.inputs;
+  params.ldc = forward ? matrices.outputs : matrices.inputs;
+  params.accumulate = accumulate;
+  params.dtype = from.dtype;
+  params.output_dtype = to.dtype;
+  kernels_->expert_matmul(call.stream, params);
+}
+
 void ExpertMaps::output(const BlockCall& call, const Matrices& matrices, const ExpertRows& rows,
                         ConstElements x, Elements y, bool accumulate) const {
-  ExpertMatmulParams params = product(matrices, rows);
-  params.product = ExpertProduct::output;
-  params.a = x;
-  params.b = call.weights + matrices.places.front().offset;
-  params.c = y;
-  params.lda = matrices.inputs;
-  params.ldb = matrices.inputs;
-  params.ldc = matrices.outputs;
-  params.accumulate = accumulate;
-  params.dtype = x.dtype;
-  params.output_dtype = y.dtype;
-  kernels_->expert_matmul(call.stream, params);
+  multiply(call, ExpertProduct::output, matrices, rows, x, y, accumulate);
 }
 
 void ExpertMaps::input(const BlockCall& call, const Matrices& matrices, const ExpertRows& rows,
                        ConstElements dy, Elements dx, bool accumulate) const {
-  ExpertMatmulParams params = product(matrices, rows);
-  params.product = ExpertProduct::input;
-  params.a = dy;
-  params.b = call.weights + matrices.places.front().offset;
-  params.c = dx;
-  params.lda = matrices.outputs;
-  params.ldb = matrices.inputs;
-  params.ldc = matrices.inputs;
-  params.accumulate = accumulate;
-  params.dtype = dy.dtype;
-  params.output_dtype = dx.dtype;
-  kernels_->expert_matmul(call.stream, params);
+  multiply(call, ExpertProduct::input, matrices, rows, dy, dx, accumulate);
 }
 
 void ExpertMaps::weight(const BlockCall& call, const Matrices& matrices, const ExpertRows& rows,

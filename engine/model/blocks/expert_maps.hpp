@@ -59,6 +59,9 @@ class ExpertMaps {
   }
   [[nodiscard]] kernels::ExpertMatmulParams product(const Matrices& matrices,
                                                     const ExpertRows& rows) const;
+  /// An output or input product.
+  void multiply(const BlockCall& call, kernels::ExpertProduct kind, const Matrices& matrices,
+                const ExpertRows& rows, ConstElements from, Elements to, bool accumulate) const;
   void output(const BlockCall& call, const Matrices& matrices, const ExpertRows& rows,
               ConstElements x, Elements y, bool accumulate) const;
   void input(const BlockCall& call, const Matrices& matrices, const ExpertRows& rows,

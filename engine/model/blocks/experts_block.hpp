@@ -108,7 +108,7 @@ class ExpertsBlock final : public Block {
   void route(const BlockCall& call, ConstElements x) const;
   /// Loads of the lane, into scratch and, for a loss of all layers, to this layer's place.
   void count_loads(const BlockCall& call) const;
-  /// What all calls of router_balance share.
+  /// Params that all calls of router_balance share.
   [[nodiscard]] kernels::BalanceParams balance(const BlockCall& call) const;
   void report_loads(const BlockCall& call) const;
   void gather(const BlockCall& call, ConstElements x) const;

@@ -37,7 +37,7 @@ void fill_all(const WorldStep& step, const Json& entry) {
   }
 }
 
-/// Of every position of every sequence, [rows, vocab].
+/// Logits of every position of every sequence, [rows, vocab].
 std::vector<float> all_logits(const Json& entry) {
   const WorldStep::Options options = testing::published_options(entry);
   const auto stream = kernels::make_inline_stream(1);
