@@ -293,11 +293,12 @@ TEST_CASE("full disk: half a line that an end has left costs no event and no ste
 
 TEST_CASE("full disk: lines that a kill took with it come from the journal",
           "[integration][full_disk][P1][CK-7]") {
-  // The state is saved on the node's own disk, and the index has room of its own for a while: saves
-  // are rare, so that a busy machine makes few of them before the disk is full.
-  constexpr std::int64_t kInterval = 500;
+  // The state is saved on the node's own disk. The index has reserved room for the journal of 6,000
+  // steps: they are long ones, so that a late test finds most of it.
+  constexpr std::int64_t kInterval = 50;
   const Words keys = small_keys({fmt::format("checkpoint.interval_steps={}", kInterval),
-                                 "checkpoint.keep_last=2", "checkpoint.local_dir=fast"});
+                                 "checkpoint.keep_last=2", "checkpoint.local_dir=fast",
+                                 "data.sequence_length=1024"});
   SmallDiskRun run("4m", keys);
   if (!run.mounted()) {
     return;
@@ -312,7 +313,9 @@ TEST_CASE("full disk: lines that a kill took with it come from the journal",
     const auto found = train::checkpoint::list_checkpoints(fast);
     return found && !found->empty() ? found->front().step : 0;
   };
-  REQUIRE(launcher->until([&] { return newest_local() > behind + kInterval; }));
+  const bool saved = launcher->until([&] { return newest_local() > behind + kInterval; });
+  INFO(launcher->err());
+  REQUIRE(saved);
   launcher->send(SIGKILL);
   CHECK(launcher->wait().signal == SIGKILL);
   CHECK(comes_true([&] { return processes_with(run.site().path().string() + "/").empty(); }));
