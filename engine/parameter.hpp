@@ -55,6 +55,10 @@ struct Parameter {
   /// Numbers that the model counts: its gradient is a lane's count, and an update sets it to the
   /// sum over the lanes of the step. Optimizers, norms and published files leave it out.
   bool tallied = false;
+  /// Of a tallied one of shape [1, n]: not 0: an update adds it times sign(mean of the n counts -
+  /// count) to each element, compared as integers (Wang et al. 2024,
+  /// https://arxiv.org/abs/2408.15664). Published files have it then.
+  double tally_rate = 0.0;
   std::string frozen_with = {};  ///< The parameter with which it is frozen; empty: decided alone.
   /// True if the weights never change: the parameter has no gradient, no master besides the compute
   /// weights, and no optimizer state.

@@ -22,13 +22,18 @@ enum class ActivationKind : std::uint8_t {
   gelu,       ///< x Phi(x), exact.
   gelu_tanh,  ///< x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
   relu,
+  /// With `up` alone: (clamp(up, -limit, limit) + 1) a sigmoid(alpha a), a = min(x, limit)
+  /// (GPT-OSS).
+  clamped_swiglu,
 };
 
-/// Scores of a router's logits, p = softmax(logits), and weights of the chosen experts.
+/// Scores of a router's logits, p = softmax(logits) or s = sigmoid(logits), and weights of the
+/// chosen experts, before RouterForwardParams::scale.
 enum class RouterKind : std::uint8_t {
   softmax,             ///< w_j = p_j.
   softmax_normalised,  ///< w_j = p_j / sum of the chosen p.
-  sigmoid,             ///< w_j = sigmoid(logit_j): a gate of one expert, without balancing.
+  sigmoid,             ///< w_j = s_j.
+  sigmoid_normalised,  ///< w_j = s_j / (sum of the chosen s + 1e-20) (DeepSeek-AI 2024).
 };
 
 /// A loss that balances the loads of experts (BalanceParams has the formulas).

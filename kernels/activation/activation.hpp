@@ -53,6 +53,7 @@ struct ActivationForwardParams {
   void* y = nullptr;
   std::int64_t rows = 0, cols = 0;
   std::int64_t x_stride = 0, y_stride = 0;  ///< Elements between rows.
+  float alpha = 1.702F, limit = 7.0F;       ///< Constants of clamped_swiglu.
   DType dtype = DType::f32;
 };
 /// dx, and with `up` also dup, both with the row strides of x. y: the forward result again. Each
@@ -67,6 +68,7 @@ struct ActivationBackwardParams {
   void* y = nullptr;    ///< Row stride as dy.
   std::int64_t rows = 0, cols = 0;
   std::int64_t x_stride = 0, dy_stride = 0, dx_stride = 0;
+  float alpha = 1.702F, limit = 7.0F;  ///< As in the forward pass.
   DType dtype = DType::f32;
 };
 

@@ -15,6 +15,10 @@ namespace train::kernels {
 /// Grouped queries (Ainslie et al. 2023): head h reads key and value head h / (heads / kv_heads);
 /// dk and dv are summed over the heads of a group, in order.
 ///
+/// Sinks: with `sinks` the softmax of head h has one more score, sinks[h], whose value is zero: it
+/// is neither scaled nor capped, and lse includes it (Xiao et al. 2023, GPT-OSS). The backward pass
+/// of q, k and v then needs nothing else; attention_sinks_backward gives the sinks' own gradient.
+///
 /// Documents: `positions`, if given, holds each token's place in its document as [sequences,
 /// seq_len] (0, 1, ... from each document's first token on), and a query sees only keys of its own
 /// document. On the CPU all blocks begin at a document's start, so a document's results have the
@@ -28,10 +32,11 @@ struct AttentionForwardParams {
   const std::int32_t* positions = nullptr;  ///< Position in document; nullptr: one document per
                                             ///< sequence.
   std::int64_t sequences = 0, seq_len = 0, heads = 0, head_dim = 0;
-  std::int64_t value_dim = 0;  ///< Head size of v and out; 0: head_dim.
-  std::int64_t kv_heads = 0;   ///< Divides heads; 0: equal to heads.
-  std::int64_t window = 0;     ///< Number of keys a query sees, its own included; 0: all.
-  float softcap = 0.0F;        ///< c in c tanh(scale q k^T / c), before the softmax; 0: none.
+  std::int64_t value_dim = 0;    ///< Head size of v and out; 0: head_dim.
+  std::int64_t kv_heads = 0;     ///< Divides heads; 0: equal to heads.
+  const float* sinks = nullptr;  ///< [heads]; nullptr: none.
+  std::int64_t window = 0;       ///< Number of keys a query sees, its own included; 0: all.
+  float softcap = 0.0F;          ///< c in c tanh(scale q k^T / c), before the softmax; 0: none.
   RowLayout q_layout, k_layout, v_layout, out_layout;
   float scale = 1.0F;  ///< Not negative.
   DType dtype = DType::f32;
@@ -64,6 +69,17 @@ struct AttentionBackwardParams {
 
   [[nodiscard]] std::int64_t group() const { return kv_heads == 0 ? 1 : heads / kv_heads; }
   [[nodiscard]] std::int64_t values() const { return value_dim == 0 ? head_dim : value_dim; }
+};
+
+/// dsinks[h] = - sum over rows of exp(sinks[h] - lse) delta, overwritten: rows in an order that the
+/// shape alone fixes, each sequence by itself, then sequences rising. `delta` as attention_backward
+/// leaves it.
+struct AttentionSinksBackwardParams {
+  const float* sinks = nullptr;  ///< [heads].
+  const float* lse = nullptr;    ///< [sequences, heads, seq_len].
+  const float* delta = nullptr;  ///< Likewise.
+  float* dsinks = nullptr;       ///< [heads].
+  std::int64_t sequences = 0, seq_len = 0, heads = 0;
 };
 
 namespace cuda {

@@ -49,7 +49,8 @@ struct AttentionCachedParams {
   const std::int32_t* texts = nullptr;
   const std::int32_t* positions = nullptr;
   std::int64_t rows = 0, heads = 0;
-  std::int64_t window = 0;  ///< As in AttentionForwardParams, like softcap and scale.
+  const float* sinks = nullptr;  ///< As in AttentionForwardParams, like window, softcap and scale.
+  std::int64_t window = 0;
   float softcap = 0.0F;
   RowLayout q_layout, out_layout;
   KeyValueCache cache;
@@ -57,6 +58,43 @@ struct AttentionCachedParams {
   DType dtype = DType::f32;
 
   [[nodiscard]] std::int64_t group() const { return heads / cache.kv_heads; }
+};
+
+/// Cache of latent attention (DeepSeek-AI 2024, https://arxiv.org/abs/2405.04434): what all heads
+/// of a token share, its normalised latent and its rotated key, side by side.
+struct LatentCache {
+  void* rows = nullptr;  ///< [texts, capacity, latent_dim + rope_dim].
+  std::int64_t capacity = 0;
+  std::int64_t latent_dim = 0, rope_dim = 0;
+};
+
+/// Appends to the cache: row r is the token at positions[r] of text texts[r].
+struct LatentAppendParams {
+  const void* latent = nullptr;             ///< [rows, latent_dim].
+  const void* key = nullptr;                ///< [rows, rope_dim].
+  const std::int32_t* texts = nullptr;      ///< [rows].
+  const std::int32_t* positions = nullptr;  ///< [rows].
+  std::int64_t rows = 0;
+  RowLayout latent_layout, key_layout;  ///< One head each.
+  LatentCache cache;
+  DType dtype = DType::f32;
+};
+
+/// Attention over latents themselves, for queries that the key's up-projection has been folded
+/// into:
+///   out[r, h] = softmax(scale q[r, h] C^T) C[:, :latent_dim], C the cached rows of its text,
+/// positions 0 to its own. The maths of attention over expanded keys and values, in another
+/// rounding. A row's bits depend on its text alone.
+struct LatentCachedParams {
+  const void* q = nullptr;  ///< [rows, heads, latent_dim + rope_dim].
+  void* out = nullptr;      ///< [rows, heads, latent_dim].
+  const std::int32_t* texts = nullptr;
+  const std::int32_t* positions = nullptr;
+  std::int64_t rows = 0, heads = 0;
+  RowLayout q_layout, out_layout;
+  LatentCache cache;
+  float scale = 1.0F;
+  DType dtype = DType::f32;
 };
 
 }  // namespace train::kernels

@@ -10,24 +10,38 @@
 // order of experts; all places of an expert are neighbours, rows rising (ExpertSortParams).
 namespace train::kernels {
 
-/// Choice of each row: its `slots` largest probabilities, p = softmax(logits) in single precision,
-/// or for `sigmoid` the largest logits; the largest first, ties to the lower expert. A pure
-/// function of the row. NaN counts as -Inf; a logit that is NaN or +Inf makes all p of its row NaN,
-/// so that the first experts are chosen, with weights of NaN.
+/// Choice of each row: its `slots` largest choice scores, p = softmax(logits) or s =
+/// sigmoid(logits) in single precision, plus `bias`; the largest first, ties to the lower expert.
+/// With `groups` > 1 of experts / groups neighbours each, only the experts of the `kept_groups`
+/// best groups have a chance: those with the largest sums of their two largest choice scores, ties
+/// to the lower group (DeepSeek-AI 2024, https://arxiv.org/abs/2412.19437, as transformers 5
+/// computes it). A pure function of the row. NaN counts as -Inf; a logit that is NaN or, for
+/// softmax, +Inf makes all p of its row NaN, so that the first experts are chosen, with weights of
+/// NaN.
 struct RouterForwardParams {
   RouterKind kind = RouterKind::softmax;
   const float* logits = nullptr;   ///< [rows, experts].
   std::int32_t* chosen = nullptr;  ///< [rows, slots], each in [0, experts), no two alike in a row.
-  float* weights = nullptr;        ///< [rows, slots], by RouterKind.
+  float* weights = nullptr;        ///< [rows, slots], by RouterKind, times `scale`.
   std::int64_t rows = 0, experts = 0, slots = 0;
+  const float* bias = nullptr;  ///< [experts]: for the choice alone; nullptr: 0.
+  /// groups divides experts, with at least two a group where there are several; slots at most the
+  /// experts of kept_groups.
+  std::int64_t groups = 1, kept_groups = 1;
+  float scale = 1.0F;
 };
 
 /// dlogits, overwritten: of the weights, with g_j the gradient at slot j, and of balancing.
 ///   softmax:             p_e ([e chosen as j] g_j - sum_j p_j g_j), every e
 ///   softmax_normalised:  w_j (g_j - sum_i w_i g_i) for chosen e, else 0
-///   sigmoid:             g_j w_j (1 - w_j) for chosen e, else 0; REQUIRES: no factors
+///   sigmoid:             scale g_j s_j (1 - s_j) for chosen e, else 0
+///   sigmoid_normalised:  scale (s_j / Z) (1 - s_j) (g_j - sum_i g_i s_i / Z), Z = sum of the
+///   chosen
+///                        s + 1e-20, else 0: no factor overflows where all s are tiny
 ///   balancing, where group(row) >= 0: + p_e (factor[group, e] - sum_i p_i factor[group, i])
 ///                                     + z_factor 2 logsumexp(logits) p_e
+/// The first two, too, are multiplied by `scale`. For a sigmoid's balancing p is s / sum of all s,
+/// its gradient (1 - s_e) as a further factor, and the z term stays one of softmax(logits).
 struct RouterBackwardParams {
   RouterKind kind = RouterKind::softmax;
   const float* logits = nullptr;
@@ -39,6 +53,7 @@ struct RouterBackwardParams {
   const std::int32_t* groups = nullptr;  ///< [rows], RouterGroupsParams; nullptr: all of group 0.
   const float* factors = nullptr;        ///< [groups, experts]; nullptr: no balancing by loads.
   const float* z_factor = nullptr;       ///< One; nullptr: 0.
+  float scale = 1.0F;  ///< As in the forward pass: `weights` are multiplied by it.
 };
 
 /// Stable counting sort by (expert, row).
@@ -75,6 +90,28 @@ struct ExpertMatmulParams {
   bool accumulate = false;
   DType dtype = DType::f32;         ///< Of a and b.
   DType output_dtype = DType::f32;  ///< Of c; f32 for `weight`.
+};
+
+/// y[place] += the bias of the place's expert, bias + e stride.
+struct ExpertBiasForwardParams {
+  void* y = nullptr;                      ///< [places, cols].
+  const void* bias = nullptr;             ///< Of expert 0.
+  const std::int32_t* offsets = nullptr;  ///< As in ExpertMatmulParams.
+  std::int64_t experts = 0, places = 0, cols = 0;
+  std::int64_t y_stride = 0;  ///< Elements between rows.
+  std::int64_t stride = 0;    ///< Elements between the biases of two experts.
+  DType dtype = DType::f32;
+};
+/// dbias_e = sum of dy over the places of e in their order, by blocks that their number fixes: +0
+/// without any. Overwritten.
+struct ExpertBiasBackwardParams {
+  const void* dy = nullptr;  ///< [places, cols].
+  float* dbias = nullptr;    ///< Of expert 0.
+  const std::int32_t* offsets = nullptr;
+  std::int64_t experts = 0, places = 0, cols = 0;
+  std::int64_t dy_stride = 0;
+  std::int64_t stride = 0;
+  DType dtype = DType::f32;
 };
 
 /// y[place] = x[index[place]].
@@ -125,11 +162,13 @@ struct RouterGroupsParams {
 /// Loads of a layer: sums over the rows of each group, in the order of rows by blocks that their
 /// number fixes. REQUIRES on CUDA: a group's rows are neighbours, unless group_count is 1.
 struct RouterLoadsParams {
+  RouterKind kind = RouterKind::softmax;
   const float* logits = nullptr;
   const std::int32_t* chosen = nullptr;
   const std::int32_t* groups = nullptr;  ///< [rows], below `group_count`; nullptr: all of group 0.
   std::int32_t* counts = nullptr;        ///< [group_count, experts]: choices; overwritten, as all.
-  float* probabilities = nullptr;        ///< [group_count, experts]: sums of softmax(logits).
+  float* probabilities = nullptr;        ///< [group_count, experts]: sums of p, as in the backward
+                                         ///< pass: softmax(logits), or s / sum of s.
   std::int32_t* group_rows = nullptr;    ///< [group_count].
   double* z_squares = nullptr;           ///< One: sum of logsumexp(logits)^2 over all groups.
   std::int64_t rows = 0, experts = 0, slots = 0;

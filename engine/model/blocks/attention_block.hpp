@@ -44,6 +44,7 @@ struct AttentionSpec final : BlockSpec {
   std::string key = {}, value = {};      ///< ProjectionLayout::separate only.
   std::string output = {};
   std::string query_norm = {}, key_norm = {};
+  std::string sinks = {};  ///< [heads], a score more of each head's softmax (GPT-OSS); empty: none.
   bool pairs_in_gguf = false;  ///< GGUF has rows of queries and keys in rotary pairs (Llama).
 
   [[nodiscard]] std::unique_ptr<Block> make(const BlockContext& context,

@@ -39,6 +39,16 @@ struct ExpertsSpec final : BlockSpec {
   std::string gate = {};    ///< The router's matrix, [experts, embedding_dim].
   std::string expert = {};  ///< Prefix of an expert's maps; "{}": its number.
   std::string in = {}, up = {}, out = {};
+  /// Group-limited choice and the factor of the weights (kernels::RouterForwardParams).
+  std::int64_t groups = 1, kept_groups = 1;
+  float scale = 1.0F;
+  /// [1, experts], added to the scores for the choice alone; empty: none. A step moves it towards
+  /// even loads by `choice_bias_rate` (Parameter::tally_rate); 0: it stays.
+  std::string choice_bias = {};
+  double choice_bias_rate = 0.0;
+  bool gate_bias = false;              ///< Of the router's logits.
+  bool expert_bias = false;            ///< Of all three maps of an expert.
+  float alpha = 1.702F, limit = 7.0F;  ///< Constants of ActivationKind::clamped_swiglu.
   SharedExpert shared = {};
   std::vector<kernels::BalanceTerm> balance = {};  ///< At most kMostBalanceTerms.
   /// Its place among the layers of experts, and their number.
