@@ -191,9 +191,9 @@ std::string name_defect(std::span<const TensorEntry> entries) {
 
 std::uint64_t element_bytes(std::string_view dtype) {
   static constexpr std::pair<std::string_view, std::uint64_t> sizes[] = {
-      {"F32", 4}, {"F64", 8}, {"F16", 2},  {"BF16", 2},    {"I64", 8},
-      {"I32", 4}, {"I16", 2}, {"I8", 1},   {"U64", 8},     {"U32", 4},
-      {"U16", 2}, {"U8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+      {"F32", 4},  {"F64", 8},     {"F16", 2},     {"BF16", 2},   {"I64", 8}, {"I32", 4},
+      {"I16", 2},  {"I8", 1},      {"U64", 8},     {"U32", 4},    {"U16", 2}, {"U8", 1},
+      {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}};
   for (const auto& [name, size] : sizes) {
     if (name == dtype) {
       return size;

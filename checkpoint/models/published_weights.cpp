@@ -197,10 +197,7 @@ std::string PublishedWeights::mistake_of(const engine::TensorPart& part) const {
     return fmt::format("tensor {} has shape [{}], but config.json says [{}]", name,
                        fmt::join(entry->shape, ", "), fmt::join(part.shape, ", "));
   }
-  return storage::weight_type(entry->dtype)
-             ? std::string()
-             : fmt::format("tensor {} is of type {}: F32, BF16 and F16 can be read", name,
-                           entry->dtype);
+  return directory_.unreadable(name);
 }
 
 /// Dialect::stacked if a tensor is there that only this dialect has.

@@ -111,10 +111,16 @@ std::string with_value(const std::string& text, const char* key, bool value) {
 
 /// Files and keys of a model's directory that would change its weights and are not read here: a
 /// sentence each.
-std::vector<std::string> notes_beside(const ModelConfigText& config) {
+std::vector<std::string> notes_beside(const ModelConfigText& config, std::size_t quantized) {
   std::vector<std::string> notes;
   const auto parsed = nlohmann::json::parse(config.text, nullptr, /*allow_exceptions=*/false);
-  if (names_quantization(parsed)) {
+  if (quantized > 0) {
+    notes.push_back(
+        fmt::format("{} weights are quantised: they are read as the numbers that they stand for, "
+                    "and exported as "
+                    "those",
+                    quantized));
+  } else if (names_quantization(parsed)) {
     notes.emplace_back(
         "config.json has a quantization_config, but the weights are not quantised: they are read "
         "as they are");
@@ -266,7 +272,7 @@ Result<PublishedModel> open_model(const std::string& directory, std::int64_t seq
                        .weights = std::move(weights).value(),
                        .notes = {}};
   model.notes = model.weights->notes();
-  for (std::string& note : notes_beside(model.config)) {
+  for (std::string& note : notes_beside(model.config, model.weights->directory().quantized())) {
     model.notes.push_back(std::move(note));
   }
   if (spec.tie_embeddings && !model.spec.tie_embeddings) {

@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kOneFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
+constexpr const char* kConfigFile = "config.json";
+constexpr std::uint64_t kLargestConfig = std::uint64_t{1} << 20;
 constexpr std::uint64_t kLargestIndex = std::uint64_t{256} << 20;
 constexpr std::size_t kPieceBytes = std::size_t{1} << 18;  // Fits in a core's cache.
 
@@ -52,6 +54,29 @@ Result<std::map<std::string, std::string>> parse_weight_map(const fs::path& inde
     return no_index(index, "it names no tensor");
   }
   return map;
+}
+
+/// Rows and columns of a block of FP8 weights, by the config.json beside them; zeros: it does not
+/// say.
+Result<std::array<std::int64_t, 2>> block_in_config(const fs::path& path) {
+  std::array<std::int64_t, 2> block = {};
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored) || !fs::exists(path / kConfigFile, ignored)) {
+    return block;
+  }
+  const auto file = TRAIN_TRY(InputFile::open(path / kConfigFile));
+  const auto text = TRAIN_TRY(file.read_text(kLargestConfig));
+  const auto config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto said = config.is_object() ? config.find("quantization_config") : config.end();
+  if (said == config.end() || !said->is_object()) {
+    return block;
+  }
+  if (const auto sizes = said->find("weight_block_size");
+      sizes != said->end() && sizes->is_array() && sizes->size() == 2 &&
+      (*sizes)[0].is_number_integer() && (*sizes)[1].is_number_integer()) {
+    block = {(*sizes)[0].get<std::int64_t>(), (*sizes)[1].get<std::int64_t>()};
+  }
+  return block;
 }
 
 /// Explains why a directory has no readable weights: what it holds instead, and what to do with it.
@@ -125,16 +150,14 @@ Result<WeightDirectory> WeightDirectory::open(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_regular_file(path, ignored)) {
     TRAIN_RETURN_IF_ERROR(directory.add_file(path, {}));
-    return directory;
-  }
-  if (!fs::exists(path / kOneFile, ignored) && fs::exists(path / kIndexFile, ignored)) {
+  } else if (fs::exists(path / kOneFile, ignored)) {
+    TRAIN_RETURN_IF_ERROR(directory.add_file(path / kOneFile, {}));
+  } else if (fs::exists(path / kIndexFile, ignored)) {
     TRAIN_RETURN_IF_ERROR(directory.read_index(path / kIndexFile));
-    return directory;
-  }
-  if (!fs::exists(path / kOneFile, ignored)) {
+  } else {
     return no_weights(path);
   }
-  TRAIN_RETURN_IF_ERROR(directory.add_file(path / kOneFile, {}));
+  TRAIN_RETURN_IF_ERROR(directory.find_quantized());
   return directory;
 }
 
@@ -186,6 +209,61 @@ Status WeightDirectory::read_index(const fs::path& index) {
   return {};
 }
 
+Status WeightDirectory::find_quantized() {
+  const auto find = [this](const std::string& name) { return find_stored(name); };
+  const bool has_numbers = std::ranges::any_of(
+      tensors_, [](const auto& tensor) { return !weight_type(tensor.second.entry->dtype); });
+  const auto block =
+      has_numbers ? TRAIN_TRY(block_in_config(path_)) : std::array<std::int64_t, 2>{};
+  for (const auto& [name, location] : tensors_) {
+    auto found = quantized_tensor(*location.entry, find, block);
+    if (!found) {
+      unreadable_.emplace(name, std::move(found).error().message);
+    } else if (!found->entry.name.empty() &&
+               (found->entry.name == name || !tensors_.contains(found->entry.name))) {
+      quantized_.emplace(found->entry.name, std::move(found).value());
+    }
+  }
+  for (const auto& [name, tensor] : quantized_) {
+    for (const std::string& part : {tensor.numbers, tensor.scales}) {
+      if (auto moved = tensors_.extract(part)) {
+        parts_.insert(std::move(moved));
+      }
+    }
+    tensors_.emplace(name, Location{parts_.at(tensor.numbers).file, &tensor.entry});
+  }
+  return {};
+}
+
+const TensorEntry* WeightDirectory::find_stored(std::string_view name) const {
+  for (const Tensors* tensors : {&parts_, &tensors_}) {
+    if (const auto found = tensors->find(name); found != tensors->end()) {
+      return found->second.entry;
+    }
+  }
+  return nullptr;
+}
+
+Status WeightDirectory::read_stored(std::string_view name, std::uint64_t offset,
+                                    std::span<std::byte> out) const {
+  const Location& location = parts_.find(name)->second;
+  return files_[location.file].read(*location.entry, offset, out);
+}
+
+std::string WeightDirectory::unreadable(std::string_view name) const {
+  if (const auto reason = unreadable_.find(name); reason != unreadable_.end()) {
+    return reason->second;
+  }
+  const TensorEntry* entry = find(name);
+  TRAIN_CHECK(entry != nullptr, "no tensor {}", name);
+  return weight_type(entry->dtype)
+             ? std::string()
+             : fmt::format(
+                   "tensor {} is of type {}: F32, BF16, F16 and, with their scales, FP8 "
+                   "(weight_scale_inv) and MXFP4 can be read",
+                   name, entry->dtype);
+}
+
 std::vector<std::string> WeightDirectory::names() const {
   std::vector<std::string> all;
   all.reserve(tensors_.size());
@@ -213,10 +291,17 @@ Status WeightDirectory::read_floats(std::string_view name, std::uint64_t first,
   const auto found = tensors_.find(name);
   TRAIN_CHECK(found != tensors_.end(), "no tensor {}", name);
   const TensorEntry& entry = *found->second.entry;
+  if (const auto quantized = quantized_.find(name); quantized != quantized_.end()) {
+    return read_quantized(
+        quantized->second, [this](const std::string& part) { return find_stored(part); },
+        [this](const std::string& part, std::uint64_t offset, std::span<std::byte> bytes) {
+          return read_stored(part, offset, bytes);
+        },
+        first, out);
+  }
   const auto type = weight_type(entry.dtype);
   if (!type) {
-    return user_error(fmt::format("{}: tensor {} is of type {}: F32, BF16 and F16 can be read",
-                                  path_.string(), name, entry.dtype));
+    return user_error(fmt::format("{}: {}", path_.string(), unreadable(name)));
   }
   const SafetensorsFile& file = files_[found->second.file];
   const std::size_t size = size_of(*type);

@@ -100,7 +100,7 @@ TEST_CASE("published: files that are cut short, missing or of another kind are o
           heading.dtype = "I8";
         }
       },
-      {"tensor model.norm.weight is of type I8", "F32, BF16 and F16 can be read"});
+      {"tensor model.norm.weight is of type I8", "F32, BF16, F16 and, with their scales, FP8"});
   check_tensors_refused(
       site,
       [](TensorHeading& heading) {
