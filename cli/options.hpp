@@ -162,11 +162,12 @@ struct VerifyOptions {
 /// actortrain export RUN_DIRECTORY
 struct ExportOptions {
   std::string run_directory;
-  std::string out;                                ///< Directory to create.
-  std::optional<std::int64_t> step;               ///< Or kBestStep; default: the newest.
-  std::string dtype = "fp32";                     ///< "fp32", "bf16" or "fp16".
-  std::string format = "hf";                      ///< "hf" or "peft".
-  bool ema = false;                               ///< Export the running average of the weights.
+  std::string out;                   ///< Directory to create.
+  std::optional<std::int64_t> step;  ///< Or kBestStep; default: the newest.
+  std::string dtype = "fp32";        ///< "fp32", "bf16" or "fp16".
+  std::string format = "hf";         ///< "hf" or "peft".
+  bool ema = false;                  ///< Export the running average of the weights.
+  std::string mtp;                   ///< A model's directory, or "none"; empty: model.from.
   std::uint64_t max_file_bytes = 5'000'000'000U;  ///< Bytes of tensors per file; 1 or more.
 };
 

@@ -25,8 +25,12 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kPieceElements = std::size_t{1} << 18;
 
+ExportType type_of(const ExportTensor& tensor, ExportType type) {
+  return tensor.type.value_or(type);
+}
+
 std::uint64_t stored_bytes(const ExportTensor& tensor, ExportType type) {
-  return element_count(tensor) * storage::size_of(type);
+  return element_count(tensor) * storage::size_of(type_of(tensor, type));
 }
 
 /// Output file with its tensors.
@@ -124,7 +128,8 @@ class Weights {
   Status read(const ExportTensor& tensor, std::span<float> out) {
     if (tensor.parts.empty()) {
       const engine::Parameter weight{.name = tensor.name, .shape = tensor.shape};
-      return source_.read_rows(weight, 0, weight.rows(), out);
+      const engine::WeightSource& source = tensor.source ? *tensor.source : source_;
+      return source.read_rows(weight, 0, weight.rows(), out);
     }
     for (const auto& [parameter, part] : tensor.parts) {
       const engine::RowRange rows = engine::rows_of(part, parameter.cols());
@@ -164,13 +169,14 @@ Status in_pieces(std::string_view tensor, std::span<const float> elements, Expor
 Status write_part(const fs::path& path, const Part& part, ExportType type, Weights& weights) {
   std::vector<storage::TensorHeading> headings;
   for (const ExportTensor& tensor : part.tensors) {
-    headings.push_back({tensor.name, tensor.shape, storage::stored_name(type)});
+    headings.push_back({tensor.name, tensor.shape, storage::stored_name(type_of(tensor, type))});
   }
   auto writer = TRAIN_TRY(storage::SafetensorsWriter::create(path, headings, {{"format", "pt"}}));
-  TRAIN_RETURN_IF_ERROR(weights.for_each(part.tensors, [&](const ExportTensor& tensor,
-                                                           std::span<const float> elements) {
-    return in_pieces(tensor.name, elements, type, [&](auto bytes) { return writer.write(bytes); });
-  }));
+  TRAIN_RETURN_IF_ERROR(weights.for_each(
+      part.tensors, [&](const ExportTensor& tensor, std::span<const float> elements) {
+        return in_pieces(tensor.name, elements, type_of(tensor, type),
+                         [&](auto bytes) { return writer.write(bytes); });
+      }));
   const auto written = writer.commit();
   return written ? Status() : written.error();
 }
@@ -190,19 +196,20 @@ Status compare_part(const fs::path& path, const Part& part, ExportType type, Wei
   return weights.for_each(
       part.tensors, [&](const ExportTensor& tensor, std::span<const float> elements) -> Status {
         const storage::TensorEntry* entry = file.find(tensor.name);
-        if (entry == nullptr || entry->dtype != storage::stored_name(type) ||
+        if (entry == nullptr || entry->dtype != storage::stored_name(type_of(tensor, type)) ||
             entry->shape != tensor.shape) {
           return differs(tensor.name);
         }
         std::uint64_t offset = 0;
-        return in_pieces(
-            tensor.name, elements, type, [&](std::span<const std::byte> wanted) -> Status {
-              found.resize(wanted.size());
-              TRAIN_RETURN_IF_ERROR(file.read(*entry, offset, found));
-              offset += wanted.size();
-              return std::equal(found.begin(), found.end(), wanted.begin()) ? Status()
-                                                                            : differs(tensor.name);
-            });
+        return in_pieces(tensor.name, elements, type_of(tensor, type),
+                         [&](std::span<const std::byte> wanted) -> Status {
+                           found.resize(wanted.size());
+                           TRAIN_RETURN_IF_ERROR(file.read(*entry, offset, found));
+                           offset += wanted.size();
+                           return std::equal(found.begin(), found.end(), wanted.begin())
+                                      ? Status()
+                                      : differs(tensor.name);
+                         });
       });
 }
 
@@ -249,7 +256,7 @@ Status check_same_tensors(const fs::path& checkpoint, const Manifest& manifest,
     for (const ExportPart& part : tensor.parts) {
       TRAIN_RETURN_IF_ERROR(take(part.parameter.name, part.parameter.shape));
     }
-    if (tensor.parts.empty()) {
+    if (tensor.parts.empty() && !tensor.source) {
       TRAIN_RETURN_IF_ERROR(take(tensor.name, tensor.shape));
     }
   }

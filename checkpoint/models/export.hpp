@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,11 +27,14 @@ struct ExportPart {
   engine::TensorPart part;
 };
 
-/// Exported tensor: the weight of that name, or a concatenation of parts.
+/// Exported tensor: the weight of that name, a concatenation of parts, or a tensor of a `source` of
+/// its own.
 struct ExportTensor {
   std::string name;
   std::vector<std::int64_t> shape;
   std::vector<ExportPart> parts = {};
+  std::optional<ExportType> type = {};                      ///< Instead of the request's.
+  std::shared_ptr<const engine::WeightSource> source = {};  ///< No weight of the checkpoint.
 };
 
 /// Number of elements of the whole tensor.

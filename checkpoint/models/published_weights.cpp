@@ -166,11 +166,28 @@ bool PublishedWeights::in_own_part(const std::string& name) const {
                      [&](const std::string& part) { return name.starts_with(renamed(part)); });
 }
 
+bool PublishedWeights::keep(const std::string& name) {
+  const std::string usual = changed(name, added_, dropped_);
+  const bool kept = std::ranges::any_of(
+      model_.kept, [&](const std::string& prefix) { return usual.starts_with(prefix); });
+  if (kept) {
+    kept_.push_back(*directory_.find(name));
+    kept_.back().name = usual;
+  }
+  return kept;
+}
+
 void PublishedWeights::note_surplus(const std::vector<std::string>& surplus) {
   if (!surplus.empty()) {
     notes_.push_back(
         fmt::format("{} tensors of parts that the model does not have are left out, the first {}",
                     surplus.size(), surplus.front()));
+  }
+  if (!kept_.empty()) {
+    notes_.push_back(fmt::format(
+        "{} tensors of layers that predict further tokens are not trained; exports keep them, the "
+        "first {}",
+        kept_.size(), kept_.front().name));
   }
   if (const auto& doubled = directory_.doubled(); !doubled.empty()) {
     notes_.push_back(
@@ -229,7 +246,7 @@ Status PublishedWeights::check() {
   for (const std::string& name : directory_.names()) {
     // A tied head may be stored in addition to its embedding.
     const bool tied = model_.tie_embeddings && name == renamed(model_.head);
-    if (wanted.contains(name) || tied || is_ignored(name)) {
+    if (wanted.contains(name) || tied || is_ignored(name) || keep(name)) {
       continue;
     }
     if (in_own_part(name)) {
@@ -267,7 +284,9 @@ Status PublishedWeights::read_rows(const engine::Parameter& parameter, std::int6
     }
     return {};
   };
-  return engine::read_rows(map_.at(parameter.name), first_row, rows, read, out);
+  const auto mapped = map_.find(parameter.name);
+  return mapped == map_.end() ? read(parameter.name, first_row * parameter.cols(), out)
+                              : engine::read_rows(mapped->second, first_row, rows, read, out);
 }
 
 }  // namespace train::checkpoint

@@ -30,13 +30,16 @@ class PublishedWeights final : public engine::WeightSource {
   static Result<std::shared_ptr<const PublishedWeights>> open(const std::filesystem::path& path,
                                                               const engine::ModelSpec& spec);
 
-  /// Errors: a non-finite value (user); those of reading.
+  /// `parameter`: one of the spec's, or a tensor of kept(). Errors: a non-finite value (user);
+  /// those of reading.
   Status read_rows(const engine::Parameter& parameter, std::int64_t first_row, std::int64_t rows,
                    std::span<float> out) const override;
 
   [[nodiscard]] const storage::WeightDirectory& directory() const { return directory_; }
   /// Name in the files of the tensor that transformers calls `name`.
   [[nodiscard]] std::string name_in_files(const std::string& name) const;
+  /// Tensors of ModelSpec::kept, as transformers calls them.
+  [[nodiscard]] const std::vector<storage::TensorEntry>& kept() const { return kept_; }
   /// Model spec, with an untied head if the files have a different one.
   [[nodiscard]] const engine::ModelSpec& model() const { return model_; }
   /// Weights that the model does not use, or uses otherwise than config.json says; a sentence each.
@@ -54,6 +57,7 @@ class PublishedWeights final : public engine::WeightSource {
   [[nodiscard]] std::string mistake_of(const engine::TensorPart& part) const;
   [[nodiscard]] std::string missing(const std::string& name) const;
   [[nodiscard]] bool in_own_part(const std::string& name) const;
+  [[nodiscard]] bool keep(const std::string& name);
   void note_surplus(const std::vector<std::string>& surplus);
 
   storage::WeightDirectory directory_;
@@ -62,6 +66,7 @@ class PublishedWeights final : public engine::WeightSource {
   std::string dropped_;     ///< Prefix of the spec's names that the files lack.
   std::string added_;       ///< Prefix used by the files instead.
   bool head_only_ = false;  ///< The tied matrix is stored under the head's name only.
+  std::vector<storage::TensorEntry> kept_;
   std::vector<std::string> notes_;
 };
 

@@ -102,6 +102,19 @@ std::vector<std::string> counts_of(const engine::ModelSpec& model) {
   return names;
 }
 
+std::vector<checkpoint::ExportTensor> kept_tensors(
+    const std::shared_ptr<const checkpoint::PublishedWeights>& weights) {
+  std::vector<checkpoint::ExportTensor> tensors;
+  for (const storage::TensorEntry& entry : weights->kept()) {
+    checkpoint::ExportTensor tensor{.name = entry.name, .shape = entry.shape, .source = weights};
+    if (entry.dtype == storage::stored_name(storage::WeightType::f32)) {
+      tensor.type = storage::WeightType::f32;
+    }
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
 std::vector<std::filesystem::path> companions_in(const std::filesystem::path& directory) {
   std::vector<std::filesystem::path> found;
   std::error_code ignored;

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "checkpoint/models/export.hpp"
+#include "checkpoint/models/published_weights.hpp"
 #include "cli/command.hpp"
 #include "engine/model/spec.hpp"
 
@@ -28,6 +30,11 @@ void read_file_size(CommandSyntax& command, std::uint64_t& target);
 
 /// Names of the parameters that no file has (Parameter::tallied).
 [[nodiscard]] std::vector<std::string> counts_of(const engine::ModelSpec& model);
+
+/// The tensors that exports keep besides the model's own (PublishedWeights::kept). What is stored in fp32
+/// stays so.
+[[nodiscard]] std::vector<checkpoint::ExportTensor> kept_tensors(
+    const std::shared_ptr<const checkpoint::PublishedWeights>& weights);
 
 /// Those of companion_files() that exist in `directory`.
 [[nodiscard]] std::vector<std::filesystem::path> companions_in(

@@ -13,6 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kFurtherLayers = "num_nextn_predict_layers";
+
 /// Replaces all rope settings by those of `model`, in both dialects.
 void say_ropes(Json& config, const engine::ModelSpec& model) {
   if (model.rope_keys.empty()) {
@@ -40,6 +42,9 @@ Result<std::string> published_config(const std::string& config_text, const std::
   config.erase("quantization_config");  // The output is not quantised.
   config["tie_word_embeddings"] = model.tie_embeddings;
   config["torch_dtype"] = storage::config_name(type);
+  if (model.kept.empty() && config.contains(kFurtherLayers)) {
+    config[kFurtherLayers] = 0;  // Programs would look for their tensors.
+  }
   say_ropes(config, model);
   return config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

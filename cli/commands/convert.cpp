@@ -34,10 +34,14 @@ struct Conversion {
   std::string source;
   std::map<std::string, std::string> texts = {};
   std::vector<std::filesystem::path> companions = {};
+  std::vector<checkpoint::ExportTensor> kept = {};
 };
 
 Result<Conversion> open_directory(const std::string& path) {
-  const auto model = TRAIN_TRY(open_model(path, 0));
+  auto model = TRAIN_TRY(open_model(path, 0));
+  if (model.weights->kept().empty()) {
+    model.spec.kept.clear();
+  }
   show_notes(path, model.notes);
   warn_of_unread_keys(model.spec, model.config.source);
   return Conversion{.model = model.spec,
@@ -45,7 +49,8 @@ Result<Conversion> open_directory(const std::string& path) {
                     .type = stored_type(*model.weights, model.spec),
                     .config_text = model.config.text,
                     .source = model.config.source,
-                    .companions = companions_in(model.config.directory)};
+                    .companions = companions_in(model.config.directory),
+                    .kept = kept_tensors(model.weights)};
 }
 
 Result<Conversion> open_gguf(const std::string& path) {
@@ -77,6 +82,7 @@ Status convert_model(const ConvertOptions& options) {
                                     .texts = from.texts,
                                     .companions = from.companions,
                                     .stop = [] { return stop_signal() != 0; }};
+  request.tensors.insert(request.tensors.end(), from.kept.begin(), from.kept.end());
   request.config_text =
       TRAIN_TRY(published_config(from.config_text, from.source, from.model, request.type));
   const auto begin = std::chrono::steady_clock::now();

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/process/stop_signals.hpp"
@@ -23,6 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
+
+constexpr const char* kWithoutLayers = "none";  // A value of --mtp.
 
 /// Architecture settings that the weights' shapes do not show, under the names that other programs
 /// use, if any. `model_type` is deliberately an own name: the tensors are named differently from
@@ -113,14 +117,40 @@ std::string averages_of(const ExportOptions& options) {
   return options.ema ? fmt::format("optimizer.{}.", engine::kAverageState) : std::string();
 }
 
+/// Adds the layers that predict further tokens: training leaves them as they are, in the directory
+/// of the model that the run began with. Without any the model has none.
+Status keep_layers(checkpoint::ExportRequest& request, const configs::RunConfig& config,
+                   const ExportOptions& options, engine::ModelSpec& model) {
+  const std::string& from = options.mtp.empty() ? config.model.from : options.mtp;
+  if (model.kept.empty() || from.empty() || from == kWithoutLayers) {
+    model.kept.clear();
+    return {};
+  }
+  const auto weights = checkpoint::PublishedWeights::open(from, model);
+  if (!weights) {
+    return user_error(
+        fmt::format("{}; the layers for multi-token prediction are exported from there "
+                    "(num_nextn_predict_layers): give that model's directory by --mtp DIR, or "
+                    "leave them out by --mtp {}",
+                    weights.error().message, kWithoutLayers));
+  }
+  std::vector<checkpoint::ExportTensor> kept = kept_tensors(*weights);
+  if (kept.empty()) {
+    model.kept.clear();
+  }
+  std::ranges::move(kept, std::back_inserter(request.tensors));
+  return {};
+}
+
 /// Writes the model with adapters merged into its weights.
 Result<checkpoint::ExportReport> write_model(checkpoint::ExportRequest request,
                                              const configs::RunConfig& config,
-                                             const engine::ModelSpec& model,
+                                             engine::ModelSpec model,
                                              const checkpoint::FoundCheckpoint& found,
                                              const ExportOptions& options) {
   request.tensors = tensors_of(model);
   request.left_out = counts_of(model);
+  TRAIN_RETURN_IF_ERROR(keep_layers(request, config, options, model));
   TRAIN_RETURN_IF_ERROR(describe_to(request, config, model, found, options.run_directory));
   return checkpoint::export_weights(found.candidate.path, found.manifest, request,
                                     adapters_of(model), averages_of(options));
@@ -196,6 +226,10 @@ void describe_export(CommandSyntaxes& commands) {
       "hf|peft");
   read_dtype(command, options.dtype, "fp32: the bits; bf16 and fp16: rounded to the nearest")
       ->default_str("fp32");
+  command.text("--mtp", options.mtp,
+               "Model whose layers for multi-token prediction are kept, by default the run's "
+               "model.from; none: export without them",
+               "DIR|none");
   command.app.add_flag("--ema", options.ema,
                        "Export the running average of the weights (train.ema)");
   read_file_size(command, options.max_file_bytes);

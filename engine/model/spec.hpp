@@ -89,6 +89,9 @@ struct ModelSpec {
   std::string rope_keys = {};
   /// Configuration keys that no part of the function reads; for people.
   std::vector<std::string> unread_keys = {};
+  /// Prefixes of stored tensors that no part of the function reads and that exports keep: layers
+  /// that predict further tokens (DeepSeek-V3's multi-token prediction).
+  std::vector<std::string> kept = {};
   std::vector<std::string> dropout = {};  ///< Dropout keys, "attn_pdrop 0.1"; not applied here.
   /// Shell patterns of parameters and units whose weights do not change (Parameter::frozen).
   std::vector<std::string> frozen = {};

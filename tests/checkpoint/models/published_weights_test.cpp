@@ -257,6 +257,32 @@ TEST_CASE("published weights: tensors of other parts are left out, and named",
         "2 tensors of parts that the model does not have are left out, the first mtp.fc.weight");
 }
 
+TEST_CASE("published weights: layers behind the model's own are kept for exports",
+          "[checkpoint][published_weights]") {
+  const TempDirectory directory;
+  write_published(directory.path(), tiny_gpt2(), [](auto& all) {
+    all.push_back({"transformer.h.1.eh_proj.weight", {2, 4}, "F32"});
+    all.push_back({"transformer.h.10.eh_proj.weight", {3}, "F32"});
+  });
+  engine::ModelSpec spec = tiny_gpt2();
+  spec.kept = {"transformer.h.1."};
+  CHECK(published_error(directory.path()).find("h.1.eh_proj.weight") != std::string::npos);
+  spec.kept.emplace_back("transformer.h.10.");
+  const auto opened = PublishedWeights::open(directory.path(), spec);
+  REQUIRE(opened.ok());
+  REQUIRE((*opened)->kept().size() == 2);
+  CHECK((*opened)->kept()[0].name == "transformer.h.1.eh_proj.weight");
+  CHECK((*opened)->notes() ==
+        std::vector<std::string>{
+            "2 tensors of layers that predict further tokens are not trained; exports keep them, "
+            "the first transformer.h.1.eh_proj.weight"});
+  const engine::Parameter kept{.name = "transformer.h.1.eh_proj.weight", .shape = {2, 4}};
+  std::vector<float> row(4);
+  REQUIRE((*opened)->read_rows(kept, 1, 1, row).ok());
+  const std::size_t tensor = (*opened)->directory().names().size() - 2;  // Written behind the rest.
+  CHECK(row[0] == published_value(tensor, 4));
+}
+
 TEST_CASE("published weights: a head beside the embedding that it is tied to is compared with it",
           "[checkpoint][published_weights]") {
   const TempDirectory directory;
