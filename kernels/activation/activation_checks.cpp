@@ -1,10 +1,27 @@
 #include "kernels/activation/activation.hpp"
+
+#include <cmath>
+
 #include "kernels/activation/bias.hpp"
 #include "kernels/activation/elementwise.hpp"
 #include "kernels/checks.hpp"
 #include "kernels/kernel_list.hpp"
 
 namespace train::kernels {
+namespace {
+
+template <class Params>
+void require_activation(const char* kernel, const Params& params) {
+  if (params.kind != ActivationKind::clamped_swiglu) {
+    return;
+  }
+  TRAIN_CHECK(params.rows * params.cols == 0 || params.up != nullptr,
+              "{}: clamped_swiglu has an up", kernel);
+  TRAIN_CHECK(params.limit > 0.0F && std::isfinite(params.alpha), "{}: alpha={} limit={}", kernel,
+              params.alpha, params.limit);
+}
+
+}  // namespace
 
 void check_params(const GeluForwardParams& params) {
   require_pointers("gelu_forward", params.count, params.x, params.y);
@@ -37,6 +54,7 @@ void check_params(const SigmoidGateBackwardParams& params) {
 }
 
 void check_params(const ActivationForwardParams& params) {
+  require_activation("activation_forward", params);
   require_pointers("activation_forward", params.rows * params.cols, params.x, params.y);
   TRAIN_CHECK(params.x_stride >= params.cols && params.y_stride >= params.cols,
               "activation_forward: cols={} x_stride={} y_stride={}", params.cols, params.x_stride,
@@ -44,6 +62,7 @@ void check_params(const ActivationForwardParams& params) {
 }
 
 void check_params(const ActivationBackwardParams& params) {
+  require_activation("activation_backward", params);
   require_pointers("activation_backward", params.rows * params.cols, params.x, params.dy, params.dx,
                    params.y);
   TRAIN_CHECK((params.up == nullptr) == (params.dup == nullptr),

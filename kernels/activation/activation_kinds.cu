@@ -20,8 +20,28 @@ __device__ Activated gelu_tanh_at(float x) {
   return {x * s, fmaf(2.0F * x * (s * (1.0F - s)), du, s)};
 }
 
-template <class T, ActivationKind kind>
-__device__ Activated activated(float x) {
+/// a sigmoid(alpha a), a = min(x, limit), and its slope by x, 0 beyond the limit alone.
+template <class T>
+__device__ Activated clamped_silu_at(float alpha, float limit, float x) {
+  const bool beyond = x > limit;
+  const float a = beyond ? limit : x;
+  const float s = sigmoid<T>(alpha * a);
+  return {a * s, beyond ? 0.0F : fmaf(alpha * (a * s), 1.0F - s, s)};
+}
+
+/// Factor of an activation and its slope by `up`: those of clamp(up, -limit, limit) + 1, or of up.
+template <ActivationKind kind>
+__device__ Activated factor_at(float limit, float up) {
+  if constexpr (kind == ActivationKind::clamped_swiglu) {
+    const bool outside = fabsf(up) > limit;
+    return {(outside ? copysignf(limit, up) : up) + 1.0F, outside ? 0.0F : 1.0F};
+  } else {
+    return {up, 1.0F};
+  }
+}
+
+template <class T, ActivationKind kind, class Params>
+__device__ Activated activated(const Params& p, float x) {
   if constexpr (kind == ActivationKind::silu) {
     const float s = sigmoid<T>(x);
     return {x * s, silu_slope(s, x * s)};
@@ -30,6 +50,8 @@ __device__ Activated activated(float x) {
     return {x * normal.cdf, gelu_slope(x, normal)};
   } else if constexpr (kind == ActivationKind::gelu_tanh) {
     return gelu_tanh_at<T>(x);
+  } else if constexpr (kind == ActivationKind::clamped_swiglu) {
+    return clamped_silu_at<T>(p.alpha, p.limit, x);
   } else {
     return isnan(x) ? Activated{x, x} : x > 0.0F ? Activated{x, 1.0F} : Activated{0.0F, 0.0F};
   }
@@ -44,13 +66,13 @@ struct ActivationForwardRows {
     Several<T, n> x(p.x, at);
 #pragma unroll
     for (int j = 0; j < n; ++j) {
-      x.value[j] = activated<T, kind>(x.value[j]).value;
+      x.value[j] = activated<T, kind>(p, x.value[j]).value;
     }
     if (p.up != nullptr) {
       const Several<T, n> up(p.up, at);
 #pragma unroll
       for (int j = 0; j < n; ++j) {
-        x.value[j] *= up.value[j];
+        x.value[j] *= factor_at<kind>(p.limit, up.value[j]).value;
       }
     }
     x.store(p.y, row * p.y_stride + column);
@@ -73,14 +95,15 @@ struct ActivationBackwardRows {
     }
 #pragma unroll
     for (int j = 0; j < n; ++j) {
-      const Activated a = activated<T, kind>(x.value[j]);
+      const Activated a = activated<T, kind>(p, x.value[j]);
       const float dy = gradient.value[j];
       x.value[j] = a.value;
       gradient.value[j] = dy * a.slope;
       if (p.up != nullptr) {
-        x.value[j] = a.value * up.value[j];
-        gradient.value[j] = dy * up.value[j] * a.slope;
-        up.value[j] = dy * a.value;
+        const Activated factor = factor_at<kind>(p.limit, up.value[j]);
+        x.value[j] = a.value * factor.value;
+        gradient.value[j] = dy * factor.value * a.slope;
+        up.value[j] = dy * a.value * factor.slope;
       }
     }
     x.store(p.y, from);
@@ -104,6 +127,8 @@ void for_activation(DType dtype, ActivationKind kind, const With& with) {
         return with.template operator()<T, ActivationKind::gelu_tanh>();
       case ActivationKind::relu:
         return with.template operator()<T, ActivationKind::relu>();
+      case ActivationKind::clamped_swiglu:
+        return with.template operator()<T, ActivationKind::clamped_swiglu>();
     }
   });
 }

@@ -53,14 +53,47 @@ HWY_INLINE Activated relu_at(Floats d, FloatVec x) {
           hn::IfThenElse(nan, x, slope)};
 }
 
-HWY_INLINE Activated activated(Floats d, ActivationKind kind, FloatVec x) {
-  switch (kind) {
+/// x where it is at most `most` or NaN, else `most`.
+HWY_INLINE FloatVec clamped_above(Floats d, FloatVec x, float most) {
+  const FloatVec bound = hn::Set(d, most);
+  return hn::IfThenElse(hn::Gt(x, bound), bound, x);
+}
+
+/// a sigmoid(alpha a), a = min(x, limit), and its slope by x, 0 beyond the limit alone.
+HWY_INLINE Activated clamped_silu_at(Floats d, float alpha, float limit, FloatVec x) {
+  const FloatVec a = clamped_above(d, x, limit);
+  const FloatVec factor = hn::Set(d, alpha);
+  const FloatVec s = sigmoid(d, hn::Mul(factor, a));
+  const FloatVec value = hn::Mul(a, s);
+  const FloatVec slope = hn::MulAdd(hn::Mul(factor, value), hn::Sub(hn::Set(d, 1.0F), s), s);
+  return {value, hn::IfThenZeroElse(hn::Gt(x, hn::Set(d, limit)), slope)};
+}
+
+/// Factor of an activation and its slope by `up`: those of clamp(up, -limit, limit) + 1, or of up.
+template <class Params>
+HWY_INLINE Activated factor_at(Floats d, const Params& p, FloatVec up) {
+  const FloatVec one = hn::Set(d, 1.0F);
+  if (p.kind != ActivationKind::clamped_swiglu) {
+    return {up, one};
+  }
+  const FloatVec least = hn::Set(d, -p.limit);
+  const FloatVec above = clamped_above(d, up, p.limit);
+  const auto outside = hn::Gt(hn::Abs(up), hn::Set(d, p.limit));
+  return {hn::Add(hn::IfThenElse(hn::Lt(above, least), least, above), one),
+          hn::IfThenZeroElse(outside, one)};
+}
+
+template <class Params>
+HWY_INLINE Activated activated(Floats d, const Params& p, FloatVec x) {
+  switch (p.kind) {
     case ActivationKind::silu:
       return silu_at(d, x);
     case ActivationKind::gelu:
       return gelu_at(d, x);
     case ActivationKind::gelu_tanh:
       return gelu_tanh_at(d, x);
+    case ActivationKind::clamped_swiglu:
+      return clamped_silu_at(d, p.alpha, p.limit, x);
     case ActivationKind::relu:
       break;
   }
@@ -73,8 +106,12 @@ void activation_forward_row(const ActivationForwardParams& p, std::int64_t row) 
   auto* y = static_cast<float*>(p.y) + row * p.y_stride;
   const Floats d;
   each_vector(0, p.cols, [&](std::int64_t i, auto part) {
-    const FloatVec value = activated(d, p.kind, load(d, x + i, part)).value;
-    store(up == nullptr ? value : hn::Mul(value, load(d, up + i, part)), d, y + i, part);
+    const FloatVec value = activated(d, p, load(d, x + i, part)).value;
+    if (up == nullptr) {
+      store(value, d, y + i, part);
+      return;
+    }
+    store(hn::Mul(value, factor_at(d, p, load(d, up + i, part)).value), d, y + i, part);
   });
 }
 
@@ -87,17 +124,17 @@ void activation_backward_row(const ActivationBackwardParams& p, std::int64_t row
   auto* y = static_cast<float*>(p.y) + row * p.dy_stride;
   const Floats d;
   each_vector(0, p.cols, [&](std::int64_t i, auto part) {
-    const Activated at = activated(d, p.kind, load(d, x + i, part));
+    const Activated at = activated(d, p, load(d, x + i, part));
     const FloatVec gradient = load(d, dy + i, part);
     if (up == nullptr) {
       store(at.value, d, y + i, part);
       store(hn::Mul(gradient, at.slope), d, dx + i, part);
       return;
     }
-    const FloatVec u = load(d, up + i, part);
-    store(hn::Mul(at.value, u), d, y + i, part);
-    store(hn::Mul(hn::Mul(gradient, u), at.slope), d, dx + i, part);
-    store(hn::Mul(gradient, at.value), d, dup + i, part);
+    const Activated factor = factor_at(d, p, load(d, up + i, part));
+    store(hn::Mul(at.value, factor.value), d, y + i, part);
+    store(hn::Mul(hn::Mul(gradient, factor.value), at.slope), d, dx + i, part);
+    store(hn::Mul(hn::Mul(gradient, at.value), factor.slope), d, dup + i, part);
   });
 }
 

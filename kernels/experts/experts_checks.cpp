@@ -18,6 +18,19 @@ void require_experts(const char* kernel, std::int64_t rows, std::int64_t experts
               kernel, rows, slots);
 }
 
+/// Checks the sizes of experts' biases. `row_stride`: elements between the rows of two places.
+template <class Params>
+void require_expert_biases(const char* kernel, const Params& params, std::int64_t row_stride) {
+  TRAIN_CHECK(params.experts >= 0 && params.places >= 0 && params.cols >= 0,
+              "{}: experts={} places={} cols={}", kernel, params.experts, params.places,
+              params.cols);
+  require_pointers(kernel, params.experts, params.offsets);
+  TRAIN_CHECK(params.places <= 1 || row_stride >= params.cols, "{}: rows of {} elements, cols={}",
+              kernel, row_stride, params.cols);
+  TRAIN_CHECK(params.experts <= 1 || params.stride >= params.cols, "{}: stride={} cols={}", kernel,
+              params.stride, params.cols);
+}
+
 }  // namespace
 
 void check_params(const RouterForwardParams& params) {
@@ -107,6 +120,17 @@ void check_params(const ExpertMatmulParams& params) {
       "expert_matmul: stride={} n={} k={}", params.stride, params.n, params.k);
   TRAIN_CHECK(!gradient || params.output_dtype == DType::f32,
               "expert_matmul: gradients of weights are f32");
+}
+
+void check_params(const ExpertBiasForwardParams& params) {
+  require_expert_biases("expert_bias_forward", params, params.y_stride);
+  require_pointers("expert_bias_forward", params.places * params.cols, params.y, params.bias);
+}
+
+void check_params(const ExpertBiasBackwardParams& params) {
+  require_expert_biases("expert_bias_backward", params, params.dy_stride);
+  require_pointers("expert_bias_backward", params.places * params.cols, params.dy);
+  require_pointers("expert_bias_backward", params.experts * params.cols, params.dbias);
 }
 
 void check_params(const GatherRowsParams& params) {
