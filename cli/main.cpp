@@ -9,6 +9,7 @@
 #include "base/exit_codes.hpp"
 #include "base/math/float_mode.hpp"
 #include "base/process/descriptor_limit.hpp"
+#include "base/process/own_program.hpp"
 #include "base/process/stop_signals.hpp"
 #include "base/text/log.hpp"
 #include "base/text/text_output.hpp"
@@ -52,6 +53,7 @@ int run_program(int argc, const char* const* argv) {
 
 int main(int argc, char* argv[]) {
   train::keep_standard_descriptors();
+  train::name_process();
   train::set_float_mode();
   train::block_signals();
   train::raise_descriptor_limit();

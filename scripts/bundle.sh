@@ -1,10 +1,10 @@
 #!/bin/bash
 # Makes actortrain-<version>-linux-x86_64.tar.gz in the directory $2 from the program that was built in
-# $1: the program, the shared libraries that it needs besides glibc's, run files, licences. It starts
-# where the machine has glibc, at least the version named in the bundle's README.md, and nothing else.
+# $1: the program, all shared libraries that it needs, the C library and its loader too, run files,
+# licences. It starts where the kernel is Linux for x86-64, whatever C library the machine has.
 # With `--gpu-check DATA` it is actortrain-<version>-gpu-check-linux-x86_64.tar.gz, which has besides
 # what tests and measures on a GPU, the tokens of the directory DATA if there are any, and the script
-# gpu-check that runs it all. Prints the file's path.
+# gpu-check that runs it all, and needs the machine's glibc. Prints the file's path.
 set -euo pipefail
 
 if [ $# -ne 2 ] && { [ $# -ne 4 ] || [ "$3" != --gpu-check ]; }; then
@@ -22,8 +22,7 @@ fail() {
   exit 1
 }
 
-# What every Linux with glibc has, in versions that belong together: the loader opens it all at once.
-# Everything else travels along, the compiler's libraries too: another distribution may have older ones.
+# The C library, in parts that belong together: the loader opens them all at once.
 system='^(linux-vdso|ld-linux-x86-64|libc|libm|libmvec|libdl|librt|libpthread|libresolv|libutil|libanl)\.so'
 
 version="$("$build/actortrain" --version | sed -n 's/^actortrain //p')"
@@ -46,10 +45,12 @@ DESTDIR='' cmake --install "$build" --prefix "$tree" --strip >/dev/null
 # Libraries: "NAME => PATH (ADDRESS)" a line. The program's own search path is not in force yet.
 declare -A packages
 while read -r soname _ path _; do
-  [[ "$soname" =~ $system ]] && continue
+  if [[ "$soname" =~ $system ]]; then
+    [ -z "$gpu_check" ] || continue
+  fi
   [ -f "$path" ] || fail "no library $soname on this machine"
   cp -L "$path" "$tree/lib/$soname"
-  strip --strip-unneeded "$tree/lib/$soname"
+  [[ "$soname" =~ $system ]] || strip --strip-unneeded "$tree/lib/$soname"
   real="$(realpath "$path")"
   # The package's list may have the file under /lib, which is /usr/lib.
   owner="$(dpkg-query -S "$real" 2>/dev/null || dpkg-query -S "${real#/usr}" 2>/dev/null || true)"
@@ -93,9 +94,15 @@ if [ -n "$gpu_check" ]; then
   fi
 fi
 
-glibc="$(objdump -T "$tree"/bin/* "$tree"/lib/* | grep -oE 'GLIBC_2\.[0-9]+' | LC_ALL=C sort -Vu | tail -1)"
-sed -e "s/@VERSION@/$version/" -e "s/@GLIBC@/${glibc#GLIBC_}/" \
-  "$root/scripts/bundle_readme.md" >"$tree/README.md"
+if [ -z "$gpu_check" ]; then
+  loader="$(LC_ALL=C readelf -l "$build/actortrain" | sed -n 's/.*program interpreter: \(.*\)\]$/\1/p')"
+  cp -L "$loader" "$tree/lib/ld-linux-x86-64.so.2"
+  mv "$tree/bin/actortrain" "$tree/lib/actortrain"
+  cp "$build/actortrain_launcher" "$tree/bin/actortrain"
+  # glibc opens this one by itself when a thread ends early.
+  [ -f "$tree/lib/libgcc_s.so.1" ] || fail "libgcc_s.so.1 is not among the libraries"
+fi
+sed -e "s/@VERSION@/$version/" "$root/scripts/bundle_readme.md" >"$tree/README.md"
 
 tar -C "$work" --owner=0 --group=0 --sort=name -cf - "$name" | gzip >"$work/$name.tar.gz"
 mv "$work/$name.tar.gz" "$out/$name.tar.gz"

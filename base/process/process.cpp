@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <linux/close_range.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,14 +20,11 @@
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/process/stop_signals.hpp"
 #include "base/process/wake.hpp"
-
-extern "C" {  // Before version 2.37 the C library's headers do not declare this.
-#include <sys/pidfd.h>
-}
 
 namespace train {
 namespace {
@@ -42,6 +41,44 @@ struct ChildSpec {
   int report;  ///< Receives the error number if exec fails.
   const Process::Options& options;
 };
+
+/// The number that a name consists of; -1: it is another name.
+int number_of(const char* name) {
+  int number = *name == '\0' ? -1 : 0;
+  for (; *name != '\0' && number >= 0; ++name) {
+    number = *name >= '0' && *name <= '9' ? 10 * number + (*name - '0') : -1;
+  }
+  return number;
+}
+
+/// As close_on_exec() for kernels before Linux 5.9. No function of the C library: see exec_child().
+void close_each_on_exec() {
+  const int folder = ::open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  constexpr std::size_t name_at = 19;  // In struct linux_dirent64; its length is at 16.
+  std::array<char, 4096> entries{};
+  while (folder >= 0) {
+    const long size = ::syscall(SYS_getdents64, folder, entries.data(), entries.size());
+    if (size <= 0) {
+      break;
+    }
+    for (long at = 0; at < size;) {
+      const char* const entry = entries.data() + at;
+      if (const int descriptor = number_of(entry + name_at); descriptor > STDERR_FILENO) {
+        ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+      }
+      unsigned short length = 0;
+      std::memcpy(&length, entry + 16, sizeof length);
+      at += length;
+    }
+  }
+}
+
+/// Closes own sockets and locks that lack CLOEXEC.
+void close_on_exec() {
+  if (::syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) != 0) {
+    close_each_on_exec();
+  }
+}
 
 bool set_up_child(const ChildSpec& child) {
   const Process::Options& options = child.options;
@@ -69,8 +106,7 @@ bool set_up_child(const ChildSpec& child) {
       (own_errors && ::dup2(options.errors, STDERR_FILENO) < 0)) {
     return false;
   }
-  // Closes own sockets and locks that lack CLOEXEC.
-  ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+  close_on_exec();
   return std::all_of(options.inherited.begin(), options.inherited.end(),
                      [](int descriptor) { return ::fcntl(descriptor, F_SETFD, 0) == 0; });
 }
@@ -144,8 +180,38 @@ std::string ProcessEnd::text() const {
                          : fmt::format("killed by signal {}", signal);
 }
 
+namespace {
+
+/// Descriptor that becomes readable when a child has ended, where the kernel makes none (before
+/// Linux 5.3): a thread waits for the end.
+Descriptor watched_child(pid_t pid) {
+  Descriptor ended(::eventfd(0, EFD_CLOEXEC));
+  Descriptor own(ended ? ::fcntl(ended.get(), F_DUPFD_CLOEXEC, 0) : -1);
+  if (!own) {
+    return {};
+  }
+  try {
+    std::thread([pid, own = std::move(own)] {
+      siginfo_t info{};
+      retry([&] { return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT); });
+      ::eventfd_write(own.get(), 1);
+    }).detach();  // It ends when the child is reaped, at the latest.
+  } catch (const std::system_error& error) {
+    errno = error.code().value();
+    return {};
+  }
+  return ended;
+}
+
+Descriptor child_handle(pid_t pid) {
+  Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  return handle || errno != ENOSYS ? std::move(handle) : watched_child(pid);
+}
+
+}  // namespace
+
 Process::Process(pid_t pid, bool isolated)
-    : pid_(pid), isolated_(isolated), handle_(::pidfd_open(pid, 0)) {}
+    : pid_(pid), isolated_(isolated), handle_(child_handle(pid)) {}
 
 Result<Process> Process::start(const std::vector<std::string>& words, const Options& options) {
   auto report = make_pipe();
@@ -204,13 +270,12 @@ void Process::kill() const {
 
 void Process::await_end() const {
   siginfo_t info{};
-  retry([&] { return ::waitid(P_PIDFD, static_cast<id_t>(handle()), &info, WEXITED | WNOWAIT); });
+  retry([&] { return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT); });
 }
 
 std::optional<ProcessEnd> Process::try_reap() {
   siginfo_t info{};
-  if (::waitid(P_PIDFD, static_cast<id_t>(handle()), &info, WEXITED | WNOHANG) != 0 ||
-      info.si_pid == 0) {
+  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0) {
     return std::nullopt;
   }
   handle_.reset();

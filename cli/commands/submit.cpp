@@ -10,6 +10,7 @@
 
 #include "base/process/descriptor.hpp"
 #include "base/process/host_name.hpp"
+#include "base/process/own_program.hpp"
 #include "base/process/process.hpp"
 #include "base/process/stop_signals.hpp"
 #include "base/text/log.hpp"
@@ -180,7 +181,7 @@ Result<BatchJob> make_job(const SubmitOptions& options) {
                .restarts = can_respawn(config, false) ? config.recovery.max_respawns : 0,
                .run_directory = directory.lexically_normal(),
                .work_directory = fs::current_path(),
-               .words = {fs::read_symlink("/proc/self/exe").string(), "run"},
+               .words = {own_program(), "run"},
                .cluster = cluster};
   for (const std::string& key : keys) {
     job.words.insert(job.words.end(), {"--set", key});

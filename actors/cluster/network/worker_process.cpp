@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "actors/cluster/network/coroutines.hpp"
+#include "base/process/own_program.hpp"
 #include "base/process/stop_signals.hpp"
 
 namespace train::actors {
@@ -121,7 +122,7 @@ std::size_t WorkerProcesses::terminate_all(std::chrono::milliseconds grace) {
 
 std::vector<std::string> worker_words(std::int32_t rank, const std::string& head,
                                       const std::string& credentials) {
-  return {"/proc/self/exe",        "worker",        "--head",   head, "--rank",
+  return {own_program_now(),       "worker",        "--head",   head, "--rank",
           fmt::format("{}", rank), "--credentials", credentials};
 }
 
