@@ -19,7 +19,7 @@ void check_cuda_params(const Params& params) {
     TRAIN_CHECK(params.head_dim <= kMaxHeadDim && params.values() <= kMaxHeadDim,
                 "attention: head_dim={} value_dim={}, at most {}", params.head_dim, params.values(),
                 kMaxHeadDim);
-  } else if constexpr (requires { params.cache; }) {
+  } else if constexpr (requires { params.cache.head_dim; }) {
     TRAIN_CHECK(params.cache.head_dim <= kMaxHeadDim && params.cache.value_dim <= kMaxHeadDim,
                 "attention: a cache of head_dim={} value_dim={}, at most {}", params.cache.head_dim,
                 params.cache.value_dim, kMaxHeadDim);
