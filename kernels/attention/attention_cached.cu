@@ -74,8 +74,9 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   const int column = me % columns;
   const int part = me / columns;
-  float largest = -INFINITY;
-  float sum = 0.0F;
+  // A sink is a score whose value is zero.
+  float largest = p.sinks == nullptr ? -INFINITY : p.sinks[head];
+  float sum = p.sinks == nullptr ? 0.0F : 1.0F;
   float result = 0.0F;
   for (std::int64_t begin = 0; begin < of.count; begin += kBlockThreads) {
     __syncthreads();  // The queries are stored, and the previous weights are no longer in use.

@@ -4,6 +4,7 @@
 
 #include "kernels/attention/attention_scratch.hpp"
 #include "kernels/attention/bf16_blocks.hpp"
+#include "kernels/attention/softmax_end.hpp"
 #include "kernels/cpu_support.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -55,9 +56,11 @@ struct CachedScratch {
   std::int64_t score_row, out_row;
 };
 
-/// Replaces `count` scores from `begin` on by exponentials; writes 1 / sum for each head.
+/// Replaces `count` scores from `begin` on by exponentials; writes the factor of each head's
+/// output.
 HWY_INLINE void exponentiate_heads(const AttentionCachedParams& p, const CachedScratch& t,
-                                   std::int64_t heads, std::int64_t begin, std::int64_t count) {
+                                   const float* sinks, std::int64_t heads, std::int64_t begin,
+                                   std::int64_t count) {
   for (std::int64_t head = 0; head < heads; ++head) {
     float largest = 0.0F;
     const float sum = exponentiate_scores({.scores = t.scores + head * t.score_row,
@@ -65,13 +68,14 @@ HWY_INLINE void exponentiate_heads(const AttentionCachedParams& p, const CachedS
                                            .end = begin + count,
                                            .padded = t.score_row},
                                           p.scale, p.softcap, &largest);
-    t.factors[head] = 1.0F / sum;
+    t.factors[head] = softmax_end(largest, sum, sinks == nullptr ? nullptr : sinks + head).factor;
   }
 }
 
 /// Queries, keys and values of the heads of a row.
 struct CachedInputs {
   const float *q, *keys, *values;
+  const float* sinks;  ///< Of the first head; nullptr: none.
 };
 
 HWY_INLINE void attend_floats(const AttentionCachedParams& p, const CachedInputs& in,
@@ -91,7 +95,7 @@ HWY_INLINE void attend_floats(const AttentionCachedParams& p, const CachedInputs
                     .k = p.cache.head_dim,
                     .accumulate = false});
   }
-  exponentiate_heads(p, t, heads, 0, visible.count);
+  exponentiate_heads(p, t, in.sinks, heads, 0, visible.count);
   for (const Segment& segment : visible.segments) {
     multiply_block({.a = t.scores + segment.score,
                     .a_row = t.score_row,
@@ -119,7 +123,7 @@ HWY_INLINE void attend_pairs(const AttentionCachedParams& p, const CachedInputs&
   pack_pairs_along(in.q, p.q_layout.inner_stride, t.q_pairs, q_row, heads, cache.head_dim);
   cached_scores(t.q_pairs, q_row, in.keys, ring, cache.head_dim, t.scores + begin, t.score_row,
                 heads);
-  exponentiate_heads(p, t, heads, begin, visible.count);
+  exponentiate_heads(p, t, in.sinks, heads, begin, visible.count);
   Bf16Pair* const probabilities = pairs_in(t.scores);
   pack_pairs_along(t.scores, t.score_row, probabilities, t.score_row, heads, t.score_row);
   cached_outputs(probabilities, t.score_row, in.values, ring, odd, cache.value_dim, t.out,
@@ -148,7 +152,8 @@ void attend_cached(const AttentionCachedParams& p, const CachedHeads& of, float*
       .q = static_cast<const float*>(p.q) + of.row * p.q_layout.outer_stride +
            of.first_head * p.q_layout.inner_stride,
       .keys = static_cast<const float*>(cache.keys) + kv * cache.head_dim * cache.capacity,
-      .values = static_cast<const float*>(cache.values) + kv * cache.capacity * cache.value_dim};
+      .values = static_cast<const float*>(cache.values) + kv * cache.capacity * cache.value_dim,
+      .sinks = p.sinks == nullptr ? nullptr : p.sinks + of.first_head};
   if (operands == Operands::bf16) {
     const bool odd = first_key(p.positions[of.row], p.window) % 2 != 0;
     attend_pairs(p, in, visible, of.heads, odd, t);

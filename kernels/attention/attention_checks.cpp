@@ -26,10 +26,27 @@ void require_cache(const char* kernel, const KeyValueCache& cache) {
               cache.kv_heads, cache.head_dim, cache.value_dim);
 }
 
+/// Kernels read a latent in whole vectors, and hold its columns in a block's threads.
+void require_cache(const char* kernel, const LatentCache& cache) {
+  constexpr std::int64_t vector = 16, widest = 1024;
+  TRAIN_CHECK(cache.capacity >= 1 && cache.latent_dim >= 1 && cache.latent_dim % vector == 0 &&
+                  cache.latent_dim <= widest && cache.rope_dim >= 0 && cache.rows != nullptr,
+              "{}: a cache of {} slots, of {} and {} elements", kernel, cache.capacity,
+              cache.latent_dim, cache.rope_dim);
+}
+
+/// The device's forward passes divide by the scale.
+template <class Params>
+void require_sinks(const char* kernel, const Params& params) {
+  TRAIN_CHECK(params.sinks == nullptr || params.scale > 0.0F, "{}: sinks and a scale of {}", kernel,
+              params.scale);
+}
+
 }  // namespace
 
 void check_params(const AttentionForwardParams& params) {
   require_heads("attention_forward", params);
+  require_sinks("attention_forward", params);
   require_pointers("attention_forward", params.sequences, params.q, params.k, params.v, params.out,
                    params.lse);
 }
@@ -48,6 +65,28 @@ void check_params(const AttentionCachedParams& params) {
               "attention_cached: scale={} window={} softcap={}", params.scale, params.window,
               params.softcap);
   require_pointers("attention_cached", params.rows, params.q, params.out, params.texts,
+                   params.positions);
+}
+
+void check_params(const AttentionSinksBackwardParams& params) {
+  TRAIN_CHECK(params.sequences >= 1 && params.seq_len >= 1 && params.heads >= 1,
+              "attention_sinks_backward: sequences={} seq_len={} heads={}", params.sequences,
+              params.seq_len, params.heads);
+  require_pointers("attention_sinks_backward", params.heads, params.sinks, params.lse, params.delta,
+                   params.dsinks);
+}
+
+void check_params(const LatentAppendParams& params) {
+  require_cache("latent_append", params.cache);
+  require_pointers("latent_append", params.rows, params.latent, params.key, params.texts,
+                   params.positions);
+}
+
+void check_params(const LatentCachedParams& params) {
+  require_cache("latent_cached", params.cache);
+  TRAIN_CHECK(params.heads >= 1 && params.scale >= 0.0F, "latent_cached: heads={} scale={}",
+              params.heads, params.scale);
+  require_pointers("latent_cached", params.rows, params.q, params.out, params.texts,
                    params.positions);
 }
 

@@ -78,8 +78,9 @@ __global__ void __launch_bounds__(kBlockThreads)
   clear<dim>(out);
 #pragma unroll
   for (int i = 0; i < T::own_rows; ++i) {
-    largest[i] = -INFINITY;
-    sum[i] = 0.0F;
+    // A sink is a score whose value is zero.
+    largest[i] = p.sinks == nullptr ? -INFINITY : p.sinks[at.head];
+    sum[i] = p.sinks == nullptr ? 0.0F : 1.0F;
   }
   const int begin = sight.first_key(first) / T::rows * T::rows;
   for (int tile = begin; tile <= first; tile += T::rows) {

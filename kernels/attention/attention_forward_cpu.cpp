@@ -1,9 +1,9 @@
 #include "kernels/attention/attention.hpp"
 
-#include "base/math/fixed_math.hpp"
 #include "kernels/attention/attention_division.hpp"
 #include "kernels/attention/attention_scratch.hpp"
 #include "kernels/attention/bf16_blocks.hpp"
+#include "kernels/attention/softmax_end.hpp"
 #include "kernels/cpu_support.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -21,6 +21,7 @@ namespace train::kernels::cpu::HWY_NAMESPACE {
 struct ForwardHead {
   const float *q, *k, *v;
   float *out, *lse;
+  const float* sink;
 };
 
 HWY_INLINE ForwardHead forward_head(const AttentionForwardParams& p, const Document& document,
@@ -34,7 +35,8 @@ HWY_INLINE ForwardHead forward_head(const AttentionForwardParams& p, const Docum
           .k = static_cast<const float*>(p.k) + start(p.k_layout, kv_head),
           .v = static_cast<const float*>(p.v) + start(p.v_layout, kv_head),
           .out = static_cast<float*>(p.out) + start(p.out_layout, head),
-          .lse = p.lse + (document.sequence * p.heads + head) * p.seq_len + document.first};
+          .lse = p.lse + (document.sequence * p.heads + head) * p.seq_len + document.first,
+          .sink = p.sinks == nullptr ? nullptr : p.sinks + head};
 }
 
 /// Computes the scores of the block's queries and keys.
@@ -115,7 +117,7 @@ HWY_INLINE void forward_block(const AttentionForwardParams& p, const AttentionSi
                               std::int64_t first, Operands operands) {
   const QueryBlock block = query_block_at(s, first, p.window);
   block_scores(p, s, scratch, of.q + first * p.q_layout.outer_stride, block, operands);
-  float inverse_sum[AttentionSizes::query_block];
+  float factors[AttentionSizes::query_block];
   for (std::int64_t row = 0; row < block.rows; ++row) {
     float largest = 0.0F;
     const float sum = exponentiate_scores({.scores = scratch.scores + row * s.padded_len,
@@ -123,9 +125,9 @@ HWY_INLINE void forward_block(const AttentionForwardParams& p, const AttentionSi
                                            .end = first + row + 1 - block.begin,
                                            .padded = padded_keys(block.keys)},
                                           p.scale, p.softcap, &largest);
-    inverse_sum[row] = 1.0F / sum;
-    of.lse[first + row] =
-        static_cast<float>(static_cast<double>(largest) + fixed::log(static_cast<double>(sum)));
+    const SoftmaxEnd end = softmax_end(largest, sum, of.sink);
+    factors[row] = end.factor;
+    of.lse[first + row] = end.lse;
   }
   block_sums(s, scratch, block, operands);
   const Floats d;
@@ -133,7 +135,7 @@ HWY_INLINE void forward_block(const AttentionForwardParams& p, const AttentionSi
     float* to = of.out + (first + row) * p.out_layout.outer_stride;
     const float* from = scratch.out + row * s.padded_value;
     each_vector(0, s.value_dim, [&](std::int64_t c, auto part) {
-      store(hn::Mul(hn::Set(d, inverse_sum[row]), load(d, from + c, part)), d, to + c, part);
+      store(hn::Mul(hn::Set(d, factors[row]), load(d, from + c, part)), d, to + c, part);
     });
   }
 }

@@ -16,12 +16,15 @@ struct RunningSoftmax {
   float largest[Shape::blocks][2];
   float sum[Shape::blocks][2];
 
-  __device__ RunningSoftmax() {
+  /// `sinks`, of all heads, or nullptr: a score whose value is zero, which the first lane of a row
+  /// counts. Maxima are those of scores before `scale`.
+  __device__ RunningSoftmax(const float* sinks, int head, float scale) {
+    const bool counts = sinks != nullptr && Lane().pair == 0;
 #pragma unroll
     for (int m = 0; m < Shape::blocks; ++m) {
       for (int half = 0; half < 2; ++half) {
-        largest[m][half] = -INFINITY;
-        sum[m][half] = 0.0F;
+        largest[m][half] = sinks == nullptr ? -INFINITY : sinks[head] / scale;
+        sum[m][half] = counts ? 1.0F : 0.0F;
       }
     }
   }
