@@ -18,6 +18,8 @@
   KERNEL(attention_sinks_backward, AttentionSinksBackwardParams) \
   KERNEL(attention_cached, AttentionCachedParams)                \
   KERNEL(key_value_append, KeyValueAppendParams)                 \
+  KERNEL(join_heads, JoinHeadsParams)                            \
+  KERNEL(split_heads, SplitHeadsParams)                          \
   KERNEL(latent_append, LatentAppendParams)                      \
   KERNEL(latent_cached, LatentCachedParams)                      \
   KERNEL(gelu_forward, GeluForwardParams)                        \

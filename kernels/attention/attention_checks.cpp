@@ -1,5 +1,6 @@
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_cached.hpp"
+#include "kernels/attention/shared_keys.hpp"
 #include "kernels/checks.hpp"
 #include "kernels/kernel_list.hpp"
 
@@ -33,6 +34,12 @@ void require_cache(const char* kernel, const LatentCache& cache) {
                   cache.latent_dim <= widest && cache.rope_dim >= 0 && cache.rows != nullptr,
               "{}: a cache of {} slots, of {} and {} elements", kernel, cache.capacity,
               cache.latent_dim, cache.rope_dim);
+}
+
+template <class Params>
+void require_parts(const char* kernel, const Params& params) {
+  TRAIN_CHECK(params.heads >= 1 && params.left_dim >= 1 && params.right_dim >= 1,
+              "{}: {} heads of {} and {}", kernel, params.heads, params.left_dim, params.right_dim);
 }
 
 /// The device's forward passes divide by the scale.
@@ -74,6 +81,16 @@ void check_params(const AttentionSinksBackwardParams& params) {
               params.seq_len, params.heads);
   require_pointers("attention_sinks_backward", params.heads, params.sinks, params.lse, params.delta,
                    params.dsinks);
+}
+
+void check_params(const JoinHeadsParams& params) {
+  require_parts("join_heads", params);
+  require_pointers("join_heads", params.rows, params.left, params.right, params.out);
+}
+
+void check_params(const SplitHeadsParams& params) {
+  require_parts("split_heads", params);
+  require_pointers("split_heads", params.rows, params.x, params.left, params.right);
 }
 
 void check_params(const LatentAppendParams& params) {

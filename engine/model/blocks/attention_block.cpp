@@ -10,7 +10,6 @@
 #include "kernels/activation/activation.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_cached.hpp"
-#include "kernels/rope/rope.hpp"
 
 namespace train::engine {
 namespace {
@@ -49,6 +48,7 @@ std::string AttentionSpec::describe() const {
   }
   text += rope ? fmt::format(", rope {}", *rope) : "";
   text += output_gate ? ", output gate" : "";
+  text += sinks.empty() ? "" : ", sinks";
   text += projection_bias ? ", biases" : "";
   text += layout == ProjectionLayout::separate ? "" : ", one matrix for q, k, v";
   return text;
@@ -102,6 +102,7 @@ AttentionBlock::AttentionBlock(const BlockContext& context, const AttentionSpec&
     : kernels_(&context.kernels),
       workspace_(&context.workspace),
       spec_(spec),
+      rotation_(context, spec.rope, model),
       embedding_dim_(model.embedding_dim),
       transposed_(model.transposed_linears),
       scale_(spec.scale > 0.0F ? spec.scale : 1.0F / std::sqrt(static_cast<float>(spec.head_dim))),
@@ -110,11 +111,10 @@ AttentionBlock::AttentionBlock(const BlockContext& context, const AttentionSpec&
   TRAIN_CHECK(spec.kv_heads > 0 && spec.heads % spec.kv_heads == 0, "{} heads, {} of keys",
               spec.heads, spec.kv_heads);
   TRAIN_CHECK(!spec.output_gate || spec.layout == ProjectionLayout::separate);
-  if (spec.rope) {
-    rope_ = model.ropes.at(*spec.rope);
+  if (const std::optional<RopeSpec>& rope = rotation_.rope()) {
     norm_rotates_ = spec.head_norm == HeadNorm::per_head &&
-                    rope_->pairing == kernels::RopePairing::interleaved &&
-                    rope_->rotary_dim == spec.head_dim;
+                    rope->pairing == kernels::RopePairing::interleaved &&
+                    rope->rotary_dim == spec.head_dim;
   }
   add_projections(context);
   output_.emplace(context, spec.output,
@@ -124,7 +124,18 @@ AttentionBlock::AttentionBlock(const BlockContext& context, const AttentionSpec&
                                        .bias = spec.output_bias,
                                        .transposed = transposed_});
   add_norms(context);
+  if (!spec.sinks.empty()) {
+    sinks_ = context.parameters.add({.name = context.prefix + spec.sinks,
+                                     .shape = {spec.heads},
+                                     .group = ParameterGroup::no_decay,
+                                     .init = InitKind::embedding,
+                                     .exact = true});
+  }
   reserve(context);
+}
+
+const float* AttentionBlock::sinks(const BlockCall& call) const {
+  return sinks_ ? exact_weights(call.weights, sinks_->offset) : nullptr;
 }
 
 void AttentionBlock::add_projections(const BlockContext& context) {
@@ -201,11 +212,6 @@ void AttentionBlock::reserve(const BlockContext& context) {
     cached_keys_ = workspace_->keep_for_texts(context.prefix + "cached keys", count);
     cached_values_ = workspace_->keep_for_texts(context.prefix + "cached values", count);
   }
-  if (rope_) {
-    const std::int64_t angles = workspace_->seq_len() * rope_->rotary_dim / 2;
-    cos_ = workspace_->share(fmt::format("rope {} cos", *spec_.rope), angles, Content::floats);
-    sin_ = workspace_->share(fmt::format("rope {} sin", *spec_.rope), angles, Content::floats);
-  }
   dprojection_ = workspace_->scratch_backward(Phase::branch, "dprojection", rows * width_);
   dattended_ = workspace_->scratch_backward(Phase::branch, "dattended", rows * query_dim_);
   delta_ =
@@ -239,25 +245,7 @@ kernels::RowLayout AttentionBlock::norm_layout(const View& view) const {
 
 void AttentionBlock::rotate(const BlockCall& call, Elements base, const View& view,
                             bool inverse) const {
-  if (!rope_) {
-    return;
-  }
-  kernels_->rope_apply(call.stream, {.x = base + view.column,
-                                     .cos = workspace_->floats_at(cos_),
-                                     .sin = workspace_->floats_at(sin_),
-                                     .positions = call.lane.positions,
-                                     .tokens = call.lane.rows(),
-                                     .seq_len = rope_period(call),
-                                     .heads = view.heads,
-                                     .head_dim = rope_->rotary_dim,
-                                     .layout = view.layout,
-                                     .pairing = rope_->pairing,
-                                     .inverse = inverse,
-                                     .dtype = base.dtype});
-}
-
-std::int64_t AttentionBlock::rope_period(const BlockCall& call) const {
-  return call.lane.positions == nullptr ? call.lane.seq_len : workspace_->seq_len();
+  rotation_.apply(call, base + view.column, view.layout, view.heads, inverse);
 }
 
 bool AttentionBlock::norm_rotates(const BlockCall& call) const {
@@ -265,32 +253,11 @@ bool AttentionBlock::norm_rotates(const BlockCall& call) const {
 }
 
 kernels::RowRotation AttentionBlock::rotation(const BlockCall& call) const {
-  if (!norm_rotates(call)) {
-    return {};
-  }
-  return {.cos = workspace_->floats_at(cos_),
-          .sin = workspace_->floats_at(sin_),
-          .seq_len = call.lane.seq_len};
-}
-
-void AttentionBlock::fill_table(const BlockCall& call) {
-  if (!rope_ || !workspace_->first_use(cos_)) {
-    return;
-  }
-  kernels::RopeFrequencies frequencies;
-  frequencies.given = !rope_->frequencies.empty();
-  std::copy(rope_->frequencies.begin(), rope_->frequencies.end(), frequencies.values.begin());
-  kernels_->rope_table(call.stream, {.cos = workspace_->floats_at(cos_),
-                                     .sin = workspace_->floats_at(sin_),
-                                     .seq_len = workspace_->seq_len(),
-                                     .head_dim = rope_->rotary_dim,
-                                     .theta = rope_->theta,
-                                     .frequencies = frequencies,
-                                     .factor = rope_->factor});
+  return norm_rotates(call) ? rotation_.by_place(call) : kernels::RowRotation();
 }
 
 void AttentionBlock::normalise_and_rotate(const BlockCall& call) {
-  fill_table(call);
+  rotation_.fill_table(call);
   const View query = rotated_query();
   const View key = rotated_key();
   if (has_norms()) {
@@ -334,6 +301,7 @@ void AttentionBlock::attend_cached(const BlockCall& call) const {
                                            .positions = call.lane.positions,
                                            .rows = call.lane.rows(),
                                            .heads = spec_.heads,
+                                           .sinks = sinks(call),
                                            .window = spec_.window,
                                            .softcap = spec_.softcap,
                                            .q_layout = rotated_query().layout,
@@ -357,6 +325,7 @@ void AttentionBlock::attend_to_lane(const BlockCall& call) const {
                                             .heads = spec_.heads,
                                             .head_dim = spec_.head_dim,
                                             .kv_heads = spec_.kv_heads,
+                                            .sinks = sinks(call),
                                             .window = spec_.window,
                                             .softcap = spec_.softcap,
                                             .q_layout = rotated_query().layout,
@@ -438,6 +407,15 @@ void AttentionBlock::attend_backward(const BlockCall& call, ConstElements datten
                                              .dv_layout = value_.layout,
                                              .scale = scale_,
                                              .dtype = workspace_->dtype()});
+  if (sinks_ && !sinks_->frozen) {
+    kernels_->attention_sinks_backward(call.stream, {.sinks = sinks(call),
+                                                     .lse = workspace_->floats_at(lse_),
+                                                     .delta = workspace_->floats_at(delta_),
+                                                     .dsinks = call.gradient + sinks_->gradient,
+                                                     .sequences = call.lane.sequences,
+                                                     .seq_len = call.lane.seq_len,
+                                                     .heads = spec_.heads});
+  }
   normalise_backward(call, dprojection);
 }
 

@@ -9,6 +9,7 @@
 
 #include "engine/model/blocks/block.hpp"
 #include "engine/model/blocks/linear_and_norm.hpp"
+#include "engine/model/blocks/rotation_block.hpp"
 #include "engine/model/spec.hpp"
 #include "kernels/row_layout.hpp"
 
@@ -85,12 +86,10 @@ class AttentionBlock final : public Block {
     std::int64_t heads = 0;
   };
 
+  [[nodiscard]] const float* sinks(const BlockCall& call) const;
   void add_projections(const BlockContext& context);
   void add_norms(const BlockContext& context);
   void reserve(const BlockContext& context);
-  void fill_table(const BlockCall& call);
-  /// After how many rows positions begin anew, or with given positions how many there are.
-  [[nodiscard]] std::int64_t rope_period(const BlockCall& call) const;
   /// True if the norms' kernel also applies rope; only by a row's place in its lane.
   [[nodiscard]] bool norm_rotates(const BlockCall& call) const;
   void rotate(const BlockCall& call, Elements base, const View& view, bool inverse) const;
@@ -116,7 +115,7 @@ class AttentionBlock final : public Block {
   const kernels::KernelTable* kernels_;
   Workspace* workspace_;
   AttentionSpec spec_;
-  std::optional<RopeSpec> rope_;
+  RotationBlock rotation_;
   std::int64_t embedding_dim_;
   bool transposed_;
   /// The norms' kernel can also rotate its output: interleaved pairs of whole heads.
@@ -132,8 +131,8 @@ class AttentionBlock final : public Block {
   std::optional<LinearBlock> all_projections_;
   std::optional<LinearBlock> output_;
   std::optional<HeadNormBlock> query_norm_, key_norm_;
+  std::optional<ParameterPlace> sinks_;
   Workspace::Slot projection_ = 0, rotated_ = 0, attended_ = 0, gated_ = 0, lse_ = 0;
-  Workspace::Slot cos_ = 0, sin_ = 0;
   std::int64_t cache_capacity_ = 0;  ///< Slots of each text.
   Workspace::Slot cached_keys_ = 0, cached_values_ = 0;
   Workspace::Slot dprojection_ = 0, dattended_ = 0, delta_ = 0;
