@@ -55,9 +55,9 @@ struct Parameter {
   /// Numbers that the model counts: its gradient is a lane's count, and an update sets it to the
   /// sum over the lanes of the step. Optimizers, norms and published files leave it out.
   bool tallied = false;
-  /// Of a tallied one of shape [1, n]: not 0: an update adds it times sign(mean of the n counts -
-  /// count) to each element, compared as integers (Wang et al. 2024,
-  /// https://arxiv.org/abs/2408.15664). Published files have it then.
+  /// A tallied vector that one rank has whole: an update adds `tally_rate` times sign(mean of the
+  /// counts - count) to each element (kernels::ChoiceBiasParams), and published files have it.
+  bool balances = false;
   double tally_rate = 0.0;
   std::string frozen_with = {};  ///< The parameter with which it is frozen; empty: decided alone.
   /// True if the weights never change: the parameter has no gradient, no master besides the compute
@@ -76,6 +76,8 @@ struct Parameter {
     return elements;
   }
   [[nodiscard]] std::int64_t count() const { return rows() * cols(); }
+  /// True if published files have no such parameter.
+  [[nodiscard]] bool unpublished() const { return tallied && !balances; }
   [[nodiscard]] bool is_vector() const { return shape.size() == 1; }
   /// Elements of flat and packed buffers that `values` of it have: of bf16 two hold one of fp32,
   /// and all buffers are laid out alike.

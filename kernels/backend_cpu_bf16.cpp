@@ -38,6 +38,7 @@ KernelTable bf16_table() {
   table.attention_forward = enqueue_with<cpu::attention_forward_with, cpu::Operands::bf16>;
   table.attention_backward = enqueue_with<cpu::attention_backward_with, cpu::Operands::bf16>;
   table.attention_cached = enqueue_with<cpu::attention_cached_with, cpu::Operands::bf16>;
+  table.latent_cached = enqueue_with<cpu::latent_cached_with, cpu::Operands::bf16>;
   return table;
 }
 

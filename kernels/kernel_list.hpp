@@ -37,6 +37,7 @@
   KERNEL(router_groups, RouterGroupsParams)                      \
   KERNEL(router_loads, RouterLoadsParams)                        \
   KERNEL(router_balance, BalanceParams)                          \
+  KERNEL(choice_bias_update, ChoiceBiasParams)                   \
   KERNEL(expert_sort, ExpertSortParams)                          \
   KERNEL(expert_matmul, ExpertMatmulParams)                      \
   KERNEL(expert_bias_forward, ExpertBiasForwardParams)           \

@@ -94,7 +94,7 @@ std::vector<std::string> counts_of(const engine::ModelSpec& model) {
   std::vector<std::string> names;
   for (const engine::UnitParameters& unit : engine::describe_units(model)) {
     for (const engine::Parameter& parameter : unit.parameters) {
-      if (parameter.tallied) {
+      if (parameter.unpublished()) {
         names.push_back(parameter.name);
       }
     }

@@ -28,7 +28,7 @@ void read_file_size(CommandSyntax& command, std::uint64_t& target);
 [[nodiscard]] std::vector<checkpoint::ExportTensor> tensors_of(
     const engine::ModelSpec& model, engine::Dialect dialect = engine::Dialect::hf);
 
-/// Names of the parameters that no file has (Parameter::tallied).
+/// Names of the parameters that no file has (Parameter::unpublished).
 [[nodiscard]] std::vector<std::string> counts_of(const engine::ModelSpec& model);
 
 /// The tensors that exports keep besides the model's own (PublishedWeights::kept). What is stored in fp32

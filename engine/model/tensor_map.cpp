@@ -257,7 +257,7 @@ std::vector<MappedParameter> tensor_map(const ModelSpec& model, Dialect dialect)
   std::vector<MappedParameter> map;
   for (UnitParameters& unit : describe_units(model)) {
     for (Parameter& parameter : unit.parameters) {
-      if (parameter.tallied || parameter.adapter != (dialect == Dialect::peft)) {
+      if (parameter.unpublished() || parameter.adapter != (dialect == Dialect::peft)) {
         continue;
       }
       std::vector<TensorRule> own = rules_for(parameter, rules);

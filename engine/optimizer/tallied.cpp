@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/experts/experts.hpp"
 
 namespace train::engine {
 namespace {
@@ -18,7 +19,7 @@ class Tallied final : public Optimizer {
     return parameter.tallied ? kNone : inner_->states(parameter);
   }
   [[nodiscard]] bool whole(const Parameter& parameter) const override {
-    return !parameter.tallied && inner_->whole(parameter);
+    return parameter.tallied ? parameter.balances : inner_->whole(parameter);
   }
   /// Tallies are exact: there is no bf16 copy of them.
   [[nodiscard]] bool rounds() const override { return inner_->rounds(); }
@@ -56,10 +57,19 @@ class Tallied final : public Optimizer {
 
  private:
   void take(kernels::Stream& stream, const OptimizerSlice& slice, const OptimizerStep& step) const {
-    step.kernels->copy(stream,
-                       {.out = slice.weights,
-                        .in = slice.gradient,
-                        .size_bytes = slice.count() * static_cast<std::int64_t>(sizeof(float))});
+    if (slice.parameter->balances) {
+      step.kernels->choice_bias_update(stream,
+                                       {.bias = slice.weights,
+                                        .counts = slice.gradient,
+                                        .experts = slice.count(),
+                                        .rate = static_cast<float>(slice.parameter->tally_rate),
+                                        .guard = step.guard});
+    } else {
+      step.kernels->copy(stream,
+                         {.out = slice.weights,
+                          .in = slice.gradient,
+                          .size_bytes = slice.count() * static_cast<std::int64_t>(sizeof(float))});
+    }
     if (step.diagnosed && slice.row_sums != nullptr && !inner_->row_sums().empty()) {
       const auto doubles = slice.rows * static_cast<std::int64_t>(inner_->row_sums().size());
       step.kernels->fill(stream,

@@ -226,6 +226,28 @@ HWY_INLINE float exponentiate_scores(const ScoreRow& row, float scale, float sof
   return sum_of(sums);
 }
 
+/// Softmax of a row: exponentials relative to `largest` add up to `sum`, and a weight is `factor`
+/// times its exponential.
+struct RowSoftmax {
+  float largest, sum, factor;
+};
+
+/// Divides by the row's sum; with a sink, by that and the sink's own exponential, relative to the
+/// larger of both maxima.
+HWY_INLINE RowSoftmax divided_by_sum(float largest, float sum, const float* sink) {
+  if (sink == nullptr) {
+    return {.largest = largest, .sum = sum, .factor = 1.0F / sum};
+  }
+  const Floats d;
+  const auto exp_of_scalar = [&](float x) {
+    return hn::GetLane(exp_of_negative(d, hn::Set(d, x)));
+  };
+  const float above = std::max(largest, *sink);
+  const float keep = exp_of_scalar(largest - above);
+  const float total = sum * keep + exp_of_scalar(*sink - above);
+  return {.largest = above, .sum = total, .factor = keep / total};
+}
+
 }  // namespace train::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "kernels/attention/attention.hpp"
+#include "kernels/attention/attention_heads.cuh"
 #include "kernels/element.cuh"
 #include "kernels/reduce.cuh"
 
@@ -74,9 +75,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   const int column = me % columns;
   const int part = me / columns;
-  // A sink is a score whose value is zero.
-  float largest = p.sinks == nullptr ? -INFINITY : p.sinks[head];
-  float sum = p.sinks == nullptr ? 0.0F : 1.0F;
+  float largest = -INFINITY;
+  float sum = 0.0F;
   float result = 0.0F;
   for (std::int64_t begin = 0; begin < of.count; begin += kBlockThreads) {
     __syncthreads();  // The queries are stored, and the previous weights are no longer in use.
@@ -98,6 +98,9 @@ __global__ void __launch_bounds__(kBlockThreads)
         result = fmaf(weights[i], value_of(value[column]), result);
       }
     }
+  }
+  if (p.sinks != nullptr) {
+    result *= take_sink(p.sinks[head], &largest, &sum);
   }
   __syncthreads();  // All threads have read the sum.
   folded[me] = result;

@@ -4,7 +4,6 @@
 
 #include "kernels/attention/attention_scratch.hpp"
 #include "kernels/attention/bf16_blocks.hpp"
-#include "kernels/attention/softmax_end.hpp"
 #include "kernels/cpu_support.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -56,30 +55,28 @@ struct CachedScratch {
   std::int64_t score_row, out_row;
 };
 
-/// Replaces `count` scores from `begin` on by exponentials; writes the factor of each head's
-/// output.
+/// Replaces `count` scores from `begin` on by exponentials; writes each head's factor, 1 / sum.
 HWY_INLINE void exponentiate_heads(const AttentionCachedParams& p, const CachedScratch& t,
-                                   const float* sinks, std::int64_t heads, std::int64_t begin,
-                                   std::int64_t count) {
-  for (std::int64_t head = 0; head < heads; ++head) {
+                                   const CachedHeads& of, std::int64_t begin, std::int64_t count) {
+  for (std::int64_t head = 0; head < of.heads; ++head) {
     float largest = 0.0F;
     const float sum = exponentiate_scores({.scores = t.scores + head * t.score_row,
                                            .begin = begin,
                                            .end = begin + count,
                                            .padded = t.score_row},
                                           p.scale, p.softcap, &largest);
-    t.factors[head] = softmax_end(largest, sum, sinks == nullptr ? nullptr : sinks + head).factor;
+    const float* sink = p.sinks == nullptr ? nullptr : p.sinks + of.first_head + head;
+    t.factors[head] = divided_by_sum(largest, sum, sink).factor;
   }
 }
 
 /// Queries, keys and values of the heads of a row.
 struct CachedInputs {
   const float *q, *keys, *values;
-  const float* sinks;  ///< Of the first head; nullptr: none.
 };
 
 HWY_INLINE void attend_floats(const AttentionCachedParams& p, const CachedInputs& in,
-                              const VisibleKeys& visible, std::int64_t heads,
+                              const VisibleKeys& visible, const CachedHeads& of,
                               const CachedScratch& t) {
   constexpr std::int64_t vector = AttentionSizes::vector;
   for (const Segment& segment : visible.segments) {
@@ -90,12 +87,12 @@ HWY_INLINE void attend_floats(const AttentionCachedParams& p, const CachedInputs
                     .b_row = p.cache.capacity,
                     .c = t.scores + segment.score,
                     .c_row = t.score_row,
-                    .m = heads,
+                    .m = of.heads,
                     .n = divide_up(segment.keys, vector) * vector,
                     .k = p.cache.head_dim,
                     .accumulate = false});
   }
-  exponentiate_heads(p, t, in.sinks, heads, 0, visible.count);
+  exponentiate_heads(p, t, of, 0, visible.count);
   for (const Segment& segment : visible.segments) {
     multiply_block({.a = t.scores + segment.score,
                     .a_row = t.score_row,
@@ -104,7 +101,7 @@ HWY_INLINE void attend_floats(const AttentionCachedParams& p, const CachedInputs
                     .b_row = p.cache.value_dim,
                     .c = t.out,
                     .c_row = t.out_row,
-                    .m = heads,
+                    .m = of.heads,
                     .n = t.out_row,
                     .k = segment.keys,
                     .accumulate = segment.score > 0});
@@ -113,21 +110,21 @@ HWY_INLINE void attend_floats(const AttentionCachedParams& p, const CachedInputs
 
 /// attend_floats() for pairs of bf16. The first visible key may be the second of its pair.
 HWY_INLINE void attend_pairs(const AttentionCachedParams& p, const CachedInputs& in,
-                             const VisibleKeys& visible, std::int64_t heads, bool odd,
+                             const VisibleKeys& visible, const CachedHeads& of, bool odd,
                              const CachedScratch& t) {
   const KeyValueCache& cache = p.cache;
   const RingRows ring{
       .slot = visible.segments[0].slot, .count = visible.count, .capacity = cache.capacity};
   const std::int64_t begin = odd ? 1 : 0;
   const std::int64_t q_row = row_of_pairs(cache.head_dim);
-  pack_pairs_along(in.q, p.q_layout.inner_stride, t.q_pairs, q_row, heads, cache.head_dim);
+  pack_pairs_along(in.q, p.q_layout.inner_stride, t.q_pairs, q_row, of.heads, cache.head_dim);
   cached_scores(t.q_pairs, q_row, in.keys, ring, cache.head_dim, t.scores + begin, t.score_row,
-                heads);
-  exponentiate_heads(p, t, in.sinks, heads, begin, visible.count);
+                of.heads);
+  exponentiate_heads(p, t, of, begin, visible.count);
   Bf16Pair* const probabilities = pairs_in(t.scores);
-  pack_pairs_along(t.scores, t.score_row, probabilities, t.score_row, heads, t.score_row);
+  pack_pairs_along(t.scores, t.score_row, probabilities, t.score_row, of.heads, t.score_row);
   cached_outputs(probabilities, t.score_row, in.values, ring, odd, cache.value_dim, t.out,
-                 t.out_row, heads);
+                 t.out_row, of.heads);
 }
 
 /// Sums in the order of attention_forward: over a head's elements for a score, over the keys in
@@ -152,13 +149,12 @@ void attend_cached(const AttentionCachedParams& p, const CachedHeads& of, float*
       .q = static_cast<const float*>(p.q) + of.row * p.q_layout.outer_stride +
            of.first_head * p.q_layout.inner_stride,
       .keys = static_cast<const float*>(cache.keys) + kv * cache.head_dim * cache.capacity,
-      .values = static_cast<const float*>(cache.values) + kv * cache.capacity * cache.value_dim,
-      .sinks = p.sinks == nullptr ? nullptr : p.sinks + of.first_head};
+      .values = static_cast<const float*>(cache.values) + kv * cache.capacity * cache.value_dim};
   if (operands == Operands::bf16) {
     const bool odd = first_key(p.positions[of.row], p.window) % 2 != 0;
-    attend_pairs(p, in, visible, of.heads, odd, t);
+    attend_pairs(p, in, visible, of, odd, t);
   } else {
-    attend_floats(p, in, visible, of.heads, t);
+    attend_floats(p, in, visible, of, t);
   }
   const Floats d;
   for (std::int64_t head = 0; head < of.heads; ++head) {

@@ -27,13 +27,11 @@ void require_cache(const char* kernel, const KeyValueCache& cache) {
               cache.kv_heads, cache.head_dim, cache.value_dim);
 }
 
-/// Kernels read a latent in whole vectors, and hold its columns in a block's threads.
 void require_cache(const char* kernel, const LatentCache& cache) {
-  constexpr std::int64_t vector = 16, widest = 1024;
-  TRAIN_CHECK(cache.capacity >= 1 && cache.latent_dim >= 1 && cache.latent_dim % vector == 0 &&
-                  cache.latent_dim <= widest && cache.rope_dim >= 0 && cache.rows != nullptr,
-              "{}: a cache of {} slots, of {} and {} elements", kernel, cache.capacity,
-              cache.latent_dim, cache.rope_dim);
+  TRAIN_CHECK(
+      cache.capacity >= 1 && cache.latent_dim >= 1 && cache.rope_dim >= 0 && cache.rows != nullptr,
+      "{}: a cache of {} slots, {} and {} columns", kernel, cache.capacity, cache.latent_dim,
+      cache.rope_dim);
 }
 
 template <class Params>
@@ -42,18 +40,10 @@ void require_parts(const char* kernel, const Params& params) {
               "{}: {} heads of {} and {}", kernel, params.heads, params.left_dim, params.right_dim);
 }
 
-/// The device's forward passes divide by the scale.
-template <class Params>
-void require_sinks(const char* kernel, const Params& params) {
-  TRAIN_CHECK(params.sinks == nullptr || params.scale > 0.0F, "{}: sinks and a scale of {}", kernel,
-              params.scale);
-}
-
 }  // namespace
 
 void check_params(const AttentionForwardParams& params) {
   require_heads("attention_forward", params);
-  require_sinks("attention_forward", params);
   require_pointers("attention_forward", params.sequences, params.q, params.k, params.v, params.out,
                    params.lse);
 }
@@ -62,6 +52,13 @@ void check_params(const AttentionBackwardParams& params) {
   require_heads("attention_backward", params);
   require_pointers("attention_backward", params.sequences, params.q, params.k, params.v, params.out,
                    params.dout, params.lse, params.delta, params.dq, params.dk, params.dv);
+}
+
+void check_params(const AttentionSinksBackwardParams& params) {
+  TRAIN_CHECK(params.heads >= 1 && params.seq_len >= 1,
+              "attention_sinks_backward: seq_len={} heads={}", params.seq_len, params.heads);
+  require_pointers("attention_sinks_backward", params.sequences, params.lse, params.delta);
+  require_pointers("attention_sinks_backward", params.heads, params.sinks, params.dsinks);
 }
 
 void check_params(const AttentionCachedParams& params) {
@@ -75,28 +72,17 @@ void check_params(const AttentionCachedParams& params) {
                    params.positions);
 }
 
-void check_params(const AttentionSinksBackwardParams& params) {
-  TRAIN_CHECK(params.sequences >= 1 && params.seq_len >= 1 && params.heads >= 1,
-              "attention_sinks_backward: sequences={} seq_len={} heads={}", params.sequences,
-              params.seq_len, params.heads);
-  require_pointers("attention_sinks_backward", params.heads, params.sinks, params.lse, params.delta,
-                   params.dsinks);
-}
-
-void check_params(const JoinHeadsParams& params) {
-  require_parts("join_heads", params);
-  require_pointers("join_heads", params.rows, params.left, params.right, params.out);
-}
-
-void check_params(const SplitHeadsParams& params) {
-  require_parts("split_heads", params);
-  require_pointers("split_heads", params.rows, params.x, params.left, params.right);
+void check_params(const KeyValueAppendParams& params) {
+  require_cache("key_value_append", params.cache);
+  require_pointers("key_value_append", params.rows, params.k, params.v, params.texts,
+                   params.positions);
 }
 
 void check_params(const LatentAppendParams& params) {
   require_cache("latent_append", params.cache);
-  require_pointers("latent_append", params.rows, params.latent, params.key, params.texts,
-                   params.positions);
+  require_pointers("latent_append", params.rows, params.latent, params.texts, params.positions);
+  TRAIN_CHECK(params.rows == 0 || params.cache.rope_dim == 0 || params.key != nullptr,
+              "latent_append: no keys for {} columns of the cache", params.cache.rope_dim);
 }
 
 void check_params(const LatentCachedParams& params) {
@@ -107,10 +93,14 @@ void check_params(const LatentCachedParams& params) {
                    params.positions);
 }
 
-void check_params(const KeyValueAppendParams& params) {
-  require_cache("key_value_append", params.cache);
-  require_pointers("key_value_append", params.rows, params.k, params.v, params.texts,
-                   params.positions);
+void check_params(const JoinHeadsParams& params) {
+  require_parts("join_heads", params);
+  require_pointers("join_heads", params.rows, params.left, params.right, params.out);
+}
+
+void check_params(const SplitHeadsParams& params) {
+  require_parts("split_heads", params);
+  require_pointers("split_heads", params.rows, params.x, params.left, params.right);
 }
 
 }  // namespace train::kernels

@@ -78,9 +78,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   clear<dim>(out);
 #pragma unroll
   for (int i = 0; i < T::own_rows; ++i) {
-    // A sink is a score whose value is zero.
-    largest[i] = p.sinks == nullptr ? -INFINITY : p.sinks[at.head];
-    sum[i] = p.sinks == nullptr ? 0.0F : 1.0F;
+    largest[i] = -INFINITY;
+    sum[i] = 0.0F;
   }
   const int begin = sight.first_key(first) / T::rows * T::rows;
   for (int tile = begin; tile <= first; tile += T::rows) {
@@ -108,11 +107,15 @@ __global__ void __launch_bounds__(kBlockThreads)
 #pragma unroll
   for (int i = 0; i < T::own_rows; ++i) {
     const int row = first + thread_row() * T::own_rows + i;
+    float keep = 1.0F;
+    if (p.sinks != nullptr) {
+      keep = take_sink(p.sinks[at.head], &largest[i], &sum[i]);
+    }
     if (thread_column() == 0 && row < at.seq_len) {
       p.lse[at.first_row(p.heads) + row] =
           static_cast<float>(static_cast<double>(largest[i]) + log(static_cast<double>(sum[i])));
     }
-    sum[i] = 1.0F / sum[i];
+    sum[i] = keep / sum[i];
   }
   store_outputs<dim>(p.out, p.out_layout, at.of(at.head, p.value_dim), out, sum, first);
 }

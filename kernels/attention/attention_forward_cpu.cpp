@@ -1,9 +1,9 @@
 #include "kernels/attention/attention.hpp"
 
+#include "base/math/fixed_math.hpp"
 #include "kernels/attention/attention_division.hpp"
 #include "kernels/attention/attention_scratch.hpp"
 #include "kernels/attention/bf16_blocks.hpp"
-#include "kernels/attention/softmax_end.hpp"
 #include "kernels/cpu_support.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -21,7 +21,7 @@ namespace train::kernels::cpu::HWY_NAMESPACE {
 struct ForwardHead {
   const float *q, *k, *v;
   float *out, *lse;
-  const float* sink;
+  const float* sink;  ///< nullptr: none.
 };
 
 HWY_INLINE ForwardHead forward_head(const AttentionForwardParams& p, const Document& document,
@@ -125,9 +125,10 @@ HWY_INLINE void forward_block(const AttentionForwardParams& p, const AttentionSi
                                            .end = first + row + 1 - block.begin,
                                            .padded = padded_keys(block.keys)},
                                           p.scale, p.softcap, &largest);
-    const SoftmaxEnd end = softmax_end(largest, sum, of.sink);
-    factors[row] = end.factor;
-    of.lse[first + row] = end.lse;
+    const RowSoftmax softmax = divided_by_sum(largest, sum, of.sink);
+    factors[row] = softmax.factor;
+    of.lse[first + row] = static_cast<float>(static_cast<double>(softmax.largest) +
+                                             fixed::log(static_cast<double>(softmax.sum)));
   }
   block_sums(s, scratch, block, operands);
   const Floats d;

@@ -48,8 +48,7 @@ __global__ void __launch_bounds__(ForwardShape<dim, limited>::threads,
   load_keys<S>(pair(begin), at, p, begin);
   Sums<S::blocks, dim> out;
   clear<S::blocks, dim>(out);
-  const float scale = limited && p.softcap != 0.0F ? 1.0F : p.scale;
-  RunningSoftmax<S, limited> softmax(p.sinks, at.head, scale);
+  RunningSoftmax<S, limited> softmax;
   const float scale_log2 = limited ? scale_of_scores(p) : p.scale * kLog2OfE;
   for (int first_key = begin; first_key < end; first_key += S::others) {
     wait_for_copies<0>();
@@ -84,7 +83,8 @@ __global__ void __launch_bounds__(ForwardShape<dim, limited>::threads,
     softmax.take(scores, out, scale_log2);
     multiply_scores<S, dim>(out, scores, rows_first<dim>(tile + S::other_bytes, 0));
   }
-  softmax.finish(out, p.lse + at.first_row(p.heads), own, at.seq_len, scale);
+  softmax.finish(out, p.lse + at.first_row(p.heads), own, at.seq_len,
+                 limited && p.softcap != 0.0F ? 1.0F : p.scale, sink_of(p, at.head));
   store_sums<S, dim>(p.out, p.out_layout, at.of(at.head, p.value_dim), out, 0, first, 0);
 }
 

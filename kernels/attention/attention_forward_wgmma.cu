@@ -218,14 +218,14 @@ class ForwardGroup {
     }
     Sums<1, S::dim> out;
     clear<1, S::dim>(out);
-    const float scale = S::limited && p.softcap != 0.0F ? 1.0F : p.scale;
-    RunningSoftmax<S, S::limited> softmax(p.sinks, at.head, scale);
+    RunningSoftmax<S, S::limited> softmax;
     pass_by(0, begin);
     if (begin < end) {
       walk(item, queries, begin, end, sight, out, softmax);
     }
     pass_by(end, item.tiles);
-    softmax.finish(out, p.lse + at.first_row(p.heads), sight.own, at.seq_len, scale);
+    softmax.finish(out, p.lse + at.first_row(p.heads), sight.own, at.seq_len,
+                   S::limited && p.softcap != 0.0F ? 1.0F : p.scale, sink_of(p, at.head));
     sync_threads(1 + group_, kGroupThreads);
     store_panels<S>(p.out, p.out_layout, at.of(at.head, p.value_dim), out, queries, item.own.first);
   }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include <cstdint>
 
 #include "kernels/attention/attention.hpp"
@@ -18,6 +20,21 @@ void for_head_columns(std::int64_t head_dim, const With& with) {
   } else {
     with.template operator()<256>();
   }
+}
+
+/// The head's sink; nullptr: none.
+__device__ inline const float* sink_of(const AttentionForwardParams& p, int head) {
+  return p.sinks == nullptr ? nullptr : p.sinks + head;
+}
+
+/// Adds a sink's exponential to a row's sum, both relative to the larger maximum from then on.
+/// Returns the factor of the row's own exponentials.
+__device__ inline float take_sink(float sink, float* largest, float* sum) {
+  const float above = fmaxf(*largest, sink);
+  const float keep = expf(*largest - above);
+  *sum = fmaf(*sum, keep, expf(sink - above));
+  *largest = above;
+  return keep;
 }
 
 /// attention_forward() and attention_backward() for bf16 on tensor cores, with warpgroup products

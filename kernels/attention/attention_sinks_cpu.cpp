@@ -1,30 +1,49 @@
-#include <vector>
-
-#include "base/math/fixed_math.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/cpu_support.hpp"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attention/attention_sinks_cpu.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
+#include <hwy/highway.h>
+
+#include "kernels/simd-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace train::kernels::cpu::HWY_NAMESPACE {
+
+/// Sum of exp(sink - lse) delta over `count` rows. The exponents are not positive: lse includes the
+/// sink.
+float sink_sum(float sink, const float* lse, const float* delta, std::int64_t count) {
+  const Floats d;
+  Floats16 sums(0.0F);
+  each_sixteen(0, count, [&](std::int64_t i, auto part, auto which) {
+    const FloatVec p = exp_of_negative(d, hn::Sub(hn::Set(d, sink), load(d, lse + i, part)));
+    // Lanes past the end hold exp(sink), which may be infinite, and infinity times zero is NaN.
+    const FloatVec counted = counted_or(p, hn::Zero(d), d, part);
+    sums[which] = hn::MulAdd(counted, load(d, delta + i, part), sums[which]);
+  });
+  return sum_of(sums);
+}
+
+}  // namespace train::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace train::kernels::cpu {
 
+HWY_EXPORT(sink_sum);
+
 void attention_sinks_backward(const AttentionSinksBackwardParams& p, int threads) {
-  std::vector<double> sums(static_cast<std::size_t>(p.sequences * p.heads));
-  parallel_for(threads, p.sequences * p.heads, [&](std::int64_t i, int) {
-    const auto sink = static_cast<double>(p.sinks[i % p.heads]);
-    const float* const lse = p.lse + i * p.seq_len;
-    const float* const delta = p.delta + i * p.seq_len;
-    double sum = 0.0;
-    for (std::int64_t row = 0; row < p.seq_len; ++row) {
-      sum -= fixed::exp(sink - static_cast<double>(lse[row])) * static_cast<double>(delta[row]);
-    }
-    sums[static_cast<std::size_t>(i)] = sum;
-  });
-  for (std::int64_t head = 0; head < p.heads; ++head) {
-    double sum = 0.0;
+  const auto sum = HWY_DYNAMIC_DISPATCH(sink_sum);
+  parallel_for(threads, p.heads, [&](std::int64_t head, int) {
+    float gradient = 0.0F;
     for (std::int64_t sequence = 0; sequence < p.sequences; ++sequence) {
-      sum += sums[static_cast<std::size_t>(sequence * p.heads + head)];
+      const std::int64_t row = (sequence * p.heads + head) * p.seq_len;
+      gradient -= sum(p.sinks[head], p.lse + row, p.delta + row, p.seq_len);
     }
-    p.dsinks[head] = static_cast<float>(sum);
-  }
+    p.dsinks[head] = gradient;
+  });
 }
 
 }  // namespace train::kernels::cpu
+#endif  // HWY_ONCE

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/attention/attention_heads.cuh"
 #include "kernels/attention/attention_mma.cuh"
 
 // Online softmax of a forward pass on tensor cores, over tiles of keys.
@@ -16,15 +17,12 @@ struct RunningSoftmax {
   float largest[Shape::blocks][2];
   float sum[Shape::blocks][2];
 
-  /// `sinks`, of all heads, or nullptr: a score whose value is zero, which the first lane of a row
-  /// counts. Maxima are those of scores before `scale`.
-  __device__ RunningSoftmax(const float* sinks, int head, float scale) {
-    const bool counts = sinks != nullptr && Lane().pair == 0;
+  __device__ RunningSoftmax() {
 #pragma unroll
     for (int m = 0; m < Shape::blocks; ++m) {
       for (int half = 0; half < 2; ++half) {
-        largest[m][half] = sinks == nullptr ? -INFINITY : sinks[head] / scale;
-        sum[m][half] = counts ? 1.0F : 0.0F;
+        largest[m][half] = -INFINITY;
+        sum[m][half] = 0.0F;
       }
     }
   }
@@ -87,20 +85,24 @@ struct RunningSoftmax {
     }
   }
 
-  /// Divides the outputs by the sums and writes log-sums of rows from `first` on.
+  /// Divides the outputs by the sums, which include the head's sink, if any, and writes log-sums of
+  /// rows from `first` on.
   __device__ void finish(Sums<Shape::blocks, Shape::dim>& out, float* lse, int first, int seq_len,
-                         float scale) {
+                         float scale, const float* sink) {
     const Lane lane;
 #pragma unroll
     for (int m = 0; m < Shape::blocks; ++m) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const float total = warp_sum<4>(sum[m][half]);
+        float total = warp_sum<4>(sum[m][half]);
+        float above = largest[m][half] * scale;
+        const float keep = sink == nullptr ? 1.0F : take_sink(*sink, &above, &total);
         const int row = first + m * 16 + half * 8 + lane.group;
         if (lane.pair == 0 && row >= 0 && row < seq_len) {
-          lse[row] = fmaf(largest[m][half], scale, logf(total));
+          lse[row] =
+              sink == nullptr ? fmaf(largest[m][half], scale, logf(total)) : above + logf(total);
         }
-        scale_row(out[m], half, 1.0F / total);
+        scale_row(out[m], half, keep / total);
       }
     }
   }

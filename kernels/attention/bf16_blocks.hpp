@@ -24,6 +24,7 @@ enum class Operands : std::uint8_t {
 void attention_forward_with(const AttentionForwardParams& p, int threads, Operands operands);
 void attention_backward_with(const AttentionBackwardParams& p, int threads, Operands operands);
 void attention_cached_with(const AttentionCachedParams& p, int threads, Operands operands);
+void latent_cached_with(const LatentCachedParams& p, int threads, Operands operands);
 
 /// Pairs of the inner dimension that the causal mask makes zero in A and that may be skipped.
 enum class ZeroPairs : std::uint8_t {

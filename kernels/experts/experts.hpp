@@ -4,6 +4,7 @@
 
 #include "kernels/dtype.hpp"
 #include "kernels/kinds.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 
 // Kernels of layers of experts (Shazeer et al. 2017, https://arxiv.org/abs/1701.06538): a row is
 // computed by `slots` of `experts`, slot j by its j-th choice. A place is a (row, slot) in the
@@ -173,6 +174,16 @@ struct RouterLoadsParams {
   double* z_squares = nullptr;           ///< One: sum of logsumexp(logits)^2 over all groups.
   std::int64_t rows = 0, experts = 0, slots = 0;
   std::int64_t group_count = 0;  ///< 1, or `rows` by documents: groups without rows get zeros.
+};
+
+/// bias_e += rate sign(sum of counts - experts count_e), sign(0) = 0, in single precision (Wang et
+/// al. 2024, https://arxiv.org/abs/2408.15664). No-op if guard->nonfinite is set.
+struct ChoiceBiasParams {
+  float* bias = nullptr;          ///< [experts].
+  const float* counts = nullptr;  ///< [experts]: whole numbers below 2^24.
+  std::int64_t experts = 0;
+  float rate = 0.0F;
+  const UpdateGuard* guard = nullptr;
 };
 
 /// One balancing loss, a term of the training loss as coeff times its value. n: rows of a group or,

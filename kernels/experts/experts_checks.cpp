@@ -149,4 +149,8 @@ void check_params(const SlotWeightsBackwardParams& params) {
                    params.weights, params.dweights);
 }
 
+void check_params(const ChoiceBiasParams& params) {
+  require_pointers("choice_bias_update", params.experts, params.bias, params.counts);
+}
+
 }  // namespace train::kernels

@@ -21,20 +21,56 @@ ExpertMaps::ExpertMaps(const BlockContext& context, const Options& options)
       a_{.outputs = rank_, .inputs = options.inputs},
       b_{.outputs = options.outputs, .inputs = rank_} {}
 
+namespace {
+
+/// Distance between the parameters of two experts; all lie at the same.
+std::int64_t stride_of(const std::vector<ParameterPlace>& places) {
+  return places.size() < 2 ? 0 : places[1].offset - places[0].offset;
+}
+
+void add_at_distance(ParameterPlace place, std::vector<ParameterPlace>& places) {
+  places.push_back(place);
+  TRAIN_CHECK(places.size() < 3 ||
+                  places.back().offset - places[places.size() - 2].offset == stride_of(places),
+              "parameters of experts lie at different distances");
+}
+
+/// Neighbouring trained experts whose gradients lie at equal distances.
+struct ExpertRun {
+  std::int64_t first = 0, count = 0, gradient = 0, stride = 0;
+};
+
+std::vector<ExpertRun> trained_runs(const std::vector<ParameterPlace>& places) {
+  std::vector<ExpertRun> runs;
+  for (std::size_t first = 0, last = 0; first < places.size(); first = last) {
+    last = first + 1;
+    if (places[first].frozen) {
+      continue;
+    }
+    const auto distance = [&](std::size_t at) {
+      return places[at].gradient - places[at - 1].gradient;
+    };
+    while (last < places.size() && !places[last].frozen &&
+           (last == first + 1 || distance(last) == distance(first + 1))) {
+      ++last;
+    }
+    runs.push_back({.first = static_cast<std::int64_t>(first),
+                    .count = static_cast<std::int64_t>(last - first),
+                    .gradient = places[first].gradient,
+                    .stride = last - first > 1 ? distance(first + 1) : 0});
+  }
+  return runs;
+}
+
+}  // namespace
+
 void ExpertMaps::Matrices::add(const BlockContext& context, Parameter parameter) {
   parameter.shape = {outputs, inputs};
   parameter.fan_in = inputs;
   parameter.group = ParameterGroup::decay;
   parameter.linear = true;
   parameter.muon = true;
-  places.push_back(context.parameters.add(std::move(parameter)));
-  TRAIN_CHECK(
-      places.size() < 3 || places.back().offset - places[places.size() - 2].offset == stride(),
-      "matrices of experts lie at different distances");
-}
-
-std::int64_t ExpertMaps::Matrices::stride() const {
-  return places.size() < 2 ? 0 : places[1].offset - places[0].offset;
+  add_at_distance(context.parameters.add(std::move(parameter)), places);
 }
 
 void ExpertMaps::add(const BlockContext& context, const std::string& module) {
@@ -44,6 +80,14 @@ void ExpertMaps::add(const BlockContext& context, const std::string& module) {
                    .adaptable = true,
                    .adapted_by_name = true,
                    .used_share = options_.used_share});
+  if (options_.bias) {
+    add_at_distance(context.parameters.add({.name = context.prefix + module + ".bias",
+                                            .shape = {options_.outputs},
+                                            .group = ParameterGroup::no_decay,
+                                            .init = Initializer::constant(0.0),
+                                            .used_share = options_.used_share}),
+                    biases_);
+  }
 }
 
 void ExpertMaps::add_adapter(const BlockContext& context, const std::string& module) {
@@ -79,7 +123,7 @@ ExpertMatmulParams ExpertMaps::product(const Matrices& matrices, const ExpertRow
           .places = rows.places,
           .n = matrices.outputs,
           .k = matrices.inputs,
-          .stride = matrices.stride()};
+          .stride = stride_of(matrices.places)};
 }
 
 void ExpertMaps::multiply(const BlockCall& call, ExpertProduct kind, const Matrices& matrices,
@@ -112,7 +156,6 @@ void ExpertMaps::input(const BlockCall& call, const Matrices& matrices, const Ex
 
 void ExpertMaps::weight(const BlockCall& call, const Matrices& matrices, const ExpertRows& rows,
                         ConstElements dy, ConstElements x) const {
-  const std::vector<ParameterPlace>& places = matrices.places;
   ExpertMatmulParams params = product(matrices, rows);
   params.product = ExpertProduct::weight;
   params.a = dy;
@@ -121,23 +164,39 @@ void ExpertMaps::weight(const BlockCall& call, const Matrices& matrices, const E
   params.ldb = matrices.inputs;
   params.ldc = matrices.inputs;
   params.dtype = x.dtype;
-  for (std::size_t first = 0, last = 0; first < places.size(); first = last) {
-    last = first + 1;
-    if (places[first].frozen) {
-      continue;
-    }
-    const auto distance = [&](std::size_t at) {
-      return places[at].gradient - places[at - 1].gradient;
-    };
-    while (last < places.size() && !places[last].frozen &&
-           (last == first + 1 || distance(last) == distance(first + 1))) {
-      ++last;
-    }
-    params.offsets = rows.offsets + first;
-    params.experts = static_cast<std::int64_t>(last - first);
-    params.stride = last - first > 1 ? distance(first + 1) : 0;
-    params.c = call.gradient + places[first].gradient;
+  for (const ExpertRun& run : trained_runs(matrices.places)) {
+    params.offsets = rows.offsets + run.first;
+    params.experts = run.count;
+    params.stride = run.stride;
+    params.c = call.gradient + run.gradient;
     kernels_->expert_matmul(call.stream, params);
+  }
+}
+
+void ExpertMaps::add_bias(const BlockCall& call, const ExpertRows& rows, Elements y) const {
+  kernels_->expert_bias_forward(call.stream, {.y = y,
+                                              .bias = call.weights + biases_.front().offset,
+                                              .offsets = rows.offsets,
+                                              .experts = static_cast<std::int64_t>(biases_.size()),
+                                              .places = rows.places,
+                                              .cols = options_.outputs,
+                                              .y_stride = options_.outputs,
+                                              .stride = stride_of(biases_),
+                                              .dtype = y.dtype});
+}
+
+void ExpertMaps::backward_bias(const BlockCall& call, const ExpertRows& rows,
+                               ConstElements dy) const {
+  for (const ExpertRun& run : trained_runs(biases_)) {
+    kernels_->expert_bias_backward(call.stream, {.dy = dy,
+                                                 .dbias = call.gradient + run.gradient,
+                                                 .offsets = rows.offsets + run.first,
+                                                 .experts = run.count,
+                                                 .places = rows.places,
+                                                 .cols = options_.outputs,
+                                                 .dy_stride = options_.outputs,
+                                                 .stride = run.stride,
+                                                 .dtype = dy.dtype});
   }
 }
 
@@ -154,6 +213,9 @@ void ExpertMaps::scale(const BlockCall& call, const ExpertRows& rows, Elements v
 void ExpertMaps::forward(const BlockCall& call, const ExpertRows& rows, ConstElements x,
                          Elements y) const {
   output(call, w_, rows, x, y, /*accumulate=*/false);
+  if (options_.bias) {
+    add_bias(call, rows, y);
+  }
   if (adapts(call)) {
     const Elements inner = workspace_->at(inner_);
     output(call, a_, rows, x, inner, /*accumulate=*/false);

@@ -26,6 +26,7 @@ class ExpertMaps {
     std::int64_t inputs = 0, outputs = 0;
     InitKind init = InitKind::linear;
     double used_share = 1.0;  ///< Of a matrix's elements, by one token.
+    bool bias = false;        ///< backward_bias() then follows backward_weight().
   };
   ExpertMaps(const BlockContext& context, const Options& options);
 
@@ -43,6 +44,10 @@ class ExpertMaps {
   /// dW_e = dy^T x over its places, overwritten: +0 without any. None of what is frozen.
   void backward_weight(const BlockCall& call, const ExpertRows& rows, ConstElements dy,
                        ConstElements x) const;
+  /// db_e = sum of dy over its places, overwritten. REQUIRES: Options::bias.
+  void backward_bias(const BlockCall& call, const ExpertRows& rows, ConstElements dy) const;
+  /// y += the bias of each place's expert. REQUIRES: Options::bias.
+  void add_bias(const BlockCall& call, const ExpertRows& rows, Elements y) const;
 
  private:
   /// Matrices [outputs, inputs] of all experts, a parameter each.
@@ -51,7 +56,6 @@ class ExpertMaps {
     std::vector<ParameterPlace> places = {};
 
     void add(const BlockContext& context, Parameter parameter);
-    [[nodiscard]] std::int64_t stride() const;
   };
 
   [[nodiscard]] bool adapts(const BlockCall& call) const {
@@ -77,6 +81,7 @@ class ExpertMaps {
   std::int64_t rank_;
   float scale_;
   Matrices w_, a_, b_;
+  std::vector<ParameterPlace> biases_;
   Workspace::Slot inner_ = 0, inner_gradient_ = 0;
 };
 

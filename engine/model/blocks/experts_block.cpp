@@ -10,6 +10,7 @@
 #include "base/math/fixed_math.hpp"
 #include "engine/model/blocks/experts_rules.hpp"
 #include "kernels/activation/activation.hpp"
+#include "kernels/activation/bias.hpp"
 #include "kernels/activation/elementwise.hpp"
 
 namespace train::engine {
@@ -25,7 +26,8 @@ ExpertMaps::Options into_expert(const ExpertsSpec& spec, const ModelSpec& model,
   return {.inputs = out ? spec.hidden : model.embedding_dim,
           .outputs = out ? model.embedding_dim : spec.hidden,
           .init = init,
-          .used_share = static_cast<double>(spec.slots) / static_cast<double>(spec.experts)};
+          .used_share = static_cast<double>(spec.slots) / static_cast<double>(spec.experts),
+          .bias = spec.expert_bias};
 }
 
 LinearBlock::Options one_row_map(const ModelSpec& model, std::int64_t outputs) {
@@ -49,6 +51,41 @@ std::optional<ParameterPlace> add_previous_load(const BlockContext& context,
                                  .exact = true,
                                  .tallied = true,
                                  .frozen_with = router + ".weight"});
+}
+
+/// The bias that corrects the choice, by the counts of each step.
+std::optional<ParameterPlace> add_choice_bias(const BlockContext& context,
+                                              const ExpertsSpec& spec) {
+  if (spec.choice_bias.empty()) {
+    return std::nullopt;
+  }
+  return context.parameters.add({.name = context.prefix + spec.choice_bias,
+                                 .shape = {spec.experts},
+                                 .group = ParameterGroup::no_decay,
+                                 .init = Initializer::constant(0.0),
+                                 .exact = true,
+                                 .tallied = true,
+                                 .balances = true,
+                                 .tally_rate = spec.choice_bias_rate,
+                                 .frozen_with = context.prefix + spec.gate + ".weight"});
+}
+
+/// The bias of a router's logits, which are fp32 whatever the type of the weights.
+std::optional<ParameterPlace> add_gate_bias(const BlockContext& context, const ExpertsSpec& spec) {
+  if (!spec.gate_bias) {
+    return std::nullopt;
+  }
+  const std::string router = context.prefix + spec.gate;
+  return context.parameters.add({.name = router + ".bias",
+                                 .shape = {spec.experts},
+                                 .group = ParameterGroup::no_decay,
+                                 .init = Initializer::constant(0.0),
+                                 .exact = true,
+                                 .frozen_with = router + ".weight"});
+}
+
+bool is_sigmoid(RouterKind kind) {
+  return kind == RouterKind::sigmoid || kind == RouterKind::sigmoid_normalised;
 }
 
 }  // namespace
@@ -88,10 +125,18 @@ std::string ExpertsSpec::sizes() const {
 }
 
 std::string ExpertsSpec::describe() const {
-  constexpr std::array<const char*, 3> kRouters = {"softmax", "softmax, normalised over the chosen",
-                                                   "sigmoid"};
+  constexpr std::array<const char*, 4> kRouters = {"softmax", "softmax, normalised over the chosen",
+                                                   "sigmoid",
+                                                   "sigmoid, normalised over the chosen"};
   std::string text = fmt::format("{} of {} gated experts of {}, router {}", slots, experts, hidden,
                                  kRouters[static_cast<std::size_t>(router)]);
+  text += groups > 1 ? fmt::format(", {} of {} groups", kept_groups, groups) : "";
+  text += scale != 1.0F ? fmt::format(", weights x {:.6g}", scale) : "";
+  text += choice_bias.empty()
+              ? ""
+              : fmt::format(", choice corrected by a bias that a step moves by {:.4g}",
+                            choice_bias_rate);
+  text += expert_bias ? ", biases" : "";
   if (shared.hidden > 0) {
     text +=
         fmt::format(", {} expert of {}", shared.gated ? "gated shared" : "shared", shared.hidden);
@@ -107,6 +152,19 @@ std::string ExpertsSpec::mistake() const {
   if (slots < 1 || slots > experts) {
     return fmt::format("num_experts_per_tok is {} of {} experts", slots, experts);
   }
+  if (groups < 1 || experts % groups != 0 || (groups > 1 && experts / groups < 2)) {
+    return fmt::format(
+        "n_group is {}: {} experts are not divided into as many groups of two or more", groups,
+        experts);
+  }
+  if (kept_groups < 1 || kept_groups > groups) {
+    return fmt::format("topk_group is {} of {} groups (n_group)", kept_groups, groups);
+  }
+  if (slots > experts / groups * kept_groups) {
+    return fmt::format(
+        "num_experts_per_tok is {}, but {} groups of {} (topk_group) have {} experts", slots,
+        kept_groups, groups, experts / groups * kept_groups);
+  }
   if (balance.size() > kernels::kMostBalanceTerms) {
     return fmt::format("{} balancing losses: at most {}", balance.size(),
                        kernels::kMostBalanceTerms);
@@ -114,6 +172,10 @@ std::string ExpertsSpec::mistake() const {
   bool pooled = false, by_document = false;
   for (const BalanceTerm& term : balance) {
     pooled = pooled || term.kind == BalanceKind::hf;
+    if (term.kind == BalanceKind::hf && is_sigmoid(router)) {
+      return "balancing loss hf is defined for a softmax router; this one has sigmoids: take "
+             "switch";
+    }
     by_document = by_document || term.scope == BalanceScope::sequence;
     if (term.kind != BalanceKind::switch_loss && term.scope == BalanceScope::previous_step) {
       return fmt::format("balancing loss {} has no scope previous_step; switch has",
@@ -154,6 +216,8 @@ ExpertsBlock::ExpertsBlock(const BlockContext& context, const ExpertsSpec& spec,
       spec_(spec),
       embedding_dim_(model.embedding_dim),
       gate_(context, spec.gate, one_row_map(model, spec.experts)),
+      gate_bias_(add_gate_bias(context, spec)),
+      choice_bias_(add_choice_bias(context, spec)),
       previous_load_(add_previous_load(context, spec)),
       in_(context, into_expert(spec, model, InitKind::linear)),
       up_(context, into_expert(spec, model, InitKind::linear)),
@@ -199,6 +263,10 @@ void ExpertsBlock::reserve(const BlockContext& context) {
   at_.parts = w.scratch(Phase::branch, "expert parts", places * embedding_dim_);
   at_.dweights =
       w.scratch_backward(Phase::branch, "expert weights' gradient", places, Content::floats);
+  if (spec_.expert_bias) {
+    at_.bias_dweights =
+        w.scratch_backward(Phase::branch, "expert biases' weights", places, Content::floats);
+  }
   at_.dlogits =
       w.scratch_backward(Phase::branch, "router gradient", rows * spec_.experts, Content::floats);
   if (w.dtype() != kernels::DType::f32) {
@@ -293,13 +361,26 @@ void ExpertsBlock::route(const BlockCall& call, ConstElements x) const {
   float* logits = workspace_->floats_at(at_.logits);
   std::int32_t* chosen = workspace_->indices_at(at_.chosen);
   gate_.forward(call, x, logits, spec_.experts);
-  kernels_->router_forward(call.stream, {.kind = spec_.router,
-                                         .logits = logits,
-                                         .chosen = chosen,
-                                         .weights = workspace_->floats_at(at_.weights),
-                                         .rows = rows,
-                                         .experts = spec_.experts,
-                                         .slots = spec_.slots});
+  if (gate_bias_) {
+    kernels_->bias_add(call.stream, {.y = logits,
+                                     .bias = exact_weights(call.weights, gate_bias_->offset),
+                                     .rows = rows,
+                                     .cols = spec_.experts,
+                                     .stride = spec_.experts});
+  }
+  kernels_->router_forward(
+      call.stream,
+      {.kind = spec_.router,
+       .logits = logits,
+       .chosen = chosen,
+       .weights = workspace_->floats_at(at_.weights),
+       .rows = rows,
+       .experts = spec_.experts,
+       .slots = spec_.slots,
+       .bias = choice_bias_ ? exact_weights(call.weights, choice_bias_->offset) : nullptr,
+       .groups = spec_.groups,
+       .kept_groups = spec_.kept_groups,
+       .scale = spec_.scale});
   kernels_->expert_sort(call.stream, {.chosen = chosen,
                                       .offsets = workspace_->indices_at(at_.offsets),
                                       .row_of = workspace_->indices_at(at_.row_of),
@@ -322,7 +403,8 @@ void ExpertsBlock::count_loads(const BlockCall& call) const {
   const kernels::BalanceParams to = balance(call);
   kernels_->router_loads(
       call.stream,
-      {.logits = workspace_->floats_at(at_.logits),
+      {.kind = spec_.router,
+       .logits = workspace_->floats_at(at_.logits),
        .chosen = workspace_->indices_at(at_.chosen),
        .groups = groups_of_rows,
        .counts = const_cast<std::int32_t*>(to.counts),         // NOLINT: these are outputs here.
@@ -424,6 +506,8 @@ void ExpertsBlock::activate(const BlockCall& call) const {
                                              .cols = spec_.hidden,
                                              .x_stride = spec_.hidden,
                                              .y_stride = spec_.hidden,
+                                             .alpha = spec_.alpha,
+                                             .limit = spec_.limit,
                                              .dtype = hidden.dtype});
 }
 
@@ -549,6 +633,10 @@ void ExpertsBlock::shared_backward(const BlockCall& call, ConstElements x, Const
   map_backward(call, *shared_->gate, rounded(call, dlogits, rows, shared_->dlogits_rounded), x, dx);
 }
 
+float* ExpertsBlock::trained(const BlockCall& call, const std::optional<ParameterPlace>& place) {
+  return place && !place->frozen ? call.gradient + place->gradient : nullptr;
+}
+
 void ExpertsBlock::router_backward(const BlockCall& call, ConstElements x, Elements dx) const {
   const std::int64_t rows = call.lane.rows();
   float* dlogits = workspace_->floats_at(at_.dlogits);
@@ -560,20 +648,35 @@ void ExpertsBlock::router_backward(const BlockCall& call, ConstElements x, Eleme
                                        .dlogits = dlogits,
                                        .rows = rows,
                                        .experts = spec_.experts,
-                                       .slots = spec_.slots};
-  if (!spec_.balance.empty()) {
+                                       .slots = spec_.slots,
+                                       .scale = spec_.scale};
+  float* const load = trained(call, previous_load_);
+  float* const choice = trained(call, choice_bias_);
+  if (load != nullptr || choice != nullptr || !spec_.balance.empty()) {
     count_loads(call);
     kernels::BalanceParams terms = balance(call);
-    terms.factors = workspace_->floats_at(at_.factors);
-    terms.z_factor = workspace_->floats_at(at_.z_factor);
-    const bool tallies = previous_load_ && !previous_load_->frozen;
-    terms.tally = tallies ? call.gradient + previous_load_->gradient : nullptr;
+    if (!spec_.balance.empty()) {
+      params.groups = workspace_->indices_at(at_.groups);
+      params.factors = terms.factors = workspace_->floats_at(at_.factors);
+      params.z_factor = terms.z_factor = workspace_->floats_at(at_.z_factor);
+    }
+    terms.tally = load != nullptr ? load : choice;
     kernels_->router_balance(call.stream, terms);
-    params.groups = workspace_->indices_at(at_.groups);
-    params.factors = terms.factors;
-    params.z_factor = terms.z_factor;
+    if (load != nullptr && choice != nullptr) {
+      kernels_->copy(call.stream,
+                     {.out = choice,
+                      .in = load,
+                      .size_bytes = spec_.experts * static_cast<std::int64_t>(sizeof(float))});
+    }
   }
   kernels_->router_backward(call.stream, params);
+  if (float* const gradient = trained(call, gate_bias_)) {
+    kernels_->bias_gradient(call.stream, {.dy = dlogits,
+                                          .dbias = gradient,
+                                          .rows = rows,
+                                          .cols = spec_.experts,
+                                          .stride = spec_.experts});
+  }
   map_backward(call, gate_, rounded(call, dlogits, rows * spec_.experts, at_.dlogits_rounded), x,
                dx);
 }
@@ -604,7 +707,35 @@ void ExpertsBlock::activate_backward(const BlockCall& call) const {
                                               .x_stride = spec_.hidden,
                                               .dy_stride = spec_.hidden,
                                               .dx_stride = spec_.hidden,
+                                              .alpha = spec_.alpha,
+                                              .limit = spec_.limit,
                                               .dtype = hidden.dtype});
+}
+
+// An output's bias is weighted as the rest of the output is: the router's weight gains <dy, bias>,
+// and the bias has the weighted dy, which replaces `gathered`.
+void ExpertsBlock::out_bias_backward(const BlockCall& call) const {
+  const Elements gathered = workspace_->at(at_.gathered);
+  const Elements biases = workspace_->at(at_.parts);
+  const ExpertRows rows = rows_of(call);
+  float* const dweights = workspace_->floats_at(at_.dweights);
+  float* const more = workspace_->floats_at(at_.bias_dweights);
+  const std::int64_t bytes =
+      rows.places * embedding_dim_ * static_cast<std::int64_t>(kernels::size_of(biases.dtype));
+  kernels_->fill(call.stream, {.out = reinterpret_cast<float*>(biases.data),
+                               .count = bytes / static_cast<std::int64_t>(sizeof(float))});
+  out_.add_bias(call, rows, biases);
+  kernels_->slot_weights_backward(call.stream, {.dh = gathered,
+                                                .h = biases,
+                                                .slot_of = workspace_->indices_at(at_.slot_of),
+                                                .weights = workspace_->floats_at(at_.weights),
+                                                .dweights = more,
+                                                .count = rows.places,
+                                                .cols = embedding_dim_,
+                                                .dtype = gathered.dtype});
+  kernels_->residual_add(call.stream,
+                         {.x = dweights, .branch = more, .out = dweights, .count = rows.places});
+  out_.backward_bias(call, rows, gathered);
 }
 
 void ExpertsBlock::backward(const BlockCall& call, ConstElements x, ConstElements dbranch,
@@ -629,12 +760,19 @@ void ExpertsBlock::backward(const BlockCall& call, ConstElements x, ConstElement
                                                 .cols = spec_.hidden,
                                                 .dtype = activated.dtype});
   out_.backward_weight(call, rows, gathered, activated);
+  if (spec_.expert_bias) {
+    out_bias_backward(call);
+  }
   activate_backward(call);
   const ConstElements dhidden = workspace_->at(at_.hidden);
   const ConstElements dup = workspace_->at(at_.up_hidden);
   gather(call, x);
   in_.backward_weight(call, rows, dhidden, gathered);
   up_.backward_weight(call, rows, dup, gathered);
+  if (spec_.expert_bias) {
+    in_.backward_bias(call, rows, dhidden);
+    up_.backward_bias(call, rows, dup);
+  }
   in_.backward_input(call, rows, dhidden, parts);
   up_.backward_input(call, rows, dup, parts, /*accumulate=*/true);
   kernels_->combine_rows(call.stream, {.parts = parts,

@@ -42,7 +42,7 @@ struct ExpertsSpec final : BlockSpec {
   /// Group-limited choice and the factor of the weights (kernels::RouterForwardParams).
   std::int64_t groups = 1, kept_groups = 1;
   float scale = 1.0F;
-  /// [1, experts], added to the scores for the choice alone; empty: none. A step moves it towards
+  /// [experts], added to the scores for the choice alone; empty: none. A step moves it towards
   /// even loads by `choice_bias_rate` (Parameter::tally_rate); 0: it stays.
   std::string choice_bias = {};
   double choice_bias_rate = 0.0;
@@ -96,7 +96,7 @@ class ExpertsBlock final : public Block {
     Workspace::Slot logits = 0, chosen = 0, weights = 0, offsets = 0, row_of = 0, slot_of = 0;
     Workspace::Slot places = 0, hidden = 0, up_hidden = 0, activated = 0, dactivated = 0,
                     gathered = 0, parts = 0;
-    Workspace::Slot dweights = 0, dlogits = 0, dlogits_rounded = 0;
+    Workspace::Slot bias_dweights = 0, dweights = 0, dlogits = 0, dlogits_rounded = 0;
     Workspace::Slot groups = 0, counts = 0, probabilities = 0, group_rows = 0, z_squares = 0;
     Workspace::Slot layer_counts = 0, layer_probabilities = 0, factors = 0, z_factor = 0;
   };
@@ -124,6 +124,10 @@ class ExpertsBlock final : public Block {
   void gather(const BlockCall& call, ConstElements x) const;
   void activate(const BlockCall& call) const;
   void activate_backward(const BlockCall& call) const;
+  void out_bias_backward(const BlockCall& call) const;
+  /// Gradient of a parameter that is there and trained; else nullptr.
+  [[nodiscard]] static float* trained(const BlockCall& call,
+                                      const std::optional<ParameterPlace>& place);
   void router_backward(const BlockCall& call, ConstElements x, Elements dx) const;
   void shared_gate_forward(const BlockCall& call, ConstElements x) const;
   void shared_forward(const BlockCall& call, Elements branch);
@@ -144,7 +148,7 @@ class ExpertsBlock final : public Block {
   ExpertsSpec spec_;
   std::int64_t embedding_dim_;
   LinearBlock gate_;
-  std::optional<ParameterPlace> previous_load_;
+  std::optional<ParameterPlace> gate_bias_, choice_bias_, previous_load_;
   ExpertMaps in_, up_, out_;
   std::optional<Shared> shared_;
   Slots at_;

@@ -186,7 +186,13 @@ Status check_lora(const RankOptions& options) {
 Status check_tallies(const RankOptions& options, const std::vector<UnitParameters>& units) {
   for (const UnitParameters& unit : units) {
     for (const Parameter& parameter : unit.parameters) {
-      if (parameter.tallied && make_objective(options.objective)->several_passes()) {
+      if (parameter.balances && parameter.tally_rate != 0.0 && !parameter.frozen &&
+          options.precision.reduce == "bf16") {
+        return user_error(
+            "precision.reduce = \"bf16\" rounds the counts that correct the routers' choice; leave "
+            "it at \"fp32\", or give model.router_bias_rate = 0");
+      }
+      if (parameter.unpublished() && make_objective(options.objective)->several_passes()) {
         return user_error(fmt::format(
             "model.balance reads the loads of the step before, but a step of objective.name = "
             "\"{}\" has several passes; balance by \"switch:lane:0.01\" instead",

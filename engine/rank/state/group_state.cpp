@@ -32,7 +32,7 @@ struct RowFill {
 Status fill_piece(const RowFill& fill, const ModelSpec& model, const InitOptions& options) {
   const auto count = static_cast<std::size_t>(fill.rows * fill.parameter->cols());
   const std::span<float> out(fill.out, count);
-  if (options.source && !fill.parameter->adapter && !fill.parameter->tallied) {
+  if (options.source && !fill.parameter->adapter && !fill.parameter->unpublished()) {
     return options.source->read_rows(*fill.parameter, fill.first_row, fill.rows, out);
   }
   fill_initial_rows(*fill.parameter, model, options, fill.first_row, fill.rows, out);
