@@ -81,6 +81,9 @@ std::vector<checkpoint::ExportTensor> tensors_of(const engine::ModelSpec& model,
       const auto [place, added] = places.emplace(part.name, tensors.size());
       if (added) {
         tensors.push_back({part.name, part.shape});
+        if (mapped.parameter.balances) {  // As other programs hold it, whatever the model's type.
+          tensors.back().type = storage::WeightType::f32;
+        }
       }
       if (!same) {
         tensors[place->second].parts.push_back({mapped.parameter, part});

@@ -75,8 +75,10 @@ TensorPart part_of(Shape shape, const TensorRule& rule, std::string name) {
   if (rule.within.count > 0) {
     part.shape.at(rule.within.axis) = rule.within.count;
   }
-  const Shape stored_steps = steps_of(part.shape);
-  part.stored = rule.within.first * stored_steps.at(rule.within.axis);
+  const Shape whole_steps = steps_of(part.shape);
+  part.stored = rule.within.first * whole_steps.at(rule.within.axis);
+  Shape stored_steps = whole_steps;
+  stored_steps[rule.within.axis] *= rule.step;
   for (const TensorAxis& rows : row_axes(rule, shape.front())) {
     part.axes.push_back(
         {rows.count, rows.parameter * steps[0], rows.stored * stored_steps[axis_in_file[0]]});
@@ -86,7 +88,7 @@ TensorPart part_of(Shape shape, const TensorRule& rule, std::string name) {
   }
   part.axes = joined(part.axes);
   if (rule.stack.count > 0) {
-    part.stored += rule.stack.place * stored_steps.front() * part.shape.front();
+    part.stored += rule.stack.place * whole_steps.front() * part.shape.front();
     part.shape.insert(part.shape.begin(), rule.stack.count);
   }
   return part;

@@ -56,6 +56,7 @@ struct TensorRule {
   float added = 0.0F;      ///< Stored values are the parameter's plus this: gains of 1 + w.
   AxisSlice slice = {};    ///< Stored slice of the parameter.
   AxisSlice within = {};  ///< Place of `slice` in the stored tensor, whose axis has `count` places.
+  std::int64_t step = 1;  ///< Places of `within`'s axis from one of the slice to the next.
   StackPlace stack = {};  ///< Place of all that in a stack: an expert's.
 };
 

@@ -14,13 +14,17 @@ LayerSpec DecoderLayer::spec() const {
   } else {
     channels = std::make_shared<const MlpSpec>(mlp);
   }
-  return {
-      .prefix = prefix,
-      .parallel = parallel,
-      .branches = {{.pre = attention_norms.pre,
-                    .post = attention_norms.post,
-                    .block = std::make_shared<const AttentionSpec>(attention)},
-                   {.pre = mlp_norms.pre, .post = mlp_norms.post, .block = std::move(channels)}}};
+  std::shared_ptr<const BlockSpec> rows;
+  if (latent) {
+    rows = std::make_shared<const LatentAttentionSpec>(*latent);
+  } else {
+    rows = std::make_shared<const AttentionSpec>(attention);
+  }
+  return {.prefix = prefix,
+          .parallel = parallel,
+          .branches = {
+              {.pre = attention_norms.pre, .post = attention_norms.post, .block = std::move(rows)},
+              {.pre = mlp_norms.pre, .post = mlp_norms.post, .block = std::move(channels)}}};
 }
 
 DecoderSizes decoder_sizes(ModelConfig& config) {
@@ -39,6 +43,33 @@ DecoderSizes decoder_sizes(ModelConfig& config) {
     config.refuse(fmt::format("head_dim is {}: at most 512 is supported", sizes.head_dim));
   }
   return sizes;
+}
+
+DecoderSizes latent_decoder_sizes(ModelConfig& config) {
+  DecoderSizes sizes;
+  sizes.layers = config.size("num_hidden_layers");
+  sizes.heads = config.size("num_attention_heads");
+  sizes.kv_heads = config.size_if_any("num_key_value_heads").value_or(sizes.heads);
+  for (const char* const derived : {"head_dim", "qk_head_dim"}) {
+    (void)config.find(derived);
+  }
+  if (sizes.kv_heads != sizes.heads) {
+    config.refuse(
+        fmt::format("num_key_value_heads is {} of {} heads, and every head has its own here",
+                    sizes.kv_heads, sizes.heads));
+  }
+  sizes.head_dim = 1;
+  sizes.hidden = config.size("intermediate_size");
+  sizes.eps = static_cast<float>(config.real("rms_norm_eps"));
+  sizes.activation = config.activation("hidden_act");
+  return sizes;
+}
+
+void keep_further_layers(ModelConfig& config, std::int64_t layers, ModelSpec& spec) {
+  const std::int64_t more = config.count("num_nextn_predict_layers");
+  for (std::int64_t layer = 0; layer < more; ++layer) {
+    spec.kept.push_back(fmt::format("model.layers.{}.", layers + layer));
+  }
 }
 
 NormSpec layer_norm(std::string name, float eps) {

@@ -7,6 +7,7 @@
 
 #include "engine/model/blocks/attention_block.hpp"
 #include "engine/model/blocks/experts_block.hpp"
+#include "engine/model/blocks/latent_attention_block.hpp"
 #include "engine/model/blocks/mlp_block.hpp"
 #include "engine/model/config_json/model_config.hpp"
 #include "engine/model/spec.hpp"
@@ -23,7 +24,8 @@ struct DecoderLayer {
   Norms attention_norms = {}, mlp_norms = {};
   AttentionSpec attention = {};
   MlpSpec mlp = {};
-  std::optional<ExpertsSpec> experts = {};  ///< In place of the MLP.
+  std::optional<LatentAttentionSpec> latent = {};  ///< In place of the attention.
+  std::optional<ExpertsSpec> experts = {};         ///< In place of the MLP.
 
   [[nodiscard]] LayerSpec spec() const;
 };
@@ -39,6 +41,13 @@ struct DecoderSizes {
 /// num_hidden_layers and so on. The activation is hidden_act, or hidden_activation where the family
 /// reads that.
 [[nodiscard]] DecoderSizes decoder_sizes(ModelConfig& config);
+/// Likewise, where keys of another block give the sizes of heads: head_dim and qk_head_dim follow
+/// from them, and num_key_value_heads is the number of heads.
+[[nodiscard]] DecoderSizes latent_decoder_sizes(ModelConfig& config);
+
+/// Sets ModelSpec::kept to the layers behind the model's own, of which num_nextn_predict_layers
+/// tells.
+void keep_further_layers(ModelConfig& config, std::int64_t layers, ModelSpec& spec);
 
 /// Vocabulary, width, embedding, final norm and head; no layers and no ropes.
 [[nodiscard]] ModelSpec decoder_model(ModelConfig& config, const DecoderSizes& sizes);

@@ -5,8 +5,6 @@
 #include <nlohmann/json.hpp>
 
 namespace train::engine {
-namespace {}  // namespace
-
 ExpertsSpec read_experts(ModelConfig& config, const std::string& count_key, const char* other_key) {
   ExpertsSpec experts;
   if (other_key != nullptr) {
@@ -19,6 +17,43 @@ ExpertsSpec read_experts(ModelConfig& config, const std::string& count_key, cons
   if (balanced && coeff > 0.0F) {
     experts.balance = {
         {.kind = kernels::BalanceKind::hf, .scope = kernels::BalanceScope::lane, .coeff = coeff}};
+  }
+  return experts;
+}
+
+ExpertsSpec sigmoid_experts(ModelConfig& config, const DecoderSizes& sizes) {
+  ExpertsSpec experts;
+  for (const char* const other : {"num_local_experts", "num_experts", "moe_num_experts"}) {
+    config.take_alias(other, "n_routed_experts");
+  }
+  experts.experts = config.size("n_routed_experts");
+  experts.slots = config.size("num_experts_per_tok");
+  experts.hidden = config.size("moe_intermediate_size");
+  experts.activation = sizes.activation;
+  experts.router = config.flag("norm_topk_prob") ? kernels::RouterKind::sigmoid_normalised
+                                                 : kernels::RouterKind::sigmoid;
+  experts.groups = config.size("n_group");
+  experts.kept_groups = config.size("topk_group");
+  experts.scale = static_cast<float>(config.real("routed_scaling_factor"));
+  name_experts(experts);
+  experts.choice_bias = "mlp.gate.e_score_correction_bias";
+  experts.choice_bias_rate = 0.001;
+  if (const std::int64_t shared = config.count("n_shared_experts"); shared > 0) {
+    experts.shared = {.hidden = shared * experts.hidden,
+                      .in = "mlp.shared_experts.gate_proj",
+                      .up = "mlp.shared_experts.up_proj",
+                      .out = "mlp.shared_experts.down_proj"};
+  }
+  if (const std::string scores = config.text("scoring_func"); scores != "sigmoid") {
+    config.refuse(fmt::format(
+        "scoring_func is \"{}\": routers of this model_type score by \"sigmoid\"", scores));
+  }
+  if (const std::string choice = config.text("topk_method"); choice != "noaux_tc") {
+    config.refuse(
+        fmt::format("topk_method is \"{}\": experts are chosen by \"noaux_tc\" here", choice));
+  }
+  if (config.size("moe_layer_freq") != 1) {
+    config.refuse("moe_layer_freq is not 1: every layer behind the dense ones has experts here");
   }
   return experts;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/architectures/decoder_parts.hpp"
 #include "engine/model/blocks/experts_block.hpp"
 #include "engine/model/config_json/model_config.hpp"
 
@@ -18,6 +19,11 @@ namespace train::engine {
 
 /// By norm_topk_prob.
 [[nodiscard]] kernels::RouterKind router_of(ModelConfig& config);
+
+/// Experts of DeepSeek-V3's kind: n_routed_experts (or its aliases) of moe_intermediate_size,
+/// chosen by sigmoids with a correction bias in n_group groups, and n_shared_experts as one wide
+/// MLP. Refuses other scores and choices.
+[[nodiscard]] ExpertsSpec sigmoid_experts(ModelConfig& config, const DecoderSizes& sizes);
 
 /// Names of experts below "mlp.": gate, experts.{}.gate_proj, up_proj and down_proj.
 void name_experts(ExpertsSpec& experts);

@@ -46,6 +46,9 @@ struct ExpertsSpec final : BlockSpec {
   /// even loads by `choice_bias_rate` (Parameter::tally_rate); 0: it stays.
   std::string choice_bias = {};
   double choice_bias_rate = 0.0;
+  /// Files have one tensor for the first two matrices of all experts, [experts, embedding_dim, 2
+  /// hidden] with their columns in turns, and one for the third (GPT-OSS).
+  bool fused = false;
   bool gate_bias = false;              ///< Of the router's logits.
   bool expert_bias = false;            ///< Of all three maps of an expert.
   float alpha = 1.702F, limit = 7.0F;  ///< Constants of ActivationKind::clamped_swiglu.

@@ -29,6 +29,34 @@ std::vector<TensorRule> stacked_rules(const ExpertsSpec& spec) {
   return rules;
 }
 
+/// Matrices of inputs by outputs, the first two with their columns in turns; biases likewise.
+std::vector<TensorRule> fused_rules(const ExpertsSpec& spec) {
+  std::vector<TensorRule> rules;
+  const auto add = [&](const std::string& map, const std::string& stored, std::int64_t first,
+                       std::int64_t in_turns) {
+    const auto count = in_turns > 1 ? in_turns * spec.hidden : 0;
+    for (std::int64_t expert = 0; expert < spec.experts; ++expert) {
+      const std::string name = spec.map_name(expert, map);
+      const StackPlace place = {.place = expert, .count = spec.experts};
+      rules.push_back({.parameter = name + ".weight",
+                       .stored = stored,
+                       .order = TensorOrder::transposed,
+                       .within = {.axis = 1, .first = first, .count = count},
+                       .step = in_turns,
+                       .stack = place});
+      rules.push_back({.parameter = name + ".bias",
+                       .stored = stored + "_bias",
+                       .within = {.axis = 0, .first = first, .count = count},
+                       .step = in_turns,
+                       .stack = place});
+    }
+  };
+  add(spec.in, "mlp.experts.gate_up_proj", 0, 2);
+  add(spec.up, "mlp.experts.gate_up_proj", 1, 2);
+  add(spec.out, "mlp.experts.down_proj", 0, 1);
+  return rules;
+}
+
 std::vector<TensorRule> gguf_rules(const ExpertsSpec& spec, const BranchSpec& branch) {
   std::vector<TensorRule> rules = {{spec.gate, "ffn_gate_inp"}};
   add_stack(spec, spec.in, "ffn_gate_exps.weight", {}, rules);
@@ -51,6 +79,7 @@ std::vector<TensorRule> gguf_rules(const ExpertsSpec& spec, const BranchSpec& br
 std::vector<TensorRule> experts_rules(const ExpertsSpec& spec, const BranchSpec& branch,
                                       Dialect dialect) {
   return dialect == Dialect::gguf      ? gguf_rules(spec, branch)
+         : spec.fused                  ? fused_rules(spec)
          : dialect == Dialect::stacked ? stacked_rules(spec)
                                        : std::vector<TensorRule>();
 }

@@ -103,6 +103,11 @@ std::optional<std::int64_t> ModelConfig::size_if_any(const std::string& key) {
   return find(key) == nullptr ? std::nullopt : std::optional(size(key));
 }
 
+std::int64_t ModelConfig::count(const std::string& key) {
+  const Json* value = find(key);
+  return value == nullptr || (value->is_number_integer() && *value == 0) ? 0 : size(key);
+}
+
 double ModelConfig::real(const std::string& key) {
   const Json* value = find(key);
   if (value == nullptr || !value->is_number() || !std::isfinite(value->get<double>()) ||

@@ -45,6 +45,8 @@ class ModelConfig {
   // A size from 1 to 2^32.
   std::int64_t size(const std::string& key);
   std::optional<std::int64_t> size_if_any(const std::string& key);
+  // Likewise from 0 on; null: 0.
+  std::int64_t count(const std::string& key);
   double real(const std::string& key);
   /// 0: none. Refuses a 0 in the file.
   double cap_if_any(const std::string& key);
