@@ -1,6 +1,7 @@
 #include "kernels/experts/experts.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "kernels/checks.hpp"
@@ -16,6 +17,10 @@ void require_experts(const char* kernel, std::int64_t rows, std::int64_t experts
               "{}: rows={} experts={} slots={}", kernel, rows, experts, slots);
   TRAIN_CHECK(rows * slots <= std::numeric_limits<std::int32_t>::max(), "{}: rows={} slots={}",
               kernel, rows, slots);
+}
+
+void require_scale(const char* kernel, float scale) {
+  TRAIN_CHECK(scale > 0.0F && std::isfinite(scale), "{}: scale={}", kernel, scale);
 }
 
 /// Checks the sizes of experts' biases. `row_stride`: elements between the rows of two places.
@@ -36,15 +41,21 @@ void require_expert_biases(const char* kernel, const Params& params, std::int64_
 void check_params(const RouterForwardParams& params) {
   require_experts("router_forward", params.rows, params.experts, params.slots);
   require_pointers("router_forward", params.rows, params.logits, params.chosen, params.weights);
+  require_scale("router_forward", params.scale);
+  TRAIN_CHECK(params.groups >= 1 && params.experts % params.groups == 0 &&
+                  (params.groups == 1 || params.experts / params.groups >= 2),
+              "router_forward: experts={} groups={}", params.experts, params.groups);
+  TRAIN_CHECK(params.kept_groups >= 1 && params.kept_groups <= params.groups &&
+                  params.slots <= params.experts / params.groups * params.kept_groups,
+              "router_forward: experts={} groups={} kept_groups={} slots={}", params.experts,
+              params.groups, params.kept_groups, params.slots);
 }
 
 void check_params(const RouterBackwardParams& params) {
   require_experts("router_backward", params.rows, params.experts, params.slots);
   require_pointers("router_backward", params.rows, params.logits, params.chosen, params.weights,
                    params.dweights, params.dlogits);
-  TRAIN_CHECK(params.kind != RouterKind::sigmoid ||
-                  (params.factors == nullptr && params.z_factor == nullptr),
-              "router_backward: a sigmoid router is not balanced");
+  require_scale("router_backward", params.scale);
 }
 
 void check_params(const RouterGroupsParams& params) {

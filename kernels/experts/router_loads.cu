@@ -1,7 +1,7 @@
 #include "kernels/experts/experts.hpp"
 #include "kernels/experts/router_row.cuh"
 
-// Loads of a layer's experts. A block has 64 neighbouring rows: its warps sum their softmaxes, then
+// Loads of a layer's experts. A block has 64 neighbouring rows: its warps sum their scores, then
 // each thread adds an expert's probabilities and choices in the order of rows, so there are no
 // atomics. Exponentials limit it, two per logit; a row's slots are compared with every expert.
 namespace train::kernels::cuda {
@@ -65,7 +65,7 @@ __device__ bool goes_on(const RouterLoadsParams& p, std::int64_t chunk) {
 
 /// Results of the warps for the rows of a chunk.
 struct ChunkRows {
-  RouterSum sums[kChunkRows];
+  RouterSum sums[kChunkRows];  ///< Of exponentials, or of sigmoids.
   double z_squares[kChunkRows];
   std::int32_t groups[kChunkRows];
 };
@@ -80,7 +80,9 @@ struct Run {
 
   __device__ void add(const RouterLoadsParams& p, const RouterSum& sum, std::int64_t row, int e) {
     ++rows;
-    probability += sum.probability(router_exp(p.logits[row * p.experts + e] - sum.largest));
+    const float logit = p.logits[row * p.experts + e];
+    probability +=
+        sum.probability(is_sigmoid(p.kind) ? router_score(logit) : router_exp(logit - sum.largest));
     for (std::int64_t i = row * p.slots; i < (row + 1) * p.slots; ++i) {
       count += p.chosen[i] == e ? 1 : 0;
     }
@@ -109,9 +111,13 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kChunkRows;
   const int rows = static_cast<int>(min(static_cast<std::int64_t>(kChunkRows), p.rows - first));
   for (int row = warp; row < rows; row += kLoadWarps) {
-    const RouterSum sum = sum_of_row(p.logits + (first + row) * p.experts, experts, lane);
+    const float* logits = p.logits + (first + row) * p.experts;
+    RouterSum sum = sum_of_row(logits, experts, lane);
+    const double lse = sum.log_sum_exp();
+    if (is_sigmoid(p.kind)) {
+      sum = sum_of_sigmoids(logits, experts, lane);
+    }
     if (lane == 0) {
-      const double lse = sum.log_sum_exp();
       shared.sums[row] = sum;
       shared.z_squares[row] = lse * lse;
       shared.groups[row] = p.groups == nullptr ? 0 : p.groups[first + row];

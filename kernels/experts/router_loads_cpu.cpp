@@ -5,6 +5,7 @@
 #include "kernels/cpu_support.hpp"
 #include "kernels/experts/experts.hpp"
 #include "kernels/experts/router_row.hpp"
+#include "kernels/head/logit_row.hpp"
 
 namespace train::kernels::cpu {
 namespace {
@@ -50,6 +51,17 @@ struct RunSums {
   double* z_square;
 };
 
+/// The probabilities that balancing takes from a row, and log sum exp of its logits.
+double probabilities_of(RouterKind kind, const float* logits, std::int64_t experts,
+                        float* probabilities) {
+  if (!is_sigmoid(kind)) {
+    return router_probabilities(logits, experts, probabilities);
+  }
+  router_sigmoids(logits, experts, probabilities);
+  router_shares(probabilities, experts, probabilities);
+  return exponentiate_row(logits, experts, max_of_row(logits, experts), nullptr).lse;
+}
+
 void sum_run(const RouterLoadsParams& p, const Run& run, const RunSums& sums) {
   static thread_local Scratch scratch;
   auto* row_probabilities = scratch.get<float>(p.experts);
@@ -58,7 +70,7 @@ void sum_run(const RouterLoadsParams& p, const Run& run, const RunSums& sums) {
   *sums.z_square = 0.0;
   for (std::int64_t row = run.begin; row < run.end; ++row) {
     const double lse =
-        router_probabilities(p.logits + row * p.experts, p.experts, row_probabilities);
+        probabilities_of(p.kind, p.logits + row * p.experts, p.experts, row_probabilities);
     *sums.z_square += lse * lse;
     for (std::int64_t e = 0; e < p.experts; ++e) {
       sums.probabilities[e] += row_probabilities[e];

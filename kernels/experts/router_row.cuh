@@ -9,9 +9,9 @@
 #include "kernels/launch.cuh"
 #include "kernels/reduce.cuh"
 
-// Softmax of a row of router logits by one warp, with the CPU's bits: an expert is chosen by its
-// rounded probability, so both devices choose alike only if they round alike. A warp has as many
-// floats of shared memory as there are experts; `lane` is the caller's place in it.
+// Scores of a row of router logits by one warp, with the CPU's bits: an expert is chosen by its
+// rounded score, so both devices choose alike only if they round alike. `lane` is the caller's
+// place in the warp.
 namespace train::kernels::cuda {
 
 /// Partial sums of a row on the CPU: column c belongs to sum c % 16 (Floats16 of simd-inl.hpp).
@@ -42,6 +42,16 @@ __device__ inline float router_exp(float x) {
   return isnan(x) ? x : scaled * power(whole - half);
 }
 
+__device__ inline bool is_sigmoid(RouterKind kind) {
+  return kind == RouterKind::sigmoid || kind == RouterKind::sigmoid_normalised;
+}
+
+/// 1 / (1 + exp(-x)), bit by bit as the CPU's sigmoid() (simd-inl.hpp).
+__device__ inline float router_score(float x) {
+  const float e = router_exp(-fabsf(x));
+  return (x < 0.0F ? e : 1.0F) / (1.0F + e);
+}
+
 /// 1 / (1 + exp(-x)), rounded once. Choices do not depend on it.
 __device__ inline float router_sigmoid(float x) {
   return static_cast<float>(1.0 / (1.0 + exp(-static_cast<double>(x))));
@@ -61,8 +71,32 @@ struct RouterSum {
   }
 };
 
-/// Sums a row on all lanes. Writes exp(logit - largest) to shared memory, if wanted, where all
-/// lanes see it on return.
+/// Sum of value_of(e) over a row, on all lanes, in the CPU's order. Writes the values to shared
+/// memory, if wanted, where all lanes see them on return.
+template <class Value>
+__device__ double sum_of_values(int experts, int lane, float* values, const Value& value_of) {
+  double all = 0.0;
+  for (int begin = 0; begin < experts; begin += kRowRun) {
+    const int end = min(begin + kRowRun, experts);
+    float sum = 0.0F;
+    // Lane l has column l of every 32, so lanes l and l + 16 take turns in the sum of lane l.
+    for (int first = begin; first < end; first += kWarpSize) {
+      const int e = first + lane;
+      const float value = e < end ? value_of(e) : 0.0F;
+      if (e < end && values != nullptr) {
+        values[e] = value;
+      }
+      sum += value;
+      sum += __shfl_xor_sync(kAllLanes, value, kRowParts);
+    }
+    sum = __shfl_sync(kAllLanes, sum, lane % kRowParts);
+    all += static_cast<double>(warp_sum<kRowParts>(sum));
+  }
+  __syncwarp();
+  return all;
+}
+
+/// Sums exp(logit - largest) on all lanes, and writes them as sum_of_values() does.
 __device__ inline RouterSum sum_of_row(const float* logits, int experts, int lane,
                                        float* exponentials = nullptr) {
   RouterSum row{-INFINITY, 0.0};
@@ -70,34 +104,26 @@ __device__ inline RouterSum sum_of_row(const float* logits, int experts, int lan
     row.largest = fmaxf(row.largest, logits[e]);
   }
   row.largest = warp_max(row.largest);
-  for (int begin = 0; begin < experts; begin += kRowRun) {
-    const int end = min(begin + kRowRun, experts);
-    float sum = 0.0F;
-    // Lane l has column l of every 32, so lanes l and l + 16 take turns in the sum of lane l.
-    for (int first = begin; first < end; first += kWarpSize) {
-      const int e = first + lane;
-      const float value = e < end ? router_exp(logits[e] - row.largest) : 0.0F;
-      if (e < end && exponentials != nullptr) {
-        exponentials[e] = value;
-      }
-      sum += value;
-      sum += __shfl_xor_sync(kAllLanes, value, kRowParts);
-    }
-    sum = __shfl_sync(kAllLanes, sum, lane % kRowParts);
-    row.sum += static_cast<double>(warp_sum<kRowParts>(sum));
-  }
-  __syncwarp();
+  row.sum = sum_of_values(experts, lane, exponentials,
+                          [&](int e) { return router_exp(logits[e] - row.largest); });
   return row;
 }
 
-/// Grid of a kernel whose warps take one row of `experts` logits each, with `experts` floats of
-/// shared memory per warp.
-inline Grid router_grid(std::int64_t rows, std::int64_t experts) {
+/// Sums the sigmoids on all lanes, and writes them as sum_of_values() does: probability(s) is the
+/// share that balancing takes.
+__device__ inline RouterSum sum_of_sigmoids(const float* logits, int experts, int lane,
+                                            float* sigmoids = nullptr) {
+  return {0.0F,
+          sum_of_values(experts, lane, sigmoids, [&](int e) { return router_score(logits[e]); })};
+}
+
+/// Grid of a kernel whose warps take one row each, with `floats` of shared memory per warp.
+inline Grid router_grid(std::int64_t rows, std::int64_t floats) {
   const std::int64_t room = most_shared_bytes() / static_cast<std::int64_t>(sizeof(float)) / 2;
-  const std::int64_t warps = std::clamp<std::int64_t>(room / experts, 1, kMostRouterWarps);
+  const std::int64_t warps = std::clamp<std::int64_t>(room / floats, 1, kMostRouterWarps);
   return {.blocks = blocks_of(rows, warps),
           .threads = dim3(static_cast<unsigned>(warps * kWarpSize)),
-          .shared_bytes = static_cast<std::size_t>(warps * experts) * sizeof(float)};
+          .shared_bytes = static_cast<std::size_t>(warps * floats) * sizeof(float)};
 }
 
 /// Row of this warp, its shared memory, and the caller's lane.

@@ -121,7 +121,8 @@ TEST_CASE("cuda twins: activations of rows that lie apart", "[kernels][cuda][.gp
   constexpr std::int64_t rows = 37;
   constexpr std::int64_t cols = 45;
   const auto kind = GENERATE(ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh,
-                             ActivationKind::relu);
+                             ActivationKind::relu, ActivationKind::clamped_swiglu);
+  constexpr float limit = 2.5F;  // Of clamped_swiglu: inside the values.
   const std::string what = "kind " + std::to_string(static_cast<int>(kind));
   const Values x = random_values(rows * 2 * cols, 1, 4.0F);
   const Values dy = random_values(rows * cols, 2);
@@ -137,6 +138,7 @@ TEST_CASE("cuda twins: activations of rows that lie apart", "[kernels][cuda][.gp
                                       .cols = cols,
                                       .x_stride = 2 * cols,
                                       .y_stride = cols,
+                                      .limit = limit,
                                       .dtype = side.dtype});
                 });
   compare_twins("activation_backward", what, transcendental, bf16_rounding + transcendental,
@@ -156,6 +158,7 @@ TEST_CASE("cuda twins: activations of rows that lie apart", "[kernels][cuda][.gp
                                       .x_stride = 2 * cols,
                                       .dy_stride = cols,
                                       .dx_stride = 2 * cols,
+                                      .limit = limit,
                                       .dtype = side.dtype});
                 });
 }

@@ -175,6 +175,47 @@ TEST_CASE("cuda twins: products of experts", "[kernels][cuda][.gpu][P1]") {
   }
 }
 
+TEST_CASE("cuda twins: biases of experts", "[kernels][cuda][.gpu][P1]") {
+  std::vector<Numbers> cases = {{0, 1},    {0, 64, 64, 129},       {9, 9, 140, 150},
+                                {0, 0, 0}, {0, 63, 127, 191, 192}, drawn_offsets(300, 40)};
+  for (const Numbers& offsets : cases) {
+    const std::int64_t experts = std::ssize(offsets) - 1;
+    const std::int64_t places = offsets.back() + 3;
+    for (const RowsCase& rows : {RowsCase{1, 0}, {40, 0}, {33, 0}, {64, 1}}) {
+      const std::int64_t stride = rows.cols + (rows.cols % 8 == 0 ? 8 : 1);
+      const std::int64_t first = rows.first;
+      const auto what = fmt::format("{}, {} experts of {}", rows.name(), experts, places);
+      const auto values = [&](std::int64_t count, unsigned seed) {
+        return random_values(count * stride + first, seed);
+      };
+      compare_twins("expert_bias_forward", what, same_bits, bf16_rounding, [&](Side& side) {
+        side.kernels.expert_bias_forward(side.stream(),
+                                         {.y = side.element_result(values(places, 111)) + first,
+                                          .bias = side.elements(values(experts, 112)) + first,
+                                          .offsets = side.put(offsets),
+                                          .experts = experts,
+                                          .places = places,
+                                          .cols = rows.cols,
+                                          .y_stride = stride,
+                                          .stride = stride,
+                                          .dtype = side.dtype});
+      });
+      compare_twins("expert_bias_backward", what, same_bits, same_bits, [&](Side& side) {
+        side.kernels.expert_bias_backward(side.stream(),
+                                          {.dy = side.elements(values(places, 113)) + first,
+                                           .dbias = side.result(values(experts, 114)),
+                                           .offsets = side.put(offsets),
+                                           .experts = experts,
+                                           .places = places,
+                                           .cols = rows.cols,
+                                           .dy_stride = stride,
+                                           .stride = stride,
+                                           .dtype = side.dtype});
+      });
+    }
+  }
+}
+
 /// C of the places [first, end) of one expert, computed alone.
 Exact rows_alone(DType dtype, ExpertProduct which, std::int64_t first, std::int64_t end) {
   constexpr std::int64_t most = 150;

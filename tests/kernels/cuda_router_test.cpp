@@ -70,13 +70,54 @@ TEST_CASE("cuda twins: routers choose as the CPU's do", "[kernels][cuda][.gpu][P
   }
 }
 
+/// A choice among the experts of the best groups, by scores and a bias in (low, high).
+struct GroupCase {
+  ExpertSizes sizes;
+  std::int64_t groups, kept;
+  float low = -0.3F, high = 0.3F;
+};
+
+TEST_CASE("cuda twins: routers choose among the best groups as the CPU's do",
+          "[kernels][cuda][.gpu][P1]") {
+  for (const GroupCase& t : {GroupCase{{33, 8, 3}, 4, 2},
+                             {{9, 8, 3}, 4, 2, -1.5F, 0.0F},
+                             {{41, 256, 8}, 8, 4},
+                             {{5, 384, 8}, 1, 1},
+                             {{7, 160, 6}, 80, 3},
+                             {{3, 12, 12}, 6, 6}}) {
+    Values bias = random_values(t.sizes.experts, 110);
+    for (float& b : bias) {
+      b = t.low + (t.high - t.low) * (b + 1.0F) / 2.0F;
+    }
+    bias.back() = bias.front();
+    for (const RouterKind kind : kRouterKinds) {
+      for (const Logits& logits : logit_cases(t.sizes)) {
+        const auto what = fmt::format("{}{}, {} of {} groups, {}", t.sizes.name(), logits.name,
+                                      t.kept, t.groups, static_cast<int>(kind));
+        const double allowed = kind == RouterKind::sigmoid ? in_double : same_bits;
+        compare_twins("router_forward", what, allowed, [&](Side& side) {
+          side.kernels.router_forward(side.stream(),
+                                      {.kind = kind,
+                                       .logits = side.put(logits.values),
+                                       .chosen = side.result(Numbers(at(t.sizes.places()), -7)),
+                                       .weights = side.result(untouched_values(t.sizes.places())),
+                                       .rows = t.sizes.rows,
+                                       .experts = t.sizes.experts,
+                                       .slots = t.sizes.slots,
+                                       .bias = side.put(bias),
+                                       .groups = t.groups,
+                                       .kept_groups = t.kept,
+                                       .scale = 2.5F});
+        });
+      }
+    }
+  }
+}
+
 TEST_CASE("cuda twins: the pass back through routers", "[kernels][cuda][.gpu]") {
   for (const ExpertSizes& sizes : router_sizes()) {
     for (const RouterKind kind : kRouterKinds) {
       for (const int balancing : {0, 1, 2, 3}) {
-        if (kind == RouterKind::sigmoid && balancing != 0) {
-          continue;
-        }
         const Values logits = random_values(sizes.rows * sizes.experts, 85, 4.0F);
         const Routed routes = routed(logits, sizes, kind);
         Numbers groups(at(sizes.rows));
@@ -100,7 +141,8 @@ TEST_CASE("cuda twins: the pass back through routers", "[kernels][cuda][.gpu]") 
                .groups = balancing == 3 ? side.put(groups) : nullptr,
                .factors =
                    balancing % 2 == 1 ? side.put(random_values(2 * sizes.experts, 87)) : nullptr,
-               .z_factor = balancing >= 2 ? side.put(Values{0.3F}) : nullptr});
+               .z_factor = balancing >= 2 ? side.put(Values{0.3F}) : nullptr,
+               .scale = balancing >= 2 ? 2.5F : 1.0F});
         });
       }
     }
@@ -176,21 +218,24 @@ TEST_CASE("cuda twins: loads of experts", "[kernels][cuda][.gpu]") {
                                       given ? ", groups" : "");
         // The rows of a lane between two documents without targets are a run of their own there.
         const double sums = given && !by_document ? sum_of(16) : in_double;
-        compare_twins("router_loads", what, sums, [&](Side& side) {
-          side.kernels.router_loads(
-              side.stream(),
-              {.logits = side.put(random_values(sizes.rows * sizes.experts, 88, 3.0F)),
-               .chosen = side.put(drawn_choices(sizes, 89)),
-               .groups = given ? side.put(groups_of(documents, by_document)) : nullptr,
-               .counts = side.result(Numbers(at(count * sizes.experts), -7)),
-               .probabilities = side.result(untouched_values(count * sizes.experts)),
-               .group_rows = side.result(Numbers(at(count), -7)),
-               .z_squares = side.result(Exact{-7.0}),
-               .rows = sizes.rows,
-               .experts = sizes.experts,
-               .slots = sizes.slots,
-               .group_count = count});
-        });
+        for (const RouterKind kind : {RouterKind::softmax, RouterKind::sigmoid_normalised}) {
+          compare_twins("router_loads", what, sums, [&](Side& side) {
+            side.kernels.router_loads(
+                side.stream(),
+                {.kind = kind,
+                 .logits = side.put(random_values(sizes.rows * sizes.experts, 88, 3.0F)),
+                 .chosen = side.put(drawn_choices(sizes, 89)),
+                 .groups = given ? side.put(groups_of(documents, by_document)) : nullptr,
+                 .counts = side.result(Numbers(at(count * sizes.experts), -7)),
+                 .probabilities = side.result(untouched_values(count * sizes.experts)),
+                 .group_rows = side.result(Numbers(at(count), -7)),
+                 .z_squares = side.result(Exact{-7.0}),
+                 .rows = sizes.rows,
+                 .experts = sizes.experts,
+                 .slots = sizes.slots,
+                 .group_count = count});
+          });
+        }
       }
     }
   }

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <numeric>
 #include <vector>
 
 #include "kernels/experts/experts.hpp"
+#include "kernels/experts/router_row.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
 // Shared parts of the tests of experts: sizes, choices, and a router in double.
@@ -25,7 +27,7 @@ struct ExpertSizes {
 };
 
 constexpr RouterKind kRouterKinds[] = {RouterKind::softmax, RouterKind::softmax_normalised,
-                                       RouterKind::sigmoid};
+                                       RouterKind::sigmoid, RouterKind::sigmoid_normalised};
 
 /// One row, one expert, every expert, and more experts than a vector has elements.
 inline const std::vector<ExpertSizes> kExpertSizes = {
@@ -90,22 +92,46 @@ inline ExactRow exact_row(const Exact& logits, std::int64_t row, std::int64_t ex
   return result;
 }
 
+inline double exact_sigmoid(double logit) { return 1.0 / (1.0 + std::exp(-logit)); }
+
+/// Scores of a row: probabilities of a softmax, or sigmoids.
+inline Exact exact_scores(const Exact& logits, std::int64_t row, std::int64_t experts,
+                          RouterKind kind) {
+  if (!cpu::is_sigmoid(kind)) {
+    return exact_row(logits, row, experts).probabilities;
+  }
+  Exact scores;
+  std::transform(logits.begin() + row * experts, logits.begin() + (row + 1) * experts,
+                 std::back_inserter(scores), exact_sigmoid);
+  return scores;
+}
+
+/// The probabilities that balancing takes from a row.
+inline Exact exact_shares(const Exact& logits, std::int64_t row, std::int64_t experts,
+                          RouterKind kind) {
+  Exact shares = exact_scores(logits, row, experts, kind);
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  for (double& share : shares) {
+    share /= sum;
+  }
+  return shares;
+}
+
 /// Weights of the chosen experts.
 inline Exact exact_weights(const Exact& logits, const Numbers& chosen, const ExpertSizes& sizes,
-                           RouterKind kind) {
+                           RouterKind kind, double scale = 1.0) {
   Exact weights;
   for (std::int64_t row = 0; row < sizes.rows; ++row) {
-    const ExactRow of_row = exact_row(logits, row, sizes.experts);
-    double sum = 0.0;
+    const Exact scores = exact_scores(logits, row, sizes.experts, kind);
+    double sum = kind == RouterKind::sigmoid_normalised ? 1e-20 : 0.0;
     for (std::int64_t i = row * sizes.slots; i < (row + 1) * sizes.slots; ++i) {
-      const double logit = logits[at(row * sizes.experts + chosen[at(i)])];
-      weights.push_back(kind == RouterKind::sigmoid ? 1.0 / (1.0 + std::exp(-logit))
-                                                    : of_row.probabilities[at(chosen[at(i)])]);
+      weights.push_back(scores[at(chosen[at(i)])]);
       sum += weights.back();
     }
-    for (std::int64_t slot = 1; kind == RouterKind::softmax_normalised && slot <= sizes.slots;
-         ++slot) {
-      weights[weights.size() - at(slot)] /= sum;
+    const bool normalised =
+        kind == RouterKind::softmax_normalised || kind == RouterKind::sigmoid_normalised;
+    for (auto weight = weights.end() - sizes.slots; weight != weights.end(); ++weight) {
+      *weight *= scale / (normalised ? sum : 1.0);
     }
   }
   return weights;
@@ -116,22 +142,21 @@ struct Routed {
   Values weights;
 };
 
+/// Routes rows as `p` says, apart from its pointers of logits and results.
+inline Routed routed(const Values& logits, RouterForwardParams p, int threads = 2) {
+  Routed result{.chosen = Numbers(at(p.rows * p.slots), -7),
+                .weights = untouched_values(p.rows * p.slots)};
+  p.logits = logits.data();
+  p.chosen = result.chosen.data();
+  p.weights = result.weights.data();
+  run([&](Stream& stream) { cpu::router_forward(stream, p); }, threads);
+  return result;
+}
 inline Routed routed(const Values& logits, const ExpertSizes& sizes, RouterKind kind,
                      int threads = 2) {
-  Routed result{.chosen = Numbers(at(sizes.places()), -7),
-                .weights = untouched_values(sizes.places())};
-  run(
-      [&](Stream& stream) {
-        cpu::router_forward(stream, {.kind = kind,
-                                     .logits = logits.data(),
-                                     .chosen = result.chosen.data(),
-                                     .weights = result.weights.data(),
-                                     .rows = sizes.rows,
-                                     .experts = sizes.experts,
-                                     .slots = sizes.slots});
-      },
-      threads);
-  return result;
+  return routed(logits,
+                {.kind = kind, .rows = sizes.rows, .experts = sizes.experts, .slots = sizes.slots},
+                threads);
 }
 
 }  // namespace train::kernels::testing

@@ -11,8 +11,8 @@ TEST_CASE("instruction sets: routers", "[kernels][instruction_sets][P1]") {
   for (const std::int64_t experts : kWidths) {
     const ExpertSizes sizes{
         .rows = 9, .experts = experts, .slots = std::min<std::int64_t>(experts, 8)};
+    const std::int64_t groups = experts % 4 == 0 ? experts / 4 : 1;
     for (const RouterKind kind : kRouterKinds) {
-      const bool balanced = kind != RouterKind::sigmoid;
       compare_sets("router_forward", of(experts), [=](Side& side, Source& values) {
         side.kernels.router_forward(side.stream(),
                                     {.kind = kind,
@@ -22,6 +22,20 @@ TEST_CASE("instruction sets: routers", "[kernels][instruction_sets][P1]") {
                                      .rows = sizes.rows,
                                      .experts = experts,
                                      .slots = sizes.slots});
+      });
+      compare_sets("router_forward", of(experts) + ", in groups", [=](Side& side, Source& values) {
+        side.kernels.router_forward(side.stream(),
+                                    {.kind = kind,
+                                     .logits = side.put(values(sizes.rows * experts)),
+                                     .chosen = side.result(Numbers(at(sizes.places()))),
+                                     .weights = side.result(zeros(sizes.places())),
+                                     .rows = sizes.rows,
+                                     .experts = experts,
+                                     .slots = sizes.slots,
+                                     .bias = side.put(values(experts)),
+                                     .groups = groups,
+                                     .kept_groups = std::min(groups, (groups + 3) / 2),
+                                     .scale = 2.5F});
       });
       compare_sets("router_backward", of(experts), [=](Side& side, Source& values) {
         side.kernels.router_backward(side.stream(),
@@ -35,24 +49,26 @@ TEST_CASE("instruction sets: routers", "[kernels][instruction_sets][P1]") {
                                       .experts = experts,
                                       .slots = sizes.slots,
                                       .groups = side.put(Numbers{0, 1, -1, 0, 1, -1, 0, 1, -1}),
-                                      .factors = balanced ? side.put(values(2 * experts)) : nullptr,
-                                      .z_factor = balanced ? side.put(values(1)) : nullptr});
+                                      .factors = side.put(values(2 * experts)),
+                                      .z_factor = side.put(values(1)),
+                                      .scale = 2.5F});
+      });
+      compare_sets("router_loads", of(experts), [=](Side& side, Source& values) {
+        side.kernels.router_loads(side.stream(),
+                                  {.kind = kind,
+                                   .logits = side.put(values(sizes.rows * experts)),
+                                   .chosen = side.put(drawn_choices(sizes, 72)),
+                                   .groups = side.put(Numbers{0, 0, 1, 1, -1, -1, 1, 0, 0}),
+                                   .counts = side.result(Numbers(at(2 * experts))),
+                                   .probabilities = side.result(zeros(2 * experts)),
+                                   .group_rows = side.result(Numbers(2)),
+                                   .z_squares = side.result(Exact(1)),
+                                   .rows = sizes.rows,
+                                   .experts = experts,
+                                   .slots = sizes.slots,
+                                   .group_count = 2});
       });
     }
-    compare_sets("router_loads", of(experts), [=](Side& side, Source& values) {
-      side.kernels.router_loads(side.stream(),
-                                {.logits = side.put(values(sizes.rows * experts)),
-                                 .chosen = side.put(drawn_choices(sizes, 72)),
-                                 .groups = side.put(Numbers{0, 0, 1, 1, -1, -1, 1, 0, 0}),
-                                 .counts = side.result(Numbers(at(2 * experts))),
-                                 .probabilities = side.result(zeros(2 * experts)),
-                                 .group_rows = side.result(Numbers(2)),
-                                 .z_squares = side.result(Exact(1)),
-                                 .rows = sizes.rows,
-                                 .experts = experts,
-                                 .slots = sizes.slots,
-                                 .group_count = 2});
-    });
     compare_sets("router_balance", of(experts), [=](Side& side, Source& values) {
       side.kernels.router_balance(
           side.stream(),
@@ -125,6 +141,33 @@ TEST_CASE("instruction sets: products of experts", "[kernels][instruction_sets][
         side.kernels.expert_matmul(side.stream(), p);
       });
     }
+  }
+}
+
+TEST_CASE("instruction sets: biases of experts", "[kernels][instruction_sets][P1]") {
+  const Numbers offsets = {2, 3, 3, 10, 80};
+  for (const std::int64_t cols : kWidths) {
+    const std::int64_t stride = cols + 3;
+    compare_sets("expert_bias_forward", of(cols), [&](Side& side, Source& values) {
+      side.kernels.expert_bias_forward(side.stream(), {.y = side.result(values(80 * stride)),
+                                                       .bias = side.put(values(4 * stride)),
+                                                       .offsets = side.put(offsets),
+                                                       .experts = 4,
+                                                       .places = 80,
+                                                       .cols = cols,
+                                                       .y_stride = stride,
+                                                       .stride = stride});
+    });
+    compare_sets("expert_bias_backward", of(cols), [&](Side& side, Source& values) {
+      side.kernels.expert_bias_backward(side.stream(), {.dy = side.put(values(80 * stride)),
+                                                        .dbias = side.result(zeros(4 * stride)),
+                                                        .offsets = side.put(offsets),
+                                                        .experts = 4,
+                                                        .places = 80,
+                                                        .cols = cols,
+                                                        .dy_stride = stride,
+                                                        .stride = stride});
+    });
   }
 }
 

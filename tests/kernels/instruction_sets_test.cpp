@@ -42,8 +42,9 @@ TEST_CASE("instruction sets: activations", "[kernels][instruction_sets][P1]") {
 }
 
 TEST_CASE("instruction sets: activations of every kind", "[kernels][instruction_sets][P1]") {
-  for (const ActivationKind kind : {ActivationKind::silu, ActivationKind::gelu,
-                                    ActivationKind::gelu_tanh, ActivationKind::relu}) {
+  for (const ActivationKind kind :
+       {ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh, ActivationKind::relu,
+        ActivationKind::clamped_swiglu}) {
     for (const std::int64_t cols : kWidths) {
       const std::int64_t stride = cols + 3;
       const std::int64_t size = 3 * stride;

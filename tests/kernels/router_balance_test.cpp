@@ -55,13 +55,15 @@ struct Loads {
 };
 
 Loads loads_of(const Values& logits, const Numbers& chosen, const ExpertSizes& sizes,
-               const Numbers& groups, std::int64_t group_count, int threads = 2) {
+               const Numbers& groups, std::int64_t group_count, int threads = 2,
+               RouterKind kind = RouterKind::softmax) {
   Loads loads{.counts = Numbers(at(group_count * sizes.experts), -7),
               .rows = Numbers(at(group_count), -7),
               .probabilities = untouched_values(group_count * sizes.experts)};
   run(
       [&](Stream& stream) {
-        cpu::router_loads(stream, {.logits = logits.data(),
+        cpu::router_loads(stream, {.kind = kind,
+                                   .logits = logits.data(),
                                    .chosen = chosen.data(),
                                    .groups = groups.data(),
                                    .counts = loads.counts.data(),
@@ -97,14 +99,15 @@ Numbers lane(std::int64_t rows) {
 }
 
 TEST_CASE("router_loads: are sums over the rows of each group", "[kernels][router_balance]") {
-  for (const std::int64_t rows : {1, 63, 64, 65, 333}) {
+  for (const std::int64_t rows : {1, 2, 63, 64, 65, 333, 334}) {
     const ExpertSizes sizes{.rows = rows, .experts = 11, .slots = 3};
     const Values logits = random_values(rows * sizes.experts, 51, 3.0F);
     const Numbers chosen = drawn_choices(sizes, 52);
     for (const bool by_document : {false, true}) {
       const Numbers groups = by_document ? documents(rows) : lane(rows);
       const std::int64_t count = by_document ? rows : 1;
-      const Loads loads = loads_of(logits, chosen, sizes, groups, count);
+      const RouterKind kind = kRouterKinds[rows % 4];
+      const Loads loads = loads_of(logits, chosen, sizes, groups, count, 2, kind);
       Numbers counts(at(count * sizes.experts)), group_rows(at(count));
       Exact probabilities(counts.size());
       double z_squares = 0.0;
@@ -113,15 +116,16 @@ TEST_CASE("router_loads: are sums over the rows of each group", "[kernels][route
           continue;
         }
         const std::int64_t first = groups[at(row)] * sizes.experts;
-        const ExactRow of_row = exact_row(exact(logits), row, sizes.experts);
+        const double lse = exact_row(exact(logits), row, sizes.experts).lse;
+        const Exact shares = exact_shares(exact(logits), row, sizes.experts, kind);
         for (std::int64_t e = 0; e < sizes.experts; ++e) {
-          probabilities[at(first + e)] += of_row.probabilities[at(e)];
+          probabilities[at(first + e)] += shares[at(e)];
         }
         for (std::int64_t slot = 0; slot < sizes.slots; ++slot) {
           ++counts[at(first + chosen[at(row * sizes.slots + slot)])];
         }
         ++group_rows[at(groups[at(row)])];
-        z_squares += of_row.lse * of_row.lse;
+        z_squares += lse * lse;
       }
       CHECK(loads.counts == counts);
       CHECK(loads.rows == group_rows);
@@ -135,13 +139,15 @@ TEST_CASE("router_loads: bits do not depend on the threads", "[kernels][router_b
   const ExpertSizes sizes{.rows = 700, .experts = 19, .slots = 2};
   const Values logits = random_values(sizes.rows * sizes.experts, 53, 3.0F);
   const Numbers chosen = drawn_choices(sizes, 54);
-  for (const bool by_document : {false, true}) {
+  for (const int given : {0, 1, 2, 3}) {
+    const bool by_document = given % 2 == 1;
+    const RouterKind kind = given < 2 ? RouterKind::softmax : RouterKind::sigmoid_normalised;
     const Numbers groups = by_document ? documents(sizes.rows) : lane(sizes.rows);
     Exact z_squares;
     require_same_bits(
         [&](int threads) {
           const Loads loads =
-              loads_of(logits, chosen, sizes, groups, by_document ? sizes.rows : 1, threads);
+              loads_of(logits, chosen, sizes, groups, by_document ? sizes.rows : 1, threads, kind);
           z_squares.push_back(loads.z_squares[0]);
           return joined({loads.probabilities, Values(loads.counts.begin(), loads.counts.end())});
         },
@@ -157,6 +163,7 @@ struct Balanced {
   std::int64_t layers = 3;
   Values previous = {};
   float scale = 0.25F;
+  RouterKind kind = RouterKind::softmax;
 
   [[nodiscard]] bool by_document() const { return term.scope == BalanceScope::sequence; }
   [[nodiscard]] Numbers groups() const {
@@ -209,11 +216,12 @@ struct Balanced {
         continue;
       }
       ++rows;
-      const ExactRow of_row = exact_row(x, layer * sizes.rows + row, sizes.experts);
       if (term.kind == BalanceKind::z) {
-        sum += of_row.lse * of_row.lse;
+        const double lse = exact_row(x, layer * sizes.rows + row, sizes.experts).lse;
+        sum += lse * lse;
         continue;
       }
+      const Exact probabilities = exact_shares(x, layer * sizes.rows + row, sizes.experts, kind);
       auto& of_group = shares[by_document() ? at(group) : 0];
       for (std::int64_t e = 0; of_group.empty() && e < sizes.experts; ++e) {
         std::vector<double> all;
@@ -226,7 +234,7 @@ struct Balanced {
         of_group = all;
       }
       for (std::int64_t e = 0; e < sizes.experts; ++e) {
-        sum += experts * of_group[at(e)] * of_row.probabilities[at(e)];
+        sum += experts * of_group[at(e)] * probabilities[at(e)];
       }
     }
     return sum / rows;
@@ -251,8 +259,7 @@ struct Balanced {
         for (std::int64_t row = 0; row < sizes.rows; ++row) {
           if (of_rows[at(row)] >= 0) {
             ++rows;
-            probability +=
-                exact_row(x, layer * sizes.rows + row, sizes.experts).probabilities[at(e)];
+            probability += exact_shares(x, layer * sizes.rows + row, sizes.experts, kind)[at(e)];
           }
         }
       }
@@ -275,7 +282,8 @@ struct Balanced {
     Values layer_probabilities;
     const std::int64_t padding = 3;
     for (std::int64_t i = 0; i < layers; ++i) {
-      of_layers.push_back(loads_of(logits(i), chosen(i), sizes, groups(), group_count(), threads));
+      of_layers.push_back(
+          loads_of(logits(i), chosen(i), sizes, groups(), group_count(), threads, kind));
       layer_counts.insert(layer_counts.end(), of_layers.back().counts.begin(),
                           of_layers.back().counts.begin() + sizes.experts);
       layer_counts.resize(layer_counts.size() + padding);
@@ -311,7 +319,8 @@ struct Balanced {
                                        .values = result.values.data(),
                                        .factors = result.factors.data(),
                                        .z_factor = &result.z_factor});
-          cpu::router_backward(stream, {.logits = x.data(),
+          cpu::router_backward(stream, {.kind = kind,
+                                        .logits = x.data(),
                                         .chosen = choices.data(),
                                         .weights = nothing.data(),
                                         .dweights = nothing.data(),
@@ -330,19 +339,26 @@ struct Balanced {
 
 std::vector<Balanced> balanced() {
   const Values previous = {3.0F, 0.0F, 10.0F, 1.0F, 6.0F};
-  return {{.term = {.kind = BalanceKind::hf, .coeff = 0.7F}},
-          {.term = {.kind = BalanceKind::switch_loss, .coeff = 0.7F}},
-          {.term = {.scope = BalanceScope::sequence, .coeff = 0.7F}},
-          {.term = {.scope = BalanceScope::previous_step, .coeff = 0.7F}, .previous = previous},
-          {.term = {.scope = BalanceScope::previous_step, .coeff = 0.7F}, .previous = zeros(5)},
-          {.term = {.kind = BalanceKind::z, .coeff = 0.7F}},
-          {.term = {.kind = BalanceKind::hf, .coeff = 0.7F}, .layers = 1}};
+  return {
+      {.term = {.kind = BalanceKind::hf, .coeff = 0.7F}},
+      {.term = {.kind = BalanceKind::switch_loss, .coeff = 0.7F}},
+      {.term = {.scope = BalanceScope::sequence, .coeff = 0.7F}},
+      {.term = {.scope = BalanceScope::previous_step, .coeff = 0.7F}, .previous = previous},
+      {.term = {.scope = BalanceScope::previous_step, .coeff = 0.7F}, .previous = zeros(5)},
+      {.term = {.kind = BalanceKind::z, .coeff = 0.7F}},
+      {.term = {.kind = BalanceKind::hf, .coeff = 0.7F}, .layers = 1},
+      {.term = {.scope = BalanceScope::sequence, .coeff = 0.7F},
+       .kind = RouterKind::sigmoid_normalised},
+      {.term = {.coeff = 0.7F}, .kind = RouterKind::sigmoid},
+      {.term = {.kind = BalanceKind::hf, .coeff = 0.7F}, .kind = RouterKind::sigmoid},
+      {.term = {.kind = BalanceKind::z, .coeff = 0.7F}, .kind = RouterKind::sigmoid_normalised}};
 }
 
 TEST_CASE("router_balance: a term is worth what its formula says, and its gradient is of that",
           "[kernels][router_balance]") {
   for (const Balanced& t : balanced()) {
-    CAPTURE(static_cast<int>(t.term.kind), static_cast<int>(t.term.scope), t.layers);
+    CAPTURE(static_cast<int>(t.term.kind), static_cast<int>(t.term.scope), t.layers,
+            static_cast<int>(t.kind));
     const Exact x = exact(t.logits());
     double mean = 0.0;
     Values gradient;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "base/check.hpp"
 #include "tests/kernels/experts_call.hpp"
@@ -103,6 +104,7 @@ struct Backward {
   ExpertSizes sizes;
   RouterKind kind = RouterKind::softmax;
   bool balanced = false;
+  float scale = 1.0F;
 
   [[nodiscard]] Values logits() const { return logits_of(sizes); }
   [[nodiscard]] Numbers chosen() const { return routed(logits(), sizes, kind).chosen; }
@@ -115,7 +117,11 @@ struct Backward {
 
   [[nodiscard]] Values gradient(int threads) const {
     const Values x = logits();
-    const Routed forward = routed(x, sizes, kind);
+    const Routed forward = routed(x, {.kind = kind,
+                                      .rows = sizes.rows,
+                                      .experts = sizes.experts,
+                                      .slots = sizes.slots,
+                                      .scale = scale});
     const Values of_weights = dweights();
     const Values of_balance = factors();
     Numbers groups;
@@ -136,40 +142,57 @@ struct Backward {
                                         .slots = sizes.slots,
                                         .groups = groups.data(),
                                         .factors = balanced ? of_balance.data() : nullptr,
-                                        .z_factor = balanced ? &z_factor : nullptr});
+                                        .z_factor = balanced ? &z_factor : nullptr,
+                                        .scale = scale});
         },
         threads);
     return dlogits;
   }
 
-  /// The loss whose gradient that is.
-  [[nodiscard]] double loss(const Exact& x, const Numbers& choices) const {
-    double sum = dot(exact_weights(x, choices, sizes, kind), dweights());
-    const Values of_balance = factors();
-    for (std::int64_t row = 0; balanced && row < sizes.rows; ++row) {
-      if (group(row) < 0) {
-        continue;
-      }
-      const ExactRow of_row = exact_row(x, row, sizes.experts);
-      for (std::int64_t e = 0; e < sizes.experts; ++e) {
-        sum += of_row.probabilities[at(e)] *
-               static_cast<double>(of_balance[at(group(row) * sizes.experts + e)]);
-      }
-      sum += static_cast<double>(z_factor) * of_row.lse * of_row.lse;
+  /// The part of a row, whose logits are `x`, in the loss whose gradient that is.
+  [[nodiscard]] double loss(std::int64_t row, const Exact& x, const Numbers& choices) const {
+    const auto own = [&](const auto& all) {
+      const auto begin = all.begin() + row * sizes.slots;
+      return std::decay_t<decltype(all)>(begin, begin + sizes.slots);
+    };
+    const ExpertSizes one{.rows = 1, .experts = sizes.experts, .slots = sizes.slots};
+    double sum =
+        dot(exact_weights(x, own(choices), one, kind, static_cast<double>(scale)), own(dweights()));
+    if (!balanced || group(row) < 0) {
+      return sum;
     }
-    return sum;
+    const Values of_balance = factors();
+    const Exact shares = exact_shares(x, 0, sizes.experts, kind);
+    for (std::int64_t e = 0; e < sizes.experts; ++e) {
+      sum += shares[at(e)] * static_cast<double>(of_balance[at(group(row) * sizes.experts + e)]);
+    }
+    const double lse = exact_row(x, 0, sizes.experts).lse;
+    return sum + static_cast<double>(z_factor) * lse * lse;
+  }
+
+  /// The gradient of all rows.
+  [[nodiscard]] Exact expected() const {
+    const Numbers choices = chosen();
+    const Exact all = exact(logits());
+    Exact gradient;
+    for (std::int64_t row = 0; row < sizes.rows; ++row) {
+      const auto begin = all.begin() + row * sizes.experts;
+      const Exact own = finite_differences(Exact(begin, begin + sizes.experts),
+                                           [&](const Exact& x) { return loss(row, x, choices); });
+      gradient.insert(gradient.end(), own.begin(), own.end());
+    }
+    return gradient;
   }
 };
 
 TEST_CASE("router: backward is the gradient of the weights and of balancing", "[kernels][router]") {
   for (const ExpertSizes& sizes : kExpertSizes) {
     for (const RouterKind kind : kRouterKinds) {
-      for (const bool balanced : {false, kind != RouterKind::sigmoid}) {
-        const Backward t{.sizes = sizes, .kind = kind, .balanced = balanced};
-        const Numbers chosen = t.chosen();
-        const Exact expected = finite_differences(
-            exact(t.logits()), [&](const Exact& x) { return t.loss(x, chosen); });
-        require_near(t.gradient(2), expected, 2e-6, sizes.name() + (balanced ? ", balanced" : ""));
+      for (const bool balanced : {false, true}) {
+        const Backward t{
+            .sizes = sizes, .kind = kind, .balanced = balanced, .scale = balanced ? 2.5F : 1.0F};
+        require_near(t.gradient(2), t.expected(), 2e-6,
+                     sizes.name() + (balanced ? ", balanced" : ""));
       }
     }
   }
@@ -177,14 +200,66 @@ TEST_CASE("router: backward is the gradient of the weights and of balancing", "[
 
 TEST_CASE("router: an expert that was not chosen has no gradient where weights are normalised",
           "[kernels][router]") {
-  const Backward t{.sizes = {3, 8, 2}, .kind = RouterKind::softmax_normalised};
-  const Values gradient = t.gradient(1);
-  CHECK(std::count(gradient.begin(), gradient.end(), 0.0F) == 3 * (8 - 2));
+  for (const RouterKind kind : {RouterKind::softmax_normalised, RouterKind::sigmoid_normalised}) {
+    const Backward t{.sizes = {3, 8, 2}, .kind = kind};
+    const Values gradient = t.gradient(1);
+    CHECK(std::count(gradient.begin(), gradient.end(), 0.0F) == 3 * (8 - 2));
+  }
+}
+
+/// scale (s_j / Z) (1 - s_j) (g_j - sum of g_i s_i / Z) of a row of equal logits, all chosen.
+Exact gradient_of_equal(double logit, const Values& g, double scale) {
+  const double s = exact_sigmoid(logit);
+  const double share = s / (static_cast<double>(g.size()) * s + 1e-20);
+  double mean = 0.0;
+  for (const float each : g) {
+    mean += share * static_cast<double>(each);
+  }
+  Exact gradient;
+  for (const float each : g) {
+    gradient.push_back(scale * share * exact_sigmoid(-logit) * (static_cast<double>(each) - mean));
+  }
+  return gradient;
+}
+
+TEST_CASE("router: the gradient of normalised sigmoids keeps its digits at either end",
+          "[kernels][router]") {
+  constexpr float scale = 2.5F;
+  const Values dweights{0.5F, -2.0F, 1.25F, 3.0F};
+  for (const double logit : {-100.0, -80.0, -60.0, -46.0, -30.0, 0.0, 17.0, 40.0, 80.0}) {
+    CAPTURE(logit);
+    const Values logits(4, static_cast<float>(logit));
+    const RouterForwardParams p{.kind = RouterKind::sigmoid_normalised,
+                                .rows = 1,
+                                .experts = 4,
+                                .slots = 4,
+                                .scale = scale};
+    const Routed forward = routed(logits, p);
+    Values dlogits = untouched_values(4);
+    run([&](Stream& stream) {
+      cpu::router_backward(stream, {.kind = p.kind,
+                                    .logits = logits.data(),
+                                    .chosen = forward.chosen.data(),
+                                    .weights = forward.weights.data(),
+                                    .dweights = dweights.data(),
+                                    .dlogits = dlogits.data(),
+                                    .rows = 1,
+                                    .experts = 4,
+                                    .slots = 4,
+                                    .scale = scale});
+    });
+    // exp(-100) is a denormal float of five bits.
+    const double digits = logit < -87.0 ? 0.05 : 2e-6;
+    const Exact expected = gradient_of_equal(logit, dweights, static_cast<double>(scale));
+    for (std::size_t e = 0; e < 4; ++e) {
+      CHECK(static_cast<double>(dlogits[e]) == Approx(expected[e]).epsilon(digits).margin(1e-38));
+    }
+  }
 }
 
 TEST_CASE("router: a NaN logit reaches the gradient", "[kernels][router]") {
   for (const RouterKind kind : kRouterKinds) {
-    const Values logits{kind == RouterKind::sigmoid ? nan : 0.0F, nan, nan, nan};
+    const Values logits{cpu::is_sigmoid(kind) ? nan : 0.0F, nan, nan, nan};
     const Routed forward = routed(logits, {1, 4, 2}, kind);
     const Values dweights{0.5F, 0.25F};
     Values dlogits = zeros(4);
@@ -214,7 +289,7 @@ TEST_CASE("router: bits depend neither on the threads nor on the other rows",
           return joined({Values(found.chosen.begin(), found.chosen.end()), found.weights});
         },
         "router_forward");
-    const Backward t{.sizes = sizes, .kind = kind, .balanced = kind != RouterKind::sigmoid};
+    const Backward t{.sizes = sizes, .kind = kind, .balanced = true, .scale = 1.5F};
     require_same_bits([&](int threads) { return t.gradient(threads); }, "router_backward");
     const Routed all = routed(logits, sizes, kind);
     const auto own = logits.begin() + 200 * sizes.experts;
@@ -242,9 +317,10 @@ TEST_CASE("router: mistakes of the caller are caught before anything runs", "[ke
   p.weights = weights.data();
   p.rows = std::int64_t{1} << 29;
   CHECK_THROWS_WITH(cpu::router_forward(*stream, p), Catch::Contains("rows="));
-  const float z_factor = 1.0F;
-  CHECK_THROWS_WITH(cpu::router_backward(*stream, {.kind = RouterKind::sigmoid,
-                                                   .logits = logits.data(),
+  p.rows = 1;
+  p.scale = 0.0F;
+  CHECK_THROWS_WITH(cpu::router_forward(*stream, p), Catch::Contains("scale=0"));
+  CHECK_THROWS_WITH(cpu::router_backward(*stream, {.logits = logits.data(),
                                                    .chosen = chosen.data(),
                                                    .weights = weights.data(),
                                                    .dweights = weights.data(),
@@ -252,8 +328,8 @@ TEST_CASE("router: mistakes of the caller are caught before anything runs", "[ke
                                                    .rows = 1,
                                                    .experts = 1,
                                                    .slots = 1,
-                                                   .z_factor = &z_factor}),
-                    Catch::Contains("not balanced"));
+                                                   .scale = infinity}),
+                    Catch::Contains("scale=inf"));
 }
 
 }  // namespace
