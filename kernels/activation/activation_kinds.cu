@@ -20,10 +20,11 @@ __device__ Activated gelu_tanh_at(float x) {
   return {x * s, fmaf(2.0F * x * (s * (1.0F - s)), du, s)};
 }
 
-/// a sigmoid(alpha a), a = min(x, limit), and its slope by x, 0 beyond the limit alone.
+/// a sigmoid(alpha a), a = min(x, limit), and its slope by x: 0 from the limit on, as torch 2.15
+/// has it.
 template <class T>
 __device__ Activated clamped_silu_at(float alpha, float limit, float x) {
-  const bool beyond = x > limit;
+  const bool beyond = x >= limit;
   const float a = beyond ? limit : x;
   const float s = sigmoid<T>(alpha * a);
   return {a * s, beyond ? 0.0F : fmaf(alpha * (a * s), 1.0F - s, s)};
@@ -33,7 +34,7 @@ __device__ Activated clamped_silu_at(float alpha, float limit, float x) {
 template <ActivationKind kind>
 __device__ Activated factor_at(float limit, float up) {
   if constexpr (kind == ActivationKind::clamped_swiglu) {
-    const bool outside = fabsf(up) > limit;
+    const bool outside = fabsf(up) >= limit;
     return {(outside ? copysignf(limit, up) : up) + 1.0F, outside ? 0.0F : 1.0F};
   } else {
     return {up, 1.0F};

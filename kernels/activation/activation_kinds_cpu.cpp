@@ -59,14 +59,15 @@ HWY_INLINE FloatVec clamped_above(Floats d, FloatVec x, float most) {
   return hn::IfThenElse(hn::Gt(x, bound), bound, x);
 }
 
-/// a sigmoid(alpha a), a = min(x, limit), and its slope by x, 0 beyond the limit alone.
+/// a sigmoid(alpha a), a = min(x, limit), and its slope by x: 0 from the limit on, as torch 2.15
+/// has it.
 HWY_INLINE Activated clamped_silu_at(Floats d, float alpha, float limit, FloatVec x) {
   const FloatVec a = clamped_above(d, x, limit);
   const FloatVec factor = hn::Set(d, alpha);
   const FloatVec s = sigmoid(d, hn::Mul(factor, a));
   const FloatVec value = hn::Mul(a, s);
   const FloatVec slope = hn::MulAdd(hn::Mul(factor, value), hn::Sub(hn::Set(d, 1.0F), s), s);
-  return {value, hn::IfThenZeroElse(hn::Gt(x, hn::Set(d, limit)), slope)};
+  return {value, hn::IfThenZeroElse(hn::Ge(x, hn::Set(d, limit)), slope)};
 }
 
 /// Factor of an activation and its slope by `up`: those of clamp(up, -limit, limit) + 1, or of up.
@@ -78,7 +79,7 @@ HWY_INLINE Activated factor_at(Floats d, const Params& p, FloatVec up) {
   }
   const FloatVec least = hn::Set(d, -p.limit);
   const FloatVec above = clamped_above(d, up, p.limit);
-  const auto outside = hn::Gt(hn::Abs(up), hn::Set(d, p.limit));
+  const auto outside = hn::Ge(hn::Abs(up), hn::Set(d, p.limit));
   return {hn::Add(hn::IfThenElse(hn::Lt(above, least), least, above), one),
           hn::IfThenZeroElse(outside, one)};
 }

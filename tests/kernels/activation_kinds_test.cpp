@@ -1,8 +1,10 @@
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "kernels/activation/activation.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
+#include "tests/support/harness/fixture_file.hpp"
 
 namespace train::kernels::testing::activation_kinds_test {
 namespace {
@@ -16,6 +18,7 @@ double kind_value(ActivationKind kind, double x) {
     case ActivationKind::gelu_tanh:
       return 0.5 * x *
              (1.0 + std::tanh(std::sqrt(2.0 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+    case ActivationKind::clamped_swiglu:
     case ActivationKind::relu:
       break;
   }
@@ -124,6 +127,98 @@ TEST_CASE("activation kinds: NaN comes through", "[kernels][activation]") {
   });
   CHECK(std::isnan(y[0]));
   CHECK_FALSE(std::isnan(y[1]));
+}
+
+TEST_CASE("activation kinds: the clamped one is that of transformers, at its limits too",
+          "[kernels][activation][reference]") {
+  for (const auto& c : test::read_fixture("clamped_swiglu.json")) {
+    const auto gate = c.at("gate").get<Values>();
+    const auto up = c.at("up").get<Values>();
+    const auto dy = c.at("dy").get<Values>();
+    const std::int64_t count = std::ssize(gate);
+    Values y = untouched_values(count);
+    Values again = y;
+    Values dgate = y;
+    Values dup = y;
+    run([&](Stream& stream) {
+      cpu::activation_forward(stream, {.kind = ActivationKind::clamped_swiglu,
+                                       .x = gate.data(),
+                                       .up = up.data(),
+                                       .y = y.data(),
+                                       .rows = 1,
+                                       .cols = count,
+                                       .x_stride = count,
+                                       .y_stride = count,
+                                       .alpha = c.at("alpha"),
+                                       .limit = c.at("limit")});
+      cpu::activation_backward(stream, {.kind = ActivationKind::clamped_swiglu,
+                                        .x = gate.data(),
+                                        .up = up.data(),
+                                        .dy = dy.data(),
+                                        .dx = dgate.data(),
+                                        .dup = dup.data(),
+                                        .y = again.data(),
+                                        .rows = 1,
+                                        .cols = count,
+                                        .x_stride = count,
+                                        .dy_stride = count,
+                                        .dx_stride = count,
+                                        .alpha = c.at("alpha"),
+                                        .limit = c.at("limit")});
+    });
+    CHECK(again == y);
+    require_near(y, c.at("y").get<Exact>(), 1e-6, "y");
+    require_near(dgate, c.at("dgate").get<Exact>(), 2e-6, "dgate");
+    require_near(dup, c.at("dup").get<Exact>(), 1e-6, "dup");
+  }
+}
+
+TEST_CASE("activation kinds: the clamped one passes NaN on, in both passes",
+          "[kernels][activation]") {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  const Values x{nan, 1.0F, nan, 1.0F};
+  const Values up{1.0F, nan, 100.0F, 2.0F};
+  const Values dy{1.0F, 1.0F, 1.0F, 1.0F};
+  Values y = zeros(4);
+  Values dx = y;
+  Values dup = y;
+  run([&](Stream& stream) {
+    cpu::activation_backward(stream, {.kind = ActivationKind::clamped_swiglu,
+                                      .x = x.data(),
+                                      .up = up.data(),
+                                      .dy = dy.data(),
+                                      .dx = dx.data(),
+                                      .dup = dup.data(),
+                                      .y = y.data(),
+                                      .rows = 1,
+                                      .cols = 4,
+                                      .x_stride = 4,
+                                      .dy_stride = 4,
+                                      .dx_stride = 4});
+  });
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(std::isnan(y[i]));
+    CHECK(std::isnan(dx[i]));
+  }
+  CHECK_FALSE(std::isnan(y[3]));
+}
+
+TEST_CASE("activation kinds: the clamped one is refused without a factor or a limit",
+          "[kernels][activation]") {
+  const auto stream = make_inline_stream(1);
+  Values x(4);
+  ActivationForwardParams p{.kind = ActivationKind::clamped_swiglu,
+                            .x = x.data(),
+                            .y = x.data(),
+                            .rows = 1,
+                            .cols = 4,
+                            .x_stride = 4,
+                            .y_stride = 4};
+  CHECK_THROWS_WITH(cpu::activation_forward(*stream, p), Catch::Contains("has an up"));
+  p.up = x.data();
+  cpu::activation_forward(*stream, p);
+  p.limit = 0.0F;
+  CHECK_THROWS_WITH(cpu::activation_forward(*stream, p), Catch::Contains("limit=0"));
 }
 
 }  // namespace train::kernels::testing::activation_kinds_test
