@@ -1,5 +1,6 @@
 #include "bench/kernels/cpu_experts.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "kernels/activation/activation.hpp"
@@ -353,6 +354,54 @@ void ExpertsSite::backward(Stream& stream) {
   route_backward(stream);
 }
 
+/// A router of DeepSeek-V3's size.
+class RouterSite {
+ public:
+  RouterSite(std::int64_t rows, kernels::RouterKind kind, bool grouped)
+      : logits_(values(rows * kExperts)),
+        bias_(values(kExperts)),
+        weights_(size(rows * kSlots)),
+        dweights_(values(rows * kSlots)),
+        dlogits_(logits_.size()),
+        chosen_(weights_.size()),
+        forward_{.kind = kind,
+                 .logits = logits_.data(),
+                 .chosen = chosen_.data(),
+                 .weights = weights_.data(),
+                 .rows = rows,
+                 .experts = kExperts,
+                 .slots = kSlots} {
+    std::transform(logits_.begin(), logits_.end(), logits_.begin(), [](float l) { return 8 * l; });
+    if (grouped) {
+      forward_.bias = bias_.data();
+      forward_.groups = 8;
+      forward_.kept_groups = 4;
+      forward_.scale = 2.5F;
+    }
+  }
+
+  void forward(Stream& stream) { cpu_backend().router_forward(stream, forward_); }
+  void backward(Stream& stream) {
+    cpu_backend().router_backward(stream, {.kind = forward_.kind,
+                                           .logits = logits_.data(),
+                                           .chosen = chosen_.data(),
+                                           .weights = weights_.data(),
+                                           .dweights = dweights_.data(),
+                                           .dlogits = dlogits_.data(),
+                                           .rows = forward_.rows,
+                                           .experts = kExperts,
+                                           .slots = kSlots,
+                                           .scale = forward_.scale});
+  }
+
+ private:
+  static constexpr std::int64_t kExperts = 256;
+  static constexpr std::int64_t kSlots = 8;
+  Floats logits_, bias_, weights_, dweights_, dlogits_;
+  Numbers chosen_;
+  kernels::RouterForwardParams forward_;
+};
+
 }  // namespace
 
 void bench_experts(CpuKernelBench& bench, const ExpertsCase& c, double products, double whole) {
@@ -366,6 +415,35 @@ void bench_experts(CpuKernelBench& bench, const ExpertsCase& c, double products,
   bench.compare("products / dense, " + shape, products,
                 {[&](Stream& stream) { experts.products(stream); },
                  [&](Stream& stream) { dense.products(stream); }});
+}
+
+void bench_routers(CpuKernelBench& bench, std::int64_t rows) {
+  using kernels::RouterKind;
+  struct Kind {
+    const char* name;
+    RouterKind kind;
+    bool grouped;
+    double target;
+  };
+  constexpr Kind kinds[] = {
+      {"softmax, normalised", RouterKind::softmax_normalised, false, 0.9},
+      {"sigmoid", RouterKind::sigmoid, false, 0.67},
+      {"sigmoid, normalised", RouterKind::sigmoid_normalised, false, 0.67},
+      {"sigmoid, normalised, 4 of 8 groups", RouterKind::sigmoid_normalised, true, 0.67},
+  };
+  RouterSite softmax(rows, RouterKind::softmax, false);
+  const auto forward = [](RouterSite& site) { return [&](Stream& s) { site.forward(s); }; };
+  const auto backward = [](RouterSite& site) { return [&](Stream& s) { site.backward(s); }; };
+  const std::string shape = fmt::format("{} rows, 8 of 256", rows);
+  bench.row("router, softmax, " + shape, 0.0, 0.0, forward(softmax));
+  bench.row("router backward, softmax, " + shape, 0.0, 0.0, backward(softmax));
+  for (const Kind& kind : kinds) {
+    RouterSite site(rows, kind.kind, kind.grouped);
+    bench.compare(fmt::format("router / softmax, {}", kind.name), kind.target,
+                  {forward(site), forward(softmax)});
+    bench.compare(fmt::format("backward / softmax, {}", kind.name), kind.target,
+                  {backward(site), backward(softmax)});
+  }
 }
 
 }  // namespace train::bench

@@ -14,4 +14,9 @@ struct ExpertsCase {
 /// the products alone, and all kernels of the layer. The targets are of these two.
 void bench_experts(CpuKernelBench& bench, const ExpertsCase& c, double products, double whole);
 
+/// Routers of every kind, plain and with DeepSeek-V3's bias and groups: the time of a pass, and the
+/// speed of each as a share of that of a softmax over as many experts. The target is that of the
+/// choice by groups.
+void bench_routers(CpuKernelBench& bench, std::int64_t rows);
+
 }  // namespace train::bench

@@ -340,6 +340,7 @@ void experts_rows(Bench& bench) {
     bench_experts(bench, {.rows = target.rows, .d = 512, .hidden = 256, .experts = 64, .slots = 8},
                   target.products, target.whole);
   }
+  bench_routers(bench, 2048);
 }
 
 void attention_rows_of_shapes(Bench& bench) {
