@@ -34,6 +34,15 @@ FAMILIES = {
     "olmoe": transformers.OlmoeConfig(num_experts=4, num_experts_per_tok=2, **SIZES),
     "qwen2_moe": transformers.Qwen2MoeConfig(shared_expert_intermediate_size=20, **EXPERTS, **SIZES),
     "qwen3_moe": transformers.Qwen3MoeConfig(head_dim=8, **EXPERTS, **SIZES),
+    "deepseek_v3": transformers.DeepseekV3Config(
+        n_routed_experts=8, moe_intermediate_size=24, n_group=4, topk_group=2, num_experts_per_tok=3, q_lora_rank=12,
+        kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6, first_k_dense_replace=1,
+        num_nextn_predict_layers=0, **WITHOUT_GROUPS),
+    "glm4_moe": transformers.Glm4MoeConfig(
+        head_dim=8, n_routed_experts=4, moe_intermediate_size=24, num_experts_per_tok=2, use_qk_norm=True,
+        attention_bias=True, first_k_dense_replace=1, num_nextn_predict_layers=0, **SIZES),
+    "gpt_oss": transformers.GptOssConfig(head_dim=8, num_local_experts=4, num_experts_per_tok=2, sliding_window=7,
+                                         **SIZES),
     "gpt_neox": transformers.GPTNeoXConfig(**WITHOUT_GROUPS),
     "gpt2": transformers.GPT2Config(vocab_size=256, n_embd=32, n_layer=2, n_head=4, n_positions=64, attn_pdrop=0.0,
                                     resid_pdrop=0.0, embd_pdrop=0.0),

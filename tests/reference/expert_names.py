@@ -6,9 +6,25 @@ MIXTRAL = ("w1", "w3", "w2")
 OTHERS = ("gate_proj", "up_proj", "down_proj")
 
 
+def by_expert(name, tensor):
+    """GPT-OSS has all experts in one tensor, in files too; here each matrix by itself, outputs by inputs."""
+    before, after = name.split(".experts.")
+    kind = "bias" if after.endswith("_bias") else "weight"
+    turns = ("gate_proj", "up_proj") if after.startswith("gate_up") else ("down_proj",)
+    pairs = []
+    for i, one in enumerate(tensor):
+        for at, matrix in enumerate(turns):
+            part = one[..., at::len(turns)]
+            pairs.append((f"{before}.experts.{i}.{matrix}.{kind}", part.T if kind == "weight" else part))
+    return pairs
+
+
 def stored(name, tensor, model_type):
     """Of a parameter's name and tensor in memory, those of files; the tensors are views."""
-    if ".mlp." not in name or model_type not in ("mixtral", "olmoe", "qwen2_moe", "qwen3_moe"):
+    if model_type == "gpt_oss" and ".experts." in name:
+        return by_expert(name, tensor)
+    families = ("mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "deepseek_v3", "glm4_moe")
+    if ".mlp." not in name or model_type not in families:
         return [(name, tensor)]
     before, after = name.split(".mlp.")
     module = "block_sparse_moe" if model_type == "mixtral" else "mlp"

@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 import expert_names
 from make_model_fixtures import ADAMW, STEPS, make_optimizer, summary, tokens, weight
 
-LENGTH = 37
+LENGTHS = {False: 37, True: 9}  # Of sigmoid routers, whose scores are closer: fewer rows, none of them close.
 EMBEDDING_MEAN = 0.14
 ROUTER_GAIN = 3.0
 AWAY = -8.0  # The last expert's logit of the mean.
@@ -40,6 +40,23 @@ QWEN2 = {**QWEN, "model_type": "qwen2_moe", "num_hidden_layers": 4, "shared_expe
          "decoder_sparse_step": 2, "norm_topk_prob": False}
 QWEN3 = {**QWEN, "model_type": "qwen3_moe", "num_hidden_layers": 3, "head_dim": 16, "mlp_only_layers": [0],
          "norm_topk_prob": True}
+LATENT = {**{key: value for key, value in SIZES.items() if key != "num_key_value_heads"}, "model_type": "deepseek_v3",
+          "num_key_value_heads": 4, "intermediate_size": 40, "moe_intermediate_size": 24, "num_hidden_layers": 3,
+          "n_routed_experts": 8, "n_group": 4, "topk_group": 2, "num_experts_per_tok": 3, "n_shared_experts": 2,
+          "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 12, "first_k_dense_replace": 1,
+          "num_nextn_predict_layers": 0, "rms_norm_eps": 1e-4}
+YARN = {"rope_parameters": {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                            "original_max_position_embeddings": 32, "mscale": 1.0, "mscale_all_dim": 0.8}}
+GLM = {**SIZES, "model_type": "glm4_moe", "head_dim": 16, "intermediate_size": 40, "moe_intermediate_size": 24,
+       "num_hidden_layers": 3, "n_routed_experts": 6, "num_experts_per_tok": 2, "use_qk_norm": True,
+       "attention_bias": True, "routed_scaling_factor": 1.5, "num_nextn_predict_layers": 0,
+       "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}}
+OSS = {**SIZES, "model_type": "gpt_oss", "head_dim": 16, "intermediate_size": 40, "num_hidden_layers": 2,
+       "num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 7, "swiglu_limit": 1.2,
+       "rope_parameters": {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                           "truncate": False, "original_max_position_embeddings": 32}}
+SIGMOIDS = ("deepseek_v3", "glm4_moe")
+NEGATIVE = "_negative"  # Ends the names of cases whose correction bias makes all scores negative.
 BALANCED = {"output_router_logits": True, "router_aux_loss_coef": 1.0}
 CASES = {
     "mixtral": MIXTRAL, "mixtral_balanced": {**MIXTRAL, **BALANCED},
@@ -49,6 +66,12 @@ CASES = {
     "qwen2_moe": QWEN2, "qwen2_moe_balanced": {**QWEN2, **BALANCED},
     "qwen2_moe_dense": {**QWEN2, "mlp_only_layers": [1], "qkv_bias": False, "norm_topk_prob": True},
     "qwen3_moe": QWEN3, "qwen3_moe_balanced": {**QWEN3, **BALANCED},
+    "deepseek_v3": {**LATENT, **YARN, "q_lora_rank": 24},
+    "deepseek_v3_plain": {**LATENT, "q_lora_rank": None, "attention_bias": True, "norm_topk_prob": False,
+                          "rope_interleave": False},
+    "deepseek_v3_negative": {**LATENT, "q_lora_rank": 24, "n_group": 2, "topk_group": 1},
+    "glm4_moe": GLM, "glm4_moe_plain": {**GLM, "use_qk_norm": False, "attention_bias": False, "n_shared_experts": 2},
+    "gpt_oss": OSS,
     "qwen3_moe_plain": {**QWEN3, "norm_topk_prob": False, "attention_bias": True, "tie_word_embeddings": True},
 }
 
@@ -89,24 +112,34 @@ def expert_weight(name, shape):
     return values
 
 
+def routers_of(model):
+    """Number of the layer and module of each router."""
+    for number, layer in enumerate(model.model.layers):
+        router = getattr(layer.mlp, "router", getattr(layer.mlp, "gate", None))
+        if router is not None:
+            yield number, router
+
+
 def set_routers(model, ids):
     """Sets the routers one after the other, each from the mean of what it reads; returns them by name in files."""
     routers = {}
-    for number, layer in enumerate(model.model.layers):
-        if not hasattr(layer.mlp, "gate"):
-            continue
+    for number, router in routers_of(model):
         read = []
-        with layer.mlp.gate.register_forward_pre_hook(lambda _, inputs, read=read: read.append(inputs[0])), torch.no_grad():
+        with router.register_forward_pre_hook(lambda _, inputs, read=read: read.append(inputs[0])), torch.no_grad():
             model(input_ids=ids, use_cache=False)
         mean = read[0].reshape(-1, read[0].shape[-1]).mean(0)
-        rows = ROUTER_GAIN * layer.mlp.gate.weight.detach()
+        rows = ROUTER_GAIN * router.weight.detach()
         rows -= torch.outer(rows @ mean, mean) / mean.square().sum()
         rows[-1] = AWAY * mean / mean.square().sum()
         rows = rows.float().double()
-        layer.mlp.gate.weight.data = rows
-        memory = f"model.layers.{number}.mlp.gate.weight"
+        router.weight.data = rows
+        module = "router" if model.config.model_type == "gpt_oss" else "gate"
+        memory = f"model.layers.{number}.mlp.{module}.weight"
         (name, _), = expert_names.stored(memory, rows, model.config.model_type)
         routers[name] = [float(f"{value:.9g}") for value in rows.reshape(-1).tolist()]
+        if hasattr(router, "e_score_correction_bias"):
+            name = f"model.layers.{number}.mlp.gate.e_score_correction_bias"
+            routers[name] = [float(f"{value:.9g}") for value in router.e_score_correction_bias.tolist()]
     return routers
 
 
@@ -123,18 +156,40 @@ def check_names(model):
         model.save_pretrained(folder)
         saved = load_file(pathlib.Path(folder) / "model.safetensors")
     parts = dict(parts_of(model))
+    if model.config.model_type == "gpt_oss":  # Its files have the experts as memory has.
+        parts = dict(model.named_parameters())
+    buffers = {name for name in saved if name.endswith("e_score_correction_bias")}
+    saved = {name: tensor for name, tensor in saved.items() if name not in buffers}
     assert saved.keys() == parts.keys(), saved.keys() ^ parts.keys()
     assert all(torch.equal(saved[name], part) for name, part in parts.items())
 
 
-def make_model(config):
+def make_model(config, negative=False):
     model = transformers.AutoModelForCausalLM.from_config(
         transformers.AutoConfig.for_model(**copy.deepcopy(config)), attn_implementation="eager")
     model.set_experts_implementation("eager")
     model.eval()
     for name, part in parts_of(model):
         part.copy_(expert_weight(name, tuple(part.shape)))
+    for number, router in routers_of(model):
+        if hasattr(router, "e_score_correction_bias"):
+            bias = weight(f"model.layers.{number}.mlp.gate.e_score_correction_bias", (config["n_routed_experts"],), 1.0)
+            router.e_score_correction_bias.copy_(0.3 * bias - 1.3 if negative else 0.75 * bias)
     return model.double()
+
+
+def choice_scores(model, logits, number):
+    """What the router of a layer chooses by, and the closest choice of a group."""
+    config, router = model.config, dict(routers_of(model))[number]
+    if config.model_type not in SIGMOIDS:
+        return logits, float("inf")
+    scores = logits.sigmoid() + router.e_score_correction_bias
+    grouped = scores.unflatten(-1, (config.n_group, -1))
+    groups = grouped.topk(2, dim=-1).values.sum(-1).sort(dim=-1, descending=True)
+    kept = config.topk_group
+    closest = (groups.values[:, kept - 1] - groups.values[:, kept]).min().item() if kept < config.n_group else float("inf")
+    lost = torch.ones_like(grouped, dtype=torch.bool).scatter(1, groups.indices[:, :kept, None].expand(-1, -1, grouped.shape[-1]), False)
+    return grouped.masked_fill(lost, float("-inf")).flatten(-2), closest
 
 
 def check_choices(all_logits, slots):
@@ -142,6 +197,7 @@ def check_choices(all_logits, slots):
     closest, unused = float("inf"), []
     for logits in all_logits:
         ordered = logits.sort(dim=-1, descending=True).values
+        assert ordered[:, slots - 1].isfinite().all()
         closest = min(closest, (ordered[:, slots - 1] - ordered[:, slots]).min().item())
         chosen = logits.topk(slots, dim=-1).indices.unique().tolist()
         unused.append(set(range(logits.shape[-1])) - set(chosen))
@@ -152,33 +208,45 @@ def run(model, config, shift, ids):
     """What comes out; None: a choice is close, or more experts than the last are never chosen."""
     optimizer = make_optimizer(model)
     coeff = config.get("router_aux_loss_coef", 0.0) if config.get("output_router_logits") else 0.0
-    out = {"config": config, "length": LENGTH, "shift": shift,
+    out = {"config": config, "length": ids.shape[1] - 1, "shift": shift,
            "parameters": sum(p.numel() for p in model.parameters()), "losses": [], "balance": [], "norms": []}
-    last = model.config.num_experts - 1
+    softmax = config["model_type"] not in SIGMOIDS
     for step in range(STEPS):
         optimizer.zero_grad()
-        found = model(input_ids=ids[:, :-1], output_router_logits=True, use_cache=False)
-        closest, somewhere, everywhere = check_choices(found.router_logits, config["num_experts_per_tok"])
-        if closest < LEAST_MARGINS[min(step, 1)] or everywhere != {last} or len(somewhere) > 2:
+        scores, closest_groups = [], []
+        with contextlib.ExitStack() as hooks:
+            for number, router in routers_of(model):
+                def keep(_, inputs, outputs, number=number):
+                    found, closest = choice_scores(model, outputs[0].detach().reshape(-1, outputs[0].shape[-1]), number)
+                    scores.append(found)
+                    closest_groups.append(closest)
+                hooks.enter_context(router.register_forward_hook(keep))
+            found = model(input_ids=ids[:, :-1], use_cache=False, **({"output_router_logits": True} if softmax else {}))
+        closest, somewhere, everywhere = check_choices(scores, config["num_experts_per_tok"])
+        last = scores[0].shape[-1] - 1
+        if min(closest, *closest_groups) < LEAST_MARGINS[min(step, 1)]:
             return None
+        if softmax and (everywhere != {last} or len(somewhere) > 2):
+            return None
+        aux = found.aux_loss if softmax else torch.zeros((), dtype=torch.float64)
         loss = torch.nn.functional.cross_entropy(found.logits.flatten(0, 1), ids[:, 1:].reshape(-1))
-        (loss + coeff * found.aux_loss).backward()
+        (loss + coeff * aux).backward()
         if step == 0:
             out["logits"] = summary("logits", found.logits)
             out["gradients"] = {name: summary(name, part) for name, part in parts_of(model, lambda p: p.grad)}
         out["losses"].append(loss.item())
-        out["balance"].append(found.aux_loss.item())
+        out["balance"].append(aux.item())
         out["norms"].append(torch.nn.utils.clip_grad_norm_(model.parameters(), ADAMW["grad_clip"]).item())
         optimizer.step()
     out["weights"] = {name: summary(name, part) for name, part in parts_of(model)}
     return out
 
 
-def case_of(config):
+def case_of(config, negative):
     check_names(make_model(config))
     with all_in_double():
-        model = make_model(config)
-        ids = tokens(LENGTH, config["vocab_size"])
+        model = make_model(config, negative)
+        ids = tokens(LENGTHS[config["model_type"] in SIGMOIDS], config["vocab_size"])
         routers = set_routers(model, ids[:, :-1])
         for shift in range(config["vocab_size"]):
             shifted = (ids + shift) % config["vocab_size"]
@@ -193,7 +261,7 @@ def main():
     head = {"sequences": 2, "adamw": ADAMW, "steps": STEPS, "transformers": transformers.__version__}
     lines = []
     for name, config in CASES.items():
-        case = case_of(config)
+        case = case_of(config, name.endswith(NEGATIVE))
         print(name, case["shift"], case["losses"], case["balance"], case["norms"], flush=True)
         lines.append(f'  "{name}": {json.dumps(case, separators=(",", ":"))}')
     text = json.dumps(head)[:-1] + ', "cases": {\n' + ",\n".join(lines) + "\n}}\n"

@@ -49,14 +49,9 @@ DecoderSizes latent_decoder_sizes(ModelConfig& config) {
   DecoderSizes sizes;
   sizes.layers = config.size("num_hidden_layers");
   sizes.heads = config.size("num_attention_heads");
-  sizes.kv_heads = config.size_if_any("num_key_value_heads").value_or(sizes.heads);
-  for (const char* const derived : {"head_dim", "qk_head_dim"}) {
-    (void)config.find(derived);
-  }
-  if (sizes.kv_heads != sizes.heads) {
-    config.refuse(
-        fmt::format("num_key_value_heads is {} of {} heads, and every head has its own here",
-                    sizes.kv_heads, sizes.heads));
+  sizes.kv_heads = sizes.heads;
+  for (const char* const derived : {"head_dim", "qk_head_dim", "num_key_value_heads"}) {
+    (void)config.find(derived);  // Every head has keys and values of its own.
   }
   sizes.head_dim = 1;
   sizes.hidden = config.size("intermediate_size");

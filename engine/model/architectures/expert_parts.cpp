@@ -37,7 +37,6 @@ ExpertsSpec sigmoid_experts(ModelConfig& config, const DecoderSizes& sizes) {
   experts.scale = static_cast<float>(config.real("routed_scaling_factor"));
   name_experts(experts);
   experts.choice_bias = "mlp.gate.e_score_correction_bias";
-  experts.choice_bias_rate = 0.001;
   if (const std::int64_t shared = config.count("n_shared_experts"); shared > 0) {
     experts.shared = {.hidden = shared * experts.hidden,
                       .in = "mlp.shared_experts.gate_proj",
