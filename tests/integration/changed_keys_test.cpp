@@ -78,7 +78,7 @@ TEST_CASE("changed keys: what decides nothing is recorded, and verify and replay
   site.train(keys);  // the same once more
   CHECK(changes_of(site) == wanted);
   site.train({"runtime.threads=2"});  // nothing is left to do, and yet it is another file
-  CHECK(changes_of(site).back() == "step=20 key=run.log_interval_steps old=2 new=1");
+  CHECK(last_of(changes_of(site)) == "step=20 key=run.log_interval_steps old=2 new=1");
   CHECK(changes_of(site) == indexed_changes_of(site));
 }
 

@@ -131,7 +131,7 @@ TEST_CASE("damage: where ranks find every checkpoint damaged the run ends, and n
     INFO(ended.err);
     CHECK(ended.exit_code == 1);
     CHECK(count_of(ended.err, "checkpoint_set_aside") == (attempt == 0 ? 2 : 0));
-    const std::string last = lines_of(ended.err).back();
+    const std::string last = last_of(lines_of(ended.err));
     CHECK(last.starts_with("error "));
     CHECK(has(last, "damaged-step-00000010"));
     CHECK(has(last, "damaged-step-00000020"));
@@ -317,7 +317,7 @@ TEST_CASE("damage: a full disk costs no checkpoint, and space lets the run go on
                 ended, "the last");
   CHECK(has(ended.err, "checkpoint_failed"));
   CHECK(has(ended.err, "disk full"));
-  CHECK(lines_of(ended.err).back() == "error " + first_error(ended, "the last"));
+  CHECK(last_of(lines_of(ended.err)) == "error " + first_error(ended, "the last"));
   CHECK_FALSE(checkpoint_steps(disk.path() / "tiny").empty());  // and each is whole
   fs::remove(filler);
   Words fewer = keys;
@@ -348,7 +348,7 @@ TEST_CASE("damage: a start removes what the rule lets go, so that there is room 
   // Steps that are faster than saves leave some out, never the last.
   const std::vector<std::int64_t> left = checkpoint_steps(disk.path() / "tiny");
   CHECK(left.size() == 2);
-  CHECK(left.back() == 30);
+  CHECK(last_of(left) == 30);
 }
 
 TEST_CASE("damage: a save that meets a full disk has room where the rule lets an old one go",
@@ -403,7 +403,7 @@ TEST_CASE("damage: a loss that is not finite ends the run and names layer and st
                         .events = {HeadEvent::program_over},
                         .words = {.text = "not finite* at step * in block *"}}),
                 ended);
-  const std::string last = lines_of(ended.err).back();
+  const std::string last = last_of(lines_of(ended.err));
   CHECK(last == "error " + first_error(ended));
   const std::size_t at = last.find(" at step ");
   REQUIRE(at != std::string::npos);

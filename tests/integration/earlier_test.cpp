@@ -25,7 +25,7 @@ TEST_CASE("earlier: a run of version 0.1 is verified, exported and gone on with"
   REQUIRE(ended.exit_code == 0);
   CHECK(site.call({"verify", "runs/run"}).exit_code == 0);  // Its index was made anew.
   const Words lines = lines_of(read_bytes(site / "runs/run/metrics.jsonl"));
-  const auto last = nlohmann::json::parse(lines.back());
+  const auto last = nlohmann::json::parse(last_of(lines));
   CHECK(last.at("step") == 8);
   // The loss that version 0.1 reached. Bits may differ between versions.
   CHECK(last.at("val_loss").get<double>() == Approx(5.506254645905747).epsilon(1e-3));

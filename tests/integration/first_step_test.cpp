@@ -77,7 +77,7 @@ TEST_CASE("first step: an evaluation before it is no step", "[integration][run]"
   fs::remove_all(site.run() / "index");
   fs::remove_all(site.run() / "checkpoints");
   const Words lines = lines_of(read_bytes(site.run() / "metrics.jsonl"));
-  REQUIRE(has(lines.front(), "\"event\":\"evaluation\",\"step\":0"));
+  REQUIRE(has(first_of(lines), "\"event\":\"evaluation\",\"step\":0"));
   write_bytes(site.run() / "metrics.jsonl", lines.front() + "\n");
   const Ended ended = site.train({"model.layers=1"});
   CHECK(has(ended.err, "run_begun_anew "));

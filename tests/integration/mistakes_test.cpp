@@ -185,7 +185,7 @@ TEST_CASE("mistakes: a token outside the vocabulary names file and position",
   CHECK(has(ended.err, "data/train.bin"));
   CHECK(has(ended.err, "token 257 at position"));
   CHECK(has(ended.err, "model.vocab_size"));
-  CHECK(lines_of(ended.err).back().starts_with("error "));
+  CHECK(last_of(lines_of(ended.err)).starts_with("error "));
   CHECK(checkpoint_steps(site.run()).empty());
 }
 

@@ -183,7 +183,7 @@ TEST_CASE("other run: its checkpoints on a disk of another node are named, and s
   INFO("head: " << head.err << "\nother: " << other.err);
   CHECK(head.exit_code == 2);
   CHECK(other.exit_code == 2);
-  const std::string line = lines_of(head.err).back();
+  const std::string line = last_of(lines_of(head.err));
   CHECK(has(line, "error on "));  // which of the nodes' disks it is
   CHECK(has(line, (place / "step-00000008").string() + ": is a checkpoint of another run, with "));
   CHECK(files_below(place) == before);

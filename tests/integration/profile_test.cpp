@@ -85,6 +85,7 @@ void check_collectives(const actors::RankProfile& profile, const engine::ShardPl
 /// Every lane of this rank was computed once a step, forward and backward, by every unit.
 void check_lanes(const actors::RankProfile& profile, const engine::ShardPlan& plan) {
   std::map<std::tuple<std::string, std::int64_t, int, int>, int> passes;
+  REQUIRE_FALSE(profile.streams.empty());
   for (const actors::Stretch& one : profile.streams.front().stretches) {
     // "forward" of "forward attention", a part of a block.
     const std::string& name = profile.names[one.name];

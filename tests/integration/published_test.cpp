@@ -125,9 +125,9 @@ TEST_CASE("published: training from a directory gives the same bits on any numbe
     }
     return values;
   };
-  const double halfway = (losses("fresh").front() + losses("fresh").back()) / 2;
-  CHECK(losses("fresh").back() < halfway);
-  CHECK(losses("one").front() < halfway);
+  const double halfway = (first_of(losses("fresh")) + last_of(losses("fresh"))) / 2;
+  CHECK(last_of(losses("fresh")) < halfway);
+  CHECK(first_of(losses("one")) < halfway);
 }
 
 TEST_CASE("published: windows, two ropes and a tied head outlive kill -9, to the same bits",

@@ -40,7 +40,7 @@ void check_goes_on(const RunSite& site, const Words& keys) {
   CHECK(ended.exit_code == 75);
   CHECK((from == 0 || has(ended.err, fmt::format("resumed step={} ", from))));
   CHECK_FALSE(has(ended.err, "set_aside"));  // what has a checkpoint's name is whole
-  CHECK(checkpoint_steps(site.run()).back() == last_step(site.run()));
+  CHECK(newest_checkpoint(site.run()) == last_step(site.run()));
 }
 
 /// A silent rank is a lost one after more than four seconds.
@@ -163,7 +163,7 @@ TEST_CASE("ranks: what one rank finds wrong in the data is said once",
                         .words = {.rank = 2, .text = "*data/train.bin*"}}),
                 ended);
   CHECK(has(first_error(ended), "token 257 at position 2500"));
-  CHECK(lines_of(ended.err).back() == "error " + first_error(ended));
+  CHECK(last_of(lines_of(ended.err)) == "error " + first_error(ended));
   CHECK(workers_of(site.path()).empty());
 }
 
@@ -198,7 +198,7 @@ TEST_CASE("ranks: SIGTERM and SIGINT save and say 75, whoever receives them",
       for (const std::string& line : lines_of(ended.err)) {
         CHECK((!line.starts_with("warning ") || line.starts_with("warning many_epochs ")));
       }
-      REQUIRE(checkpoint_steps(site.run()).back() == last_step(site.run()));
+      REQUIRE(newest_checkpoint(site.run()) == last_step(site.run()));
       CHECK(last_step(site.run()) > done);
       CHECK(workers_of(site.path()).empty());
     }

@@ -38,6 +38,18 @@ inline bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+/// The last of several; fails the test if there is none.
+template <class List>
+typename List::value_type last_of(const List& list) {
+  REQUIRE_FALSE(list.empty());
+  return list.back();
+}
+template <class List>
+typename List::value_type first_of(const List& list) {
+  REQUIRE_FALSE(list.empty());
+  return list.front();
+}
+
 /// Sentences of few words, always the same: a model of any size learns something from them.
 inline std::string simple_text(std::size_t sentences) {
   static const Words kNouns = {"the river", "a quiet child", "the old miller", "our neighbour"};
@@ -185,6 +197,14 @@ inline std::vector<std::int64_t> checkpoint_steps(const fs::path& run) {
     steps.insert(steps.begin(), candidate.step);
   }
   return steps;
+}
+
+/// The newest step of the checkpoints, each of which must be whole; fails the test if there is
+/// none.
+inline std::int64_t newest_checkpoint(const fs::path& run) {
+  const std::vector<std::int64_t> steps = checkpoint_steps(run);
+  INFO("checkpoints of " << run.string());
+  return last_of(steps);
 }
 
 /// Removes the checkpoints after `step`, as if the run had been stopped there.

@@ -193,7 +193,7 @@ TEST_CASE("places: a copy that fails is reported; the local one stands, and is p
   CHECK(has(ended.err, "checkpoint_failed step=12 "));
   CHECK(has(ended.err, "the cable is cut"));
   CHECK(steps_at(site.run() / "checkpoints") == std::vector<std::int64_t>{6});
-  CHECK(steps_at(site.local()).back() == 12);
+  CHECK(last_of(steps_at(site.local())) == 12);
   check_tidy(site.run() / "checkpoints");
   check_tidy(site.local());
   const Ended again = site.train(site.keys(ranks));
@@ -222,13 +222,13 @@ TEST_CASE("places: the end waits for the copy so long, then says what is where",
   const Ended ended = run->wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 1);
-  const std::string last = lines_of(ended.err).back();
+  const std::string last = last_of(lines_of(ended.err));
   CHECK(has(last, "checkpoint of step 12 is whole in " + site.local().string()));
   CHECK(has(last, "checkpoint.drain_s = 5"));
   CHECK(has(last, "that of step 6 stands"));
   CHECK(processes_with(site.path().string() + "/rsync-0").empty());  // no child is left
   CHECK(workers_of(site.path()).empty());
-  CHECK(steps_at(site.local()).back() == 12);
+  CHECK(last_of(steps_at(site.local())) == 12);
   const Ended again = site.train(site.keys(ranks));
   CHECK(has(again.err, "checkpoint_published step=12 "));
   CHECK(results_of(site.run()) == short_results());
@@ -254,7 +254,7 @@ TEST_CASE("places: a full local disk costs no checkpoint", "[integration][.full]
   fs::remove(filler);
   site.train(keys);
   CHECK(results_of(site.run()) == short_results());
-  CHECK(steps_at(site.run() / "checkpoints").back() == 12);
+  CHECK(last_of(steps_at(site.run() / "checkpoints")) == 12);
 }
 
 TEST_CASE("places: what a run that was erased left locally is not taken for a new run's",

@@ -58,6 +58,12 @@ pid_t parent_of(pid_t process) {
   return 0;
 }
 
+/// The words of a job in the directory of its run so far.
+std::string job_output(const fs::path& run, int job) {
+  const fs::path file = run / fmt::format("slurm-{}.out", job);
+  return fs::exists(file) ? read_bytes(file) : std::string("no output");
+}
+
 /// The process that runs the program on a node; 0: there is none.
 pid_t launcher_of_node(const RunSite& site, int node) {
   for (const auto& [process, words] : processes_with("tiny.toml")) {
@@ -141,10 +147,7 @@ class PreemptedJob {
     });
   }
 
-  [[nodiscard]] std::string output() const {
-    const fs::path file = run_ / fmt::format("slurm-{}.out", job_);
-    return fs::exists(file) ? read_bytes(file) : std::string("no output");
-  }
+  [[nodiscard]] std::string output() const { return job_output(run_, job_); }
 
  private:
   template <class Condition>
@@ -212,7 +215,8 @@ void check_cancelled(const SlurmCluster& cluster, const RunSite& site, const Wor
   CHECK(comes_true([&] { return cluster.state(job) == "CANCELLED"; }));
   CHECK(cluster.restarts(job) == 0);
   CHECK_FALSE(fs::exists(run / "finished"));
-  CHECK(checkpoint_steps(run).back() == last_step(run));
+  INFO(job_output(run, job));
+  CHECK(newest_checkpoint(run) == last_step(run));
 }
 
 }  // namespace
