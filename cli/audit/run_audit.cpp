@@ -92,6 +92,7 @@ Result<CheckpointContent> read_content(const std::filesystem::path& directory) {
 std::vector<std::string> audit_journal(const checkpoint::StepJournal& journal,
                                        std::int64_t tokens_per_step) {
   std::vector<std::string> problems;
+  problems.reserve(journal.unreadable.size());
   for (const std::int64_t step : journal.unreadable) {
     problems.push_back(fmt::format("journal: the record of step {} cannot be read", step));
   }

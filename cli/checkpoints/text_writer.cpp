@@ -10,6 +10,7 @@ namespace {
 
 std::vector<const float*> weights_of(const TrainedModel& model) {
   std::vector<const float*> weights;
+  weights.reserve(model.units.size());
   for (const kernels::Buffer& unit : model.units) {
     weights.push_back(unit.as<float>());
   }
@@ -60,6 +61,7 @@ TextWriter::TextWriter(const TrainedModel& model, const TextCodec& codec, std::i
 
 void TextWriter::write(const TextRequest& request, const OnToken& written) {
   std::vector<StoppedText> texts;
+  texts.reserve(request.prompts.size());
   for (const std::vector<std::int32_t>& prompt : request.prompts) {
     texts.emplace_back(codec_, prompt, request.stops);
   }

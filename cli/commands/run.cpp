@@ -254,7 +254,7 @@ Result<int> train(const configs::RunConfig& config, const RunOptions& options,
   }
   const auto root = run_root(plan.config);
   forget_exit_record(root);
-  const Result<int> code = run_head(std::move(plan), position, options, notes);
+  Result<int> code = run_head(std::move(plan), position, options, notes);
   leave_exit_record(root, position.start, code ? *code : code.error().exit_code());
   return code;
 }

@@ -195,6 +195,7 @@ std::vector<std::string> axis_labels(const std::vector<double>& values) {
     }
   }
   std::vector<std::string> exact;  // All digits of the doubles.
+  exact.reserve(values.size());
   for (const double value : values) {
     exact.push_back(fmt::format("{}", value));
   }

@@ -250,6 +250,7 @@ std::vector<KernelSummary> summarize_kernels(const std::vector<RankProfile>& pro
     add_kernels(profile, kernels);
   }
   std::vector<KernelSummary> summaries;
+  summaries.reserve(kernels.size());
   for (const auto& [key, ns] : kernels) {
     summaries.push_back({.what = key.first,
                          .unit = key.second,

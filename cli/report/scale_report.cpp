@@ -85,6 +85,7 @@ Result<std::string> describe_scaling(const ScaleOptions& options) {
   const configs::ScalingRule* rule = table.find(options.arch);
   if (rule == nullptr) {
     std::vector<std::string> names;
+    names.reserve(table.rules.size());
     for (const configs::ScalingRule& one : table.rules) {
       names.push_back(one.name);
     }
@@ -93,6 +94,7 @@ Result<std::string> describe_scaling(const ScaleOptions& options) {
                                   configs::did_you_mean(options.arch, names)));
   }
   std::vector<ScaleRow> rows;
+  rows.reserve(options.heads.size());
   for (const std::int64_t heads : options.heads) {
     const auto row = TRAIN_TRY(row_of(options, table, *rule, heads));
     rows.push_back(row);

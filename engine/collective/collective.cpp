@@ -298,6 +298,7 @@ std::vector<std::unique_ptr<Collectives>> make_inproc(int world_size) {
   TRAIN_CHECK(world_size >= 1, "a world of {}", world_size);
   const auto hub = std::make_shared<Hub>(world_size);
   std::vector<std::unique_ptr<Collectives>> ranks;
+  ranks.reserve(static_cast<std::size_t>(world_size));
   for (int rank = 0; rank < world_size; ++rank) {
     ranks.push_back(std::make_unique<InProcess>(hub, rank));
   }

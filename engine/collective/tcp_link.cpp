@@ -75,6 +75,7 @@ void TcpLink::set_local(std::size_t channel, const LocalRanks& local) {
     inbox_.emplace(rank_, channel, local.own, local.inboxes);
   }
   std::vector<const std::atomic<std::uint64_t>*> tickets;
+  tickets.reserve(static_cast<std::size_t>(world_size_));
   for (int peer = 0; peer < world_size_; ++peer) {
     tickets.push_back(inbox_->reaches(peer) ? &inbox_->ticket_of(peer) : nullptr);
   }

@@ -91,6 +91,7 @@ ParameterCount count_parameters(const ModelSpec& spec) {
 
 std::string block_sizes(const LayerSpec& layer) {
   std::vector<std::string> sizes;
+  sizes.reserve(layer.branches.size());
   for (const BranchSpec& branch : layer.branches) {
     sizes.push_back(branch.block->sizes());
   }

@@ -46,6 +46,7 @@ std::string unit_names(const ShardPlan::Options& options) {
 Result<std::vector<bool>> matching(const ShardPlan::Options& options, const std::string& pattern,
                                    const char* key) {
   std::vector<bool> found;
+  found.reserve(options.units.size());
   for (const UnitParameters& unit : options.units) {
     found.push_back(matches_shell(pattern, unit.name));
   }
@@ -176,6 +177,7 @@ Result<std::vector<Strategy>> strategies_of(const ShardPlan::Options& options) {
     }
   }
   std::vector<Strategy> strategies;
+  strategies.reserve(chosen.size());
   for (const std::optional<Strategy>& strategy : chosen) {
     strategies.push_back(strategy.value_or(usual));
   }

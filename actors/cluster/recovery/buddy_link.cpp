@@ -226,7 +226,7 @@ Status BuddyLink::restore(const RestoreMemory& order, run::NodeMemory& memory) {
         send_once(loop_, identity_, to, *memory.buddy(), order.step, kRestorePatience));
   }
   if (order.take) {
-    const Status came = receiver_->wait_for(order.step, kRestorePatience);
+    Status came = receiver_->wait_for(order.step, kRestorePatience);
     receiver_->receive_into(nullptr);
     return came;
   }

@@ -287,7 +287,7 @@ Status NodeLife::join(bool first, std::chrono::seconds wait) {
     if (std::exchange(first, false)) {  // It may be slow, or its head is gone.
       last_try = Clock::now() + kHeadConnectTime;
     }
-    const Status joined = NodeGeneration(*this).run(*endpoint, kHeadTryTime);
+    Status joined = NodeGeneration(*this).run(*endpoint, kHeadTryTime);
     if (joined) {  // Otherwise the generation may become reachable later, or this one is ending.
       from = endpoint->generation + 1;
     }

@@ -146,6 +146,7 @@ class GenerationHead {
     }
     run_.memory.finalize();
     std::vector<RankActor> ranks;
+    ranks.reserve(message.ranks.size());
     for (const caf::strong_actor_ptr& rank : message.ranks) {
       ranks.push_back(caf::actor_cast<RankActor>(rank));
     }

@@ -76,6 +76,7 @@ WaitBoard::Credits WaitBoard::add_credits(const char* what, std::int64_t limit) 
 
 std::vector<WaitBoard::Held> WaitBoard::held() const {
   std::vector<Held> all;
+  all.reserve(credits_.size());
   for (const Credits::State& one : credits_) {
     all.push_back({one.what, one.in_use.load(std::memory_order_relaxed), one.limit});
   }

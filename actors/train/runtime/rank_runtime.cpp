@@ -157,6 +157,7 @@ engine::CollectiveIdentity RankRuntime::identity(const engine::CollectiveOp& op,
 
 std::vector<std::uint64_t> bits_of(const std::vector<double>& values) {
   std::vector<std::uint64_t> bits;
+  bits.reserve(values.size());
   for (const double value : values) {
     bits.push_back(FloatBits(value).bits);
   }
