@@ -171,6 +171,10 @@ function(actortrain_test_optimize target)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${level}>)
   endif()
   target_compile_definitions(${target} PRIVATE CATCH_CONFIG_FAST_COMPILE)
+  # An inline function is linked as one object has it, often a test's: it is counted there as well.
+  if(ACTORTRAIN_COVERAGE)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:--coverage>)
+  endif()
 endfunction()
 
 # Seconds that the longest tests take on two cores. They begin first, so that no core is idle while another ends

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "engine/collective/tcp_transport.hpp"
+#include "kernels/device/nccl.hpp"
 
 namespace train::engine::tcp_transport_test {
 
@@ -421,6 +422,43 @@ TEST_CASE("tcp: a rank that does not appear is named", "[engine][collective][tcp
   REQUIRE_FALSE(channels.ok());
   CHECK(channels.error().kind == ErrorKind::failure);
   CHECK_THAT(channels.error().message, Catch::Contains("rank 1 has not appeared"));
+}
+
+TEST_CASE("tcp: without the devices' library every rank's connecting fails, and says why",
+          "[engine][collective][tcp]") {
+  if (kernels::nccl_absence().empty()) {
+    return;  // Here it is: tests/cuda_emulation joins devices.
+  }
+  const TempDirectory directory;
+  std::vector<std::future<Result<ChannelTransports>>> connecting;
+  for (const int rank : {0, 1}) {
+    connecting.push_back(std::async(std::launch::async, [&, rank] {
+      const auto store = make_file_store(directory.path());
+      if (rank == 1) {  // The id that rank 0 would make, or rank 1 waits for it.
+        for (const char* const channel : {"reduce", "gather"}) {
+          const kernels::NcclId id{};
+          const Status set = store->set(fmt::format("g1.{}.nccl", channel), {id.begin(), id.end()});
+          if (!set) {
+            return Result<ChannelTransports>(set.error());
+          }
+        }
+      }
+      TcpOptions options = options_of(rank, 2);
+      options.nccl = true;
+      return make_tcp(*store, options);
+    }));
+  }
+  int said = 0;
+  for (const int rank : {0, 1}) {
+    const auto channels = connecting[static_cast<std::size_t>(rank)].get();
+    REQUIRE_FALSE(channels.ok());
+    INFO(channels.error().message);
+    CHECK(channels.error().kind == ErrorKind::failure);
+    CHECK_THAT(channels.error().message,
+               Catch::StartsWith(fmt::format("generation 1: rank {} cannot connect", rank)));
+    said += channels.error().message.ends_with(": " + kernels::nccl_absence()) ? 1 : 0;
+  }
+  CHECK(said >= 1);  // The other one may find that rank gone.
 }
 
 TEST_CASE("tcp: an interface that is not there is the user's mistake",

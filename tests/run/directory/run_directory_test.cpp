@@ -7,8 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/index/index.hpp"
 #include "configs/load_config.hpp"
+#include "storage/rocks_store.hpp"
 #include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/harness/log_lines.hpp"
 
 namespace train::run {
 namespace {
@@ -174,6 +177,139 @@ TEST_CASE("run directory: keys that may change are listed", "[run][run_directory
   CHECK(opened->changes[0].before == "1000");
   CHECK(opened->changes[1].path == "parallel.ranks");
   CHECK(opened->changes[1].now == "2");
+}
+
+namespace {
+
+/// The index of a run, as the run itself writes it, of these events and steps.
+void write_index(const RunDirectory& run, const std::vector<checkpoint::EventRecord>& events,
+                 const std::vector<checkpoint::StepRecord>& steps = {}) {
+  auto store = storage::RocksStore::open(run.index());
+  REQUIRE(store.ok());
+  auto index = checkpoint::CheckpointIndex::open(**store, run.checkpoints());
+  REQUIRE(index.ok());
+  for (const checkpoint::EventRecord& event : events) {
+    REQUIRE(index->log_event(event.kind, event.text).ok());
+  }
+  REQUIRE(index->log_steps(steps).ok());
+}
+
+std::string refusal(const Result<RunDirectory>& opened) {
+  REQUIRE_FALSE(opened.ok());
+  CHECK(opened.error().exit_code() == 2);
+  return opened.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("run directory: a directory of something else is refused and left as it is",
+          "[run][run_directory]") {
+  const test::TempDirectory directory;
+  const auto open = [&] {
+    return open_run_directory(with_warmup(directory.path(), "100"), /*fresh=*/false);
+  };
+  const std::filesystem::path root = directory / "a";
+  test::write_bytes(root, "a file");
+  CHECK_THAT(refusal(open()), Catch::Contains("is a file, not a run directory"));
+  std::filesystem::remove(root);
+  std::filesystem::create_directory(root);
+  test::write_bytes(root / "notes.txt", "of somebody");
+  CHECK_THAT(refusal(open()), Catch::Contains("holds files but no run (no config.toml)"));
+  CHECK(test::names_in(root) == std::vector<std::string>{"notes.txt"});
+  test::write_bytes(root / "run.lock", "");  // What a start leaves that ended at once.
+  CHECK_THAT(refusal(open()), Catch::Contains("holds files but no run (no config.toml)"));
+  CHECK(test::read_bytes(root / "notes.txt") == "of somebody");
+}
+
+TEST_CASE("run directory: a job's output and what a killed start left are no other's files",
+          "[run][run_directory][P3]") {
+  const test::TempDirectory directory;
+  const std::filesystem::path root = directory / "a";
+  std::filesystem::create_directory(root);
+  test::write_bytes(root / "slurm-7.out", "job 7");
+  for (const char* const left :
+       {".config.toml.tmp-1", ".metrics.jsonl.tmp-2", ".run.lock.host-3"}) {
+    test::write_bytes(root / left, "half");
+  }
+  const auto opened = open_run_directory(with_warmup(directory.path(), "100"), /*fresh=*/false);
+  REQUIRE(opened.ok());
+  CHECK_FALSE(opened->existed);
+  CHECK(test::names_in(root) == std::vector<std::string>{"config.toml", "run.lock", "slurm-7.out"});
+}
+
+TEST_CASE("run directory: a run that cannot be resumed is begun anew only before its first step",
+          "[run][run_directory][P3]") {
+  const test::TempDirectory directory;
+  const auto open = [&] {
+    return open_run_directory(with_warmup(directory.path(), "100"), /*fresh=*/false);
+  };
+  {
+    const auto begun = open();
+    REQUIRE(begun.ok());
+    write_index(*begun, {{.kind = "started", .text = ""}});
+    test::write_bytes(begun->config_file(), "no TOML");
+  }
+  {
+    const test::LogLines lines;
+    const auto anew = open();
+    REQUIRE(anew.ok());
+    CHECK(anew->existed);
+    CHECK(lines.count("run_begun_anew directory=" + anew->root.string()) == 1);
+    CHECK(newest_step_in_metrics(anew->root) == 0);
+    write_index(*anew, {}, {{.step = 1, .loss = 2.5}});  // The journal alone knows of a step.
+  }
+  CHECK_THAT(refusal(open()), Catch::Contains("is not a run that this version can resume"));
+}
+
+TEST_CASE("run directory: whatever may hold a step's work keeps the run from being begun anew",
+          "[run][run_directory][P3]") {
+  const test::TempDirectory directory;
+  const auto open = [&] {
+    return open_run_directory(with_warmup(directory.path(), "100"), /*fresh=*/false);
+  };
+  const std::filesystem::path root = directory / "a";
+  REQUIRE(open().ok());
+  test::write_bytes(root / "config.toml", "no TOML");
+  REQUIRE(open().ok());
+  for (const char* const file : {"checkpoints/step-00000001", "index/CURRENT", "metrics.jsonl"}) {
+    INFO(file);
+    const std::filesystem::path path = root / file;
+    std::filesystem::create_directories(path.parent_path());
+    test::write_bytes(path, "unreadable\n");
+    CHECK_THAT(refusal(open()), Catch::Contains("is not a run that this version can resume"));
+    std::filesystem::remove_all(path.parent_path() == root ? path : path.parent_path());
+    REQUIRE(open().ok());
+  }
+}
+
+TEST_CASE("run directory: the configuration that the index has counts, and an edited copy is named",
+          "[run][run_directory]") {
+  const bool begun = GENERATE(true, false);
+  const test::TempDirectory directory;
+  const auto open = [&] {
+    return open_run_directory(with_warmup(directory.path(), "100"), /*fresh=*/false);
+  };
+  std::string text;
+  {
+    const auto first = open();
+    REQUIRE(first.ok());
+    text = config_text(*first, with_warmup(directory.path(), "100"));
+    REQUIRE(test::read_bytes(first->config_file()) == text);
+    write_index(*first, {{.kind = kConfigRecorded, .text = config_record_text({.text = text})},
+                         {.kind = begun ? "started" : "failed", .text = "x"}});
+    test::write_bytes(first->root / "metrics.jsonl", "{\"step\": 1, \"loss\": 2.5}\n");
+  }
+  const test::LogLines lines;
+  CHECK(open().ok());
+  CHECK(lines.count("config_edited") == 0);
+  test::write_bytes(directory / "a/config.toml", "no TOML");
+  const auto opened = open();
+  REQUIRE(opened.ok());
+  CHECK(opened->changes.empty());
+  REQUIRE(opened->recorded.has_value());
+  CHECK(opened->recorded->text == text);
+  CHECK(opened->recorded->begun == begun);
+  CHECK(lines.count("config_edited") == (begun ? 1 : 0));
 }
 
 }  // namespace train::run

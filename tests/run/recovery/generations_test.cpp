@@ -12,6 +12,9 @@
 #include <vector>
 
 #include "base/exit_codes.hpp"
+#include "engine/rank/exec/rank_engine.hpp"
+#include "kernels/backend.hpp"
+#include "run/memory/memory_layout.hpp"
 #include "run/prepared_run.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/log_lines.hpp"
@@ -124,6 +127,19 @@ class ScriptedRanks {
   std::vector<GenerationEnd> ends_;
 };
 
+/// Keeps in this node's memory what its ranks keep there after `step` steps.
+void keep_in_memory(PreparedRun& run, std::int64_t step) {
+  REQUIRE(run.memory.make_room(run.plan, run.nodes.position).ok());
+  const auto memory = run.memory.current();
+  REQUIRE(memory != nullptr);
+  engine::RankOptions options = run.plan.engine;
+  const auto [first, end] = run.nodes.position.ranks(options.parallel.ranks);
+  for (options.rank = first; options.rank < end; ++options.rank) {
+    const engine::RankEngine engine(kernels::cpu_backend(), options);
+    write_to_memory(*memory_rows(engine, *memory), options.rank, step, *memory);
+  }
+}
+
 constexpr auto kLost = GenerationEnd::rank_lost;
 constexpr auto kBack = GenerationEnd::nodes_returned;
 constexpr auto kOver = GenerationEnd::run_over;
@@ -201,6 +217,37 @@ TEST_CASE("generations: a node without room for snapshots keeps none, and the ra
   CHECK(outcome->exit_code == kExitFinished);
   CHECK(ranks.starts.size() == 2);
   CHECK(lines.count("no_room node 1 has no room") == 1);
+}
+
+TEST_CASE("generations: nodes that do not get their snapshots start without any of them",
+          "[run][generations][P3][P4]") {
+  const bool placed = GENERATE(true, false);
+  NodesRun run(2);
+  const test::LogLines lines;
+  Membership second = met(1);
+  second.held.front().own = {4};
+  ScriptedNodes others(run.get(), {met(1), second},
+                       {placed ? Status() : Status(failure("node 1 is cut off"))});
+  std::vector<std::int64_t> starts;
+  const auto outcome = run_generations(
+      run.get(),
+      [&starts](PreparedRun& prepared) -> Result<RunFinished> {
+        starts.push_back(prepared.first_step());
+        if (starts.size() > 1) {
+          return RunFinished{100, kExitFinished, "finished", kOver};
+        }
+        keep_in_memory(prepared, 4);
+        return RunFinished{5, kExitFailure, "rank 1 failed: x", kLost};
+      },
+      &others);
+  REQUIRE(outcome);
+  CHECK(outcome->exit_code == kExitFinished);
+  CHECK(starts == std::vector<std::int64_t>{0, placed ? 4 : 0});
+  CHECK(run.get().memory.start().has_value() == placed);
+  CHECK(lines.count("memory_not_restored node 1 is cut off") == (placed ? 0 : 1));
+  CHECK(others.words ==
+        (placed ? Words{"meet", "again", "meet", "place nodes 0, 1", "end 0"}
+                : Words{"meet", "again", "meet", "place nodes 0, 1", "place nodes 0, 1", "end 0"}));
 }
 
 TEST_CASE("generations: starts lost in a row end a run of several nodes that has saved nothing",
