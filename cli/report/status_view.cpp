@@ -210,22 +210,24 @@ void add(fmt::memory_buffer& text, fmt::format_string<Arguments...> pattern,
   fmt::format_to(std::back_inserter(text), pattern, std::forward<Arguments>(arguments)...);
 }
 
-std::int64_t number(const Json& json, const char* key) { return json.value(key, std::int64_t{0}); }
+std::int64_t integer_at(const Json& json, const char* key) {
+  return json.value(key, std::int64_t{0});
+}
 
 /// `list` of `json`; empty if missing.
 Json list_of(const Json& json, const char* list) { return json.value(list, Json::array()); }
 
 std::string condition_words(const StatusView& view, const Json& json) {
   const std::string launcher =
-      fmt::format("process {} of {}", number(json, "pid"), json.value("host", std::string()));
+      fmt::format("process {} of {}", integer_at(json, "pid"), json.value("host", std::string()));
   const std::string age = format_duration(static_cast<double>(view.age_s));
   switch (view.condition) {
     case RunCondition::running:
       return fmt::format("{} ({}, {} ago)", json.value("phase", std::string()), launcher, age);
     case RunCondition::over:
       return fmt::format(
-          "ended {}, {} ago, exit code {}: {}", time_text(number(json, "written_unix_s")), age,
-          number(json["outcome"], "exit_code"), json["outcome"].value("text", std::string()));
+          "ended {}, {} ago, exit code {}: {}", time_text(integer_at(json, "written_unix_s")), age,
+          integer_at(json["outcome"], "exit_code"), json["outcome"].value("text", std::string()));
     case RunCondition::died:
       return fmt::format("died without a report: {} is gone; this is from {} ago", launcher, age);
     case RunCondition::lost:
@@ -236,7 +238,7 @@ std::string condition_words(const StatusView& view, const Json& json) {
 
 /// "3 s ago": by the clock of the writer, plus the age of what it wrote.
 std::string ago(const StatusView& view, const Json& from, const char* key) {
-  const std::int64_t age_s = view.writer.written_unix_s - number(from, key) + view.age_s;
+  const std::int64_t age_s = view.writer.written_unix_s - integer_at(from, key) + view.age_s;
   return fmt::format("{} ago", format_duration(static_cast<double>(age_s)));
 }
 
@@ -261,14 +263,14 @@ void add_rate(fmt::memory_buffer& text, const StatusView& view, const Json& json
 void add_head(fmt::memory_buffer& text, const StatusView& view, const Json& json,
               std::optional<double> mean_rate) {
   add(text, "run {}: {}\n", json.value("run", std::string()), condition_words(view, json));
-  add(text, "  step {} of {}", number(json, "step"), number(json, "steps"));
+  add(text, "  step {} of {}", integer_at(json, "step"), integer_at(json, "steps"));
   add_rate(text, view, json, mean_rate);
-  const std::int64_t ranks = number(json, "ranks_count");
-  add(text, "; started {}, generation {}, {} {}\n", time_text(number(json, "started_unix_s")),
-      number(json, "generation"), ranks, ranks == 1 ? "rank" : "ranks");
+  const std::int64_t ranks = integer_at(json, "ranks_count");
+  add(text, "; started {}, generation {}, {} {}\n", time_text(integer_at(json, "started_unix_s")),
+      integer_at(json, "generation"), ranks, ranks == 1 ? "rank" : "ranks");
   const Json saved = json.value("saved", Json::object());
   if (saved.contains("step")) {
-    add(text, "  saved step {} {}: {}\n", number(saved, "step"), ago(view, saved, "unix_s"),
+    add(text, "  saved step {} {}: {}\n", integer_at(saved, "step"), ago(view, saved, "unix_s"),
         saved.value("directory", std::string()));
   }
   if (saved.contains("failure")) {
@@ -298,9 +300,9 @@ void add_queues(fmt::memory_buffer& text, const Json& queues, const char* length
                 const char* heading) {
   const char* between = heading;
   for (const Json& queue : queues) {
-    add(text, "{}{} {}", between, queue.value("what", std::string()), number(queue, length));
+    add(text, "{}{} {}", between, queue.value("what", std::string()), integer_at(queue, length));
     if (queue.contains("limit")) {
-      add(text, "/{}", number(queue, "limit"));
+      add(text, "/{}", integer_at(queue, "limit"));
     }
     between = ", ";
   }
@@ -310,8 +312,8 @@ void add_queues(fmt::memory_buffer& text, const Json& queues, const char* length
 }
 
 void add_rank(fmt::memory_buffer& text, const Json& rank) {
-  add(text, "{:>6}  {:>8}  {:<16}  {:>7.1f}  {:<16}  {:.1f} s\n", number(rank, "rank"),
-      number(rank, "pid"), rank.value("host", std::string("-")), rank.value("heard_s", 0.0),
+  add(text, "{:>6}  {:>8}  {:<16}  {:>7.1f}  {:<16}  {:.1f} s\n", integer_at(rank, "rank"),
+      integer_at(rank, "pid"), rank.value("host", std::string("-")), rank.value("heard_s", 0.0),
       rank.value("command", std::string("-")), rank.value("command_for_s", 0.0));
   constexpr const char* kIndent = "          ";
   add_streams(text, list_of(rank, "streams"), kIndent);
