@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/collective/peer_proof.hpp"
+#include "tests/support/disks/few_descriptors.hpp"
 #include "tests/support/disks/file_store.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/hang_limit.hpp"
@@ -87,9 +88,12 @@ class Accepting {
 
   [[nodiscard]] Descriptor connect() const {
     Descriptor socket = blocking_socket();
+    connect(socket);
+    return socket;
+  }
+  void connect(const Descriptor& socket) const {
     REQUIRE(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address_),
                       sizeof(address_)) == 0);
-    return socket;
   }
   [[nodiscard]] ConnectionName name(std::uint32_t channel) const {
     return {.generation = kGeneration, .channel = channel, .from = 0, .to = 1};
@@ -224,6 +228,20 @@ TEST_CASE("mesh: a crowd at the port keeps nobody out",
     crowd.push_back(rank.connect());
   }
   CHECK(is_closed(crowd.front()));  // the oldest make room
+  CHECK(rank.play() == kChannelCount);
+}
+
+TEST_CASE("mesh: without descriptors a stranger makes room, and the peers connect all the same",
+          "[engine][collective][tcp][unauthenticated peer]") {
+  Accepting rank;
+  const Descriptor stranger = rank.connect();
+  REQUIRE(read_message<Challenge>(stranger).has_value());  // It has been accepted.
+  const Descriptor next = blocking_socket();
+  {
+    const test::FewDescriptors none(0);
+    rank.connect(next);
+    CHECK(is_closed(stranger));
+  }
   CHECK(rank.play() == kChannelCount);
 }
 

@@ -406,6 +406,10 @@ TEST_CASE("shard plan: mistakes name the key and the fix", "[engine][sharding]")
              contains("parallel.sync is \"0\""));
   CHECK_THAT(error_of([](Options& o) { o.parallel.gather_credits = 0; }),
              contains("parallel.gather_credits is 0") && contains("at least 1"));
+  CHECK(error_of([](Options& o) { o.parallel.ranks = 0; }) ==
+        "parallel.ranks is 0: give 1 or more");
+  CHECK(error_of([](Options& o) { o.precision.determinism = "none"; }) ==
+        "precision.determinism is \"none\": give \"world\" or \"run\"");
   CHECK_THAT(error_of([](Options& o) { o.precision.compute = "fp8"; }),
              contains("precision.compute is \"fp8\""));
 }
