@@ -76,7 +76,7 @@ void want_lanes(BatchSelf self, const RankContext& context, const PrepareLanes& 
   read_wanted(self, context);
 }
 
-BatchActor::behavior_type batch(BatchSelf self, RankContext context, WaitBoard::Line wait,
+BatchActor::behavior_type batch(BatchSelf self, const RankContext& context, WaitBoard::Line wait,
                                 WaitBoard::Credits slots) {
   report_exceptions(self, "batch", [self] { return self->state.step; });
   self->state.wait = wait;

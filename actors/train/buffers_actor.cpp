@@ -190,7 +190,7 @@ void Buffers::all_gather(std::uint64_t command) const {
   }
 }
 
-BuffersActor::behavior_type buffers_behavior(BuffersSelf self, RankContext context,
+BuffersActor::behavior_type buffers_behavior(BuffersSelf self, const RankContext& context,
                                              WaitBoard::Line wait, WaitBoard::Credits gathers) {
   report_exceptions(self, "buffers", [self, runtime = context.get()] {
     return self->state.commands.empty() ? std::int64_t{-1}

@@ -334,7 +334,7 @@ void Collective::record(const Operation& operation, std::int64_t requested_ns) c
   }
 }
 
-CollectiveActor::behavior_type collective_behavior(CollectiveSelf self, RankContext context,
+CollectiveActor::behavior_type collective_behavior(CollectiveSelf self, const RankContext& context,
                                                    WaitBoard::Line wait, const Slots& slots) {
   report_exceptions(self, "collective", [self] { return self->state.step; });
   self->state.order.emplace(context->generation);

@@ -47,7 +47,7 @@ void lane_enqueued(EvaluatorSelf self, const RankContext& context, const engine:
   }
 }
 
-EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, RankContext context,
+EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, const RankContext& context,
                                         WaitBoard::Line wait, WaitBoard::Credits credits) {
   report_exceptions(self, "evaluator", [self] { return self->state.current.step - 1; });
   self->state.wait = wait;

@@ -215,7 +215,8 @@ void Layer::reduced(const LaneWork& work) const {
       });
 }
 
-LayerActor::behavior_type layer_behavior(LayerSelf self, RankContext context, std::size_t unit) {
+LayerActor::behavior_type layer_behavior(LayerSelf self, const RankContext& context,
+                                         std::size_t unit) {
   report_exceptions(self, context->engine->unit_name(unit), [self] { return self->state.step; });
   const engine::ShardPlan& plan = context->engine->plan();
   const std::size_t group = plan.group_of(unit);

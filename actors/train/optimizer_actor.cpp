@@ -23,7 +23,7 @@ std::string name_of(engine::ParameterGroup group) {
                                                 : "optimizer group no_decay";
 }
 
-OptimizerActor::behavior_type optimizer(OptimizerSelf self, RankContext context,
+OptimizerActor::behavior_type optimizer(OptimizerSelf self, const RankContext& context,
                                         engine::ParameterGroup group) {
   report_exceptions(self, name_of(group), [self] { return self->state.step; });
   return {

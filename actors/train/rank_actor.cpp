@@ -380,8 +380,9 @@ void watch_streams(const Rank& rank) {
   }
 }
 
-RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankReporting reporting,
-                                       WaitBoard::Line wait, WaitBoard::Credits lanes) {
+RankActor::behavior_type rank_behavior(RankSelf self, const RankContext& context,
+                                       RankReporting reporting, WaitBoard::Line wait,
+                                       WaitBoard::Credits lanes) {
   const Rank rank{self, context, reporting};
   self->state.wait = wait;
   self->state.lanes = lanes;

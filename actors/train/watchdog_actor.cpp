@@ -99,8 +99,8 @@ void observe_streams(const RankRuntime& runtime, std::int64_t now_ns, RankObserv
   }
 }
 
-WatchdogActor::behavior_type watchdog_behavior(WatchdogSelf self, RankContext context,
-                                               ObserverActor observer, NamedActors parts) {
+WatchdogActor::behavior_type watchdog_behavior(WatchdogSelf self, const RankContext& context,
+                                               const ObserverActor& observer, NamedActors parts) {
   report_exceptions(self, "watchdog", [] { return std::int64_t{-1}; });
   self->state.parts = std::move(parts);
   self->send(self, CheckStalls{});

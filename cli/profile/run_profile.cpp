@@ -624,7 +624,7 @@ class ChromeTrace {
     if (text_.size() < from_bytes) {
       return {};
     }
-    const Status written = write_(text_);
+    Status written = write_(text_);
     text_.clear();
     return written;
   }

@@ -191,6 +191,7 @@ std::string ExpertsSpec::mistake() const {
 
 std::vector<std::string> ExpertsSpec::sums() const {
   std::vector<std::string> names;
+  names.reserve(balance.size() + static_cast<std::size_t>(experts));
   for (const BalanceTerm& term : balance) {
     names.push_back(fmt::format("balance/{}_{}", name_of(term.kind), name_of(term.scope)));
   }

@@ -30,7 +30,7 @@ std::vector<std::string_view> kept_states(const Optimizer& optimizer, const Para
   if (parameter.frozen) {
     return {};
   }
-  const auto states = optimizer.states(parameter);
+  const auto& states = optimizer.states(parameter);
   return {states.begin(), states.end()};
 }
 
