@@ -310,6 +310,34 @@ Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes) {
   return largest_plan(run.plan, nodes, all / all_nodes);
 }
 
+namespace {
+
+/// Checkpoints that are still to be saved, up to the last step.
+std::int64_t saves_ahead(const PreparedRun& run) {
+  const std::int64_t interval = run.config().checkpoint.interval_steps;
+  const std::int64_t last = run.config().run.steps;
+  return interval > 0 ? (last - 1) / interval - run.first_step() / interval + 1 : 1;
+}
+
+/// Warns if the run's directory cannot hold as many checkpoints as the rule keeps at a time.
+void warn_of_few_checkpoints(const PreparedRun& run, std::uint64_t free, std::uint64_t size) {
+  const std::int64_t placed = run.store->committed_count();
+  const std::int64_t wanted = std::min(most_checkpoints(run.config()), placed + saves_ahead(run));
+  const auto more = static_cast<std::int64_t>(free / std::max<std::uint64_t>(size, 1));
+  if (placed + more >= wanted) {
+    return;
+  }
+  const bool all_stay = run.config().checkpoint.keep_last == 0;
+  log_warning(fmt::format(
+      "disk_small {} has {} free, room for {} more checkpoints of {}; the run keeps up to {} at a "
+      "time: {}",
+      run.store->locations().project.string(), format_bytes(free), more, format_bytes(size), wanted,
+      all_stay ? "saves fail when it is full; make room, or set checkpoint.keep_last"
+               : "make room, or older ones go early when it is full (checkpoint.keep_last)"));
+}
+
+}  // namespace
+
 void warn_of_small_disk(const PreparedRun& run) {
   const checkpoint::Locations& places = run.store->locations();
   const std::uint64_t size = checkpoint_bytes(run.plan);
@@ -321,10 +349,15 @@ void warn_of_small_disk(const PreparedRun& run) {
     std::error_code code;
     const std::filesystem::space_info space = std::filesystem::space(place, code);
     const std::uint64_t old = place == places.project ? run.store->retirable_bytes() : 0;
-    if (!code && space.available < size && space.available + old < size) {
+    if (code) {
+      continue;
+    }
+    if (space.available < size && space.available + old < size) {
       log_warning(fmt::format(
           "disk_small {} has {} free, and a checkpoint takes {}: make room before the first save",
           place.string(), format_bytes(space.available), format_bytes(size)));
+    } else if (place == places.project) {
+      warn_of_few_checkpoints(run, space.available, size);
     }
   }
 }

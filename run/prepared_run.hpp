@@ -99,7 +99,7 @@ struct StartChoices {
                                       std::span<const NodeSteps> elsewhere = {});
 
 /// Warns before the first step if a disk for checkpoints has no room for one, even without the old
-/// ones that a save retires. Blocks.
+/// ones that a save retires, or not for as many as the run keeps at a time. Blocks.
 void warn_of_small_disk(const PreparedRun& run);
 
 /// Steps that a start resuming from `first_step` may do when the job began at `job_first_step`; 0

@@ -239,6 +239,8 @@ Result<bool> CheckpointStore::set_aside_if_damaged(const checkpoint::Candidate& 
   return true;
 }
 
+std::int64_t CheckpointStore::committed_count() const { return std::ssize(index_.committed()); }
+
 /// The newest checkpoint is never retired: once a run has a checkpoint, it always has one.
 Status CheckpointStore::never_published() const {
   const auto newest = index_.newest_known();
@@ -471,15 +473,25 @@ std::int64_t CheckpointStore::make_room(std::int64_t step) {
     return old;
   };
   std::vector<std::int64_t> old = removable();
+  const bool by_rule = !old.empty();
+  // Without the newest state the steps after it would be lost, so that others have to go.
+  rule.keep_last = std::min(rule.keep_last, std::ssize(entries));
+  while (old.empty() && rule.keep_last > 1) {
+    --rule.keep_last;
+    old = removable();
+  }
   const bool best_too = old.empty() && rule.keep_best > 0;
-  if (best_too) {  // The run must go on from its newest state; nothing else can go.
+  if (best_too) {
     rule.keep_best = 0;
     old = removable();
   }
   const std::int64_t gone = retire(old);
   if (gone > 0) {
+    const char* lost = best_too  ? ", also the best (checkpoint.keep_best)"
+                       : by_rule ? ""
+                                 : "; there is no room for checkpoint.keep_last";
     log_warning(fmt::format("disk_full step={} retired {} old checkpoints to save this one{}", step,
-                            gone, best_too ? ", also the best (checkpoint.keep_best)" : ""));
+                            gone, lost));
     log_unless(event("made_room", fmt::format("step={} retired={}", step, gone)),
                "index_incomplete");
   }

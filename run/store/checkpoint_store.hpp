@@ -111,6 +111,8 @@ class CheckpointStore {
                                                           std::int64_t last) const;
   /// Bytes of all checkpoints except the newest: an upper bound on the space make_room() frees.
   [[nodiscard]] std::uint64_t retirable_bytes() const;
+  /// Number of checkpoints in place.
+  [[nodiscard]] std::int64_t committed_count() const;
 
   // Parts of index_work():
   Status set_state(std::int64_t step, checkpoint::CheckpointState state);
@@ -124,8 +126,9 @@ class CheckpointStore {
   Status discard(std::int64_t step, bool local);
   /// Frees space after the save of `step` has met a full disk. Retires the checkpoints that the
   /// rule would retire after this save, except the newest known to be complete; retires none if
-  /// none is known to be. If the rule would retire none, those that it keeps as the best. Returns
-  /// the number retired; failures to retire are logged.
+  /// none is known to be. If the rule would retire none, the oldest of `keep_last`; if there are
+  /// none, those that it keeps as the best. Returns the number retired; failures to retire are
+  /// logged.
   std::int64_t make_room(std::int64_t step);
   /// Queues steps, and writes the whole queue, remarks included. On an error some stay queued.
   Status journal(std::span<const checkpoint::StepRecord> steps);

@@ -265,6 +265,29 @@ TEST_CASE("full disk: one that has no room for a checkpoint is told before the f
               "MiB: make room before the first save"));
 }
 
+TEST_CASE("full disk: one with room for two checkpoints is told, and keeps the newest of them",
+          "[integration][full_disk][P3][CK-6]") {
+  // Checkpoints of 10 MB, of which the rule would keep three and write a fourth.
+  SmallDiskRun run("27m",
+                   {"model.layers=4", "model.heads=2", "model.head_dim=64", "eval.interval_steps=0",
+                    "run.steps=5", "checkpoint.interval_steps=1", "checkpoint.keep_last=3"});
+  if (!run.mounted()) {
+    return;
+  }
+  const Ended ended = run.start()->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(count_of(ended.err, "warning disk_small ") == 1);
+  const std::string warning = ended.err.substr(ended.err.find("warning disk_small "));
+  CHECK(is_as(warning.substr(0, warning.find('\n')),
+              "warning disk_small *small/tiny/checkpoints has * MiB free, room for 2 more "
+              "checkpoints of * MiB; the run keeps up to 4 at a time: make room, or older ones go "
+              "early when it is full (checkpoint.keep_last)"));
+  CHECK(has(ended.err, "there is no room for checkpoint.keep_last"));
+  CHECK(!has(ended.err, "checkpoint_failed"));
+  CHECK(checkpoint_steps(run.directory()) == std::vector<std::int64_t>{4, 5});
+}
+
 TEST_CASE("full disk: half a line that an end has left costs no event and no step",
           "[integration][full_disk][P1][ST-7]") {
   const RunSite site;
@@ -296,9 +319,9 @@ TEST_CASE("full disk: lines that a kill took with it come from the journal",
   // The state is saved on the node's own disk. The index has reserved room for the journal of 6,000
   // steps: they are long ones, so that a late test finds most of it.
   constexpr std::int64_t kInterval = 50;
-  const Words keys = small_keys({fmt::format("checkpoint.interval_steps={}", kInterval),
-                                 "checkpoint.keep_last=2", "checkpoint.local_dir=fast",
-                                 "data.sequence_length=1024"});
+  const Words keys =
+      small_keys({fmt::format("checkpoint.interval_steps={}", kInterval), "checkpoint.keep_last=2",
+                  "checkpoint.local_dir=fast", "data.sequence_length=1024"});
   SmallDiskRun run("4m", keys);
   if (!run.mounted()) {
     return;

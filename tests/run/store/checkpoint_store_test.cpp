@@ -315,7 +315,7 @@ TEST_CASE("checkpoint_store: room is made as the rule would after the save, neve
   CHECK(site.home->make_room(30) == 0);  // nothing is known to be whole yet
   CHECK(site.start() == 20);
   const bool before = keep_last == 1;  // 10 has gone at the start
-  const bool goes = keep_last == 2;
+  const bool goes = keep_last >= 2;    // 3 of them have no room
   CHECK(site.home->make_room(30) == (goes ? 1 : 0));
   CHECK(site.placed() == (before || goes ? Steps{20} : Steps{10, 20}));
   CHECK(site.home->make_room(30) == 0);
@@ -339,6 +339,33 @@ TEST_CASE("checkpoint_store: the best gives way to the newest where nothing else
   CHECK(site.home->make_room(40) == 1);
   CHECK(site.placed() == Steps{30});
   CHECK(site.home->make_room(40) == 0);
+}
+
+TEST_CASE("checkpoint_store: where the disk is full the oldest of the newest go, then the best",
+          "[run][checkpoint_store][CK-6][P3]") {
+  StoreSite site;
+  site.open({.keep_last = 4, .keep_best = 1});
+  for (const auto& [step, loss] : {std::pair(10, 1.0), std::pair(20, 2.0), std::pair(30, 3.0)}) {
+    REQUIRE(site.home->evaluated(step, loss));
+    site.save(step);
+  }
+  CHECK(site.home->make_room(40) == 1);
+  CHECK(site.placed() == Steps{10, 30});
+  CHECK(site.home->make_room(40) == 1);
+  CHECK(site.placed() == Steps{30});
+  CHECK(site.home->make_room(40) == 0);
+}
+
+TEST_CASE("checkpoint_store: landmarks, and all where all are to stay, outlive a full disk",
+          "[run][checkpoint_store][CK-6][P3]") {
+  const std::int64_t keep_last = GENERATE(0, 3);
+  StoreSite site;
+  site.open({.keep_last = keep_last, .keep_every = 10});
+  for (const std::int64_t step : {10, 20}) {
+    site.save(step);
+  }
+  CHECK(site.home->make_room(30) == 0);
+  CHECK(site.placed() == Steps{10, 20});
 }
 
 TEST_CASE("checkpoint_store: a start keeps as the best what is the best on disk",
