@@ -6,7 +6,7 @@ namespace train::cli {
 
 /// actortrain tokenize, and detokenize
 struct TokenizeOptions {
-  std::string tokenizer;  ///< Directory or file.
+  std::string tokenizer;  ///< "bytes", or a directory or file.
   std::string file;       ///< Empty: standard input.
   bool lines = false;     ///< One text, and its ids, per line.
   bool jsonl = false;     ///< {"text"} and {"ids"} per line.

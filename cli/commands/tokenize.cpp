@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "base/text/log.hpp"
 #include "cli/command.hpp"
+#include "data/prepare/prepare.hpp"
 #include "data/tokenizer/text_encoder.hpp"
 #include "data/tokenizer/text_stream.hpp"
 #include "data/tokenizer/tokenizer.hpp"
@@ -40,6 +43,9 @@ Result<Wanted> member_of(std::string_view line, std::size_t number, const char* 
                                 name, storage::shown(line)));
 }
 
+/// Value of --tokenizer whose tokens are bytes, as in `data prepare`.
+constexpr std::string_view kBytes = "bytes";
+
 Result<data::Tokenizer> load(const TokenizeOptions& options) {
   auto tokenizer = data::Tokenizer::load(options.tokenizer);
   if (tokenizer) {
@@ -48,6 +54,25 @@ Result<data::Tokenizer> load(const TokenizeOptions& options) {
     }
   }
   return tokenizer;
+}
+
+/// Appends the bytes of a text as ids, each with its place; no byte is replaced.
+void add_bytes(std::string_view text, data::EncodedText& encoded) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    encoded.ids.push_back(static_cast<unsigned char>(text[i]));
+    encoded.spans.push_back({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i + 1)});
+  }
+}
+
+/// Text of byte tokens. Their end of text is special: no byte stands for it.
+std::string text_of_bytes(const Ids& ids) {
+  std::string text;
+  for (const std::uint32_t id : ids) {
+    if (id < data::kBytesEndOfText) {
+      text += static_cast<char>(id);
+    }
+  }
+  return text;
 }
 
 /// Buffers lines, so that many short ones need few system calls.
@@ -80,21 +105,49 @@ std::string spans_text(std::span<const storage::TokenSpan> spans) {
   return text += ']';
 }
 
+/// Encodes one text after another as the options say.
+class Encoder {
+ public:
+  static Result<Encoder> open(const TokenizeOptions& options) {
+    if (options.tokenizer == kBytes) {
+      return Encoder(options, std::nullopt);
+    }
+    return Encoder(options, TRAIN_TRY(load(options)));
+  }
+
+  /// Replaces `encoded`.
+  Status encode(std::string_view text, data::EncodedText& encoded) {
+    encoded.ids.clear();
+    encoded.spans.clear();
+    if (!encoder_) {
+      add_bytes(text, encoded);
+      return {};
+    }
+    return spans_ ? encoder_->encode_with_spans(text, how_, encoded)
+                  : encoder_->encode(text, how_, encoded.ids);
+  }
+  [[nodiscard]] std::uint64_t replaced_count() const {
+    return encoder_ ? encoder_->replaced_count() : 0;
+  }
+
+ private:
+  Encoder(const TokenizeOptions& options, const std::optional<data::Tokenizer>& tokenizer)
+      : how_{.add_special_tokens = options.special, .rendered = options.rendered},
+        spans_(options.spans),
+        encoder_(tokenizer ? std::make_unique<data::TextEncoder>(*tokenizer) : nullptr) {}
+
+  data::EncodeOptions how_;
+  bool spans_;
+  std::unique_ptr<data::TextEncoder> encoder_;  ///< Null: bytes.
+};
+
 Status tokenize(const TokenizeOptions& options) {
-  const auto tokenizer = TRAIN_TRY(load(options));
+  auto encoder = TRAIN_TRY(Encoder::open(options));
   const auto input = TRAIN_TRY(whole_input(options.file));
-  data::TextEncoder encoder(tokenizer);
-  const data::EncodeOptions how{.add_special_tokens = options.special,
-                                .rendered = options.rendered};
   LinePrinter printer;
   data::EncodedText encoded;
-  Ids& ids = encoded.ids;
-  const auto encode = [&](std::string_view text) {
-    ids.clear();
-    encoded.spans.clear();
-    return options.spans ? encoder.encode_with_spans(text, how, encoded)
-                         : encoder.encode(text, how, ids);
-  };
+  const Ids& ids = encoded.ids;
+  const auto encode = [&](std::string_view text) { return encoder.encode(text, encoded); };
   const auto encode_line = [&](std::string_view line, std::size_t number) -> Status {
     if (options.lines) {
       TRAIN_RETURN_IF_ERROR(encode(line));
@@ -160,12 +213,17 @@ Result<std::string> pieces_line(const data::Tokenizer& tokenizer, std::string_vi
 }
 
 Status detokenize(const TokenizeOptions& options) {
-  const auto tokenizer = TRAIN_TRY(load(options));
+  std::optional<data::Tokenizer> tokenizer;  // nullopt: bytes.
+  if (options.tokenizer != kBytes) {
+    tokenizer = TRAIN_TRY(load(options));
+  }
   const auto input = TRAIN_TRY(whole_input(options.file));
-  const std::uint32_t vocab = tokenizer.vocab_size();
+  const std::uint32_t vocab =
+      tokenizer ? tokenizer->vocab_size() : static_cast<std::uint32_t>(data::kBytesVocabSize);
   LinePrinter printer;
   const auto decode = [&](const Ids& ids) {
-    return tokenizer.decode(ids, /*skip_special=*/!options.special);
+    return tokenizer ? tokenizer->decode(ids, /*skip_special=*/!options.special)
+                     : text_of_bytes(ids);
   };
   const auto decode_line = [&](std::string_view line, std::size_t number) -> Status {
     if (options.lines) {
@@ -176,7 +234,7 @@ Status detokenize(const TokenizeOptions& options) {
     const auto numbers = TRAIN_TRY(member_of<std::vector<std::int64_t>>(line, number, "ids"));
     const auto ids = TRAIN_TRY(checked_ids(numbers, vocab));
     if (options.pieces) {
-      const auto pieces = TRAIN_TRY(pieces_line(tokenizer, line, number, ids));
+      const auto pieces = TRAIN_TRY(pieces_line(*tokenizer, line, number, ids));
       printer.add(pieces);
       return {};
     }
@@ -194,8 +252,9 @@ Status detokenize(const TokenizeOptions& options) {
 TokenizeOptions& describe_words(CommandSyntax& command, TokenizeOptions& options, const char* jsonl,
                                 const char* special) {
   command
-      .text("--tokenizer", options.tokenizer, "Directory of a model, or a tokenizer's file",
-            "DIR|FILE")
+      .text("--tokenizer", options.tokenizer,
+            "bytes (a token is a byte), a model's directory, or a tokenizer's file",
+            "bytes|DIR|FILE")
       ->required();
   command.app.add_flag("--lines", options.lines, "Each line is a document and gives a line of ids");
   command.app.add_flag("--jsonl", options.jsonl, jsonl);
@@ -207,6 +266,8 @@ TokenizeOptions& describe_words(CommandSyntax& command, TokenizeOptions& options
                        : options.spans && !options.jsonl ? "--spans needs --jsonl"
                        : options.pieces && (!options.jsonl || options.special)
                            ? "--pieces needs --jsonl, and shows no special tokens"
+                       : options.pieces && options.tokenizer == kBytes
+                           ? "--pieces is for a tokenizer's tokens; one of bytes adds its byte"
                            : "");
   });
   return options;

@@ -48,6 +48,15 @@ TEST_CASE("tokenizer: ids of a text and back", "[integration][tokenizer]") {
   write_bytes(site / "whole.txt", whole.out);
   CHECK(site.call({"detokenize", "--tokenizer", "tok", "whole.txt"}).out ==
         read_bytes(site / "text.txt"));
+  // Bytes, as data prepare takes them, also where they are no UTF-8.
+  write_bytes(site / "odd.txt", "a\xff\xc3\xa4");
+  const Ended bytes = site.call({"tokenize", "--tokenizer", "bytes", "odd.txt"});
+  CHECK(bytes.out == "97 255 195 164\n");
+  write_bytes(site / "odd_ids.txt", "97 255 195 256 164\n");
+  CHECK(site.call({"detokenize", "--tokenizer", "bytes", "odd_ids.txt"}).out ==
+        read_bytes(site / "odd.txt"));
+  write_bytes(site / "odd_ids.txt", "257\n");
+  check_mistake(site, {"detokenize", "--tokenizer", "bytes", "odd_ids.txt"}, {"0 to 256"});
   check_mistake(site, {"tokenize", "--tokenizer", "nowhere", "text.txt"}, {"nowhere"});
   check_mistake(site, {"tokenize", "--tokenizer", "tok", "no.txt"}, {"no.txt"});
   check_mistake(site, {"tokenize", "--tokenizer", "tok", "tok"}, {"tok", "not a regular file"});

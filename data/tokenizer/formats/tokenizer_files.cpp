@@ -216,7 +216,7 @@ Result<TokenizerParts> read_tokenizer_files(const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
     return user_error(
-        fmt::format("{}: no such tokenizer; name a model's directory or a tokenizer's file{}",
+        fmt::format("{}: no such tokenizer; name a model's directory, a tokenizer's file, or bytes{}",
                     path.string(), storage::how_to_fetch(path.string())));
   }
   const bool is_folder = fs::is_directory(path, ignored);
