@@ -90,8 +90,17 @@ Status check_words(CLI::App& app, const std::vector<std::string>& words) {
   return {};
 }
 
+/// True if the command takes an argument of this name by its place, such as a checkpoint's step.
+bool takes_by_place(const CLI::App& command, const std::string& word) {
+  const auto options = command.get_options([&word](const CLI::Option* option) {
+    return option->get_positional() && option->get_name(true) == word;
+  });
+  return !options.empty();
+}
+
 /// Hint at the option that is meant, or at the key of a run file.
-std::string hint_for(const std::string& name, const std::vector<std::string>& known) {
+std::string hint_for(const CLI::App& command, const std::string& name,
+                     const std::vector<std::string>& known) {
   const std::string nearest = configs::nearest_name(name, known);
   const bool slip = !nearest.empty() && configs::edit_distance(name, nearest) <= 1;
   const bool sets = std::find(known.begin(), known.end(), "--set") != known.end();
@@ -99,6 +108,9 @@ std::string hint_for(const std::string& name, const std::vector<std::string>& kn
   if (sets && (word == "config" || word == "resume")) {
     return word == "config" ? "; the run file is named without an option"
                             : "; the same command resumes a run, without an option";
+  }
+  if (takes_by_place(command, word)) {
+    return "; it is named without an option";
   }
   const std::string key = configs::find_field(word) == nullptr ? configs::key_meant(word) : word;
   if (sets && !slip && !key.empty()) {
@@ -116,8 +128,8 @@ Error explain(const CLI::App& command, const CLI::ParseError& error,
     for (const std::string& word : words) {
       const std::string name = word.substr(0, word.find('='));
       if (word.starts_with("--") && std::find(known.begin(), known.end(), name) == known.end()) {
-        return usage_error(command,
-                           fmt::format("unknown option \"{}\"{}", name, hint_for(name, known)));
+        return usage_error(
+            command, fmt::format("unknown option \"{}\"{}", name, hint_for(command, name, known)));
       }
     }
   }

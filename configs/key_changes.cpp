@@ -207,6 +207,11 @@ std::vector<KeyChange> key_changes(const RunConfig& before, const RunConfig& now
 Status check_accepted(std::span<const std::string> keys) {
   for (const std::string& key : keys) {
     const std::string place = fmt::format("--accept-config {}", one_line(key));
+    const std::string name = key.substr(0, key.find('='));
+    if (name != key && find_field(name) != nullptr) {
+      return user_error(fmt::format("{}: takes a key alone; give --accept-config {} --set {}",
+                                    place, name, one_line(key)));
+    }
     const Field* const field = find_field(key);
     if (field == nullptr) {
       return unknown_key(place, key);

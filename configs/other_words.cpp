@@ -28,6 +28,7 @@ constexpr auto kWords = std::to_array<OtherWords>({
     {"option", "--temperature", "--temp"},
     {"option", "--fresh", "--restart|--overwrite|--reset|--from_scratch"},
     {"option", "--nodes", "--num_nodes|--nnodes"},
+    {"option", "--listen", "--port|--host|--address|--bind"},
 
     {"section", "run", "trainer|training|general|experiment"},
     {"section", "data", "dataset|dataloader|corpus"},

@@ -100,7 +100,26 @@ Status prepare_rows(const PrepareOptions& options, storage::SaidLayout layout) {
   return {};
 }
 
+/// Reports inputs that are no files, and were meant as something else.
+Status check_inputs(const std::vector<std::string>& inputs) {
+  std::error_code ignored;
+  for (const std::string& input : inputs) {
+    if (std::filesystem::exists(input, ignored)) {
+      continue;
+    }
+    if (input == "-") {
+      return user_error("--input -: standard input is not read; write the text to a file");
+    }
+    if (input.find(',') != std::string::npos) {
+      return user_error(
+          fmt::format("--input {}: no such file; put spaces between several files", input));
+    }
+  }
+  return {};
+}
+
 Status prepare(const PrepareOptions& options) {
+  TRAIN_RETURN_IF_ERROR(check_inputs(options.inputs));
   std::error_code ignored;
   if (std::filesystem::exists(options.out, ignored) &&
       !std::filesystem::is_directory(options.out, ignored)) {

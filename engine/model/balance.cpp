@@ -80,6 +80,9 @@ Result<std::vector<BalanceTerm>> parse_balance(std::span<const std::string> text
   }
   bool pooled = false, by_sequence = false;
   for (const std::string& text : texts) {
+    if (text == "none") {
+      return refused(text, "it stands alone, for no loss; leave it out beside others");
+    }
     const auto term = TRAIN_TRY(parse_term(text));
     if (std::any_of(terms.begin(), terms.end(),
                     [&](const BalanceTerm& other) { return alike(term, other); })) {

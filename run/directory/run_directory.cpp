@@ -1,6 +1,7 @@
 #include "run/directory/run_directory.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -59,6 +60,16 @@ std::string way_out(const configs::KeyChange& change) {
           : "");
 }
 
+/// " (changed, too: model.experts)": a key may follow from others, which the user has set.
+std::string also_changed(std::vector<std::string> paths) {
+  constexpr std::size_t kNamed = 4;
+  if (paths.size() > kNamed) {
+    paths.resize(kNamed);
+    paths.emplace_back("...");
+  }
+  return paths.empty() ? "" : fmt::format(" (changed, too: {})", fmt::join(paths, ", "));
+}
+
 /// Changes from the configuration recorded in the index, or else in `file`, to `config`. Errors
 /// (user): the file cannot be read; a key that determines the result has changed and is not in
 /// `accepted`.
@@ -75,19 +86,27 @@ Result<std::vector<configs::KeyChange>> allowed_changes(const fs::path& file,
                     before.error().message, file.parent_path().string()));
   }
   auto changes = configs::key_changes(*before, config);
-  for (const configs::KeyChange& change : changes) {
+  const auto refused = [&accepted](const configs::KeyChange& change) {
     const bool allowed = change.rule() == configs::BetweenStarts::on_request &&
                          std::ranges::count(accepted, change.field->key()) > 0;
-    if (configs::stays(change.rule()) && !allowed) {
-      const auto origin = config.origins.find(change.path);
-      const bool ruled = origin != config.origins.end() && origin->second == "rule";
-      return user_error(fmt::format("{}: {} was {} when this run began and is {} now{}; {}",
-                                    file.string(), change.path, change.before_text(),
-                                    change.now_text(), ruled ? ", by scaling.rule" : "",
-                                    way_out(change)));
+    return configs::stays(change.rule()) && !allowed;
+  };
+  const auto first = std::ranges::find_if(changes, refused);
+  if (first == changes.end()) {
+    return changes;
+  }
+  std::vector<std::string> others;
+  for (auto other = std::next(first); other != changes.end(); ++other) {
+    if (refused(*other)) {
+      others.push_back(other->path);
     }
   }
-  return changes;
+  const auto origin = config.origins.find(first->path);
+  const bool ruled = origin != config.origins.end() && origin->second == "rule";
+  return user_error(fmt::format("{}: {} was {} when this run began and is {} now{}{}; {}",
+                                file.string(), first->path, first->before_text(), first->now_text(),
+                                ruled ? ", by scaling.rule" : "", also_changed(others),
+                                way_out(*first)));
 }
 
 // The first evaluation, at step 0, is not a step. An unreadable file may have one.

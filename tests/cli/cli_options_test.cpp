@@ -323,6 +323,12 @@ TEST_CASE("options: unknown commands and options name the nearest", "[actors][cl
     INFO(what);
     CHECK(refused(words).find(fmt::format("did you mean \"{}\"?", what)) != std::string::npos);
   };
+  meant({"board", "runs", "--port", "8080"}, "--listen");
+  for (const char* command : {"show", "verify"}) {
+    CHECK(refused({"checkpoints", command, "runs/a", "--step", "best"})
+              .find("unknown option \"--step\"; it is named without an option") !=
+          std::string::npos);
+  }
   meant({"trian", "a.toml"}, "run");
   meant({"train", "a.toml"}, "run");
   meant({"prepare"}, "data prepare");

@@ -240,6 +240,9 @@ TEST_CASE("key_changes: only a key that later updates alone depend on can be acc
         std::string::npos);
   CHECK(refusal("run.steps") ==
         "--accept-config run.steps: may change without being accepted; leave it out");
+  CHECK(refusal("optimizer.lr=1e-3") ==
+        "--accept-config optimizer.lr=1e-3: takes a key alone; give --accept-config optimizer.lr "
+        "--set optimizer.lr=1e-3");
   CHECK(refusal("learning_rate") ==
         "--accept-config learning_rate: unknown key \"learning_rate\"; did you mean "
         "\"optimizer.lr\"?");

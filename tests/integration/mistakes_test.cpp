@@ -111,6 +111,10 @@ TEST_CASE("mistakes: what is given to a command instead of what it wants",
                 {"--out tiny.toml: is not a directory"});
   check_mistake(site, {"data", "prepare", "--input", "tiny.toml", "--out", "runs/tiny"},
                 {"--out runs/tiny: is a run's directory"});
+  check_mistake(site, {"data", "prepare", "--input", "a.jsonl,b.jsonl", "--out", "o"},
+                {"--input a.jsonl,b.jsonl: no such file; put spaces between several files"});
+  check_mistake(site, {"data", "prepare", "--input", "-", "--out", "o"},
+                {"--input -: standard input is not read"});
   check_mistake(site,
                 {"data", "prepare", "--input", "tiny.toml", "--out", "o", "--tokenizer", "none"},
                 {"none: no such tokenizer", "model's directory"});

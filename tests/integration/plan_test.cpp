@@ -54,6 +54,16 @@ TEST_CASE("plan: mistakes", "[integration][plan][mistakes]") {
   check_mistake(site, {"plan", "tiny.toml", "--set", "parallel.ranks=4"},
                 {"parallel.ranks", "batch.lanes"});
   check_mistake(site, {"plan", "tiny.toml", "--vocab", "0"}, {"--vocab", "1 or more"});
+  check_mistake(site, {"plan", "tiny.toml", "--vocab", "99999999999"},
+                {"--vocab must be 16777216 or less"});
+  check_mistake(site, {"plan", "tiny.toml", "--vocab", "300", "--set", "model.vocab_size=256"},
+                {"model.vocab_size is 256", "300 tokens"});
+  write_bytes(site / "shape.toml",
+              "[run]\nname = \"shape\"\n[model]\nconfig = \"smollm2-135m\"\n"
+              "[data]\ndir = \"nowhere\"\n");
+  CHECK(site.call({"plan", "shape.toml", "--vocab", "49152"}).exit_code == 0);
+  check_mistake(site, {"plan", "shape.toml", "--vocab", "49153"},
+                {"--vocab 49153: the model has 49152 tokens", "at most 49152"});
   check_mistake(site, {"plan", "tiny.toml", "--set", "data.dir=nowhere"}, {"data.dir", "nowhere"});
   check_mistake(site, {"plan", "tiny.toml", "--set", "parallel.rank=2"},
                 {"did you mean \"parallel.ranks\""});

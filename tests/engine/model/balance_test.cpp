@@ -51,6 +51,8 @@ TEST_CASE("balance: terms are a kind, a scope and a coefficient", "[engine][bala
   CHECK((*terms)[2].coeff == 2.0F);
   CHECK(parse_balance(Texts{"hf:lane:1"})->front().kind == BalanceKind::hf);
   CHECK(parse_balance(Texts{"none"})->empty());
+  CHECK(parse_balance(Texts{"switch:0.01", "none"}).error().message ==
+        "model.balance has \"none\": it stands alone, for no loss; leave it out beside others");
   CHECK(parse_balance(Texts{})->empty());
 }
 

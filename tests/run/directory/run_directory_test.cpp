@@ -149,6 +149,20 @@ TEST_CASE("run directory: a key that decides the result is named with both value
   }
 }
 
+TEST_CASE("run directory: a value that follows from another key is named together with that",
+          "[run][run_directory]") {
+  const test::TempDirectory directory;
+  const auto opened =
+      open_changed(directory.path(), {},
+                   {"model.experts=8", "model.experts_per_token=2", "model.expert_hidden=64"});
+  REQUIRE_FALSE(opened.ok());
+  INFO(opened.error().message);
+  CHECK_THAT(opened.error().message,
+             Catch::Contains("(changed, too: ") && Catch::Contains("model.experts_per_token") &&
+                 Catch::EndsWith("; set it back, choose another run.name, or start anew with "
+                                 "--fresh"));
+}
+
 TEST_CASE("run directory: a key that later updates alone depend on changes if it is accepted",
           "[run][run_directory]") {
   const std::vector<std::string> now = {"optimizer.lr=0.5"};
