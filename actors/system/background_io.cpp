@@ -25,7 +25,7 @@ void be_modest(int policy) noexcept {
 
 void take_smallest_share() noexcept { be_modest(SCHED_BATCH); }
 
-void BackgroundIo::run(const std::function<void()>& work) {
+void BackgroundIo::run(const std::function<void()>& work, Beside beside) {
   if (thread_ == Thread::callers) {
     work();
     return;
@@ -34,7 +34,9 @@ void BackgroundIo::run(const std::function<void()>& work) {
   std::exception_ptr error;
   // A new thread each time: an unprivileged thread cannot leave SCHED_IDLE again.
   JoinedThread thread([&] {
-    be_modest(starved_ ? SCHED_BATCH : SCHED_IDLE);
+    if (beside == Beside::steps) {
+      be_modest(starved_ ? SCHED_BATCH : SCHED_IDLE);
+    }
     try {
       work();
     } catch (...) {

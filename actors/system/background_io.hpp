@@ -12,14 +12,18 @@ namespace train::actors {
 class BackgroundIo {
  public:
   enum class Thread : std::uint8_t { own, callers };
+  enum class Beside : std::uint8_t {
+    steps,   ///< The rank computes steps meanwhile.
+    nothing  ///< Its last step is done, and the end of the run waits for the work.
+  };
 
   /// `callers`: run() calls `work` directly; for runs on one thread.
   explicit BackgroundIo(Thread thread = Thread::own) : thread_(thread) {}
 
-  /// Calls `work` on a new thread, waits for it, and rethrows its exception. The thread, and the
-  /// programs it starts, get only idle cores; or, if the work before took longer than 3 s, a
-  /// guaranteed small share (nice 19).
-  void run(const std::function<void()>& work);
+  /// Calls `work` on a new thread, waits for it, and rethrows its exception. Beside steps the
+  /// thread, and the programs it starts, get only idle cores; or, if the work before took longer
+  /// than 3 s, a guaranteed small share (nice 19).
+  void run(const std::function<void()>& work, Beside beside = Beside::steps);
 
  private:
   Thread thread_;

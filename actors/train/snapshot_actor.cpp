@@ -61,6 +61,7 @@ struct Snapshot {
   void copy(const CopyState& message) const;
   void copied(const StateCopied& message) const;
   void write_granted() const;
+  [[nodiscard]] BackgroundIo::Beside beside(std::int64_t step) const;
   void write(Buffer& buffer) const;
   void write_done() const;
   void write_failed(const CheckpointFailed& message) const;
@@ -144,13 +145,20 @@ void Snapshot::write_granted() const {
   }
 }
 
+/// Programs of others on a full machine would leave next to nothing to modest work.
+BackgroundIo::Beside Snapshot::beside(std::int64_t step) const {
+  return step >= context->engine->options().total_steps ? BackgroundIo::Beside::nothing
+                                                        : BackgroundIo::Beside::steps;
+}
+
 void Snapshot::write(Buffer& buffer) const {
   buffer.writing = true;
   const std::int64_t step = *buffer.held;
   context->disk->mark({.what = "write checkpoint", .step = step - 1, .unit = -1, .lane = -1});
   context->disk->enqueue([me = caf::actor_cast<SnapshotActor>(self), rank = context->rank,
                           staging = buffer.staging, failed = buffer.failure, step,
-                          writer = work.write, background_io = &context->background_io] {
+                          writer = work.write, background_io = &context->background_io,
+                          beside = beside(step)] {
     const std::int64_t begin_ns = steady_now_ns();
     std::uint64_t digest = 0;
     const auto record = attempt([&]() -> Result<std::string> {
@@ -158,10 +166,12 @@ void Snapshot::write(Buffer& buffer) const {
         return failure(failed);
       }
       Result<std::string> written = failure("not written");
-      background_io->run([&] {
-        digest = engine::weights_digest(staging->views());
-        written = writer(step, staging->views());
-      });
+      background_io->run(
+          [&] {
+            digest = engine::weights_digest(staging->views());
+            written = writer(step, staging->views());
+          },
+          beside);
       return written;
     });
     if (!record) {
@@ -220,14 +230,15 @@ void Snapshot::follow(const ShardOrder& order) const {
                        .unit = -1,
                        .lane = -1});
   context->disk->enqueue([me = caf::actor_cast<SnapshotActor>(self), rank = context->rank, order,
-                          todo = work, background_io = &context->background_io] {
+                          todo = work, background_io = &context->background_io,
+                          beside = beside(order.step)] {
     const Status done = attempt([&] {
       switch (order.task) {
         case ShardTask::seal:
           return todo.seal(order.step, order.manifest);
         case ShardTask::send: {
           Status sent;
-          background_io->run([&] { sent = todo.send(order.step); });
+          background_io->run([&] { sent = todo.send(order.step); }, beside);
           return sent;
         }
         case ShardTask::finalize:

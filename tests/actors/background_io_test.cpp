@@ -25,6 +25,8 @@ TEST_CASE("spare time: work runs to its end on a thread that gives way, and may 
     CHECK(done);
   }
   CHECK(::sched_getscheduler(0) == own_policy);
+  spare.run([own_policy] { CHECK(::sched_getscheduler(0) == own_policy); },
+            BackgroundIo::Beside::nothing);
   CHECK_THROWS_WITH(spare.run([] { throw std::runtime_error("no disk"); }), "no disk");
   std::thread([] {
     take_smallest_share();

@@ -1,6 +1,6 @@
 // Plans of memory and disk against what the run then takes: of an emulated device that counts, of
-// the kernel's figures of every process of the same run on the CPU (the emulation itself takes
-// memory of the host), of the blocks of the checkpoints.
+// the kernel's figures of every process of the same run on the CPU (the emulation takes 8 to 12 MiB
+// of the host for the stacks of 1,024 threads), of the blocks of the checkpoints.
 
 #include <fcntl.h>
 #include <sys/file.h>
