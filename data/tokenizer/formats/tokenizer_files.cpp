@@ -215,9 +215,9 @@ Result<std::vector<std::uint32_t>> configured_ends(const fs::path& folder) {
 Result<TokenizerParts> read_tokenizer_files(const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
-    return user_error(
-        fmt::format("{}: no such tokenizer; name a model's directory, a tokenizer's file, or bytes{}",
-                    path.string(), storage::how_to_fetch(path.string())));
+    return user_error(fmt::format(
+        "{}: no such tokenizer; name a model's directory, a tokenizer's file, or bytes{}",
+        path.string(), storage::how_to_fetch(path.string())));
   }
   const bool is_folder = fs::is_directory(path, ignored);
   fs::path file = path;
