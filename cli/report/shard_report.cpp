@@ -30,19 +30,20 @@ std::size_t sent_in_gather(const engine::RankLayout& layout, const GroupLayout& 
   for (std::size_t i = 0; i < sources.ranks.size(); ++i) {
     if (sources.ranks[i] == layout.rank()) {
       return (sources.ranks.size() - 1) * layout.compute_size() *
-             static_cast<std::size_t>(sources.parts[i].element_count);
+             static_cast<std::size_t>(sources.elements[i]);
     }
   }
   return 0;
 }
 
 std::size_t sent_in_reduce(const engine::RankLayout& layout, const CollectiveOp& op) {
-  const engine::StagedOp staged = layout.staged(op, false);
-  std::size_t sent = 0;
-  for (std::size_t rank = 0; rank < staged.send.size(); ++rank) {
-    sent += static_cast<std::int64_t>(rank) == layout.rank() ? 0 : staged.send[rank].size_bytes;
+  const auto group = static_cast<std::size_t>(op.group);
+  std::int64_t elements = 0;
+  for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) {
+    elements += rank == layout.rank() ? 0 : layout.reduce_elements(group, rank);
   }
-  return sent;
+  return layout.sum_count(layout.rank(), op.part) * layout.reduce_size() *
+         static_cast<std::size_t>(elements);
 }
 
 }  // namespace
@@ -128,17 +129,18 @@ struct Cost {
   StepTraffic traffic = {};
 };
 
-Cost cost_of(std::string name, const RunPlan& run, const EngineOptions& options) {
-  Cost cost{.name = std::move(name), .needs = needs_of(run, options)};
-  const ShardPlan plan = engine::plan_of(options).value();
-  EngineOptions of_rank = options;
-  for (const std::int64_t rank : measured_ranks(plan.ranks())) {
-    of_rank.rank = rank;
-    const StepTraffic traffic = step_traffic(plan, engine::RankLayout(plan, of_rank));
+/// `other`: the cost of another way of sharding the run, or nullptr.
+Cost cost_of(std::string name, const RunPlan& run, const EngineOptions& options,
+             const ShardPlan& plan, const Cost* other) {
+  Cost cost{.name = std::move(name), .needs = {}};
+  const auto take_traffic = [&cost](const ShardPlan& shards, const engine::RankLayout& layout) {
+    const StepTraffic traffic = step_traffic(shards, layout);
     if (traffic.total_bytes() > cost.traffic.total_bytes()) {
       cost.traffic = traffic;
     }
-  }
+  };
+  cost.needs =
+      needs_of(run, options, plan, take_traffic, other == nullptr ? nullptr : &other->needs);
   return cost;
 }
 
@@ -151,8 +153,13 @@ std::int64_t largest_proper_divisor(std::int64_t number) {
   return 1;
 }
 
-/// Options with one strategy for the whole run; conflicting options are reset.
-EngineOptions with_strategy(EngineOptions options, const std::string& strategy) {
+struct Planned {
+  EngineOptions options;
+  ShardPlan plan;
+};
+
+/// Options with one strategy for the whole run, and their plan; conflicting options are reset.
+Planned with_strategy(EngineOptions options, const std::string& strategy) {
   configs::ParallelSection& parallel = options.parallel;
   parallel.strategy = strategy;
   parallel.strategy_by_unit.clear();
@@ -160,27 +167,31 @@ EngineOptions with_strategy(EngineOptions options, const std::string& strategy) 
   if (parallel.group < 1 || parallel.ranks % parallel.group != 0) {
     parallel.group = largest_proper_divisor(parallel.ranks);
   }
-  if (!engine::plan_of(options)) {
+  auto plan = engine::plan_of(options);
+  if (!plan) {
     parallel.reshard = "after_forward";
+    plan = engine::plan_of(options);
   }
-  if (!engine::plan_of(options)) {
+  if (!plan) {
     parallel.sync = "every_lane";  // Fits every batch.radix.
+    plan = engine::plan_of(options);
   }
-  return options;
+  return {std::move(options), std::move(plan).value()};
 }
 
-std::vector<Cost> costs_of(const RunPlan& run, const EngineOptions& options) {
-  std::vector<Cost> costs = {cost_of("this run", run, options)};
+std::vector<Cost> costs_of(const RunPlan& run, const EngineOptions& options,
+                           const ShardPlan& plan) {
+  std::vector<Cost> costs = {cost_of("this run", run, options, plan, nullptr)};
   if (options.parallel.ranks == 1) {
     return costs;
   }
   for (const std::string& strategy :
        configs::split_choices(*configs::find_field("parallel.strategy"))) {
-    const EngineOptions changed = with_strategy(options, strategy);
-    costs.push_back(cost_of(changed.parallel.strategy == "hybrid"
-                                ? fmt::format("hybrid {}", changed.parallel.group)
-                                : strategy,
-                            run, changed));
+    const Planned changed = with_strategy(options, strategy);
+    const configs::ParallelSection& parallel = changed.options.parallel;
+    costs.push_back(
+        cost_of(parallel.strategy == "hybrid" ? fmt::format("hybrid {}", parallel.group) : strategy,
+                run, changed.options, changed.plan, &costs.front()));
   }
   return costs;
 }
@@ -353,7 +364,7 @@ std::string plan_report(const RunPlan& run, bool tensors) {
   const EngineOptions options = engine::largest_phase(run.engine);
   const ShardPlan plan = engine::plan_of(options).value();
   const engine::LaneSchedule& lanes = plan.train_lanes();
-  const std::vector<Cost> costs = costs_of(run, options);
+  const std::vector<Cost> costs = costs_of(run, options, plan);
   std::string text = fmt::format(
       "{} rank{}, {} lane{} a step: {} round{}, gradients are sent {} time{} a step\n",
       plan.ranks(), plan.ranks() == 1 ? "" : "s", lanes.lanes(), lanes.lanes() == 1 ? "" : "s",

@@ -208,25 +208,6 @@ std::string fingerprint(const ShardPlan& plan) {
   return text;
 }
 
-struct Cut {
-  std::int64_t parts, part, fine_parts, fine;
-};
-
-/// First row and end of the cut's share of `rows`.
-using RowRange = std::pair<std::int64_t, std::int64_t>;
-
-RowRange even_rows(std::int64_t rows, const Cut& cut) {
-  const std::int64_t begin = rows * cut.part / cut.parts;
-  const std::int64_t coarse = rows * (cut.part + 1) / cut.parts - begin;
-  return {begin + coarse * cut.fine / cut.fine_parts,
-          begin + coarse * (cut.fine + 1) / cut.fine_parts};
-}
-
-RowRange owned_rows(std::int64_t rows, std::int64_t owner, const Cut& cut) {
-  const bool here = owner % cut.parts == cut.part && owner / cut.parts % cut.fine_parts == cut.fine;
-  return {0, here ? rows : 0};
-}
-
 std::vector<std::int64_t> neighbours(std::int64_t rank, std::int64_t count) {
   std::vector<std::int64_t> ranks;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -236,6 +217,19 @@ std::vector<std::int64_t> neighbours(std::int64_t rank, std::int64_t count) {
 }
 
 }  // namespace
+
+std::pair<std::int64_t, std::int64_t> rows_of_cut(std::int64_t rows, std::int64_t owner,
+                                                  const RowCut& cut) {
+  if (owner != kCutByRows) {
+    const bool here =
+        owner % cut.parts == cut.part && owner / cut.parts % cut.fine_parts == cut.fine;
+    return {0, here ? rows : 0};
+  }
+  const std::int64_t begin = rows * cut.part / cut.parts;
+  const std::int64_t coarse = rows * (cut.part + 1) / cut.parts - begin;
+  return {begin + coarse * cut.fine / cut.fine_parts,
+          begin + coarse * (cut.fine + 1) / cut.fine_parts};
+}
 
 const char* strategy_name(Strategy strategy) {
   static constexpr std::array kNames = {"none", "optimizer", "gradient", "full", "hybrid"};
@@ -319,6 +313,7 @@ std::int64_t ShardPlan::gradient_base_of(std::size_t unit) const {
 
 Part ShardPlan::trained(std::size_t group, const Part& part) const {
   Part trained;
+  trained.segments.reserve(part.segments.size());
   for (Segment segment : part.segments) {
     const Parameter& parameter = groups_[group].parameters[segment.parameter];
     if (!parameter.frozen) {
@@ -337,12 +332,15 @@ Part ShardPlan::cut(std::size_t group, std::int64_t parts, std::int64_t part,
   const bool whole = parts == 1 && fine_parts == 1;
   Part result;
   const std::vector<Parameter>& parameters = groups_[group].parameters;
+  result.segments.reserve(parameters.size());
+  std::pair<std::int64_t, std::int64_t> last{-1, kCutByRows}, range;  // Experts are alike.
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& parameter = parameters[i];
-    const auto [first, end] = groups_[group].owners[i] == kCutByRows
-                                  ? even_rows(parameter.rows(), {parts, part, fine_parts, fine})
-                                  : owned_rows(parameter.rows(), groups_[group].owners[i],
-                                               {parts, part, fine_parts, fine});
+    if (const std::pair now{parameter.rows(), groups_[group].owners[i]}; now != last) {
+      last = now;
+      range = rows_of_cut(now.first, now.second, {parts, part, fine_parts, fine});
+    }
+    const auto [first, end] = range;
     if (first == end) {
       continue;
     }

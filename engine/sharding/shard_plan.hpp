@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -184,5 +185,15 @@ class ShardPlan {
 /// than the mean and one parameter, where every group is split over all ranks.
 void assign_owners(std::vector<ShardGroup>& groups, const std::vector<std::string>& whole,
                    std::int64_t ranks);
+
+/// One part of rows cut into `parts`, or its cut `fine` of `fine_parts`.
+struct RowCut {
+  std::int64_t parts = 1, part = 0, fine_parts = 1, fine = 0;
+};
+
+/// First row and end of the cut's share of a parameter's `rows` (ShardGroup::owners).
+[[nodiscard]] std::pair<std::int64_t, std::int64_t> rows_of_cut(std::int64_t rows,
+                                                                std::int64_t owner,
+                                                                const RowCut& cut);
 
 }  // namespace train::engine

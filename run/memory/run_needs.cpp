@@ -23,6 +23,18 @@ std::uint64_t transfer_copies(const engine::RankLayout& layout) {
   return engine::kStagingSlots * bytes;
 }
 
+/// Bytes of the largest tensor's rows in a rank's shard.
+std::uint64_t largest_rows(const engine::ShardPlan& plan, std::int64_t rank) {
+  std::int64_t largest = 0;
+  for (std::size_t group = 0; group < plan.groups().size(); ++group) {
+    const engine::Part part = plan.reduce_part(group, rank);
+    for (const engine::Segment& segment : part.segments) {
+      largest = std::max(largest, segment.count);
+    }
+  }
+  return static_cast<std::uint64_t>(largest) * sizeof(float);
+}
+
 /// Takes what the host keeps of a device's engine out of the rows of the device.
 void leave_to_host(RunNeeds& needs) {
   engine::MemoryPlan& device = needs.engine;
@@ -56,24 +68,33 @@ std::vector<std::int64_t> measured_ranks(std::int64_t ranks) {
 }
 
 RunNeeds needs_of(const RunPlan& run, const engine::RankOptions& options) {
+  return needs_of(run, options, engine::plan_of(options).value(), {}, nullptr);
+}
+
+RunNeeds needs_of(const RunPlan& run, const engine::RankOptions& options,
+                  const engine::ShardPlan& plan, const LayoutVisitor& visit,
+                  const RunNeeds* other) {
   const configs::RunConfig& config = run.config;
-  const engine::ShardPlan plan = engine::plan_of(options).value();
   const auto optimizer = engine::optimizer_of(options);
   const bool processes = in_processes(config.parallel, run.separate_processes);
-  engine::RankOptions fullest = options;
+  const engine::RankLayout of_options(plan, options);
   RunNeeds needs;
   needs.has_device = config.runtime.device != "cpu";
+  std::int64_t fullest = 0;
   std::uint64_t shard = 0;
   std::uint64_t largest = 0;  // Tensor of a shard.
   std::uint64_t share = 0;    // Of its node's snapshots.
   for (const std::int64_t rank : measured_ranks(plan.ranks())) {
     engine::RankOptions of_rank = options;
     of_rank.rank = rank;
-    const engine::RankLayout layout(plan, of_rank);
+    const engine::RankLayout layout = of_options.of_rank(rank);
+    if (visit) {
+      visit(plan, layout);
+    }
     const engine::MemoryPlan memory = engine::plan_beside_activations(layout, plan, of_rank);
     if (memory.total_bytes() > needs.engine.total_bytes()) {
       needs.engine = memory;
-      fullest.rank = rank;
+      fullest = rank;
     }
     if (needs.has_device && processes && config.parallel.transport != "nccl") {
       needs.transfer_copies_bytes = std::max(needs.transfer_copies_bytes, transfer_copies(layout));
@@ -82,12 +103,10 @@ RunNeeds needs_of(const RunPlan& run, const engine::RankOptions& options) {
     needs.node_ranks =
         std::max(needs.node_ranks, static_cast<std::uint64_t>(node.end - node.first));
     shard = std::max(shard, engine::shard_bytes(plan, *optimizer, rank));
-    for (const engine::StateView& view : engine::shard_rows(plan, *optimizer, rank)) {
-      largest = std::max<std::uint64_t>(largest, view.size_bytes);
-    }
+    largest = std::max(largest, largest_rows(plan, rank));
     share = std::max(share, engine::node_bytes(plan, *optimizer, rank, node));
   }
-  needs.engine = engine::plan_memory(fullest);
+  needs.engine.activations_bytes = engine::plan_activations(of_options.of_rank(fullest), options);
   if (needs.has_device) {
     leave_to_host(needs);
   }
@@ -99,7 +118,7 @@ RunNeeds needs_of(const RunPlan& run, const engine::RankOptions& options) {
   needs.node_snapshots_bytes =
       static_cast<std::uint64_t>(memory_slots(run)) * share * needs.node_ranks;
   needs.programs = processes ? needs.node_ranks + 1 : 1;  // And the launcher.
-  needs.checkpoint_bytes = checkpoint_bytes(run);
+  needs.checkpoint_bytes = other != nullptr ? other->checkpoint_bytes : checkpoint_bytes(run);
   needs.checkpoints = static_cast<std::uint64_t>(most_checkpoints(config));
   return needs;
 }

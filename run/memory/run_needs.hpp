@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "engine/rank/plan/rank_layout.hpp"
@@ -51,8 +52,18 @@ struct RunNeeds {
 /// Ranks whose layouts are looked at for the fullest one: all, or those at both ends.
 [[nodiscard]] std::vector<std::int64_t> measured_ranks(std::int64_t ranks);
 
+/// Takes the layout of one of measured_ranks().
+using LayoutVisitor =
+    std::function<void(const engine::ShardPlan& plan, const engine::RankLayout& layout)>;
+
 /// Needs of `run` with `options` in place of its own (another strategy). REQUIRES: plan_of(options)
 /// is not an error.
 [[nodiscard]] RunNeeds needs_of(const RunPlan& run, const engine::RankOptions& options);
+/// Likewise, with plan_of(options) as `plan`. Calls `visit` for each of measured_ranks(), in their
+/// order. `other`: needs of the same run with other options, of which the disk's are taken;
+/// nullptr: none are known.
+[[nodiscard]] RunNeeds needs_of(const RunPlan& run, const engine::RankOptions& options,
+                                const engine::ShardPlan& plan, const LayoutVisitor& visit,
+                                const RunNeeds* other);
 
 }  // namespace train::run

@@ -145,7 +145,7 @@ void Exchanges::pack_reduce(kernels::Stream& stream, const CollectiveOp& op) {
   const StagedOp staged = rank_->layout().staged(op, false);
   const Wire wire(rank_->kernels(), stream, rank_->layout().reduce_bf16());
   for (std::int64_t rank = 0; rank < rank_->ranks(); ++rank) {
-    const Part& part = rank_->layout().reduce_part(group_of(op), rank);
+    const Part part = rank_->layout().reduce_part(group_of(op), rank);
     std::byte* to =
         slot_of(op).device<std::byte>() + staged.send[static_cast<std::size_t>(rank)].offset;
     for (std::size_t i = 0; i < held.size(); ++i) {
@@ -255,7 +255,9 @@ void Exchanges::take_gathered(kernels::Stream& stream, const CollectiveOp& op, b
     const auto rank = static_cast<std::size_t>(sources.ranks[i]);
     const std::byte* from =
         own ? own_rows : slot_of(op).device<std::byte>() + staged.receive[rank].offset;
-    for (const Segment& segment : sources.parts[i].segments) {
+    const Part part = rank_->layout().gathered_part(group_of(op), sources.ranks[i],
+                                                    reservation.from_smaller_group);
+    for (const Segment& segment : part.segments) {
       const Parameter& parameter = rank_->group(group_of(op)).parameters[segment.parameter];
       wire.take(from, segment.packed_offset, rows_in(weights, parameter, segment.first_row),
                 segment.count, parameter.exact);
@@ -271,7 +273,8 @@ void Exchanges::unpack_all_gather(kernels::Stream& stream, const CollectiveOp& o
     const std::byte* from =
         slot_of(op).device<std::byte>() + staged.receive[static_cast<std::size_t>(rank)].offset;
     if (rank != rank_->rank()) {
-      for (const Segment& segment : rank_->layout().reduce_part(group_of(op), rank).segments) {
+      const Part part = rank_->layout().reduce_part(group_of(op), rank);
+      for (const Segment& segment : part.segments) {
         const Parameter& parameter = rank_->group(group_of(op)).parameters[segment.parameter];
         wire.take(from, segment.packed_offset, rows_in(weights, parameter, segment.first_row),
                   segment.count, parameter.exact);
@@ -320,7 +323,8 @@ void Exchanges::unpack_broadcast(kernels::Stream& stream, const CollectiveOp& op
         rank == rank_->rank() ? reinterpret_cast<const std::byte*>(parts_.gradients.reduced(group))
                               : slot_of(op).device<std::byte>() +
                                     staged.receive[static_cast<std::size_t>(rank)].offset;
-    for (const Segment& segment : rank_->layout().reduce_part(group, rank).segments) {
+    const Part part = rank_->layout().reduce_part(group, rank);
+    for (const Segment& segment : part.segments) {
       const Segment& state = *state_of[segment.parameter];
       float* to = parts_.gradients.for_optimizer(group, state);
       wire.take(from, segment.packed_offset, to + (segment.flat_offset - state.flat_offset),

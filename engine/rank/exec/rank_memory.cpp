@@ -29,10 +29,14 @@ MemoryPlan plan_memory(const RankOptions& options) {
   TRAIN_CHECK(plan.ok(), "{}", plan.error().message);
   const RankLayout layout(*plan, options);
   MemoryPlan memory = plan_beside_activations(layout, *plan, options);
-  memory.activations_bytes = planned_activation_bytes(
+  memory.activations_bytes = plan_activations(layout, options);
+  return memory;
+}
+
+std::size_t plan_activations(const RankLayout& layout, const RankOptions& options) {
+  return planned_activation_bytes(
       trained_model(options), options.batch.micro_batch, options.seq_len,
       /*with_gradient=*/true, layout.activations(checkpointing_of(options.memory)));
-  return memory;
 }
 
 RankOptions largest_phase(const RankOptions& options) {

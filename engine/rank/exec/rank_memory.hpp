@@ -15,6 +15,8 @@ namespace train::engine {
 /// RankEngine::allocated() of these options, byte for byte, without allocating
 /// memory. REQUIRES: plan_of(options) is not an error.
 [[nodiscard]] MemoryPlan plan_memory(const RankOptions& options);
+/// Bytes of the activations of a rank with this layout.
+[[nodiscard]] std::size_t plan_activations(const RankLayout& layout, const RankOptions& options);
 
 /// Returns `options` of the phase whose ranks need the most memory (plan_memory()).
 [[nodiscard]] RankOptions largest_phase(const RankOptions& options);

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <compare>
+#include <cstdint>
 #include <iterator>
 #include <map>
+#include <tuple>
 
 #include "base/check.hpp"
 #include "base/text/byte_sizes.hpp"
@@ -84,6 +87,105 @@ std::int64_t lane_doubles_of(const Objective& objective, std::size_t block_sums)
   return kDoublesOfSums + static_cast<std::int64_t>(metrics * sizeof(MetricSum) / sizeof(double));
 }
 
+/// Parameters of a group that every cut divides alike.
+struct RowKind {
+  std::int64_t rows = 0, cols = 0, owner = kCutByRows;
+  bool exact = false, frozen = false;
+  friend auto operator<=>(const RowKind&, const RowKind&) = default;
+};
+using RowKinds = std::map<RowKind, std::int64_t>;  // With their number.
+
+/// Sizes of all parts of a cut: Part::element_count of the rows, and of trained rows, and the
+/// latter's segments and norm nodes. By part + parts * fine: for reduce parts, by rank.
+struct PartSizes {
+  std::vector<std::int64_t> elements, trained, segments, norms;
+};
+
+RowKinds kinds_of(const ShardGroup& group) {
+  RowKinds kinds;
+  for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+    const Parameter& parameter = group.parameters[i];
+    ++kinds[{.rows = parameter.rows(),
+             .cols = parameter.cols(),
+             .owner = group.owners[i],
+             .exact = parameter.exact,
+             .frozen = parameter.frozen}];
+  }
+  return kinds;
+}
+
+/// PartSizes of groups. Models have many layers of the same shapes, and layers of experts many
+/// equal matrices: each kind is counted once.
+class AlikeGroups {
+ public:
+  /// Borrows `plan`.
+  explicit AlikeGroups(const ShardPlan& plan) : plan_(&plan) {}
+
+  /// Of a group cut into `parts`, each then into `fine_parts`. Valid as long as this.
+  const PartSizes& sizes(std::size_t group, std::int64_t parts, std::int64_t fine_parts) {
+    if (group != group_) {
+      group_ = group;
+      kinds_ = kinds_of(plan_->groups()[group]);
+    }
+    const bool whole = parts == 1 && fine_parts == 1;
+    // The whole of a group has the padding between its units, too.
+    const std::int64_t flat = whole ? plan_->groups()[group].element_count : 0;
+    const auto [at, added] = known_.try_emplace({kinds_, parts, fine_parts, flat});
+    if (added) {
+      at->second = count({.parts = parts, .fine_parts = fine_parts});
+      if (whole) {
+        at->second.elements = {flat};
+      }
+    }
+    return at->second;
+  }
+
+ private:
+  PartSizes count(RowCut cut) {
+    PartSizes sizes;
+    sizes.elements.assign(static_cast<std::size_t>(cut.parts * cut.fine_parts), 0);
+    sizes.trained = sizes.segments = sizes.norms = sizes.elements;
+    for (const auto& [kind, number] : kinds_) {
+      for (cut.fine = 0; cut.fine < cut.fine_parts; ++cut.fine) {
+        for (cut.part = 0; cut.part < cut.parts; ++cut.part) {
+          add(sizes, kind, number, cut);
+        }
+      }
+    }
+    return sizes;
+  }
+
+  void add(PartSizes& sizes, const RowKind& kind, std::int64_t number, const RowCut& cut) {
+    const auto [first, end] = rows_of_cut(kind.rows, kind.owner, cut);
+    if (first == end) {
+      return;
+    }
+    const auto at = static_cast<std::size_t>(cut.part + cut.parts * cut.fine);
+    const std::int64_t elements = (end - first) * kind.cols;
+    const std::int64_t places = number * padded(kind.exact ? 2 * elements : elements);
+    sizes.elements[at] += places;
+    if (!kind.frozen) {
+      sizes.trained[at] += places;
+      sizes.segments[at] += number;
+      sizes.norms[at] += number * node_count(kind.rows, {first, end - first});
+    }
+  }
+
+  std::int64_t node_count(std::int64_t rows, LaneRange range) {
+    const auto [at, added] = nodes_.try_emplace({rows, range.first, range.count}, 0);
+    if (added) {
+      at->second = std::ssize(RadixTree(rows).partial_sums(range));
+    }
+    return at->second;
+  }
+
+  const ShardPlan* plan_;
+  std::size_t group_ = SIZE_MAX;
+  RowKinds kinds_;
+  std::map<std::tuple<RowKinds, std::int64_t, std::int64_t, std::int64_t>, PartSizes> known_;
+  std::map<std::array<std::int64_t, 3>, std::int64_t> nodes_;
+};
+
 }  // namespace
 
 RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
@@ -112,19 +214,32 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
   several_passes_ = objective->several_passes();
   reads_first_weights_ = objective->reads_first_weights();
   rewards_distance_ = objective->rewards_distance();
-  for (std::size_t index = 0; index < plan.groups().size(); ++index) {
-    groups_.push_back(make_group(index));
+  world_ = make_world();
+  make_groups();
+}
+
+RankLayout RankLayout::of_rank(std::int64_t rank) const {
+  RankLayout other = *this;
+  other.rank_ = rank;
+  other.make_groups();
+  return other;
+}
+
+void RankLayout::make_groups() {
+  groups_.clear();
+  const std::int64_t own = own_buffers();
+  for (std::size_t index = 0; index < plan_->groups().size(); ++index) {
+    groups_.push_back(make_group(index, own));
     if (!groups_.back().resident) {
       gather_elements_ = std::max(gather_elements_, groups_.back().flat);
     }
-    if (plan.uses_shared_gradient(index)) {
+    if (plan_->uses_shared_gradient(index)) {
       gradient_buffer_elements_ = std::max(gradient_buffer_elements_, groups_.back().gradient_flat);
     }
   }
-  set_blocks();
 }
 
-GroupLayout RankLayout::make_group(std::size_t index) const {
+GroupLayout RankLayout::make_group(std::size_t index, std::int64_t own_buffers) const {
   const ShardGroup& group = plan_->groups()[index];
   GroupLayout layout;
   layout.rows = plan_->state_part(index, rank_);
@@ -135,30 +250,36 @@ GroupLayout RankLayout::make_group(std::size_t index) const {
   layout.resident = plan_->resident(index);
   layout.made = makes_weights_ && layout.resident && !plan_->all_gathered(index) &&
                 has_all_rows(layout.state, group);
-  for (std::int64_t rank = 0; ranks_ > 1 && rank < ranks_; ++rank) {
-    layout.owners.push_back(plan_->trained(index, plan_->reduce_part(index, rank)));
-  }
   if (!layout.resident) {
     layout.shards.ranks = plan_->weight_peers(index, rank_);
     for (const std::int64_t peer : layout.shards.ranks) {
-      layout.shards.parts.push_back(plan_->weight_part(index, peer));
+      const std::int64_t part = peer % group.weight_parts;
+      layout.shards.elements.push_back(world_->shards[index][static_cast<std::size_t>(part)]);
     }
   }
   if (plan_->splits_kept_weights(index)) {
     const std::int64_t parts = plan_->reshard_ranks();
     layout.kept.ranks = plan_->reshard_peers(index, rank_);
     for (const std::int64_t peer : layout.kept.ranks) {
-      layout.kept.parts.push_back(plan_->cut(index, parts, peer % parts));
+      const std::int64_t part = peer % parts;
+      layout.kept.elements.push_back(world_->kept[index][static_cast<std::size_t>(part)]);
     }
     layout.kept_here = plan_->cut(index, parts, rank_ % parts);
   }
-  set_buffers(layout, index);
+  layout.own_buffers = plan_->own_gradient(index) ? own_buffers : 0;
+  // The forward pass of a second lane would write over it.
+  layout.in_activations =
+      layout.own_buffers == 1 && plan_->train_lanes().lanes_of(rank_).size() <= 1;
+  if (ranks_ > 1) {
+    layout.owner_buffers = layout.reduce.element_count > 0 ? world_->owner_buffers : 0;
+    const bool into_own = group.state_parts == 1 && layout.own_buffers > 0;
+    layout.broadcast_apart = plan_->broadcast(index) && !into_own;
+  }
   return layout;
 }
 
-void RankLayout::set_buffers(GroupLayout& layout, std::size_t index) const {
+std::int64_t RankLayout::own_buffers() const {
   const LaneSchedule& lanes = plan_->train_lanes();
-  std::vector<LaneRange> arrivals;
   std::int64_t own = 1;
   for (std::int64_t sync = 0; sync < lanes.syncs(); ++sync) {
     std::vector<LaneRange> singles;
@@ -167,59 +288,70 @@ void RankLayout::set_buffers(GroupLayout& layout, std::size_t index) const {
       singles.push_back({lane, 1});
     }
     own = std::max(own, lane_tree_buffers(singles, plan_->lane_tree(), order_));
+  }
+  return own;
+}
+
+std::shared_ptr<const RankLayout::World> RankLayout::make_world() const {
+  auto world = std::make_shared<World>();
+  world->lane_blocks = blocks_of(plan_->train_lanes(), ranks_);
+  world->eval_blocks = blocks_of(plan_->eval_lanes(), ranks_);
+  set_sums(*world);
+  set_groups(*world);
+  set_blocks(*world);
+  return world;
+}
+
+void RankLayout::set_sums(World& world) const {
+  std::vector<LaneRange> arrivals;
+  for (std::int64_t sync = 0; sync < plan_->train_lanes().syncs(); ++sync) {
+    world.sum_counts.emplace_back();
     for (std::int64_t rank = 0; rank < ranks_; ++rank) {
       const std::vector<LaneRange> sent = sums(rank, sync);
+      world.sum_counts.back().push_back(sent.size());
       arrivals.insert(arrivals.end(), sent.begin(), sent.end());
     }
   }
-  layout.own_buffers = plan_->own_gradient(index) ? own : 0;
-  // The forward pass of a second lane would write over it.
-  layout.in_activations = layout.own_buffers == 1 && lanes.lanes_of(rank_).size() <= 1;
-  if (ranks_ > 1) {
-    layout.owner_buffers = layout.reduce.element_count > 0
-                               ? lane_tree_buffers(arrivals, plan_->lane_tree(), order_)
-                               : 0;
-    const bool into_own = plan_->groups()[index].state_parts == 1 && layout.own_buffers > 0;
-    layout.broadcast_apart = plan_->broadcast(index) && !into_own;
+  world.owner_buffers = lane_tree_buffers(arrivals, plan_->lane_tree(), order_);
+}
+
+void RankLayout::set_groups(World& world) const {
+  world.norm_counts.assign(static_cast<std::size_t>(ranks_), 0);
+  world.agreement_counts = world.norm_counts;
+  AlikeGroups alike(*plan_);
+  for (std::size_t index = 0; index < plan_->groups().size(); ++index) {
+    const ShardGroup& group = plan_->groups()[index];
+    const PartSizes& reduced = alike.sizes(index, group.state_parts, ranks_ / group.state_parts);
+    for (std::size_t rank = 0; rank < world.norm_counts.size(); ++rank) {
+      world.norm_counts[rank] += reduced.norms[rank];
+      world.agreement_counts[rank] += several_passes_ ? reduced.segments[rank] : 0;
+    }
+    world.reduced.push_back(reduced.trained);
+    world.shards.push_back(alike.sizes(index, group.weight_parts, 1).elements);
+    world.kept.push_back(plan_->splits_kept_weights(index)
+                             ? alike.sizes(index, plan_->reshard_ranks(), 1).elements
+                             : std::vector<std::int64_t>{});
   }
 }
 
-void RankLayout::set_blocks() {
-  lane_blocks_ = blocks_of(plan_->train_lanes(), ranks_);
-  eval_blocks_ = blocks_of(plan_->eval_lanes(), ranks_);
-  step_blocks_ = {0};
-  // Segments of experts are many and alike.
-  std::map<std::array<std::int64_t, 3>, std::int64_t> nodes;
-  const auto node_count = [&](const Segment& segment, const Parameter& parameter) {
-    const auto [at, added] =
-        nodes.try_emplace({segment.first_row, segment.rows, parameter.rows()}, 0);
-    if (added) {
-      at->second = std::ssize(norm_nodes(segment, parameter));
-    }
-    return at->second;
-  };
-  for (std::int64_t rank = 0; rank < ranks_; ++rank) {
-    std::int64_t norms = 0;
-    std::int64_t segments = 0;
-    for (std::size_t index = 0; index < groups_.size(); ++index) {
-      for (const Segment& segment : reduce_part(index, rank).segments) {
-        const Parameter& parameter = plan_->groups()[index].parameters[segment.parameter];
-        norms += node_count(segment, parameter);
-        ++segments;
-      }
-    }
-    norm_counts_.push_back(norms);
-    const std::int64_t lanes = lane_block(rank + 1) - lane_block(rank);
-    agreement_counts_.push_back(several_passes_ ? segments : 0);
-    const std::int64_t passes = several_passes_ ? 2 : 1;
-    step_blocks_.push_back(step_blocks_.back() + passes * norms + lane_doubles_ * lanes +
-                           agreement_counts_.back());
+void RankLayout::set_blocks(World& world) const {
+  world.step_blocks = {0};
+  const std::int64_t passes = several_passes_ ? 2 : 1;
+  for (std::size_t rank = 0; rank < world.norm_counts.size(); ++rank) {
+    const std::int64_t lanes = world.lane_blocks[rank + 1] - world.lane_blocks[rank];
+    world.step_blocks.push_back(world.step_blocks.back() + passes * world.norm_counts[rank] +
+                                lane_doubles_ * lanes + world.agreement_counts[rank]);
   }
 }
 
-const Part& RankLayout::reduce_part(std::size_t group, std::int64_t rank) const {
-  const GroupLayout& layout = groups_[group];
-  return ranks_ == 1 ? layout.reduce : layout.owners[static_cast<std::size_t>(rank)];
+Part RankLayout::reduce_part(std::size_t group, std::int64_t rank) const {
+  return rank == rank_ ? groups_[group].reduce
+                       : plan_->trained(group, plan_->reduce_part(group, rank));
+}
+
+Part RankLayout::gathered_part(std::size_t group, std::int64_t rank, bool smaller) const {
+  const std::int64_t parts = plan_->reshard_ranks();
+  return smaller ? plan_->cut(group, parts, rank % parts) : plan_->weight_part(group, rank);
 }
 
 std::vector<LaneRange> RankLayout::sums(std::int64_t rank, std::int64_t sync) const {
@@ -246,15 +378,15 @@ StagedOp RankLayout::staged_gather(const GroupLayout::Sources& sources) const {
   StagedOp op = empty_op(ranks_);
   for (std::size_t i = 0; i < sources.ranks.size(); ++i) {
     if (sources.ranks[i] != rank_) {
-      append(op, op.receive, sources.ranks[i],
-             bytes_of(sources.parts[i].element_count, compute_size()));
+      append(op, op.receive, sources.ranks[i], bytes_of(sources.elements[i], compute_size()));
     }
   }
   return op;
 }
 
 StagedOp RankLayout::staged_all_gather(const CollectiveOp& op) const {
-  const GroupLayout& layout = group(static_cast<std::size_t>(op.group));
+  const auto index = static_cast<std::size_t>(op.group);
+  const GroupLayout& layout = group(index);
   StagedOp staged = empty_op(ranks_);
   const std::size_t sent = bytes_of(layout.reduce.element_count, compute_size());
   for (std::int64_t rank = 0; rank < ranks_; ++rank) {
@@ -265,25 +397,25 @@ StagedOp RankLayout::staged_all_gather(const CollectiveOp& op) const {
   staged.size_bytes = sent;
   for (std::int64_t rank = 0; rank < ranks_; ++rank) {
     if (rank != rank_) {
-      const Part& part = layout.owners[static_cast<std::size_t>(rank)];
-      append(staged, staged.receive, rank, bytes_of(part.element_count, compute_size()));
+      append(staged, staged.receive, rank, bytes_of(reduce_elements(index, rank), compute_size()));
     }
   }
   return staged;
 }
 
 StagedOp RankLayout::staged_reduce(const CollectiveOp& op) const {
-  const GroupLayout& layout = group(static_cast<std::size_t>(op.group));
+  const auto index = static_cast<std::size_t>(op.group);
+  const GroupLayout& layout = group(index);
   StagedOp staged = empty_op(ranks_);
-  const std::size_t own_sums = sums(rank_, op.part).size();
+  const std::size_t own_sums = sum_count(rank_, op.part);
   for (std::int64_t rank = 0; rank < ranks_; ++rank) {
-    const Part& part = layout.owners[static_cast<std::size_t>(rank)];
-    append(staged, staged.send, rank, own_sums * bytes_of(part.element_count, reduce_size()));
+    append(staged, staged.send, rank,
+           own_sums * bytes_of(reduce_elements(index, rank), reduce_size()));
   }
   for (std::int64_t rank = 0; rank < ranks_; ++rank) {
     if (rank != rank_) {
       append(staged, staged.receive, rank,
-             sums(rank, op.part).size() * bytes_of(layout.reduce.element_count, reduce_size()));
+             sum_count(rank, op.part) * bytes_of(layout.reduce.element_count, reduce_size()));
     }
   }
   return staged;
@@ -294,8 +426,7 @@ StagedOp RankLayout::staged_broadcast(const CollectiveOp& op) const {
   StagedOp staged = empty_op(ranks_);
   for (const std::int64_t peer : plan_->replica_peers(index, rank_)) {
     if (peer != rank_) {
-      append(staged, staged.receive, peer,
-             floats(group(index).owners[static_cast<std::size_t>(peer)].element_count));
+      append(staged, staged.receive, peer, floats(reduce_elements(index, peer)));
     }
   }
   return staged;

@@ -64,14 +64,13 @@ enum class ComputeWeights : std::uint8_t { masters, rounded, bf16 };
 /// One group on one rank: its rows, its peers, the sizes of its buffers.
 struct GroupLayout {
   Part rows;  ///< All rows of the rank's state part, trained or frozen: the shard of split weights.
-  Part state;                ///< Trained rows among `rows`: masters and optimizer state.
-  Part reduce;               ///< Trained rows whose gradient is finished here.
-  std::vector<Part> owners;  ///< `reduce` of every rank; empty in a world of one.
+  Part state;   ///< Trained rows among `rows`: masters and optimizer state.
+  Part reduce;  ///< Trained rows whose gradient is finished here.
 
-  /// Sources of an all-gather: peers, this rank included, and the rows that each of them sends.
+  /// Sources of an all-gather: peers, this rank included, and how many elements each of them sends.
   struct Sources {
     std::vector<std::int64_t> ranks;
-    std::vector<Part> parts;
+    std::vector<std::int64_t> elements;
   };
   Sources shards;  ///< Gather of shards; no ranks where weights are resident.
   Sources kept;    ///< Gather of rows kept after the forward pass (reshard = N), else no ranks.
@@ -108,10 +107,17 @@ class RankLayout {
  public:
   /// Borrows `plan`.
   RankLayout(const ShardPlan& plan, const RankOptions& options);
+  /// The layout of another rank of the same plan: shares what is the same on all of them.
+  [[nodiscard]] RankLayout of_rank(std::int64_t rank) const;
 
   [[nodiscard]] const GroupLayout& group(std::size_t index) const { return groups_[index]; }
-  /// The trained rows of the group whose gradient `rank` finishes.
-  [[nodiscard]] const Part& reduce_part(std::size_t group, std::int64_t rank) const;
+  /// The trained rows of the group whose gradient `rank` finishes, and their elements.
+  [[nodiscard]] Part reduce_part(std::size_t group, std::int64_t rank) const;
+  [[nodiscard]] std::int64_t reduce_elements(std::size_t group, std::int64_t rank) const {
+    return world_->reduced[group][static_cast<std::size_t>(rank)];
+  }
+  /// The rows that `rank` sends in a gather of the group; `smaller`: of kept rows.
+  [[nodiscard]] Part gathered_part(std::size_t group, std::int64_t rank, bool smaller) const;
   [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
   [[nodiscard]] std::int64_t rank() const { return rank_; }
   [[nodiscard]] std::int64_t ranks() const { return ranks_; }
@@ -128,6 +134,10 @@ class RankLayout {
 
   /// The sums over lanes that `rank` sends at the end of `sync`, left to right.
   [[nodiscard]] std::vector<LaneRange> sums(std::int64_t rank, std::int64_t sync) const;
+  /// Their number.
+  [[nodiscard]] std::size_t sum_count(std::int64_t rank, std::int64_t sync) const {
+    return world_->sum_counts[static_cast<std::size_t>(sync)][static_cast<std::size_t>(rank)];
+  }
   /// The op's staged bytes; of `loss_and_norm` and its like there are none. Ranges of this rank's
   /// own are empty, but in `send` of a reduce: its own sums are packed like the others'.
   /// `smaller`: a gather of kept rows.
@@ -161,31 +171,30 @@ class RankLayout {
 
   /// Doubles of the norms that `rank` sends: one for each node in sums of rows.
   [[nodiscard]] std::int64_t norm_count(std::int64_t rank) const {
-    return norm_counts_[static_cast<std::size_t>(rank)];
+    return world_->norm_counts[static_cast<std::size_t>(rank)];
   }
   /// First double of the block of `rank` in the exchange of norms and loss sums.
   [[nodiscard]] std::int64_t step_block(std::int64_t rank) const {
-    return step_blocks_[static_cast<std::size_t>(rank)];
+    return world_->step_blocks[static_cast<std::size_t>(rank)];
   }
   /// First lane of `rank` in the exchange of evaluation sums; (rank == ranks: their number).
   [[nodiscard]] std::int64_t eval_block(std::int64_t rank) const {
-    return eval_blocks_[static_cast<std::size_t>(rank)];
+    return world_->eval_blocks[static_cast<std::size_t>(rank)];
   }
   /// First training lane of `rank` (rank == ranks: the number of lanes).
   [[nodiscard]] std::int64_t lane_block(std::int64_t rank) const {
-    return lane_blocks_[static_cast<std::size_t>(rank)];
+    return world_->lane_blocks[static_cast<std::size_t>(rank)];
   }
 
   /// First double of the norms that `rank` sends of the second pass of a step of two, before it is
   /// joined with the first.
   [[nodiscard]] std::int64_t pass_norm_block(std::int64_t rank) const {
-    return step_block(rank + 1) - agreement_counts_.at(static_cast<std::size_t>(rank)) -
-           norm_count(rank);
+    return step_block(rank + 1) - agreement_count(rank) - norm_count(rank);
   }
   /// And behind them, of how many elements of each segment of its reduce parts both gradients
   /// agree: an int64 each.
   [[nodiscard]] std::int64_t agreement_block(std::int64_t rank) const {
-    return step_block(rank + 1) - agreement_counts_.at(static_cast<std::size_t>(rank));
+    return step_block(rank + 1) - agreement_count(rank);
   }
   /// Steps have two passes.
   [[nodiscard]] bool several_passes() const { return several_passes_; }
@@ -208,9 +217,27 @@ class RankLayout {
   [[nodiscard]] MemoryPlan memory() const;
 
  private:
-  [[nodiscard]] GroupLayout make_group(std::size_t index) const;
-  void set_buffers(GroupLayout& layout, std::size_t index) const;
-  void set_blocks();
+  /// Sizes and places of all ranks, the same in each one's layout.
+  struct World {
+    std::vector<std::vector<std::int64_t>> reduced;    // Elements of reduce parts, by group, rank.
+    std::vector<std::vector<std::int64_t>> shards;     // Of weight parts, by group, part.
+    std::vector<std::vector<std::int64_t>> kept;       // Of kept rows, by group, part; or empty.
+    std::vector<std::vector<std::size_t>> sum_counts;  // By sync, rank.
+    std::int64_t owner_buffers = 0;                    // Of a group with rows to reduce.
+    std::vector<std::int64_t> step_blocks, norm_counts, lane_blocks, eval_blocks;
+    std::vector<std::int64_t> agreement_counts;  // By rank; of steps of one pass 0.
+  };
+
+  [[nodiscard]] std::shared_ptr<const World> make_world() const;
+  void set_groups(World& world) const;
+  void set_sums(World& world) const;
+  void set_blocks(World& world) const;
+  void make_groups();
+  [[nodiscard]] GroupLayout make_group(std::size_t index, std::int64_t own_buffers) const;
+  [[nodiscard]] std::int64_t own_buffers() const;
+  [[nodiscard]] std::int64_t agreement_count(std::int64_t rank) const {
+    return world_->agreement_counts.at(static_cast<std::size_t>(rank));
+  }
 
   [[nodiscard]] StagedOp staged_gather(const GroupLayout::Sources& sources) const;
   [[nodiscard]] StagedOp staged_all_gather(const CollectiveOp& op) const;
@@ -236,8 +263,7 @@ class RankLayout {
   std::int64_t gather_elements_ = 0, gather_buffers_ = 0;
   std::int64_t gradient_buffer_elements_ = 0, gradient_buffer_count_ = 0;
   bool several_passes_ = false, reads_first_weights_ = false, rewards_distance_ = false;
-  std::vector<std::int64_t> step_blocks_, norm_counts_, lane_blocks_, eval_blocks_;
-  std::vector<std::int64_t> agreement_counts_;  // By rank; of steps of one pass 0.
+  std::shared_ptr<const World> world_;
 };
 
 /// Nodes of the canonical tree over a parameter's rows that make up the segment.

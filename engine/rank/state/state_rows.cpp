@@ -58,10 +58,25 @@ std::vector<StateView> shard_rows(const ShardPlan& plan, const Optimizer& optimi
   return views;
 }
 
+namespace {
+
+/// Bytes of the rows that append_rows() appends.
+std::uint64_t bytes_of_rows(const ShardGroup& group, const Part& part, const Optimizer& optimizer) {
+  std::uint64_t size_bytes = 0;
+  for (const Segment& segment : part.segments) {
+    const Parameter& parameter = group.parameters[segment.parameter];
+    const std::size_t states = parameter.frozen ? 0 : optimizer.states(parameter).size();
+    size_bytes += (1 + states) * static_cast<std::uint64_t>(segment.count) * sizeof(float);
+  }
+  return size_bytes;
+}
+
+}  // namespace
+
 std::uint64_t shard_bytes(const ShardPlan& plan, const Optimizer& optimizer, std::int64_t rank) {
   std::uint64_t size_bytes = 0;
-  for (const StateView& view : shard_rows(plan, optimizer, rank)) {
-    size_bytes += view.size_bytes;
+  for (std::size_t group = 0; group < plan.groups().size(); ++group) {
+    size_bytes += bytes_of_rows(plan.groups()[group], plan.reduce_part(group, rank), optimizer);
   }
   return size_bytes;
 }
@@ -118,8 +133,9 @@ std::vector<StateView> kept_rows(const ShardPlan& plan, const Optimizer& optimiz
 std::uint64_t node_bytes(const ShardPlan& plan, const Optimizer& optimizer, std::int64_t rank,
                          const RankSpan& node) {
   std::uint64_t size_bytes = 0;
-  for (const StateView& view : node_rows(plan, optimizer, rank, node)) {
-    size_bytes += view.size_bytes;
+  for (std::size_t group = 0; group < plan.groups().size(); ++group) {
+    size_bytes +=
+        bytes_of_rows(plan.groups()[group], node_part(plan, group, rank, node), optimizer);
   }
   return size_bytes;
 }

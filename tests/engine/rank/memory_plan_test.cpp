@@ -202,6 +202,49 @@ TEST_CASE("memory plan: each strategy splits what its table says", "[engine][mem
   }
 }
 
+TEST_CASE("memory plan: sizes of other ranks' parts are those of the parts",
+          "[engine][memory_plan][EX-2]") {
+  for (const Case& of : kCases) {
+    for (const char* optimizer : {"adamw", "muon"}) {
+      for (const std::int64_t ranks : {1, 2, 3, 4, 8}) {
+        CAPTURE(of.strategy, optimizer, ranks);
+        Options options = case_options(of, ranks);
+        options.optimizer.name = optimizer;
+        options.train.freeze = {"transformer.h.0.*weight"};
+        options.parallel.reshard = std::string(of.strategy) == "full" && ranks == 8 ? "4" : "";
+        if (options.parallel.reshard.empty()) {
+          options.parallel.reshard = Options{}.parallel.reshard;
+        }
+        const ShardPlan plan = plan_of(options).value();
+        const RankLayout first(plan, options);
+        for (options.rank = 0; options.rank < ranks; ++options.rank) {
+          const RankLayout layout(plan, options);
+          const RankLayout other = first.of_rank(options.rank);
+          CHECK(other.memory() == layout.memory());
+          CHECK(other.rank() == options.rank);
+          std::int64_t norms = 0;
+          for (std::size_t group = 0; group < plan.groups().size(); ++group) {
+            const Part reduced = plan.trained(group, plan.reduce_part(group, options.rank));
+            CHECK(first.reduce_elements(group, options.rank) == reduced.element_count);
+            for (const Segment& segment : reduced.segments) {
+              const Parameter& parameter = plan.groups()[group].parameters[segment.parameter];
+              norms += std::ssize(norm_nodes(segment, parameter));
+            }
+            for (const bool smaller : {false, true}) {
+              const auto& sources = smaller ? layout.group(group).kept : layout.group(group).shards;
+              for (std::size_t i = 0; i < sources.ranks.size(); ++i) {
+                CHECK(sources.elements[i] ==
+                      first.gathered_part(group, sources.ranks[i], smaller).element_count);
+              }
+            }
+          }
+          CHECK(first.norm_count(options.rank) == norms);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("memory plan: what one rank sends is what the other expects",
           "[engine][memory_plan][EX-2]") {
   for (const Case& of : kCases) {

@@ -81,7 +81,8 @@ void NormTree::collect(const ShardPlan& plan, const RankLayout& layout, bool of_
       if (rank == layout.rank()) {
         first_node_.push_back(at - layout.step_block(rank));
       }
-      for (const Segment& segment : layout.reduce_part(group, rank).segments) {
+      const Part part = layout.reduce_part(group, rank);
+      for (const Segment& segment : part.segments) {
         ParameterNodes& nodes = parameters_[index_of_[group][segment.parameter]];
         for (const LaneRange rows :
              norm_nodes(segment, plan.groups()[group].parameters[segment.parameter])) {

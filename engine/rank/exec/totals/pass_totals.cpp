@@ -40,7 +40,8 @@ SignAgreement PassTotals::sign_agreement(std::int64_t step) const {
     const auto* counts = reinterpret_cast<const std::int64_t*>(step_sums_->host<double>() +
                                                                layout.agreement_block(rank));
     for (std::size_t group = 0; group < rank_->group_count(); ++group) {
-      for (const Segment& segment : layout.reduce_part(group, rank).segments) {
+      const Part part = layout.reduce_part(group, rank);
+      for (const Segment& segment : part.segments) {
         const std::int64_t agreeing = *counts++;
         if (rank_->trains(rank_->unit_of(group, segment.parameter), step)) {
           sum.agreeing += agreeing;
