@@ -127,7 +127,7 @@ TEST_CASE("text generator: a text longer than the context is continued after its
 
 constexpr std::int64_t kContext = 40;
 
-/// Every kind of attention, norm, position and head that has to do with a row's place.
+/// Every kind of attention, norm, position, head and router that has to do with a row's place.
 const std::map<std::string, std::string>& published_configs() {
   static const std::map<std::string, std::string> configs = {
       {"llama", R"("num_key_value_heads": 2, "rms_norm_eps": 1e-5, "rope_theta": 1e4)"},
@@ -146,6 +146,18 @@ const std::map<std::string, std::string>& published_configs() {
       {"gpt2", R"("n_embd": 32, "n_head": 4, "n_layer": 3, "n_inner": 48, "n_positions": 40,
                   "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new",
                   "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0)"},
+      {"mixtral", R"("num_key_value_heads": 2, "rms_norm_eps": 1e-5, "rope_theta": 1e4,
+                     "num_local_experts": 6, "num_experts_per_tok": 2)"},
+      {"olmoe", R"("num_key_value_heads": 4, "rms_norm_eps": 1e-5, "rope_theta": 1e4,
+                   "num_experts": 6, "num_experts_per_tok": 3, "norm_topk_prob": false)"},
+      {"qwen2_moe", R"("num_key_value_heads": 2, "rms_norm_eps": 1e-6, "rope_theta": 1e6,
+                       "moe_intermediate_size": 24, "shared_expert_intermediate_size": 20,
+                       "num_experts": 6, "num_experts_per_tok": 2, "norm_topk_prob": false,
+                       "decoder_sparse_step": 2)"},
+      {"qwen3_moe", R"("num_key_value_heads": 1, "head_dim": 12, "rms_norm_eps": 1e-6,
+                       "rope_theta": 1e6, "moe_intermediate_size": 24, "num_experts": 6,
+                       "num_experts_per_tok": 2, "norm_topk_prob": true,
+                       "mlp_only_layers": [0])"},
   };
   return configs;
 }

@@ -3,6 +3,7 @@
 #include "engine/model/blocks/experts_block.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <memory>
 #include <numeric>
@@ -11,7 +12,9 @@
 
 #include "engine/model/model.hpp"
 #include "engine/rank/plan/rank_options.hpp"
+#include "kernels/head/log_probs.hpp"
 #include "tests/engine/model/layer_runs.hpp"
+#include "tests/engine/model/model_memory.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
 namespace train::engine::experts_block_test {
@@ -92,6 +95,52 @@ double metric(const ModelSpec& model, const Trace& trace, const std::string& nam
   return trace.metrics.at(static_cast<std::size_t>(found - names.begin()));
 }
 
+/// Documents that lie in one lane.
+struct Documents {
+  std::vector<std::int32_t> tokens = {}, targets = {}, positions = {};
+
+  /// Appends `length` tokens, each once, from `first` on.
+  void add(std::int32_t first, std::int32_t length) {
+    for (std::int32_t i = 0; i < length; ++i) {
+      tokens.push_back(first + i);
+      targets.push_back((first + 7 * i) % 41);
+      positions.push_back(i);
+    }
+  }
+};
+
+/// Log-probabilities of the lane's rows, and the gradient of the embedding.
+struct RowBits {
+  std::vector<float> log_probs, gradient;
+};
+
+RowBits bits_of(const ModelSpec& spec, std::uint64_t seed, const Documents& documents,
+                std::int64_t sequences) {
+  const auto stream = kernels::make_inline_stream(1);
+  const auto rows = std::ssize(documents.tokens);
+  testing::ModelMemory memory(spec, 0.0F, {.seed = seed, .init_std = 0.5});
+  Model model(spec, kernels::cpu_backend(), sequences, rows / sequences, true);
+  kernels::LossSums sums;
+  const Lane lane{.sequences = sequences,
+                  .seq_len = rows / sequences,
+                  .tokens = documents.tokens.data(),
+                  .positions = documents.positions.data(),
+                  .targets = documents.targets.data(),
+                  .sums = &sums};
+  const std::size_t head = model.unit_count() - 1;
+  for (std::size_t unit = 0; unit < head; ++unit) {
+    model.unit(unit).forward(*stream, memory.of(unit), lane);
+  }
+  RowBits found;
+  found.log_probs.resize(documents.tokens.size());
+  std::vector<std::int32_t> argmax(documents.tokens.size());
+  model.row_log_probs(*stream, memory.of(head), lane,
+                      {.log_probs = found.log_probs.data(), .argmax = argmax.data()});
+  testing::run_lane(*stream, model, memory, lane);
+  found.gradient = memory.gradients.front();
+  return found;
+}
+
 void check_same_anywhere(const Options& base) {
   const auto digests = [](const Options& options) {
     const Trace trace = run(options);
@@ -141,6 +190,41 @@ TEST_CASE("experts: the gradient is the slope of the loss", "[engine][experts]")
     CAPTURE(unit);
     CHECK(ratios[2] == Approx(1.0).epsilon(5e-3));
   }
+}
+
+TEST_CASE("experts: a document's rows have the same bits alone and beside others",
+          "[engine][experts][P1]") {
+  const auto seed = GENERATE(as<std::uint64_t>(), 1, 2);
+  const auto router = GENERATE(RouterKind::softmax, RouterKind::softmax_normalised);
+  const auto shared = GENERATE(0, 1, 2);
+  CAPTURE(seed, static_cast<int>(router), shared);
+  ModelSpec model = model_with([&](ExpertsSpec& experts) {
+    experts.router = router;
+    if (shared > 0) {
+      share(experts, shared == 2);
+    }
+  });
+  REQUIRE_FALSE(model.tie_embeddings);
+  // Tokens occur once: a row of the embedding's gradient is one row's of the lane.
+  Documents alone, together;
+  alone.add(20, 7);
+  for (const auto& [first, length] : {std::pair{0, 5}, {20, 7}, {5, 12}}) {
+    together.add(first, length);
+  }
+  const RowBits expected = bits_of(model, seed, alone, 1);
+  const RowBits found = bits_of(model, seed, together, 2);
+  const auto bits = [](const std::vector<float>& values, std::size_t first, std::size_t count) {
+    std::vector<std::uint32_t> result;
+    for (std::size_t i = first; i < first + count; ++i) {
+      result.push_back(std::bit_cast<std::uint32_t>(values[i]));
+    }
+    return result;
+  };
+  CHECK(bits(found.log_probs, 5, 7) == bits(expected.log_probs, 0, 7));
+  const auto width = static_cast<std::size_t>(model.embedding_dim);
+  const auto gradient = bits(expected.gradient, 20 * width, 7 * width);
+  CHECK(std::ranges::count(gradient, 0U) == 0);
+  CHECK(bits(found.gradient, 20 * width, 7 * width) == gradient);
 }
 
 TEST_CASE("experts: neither ranks nor what is computed again show", "[engine][experts][P1]") {

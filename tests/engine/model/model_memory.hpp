@@ -14,15 +14,17 @@ namespace train::engine::testing {
 struct ModelMemory {
   using Flat = std::vector<std::vector<float>>;
 
-  /// Weights from a seed; every element of the gradients is `dirt`.
-  explicit ModelMemory(const ModelSpec& spec, float dirt = 0.0F) : units(describe_units(spec)) {
+  /// Weights as `init` has them; every element of the gradients is `dirt`.
+  explicit ModelMemory(const ModelSpec& spec, float dirt = 0.0F,
+                       const InitOptions& init = {.seed = 3})
+      : units(describe_units(spec)) {
     for (const UnitParameters& unit : units) {
       std::vector<float>& flat = weights.emplace_back(size_of(unit), 0.0F);
       gradients.emplace_back(size_of(unit), dirt);
       for (const Parameter& parameter : unit.parameters) {
         const std::span<float> values(flat.data() + parameter.offset,
                                       static_cast<std::size_t>(parameter.count()));
-        fill_initial_rows(parameter, spec, {.seed = 3}, 0, parameter.rows(), values);
+        fill_initial_rows(parameter, spec, init, 0, parameter.rows(), values);
       }
     }
   }
