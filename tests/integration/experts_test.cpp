@@ -3,11 +3,30 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "tests/integration/rank_runs.hpp"
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/row_runs.hpp"
 
 namespace train::test {
 namespace {
+
+/// A small model of experts; steps and checkpoints of a short run.
+const Words kSmall = {"model.experts=6",
+                      "model.experts_per_token=2",
+                      "model.expert_hidden=24",
+                      "run.steps=8",
+                      "run.sample_tokens=0",
+                      "run.digest_interval_steps=2",
+                      "checkpoint.interval_steps=4",
+                      "eval.interval_steps=4"};
+const Words kPrevious = {R"(model.balance=["switch:previous_step:0.05", "z:0.001"])"};
+
+/// The results of one rank, and of two that split everything.
+void check_two_ranks(const RunSite& site, const Words& keys, const Words& of_two = {}) {
+  site.train(joined(keys, {"run.name=one"}));
+  site.train(rank_keys(2, "full", joined(joined(keys, of_two), {"run.name=two"})));
+  const Words one = results_of(site.run("one"));
+  CHECK(count_of(fmt::format("{}", fmt::join(one, "\n")), "\"grad_norm\":") == 8);
+  CHECK(results_of(site.run("two")) == one);
+}
 
 const Words kExperts = {"run.steps=24",
                         "run.log_interval_steps=1",
@@ -37,6 +56,70 @@ TEST_CASE(
   CHECK(site.start_run(parts)->wait().exit_code == 75);
   site.train(joined(parts, {"parallel.ranks=3", "parallel.strategy=full"}));
   CHECK(results_of(site.run("parts")) == alone);
+}
+
+TEST_CASE("experts: fine-tuning and preferences have the same bits on two ranks",
+          "[integration][experts][sft][preference][P1]") {
+  const RowSite chat({.row_length = 32, .documents = 100});
+  check_two_ranks(chat, joined(joined(kSmall, kPrevious), {"objective.name=sft"}));
+  const RowSite pairs({.kind = "preference", .row_length = 32, .documents = 60, .weights = false});
+  const Words dpo = joined(joined(kSmall, kPrevious), {"objective.name=dpo"});
+  check_two_ranks(pairs, dpo, {"objective.reference=live"});
+}
+
+TEST_CASE("experts: unlearning has the same bits on two ranks",
+          "[integration][experts][unlearning][P1]") {
+  const RunSite site;
+  write_rows(site / "retain", {.row_length = 32, .documents = 60, .weights = false});
+  write_rows(site / "forget", {.row_length = 32, .documents = 40, .weights = false});
+  site.write_config("retain");
+  const Words keys =
+      joined(kSmall, {"objective.name=sequential_unlearning", "data.forget_dir=forget",
+                      "objective.layer_stride=1", "objective.steps_per_layer=4",
+                      "objective.gradient_join=same_sign_forget", "schedule.warmup_steps=0"});
+  check_two_ranks(site, joined(keys, {R"(model.balance=["switch:0.05", "z:0.001"])"}));
+  // Loads are those of one pass, and such a step has two.
+  check_mistake(site, RunSite::run_words(joined(keys, kPrevious)),
+                {"model.balance", "several passes"});
+}
+
+TEST_CASE("experts: multiple choice has the same scores on two ranks, in the run and after it",
+          "[integration][experts][choices][P1]") {
+  const RunSite site;
+  std::string lines;
+  for (int i = 0; i < 9; ++i) {
+    lines += fmt::format(R"({{"question": "{}?", "choices": ["a", "b", "c", "d"], "answer": {}}})"
+                         "\n",
+                         i, i % 4);
+  }
+  write_bytes(site / "letters.jsonl", lines);
+  check_two_ranks(site, joined(joined(kSmall, kPrevious),
+                               {"data.sequence_length=64", R"(eval.choices=["letters.jsonl"])"}));
+  const auto evaluate = [&](const char* ranks) {
+    const Ended ended =
+        site.call({"eval", "runs/one", "--ranks", ranks, "--choices", "letters.jsonl"});
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    return ended.out;
+  };
+  CHECK(has(evaluate("1"), "digest="));
+  CHECK(evaluate("2") == evaluate("1"));
+}
+
+TEST_CASE(
+    "experts: what is frozen, adapted or sharded by unit, and Muon: the same bits on two ranks",
+    "[integration][experts][lora][P1]") {
+  const RunSite site;
+  const auto check = [&](const Words& keys, const Words& of_two = {}) {
+    CAPTURE(keys);
+    check_two_ranks(site, joined(kSmall, keys), of_two);
+  };
+  check(joined(kPrevious, {R"(train.freeze=["*.experts.*"])"}),
+        {R"(parallel.strategy_by_unit=["block 0 = none"])"});
+  check({R"(train.freeze=["*.mlp.gate.weight"])", R"(model.balance=["none"])"});
+  check({"lora.rank=3", R"(lora.targets=["mlp.experts.*.down_proj", "mlp.gate"])",
+         R"(model.balance=["switch:0.05"])"});
+  check(joined(kPrevious, {"optimizer.name=muon"}));
 }
 
 }  // namespace train::test
