@@ -10,9 +10,11 @@
 #include "base/math/float_mode.hpp"
 #include "base/process/descriptor_limit.hpp"
 #include "base/process/own_program.hpp"
+#include "base/process/stack_limit.hpp"
 #include "base/process/stop_signals.hpp"
 #include "base/text/log.hpp"
 #include "base/text/text_output.hpp"
+#include "base/text/uncaught.hpp"
 #include "cli/options.hpp"
 #include "engine/rank/plan/run_device.hpp"
 
@@ -20,6 +22,7 @@ namespace train::cli {
 namespace {
 
 Result<int> run_command(int argc, const char* const* argv) {
+  TRAIN_RETURN_IF_ERROR(raise_stack_limit());
   TRAIN_RETURN_IF_ERROR(engine::check_processor());
   const auto command = TRAIN_TRY(parse(argc, argv));
   const int exit_code = TRAIN_TRY(command.run());
@@ -57,11 +60,12 @@ int main(int argc, char* argv[]) {
   train::set_float_mode();
   train::block_signals();
   train::raise_descriptor_limit();
+  train::report_uncaught();
   try {
     return train::cli::run_program(argc, argv);
-  } catch (const std::exception& error) {
+  } catch (const std::exception&) {
     // A broken invariant or a device error outside the actors: one line, no stack trace.
-    train::log_error(fmt::format("failed: {}", error.what()));
+    train::log_error(fmt::format("failed: {}", train::exception_text(std::current_exception())));
     return train::kExitFailure;
   }
 }

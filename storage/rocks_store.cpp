@@ -50,6 +50,10 @@ Error to_error(const rocksdb::Status& status, const std::filesystem::path& direc
     return user_error(
         fmt::format("cannot write index {}: no write permission; change it ({})", place, text));
   }
+  if (text.find("Too many open files") != std::string::npos) {
+    return failure(
+        fmt::format("index {}: too many open files; raise `ulimit -n` ({})", place, text));
+  }
   if (!status.IsIOError() && means_damage(text)) {
     return failure(fmt::format(
         "index {} is damaged; move it away, and it is rebuilt from the checkpoints ({})", place,
@@ -70,6 +74,9 @@ rocksdb::Options options_with_checks() {
   rocksdb::Options options;
   options.paranoid_checks = true;
   options.info_log = std::make_shared<SilentLogger>();
+  // More threads for a few small files cost more than they save, and RocksDB calls std::terminate
+  // if one of them cannot be started.
+  options.max_file_opening_threads = 1;
   return options;
 }
 

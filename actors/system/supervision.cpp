@@ -2,26 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <caf/deep_to_string.hpp>
-#include <new>
 
 namespace train::actors {
-
-std::string exception_text(const std::exception_ptr& error) {
-  std::string text = "unknown exception";
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::bad_alloc&) {
-    text = "out of memory (std::bad_alloc)";
-  } catch (const std::exception& caught) {
-    text = caught.what();
-  } catch (...) {
-    // Not derived from std::exception: no text is available.
-  }
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
 
 caf::error exception_error(const std::string& part, std::int64_t step,
                            const std::exception_ptr& error) {

@@ -10,13 +10,11 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "base/text/uncaught.hpp"
 
 // Supervision: conversion of a thrown exception on its way to the conductor. The framework drops
 // the text of an exception, so every actor turns it into an error with text.
 namespace train::actors {
-
-/// Text of an exception in flight, one line.
-[[nodiscard]] std::string exception_text(const std::exception_ptr& error);
 
 /// Error that ends an actor: part of the rank, its step, text of the exception.
 [[nodiscard]] caf::error exception_error(const std::string& part, std::int64_t step,

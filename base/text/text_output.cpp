@@ -185,9 +185,10 @@ void TextOutput::queue(DroppedLine dropped, std::size_t limit_bytes) {
   }
   queue_->dropped_line = std::move(dropped);
   queue_->limit_bytes = limit_bytes;
-  queue_->queues = true;
   queue_->ending = false;
+  // Where no thread can be started, texts go on without it.
   JoinedThread([queue = queue_, descriptor = descriptor_] { queue->run(descriptor); }).detach();
+  queue_->queues = true;
 }
 
 void TextOutput::finish(std::chrono::milliseconds patience) {

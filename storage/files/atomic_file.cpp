@@ -128,6 +128,8 @@ Error os_error(Access access, const fs::path& path, int error_number) {
     case ELOOP:
     case ENAMETOOLONG:
       return user_error(fmt::format("cannot {} {}: {}; check the path", verb, path.string(), text));
+    case EMFILE:
+      return failure(fmt::format("cannot {} {}: {}; raise `ulimit -n`", verb, path.string(), text));
     default:
       return failure(fmt::format("cannot {} {}: {}", verb, path.string(), text));
   }

@@ -26,6 +26,7 @@
 #include "base/process/stop_signals.hpp"
 #include "base/text/log.hpp"
 #include "base/text/text_output.hpp"
+#include "base/text/uncaught.hpp"
 #include "configs/load_config.hpp"
 #include "engine/collective/tcp_transport.hpp"
 #include "engine/rank/plan/run_device.hpp"
@@ -42,20 +43,6 @@ constexpr auto kJoinTime = 30s;  // Limit for finding the head and joining.
 // Limit for the set-up of all ranks: one may have a large file to read. Later exchanges have no
 // limit: a slow rank lives, and a lost one is detected by connections and heartbeats.
 constexpr auto kSetUpTime = 120s;
-
-/// Logs an uncaught exception with the rank, before SIGABRT ends the process: for threads that
-/// belong to neither streams nor actors.
-void say_why_it_terminates(std::int64_t rank) {
-  static std::int64_t own_rank = -1;
-  own_rank = rank;
-  std::set_terminate([] {
-    const std::exception_ptr error = std::current_exception();
-    log_error(fmt::format("rank {} failed: {}", own_rank,
-                          error ? exception_text(error) : "terminated without an exception"));
-    finish_output();
-    std::abort();
-  });
-}
 
 [[noreturn]] void leave(int exit_code) {
   finish_output();
@@ -299,7 +286,7 @@ struct Worker {
 }  // namespace
 
 Result<int> serve_rank(const WorkerOptions& options) {
-  say_why_it_terminates(options.rank);
+  report_uncaught(fmt::format("rank {} ", options.rank), UncaughtEnd::abort);
   const QueuedOutput output(/*json=*/false);
   const auto endpoint = parse_endpoint(options.head);
   const auto credentials = load_credentials(options.credentials);

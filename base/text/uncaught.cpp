@@ -1,0 +1,151 @@
+#include "base/text/uncaught.hpp"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <new>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/exit_codes.hpp"
+#include "base/process/joined_thread.hpp"
+#include "base/text/log.hpp"
+#include "base/text/text_output.hpp"
+#include "base/text/units.hpp"
+
+namespace train {
+namespace {
+
+std::atomic<bool> memory_ran_out{false};
+
+[[noreturn]] void note_and_throw() {
+  memory_ran_out = true;
+  throw std::bad_alloc();
+}
+
+/// Soft limit of a resource, such as RLIMIT_AS; RLIM_INFINITY: none.
+rlim_t limit_of(int resource) {
+  rlimit limit = {};
+  return ::getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) == 0 ? limit.rlim_cur
+                                                                              : RLIM_INFINITY;
+}
+
+std::string address_limit() {
+  const rlim_t bytes = limit_of(RLIMIT_AS);
+  return bytes == RLIM_INFINITY ? "" : fmt::format("; `ulimit -v` allows {}", format_bytes(bytes));
+}
+
+/// Limits that memory meets before the machine's own, and what to do: "; ...".
+std::string memory_advice() {
+  const std::string limit = address_limit();
+  return fmt::format("{}; {}, or let a run take less (batch.micro_batch)", limit,
+                     limit.empty() ? "end other programs" : "raise it");
+}
+
+/// The same of threads, whose stacks take address space, too.
+std::string thread_advice() {
+  constexpr rlim_t kMany = 4096;
+  std::string limit = address_limit();
+  const rlim_t threads = limit_of(RLIMIT_NPROC);
+  if (threads < kMany || (limit.empty() && threads != RLIM_INFINITY)) {
+    limit += fmt::format("; `ulimit -u` allows this user {}", threads);
+  }
+  return fmt::format("{}; {}, or let a run take fewer (runtime.threads)", limit,
+                     limit.empty() ? "end other programs" : "raise it");
+}
+
+bool thread_starts() {
+  try {
+    const JoinedThread thread([] {});
+    return true;
+  } catch (const std::system_error&) {
+    return false;
+  }
+}
+
+/// The start of a thread that failed: the program's own calls return their errors.
+bool lacks_thread(const std::system_error& error) {
+  return error.code() == std::error_code(EAGAIN, std::generic_category());
+}
+
+bool names_shortage(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::bad_alloc&) {
+    return true;
+  } catch (const std::system_error& caught) {
+    return lacks_thread(caught);
+  } catch (...) {
+    return false;
+  }
+}
+
+/// Cause of a call of std::terminate, and whether memory or threads have run out.
+std::pair<std::string, bool> cause_of_end() {
+  if (const std::exception_ptr error = std::current_exception()) {
+    return {exception_text(error), names_shortage(error)};
+  }
+  // A thread that is destroyed while it runs hides the exception that was thrown before.
+  if (!thread_starts()) {
+    return {fmt::format("cannot start a thread{}", thread_advice()), true};
+  }
+  if (memory_ran_out) {
+    return {fmt::format("out of memory{}", memory_advice()), true};
+  }
+  return {"terminated without an exception", false};
+}
+
+struct Reported {
+  std::string who;
+  UncaughtEnd end = UncaughtEnd::exit_code;
+};
+
+Reported& reported() {
+  static auto* const made = new Reported();  // Outlives every thread.
+  return *made;
+}
+
+[[noreturn]] void end_with_a_line() {
+  const auto [cause, shortage] = cause_of_end();
+  log_error(fmt::format("{}failed: {}", reported().who, cause));
+  finish_output();
+  if (shortage && reported().end == UncaughtEnd::exit_code) {
+    std::_Exit(kExitFailure);
+  }
+  std::abort();
+}
+
+}  // namespace
+
+std::string exception_text(const std::exception_ptr& error) {
+  std::string text = "unknown exception";
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::bad_alloc&) {
+    text = fmt::format("out of memory (std::bad_alloc){}", memory_advice());
+  } catch (const std::system_error& caught) {
+    text = lacks_thread(caught)
+               ? fmt::format("cannot start a thread: {}{}", caught.what(), thread_advice())
+               : caught.what();
+  } catch (const std::exception& caught) {
+    text = caught.what();
+  } catch (...) {
+    // Not derived from std::exception: no text is available.
+  }
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+void report_uncaught(std::string who, UncaughtEnd end) {
+  reported() = {.who = std::move(who), .end = end};
+  std::set_new_handler(note_and_throw);
+  std::set_terminate(end_with_a_line);
+}
+
+}  // namespace train
