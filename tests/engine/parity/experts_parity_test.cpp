@@ -30,11 +30,16 @@ using testing::tokens_of;
 void fill_all(const WorldStep& step, const Json& entry) {
   for (const UnitParameters& unit : step.rank(0).plan().units()) {
     for (const Parameter& parameter : unit.parameters) {
-      if (!parameter.tallied) {
+      if (!parameter.unpublished()) {
         fill_experts(entry, parameter, testing::state_of(step.rank(0), "model." + parameter.name));
       }
     }
   }
+}
+
+bool has_sigmoids(const Json& entry) {
+  const auto type = entry.at("config").at("model_type").get<std::string>();
+  return type == "deepseek_v3" || type == "glm4_moe";
 }
 
 /// Logits of every position of every sequence, [rows, vocab].
@@ -119,7 +124,7 @@ TEST_CASE("experts parity: five clipped AdamW steps of every family are transfor
     CHECK(result.grad_norm ==
           Approx(entry.at("norms")[at].get<double>()).epsilon(kSummaryTolerance));
   }
-  for (const testing::GradientShard& shard : testing::gradients_of(step.rank(0))) {
+  for (const testing::GradientShard& shard : testing::trained_gradients(step.rank(0))) {
     const Json& summary = entry.at("weights").at(shard.name);
     check_summary(shard.name, testing::state_of(step.rank(0), "model." + shard.name), summary,
                   kSummaryTolerance * summary.at(0).get<double>());
@@ -131,6 +136,9 @@ TEST_CASE("experts parity: an expert that no row chooses has a gradient of +0",
   const std::string name = GENERATE(from_range(testing::expert_cases()));
   CAPTURE(name);
   const Json& entry = testing::expert_models().at("cases").at(name);
+  if (has_sigmoids(entry)) {
+    return;  // Their choice has a bias, and may fall on any expert.
+  }
   const auto stream = kernels::make_inline_stream(1);
   WorldStep step(kernels::cpu_backend(), testing::published_options(entry));
   fill_all(step, entry);
@@ -157,7 +165,8 @@ TEST_CASE("experts parity: parameters are as many as transformers has",
 }
 
 TEST_CASE("experts parity: threads do not change a bit", "[engine][experts_parity][EN-1]") {
-  const std::string name = GENERATE("mixtral_balanced", "olmoe", "qwen2_moe", "qwen3_moe");
+  const std::string name = GENERATE("mixtral_balanced", "olmoe", "qwen2_moe", "qwen3_moe",
+                                    "deepseek_v3", "glm4_moe", "gpt_oss");
   CAPTURE(name);
   const Json& entry = testing::expert_models().at("cases").at(name);
   std::vector<std::vector<float>> found;
