@@ -50,8 +50,17 @@ DecoderSizes latent_decoder_sizes(ModelConfig& config) {
   sizes.layers = config.size("num_hidden_layers");
   sizes.heads = config.size("num_attention_heads");
   sizes.kv_heads = sizes.heads;
-  for (const char* const derived : {"head_dim", "qk_head_dim", "num_key_value_heads"}) {
-    (void)config.find(derived);  // Every head has keys and values of its own.
+  (void)config.find("num_key_value_heads");  // Every head has keys and values of its own.
+  const std::int64_t rope_dim = config.size("qk_rope_head_dim");
+  const std::int64_t key_dim = config.size("qk_nope_head_dim") + rope_dim;
+  for (const auto& [derived, value] :
+       {std::pair("head_dim", rope_dim), std::pair("qk_head_dim", key_dim)}) {
+    if (config.size_if_any(derived).value_or(value) != value) {
+      config.refuse(
+          fmt::format("{} is {}, but by qk_nope_head_dim and qk_rope_head_dim it is {}: "
+                      "leave it out",
+                      derived, config.size(derived), value));
+    }
   }
   sizes.head_dim = 1;
   sizes.hidden = config.size("intermediate_size");
@@ -61,6 +70,7 @@ DecoderSizes latent_decoder_sizes(ModelConfig& config) {
 }
 
 void keep_further_layers(ModelConfig& config, std::int64_t layers, ModelSpec& spec) {
+  config.take_alias("num_mtp_layers", "num_nextn_predict_layers");
   const std::int64_t more = config.count("num_nextn_predict_layers");
   for (std::int64_t layer = 0; layer < more; ++layer) {
     spec.kept.push_back(fmt::format("model.layers.{}.", layers + layer));

@@ -12,19 +12,40 @@
 namespace train::engine {
 namespace {
 
+/// A number of the rope's settings; `otherwise` where it has none.
+double number_of(ModelConfig& config, const nlohmann::json& rope, const char* key,
+                 double otherwise) {
+  const auto found = rope.find(key);
+  if (found == rope.end() || found->is_null()) {
+    return otherwise;
+  }
+  if (!found->is_number()) {
+    config.refuse(fmt::format("{} of the rope's scaling is not a number", key));
+    return otherwise;
+  }
+  return found->get<double>();
+}
+
 /// 1 / sqrt(width of a key), times the square of yarn's factor of scores where mscale_all_dim asks
 /// for it.
-float score_scale(const ModelSpec& spec, std::int64_t key_dim) {
-  const auto keys = nlohmann::json::parse(spec.rope_keys, nullptr, /*allow_exceptions=*/false);
-  double scale = 1.0 / std::sqrt(static_cast<double>(key_dim));
-  const auto rope = keys.is_object() ? keys.find("rope_parameters") : keys.end();
-  if (rope != keys.end() && rope->is_object() && rope->value("rope_type", "default") != "default") {
-    const double all = rope->value("mscale_all_dim", 0.0);
-    const double factor = rope->value("factor", 1.0);
-    const double gain = factor <= 1.0 ? 1.0 : 0.1 * all * fixed::log(factor) + 1.0;
-    scale *= all == 0.0 ? 1.0 : gain * gain;
+float score_scale(ModelConfig& config, const ModelSpec& spec, std::int64_t key_dim) {
+  const nlohmann::json rope = nlohmann::json::parse(spec.rope_keys).at("rope_parameters");
+  const double root = 1.0 / std::sqrt(static_cast<double>(key_dim));
+  if (rope.at("rope_type") != "yarn") {
+    for (const char* const key : {"rope_scaling", "rope_parameters"}) {
+      const nlohmann::json* given = config.find(key);
+      if (rope.at("rope_type") != "default" && given != nullptr &&
+          number_of(config, *given, "mscale_all_dim", 0.0) != 0.0) {
+        config.refuse(
+            fmt::format("mscale_all_dim of {} is supported with rope_type \"yarn\" alone", key));
+      }
+    }
+    return static_cast<float>(root);
   }
-  return static_cast<float>(scale);
+  const double all = number_of(config, rope, "mscale_all_dim", 0.0);
+  const double factor = number_of(config, rope, "factor", 1.0);
+  const double gain = factor <= 1.0 ? 1.0 : 0.1 * all * fixed::log(factor) + 1.0;
+  return static_cast<float>(all == 0.0 ? root : root * gain * gain);
 }
 
 LatentAttentionSpec latent_attention(ModelConfig& config, const DecoderSizes& sizes) {
@@ -59,7 +80,7 @@ std::string_view deepseek_v3_keys() {
     "moe_intermediate_size": 2048, "n_routed_experts": 256, "num_experts_per_tok": 8,
     "n_shared_experts": 1, "routed_scaling_factor": 2.5, "n_group": 8, "topk_group": 4,
     "norm_topk_prob": true, "first_k_dense_replace": 3, "scoring_func": "sigmoid",
-    "topk_method": "noaux_tc", "moe_layer_freq": 1, "num_nextn_predict_layers": 1,
+    "topk_method": "noaux_tc", "moe_layer_freq": 1, "num_nextn_predict_layers": 1, "num_mtp_layers": 1,
     "rope_parameters": null, "rope_scaling": null, "rope_theta": 10000.0,
     "partial_rotary_factor": null, "original_max_position_embeddings": null})";
 }
@@ -74,7 +95,7 @@ ModelSpec deepseek_v3_model(ModelConfig& config) {
   if (config.flag("rope_interleave")) {
     spec.ropes.at(0).pairing = kernels::RopePairing::interleaved;
   }
-  attention.scale = score_scale(spec, attention.plain_dim + attention.rope_dim);
+  attention.scale = score_scale(config, spec, attention.plain_dim + attention.rope_dim);
   const ExpertsSpec experts = sigmoid_experts(config, sizes);
   const std::int64_t dense = config.count("first_k_dense_replace");
   keep_further_layers(config, sizes.layers, spec);
@@ -95,7 +116,8 @@ std::string_view glm4_moe_keys() {
     "use_qk_norm": false, "moe_intermediate_size": 1408, "n_routed_experts": 128,
     "num_experts_per_tok": 8, "n_shared_experts": 1, "routed_scaling_factor": 1.0, "n_group": 1,
     "topk_group": 1, "norm_topk_prob": true, "first_k_dense_replace": 1,
-    "scoring_func": "sigmoid", "topk_method": "noaux_tc", "moe_layer_freq": 1, "num_nextn_predict_layers": 1,
+    "scoring_func": "sigmoid", "topk_method": "noaux_tc", "moe_layer_freq": 1,
+    "num_nextn_predict_layers": 1, "num_mtp_layers": 1,
     "rope_parameters": null, "rope_scaling": null, "rope_theta": 10000.0,
     "partial_rotary_factor": 0.5, "original_max_position_embeddings": null})";
 }

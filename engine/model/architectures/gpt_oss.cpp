@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/architectures/decoder_parts.hpp"
@@ -14,10 +14,8 @@ std::string_view gpt_oss_keys() {
     "tie_word_embeddings": false, "head_dim": 64, "attention_bias": true,
     "sliding_window": 128, "layer_types": null,
     "num_local_experts": 128, "num_experts_per_tok": 4, "swiglu_alpha": 1.702,
-    "swiglu_limit": 7.0, "output_router_logits": false, "router_aux_loss_coef": null,
-    "rope_parameters": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
-      "truncate": false, "original_max_position_embeddings": 4096, "rope_theta": 150000.0},
-    "rope_scaling": null, "rope_theta": 150000.0,
+    "swiglu_limit": 7.0, "output_router_logits": false, "router_aux_loss_coef": 0.001,
+    "rope_parameters": null, "rope_scaling": null, "rope_theta": 150000.0,
     "partial_rotary_factor": null, "original_max_position_embeddings": null})";
 }
 
@@ -27,12 +25,18 @@ std::string_view gpt_oss_keys() {
 ModelSpec gpt_oss_model(ModelConfig& config) {
   const DecoderSizes sizes = decoder_sizes(config);
   ModelSpec spec = decoder_model(config, sizes);
+  config.set_if_none("rope_parameters", {{"rope_type", "yarn"},
+                                         {"factor", 32.0},
+                                         {"beta_fast", 32.0},
+                                         {"beta_slow", 1.0},
+                                         {"truncate", false},
+                                         {"original_max_position_embeddings", 4096}});
   add_ropes(config, {}, sizes.head_dim, spec);
   const std::vector<std::int64_t> windows =
       config.layer_windows(sizes.layers, config.size_if_any("sliding_window"),
                            [](std::int64_t layer) { return layer % 2 == 0; });
   const bool bias = config.flag("attention_bias");
-  if (config.flag("output_router_logits") && config.find("router_aux_loss_coef") == nullptr) {
+  if (config.flag("output_router_logits") && !config.gives("router_aux_loss_coef")) {
     config.refuse(
         "output_router_logits is true without router_aux_loss_coef, of which versions of "
         "transformers have different defaults: give it");

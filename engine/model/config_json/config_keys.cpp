@@ -45,8 +45,8 @@ constexpr auto kKeys = std::to_array<ConfigKeys>({
     {"_attn_implementation _attn_implementation_autoset _sliding_window_pattern "
      "attn_implementation cache_implementation chunk_size_feed_forward gradient_checkpointing "
      "is_decoder is_encoder_decoder n_ctx output_attentions output_hidden_states output_past "
-     "pretraining_tp reorder_and_upcast_attn return_dict tie_encoder_decoder "
-     "tie_last_hidden_states torchscript use_bfloat16 use_cache",
+     "output_router_logits pretraining_tp reorder_and_upcast_attn return_dict "
+     "tie_encoder_decoder tie_last_hidden_states torchscript use_bfloat16 use_cache",
      KeyUse::no_effect, "how transformers runs the model and what it returns"},
     {"classifier_dropout id2label label2id num_labels problem_type summary_activation "
      "summary_first_dropout summary_proj_to_labels summary_type summary_use_proj",

@@ -34,6 +34,14 @@ const Json* ModelConfig::find(const std::string& key) {
   return value.is_null() ? nullptr : &value;
 }
 
+bool ModelConfig::gives(const std::string& key) const { return json_->contains(key); }
+
+void ModelConfig::set_if_none(const std::string& key, const Json& value) {
+  if (find(key) == nullptr) {
+    (*json_)[key] = value;
+  }
+}
+
 const Json* ModelConfig::otherwise(const std::string& key) const {
   const Json& value = defaults_->at(key);
   return value.is_null() ? nullptr : &value;

@@ -35,6 +35,10 @@ class ModelConfig {
   [[nodiscard]] bool may_read(const std::string& key) const;
   /// The key's value; nullptr: it is null. REQUIRES: `defaults` has the key.
   [[nodiscard]] const nlohmann::json* find(const std::string& key);
+  /// True if the file has the key.
+  [[nodiscard]] bool gives(const std::string& key) const;
+  /// Gives `key` a value where it has none, or null.
+  void set_if_none(const std::string& key, const nlohmann::json& value);
   /// The key's value in `defaults`.
   [[nodiscard]] const nlohmann::json* otherwise(const std::string& key) const;
   /// Reads `other` as an alias of `key`, which it overrides where it is given.

@@ -63,7 +63,9 @@ TEST_CASE("architectures: published sizes have the published number of parameter
       {"gpt2-medium", 354'823'168},       {"gpt2-large", 774'030'080},
       {"gpt2-xl", 1'557'611'200},         {"mixtral-8x7b", 46'702'792'704},
       {"olmoe-1b-7b", 6'919'161'856},     {"qwen1.5-moe-a2.7b", 14'315'784'192},
-      {"qwen3-30b-a3b", 30'532'122'624}};
+      {"qwen3-30b-a3b", 30'532'122'624},  {"deepseek-v3", 671'026'404'352},
+      {"glm-4.5", 352'797'814'784},       {"glm-4.5-air", 106'852'245'504},
+      {"gpt-oss-20b", 20'914'757'184},    {"gpt-oss-120b", 116'829'156'672}};
   CHECK(configs::shipped_models().size() == published.size());
   for (const configs::ShippedModel& shape : configs::shipped_models()) {
     CAPTURE(shape.name);
@@ -147,10 +149,32 @@ TEST_CASE("architectures: what routers and experts cannot do is named", "[engine
       {"qwen3_moe", {{"input_jitter_noise", 0.01}}, "input_jitter_noise is 0.01"},
       {"qwen3_moe", {{"scoring_func", "sigmoid"}}, "scoring_func is \"sigmoid\""},
       {"qwen3_moe", {{"n_group", 4}}, "n_group is 4"},
-      {"qwen3_moe", {{"moe_intermediate_size", nullptr}}, "moe_intermediate_size is null"}};
+      {"qwen3_moe", {{"moe_intermediate_size", nullptr}}, "moe_intermediate_size is null"},
+      {"deepseek_v3", {{"num_key_value_heads", 2}}, "num_key_value_heads is 2 of 4 heads"},
+      {"deepseek_v3", {{"n_group", 3}}, "n_group"},
+      {"deepseek_v3", {{"topk_group", 9}}, "topk_group"},
+      {"deepseek_v3", {{"n_group", 256}}, "n_group"},
+      {"deepseek_v3", {{"num_experts_per_tok", 129}}, "num_experts_per_tok"},
+      {"deepseek_v3", {{"scoring_func", "softmax"}}, "scoring_func is \"softmax\""},
+      {"deepseek_v3", {{"topk_method", "greedy"}}, "topk_method is \"greedy\""},
+      {"deepseek_v3", {{"moe_layer_freq", 2}}, "moe_layer_freq is not 1"},
+      {"deepseek_v3", {{"head_dim", 128}}, "head_dim is 128"},
+      {"deepseek_v3",
+       {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}, {"mscale_all_dim", "all"}}}},
+       "mscale_all_dim of the rope's scaling is not a number"},
+      {"deepseek_v3",
+       {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 4.0}, {"mscale_all_dim", 1.0}}}},
+       "mscale_all_dim of rope_scaling"},
+      {"glm4_moe", {{"num_mtp_layers", 2}, {"num_nextn_predict_layers", 1}}, "num_mtp_layers is 2"},
+      {"glm4_moe", {{"num_experts", 4}, {"n_routed_experts", 8}}, "num_experts is 4"},
+      {"gpt_oss", {{"output_router_logits", true}}, "without router_aux_loss_coef"},
+      {"gpt_oss", {{"sliding_window", nullptr}}, "sliding_attention without a window"}};
   for (const Row& row : rows) {
     Json config = tiny_llama();
     config["model_type"] = row.family;
+    if (row.family == std::string("deepseek_v3")) {
+      config["num_key_value_heads"] = config["num_attention_heads"];
+    }
     CHECK(refusal_of(config) == "accepted");
     config.update(row.changes);
     INFO(row.family << ": " << row.changes << ": " << refusal_of(config));

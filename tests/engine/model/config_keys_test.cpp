@@ -17,6 +17,7 @@
 
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/blocks/attention_block.hpp"
+#include "engine/model/blocks/latent_attention_block.hpp"
 #include "engine/model/config_json/rope_settings.hpp"
 #include "engine/model/spec.hpp"
 
@@ -85,9 +86,14 @@ void check_spec(const ModelSpec& spec, const Json& wanted) {
     check_rope(spec.ropes[i], ropes.at(i));
   }
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
-    const auto& attention = block_of<AttentionSpec>(spec.layers[i]);
-    CHECK(attention.window == wanted.at("windows").at(i).get<std::int64_t>());
-    CHECK(attention.rope.value_or(0) ==
+    const auto* attention = find_block<AttentionSpec>(spec.layers[i]);
+    if (attention == nullptr) {
+      CHECK(block_of<LatentAttentionSpec>(spec.layers[i]).rope == 0U);
+      CHECK(wanted.at("windows").at(i) == 0);
+      continue;
+    }
+    CHECK(attention->window == wanted.at("windows").at(i).get<std::int64_t>());
+    CHECK(attention->rope.value_or(0) ==
           (ropes.size() == 2 && wanted.at("windows").at(i) != 0 ? 1U : 0U));
   }
 }
