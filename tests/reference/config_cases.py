@@ -14,6 +14,7 @@ SMALL = {"vocab_size": VOCAB, "hidden_size": 48, "intermediate_size": 64, "num_h
          "bos_token_id": 1, "eos_token_id": 2}
 NEOX = {key: value for key, value in SMALL.items() if key != "num_key_value_heads"}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+SIGMOIDS = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "first_k_dense_replace": 1}
 FAMILIES = {
     "llama": SMALL, "mistral": {**SMALL, "sliding_window": None}, "ministral": {**SMALL, "head_dim": 12, "sliding_window": 16},
     "qwen2": SMALL, "qwen3": {**SMALL, "head_dim": 12}, "gemma2": {**SMALL, "head_dim": 12, "sliding_window": 32},
@@ -22,7 +23,12 @@ FAMILIES = {
     "mixtral": {**SMALL, "head_dim": 12, "num_local_experts": 4, "num_experts_per_tok": 2},
     "olmoe": {**SMALL, "num_experts": 4, "num_experts_per_tok": 2},
     "qwen2_moe": {**SMALL, **EXPERTS, "shared_expert_intermediate_size": 20},
-    "qwen3_moe": {**SMALL, **EXPERTS, "head_dim": 12}, "gpt_neox": {**NEOX, "num_attention_heads": 2},
+    "qwen3_moe": {**SMALL, **EXPERTS, "head_dim": 12},
+    "deepseek_v3": {**SMALL, **SIGMOIDS, "num_key_value_heads": 4, "n_group": 2, "topk_group": 1, "q_lora_rank": 12,
+                    "kv_lora_rank": 16, "qk_rope_head_dim": 12, "qk_nope_head_dim": 8, "v_head_dim": 6},
+    "glm4_moe": {**SMALL, **SIGMOIDS, "head_dim": 24},
+    "gpt_oss": {**SMALL, "head_dim": 12, "sliding_window": 32, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "gpt_neox": {**NEOX, "num_attention_heads": 2},
     "gpt2": {"vocab_size": VOCAB, "n_positions": 512, "n_embd": 48, "n_layer": 4, "n_head": 4, "bos_token_id": 0,
              "eos_token_id": 0},
 }
@@ -130,12 +136,28 @@ OF_EXPERTS = {
     "a window on every other layer": (
         {"use_sliding_window": True, "sliding_window": 16, "layer_types": ["full_attention", "sliding_attention"] * 2}, ()),
     "a window by its number": ({"use_sliding_window": True, "sliding_window": 16}, ("layer_types",)),
+    "experts, a third name": ({"n_routed_experts": 2}, ("num_experts", "num_local_experts")),
+    "more shared experts": ({"n_shared_experts": 3}, ()),
+    "one dense layer more": ({"first_k_dense_replace": 2}, ()),
+    "every layer with experts": ({"first_k_dense_replace": 0}, ()),
+    "no latent of queries": ({"q_lora_rank": None}, ()),
+    "norms of heads": ({"use_qk_norm": True}, ()),
+    "one group": ({"n_group": 1, "topk_group": 1}, ()),
+    "limits": ({"swiglu_limit": 0.5, "swiglu_alpha": 1.2}, ()),
+    "further layers": ({"num_nextn_predict_layers": 2}, ()),
+    "yarn of scores": (parameters(**YARN, mscale_all_dim=0.8), ()),
+    "halves": ({"rope_interleave": False}, ()),
 }
-WITH_EXPERTS = ("mixtral", "olmoe", "qwen2_moe", "qwen3_moe")
+WITH_EXPERTS = ("mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "deepseek_v3", "glm4_moe", "gpt_oss")
 # By family what this program refuses, of layers that versions of transformers disagree on, too.
+THIRD_NAME = "experts, a third name"
+TWO_NAMES = {"experts, a name", "experts, the other name"}
 REFUSED_EXPERTS = {
-    "mixtral": {"noise of the router"}, "olmoe": {"foreign keys", "clipped"},
-    "qwen2_moe": {"experts, the other name", "window from layer 2 on", "a window by its number"}, "qwen3_moe": set(),
+    "mixtral": {"noise of the router", THIRD_NAME}, "olmoe": {"foreign keys", "clipped", THIRD_NAME},
+    "qwen2_moe": {"experts, the other name", "window from layer 2 on", "a window by its number", THIRD_NAME},
+    "qwen3_moe": {THIRD_NAME}, "gpt_oss": {THIRD_NAME}, "glm4_moe": TWO_NAMES,
+    # More experts than the kept groups have, and heads that share keys.
+    "deepseek_v3": {*TWO_NAMES, "experts a token", "heads of keys missing", "other names"},
 }
 # What this program refuses, by name, though transformers reads it.
 REFUSED = {"not causal"}

@@ -55,7 +55,8 @@ def windows_of(config):
     window = getattr(config, "sliding_window", None) or 0
     if config.model_type in ("mistral", "phi3", "mixtral", "qwen3_moe"):
         return [window] * layers
-    if config.model_type in ("ministral", "qwen2", "qwen3", "qwen2_moe", "gemma2", "gemma3_text", "olmo3"):
+    if config.model_type in ("ministral", "qwen2", "qwen3", "qwen2_moe", "gemma2", "gemma3_text", "olmo3",
+                             "gpt_oss"):
         return [window if kind == "sliding_attention" else 0 for kind in config.layer_types]
     return [0] * layers
 
