@@ -147,9 +147,9 @@ def make_model(config):
 
 
 def is_decayed(name, parameter):
-    """Matrices of layers and the head; an embedding is none, tied or not."""
-    embeddings = ("embed_tokens.weight", "embed_in.weight", "wte.weight", "wpe.weight")
-    return parameter.dim() > 1 and not name.endswith(embeddings)
+    """Matrices of layers and the head; an embedding is none, tied or not, nor are biases of all experts."""
+    others = ("embed_tokens.weight", "embed_in.weight", "wte.weight", "wpe.weight", "bias")
+    return parameter.dim() > 1 and not name.endswith(others)
 
 
 def make_optimizer(model):
