@@ -60,7 +60,20 @@ Json describe_model(const configs::RunConfig& config, const engine::ModelSpec& m
     object["num_experts_per_tok"] = shape.experts_per_token;
     object["moe_intermediate_size"] = shape.expert_hidden;
     object["shared_expert_intermediate_size"] = shape.shared_expert_hidden;
-    object["norm_topk_prob"] = shape.normalised_router;
+    const kernels::RouterKind router = shape.router;
+    object["norm_topk_prob"] = router == kernels::RouterKind::softmax_normalised ||
+                               router == kernels::RouterKind::sigmoid_normalised;
+    if (router == kernels::RouterKind::sigmoid ||
+        router == kernels::RouterKind::sigmoid_normalised) {
+      object["scoring_func"] = "sigmoid";
+    }
+    if (shape.router_scale != 1.0F) {
+      object["routed_scaling_factor"] = config.model.router_scale;
+    }
+    if (shape.router_groups > 1) {
+      object["n_group"] = shape.router_groups;
+      object["topk_group"] = shape.router_kept_groups;
+    }
   }
   return object;
 }

@@ -106,8 +106,21 @@ constexpr auto kFields = std::to_array<Field>({
      between(0, 1 << 22)},
     {KEY(model, router), "",
      "Weights of the chosen experts; `softmax`: their probabilities among all experts; "
-     "`softmax_normalised`: these divided by their sum.",
-     kState, kNone, "softmax|softmax_normalised"},
+     "`softmax_normalised`: these divided by their sum; `sigmoid`, `sigmoid_normalised`: the same "
+     "of sigmoids.",
+     kState, kNone, "softmax|softmax_normalised|sigmoid|sigmoid_normalised"},
+    {KEY(model, router_scale), "", "Factor of the weights of the chosen experts.", kState,
+     above(0, 1e3)},
+    {KEY(model, router_groups), "groups",
+     "Groups of neighbouring experts, of which a token's best `router_kept_groups` are chosen "
+     "first; 1: no groups.",
+     kState, between(1, 65536)},
+    {KEY(model, router_kept_groups), "groups", "Groups whose experts a token may have.", kState,
+     between(1, 65536)},
+    {KEY(model, router_bias_rate), "",
+     "What a step adds to, or takes from, the bias by which an expert is chosen, if its load is "
+     "below or above the mean; the weights do not have it; 0: no bias.",
+     kShapes, between(0, 1)},
     {KEY(model, balance), "",
      "Losses that balance the experts' loads, each `KIND:SCOPE:COEFFICIENT`; kinds: `hf` "
      "(transformers' router_aux_loss_coef), `switch`, `z`; scopes: `lane`, and for `switch` "

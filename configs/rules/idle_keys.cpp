@@ -36,8 +36,11 @@ constexpr auto kTable = std::to_array<IdleKeys>({
      "unless model.init_scheme is \"karpathy_gpt2\""},
     {"model.attention_output_gate", [](const RunConfig& c) { return c.model.arch == "enoki"; },
      "with model.arch = \"enoki\""},
-    {"model.experts_per_token|model.expert_hidden|model.shared_expert_hidden|model.router",
+    {"model.experts_per_token|model.expert_hidden|model.shared_expert_hidden|model.router|"
+     "model.router_scale|model.router_groups|model.router_bias_rate",
      [](const RunConfig& c) { return c.model.experts == 0; }, "without model.experts"},
+    {"model.router_kept_groups", [](const RunConfig& c) { return c.model.router_groups == 1; },
+     "without model.router_groups"},
     {"model.mlp_hidden",
      [](const RunConfig& c) { return c.model.experts > 0 && c.model.expert_hidden > 0; },
      "with model.expert_hidden, as all layers have experts"},

@@ -60,6 +60,28 @@ void check_model(const RunConfig& config, Rules& rules) {
   }
 }
 
+/// Checks that groups divide the experts, and that those kept have enough for a token.
+void check_router_groups(const ModelSection& model, Rules& rules) {
+  const std::int64_t groups = model.router_groups, kept = model.router_kept_groups;
+  if (model.experts == 0 || groups == 1) {
+    return;
+  }
+  const bool divides = model.experts % groups == 0 && model.experts / groups >= 2;
+  rules.refuse_if(
+      !divides, "model.router_groups",
+      "is {}, but {} experts are not divided into as many groups of two or more; give a "
+      "divisor of at most {}, or 1",
+      groups, model.experts, model.experts / 2);
+  rules.refuse_if(kept > groups, "model.router_kept_groups", "is {} of {} groups; give {} or less",
+                  kept, groups, groups);
+  const std::int64_t most = model.experts / groups * kept;
+  rules.refuse_if(
+      divides && kept <= groups && model.experts_per_token > most, "model.router_kept_groups",
+      "is {}, groups of {} experts in all, but model.experts_per_token is {}; keep more "
+      "groups",
+      kept, most, model.experts_per_token);
+}
+
 void check_experts(const RunConfig& config, Rules& rules) {
   const ModelSection& model = config.model;
   rules.refuse_if(model.experts > 0 && model.experts_per_token > model.experts,
@@ -70,6 +92,7 @@ void check_experts(const RunConfig& config, Rules& rules) {
                   "one of them out");
   rules.refuse_if(!model.arch.empty() && model.experts == 0 && !model.balance.empty(),
                   "model.balance", "needs experts; give model.experts, or leave it out");
+  check_router_groups(model, rules);
 }
 
 void check_sizes(const RunConfig& config, Rules& rules) {

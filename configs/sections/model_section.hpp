@@ -25,6 +25,10 @@ struct ModelSection {
   std::int64_t expert_hidden = 0;
   std::int64_t shared_expert_hidden = 0;
   std::string router = "softmax_normalised";
+  double router_scale = 1.0;
+  std::int64_t router_groups = 1;
+  std::int64_t router_kept_groups = 1;
+  double router_bias_rate = 0.0;
   std::vector<std::string> balance;
   std::int64_t vocab_size = 0;
   std::string init_scheme = "scaled_gpt";

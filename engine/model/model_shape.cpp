@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
+#include "base/check.hpp"
 #include "engine/model/architectures/house.hpp"
 #include "engine/model/blocks/attention_block.hpp"
 #include "engine/model/blocks/experts_block.hpp"
@@ -23,6 +26,15 @@ std::int64_t padded_vocab(std::int64_t dataset_vocab) {
     return kUnknownVocab;
   }
   return (dataset_vocab + kVocabMultiple - 1) / kVocabMultiple * kVocabMultiple;
+}
+
+/// The kind of a name that model.router takes.
+kernels::RouterKind router_kind(std::string_view name) {
+  constexpr std::array<std::string_view, 4> kNames = {"softmax", "softmax_normalised", "sigmoid",
+                                                      "sigmoid_normalised"};
+  const auto* const found = std::ranges::find(kNames, name);
+  TRAIN_CHECK(found != kNames.end(), "model.router is \"{}\"", name);
+  return static_cast<kernels::RouterKind>(found - kNames.begin());
 }
 
 Status check_dimension(const char* key, std::int64_t value) {
@@ -79,7 +91,11 @@ Result<ModelShape> resolve_shape(const configs::ModelSection& section, std::int6
     shape.experts_per_token = section.experts_per_token;
     shape.expert_hidden = or_rule(section.expert_hidden, shape.mlp_hidden);
     shape.shared_expert_hidden = section.shared_expert_hidden;
-    shape.normalised_router = section.router == "softmax_normalised";
+    shape.router = router_kind(section.router);
+    shape.router_scale = static_cast<float>(section.router_scale);
+    shape.router_groups = section.router_groups;
+    shape.router_kept_groups = section.router_kept_groups;
+    shape.router_bias_rate = section.router_bias_rate;
   }
   shape.vocab_size = or_rule(section.vocab_size, padded_vocab(dataset_vocab));
   shape.norm_eps = static_cast<float>(section.norm_eps);
@@ -120,7 +136,11 @@ ModelShape shape_of(const ModelSpec& model) {
     shape.expert_hidden = experts->hidden;
     shape.mlp_hidden = experts->hidden;
     shape.shared_expert_hidden = experts->shared.hidden;
-    shape.normalised_router = experts->router == kernels::RouterKind::softmax_normalised;
+    shape.router = experts->router;
+    shape.router_scale = experts->scale;
+    shape.router_groups = experts->groups;
+    shape.router_kept_groups = experts->kept_groups;
+    shape.router_bias_rate = experts->choice_bias_rate;
   } else {
     shape.mlp_hidden = block_of<MlpSpec>(layer).hidden;
   }

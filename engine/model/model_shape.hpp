@@ -5,6 +5,7 @@
 #include "base/result.hpp"
 #include "configs/sections/model_section.hpp"
 #include "engine/model/spec.hpp"
+#include "kernels/kinds.hpp"
 
 namespace train::engine {
 
@@ -23,7 +24,10 @@ struct ModelShape {
   std::int64_t experts_per_token = 0;
   std::int64_t expert_hidden = 0;
   std::int64_t shared_expert_hidden = 0;
-  bool normalised_router = true;  ///< The weights of the chosen experts add up to 1.
+  kernels::RouterKind router = kernels::RouterKind::softmax_normalised;
+  float router_scale = 1.0F;
+  std::int64_t router_groups = 1, router_kept_groups = 1;
+  double router_bias_rate = 0.0;  ///< 0: no bias corrects the choice.
   std::int64_t vocab_size = 0;
   float norm_eps = 1e-5F;
   double rope_theta = 10000.0;

@@ -275,7 +275,17 @@ TEST_CASE("load_config: experts that cannot be are refused by their key",
   has(arch + "experts = 4\nexperts_per_token = 5\n",
       "model.experts_per_token is 5, but a layer has 4 experts");
   has(arch + "balance = [\"z:0.1\"]\n", "model.balance needs experts");
-  has(arch + "experts = 4\nrouter = \"sigmoid\"\n", "model.router");
+  has(arch + "experts = 4\nrouter = \"sigmoids\"\n", "model.router");
+  has(arch + "experts = 6\nrouter_groups = 4\n",
+      "model.router_groups is 4, but 6 experts are not divided");
+  has(arch + "experts = 4\nrouter_groups = 4\n", "model.router_groups is 4");  // Groups of one.
+  has(arch + "experts = 8\nrouter_groups = 2\nrouter_kept_groups = 3\n",
+      "model.router_kept_groups is 3 of 2 groups");
+  has(arch + "experts = 8\nexperts_per_token = 3\nrouter_groups = 4\n",
+      "model.router_kept_groups is 1, groups of 2 experts in all");
+  CHECK(accepted(arch + "experts = 8\nrouter = \"sigmoid_normalised\"\nrouter_groups = 4\n"
+                        "router_kept_groups = 2\nrouter_bias_rate = 0.001\n")
+            .model.router_groups == 4);
   has(published + "experts = 4\n", "model.experts belongs to model.arch");
   has(rest + "[model]\nexperts = 4\n[scaling]\nrule = \"enoki\"\nheads = 3\n",
       "model.experts does not go with scaling.rule");

@@ -36,7 +36,45 @@ const Words kExperts = {"run.steps=24",
                         "model.expert_hidden=24",
                         R"(model.balance=["switch:previous_step:0.05", "z:0.001"])"};
 
+const Words kBiased = {"run.steps=24",
+                       "run.log_interval_steps=1",
+                       "checkpoint.interval_steps=8",
+                       "model.experts=6",
+                       "model.experts_per_token=2",
+                       "model.expert_hidden=24",
+                       "model.router=sigmoid_normalised",
+                       "model.router_scale=1.5",
+                       "model.router_groups=3",
+                       "model.router_kept_groups=2",
+                       "model.router_bias_rate=0.01"};
+
 }  // namespace
+
+TEST_CASE("experts: a bias of a sigmoid router is the same at any number of ranks, and resumed",
+          "[integration][experts][P1]") {
+  const RunSite site;
+  site.train(joined(kBiased, {"run.name=alone"}));
+  const Words alone = results_of(site.run("alone"));
+  Words still = kBiased;
+  still.back() = "model.router_bias_rate=0";
+  site.train(joined(still, {"run.name=still"}));
+  CHECK(results_of(site.run("still")) != alone);
+  const char* const strategy = GENERATE("none", "optimizer", "gradient", "full");
+  INFO(strategy);
+  for (const char* const ranks : {"2", "3", "4"}) {
+    const std::string name = std::string("ranks") + ranks;
+    site.train(joined(kBiased, {"run.name=" + name, std::string("parallel.ranks=") + ranks,
+                                std::string("parallel.strategy=") + strategy,
+                                "memory.activation_checkpointing=all"}));
+    CHECK(results_of(site.run(name)) == alone);
+  }
+  const Words parts = joined(kBiased, {"run.name=parts", "run.steps_per_job=9",
+                                       std::string("parallel.strategy=") + strategy});
+  CHECK(site.start_run(joined(parts, {"parallel.ranks=2"}))->wait().exit_code == 75);
+  CHECK(site.start_run(parts)->wait().exit_code == 75);
+  site.train(joined(parts, {"parallel.ranks=3"}));
+  CHECK(results_of(site.run("parts")) == alone);
+}
 
 TEST_CASE(
     "experts: ranks, strategies and what is computed again do not show, nor do parts of a run",

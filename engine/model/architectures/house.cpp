@@ -55,8 +55,14 @@ void add_experts(const ModelShape& shape, DecoderLayer& layer) {
   experts.slots = shape.experts_per_token;
   experts.hidden = shape.expert_hidden;
   experts.activation = layer.mlp.activation;
-  experts.router = shape.normalised_router ? kernels::RouterKind::softmax_normalised
-                                           : kernels::RouterKind::softmax;
+  experts.router = shape.router;
+  experts.scale = shape.router_scale;
+  experts.groups = shape.router_groups;
+  experts.kept_groups = shape.router_kept_groups;
+  if (shape.router_bias_rate > 0.0) {
+    experts.choice_bias = experts.gate + ".e_score_correction_bias";
+    experts.choice_bias_rate = shape.router_bias_rate;
+  }
   if (shape.shared_expert_hidden > 0) {
     experts.shared = shared_expert(shape.shared_expert_hidden);
   }

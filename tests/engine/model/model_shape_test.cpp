@@ -81,7 +81,39 @@ TEST_CASE("model shape: experts take the place of every MLP", "[engine][model_sh
   CHECK(again.experts_per_token == 3);
   CHECK(again.expert_hidden == 20);
   CHECK(again.shared_expert_hidden == 12);
-  CHECK_FALSE(again.normalised_router);
+  CHECK(again.router == kernels::RouterKind::softmax);
+  CHECK(again.router_groups == 1);
+  CHECK(again.router_bias_rate == 0.0);
+}
+
+TEST_CASE("model shape: a sigmoid router, its factor, groups and bias", "[engine][model_shape]") {
+  auto model = section("dstar_qwen3", 2);
+  model.experts = 8;
+  model.expert_hidden = 20;
+  model.router = "sigmoid";
+  const ParameterCount without = count_parameters(resolve_shape(model, 0).value());
+  model.router_scale = 2.5;
+  model.router_groups = 4;
+  model.router_kept_groups = 2;
+  model.router_bias_rate = 0.25;
+  const ModelSpec spec = resolve_shape(model, 0).value();
+  const auto& experts = block_of<ExpertsSpec>(spec.layers.front());
+  CHECK(experts.router == kernels::RouterKind::sigmoid);
+  CHECK(experts.scale == 2.5F);
+  CHECK(experts.groups == 4);
+  CHECK(experts.kept_groups == 2);
+  CHECK(experts.choice_bias == "mlp.gate.e_score_correction_bias");
+  CHECK(experts.choice_bias_rate == 0.25);
+  CHECK(experts.mistake().empty());
+  CHECK(count_parameters(spec).total == without.total);  // Transformers: a buffer.
+  const ModelShape again = shape_of(spec);
+  CHECK(again.router == kernels::RouterKind::sigmoid);
+  CHECK(again.router_scale == 2.5F);
+  CHECK(again.router_groups == 4);
+  CHECK(again.router_kept_groups == 2);
+  CHECK(again.router_bias_rate == 0.25);
+  model.router = "sigmoid_normalised";
+  CHECK(resolve_shape(model, 0).value().router == kernels::RouterKind::sigmoid_normalised);
 }
 
 TEST_CASE("model shape: FLOPs count the experts that a token uses", "[engine][model_shape]") {
