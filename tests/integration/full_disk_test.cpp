@@ -266,7 +266,7 @@ TEST_CASE("full disk: one that has no room for a checkpoint is told before the f
 }
 
 TEST_CASE("full disk: one with room for two checkpoints is told, and keeps the newest of them",
-          "[integration][full_disk][P3][CK-6]") {
+          "[integration][.full][full_disk][P3][CK-6]") {
   // Checkpoints of 10 MB, of which the rule would keep three and write a fourth.
   SmallDiskRun run("27m", {"model.layers=4", "model.heads=2", "model.head_dim=64",
                            "eval.interval_steps=0", "run.steps=4", "run.steps_per_job=1",
