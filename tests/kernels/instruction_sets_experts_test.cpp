@@ -53,6 +53,15 @@ TEST_CASE("instruction sets: routers", "[kernels][instruction_sets][P1]") {
                                       .z_factor = side.put(values(1)),
                                       .scale = 2.5F});
       });
+    }
+  }
+}
+
+TEST_CASE("instruction sets: loads and balancing", "[kernels][instruction_sets][P1]") {
+  for (const std::int64_t experts : kWidths) {
+    const ExpertSizes sizes{
+        .rows = 9, .experts = experts, .slots = std::min<std::int64_t>(experts, 8)};
+    for (const RouterKind kind : kRouterKinds) {
       compare_sets("router_loads", of(experts), [=](Side& side, Source& values) {
         side.kernels.router_loads(side.stream(),
                                   {.kind = kind,

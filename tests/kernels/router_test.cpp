@@ -149,39 +149,45 @@ struct Backward {
     return dlogits;
   }
 
-  /// The part of a row, whose logits are `x`, in the loss whose gradient that is.
-  [[nodiscard]] double loss(std::int64_t row, const Exact& x, const Numbers& choices) const {
-    const auto own = [&](const auto& all) {
-      const auto begin = all.begin() + row * sizes.slots;
-      return std::decay_t<decltype(all)>(begin, begin + sizes.slots);
-    };
+  /// The gradient of all rows: of each in turn, by differences of its part in the loss.
+  [[nodiscard]] Exact expected() const {
+    const Exact all = exact(logits());
+    const Numbers choices = chosen();
+    const Values of_weights = dweights();
+    const Values of_balance = factors();
+    Exact gradient;
+    for (std::int64_t row = 0; row < sizes.rows; ++row) {
+      const auto part = [row](const auto& of_rows, std::int64_t size) {
+        const auto begin = of_rows.begin() + row * size;
+        return std::decay_t<decltype(of_rows)>(begin, begin + size);
+      };
+      const Numbers own = part(choices, sizes.slots);
+      const Values g = part(of_weights, sizes.slots);
+      const float* of_group =
+          balanced && group(row) >= 0 ? of_balance.data() + group(row) * sizes.experts : nullptr;
+      const Exact of_row = finite_differences(
+          part(all, sizes.experts), [&](const Exact& x) { return loss(x, own, g, of_group); });
+      gradient.insert(gradient.end(), of_row.begin(), of_row.end());
+    }
+    return gradient;
+  }
+
+ private:
+  /// Part of a row with logits x in the loss. `of_group`: factors of its group, nullptr where it is
+  /// not balanced.
+  [[nodiscard]] double loss(const Exact& x, const Numbers& choices, const Values& g,
+                            const float* of_group) const {
     const ExpertSizes one{.rows = 1, .experts = sizes.experts, .slots = sizes.slots};
-    double sum =
-        dot(exact_weights(x, own(choices), one, kind, static_cast<double>(scale)), own(dweights()));
-    if (!balanced || group(row) < 0) {
+    double sum = dot(exact_weights(x, choices, one, kind, static_cast<double>(scale)), g);
+    if (of_group == nullptr) {
       return sum;
     }
-    const Values of_balance = factors();
     const Exact shares = exact_shares(x, 0, sizes.experts, kind);
     for (std::int64_t e = 0; e < sizes.experts; ++e) {
-      sum += shares[at(e)] * static_cast<double>(of_balance[at(group(row) * sizes.experts + e)]);
+      sum += shares[at(e)] * static_cast<double>(of_group[e]);
     }
     const double lse = exact_row(x, 0, sizes.experts).lse;
     return sum + static_cast<double>(z_factor) * lse * lse;
-  }
-
-  /// The gradient of all rows.
-  [[nodiscard]] Exact expected() const {
-    const Numbers choices = chosen();
-    const Exact all = exact(logits());
-    Exact gradient;
-    for (std::int64_t row = 0; row < sizes.rows; ++row) {
-      const auto begin = all.begin() + row * sizes.experts;
-      const Exact own = finite_differences(Exact(begin, begin + sizes.experts),
-                                           [&](const Exact& x) { return loss(row, x, choices); });
-      gradient.insert(gradient.end(), own.begin(), own.end());
-    }
-    return gradient;
   }
 };
 

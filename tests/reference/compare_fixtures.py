@@ -25,7 +25,8 @@ ROUNDED = {
     "make_expert_fixtures.py": FLOAT64, "make_kto_fixtures.py": FLOAT64, "make_lora_fixtures.py": FLOAT64,
     "make_model_fixtures.py": FLOAT64, "make_optimizer_fixtures.py": FLOAT64, "make_parity_fixtures.py": FLOAT64,
     "make_preference_fixtures.py": FLOAT64, "make_schedule_fixtures.py": FLOAT64,
-    "make_sequential_unlearning_fixtures.py": FLOAT64, "make_unlearning_fixtures.py": FLOAT64,
+    "make_router_fixtures.py": FLOAT64, "make_sequential_unlearning_fixtures.py": FLOAT64,
+    "make_unlearning_fixtures.py": FLOAT64,
     "make_gguf_model_fixtures.py": FLOAT64,
     # How far bf16 is from float64: rounding errors themselves, of whole gradients.
     "make_bf16_fixtures.py": 0.3,
