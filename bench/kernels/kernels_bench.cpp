@@ -331,6 +331,7 @@ void linear_rows(Bench& bench) {
 
 /// 32 to 256 rows of each expert.
 void experts_rows(Bench& bench) {
+  bench_routers(bench, 2048);
   struct Target {
     std::int64_t rows;
     double products, whole;
@@ -340,7 +341,6 @@ void experts_rows(Bench& bench) {
     bench_experts(bench, {.rows = target.rows, .d = 512, .hidden = 256, .experts = 64, .slots = 8},
                   target.products, target.whole);
   }
-  bench_routers(bench, 2048);
 }
 
 void attention_rows_of_shapes(Bench& bench) {
