@@ -8,6 +8,24 @@ namespace {
 
 constexpr int kWarps = kBlockThreads / kWarpSize;
 
+/// Scores of `keys` rows with the query `q`, a warp each: lanes take every kWarpSize-th element.
+template <class T>
+__device__ void score_keys(const float* q, const T* rows, int keys, int width, float scale,
+                           float* scores) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  for (int key = static_cast<int>(threadIdx.x) / kWarpSize; key < keys; key += kWarps) {
+    const T* of_key = rows + std::int64_t{key} * width;
+    float score = 0.0F;
+    for (int c = lane; c < width; c += kWarpSize) {
+      score = fmaf(q[c], value_of(of_key[c]), score);
+    }
+    score = warp_sum(score);
+    if (lane == 0) {
+      scores[key] = score * scale;
+    }
+  }
+}
+
 /// One block per head and row. Scores: one warp per key, kBlockThreads keys at a time. Outputs: a
 /// thread has every kBlockThreads-th column, in shared memory behind the query.
 template <class T>
@@ -16,7 +34,6 @@ __global__ void __launch_bounds__(kBlockThreads)
   __shared__ float weights[kBlockThreads];
   __shared__ float folded[kBlockThreads];
   const int me = static_cast<int>(threadIdx.x);
-  const int lane = me % kWarpSize;
   const auto latent = static_cast<int>(p.cache.latent_dim);
   const int width = latent + static_cast<int>(p.cache.rope_dim);
   float* q = dynamic_shared<float>();
@@ -50,17 +67,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   for (std::int64_t begin = 0; begin < count; begin += kBlockThreads) {
     __syncthreads();  // The query is stored, and the previous weights are no longer in use.
     const auto keys = static_cast<int>(min(count - begin, std::int64_t{kBlockThreads}));
-    for (int key = me / kWarpSize; key < keys; key += kWarps) {
-      const T* of_key = cached + (begin + key) * width;
-      float score = 0.0F;
-      for (int c = lane; c < width; c += kWarpSize) {
-        score = fmaf(q[c], value_of(of_key[c]), score);
-      }
-      score = warp_sum(score);
-      if (lane == 0) {
-        weights[key] = score * p.scale;
-      }
-    }
+    score_keys(q, cached + begin * width, keys, width, p.scale, weights);
     __syncthreads();
     const float score = me < keys ? weights[me] : -INFINITY;
     folded[me] = score;

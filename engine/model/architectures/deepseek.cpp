@@ -80,7 +80,8 @@ std::string_view deepseek_v3_keys() {
     "moe_intermediate_size": 2048, "n_routed_experts": 256, "num_experts_per_tok": 8,
     "n_shared_experts": 1, "routed_scaling_factor": 2.5, "n_group": 8, "topk_group": 4,
     "norm_topk_prob": true, "first_k_dense_replace": 3, "scoring_func": "sigmoid",
-    "topk_method": "noaux_tc", "moe_layer_freq": 1, "num_nextn_predict_layers": 1, "num_mtp_layers": 1,
+    "topk_method": "noaux_tc", "moe_layer_freq": 1,
+    "num_nextn_predict_layers": 1, "num_mtp_layers": 1,
     "rope_parameters": null, "rope_scaling": null, "rope_theta": 10000.0,
     "partial_rotary_factor": null, "original_max_position_embeddings": null})";
 }

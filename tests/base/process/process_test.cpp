@@ -46,17 +46,17 @@ void check_children() {
   REQUIRE(ended.ok());
   CHECK(end_of(*ended).exit_code == 7);
 
-  auto killed = Process::start(shell("exec sleep 1000"), {.isolated = true});
+  auto killed = Process::start(shell("exec tail -f /dev/null"), {.isolated = true});
   REQUIRE(killed.ok());
   CHECK_FALSE(killed->try_reap());
   killed->kill();
   CHECK(end_of(*killed).signal == SIGKILL);
 
   {
-    const auto left = Process::start(shell("exec sleep 1000"), {});
+    const auto left = Process::start(shell("exec tail -f /dev/null"), {});
     REQUIRE(left.ok());
   }  // Its destructor ends it.
-  const auto run = run_child(shell("exec sleep 1000"), {.timeout = std::chrono::milliseconds(1)});
+  const auto run = run_child(shell("exec tail -f /dev/null"), {.timeout = std::chrono::milliseconds(1)});
   REQUIRE(run.ok());
   CHECK(run->timed_out);
   CHECK(run->signal == SIGKILL);
