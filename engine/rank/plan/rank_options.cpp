@@ -192,11 +192,15 @@ Status check_tallies(const RankOptions& options, const std::vector<UnitParameter
             "precision.reduce = \"bf16\" rounds the counts that correct the routers' choice; leave "
             "it at \"fp32\", or give model.router_bias_rate = 0");
       }
-      if (parameter.unpublished() && make_objective(options.objective)->several_passes()) {
-        return user_error(fmt::format(
-            "model.balance reads the loads of the step before, but a step of objective.name = "
-            "\"{}\" has several passes; balance by \"switch:lane:0.01\" instead",
-            options.objective.name));
+      const bool counts = parameter.unpublished() || parameter.tally_rate != 0.0;
+      if (parameter.tallied && counts && !parameter.frozen &&
+          make_objective(options.objective)->several_passes()) {
+        return user_error(
+            fmt::format("{} reads the loads of a step, but a step of objective.name = \"{}\" has "
+                        "several passes; "
+                        "balance by \"switch:lane:0.01\" in model.balance instead",
+                        parameter.balances ? "model.router_bias_rate" : "model.balance",
+                        options.objective.name));
       }
     }
   }
