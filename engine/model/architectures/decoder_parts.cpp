@@ -49,8 +49,10 @@ DecoderSizes latent_decoder_sizes(ModelConfig& config) {
   DecoderSizes sizes;
   sizes.layers = config.size("num_hidden_layers");
   sizes.heads = config.size("num_attention_heads");
-  sizes.kv_heads = sizes.heads;
-  (void)config.find("num_key_value_heads");  // Every head has keys and values of its own.
+  // Without the key transformers has its class's number, which it does not read.
+  sizes.kv_heads = config.gives("num_key_value_heads")
+                       ? config.size_if_any("num_key_value_heads").value_or(sizes.heads)
+                       : sizes.heads;
   const std::int64_t rope_dim = config.size("qk_rope_head_dim");
   const std::int64_t key_dim = config.size("qk_nope_head_dim") + rope_dim;
   for (const auto& [derived, value] :
@@ -61,6 +63,11 @@ DecoderSizes latent_decoder_sizes(ModelConfig& config) {
                       "leave it out",
                       derived, config.size(derived), value));
     }
+  }
+  if (sizes.kv_heads != sizes.heads) {
+    config.refuse(
+        fmt::format("num_key_value_heads is {} of {} heads, and every head has its own here",
+                    sizes.kv_heads, sizes.heads));
   }
   sizes.head_dim = 1;
   sizes.hidden = config.size("intermediate_size");
