@@ -157,7 +157,7 @@ REFUSED_EXPERTS = {
     "qwen2_moe": {"experts, the other name", "window from layer 2 on", "a window by its number", THIRD_NAME},
     "qwen3_moe": {THIRD_NAME}, "gpt_oss": {THIRD_NAME}, "glm4_moe": TWO_NAMES,
     # More experts than the kept groups have, and heads that share keys.
-    "deepseek_v3": {*TWO_NAMES, "experts a token", "heads of keys missing", "other names"},
+    "deepseek_v3": {*TWO_NAMES, "experts a token", "other names"},
 }
 # What this program refuses, by name, though transformers reads it.
 REFUSED = {"not causal"}
