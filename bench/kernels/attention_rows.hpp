@@ -16,8 +16,9 @@ namespace train::bench {
 struct AttentionCase {
   std::int64_t sequences, seq_len, heads, head_dim;
   kernels::DType dtype;
-  std::int64_t kv_heads = 0;  ///< Heads of keys and values; 0: equal to heads.
-  std::int64_t window = 0;    ///< Keys that a query sees; 0: all before it.
+  std::int64_t kv_heads = 0;   ///< Heads of keys and values; 0: equal to heads.
+  std::int64_t window = 0;     ///< Keys that a query sees; 0: all before it.
+  std::int64_t value_dim = 0;  ///< Head size of values and outputs; 0: head_dim.
 
   /// Half of each product lies below the diagonal.
   static constexpr double kForwardProducts = 2.0;
@@ -26,22 +27,26 @@ struct AttentionCase {
     return static_cast<double>(sequences * heads * head_dim) * 2.0 * keys_seen();
   }
   [[nodiscard]] std::string shape() const {
-    return fmt::format("{} x T {}, {}{} x {}{}", sequences, seq_len, heads,
+    return fmt::format("{} x T {}, {}{} x {}{}{}", sequences, seq_len, heads,
                        kv_heads == 0 ? "" : fmt::format("/{}", kv_heads), head_dim,
+                       value_dim == 0 ? "" : fmt::format("/{}", value_dim),
                        window == 0 ? "" : fmt::format(", window {}", window));
   }
   [[nodiscard]] std::int64_t width() const { return heads * head_dim; }
-  [[nodiscard]] std::int64_t kv_width() const {
-    return (kv_heads == 0 ? heads : kv_heads) * head_dim;
-  }
+  [[nodiscard]] std::int64_t values() const { return value_dim == 0 ? head_dim : value_dim; }
+  [[nodiscard]] std::int64_t out_width() const { return heads * values(); }
+  [[nodiscard]] std::int64_t key_width() const { return keys() * head_dim; }
   /// Elements of a token's queries, keys and values.
-  [[nodiscard]] std::int64_t fused_width() const { return width() + 2 * kv_width(); }
+  [[nodiscard]] std::int64_t fused_width() const {
+    return width() + keys() * (head_dim + values());
+  }
   /// Offset of a token's keys, and of its values.
   [[nodiscard]] std::size_t key_bytes() const { return bytes_of(width()); }
-  [[nodiscard]] std::size_t value_bytes() const { return bytes_of(width() + kv_width()); }
+  [[nodiscard]] std::size_t value_bytes() const { return bytes_of(width() + key_width()); }
   [[nodiscard]] std::int64_t tokens() const { return sequences * seq_len; }
 
  private:
+  [[nodiscard]] std::int64_t keys() const { return kv_heads == 0 ? heads : kv_heads; }
   [[nodiscard]] std::size_t bytes_of(std::int64_t count) const {
     return static_cast<std::size_t>(count) * kernels::size_of(dtype);
   }
@@ -70,6 +75,7 @@ struct AttentionMemory {
 inline void attention_forward(kernels::Stream& stream, const kernels::KernelTable& kernels,
                               const AttentionCase& c, const AttentionMemory& memory) {
   const kernels::RowLayout fused{c.fused_width(), c.head_dim};
+  const kernels::RowLayout values{c.fused_width(), c.values()};
   const auto* qkv = static_cast<const std::byte*>(memory.qkv);
   kernels.attention_forward(stream, {.q = qkv,
                                      .k = qkv + c.key_bytes(),
@@ -80,12 +86,13 @@ inline void attention_forward(kernels::Stream& stream, const kernels::KernelTabl
                                      .seq_len = c.seq_len,
                                      .heads = c.heads,
                                      .head_dim = c.head_dim,
+                                     .value_dim = c.value_dim,
                                      .kv_heads = c.kv_heads,
                                      .window = c.window,
                                      .q_layout = fused,
                                      .k_layout = fused,
-                                     .v_layout = fused,
-                                     .out_layout = {c.width(), c.head_dim},
+                                     .v_layout = values,
+                                     .out_layout = {c.out_width(), c.values()},
                                      .scale = 0.125F,
                                      .dtype = c.dtype});
 }
@@ -93,7 +100,8 @@ inline void attention_forward(kernels::Stream& stream, const kernels::KernelTabl
 inline void attention_backward(kernels::Stream& stream, const kernels::KernelTable& kernels,
                                const AttentionCase& c, const AttentionMemory& memory) {
   const kernels::RowLayout fused{c.fused_width(), c.head_dim};
-  const kernels::RowLayout packed{c.width(), c.head_dim};
+  const kernels::RowLayout values{c.fused_width(), c.values()};
+  const kernels::RowLayout packed{c.out_width(), c.values()};
   const auto* qkv = static_cast<const std::byte*>(memory.qkv);
   auto* dqkv = static_cast<std::byte*>(memory.dqkv);
   kernels.attention_backward(stream, {.q = qkv,
@@ -110,16 +118,17 @@ inline void attention_backward(kernels::Stream& stream, const kernels::KernelTab
                                       .seq_len = c.seq_len,
                                       .heads = c.heads,
                                       .head_dim = c.head_dim,
+                                      .value_dim = c.value_dim,
                                       .kv_heads = c.kv_heads,
                                       .window = c.window,
                                       .q_layout = fused,
                                       .k_layout = fused,
-                                      .v_layout = fused,
+                                      .v_layout = values,
                                       .out_layout = packed,
                                       .dout_layout = packed,
                                       .dq_layout = fused,
                                       .dk_layout = fused,
-                                      .dv_layout = fused,
+                                      .dv_layout = values,
                                       .scale = 0.125F,
                                       .dtype = c.dtype});
 }

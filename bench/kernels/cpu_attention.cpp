@@ -4,6 +4,8 @@
 #include <functional>
 #include <string>
 
+#include "kernels/attention/attention_cached.hpp"
+
 namespace train::bench {
 namespace {
 
@@ -17,8 +19,8 @@ class AttentionSite {
       : case_(c),
         qkv_(values(c.tokens() * c.fused_width())),
         dqkv_(qkv_.size()),
-        out_(static_cast<std::size_t>(c.tokens() * c.width())),
-        dout_(values(c.tokens() * c.width())),
+        out_(static_cast<std::size_t>(c.tokens() * c.out_width())),
+        dout_(values(c.tokens() * c.out_width())),
         lse_(static_cast<std::size_t>(c.tokens() * c.heads)),
         delta_(lse_.size()) {}
 
@@ -110,6 +112,77 @@ void bench_windowed_attention(CpuKernelBench& bench, AttentionCase c) {
   bench.compare(
       "full / windowed, " + windowed.shape().shape(), 4.0,
       {[&](Stream& stream) { windowed.run(stream); }, [&](Stream& stream) { full.run(stream); }});
+}
+
+void bench_value_widths(CpuKernelBench& bench, AttentionCase c) {
+  AttentionSite unlike(c);
+  c.head_dim = (c.head_dim + c.value_dim) / 2;
+  c.value_dim = 0;
+  AttentionSite like(c);
+  const auto forward = [](AttentionSite& site) {
+    return [&site](Stream& stream) {
+      attention_forward(stream, cpu_backend(), site.shape(), site.memory());
+    };
+  };
+  const auto backward = [](AttentionSite& site) {
+    return [&site](Stream& stream) {
+      attention_backward(stream, cpu_backend(), site.shape(), site.memory());
+    };
+  };
+  const std::string shape = unlike.shape().shape();
+  bench.compare("like / unlike widths, forward, " + shape, 0.9, {forward(unlike), forward(like)});
+  bench.compare("like / unlike widths, backward, " + shape, 0.9,
+                {backward(unlike), backward(like)});
+}
+
+void bench_latent_attention(CpuKernelBench& bench, const LatentCase& c) {
+  const std::int64_t width = c.latent + c.rope;
+  const std::int64_t head_dim = c.plain + c.rope;
+  const std::int64_t slack = kernels::KeyValueCache::slack;
+  Floats q = values(c.heads * std::max(width, head_dim));
+  Floats out(static_cast<std::size_t>(c.heads * std::max(c.latent, c.values)));
+  Floats rows = values(c.tokens * width);
+  Floats keys = values(c.heads * head_dim * c.tokens + slack);
+  Floats kept = values(c.heads * c.values * c.tokens + slack);
+  const std::int32_t text = 0;
+  const auto position = static_cast<std::int32_t>(c.tokens - 1);
+  const auto latents = [&](Stream& stream) {
+    cpu_backend().latent_cached(stream, {.q = q.data(),
+                                         .out = out.data(),
+                                         .texts = &text,
+                                         .positions = &position,
+                                         .rows = 1,
+                                         .heads = c.heads,
+                                         .q_layout = {c.heads * width, width},
+                                         .out_layout = {c.heads * c.latent, c.latent},
+                                         .cache = {.rows = rows.data(),
+                                                   .capacity = c.tokens,
+                                                   .latent_dim = c.latent,
+                                                   .rope_dim = c.rope},
+                                         .scale = 0.1F});
+  };
+  const auto expanded = [&](Stream& stream) {
+    cpu_backend().attention_cached(stream, {.q = q.data(),
+                                            .out = out.data(),
+                                            .texts = &text,
+                                            .positions = &position,
+                                            .rows = 1,
+                                            .heads = c.heads,
+                                            .q_layout = {c.heads * head_dim, head_dim},
+                                            .out_layout = {c.heads * c.values, c.values},
+                                            .cache = {.keys = keys.data(),
+                                                      .values = kept.data(),
+                                                      .capacity = c.tokens,
+                                                      .kv_heads = c.heads,
+                                                      .head_dim = head_dim,
+                                                      .value_dim = c.values},
+                                            .scale = 0.1F});
+  };
+  bench.row("attention over latents, " + c.shape(), 0, static_cast<double>(rows.size()) * 4.0,
+            latents);
+  bench.row("attention over keys, " + c.shape(), 0,
+            static_cast<double>(keys.size() + kept.size()) * 4.0, expanded);
+  bench.compare("keys / latents, " + c.shape(), 1.0, {latents, expanded});
 }
 
 }  // namespace train::bench

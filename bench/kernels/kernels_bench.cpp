@@ -354,6 +354,16 @@ void attention_rows_of_shapes(Bench& bench) {
     bench_grouped_attention(bench, {1, length, 12, 64, DType::f32, /*kv_heads=*/3});
   }
   bench_windowed_attention(bench, {1, 4096, 8, 64, DType::f32, /*kv_heads=*/0, /*window=*/256});
+  for (const std::int64_t length : {1024, 4096}) {
+    bench_value_widths(bench, {.sequences = 1,
+                               .seq_len = length,
+                               .heads = 4,
+                               .head_dim = 192,
+                               .dtype = DType::f32,
+                               .value_dim = 128});
+  }
+  bench_latent_attention(
+      bench, {.tokens = 4096, .heads = 8, .latent = 128, .rope = 32, .plain = 64, .values = 64});
 }
 
 void head_rows(Bench& bench) {
