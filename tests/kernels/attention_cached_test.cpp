@@ -17,6 +17,7 @@ struct Case {
   std::int64_t capacity;
   std::int64_t window = 0;
   float softcap = 0.0F;
+  bool with_sinks = false;
   const KernelTable* kernels = &cpu_backend();
 
   [[nodiscard]] RowLayout query() const { return {heads * head_dim + 3, head_dim}; }
@@ -27,9 +28,12 @@ struct Case {
     return kernels->kernel_set() + ", " + std::to_string(length) + " tokens, " +
            std::to_string(heads) + " heads of " + std::to_string(head_dim) + ", " +
            std::to_string(kv_heads) + " of keys, " + std::to_string(capacity) + " slots, window " +
-           std::to_string(window);
+           std::to_string(window) + (with_sinks ? ", sinks" : "");
   }
+  [[nodiscard]] Values sinks() const { return random_values(with_sinks ? heads : 0, 77, 3.0F); }
 };
+
+const float* pointer_to(const Values& sinks) { return sinks.empty() ? nullptr : sinks.data(); }
 
 constexpr std::int64_t texts = 3;
 
@@ -68,6 +72,7 @@ Text random_text(const Case& t, unsigned seed) {
 
 void forward(const Case& t, Text& text) {
   Values lse = zeros(t.heads * t.length);
+  const Values sinks = t.sinks();
   run([&](Stream& stream) {
     t.kernels->attention_forward(stream, {.q = text.q.data(),
                                           .k = text.k.data(),
@@ -80,6 +85,7 @@ void forward(const Case& t, Text& text) {
                                           .head_dim = t.head_dim,
                                           .value_dim = t.value_dim,
                                           .kv_heads = t.kv_heads,
+                                          .sinks = pointer_to(sinks),
                                           .window = t.window,
                                           .softcap = t.softcap,
                                           .q_layout = t.query(),
@@ -116,6 +122,7 @@ Values step(const Case& t, const std::vector<Text>& all, std::int64_t time, Cach
   }
   const auto rows = static_cast<std::int64_t>(positions.size());
   Values out = untouched_values(rows * t.out().outer_stride);
+  const Values sinks = t.sinks();
   run(
       [&](Stream& stream) {
         cpu::key_value_append(stream, {.k = k.data(),
@@ -132,6 +139,7 @@ Values step(const Case& t, const std::vector<Text>& all, std::int64_t time, Cach
                                              .positions = positions.data(),
                                              .rows = rows,
                                              .heads = t.heads,
+                                             .sinks = pointer_to(sinks),
                                              .window = t.window,
                                              .softcap = t.softcap,
                                              .q_layout = t.query(),
@@ -145,10 +153,19 @@ Values step(const Case& t, const std::vector<Text>& all, std::int64_t time, Cach
 
 TEST_CASE("attention_cached: row by row, in any batch, the bits of the forward pass",
           "[kernels][attention]") {
-  Case cases[] = {{70, 2, 2, 16, 16, 80},          {130, 4, 2, 8, 8, 130},
-                  {90, 3, 1, 24, 24, 96, 0, 3.0F}, {100, 2, 1, 16, 16, 32, 32},
-                  {100, 4, 2, 12, 20, 33, 17},     {40, 2, 2, 8, 8, 40, 1},
-                  {30, 6, 3, 7, 5, 31, 1000, 2.0F}};
+  Case cases[] = {{70, 2, 2, 16, 16, 80},
+                  {130, 4, 2, 8, 8, 130},
+                  {90, 3, 1, 24, 24, 96, 0, 3.0F},
+                  {100, 2, 1, 16, 16, 32, 32},
+                  {100, 4, 2, 12, 20, 33, 17},
+                  {40, 2, 2, 8, 8, 40, 1},
+                  {30, 6, 3, 7, 5, 31, 1000, 2.0F},
+                  {70, 2, 2, 192, 128, 70},
+                  {50, 2, 1, 96, 64, 50},
+                  {70, 3, 3, 40, 16, 80, 20},
+                  {60, 2, 2, 24, 12, 60, 0, 2.0F},
+                  {90, 4, 2, 16, 16, 96, 0, 0.0F, true},
+                  {80, 4, 1, 12, 20, 33, 17, 2.0F, true}};
   const KernelTable* const kernels = GENERATE(from_range(cpu_kernel_sets()));
   for (Case& t : cases) {
     t.kernels = kernels;

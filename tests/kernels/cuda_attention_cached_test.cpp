@@ -9,10 +9,12 @@ struct CachedCase {
   std::int64_t heads, kv_heads, head_dim, value_dim, capacity;
   std::int64_t window = 0;
   float softcap = 0.0F;
+  bool sinks = false;
 
   [[nodiscard]] std::string name() const {
-    return fmt::format("{}/{} of {}/{}, {} slots, window {}{}", heads, kv_heads, head_dim,
-                       value_dim, capacity, window, softcap > 0.0F ? " capped" : "");
+    return fmt::format("{}/{} of {}/{}, {} slots, window {}{}{}", heads, kv_heads, head_dim,
+                       value_dim, capacity, window, softcap > 0.0F ? " capped" : "",
+                       sinks ? " sinks" : "");
   }
   [[nodiscard]] RowLayout query() const { return {heads * head_dim + 3, head_dim}; }
   [[nodiscard]] RowLayout key() const { return {kv_heads * head_dim + 1, head_dim}; }
@@ -72,6 +74,7 @@ void attend(Side& side, const CachedCase& c, const KeyValueCache& cache, const C
        .positions = side.put(rows.positions),
        .rows = rows.count(),
        .heads = c.heads,
+       .sinks = c.sinks ? side.put(random_values(c.heads, 9, 3.0F)) : nullptr,
        .window = c.window,
        .softcap = c.softcap,
        .q_layout = c.query(),
@@ -86,7 +89,8 @@ TEST_CASE("cuda twins: attention with a cache", "[kernels][cuda][.gpu]") {
        {CachedCase{2, 2, 64, 64, 300}, CachedCase{4, 2, 128, 128, 270},
         CachedCase{3, 1, 24, 40, 300}, CachedCase{2, 1, 256, 256, 64, 40},
         CachedCase{4, 2, 12, 20, 33, 17, 3.0F}, CachedCase{2, 1, 7, 5, 600, 0, 2.0F},
-        CachedCase{1, 1, 8, 8, 40, 1}}) {
+        CachedCase{1, 1, 8, 8, 40, 1}, CachedCase{2, 2, 192, 128, 270, 0, 0.0F, true},
+        CachedCase{4, 2, 12, 20, 33, 17, 3.0F, true}}) {
     // Texts of three lengths, then a row of each; a window's ring has been filled more than once.
     const std::int64_t longest = c.window > 0 ? 3 * c.capacity : c.capacity - 1;
     CachedRows first;
@@ -136,6 +140,95 @@ TEST_CASE("cuda attention with a cache: one that cannot hold what a query sees f
     } else {
       CHECK_THROWS_WITH(side.stream().synchronize(),
                         Catch::Contains("attention_cached: position 4 of row 4"));
+    }
+  }
+}
+
+struct LatentCase {
+  std::int64_t heads, latent, rope, capacity;
+
+  [[nodiscard]] std::int64_t width() const { return latent + rope; }
+  [[nodiscard]] std::string name() const {
+    return fmt::format("{} heads over {} + {}, {} slots", heads, latent, rope, capacity);
+  }
+};
+
+LatentCache cache_of(Side& side, const LatentCase& c) {
+  return {.rows = side.element_result(zeros(texts * c.capacity * c.width())),
+          .capacity = c.capacity,
+          .latent_dim = c.latent,
+          .rope_dim = c.rope};
+}
+
+void append(Side& side, const LatentCase& c, const LatentCache& cache, const CachedRows& rows) {
+  side.kernels.latent_append(
+      side.stream(), {.latent = side.elements(random_values(rows.count() * (c.latent + 3), 1)),
+                      .key = side.elements(random_values(rows.count() * (c.rope + 1), 2)),
+                      .texts = side.put(rows.texts),
+                      .positions = side.put(rows.positions),
+                      .rows = rows.count(),
+                      .latent_layout = {c.latent + 3, 0},
+                      .key_layout = {c.rope + 1, 0},
+                      .cache = cache,
+                      .dtype = side.dtype});
+}
+
+void attend(Side& side, const LatentCase& c, const LatentCache& cache, const CachedRows& rows) {
+  const RowLayout query{c.heads * c.width() + 3, c.width()};
+  const RowLayout out{c.heads * c.latent + 2, c.latent};
+  side.kernels.latent_cached(
+      side.stream(), {.q = side.elements(random_values(rows.count() * query.outer_stride, 7, 2.0F)),
+                      .out = side.element_result(untouched_values(rows.count() * out.outer_stride)),
+                      .texts = side.put(rows.texts),
+                      .positions = side.put(rows.positions),
+                      .rows = rows.count(),
+                      .heads = c.heads,
+                      .q_layout = query,
+                      .out_layout = out,
+                      .cache = cache,
+                      .scale = 1.0F / std::sqrt(static_cast<float>(c.width())),
+                      .dtype = side.dtype});
+}
+
+TEST_CASE("cuda twins: attention over latents", "[kernels][cuda][.gpu]") {
+  for (const LatentCase& c : {LatentCase{8, 128, 32, 300}, LatentCase{2, 512, 64, 40},
+                              LatentCase{3, 24, 5, 600}, LatentCase{1, 1, 0, 3}}) {
+    CachedRows all;
+    CachedRows last;
+    for (std::int64_t text = 0; text < texts; ++text) {
+      const std::int64_t length = c.capacity * (text + 1) / texts;
+      all.add(text, 0, length);
+      last.add(text, length - 1, length);
+    }
+    compare_twins("latent_append", c.name(), same_bits, same_bits,
+                  [&](Side& side) { append(side, c, cache_of(side, c), all); });
+    compare_twins("latent_append", "no rows", same_bits, same_bits,
+                  [&](Side& side) { append(side, c, cache_of(side, c), {}); });
+    const double error = transcendental + sum_of(c.width() + c.capacity);
+    compare_twins("latent_cached", c.name(), error, bf16_rounding + error, [&](Side& side) {
+      const LatentCache cache = cache_of(side, c);
+      append(side, c, cache, all);
+      attend(side, c, cache, last);
+    });
+  }
+}
+
+TEST_CASE("cuda attention over latents: a position outside the cache fails the stream",
+          "[kernels][cuda][.gpu]") {
+  if (no_device()) {
+    return;
+  }
+  const LatentCase c{1, 8, 4, 4};
+  for (const std::int64_t position : {3, 4}) {
+    Side side = cuda_side();
+    CachedRows rows;
+    rows.add(0, position, position + 1);
+    attend(side, c, cache_of(side, c), rows);
+    if (position < c.capacity) {
+      CHECK_NOTHROW(side.stream().synchronize());
+    } else {
+      CHECK_THROWS_WITH(side.stream().synchronize(),
+                        Catch::Contains("latent_cached: position 4 of row 0"));
     }
   }
 }

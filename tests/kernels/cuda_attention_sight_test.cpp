@@ -1,5 +1,5 @@
-// CUDA twins of attention where a query does not see all keys before it, heads share keys, values
-// have a width of their own, or scores are capped.
+// CUDA twins of attention where a query does not see all keys before it, heads share keys or have
+// sinks, values have a width of their own, or scores are capped.
 #include <limits>
 
 #include "kernels/attention/attention.hpp"
@@ -15,12 +15,13 @@ struct SightCase {
   float softcap = 0.0F;
   std::vector<std::int64_t> documents = {};  ///< Lengths; the last one again, to a sequence's end.
   std::int64_t gap = 0;                      ///< Elements between the rows of tokens.
+  bool sinks = false;
 
   [[nodiscard]] std::string name() const {
-    return fmt::format("{}x{}, {}/{} of {}/{}{}{}{}{}", sequences, seq_len, heads, kv_heads,
+    return fmt::format("{}x{}, {}/{} of {}/{}{}{}{}{}{}", sequences, seq_len, heads, kv_heads,
                        head_dim, values(), window > 0 ? fmt::format(" window {}", window) : "",
                        softcap > 0.0F ? " capped" : "", documents.empty() ? "" : " documents",
-                       gap > 0 ? " gap" : "");
+                       gap > 0 ? " gap" : "", sinks ? " sinks" : "");
   }
   [[nodiscard]] std::int64_t values() const { return value_dim == 0 ? head_dim : value_dim; }
   [[nodiscard]] std::int64_t tokens() const { return sequences * seq_len; }
@@ -55,6 +56,7 @@ struct Tensors {
   engine::Elements q, k, v, out, dout, dq, dk, dv;
   float* lse = nullptr;
   float* delta = nullptr;
+  const float* sinks = nullptr;
   const std::int32_t* positions = nullptr;
 };
 
@@ -66,6 +68,7 @@ Tensors tensors_of(Side& side, const SightCase& c) {
   t.dout = side.elements(c.random(c.out(), 4, 1.0F));
   t.out = side.element_result(untouched_values(c.tokens() * c.out().outer_stride));
   t.lse = side.result(untouched_values(c.tokens() * c.heads));
+  t.sinks = c.sinks ? side.put(random_values(c.heads, 5, 3.0F)) : nullptr;
   const std::vector<std::int32_t> positions = c.positions();
   t.positions = positions.empty() ? nullptr : side.put(positions);
   return t;
@@ -96,6 +99,7 @@ void run_forward(Side& side, const SightCase& c, const Tensors& t) {
                                                  .head_dim = c.head_dim,
                                                  .value_dim = c.value_dim,
                                                  .kv_heads = c.kv_heads,
+                                                 .sinks = t.sinks,
                                                  .window = c.window,
                                                  .softcap = c.softcap,
                                                  .q_layout = c.query(),
@@ -225,6 +229,53 @@ TEST_CASE("cuda twins: attention with values of another width", "[kernels][cuda]
           true);
   compare({.seq_len = 100, .heads = 2, .kv_heads = 1, .head_dim = 24, .value_dim = 40}, true, true);
   compare({.seq_len = 40, .head_dim = 16, .value_dim = 13, .documents = {7}, .gap = 2}, true, true);
+}
+
+TEST_CASE("cuda twins: attention with sinks", "[kernels][cuda][.gpu]") {
+  for (const std::int64_t head_dim : {64, 128, 256}) {
+    compare({.sequences = 2,
+             .seq_len = 135,
+             .heads = 2,
+             .kv_heads = 1,
+             .head_dim = head_dim,
+             .sinks = true},
+            true, true);
+  }
+  compare({.seq_len = 200, .heads = 2, .kv_heads = 1, .head_dim = 64, .window = 70, .sinks = true},
+          true, true);
+  compare({.seq_len = 70,
+           .heads = 2,
+           .kv_heads = 2,
+           .head_dim = 40,
+           .value_dim = 24,
+           .softcap = 2.0F,
+           .documents = {30, 9},
+           .gap = 1,
+           .sinks = true},
+          true, true);
+}
+
+TEST_CASE("cuda twins: gradients of sinks", "[kernels][cuda][.gpu]") {
+  for (const std::int64_t seq_len : {1, 255, 700}) {
+    constexpr std::int64_t sequences = 2;
+    constexpr std::int64_t heads = 3;
+    compare_sides("attention_sinks_backward", fmt::format("{} rows", seq_len), DType::f32,
+                  transcendental + sum_of(sequences * seq_len), [&](Side& side) {
+                    Values lse = random_values(sequences * heads * seq_len, 6, 2.0F);
+                    for (float& value : lse) {
+                      value += 3.0F;  // At least the sink.
+                    }
+                    side.kernels.attention_sinks_backward(
+                        side.stream(),
+                        {.sinks = side.put(random_values(heads, 5)),
+                         .lse = side.put(lse),
+                         .delta = side.put(random_values(sequences * heads * seq_len, 7)),
+                         .dsinks = side.result(untouched_values(heads)),
+                         .sequences = sequences,
+                         .seq_len = seq_len,
+                         .heads = heads});
+                  });
+  }
 }
 
 /// All results of one call of each pass on the device.

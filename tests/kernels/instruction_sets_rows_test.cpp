@@ -206,6 +206,37 @@ void attention_backward_of(const AttentionShape& s, Side& side, Source& values) 
                                                   .scale = 0.3F});
 }
 
+void attention_with_sinks_of(const AttentionShape& s, Side& side, Source& values) {
+  const RowLayout rows{2 * s.head_dim, s.head_dim};
+  const float* sinks = side.put(values(2));
+  float* lse = side.result(zeros(s.rows()));
+  side.kernels.attention_forward(side.stream(),
+                                 {.q = side.put(values(2 * s.seq_len * rows.outer_stride)),
+                                  .k = side.put(values(2 * s.seq_len * rows.outer_stride)),
+                                  .v = side.put(values(2 * s.seq_len * rows.outer_stride)),
+                                  .out = side.result(zeros(2 * s.seq_len * rows.outer_stride)),
+                                  .lse = lse,
+                                  .sequences = 2,
+                                  .seq_len = s.seq_len,
+                                  .heads = 2,
+                                  .head_dim = s.head_dim,
+                                  .sinks = sinks,
+                                  .window = s.window,
+                                  .softcap = s.softcap,
+                                  .q_layout = rows,
+                                  .k_layout = rows,
+                                  .v_layout = rows,
+                                  .out_layout = rows,
+                                  .scale = 0.3F});
+  side.kernels.attention_sinks_backward(side.stream(), {.sinks = sinks,
+                                                        .lse = lse,
+                                                        .delta = side.put(values(s.rows())),
+                                                        .dsinks = side.result(zeros(2)),
+                                                        .sequences = 2,
+                                                        .seq_len = s.seq_len,
+                                                        .heads = 2});
+}
+
 TEST_CASE("instruction sets: attention", "[kernels][instruction_sets][P1]") {
   for (const AttentionShape& shape :
        {AttentionShape{.seq_len = 1, .head_dim = 5}, AttentionShape{.seq_len = 70, .head_dim = 33},
@@ -217,6 +248,8 @@ TEST_CASE("instruction sets: attention", "[kernels][instruction_sets][P1]") {
                  [&](Side& side, Source& values) { attention_forward_of(shape, side, values); });
     compare_sets("attention_backward", what,
                  [&](Side& side, Source& values) { attention_backward_of(shape, side, values); });
+    compare_sets("attention_sinks_backward", what,
+                 [&](Side& side, Source& values) { attention_with_sinks_of(shape, side, values); });
   }
 }
 
@@ -266,6 +299,7 @@ void attention_cached_of(const CacheShape& s, Side& side, Source& values) {
                       .positions = side.put(std::vector<std::int32_t>{0, last - 1, last}),
                       .rows = 3,
                       .heads = heads,
+                      .sinks = s.softcap == 0.0F ? nullptr : side.put(values(heads)),
                       .window = s.window,
                       .softcap = s.softcap,
                       .q_layout = {heads * s.head_dim, s.head_dim},
@@ -285,6 +319,55 @@ TEST_CASE("instruction sets: attention with kept keys", "[kernels][instruction_s
                  [&](Side& side, Source& values) { key_value_append_of(shape, side, values); });
     compare_sets("attention_cached", what,
                  [&](Side& side, Source& values) { attention_cached_of(shape, side, values); });
+  }
+}
+
+struct LatentShape {
+  std::int64_t heads, latent, rope, capacity;
+};
+
+void latent_append_of(const LatentShape& s, Side& side, Source& values) {
+  side.kernels.latent_append(
+      side.stream(), {.latent = side.put(values(2 * s.latent)),
+                      .key = side.put(values(2 * s.rope)),
+                      .texts = side.put(std::vector<std::int32_t>{0, 1}),
+                      .positions = side.put(std::vector<std::int32_t>{3, 7}),
+                      .rows = 2,
+                      .latent_layout = {s.latent, 0},
+                      .key_layout = {s.rope, 0},
+                      .cache = {.rows = side.result(zeros(2 * s.capacity * (s.latent + s.rope))),
+                                .capacity = s.capacity,
+                                .latent_dim = s.latent,
+                                .rope_dim = s.rope}});
+}
+
+void latent_cached_of(const LatentShape& s, Side& side, Source& values) {
+  const std::int64_t width = s.latent + s.rope;
+  const auto last = static_cast<std::int32_t>(s.capacity - 1);
+  side.kernels.latent_cached(side.stream(),
+                             {.q = side.put(values(2 * s.heads * width)),
+                              .out = side.result(zeros(2 * s.heads * s.latent)),
+                              .texts = side.put(std::vector<std::int32_t>{0, 1}),
+                              .positions = side.put(std::vector<std::int32_t>{1, last}),
+                              .rows = 2,
+                              .heads = s.heads,
+                              .q_layout = {s.heads * width, width},
+                              .out_layout = {s.heads * s.latent, s.latent},
+                              .cache = {.rows = side.put(values(2 * s.capacity * width)),
+                                        .capacity = s.capacity,
+                                        .latent_dim = s.latent,
+                                        .rope_dim = s.rope},
+                              .scale = 0.3F});
+}
+
+TEST_CASE("instruction sets: attention over latents", "[kernels][instruction_sets][P1]") {
+  for (const LatentShape& shape :
+       {LatentShape{1, 5, 3, 19}, LatentShape{8, 32, 8, 300}, LatentShape{20, 33, 16, 600}}) {
+    const std::string what = fmt::format("{} x {}", shape.capacity, shape.latent);
+    compare_sets("latent_append", what,
+                 [&](Side& side, Source& values) { latent_append_of(shape, side, values); });
+    compare_sets("latent_cached", what,
+                 [&](Side& side, Source& values) { latent_cached_of(shape, side, values); });
   }
 }
 
