@@ -37,7 +37,7 @@ FAMILIES = {
     "deepseek_v3": transformers.DeepseekV3Config(
         n_routed_experts=8, moe_intermediate_size=24, n_group=4, topk_group=2, num_experts_per_tok=3, q_lora_rank=12,
         kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6, first_k_dense_replace=1,
-        num_nextn_predict_layers=0, **WITHOUT_GROUPS),
+        num_nextn_predict_layers=0, num_key_value_heads=4, **WITHOUT_GROUPS),
     "glm4_moe": transformers.Glm4MoeConfig(
         head_dim=8, n_routed_experts=4, moe_intermediate_size=24, num_experts_per_tok=2, use_qk_norm=True,
         attention_bias=True, first_k_dense_replace=1, num_nextn_predict_layers=0, **SIZES),
