@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.hpp"
@@ -67,6 +68,73 @@ struct Results {
   Numbers out, lse, dq, dk, dv, dsinks;
 };
 
+/// Places in documents; empty: one document per sequence.
+std::vector<std::int32_t> positions_of(const Case& t) {
+  std::vector<std::int32_t> positions;
+  for (std::int64_t token = 0; t.document > 0 && token < t.tokens(); ++token) {
+    positions.push_back(static_cast<std::int32_t>(t.place(token % t.seq_len)));
+  }
+  return positions;
+}
+
+AttentionForwardParams forward_params(const Case& t, const Inputs<Values>& in,
+                                      const std::vector<std::int32_t>& positions,
+                                      Results<Values>& to) {
+  return {.q = in.q.data(),
+          .k = in.k.data(),
+          .v = in.v.data(),
+          .out = to.out.data(),
+          .lse = to.lse.data(),
+          .positions = positions.empty() ? nullptr : positions.data(),
+          .sequences = t.sequences,
+          .seq_len = t.seq_len,
+          .heads = t.heads,
+          .head_dim = t.head_dim,
+          .value_dim = t.value_dim,
+          .kv_heads = t.kv_heads,
+          .sinks = t.sinks ? in.sinks.data() : nullptr,
+          .window = t.window,
+          .softcap = t.softcap,
+          .q_layout = t.query(),
+          .k_layout = t.key(),
+          .v_layout = t.value(),
+          .out_layout = t.out(),
+          .scale = t.scale()};
+}
+
+/// Backward pass of a forward pass.
+AttentionBackwardParams backward_params(const Case& t, const AttentionForwardParams& forward,
+                                        const Values& dout, Values& delta, Results<Values>& to) {
+  return {.q = forward.q,
+          .k = forward.k,
+          .v = forward.v,
+          .out = to.out.data(),
+          .dout = dout.data(),
+          .lse = to.lse.data(),
+          .positions = forward.positions,
+          .delta = delta.data(),
+          .dq = to.dq.data(),
+          .dk = to.dk.data(),
+          .dv = to.dv.data(),
+          .sequences = t.sequences,
+          .seq_len = t.seq_len,
+          .heads = t.heads,
+          .head_dim = t.head_dim,
+          .value_dim = t.value_dim,
+          .kv_heads = t.kv_heads,
+          .window = t.window,
+          .softcap = t.softcap,
+          .q_layout = t.query(),
+          .k_layout = t.key(),
+          .v_layout = t.value(),
+          .out_layout = t.out(),
+          .dout_layout = t.out(),
+          .dq_layout = t.query(),
+          .dk_layout = t.key(),
+          .dv_layout = t.value(),
+          .scale = t.scale()};
+}
+
 Results<Values> compute(const Case& t, const KernelTable& kernels, const Inputs<Values>& in,
                         int threads) {
   const Values dout = dout_of(t);
@@ -78,65 +146,14 @@ Results<Values> compute(const Case& t, const KernelTable& kernels, const Inputs<
                     .dv = untouched_values(t.size(t.value())),
                     .dsinks = untouched_values(t.heads)};
   Values delta = untouched_values(rows);
-  std::vector<std::int32_t> positions;
-  for (std::int64_t token = 0; token < t.tokens(); ++token) {
-    positions.push_back(static_cast<std::int32_t>(t.place(token % t.seq_len)));
-  }
-  const float* const sinks = t.sinks ? in.sinks.data() : nullptr;
+  const std::vector<std::int32_t> positions = positions_of(t);
+  const AttentionForwardParams forward = forward_params(t, in, positions, r);
   run(
       [&](Stream& stream) {
-        kernels.attention_forward(stream,
-                                  {.q = in.q.data(),
-                                   .k = in.k.data(),
-                                   .v = in.v.data(),
-                                   .out = r.out.data(),
-                                   .lse = r.lse.data(),
-                                   .positions = t.document == 0 ? nullptr : positions.data(),
-                                   .sequences = t.sequences,
-                                   .seq_len = t.seq_len,
-                                   .heads = t.heads,
-                                   .head_dim = t.head_dim,
-                                   .value_dim = t.value_dim,
-                                   .kv_heads = t.kv_heads,
-                                   .sinks = sinks,
-                                   .window = t.window,
-                                   .softcap = t.softcap,
-                                   .q_layout = t.query(),
-                                   .k_layout = t.key(),
-                                   .v_layout = t.value(),
-                                   .out_layout = t.out(),
-                                   .scale = t.scale()});
-        kernels.attention_backward(stream,
-                                   {.q = in.q.data(),
-                                    .k = in.k.data(),
-                                    .v = in.v.data(),
-                                    .out = r.out.data(),
-                                    .dout = dout.data(),
-                                    .lse = r.lse.data(),
-                                    .positions = t.document == 0 ? nullptr : positions.data(),
-                                    .delta = delta.data(),
-                                    .dq = r.dq.data(),
-                                    .dk = r.dk.data(),
-                                    .dv = r.dv.data(),
-                                    .sequences = t.sequences,
-                                    .seq_len = t.seq_len,
-                                    .heads = t.heads,
-                                    .head_dim = t.head_dim,
-                                    .value_dim = t.value_dim,
-                                    .kv_heads = t.kv_heads,
-                                    .window = t.window,
-                                    .softcap = t.softcap,
-                                    .q_layout = t.query(),
-                                    .k_layout = t.key(),
-                                    .v_layout = t.value(),
-                                    .out_layout = t.out(),
-                                    .dout_layout = t.out(),
-                                    .dq_layout = t.query(),
-                                    .dk_layout = t.key(),
-                                    .dv_layout = t.value(),
-                                    .scale = t.scale()});
+        kernels.attention_forward(stream, forward);
+        kernels.attention_backward(stream, backward_params(t, forward, dout, delta, r));
         if (t.sinks) {
-          kernels.attention_sinks_backward(stream, {.sinks = sinks,
+          kernels.attention_sinks_backward(stream, {.sinks = forward.sinks,
                                                     .lse = r.lse.data(),
                                                     .delta = delta.data(),
                                                     .dsinks = r.dsinks.data(),
@@ -182,20 +199,21 @@ class Reference {
     return at(token * rows.outer_stride + head * rows.inner_stride);
   }
 
-  void query(std::int64_t sequence, std::int64_t head, std::int64_t token) {
-    const std::int64_t base = sequence * t_.seq_len;
-    const std::int64_t first = t_.first_key(token);
-    const std::int64_t kv = head / (t_.heads / t_.kv_heads);
+  /// A query's probabilities, and the slopes of its scores.
+  struct Softmax {
+    Exact p, slopes;
+    double lse;
+  };
+
+  [[nodiscard]] Softmax softmax(std::size_t q, std::int64_t first_row, std::int64_t keys,
+                                std::int64_t kv, double sink) const {
     const auto scale = static_cast<double>(t_.scale());
     const auto cap = static_cast<double>(t_.softcap);
-    const std::size_t q = element(t_.query(), base + token, head);
-    const std::size_t o = element(t_.out(), base + token, head);
-    const double sink = in_.sinks[at(head)];
-    Exact p(at(token + 1 - first));
+    Exact p(at(keys));
     Exact slopes(p.size(), scale);
     double largest = t_.sinks ? sink : -std::numeric_limits<double>::infinity();
     for (std::size_t j = 0; j < p.size(); ++j) {
-      const std::size_t k = element(t_.key(), base + first + static_cast<std::int64_t>(j), kv);
+      const std::size_t k = element(t_.key(), first_row + static_cast<std::int64_t>(j), kv);
       for (std::size_t c = 0; c < at(t_.head_dim); ++c) {
         p[j] += scale * in_.q[q + c] * in_.k[k + c];
       }
@@ -211,12 +229,25 @@ class Reference {
       sum += std::exp(score - largest);
     }
     const double lse = largest + std::log(sum);
+    for (double& score : p) {
+      score = std::exp(score - lse);
+    }
+    return {std::move(p), std::move(slopes), lse};
+  }
+
+  void query(std::int64_t sequence, std::int64_t head, std::int64_t token) {
+    const std::int64_t base = sequence * t_.seq_len;
+    const std::int64_t first = base + t_.first_key(token);
+    const std::int64_t kv = head / (t_.heads / t_.kv_heads);
+    const std::size_t q = element(t_.query(), base + token, head);
+    const std::size_t o = element(t_.out(), base + token, head);
+    const double sink = in_.sinks[at(head)];
+    const auto [p, slopes, lse] = softmax(q, first, base + token + 1 - first, kv, sink);
     results.lse[at((sequence * t_.heads + head) * t_.seq_len + token)] = lse;
     Exact dp(p.size());
     double delta = 0.0;
     for (std::size_t j = 0; j < p.size(); ++j) {
-      const std::size_t v = element(t_.value(), base + first + static_cast<std::int64_t>(j), kv);
-      p[j] = std::exp(p[j] - lse);
+      const std::size_t v = element(t_.value(), first + static_cast<std::int64_t>(j), kv);
       for (std::size_t c = 0; c < at(t_.value_dim); ++c) {
         results.out[o + c] += p[j] * in_.v[v + c];
         const auto gradient = static_cast<double>(dout_[o + c]);
@@ -226,7 +257,7 @@ class Reference {
       delta += p[j] * dp[j];
     }
     for (std::size_t j = 0; j < p.size(); ++j) {
-      const std::size_t k = element(t_.key(), base + first + static_cast<std::int64_t>(j), kv);
+      const std::size_t k = element(t_.key(), first + static_cast<std::int64_t>(j), kv);
       const double ds = p[j] * (dp[j] - delta) * slopes[j];
       for (std::size_t c = 0; c < at(t_.head_dim); ++c) {
         results.dq[q + c] += ds * in_.k[k + c];
