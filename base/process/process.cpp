@@ -182,36 +182,42 @@ std::string ProcessEnd::text() const {
 
 namespace {
 
-/// Descriptor that becomes readable when a child has ended, where the kernel makes none (before
-/// Linux 5.3): a thread waits for the end.
-Descriptor watched_child(pid_t pid) {
+/// The handle of a child and, where the kernel makes none (before Linux 5.3), the thread that waits
+/// for its end to make the handle readable.
+struct Watched {
+  Descriptor handle;
+  std::unique_ptr<JoinedThread> watch = {};
+};
+
+Watched watched_child(pid_t pid) {
+  Watched child{.handle = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)))};
+  if (child.handle || errno != ENOSYS) {
+    return child;
+  }
   Descriptor ended(::eventfd(0, EFD_CLOEXEC));
-  Descriptor own(ended ? ::fcntl(ended.get(), F_DUPFD_CLOEXEC, 0) : -1);
-  if (!own) {
-    return {};
+  if (!ended) {
+    return child;
   }
   try {
-    std::thread([pid, own = std::move(own)] {
+    child.watch = std::make_unique<JoinedThread>([pid, to = ended.get()] {
       siginfo_t info{};
       retry([&] { return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT); });
-      ::eventfd_write(own.get(), 1);
-    }).detach();  // It ends when the child is reaped, at the latest.
+      ::eventfd_write(to, 1);
+    });
+    child.handle = std::move(ended);
   } catch (const std::system_error& error) {
     errno = error.code().value();
-    return {};
   }
-  return ended;
-}
-
-Descriptor child_handle(pid_t pid) {
-  Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  return handle || errno != ENOSYS ? std::move(handle) : watched_child(pid);
+  return child;
 }
 
 }  // namespace
 
-Process::Process(pid_t pid, bool isolated)
-    : pid_(pid), isolated_(isolated), handle_(child_handle(pid)) {}
+Process::Process(pid_t pid, bool isolated) : pid_(pid), isolated_(isolated) {
+  Watched child = watched_child(pid);
+  watch_ = std::move(child.watch);
+  handle_ = std::move(child.handle);
+}
 
 Result<Process> Process::start(const std::vector<std::string>& words, const Options& options) {
   auto report = make_pipe();
@@ -278,6 +284,7 @@ std::optional<ProcessEnd> Process::try_reap() {
   if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0) {
     return std::nullopt;
   }
+  watch_.reset();  // Its thread has seen the end, too.
   handle_.reset();
   return end_of(info);
 }

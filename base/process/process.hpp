@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "base/process/descriptor.hpp"
+#include "base/process/joined_thread.hpp"
 #include "base/result.hpp"
 
 namespace train {
@@ -66,7 +68,8 @@ class Process {
 
   pid_t pid_ = -1;
   bool isolated_ = false;
-  Descriptor handle_;  // Empty: it has been reaped.
+  std::unique_ptr<JoinedThread> watch_;  // Makes the handle readable where the kernel does not.
+  Descriptor handle_;                    // Empty: it has been reaped.
 };
 
 /// End of a program run to completion.

@@ -31,8 +31,7 @@ void read_file_size(CommandSyntax& command, std::uint64_t& target);
 /// Names of the parameters that no file has (Parameter::unpublished).
 [[nodiscard]] std::vector<std::string> counts_of(const engine::ModelSpec& model);
 
-/// The tensors that exports keep besides the model's own (PublishedWeights::kept). What is stored in
-/// fp32 stays so.
+/// The tensors that exports keep besides the model's own (PublishedWeights::kept). fp32 stays fp32.
 [[nodiscard]] std::vector<checkpoint::ExportTensor> kept_tensors(
     const std::shared_ptr<const checkpoint::PublishedWeights>& weights);
 

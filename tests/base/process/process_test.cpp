@@ -56,7 +56,8 @@ void check_children() {
     const auto left = Process::start(shell("exec tail -f /dev/null"), {});
     REQUIRE(left.ok());
   }  // Its destructor ends it.
-  const auto run = run_child(shell("exec tail -f /dev/null"), {.timeout = std::chrono::milliseconds(1)});
+  const auto run =
+      run_child(shell("exec tail -f /dev/null"), {.timeout = std::chrono::milliseconds(1)});
   REQUIRE(run.ok());
   CHECK(run->timed_out);
   CHECK(run->signal == SIGKILL);

@@ -174,6 +174,7 @@ TEST_CASE("architectures: what routers and experts cannot do is named", "[engine
     config["model_type"] = row.family;
     if (row.family == std::string("deepseek_v3")) {
       config["num_key_value_heads"] = config["num_attention_heads"];
+      config["first_k_dense_replace"] = 1;  // A layer of two has experts.
     }
     CHECK(refusal_of(config) == "accepted");
     config.update(row.changes);
