@@ -1,6 +1,8 @@
 // As instruction_sets_test.cpp: the kernels that add up rows, and those made of products.
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_cached.hpp"
+#include "kernels/attention/shared_keys.hpp"
+#include "kernels/experts/experts.hpp"
 #include "kernels/gemm/matmul.hpp"
 #include "kernels/head/log_probs.hpp"
 #include "kernels/head/row_distance.hpp"
@@ -474,6 +476,40 @@ TEST_CASE("instruction sets: log-probabilities have the same bits on each",
                                                      .softcap = softcap});
       });
     }
+  }
+}
+
+TEST_CASE("instruction sets: parts of heads, and a correction bias",
+          "[kernels][instruction_sets]") {
+  constexpr std::int64_t rows = 19, heads = 3;
+  for (const std::int64_t dim : {1, 8, 21}) {
+    compare_sets("join_heads", of(dim), [=](Side& side, Source& values) {
+      side.kernels.join_heads(side.stream(), {.left = side.put(values(rows * heads * dim)),
+                                              .right = side.put(values(rows * 7)),
+                                              .out = side.result(zeros(rows * heads * (dim + 7))),
+                                              .rows = rows,
+                                              .heads = heads,
+                                              .left_dim = dim,
+                                              .right_dim = 7,
+                                              .left_layout = {heads * dim, dim},
+                                              .right_layout = {7, 0}});
+    });
+    compare_sets("split_heads", of(dim), [=](Side& side, Source& values) {
+      side.kernels.split_heads(side.stream(), {.x = side.put(values(rows * heads * (dim + 7))),
+                                               .left = side.result(zeros(rows * heads * dim)),
+                                               .right = side.result(zeros(rows * 7)),
+                                               .rows = rows,
+                                               .heads = heads,
+                                               .left_dim = dim,
+                                               .right_dim = 7,
+                                               .left_layout = {heads * dim, dim}});
+    });
+    compare_sets("choice_bias_update", of(dim), [=](Side& side, Source& values) {
+      side.kernels.choice_bias_update(side.stream(), {.bias = side.result(values(dim)),
+                                                      .counts = side.put(values(dim)),
+                                                      .experts = dim,
+                                                      .rate = 0.1F});
+    });
   }
 }
 

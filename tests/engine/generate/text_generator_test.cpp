@@ -158,6 +158,16 @@ const std::map<std::string, std::string>& published_configs() {
                        "rope_theta": 1e6, "moe_intermediate_size": 24, "num_experts": 6,
                        "num_experts_per_tok": 2, "norm_topk_prob": true,
                        "mlp_only_layers": [0])"},
+      {"deepseek_v3", R"("rms_norm_eps": 1e-6, "num_key_value_heads": 4, "q_lora_rank": 12,
+                         "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4,
+                         "v_head_dim": 6, "moe_intermediate_size": 24, "n_routed_experts": 8,
+                         "n_group": 4, "topk_group": 2, "num_experts_per_tok": 3,
+                         "first_k_dense_replace": 1)"},
+      {"glm4_moe", R"("num_key_value_heads": 2, "head_dim": 8, "rms_norm_eps": 1e-6,
+                      "moe_intermediate_size": 24, "n_routed_experts": 6,
+                      "num_experts_per_tok": 2, "use_qk_norm": true)"},
+      {"gpt_oss", R"("num_key_value_heads": 2, "head_dim": 8, "rms_norm_eps": 1e-6,
+                     "num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 7)"},
   };
   return configs;
 }
