@@ -61,7 +61,7 @@ TEST_CASE("experts: a bias of a sigmoid router is the same at any number of rank
   CHECK(results_of(site.run("still")) != alone);
   const char* const strategy = GENERATE("none", "optimizer", "gradient", "full");
   INFO(strategy);
-  for (const char* const ranks : {"2", "3", "4"}) {
+  for (const char* const ranks : {"2", "3"}) {
     const std::string name = std::string("ranks") + ranks;
     site.train(joined(kBiased, {"run.name=" + name, std::string("parallel.ranks=") + ranks,
                                 std::string("parallel.strategy=") + strategy,
@@ -147,9 +147,9 @@ TEST_CASE("experts: multiple choice has the same scores on two ranks, in the run
 TEST_CASE(
     "experts: what is frozen, adapted or sharded by unit, and Muon: the same bits on two ranks",
     "[integration][experts][lora][P1]") {
-  const RunSite site;
-  const auto check = [&](const Words& keys, const Words& of_two = {}) {
+  const auto check = [](const Words& keys, const Words& of_two = {}) {
     CAPTURE(keys);
+    const RunSite site;
     check_two_ranks(site, joined(kSmall, keys), of_two);
   };
   check(joined(kPrevious, {R"(train.freeze=["*.experts.*"])"}),
