@@ -173,7 +173,7 @@ TEST_CASE("latent_cached: agrees with a double reference", "[kernels][attention]
     fill(cache, rows);
     const Exact expected = formula(c, cache, rows);
     // Scores of up to 20, whose rounding is an exponential's relative error.
-    require_near(attend(cpu_backend(), c, cache, rows, 2), expected, 1e-5, c.name());
+    require_near(attend(cpu_backend(), c, cache, rows, 2), expected, 4e-5, c.name());
     if (cpu_bf16_backend() != nullptr) {
       // Rounded queries and latents move a score by some hundredths.
       require_near(attend(*cpu_bf16_backend(), c, cache, rows, 2), expected, 0.2,

@@ -237,7 +237,8 @@ TEST_CASE("atomic_file: whatever call of a removal fails, the next removes the r
     const test::FewDescriptors none(0);
     const Status status = remove_tree(directory / "tree");
     REQUIRE_FALSE(status);
-    CHECK_THAT(status.error().message, Catch::EndsWith("tree: Too many open files; raise `ulimit -n`"));
+    CHECK_THAT(status.error().message,
+               Catch::EndsWith("tree: Too many open files; raise `ulimit -n`"));
   }
   CHECK(fs::exists(directory / "tree/below"));
 }

@@ -243,7 +243,8 @@ TEST_CASE("private directory: without descriptors nothing counts as looked at",
     const Status below =
         check_private_tree(opened->get(), shared.path / "run/checkpoints", "move it away");
     const Status made = make_private_directory(shared.path / "run");
-    CHECK_THAT(shared.open().error().message, Catch::EndsWith("Too many open files; raise `ulimit -n`"));
+    CHECK_THAT(shared.open().error().message,
+               Catch::EndsWith("Too many open files; raise `ulimit -n`"));
     REQUIRE_FALSE(below);
     CHECK_THAT(below.error().message, Catch::EndsWith("Too many open files; raise `ulimit -n`"));
     REQUIRE_FALSE(made);
