@@ -48,7 +48,7 @@ std::string memory_advice() {
                      limit.empty() ? "end other programs" : "raise it");
 }
 
-/// The same of threads, whose stacks take address space, too.
+/// Likewise for threads, whose stacks take address space, too.
 std::string thread_advice() {
   constexpr rlim_t kMany = 4096;
   std::string limit = address_limit();

@@ -1,4 +1,4 @@
-// What `./dev bundle` packs, on a machine that has nothing: a root directory with its files alone,
+// The bundle of `./dev bundle`, on a machine that has nothing: a root directory with its files alone,
 // /dev and /proc, no C library. What checks a GPU wants glibc. Skipped, with a line that says so,
 // where this may not be made.
 

@@ -24,7 +24,7 @@ class RotationBlock {
   /// back.
   void apply(const BlockCall& call, Elements x, kernels::RowLayout layout, std::int64_t heads,
              bool inverse) const;
-  /// What a norm's kernel rotates by; only by a row's place in its lane.
+  /// The rotation for a norm's kernel, by a row's place in its lane alone.
   [[nodiscard]] kernels::RowRotation by_place(const BlockCall& call) const;
   [[nodiscard]] const std::optional<RopeSpec>& rope() const { return rope_; }
 

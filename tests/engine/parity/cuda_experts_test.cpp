@@ -79,7 +79,8 @@ TEST_CASE("cuda experts: every family has the CPU's losses and gradients, in bf1
                std::abs(bf16.losses[0] - expected.losses[0]), rounded);
     for (std::size_t i = 0; i < expected.losses.size(); ++i) {
       CHECK(std::abs(fp32.losses[i] - expected.losses[i]) <= 1e-5);
-      CHECK(std::abs(bf16.losses[i] - expected.losses[i]) <= 2e-2);
+      // The shortest cases have 18 tokens, of which rounding sends some to other experts.
+      CHECK(std::abs(bf16.losses[i] - expected.losses[i]) <= 6e-2);
     }
     CHECK(worst <= 1e-5);
     CHECK(rounded > 1e-4);  // It is bf16.
