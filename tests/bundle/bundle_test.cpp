@@ -1,6 +1,6 @@
-// The bundle of `./dev bundle`, on a machine that has nothing: a root directory with its files, /dev
-// and /proc alone, no C library. The one that checks a GPU wants glibc. Skipped, with a line that
-// says so, where this may not be made.
+// The bundle of `./dev bundle`, on a machine that has nothing: a root directory with its files,
+// /dev and /proc alone, no C library. The one that checks a GPU wants glibc. Skipped, with a line
+// that says so, where this may not be made.
 
 #include <fmt/format.h>
 
