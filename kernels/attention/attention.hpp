@@ -34,12 +34,12 @@ struct AttentionForwardParams {
   std::int64_t sequences = 0, seq_len = 0, heads = 0, head_dim = 0;
   std::int64_t value_dim = 0;    ///< Head size of v and out; 0: head_dim.
   std::int64_t kv_heads = 0;     ///< Divides heads; 0: equal to heads.
-  const float* sinks = nullptr;  ///< [heads]; nullptr: none.
   std::int64_t window = 0;       ///< Number of keys a query sees, its own included; 0: all.
   float softcap = 0.0F;          ///< c in c tanh(scale q k^T / c), before the softmax; 0: none.
   RowLayout q_layout, k_layout, v_layout, out_layout;
   float scale = 1.0F;  ///< Not negative.
   DType dtype = DType::f32;
+  const float* sinks = nullptr;  ///< [heads]; nullptr: none.
 
   [[nodiscard]] std::int64_t group() const { return kv_heads == 0 ? 1 : heads / kv_heads; }
   [[nodiscard]] std::int64_t values() const { return value_dim == 0 ? head_dim : value_dim; }

@@ -84,7 +84,8 @@ __global__ void __launch_bounds__(ForwardShape<dim, limited>::threads,
     multiply_scores<S, dim>(out, scores, rows_first<dim>(tile + S::other_bytes, 0));
   }
   softmax.finish(out, p.lse + at.first_row(p.heads), own, at.seq_len,
-                 limited && p.softcap != 0.0F ? 1.0F : p.scale, sink_of(p, at.head));
+                 limited && p.softcap != 0.0F ? 1.0F : p.scale,
+                 limited ? sink_of(p, at.head) : nullptr);
   store_sums<S, dim>(p.out, p.out_layout, at.of(at.head, p.value_dim), out, 0, first, 0);
 }
 

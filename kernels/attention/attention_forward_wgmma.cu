@@ -225,7 +225,8 @@ class ForwardGroup {
     }
     pass_by(end, item.tiles);
     softmax.finish(out, p.lse + at.first_row(p.heads), sight.own, at.seq_len,
-                   S::limited && p.softcap != 0.0F ? 1.0F : p.scale, sink_of(p, at.head));
+                   S::limited && p.softcap != 0.0F ? 1.0F : p.scale,
+                   S::limited ? sink_of(p, at.head) : nullptr);
     sync_threads(1 + group_, kGroupThreads);
     store_panels<S>(p.out, p.out_layout, at.of(at.head, p.value_dim), out, queries, item.own.first);
   }

@@ -57,10 +57,15 @@ __device__ int heads_of_group(const Params& p) {
   return static_cast<int>(p.heads) / static_cast<int>(p.kv_heads);
 }
 
-/// True if queries see fewer than all keys up to their own, or scores are capped.
+/// True if queries see fewer than all keys up to their own, or scores are capped, or beside sinks:
+/// the kernel for plain attention has no register to spare.
 template <class Params>
 bool limits_sight(const Params& p) {
-  return p.positions != nullptr || p.window != 0 || p.softcap != 0.0F;
+  bool sinks = false;
+  if constexpr (requires { p.sinks; }) {
+    sinks = p.sinks != nullptr;
+  }
+  return sinks || p.positions != nullptr || p.window != 0 || p.softcap != 0.0F;
 }
 
 /// Fills in the params' defaults and drops a window that covers everything.

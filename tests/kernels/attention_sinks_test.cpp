@@ -92,14 +92,14 @@ AttentionForwardParams forward_params(const Case& t, const Inputs<Values>& in,
           .head_dim = t.head_dim,
           .value_dim = t.value_dim,
           .kv_heads = t.kv_heads,
-          .sinks = t.sinks ? in.sinks.data() : nullptr,
           .window = t.window,
           .softcap = t.softcap,
           .q_layout = t.query(),
           .k_layout = t.key(),
           .v_layout = t.value(),
           .out_layout = t.out(),
-          .scale = t.scale()};
+          .scale = t.scale(),
+          .sinks = t.sinks ? in.sinks.data() : nullptr};
 }
 
 /// Backward pass of a forward pass.

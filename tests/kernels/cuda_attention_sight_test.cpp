@@ -99,7 +99,6 @@ void run_forward(Side& side, const SightCase& c, const Tensors& t) {
                                                  .head_dim = c.head_dim,
                                                  .value_dim = c.value_dim,
                                                  .kv_heads = c.kv_heads,
-                                                 .sinks = t.sinks,
                                                  .window = c.window,
                                                  .softcap = c.softcap,
                                                  .q_layout = c.query(),
@@ -107,7 +106,8 @@ void run_forward(Side& side, const SightCase& c, const Tensors& t) {
                                                  .v_layout = c.value(),
                                                  .out_layout = c.out(),
                                                  .scale = scale_of(c),
-                                                 .dtype = side.dtype});
+                                                 .dtype = side.dtype,
+                                                 .sinks = t.sinks});
 }
 
 void run_backward(Side& side, const SightCase& c, const Tensors& t) {

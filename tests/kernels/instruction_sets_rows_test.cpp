@@ -222,14 +222,14 @@ void attention_with_sinks_of(const AttentionShape& s, Side& side, Source& values
                                   .seq_len = s.seq_len,
                                   .heads = 2,
                                   .head_dim = s.head_dim,
-                                  .sinks = sinks,
                                   .window = s.window,
                                   .softcap = s.softcap,
                                   .q_layout = rows,
                                   .k_layout = rows,
                                   .v_layout = rows,
                                   .out_layout = rows,
-                                  .scale = 0.3F});
+                                  .scale = 0.3F,
+                                  .sinks = sinks});
   side.kernels.attention_sinks_backward(side.stream(), {.sinks = sinks,
                                                         .lse = lse,
                                                         .delta = side.put(values(s.rows())),

@@ -325,7 +325,6 @@ void AttentionBlock::attend_to_lane(const BlockCall& call) const {
                                             .heads = spec_.heads,
                                             .head_dim = spec_.head_dim,
                                             .kv_heads = spec_.kv_heads,
-                                            .sinks = sinks(call),
                                             .window = spec_.window,
                                             .softcap = spec_.softcap,
                                             .q_layout = rotated_query().layout,
@@ -333,7 +332,8 @@ void AttentionBlock::attend_to_lane(const BlockCall& call) const {
                                             .v_layout = value_.layout,
                                             .out_layout = output_layout,
                                             .scale = scale_,
-                                            .dtype = workspace_->dtype()});
+                                            .dtype = workspace_->dtype(),
+                                            .sinks = sinks(call)});
 }
 
 void AttentionBlock::attend(const BlockCall& call) const {
