@@ -85,14 +85,14 @@ void forward(const Case& t, Text& text) {
                                           .head_dim = t.head_dim,
                                           .value_dim = t.value_dim,
                                           .kv_heads = t.kv_heads,
-                                          .sinks = pointer_to(sinks),
                                           .window = t.window,
                                           .softcap = t.softcap,
                                           .q_layout = t.query(),
                                           .k_layout = t.key(),
                                           .v_layout = t.value(),
                                           .out_layout = t.out(),
-                                          .scale = 0.4F});
+                                          .scale = 0.4F,
+                                          .sinks = pointer_to(sinks)});
   });
 }
 
