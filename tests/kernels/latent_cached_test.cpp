@@ -206,7 +206,7 @@ TEST_CASE("latent_cached: a row's bits depend on its text alone", "[kernels][att
                 0);
       }
     }
-    // What lies behind a text's end changes nothing, in another cache of other texts either.
+    // Rows behind a text's end change nothing, in another cache of other texts either.
     Cache longer(c);
     longer.append(2, c.capacity);
     longer.append(1, c.capacity);

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/math/fixed_math.hpp"
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/architectures/decoder_parts.hpp"
 #include "engine/model/architectures/expert_parts.hpp"
@@ -44,7 +43,7 @@ float score_scale(ModelConfig& config, const ModelSpec& spec, std::int64_t key_d
   }
   const double all = number_of(config, rope, "mscale_all_dim", 0.0);
   const double factor = number_of(config, rope, "factor", 1.0);
-  const double gain = factor <= 1.0 ? 1.0 : 0.1 * all * fixed::log(factor) + 1.0;
+  const double gain = yarn_gain(factor, all);
   return static_cast<float>(all == 0.0 ? root : root * gain * gain);
 }
 

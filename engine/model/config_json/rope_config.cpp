@@ -73,10 +73,6 @@ void scale_llama3(const Scaling& scaling, std::vector<float>& frequencies) {
   }
 }
 
-double yarn_gain(double scale, double mscale) {
-  return scale <= 1.0 ? 1.0 : 0.1 * mscale * fixed::log(scale) + 1.0;
-}
-
 /// Returns the attention factor.
 double scale_yarn(const Scaling& scaling, double theta, std::vector<float>& frequencies) {
   const auto dim = static_cast<double>(2 * frequencies.size());
@@ -182,6 +178,10 @@ RopeSpec rope_of(ModelConfig& config, const RopeSettings& settings, std::int64_t
 }
 
 }  // namespace
+
+double yarn_gain(double scale, double mscale) {
+  return scale <= 1.0 ? 1.0 : 0.1 * mscale * fixed::log(scale) + 1.0;
+}
 
 void add_ropes(ModelConfig& config, const RopeFamily& family, std::int64_t head_dim,
                ModelSpec& spec) {

@@ -121,7 +121,7 @@ class AlikeGroups {
   /// Borrows `plan`.
   explicit AlikeGroups(const ShardPlan& plan) : plan_(&plan) {}
 
-  /// Of a group cut into `parts`, each then into `fine_parts`. Valid as long as this.
+  /// Sizes for a group cut into `parts`, each then into `fine_parts`. Valid as long as this.
   const PartSizes& sizes(std::size_t group, std::int64_t parts, std::int64_t fine_parts) {
     if (group != group_) {
       group_ = group;
