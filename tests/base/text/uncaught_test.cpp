@@ -23,6 +23,16 @@ std::string text_of(const Thrown& thrown) {
   return exception_text(std::make_exception_ptr(thrown));
 }
 
+/// Throws std::bad_alloc, as `new` does where no memory is left.
+void run_out_of_memory() {
+#ifdef __SANITIZE_ADDRESS__
+  std::get_new_handler()();  // The sanitizer's own `new` ends the process instead of calling it.
+#else
+  volatile std::size_t most = std::size_t{1} << 60;
+  ::operator delete(::operator new(most));
+#endif
+}
+
 /// Wait status of a child that calls `work`, and what it logs.
 std::pair<int, std::string> end_of(const std::function<void()>& work) {
   const test::TempDirectory home;
@@ -91,9 +101,8 @@ TEST_CASE("uncaught: the end of a process is a line, and an exit code where memo
   const auto [hidden, memory] = end_of([] {
     report_uncaught();
     // As a library does that destroys running threads while the exception is on its way.
-    volatile std::size_t most = std::size_t{1} << 60;
     try {
-      ::operator delete(::operator new(most));
+      run_out_of_memory();
     } catch (const std::bad_alloc&) {
     }
     std::terminate();
