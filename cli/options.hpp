@@ -164,19 +164,24 @@ struct ExportOptions {
   std::string run_directory;
   std::string out;                   ///< Directory to create.
   std::optional<std::int64_t> step;  ///< Or kBestStep; default: the newest.
-  std::string dtype = "fp32";        ///< "fp32", "bf16" or "fp16".
-  std::string format = "hf";         ///< "hf" or "peft".
+  std::string dtype = "fp32";        ///< "fp32", "bf16", "fp16"; of gguf "q8_0" or "q4_k_m", too.
+  std::string format = "hf";         ///< "hf", "peft" or "gguf".
+  bool no_tokenizer = false;         ///< Leave the tokenizer out of a GGUF file.
   bool ema = false;                  ///< Export the running average of the weights.
   std::string mtp;                   ///< A model's directory, or "none"; empty: model.from.
-  std::uint64_t max_file_bytes = 5'000'000'000U;  ///< Bytes of tensors per file; 1 or more.
+  /// Bytes of tensors per file; 1 or more. Default: 5 GB, a GGUF file is one.
+  std::optional<std::uint64_t> max_file_bytes;
 };
 
 /// actortrain convert
 struct ConvertOptions {
-  std::string in;                                 ///< Directory of a model.
-  std::string out;                                ///< Directory to create.
-  std::string dtype;                              ///< As in ExportOptions; empty: unchanged.
-  std::uint64_t max_file_bytes = 5'000'000'000U;  ///< Bytes of tensors per file; 1 or more.
+  std::string in;             ///< Directory of a model.
+  std::string out;            ///< Directory to create.
+  std::string dtype;          ///< As in ExportOptions; empty: unchanged.
+  std::string format = "hf";  ///< "hf" or "gguf".
+  bool no_tokenizer = false;  ///< As in ExportOptions.
+  /// Bytes of tensors per file; 1 or more. Default: 5 GB, a GGUF file is one.
+  std::optional<std::uint64_t> max_file_bytes;
 };
 
 /// actortrain render

@@ -6,58 +6,47 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <system_error>
 #include <utility>
 
 #include "checkpoint/models/checkpoint_weights.hpp"
+#include "checkpoint/models/export_format.hpp"
+#include "checkpoint/models/safetensors_format.hpp"
 #include "engine/state_view.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/copy_file.hpp"
-#include "storage/safetensors.hpp"
-#include "storage/safetensors_writer.hpp"
 
 namespace train::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kPieceElements = std::size_t{1} << 18;
-
-ExportType type_of(const ExportTensor& tensor, ExportType type) {
-  return tensor.type.value_or(type);
-}
-
-std::uint64_t stored_bytes(const ExportTensor& tensor, ExportType type) {
-  return element_count(tensor) * storage::size_of(type_of(tensor, type));
-}
-
-/// Output file with its tensors.
-struct Part {
-  std::string name;
-  std::span<const ExportTensor> tensors;
-};
-
-std::vector<Part> parts_of(const ExportRequest& request) {
+std::vector<ExportPlace> places_of(const ExportRequest& request, const ExportFormat& format,
+                                   const fs::path& directory) {
   const std::span<const ExportTensor> all(request.tensors);
-  std::vector<Part> parts;
+  std::vector<ExportPlace> places;
   std::size_t begin = 0;
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::uint64_t more = stored_bytes(all[i], request.type);
+    const std::uint64_t more = format.stored_bytes(all[i]);
     if (i > begin && bytes + more > request.max_file_bytes) {
-      parts.push_back({"", all.subspan(begin, i - begin)});
+      places.push_back({.path = {}, .tensors = all.subspan(begin, i - begin)});
       begin = i;
       bytes = 0;
     }
     bytes += more;
   }
-  parts.push_back({request.file + ".safetensors", all.subspan(begin)});
-  for (std::size_t i = 0; parts.size() > 1 && i < parts.size(); ++i) {
-    parts[i].name = fmt::format("{}-{:05}-of-{:05}.safetensors", request.file, i + 1, parts.size());
+  places.push_back({.path = {}, .tensors = all.subspan(begin)});
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const std::string number =
+        places.size() == 1 ? "" : fmt::format("-{:05}-of-{:05}", i + 1, places.size());
+    places[i].path = directory / (request.file + number + std::string(format.extension()));
+    places[i].index = i;
+    places[i].count = places.size();
+    places[i].all_tensors = all.size();
   }
-  return parts;
+  return places;
 }
 
 /// Checks that `directory` can take the export: absent, or an empty directory.
@@ -146,84 +135,41 @@ class Weights {
   std::vector<float> rows_;
 };
 
-/// Calls `take` with the exported bytes of a tensor's elements, in order, piece by piece.
-template <class Take>
-Status in_pieces(std::string_view tensor, std::span<const float> elements, ExportType type,
-                 const Take& take) {
-  std::vector<std::byte> bytes;
-  while (!elements.empty()) {
-    const auto piece = elements.first(std::min(elements.size(), kPieceElements));
-    bytes.resize(piece.size() * storage::size_of(type));
-    if (!storage::from_floats(type, piece, bytes)) {
-      return user_error(
-          fmt::format("tensor {} has a value that is too large for {}; give --dtype "
-                      "bf16 or fp32",
-                      tensor, storage::config_name(type)));
-    }
-    TRAIN_RETURN_IF_ERROR(take(std::span<const std::byte>(bytes)));
-    elements = elements.subspan(piece.size());
-  }
-  return {};
-}
-
-Status write_part(const fs::path& path, const Part& part, ExportType type, Weights& weights) {
-  std::vector<storage::TensorHeading> headings;
-  for (const ExportTensor& tensor : part.tensors) {
-    headings.push_back({tensor.name, tensor.shape, storage::stored_name(type_of(tensor, type))});
-  }
-  auto writer = TRAIN_TRY(storage::SafetensorsWriter::create(path, headings, {{"format", "pt"}}));
+Status write_file(const ExportPlace& place, const ExportFormat& format, Weights& weights) {
+  const auto file = TRAIN_TRY(format.create(place));
   TRAIN_RETURN_IF_ERROR(weights.for_each(
-      part.tensors, [&](const ExportTensor& tensor, std::span<const float> elements) {
-        return in_pieces(tensor.name, elements, type_of(tensor, type),
-                         [&](auto bytes) { return writer.write(bytes); });
+      place.tensors, [&](const ExportTensor& tensor, std::span<const float> elements) {
+        return format.encode(tensor, elements, [&](auto bytes) { return file->write(bytes); });
       }));
-  const auto written = writer.commit();
-  return written ? Status() : written.error();
+  return file->commit();
 }
 
 /// Reads back a written file and compares it with the checkpoint, tensor by tensor.
-Status compare_part(const fs::path& path, const Part& part, ExportType type, Weights& weights) {
-  const auto file = TRAIN_TRY(storage::SafetensorsFile::open(path));
+Status compare_file(const ExportPlace& place, const ExportFormat& format, Weights& weights) {
+  const auto file = TRAIN_TRY(format.open(place.path));
   const auto differs = [&](std::string_view name) {
-    return failure(
-        fmt::format("{}: tensor {} read back differs from what was written", path.string(), name));
+    return failure(fmt::format("{}: tensor {} read back differs from what was written",
+                               place.path.string(), name));
   };
-  if (file.entries().size() != part.tensors.size()) {
-    return failure(fmt::format("{} read back has {} tensors of {}", path.string(),
-                               file.entries().size(), part.tensors.size()));
+  if (file->count() != place.tensors.size()) {
+    return failure(fmt::format("{} read back has {} tensors of {}", place.path.string(),
+                               file->count(), place.tensors.size()));
   }
   std::vector<std::byte> found;
   return weights.for_each(
-      part.tensors, [&](const ExportTensor& tensor, std::span<const float> elements) -> Status {
-        const storage::TensorEntry* entry = file.find(tensor.name);
-        if (entry == nullptr || entry->dtype != storage::stored_name(type_of(tensor, type)) ||
-            entry->shape != tensor.shape) {
+      place.tensors, [&](const ExportTensor& tensor, std::span<const float> elements) -> Status {
+        if (!file->has(tensor)) {
           return differs(tensor.name);
         }
         std::uint64_t offset = 0;
-        return in_pieces(tensor.name, elements, type_of(tensor, type),
-                         [&](std::span<const std::byte> wanted) -> Status {
-                           found.resize(wanted.size());
-                           TRAIN_RETURN_IF_ERROR(file.read(*entry, offset, found));
-                           offset += wanted.size();
-                           return std::equal(found.begin(), found.end(), wanted.begin())
-                                      ? Status()
-                                      : differs(tensor.name);
-                         });
+        return format.encode(tensor, elements, [&](std::span<const std::byte> wanted) -> Status {
+          found.resize(wanted.size());
+          TRAIN_RETURN_IF_ERROR(file->read(tensor, offset, found));
+          offset += wanted.size();
+          return std::equal(found.begin(), found.end(), wanted.begin()) ? Status()
+                                                                        : differs(tensor.name);
+        });
       });
-}
-
-std::string index_text(std::span<const Part> parts, std::uint64_t tensor_bytes) {
-  nlohmann::ordered_json index;
-  index["metadata"] = {{"total_size", tensor_bytes}};
-  std::map<std::string, std::string> place;
-  for (const Part& part : parts) {
-    for (const ExportTensor& tensor : part.tensors) {
-      place[tensor.name] = part.name;
-    }
-  }
-  index["weight_map"] = place;
-  return index.dump(2) + "\n";
 }
 
 /// Error (user) unless the checkpoint's weights match these exactly, in name and shape, but for
@@ -302,6 +248,11 @@ Result<ExportReport> export_weights(const fs::path& checkpoint, const Manifest& 
 Result<ExportReport> export_tensors(const ExportRequest& request,
                                     const engine::WeightSource& source) {
   TRAIN_CHECK(!request.tensors.empty());
+  const std::shared_ptr<const ExportFormat> format =
+      request.format ? request.format : safetensors_format(request.type);
+  for (const ExportTensor& tensor : request.tensors) {
+    TRAIN_RETURN_IF_ERROR(format->check(tensor));
+  }
   const fs::path target =
       request.directory.has_filename() ? request.directory : request.directory.parent_path();
   TRAIN_RETURN_IF_ERROR(check_free(target));
@@ -309,25 +260,23 @@ Result<ExportReport> export_tensors(const ExportRequest& request,
                          fmt::format(".{}.tmp-{}", target.filename().string(), ::getpid()));
   TRAIN_RETURN_IF_ERROR(storage::remove_tree(hidden.path()));
   TRAIN_RETURN_IF_ERROR(storage::make_directory(hidden.path()));
-  const std::vector<Part> parts = parts_of(request);
+  const std::vector<ExportPlace> places = places_of(request, *format, hidden.path());
   Weights weights(request, source);
   ExportReport report;
-  for (const Part& part : parts) {
-    const fs::path path = hidden.path() / part.name;
-    TRAIN_RETURN_IF_ERROR(write_part(path, part, request.type, weights));
-    TRAIN_RETURN_IF_ERROR(compare_part(path, part, request.type, weights));
-    report.files.push_back(part.name);
-    report.compared += part.tensors.size();
-    for (const ExportTensor& tensor : part.tensors) {
-      report.tensor_bytes += stored_bytes(tensor, request.type);
+  for (const ExportPlace& place : places) {
+    TRAIN_RETURN_IF_ERROR(write_file(place, *format, weights));
+    TRAIN_RETURN_IF_ERROR(compare_file(place, *format, weights));
+    report.files.push_back(place.path.filename().string());
+    report.compared += place.tensors.size();
+    for (const ExportTensor& tensor : place.tensors) {
+      report.tensor_bytes += format->stored_bytes(tensor);
     }
   }
   report.tensors = request.tensors.size();
   TRAIN_CHECK(report.compared == report.tensors);
-  if (parts.size() > 1) {
-    TRAIN_RETURN_IF_ERROR(
-        storage::write_file_atomically(hidden.path() / (request.file + ".safetensors.index.json"),
-                                       index_text(parts, report.tensor_bytes)));
+  const ExportFormat::Index index = format->index(request.file, places, report.tensor_bytes);
+  if (places.size() > 1 && !index.name.empty()) {
+    TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(hidden.path() / index.name, index.text));
   }
   for (const auto& [name, text] : request.texts) {
     TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(hidden.path() / name, text));

@@ -40,12 +40,15 @@ struct ExportTensor {
 /// Number of elements of the whole tensor.
 [[nodiscard]] std::uint64_t element_count(const ExportTensor& tensor);
 
+class ExportFormat;
+
 struct ExportRequest {
   std::filesystem::path directory;    ///< New, or empty.
   std::vector<ExportTensor> tensors;  ///< All tensors of the model, in storage order.
   ExportType type = ExportType::f32;
-  std::uint64_t max_file_bytes = 5'000'000'000;  ///< Tensor bytes; one tensor may exceed it.
-  std::string config_text;                       ///< Content of config.json; empty: not written.
+  std::shared_ptr<const ExportFormat> format = {};  ///< Default: safetensors of `type`.
+  std::uint64_t max_file_bytes = 5'000'000'000;     ///< Tensor bytes; one tensor may exceed it.
+  std::string config_text;                          ///< Content of config.json; empty: not written.
   std::string file = "model";  ///< Base name of the file, or of all files and the index.
   std::map<std::string, std::string> texts = {};       ///< Further files, by name.
   std::vector<std::filesystem::path> companions = {};  ///< Files to copy beside it.
@@ -69,15 +72,14 @@ struct ExportAdapter {
 };
 
 /// Exports the weights of a checkpoint, assembled from all its shards: `model.safetensors`, or
-/// above the limit `model-00001-of-0000N.safetensors` ... with `model.safetensors.index.json`; and
-/// `config.json`. The directory appears complete, durable, and after every tensor was read back and
-/// compared with the checkpoint, or not at all. Needs memory for the largest tensor and its parts.
-/// Blocks.
-/// Maps with an adapter get W + scale B A, summed in double and rounded once. `averages`: as in
-/// CheckpointWeights.
-/// Errors: (user) the directory is not empty; the checkpoint's weights are not those of `tensors`
-/// and `adapters`, each in its shape, and of `left_out`; those of make_directory; (failure) damage,
-/// full disk, stopped.
+/// above the limit `model-00001-of-0000N.safetensors` ... with `model.safetensors.index.json`, or
+/// files of another format; and `config.json`. The directory appears complete, durable, and after
+/// every tensor was read back and compared with the checkpoint, or not at all. Needs memory for the
+/// largest tensor and its parts. Blocks. Maps with an adapter get W + scale B A, summed in double
+/// and rounded once. `averages`: as in CheckpointWeights. Errors: (user) the directory is not
+/// empty; the checkpoint's weights are not those of `tensors` and `adapters`, each in its shape,
+/// and of `left_out`; a shape that the format does not allow; those of make_directory; (failure)
+/// damage, full disk, stopped.
 Result<ExportReport> export_weights(const std::filesystem::path& checkpoint,
                                     const Manifest& manifest, const ExportRequest& request,
                                     std::span<const ExportAdapter> adapters = {},

@@ -18,13 +18,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Parameters of Llama 3.1's rule besides the factor.
-struct Llama3 {
-  double context, low, high;
-};
-
 /// Divisor of frequency `i` of `count`, as written by llama.cpp's converter.
-double llama3_divisor(const Llama3& rule, double factor, double theta, std::size_t i,
+double llama3_divisor(const Llama3Rule& rule, double factor, double theta, std::size_t i,
                       std::size_t count) {
   const double exponent = static_cast<double>(i) / static_cast<double>(count);
   const double wavelength = 2.0 * std::numbers::pi * fixed::pow(theta, exponent);
@@ -39,11 +34,12 @@ double llama3_divisor(const Llama3& rule, double factor, double theta, std::size
 }
 
 /// Searches the common parameters (contexts of powers of two) for a rule with these factors.
-std::optional<Llama3> llama3_of(const std::vector<float>& factors, double factor, double theta) {
+std::optional<Llama3Rule> llama3_of(const std::vector<float>& factors, double factor,
+                                    double theta) {
   constexpr double kNear = 1e-4;
   for (const double high : {4.0, 2.0, 8.0}) {
     for (double context = 64.0; context <= 1 << 20; context *= 2.0) {
-      const Llama3 rule{.context = context, .low = 1.0, .high = high};
+      const Llama3Rule rule{.context = context, .low = 1.0, .high = high};
       bool fits = true;
       for (std::size_t i = 0; fits && i < factors.size(); ++i) {
         const double divisor = llama3_divisor(rule, factor, theta, i, factors.size());
@@ -160,6 +156,15 @@ std::uint64_t add_width(GgufKeys& keys, Json& config) {
 }
 
 }  // namespace
+
+std::vector<float> llama3_divisors(const Llama3Rule& rule, double factor, double theta,
+                                   std::size_t count) {
+  std::vector<float> divisors;
+  for (std::size_t i = 0; i < count; ++i) {
+    divisors.push_back(static_cast<float>(llama3_divisor(rule, factor, theta, i, count)));
+  }
+  return divisors;
+}
 
 Status add_gguf_rope(GgufKeys& keys, Json& config) {
   keys.ignore({"rope.scaling.finetuned"});

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 #include "checkpoint/models/gguf_keys.hpp"
@@ -12,6 +14,14 @@ namespace train::checkpoint {
 /// Tensors that hold RoPE settings, not weights.
 inline constexpr std::array<std::string_view, 3> kGgufRopeTensors = {
     "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"};
+
+/// Parameters of Llama 3.1's rule besides the factor.
+struct Llama3Rule {
+  double context, low, high;
+};
+/// Divisor of each of `count` frequencies by that rule, as llama.cpp's converter writes them.
+[[nodiscard]] std::vector<float> llama3_divisors(const Llama3Rule& rule, double factor,
+                                                 double theta, std::size_t count);
 
 /// Adds rope_theta, partial_rotary_factor and rope_scaling to a config.json, as in the published
 /// model: from the keys "rope.*", and from the tensors of frequency divisors (Llama 3.1's, whose

@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 
+#include "cli/checkpoints/gguf_words.hpp"
 #include "engine/model/unit_parameters.hpp"
 #include "run/model/model_files.hpp"
 
@@ -52,17 +53,28 @@ std::optional<storage::WeightType> weight_type_of(std::string_view word) {
 CLI::Option* read_dtype(CommandSyntax& command, std::string& target, const std::string& help) {
   const auto read = [&target](std::string_view text) {
     target = text;
-    return weight_type_of(text).has_value();
+    return gguf_kind_of(text).has_value();
   };
-  return command.read("--dtype", read, "--dtype must be fp32, bf16 or fp16", help,
-                      "fp32|bf16|fp16");
+  return command.read("--dtype", read, "--dtype must be fp32, bf16, fp16, q8_0 or q4_k_m", help,
+                      "fp32|bf16|fp16|q8_0|q4_k_m");
 }
 
-void read_file_size(CommandSyntax& command, std::uint64_t& target) {
+std::uint64_t file_limit(std::optional<std::uint64_t> given, std::string_view format) {
+  constexpr std::uint64_t usual = 5'000'000'000;
+  return given.value_or(format == "gguf" ? std::numeric_limits<std::uint64_t>::max() : usual);
+}
+
+std::string format_mistake(std::string_view format, std::string_view dtype, bool no_tokenizer) {
+  if (format != "gguf" && !dtype.empty() && !weight_type_of(dtype)) {
+    return fmt::format("--dtype {} is a type of GGUF files: add --format gguf", dtype);
+  }
+  return format != "gguf" && no_tokenizer ? "--no-tokenizer is for --format gguf" : "";
+}
+
+void read_file_size(CommandSyntax& command, std::optional<std::uint64_t>& target) {
   const auto read = [&target](std::string_view text) {
-    const auto bytes = size_in(text);
-    target = bytes.value_or(0);
-    return bytes.has_value();
+    target = size_in(text);
+    return target.has_value();
   };
   command
       .read("--max-shard-size,--max-file-bytes", read,

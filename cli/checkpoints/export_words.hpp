@@ -22,7 +22,12 @@ namespace train::cli {
 /// Option --dtype.
 CLI::Option* read_dtype(CommandSyntax& command, std::string& target, const std::string& help);
 /// Option --max-shard-size, or --max-file-bytes.
-void read_file_size(CommandSyntax& command, std::uint64_t& target);
+void read_file_size(CommandSyntax& command, std::optional<std::uint64_t>& target);
+/// The limit of a file's size for a format: as given, otherwise 5 GB, and none of gguf.
+[[nodiscard]] std::uint64_t file_limit(std::optional<std::uint64_t> given, std::string_view format);
+/// What --dtype and --no-tokenizer lack for that format: a sentence; empty: nothing.
+[[nodiscard]] std::string format_mistake(std::string_view format, std::string_view dtype,
+                                         bool no_tokenizer);
 
 /// Every tensor of the dialect's files, in the order of the units.
 [[nodiscard]] std::vector<checkpoint::ExportTensor> tensors_of(

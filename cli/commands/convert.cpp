@@ -8,6 +8,7 @@
 #include "checkpoint/models/published_weights.hpp"
 #include "cli/checkpoints/config_warnings.hpp"
 #include "cli/checkpoints/export_words.hpp"
+#include "cli/checkpoints/gguf_words.hpp"
 #include "cli/checkpoints/published_config.hpp"
 #include "cli/command.hpp"
 #include "data/tokenizer/formats/gguf_tokenizer.hpp"
@@ -32,6 +33,7 @@ struct Conversion {
   storage::WeightType type = storage::WeightType::bf16;  ///< Unless another is asked for.
   std::string config_text;
   std::string source;
+  std::filesystem::path directory = {};  ///< Of the tokenizer's files; empty: it has none.
   std::map<std::string, std::string> texts = {};
   std::vector<std::filesystem::path> companions = {};
   std::vector<checkpoint::ExportTensor> kept = {};
@@ -49,6 +51,7 @@ Result<Conversion> open_directory(const std::string& path) {
                     .type = stored_type(*model.weights, model.spec),
                     .config_text = model.config.text,
                     .source = model.config.source,
+                    .directory = model.config.directory,
                     .companions = companions_in(model.config.directory),
                     .kept = kept_tensors(model.weights)};
 }
@@ -70,29 +73,51 @@ Result<Conversion> open_gguf(const std::string& path) {
                     .texts = std::move(texts)};
 }
 
+/// Kind of GGUF that holds weights of this type.
+checkpoint::GgufKind kind_of(const ConvertOptions& options, storage::WeightType type) {
+  const checkpoint::GgufKind same = type == storage::WeightType::f32   ? checkpoint::GgufKind::f32
+                                    : type == storage::WeightType::f16 ? checkpoint::GgufKind::f16
+                                                                       : checkpoint::GgufKind::bf16;
+  return gguf_kind_of(options.dtype).value_or(same);
+}
+
 Status convert_model(const ConvertOptions& options) {
   const bool gguf = std::filesystem::path(options.in).extension() == ".gguf";
+  if (gguf && options.format == "gguf") {
+    return user_error(fmt::format("{} is a GGUF file already", options.in));
+  }
   const auto from = TRAIN_TRY(gguf ? open_gguf(options.in) : open_directory(options.in));
   watch_signals();
-  checkpoint::ExportRequest request{.directory = options.out,
-                                    .tensors = tensors_of(from.model),
-                                    .type = weight_type_of(options.dtype).value_or(from.type),
-                                    .max_file_bytes = options.max_file_bytes,
-                                    .config_text = {},
-                                    .texts = from.texts,
-                                    .companions = from.companions,
-                                    .stop = [] { return stop_signal() != 0; }};
+  checkpoint::ExportRequest request{
+      .directory = options.out,
+      .tensors = tensors_of(from.model),
+      .type = weight_type_of(options.dtype).value_or(from.type),
+      .max_file_bytes = file_limit(options.max_file_bytes, options.format),
+      .config_text = {},
+      .texts = from.texts,
+      .companions = from.companions,
+      .stop = [] { return stop_signal() != 0; }};
   request.tensors.insert(request.tensors.end(), from.kept.begin(), from.kept.end());
   request.config_text =
       TRAIN_TRY(published_config(from.config_text, from.source, from.model, request.type));
+  std::string dtype = storage::config_name(request.type);
+  if (options.format == "gguf") {
+    const checkpoint::GgufKind kind = kind_of(options, request.type);
+    dtype = checkpoint::name_of(kind);
+    const std::string request_config = request.config_text;
+    TRAIN_RETURN_IF_ERROR(
+        make_gguf(request, from.model, request_config,
+                  options.no_tokenizer ? std::filesystem::path() : from.directory, kind,
+                  std::filesystem::path(options.in).lexically_normal().filename().string()));
+  }
   const auto begin = std::chrono::steady_clock::now();
   const auto report = TRAIN_TRY(checkpoint::export_tensors(request, *from.weights));
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   print(
       fmt::format("converted in={} out={} dtype={} files={} tensors={} compared={} bytes={} "
                   "seconds={:.1f}\n",
-                  options.in, options.out, storage::config_name(request.type), report.files.size(),
-                  report.tensors, report.compared, report.tensor_bytes, elapsed.count()));
+                  options.in, options.out, dtype, report.files.size(), report.tensors,
+                  report.compared, report.tensor_bytes, elapsed.count()));
   return {};
 }
 
@@ -101,7 +126,8 @@ Status convert_model(const ConvertOptions& options) {
 /// Writes a published model's weights in another type or other files. Leaves nothing incomplete.
 void describe_convert(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add(
-      "convert", "Convert a published model to another type or other file sizes; needs no run.");
+      "convert",
+      "Convert a published model to another type, other file sizes or GGUF; needs no run.");
   ConvertOptions& options = command.runs(convert_model);
   command.app
       .add_option("IN", options.in,
@@ -113,6 +139,20 @@ void describe_convert(CommandSyntaxes& commands) {
   read_dtype(
       command, options.dtype,
       "Type of the new weights; by default that of the old ones, bf16 for a quantised GGUF file");
+  command.read(
+      "--format",
+      [&options](std::string_view text) {
+        options.format = text;
+        return text == "hf" || text == "gguf";
+      },
+      "--format must be hf or gguf",
+      "hf: safetensors files and config.json. gguf: one file for llama.cpp, and a Modelfile for "
+      "Ollama",
+      "hf|gguf");
+  command.app.add_flag("--no-tokenizer", options.no_tokenizer,
+                       "Leave the tokenizer out of a GGUF file");
+  command.check(
+      [&options] { return format_mistake(options.format, options.dtype, options.no_tokenizer); });
   read_file_size(command, options.max_file_bytes);
 }
 

@@ -9,6 +9,7 @@
 #include "checkpoint/models/export.hpp"
 #include "cli/checkpoints/adapter_words.hpp"
 #include "cli/checkpoints/export_words.hpp"
+#include "cli/checkpoints/gguf_words.hpp"
 #include "cli/checkpoints/published_config.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
@@ -171,7 +172,7 @@ Result<checkpoint::ExportReport> write_model(checkpoint::ExportRequest request,
 
 Result<checkpoint::ExportReport> write_adapters(checkpoint::ExportRequest request,
                                                 const configs::RunConfig& config,
-                                                const engine::ModelSpec& model,
+                                                engine::ModelSpec model,
                                                 const checkpoint::FoundCheckpoint& found,
                                                 const ExportOptions& options) {
   if (model.lora.rank == 0) {
@@ -186,6 +187,41 @@ Result<checkpoint::ExportReport> write_adapters(checkpoint::ExportRequest reques
                                              averages_of(options)));
 }
 
+/// Writes the model as a GGUF file, with adapters merged into its weights.
+Result<checkpoint::ExportReport> write_gguf(checkpoint::ExportRequest request,
+                                            const configs::RunConfig& config,
+                                            engine::ModelSpec model,
+                                            const checkpoint::FoundCheckpoint& found,
+                                            const ExportOptions& options) {
+  if (!is_published(config.model)) {
+    return user_error(fmt::format(
+        "run {} trains an architecture of its own, which llama.cpp does not have: use --format hf",
+        config.run.name));
+  }
+  const auto original =
+      TRAIN_TRY(find_model_config(model_directory(options.run_directory).string()));
+  const std::string text =
+      TRAIN_TRY(published_config(original.text, original.source, model, request.type));
+  request.left_out = counts_of(model);
+  model.kept.clear();
+  TRAIN_RETURN_IF_ERROR(make_gguf(request, model, text,
+                                  options.no_tokenizer ? fs::path() : original.directory,
+                                  gguf_kind_of(options.dtype).value(), config.run.name));
+  return checkpoint::export_weights(found.candidate.path, found.manifest, request,
+                                    adapters_of(model), averages_of(options));
+}
+
+Result<checkpoint::ExportReport> write_format(const checkpoint::ExportRequest& request,
+                                              const configs::RunConfig& config,
+                                              const engine::ModelSpec& model,
+                                              const checkpoint::FoundCheckpoint& found,
+                                              const ExportOptions& options) {
+  const auto write = options.format == "peft"   ? write_adapters
+                     : options.format == "gguf" ? write_gguf
+                                                : write_model;
+  return write(request, config, model, found, options);
+}
+
 Status export_run(const ExportOptions& options) {
   const fs::path run(options.run_directory);
   const auto config = TRAIN_TRY(load_run_config(run));
@@ -196,16 +232,15 @@ Status export_run(const ExportOptions& options) {
   block_signals();
   watch_signals();
   TRAIN_RETURN_IF_ERROR(found);
-  checkpoint::ExportRequest request{.directory = options.out,
-                                    .tensors = {},
-                                    .type = weight_type_of(options.dtype).value(),
-                                    .max_file_bytes = options.max_file_bytes,
-                                    .config_text = {},
-                                    .stop = [] { return stop_signal() != 0; }};
+  checkpoint::ExportRequest request{
+      .directory = options.out,
+      .tensors = {},
+      .type = weight_type_of(options.dtype).value_or(storage::WeightType::f32),
+      .max_file_bytes = file_limit(options.max_file_bytes, options.format),
+      .config_text = {},
+      .stop = [] { return stop_signal() != 0; }};
   const auto begin = std::chrono::steady_clock::now();
-  const auto report = TRAIN_TRY(options.format == "peft"
-                                    ? write_adapters(request, config, engine.model, *found, options)
-                                    : write_model(request, config, engine.model, *found, options));
+  const auto report = TRAIN_TRY(write_format(request, config, engine.model, *found, options));
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   print(
       fmt::format("exported step={} out={} dtype={} files={} tensors={} compared={} "
@@ -221,7 +256,7 @@ Status export_run(const ExportOptions& options) {
 /// ends it and leaves nothing.
 void describe_export(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add(
-      "export", "Write a checkpoint's weights as safetensors files for other programs.");
+      "export", "Write a checkpoint's weights as safetensors files, or GGUF, for other programs.");
   ExportOptions& options = command.runs(export_run);
   command.run_directory(options.run_directory);
   command.text("--out", options.out, "Directory to make", "DIR")->required();
@@ -231,13 +266,20 @@ void describe_export(CommandSyntaxes& commands) {
       "--format",
       [&options](std::string_view text) {
         options.format = text;
-        return text == "hf" || text == "peft";
+        return text == "hf" || text == "peft" || text == "gguf";
       },
-      "--format must be hf or peft",
+      "--format must be hf, peft or gguf",
       "hf: names, shapes and config.json as transformers reads them, where it knows the model; "
-      "adapters are merged. peft: the adapters of a run with [lora] alone, as PEFT reads them",
-      "hf|peft");
-  read_dtype(command, options.dtype, "fp32: the bits; bf16 and fp16: rounded to the nearest")
+      "adapters are merged. peft: the adapters of a run with [lora] alone, as PEFT reads them. "
+      "gguf: one file for llama.cpp, and a Modelfile for Ollama",
+      "hf|peft|gguf");
+  command.app.add_flag("--no-tokenizer", options.no_tokenizer,
+                       "Leave the tokenizer out of a GGUF file");
+  command.check(
+      [&options] { return format_mistake(options.format, options.dtype, options.no_tokenizer); });
+  read_dtype(command, options.dtype,
+             "fp32: the bits; bf16 and fp16: rounded to the nearest; q8_0 and q4_k_m: quantised, "
+             "for gguf")
       ->default_str("fp32");
   command.text("--mtp", options.mtp,
                "Model whose layers for multi-token prediction are kept, by default the run's "

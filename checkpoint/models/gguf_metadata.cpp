@@ -1,0 +1,423 @@
+#include "checkpoint/models/gguf_metadata.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "checkpoint/models/gguf_rope.hpp"
+#include "engine/model/blocks/attention_block.hpp"
+#include "engine/model/blocks/experts_block.hpp"
+#include "engine/model/blocks/mlp_block.hpp"
+#include "engine/model/config_json/rope_config.hpp"
+
+namespace train::checkpoint {
+namespace {
+
+using engine::AttentionSpec;
+using engine::ExpertsSpec;
+using engine::MlpSpec;
+using Json = nlohmann::ordered_json;
+
+/// Metadata in the making: the first thing that llama.cpp cannot express is kept.
+class Maker {
+ public:
+  Maker(const engine::ModelSpec& model, const Json& config, std::string_view architecture)
+      : model_(&model), config_(&config), architecture_(architecture) {
+    text("general.architecture", std::string(architecture));
+    text("general.type", "model");
+  }
+
+  [[nodiscard]] const engine::ModelSpec& model() const { return *model_; }
+  [[nodiscard]] const Json& config() const { return *config_; }
+
+  void text(std::string key, std::string value) {
+    made_.fields.push_back({std::move(key), std::move(value)});
+  }
+  void count(std::string_view key, std::int64_t value) {
+    own(key, static_cast<std::uint32_t>(value));
+  }
+  void real(std::string_view key, double value) { own(key, static_cast<float>(value)); }
+  void own(std::string_view key, storage::GgufFieldValue value) {
+    made_.fields.push_back({fmt::format("{}.{}", architecture_, key), std::move(value)});
+  }
+  void constant(std::string_view name, std::vector<float> values) {
+    made_.constants.push_back({std::string(name), std::move(values)});
+  }
+  void note(std::string sentence) { made_.notes.push_back(std::move(sentence)); }
+  void refuse(const std::string& what) {
+    if (mistake_.empty()) {
+      mistake_ = fmt::format("llama.cpp's architecture {} cannot express {}", architecture_, what);
+    }
+  }
+  void require(bool holds, const std::string& what) {
+    if (!holds) {
+      refuse(what);
+    }
+  }
+
+  Result<GgufModelMetadata> finish() && {
+    if (!mistake_.empty()) {
+      return user_error(mistake_ + "; export it with --format hf");
+    }
+    return std::move(made_);
+  }
+
+ private:
+  const engine::ModelSpec* model_;
+  const Json* config_;
+  std::string architecture_;
+  GgufModelMetadata made_;
+  std::string mistake_;
+};
+
+/// Attention of layer `index`, which every family here has.
+const AttentionSpec& attention_of(const engine::ModelSpec& model, std::size_t index = 0) {
+  return engine::block_of<AttentionSpec>(model.layers.at(index));
+}
+
+double real_of(const Json& object, const char* key, double otherwise) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : otherwise;
+}
+
+std::int64_t count_of(const Json& object, const char* key, std::int64_t otherwise) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>()
+                                                             : otherwise;
+}
+
+/// Settings of one rope; for a model with two that of layers which see all.
+Json rope_settings(const engine::ModelSpec& model, const char* kind = "full_attention") {
+  const Json keys = Json::parse(model.rope_keys);
+  const Json& all = keys.at("rope_parameters");
+  return all.contains(kind) ? all.at(kind) : all;
+}
+
+void add_yarn(Maker& maker, const Json& settings, double gain) {
+  const double factor = real_of(settings, "factor", 1.0);
+  maker.own("rope.scaling.type", "yarn");
+  maker.real("rope.scaling.factor", factor);
+  maker.count("rope.scaling.original_context_length",
+              count_of(settings, "original_max_position_embeddings", maker.model().max_positions));
+  if (settings.contains("truncate") && settings["truncate"] == false) {
+    maker.refuse("rope_parameters.truncate false");
+  }
+  for (const auto& [key, of] : {std::pair("rope.scaling.yarn_beta_fast", "beta_fast"),
+                                std::pair("rope.scaling.yarn_beta_slow", "beta_slow")}) {
+    if (settings.contains(of) && settings[of].is_number()) {
+      maker.real(key, settings[of].get<double>());
+    }
+  }
+  // llama.cpp multiplies this by the rule's own factor.
+  const double more = gain / engine::yarn_gain(factor, 1.0);
+  constexpr double kNear = 1e-6;
+  if (std::abs(more - 1.0) > kNear) {
+    maker.real("rope.scaling.attn_factor", more);
+  }
+}
+
+/// Lists that say a divisor for each frequency.
+std::vector<float> divisors_of(const Json& settings, const char* key) {
+  std::vector<float> values;
+  for (const Json& value : settings.at(key)) {
+    values.push_back(static_cast<float>(value.get<double>()));
+  }
+  return values;
+}
+
+/// Kind and settings of the first rope.
+void add_rope(Maker& maker) {
+  const engine::ModelSpec& model = maker.model();
+  const Json settings = rope_settings(model);
+  const engine::RopeSpec& rope = model.ropes.front();
+  const std::string kind = settings.value("rope_type", "default");
+  maker.real("rope.freq_base", rope.theta);
+  if (kind == "linear") {
+    maker.own("rope.scaling.type", "linear");
+    maker.real("rope.scaling.factor", real_of(settings, "factor", 1.0));
+  } else if (kind == "yarn") {
+    add_yarn(maker, settings, static_cast<double>(rope.factor));
+  } else if (kind == "llama3") {
+    maker.constant(
+        kGgufRopeTensors[0],
+        llama3_divisors({.context = real_of(settings, "original_max_position_embeddings", 8192.0),
+                         .low = real_of(settings, "low_freq_factor", 1.0),
+                         .high = real_of(settings, "high_freq_factor", 4.0)},
+                        real_of(settings, "factor", 1.0), rope.theta,
+                        static_cast<std::size_t>(rope.rotary_dim / 2)));
+  } else if (kind == "longrope") {
+    maker.constant(kGgufRopeTensors[1], divisors_of(settings, "short_factor"));
+    maker.constant(kGgufRopeTensors[2], divisors_of(settings, "long_factor"));
+    maker.real("rope.scaling.attn_factor", static_cast<double>(rope.factor));
+  } else {
+    maker.require(kind == "default", fmt::format("rope type {}", kind));
+  }
+}
+
+/// The one window of layers for which `windowed` is true; 0: none has one. Refuses others.
+std::int64_t window_of(Maker& maker, const std::function<bool(std::size_t)>& windowed) {
+  std::int64_t window = 0;
+  for (std::size_t i = 0; i < maker.model().layers.size(); ++i) {
+    window = std::max(window, attention_of(maker.model(), i).window);
+  }
+  for (std::size_t i = 0; window > 0 && i < maker.model().layers.size(); ++i) {
+    const std::int64_t own = attention_of(maker.model(), i).window;
+    maker.require(own == (windowed(i) ? window : 0),
+                  fmt::format("a window of {} in layer {} beside others of {}", own, i, window));
+  }
+  return window;
+}
+
+bool every_layer(std::size_t /*layer*/) { return true; }
+
+/// Period of windowed layers: the last of `period` sees all.
+auto but_every(std::size_t period) {
+  return [period](std::size_t layer) { return (layer + 1) % period != 0; };
+}
+
+/// Sizes of heads and layers, and the norms' constant.
+void add_sizes(Maker& maker) {
+  const engine::ModelSpec& model = maker.model();
+  const AttentionSpec& attention = attention_of(model);
+  maker.count("block_count", static_cast<std::int64_t>(model.layers.size()));
+  maker.count("context_length",
+              model.max_positions > 0 ? model.max_positions : model.position_rows);
+  maker.count("embedding_length", model.embedding_dim);
+  maker.count("vocab_size", model.vocab_size);
+  const auto* mlp = engine::find_block<MlpSpec>(model.layers.front());
+  const auto* experts = engine::find_block<ExpertsSpec>(model.layers.front());
+  const std::int64_t hidden = mlp != nullptr       ? mlp->hidden
+                              : experts != nullptr ? experts->hidden
+                                                   : 0;
+  maker.count("feed_forward_length", count_of(maker.config(), "intermediate_size", hidden));
+  maker.count("attention.head_count", attention.heads);
+  const bool rms = model.final_norm.kind == kernels::NormKind::rms;
+  maker.real(rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
+             static_cast<double>(model.final_norm.eps));
+  maker.require(model.embedding_scale == 1.0F || model.architecture.starts_with("gemma"),
+                "a scale of the embedding");
+  maker.require(model.residual_scale == 1.0F, "a scale of residual branches");
+}
+
+/// Sizes of families that follow Llama.
+void add_decoder(Maker& maker) {
+  const AttentionSpec& attention = attention_of(maker.model());
+  add_sizes(maker);
+  maker.count("attention.head_count_kv", attention.kv_heads);
+  maker.count("attention.key_length", attention.head_dim);
+  maker.count("attention.value_length", attention.head_dim);
+  add_rope(maker);
+}
+
+/// Refuses a scale of scores other than llama.cpp's for the family.
+void check_scale(Maker& maker, std::int64_t of) {
+  const AttentionSpec& attention = attention_of(maker.model());
+  const double scale = attention.scale == 0.0F
+                           ? 1.0 / std::sqrt(static_cast<double>(attention.head_dim))
+                           : static_cast<double>(attention.scale);
+  constexpr double kNear = 1e-5;
+  maker.require(std::abs(scale * std::sqrt(static_cast<double>(of)) - 1.0) < kNear,
+                fmt::format("scores scaled by {:.6g}, where it takes 1 / sqrt({})", scale, of));
+}
+
+/// Experts of all layers alike, with a router that the family's files mean.
+const ExpertsSpec* add_experts(Maker& maker, kernels::RouterKind router) {
+  const auto* experts = engine::find_block<ExpertsSpec>(maker.model().layers.front());
+  for (const engine::LayerSpec& layer : maker.model().layers) {
+    const auto* own = engine::find_block<ExpertsSpec>(layer);
+    maker.require(own != nullptr && experts != nullptr, "layers of experts beside layers without");
+    if (own == nullptr || experts == nullptr) {
+      return nullptr;
+    }
+    maker.require(own->router == router, "this choice of norm_topk_prob");
+  }
+  maker.count("expert_count", experts->experts);
+  maker.count("expert_used_count", experts->slots);
+  return experts;
+}
+
+void note_window(Maker& maker, std::int64_t window) {
+  if (window > 0) {
+    maker.count("attention.sliding_window", window);
+    maker.note(
+        fmt::format("llama.cpp reads no window for this family: texts of more than {} "
+                    "tokens are computed otherwise there",
+                    window));
+  }
+}
+
+void add_llama(Maker& maker) {
+  add_decoder(maker);
+  maker.count("rope.dimension_count", maker.model().ropes.front().rotary_dim);
+  note_window(maker, window_of(maker, every_layer));
+}
+
+void add_mixtral(Maker& maker) {
+  add_llama(maker);
+  add_experts(maker, kernels::RouterKind::softmax_normalised);
+}
+
+void add_qwen(Maker& maker) {
+  add_decoder(maker);
+  maker.require(window_of(maker, every_layer) == 0, "sliding windows");
+}
+
+void add_qwen_experts(Maker& maker, kernels::RouterKind router) {
+  add_qwen(maker);
+  if (const ExpertsSpec* experts = add_experts(maker, router)) {
+    maker.count("expert_feed_forward_length", experts->hidden);
+    if (experts->shared.hidden > 0) {
+      maker.count("expert_shared_feed_forward_length", experts->shared.hidden);
+    }
+  }
+}
+
+void add_qwen2_moe(Maker& maker) { add_qwen_experts(maker, kernels::RouterKind::softmax); }
+
+void add_qwen3_moe(Maker& maker) {
+  add_qwen_experts(maker, kernels::RouterKind::softmax_normalised);
+}
+
+void add_olmoe(Maker& maker) {
+  add_qwen(maker);
+  add_experts(maker, kernels::RouterKind::softmax);
+  const auto clip = maker.config().find("clip_qkv");
+  maker.require(clip == maker.config().end() || clip->is_null(), "clip_qkv");
+}
+
+void add_gemma2(Maker& maker) {
+  constexpr std::size_t kLayersOf27b = 46;
+  const engine::ModelSpec& model = maker.model();
+  const AttentionSpec& attention = attention_of(model);
+  add_decoder(maker);
+  maker.real("attn_logit_softcapping", static_cast<double>(attention.softcap));
+  maker.real("final_logit_softcapping", static_cast<double>(model.logit_softcap));
+  maker.require(attention.softcap > 0.0F && model.logit_softcap > 0.0F, "scores without a cap");
+  const std::int64_t window = window_of(maker, but_every(2));
+  maker.require(window > 0, "layers without windows");
+  maker.count("attention.sliding_window", window);
+  check_scale(maker, model.layers.size() == kLayersOf27b ? model.embedding_dim / attention.heads
+                                                         : attention.head_dim);
+}
+
+void add_gemma3(Maker& maker) {
+  constexpr std::size_t kLayersOf27b = 62;
+  const engine::ModelSpec& model = maker.model();
+  const AttentionSpec& attention = attention_of(model);
+  add_decoder(maker);
+  maker.real("rope.freq_base_swa", model.ropes.back().theta);
+  maker.require(
+      rope_settings(model, "sliding_attention").value("rope_type", "default") == "default",
+      "scaled ropes of windowed layers");
+  const std::int64_t window = window_of(maker, but_every(6));
+  maker.count("attention.sliding_window", window);
+  if (model.logit_softcap > 0.0F) {
+    maker.real("final_logit_softcapping", static_cast<double>(model.logit_softcap));
+  }
+  check_scale(maker, model.layers.size() == kLayersOf27b ? model.embedding_dim / attention.heads
+                                                         : attention.head_dim);
+}
+
+void add_phi3(Maker& maker) {
+  const engine::ModelSpec& model = maker.model();
+  add_decoder(maker);
+  maker.count("rope.dimension_count", model.ropes.front().rotary_dim);
+  if (rope_settings(model).value("rope_type", "default") != "yarn") {
+    maker.count("rope.scaling.original_context_length",
+                count_of(maker.config(), "original_max_position_embeddings", model.max_positions));
+  }
+  note_window(maker, window_of(maker, every_layer));
+}
+
+void add_olmo(Maker& maker) {
+  const engine::ModelSpec& model = maker.model();
+  add_decoder(maker);
+  std::vector<bool> windowed;
+  std::int64_t window = 0;
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    const std::int64_t own = attention_of(model, i).window;
+    windowed.push_back(own > 0);
+    maker.require(own == 0 || window == 0 || own == window, "windows of several sizes");
+    window = std::max(window, own);
+  }
+  if (window > 0) {
+    maker.real("rope.freq_base_swa", model.ropes.back().theta);
+    maker.count("attention.sliding_window", window);
+    maker.own("attention.sliding_window_pattern", std::move(windowed));
+  }
+}
+
+void add_gpt2(Maker& maker) {
+  add_sizes(maker);
+  maker.require(maker.model().positions.size() > 0, "positions that are not learned");
+}
+
+void add_gpt_neox(Maker& maker) {
+  add_sizes(maker);
+  maker.count("rope.dimension_count", maker.model().ropes.front().rotary_dim);
+  maker.own("use_parallel_residual", maker.model().layers.front().parallel);
+  add_rope(maker);
+}
+
+struct Family {
+  std::string_view architecture;  ///< ModelSpec's.
+  std::string_view name;          ///< llama.cpp's.
+  void (*add)(Maker& maker);
+};
+constexpr std::array kFamilies = {
+    Family{"llama", "llama", add_llama},
+    Family{"mistral", "llama", add_llama},
+    Family{"ministral", "llama", add_llama},
+    Family{"mixtral", "llama", add_mixtral},
+    Family{"qwen2", "qwen2", add_qwen},
+    Family{"qwen3", "qwen3", add_qwen},
+    Family{"qwen2_moe", "qwen2moe", add_qwen2_moe},
+    Family{"qwen3_moe", "qwen3moe", add_qwen3_moe},
+    Family{"olmoe", "olmoe", add_olmoe},
+    Family{"gemma2", "gemma2", add_gemma2},
+    Family{"gemma3_text", "gemma3", add_gemma3},
+    Family{"phi3", "phi3", add_phi3},
+    Family{"olmo2", "olmo2", add_olmo},
+    Family{"olmo3", "olmo2", add_olmo},
+    Family{"gpt2", "gpt2", add_gpt2},
+    Family{"gpt_neox", "gptneox", add_gpt_neox},
+};
+
+const Family* family_of(std::string_view architecture) {
+  const auto* found = std::find_if(
+      kFamilies.begin(), kFamilies.end(),
+      [architecture](const Family& family) { return family.architecture == architecture; });
+  return found == kFamilies.end() ? nullptr : found;
+}
+
+}  // namespace
+
+bool has_gguf_architecture(std::string_view architecture) {
+  return family_of(architecture) != nullptr;
+}
+
+Result<GgufModelMetadata> gguf_metadata(const engine::ModelSpec& model, const Json& config) {
+  const Family* family = family_of(model.architecture);
+  if (family == nullptr) {
+    std::string known;
+    for (const Family& one : kFamilies) {
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", one.architecture);
+    }
+    return user_error(
+        fmt::format("a model of architecture {} is not written as GGUF ({} are); export it with "
+                    "--format hf",
+                    model.architecture, known));
+  }
+  Maker maker(model, config, family->name);
+  family->add(maker);
+  return std::move(maker).finish();
+}
+
+}  // namespace train::checkpoint
