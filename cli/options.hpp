@@ -184,6 +184,16 @@ struct ConvertOptions {
   std::optional<std::uint64_t> max_file_bytes;
 };
 
+/// actortrain merge
+struct MergeOptions {
+  std::vector<std::string> inputs;              ///< Directories of models, or one run.
+  std::optional<std::int64_t> last;             ///< That many checkpoints of the run.
+  std::vector<double> weights;                  ///< One for each model; empty: equal.
+  std::string out;                              ///< Directory to create.
+  std::string dtype;                            ///< As in ConvertOptions.
+  std::optional<std::uint64_t> max_file_bytes;  ///< As in ExportOptions.
+};
+
 /// actortrain render
 struct RenderOptions {
   std::string model;          ///< Directory or GGUF file; empty: use `chat_template`.

@@ -172,10 +172,24 @@ Status compare_file(const ExportPlace& place, const ExportFormat& format, Weight
       });
 }
 
-/// Error (user) unless the checkpoint's weights match these exactly, in name and shape, but for
-/// those that are left out.
-Status check_same_tensors(const fs::path& checkpoint, const Manifest& manifest,
-                          const ExportRequest& request, std::span<const ExportAdapter> adapters) {
+/// Parent of `directory`, which need not exist.
+fs::path parent_of(const fs::path& directory) {
+  const fs::path parent = directory.parent_path();
+  return parent.empty() ? fs::path(".") : parent;
+}
+
+}  // namespace
+
+std::uint64_t element_count(const ExportTensor& tensor) {
+  std::uint64_t count = 1;
+  for (const std::int64_t dimension : tensor.shape) {
+    count *= static_cast<std::uint64_t>(dimension);
+  }
+  return count;
+}
+
+Status check_weights(const fs::path& checkpoint, const Manifest& manifest,
+                     const ExportRequest& request, std::span<const ExportAdapter> adapters) {
   std::map<std::string_view, const std::vector<std::int64_t>*> stored;
   for (const TensorRecord& record : manifest.tensors) {
     if (engine::is_weight(record.name)) {
@@ -221,26 +235,10 @@ Status check_same_tensors(const fs::path& checkpoint, const Manifest& manifest,
   return {};
 }
 
-/// Parent of `directory`, which need not exist.
-fs::path parent_of(const fs::path& directory) {
-  const fs::path parent = directory.parent_path();
-  return parent.empty() ? fs::path(".") : parent;
-}
-
-}  // namespace
-
-std::uint64_t element_count(const ExportTensor& tensor) {
-  std::uint64_t count = 1;
-  for (const std::int64_t dimension : tensor.shape) {
-    count *= static_cast<std::uint64_t>(dimension);
-  }
-  return count;
-}
-
 Result<ExportReport> export_weights(const fs::path& checkpoint, const Manifest& manifest,
                                     const ExportRequest& request,
                                     std::span<const ExportAdapter> adapters, std::string averages) {
-  TRAIN_RETURN_IF_ERROR(check_same_tensors(checkpoint, manifest, request, adapters));
+  TRAIN_RETURN_IF_ERROR(check_weights(checkpoint, manifest, request, adapters));
   return export_tensors(request,
                         CheckpointWeights(checkpoint, manifest, adapters, std::move(averages)));
 }

@@ -85,6 +85,11 @@ Result<ExportReport> export_weights(const std::filesystem::path& checkpoint,
                                     std::span<const ExportAdapter> adapters = {},
                                     std::string averages = {});
 
+/// Error (user) unless the checkpoint's weights are those of `request` and `adapters`, as for
+/// export_weights().
+Status check_weights(const std::filesystem::path& checkpoint, const Manifest& manifest,
+                     const ExportRequest& request, std::span<const ExportAdapter> adapters);
+
 /// Exports weights of another source in the same format, without checking their names; reads each
 /// weight twice.
 Result<ExportReport> export_tensors(const ExportRequest& request,

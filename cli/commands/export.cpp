@@ -1,10 +1,8 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "base/process/stop_signals.hpp"
-#include "base/text/log.hpp"
 #include "checkpoint/models/checkpoint_weights.hpp"
 #include "checkpoint/models/export.hpp"
 #include "cli/checkpoints/adapter_words.hpp"
@@ -14,9 +12,6 @@
 #include "cli/checkpoints/run_export.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
-#include "data/tokens/dataset_facts.hpp"
-#include "engine/model/model.hpp"
-#include "engine/model/model_shape.hpp"
 #include "engine/optimizer/averaged.hpp"
 #include "run/model/model_files.hpp"
 #include "run/plan/run_plan.hpp"

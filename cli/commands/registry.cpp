@@ -21,6 +21,7 @@
   COMMAND(verify)               \
   COMMAND(export)               \
   COMMAND(convert)              \
+  COMMAND(merge)                \
   COMMAND(describe)             \
   COMMAND(scale)                \
   COMMAND(plot)                 \
