@@ -72,7 +72,7 @@ class Scratch {
       size_bytes_ = size_bytes;
     }
     const auto address = reinterpret_cast<std::uintptr_t>(data_.get());
-    return reinterpret_cast<T*>((address + alignment - 1) / alignment * alignment);
+    return reinterpret_cast<T*>(data_.get() + (alignment - address % alignment) % alignment);
   }
 
  private:

@@ -101,7 +101,7 @@ HWY_INLINE void product_columns(const BlockProduct& p, std::int64_t j) {
   if (p.causal == Causal::scores) {
     i = std::clamp<std::int64_t>(j - p.seen, 0, p.m);
   }
-  for (; i + tile_rows <= p.m && p.m - i != 2 * few_rows; i += tile_rows) {
+  for (; i + tile_rows <= p.m && p.m - i != std::int64_t{2} * few_rows; i += tile_rows) {
     product_tile<tile_rows, vectors>(p, i, j);
   }
   for (; i + few_rows <= p.m; i += few_rows) {
